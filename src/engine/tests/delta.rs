@@ -104,8 +104,8 @@ fn b2_4_a_first_request_without_names_requests_everything() {
     assert_eq!(rig.connect(1), ["read", "send Full node"]);
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    let (a, said) = rig.watch::<Full>("a");
-    assert_eq!(said, ["send Full +a"], "everything, and a");
+    let (a, outputs) = rig.watch::<Full>("a");
+    assert_eq!(outputs, ["send Full +a"], "everything, and a");
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.unwatch(all), ["send Full -*"]);
@@ -205,9 +205,9 @@ fn b2_12_a_name_twice_rejects_the_whole_response() {
     ];
     for (resources, removed) in cases {
         let (mut rig, _) = holding_two();
-        let said = rig.receive_raw(1, delta_response::<Full>("m", resources, removed));
+        let outputs = rig.receive_raw(1, delta_response::<Full>("m", resources, removed));
         let nack = "send Full m INVALID_ARGUMENT: \"a\": the name is in the response twice";
-        assert_eq!(said, ["read", nack], "nothing of it is applied");
+        assert_eq!(outputs, ["read", nack], "nothing of it is applied");
     }
 }
 
@@ -253,15 +253,15 @@ fn b2_15_errors_of_the_server_are_published() {
         }],
         ..DeltaDiscoveryResponse::default()
     };
-    let said = rig.receive_raw(1, response.encode_to_vec());
-    assert_eq!(said, ["#1 absent PERMISSION_DENIED", "read", "send Full m"]);
+    let outputs = rig.receive_raw(1, response.encode_to_vec());
+    assert_eq!(outputs, ["#1 absent PERMISSION_DENIED", "read", "send Full m"]);
 }
 
 #[test]
 fn b2_16_an_unset_resource_in_the_version_that_is_held_is_a_heartbeat() {
     let (mut rig, _) = holding_two();
-    let said = rig.receive_raw(1, delta_response::<Full>("m", &[("a", "1", None)], &[]));
-    assert_eq!(said, ["read", "send Full m"]);
+    let outputs = rig.receive_raw(1, delta_response::<Full>("m", &[("a", "1", None)], &[]));
+    assert_eq!(outputs, ["read", "send Full m"]);
 }
 
 #[test]
@@ -270,8 +270,8 @@ fn b2_17_an_unset_resource_in_another_version_does_not_exist() {
     rig.watch::<Full>("c");
     rig.pass(Duration::from_millis(20));
     rig.sent(1);
-    let said = rig.receive_raw(1, delta_response::<Full>("m", &[("c", "", None), ("a", "7", None)], &[]));
-    assert_eq!(said, ["#3 absent NOT_FOUND", "#1 absent NOT_FOUND", "read", "send Full m"]);
+    let outputs = rig.receive_raw(1, delta_response::<Full>("m", &[("c", "", None), ("a", "7", None)], &[]));
+    assert_eq!(outputs, ["#3 absent NOT_FOUND", "#1 absent NOT_FOUND", "read", "send Full m"]);
 }
 
 /// One resource with other names.
@@ -296,23 +296,23 @@ fn aliased(name: &str, text: Option<&str>, aliases: &[&str]) -> Vec<u8> {
 fn b2_18_an_unset_resource_with_aliases_reports_that_these_were_not_found() {
     let mut rig = Rig::delta();
     rig.open::<Full>(&["routes/host", "routes/other"]);
-    let said = rig.receive_raw(1, aliased("routes/host", None, &["routes/host"]));
-    assert_eq!(said, ["#1 absent NOT_FOUND", "read", "send Full m"]);
+    let outputs = rig.receive_raw(1, aliased("routes/host", None, &["routes/host"]));
+    assert_eq!(outputs, ["#1 absent NOT_FOUND", "read", "send Full m"]);
 }
 
 #[test]
 fn b2_19_a_resource_reaches_watches_of_its_aliases() {
     let mut rig = Rig::delta();
     rig.open::<Full>(&["routes/host", "routes/other", "routes/real"]);
-    let said = rig.receive_raw(1, aliased("routes/real", Some("x"), &["routes/host", "routes/none"]));
-    assert_eq!(said, ["#3 present 1 x", "#1 present 1 x", "read", "send Full m"]);
+    let outputs = rig.receive_raw(1, aliased("routes/real", Some("x"), &["routes/host", "routes/none"]));
+    assert_eq!(outputs, ["#3 present 1 x", "#1 present 1 x", "read", "send Full m"]);
 }
 
 #[test]
 fn b2_20_a_name_unsubscribed_under_a_wildcard_is_kept_until_the_server_removes_it() {
     let (mut rig, _) = holding_all();
-    let (a, said) = rig.watch::<Full>("a");
-    assert_eq!(said, ["send Full +a", "#2 present 1 1"]);
+    let (a, outputs) = rig.watch::<Full>("a");
+    assert_eq!(outputs, ["send Full +a", "#2 present 1 1"]);
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.unwatch(a), ["send Full -a"]);
@@ -390,13 +390,13 @@ fn b2_24_without_a_wildcard_an_unsubscribed_name_is_dropped() {
 #[test]
 fn b2_25_versions_are_those_of_resources_and_the_same_again_is_an_update() {
     let (mut rig, _) = holding_two();
-    let said = rig.receive_raw(1, delta_response::<Full>("m", &[("a", "1", Some("new"))], &[]));
-    assert_eq!(said[0], "#1 present 1 new");
+    let outputs = rig.receive_raw(1, delta_response::<Full>("m", &[("a", "1", Some("new"))], &[]));
+    assert_eq!(outputs[0], "#1 present 1 new");
     rig.sent(1);
     rig.receive_raw(1, removed("o", &["a"]));
     rig.sent(1);
-    let said = rig.receive_raw(1, delta_response::<Full>("p", &[("a", "1", Some("new"))], &[]));
-    assert_eq!(said[0], "#1 present 1 new");
+    let outputs = rig.receive_raw(1, delta_response::<Full>("p", &[("a", "1", Some("new"))], &[]));
+    assert_eq!(outputs[0], "#1 present 1 new");
 }
 
 #[test]
@@ -432,11 +432,11 @@ fn b2_28_a_response_to_a_name_requested_before_does_not_complete_the_wildcard() 
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.watch::<Full>("*").1, ["send Full +*"]);
     rig.sent(1);
-    let said = rig.receive_raw(1, one("m", "a", "1"));
-    assert_eq!(said, ["#1 present 1 1", "read", "send Full m", "#2 {a: present 1 1} incomplete"]);
+    let outputs = rig.receive_raw(1, one("m", "a", "1"));
+    assert_eq!(outputs, ["#1 present 1 1", "read", "send Full m", "#2 {a: present 1 1} incomplete"]);
     rig.sent(1);
-    let said = rig.receive_raw(1, one("o", "b", "2"));
-    assert_eq!(said, ["read", "send Full o", "#2 {a: present 1 1, b: present 2 2} complete"]);
+    let outputs = rig.receive_raw(1, one("o", "b", "2"));
+    assert_eq!(outputs, ["read", "send Full o", "#2 {a: present 1 1, b: present 2 2} complete"]);
 }
 
 #[test]

@@ -45,8 +45,8 @@ fn a_stream_without_a_response_is_an_error_and_the_first_response_clears_it_ever
     rig.pass(Duration::from_secs(2));
     rig.connect(2);
     rig.sent(2);
-    let said = rig.disconnect(2, DisconnectKind::Failed(Code::Unavailable));
-    assert_eq!(said, ["#1 present 1 x (UNAVAILABLE)", "#2 absent UNAVAILABLE"]);
+    let outputs = rig.disconnect(2, DisconnectKind::Failed(Code::Unavailable));
+    assert_eq!(outputs, ["#1 present 1 x (UNAVAILABLE)", "#2 absent UNAVAILABLE"]);
     assert_eq!(rig.watch::<Full>("a").1, ["#3 present 1 x (UNAVAILABLE)"]);
     rig.watch::<Part>("p");
     rig.pass(Duration::from_secs(2));
@@ -54,8 +54,8 @@ fn a_stream_without_a_response_is_an_error_and_the_first_response_clears_it_ever
     rig.sent(3);
     rig.sent(3);
     // Of another type, and nothing new: the server is there again.
-    let said = rig.receive(3, &response::<Part>("1", vec![]));
-    assert_eq!(said[..2], ["#1 present 1 x", "#3 present 1 x"]);
+    let outputs = rig.receive(3, &response::<Part>("1", vec![]));
+    assert_eq!(outputs[..2], ["#1 present 1 x", "#3 present 1 x"]);
 }
 
 #[test]
@@ -82,8 +82,8 @@ fn backoff_grows_without_responses_and_is_reset_by_one() {
 #[test]
 fn a_message_over_the_limit_is_an_error_with_the_limit_and_its_setting_also_after_a_response() {
     let mut rig = holding();
-    let said = rig.disconnect(1, DisconnectKind::TooLarge { limit: 1000 });
-    assert_eq!(said, ["#1 present 1 x (RESOURCE_EXHAUSTED)", "#2 absent RESOURCE_EXHAUSTED"]);
+    let outputs = rig.disconnect(1, DisconnectKind::TooLarge { limit: 1000 });
+    assert_eq!(outputs, ["#1 present 1 x (RESOURCE_EXHAUSTED)", "#2 absent RESOURCE_EXHAUSTED"]);
     let failure = rig.engine.authorities.server(crate::protocol::ServerId(0)).failure.as_ref().unwrap();
     let text = format!("{failure:?}");
     assert!(text.contains("limit of 1000 bytes") && text.contains("max_message_size"), "{text}");
@@ -140,8 +140,8 @@ fn a_response_in_work_when_its_stream_ends_still_counts() {
     );
     rig.drain();
     rig.disconnect(1, DisconnectKind::Closed);
-    let said = rig.pass(Duration::from_secs(2));
-    assert_eq!(said.iter().filter(|said| said.contains("present 1 x")).count(), names.len());
+    let outputs = rig.pass(Duration::from_secs(2));
+    assert_eq!(outputs.iter().filter(|outputs| outputs.contains("present 1 x")).count(), names.len());
     assert!(rig.connect(2)[1].contains("] 1/ node"), "and so does its version");
 }
 

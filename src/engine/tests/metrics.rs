@@ -117,7 +117,7 @@ fn counts_that_are_not_read_are_merged() {
 
 /// What was counted since the last time, in words: of `resources`, of `updates`, of a `server`, or anything.
 fn counted(rig: &mut Rig, what: &str) -> Vec<String> {
-    let say = |metric| match metric {
+    let describe = |metric| match metric {
         Metric::Resources { authority, type_url, state, count, .. } => {
             let authority = authority.as_deref().unwrap_or("#old");
             ("resources", format!("{} {authority} {} {count}", short_type(type_url), state.as_str()))
@@ -131,6 +131,6 @@ fn counted(rig: &mut Rig, what: &str) -> Vec<String> {
         }
         Metric::Failures { source, count } => ("server", format!("failures {} {count}", source)),
     };
-    let all = std::iter::from_fn(|| rig.engine.poll_metric()).map(say);
+    let all = std::iter::from_fn(|| rig.engine.poll_metric()).map(describe);
     all.filter(|(kind, _)| what.is_empty() || *kind == what).map(|(_, text)| text).collect()
 }

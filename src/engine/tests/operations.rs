@@ -9,16 +9,16 @@ use crate::engine::simulation::{
 
 #[test]
 fn operations_on_several_servers_and_authorities() {
-    let mut tally = BTreeMap::new();
+    let mut counts = BTreeMap::new();
     let family = family();
     let seeds = with_many_seeds("operations_on_several_servers", 10_000, |seed| {
         for (what, count) in play_with(&Script::random(seed), &family) {
-            *tally.entry(what).or_insert(0) += count;
+            *counts.entry(what).or_insert(0) += count;
         }
     });
-    println!("in {seeds} worlds: {tally:?}");
-    assert!(seeds < 2_000 || tally.len() == KINDS, "a simulation must get at what it is for: {tally:?}");
-    assert!(seeds < 2_000 || tally.values().all(|count| *count > 40), "{tally:?}");
+    println!("in {seeds} worlds: {counts:?}");
+    assert!(seeds < 2_000 || counts.len() == KINDS, "a simulation must get at what it is for: {counts:?}");
+    assert!(seeds < 2_000 || counts.values().all(|count| *count > 40), "{counts:?}");
 }
 
 /// Worlds that failed once, with the freedoms of their servers and the rules that were checked; docs/FUZZING.md has what they found.

@@ -150,8 +150,8 @@ fn b1_6_no_version_is_sent_after_a_rejection_whose_good_resources_are_used() {
     rig.open::<Full>(&["*"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]));
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "bad")]));
-    assert!(said.contains(&"#1 {a: present 1 x (INVALID_ARGUMENT)} complete".to_owned()), "{said:?}");
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "bad")]));
+    assert!(outputs.contains(&"#1 {a: present 1 x (INVALID_ARGUMENT)} complete".to_owned()), "{outputs:?}");
     rig.sent(1);
     assert_eq!(reconnect(&mut rig, 1), "send Full [] / node");
 }
@@ -175,8 +175,8 @@ fn a_primary_that_comes_back_is_sent_no_version_so_that_its_response_ends_the_fa
     assert_eq!(rig.pass(Duration::from_secs(2)), ["connect 0.2"]);
     assert_eq!(rig.connect(2), ["read", "send Full [a,b] / node"]);
     rig.sent(2);
-    let said = rig.receive(2, &response::<Full>("1", vec![any::<Full>("a", "x")]));
-    assert!(said.contains(&"disconnect 1.1".to_owned()), "{said:?}");
+    let outputs = rig.receive(2, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert!(outputs.contains(&"disconnect 1.1".to_owned()), "{outputs:?}");
     assert_eq!(rig.pass(Duration::from_secs(1)), NONE);
 }
 

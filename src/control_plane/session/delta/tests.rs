@@ -89,12 +89,12 @@ impl Pair {
 
     /// Returns all due responses, each of which is acknowledged.
     fn settle(&mut self) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         while let Some(response) = self.poll() {
-            said.push(text(&response));
+            sent.push(text(&response));
             self.answer(&response.type_url, None);
         }
-        said
+        sent
     }
 }
 

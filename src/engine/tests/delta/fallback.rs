@@ -50,8 +50,8 @@ fn what_a_higher_server_has_removed_is_absent_when_it_serves_and_had_its_time() 
     assert_eq!(rig.receive_raw(2, removed("m", &["b"])), ["read", "send Full m"], "the lower one serves");
     rig.sent(2);
     assert_eq!(rig.pass(Duration::from_secs(2)), NONE);
-    let said = rig.receive_raw(2, one("o", "a", "p"));
-    assert_eq!(said, ["disconnect 1.1", "#1 present p p", "read", "send Full o"]);
+    let outputs = rig.receive_raw(2, one("o", "a", "p"));
+    assert_eq!(outputs, ["disconnect 1.1", "#1 present p p", "read", "send Full o"]);
     rig.sent(2);
     assert_eq!(rig.pass(Duration::from_millis(14_999)), NONE);
     assert_eq!(rig.pass(Duration::from_millis(1)), ["#2 absent NOT_FOUND"]);
@@ -114,8 +114,8 @@ fn b2_4_a_fallback_gets_the_wildcard_before_names_on_an_open_stream() {
     rig.sent(1);
     rig.watch::<Full>("a");
     rig.watch_names::<Full>(Selection::All);
-    let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
-    assert_eq!(said, ["send Full"]);
+    let outputs = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
+    assert_eq!(outputs, ["send Full"]);
     assert_eq!(rig.sent(1), NONE);
     assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full +a"]);
 }

@@ -11,9 +11,9 @@ fn with_members() -> Pair {
 }
 
 /// Replaces the names of the members and of the glob by `A`, `B` and `GLOB`.
-fn short(said: Vec<String>) -> Vec<String> {
-    let short = |said: String| said.replace(GLOB, "GLOB").replace(A, "A").replace(B, "B");
-    said.into_iter().map(|said| short(said).replace("ClusterLoadAssignment", "EDS")).collect()
+fn short(sent: Vec<String>) -> Vec<String> {
+    let short = |sent: String| sent.replace(GLOB, "GLOB").replace(A, "A").replace(B, "B");
+    sent.into_iter().map(|sent| short(sent).replace("ClusterLoadAssignment", "EDS")).collect()
 }
 
 #[test]
@@ -120,8 +120,8 @@ fn x18_a_glob_that_has_members_again_is_not_reported_empty() {
 fn several_globs_and_names_stand_beside_each_other() {
     let mut pair = with_members();
     pair.set(&[(EDS, "xdstp://auth/T/bar/c", "c")]);
-    let said = short(pair.exchange(EDS, &[GLOB, A, "xdstp://auth/T/bar/*"], &[]));
-    assert_eq!(said, ["EDS 2: xdstp://auth/T/bar/c@2=c A@1=a B@1=b"]);
+    let sent = short(pair.exchange(EDS, &[GLOB, A, "xdstp://auth/T/bar/*"], &[]));
+    assert_eq!(sent, ["EDS 2: xdstp://auth/T/bar/c@2=c A@1=a B@1=b"]);
     assert_eq!(short(pair.exchange(EDS, &[], &[GLOB])), nothing());
     pair.set(&[(EDS, A, "a2"), (EDS, B, "b2")]);
     assert_eq!(short(pair.settle()), ["EDS 3: A@3=a2"]);
@@ -143,8 +143,8 @@ fn b2_20_a_member_unsubscribed_under_its_glob_is_sent_again() {
 fn b2_33_members_that_the_client_holds_are_compared() {
     let mut pair = with_members();
     let gone = "xdstp://auth/T/foo/z?y=2&x=1";
-    let said = pair.reconnect(EDS, &[GLOB], &[(A, "1"), (B, "0"), (gone, "1")]);
-    assert_eq!(short(said), ["EDS 1: B@1=b -xdstp://auth/T/foo/z?x=1&y=2"]);
+    let sent = pair.reconnect(EDS, &[GLOB], &[(A, "1"), (B, "0"), (gone, "1")]);
+    assert_eq!(short(sent), ["EDS 1: B@1=b -xdstp://auth/T/foo/z?x=1&y=2"]);
     pair.remove(EDS, A);
     pair.remove(EDS, B);
     assert_eq!(short(pair.reconnect(EDS, &[GLOB], &[(B, "1")])), ["EDS 3: -GLOB -B"]);
