@@ -16,7 +16,7 @@ use xdskit::{
         listener::v3::{Filter, FilterChain, filter::ConfigType},
     },
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, endpoints, listener, route, route_config},
     },
 };
@@ -119,8 +119,8 @@ async fn it_rides_out_a_restart_and_forgets_what_is_removed(variant: Variant) {
 }
 
 /// A control plane with a listener that routes to `blue`.
-pub(crate) async fn mesh(blue: SocketAddr, green: SocketAddr) -> ControlPlane {
-    let control_plane = ControlPlane::start().await;
+pub(crate) async fn mesh(blue: SocketAddr, green: SocketAddr) -> TestControlPlane {
+    let control_plane = TestControlPlane::start().await;
     control_plane.update(|tx| {
         tx.set(edge()).set(routes_to("blue"));
         for (name, addr) in [("blue", blue), ("green", green)] {

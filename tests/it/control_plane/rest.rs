@@ -175,7 +175,7 @@ async fn observers_see_a_poll_as_a_stream_of_one_request() {
 
 #[tokio::test]
 async fn polls_can_be_held_and_answered_by_anything() {
-    let control_plane = testing::ControlPlane::start().await;
+    let control_plane = testing::TestControlPlane::start().await;
     control_plane.set(cluster("a"));
     control_plane.hold();
     let uri = control_plane.uri();

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use xdskit::{
     control_plane::type_url,
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, endpoints, listener, route, route_config},
     },
 };
@@ -27,13 +27,13 @@ use process::Process;
 
 /// A control plane, and a bootstrap file that leads to it.
 struct Server {
-    control_plane: ControlPlane,
+    control_plane: TestControlPlane,
     folder: TempDir,
 }
 
 impl Server {
     async fn start() -> Self {
-        let control_plane = ControlPlane::start().await;
+        let control_plane = TestControlPlane::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("bootstrap.json");
         fs::write(file, control_plane.bootstrap_json()).expect("a file");

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use xdskit::{
     control_plane::type_url,
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, endpoints, listener, route, route_config, scope},
     },
 };
@@ -18,7 +18,7 @@ impl Server {
 }
 
 /// Serves a target whose requests all go to one cluster with one endpoint.
-pub(crate) fn serve(control_plane: &ControlPlane, name: &str, endpoint: &str) {
+pub(crate) fn serve(control_plane: &TestControlPlane, name: &str, endpoint: &str) {
     control_plane.update(|tx| {
         tx.set(listener(name).rds(name));
         tx.set(route_config(name).virtual_host([name], [route::prefix("/").cluster(name)]));

@@ -13,7 +13,7 @@ use xdskit::{
 use super::*;
 
 /// The service `shop`, with routes without virtual hosts, and a second cluster.
-async fn on_demand() -> ControlPlane {
+async fn on_demand() -> TestControlPlane {
     let server = shop().await;
     server.update(|tx| {
         tx.set(route_config("shop").vhds());

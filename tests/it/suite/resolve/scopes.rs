@@ -15,8 +15,8 @@ use super::*;
 const COLLECTION: &str = "xdstp://mesh.example/envoy.config.route.v3.ScopedRouteConfiguration/shop/*";
 
 /// The service `shop`, with the routes of a region, each with a cluster of its own.
-async fn regions(listener: ListenerBuilder) -> ControlPlane {
-    let server = ControlPlane::start().await;
+async fn regions(listener: ListenerBuilder) -> TestControlPlane {
+    let server = TestControlPlane::start().await;
     server.update(|tx| {
         tx.set(listener);
         for (region, address) in [("eu", "10.0.0.1:80"), ("us", "10.0.0.2:80")] {
