@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn errors_say_where() {
+    fn errors_have_an_offset() {
         assert_eq!(
             string_field(&[0x0a, 5, b'x'], 1).unwrap_err().to_string(),
             "length over the end of the message at byte 2"

@@ -121,7 +121,7 @@ expect() {
     *'Channel::builder('*) what=channel check=calls expected='answered: Some("12")' ;;
     *'ClientStatusService'*) what=csds check=listens expected=18001 ;;
     *'Metrics::new'*) what=metrics check=ends expected='counted: 1 endpoints' ;;
-    *'ControlPlane::start()'*) what=testing check=ends expected='' ;;
+    *'TestControlPlane::start()'*) what=testing check=ends expected='' ;;
     *'watch::<Cluster>("cart")'*) what=watch check=prints expected='use Cluster' ;;
     *) fail "tests/trial.sh does not know the Rust block at $(place "$(basename "$1" .rs)"): add it to expect" ;;
   esac

@@ -19,7 +19,7 @@ use xdskit::{
     cli::say,
     config::Bootstrap,
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{EndpointsBuilder, cluster, endpoints, listener, route, route_config},
     },
 };
@@ -57,7 +57,7 @@ fn usage(argument: Option<&str>) -> Option<ExitCode> {
 
 async fn run() -> Result<(), Box<dyn Error>> {
     let (one, two) = (Greeter::start("one").await?, Greeter::start("two").await?);
-    let mesh = ControlPlane::start().await;
+    let mesh = TestControlPlane::start().await;
     mesh.set(listener("greeter").rds("routes"));
     mesh.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("greeters")]));
     mesh.set(cluster("greeters"));

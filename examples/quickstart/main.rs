@@ -34,7 +34,7 @@ use xdskit::{
     resolve::{ClusterView, Snapshot},
     resource::HealthStatus,
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{EndpointsBuilder, cluster, endpoints, listener, route, route_config},
     },
 };
@@ -72,7 +72,7 @@ fn usage(argument: Option<&str>) -> Option<ExitCode> {
 
 async fn play() -> Result<(), Box<dyn Error>> {
     let mut stage = Stage::new();
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     let bootstrap = Bootstrap::builder()
         .node(Node::new("quickstart")) // the identity of this client
         .server(Server::new(server.uri()).insecure()) // and its address
@@ -98,7 +98,7 @@ async fn play() -> Result<(), Box<dyn Error>> {
 
 async fn the_mesh(
     stage: &mut Stage,
-    server: &ControlPlane,
+    server: &TestControlPlane,
     client: &Client,
 ) -> Result<Resolution, Box<dyn Error>> {
     stage.act("1. The mesh", "One name leads to everything behind it.");
@@ -125,7 +125,7 @@ async fn the_mesh(
 
 async fn a_drained_endpoint(
     stage: &mut Stage,
-    server: &ControlPlane,
+    server: &TestControlPlane,
     shop: &mut Resolution,
 ) -> Result<(), Box<dyn Error>> {
     stage.act("2. An endpoint is drained", "It finishes what it has; nothing new is sent to it.");
@@ -142,7 +142,7 @@ async fn a_drained_endpoint(
 
 async fn a_canary(
     stage: &mut Stage,
-    server: &ControlPlane,
+    server: &TestControlPlane,
     shop: &mut Resolution,
 ) -> Result<(), Box<dyn Error>> {
     stage.act("3. A canary", "One in ten requests to the cart goes to its new release.");
@@ -172,7 +172,7 @@ async fn a_canary(
 
 async fn a_bad_update(
     stage: &mut Stage,
-    server: &ControlPlane,
+    server: &TestControlPlane,
     (client, shop): (&Client, &mut Resolution),
 ) -> Result<(), Box<dyn Error>> {
     stage.act("4. A bad update", "It is rejected, and what was good before goes on serving.");
@@ -201,7 +201,7 @@ async fn a_bad_update(
 
 async fn a_restart(
     stage: &mut Stage,
-    server: &ControlPlane,
+    server: &TestControlPlane,
     shop: &mut Resolution,
 ) -> Result<(), Box<dyn Error>> {
     stage.act("5. The server restarts", "The connection is lost and comes back; no resource is.");
@@ -236,7 +236,7 @@ async fn a_restart(
 
 async fn calls(
     stage: &mut Stage,
-    server: &ControlPlane,
+    server: &TestControlPlane,
     (client, shop): (&Client, &mut Resolution),
 ) -> Result<(), Box<dyn Error>> {
     stage.act("6. Calls", "A channel sends each call where the configuration says.");

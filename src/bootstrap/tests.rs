@@ -166,7 +166,7 @@ fn bs1_unknown_fields_are_ignored_at_every_level() {
 }
 
 #[test]
-fn all_problems_are_told_in_their_order() {
+fn all_problems_are_reported_in_their_order() {
     let document = json!({
         "xds_servers": [
             { "server_uri": "a:1", "channel_creds": [{ "type": "insecure" }] },

@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn the_timer_says_nothing_about_a_held_resource() {
+    fn the_does_not_exist_timer_changes_no_held_resource() {
         let mut entry = held();
         assert_eq!(entry.on_timeout(error(Code::NotFound), Instant::now()), Changed::No);
         let mut entry = self::entry();
@@ -466,7 +466,7 @@ mod tests {
     }
 
     #[test]
-    fn trouble_with_the_server_shows_unless_something_else_is_known() {
+    fn a_server_error_is_shown_unless_something_else_is_known() {
         let failure = || Some(error(Code::Unavailable));
         let code = |entry: &Entry| match entry.observe(failure) {
             Some(ErasedObserved::Absent { reason }) => Some(reason.code()),

@@ -180,7 +180,7 @@ fn the_scheme_of_a_uri_implies_credentials_and_must_not_contradict_them() {
 }
 
 #[test]
-fn a_builder_tells_all_problems_with_their_paths() {
+fn a_builder_reports_all_problems_with_their_paths() {
     let no_key = TlsConfig { certificate_file: Some("c".into()), ..TlsConfig::default() };
     let bad_files = FileWatcherConfig::identity("/a/c", "/b/k");
     let bootstrap = Bootstrap::builder()

@@ -117,12 +117,12 @@ impl Client {
 ///     Client,
 ///     config::Bootstrap,
 ///     discover::discover,
-///     testing::{ControlPlane, resources},
+///     testing::{TestControlPlane, resources},
 /// };
 ///
 /// #[tokio::main]
 /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
-///     let server = ControlPlane::start().await;
+///     let server = TestControlPlane::start().await;
 ///     server.update(|tx| {
 ///         let to_cart = resources::route::prefix("/").cluster("cart");
 ///         tx.set(resources::listener("shop"));

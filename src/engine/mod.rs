@@ -333,7 +333,7 @@ impl Engine {
         }
         let has_watches = !entry.watches.is_empty();
         let collections = match change.changed || change.joins {
-            true => self.authorities.collections_of(&self.store, id),
+            true => self.authorities.memberships().collections_of(&self.store, id),
             false => [None, None],
         };
         if !has_watches && collections.iter().all(Option::is_none) {
@@ -350,10 +350,9 @@ impl Engine {
     /// Publishes the collections that have changed, but none that a response is still filling. True when there was one.
     fn publish_collections(&mut self) -> bool {
         let (authorities, ingest) = (&self.authorities, &self.ingest);
-        let changed = self
-            .store
-            .members
-            .take_touched(|(group, ty, _)| ingest.has_response_of_type(authorities.active(*group), *ty));
+        let changed = self.store.members.take_touched(|(group, ty, _)| {
+            ingest.has_response_of_type(authorities.groups().active(*group), *ty)
+        });
         for key in &changed {
             self.delivery.publish_collection(&self.store, key);
         }
@@ -439,7 +438,7 @@ impl Engine {
     ) -> Result<WatchTarget, Refusal> {
         let Self { store, delivery, indirections, authorities, .. } = self;
         let list_ty = list_type(store, ty)?;
-        let group = authorities.group_for(store, (list_ty, name), now)?;
+        let group = authorities.sources().group_for(store, (list_ty, name), now)?;
         let key = (group, ty, Which::List(store.additions().add_to(name).canonical()));
         indirections.begin_list(store, delivery, watch_id, (&key, list_ty, name));
         Ok(WatchTarget::List(Box::new(key)))
@@ -451,7 +450,7 @@ impl Engine {
         let ty = ResourceType::of::<VirtualHost>();
         let id = self.store.type_id(ty);
         let names = Selection::One(name.into());
-        match self.authorities.check_on_demand(&self.store, (id, &names), now) {
+        match self.authorities.sources().check_on_demand(&self.store, (id, &names), now) {
             Ok(()) => self.begin(watch_id, ty, names, now),
             Err(refusal) => {
                 let target = self.refuse(watch_id, id, &names, refusal);

@@ -286,7 +286,7 @@ impl Resolutions {
 
     /// The number of clusters that the resolutions have processed.
     #[cfg(test)]
-    pub(super) fn clusters_walked(&self) -> u64 {
+    pub(super) fn clusters_examined(&self) -> u64 {
         self.resolutions.values().map(|resolution| resolution.resolver.work()).sum()
     }
 }

@@ -8,7 +8,7 @@ fn about() -> Subject {
 }
 
 #[test]
-fn says_type_name_field_and_node() {
+fn contains_type_name_field_and_node() {
     let e = WatchError::rejected(about(), Invalid::field("lb_policy", "unsupported"));
     assert_eq!(e.to_string(), "Cluster \"shop\": lb_policy: unsupported [node id: n1]");
     assert_eq!((e.field(), e.reason(), e.is_rejected()), (Some("lb_policy"), "unsupported", true));

@@ -28,19 +28,19 @@ pub(super) struct Flat<'a> {
 
 /// Traverses the clusters below one.
 pub(super) fn flatten<'a>(top: &'a Arc<str>, look: impl Fn(&'a str) -> Child<'a>) -> Flat<'a> {
-    let mut walk = Walk { look, seen: BTreeSet::new(), chain: Vec::new(), flat: Flat::default() };
-    walk.visit(top);
-    walk.flat
+    let mut traversal = Traversal { look, seen: BTreeSet::new(), chain: Vec::new(), flat: Flat::default() };
+    traversal.visit(top);
+    traversal.flat
 }
 
-struct Walk<'a, F> {
+struct Traversal<'a, F> {
     look: F,
     seen: BTreeSet<&'a str>,
     chain: Vec<&'a Arc<str>>,
     flat: Flat<'a>,
 }
 
-impl<'a, F: Fn(&'a str) -> Child<'a>> Walk<'a, F> {
+impl<'a, F: Fn(&'a str) -> Child<'a>> Traversal<'a, F> {
     fn visit(&mut self, name: &'a Arc<str>) {
         if self.seen.contains(&**name) {
             return;

@@ -11,6 +11,8 @@ pub(super) struct Descendants {
     pub(super) shown: BTreeSet<Arc<str>>,
     /// The same, of the aggregates alone that the current routes lead to.
     pub(super) current: BTreeSet<Arc<str>>,
+    /// By the previous configurations, of the shown aggregates that wait for unknown clusters of their latest ones.
+    pub(super) previous: BTreeSet<Arc<str>>,
 }
 
 impl Descendants {

@@ -347,8 +347,7 @@ impl Graph {
 
     /// Shows the previous configuration with its latest endpoints.
     fn show_old(&mut self, name: &Arc<str>, deleted: Option<WatchError>) {
-        let is_in_tree = self.usage().is_in_tree(name);
-        let retained = self.update(name, |node| node.retain_old(is_in_tree)).flatten();
+        let retained = self.update(name, Node::retain_old).flatten();
         if let Some(old) = retained
             && let Some(source) = Source::of(&old.config)
             && let Some(seen) = self.sources.seen(&source)

@@ -64,8 +64,9 @@ pub(super) struct LinkedAggregate {
     pub(super) entry: Option<ClusterEntry>,
 }
 
-/// The aggregates in use that have leaves as they are shown, and would have none by their latest configurations. While some
-/// clusters of a change are new and others still old, these may be closed to a ring, or lead to what was absent before.
+/// The aggregates in use that have leaves as they are shown, and would have none, or none with endpoints, by their latest
+/// configurations. While some clusters of a change are new and others still old, these may be closed to a ring, or lead to
+/// what was absent before.
 #[derive(Debug, Default)]
 pub(super) struct Leafless {
     /// The end of the grace of each.
@@ -124,8 +125,13 @@ impl<'a> Topology<'a> {
             return self.nodes.get(name).is_some_and(Node::lacks_endpoints);
         }
         let flat = self.flatten(name, By::Latest);
+        flat.too_deep.is_none() && self.are_lacking(&flat)
+    }
+
+    /// Whether all leaves have no endpoints because there are none, or none were received.
+    fn are_lacking(self, flat: &Flat<'_>) -> bool {
         let lacks = |leaf: &&Arc<str>| self.nodes.get(leaf).is_none_or(Node::lacks_endpoints);
-        flat.too_deep.is_none() && flat.leaves.iter().all(lacks)
+        flat.leaves.iter().all(lacks)
     }
 
     fn is_aggregate(self, name: &Arc<str>) -> bool {
@@ -162,6 +168,7 @@ impl<'a> Linker<'a> {
         let (linked, leafless) = self.linked(&latest.all, now);
         let shown = self.topology.reach(By::Shown(&linked), Roots::in_tree);
         let current = self.topology.reach(By::Shown(&linked), |roots| roots.current);
+        let previous = self.previous(&linked, (&latest.all, &shown.below));
         let aggregates = self.topology.nodes.index().aggregates().iter().map(|name| LinkedAggregate {
             name: name.clone(),
             is_linked: linked.contains(name),
@@ -174,9 +181,31 @@ impl<'a> Linker<'a> {
                 next: latest.next,
                 shown: shown.below,
                 current: current.below,
+                previous,
             },
             leafless,
         }
+    }
+
+    /// The clusters below the shown aggregates that wait for unknown clusters of their latest configurations.
+    fn previous(
+        &self,
+        linked: &BTreeSet<Arc<str>>,
+        (latest, shown): (&BTreeSet<Arc<str>>, &BTreeSet<Arc<str>>),
+    ) -> BTreeSet<Arc<str>> {
+        let is_waiting = |below: &&Arc<str>| {
+            latest.contains(*below) && self.node(below).is_some_and(|node| node.phase().is_waiting())
+        };
+        let waits = |name: &&Arc<str>| {
+            let is_in_tree =
+                shown.contains(*name) || self.node(name).is_some_and(|node| node.roots().in_tree());
+            let waits = || self.topology.flatten(name, By::Latest).reached.iter().any(is_waiting);
+            is_in_tree && !linked.contains(*name) && waits()
+        };
+        let aggregates = self.topology.nodes.index().aggregates().iter().filter(waits);
+        let below = aggregates
+            .flat_map(|name| self.topology.flatten(name, By::Shown(linked)).reached.into_iter().skip(1));
+        below.cloned().collect()
     }
 
     /// The aggregates that can be shown by their latest configurations: everything below them is ready. Those that the
@@ -227,7 +256,8 @@ impl<'a> Linker<'a> {
         !(serving && is_starved && before.leaves.iter().any(has_endpoints))
     }
 
-    /// Whether an aggregate in use would lose all its leaves, and stays as it was for the grace period.
+    /// Whether an aggregate in use would lose all its leaves, or all endpoints of these, and stays as it was for the grace
+    /// period: the absence of the endpoints may be older than the update that leads to them.
     fn keeps_leaves(
         &self,
         name: &'a Arc<str>,
@@ -235,10 +265,13 @@ impl<'a> Linker<'a> {
         leafless: &mut Leafless,
         now: Instant,
     ) -> bool {
-        let loses_leaves = after.leaves.is_empty() && !self.shown_before(name).leaves.is_empty();
+        let before = self.shown_before(name);
+        let has_endpoints = |leaf: &&Arc<str>| self.node(leaf).is_some_and(Node::has_endpoints);
+        let loses_leaves = after.leaves.is_empty() && !before.leaves.is_empty();
+        let loses_endpoints = before.leaves.iter().any(has_endpoints) && self.topology.are_lacking(after);
         let is_in_tree =
             self.before.shown.contains(name) || self.node(name).is_some_and(|node| node.roots().in_tree());
-        if !(self.is_serving(name) && loses_leaves && is_in_tree) {
+        if !(self.is_serving(name) && (loses_leaves || loses_endpoints) && is_in_tree) {
             return false;
         }
         let until = self.leafless.until.get(name).copied().unwrap_or(now + self.grace);

@@ -46,6 +46,7 @@ pub(super) struct ChildState {
     exists: bool,
     is_unreachable: bool,
     is_overdue: bool,
+    lacks_endpoints: bool,
     is_aggregate: bool,
 }
 
@@ -143,10 +144,7 @@ impl Node {
     }
 
     /// Keeps the configuration that serves; `None` if nothing serves.
-    pub(super) fn retain_old(&mut self, is_in_tree: bool) -> Option<Retained> {
-        if !is_in_tree && matches!(self.shown_as_child(), Child::Aggregate(_)) {
-            self.forget_shown();
-        }
+    pub(super) fn retain_old(&mut self) -> Option<Retained> {
         if self.old.is_none() {
             self.old = self.serving().cloned();
         }
@@ -183,6 +181,7 @@ impl Node {
             exists: self.config().is_some(),
             is_unreachable: self.is_unreachable(),
             is_overdue: self.phase.is_overdue(),
+            lacks_endpoints: self.lacks_endpoints(),
             is_aggregate,
         };
         (mem::replace(&mut self.child_state, after), after)

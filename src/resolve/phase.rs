@@ -32,7 +32,8 @@ enum State {
     Shown,
     /// The latest configuration is shown with endpoints that have been removed.
     EndpointsRemoved(Grace),
-    /// The grace period is over, but the cluster serves until the next routes are used.
+    /// The grace period is over, but the cluster serves until the next routes are used, or the aggregate above it can be shown
+    /// by its latest configuration.
     Overdue(Grace),
 }
 
@@ -49,7 +50,8 @@ pub(super) struct Grace {
 pub(super) enum Retention {
     /// The replacement may be about to arrive.
     InGrace(Grace),
-    /// The time of the replacement has passed. The deleted resource serves only until the next routes are used.
+    /// The time of the replacement has passed. The deleted resource serves only until the next routes are used, or the
+    /// aggregate above it can be shown by its latest configuration.
     Overdue(Grace),
 }
 
@@ -142,6 +144,19 @@ impl Phase {
         }
     }
 
+    /// Whether the latest configuration, or its endpoints, are unknown.
+    pub(super) fn is_waiting(self) -> bool {
+        match self.state {
+            State::Waiting => true,
+            State::Deleted(_)
+            | State::Linking
+            | State::Linked
+            | State::Shown
+            | State::EndpointsRemoved(_)
+            | State::Overdue(_) => false,
+        }
+    }
+
     /// Whether it is an aggregate that is shown by its latest configuration.
     pub(super) fn is_linked(self) -> bool {
         match self.state {
@@ -163,7 +178,7 @@ impl Phase {
         }
     }
 
-    /// Whether the cluster serves only until the next routes are used.
+    /// Whether the cluster serves although its grace period is over.
     pub(super) fn is_overdue(self) -> bool {
         match self.state {
             State::Overdue(_) => true,

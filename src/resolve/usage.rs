@@ -56,7 +56,7 @@ impl Usage<'_> {
         let index = self.nodes.index();
         let delays = |name: &Arc<str>| self.is_next(name);
         let delays_service = |name: &Arc<str>| self.is_next(name) && self.is_awaited(name);
-        matches!(self.routed.next(), Next::Clusters(_))
+        self.has_next()
             && !index.unready().iter().any(delays)
             && !(self.routed.is_serving() && index.unreachable().iter().any(delays_service))
             && self.routed.readiness_deadline().is_none()
@@ -75,7 +75,8 @@ impl Usage<'_> {
     /// removal first, and the routes that lead elsewhere a moment later.
     ///
     /// The time begins anew when newer routes need the cluster: see [`examined_graces`](Self::examined_graces). If the
-    /// routes in use need it as well, it serves until the newer ones are used, since its loss would help no request.
+    /// routes in use need it as well, it serves until the newer ones are used, since its loss would help no request. The
+    /// same holds below an aggregate whose latest configuration cannot be shown yet.
     pub(super) fn retention(&self, name: &Arc<str>, period: Duration, now: Instant) -> Option<Retention> {
         let node = self.nodes.get(name)?;
         let before = node.phase().grace();
@@ -88,12 +89,21 @@ impl Usage<'_> {
             return None;
         }
         let grace = before.unwrap_or_else(|| Grace::new(now + period));
-        let has_next = matches!(self.routed.next(), Next::Clusters(_));
+        let is_succeeded = (self.routed.is_serving() && self.has_next()) || self.is_below_previous(name);
         match now < grace.until() || self.is_spared(name) {
             true => Some(Retention::InGrace(grace)),
-            false if serves && self.routed.is_serving() && has_next => Some(Retention::Overdue(grace)),
+            false if serves && is_succeeded => Some(Retention::Overdue(grace)),
             false => None,
         }
+    }
+
+    fn has_next(&self) -> bool {
+        matches!(self.routed.next(), Next::Clusters(_))
+    }
+
+    /// Whether it is below an aggregate whose latest configuration is to be shown as soon as more is known.
+    fn is_below_previous(&self, name: &Arc<str>) -> bool {
+        self.descendants.previous.contains(name)
     }
 
     /// Examines the graces, and returns those that differ or are due: they are over, or begin anew since newer routes need
@@ -113,7 +123,7 @@ impl Usage<'_> {
         let grace = before.with_spared(self.is_spared(name));
         // A call that still holds it has no effect on it.
         let is_led_to = self.is_next(name) || node.roots().current || self.descendants.latest.contains(name);
-        let waits = node.phase().is_overdue() && matches!(self.routed.next(), Next::Clusters(_));
+        let waits = node.phase().is_overdue() && (self.has_next() || self.is_below_previous(name));
         Some(if before.is_spared() && !grace.is_spared() && is_led_to {
             GraceExamined { grace: Grace::new(now + period), is_due: true }
         } else {

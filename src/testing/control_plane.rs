@@ -28,11 +28,11 @@ use crate::control_plane::{
 /// ```
 /// use xdskit::{
 ///     control_plane::type_url::CLUSTER,
-///     testing::{ControlPlane, ExpectTimeout, resources::cluster},
+///     testing::{TestControlPlane, ExpectTimeout, resources::cluster},
 /// };
 ///
 /// async fn an_application_rejects_a_cluster_without_a_type() -> Result<(), ExpectTimeout> {
-///     let control_plane = ControlPlane::start().await;
+///     let control_plane = TestControlPlane::start().await;
 ///     control_plane.set(cluster("shop").eds());
 ///     println!("give this to the client: {}", control_plane.bootstrap_json());
 ///
@@ -47,7 +47,7 @@ use crate::control_plane::{
 /// }
 /// ```
 #[derive(Debug)]
-pub struct ControlPlane {
+pub struct TestControlPlane {
     inner: control_plane::ControlPlane,
     recorder: Arc<Recorder>,
     addr: SocketAddr,
@@ -55,7 +55,7 @@ pub struct ControlPlane {
     timeout: Duration,
 }
 
-impl ControlPlane {
+impl TestControlPlane {
     /// Starts a server on a free loopback port, without resources.
     ///
     /// # Panics
@@ -113,7 +113,7 @@ impl ControlPlane {
 }
 
 /// # Resources
-impl ControlPlane {
+impl TestControlPlane {
     /// Changes resources; all changes of one call are sent together. Returns whether anything changed.
     pub fn update(&self, change: impl FnOnce(&mut Transaction<'_>)) -> bool {
         self.inner.update(change)
@@ -145,7 +145,7 @@ impl ControlPlane {
 }
 
 /// # Expectations
-impl ControlPlane {
+impl TestControlPlane {
     /// Waits for the next ACK of a type: the first that no expectation has returned yet.
     ///
     /// # Errors
@@ -239,7 +239,7 @@ impl ControlPlane {
 }
 
 /// # Faults
-impl ControlPlane {
+impl TestControlPlane {
     /// Sends nothing until [`release`](Self::release), not even heartbeats of resources with a time to live. Requests
     /// are still read.
     pub fn hold(&self) {

@@ -1,19 +1,19 @@
 //! Tools for the tests of applications that use this crate: a management server under the control of the test.
 //!
-//! - [`ControlPlane`]: a management server on loopback with the resources of the test ([`set`](ControlPlane::set)),
+//! - [`TestControlPlane`]: a management server on loopback with the resources of the test ([`set`](TestControlPlane::set)),
 //!   expectations of the requests of clients, and scripted faults.
 //! - [`resources`]: builders of resources.
 //! - [`FaultyProxy`]: a proxy that breaks the connection at any byte.
 //!
 //! ```
 //! use xdskit::testing::{
-//!     ControlPlane,
+//!     TestControlPlane,
 //!     resources::{cluster, endpoints, listener, route, route_config},
 //! };
 //!
 //! #[tokio::main]
 //! async fn main() {
-//!     let control_plane = ControlPlane::start().await;
+//!     let control_plane = TestControlPlane::start().await;
 //!     control_plane.update(|tx| {
 //!         tx.set(listener("shop").rds("routes"));
 //!         tx.set(route_config("routes").virtual_host(["*"], [route::prefix("/").cluster("shop")]));
@@ -29,9 +29,9 @@
 //! ```
 //!
 //! Both variants of the protocol are supported. The server confirms resources with a time to live
-//! ([`AnyResource::with_ttl`](crate::control_plane::AnyResource::with_ttl)), unless it is [held](ControlPlane::hold).
+//! ([`AnyResource::with_ttl`](crate::control_plane::AnyResource::with_ttl)), unless it is [held](TestControlPlane::hold).
 //! It also supports redirects ([`AnyResource::redirect`](crate::control_plane::AnyResource::redirect)), list
-//! collections ([`resources::collection`]), errors in place of resources ([`ControlPlane::set_error`]), and globs of
+//! collections ([`resources::collection`]), errors in place of resources ([`TestControlPlane::set_error`]), and globs of
 //! `xdstp:` names.
 //!
 //! Nothing here sleeps: a test waits for an event, and fails with a reason if the event does not occur in time.
@@ -43,7 +43,7 @@ mod record;
 pub mod resources;
 mod wanted;
 
-pub use control_plane::ControlPlane;
+pub use control_plane::TestControlPlane;
 pub use expect::{Ack, ExpectTimeout, Nack};
 pub use proxy::{Direction, FaultyProxy};
 pub use record::{RecordedRequest, Requests};

@@ -19,9 +19,9 @@ use super::control_plane::bootstrap_json;
 /// A TCP proxy on loopback that breaks connections on command, or at a given byte.
 ///
 /// ```no_run
-/// use xdskit::{control_plane::type_url, testing::ControlPlane};
+/// use xdskit::{control_plane::type_url, testing::TestControlPlane};
 ///
-/// async fn cut(control_plane: &ControlPlane) {
+/// async fn cut(control_plane: &TestControlPlane) {
 ///     let proxy = control_plane.proxy().await;
 ///     println!("give this to the client: {}", proxy.bootstrap_json());
 ///     // Once the client is connected: break its connection in the middle of the next response.

@@ -11,7 +11,7 @@ use crate::control_plane::{
     session::{Answer, Handled},
 };
 
-/// A request that a [`ControlPlane`](super::ControlPlane) received.
+/// A request that a [`TestControlPlane`](super::TestControlPlane) received.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
     stream: u64,
@@ -70,7 +70,7 @@ impl RecordedRequest {
     }
 }
 
-/// Requests that a [`ControlPlane`](super::ControlPlane) received, in order.
+/// Requests that a [`TestControlPlane`](super::TestControlPlane) received, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
     list: Vec<RecordedRequest>,

@@ -19,9 +19,9 @@ use crate::{
 on! { [snapshot_delta, linear_delta]:
     what_is_removed_while_the_client_is_away_is_gone_when_it_is_back,
     go4_a_missing_name_is_not_answered_and_comes_when_it_is_there,
-    go5_a_name_that_was_let_go_is_sent_again,
+    go5_an_unsubscribed_name_is_sent_again,
     go6_a_rejected_response_is_not_repeated,
-    go12_the_end_of_a_wildcard_leaves_what_is_asked_for_by_name,
+    go12_the_end_of_a_wildcard_keeps_resources_requested_by_name,
 }
 on! { [snapshot_delta, linear_delta, java_delta]: one_change_among_thousands_comes_alone }
 
@@ -92,7 +92,7 @@ async fn go4_a_missing_name_is_not_answered_and_comes_when_it_is_there(setup: Se
     until(&mut bulk, is_good).await;
 }
 
-async fn go5_a_name_that_was_let_go_is_sent_again(setup: Setup) {
+async fn go5_an_unsubscribed_name_is_sent_again(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut other = client.watch::<Cluster>("inventory");
@@ -135,7 +135,7 @@ async fn go6_a_rejected_response_is_not_repeated(setup: Setup) {
     assert_eq!(rejections.count(), 1);
 }
 
-async fn go12_the_end_of_a_wildcard_leaves_what_is_asked_for_by_name(setup: Setup) {
+async fn go12_the_end_of_a_wildcard_keeps_resources_requested_by_name(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut all = client.watch_all::<Cluster>(ResourceSelector::All);

@@ -21,7 +21,7 @@ use xdskit::{
         session::{AfterNack, Answer, Behavior, Handled},
     },
     resource::{Cluster, ClusterLoadAssignment, Inspected, Listener, RouteConfiguration},
-    testing::ControlPlane,
+    testing::TestControlPlane,
 };
 
 use crate::peer::program;
@@ -141,11 +141,11 @@ async fn check(name: &str) -> Verdicts {
 }
 
 /// A server like Consul's, which sends nothing after a rejection.
-async fn serve(dump: &Dump) -> ControlPlane {
+async fn serve(dump: &Dump) -> TestControlPlane {
     let mut behavior = Behavior::default();
     behavior.after_nack = AfterNack::Silence;
     let settings = control_plane::ControlPlane::builder().behavior(behavior);
-    let server = ControlPlane::start_with(settings).await;
+    let server = TestControlPlane::start_with(settings).await;
     server.update(|tx| {
         for Sent { type_url, name, value } in &dump.resources {
             let bytes = BASE64_STANDARD.decode(value).expect("it was recorded so");

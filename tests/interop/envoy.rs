@@ -16,7 +16,7 @@ use xdskit::{
         listener::v3::{Filter, FilterChain, filter::ConfigType},
     },
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, endpoints, listener, route, route_config},
     },
 };
@@ -50,12 +50,12 @@ macro_rules! in_both_variants {
 pub(crate) use in_both_variants;
 
 in_both_variants! {
-    it_routes_requests_as_it_is_told,
+    it_routes_requests_as_configured,
     what_it_rejects_is_seen_and_the_rest_goes_on,
     it_rides_out_a_restart_and_forgets_what_is_removed,
 }
 
-async fn it_routes_requests_as_it_is_told(variant: Variant) {
+async fn it_routes_requests_as_configured(variant: Variant) {
     let (blue, green) = (backend("blue").await, backend("green").await);
     let control_plane = mesh(blue, green).await;
     let mut envoy = Envoy::start(control_plane.addr(), variant).await;
@@ -119,8 +119,8 @@ async fn it_rides_out_a_restart_and_forgets_what_is_removed(variant: Variant) {
 }
 
 /// A control plane with a listener that routes to `blue`.
-pub(crate) async fn mesh(blue: SocketAddr, green: SocketAddr) -> ControlPlane {
-    let control_plane = ControlPlane::start().await;
+pub(crate) async fn mesh(blue: SocketAddr, green: SocketAddr) -> TestControlPlane {
+    let control_plane = TestControlPlane::start().await;
     control_plane.update(|tx| {
         tx.set(edge()).set(routes_to("blue"));
         for (name, addr) in [("blue", blue), ("green", green)] {

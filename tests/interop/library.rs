@@ -42,7 +42,7 @@ on_all! {
 on! { [
     snapshot_sotw, snapshot_delta, linear_sotw, linear_delta, java_sotw, snapshot_types_sotw, snapshot_types_delta,
     linear_types_sotw, linear_types_delta, snapshot_rest
-]: a_rejected_cluster_says_what_is_wrong_with_it }
+]: a_rejected_cluster_has_an_error_with_the_reason }
 on_all_but_java_delta! {
     five_thousand_clusters_by_name_cost_few_requests,
 }
@@ -101,7 +101,7 @@ async fn a_canary_moves_and_an_endpoint_drains(setup: Setup) {
     until(&mut endpoints, |seen| seen.resource().is_some_and(|now| draining(now) == ["10.1.5.3:8080"])).await;
 }
 
-async fn a_rejected_cluster_says_what_is_wrong_with_it(setup: Setup) {
+async fn a_rejected_cluster_has_an_error_with_the_reason(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut payments = client.watch::<Cluster>("payments");

@@ -23,10 +23,10 @@ use crate::{
     setup::{Setup, on},
 };
 
-in_both_variants! { it_routes_requests_as_what_is_behind_the_relay_says_and_rides_out_its_absence }
+in_both_variants! { it_routes_requests_by_the_upstream_of_the_relay_and_survives_its_absence }
 on! { [snapshot_sotw, linear_delta]: it_has_the_clusters_of_go_control_plane_by_a_relay }
 
-async fn it_routes_requests_as_what_is_behind_the_relay_says_and_rides_out_its_absence(variant: Variant) {
+async fn it_routes_requests_by_the_upstream_of_the_relay_and_survives_its_absence(variant: Variant) {
     let (blue, green) = (backend("blue").await, backend("green").await);
     let upstream = mesh(blue, green).await;
     let relay = Relay::start(upstream.addr(), variant).await;

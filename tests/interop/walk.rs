@@ -30,7 +30,7 @@ on_all_ways! {
     a_canary_moves_from_0_to_100_without_a_torn_snapshot,
     a_renamed_cluster_is_never_missed,
     a_tree_outlives_its_server_and_follows_it_when_it_is_back,
-    a_target_that_is_removed_or_never_was_says_so,
+    a_target_that_is_removed_or_never_existed_is_an_error,
 }
 on_all! {
     every_service_is_walked_to_its_endpoints,
@@ -39,7 +39,7 @@ on_all! {
 }
 // Not with java-control-plane, which does not send a resource again after an unsubscription and a new subscription at
 // the same version.
-on! { [snapshot_sotw, snapshot_delta, linear_sotw, linear_delta, java_delta]: routes_to_a_missing_cluster_wait_for_it_and_then_say_so }
+on! { [snapshot_sotw, snapshot_delta, linear_sotw, linear_delta, java_delta]: routes_to_a_missing_cluster_wait_for_it_and_then_have_an_error }
 
 async fn every_service_is_walked_to_its_endpoints(setup: Setup) {
     let peer = Peer::start(setup).await;
@@ -144,7 +144,7 @@ async fn a_renamed_route_configuration_is_never_missed(setup: Setup) {
     assert!(!observer.stop().await.is_empty());
 }
 
-async fn routes_to_a_missing_cluster_wait_for_it_and_then_say_so(setup: Setup) {
+async fn routes_to_a_missing_cluster_wait_for_it_and_then_have_an_error(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = impatient_client_of(&peer);
     let mut users = client.resolve("xds:///users");
@@ -225,7 +225,7 @@ async fn a_tree_outlives_its_server_and_follows_it_when_it_is_back(setup: Setup)
     observer.stop().await;
 }
 
-async fn a_target_that_is_removed_or_never_was_says_so(setup: Setup) {
+async fn a_target_that_is_removed_or_never_existed_is_an_error(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_of(&peer);
     let mut audit = client.resolve("xds:///audit");

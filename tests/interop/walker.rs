@@ -19,7 +19,7 @@ on_all_but_java_delta! {
 }
 // Not with java-control-plane, which does not send a resource again after an unsubscription and a new subscription at
 // the same version.
-on! { [snapshot_sotw, snapshot_delta, linear_sotw, linear_delta]: a_missing_cluster_a_missing_target_and_a_server_that_is_down_are_told }
+on! { [snapshot_sotw, snapshot_delta, linear_sotw, linear_delta]: a_missing_cluster_a_missing_target_and_a_server_that_is_down_are_errors }
 
 async fn the_whole_mesh_is_walked(setup: Setup) {
     let mut peer = Peer::start(setup).await;
@@ -71,7 +71,7 @@ async fn no_line_is_torn_while_canaries_move_and_clusters_are_renamed(setup: Set
     walk.until("the canaries alone", moved, assert_whole).await;
 }
 
-async fn a_missing_cluster_a_missing_target_and_a_server_that_is_down_are_told(setup: Setup) {
+async fn a_missing_cluster_a_missing_target_and_a_server_that_is_down_are_errors(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let mut walk = Walk::start_impatient(&peer, ["users", "no-such-service"]);
     let never = |seen: &Seen| code(&seen["no-such-service"]) == "NOT_FOUND";

@@ -19,17 +19,17 @@ use crate::{
     walk::{self, Hosts},
 };
 
-on! { [snapshot_sotw, linear_sotw]: a_tree_is_the_same_in_each_way }
+on! { [snapshot_sotw, linear_sotw]: a_tree_is_the_same_over_each_transport }
 on! { [snapshot_types_sotw, snapshot_types_delta, linear_types_sotw, linear_types_delta]: each_type_has_a_stream_of_its_own }
 on! { [snapshot_rest]:
     go3_the_wildcard_over_rest_names_nothing,
     go16_what_is_new_comes_over_rest_though_its_version_is_not,
-    a_rejection_is_not_told_over_rest,
+    a_rejection_is_not_sent_over_rest,
     a_type_that_the_server_has_nothing_of_does_not_exist_over_rest,
 }
-on! { [linear_rest]: a_server_that_refuses_to_be_polled_says_why }
+on! { [linear_rest]: the_error_of_a_server_that_refuses_to_be_polled_has_its_reason }
 
-async fn a_tree_is_the_same_in_each_way(setup: Setup) {
+async fn a_tree_is_the_same_over_each_transport(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let clients: Vec<_> = setup.ways().map(|api_type| (api_type, client_by(&peer, api_type))).collect();
     for step in ["set base", "canary shop 30", "fail orders-primary", "rename payments paid"] {
@@ -96,7 +96,7 @@ async fn go16_what_is_new_comes_over_rest_though_its_version_is_not(setup: Setup
     until(&mut cart, |seen| seen.resource().is_some_and(|now| weights(now, "cart")[0].1 == 55)).await;
 }
 
-async fn a_rejection_is_not_told_over_rest(setup: Setup) {
+async fn a_rejection_is_not_sent_over_rest(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let client = client_by(&peer, setup.api_type);
     let mut payments = client.watch::<Cluster>("payments");
@@ -129,7 +129,7 @@ async fn a_type_that_the_server_has_nothing_of_does_not_exist_over_rest(setup: S
     ready(&mut client.watch::<Listener>("shop")).await;
 }
 
-async fn a_server_that_refuses_to_be_polled_says_why(setup: Setup) {
+async fn the_error_of_a_server_that_refuses_to_be_polled_has_its_reason(setup: Setup) {
     let peer = Peer::start(setup).await;
     let client = client_by(&peer, setup.api_type);
     let mut endpoints = client.watch::<ClusterLoadAssignment>("payments-endpoints");

@@ -16,14 +16,14 @@ use xdskit::{
     },
     resource::{Cluster, ClusterLoadAssignment, Listener},
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, endpoints, listener, route, route_config},
     },
 };
 
 /// A server with a cluster, its endpoints, and a listener.
-async fn server() -> ControlPlane {
-    let server = ControlPlane::start().await;
+async fn server() -> TestControlPlane {
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop"));
     server.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]));
     server.set(listener("shop").rds("shop-routes"));
@@ -44,7 +44,7 @@ fn client(document: &str) -> Client {
 }
 
 /// Puts the server's address into the place of those of a document.
-fn at(server: &ControlPlane, document: &str) -> String {
+fn at(server: &TestControlPlane, document: &str) -> String {
     let addr = server.addr();
     document.replace("HOST", &addr.ip().to_string()).replace("PORT", &addr.port().to_string())
 }
@@ -303,12 +303,12 @@ async fn a_server_of_version_2_is_spoken_to_in_it() {
 
 #[tokio::test]
 async fn authorities_have_the_sources_that_name_them() {
-    let (first, second) = (server().await, ControlPlane::start().await);
+    let (first, second) = (server().await, TestControlPlane::start().await);
     let name = |authority: &str| format!("xdstp://{authority}/envoy.config.cluster.v3.Cluster/shop");
     first.set(cluster(name("a")).eds_service("shop"));
     second.set(cluster(name("b")).eds_service("shop"));
     second.set(cluster(name("other")).eds_service("shop"));
-    let source = |server: &ControlPlane| {
+    let source = |server: &TestControlPlane| {
         let target = server.addr();
         format!(
             "{{ api_type: AGGREGATED_GRPC, grpc_services: [{{ google_grpc: {{ target_uri: '{target}' }} }}] }}"
@@ -329,7 +329,7 @@ async fn authorities_have_the_sources_that_name_them() {
 }
 
 #[tokio::test]
-async fn a_locator_is_watched_where_all_are_asked_for() {
+async fn a_locator_is_watched_instead_of_the_wildcard() {
     let server = server().await;
     let member = "xdstp://some-authority/envoy.config.cluster.v3.Cluster/foo/a";
     server.set(cluster(member).eds_service("shop"));
@@ -347,7 +347,7 @@ dynamic_resources:
 }
 
 #[tokio::test]
-async fn tls_asks_for_the_name_that_the_cluster_says() {
+async fn tls_uses_the_server_name_of_the_cluster() {
     let (files, ca) = (Files::new(), Ca::new());
     ca.write_root(&files.ca());
     let control_plane = control_plane::ControlPlane::builder().build();

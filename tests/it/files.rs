@@ -167,7 +167,7 @@ async fn d7_a_rejected_resource_keeps_its_last_good_one_and_others_go_on() {
 }
 
 #[tokio::test]
-async fn d3_a_watched_directory_tells_by_what_is_moved_there() {
+async fn d3_a_watched_directory_reports_files_that_are_moved_there() {
     let (dir, path) = in_dir("clusters.json");
     fs::write(&path, shop("one")).unwrap();
     let file = PathSource::new(&path).with_watched_directory(dir.path());
@@ -254,7 +254,7 @@ async fn d8_what_is_not_in_the_file_does_not_exist_without_waiting() {
 }
 
 #[tokio::test]
-async fn d8_nothing_is_said_not_to_be_there_before_the_file_is_read() {
+async fn d8_nothing_is_absent_before_the_file_is_read() {
     let (_dir, path) = in_dir("clusters.json");
     // It has to be quiet for longer than the client would wait for a server.
     fs::write(&path, shop("one")).unwrap();

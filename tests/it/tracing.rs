@@ -23,7 +23,7 @@ use xdskit::{
     },
     resource::{Context, Invalid, Secret},
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster as good_cluster, endpoints, listener, route, route_config},
     },
 };
@@ -31,7 +31,7 @@ use xdskit::{
 #[tokio::test]
 async fn a_resource_can_be_followed_from_its_response_to_its_watcher() {
     let (log, _guard) = Log::start("xdskit=trace");
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one"));
     let client = Transport::Delta.client(server.uri());
     let mut shop = client.watch::<Cluster>("shop");
@@ -48,9 +48,9 @@ async fn a_resource_can_be_followed_from_its_response_to_its_watcher() {
 }
 
 #[tokio::test]
-async fn decisions_are_debug_and_say_what_is_kept() {
+async fn decisions_are_debug_and_name_the_kept_version() {
     let (log, _guard) = Log::start("xdskit=debug");
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one"));
     let client = Transport::Delta.client(server.uri());
     let mut shop = client.watch::<Cluster>("shop");
@@ -77,7 +77,7 @@ async fn decisions_are_debug_and_say_what_is_kept() {
 #[tokio::test]
 async fn a_resolution_can_be_followed() {
     let (log, _guard) = Log::start("xdskit=debug");
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.update(|tx| {
         tx.set(listener("shop").rds("routes"));
         tx.set(route_config("routes").virtual_host(["shop"], [route::prefix("/").cluster("web")]));
@@ -95,7 +95,7 @@ async fn a_resolution_can_be_followed() {
 #[tokio::test]
 async fn connections_are_info_and_a_server_that_is_away_is_a_warning() {
     let (log, _guard) = Log::start("xdskit=info");
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one"));
     let client = Transport::Delta.client(server.uri());
     let mut shop = client.watch::<Cluster>("shop");
@@ -110,7 +110,7 @@ async fn connections_are_info_and_a_server_that_is_away_is_a_warning() {
 #[tokio::test]
 async fn no_private_key_is_logged() {
     let (log, _guard) = Log::start("trace");
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     let secret = |text: &str| {
         let specifier = Some(Specifier::InlineString(text.into()));
         let secret = Some(DataSource { specifier, ..Default::default() });
@@ -136,7 +136,7 @@ async fn no_private_key_is_logged() {
 async fn what_a_server_sends_forges_no_line_of_the_log() {
     let (log, _guard) = Log::start("xdskit=trace");
     let plane = xdskit::control_plane::ControlPlane::builder().version_prefix(forged("version"));
-    let server = ControlPlane::start_with(plane).await;
+    let server = TestControlPlane::start_with(plane).await;
     server.update(|tx| {
         tx.set(cluster("shop", "one"));
         tx.set(cluster(&forged("member"), "one"));
@@ -178,7 +178,7 @@ async fn what_a_server_sends_forges_no_line_of_the_log() {
 #[tokio::test]
 async fn addresses_and_hosts_forge_no_line_of_the_log() {
     let (log, _guard) = Log::start("xdskit=trace");
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.update(|tx| {
         tx.set(listener("shop").rds("routes"));
         tx.set(route_config("routes").virtual_host(["shop"], [route::prefix("/").cluster("web")]));
@@ -231,7 +231,7 @@ async fn an_answer_of_rest_forges_no_line_of_the_log() {
 #[tokio::test]
 async fn polls_warn_once_per_change_with_type_and_path() {
     let (log, _guard) = Log::start("xdskit=warn");
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     let client =
         Transport::Delta.builder(server.uri()).api_type(xdskit::config::ApiType::Rest).build().unwrap();
     let _shop = client.watch::<Cluster>("shop");

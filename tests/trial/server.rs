@@ -7,7 +7,7 @@ use std::{env, error::Error, fs, net::SocketAddr};
 use tokio::net::TcpListener;
 use tonic::{codegen::tokio_stream::wrappers::TcpListenerStream, service::Routes, transport::Server};
 use xdskit::testing::{
-    ControlPlane,
+    TestControlPlane,
     resources::{cluster, endpoints, listener, route, route_config},
 };
 
@@ -15,7 +15,7 @@ use xdskit::testing::{
 async fn main() -> Result<(), Box<dyn Error>> {
     let file = env::args().nth(1).ok_or("the argument is the file for the bootstrap")?;
     let backend = backend().await?.to_string();
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.update(|tx| {
         tx.set(listener("shop"));
         tx.set(route_config("shop").virtual_host(["*"], [route::prefix("/").cluster("cart")]));

@@ -231,7 +231,7 @@ fn ch3_21_an_empty_list_is_a_failure_that_ends_with_the_next_list() {
 }
 
 #[test]
-fn ch3_22_a_lost_connection_is_idle_and_connects_again_at_once_when_it_is_asked_to() {
+fn ch3_22_a_lost_connection_is_idle_and_connects_again_at_once_on_request() {
     let (mut rig, _) = Rig::connecting(&[1, 2]);
     rig.fail(1);
     rig.ready(2);

@@ -125,7 +125,7 @@ fn ch4_2_drops_are_drawn_once_for_an_attempt() {
 }
 
 #[test]
-fn ch4_4_at_the_limit_requests_are_dropped_whatever_the_endpoints_say() {
+fn ch4_4_at_the_limit_requests_are_dropped_whatever_the_state_of_the_endpoints() {
     let mut leaf = one_locality(PickRule::RoundRobin, &[1]);
     leaf.limit = 2;
     let mut random = fastrand::Rng::with_seed(1);

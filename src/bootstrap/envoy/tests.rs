@@ -172,7 +172,7 @@ fn a_document_without_any_source_is_an_error() {
 }
 
 #[test]
-fn all_problems_are_told_each_with_its_path() {
+fn all_problems_are_reported_each_with_its_path() {
     let document = json!({
         "node": { "id": 1, "locality": [] },
         "dynamic_resources": {
@@ -197,7 +197,7 @@ fn all_problems_are_told_each_with_its_path() {
 }
 
 #[test]
-fn a_file_is_of_the_format_that_its_fields_tell() {
+fn the_format_of_a_file_is_recognized_by_its_fields() {
     let file = |name: &str, text: &str| {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join(name);

@@ -87,7 +87,7 @@ fn a65_tls_without_files_uses_the_roots_of_the_system() {
 }
 
 #[test]
-fn a65_tls_mistakes_are_told_with_their_field() {
+fn a65_tls_mistakes_are_reported_with_their_field() {
     let table = [
         (json!(1), ": expected an object, found a number"),
         (json!({ "certificate_file": "a" }), ".private_key_file: missing beside certificate_file"),

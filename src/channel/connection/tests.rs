@@ -59,7 +59,7 @@ async fn next(server: &mut server::Connection<TcpStream, Bytes>) -> server::Send
 }
 
 #[tokio::test(start_paused = true)]
-async fn ch3_4_a_listener_that_accepts_and_says_nothing_is_a_failed_attempt() {
+async fn ch3_4_a_listener_that_accepts_and_sends_nothing_is_a_failed_attempt() {
     let (listener, address) = listen().await;
     let silent = tokio::spawn(async move { listener.accept().await.unwrap() });
     let Err(error) = Connection::connect(address, BOUND).await else { panic!("it is connected") };

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_by_name_and_by_wildcard_is_forgotten_when_neither_wants_it() {
+    fn a_resource_is_forgotten_when_neither_its_name_nor_the_wildcard_is_subscribed() {
         let mut rig = Rig::new();
         assert_eq!(rig.take("*", "a", present("1", None)), Tally { updates: 1, removals: 0, bytes: 1 });
         rig.take("a", "a", present("1", None));
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_said_of_the_name_counts_before_what_was_said_of_the_member() {
+    fn the_state_of_the_name_precedes_that_of_the_member() {
         let mut rig = Rig::new();
         rig.take("a", "a", present("2", None));
         rig.take("*", "a", present("1", None));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_good_is_kept_while_nothing_can_be_said_and_counts_as_stale() {
+    fn a_good_resource_is_kept_while_its_state_is_unknown_and_counts_as_stale() {
         let mut rig = Rig::new();
         let ttl = Some(Duration::from_secs(5));
         rig.take("a", "a", present("1", ttl));

@@ -90,7 +90,7 @@ async fn resolutions_end_at_once_when_there_is_no_driver() {
 }
 
 #[tokio::test]
-async fn a74_6_only_the_first_hold_and_the_last_release_are_told() {
+async fn a74_6_only_the_first_subscription_and_the_last_release_reach_the_driver() {
     let (client, mut driver) = client();
     let shop = client.resolve("xds:///shop");
     let (watch_id, ..) = driver.resolved();
@@ -134,7 +134,7 @@ async fn a_hold_keeps_the_resolution() {
 /// Subscriptions are created and dropped in several threads at once: the commands to the driver alternate, and end
 /// with the unsubscription.
 #[test]
-fn a74_7_holds_of_calls_that_run_at_once_are_told_in_order() {
+fn a74_7_subscriptions_of_concurrent_calls_reach_the_driver_in_order() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let _runtime = runtime.enter();
     let (client, mut driver) = client();
@@ -160,7 +160,7 @@ fn a74_7_holds_of_calls_that_run_at_once_are_told_in_order() {
 }
 
 #[tokio::test]
-async fn to_resolve_again_is_asked_of_the_driver() {
+async fn request_reresolution_reaches_the_driver() {
     let (client, mut driver) = client();
     let shop = client.resolve("xds:///shop");
     let (expected, ..) = driver.resolved();

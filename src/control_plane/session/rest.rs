@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn d10_no_names_and_a_star_ask_for_everything_of_any_type() {
+    fn d10_no_names_and_a_star_request_everything_of_any_type() {
         for type_url in [CLUSTER, ENDPOINTS] {
             let mut polls = Polls::of(type_url);
             assert_eq!(polls.poll(&[]), owned(&["a", "b"]));

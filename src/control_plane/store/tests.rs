@@ -119,7 +119,7 @@ fn x4_names_are_the_same_whatever_the_order_of_their_parameters() {
 }
 
 #[test]
-fn what_is_said_of_a_resource_is_a_change_like_its_bytes() {
+fn metadata_of_a_resource_is_a_change_like_its_bytes() {
     let mut store = Store::new();
     let plain = || AnyResource::new("t", "a", "1");
     let ways = [

@@ -41,7 +41,7 @@ fn the_healthy_endpoints_of_the_first_priority_that_has_any_are_used() {
 }
 
 #[test]
-fn the_leaves_of_an_aggregate_are_asked_in_their_order() {
+fn the_leaves_of_an_aggregate_are_used_in_their_order() {
     let mut usable = Usable::default();
     let mut step = |first: &[&[&str]], second: &[&[&str]]| {
         let draft = draft().aggregate("cart", &["b", "missing", "a"]).missing("missing");
@@ -86,7 +86,7 @@ fn what_is_gone_takes_all_endpoints_away() {
 }
 
 #[test]
-fn an_endpoint_that_is_told_to_be_another_is_inserted_again() {
+fn an_endpoint_whose_identity_changes_is_inserted_again() {
     let edits: [(&str, Edit); 6] = [
         ("", |_| {}),
         ("", |endpoint| endpoint.health_status = HealthStatus::Healthy.into()),

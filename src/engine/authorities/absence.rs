@@ -4,20 +4,31 @@ use std::time::Instant;
 
 use super::{
     super::{
-        failure::not_found_hint,
+        failure::{no_such, not_found_hint},
         store::{Store, Which},
     },
-    Authorities,
+    Groups, Placement, Servers,
 };
 use crate::{
-    cache::Update,
+    cache::{Entry, ResourceState, Update},
     error::{Blame, Code, WatchError},
     invariant,
-    protocol::{ServerId, TypeId},
+    protocol::{EntryId, ServerId, Subscription, TypeId},
     resource::Version,
 };
 
-impl Authorities {
+/// The absence of resources, as missing responses and does-not-exist timers prove it.
+#[derive(Debug)]
+pub(in crate::engine) struct Absence<'a> {
+    servers: &'a mut Servers,
+    groups: &'a Groups,
+}
+
+impl<'a> Absence<'a> {
+    pub(super) fn new(servers: &'a mut Servers, groups: &'a Groups) -> Self {
+        Self { servers, groups }
+    }
+
     /// A resource that a server was due to send and did not is gone, if its answers count. `why` describes the response or event.
     pub(in crate::engine) fn on_missed(
         &mut self,
@@ -38,7 +49,7 @@ impl Authorities {
             // The absence of the members of a glob implies that the glob is empty.
             let is_glob = store.get(id).is_some_and(|entry| entry.is_glob);
             if is_glob
-                || !self.counts(store, id, server)
+                || !self.placement().counts(store, id, server)
                 || !self.servers[server].machine.is_gone(ty, sub, now)
             {
                 continue;
@@ -54,8 +65,8 @@ impl Authorities {
                 false => format!("{source} does not hold it any more"),
             };
             let error = WatchError::new(Code::NotFound, Blame::Peer, store.subject(entry), message);
-            self.update(store, id, |entry| entry.on_deleted(error, policy, update.clone()));
-            self.leave_collections(store, id);
+            self.placement().update(store, id, |entry| entry.on_deleted(error, policy, update.clone()));
+            self.placement().leave_collections(store, id);
         }
     }
 
@@ -84,4 +95,128 @@ impl Authorities {
             }
         }
     }
+
+    /// A does-not-exist timer of a server ended (A57-5, A88-5). It does not matter as long as a lower server is active.
+    pub(in crate::engine) fn on_timed_out(
+        &mut self,
+        store: &mut Store,
+        server: ServerId,
+        id: EntryId,
+        now: Instant,
+    ) {
+        // It may have been removed since the timer ended.
+        let Some(entry) = store.get(id) else { return };
+        let active = self.groups.active(entry.group);
+        if server != active && self.servers[active].failure.is_none() {
+            return;
+        }
+        if self.placement().is_glob_known(store, id, now) {
+            return;
+        }
+        let Some(entry) = store.get(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
+        let state = &self.servers[server];
+        let uri = state.machine.source();
+        let sub = entry.places.at(server).and_then(|sub| state.machine.sub(entry.ty, sub));
+        let is_transient = state.machine.source().features().resource_timer_is_transient_error;
+        let (code, message) = if !state.machine.source_key().capabilities().remote {
+            (Code::NotFound, format!("does not exist: {uri} does not hold it"))
+        } else if state.machine.is_delta() && sub.is_some_and(Subscription::is_known_missing) {
+            // The server reported its absence while its answers did not count.
+            (Code::NotFound, no_such(&uri))
+        } else {
+            let (code, prefix) = match is_transient {
+                true => (Code::Unavailable, ""),
+                false => (Code::NotFound, "does not exist: "),
+            };
+            let hint = self.timeout_hint(store, server, entry);
+            let at = not_found_hint(&state.machine);
+            (code, format!("{prefix}xDS server {uri} did not send it in time{hint}{at}"))
+        };
+        let error = WatchError::new(code, Blame::Peer, store.subject(entry), message);
+        let policy = state.policy;
+        // The held resource was missing from a response, but may have been in flight still.
+        let changed = self.placement().apply(store, id, |entry| match entry.is_held() {
+            true => entry.on_deleted(error, policy, Update { version: Version::default(), at: now }),
+            false => entry.on_timeout(error, now),
+        });
+        if changed {
+            self.placement().note_changed(store, id);
+            self.placement().leave_collections(store, id);
+        }
+    }
+
+    /// The hint for an operator when a server has not sent a resource in time.
+    fn timeout_hint(&self, store: &Store, server: ServerId, entry: &Entry) -> &'static str {
+        let machine = &self.servers[server].machine;
+        if !machine.stream().has_answered() {
+            return "; the server accepted the stream but has sent no response (is this node known to it?)";
+        }
+        let capabilities = machine.source_key().capabilities();
+        let is_sotw = capabilities.streaming && !capabilities.incremental;
+        let is_full_state = store.ty(entry.ty).full_state();
+        let is_unanswered =
+            || entry.places.at(server).is_some_and(|sub| machine.is_unanswered(entry.ty, sub));
+        if is_sotw && !is_full_state && is_unanswered() {
+            return ALL_NAMES_HINT;
+        }
+        "; is the name correct and visible to this node?"
+    }
+
+    /// Whether the does-not-exist time of a server has passed while its answers did not count, without the resource.
+    pub(super) fn has_timed_out(
+        &mut self,
+        store: &mut Store,
+        id: EntryId,
+        server: ServerId,
+        number: u64,
+    ) -> bool {
+        // What is held stays until the server sends an update, and what does not exist below does not here.
+        let is_open = |entry: &&Entry| !entry.is_held() && entry.state() != ResourceState::DoesNotExist;
+        let Some(entry) = store.get(id).filter(is_open) else { return false };
+        let (ty, sub, is_waiting) = (entry.ty, entry.places.at(server), entry.is_waiting());
+        let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
+        subscriptions.zip(sub).and_then(|(subscriptions, sub)| subscriptions.get(sub)).is_some_and(|sub| {
+            // An answer with an error stays as well. The error of a server below does not.
+            let is_due = if is_waiting { sub.is_decided() } else { sub.has_timed_out() };
+            is_due && !sub.is_mentioned_in(number)
+        })
+    }
+
+    /// Whether a known resource is missing from the responses of a server while its answers did not count, although
+    /// they would have included it. If it can be requested by name, its does-not-exist timer begins now.
+    pub(super) fn is_missed(
+        &mut self,
+        store: &mut Store,
+        id: EntryId,
+        (server, number): (ServerId, u64),
+        now: Instant,
+    ) -> bool {
+        // Members of a glob may be missing, not the glob itself.
+        let known = store.get(id).filter(|entry| !entry.is_waiting() && !entry.is_glob);
+        // The state of others is unknown, so that nothing is missing.
+        let Some(entry) = known else { return false };
+        // It was never requested from the server.
+        let (ty, Some(sub)) = (entry.ty, entry.places.at(server)) else { return false };
+        let machine = &mut self.servers[server].machine;
+        let subscriptions = machine.subscriptions_mut(ty);
+        let is_missed = |sub: &Subscription| sub.is_missing() && !sub.is_mentioned_in(number);
+        if !subscriptions.and_then(|subscriptions| subscriptions.get(sub)).is_some_and(is_missed) {
+            return false;
+        }
+        machine.doubt(ty, sub, now);
+        machine.is_gone(ty, sub, now)
+    }
+
+    fn placement(&mut self) -> Placement<'_> {
+        Placement::new(self.servers, self.groups)
+    }
 }
+
+/// go-control-plane in ADS mode leaves a request unanswered until it names all resources of the type in its snapshot, except
+/// in the incremental variant.
+const ALL_NAMES_HINT: &str = ", nor any other resource of the type; is the name correct and visible to this node? Some servers \
+    respond only to requests that name all resources of a type, as go-control-plane does in ADS mode (watch all of them, or use \
+    the incremental variant, api_type AGGREGATED_DELTA_GRPC)";

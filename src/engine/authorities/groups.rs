@@ -202,6 +202,11 @@ impl Groups {
         self.groups[id.0 as usize].as_mut().expect("what names a group keeps it")
     }
 
+    /// The active server of a group, whose answers count.
+    pub(in crate::engine) fn active(&self, id: GroupId) -> ServerId {
+        self.get(id).active()
+    }
+
     /// Whether a server is preferred to the active one by some group.
     pub(in crate::engine) fn is_higher(&self, server: ServerId) -> bool {
         self.with_server(server).any(|id| self.get(id).is_higher(server))

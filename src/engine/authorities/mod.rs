@@ -3,20 +3,25 @@
 //! It owns the protocol machines. Events of a machine are handled as soon as it is settled
 //! ([`settle`](Authorities::settle)); changes for watches are recorded in the [`Store`].
 //!
-//! | file | contents |
-//! |---|---|
-//! | `groups` | the sources of an authority in their order, and the lowest open one |
-//! | `servers` | the machines, and their deadlines |
-//! | `placement` | the subscriptions of entries at servers |
-//! | `watches` | the subscriptions that a watch of a name or a wildcard needs |
-//! | `membership`, `globs` | members of wildcards and globs at each server |
-//! | `fallback` | fallback from one server to the next, and reversion (A71) |
-//! | `events`, `silence`, `absence` | events of servers, and missing responses |
-//! | `versions` | the versions of resources at a server |
-//! | `unused` | servers and groups without subscriptions |
+//! `Authorities` drives the machines: it handles their events, falls back from one server to the next and reverts, and begins
+//! and ends the subscriptions of watches. The state is in `Servers` and `Groups`; the types with a lifetime are views of both,
+//! with the methods of one subject each.
+//!
+//! | file | type | contents |
+//! |---|---|---|
+//! | `groups` | `Groups` | the sources of an authority in their order, and the lowest open one |
+//! | `servers` | `Servers` | the machines, and their deadlines |
+//! | `sources` | `Sources<'_>` | the group of a name, which is made at the first use |
+//! | `placement` | `Placement<'_>` | the subscriptions of entries at servers, and their members |
+//! | `membership` | `Memberships<'_>` | the wildcards and globs that a resource is a member of |
+//! | `globs` | `Globs<'_>` | the members of globs at each server |
+//! | `absence` | `Absence<'_>` | missing responses, and does-not-exist timers |
+//! | `silence` | `Unanswered<'_>` | types that a server does not answer |
+//! | `unused` | `Unused` | servers and groups without subscriptions |
+//! | `watches` | `Authorities` | the subscriptions that a watch of a name or a wildcard needs |
+//! | `fallback` | `Authorities` | fallback from one server to the next, and reversion (A71) |
 
 mod absence;
-mod events;
 mod fallback;
 mod globs;
 mod groups;
@@ -24,45 +29,39 @@ mod membership;
 mod placement;
 mod servers;
 mod silence;
+mod sources;
 mod unused;
-mod versions;
 mod watches;
 
 use std::{sync::Arc, time::Instant};
 
-use bytes::Bytes;
-
-use self::unused::Unused;
 pub(super) use self::{
-    globs::GlobPattern,
+    absence::Absence,
+    globs::{GlobPattern, Globs},
     groups::{AuthorityState, Groups},
-    membership::By,
+    membership::{By, Memberships},
+    placement::Placement,
     servers::{ServerState, Servers},
+    silence::Unanswered,
+    sources::Sources,
     watches::RequestedName,
 };
-use super::{Refusal, Selection, counts::ConnectionCounts, store::Store};
+use self::{sources::Registry, unused::Unused};
+use super::{counts::ConnectionCounts, failure::Failure, store::Store};
 use crate::{
-    cache::Entry,
-    config::{ApiType, Authority, Bootstrap, ConfigSource},
+    cache::Update,
+    config::Bootstrap,
     engine::Settings,
-    error::Code,
-    name::ResourceName,
-    protocol::{
-        self, Envelope, Event, GroupId, Machine, ServerId, SourceKey, StreamEvent, Subscriptions, Timer,
-        TypeId, encode_node,
-    },
-    resource::config_source::ResourceConfigSource,
+    error::{Blame, Code, WatchError},
+    invariant,
+    protocol::{Disconnect, EntryId, Envelope, Event, ServerId, StreamEvent, Subscriptions, Timer, TypeId},
+    resource::Version,
 };
 
 /// The servers of all authorities. See the [module's](self) documentation.
 #[derive(Debug)]
 pub(super) struct Authorities {
-    bootstrap: Arc<Bootstrap>,
-    settings: Arc<Settings>,
-    /// A part of the settings, which the machines share.
-    protocol: Arc<protocol::Settings>,
-    node: Bytes,
-    random: fastrand::Rng,
+    registry: Registry,
     /// By [`ServerId`].
     servers: Servers,
     groups: Groups,
@@ -73,165 +72,12 @@ pub(super) struct Authorities {
 impl Authorities {
     pub(super) fn new(bootstrap: Arc<Bootstrap>, settings: Arc<Settings>, seed: u64) -> Self {
         Self {
-            node: encode_node(bootstrap.node()),
-            random: fastrand::Rng::with_seed(seed),
             servers: Servers::default(),
             groups: Groups::new(&bootstrap, &settings),
             unused: Unused::default(),
             connections: ConnectionCounts::default(),
-            protocol: Arc::new(settings.protocol.clone()),
-            bootstrap,
-            settings,
+            registry: Registry::new(bootstrap, settings, seed),
         }
-    }
-
-    /// Handles the events of a server's machine.
-    pub(in crate::engine) fn settle(&mut self, store: &mut Store, server: ServerId, now: Instant) {
-        while let Some(event) = self.servers[server].machine.poll_event() {
-            match event {
-                Event::Failed(reason) => self.on_failed(store, server, &reason, now),
-                Event::Recovered => self.on_answered(store, server, now),
-                Event::Rested => self.on_rested(store, server),
-                Event::TimedOut(entry) => self.on_timed_out(store, server, entry, now),
-                Event::AllTimedOut(ty) => self.on_all_timed_out(store, server, ty),
-                Event::Unanswered(ty) => self.on_unanswered(store, (server, ty), now),
-                Event::HeldBack(entry) => self.on_held_back(store, (server, entry), now),
-                Event::Released(entry) => self.on_released(store, server, entry),
-                Event::ReleasedAll(ty) => self.on_released_all(store, server, ty),
-                Event::Quiet(ty) => self.on_quiet(store, server, ty, now),
-            }
-        }
-        while let Some(command) = self.servers[server].machine.poll_command() {
-            store.push_command(command);
-        }
-        let state = &self.servers[server];
-        self.connections.note(server, state.machine.stream().connection(), state.failure.is_some());
-    }
-
-    /// The servers to request a name from. They are registered at the first use.
-    pub(super) fn group_for(
-        &mut self,
-        store: &Store,
-        (ty, name): (TypeId, &ResourceName),
-        now: Instant,
-    ) -> Result<GroupId, Refusal> {
-        if let Some(known) = self.groups.find(name.authority(), ty) {
-            return Ok(known);
-        }
-        let bootstrap = self.bootstrap.clone();
-        let sources = bootstrap.sources_for(name, store.type_url(ty));
-        let sources = sources.map_err(|unknown| refuse(unknown.to_string()))?;
-        self.add_group(store, (name.authority(), ty), sources, now)
-    }
-
-    /// The source of a resource whose name came with one. A group with the same source and fetch mode is shared.
-    pub(super) fn source_group(
-        &mut self,
-        store: &Store,
-        (ty, name): (TypeId, &ResourceName),
-        source: &ResourceConfigSource,
-        now: Instant,
-    ) -> Result<GroupId, Refusal> {
-        let source_keys = self.source_keys(store, ty, source.sources())?;
-        let first = source_keys.first().and_then(|first| self.servers.find(first));
-        if let Some(known) = first.and_then(|first| self.groups.like(name.authority(), &source_keys, first)) {
-            return Ok(known);
-        }
-        let group = self.new_group(name.authority(), source_keys, now)?;
-        let id = self.groups.push(group);
-        // The name may belong to another group already.
-        self.unused.note_group(id);
-        Ok(id)
-    }
-
-    /// The servers of names of the older form.
-    pub(super) fn default_group(
-        &mut self,
-        store: &Store,
-        ty: TypeId,
-        now: Instant,
-    ) -> Result<GroupId, Refusal> {
-        if let Some(known) = self.groups.find(None, ty) {
-            return Ok(known);
-        }
-        let bootstrap = self.bootstrap.clone();
-        self.add_group(store, (None, ty), bootstrap.sources_of(store.type_url(ty)), now)
-    }
-
-    fn add_group(
-        &mut self,
-        store: &Store,
-        (authority, ty): (Option<&str>, TypeId),
-        sources: &[ConfigSource],
-        now: Instant,
-    ) -> Result<GroupId, Refusal> {
-        let source_keys = self.source_keys(store, ty, sources)?;
-        let group = self.new_group(authority, source_keys, now)?;
-        self.servers.keep(group.active());
-        Ok(self.groups.add(AuthorityState { is_configured: true, ..group }, ty))
-    }
-
-    fn source_keys(
-        &self,
-        store: &Store,
-        ty: TypeId,
-        sources: &[ConfigSource],
-    ) -> Result<Vec<SourceKey>, Refusal> {
-        let type_url = store.type_url(ty);
-        let mut source_keys = Vec::with_capacity(sources.len());
-        for source in sources {
-            let source_key = SourceKey::new(source, type_url, &self.protocol);
-            let source_key = source_key.map_err(|message| Refusal { code: Code::Unimplemented, message })?;
-            if !source_keys.contains(&source_key) {
-                source_keys.push(source_key);
-            }
-        }
-        Ok(source_keys)
-    }
-
-    fn new_group(
-        &mut self,
-        authority: Option<&str>,
-        source_keys: Vec<SourceKey>,
-        now: Instant,
-    ) -> Result<AuthorityState, Refusal> {
-        let nobody = || refuse("no source of the type is configured".into());
-        let open = vec![self.server_id(source_keys.first().ok_or_else(nobody)?, now)];
-        let entry = authority.and_then(|name| self.bootstrap.authority(name).ok());
-        let on_reachability_only = entry.is_some_and(Authority::fallback_on_reachability_only);
-        let authority = authority.map(Into::into);
-        Ok(AuthorityState {
-            authority,
-            source_keys,
-            open,
-            on_reachability_only,
-            watches: 0,
-            is_configured: false,
-        })
-    }
-
-    /// The slot of a source, which is added at the first use; nothing is requested from it yet.
-    pub(super) fn server_id(&mut self, source_key: &SourceKey, now: Instant) -> ServerId {
-        if let Some(known) = self.servers.find(source_key) {
-            return known;
-        }
-        let seed = (self.random.u64(..), now);
-        let Self { servers, node, settings, protocol, .. } = self;
-        servers
-            .insert(settings, |id| Machine::new(id, source_key.clone(), node.clone(), protocol.clone(), seed))
-    }
-
-    /// Opens the next server of a group.
-    pub(super) fn open_next(&mut self, id: GroupId, server: ServerId) {
-        self.groups.open_next(id, server);
-        if self.groups.get(id).is_configured {
-            self.servers.keep(server);
-        }
-    }
-
-    /// The active server of an entry, whose answers count.
-    pub(in crate::engine) fn active_for(&self, entry: &Entry) -> ServerId {
-        self.groups.get(entry.group).active()
     }
 
     /// Handles an event of a stream; returns its response, if it is to be applied.
@@ -277,33 +123,65 @@ impl Authorities {
         }
     }
 
-    /// Virtual hosts on demand exist in the incremental variant alone (B3.5).
-    pub(super) fn check_on_demand(
-        &mut self,
-        store: &Store,
-        (ty, names): (TypeId, &Selection),
-        now: Instant,
-    ) -> Result<(), Refusal> {
-        let name = ResourceName::parse(&names.text()).map_err(|error| Refusal::invalid(error.to_string()))?;
-        let group = self.group_for(store, (ty, &name), now)?;
-        let sources = &self.groups.get(group).source_keys;
-        match sources.first() {
-            Some(first) if !sources.iter().any(|source| source.capabilities().incremental) => Err(Refusal {
-                code: Code::Unimplemented,
-                message: format!(
-                    "virtual hosts on demand (VHDS) need an api_type of {} or {}, which that of xDS server {} is not",
-                    ApiType::AggregatedDeltaGrpc,
-                    ApiType::DeltaGrpc,
-                    first,
-                ),
-            }),
-            Some(_) | None => Ok(()),
+    /// Removes the unused sources, at the end of each step. A server that `is_busy` is kept until it is not.
+    pub(super) fn sweep(&mut self, store: &mut Store, is_busy: impl Fn(ServerId) -> bool) -> Vec<ServerId> {
+        self.unused.note_groups(store.take_emptied());
+        for id in self.unused.take_groups() {
+            let is_used = store.has_entries_of(id) || store.members.has_any_of(id);
+            if is_used || !self.groups.is_unwatched(id) {
+                continue;
+            }
+            if store.counts().has_unread_of(id) {
+                self.unused.note_group(id);
+                continue;
+            }
+            store.forget_group(id);
+            self.groups.remove(id).into_iter().for_each(|server| self.unused.note_server(server));
         }
+        let mut removed = Vec::new();
+        for id in self.unused.take_servers() {
+            if !self.groups.with(id).is_empty() || !self.servers.is_unused(id) {
+                continue;
+            }
+            if is_busy(id) || self.connections.has_unread_of(id) {
+                self.unused.note_server(id);
+                continue;
+            }
+            self.connections.forget(id);
+            self.servers.remove(id);
+            removed.push(id);
+        }
+        removed
     }
 
-    /// The active server of a group, whose answers count.
-    pub(super) fn active(&self, group: GroupId) -> ServerId {
-        self.groups.get(group).active()
+    /// The groups and servers of names.
+    pub(super) fn sources(&mut self) -> Sources<'_> {
+        Sources::new(&mut self.registry, (&mut self.servers, &mut self.groups), &mut self.unused)
+    }
+
+    /// The subscriptions of entries at servers.
+    pub(super) fn placement(&mut self) -> Placement<'_> {
+        Placement::new(&mut self.servers, &self.groups)
+    }
+
+    /// The collections of resources.
+    pub(super) fn memberships(&self) -> Memberships<'_> {
+        Memberships::new(&self.servers, &self.groups)
+    }
+
+    /// The members of globs at servers.
+    pub(super) fn globs(&mut self) -> Globs<'_> {
+        Globs::new(&mut self.servers)
+    }
+
+    /// The absence of resources.
+    pub(super) fn absence(&mut self) -> Absence<'_> {
+        Absence::new(&mut self.servers, &self.groups)
+    }
+
+    /// The types that servers do not answer.
+    pub(super) fn unanswered(&mut self) -> Unanswered<'_> {
+        Unanswered::new(&mut self.servers, &self.groups)
     }
 
     pub(super) fn server(&self, id: ServerId) -> &ServerState {
@@ -340,8 +218,103 @@ impl Authorities {
     pub(super) fn settle_deadlines(&mut self) {
         self.servers.settle_deadlines();
     }
-}
 
-fn refuse(message: String) -> Refusal {
-    Refusal { code: Code::FailedPrecondition, message }
+    /// Handles the events of a server's machine.
+    pub(super) fn settle(&mut self, store: &mut Store, server: ServerId, now: Instant) {
+        while let Some(event) = self.servers[server].machine.poll_event() {
+            match event {
+                Event::Failed(reason) => self.on_failed(store, server, &reason, now),
+                Event::Recovered => self.on_answered(store, server, now),
+                Event::Rested => self.on_rested(store, server),
+                Event::TimedOut(entry) => self.absence().on_timed_out(store, server, entry, now),
+                Event::AllTimedOut(ty) => self.unanswered().on_all_timed_out(store, server, ty),
+                Event::Unanswered(ty) => self.unanswered().on_unanswered(store, (server, ty), now),
+                Event::HeldBack(entry) => self.unanswered().on_held_back(store, (server, entry), now),
+                Event::Released(entry) => self.placement().on_released(store, server, entry),
+                Event::ReleasedAll(ty) => self.placement().on_released_all(store, server, ty),
+                Event::Quiet(ty) => self.absence().on_quiet(store, server, ty, now),
+            }
+        }
+        while let Some(command) = self.servers[server].machine.poll_command() {
+            store.push_command(command);
+        }
+        let state = &self.servers[server];
+        self.connections.note(server, state.machine.stream().connection(), state.failure.is_some());
+    }
+
+    /// No stream was established, or one ended before its first response. Each authority that the server serves falls
+    /// back to the next server, or else the error is published to all watches of its resources.
+    fn on_failed(&mut self, store: &mut Store, server: ServerId, reason: &Disconnect, now: Instant) {
+        let state = &mut self.servers[server];
+        let failure = Failure::new(state.machine.source_key(), reason);
+        if state.failure.as_ref() == Some(&failure) {
+            return;
+        }
+        (state.failure, state.failed_at) = (Some(failure), Some(now));
+        for group in self.groups.with(server) {
+            if self.groups.get(group).active() == server {
+                self.fall_back(store, group, now);
+                self.refresh_server_error(store, group);
+                self.unanswered().warn_unanswered(store, group, now);
+            }
+        }
+    }
+
+    /// The first response of a stream. Streams of other types that could not reach the same server retry at once:
+    /// updates of clusters and of the routes that lead to them must not be seconds apart after an outage.
+    fn on_answered(&mut self, store: &mut Store, server: ServerId, now: Instant) {
+        self.on_recovered(store, server);
+        let source = self.servers[server].machine.source();
+        let others: Vec<_> = self.servers.of_source(&source).filter(|other| *other != server).collect();
+        for other in others {
+            self.servers[other].machine.hasten(now);
+        }
+    }
+
+    /// The first response of a stream clears the errors of the failures before it.
+    fn on_recovered(&mut self, store: &mut Store, server: ServerId) {
+        if self.servers[server].failure.take().is_none() {
+            return;
+        }
+        for group in self.groups.with(server) {
+            if self.groups.get(group).active() == server {
+                self.refresh_server_error(store, group);
+            }
+        }
+    }
+
+    /// Nothing is requested from a server any more, so its past failures are cleared without a notification.
+    fn on_rested(&mut self, store: &mut Store, server: ServerId) {
+        self.on_recovered(store, server);
+        for group in self.groups.with(server) {
+            self.forget_fallback(store, group);
+        }
+        self.unused.note_server(server);
+    }
+
+    /// A resource is dropped, whatever the policy: its server has set the TTL. It is still subscribed, and returns when
+    /// it is sent again; a member without a watch of its name is forgotten.
+    fn on_expired(&mut self, store: &mut Store, id: EntryId, now: Instant) {
+        let Some(entry) = store.get(id).filter(|entry| entry.is_held()) else {
+            invariant::broken("only what is held has a time to live");
+            return;
+        };
+        let (ty, group, server) = (entry.ty, entry.group, self.groups.active(entry.group));
+        let uri = self.servers[server].machine.source();
+        let message = format!("TTL expired: xDS server {uri} has not confirmed it in time");
+        let error = WatchError::new(Code::NotFound, Blame::Peer, store.subject(entry), message);
+        let places: Vec<_> = entry.places.iter().collect();
+        let update = Update { version: Version::default(), at: now };
+        self.placement().update(store, id, |entry| entry.on_expired(error, update));
+        for (server, sub) in &places {
+            self.servers[*server].machine.forget_version(ty, *sub);
+        }
+        self.placement().leave_collections(store, id);
+        for (server, _) in places {
+            self.settle(store, server, now);
+        }
+        // Its state is unknown now, which can trigger the fallback to another server.
+        self.fall_back(store, group, now);
+        self.refresh_server_error(store, group);
+    }
 }

@@ -6,7 +6,7 @@ use std::{
     time::Instant,
 };
 
-use super::super::failure::Failure;
+use super::{super::failure::Failure, AuthorityState};
 use crate::{
     cache::Policy,
     config::{ConfigSource, ServerFeatures},
@@ -151,6 +151,13 @@ impl Servers {
             self.touched.push(id);
         }
         Some(state)
+    }
+
+    /// The error of a group: that of its active server, with those of the servers above it. The retries of the servers above
+    /// the active one are silent (A71-4).
+    pub(in crate::engine) fn error_of(&self, group: &AuthorityState) -> Option<Failure> {
+        let failures = group.open.iter().filter_map(|server| self[*server].failure.as_ref());
+        self[group.active()].failure.as_ref().map(|last| last.after(failures))
     }
 
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &ServerState> {

@@ -3,11 +3,8 @@
 use std::time::Instant;
 
 use super::{
-    super::{
-        failure::Failure,
-        store::{CollectionKey, Store, Which},
-    },
-    Authorities,
+    super::{failure::Failure, store::Store},
+    Groups, Memberships, Placement, Servers,
 };
 use crate::{
     cache::{Entry, Update},
@@ -17,7 +14,18 @@ use crate::{
     resource::Version,
 };
 
-impl Authorities {
+/// The errors of watches whose type a server does not answer.
+#[derive(Debug)]
+pub(in crate::engine) struct Unanswered<'a> {
+    servers: &'a mut Servers,
+    groups: &'a Groups,
+}
+
+impl<'a> Unanswered<'a> {
+    pub(super) fn new(servers: &'a mut Servers, groups: &'a Groups) -> Self {
+        Self { servers, groups }
+    }
+
     /// The does-not-exist time of a wildcard has passed without a resource of the type. That proves nothing of its
     /// members: the server may have none, or none for this client.
     pub(super) fn on_all_timed_out(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
@@ -41,7 +49,8 @@ impl Authorities {
         // It may have answered meanwhile.
         let Some(failure) = self.why_unanswered(server, ty) else { return };
         let is_waiting = |entry: &Entry| entry.ty == ty && entry.is_waiting() && !entry.watches.is_empty();
-        let waiting = store.iter().filter(|(_, entry)| is_waiting(entry) && self.active_for(entry) == server);
+        let waiting =
+            store.iter().filter(|(_, entry)| is_waiting(entry) && self.groups.active(entry.group) == server);
         let waiting: Vec<_> = waiting.map(|(id, _)| id).collect();
         for id in waiting {
             self.on_type_unanswered(store, id, &failure, now);
@@ -53,7 +62,7 @@ impl Authorities {
     /// have sent nothing of them in time.
     pub(super) fn warn_unanswered(&mut self, store: &mut Store, group: GroupId, now: Instant) {
         let active = self.groups.get(group).active();
-        for ty in self.watched_wildcards(store, group) {
+        for ty in store.members.watched_types(group) {
             self.on_unanswered(store, (active, ty), now);
             self.warn_timed_out(store, active, ty);
         }
@@ -75,7 +84,7 @@ impl Authorities {
     ) {
         // It may have a state already.
         let Some(entry) = store.get(id).filter(|entry| entry.is_waiting()) else { return };
-        let (ty, active) = (entry.ty, self.active_for(entry));
+        let (ty, active) = (entry.ty, self.groups.active(entry.group));
         if let Some(failure) = self.why_unanswered(server, ty).filter(|_| active == server) {
             self.on_type_unanswered(store, id, &failure, now);
         }
@@ -88,7 +97,8 @@ impl Authorities {
         };
         let error = WatchError::new(failure.code(), Blame::Peer, store.subject(entry), failure.message());
         let update = Update { version: Version::default(), at: now };
-        self.update(store, id, |entry| entry.on_server_error(error, None, update));
+        Placement::new(self.servers, self.groups)
+            .update(store, id, |entry| entry.on_server_error(error, None, update));
     }
 
     fn why_unanswered(&self, server: ServerId, ty: TypeId) -> Option<Failure> {
@@ -105,7 +115,9 @@ impl Authorities {
         ty: TypeId,
     ) {
         // No wildcard of the type depends on the server.
-        let Some(key) = self.wildcard_at(store, server, ty) else { return };
+        let Some(key) = Memberships::new(self.servers, self.groups).wildcard_at(store, server, ty) else {
+            return;
+        };
         if store.members.get_mut(&key).is_some_and(|all| all.warning.take().is_some()) {
             store.members.touch(&key);
         }
@@ -118,7 +130,9 @@ impl Authorities {
         (code, message): (Code, &str),
     ) {
         // No wildcard of the type depends on the server.
-        let Some(key) = self.wildcard_at(store, server, ty) else { return };
+        let Some(key) = Memberships::new(self.servers, self.groups).wildcard_at(store, server, ty) else {
+            return;
+        };
         let type_url = store.type_url(ty);
         let about = Subject { type_url, name: "*".into(), node: store.node_id().clone() };
         let warning = WatchError::new(code, Blame::Peer, about, message);
@@ -126,15 +140,5 @@ impl Authorities {
         let Some(all) = store.members.get_mut(&key).filter(|all| !all.complete) else { return };
         all.warning = Some(warning);
         store.members.touch(&key);
-    }
-
-    /// The wildcard of a type whose active server is this one.
-    pub(super) fn wildcard_at(&self, store: &Store, server: ServerId, ty: TypeId) -> Option<CollectionKey> {
-        let mut groups = self.groups.with(server).into_iter();
-        groups.find_map(|group| {
-            let key = (group, ty, Which::All);
-            let is_active = self.groups.get(group).active() == server;
-            (is_active && store.members.get(&key).is_some()).then_some(key)
-        })
     }
 }

@@ -1,20 +1,20 @@
 //! The subscriptions of a watch of a name or a wildcard at servers, and their end.
 
-use std::{collections::BTreeSet, time::Instant};
+use std::time::Instant;
 
 use super::{
     super::{
         Refusal,
         store::{Collection, Store, Which},
     },
-    Authorities, By,
+    Authorities, Globs,
 };
 use crate::{
     base::WatchId,
     cache::Entry,
     invariant,
     name::ResourceName,
-    protocol::{EntryId, GroupId, ServerId, Subscription, TypeId},
+    protocol::{EntryId, GroupId, TypeId},
     resource::config_source::ResourceConfigSource,
 };
 
@@ -39,13 +39,13 @@ impl Authorities {
         let &RequestedName { ty, name, source } = requested;
         let group = match source {
             Some(source) if source.is_for(name.authority()) => {
-                self.source_group(store, (ty, name), source, now)?
+                self.sources().source_group(store, (ty, name), source, now)?
             }
-            Some(_) | None => self.group_for(store, (ty, name), now)?,
+            Some(_) | None => self.sources().group_for(store, (ty, name), now)?,
         };
-        let entry = self.watched_entry(store, (group, ty), name.canonical());
+        let entry = self.placement().watched_entry(store, (group, ty), name.canonical());
         if name.is_glob() {
-            self.begin_glob(store, entry);
+            Globs::begin(store, entry);
         }
         // The name may be watched under another group with the same server.
         let group = store.get(entry).map_or(group, |entry| entry.group);
@@ -96,19 +96,19 @@ impl Authorities {
         ty: TypeId,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
-        let group = self.default_group(store, ty, now)?;
+        let group = self.sources().default_group(store, ty, now)?;
         let key = (group, ty, Which::All);
         if store.members.get(&key).is_none() {
             for server in self.groups.get(group).open.clone() {
-                self.join_held(store, ty, server, now);
+                self.placement().join_held(store, ty, server, now);
             }
             store.members.begin(key.clone(), Collection::default);
-            self.join_known(store, (group, ty), now);
+            self.placement().join_known(store, (group, ty), now);
         }
         self.groups.get_mut(group).watches += 1;
         store.members.begin(key.clone(), Collection::default).watches.push(watch_id);
         for server in self.groups.get(group).open.clone() {
-            self.subscribe_wildcard_at(store, (group, ty), server, now);
+            self.placement().subscribe_wildcard_at(store, (group, ty), server, now);
             self.settle(store, server, now);
         }
         self.fall_back(store, group, now);
@@ -118,7 +118,8 @@ impl Authorities {
         if failed || store.members.get(&key).is_some_and(known) {
             store.members.touch(&key);
         }
-        self.on_unanswered(store, (self.groups.get(group).active(), ty), now);
+        let active = self.groups.active(group);
+        self.unanswered().on_unanswered(store, (active, ty), now);
         Ok(group)
     }
 
@@ -143,50 +144,15 @@ impl Authorities {
         self.groups.get_mut(group).watches -= 1;
     }
 
-    /// Requests the wildcard of a type from one server. Members from others get a subscription there, too, to detect absence.
-    pub(in crate::engine) fn subscribe_wildcard_at(
-        &mut self,
-        store: &mut Store,
-        (group, ty): (GroupId, TypeId),
-        server: ServerId,
-        now: Instant,
-    ) {
-        let type_url = store.type_url(ty);
-        let all = store.members.get(&(group, ty, Which::All));
-        let names: Vec<_> = all.map(|all| all.members.keys().cloned().collect()).unwrap_or_default();
-        let mut members: BTreeSet<_> =
-            names.iter().filter_map(|name| self.find_entry((group, ty), name)).collect();
-        members.extend(self.members_above(group, ty, server));
-        for id in members {
-            self.join(store, (id, By::Wildcard), server, now);
+    /// Requests an entry from all open servers of its group.
+    fn subscribe_everywhere(&mut self, store: &mut Store, id: EntryId, now: Instant) {
+        let Some(entry) = store.get(id) else {
+            invariant::broken("a resource that is acted on has an entry");
+            return;
+        };
+        for server in self.groups.get(entry.group).open.clone() {
+            self.placement().subscribe_at(store, id, server, now);
+            self.settle(store, server, now);
         }
-        self.servers[server].machine.subscribe_all((ty, type_url), now);
-    }
-
-    /// The resources that the active server has sent under a wildcard without a watch are its members.
-    fn join_known(&mut self, store: &mut Store, (group, ty): (GroupId, TypeId), now: Instant) {
-        let active = self.groups.get(group).active();
-        // A type that was never requested has no members.
-        let Some(subscriptions) = self.servers[active].machine.subscriptions_mut(ty) else { return };
-        let is_member = |(_, sub): &(_, &Subscription)| sub.is_wildcard_member();
-        let members: Vec<_> = subscriptions.iter().filter(is_member).map(|(_, sub)| sub.entry()).collect();
-        for id in members {
-            for server in self.groups.get(group).open.clone() {
-                self.join(store, (id, By::Wildcard), server, now);
-            }
-            store.note_change(id, false, true);
-        }
-    }
-
-    /// The members of a wildcard at the server above the one that was just opened. They may not be published yet.
-    fn members_above(&self, group: GroupId, ty: TypeId, opened: ServerId) -> Vec<EntryId> {
-        let mut open = self.groups.get(group).open.iter().rev();
-        let above = if open.next() == Some(&opened) { open.next() } else { None };
-        let subscriptions = above.and_then(|above| self.servers[*above].machine.subscriptions(ty));
-        let members = subscriptions
-            .into_iter()
-            .flat_map(|known| known.iter())
-            .filter(|(_, sub)| sub.is_wildcard_member());
-        members.map(|(_, sub)| sub.entry()).collect()
     }
 }

@@ -33,11 +33,11 @@ impl Step<'_> {
         let never_seen: Vec<_> = never_seen.map(|(id, sub)| (id, sub.entry())).collect();
         for (sub, entry) in never_seen {
             let is_glob = self.store.get(entry).is_some_and(|entry| entry.is_glob);
-            if !is_glob && self.authorities.counts(self.store, entry, server) {
+            if !is_glob && self.authorities.placement().counts(self.store, entry, server) {
                 self.authorities.server_mut(server).machine.doubt(self.response.ty, sub, self.now);
             }
         }
-        self.authorities.on_missed(
+        self.authorities.absence().on_missed(
             self.store,
             (server, self.response.ty),
             "has deleted it",
@@ -62,7 +62,7 @@ impl Step<'_> {
             }
         }
         for entry in unwritten {
-            self.authorities.on_timed_out(self.store, server, entry, self.now);
+            self.authorities.absence().on_timed_out(self.store, server, entry, self.now);
         }
     }
 }

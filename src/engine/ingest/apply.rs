@@ -77,14 +77,14 @@ impl Step<'_> {
         let id = sub.entry();
         let update = self.response.update_of(&located, sub.version());
         let joins_glob = self.on_member(place);
-        if !self.authorities.counts(self.store, id, self.response.server()) {
+        if !self.authorities.placement().counts(self.store, id, self.response.server()) {
             self.store.note_change(id, false, joins_all);
             return 1;
         }
         for (_, by) in
             [(joins_all, By::Wildcard), (joins_glob, By::Glob)].into_iter().filter(|(joins, _)| *joins)
         {
-            self.authorities.join_higher(self.store, id, by, self.response.since());
+            self.authorities.placement().join_higher(self.store, id, by, self.response.since());
         }
         let joins = joins_all || joins_glob;
         // A glob has no resource of its own.
@@ -97,7 +97,7 @@ impl Step<'_> {
             self.response.valid += 1;
             let changed = self.store.apply(id, |entry| entry.on_unchanged(&update.version, update.at));
             let sender = self.response.sender();
-            self.authorities.note_version(self.store, sender, id, &update.version);
+            self.authorities.placement().note_version(self.store, sender, id, &update.version);
             self.store.set_ttl(id, update.at, self.response.ttl_of(&located));
             self.store.note_change(id, changed, joins);
             return bytes.len() / 16 + 16;
@@ -123,9 +123,9 @@ impl Step<'_> {
             return 1;
         };
         let server = self.response.server();
-        let id = self.authorities.entry_for(self.store, (group, self.response.ty), name);
+        let id = self.authorities.placement().entry_for(self.store, (group, self.response.ty), name);
         // The name may be requested there for the watches of another group.
-        let Some(sub) = self.authorities.place(self.store, id, server) else { return 1 };
+        let Some(sub) = self.authorities.placement().place(self.store, id, server) else { return 1 };
         if let Some(sub) = self
             .authorities
             .subscriptions(server, self.response.ty)
@@ -145,7 +145,7 @@ impl Step<'_> {
             .subscriptions(server, self.response.ty)
             .is_some_and(|subscriptions| subscriptions.takes_all());
         let mut group = if takes_all {
-            self.authorities.wildcard_group(self.store, server, self.response.ty)
+            self.authorities.memberships().wildcard_group(self.store, server, self.response.ty)
         } else {
             None
         };
@@ -154,7 +154,7 @@ impl Step<'_> {
             let glob = self.enclosing(&name)?;
             group = self.store.get(glob).map(|glob| glob.group);
         }
-        group.filter(|group| self.authorities.active(*group) == server)
+        group.filter(|group| self.authorities.groups().active(*group) == server)
     }
 
     /// Parses a resource that differs from the held one. True when there is a change to publish.
@@ -179,7 +179,7 @@ impl Step<'_> {
             Ok(resource) => {
                 self.response.valid += 1;
                 let sender = self.response.sender();
-                self.authorities.note_version(self.store, sender, id, &update.version);
+                self.authorities.placement().note_version(self.store, sender, id, &update.version);
                 self.store.set_ttl(id, update.at, self.response.ttl_of(&located));
                 let raw = self.raw((id, &located), bytes).with_bare(self.response.is_bare(&located));
                 self.store.apply(id, |entry| entry.on_accepted(resource, raw, update))
@@ -199,7 +199,7 @@ impl Step<'_> {
                 })
             }
         };
-        self.authorities.sync_held(self.store, id);
+        self.authorities.placement().sync_held(self.store, id);
         changed
     }
 
@@ -219,8 +219,10 @@ impl Step<'_> {
         if !self.authorities.server_mut(server).machine.is_gone(ty, id, self.now) {
             return 1;
         }
-        let counts =
-            self.store.get(entry_id).is_some_and(|entry| self.authorities.active_for(entry) == server);
+        let counts = self
+            .store
+            .get(entry_id)
+            .is_some_and(|entry| self.authorities.groups().active(entry.group) == server);
         if let Some(sub) =
             self.authorities.subscriptions(server, ty).and_then(|subscriptions| subscriptions.get_mut(id))
         {
@@ -235,8 +237,9 @@ impl Step<'_> {
         };
         let error = WatchError::new(Code::NotFound, Blame::Peer, self.store.subject(entry), message);
         self.authorities
+            .placement()
             .update(self.store, entry_id, |entry| entry.on_removed(error, policy, self.response.update()));
-        self.authorities.leave_collections(self.store, entry_id);
+        self.authorities.placement().leave_collections(self.store, entry_id);
         64
     }
 
@@ -277,11 +280,11 @@ impl Step<'_> {
             sub.forget_version();
             let id = sub.entry();
             state.machine.on_dropped(self.response.ty);
-            self.authorities.forget_member_versions(self.store, id, self.response.server());
+            self.authorities.globs().forget_member_versions(self.store, id, self.response.server());
             let Some(entry) = self
                 .store
                 .get(id)
-                .filter(|entry| self.authorities.active_for(entry) == self.response.server())
+                .filter(|entry| self.authorities.groups().active(entry.group) == self.response.server())
             else {
                 continue;
             };
@@ -295,7 +298,9 @@ impl Step<'_> {
             );
             let update = self.response.update();
             self.note_dropped(id, |step| {
-                step.authorities.update(step.store, id, |entry| entry.on_server_error(error, data, update));
+                step.authorities
+                    .placement()
+                    .update(step.store, id, |entry| entry.on_server_error(error, data, update));
             });
         }
     }

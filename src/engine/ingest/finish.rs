@@ -15,7 +15,7 @@ impl Step<'_> {
             return;
         };
         if self.response.lacks_wildcard {
-            return self.authorities.on_wildcard_answered(self.store, server, self.response.ty);
+            return self.authorities.unanswered().on_wildcard_answered(self.store, server, self.response.ty);
         }
         let received_before = subscriptions.received_all && self.response.envelope.is_delta();
         // Also while the end of the wildcard is not written: it may be subscribed again before.
@@ -24,9 +24,9 @@ impl Step<'_> {
             && (received_before || self.response.is_complete_set());
         let undecided = subscriptions.wildcard && subscriptions.sends_all;
         let received_all = undecided && subscriptions.received_all;
-        self.authorities.on_wildcard_answered(self.store, server, self.response.ty);
+        self.authorities.unanswered().on_wildcard_answered(self.store, server, self.response.ty);
         if received_all {
-            self.authorities.complete_all(self.store, server, self.response.ty);
+            self.authorities.absence().complete_all(self.store, server, self.response.ty);
         } else if undecided {
             // It may be complete or not: known when nothing follows.
             self.authorities.server_mut(server).machine.await_quiet(self.response.ty, self.response.since());

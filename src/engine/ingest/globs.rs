@@ -70,7 +70,7 @@ impl Step<'_> {
     pub(super) fn ask_glob_again(&mut self, name: &str) {
         if !self
             .enclosing(name)
-            .is_some_and(|glob| self.authorities.counts(self.store, glob, self.response.server()))
+            .is_some_and(|glob| self.authorities.placement().counts(self.store, glob, self.response.server()))
         {
             return;
         }
@@ -92,11 +92,11 @@ impl Step<'_> {
         // It may have been released between two steps.
         let Some(sub) = subscriptions.and_then(|subscriptions| subscriptions.get_mut(sub)) else { return };
         sub.on_answered_in(self.response.number);
-        if !self.authorities.counts(self.store, entry, self.response.server()) {
+        if !self.authorities.placement().counts(self.store, entry, self.response.server()) {
             return;
         }
         let nothing = Arc::new(());
-        self.authorities.update(self.store, entry, |entry| match entry.is_held() {
+        self.authorities.placement().update(self.store, entry, |entry| match entry.is_held() {
             true => entry.on_unchanged(&self.response.version, self.response.since()),
             false => entry.on_accepted(nothing, [][..].into(), self.response.update()),
         });

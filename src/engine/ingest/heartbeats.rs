@@ -34,7 +34,7 @@ impl Step<'_> {
             return 1;
         }
         sub.on_answered();
-        if self.authorities.counts(self.store, id, server) {
+        if self.authorities.placement().counts(self.store, id, server) {
             self.store.set_ttl(id, self.response.since(), self.response.ttl_of(&located));
         }
         1
@@ -48,8 +48,9 @@ impl Step<'_> {
         }
         let is_wanted = self
             .authorities
+            .memberships()
             .wildcard_key(self.store, ty)
-            .is_some_and(|(group, ..)| self.authorities.active(group) == server);
+            .is_some_and(|(group, ..)| self.authorities.groups().active(group) == server);
         let Some(subscriptions) = self.authorities.subscriptions(server, ty) else {
             invariant::broken("a type that is answered was requested");
             return 1;

@@ -122,7 +122,7 @@ impl Step<'_> {
         if !self.authorities.groups().is_higher(server) {
             return BTreeSet::new();
         }
-        let all = self.authorities.wildcard_group(self.store, server, self.response.ty);
+        let all = self.authorities.memberships().wildcard_group(self.store, server, self.response.ty);
         let store = &*self.store;
         let (servers, groups) = self.authorities.servers_and_groups();
         let Some(subscriptions) = servers[server].machine.subscriptions(self.response.ty) else {

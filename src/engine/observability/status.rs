@@ -77,7 +77,7 @@ impl Status {
 
 /// An error of a file as a whole is an error of each resource in it (D7): they are not updated separately.
 fn file_error(authorities: &Authorities, store: &Store, entry: &Entry) -> Option<AmbientError> {
-    let server = authorities.server(authorities.active_for(entry));
+    let server = authorities.server(authorities.groups().active(entry.group));
     let (failure, at) = server.failure.as_ref().zip(server.failed_at)?;
     let error = failure.about(store.subject(entry));
     let update = Update { version: Version::default(), at };
@@ -87,7 +87,7 @@ fn file_error(authorities: &Authorities, store: &Store, entry: &Entry) -> Option
 
 /// Whether a resource is watched, by its name or as a member; others wait for the end of their subscription.
 fn is_subscribed(authorities: &Authorities, entry: &Entry) -> bool {
-    let active = authorities.active_for(entry);
+    let active = authorities.groups().active(entry.group);
     let machine = &authorities.server(active).machine;
     let place = entry.places.at(active);
     !entry.watches.is_empty()

@@ -48,7 +48,7 @@ struct OfType {
     /// How many of them were answered, or need no answer since a later one was.
     answered: usize,
     /// Since when which names were ever asked for.
-    asked: BTreeMap<String, Instant>,
+    requested: BTreeMap<String, Instant>,
     /// The names of the last request, or in the incremental variant those that are subscribed to.
     names: BTreeSet<String>,
     /// When rejected content may be rejected again without any burst.
@@ -108,7 +108,7 @@ impl Dialogue {
         request.check(!self.types.contains_key(request.type_url()));
         let of_type = self.types.entry(request.type_url().to_owned()).or_default();
         for name in request.names() {
-            of_type.asked.entry(name.clone()).or_insert(now);
+            of_type.requested.entry(name.clone()).or_insert(now);
         }
         let (nonce, rejected) = (request.nonce(), request.error().is_some());
         of_type.on_names(request, rejected && family.has_rule(Rule::NackNames));
@@ -141,8 +141,8 @@ impl Dialogue {
     }
 
     /// When a name was first asked for.
-    pub(super) fn asked(&self, ty: Ty, name: &str) -> Option<Instant> {
-        self.types.get(ty.url())?.asked.get(name).copied()
+    pub(super) fn requested(&self, ty: Ty, name: &str) -> Option<Instant> {
+        self.types.get(ty.url())?.requested.get(name).copied()
     }
 
     /// Whether a response of a type came.

@@ -14,6 +14,8 @@ mod model;
 mod network;
 pub(in crate::engine) mod parts;
 mod peer;
+#[cfg(test)]
+mod resolutions;
 mod rest;
 mod script;
 #[cfg(test)]
@@ -22,8 +24,6 @@ mod setup;
 mod talk;
 #[cfg(test)]
 mod ttl;
-#[cfg(test)]
-mod walk;
 mod world;
 
 use std::collections::BTreeMap;
@@ -45,8 +45,8 @@ pub(crate) fn play(script: &Script) -> BTreeMap<&'static str, u64> {
 /// # Panics
 /// When something happens that must not.
 pub(crate) fn play_with(script: &Script, family: &Family) -> BTreeMap<&'static str, u64> {
-    let tally = world::World::new(script, family).play(&script.operations);
+    let counts = world::World::new(script, family).play(&script.operations);
     // Without debug assertions a broken invariant is counted, and does not panic.
     assert_eq!(invariant::count(), 0, "broken invariants");
-    tally
+    counts
 }

@@ -47,7 +47,7 @@ pub(super) struct Model {
     /// Since when a server is wanted and there is no stream to it, or the other way round.
     odd: BTreeMap<usize, Instant>,
     /// How often what happened.
-    pub(super) tally: BTreeMap<&'static str, u64>,
+    pub(super) counts: BTreeMap<&'static str, u64>,
 }
 
 /// A watch of one resource.
@@ -133,7 +133,7 @@ impl Model {
                 let is_unasked = active.is_some_and(|active| network.came_unasked(active, &key));
                 let new = self.history.on_good(&key, text, self.repeated || is_unasked);
                 assert!(new.is_none() || new == active, "{text:?} of {key:?} while {active:?} is active");
-                let is_requested = active.is_some_and(|active| network.asks_for(active, &key));
+                let is_requested = active.is_some_and(|active| network.requests(active, &key));
                 match self.repeated && !is_requested {
                     true => drop(self.early.insert(key.clone())),
                     false => drop(self.early.remove(&key)),
@@ -151,7 +151,7 @@ impl Model {
         let others = self.ones.iter().filter(|(other, one)| **other != watch_id && one.key == key);
         let joins = others.map(|(_, one)| &one.seen).any(|other| other.as_ref() == Some(&seen));
         if let Some(error) = seen.error().filter(|_| !joins) {
-            self.check_news(&key, error, network);
+            self.check_error(&key, error, network);
         }
     }
 
@@ -176,8 +176,8 @@ impl Model {
             assert!(fails && is_data, "{key:?}: {reason}");
             return self.count("lost to an error");
         }
-        let tells = key.ty == Ty::Full || network.peers[peer].is_delta();
-        assert!(tells && (fails || !keeps), "{key:?}: {reason}");
+        let deletes = key.ty == Ty::Full || network.peers[peer].is_delta();
+        assert!(deletes && (fails || !keeps), "{key:?}: {reason}");
         let silence = text.contains("did not send it");
         let transient = silence && features(peer).resource_timer_is_transient_error;
         assert!(transient || reason.code() == Code::NotFound, "{key:?}: {reason}");
@@ -186,11 +186,11 @@ impl Model {
     }
 
     /// Nothing is said of a server that is not so.
-    fn check_news(&mut self, key: &Key, error: &WatchError, network: &Network) {
+    fn check_error(&mut self, key: &Key, error: &WatchError, network: &Network) {
         if error.is_of_server() {
             let active = network.active(key.authority).expect("it is watched");
             assert!(network.peers[active].failing, "{active} is fine: {error}");
-            return self.count("trouble");
+            return self.count("server error");
         }
         if !error.reason().contains("did not send it in time") || self.early.contains(key) {
             return;
@@ -205,7 +205,7 @@ impl Model {
         self.count("timed out");
         let active = network.active(key.authority);
         assert!(
-            active == Some(peer) || network.is_in_trouble(key.authority),
+            active == Some(peer) || network.has_server_error(key.authority),
             "{peer} does not count: {error}"
         );
         let transient = network.peers[peer].server.features.resource_timer_is_transient_error;
@@ -217,11 +217,11 @@ impl Model {
             // It may have said so itself while its answers did not count.
             return;
         }
-        let asked = network.asked(peer, key);
+        let requested = network.requested(peer, key);
         assert!(
-            asked.is_some_and(|asked| asked + least <= network.now),
+            requested.is_some_and(|requested| requested + least <= network.now),
             "asked {:?} before: {error}",
-            asked.map(|asked| network.now - asked)
+            requested.map(|requested| network.now - requested)
         );
     }
 
@@ -294,30 +294,30 @@ impl Model {
     /// Trouble is seen if there is some; and it is not put up with while something is wanted that another server may have.
     fn check_authority(&self, authority: usize, network: &Network) {
         let active = network.active(authority).expect("it is watched");
-        let troubled = network.is_in_trouble(authority);
-        assert!(!troubled || network.peers[active].failing, "{active} is fine");
+        let has_error = network.has_server_error(authority);
+        assert!(!has_error || network.peers[active].failing, "{active} is fine");
         let mut needs = false;
         for one in self.ones.values().filter(|one| one.key.authority == authority) {
             needs |= !one.seen.as_ref().is_some_and(Seen::is_cached);
             let error = one.seen.as_ref().and_then(Seen::error);
             match &one.seen {
                 Some(Seen::Present { warning, .. }) => {
-                    let told = warning.as_ref().is_some_and(WatchError::is_of_server);
-                    assert!(!told || network.peers[active].failing, "{active} is fine again: {one:?}");
-                    assert!(!troubled || warning.is_some(), "there is trouble with {active}: {one:?}");
+                    let is_shown = warning.as_ref().is_some_and(WatchError::is_of_server);
+                    assert!(!is_shown || network.peers[active].failing, "{active} is fine again: {one:?}");
+                    assert!(!has_error || warning.is_some(), "{active} has an error: {one:?}");
                 }
                 Some(Seen::Absent(_)) | None => {
-                    assert!(!troubled || error.is_some(), "there is trouble with {active}: {one:?}");
+                    assert!(!has_error || error.is_some(), "{active} has an error: {one:?}");
                 }
             }
         }
         for all in self.alls.values().filter(|_| authority == 0) {
             needs |= !all.complete;
-            let told = all.warning.as_ref().is_some_and(|warning| !is_silence(warning));
-            assert_eq!(troubled, told, "of {active}: {all:?}");
+            let is_shown = all.warning.as_ref().is_some_and(|warning| !is_silence(warning));
+            assert_eq!(has_error, is_shown, "of {active}: {all:?}");
         }
         let last = network.lists[authority].last() == Some(&active);
-        assert!(!(troubled && needs) || last, "there are others than {active}");
+        assert!(!(has_error && needs) || last, "there are others than {active}");
     }
 
     /// A wildcard that is not answered has a warning that says so.
@@ -363,7 +363,7 @@ impl Model {
                 let Peer { open, attempt, .. } = &network.peers[*lower];
                 let kept = open.is_some() || attempt.is_some();
                 assert!(
-                    !kept || self.is_wanted(*lower, network) || !self.served(*lower),
+                    !kept || self.is_needed(*lower, network) || !self.served(*lower),
                     "{lower} is let go"
                 );
             }
@@ -374,7 +374,7 @@ impl Model {
     fn check_streams(&mut self, network: &Network) {
         for (id, peer) in network.peers.iter().enumerate() {
             let there = peer.open.is_some() || peer.attempt.is_some();
-            if there == self.is_wanted(id, network) {
+            if there == self.is_needed(id, network) {
                 self.odd.remove(&id);
                 continue;
             }
@@ -386,7 +386,7 @@ impl Model {
     }
 
     /// Whether something is wanted of a server.
-    pub(super) fn is_wanted(&self, peer: usize, network: &Network) -> bool {
+    pub(super) fn is_needed(&self, peer: usize, network: &Network) -> bool {
         let wants =
             |authority: &usize| self.is_watched(*authority) && network.open(*authority).contains(&peer);
         (0..network.lists.len()).any(|authority| wants(&authority))
@@ -398,7 +398,7 @@ impl Model {
     }
 
     fn count(&mut self, what: &'static str) {
-        *self.tally.entry(what).or_default() += 1;
+        *self.counts.entry(what).or_default() += 1;
     }
 }
 

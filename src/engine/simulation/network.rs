@@ -15,7 +15,7 @@ use super::{
     dialogue::{Answered, Due},
     family::{Family, Rule},
     keys::{AUTHORITIES, Key},
-    peer::{Peer, Said, text_of},
+    peer::{Peer, SentResponse, text_of},
     script::{Lie, Mood},
     setup::{DELAY, LATE, SLOW, Setup, Weather},
     talk::Response,
@@ -52,7 +52,7 @@ pub(super) struct Network<E = Infallible> {
     /// What is yet to happen, by time and order.
     future: BTreeMap<(Instant, u64), Happening<E>>,
     happenings: u64,
-    told: VecDeque<Told<E>>,
+    events: VecDeque<NetworkEvent<E>>,
     settled: bool,
     /// How much has happened since time last began to pass.
     steps: u32,
@@ -60,7 +60,7 @@ pub(super) struct Network<E = Infallible> {
 }
 
 /// What the world around must know of.
-pub(super) enum Told<E = Infallible> {
+pub(super) enum NetworkEvent<E = Infallible> {
     Published(WatchId, Erased),
     /// A host is to be looked up.
     #[cfg_attr(not(test), expect(dead_code, reason = "scripts resolve no targets"))]
@@ -80,7 +80,7 @@ enum Happening<E> {
     Ended(StreamId, Disconnect),
     /// The transport takes the request; it arrives at once, or is lost with the stream.
     Sent(StreamId, Bytes),
-    Delivered(StreamId, Said),
+    Delivered(StreamId, SentResponse),
     /// A server looks at the clock.
     Time(usize),
     /// What the world had planned.
@@ -106,7 +106,7 @@ impl<E> Network<E> {
             ids: BTreeMap::new(),
             future: BTreeMap::new(),
             happenings: 0,
-            told: VecDeque::new(),
+            events: VecDeque::new(),
             settled: false,
             steps: 0,
             began: now,
@@ -131,18 +131,18 @@ impl<E> Network<E> {
     }
 
     /// Whether the engine knows of trouble with the server whose answers count for an authority.
-    pub(super) fn is_in_trouble(&self, authority: usize) -> bool {
+    pub(super) fn has_server_error(&self, authority: usize) -> bool {
         let group = self.engine.authorities.groups().of(AUTHORITIES[authority]);
         group.is_some_and(|group| self.engine.authorities.server(group.active()).failure.is_some())
     }
 
     /// Since when a server is asked for a resource on its stream.
-    pub(super) fn asked(&self, peer: usize, key: &Key) -> Option<Instant> {
-        self.peers[peer].open.as_ref()?.dialogue.asked(key.ty, &key.name)
+    pub(super) fn requested(&self, peer: usize, key: &Key) -> Option<Instant> {
+        self.peers[peer].open.as_ref()?.dialogue.requested(key.ty, &key.name)
     }
 
     /// Whether the server has read a request for a resource, and none without it since.
-    pub(super) fn asks_for(&self, peer: usize, key: &Key) -> bool {
+    pub(super) fn requests(&self, peer: usize, key: &Key) -> bool {
         let open = self.peers[peer].open.as_ref();
         open.is_some_and(|open| open.dialogue.requests(key.ty, &key.name))
     }
@@ -153,7 +153,7 @@ impl<E> Network<E> {
         let behavior = &self.peers[peer].settings.behavior;
         let may =
             behavior.empty_list_is_wildcard || behavior.keeps_wildcard || behavior.unsolicited_resources;
-        may && !self.asks_for(peer, key)
+        may && !self.requests(peer, key)
     }
 
     /// A server behaves otherwise from now on.
@@ -203,12 +203,12 @@ impl<E> Network<E> {
     }
 
     /// What is to be known next; `None` when nothing more happens until some time, which it then is.
-    pub(super) fn poll(&mut self, until: Instant) -> Option<Told<E>> {
+    pub(super) fn poll(&mut self, until: Instant) -> Option<NetworkEvent<E>> {
         loop {
             self.obey();
-            if let Some(told) = self.told.pop_front() {
+            if let Some(event) = self.events.pop_front() {
                 self.settled = false;
-                return Some(told);
+                return Some(event);
             }
             let next = self.future.first_key_value().map(|((at, _), _)| *at).filter(|at| *at <= until);
             let timeout = self.engine.poll_timeout();
@@ -219,7 +219,7 @@ impl<E> Network<E> {
                     continue;
                 }
             } else if !std::mem::replace(&mut self.settled, true) {
-                return Some(Told::Settled);
+                return Some(NetworkEvent::Settled);
             }
             let timeout = timeout.map(|(at, _)| at.max(self.now));
             let Some(at) = next.into_iter().chain(timeout).min().filter(|at| *at <= until) else {
@@ -243,9 +243,9 @@ impl<E> Network<E> {
             Happening::Connected(stream) => self.on_connected(stream),
             Happening::Ended(stream, reason) => self.on_ended(stream, reason),
             Happening::Sent(stream, request) => self.on_sent(stream, &request),
-            Happening::Delivered(stream, said) => self.on_delivered(stream, said),
+            Happening::Delivered(stream, sent) => self.on_delivered(stream, sent),
             Happening::Time(peer) => self.serve(peer),
-            Happening::Due(event) => self.told.push_back(Told::Due(event)),
+            Happening::Due(event) => self.events.push_back(NetworkEvent::Due(event)),
         }
         self.obey();
     }
@@ -299,7 +299,7 @@ impl<E> Network<E> {
         let (type_url, names, nonce) = (request.type_url(), request.names(), request.nonce());
         trace!(?at, %stream, type_url, ?names, nonce, "asked");
         let answered = open.dialogue.on_request(&request, &self.family, self.now);
-        self.told.extend(answered.map(Told::Answered));
+        self.events.extend(answered.map(NetworkEvent::Answered));
         let is_refused = !open.deaf && open.talk.handle_request(request).is_err();
         if is_refused {
             // Nothing comes from now on but what is under way.
@@ -310,7 +310,7 @@ impl<E> Network<E> {
         self.serve(id);
     }
 
-    fn on_delivered(&mut self, stream: StreamId, Said { bytes, due, is_repeated, .. }: Said) {
+    fn on_delivered(&mut self, stream: StreamId, SentResponse { bytes, due, is_repeated, .. }: SentResponse) {
         let id = self.ids[&stream.server];
         let at = self.at();
         let peer = &mut self.peers[id];
@@ -326,7 +326,7 @@ impl<E> Network<E> {
             if is_first && peer.ends_over_limit && self.foul {
                 self.end_later(DELAY, stream, DisconnectKind::TooLarge { limit: 1 });
             }
-            self.told.push_back(Told::Delivered(id, response, due));
+            self.events.push_back(NetworkEvent::Delivered(id, response, due));
         }
         // What was on its way when a stream was given up may still come.
         self.engine.handle_input(StreamEvent::Received { stream, message: bytes.into() }, self.now);
@@ -337,18 +337,18 @@ impl<E> Network<E> {
         let slow = self.peers[peer].mood == Mood::Slow;
         let Some(open) = &mut self.peers[peer].open else { return };
         let stream = open.stream;
-        open.unread.iter_mut().for_each(|said| said.at = said.at.or(Some(self.now)));
+        open.unread.iter_mut().for_each(|sent| sent.at = sent.at.or(Some(self.now)));
         let mut under_way = Vec::new();
         while open.credit > 0 && !open.deaf {
-            let Some(said) = open.unread.pop_front() else { break };
+            let Some(sent) = open.unread.pop_front() else { break };
             open.credit -= 1;
-            under_way.push(said);
+            under_way.push(sent);
         }
-        for said in under_way {
+        for sent in under_way {
             // It was under way already while the client did not read.
-            let age = said.at.map_or(Duration::ZERO, |at| self.now - at);
+            let age = sent.at.map_or(Duration::ZERO, |at| self.now - at);
             let delay = self.up_to(if slow { SLOW } else { self.weather.delay }).saturating_sub(age);
-            self.later(delay, Happening::Delivered(stream, said));
+            self.later(delay, Happening::Delivered(stream, sent));
         }
     }
 
@@ -357,10 +357,10 @@ impl<E> Network<E> {
         while let Some(output) = self.engine.poll_output() {
             match output {
                 Output::Notify { watch_id, observed } => {
-                    self.told.push_back(Told::Published(watch_id, observed))
+                    self.events.push_back(NetworkEvent::Published(watch_id, observed))
                 }
                 Output::Lookup { lookup, host } => {
-                    self.told.push_back(Told::Lookup(lookup, host.to_string()));
+                    self.events.push_back(NetworkEvent::Lookup(lookup, host.to_string()));
                 }
                 Output::Transport(StreamCommand::Connect {
                     stream,

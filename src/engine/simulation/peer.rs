@@ -57,12 +57,12 @@ pub(super) struct Peer {
     pub(super) open: Option<Open>,
     /// The server's side of the last stream that ended, and what was said on it.
     before: Option<Talk>,
-    said_before: Dialogue,
+    dialogue_before: Dialogue,
     /// No stream came about, or the last one ended without a response.
     pub(super) failing: bool,
     /// When a stream ended last.
     pub(super) ended_at: Option<Instant>,
-    said: u64,
+    faults: u64,
     restarts: u64,
 }
 
@@ -73,9 +73,9 @@ pub(super) struct Open {
     pub(super) talk: Talk,
     pub(super) dialogue: Dialogue,
     /// What the server has sent and the client has not read.
-    pub(super) unread: VecDeque<Said>,
+    pub(super) unread: VecDeque<SentResponse>,
     pub(super) credit: usize,
-    last: Option<Said>,
+    last: Option<SentResponse>,
     /// Nothing goes through any more.
     pub(super) deaf: bool,
     /// The client has read nothing of the connection: since when.
@@ -88,7 +88,7 @@ pub(super) struct Open {
 
 /// A message of a server.
 #[derive(Debug, Clone)]
-pub(super) struct Said {
+pub(super) struct SentResponse {
     pub(super) bytes: Vec<u8>,
     pub(super) due: Due,
     /// When it was sent, if it was.
@@ -120,10 +120,10 @@ impl Peer {
             attempt: None,
             open: None,
             before: None,
-            said_before: Dialogue::default(),
+            dialogue_before: Dialogue::default(),
             failing: false,
             ended_at: None,
-            said: 0,
+            faults: 0,
             restarts: 0,
         }
     }
@@ -205,7 +205,7 @@ impl Peer {
     pub(super) fn close(&mut self) {
         self.attempt = None;
         if let Some(open) = self.open.take() {
-            (self.before, self.said_before) = (Some(open.talk), open.dialogue);
+            (self.before, self.dialogue_before) = (Some(open.talk), open.dialogue);
         }
     }
 
@@ -216,7 +216,7 @@ impl Peer {
             stream,
             since: now,
             talk,
-            dialogue: self.said_before.next(),
+            dialogue: self.dialogue_before.next(),
             unread: VecDeque::new(),
             credit: 0,
             last: None,
@@ -242,7 +242,7 @@ impl Peer {
         open.talk.set_held(held);
         let next = open.talk.handle_time(now, &self.store);
         while let Some(response) = open.talk.poll_response(&self.store) {
-            open.say(&response, (self.due)(&response));
+            open.send(&response, (self.due)(&response));
         }
         next
     }
@@ -257,19 +257,19 @@ impl Peer {
 
     /// It says something that is not so.
     pub(super) fn lie(&mut self, lie: Lie, random: &mut fastrand::Rng) {
-        self.said += 1;
+        self.faults += 1;
         self.slandered |= matches!(lie, Lie::Twice(_) | Lie::WrongType(_) | Lie::Error(..));
-        let nonce = format!("lie {}", self.said);
+        let nonce = format!("lie {}", self.faults);
         let Some(open) = self.open.as_mut().filter(|open| !open.deaf) else { return };
         match lie {
             Lie::Garbage => {
                 let bytes = vec![0x0f; random.usize(1..50)];
-                open.unread.push_back(Said { bytes, due: Due::Either, at: None, is_repeated: false });
+                open.unread.push_back(SentResponse { bytes, due: Due::Either, at: None, is_repeated: false });
             }
             Lie::Stranger => {
                 let type_url = "type.googleapis.com/a.Stranger".into();
                 let response = open.talk.response((type_url, nonce), vec![], vec![]);
-                open.unread.push_back(Said {
+                open.unread.push_back(SentResponse {
                     bytes: response.encode(),
                     due: Due::Either,
                     at: None,
@@ -284,10 +284,10 @@ impl Peer {
                         open.talk.response((type_url, String::new()), vec![], vec![]).encode()
                     }
                 };
-                open.unread.push_back(Said { bytes, due: Due::Either, at: None, is_repeated: false });
+                open.unread.push_back(SentResponse { bytes, due: Due::Either, at: None, is_repeated: false });
             }
             Lie::Repeat => {
-                open.unread.extend(open.last.clone().map(|said| Said { is_repeated: true, ..said }));
+                open.unread.extend(open.last.clone().map(|sent| SentResponse { is_repeated: true, ..sent }));
                 // What it says is gone may have been asked for since.
                 open.lied |= open.talk.is_delta();
             }
@@ -313,10 +313,10 @@ impl Peer {
             return;
         };
         let name = open.any_name(ty, random);
-        let wanted = open.talk.subscribed(ty.url());
-        let gives_all = wanted.contains(&"*") || self.settings.behavior.unsolicited_resources;
-        let is_wanted = |name: &str| gives_all || wanted.contains(&name);
-        let given = now.iter().filter(|(other, _)| *other != name && is_wanted(other));
+        let subscribed = open.talk.subscribed(ty.url());
+        let gives_all = subscribed.contains(&"*") || self.settings.behavior.unsolicited_resources;
+        let is_subscribed = |name: &str| gives_all || subscribed.contains(&name);
+        let given = now.iter().filter(|(other, _)| *other != name && is_subscribed(other));
         let any = |stored: &Stored| Any { type_url: ty.url().into(), value: stored.bytes().clone() };
         let resources = given.map(|(name, stored)| (name.to_owned(), any(stored)));
         // Where absence says nothing, they are sent already.
@@ -329,7 +329,7 @@ impl Peer {
         let response = open.talk.response((ty.url().into(), nonce), resources, vec![error]);
         open.talk.note_sent(&response);
         open.lied = true;
-        open.say(&response, (self.due)(&response));
+        open.send(&response, (self.due)(&response));
     }
 }
 
@@ -339,10 +339,10 @@ impl Open {
         self.unread_since.is_some_and(|since| since + Duration::from_secs(15) <= now)
     }
 
-    fn say(&mut self, response: &Response, due: Due) {
-        let said = Said { bytes: response.encode(), due, at: None, is_repeated: false };
-        self.last = Some(said.clone());
-        self.unread.push_back(said);
+    fn send(&mut self, response: &Response, due: Due) {
+        let sent = SentResponse { bytes: response.encode(), due, at: None, is_repeated: false };
+        self.last = Some(sent.clone());
+        self.unread.push_back(sent);
     }
 
     fn lie(&mut self, (ty, nonce): (Ty, String), resources: Vec<(String, Any)>, due: Due) {
@@ -351,14 +351,15 @@ impl Open {
         }
         let response = self.talk.response((ty.url().into(), nonce), resources, vec![]);
         self.talk.note_sent(&response);
-        self.say(&response, due);
+        self.send(&response, due);
     }
 
     fn any_name(&self, ty: Ty, random: &mut fastrand::Rng) -> String {
-        let wanted: Vec<_> = self.talk.subscribed(ty.url()).into_iter().filter(|name| *name != "*").collect();
-        match wanted.len() {
+        let subscribed: Vec<_> =
+            self.talk.subscribed(ty.url()).into_iter().filter(|name| *name != "*").collect();
+        match subscribed.len() {
             0 => "r0".to_owned(),
-            count => wanted[random.usize(0..count)].to_owned(),
+            count => subscribed[random.usize(0..count)].to_owned(),
         }
     }
 }

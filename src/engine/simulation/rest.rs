@@ -27,15 +27,16 @@ impl Model {
         let active = network.active(authority).expect("it is watched");
         for higher in network.open(authority).iter().filter(|higher| **higher != active) {
             let peer = &network.peers[*higher];
-            assert!(peer.mood != Mood::Fine || !self.has_wanted(peer, authority), "{higher} is back");
+            assert!(peer.mood != Mood::Fine || !self.has_subscribed(peer, authority), "{higher} is back");
         }
         let peer = &network.peers[active];
         let ones = self.ones.values().filter(|one| one.key.authority == authority);
         // If it has nothing that is wanted, it may have nothing to say, and it is not known that it is well again.
         // A single server always answers the request of a new stream.
         let has_answered = network.peers.len() == 1;
-        let unheard = !has_answered && network.is_in_trouble(authority) && !self.has_wanted(peer, authority);
-        if peer.mood != Mood::Fine || unheard {
+        let is_undetected =
+            !has_answered && network.has_server_error(authority) && !self.has_subscribed(peer, authority);
+        if peer.mood != Mood::Fine || is_undetected {
             ones.for_each(|one| assert!(one.seen.as_ref().and_then(Seen::error).is_some(), "{one:?}"));
             return;
         }
@@ -81,7 +82,7 @@ impl Model {
     }
 
     /// Whether a server has something that is watched.
-    fn has_wanted(&self, peer: &Peer, authority: usize) -> bool {
+    fn has_subscribed(&self, peer: &Peer, authority: usize) -> bool {
         let mut ones = self.ones.values().map(|one| &one.key).filter(|key| key.authority == authority);
         let whole = authority == 0 && !self.alls.is_empty();
         ones.any(|key| peer.gives(key.ty) && peer.text(key.ty, &key.name).is_some())
@@ -96,7 +97,7 @@ impl Model {
     }
 
     fn check_subscription(&self, id: usize, peer: &Peer, network: &Network) {
-        if !self.is_wanted(id, network) {
+        if !self.is_needed(id, network) {
             return assert!(peer.open.is_none() && peer.attempt.is_none(), "nothing is wanted of {id}");
         }
         // Streams end whenever that is requested.
@@ -122,20 +123,20 @@ impl Model {
             let ones = ones.filter(|key| network.open(key.authority).contains(&id));
             let all =
                 (ty == Ty::Full && !self.alls.is_empty() && network.open(0).contains(&id)).then_some("*");
-            let wanted: BTreeSet<_> = ones.map(|key| key.name.as_str()).chain(all).collect();
+            let expected: BTreeSet<_> = ones.map(|key| key.name.as_str()).chain(all).collect();
             let subscribed: BTreeSet<_> = open.talk.subscribed(ty.url()).into_iter().collect();
             // The end of a wildcard that was asked for by an empty list cannot be said (B1.3), nor to a server that knows no `*`, or
             // one that does not care.
             let behavior = &peer.settings.behavior;
             let legacy = behavior.legacy_wildcard_only
                 || behavior.keeps_wildcard
-                || (!peer.is_delta() && wanted.is_empty());
-            let unsayable = legacy
-                && subscribed.iter().all(|name| *name == "*" || wanted.contains(name))
-                && wanted.is_subset(&subscribed);
+                || (!peer.is_delta() && expected.is_empty());
+            let inexpressible = legacy
+                && subscribed.iter().all(|name| *name == "*" || expected.contains(name))
+                && expected.is_subset(&subscribed);
             assert!(
-                subscribed == wanted || unsayable,
-                "{id} is asked for {subscribed:?}, not for {wanted:?}"
+                subscribed == expected || inexpressible,
+                "{id} is asked for {subscribed:?}, not for {expected:?}"
             );
         }
     }

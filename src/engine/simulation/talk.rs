@@ -210,8 +210,8 @@ impl Request {
         let leaving: BTreeSet<_> = request.resource_names_unsubscribe.iter().collect();
         let both = request.resource_names_subscribe.iter().find(|name| leaving.contains(name));
         assert_eq!(both, None, "B2.9: it is in both lists");
-        let asked: BTreeSet<_> = request.resource_names_subscribe.iter().collect();
-        assert_eq!(asked.len(), request.resource_names_subscribe.len(), "each name once");
+        let requested: BTreeSet<_> = request.resource_names_subscribe.iter().collect();
+        assert_eq!(requested.len(), request.resource_names_subscribe.len(), "each name once");
         assert!(!first || leaving.is_empty(), "B2.1: there is nothing to let go yet");
         assert!(first || request.initial_resource_versions.is_empty(), "B2.2: versions are told once");
     }

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    network::{Network, Told},
+    network::{Network, NetworkEvent},
     parts::{Full, message},
     peer::text_of,
     seeds::{family, with_many_seeds},
@@ -150,13 +150,13 @@ impl World {
     /// Lets time pass, with everything that happens in it.
     fn pass(&mut self, time: Duration) {
         let until = self.network.now + time;
-        while let Some(told) = self.network.poll(until) {
-            match told {
-                Told::Delivered(_, response, _) => self.on_delivered(&response),
-                Told::Settled => self.check(),
-                Told::Published(..) | Told::Answered(_) => {}
-                Told::Lookup(..) => unreachable!("no target is resolved"),
-                Told::Due(never) => match never {},
+        while let Some(event) = self.network.poll(until) {
+            match event {
+                NetworkEvent::Delivered(_, response, _) => self.on_delivered(&response),
+                NetworkEvent::Settled => self.check(),
+                NetworkEvent::Published(..) | NetworkEvent::Answered(_) => {}
+                NetworkEvent::Lookup(..) => unreachable!("no target is resolved"),
+                NetworkEvent::Due(never) => match never {},
             }
         }
         self.check();

@@ -8,7 +8,7 @@ use super::{
     family::Family,
     keys::{AUTHORITIES, Key},
     model::Model,
-    network::{Network, Told},
+    network::{Network, NetworkEvent},
     script::{Mood, Operation, Script, Servers, Text, Ty},
     setup::{Setup, Weather},
 };
@@ -89,7 +89,7 @@ impl World {
             self.pass(Duration::ZERO);
         }
         self.heal(0);
-        self.model.tally
+        self.model.counts
     }
 
     fn perform(&mut self, operation: &Operation) {
@@ -242,18 +242,18 @@ impl World {
     /// Lets time pass, with everything that happens in it.
     fn pass(&mut self, time: Duration) {
         let until = self.network.now + time;
-        while let Some(told) = self.network.poll(until) {
-            match told {
-                Told::Published(watch_id, observed) => {
+        while let Some(event) = self.network.poll(until) {
+            match event {
+                NetworkEvent::Published(watch_id, observed) => {
                     self.model.on_notify(watch_id, &observed, &self.network)
                 }
-                Told::Delivered(peer, response, due) => {
+                NetworkEvent::Delivered(peer, response, due) => {
                     self.model.on_delivered(peer, &response, due, &self.network);
                 }
-                Told::Answered(answered) => self.model.on_answered(answered),
-                Told::Settled => self.model.check_step(&self.network),
-                Told::Lookup(..) => unreachable!("no target is resolved"),
-                Told::Due(never) => match never {},
+                NetworkEvent::Answered(answered) => self.model.on_answered(answered),
+                NetworkEvent::Settled => self.model.check_step(&self.network),
+                NetworkEvent::Lookup(..) => unreachable!("no target is resolved"),
+                NetworkEvent::Due(never) => match never {},
             }
         }
     }

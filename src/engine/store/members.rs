@@ -135,6 +135,11 @@ impl Members {
         ready
     }
 
+    /// The types whose wildcard is watched in a group.
+    pub(crate) fn watched_types(&self, id: GroupId) -> Vec<TypeId> {
+        self.watched_wildcards(id).map(|(ty, _)| ty).collect()
+    }
+
     /// The watched wildcards of a group, by their types. Globs are watched as names are.
     pub(crate) fn watched_wildcards(&self, id: GroupId) -> impl Iterator<Item = (TypeId, &Collection)> {
         let all = self.map.iter().filter(move |((group, _, which), all)| {

@@ -151,6 +151,14 @@ impl Store {
         self.counts.has_any_of(group)
     }
 
+    /// Whether a watched resource of a group is not cached.
+    pub(super) fn lacks_resources(&self, id: GroupId) -> bool {
+        self.members.watched_wildcards(id).any(|(_, all)| !all.complete)
+            || self
+                .iter()
+                .any(|(_, entry)| entry.group == id && !entry.watches.is_empty() && entry.is_unknown())
+    }
+
     /// The groups with removed entries since the last time.
     pub(super) fn take_emptied(&mut self) -> BTreeSet<GroupId> {
         mem::take(&mut self.emptied)

@@ -58,7 +58,7 @@ fn reconnect(rig: &mut Rig, attempt: u64) -> Vec<String> {
 }
 
 #[test]
-fn b2_1_the_first_request_of_a_stream_tells_all_names_and_the_versions_of_all_that_is_held() {
+fn b2_1_the_first_request_of_a_stream_has_all_names_and_the_versions_of_all_cached_resources() {
     let (mut rig, _) = holding_two();
     rig.watch::<Full>("c");
     rig.watch::<Full>("*");
@@ -74,7 +74,7 @@ fn b2_1_the_first_request_of_a_stream_tells_all_names_and_the_versions_of_all_th
 }
 
 #[test]
-fn b2_2_versions_are_told_once_a_stream_and_not_on_the_first() {
+fn b2_2_versions_are_sent_once_a_stream_and_not_on_the_first() {
     let mut rig = Rig::delta();
     rig.watch::<Full>("a");
     assert_eq!(rig.connect(1), ["read", "send Full +a node"]);
@@ -88,7 +88,7 @@ fn b2_2_versions_are_told_once_a_stream_and_not_on_the_first() {
 }
 
 #[test]
-fn b2_3_what_was_removed_or_never_accepted_has_no_version_to_tell() {
+fn b2_3_removed_and_never_accepted_resources_have_no_version_to_send() {
     let (mut rig, _) = holding_two();
     rig.receive_raw(1, removed("m", &["b"]));
     rig.sent(1);
@@ -98,14 +98,14 @@ fn b2_3_what_was_removed_or_never_accepted_has_no_version_to_tell() {
 }
 
 #[test]
-fn b2_4_a_first_request_without_names_asks_for_everything() {
+fn b2_4_a_first_request_without_names_requests_everything() {
     let mut rig = Rig::delta();
     let (all, _) = rig.watch::<Full>("*");
     assert_eq!(rig.connect(1), ["read", "send Full node"]);
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    let (a, said) = rig.watch::<Full>("a");
-    assert_eq!(said, ["send Full +a"], "everything, and a");
+    let (a, outputs) = rig.watch::<Full>("a");
+    assert_eq!(outputs, ["send Full +a"], "everything, and a");
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.unwatch(all), ["send Full -*"]);
@@ -151,7 +151,7 @@ fn b2_7_a_type_without_interest_sends_nothing_on_a_fresh_stream() {
 }
 
 #[test]
-fn b2_8_what_was_let_go_and_is_wanted_again_before_a_request_is_asked_for_again() {
+fn b2_8_a_name_unsubscribed_and_resubscribed_before_a_request_is_requested_again() {
     let (mut rig, watches) = holding_two();
     rig.watch::<Full>("c");
     assert_eq!(rig.unwatch(watches[0]), NONE, "the request before is under way");
@@ -161,7 +161,7 @@ fn b2_8_what_was_let_go_and_is_wanted_again_before_a_request_is_asked_for_again(
 }
 
 #[test]
-fn b2_8_what_was_wanted_and_let_go_before_a_request_is_not_mentioned() {
+fn b2_8_a_name_subscribed_and_unsubscribed_before_a_request_is_not_mentioned() {
     let (mut rig, _) = holding_two();
     rig.watch::<Full>("c");
     let (d, _) = rig.watch::<Full>("d");
@@ -205,9 +205,9 @@ fn b2_12_a_name_twice_rejects_the_whole_response() {
     ];
     for (resources, removed) in cases {
         let (mut rig, _) = holding_two();
-        let said = rig.receive_raw(1, delta_response::<Full>("m", resources, removed));
+        let outputs = rig.receive_raw(1, delta_response::<Full>("m", resources, removed));
         let nack = "send Full m INVALID_ARGUMENT: \"a\": the name is in the response twice";
-        assert_eq!(said, ["read", nack], "nothing of it is applied");
+        assert_eq!(outputs, ["read", nack], "nothing of it is applied");
     }
 }
 
@@ -241,7 +241,7 @@ fn b2_14_absence_proves_nothing() {
 }
 
 #[test]
-fn b2_15_errors_of_the_server_are_told() {
+fn b2_15_errors_of_the_server_are_published() {
     let mut rig = Rig::delta();
     rig.open::<Full>(&["a"]);
     let response = DeltaDiscoveryResponse {
@@ -253,15 +253,15 @@ fn b2_15_errors_of_the_server_are_told() {
         }],
         ..DeltaDiscoveryResponse::default()
     };
-    let said = rig.receive_raw(1, response.encode_to_vec());
-    assert_eq!(said, ["#1 absent PERMISSION_DENIED", "read", "send Full m"]);
+    let outputs = rig.receive_raw(1, response.encode_to_vec());
+    assert_eq!(outputs, ["#1 absent PERMISSION_DENIED", "read", "send Full m"]);
 }
 
 #[test]
 fn b2_16_an_unset_resource_in_the_version_that_is_held_is_a_heartbeat() {
     let (mut rig, _) = holding_two();
-    let said = rig.receive_raw(1, delta_response::<Full>("m", &[("a", "1", None)], &[]));
-    assert_eq!(said, ["read", "send Full m"]);
+    let outputs = rig.receive_raw(1, delta_response::<Full>("m", &[("a", "1", None)], &[]));
+    assert_eq!(outputs, ["read", "send Full m"]);
 }
 
 #[test]
@@ -270,8 +270,8 @@ fn b2_17_an_unset_resource_in_another_version_does_not_exist() {
     rig.watch::<Full>("c");
     rig.pass(Duration::from_millis(20));
     rig.sent(1);
-    let said = rig.receive_raw(1, delta_response::<Full>("m", &[("c", "", None), ("a", "7", None)], &[]));
-    assert_eq!(said, ["#3 absent NOT_FOUND", "#1 absent NOT_FOUND", "read", "send Full m"]);
+    let outputs = rig.receive_raw(1, delta_response::<Full>("m", &[("c", "", None), ("a", "7", None)], &[]));
+    assert_eq!(outputs, ["#3 absent NOT_FOUND", "#1 absent NOT_FOUND", "read", "send Full m"]);
 }
 
 /// One resource with other names.
@@ -293,26 +293,26 @@ fn aliased(name: &str, text: Option<&str>, aliases: &[&str]) -> Vec<u8> {
 }
 
 #[test]
-fn b2_18_an_unset_resource_with_aliases_says_that_these_were_not_found() {
+fn b2_18_an_unset_resource_with_aliases_reports_that_these_were_not_found() {
     let mut rig = Rig::delta();
     rig.open::<Full>(&["routes/host", "routes/other"]);
-    let said = rig.receive_raw(1, aliased("routes/host", None, &["routes/host"]));
-    assert_eq!(said, ["#1 absent NOT_FOUND", "read", "send Full m"]);
+    let outputs = rig.receive_raw(1, aliased("routes/host", None, &["routes/host"]));
+    assert_eq!(outputs, ["#1 absent NOT_FOUND", "read", "send Full m"]);
 }
 
 #[test]
-fn b2_19_a_resource_reaches_who_asks_for_it_by_another_name() {
+fn b2_19_a_resource_reaches_watches_of_its_aliases() {
     let mut rig = Rig::delta();
     rig.open::<Full>(&["routes/host", "routes/other", "routes/real"]);
-    let said = rig.receive_raw(1, aliased("routes/real", Some("x"), &["routes/host", "routes/none"]));
-    assert_eq!(said, ["#3 present 1 x", "#1 present 1 x", "read", "send Full m"]);
+    let outputs = rig.receive_raw(1, aliased("routes/real", Some("x"), &["routes/host", "routes/none"]));
+    assert_eq!(outputs, ["#3 present 1 x", "#1 present 1 x", "read", "send Full m"]);
 }
 
 #[test]
-fn b2_20_a_name_let_go_under_a_wildcard_is_kept_until_the_server_says_otherwise() {
+fn b2_20_a_name_unsubscribed_under_a_wildcard_is_kept_until_the_server_removes_it() {
     let (mut rig, _) = holding_all();
-    let (a, said) = rig.watch::<Full>("a");
-    assert_eq!(said, ["send Full +a", "#2 present 1 1"]);
+    let (a, outputs) = rig.watch::<Full>("a");
+    assert_eq!(outputs, ["send Full +a", "#2 present 1 1"]);
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.unwatch(a), ["send Full -a"]);
@@ -354,7 +354,7 @@ fn b2_22_the_end_of_a_wildcard_drops_its_members_and_keeps_names() {
 }
 
 #[test]
-fn b2_22_a_removal_because_of_an_ended_wildcard_is_no_news_of_a_name_asked_for_since() {
+fn b2_22_a_removal_because_of_an_ended_wildcard_proves_nothing_of_a_name_requested_since() {
     let (mut rig, all) = holding_all();
     assert_eq!(rig.unwatch(all), ["send Full -*"]);
     rig.sent(1);
@@ -367,7 +367,7 @@ fn b2_22_a_removal_because_of_an_ended_wildcard_is_no_news_of_a_name_asked_for_s
 }
 
 #[test]
-fn b2_23_a_member_that_is_asked_for_by_name_keeps_its_version() {
+fn b2_23_a_member_that_is_requested_by_name_keeps_its_version() {
     let (mut rig, all) = holding_all();
     assert_eq!(rig.watch::<Full>("a").1, ["send Full +a", "#2 present 1 1"]);
     rig.sent(1);
@@ -378,7 +378,7 @@ fn b2_23_a_member_that_is_asked_for_by_name_keeps_its_version() {
 }
 
 #[test]
-fn b2_24_without_a_wildcard_a_name_let_go_is_dropped() {
+fn b2_24_without_a_wildcard_an_unsubscribed_name_is_dropped() {
     let (mut rig, watches) = holding_two();
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.unwatch(watches[0]), ["send Full -a"]);
@@ -390,13 +390,13 @@ fn b2_24_without_a_wildcard_a_name_let_go_is_dropped() {
 #[test]
 fn b2_25_versions_are_those_of_resources_and_the_same_again_is_an_update() {
     let (mut rig, _) = holding_two();
-    let said = rig.receive_raw(1, delta_response::<Full>("m", &[("a", "1", Some("new"))], &[]));
-    assert_eq!(said[0], "#1 present 1 new");
+    let outputs = rig.receive_raw(1, delta_response::<Full>("m", &[("a", "1", Some("new"))], &[]));
+    assert_eq!(outputs[0], "#1 present 1 new");
     rig.sent(1);
     rig.receive_raw(1, removed("o", &["a"]));
     rig.sent(1);
-    let said = rig.receive_raw(1, delta_response::<Full>("p", &[("a", "1", Some("new"))], &[]));
-    assert_eq!(said[0], "#1 present 1 new");
+    let outputs = rig.receive_raw(1, delta_response::<Full>("p", &[("a", "1", Some("new"))], &[]));
+    assert_eq!(outputs[0], "#1 present 1 new");
 }
 
 #[test]
@@ -419,35 +419,35 @@ fn b2_27_the_name_of_the_wrapper_counts() {
 }
 
 #[test]
-fn b2_28_an_empty_first_response_says_that_there_is_nothing() {
+fn b2_28_an_empty_first_response_reports_that_there_is_nothing() {
     let mut rig = Rig::delta();
     rig.open::<Full>(&["*"]);
     assert_eq!(rig.receive_raw(1, removed("m", &[])), ["read", "send Full m", "#1 {} complete"]);
 }
 
 #[test]
-fn b2_28_an_answer_to_a_name_asked_for_before_does_not_complete_the_wildcard() {
+fn b2_28_a_response_to_a_name_requested_before_does_not_complete_the_wildcard() {
     let mut rig = Rig::delta();
     rig.open::<Full>(&["a"]);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.watch::<Full>("*").1, ["send Full +*"]);
     rig.sent(1);
-    let said = rig.receive_raw(1, one("m", "a", "1"));
-    assert_eq!(said, ["#1 present 1 1", "read", "send Full m", "#2 {a: present 1 1} incomplete"]);
+    let outputs = rig.receive_raw(1, one("m", "a", "1"));
+    assert_eq!(outputs, ["#1 present 1 1", "read", "send Full m", "#2 {a: present 1 1} incomplete"]);
     rig.sent(1);
-    let said = rig.receive_raw(1, one("o", "b", "2"));
-    assert_eq!(said, ["read", "send Full o", "#2 {a: present 1 1, b: present 2 2} complete"]);
+    let outputs = rig.receive_raw(1, one("o", "b", "2"));
+    assert_eq!(outputs, ["read", "send Full o", "#2 {a: present 1 1, b: present 2 2} complete"]);
 }
 
 #[test]
-fn b2_29_resources_are_told_in_the_order_of_the_response() {
+fn b2_29_resources_are_published_in_the_order_of_the_response() {
     let (mut rig, _) = holding_two();
     let response = delta_response::<Full>("m", &[("b", "5", Some("y5")), ("a", "5", Some("x5"))], &[]);
     assert_eq!(rig.receive_raw(1, response), ["#2 present 5 y5", "#1 present 5 x5", "read", "send Full m"]);
 }
 
 #[test]
-fn b2_30_each_request_says_its_type() {
+fn b2_30_each_request_has_its_type() {
     let (mut rig, _) = holding_two();
     rig.receive_raw(1, one("m", "a", "3"));
     assert_eq!(rig.sent(1), NONE);

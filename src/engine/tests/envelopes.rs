@@ -16,14 +16,14 @@ const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
 const FULL: &str = "type.googleapis.com/test.Full";
 
 /// A rig that asks for `a` and `b`, and what it says to the resources of one response.
-fn says(resources: Vec<Any>) -> Vec<String> {
+fn outputs_of(resources: Vec<Any>) -> Vec<String> {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a", "b"]);
     rig.receive(1, &response::<Full>("1", resources))
 }
 
 /// The same in the incremental variant.
-fn says_in_delta(resources: Vec<Resource>) -> Vec<String> {
+fn outputs_of_delta(resources: Vec<Resource>) -> Vec<String> {
     let mut rig = Rig::delta();
     rig.open::<Full>(&["a", "b"]);
     let response = DeltaDiscoveryResponse {
@@ -45,7 +45,7 @@ fn holder(name: &str, resource: Any) -> Resource {
 
 fn accepted(watches: &[&str]) -> Vec<String> {
     let rest = ["read", "send Full [a,b] 1/n1"];
-    watches.iter().chain(&rest).map(|&said| said.to_owned()).collect()
+    watches.iter().chain(&rest).map(|&outputs| outputs.to_owned()).collect()
 }
 
 /// What is said when something is wrong with the first resource, and the second is `b`.
@@ -57,39 +57,40 @@ fn rejected(reason: &str) -> Vec<String> {
 #[test]
 fn g1_g2_g3_g4_accepts_resources_wrapped_and_bare() {
     let all = accepted(&["#1 present 1 x", "#2 present 1 y"]);
-    assert_eq!(says(vec![wrapped::<Full>("a", Some("x")), any::<Full>("b", "y")]), all);
+    assert_eq!(outputs_of(vec![wrapped::<Full>("a", Some("x")), any::<Full>("b", "y")]), all);
     // A wrapper need not repeat the name that is in the resource.
     let nameless = boxed(&holder("", any::<Full>("a", "x")));
-    assert_eq!(says(vec![nameless, any::<Full>("b", "y")]), all);
-    let said = says_in_delta(vec![holder("a", any::<Full>("a", "x")), holder("b", any::<Full>("b", "y"))]);
-    assert_eq!(said, ["#1 present 1 x", "#2 present 1 y", "read", "send Full n1"]);
+    assert_eq!(outputs_of(vec![nameless, any::<Full>("b", "y")]), all);
+    let outputs =
+        outputs_of_delta(vec![holder("a", any::<Full>("a", "x")), holder("b", any::<Full>("b", "y"))]);
+    assert_eq!(outputs, ["#1 present 1 x", "#2 present 1 y", "read", "send Full n1"]);
 }
 
 #[test]
 fn g1_g4_rejects_a_wrapper_in_a_wrapper() {
     let twice = boxed(&holder("a", wrapped::<Full>("a", Some("x"))));
     let reason = format!("resources[0]: of type {WRAPPER:?} in a response of type {FULL:?}");
-    assert_eq!(says(vec![twice, any::<Full>("b", "y")]), rejected(&reason));
+    assert_eq!(outputs_of(vec![twice, any::<Full>("b", "y")]), rejected(&reason));
 }
 
 #[test]
 fn g2_rejects_a_wrapper_that_is_no_message() {
     let broken = Any { type_url: WRAPPER.into(), value: vec![0x1a, 9].into() };
     let reason = "resources[0]: not a valid message: length over the end of the message at byte 2";
-    assert_eq!(says(vec![broken, any::<Full>("b", "y")]), rejected(reason));
+    assert_eq!(outputs_of(vec![broken, any::<Full>("b", "y")]), rejected(reason));
 }
 
 #[test]
 fn g3_accepts_a_wrapper_with_a_name_and_nothing_in_it_as_a_heartbeat() {
     // Times to live are supported, so an unset resource confirms what is held, and rejects nothing.
-    let said = says(vec![wrapped::<Full>("a", None), any::<Full>("b", "y")]);
-    assert_eq!(said, accepted(&["#2 present 1 y"]));
+    let outputs = outputs_of(vec![wrapped::<Full>("a", None), any::<Full>("b", "y")]);
+    assert_eq!(outputs, accepted(&["#2 present 1 y"]));
 }
 
 #[test]
 fn g3_rejects_a_wrapper_with_neither_a_name_nor_a_resource() {
     assert_eq!(
-        says(vec![wrapped::<Full>("", None), any::<Full>("b", "y")]),
+        outputs_of(vec![wrapped::<Full>("", None), any::<Full>("b", "y")]),
         rejected("resources[0]: name: empty")
     );
 }
@@ -99,11 +100,12 @@ fn g4_rejects_a_resource_of_another_type() {
     let reason =
         format!("resources[0]: of type \"type.googleapis.com/test.Part\" in a response of type {FULL:?}");
     for other in [any::<Part>("a", "x"), boxed(&holder("a", any::<Part>("a", "x")))] {
-        assert_eq!(says(vec![other, any::<Full>("b", "y")]), rejected(&reason));
+        assert_eq!(outputs_of(vec![other, any::<Full>("b", "y")]), rejected(&reason));
     }
-    let said = says_in_delta(vec![holder("a", any::<Part>("a", "x")), holder("b", any::<Full>("b", "y"))]);
+    let outputs =
+        outputs_of_delta(vec![holder("a", any::<Part>("a", "x")), holder("b", any::<Full>("b", "y"))]);
     let nack = format!("send Full n1 INVALID_ARGUMENT: {reason}");
-    assert_eq!(said, ["#2 present 1 y", "read", &nack]);
+    assert_eq!(outputs, ["#2 present 1 y", "read", &nack]);
 }
 
 #[test]
@@ -111,45 +113,46 @@ fn g5_rejects_a_resource_that_is_no_message() {
     let broken = Any { type_url: FULL.into(), value: vec![0x0a, 9].into() };
     let reason = "not a valid message: length over the end of the message at byte 2";
     let nameless = rejected(&format!("resources[0]: {reason}"));
-    assert_eq!(says(vec![broken.clone(), any::<Full>("b", "y")]), nameless);
+    assert_eq!(outputs_of(vec![broken.clone(), any::<Full>("b", "y")]), nameless);
     // The name in a wrapper tells whose watchers are to know.
-    let said = says(vec![boxed(&holder("a", broken)), any::<Full>("b", "y")]);
+    let outputs = outputs_of(vec![boxed(&holder("a", broken)), any::<Full>("b", "y")]);
     let reason = "length over the end of the message at byte 2";
     let nack = format!("send Full [a,b] /n1 INVALID_ARGUMENT: Full \"a\": {reason}");
-    assert_eq!(said, ["#1 absent INVALID_ARGUMENT", "#2 present 1 y", "read", &nack]);
+    assert_eq!(outputs, ["#1 absent INVALID_ARGUMENT", "#2 present 1 y", "read", &nack]);
 }
 
 #[test]
 fn g5_g6_accepts_a_message_with_a_name() {
-    assert_eq!(says(vec![any::<Full>("a", "x")]), accepted(&["#1 present 1 x"]));
+    assert_eq!(outputs_of(vec![any::<Full>("a", "x")]), accepted(&["#1 present 1 x"]));
 }
 
 #[test]
 fn g6_rejects_an_empty_name() {
     let reason = "resources[0]: name: empty";
-    assert_eq!(says(vec![any::<Full>("", "x"), any::<Full>("b", "y")]), rejected(reason));
-    assert_eq!(says(vec![wrapped::<Full>("", Some("x")), any::<Full>("b", "y")]), rejected(reason));
+    assert_eq!(outputs_of(vec![any::<Full>("", "x"), any::<Full>("b", "y")]), rejected(reason));
+    assert_eq!(outputs_of(vec![wrapped::<Full>("", Some("x")), any::<Full>("b", "y")]), rejected(reason));
 }
 
 #[test]
 fn g8_accepts_names_that_differ_and_a_name_in_two_responses() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a", "A"]);
-    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("A", "y")]));
-    assert_eq!(said, ["#1 present 1 x", "#2 present 1 y", "read", "send Full [A,a] 1/n1"]);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("A", "y")]));
+    assert_eq!(outputs, ["#1 present 1 x", "#2 present 1 y", "read", "send Full [A,a] 1/n1"]);
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x2"), any::<Full>("A", "y")]));
-    assert_eq!(said, ["#1 present 2 x2", "read", "send Full [A,a] 2/n2"]);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x2"), any::<Full>("A", "y")]));
+    assert_eq!(outputs, ["#1 present 2 x2", "read", "send Full [A,a] 2/n2"]);
 }
 
 #[test]
 fn g8_rejects_the_whole_response_for_a_name_that_is_in_it_twice() {
     // Others let the last one win; decided here is that nothing of such a response can be trusted.
     let reason = "INVALID_ARGUMENT: \"a\": the name is in the response twice";
-    let said = says(vec![any::<Full>("a", "x"), any::<Full>("b", "y"), any::<Full>("a", "z")]);
-    assert_eq!(said, ["read", &format!("send Full [a,b] /n1 {reason}")]);
-    let said = says_in_delta(vec![holder("a", any::<Full>("a", "x")), holder("a", any::<Full>("a", "x"))]);
-    assert_eq!(said, ["read", &format!("send Full n1 {reason}")]);
+    let outputs = outputs_of(vec![any::<Full>("a", "x"), any::<Full>("b", "y"), any::<Full>("a", "z")]);
+    assert_eq!(outputs, ["read", &format!("send Full [a,b] /n1 {reason}")]);
+    let outputs =
+        outputs_of_delta(vec![holder("a", any::<Full>("a", "x")), holder("a", any::<Full>("a", "x"))]);
+    assert_eq!(outputs, ["read", &format!("send Full n1 {reason}")]);
     let mut rig = Rig::delta();
     rig.open::<Full>(&["a", "b"]);
     let both = in_delta(&response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]), &["a"]);
@@ -166,8 +169,8 @@ fn g9_accepts_fields_that_are_not_known() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     let response = response::<Full>("1", vec![wrapper]).encode_to_vec();
-    let said = rig.receive_raw(1, [&response[..], &unknown].concat());
-    assert_eq!(said, ["#1 present 1 x", "read", "send Full [a] 1/n1"]);
+    let outputs = rig.receive_raw(1, [&response[..], &unknown].concat());
+    assert_eq!(outputs, ["#1 present 1 x", "read", "send Full [a] 1/n1"]);
 }
 
 fn federated(name: &str) -> Rig {
@@ -184,8 +187,8 @@ fn federated(name: &str) -> Rig {
 fn g10_accepts_names_in_any_spelling() {
     for spelled in ["xdstp://here/test.Full/a?y=2&x=1", "xdstp://here/test.Full/%61?x=1&y=2"] {
         let mut rig = federated("xdstp://here/test.Full/a?x=1&y=2");
-        let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>(spelled, "x")]));
-        assert_eq!(said[0], "#1 present 1 x", "{spelled}");
+        let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>(spelled, "x")]));
+        assert_eq!(outputs[0], "#1 present 1 x", "{spelled}");
     }
 }
 
@@ -193,8 +196,8 @@ fn g10_accepts_names_in_any_spelling() {
 fn g10_ignores_names_that_mean_something_else() {
     for other in ["xdstp://here/test.Full/a?x=1&y=3", "xdstp://here/test.Full/A?x=1&y=2"] {
         let mut rig = federated("xdstp://here/test.Full/a?x=1&y=2");
-        let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>(other, "x")]));
-        assert_eq!(said, ["read", "send Full [xdstp://here/test.Full/a?x=1&y=2] 1/n1"], "{other}");
+        let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>(other, "x")]));
+        assert_eq!(outputs, ["read", "send Full [xdstp://here/test.Full/a?x=1&y=2] 1/n1"], "{other}");
     }
 }
 
@@ -206,8 +209,11 @@ fn g10_rejects_names_that_mean_nothing() {
         ("xdstp://here", "resource name \"xdstp://here\""),
     ] {
         let mut rig = federated(name);
-        let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>(other, "x")]));
+        let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>(other, "x")]));
         let nack = format!("send Full [{name}] /n1 INVALID_ARGUMENT: resources[0]: name: resource name ");
-        assert!(said.len() == 2 && said[1].starts_with(&nack) && said[1].contains(reason), "{said:?}");
+        assert!(
+            outputs.len() == 2 && outputs[1].starts_with(&nack) && outputs[1].contains(reason),
+            "{outputs:?}"
+        );
     }
 }

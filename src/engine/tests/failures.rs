@@ -45,8 +45,8 @@ fn a_stream_without_a_response_is_an_error_and_the_first_response_clears_it_ever
     rig.pass(Duration::from_secs(2));
     rig.connect(2);
     rig.sent(2);
-    let said = rig.disconnect(2, DisconnectKind::Failed(Code::Unavailable));
-    assert_eq!(said, ["#1 present 1 x (UNAVAILABLE)", "#2 absent UNAVAILABLE"]);
+    let outputs = rig.disconnect(2, DisconnectKind::Failed(Code::Unavailable));
+    assert_eq!(outputs, ["#1 present 1 x (UNAVAILABLE)", "#2 absent UNAVAILABLE"]);
     assert_eq!(rig.watch::<Full>("a").1, ["#3 present 1 x (UNAVAILABLE)"]);
     rig.watch::<Part>("p");
     rig.pass(Duration::from_secs(2));
@@ -54,8 +54,8 @@ fn a_stream_without_a_response_is_an_error_and_the_first_response_clears_it_ever
     rig.sent(3);
     rig.sent(3);
     // Of another type, and nothing new: the server is there again.
-    let said = rig.receive(3, &response::<Part>("1", vec![]));
-    assert_eq!(said[..2], ["#1 present 1 x", "#3 present 1 x"]);
+    let outputs = rig.receive(3, &response::<Part>("1", vec![]));
+    assert_eq!(outputs[..2], ["#1 present 1 x", "#3 present 1 x"]);
 }
 
 #[test]
@@ -80,10 +80,10 @@ fn backoff_grows_without_responses_and_is_reset_by_one() {
 }
 
 #[test]
-fn a_message_over_the_limit_is_told_by_its_limit_and_setting_also_after_a_response() {
+fn a_message_over_the_limit_is_an_error_with_the_limit_and_its_setting_also_after_a_response() {
     let mut rig = holding();
-    let said = rig.disconnect(1, DisconnectKind::TooLarge { limit: 1000 });
-    assert_eq!(said, ["#1 present 1 x (RESOURCE_EXHAUSTED)", "#2 absent RESOURCE_EXHAUSTED"]);
+    let outputs = rig.disconnect(1, DisconnectKind::TooLarge { limit: 1000 });
+    assert_eq!(outputs, ["#1 present 1 x (RESOURCE_EXHAUSTED)", "#2 absent RESOURCE_EXHAUSTED"]);
     let failure = rig.engine.authorities.server(crate::protocol::ServerId(0)).failure.as_ref().unwrap();
     let text = format!("{failure:?}");
     assert!(text.contains("limit of 1000 bytes") && text.contains("max_message_size"), "{text}");
@@ -105,7 +105,7 @@ fn too_many_pings_double_the_interval_and_are_no_error() {
 }
 
 #[test]
-fn what_is_known_of_a_resource_says_more_than_that_its_server_is_away() {
+fn the_state_of_a_resource_is_shown_rather_than_the_server_error() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a", "b"]);
     rig.pass(Duration::from_secs(15));
@@ -140,13 +140,13 @@ fn a_response_in_work_when_its_stream_ends_still_counts() {
     );
     rig.drain();
     rig.disconnect(1, DisconnectKind::Closed);
-    let said = rig.pass(Duration::from_secs(2));
-    assert_eq!(said.iter().filter(|said| said.contains("present 1 x")).count(), names.len());
+    let outputs = rig.pass(Duration::from_secs(2));
+    assert_eq!(outputs.iter().filter(|outputs| outputs.contains("present 1 x")).count(), names.len());
     assert!(rig.connect(2)[1].contains("] 1/ node"), "and so does its version");
 }
 
 #[test]
-fn the_same_failure_after_a_recovery_is_told_once_to_who_still_waits() {
+fn the_same_failure_after_a_recovery_is_published_once_to_watches_that_still_wait() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     assert_eq!(rig.disconnect(1, DisconnectKind::Closed), ["#1 absent UNAVAILABLE"]);

@@ -26,15 +26,15 @@ fn rig(servers: usize) -> Rig {
 
 /// Connects the stream to a server, and lets a request go.
 fn open(rig: &mut Rig, server: u32, attempt: u64) -> Vec<String> {
-    let said = rig.connect_to(stream_to(server, attempt));
+    let outputs = rig.connect_to(stream_to(server, attempt));
     rig.sent_to(stream_to(server, attempt));
-    said
+    outputs
 }
 
 fn receive(rig: &mut Rig, server: u32, attempt: u64, message: &DiscoveryResponse) -> Vec<String> {
-    let said = rig.receive_from(stream_to(server, attempt), message.encode_to_vec());
+    let outputs = rig.receive_from(stream_to(server, attempt), message.encode_to_vec());
     rig.sent_to(stream_to(server, attempt));
-    said
+    outputs
 }
 
 fn refuse(rig: &mut Rig, server: u32, attempt: u64) -> Vec<String> {
@@ -56,14 +56,14 @@ fn fallen_back() -> Rig {
     rig.watch::<Full>("b");
     assert_eq!(refuse(&mut rig, 0, 1), ["connect 1.1"]);
     assert_eq!(open(&mut rig, 1, 1), ["read", "send Full [a,b] / node"]);
-    let said = receive(&mut rig, 1, 1, &full("f1", &[("a", "fa"), ("b", "fb")]));
-    assert_eq!(said[..2], ["#1 present f1 fa", "#2 present f1 fb"]);
+    let outputs = receive(&mut rig, 1, 1, &full("f1", &[("a", "fa"), ("b", "fb")]));
+    assert_eq!(outputs[..2], ["#1 present f1 fa", "#2 present f1 fb"]);
     assert_eq!(rig.pass(Duration::from_millis(1_201)), ["connect 0.2"]);
     rig
 }
 
 #[test]
-fn a71_3_the_next_server_is_opened_for_what_is_not_cached_and_asked_for_everything() {
+fn a71_3_the_next_server_is_opened_for_uncached_resources_and_everything_is_requested_from_it() {
     let mut rig = rig(2);
     rig.watch::<Full>("a");
     open(&mut rig, 0, 1);
@@ -100,13 +100,17 @@ fn a71_3_a_watch_that_begins_while_the_primary_fails_opens_the_fallback() {
     rig.disconnect_from(stream_to(0, 1), DisconnectKind::Closed);
     rig.pass(Duration::from_secs(2));
     assert_eq!(refuse(&mut rig, 0, 2), ["#1 present 1 x (UNAVAILABLE)"]);
-    let (_, said) = rig.watch::<Full>("b");
-    assert_eq!(said, ["connect 1.1", "#1 present 1 x"], "and it is not known yet whether there is trouble");
+    let (_, outputs) = rig.watch::<Full>("b");
+    assert_eq!(
+        outputs,
+        ["connect 1.1", "#1 present 1 x"],
+        "and it is not known yet whether there is trouble"
+    );
     assert_eq!(open(&mut rig, 1, 1)[1], "send Full [a,b] / node");
 }
 
 #[test]
-fn a71_4_trouble_is_told_when_the_last_server_has_failed_with_what_is_wrong_with_each() {
+fn a71_4_an_error_is_published_when_the_last_server_has_failed_with_the_reason_of_each() {
     let mut rig = rig(3);
     rig.watch::<Full>("a");
     assert_eq!(refuse(&mut rig, 0, 1), ["connect 1.1"]);
@@ -123,9 +127,9 @@ fn a71_4_trouble_is_told_when_the_last_server_has_failed_with_what_is_wrong_with
 fn a71_5_the_first_resource_of_a_higher_server_ends_the_fallback_without_a_gap() {
     let mut rig = fallen_back();
     open(&mut rig, 0, 2);
-    let said = receive(&mut rig, 0, 2, &full("1", &[("a", "pa"), ("b", "pb")]));
+    let outputs = receive(&mut rig, 0, 2, &full("1", &[("a", "pa"), ("b", "pb")]));
     assert_eq!(
-        said,
+        outputs,
         ["disconnect 1.1", "#1 present 1 pa", "#2 present 1 pb", "read", "send Full [a,b] 1/n1"],
         "the stream of the fallback is closed at once"
     );
@@ -133,18 +137,21 @@ fn a71_5_the_first_resource_of_a_higher_server_ends_the_fallback_without_a_gap()
 }
 
 #[test]
-fn a_response_without_anything_that_is_wanted_does_not_end_the_fallback() {
+fn a_response_without_a_subscribed_resource_does_not_end_the_fallback() {
     let mut rig = fallen_back();
     open(&mut rig, 0, 2);
     for response in [full("1", &[]), full("2", &[("other", "x")])] {
-        let said = receive(&mut rig, 0, 2, &response);
-        assert!(said.iter().all(|said| said.starts_with("send") || said == "read"), "{said:?}");
+        let outputs = receive(&mut rig, 0, 2, &response);
+        assert!(
+            outputs.iter().all(|outputs| outputs.starts_with("send") || outputs == "read"),
+            "{outputs:?}"
+        );
     }
     assert_eq!(receive(&mut rig, 1, 1, &full("f2", &[("a", "fa2"), ("b", "fb")]))[0], "#1 present f2 fa2");
 }
 
 #[test]
-fn what_a_higher_server_did_not_tell_before_a_fallback_sent_it_is_gone_with_the_return() {
+fn a_resource_that_a_higher_server_did_not_send_before_the_fallback_did_is_removed_on_the_revert() {
     let mut rig = rig(2);
     rig.watch::<Full>("*");
     rig.watch::<Part>("p");
@@ -155,10 +162,10 @@ fn what_a_higher_server_did_not_tell_before_a_fallback_sent_it_is_gone_with_the_
     receive(&mut rig, 0, 2, &full("1", &[]));
     open(&mut rig, 1, 1);
     rig.sent_to(stream_to(1, 1));
-    let said = receive(&mut rig, 1, 1, &full("f", &[("a", "fa")]));
-    assert_eq!(said.last().unwrap(), "#1 {a: present f fa} complete");
-    let said = receive(&mut rig, 0, 2, &part("2", &[("p", "y")]));
-    assert!(said.contains(&"#1 {} complete".to_owned()), "{said:?}");
+    let outputs = receive(&mut rig, 1, 1, &full("f", &[("a", "fa")]));
+    assert_eq!(outputs.last().unwrap(), "#1 {a: present f fa} complete");
+    let outputs = receive(&mut rig, 0, 2, &part("2", &[("p", "y")]));
+    assert!(outputs.contains(&"#1 {} complete".to_owned()), "{outputs:?}");
 }
 
 #[test]
@@ -167,8 +174,8 @@ fn a_higher_servers_failing_retries_are_silent_while_a_lower_one_serves() {
     for attempt in 2..8 {
         assert_eq!(refuse(&mut rig, 0, attempt), NONE, "attempt {attempt}");
         assert_eq!(rig.watch::<Full>("a").1.len(), 1, "what is there, and no warning");
-        let said = rig.pass(Duration::from_secs(20));
-        assert_eq!(said, [format!("connect 0.{}", attempt + 1)]);
+        let outputs = rig.pass(Duration::from_secs(20));
+        assert_eq!(outputs, [format!("connect 0.{}", attempt + 1)]);
     }
 }
 
@@ -192,23 +199,23 @@ fn a_timer_of_the_primary_does_not_wipe_what_the_fallback_serves() {
     rig.sent_to(stream_to(1, 1));
     open(&mut rig, 0, 2);
     receive(&mut rig, 1, 1, &full("f2", &[("a", "fa"), ("b", "fb"), ("c", "fc")]));
-    let said = rig.pass(Duration::from_secs(30));
-    assert_eq!(said, NONE, "the primary is silent");
+    let outputs = rig.pass(Duration::from_secs(30));
+    assert_eq!(outputs, NONE, "the primary is silent");
 }
 
 #[test]
 fn what_the_primary_has_not_sent_before_it_returned_is_deleted_only_when_it_had_its_time() {
     let mut rig = fallen_back();
     open(&mut rig, 0, 2);
-    let said = receive(&mut rig, 0, 2, &full("1", &[("a", "pa")]));
-    assert_eq!(said[..2], ["disconnect 1.1", "#1 present 1 pa"]);
-    assert!(!said.iter().any(|said| said.starts_with("#2")), "{said:?}");
+    let outputs = receive(&mut rig, 0, 2, &full("1", &[("a", "pa")]));
+    assert_eq!(outputs[..2], ["disconnect 1.1", "#1 present 1 pa"]);
+    assert!(!outputs.iter().any(|outputs| outputs.starts_with("#2")), "{outputs:?}");
     assert_eq!(rig.pass(Duration::from_millis(14_999)), NONE);
     assert_eq!(rig.pass(Duration::from_millis(1)), ["#2 absent NOT_FOUND"]);
 }
 
 #[test]
-fn what_the_primary_was_asked_for_in_vain_is_absent_when_it_returns() {
+fn a_resource_that_the_primary_did_not_send_in_time_is_absent_on_the_revert() {
     let mut rig = rig(2);
     rig.watch::<Part>("p");
     rig.watch::<Part>("q");
@@ -217,38 +224,38 @@ fn what_the_primary_was_asked_for_in_vain_is_absent_when_it_returns() {
     rig.pass(Duration::from_millis(1_201));
     open(&mut rig, 0, 2);
     assert_eq!(refuse(&mut rig, 1, 2), NONE);
-    let said = rig.pass(Duration::from_secs(15));
+    let outputs = rig.pass(Duration::from_secs(15));
     assert_eq!(
-        said[1..],
+        outputs[1..],
         ["#1 absent NOT_FOUND", "#2 absent NOT_FOUND"],
         "the fallback fails, so the primary counts"
     );
-    let said = receive(&mut rig, 0, 2, &part("1", &[("p", "x")]));
-    assert_eq!(said[..2], ["disconnect 1.3", "#1 present 1 x"]);
+    let outputs = receive(&mut rig, 0, 2, &part("1", &[("p", "x")]));
+    assert_eq!(outputs[..2], ["disconnect 1.3", "#1 present 1 x"]);
 }
 
 #[test]
-fn a71_5_an_error_of_the_fallback_gives_way_to_that_of_the_primary_when_it_returns() {
+fn a71_5_an_error_of_the_fallback_is_replaced_by_that_of_the_primary_on_the_revert() {
     let mut rig = rig(2);
     rig.watch::<Full>("a");
     rig.watch::<Full>("b");
     refuse(&mut rig, 0, 1);
     open(&mut rig, 1, 1);
-    let said = receive(&mut rig, 1, 1, &full("f1", &[("a", "bad"), ("b", "fb")]));
-    assert_eq!(said[..2], ["#1 absent INVALID_ARGUMENT", "#2 present f1 fb"]);
+    let outputs = receive(&mut rig, 1, 1, &full("f1", &[("a", "bad"), ("b", "fb")]));
+    assert_eq!(outputs[..2], ["#1 absent INVALID_ARGUMENT", "#2 present f1 fb"]);
     rig.pass(Duration::from_millis(1_201));
     open(&mut rig, 0, 2);
     assert_eq!(rig.pass(Duration::from_secs(16)), NONE, "the fallback serves still");
-    let said = receive(&mut rig, 0, 2, &full("1", &[("b", "pb")]));
-    assert!(said.contains(&"#1 absent NOT_FOUND".to_owned()), "{said:?}");
+    let outputs = receive(&mut rig, 0, 2, &full("1", &[("b", "pb")]));
+    assert!(outputs.contains(&"#1 absent NOT_FOUND".to_owned()), "{outputs:?}");
 }
 
 #[test]
 fn a_higher_server_returns_also_by_a_resource_that_is_rejected_and_the_last_good_stays() {
     let mut rig = fallen_back();
     open(&mut rig, 0, 2);
-    let said = receive(&mut rig, 0, 2, &full("1", &[("a", "bad"), ("b", "pb")]));
-    assert_eq!(said[..3], ["disconnect 1.1", "#1 present f1 fa (INVALID_ARGUMENT)", "#2 present 1 pb"]);
+    let outputs = receive(&mut rig, 0, 2, &full("1", &[("a", "bad"), ("b", "pb")]));
+    assert_eq!(outputs[..3], ["disconnect 1.1", "#1 present f1 fa (INVALID_ARGUMENT)", "#2 present 1 pb"]);
 }
 
 #[test]
@@ -258,8 +265,8 @@ fn what_a_server_sends_late_of_an_authority_that_has_left_it_is_answered_and_not
     open(&mut rig, 1, 2);
     // The request that lets the name go is not on its way yet.
     rig.receive_from(stream_to(1, 2), full("p", &[(IN_A, "z")]).encode_to_vec());
-    let said = receive(&mut rig, 0, 1, &full("3", &[("old", "x"), (IN_A, "late")]));
-    assert_eq!(said, ["read"], "and the answer follows the request");
+    let outputs = receive(&mut rig, 0, 1, &full("3", &[("old", "x"), (IN_A, "late")]));
+    assert_eq!(outputs, ["read"], "and the answer follows the request");
     assert_eq!(rig.watch::<Full>(IN_A).1, ["#3 present p z"]);
 }
 
@@ -269,13 +276,13 @@ fn a_wildcard_falls_back_and_returns_with_what_is_there() {
     rig.watch::<Full>("*");
     assert_eq!(refuse(&mut rig, 0, 1), ["connect 1.1"]);
     assert_eq!(open(&mut rig, 1, 1)[1], "send Full [] / node");
-    let said = receive(&mut rig, 1, 1, &full("f", &[("a", "fa"), ("b", "fb")]));
-    assert_eq!(said[2], "#1 {a: present f fa, b: present f fb} complete");
+    let outputs = receive(&mut rig, 1, 1, &full("f", &[("a", "fa"), ("b", "fb")]));
+    assert_eq!(outputs[2], "#1 {a: present f fa, b: present f fb} complete");
     rig.pass(Duration::from_millis(1_201));
     open(&mut rig, 0, 2);
-    let said = receive(&mut rig, 0, 2, &full("1", &[("b", "pb"), ("c", "pc")]));
-    assert_eq!(said[0], "disconnect 1.1");
-    assert_eq!(said.last().unwrap(), "#1 {b: present 1 pb, c: present 1 pc} complete");
+    let outputs = receive(&mut rig, 0, 2, &full("1", &[("b", "pb"), ("c", "pc")]));
+    assert_eq!(outputs[0], "disconnect 1.1");
+    assert_eq!(outputs.last().unwrap(), "#1 {b: present 1 pb, c: present 1 pc} complete");
 }
 
 /// A client whose authority `a` has fallen back onto the stream of names of the older form.
@@ -291,11 +298,11 @@ fn shared() -> Rig {
     rig.watch::<Full>(IN_A);
     open(&mut rig, 0, 1);
     receive(&mut rig, 0, 1, &full("1", &[("old", "x")]));
-    let said = refuse(&mut rig, 1, 1);
-    assert_eq!(said, [format!("send Full [old,{IN_A}] 1/n1")], "on the stream that is there");
+    let outputs = refuse(&mut rig, 1, 1);
+    assert_eq!(outputs, [format!("send Full [old,{IN_A}] 1/n1")], "on the stream that is there");
     rig.sent_to(stream_to(0, 1));
-    let said = receive(&mut rig, 0, 1, &full("2", &[("old", "x"), (IN_A, "y")]));
-    assert_eq!(said[0], "#2 present 2 y");
+    let outputs = receive(&mut rig, 0, 1, &full("2", &[("old", "x"), (IN_A, "y")]));
+    assert_eq!(outputs[0], "#2 present 2 y");
     rig
 }
 
@@ -306,9 +313,9 @@ fn an_authority_falls_back_and_returns_by_itself_on_a_stream_that_is_shared() {
     let mut rig = shared();
     rig.pass(Duration::from_millis(1_201));
     open(&mut rig, 1, 2);
-    let said = receive(&mut rig, 1, 2, &full("p", &[(IN_A, "z")]));
-    assert_eq!(said[0], "send Full [old] 2/n2", "only its names are let go there");
-    assert_eq!(said[1], "#2 present p z");
+    let outputs = receive(&mut rig, 1, 2, &full("p", &[(IN_A, "z")]));
+    assert_eq!(outputs[0], "send Full [old] 2/n2", "only its names are let go there");
+    assert_eq!(outputs[1], "#2 present p z");
 }
 
 #[test]
@@ -342,8 +349,8 @@ fn without_watches_the_fallback_lingers_and_then_an_authority_begins_at_its_firs
         rig.sent_to(stream_to(1, 1));
         assert_eq!(rig.engine.resources(), 0);
         refuse(&mut rig, 0, 2);
-        let said = rig.pass(Duration::from_secs(pause));
-        assert_eq!(said, if pause > 30 { vec!["disconnect 1.1"] } else { vec![] });
+        let outputs = rig.pass(Duration::from_secs(pause));
+        assert_eq!(outputs, if pause > 30 { vec!["disconnect 1.1"] } else { vec![] });
         assert_eq!(rig.watch::<Full>("a").1, expected, "after {pause} s");
     }
 }
@@ -354,15 +361,15 @@ impl Rig {
         let watch_id = self.next_watch_id();
         let ty = crate::resource::ResourceType::of::<Full>();
         self.engine.subscribe(watch_id, ty, crate::engine::Selection::One("z".into()), self.now);
-        let mut said = Vec::new();
+        let mut outputs = Vec::new();
         while let Some(output) = self.engine.poll_output() {
             if let Output::Notify { observed, .. } = output
                 && let Some(Observed::Absent { reason }) = observed.downcast_ref::<Observed<Full>>()
             {
-                said.push(reason.to_string());
+                outputs.push(reason.to_string());
             }
         }
-        said.pop().expect("something is absent")
+        outputs.pop().expect("something is absent")
     }
 }
 
@@ -379,12 +386,12 @@ fn a_wildcard_that_is_watched_again_before_the_fallback_knew_of_its_end_is_compl
     assert!(rig.watch::<Part>("p").1.contains(&"send Part [p] /".to_owned()));
     rig.unwatch(watch_id);
     rig.sent_to(stream_to(0, 2));
-    let (_, said) = rig.watch::<Full>("*");
-    assert!(said.contains(&"#3 {} complete".to_owned()), "{said:?}");
+    let (_, outputs) = rig.watch::<Full>("*");
+    assert!(outputs.contains(&"#3 {} complete".to_owned()), "{outputs:?}");
 }
 
 #[test]
-fn a_wildcard_is_complete_with_the_return_of_a_server_that_was_told_its_version() {
+fn a_wildcard_is_complete_on_the_revert_to_a_server_that_was_sent_its_version() {
     let mut rig = rig(2);
     rig.watch::<Full>("*");
     rig.watch::<Part>("p");
@@ -398,6 +405,6 @@ fn a_wildcard_is_complete_with_the_return_of_a_server_that_was_told_its_version(
     rig.pass(Duration::from_secs(2));
     assert_eq!(open(&mut rig, 0, 3), ["read", "send Full [] 1/ node"]);
     rig.sent_to(stream_to(0, 3));
-    let said = receive(&mut rig, 0, 3, &part("1", &[("p", "x")]));
-    assert!(said.contains(&"#1 {} complete".to_owned()), "{said:?}");
+    let outputs = receive(&mut rig, 0, 3, &part("1", &[("p", "x")]));
+    assert!(outputs.contains(&"#1 {} complete".to_owned()), "{outputs:?}");
 }

@@ -42,9 +42,9 @@ fn full(name: &str, text: &str) -> crate::pb::google::protobuf::Any {
 }
 
 /// What is published of members, with their names cut short.
-fn members(said: &[String]) -> Vec<String> {
-    let published = said.iter().filter(|said| said.starts_with('#'));
-    published.map(|said| said.replace("xdstp://a/test.Full/", "")).collect()
+fn members(outputs: &[String]) -> Vec<String> {
+    let published = outputs.iter().filter(|outputs| outputs.starts_with('#'));
+    published.map(|outputs| outputs.replace("xdstp://a/test.Full/", "")).collect()
 }
 
 #[test]
@@ -66,9 +66,9 @@ fn x15_globs_are_names_among_others() {
         any::<Full>("one", "1"),
         full("shop/till", "bad"),
     ];
-    let said = rig.receive(1, &response::<Full>("1", resources));
+    let outputs = rig.receive(1, &response::<Full>("1", resources));
     assert_eq!(
-        members(&said),
+        members(&outputs),
         [
             "#4 present 1 1",
             "#2 {top?x=y: present 1 t} complete",
@@ -89,12 +89,16 @@ fn x15_what_is_no_glob_is_refused() {
         ("xdstp://a/test.Full/*#entry=x", "INVALID_ARGUMENT"),
         ("xdstp://b/test.Full/*", "FAILED_PRECONDITION"),
     ] {
-        let (watch_id, said) = rig.watch_all::<Full>(name);
-        assert_eq!(said, [format!("{} {{}} incomplete ({code})", super::rig::say_watch(watch_id))], "{name}");
+        let (watch_id, outputs) = rig.watch_all::<Full>(name);
+        assert_eq!(
+            outputs,
+            [format!("{} {{}} incomplete ({code})", super::rig::describe_watch(watch_id))],
+            "{name}"
+        );
         assert!(rig.unwatch(watch_id).is_empty());
     }
-    let said = rig.watch::<Full>(SHOP).1;
-    assert!(said[0].ends_with("absent INVALID_ARGUMENT"), "watch_all is for globs: {said:?}");
+    let outputs = rig.watch::<Full>(SHOP).1;
+    assert!(outputs[0].ends_with("absent INVALID_ARGUMENT"), "watch_all is for globs: {outputs:?}");
     assert_eq!(rig.engine.resources(), 0);
 }
 
@@ -114,8 +118,8 @@ fn x16_what_a_glob_does_not_match_is_ignored_and_accepted() {
     assert_eq!(rig.engine.resources(), 1, "the glob alone");
     rig.sent(1);
     resources.push(full("foo/a?y=2&x=1", "m"));
-    let said = rig.receive(1, &response::<Full>("2", resources));
-    assert_eq!(members(&said), ["#1 {foo/a?x=1&y=2: present 2 m} complete"]);
+    let outputs = rig.receive(1, &response::<Full>("2", resources));
+    assert_eq!(members(&outputs), ["#1 {foo/a?x=1&y=2: present 2 m} complete"]);
 }
 
 #[test]
@@ -124,17 +128,24 @@ fn x17_a_name_watched_by_itself_and_by_a_glob_reaches_both() {
     rig.receive(1, &response::<Full>("1", vec![full("shop/a", "x"), full("shop/b", "y")]));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    let (one, said) = rig.watch::<Full>("xdstp://a/test.Full/shop/a");
-    assert_eq!(members(&said), ["#2 present 1 x"], "what is known is seen at once");
+    let (one, outputs) = rig.watch::<Full>("xdstp://a/test.Full/shop/a");
+    assert_eq!(members(&outputs), ["#2 present 1 x"], "what is known is seen at once");
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("2", vec![full("shop/a", "z"), full("shop/b", "y")]));
-    assert_eq!(members(&said), ["#2 present 2 z", "#1 {shop/a: present 2 z, shop/b: present 1 y} complete"]);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![full("shop/a", "z"), full("shop/b", "y")]));
+    assert_eq!(
+        members(&outputs),
+        ["#2 present 2 z", "#1 {shop/a: present 2 z, shop/b: present 1 y} complete"]
+    );
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     rig.unwatch(one);
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("3", vec![full("shop/a", "w"), full("shop/b", "y")]));
-    assert_eq!(members(&said), ["#1 {shop/a: present 3 w, shop/b: present 1 y} complete"], "still a member");
+    let outputs = rig.receive(1, &response::<Full>("3", vec![full("shop/a", "w"), full("shop/b", "y")]));
+    assert_eq!(
+        members(&outputs),
+        ["#1 {shop/a: present 3 w, shop/b: present 1 y} complete"],
+        "still a member"
+    );
 }
 
 #[test]
@@ -151,8 +162,8 @@ fn x17_the_end_of_a_glob_leaves_what_is_watched_by_itself() {
     rig.unwatch(all);
     rig.sent(1);
     assert_eq!(rig.engine.resources(), 1, "the member that nobody watches is forgotten, and the glob");
-    let said = rig.receive(1, &response::<Full>("2", vec![full("shop/a", "z"), full("shop/b", "y")]));
-    assert_eq!(members(&said), ["#2 present 2 z"]);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![full("shop/a", "z"), full("shop/b", "y")]));
+    assert_eq!(members(&outputs), ["#2 present 2 z"]);
     assert_eq!(rig.engine.resources(), 1);
 }
 
@@ -161,12 +172,12 @@ fn x19_absence_from_a_full_state_is_the_end_of_members() {
     let mut rig = open(&[SHOP, "xdstp://a/test.Full/*"]);
     rig.receive(1, &response::<Full>("1", vec![full("shop/a", "x"), full("shop/b", "y"), full("top", "t")]));
     rig.sent(1);
-    let said = rig
+    let outputs = rig
         .receive(1, &response::<Full>("2", vec![full("shop/b", "y"), full("shop/c", "z"), full("top", "t")]));
-    assert_eq!(members(&said), ["#1 {shop/b: present 1 y, shop/c: present 2 z} complete"]);
+    assert_eq!(members(&outputs), ["#1 {shop/b: present 1 y, shop/c: present 2 z} complete"]);
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("3", vec![full("top", "t")]));
-    assert_eq!(members(&said), ["#1 {} complete"], "empty, which is no error");
+    let outputs = rig.receive(1, &response::<Full>("3", vec![full("top", "t")]));
+    assert_eq!(members(&outputs), ["#1 {} complete"], "empty, which is no error");
     assert_eq!(rig.engine.resources(), 3, "two globs and a member");
 }
 
@@ -179,9 +190,9 @@ fn x19_members_of_a_type_without_full_state_stay() {
     let part = |name: &str, text| wrapped::<Part>(&format!("xdstp://a/test.Part/{name}"), Some(text));
     rig.receive(1, &response::<Part>("1", vec![part("a", "x"), part("b", "y")]));
     rig.sent(1);
-    let said = rig.receive(1, &response::<Part>("2", vec![part("b", "z")]));
+    let outputs = rig.receive(1, &response::<Part>("2", vec![part("b", "z")]));
     let seen = "#1 {xdstp://a/test.Part/a: present 1 x, xdstp://a/test.Part/b: present 2 z} complete";
-    assert_eq!(members(&said), [seen]);
+    assert_eq!(members(&outputs), [seen]);
 }
 
 #[test]
@@ -192,20 +203,20 @@ fn removals_are_exact_across_a_reconnect() {
     rig.pass(Duration::from_secs(2));
     assert_eq!(rig.connect(2)[1], format!("send Full [{SHOP}] 1/ node"));
     rig.sent(2);
-    let said = rig.receive(2, &response::<Full>("2", vec![full("shop/b", "y"), full("shop/c", "z")]));
-    assert_eq!(members(&said), ["#1 {shop/b: present 1 y, shop/c: present 2 z} complete"]);
+    let outputs = rig.receive(2, &response::<Full>("2", vec![full("shop/b", "y"), full("shop/c", "z")]));
+    assert_eq!(members(&outputs), ["#1 {shop/b: present 1 y, shop/c: present 2 z} complete"]);
     assert_eq!(rig.engine.resources(), 3);
 }
 
 #[test]
 fn a_glob_that_nothing_comes_of_is_complete_and_empty_with_a_warning() {
     let mut rig = open(&[SHOP]);
-    let said = rig.receive(1, &response::<Full>("1", vec![]));
-    assert!(members(&said).is_empty(), "it may have been on its way: {said:?}");
+    let outputs = rig.receive(1, &response::<Full>("1", vec![]));
+    assert!(members(&outputs).is_empty(), "it may have been on its way: {outputs:?}");
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_secs(15)), ["#1 {} complete (NOT_FOUND)"]);
-    let said = rig.receive(1, &response::<Full>("2", vec![full("shop/a", "x")]));
-    assert_eq!(members(&said), ["#1 {shop/a: present 2 x} complete"]);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![full("shop/a", "x")]));
+    assert_eq!(members(&outputs), ["#1 {shop/a: present 2 x} complete"]);
 }
 
 #[test]
@@ -217,13 +228,13 @@ fn an_unreachable_server_is_a_warning_of_the_glob_and_of_its_members() {
     rig.pass(Duration::from_secs(2));
     rig.connect(2);
     rig.sent(2);
-    let said = rig.receive(2, &response::<Full>("1", vec![full("shop/a", "x")]));
-    assert_eq!(members(&said).last().unwrap(), "#2 {shop/a: present 1 x} complete");
+    let outputs = rig.receive(2, &response::<Full>("1", vec![full("shop/a", "x")]));
+    assert_eq!(members(&outputs).last().unwrap(), "#2 {shop/a: present 1 x} complete");
     rig.disconnect(2, DisconnectKind::Closed);
     rig.pass(Duration::from_secs(2));
-    let said = rig.disconnect(3, DisconnectKind::Unreachable);
+    let outputs = rig.disconnect(3, DisconnectKind::Unreachable);
     assert_eq!(
-        members(&said).last().unwrap(),
+        members(&outputs).last().unwrap(),
         "#2 {shop/a: present 1 x (UNAVAILABLE)} complete (UNAVAILABLE)"
     );
 }
@@ -243,16 +254,16 @@ fn an_error_of_the_server_may_name_a_glob() {
     rig.connect(1);
     rig.sent(1);
     let glob = "xdstp://a/test.Part/*";
-    let said = rig.receive(1, &error_of(glob, 7, "1"));
-    assert_eq!(members(&said), ["#1 {} complete (PERMISSION_DENIED)"]);
+    let outputs = rig.receive(1, &error_of(glob, 7, "1"));
+    assert_eq!(members(&outputs), ["#1 {} complete (PERMISSION_DENIED)"]);
     rig.sent(1);
     let member = wrapped::<Part>("xdstp://a/test.Part/a", Some("x"));
-    let said = rig.receive(1, &response::<Part>("2", vec![member]));
+    let outputs = rig.receive(1, &response::<Part>("2", vec![member]));
     let seen = "#1 {xdstp://a/test.Part/a: present 2 x} complete";
-    assert_eq!(members(&said), [seen]);
+    assert_eq!(members(&outputs), [seen]);
     rig.sent(1);
-    let said = rig.receive(1, &error_of(glob, 7, "3"));
-    assert_eq!(members(&said), [format!("{seen} (PERMISSION_DENIED)")], "the last good ones stay");
+    let outputs = rig.receive(1, &error_of(glob, 7, "3"));
+    assert_eq!(members(&outputs), [format!("{seen} (PERMISSION_DENIED)")], "the last good ones stay");
 }
 
 #[test]
@@ -272,7 +283,7 @@ fn a_server_whose_errors_drop_data_drops_the_members_of_a_glob() {
 }
 
 #[test]
-fn a_glob_that_comes_back_before_the_server_was_told_shows_what_is_known() {
+fn a_glob_resubscribed_before_the_unsubscription_was_sent_shows_its_members() {
     let mut rig = rig();
     let (all, _) = rig.watch_all::<Full>(SHOP);
     rig.connect(1);
@@ -280,8 +291,8 @@ fn a_glob_that_comes_back_before_the_server_was_told_shows_what_is_known() {
     rig.receive(1, &response::<Full>("1", vec![full("shop/a", "x")]));
     // The answer is on its way still, so nothing can be said of the end.
     assert!(rig.unwatch(all).is_empty());
-    let (again, said) = rig.watch_all::<Full>(SHOP);
-    assert_eq!(members(&said), ["#2 {shop/a: present 1 x} complete"]);
+    let (again, outputs) = rig.watch_all::<Full>(SHOP);
+    assert_eq!(members(&outputs), ["#2 {shop/a: present 1 x} complete"]);
     rig.unwatch(again);
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
@@ -293,8 +304,8 @@ fn a_glob_that_comes_back_before_the_server_was_told_shows_what_is_known() {
 #[test]
 fn x15_a_resource_by_the_name_of_a_glob_is_none() {
     let mut rig = open(&[SHOP]);
-    let said = rig.receive(1, &response::<Full>("1", vec![full("shop/*", "x")]));
-    assert_eq!(said, ["read", &format!("send Full [{SHOP}] 1/n1")]);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![full("shop/*", "x")]));
+    assert_eq!(outputs, ["read", &format!("send Full [{SHOP}] 1/n1")]);
 }
 
 #[test]
@@ -308,15 +319,15 @@ fn members_are_taken_from_the_server_that_counts() {
     rig.connect_to(stream_to(1, 1));
     rig.sent_to(stream_to(1, 1));
     let lower = response::<Full>("1", vec![full("shop/a", "x"), full("shop/b", "y")]).encode_to_vec();
-    let said = rig.receive_from(stream_to(1, 1), lower);
-    assert_eq!(members(&said), ["#1 {shop/a: present 1 x, shop/b: present 1 y} complete"]);
+    let outputs = rig.receive_from(stream_to(1, 1), lower);
+    assert_eq!(members(&outputs), ["#1 {shop/a: present 1 x, shop/b: present 1 y} complete"]);
     rig.pass(Duration::from_secs(2));
     rig.connect(2);
     rig.sent(2);
     // New members bring the first server back, and let go of the second one; what it does not send has its time.
-    let said = rig.receive(2, &response::<Full>("1", vec![full("shop/c", "z")]));
-    assert!(said.contains(&"disconnect 1.1".to_owned()), "{said:?}");
-    assert_eq!(members(&said).last().unwrap(), "#1 {shop/c: present 1 z} complete");
+    let outputs = rig.receive(2, &response::<Full>("1", vec![full("shop/c", "z")]));
+    assert!(outputs.contains(&"disconnect 1.1".to_owned()), "{outputs:?}");
+    assert_eq!(members(&outputs).last().unwrap(), "#1 {shop/c: present 1 z} complete");
 }
 
 /// The same on the incremental variant.
@@ -344,11 +355,11 @@ fn delta(nonce: &str, resources: &[(&str, &str)], removed: &[&str]) -> Vec<u8> {
 #[test]
 fn x18_a_removed_member_is_gone_and_no_other() {
     let mut rig = open_delta();
-    let said = rig.receive_raw(1, delta("1", &[("shop/a", "x"), ("shop/b", "y")], &[]));
-    assert_eq!(members(&said), ["#1 {shop/a: present 1 x, shop/b: present 1 y} complete"]);
+    let outputs = rig.receive_raw(1, delta("1", &[("shop/a", "x"), ("shop/b", "y")], &[]));
+    assert_eq!(members(&outputs), ["#1 {shop/a: present 1 x, shop/b: present 1 y} complete"]);
     rig.sent(1);
-    let said = rig.receive_raw(1, delta("2", &[("shop/c", "z"), ("other/d", "z")], &["shop/a", "shop/e"]));
-    assert_eq!(members(&said), ["#1 {shop/b: present 1 y, shop/c: present 2 z} complete"]);
+    let outputs = rig.receive_raw(1, delta("2", &[("shop/c", "z"), ("other/d", "z")], &["shop/a", "shop/e"]));
+    assert_eq!(members(&outputs), ["#1 {shop/b: present 1 y, shop/c: present 2 z} complete"]);
     assert_eq!(rig.engine.resources(), 3);
 }
 
@@ -358,12 +369,16 @@ fn x18_a_removed_glob_has_no_members() {
     rig.watch::<Full>("xdstp://a/test.Full/shop/b");
     rig.receive_raw(1, delta("1", &[("shop/a", "x"), ("shop/b", "y")], &[]));
     rig.sent(1);
-    let said = rig.receive_raw(1, delta("2", &[], &["shop/*"]));
-    assert_eq!(members(&said), ["#1 {} complete (NOT_FOUND)"], "what is watched by itself is not concerned");
+    let outputs = rig.receive_raw(1, delta("2", &[], &["shop/*"]));
+    assert_eq!(
+        members(&outputs),
+        ["#1 {} complete (NOT_FOUND)"],
+        "what is watched by itself is not concerned"
+    );
     assert_eq!(rig.engine.resources(), 2);
     rig.sent(1);
-    let said = rig.receive_raw(1, delta("3", &[("shop/c", "z")], &[]));
-    assert_eq!(members(&said), ["#1 {shop/c: present 3 z} complete"]);
+    let outputs = rig.receive_raw(1, delta("3", &[("shop/c", "z")], &[]));
+    assert_eq!(members(&outputs), ["#1 {shop/c: present 3 z} complete"]);
 }
 
 #[test]
@@ -371,8 +386,8 @@ fn b2_17_x18_an_unset_resource_by_the_name_of_a_glob_is_its_end() {
     let mut rig = open_delta();
     rig.receive_raw(1, delta("1", &[("shop/a", "x")], &[]));
     rig.sent(1);
-    let said = rig.receive_raw(1, delta_response::<Full>("2", &[(SHOP, "", None)], &[]));
-    assert_eq!(members(&said), ["#1 {} complete (NOT_FOUND)"]);
+    let outputs = rig.receive_raw(1, delta_response::<Full>("2", &[(SHOP, "", None)], &[]));
+    assert_eq!(members(&outputs), ["#1 {} complete (NOT_FOUND)"]);
     assert_eq!(rig.engine.resources(), 1);
 }
 
@@ -384,7 +399,7 @@ fn x18_a_glob_that_there_is_nothing_of_is_known_at_once() {
 }
 
 #[test]
-fn x18_b2_33_members_are_told_by_their_versions_on_a_new_stream() {
+fn x18_b2_33_versions_of_members_are_sent_on_a_new_stream() {
     let mut rig = open_delta();
     rig.receive_raw(1, delta("1", &[("shop/a", "x"), ("shop/b", "y")], &[]));
     rig.disconnect(1, DisconnectKind::Closed);
@@ -392,8 +407,8 @@ fn x18_b2_33_members_are_told_by_their_versions_on_a_new_stream() {
     let versions = "{xdstp://a/test.Full/shop/a=1,xdstp://a/test.Full/shop/b=1}";
     assert_eq!(rig.connect(2)[1], format!("send Full +{SHOP} {versions} node"));
     rig.sent(2);
-    let said = rig.receive_raw(2, delta("2", &[("shop/c", "z")], &["shop/a"]));
-    assert_eq!(members(&said), ["#1 {shop/b: present 1 y, shop/c: present 2 z} complete"]);
+    let outputs = rig.receive_raw(2, delta("2", &[("shop/c", "z")], &["shop/a"]));
+    assert_eq!(members(&outputs), ["#1 {shop/b: present 1 y, shop/c: present 2 z} complete"]);
     assert!(members(&rig.pass(Duration::from_secs(60))).is_empty(), "nothing is missed");
 }
 
@@ -408,8 +423,8 @@ fn what_is_held_by_name_is_a_member_that_need_not_be_sent_again() {
     rig.sent(1);
     rig.receive_raw(1, delta("1", &[("other/a", "x"), ("shop/b", "y"), ("c", "z")], &[]));
     rig.sent(1);
-    let (_, said) = rig.watch_all::<Full>("xdstp://a/test.Full/other/*");
-    assert_eq!(members(&said), ["#4 {other/a: present 1 x} incomplete"]);
+    let (_, outputs) = rig.watch_all::<Full>("xdstp://a/test.Full/other/*");
+    assert_eq!(members(&outputs), ["#4 {other/a: present 1 x} incomplete"]);
     rig.pass(Duration::from_millis(20));
     rig.sent(1);
     assert_eq!(members(&rig.pass(Duration::from_secs(15))), ["#4 {other/a: present 1 x} complete"]);
@@ -439,6 +454,6 @@ fn x7_members_are_shown_without_what_was_added_to_the_name_of_the_glob() {
     let resources =
         [format!("shop/a?{added}&{id}&z=1"), "shop/a?z=1".into(), format!("in?{added}&xds.resource.vip=v")];
     let resources = resources.iter().map(|name| full(name, "x")).collect();
-    let said = rig.receive(1, &response::<Full>("1", resources));
-    assert_eq!(members(&said), ["#2 present 1 x", "#1 {shop/a?z=1: present 1 x} complete"]);
+    let outputs = rig.receive(1, &response::<Full>("1", resources));
+    assert_eq!(members(&outputs), ["#2 present 1 x", "#1 {shop/a?z=1: present 1 x} complete"]);
 }

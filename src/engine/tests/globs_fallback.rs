@@ -27,9 +27,9 @@ fn rig(api_type: ApiType) -> Rig {
 }
 
 /// What is published, with names cut short.
-fn published(said: &[String]) -> Vec<String> {
-    let published = said.iter().filter(|said| said.starts_with('#'));
-    published.map(|said| said.replace("xdstp://a/test.Full/shop/", "")).collect()
+fn published(outputs: &[String]) -> Vec<String> {
+    let published = outputs.iter().filter(|outputs| outputs.starts_with('#'));
+    published.map(|outputs| outputs.replace("xdstp://a/test.Full/shop/", "")).collect()
 }
 
 fn delta(nonce: &str, names: &[&str]) -> Vec<u8> {
@@ -51,34 +51,41 @@ fn members_are_members_also_at_the_server_that_is_fallen_back_to() {
     rig.connect(1);
     rig.sent(1);
     rig.receive(1, &response::<Full>("1", vec![wrapped::<Full>(CART, Some("x"))]));
-    let said = lose_first(&mut rig);
-    assert_eq!(published(&said), ["#1 {cart: present 1 x (UNAVAILABLE)} complete (UNAVAILABLE)"]);
-    let (_, said) = rig.watch::<Part>("xdstp://a/test.Part/p");
-    assert!(said.contains(&"connect 1.1".to_owned()), "{said:?}");
-    assert_eq!(published(&said), ["#1 {cart: present 1 x} complete"], "the trouble is over for members, too");
+    let outputs = lose_first(&mut rig);
+    assert_eq!(published(&outputs), ["#1 {cart: present 1 x (UNAVAILABLE)} complete (UNAVAILABLE)"]);
+    let (_, outputs) = rig.watch::<Part>("xdstp://a/test.Part/p");
+    assert!(outputs.contains(&"connect 1.1".to_owned()), "{outputs:?}");
+    assert_eq!(
+        published(&outputs),
+        ["#1 {cart: present 1 x} complete"],
+        "the trouble is over for members, too"
+    );
     rig.connect_to(stream_to(1, 1));
     rig.sent_to(stream_to(1, 1));
     let other = response::<Full>("2", vec![wrapped::<Full>(TILL, Some("y"))]).encode_to_vec();
-    let said = rig.receive_from(stream_to(1, 1), other);
+    let outputs = rig.receive_from(stream_to(1, 1), other);
     assert_eq!(
-        published(&said).last().unwrap(),
+        published(&outputs).last().unwrap(),
         "#1 {till: present 2 y} complete",
         "and may be missing there"
     );
 }
 
 #[test]
-fn what_is_known_of_a_glob_is_told_when_its_servers_were_asked() {
+fn the_state_of_a_glob_is_published_when_it_was_requested_from_its_servers() {
     let mut rig = rig(ApiType::AggregatedDeltaGrpc);
     rig.watch::<Full>(CART);
     rig.connect(1);
     rig.sent(1);
     rig.receive_raw(1, delta("1", &[CART]));
     assert_eq!(published(&lose_first(&mut rig)), ["#1 present 1 x (UNAVAILABLE)"]);
-    let (_, said) = rig.watch_all::<Full>(SHOP);
-    let told = published(&said);
-    assert!(told.contains(&"#2 {cart: present 1 x} incomplete".to_owned()), "{told:?}");
-    assert!(!told.iter().any(|told| told.contains("UNAVAILABLE")), "another server is asked: {told:?}");
+    let (_, outputs) = rig.watch_all::<Full>(SHOP);
+    let published = published(&outputs);
+    assert!(published.contains(&"#2 {cart: present 1 x} incomplete".to_owned()), "{published:?}");
+    assert!(
+        !published.iter().any(|published| published.contains("UNAVAILABLE")),
+        "another server is asked: {published:?}"
+    );
 }
 
 #[test]
@@ -88,10 +95,10 @@ fn who_comes_later_sees_the_members_that_are_known() {
     rig.connect(1);
     rig.sent(1);
     rig.receive_raw(1, delta("1", &[CART]));
-    let (_, said) = rig.watch_all::<Full>(SHOP);
-    assert_eq!(published(&said), ["#2 {cart: present 1 x} incomplete"]);
-    let (_, said) = rig.watch_all::<Full>(SHOP);
-    assert!(published(&said).contains(&"#3 {cart: present 1 x} incomplete".to_owned()), "{said:?}");
+    let (_, outputs) = rig.watch_all::<Full>(SHOP);
+    assert_eq!(published(&outputs), ["#2 {cart: present 1 x} incomplete"]);
+    let (_, outputs) = rig.watch_all::<Full>(SHOP);
+    assert!(published(&outputs).contains(&"#3 {cart: present 1 x} incomplete".to_owned()), "{outputs:?}");
 }
 
 #[test]
@@ -103,20 +110,20 @@ fn a_member_that_the_fallback_had_sent_by_name_may_be_missing_at_the_first_serve
     rig.sent_to(stream_to(1, 1));
     rig.receive_from(stream_to(1, 1), delta("1", &[CART]));
     rig.sent_to(stream_to(1, 1));
-    let (_, said) = rig.watch_all::<Full>(SHOP);
-    assert_eq!(published(&said), ["#2 {cart: present 1 x} incomplete"]);
+    let (_, outputs) = rig.watch_all::<Full>(SHOP);
+    assert_eq!(published(&outputs), ["#2 {cart: present 1 x} incomplete"]);
     rig.unwatch(one);
     rig.pass(Duration::from_secs(2));
     rig.connect(2);
     rig.sent(2);
-    let mut told = published(&rig.receive_raw(2, delta("2", &[TILL])));
+    let mut seen = published(&rig.receive_raw(2, delta("2", &[TILL])));
     rig.sent(2);
-    told.extend(published(&rig.pass(Duration::from_secs(60))));
-    assert_eq!(told.last().unwrap(), "#2 {till: present 2 x} complete");
+    seen.extend(published(&rig.pass(Duration::from_secs(60))));
+    assert_eq!(seen.last().unwrap(), "#2 {till: present 2 x} complete");
 }
 
 #[test]
-fn after_an_error_of_a_glob_its_members_are_asked_for_anew() {
+fn after_an_error_of_a_glob_its_members_are_requested_again() {
     let mut rig = rig(ApiType::AggregatedDeltaGrpc);
     rig.watch_all::<Full>(SHOP);
     rig.connect(1);
@@ -134,12 +141,12 @@ fn after_an_error_of_a_glob_its_members_are_asked_for_anew() {
         resource_errors: vec![error],
         ..DeltaDiscoveryResponse::default()
     };
-    let said = rig.receive_raw(1, denied.encode_to_vec());
-    assert_eq!(published(&said), ["#1 {cart: present 1 x} complete (PERMISSION_DENIED)"]);
+    let outputs = rig.receive_raw(1, denied.encode_to_vec());
+    assert_eq!(published(&outputs), ["#1 {cart: present 1 x} complete (PERMISSION_DENIED)"]);
     rig.disconnect(1, DisconnectKind::Closed);
     rig.pass(Duration::from_secs(2));
     assert_eq!(rig.connect(2)[1], format!("send Full +{SHOP} node"), "no version, so that it is sent");
     rig.sent(2);
-    let said = rig.receive_raw(2, delta("1", &[CART]));
-    assert_eq!(published(&said), ["#1 {cart: present 1 x} complete"]);
+    let outputs = rig.receive_raw(2, delta("1", &[CART]));
+    assert_eq!(published(&outputs), ["#1 {cart: present 1 x} complete"]);
 }

@@ -35,8 +35,8 @@ fn rig() -> Rig {
 /// Watches the members of the list, and lets the request go.
 fn open() -> (Rig, WatchId) {
     let mut rig = rig();
-    let (watch_id, said) = rig.watch_all::<Full>(LIST);
-    assert_eq!(said, ["connect 0.1"]);
+    let (watch_id, outputs) = rig.watch_all::<Full>(LIST);
+    assert_eq!(outputs, ["connect 0.1"]);
     assert_eq!(rig.connect(1)[1], format!("send FullCollection [{LIST}] / node"));
     rig.sent(1);
     (rig, watch_id)
@@ -92,13 +92,13 @@ fn list(version: &str, entries: Vec<CollectionEntry>) -> DiscoveryResponse {
 
 /// A response comes, and all is written that is to be written then: what is published.
 fn receive(rig: &mut Rig, response: &DiscoveryResponse) -> Vec<String> {
-    let mut said = rig.receive(1, response);
+    let mut outputs = rig.receive(1, response);
     for _ in 0..4 {
-        said.extend(rig.pass(Duration::from_millis(20)));
-        said.extend(rig.sent(1));
+        outputs.extend(rig.pass(Duration::from_millis(20)));
+        outputs.extend(rig.sent(1));
     }
-    said.retain(|said| said.starts_with('#'));
-    said.iter().map(|said| said.replace(LIST, "LIST").replace("xdstp://a/test.Full/", "")).collect()
+    outputs.retain(|outputs| outputs.starts_with('#'));
+    outputs.iter().map(|outputs| outputs.replace(LIST, "LIST").replace("xdstp://a/test.Full/", "")).collect()
 }
 
 /// Members that were asked for come.
@@ -112,14 +112,14 @@ fn members(rig: &mut Rig, version: &str, members: &[(&str, &str)]) -> Vec<String
 #[test]
 fn x12_a_list_is_fetched_and_then_its_members_by_their_locators() {
     let (mut rig, _) = open();
-    let said = rig.receive(1, &list("1", vec![locator("x"), locator("y")]));
-    assert_eq!(said, ["read", &format!("send FullCollection [{LIST}] 1/n1")]);
-    let said = rig.sent(1);
+    let outputs = rig.receive(1, &list("1", vec![locator("x"), locator("y")]));
+    assert_eq!(outputs, ["read", &format!("send FullCollection [{LIST}] 1/n1")]);
+    let outputs = rig.sent(1);
     let names = "xdstp://a/test.Full/x,xdstp://a/test.Full/y";
-    assert_eq!(said, [format!("send Full [{names}] /")]);
+    assert_eq!(outputs, [format!("send Full [{names}] /")]);
     rig.sent(1);
-    let said = members(&mut rig, "1", &[("x", "1"), ("y", "bad")]);
-    assert_eq!(said.last().unwrap(), "#1 {x: present 1 1, y: absent INVALID_ARGUMENT} complete");
+    let outputs = members(&mut rig, "1", &[("x", "1"), ("y", "bad")]);
+    assert_eq!(outputs.last().unwrap(), "#1 {x: present 1 1, y: absent INVALID_ARGUMENT} complete");
 }
 
 #[test]
@@ -133,40 +133,43 @@ fn x12_members_are_requested_as_they_are_located_without_the_context_parameters_
     let names = "xdstp://a/test.Full/x,xdstp://a/test.Full/y?zone=other";
     assert_eq!(rig.sent(1), [format!("send Full [{names}] /")]);
     rig.sent(1);
-    let said = members(&mut rig, "1", &[("x", "1"), ("y?zone=other", "2")]);
-    assert_eq!(said.last().unwrap(), "#1 {x: present 1 1, y?zone=other: present 1 2} complete");
+    let outputs = members(&mut rig, "1", &[("x", "1"), ("y?zone=other", "2")]);
+    assert_eq!(outputs.last().unwrap(), "#1 {x: present 1 1, y?zone=other: present 1 2} complete");
 }
 
 #[test]
 fn x8_a_list_with_context_parameters_of_the_client_in_a_locator_is_rejected() {
     let (mut rig, _) = open();
-    let said = rig.receive(1, &list("1", vec![locator("x"), located("y", &[("xds.node.id", "n")])]));
+    let outputs = rig.receive(1, &list("1", vec![locator("x"), located("y", &[("xds.node.id", "n")])]));
     let reason =
         "entries[1].locator: resource name \"xdstp://a/test.Full/y?xds.node.id=n\": context parameters";
-    assert!(said.iter().any(|said| said.contains(reason)), "{said:?}");
+    assert!(outputs.iter().any(|outputs| outputs.contains(reason)), "{outputs:?}");
 }
 
 #[test]
 fn x12_a_list_is_complete_when_all_of_its_members_are_known() {
     let (mut rig, _) = open();
-    let said = receive(&mut rig, &list("1", vec![inline("i", "1"), locator("x"), locator("y")]));
-    assert_eq!(said, ["#1 {LIST#entry=i: present i 1} incomplete"]);
-    let said = members(&mut rig, "1", &[("x", "2")]);
-    assert_eq!(said.last().unwrap(), "#1 {x: present 1 2, LIST#entry=i: present i 1} incomplete");
-    let said = rig.pass(Duration::from_secs(15));
+    let outputs = receive(&mut rig, &list("1", vec![inline("i", "1"), locator("x"), locator("y")]));
+    assert_eq!(outputs, ["#1 {LIST#entry=i: present i 1} incomplete"]);
+    let outputs = members(&mut rig, "1", &[("x", "2")]);
+    assert_eq!(outputs.last().unwrap(), "#1 {x: present 1 2, LIST#entry=i: present i 1} incomplete");
+    let outputs = rig.pass(Duration::from_secs(15));
     assert!(
-        said.last().unwrap().ends_with("complete") && !said.last().unwrap().contains("incomplete"),
-        "{said:?}"
+        outputs.last().unwrap().ends_with("complete") && !outputs.last().unwrap().contains("incomplete"),
+        "{outputs:?}"
     );
-    assert!(said.last().unwrap().contains("test.Full/y: absent NOT_FOUND"), "{said:?}");
+    assert!(outputs.last().unwrap().contains("test.Full/y: absent NOT_FOUND"), "{outputs:?}");
 }
 
 #[test]
 fn x13_inline_entries_are_members_by_their_name_or_place() {
     let (mut rig, _) = open();
     let entries = vec![inline("i", "1"), inline("", "2"), inline("", "3")];
-    let said = receive(&mut rig, &list("1", entries));
-    assert_eq!(said, ["#1 {LIST#1: present i 2, LIST#2: present i 3, LIST#entry=i: present i 1} complete"]);
+    let outputs = receive(&mut rig, &list("1", entries));
+    assert_eq!(
+        outputs,
+        ["#1 {LIST#1: present i 2, LIST#2: present i 3, LIST#entry=i: present i 1} complete"]
+    );
     assert_eq!(rig.engine.resources(), 1, "only the list is at a server");
 }
 
@@ -174,16 +177,16 @@ fn x13_inline_entries_are_members_by_their_name_or_place() {
 fn x13_a_list_with_an_entry_that_is_wrong_is_rejected_and_the_last_good_one_stays() {
     let (mut rig, _) = open();
     receive(&mut rig, &list("1", vec![inline("i", "1")]));
-    let said = rig.receive(1, &list("2", vec![inline("i", "1"), inline("j", "bad")]));
+    let outputs = rig.receive(1, &list("2", vec![inline("i", "1"), inline("j", "bad")]));
     assert!(
-        said.iter().any(|said| said.contains("entries[1].inline_entry.resource.text: it is bad")),
-        "{said:?}"
+        outputs.iter().any(|outputs| outputs.contains("entries[1].inline_entry.resource.text: it is bad")),
+        "{outputs:?}"
     );
-    let said: Vec<_> = said.into_iter().filter(|said| said.starts_with('#')).collect();
-    assert_eq!(said.len(), 1);
+    let outputs: Vec<_> = outputs.into_iter().filter(|outputs| outputs.starts_with('#')).collect();
+    assert_eq!(outputs.len(), 1);
     assert!(
-        said[0].contains("present i 1 (INVALID_ARGUMENT)")
-            && said[0].ends_with("complete (INVALID_ARGUMENT)")
+        outputs[0].contains("present i 1 (INVALID_ARGUMENT)")
+            && outputs[0].ends_with("complete (INVALID_ARGUMENT)")
     );
 }
 
@@ -194,21 +197,24 @@ fn x13_one_entry_is_watched_by_its_name() {
     rig.watch::<Full>(&format!("{LIST}#entry=j"));
     assert_eq!(rig.connect(1)[1], format!("send FullCollection [{LIST}] / node"));
     rig.sent(1);
-    let said = receive(&mut rig, &list("1", vec![inline("i", "1"), inline("k", "2")]));
-    assert_eq!(said, ["#1 present i 1", "#2 absent NOT_FOUND"]);
-    let said = receive(&mut rig, &list("2", vec![inline("i", "3"), inline("j", "4")]));
-    assert_eq!(said, ["#1 present i 3", "#2 present i 4"]);
+    let outputs = receive(&mut rig, &list("1", vec![inline("i", "1"), inline("k", "2")]));
+    assert_eq!(outputs, ["#1 present i 1", "#2 absent NOT_FOUND"]);
+    let outputs = receive(&mut rig, &list("2", vec![inline("i", "3"), inline("j", "4")]));
+    assert_eq!(outputs, ["#1 present i 3", "#2 present i 4"]);
     assert_eq!(rig.watch_all::<Full>(LIST).1.len(), 1, "the list is known");
 }
 
 #[test]
-fn x14_what_leaves_the_list_is_let_go_and_nothing_else_changes() {
+fn x14_a_removed_list_entry_is_unsubscribed_and_nothing_else_changes() {
     let (mut rig, watch_id) = open();
     receive(&mut rig, &list("1", vec![locator("x"), locator("y"), inline("i", "1")]));
     members(&mut rig, "1", &[("x", "1"), ("y", "2")]);
     assert_eq!(rig.engine.resources(), 3);
-    let said = receive(&mut rig, &list("2", vec![locator("y"), inline("i", "1"), inline("j", "2")]));
-    assert_eq!(said, ["#1 {y: present 1 2, LIST#entry=i: present i 1, LIST#entry=j: present i 2} complete"]);
+    let outputs = receive(&mut rig, &list("2", vec![locator("y"), inline("i", "1"), inline("j", "2")]));
+    assert_eq!(
+        outputs,
+        ["#1 {y: present 1 2, LIST#entry=i: present i 1, LIST#entry=j: present i 2} complete"]
+    );
     assert_eq!(rig.engine.resources(), 2);
     assert_eq!(receive(&mut rig, &list("3", vec![])), ["#1 {} complete"]);
     assert_eq!(rig.engine.resources(), 1);
@@ -222,8 +228,8 @@ fn x14_what_leaves_the_list_is_let_go_and_nothing_else_changes() {
 fn x14_a_list_that_does_not_exist_is_complete_and_empty_with_the_reason() {
     let (mut rig, _) = open();
     assert_eq!(rig.pass(Duration::from_secs(15)), ["#1 {} complete (NOT_FOUND)"]);
-    let said = receive(&mut rig, &list("1", vec![inline("i", "1")]));
-    assert_eq!(said, ["#1 {LIST#entry=i: present i 1} complete"]);
+    let outputs = receive(&mut rig, &list("1", vec![inline("i", "1")]));
+    assert_eq!(outputs, ["#1 {LIST#entry=i: present i 1} complete"]);
 }
 
 #[test]
@@ -239,10 +245,10 @@ fn x12_names_of_lists_go_to_watch_all_and_of_other_types_nowhere() {
     for name in
         ["xdstp://a/test.PartCollection/x", "xdstp://a/test.FullCollection/*", &format!("{LIST}#entry=i")]
     {
-        let said = rig.watch_all::<Full>(name).1;
-        assert!(said[0].ends_with("{} incomplete (INVALID_ARGUMENT)"), "{name}: {said:?}");
+        let outputs = rig.watch_all::<Full>(name).1;
+        assert!(outputs[0].ends_with("{} incomplete (INVALID_ARGUMENT)"), "{name}: {outputs:?}");
     }
-    let said = rig.watch_all::<super::rig::Part>("xdstp://a/test.PartCollection/x").1;
-    assert!(said[0].ends_with("{} incomplete (INVALID_ARGUMENT)"), "{said:?}");
+    let outputs = rig.watch_all::<super::rig::Part>("xdstp://a/test.PartCollection/x").1;
+    assert!(outputs[0].ends_with("{} incomplete (INVALID_ARGUMENT)"), "{outputs:?}");
     assert!(rig.watch::<Full>("xdstp://a/test.Full/x#entry=i").1[0].ends_with("absent INVALID_ARGUMENT"));
 }

@@ -124,7 +124,7 @@ const CACHED: &[(Event, [&str; 5])] = &[
 ];
 
 #[test]
-fn a88_3_a88_4_bad_news_without_a_good_resource() {
+fn a88_3_a88_4_errors_without_a_cached_resource() {
     for (event, row) in UNCACHED {
         for ((features, expected), api_type) in each(row) {
             Case::<Full>::new(features, false, api_type).happens(*event).shows(expected);
@@ -134,7 +134,7 @@ fn a88_3_a88_4_bad_news_without_a_good_resource() {
 }
 
 #[test]
-fn a88_3_a88_4_bad_news_about_a_good_resource() {
+fn a88_3_a88_4_errors_about_a_cached_resource() {
     for (event, row) in CACHED {
         for ((features, expected), api_type) in each(row) {
             Case::<Full>::new(features, true, api_type).happens(*event).shows(expected);
@@ -157,13 +157,18 @@ fn a_warning_and_an_absence_clear_by_themselves_when_the_resource_comes_again() 
 }
 
 #[test]
-fn no_bad_news_is_told_twice() {
+fn no_error_is_published_twice() {
     for (event, _) in UNCACHED.iter().chain(CACHED).filter(|(event, _)| !matches!(event, Timer(_))) {
         for ((features, cached), api_type) in each(&[false; 5]).chain(each(&[true; 5])) {
             let mut case = Case::<Full>::new(features, *cached, api_type).happens(*event);
-            let told = case.told.len();
+            let published = case.published.len();
             case = case.happens(*event);
-            assert_eq!(case.told.len(), told, "{event:?} {features:?} {cached}: {:?}", case.told);
+            assert_eq!(
+                case.published.len(),
+                published,
+                "{event:?} {features:?} {cached}: {:?}",
+                case.published
+            );
         }
     }
 }
@@ -182,7 +187,7 @@ fn the_client_may_decide_on_deletions_for_all_servers() {
 }
 
 #[test]
-fn a57_a_failure_that_follows_a_rejection_says_no_more_than_that() {
+fn a57_a_failure_that_follows_a_rejection_changes_nothing() {
     for api_type in VARIANTS {
         let case = Case::<Full>::new(&[], true, api_type).happens(Rejected).happens(Unreachable);
         case.shows("present 1 x (INVALID_ARGUMENT)");
@@ -211,7 +216,7 @@ struct Case<T> {
     cached: bool,
     responses: u32,
     /// All that the watch was told.
-    told: Vec<String>,
+    published: Vec<String>,
     what: String,
     of: std::marker::PhantomData<T>,
 }
@@ -238,12 +243,12 @@ impl<T: Resource> Case<T> {
             is_answered: false,
             cached,
             responses: 0,
-            told: Vec::new(),
+            published: Vec::new(),
             what,
             of: std::marker::PhantomData,
         };
-        let said = case.rig.watch::<T>("a").1;
-        case.hear(said);
+        let outputs = case.rig.watch::<T>("a").1;
+        case.record(outputs);
         case.open();
         if cached {
             case.receive(vec![any::<T>("a", "x")]);
@@ -291,10 +296,10 @@ impl<T: Resource> Case<T> {
 
     /// The watch was told this last, and one that joins sees the same: value and warning together.
     fn shows(mut self, expected: &str) {
-        let last = self.told.last().map_or("pending", String::as_str);
+        let last = self.published.last().map_or("pending", String::as_str);
         assert_eq!(last, expected, "{}", self.what);
         let joined = self.rig.watch::<T>("a").1;
-        let joined = joined.first().map_or("pending", |said| said.trim_start_matches("#2 "));
+        let joined = joined.first().map_or("pending", |outputs| outputs.trim_start_matches("#2 "));
         assert_eq!(joined, expected, "for a watch that joins: {}", self.what);
     }
 
@@ -304,15 +309,15 @@ impl<T: Resource> Case<T> {
         self.open();
         self.receive(vec![any::<T>("a", "x")]);
         let version = self.responses;
-        let last = self.told.last().map(String::as_str);
+        let last = self.published.last().map(String::as_str);
         let unchanged = [format!("present {version} x"), GOOD.to_owned()];
         assert!(
             last.is_some_and(|last| unchanged.iter().any(|good| good == last)),
             "{last:?}: {}",
             self.what
         );
-        let said = self.rig.watch::<T>("a").1;
-        assert_eq!(said, [format!("#2 present {version} x")], "{}", self.what);
+        let outputs = self.rig.watch::<T>("a").1;
+        assert_eq!(outputs, [format!("#2 present {version} x")], "{}", self.what);
     }
 
     /// Begins another attempt; the stream that was ended as streams do.
@@ -326,15 +331,15 @@ impl<T: Resource> Case<T> {
     fn open(&mut self) {
         self.is_open = true;
         let attempt = self.attempt;
-        let mut said = self.rig.connect(attempt);
-        said.extend(self.rig.sent(attempt));
-        self.hear(said);
+        let mut outputs = self.rig.connect(attempt);
+        outputs.extend(self.rig.sent(attempt));
+        self.record(outputs);
     }
 
     /// Ends the stream, and waits until the next attempt is due.
     fn end(&mut self, kind: DisconnectKind) {
-        let said = self.rig.disconnect(self.attempt, kind);
-        self.hear(said);
+        let outputs = self.rig.disconnect(self.attempt, kind);
+        self.record(outputs);
         self.pass(3);
         self.attempt += 1;
         (self.is_open, self.is_answered) = (false, false);
@@ -359,21 +364,21 @@ impl<T: Resource> Case<T> {
     }
 
     fn receive_response(&mut self, response: &DiscoveryResponse, removed: &[&str]) {
-        let mut said = match self.delta {
+        let mut outputs = match self.delta {
             true => self.rig.receive_raw(self.attempt, in_delta(response, removed)),
             false => self.rig.receive(self.attempt, response),
         };
-        said.extend(self.rig.sent(self.attempt));
-        self.hear(said);
+        outputs.extend(self.rig.sent(self.attempt));
+        self.record(outputs);
     }
 
     fn pass(&mut self, seconds: u64) {
-        let said = self.rig.pass(Duration::from_secs(seconds));
-        self.hear(said);
+        let outputs = self.rig.pass(Duration::from_secs(seconds));
+        self.record(outputs);
     }
 
-    fn hear(&mut self, said: Vec<String>) {
-        let told = said.iter().filter_map(|said| said.strip_prefix("#1 ")).map(str::to_owned);
-        self.told.extend(told);
+    fn record(&mut self, outputs: Vec<String>) {
+        let published = outputs.iter().filter_map(|outputs| outputs.strip_prefix("#1 ")).map(str::to_owned);
+        self.published.extend(published);
     }
 }

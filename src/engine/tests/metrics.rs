@@ -30,7 +30,7 @@ fn a78_2_resources_are_counted_by_state() {
 }
 
 #[test]
-fn a78_2_what_is_let_go_is_counted_no_more() {
+fn a78_2_unsubscribed_resources_are_not_counted() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
@@ -55,7 +55,7 @@ fn a78_1_resources_are_counted_by_authority() {
 }
 
 #[test]
-fn a78_2_updates_are_counted_also_unchanged_ones_and_only_those_wanted() {
+fn a78_2_updates_are_counted_also_unchanged_ones_and_only_those_of_subscribed_resources() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a", "b", "c"]);
     let resources = vec![any::<Full>("a", "x"), any::<Full>("b", "bad"), any::<Full>("unknown", "x")];
@@ -105,7 +105,7 @@ fn a78_2_connected_from_the_first_attempt_until_a_failure_and_again_with_a_respo
 }
 
 #[test]
-fn what_nobody_asks_for_is_bounded() {
+fn counts_that_are_not_read_are_merged() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     for version in 1..100 {
@@ -117,7 +117,7 @@ fn what_nobody_asks_for_is_bounded() {
 
 /// What was counted since the last time, in words: of `resources`, of `updates`, of a `server`, or anything.
 fn counted(rig: &mut Rig, what: &str) -> Vec<String> {
-    let say = |metric| match metric {
+    let describe = |metric| match metric {
         Metric::Resources { authority, type_url, state, count, .. } => {
             let authority = authority.as_deref().unwrap_or("#old");
             ("resources", format!("{} {authority} {} {count}", short_type(type_url), state.as_str()))
@@ -131,6 +131,6 @@ fn counted(rig: &mut Rig, what: &str) -> Vec<String> {
         }
         Metric::Failures { source, count } => ("server", format!("failures {} {count}", source)),
     };
-    let all = std::iter::from_fn(|| rig.engine.poll_metric()).map(say);
+    let all = std::iter::from_fn(|| rig.engine.poll_metric()).map(describe);
     all.filter(|(kind, _)| what.is_empty() || *kind == what).map(|(_, text)| text).collect()
 }

@@ -30,9 +30,9 @@ fn names_that_are_wrong_are_refused_at_once() {
         ("xdstp://here/test.Full/a?x=1&x=2", "INVALID_ARGUMENT"),
         ("xdstp://nowhere/test.Full/a", "FAILED_PRECONDITION"),
     ] {
-        let (watch_id, said) = rig.watch::<Full>(name);
-        assert_eq!(said.len(), 1, "{name}: {said:?}");
-        assert!(said[0].ends_with(&format!("absent {code}")), "{name}: {said:?}");
+        let (watch_id, outputs) = rig.watch::<Full>(name);
+        assert_eq!(outputs.len(), 1, "{name}: {outputs:?}");
+        assert!(outputs[0].ends_with(&format!("absent {code}")), "{name}: {outputs:?}");
         assert!(rig.unwatch(watch_id).is_empty());
     }
     assert_eq!(rig.engine.resources(), 0);
@@ -41,17 +41,17 @@ fn names_that_are_wrong_are_refused_at_once() {
 #[test]
 fn the_wildcard_is_not_the_name_of_a_single_resource() {
     for mut rig in [Rig::new(), Rig::delta()] {
-        let said = rig.watch_names::<Full>(Selection::One("*".into())).1;
-        assert_eq!(said, ["#1 absent INVALID_ARGUMENT"]);
+        let outputs = rig.watch_names::<Full>(Selection::One("*".into())).1;
+        assert_eq!(outputs, ["#1 absent INVALID_ARGUMENT"]);
         let wildcard = ResourceName::parse("*").unwrap();
-        let said = rig.watch_names::<Full>(Selection::One(Wanted::Name(Box::new(wildcard)))).1;
-        assert_eq!(said, ["#2 absent INVALID_ARGUMENT"]);
+        let outputs = rig.watch_names::<Full>(Selection::One(Wanted::Name(Box::new(wildcard)))).1;
+        assert_eq!(outputs, ["#2 absent INVALID_ARGUMENT"]);
         assert_eq!(rig.engine.resources(), 0);
     }
     let bootstrap = Bootstrap::builder().server(Server::new("127.0.0.1:1").insecure()).build().unwrap();
     let mut rig = Rig::of(bootstrap, Settings::default());
-    let said = rig.watch::<Full>("xdstp:///test.Full/x#alt=xdstp:///test.Full/%2A").1;
-    assert!(!said.iter().any(|said| said.contains("send")), "{said:?}");
+    let outputs = rig.watch::<Full>("xdstp:///test.Full/x#alt=xdstp:///test.Full/%2A").1;
+    assert!(!outputs.iter().any(|outputs| outputs.contains("send")), "{outputs:?}");
 }
 
 #[test]
@@ -60,13 +60,13 @@ fn the_end_of_a_watch_of_the_wildcard_as_a_name_ends_no_watch_of_all() {
     rig.watch::<Full>("*");
     rig.connect(1);
     rig.sent(1);
-    let (watch_id, said) = rig.watch_names::<Full>(Selection::One("*".into()));
-    assert_eq!(said, ["#2 absent INVALID_ARGUMENT"]);
+    let (watch_id, outputs) = rig.watch_names::<Full>(Selection::One("*".into()));
+    assert_eq!(outputs, ["#2 absent INVALID_ARGUMENT"]);
     rig.unwatch(watch_id);
     rig.pass(Duration::from_millis(20));
     assert!(rig.sent(1).is_empty(), "nothing is unsubscribed");
-    let said = rig.receive_raw(1, delta_response::<Full>("n1", &[("a", "1", Some("x"))], &[]));
-    assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete");
+    let outputs = rig.receive_raw(1, delta_response::<Full>("n1", &[("a", "1", Some("x"))], &[]));
+    assert_eq!(outputs.last().unwrap(), "#1 {a: present 1 x} complete");
 }
 
 #[test]
@@ -78,20 +78,20 @@ fn a46_a_resource_by_the_name_of_the_wildcard_is_rejected_alone() {
     let sent = |version: &str, names: &[&str]| {
         response::<Full>(version, names.iter().map(|name| any::<Full>(name, "x")).collect())
     };
-    let said = rig.receive(1, &sent("1", &["a", "*", "b"]));
-    assert_eq!(said.last().unwrap(), "#1 {a: present 1 x, b: present 1 x} complete");
-    assert!(said[1].contains("INVALID_ARGUMENT: resources[1].name: `*` is the wildcard"), "{said:?}");
+    let outputs = rig.receive(1, &sent("1", &["a", "*", "b"]));
+    assert_eq!(outputs.last().unwrap(), "#1 {a: present 1 x, b: present 1 x} complete");
+    assert!(outputs[1].contains("INVALID_ARGUMENT: resources[1].name: `*` is the wildcard"), "{outputs:?}");
     rig.sent(1);
-    let said = rig.receive(1, &sent("2", &["a", "*"]));
-    assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete", "the absence of others counts");
+    let outputs = rig.receive(1, &sent("2", &["a", "*"]));
+    assert_eq!(outputs.last().unwrap(), "#1 {a: present 1 x} complete", "the absence of others counts");
 
     let mut rig = Rig::delta();
     rig.watch::<Full>("*");
     rig.connect(1);
     rig.sent(1);
     let both = [("a", "1", Some("x")), ("*", "1", Some("x"))];
-    let said = rig.receive_raw(1, delta_response::<Full>("n1", &both, &[]));
-    assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete");
+    let outputs = rig.receive_raw(1, delta_response::<Full>("n1", &both, &[]));
+    assert_eq!(outputs.last().unwrap(), "#1 {a: present 1 x} complete");
     rig.sent(1);
     rig.disconnect(1, DisconnectKind::Closed);
     rig.pass(Duration::from_secs(2));
@@ -122,22 +122,22 @@ fn x5_x6_names_are_sent_and_matched_in_canonical_form() {
     assert!(rig.watch::<Full>("xdstp://here/test.Full/a?aa=2&zz=1").1.is_empty(), "the same resource");
     assert_eq!(rig.connect(1)[1], "send Full [xdstp://here/test.Full/a?aa=2&zz=1] / node");
     rig.sent(1);
-    let said =
+    let outputs =
         rig.receive(1, &response::<Full>("1", vec![any::<Full>("xdstp://here/test.Full/a?zz=1&aa=2", "x")]));
-    assert_eq!(said[..2], ["#1 present 1 x", "#2 present 1 x"]);
+    assert_eq!(outputs[..2], ["#1 present 1 x", "#2 present 1 x"]);
     rig.sent(1);
-    let said =
+    let outputs =
         rig.receive(1, &response::<Full>("2", vec![any::<Full>("xdstp://here/test.Full/a?aa=2&zz=1", "x")]));
-    assert_eq!(said[0], "#1 present 2 x", "the name is part of the bytes, so they differ");
+    assert_eq!(outputs[0], "#1 present 2 x", "the name is part of the bytes, so they differ");
 }
 
 #[test]
 fn x22_a_name_is_of_the_type_that_is_watched() {
     let mut rig = federated();
-    let said = rig.watch::<Full>("xdstp://here/test.Part/a").1;
-    assert_eq!(said, ["#1 absent INVALID_ARGUMENT"]);
-    let (_, said) = rig.watch::<Part>("xdstp://here/test.Part/a");
-    assert_eq!(said, ["connect 0.1"]);
+    let outputs = rig.watch::<Full>("xdstp://here/test.Part/a").1;
+    assert_eq!(outputs, ["#1 absent INVALID_ARGUMENT"]);
+    let (_, outputs) = rig.watch::<Part>("xdstp://here/test.Part/a");
+    assert_eq!(outputs, ["connect 0.1"]);
 }
 
 #[test]
@@ -147,8 +147,8 @@ fn x23_names_that_mean_the_same_share_what_is_held() {
     rig.connect(1);
     rig.sent(1);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("xdstp://here/test.Full/a/b?y=2&x=1", "x")]));
-    let (_, said) = rig.watch::<Full>("xdstp://here/test.Full/a/b?y=%32&x=1");
-    assert_eq!(said, ["#2 present 1 x"], "nothing is sent for it");
+    let (_, outputs) = rig.watch::<Full>("xdstp://here/test.Full/a/b?y=%32&x=1");
+    assert_eq!(outputs, ["#2 present 1 x"], "nothing is sent for it");
     assert_eq!(rig.engine.resources(), 1);
 }
 

@@ -9,16 +9,16 @@ use crate::engine::simulation::{
 
 #[test]
 fn operations_on_several_servers_and_authorities() {
-    let mut tally = BTreeMap::new();
+    let mut counts = BTreeMap::new();
     let family = family();
     let seeds = with_many_seeds("operations_on_several_servers", 10_000, |seed| {
         for (what, count) in play_with(&Script::random(seed), &family) {
-            *tally.entry(what).or_insert(0) += count;
+            *counts.entry(what).or_insert(0) += count;
         }
     });
-    println!("in {seeds} worlds: {tally:?}");
-    assert!(seeds < 2_000 || tally.len() == KINDS, "a simulation must get at what it is for: {tally:?}");
-    assert!(seeds < 2_000 || tally.values().all(|count| *count > 40), "{tally:?}");
+    println!("in {seeds} worlds: {counts:?}");
+    assert!(seeds < 2_000 || counts.len() == KINDS, "a simulation must get at what it is for: {counts:?}");
+    assert!(seeds < 2_000 || counts.values().all(|count| *count > 40), "{counts:?}");
 }
 
 /// Worlds that failed once, with the freedoms of their servers and the rules that were checked; docs/FUZZING.md has what they found.
@@ -81,7 +81,7 @@ fn a_wildcard_is_complete_although_the_server_dropped_the_request_that_ended_it(
 
 /// What the fuzzer found, too.
 #[test]
-fn a_server_that_goes_on_sending_is_left_when_nothing_is_wanted() {
+fn a_server_that_goes_on_sending_is_left_when_nothing_is_subscribed() {
     let operations = [
         [0x25, 0xb4, 0x17, 0x58, 0x58, 0x58],
         [0x58, 0xe9, 0xe9, 0xe9, 0xe9, 0x69],
@@ -124,7 +124,7 @@ fn b1_8_an_answer_to_what_a_server_repeats_proves_nothing() {
 
 /// And a fifth one.
 #[test]
-fn a_member_that_a_higher_server_had_not_when_it_told_all_is_none_when_it_is_back() {
+fn a_member_missing_from_the_complete_set_of_a_higher_server_is_removed_on_the_revert() {
     let operations = [
         [0x00, 0x2a, 0x1d, 0x0e, 0xc4, 0x73],
         [0x8a, 0x74, 0x2f, 0x72, 0x55, 0x76],

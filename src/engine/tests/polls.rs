@@ -36,10 +36,10 @@ impl Rig {
     }
 
     fn not_found(&mut self) -> Vec<String> {
-        let mut said = self.input(StreamEvent::NotFound { stream: stream(1) });
+        let mut outputs = self.input(StreamEvent::NotFound { stream: stream(1) });
         // It is worked off in slices, as a response is.
-        said.extend(self.pass(Duration::ZERO));
-        said
+        outputs.extend(self.pass(Duration::ZERO));
+        outputs
     }
 
     /// What is wrong with the only resource.
@@ -57,9 +57,9 @@ impl Rig {
         let since = self.now;
         for _ in 0..100 {
             let Some((at, _)) = self.engine.poll_timeout() else { break };
-            let said = self.pass(at.saturating_duration_since(self.now));
-            if !said.is_empty() {
-                return (self.now - since, said);
+            let outputs = self.pass(at.saturating_duration_since(self.now));
+            if !outputs.is_empty() {
+                return (self.now - since, outputs);
             }
         }
         (self.now - since, NONE)
@@ -85,12 +85,12 @@ fn d12_the_next_poll_follows_the_end_of_the_last_after_the_delay_and_as_much_aga
     assert_eq!(rig.connect(1), ["read", "send Cluster [a] / node"]);
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_secs(14)), NONE, "exactly one is outstanding");
-    let said = rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
-    assert_eq!(said, ["#1 present 1 x", "read"]);
+    let outputs = rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    assert_eq!(outputs, ["#1 present 1 x", "read"]);
     let mut delays = Vec::new();
     for _ in 0..50 {
-        let (delay, said) = rig.next();
-        assert_eq!(said, ["send Cluster [a] 1/ node"], "D10: the node goes with every request");
+        let (delay, outputs) = rig.next();
+        assert_eq!(outputs, ["send Cluster [a] 1/ node"], "D10: the node goes with every request");
         delays.push(delay);
         rig.sent(1);
         rig.pass(Duration::from_secs(1));
@@ -122,9 +122,9 @@ fn ms6_a_404_deletes_what_a_response_without_resources_would_delete() {
     rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
     rig.next();
     rig.sent(1);
-    let said = rig.not_found();
-    assert_eq!(said.len(), 2, "{said:?}");
-    assert_eq!(said[0], "#1 absent NOT_FOUND");
+    let outputs = rig.not_found();
+    assert_eq!(outputs.len(), 2, "{outputs:?}");
+    assert_eq!(outputs[0], "#1 absent NOT_FOUND");
     assert!(rig.reason().contains("HTTP status 404 at /v3/discovery:clusters"), "{}", rig.reason());
     assert_eq!(rig.next().1, ["send Cluster [a] / node"], "there is no version to tell");
     rig.sent(1);
@@ -147,17 +147,17 @@ fn ms6_what_was_never_seen_is_absent_with_a_hint_at_the_path_when_it_had_its_tim
     let mut rig = rest();
     rig.open::<Eds>(&["a"]);
     assert_eq!(rig.not_found(), ["read"]);
-    let said: Vec<_> = (0..4)
+    let outputs: Vec<_> = (0..4)
         .flat_map(|_| {
-            let said = rig.pass(Duration::from_secs(5));
+            let outputs = rig.pass(Duration::from_secs(5));
             rig.sent(1);
             rig.not_found();
-            said
+            outputs
         })
         .filter(|line| line.starts_with('#'))
         .collect();
-    assert_eq!(said.len(), 1, "{said:?}");
-    assert_eq!(said[0], "#1 absent NOT_FOUND");
+    assert_eq!(outputs.len(), 1, "{outputs:?}");
+    assert_eq!(outputs[0], "#1 absent NOT_FOUND");
     assert!(rig.reason().contains("HTTP status 404 at /v3/discovery:endpoints"), "{}", rig.reason());
 }
 
@@ -182,8 +182,8 @@ fn d11_what_is_rejected_is_not_reported_and_the_version_stays() {
     rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
     rig.next();
     rig.sent(1);
-    let said = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "bad")]));
-    assert_eq!(said, ["#1 present 1 x (INVALID_ARGUMENT)", "read"]);
+    let outputs = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "bad")]));
+    assert_eq!(outputs, ["#1 present 1 x (INVALID_ARGUMENT)", "read"]);
     assert_eq!(rig.next().1, ["send Cluster [a] 1/ node"]);
 }
 
@@ -199,8 +199,8 @@ fn d11_a_failed_poll_keeps_the_last_good_and_the_next_answer_clears_the_warning(
         rig.next();
         rig.sent(1);
         assert_eq!(rig.failed(kind), [format!("#1 present 1 x ({code})")]);
-        let (delay, said) = rig.next();
-        assert_eq!(said, ["send Cluster [a] 1/ node"]);
+        let (delay, outputs) = rig.next();
+        assert_eq!(outputs, ["send Cluster [a] 1/ node"]);
         assert!((DELAY..=2 * DELAY).contains(&delay), "D12: a failure is the end of a request, too");
         rig.sent(1);
         assert_eq!(rig.unchanged(), ["#1 present 1 x"], "status 304");
@@ -216,33 +216,33 @@ fn a57_5_the_time_of_a_resource_begins_with_its_poll_and_not_while_the_server_is
     assert_eq!(rig.next().1, ["send Cluster [a] / node"]);
     rig.sent(1);
     rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("b", "x")]));
-    let mut said = Vec::new();
+    let mut outputs = Vec::new();
     for _ in 0..5 {
-        said.extend(rig.next().1);
+        outputs.extend(rig.next().1);
         rig.sent(1);
         rig.unchanged();
     }
-    assert!(said.contains(&"#1 absent NOT_FOUND".to_owned()), "{said:?}");
+    assert!(outputs.contains(&"#1 absent NOT_FOUND".to_owned()), "{outputs:?}");
 }
 
 #[test]
-fn go3_everything_is_asked_for_by_no_names() {
+fn go3_everything_is_requested_by_no_names() {
     let mut rig = rest();
     rig.watch::<Cds>("*");
     rig.watch::<Cds>("a");
     assert_eq!(rig.connect(1), ["read", "send Cluster [] / node"]);
     rig.sent(1);
     let both = vec![any::<Cds>("a", "x"), any::<Cds>("b", "y")];
-    let said = rig.receive(1, &response::<Cds>("1", both));
-    assert_eq!(said, ["#2 present 1 x", "read", "#1 {a: present 1 x, b: present 1 y} complete"]);
+    let outputs = rig.receive(1, &response::<Cds>("1", both));
+    assert_eq!(outputs, ["#2 present 1 x", "read", "#1 {a: present 1 x, b: present 1 y} complete"]);
     assert_eq!(rig.next().1, ["send Cluster [] 1/ node"]);
     rig.sent(1);
-    let said = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "x")]));
-    assert_eq!(said, ["read", "#1 {a: present 1 x} complete"], "B1.10: what is missing is deleted");
+    let outputs = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "x")]));
+    assert_eq!(outputs, ["read", "#1 {a: present 1 x} complete"], "B1.10: what is missing is deleted");
 }
 
 #[test]
-fn a_source_that_nothing_is_wanted_of_is_not_polled() {
+fn a_source_without_subscriptions_is_not_polled() {
     let mut rig = rest();
     let watches = rig.open::<Cds>(&["a", "b"]);
     let both = vec![any::<Cds>("a", "x"), any::<Cds>("b", "y")];
@@ -258,7 +258,7 @@ fn a_source_that_nothing_is_wanted_of_is_not_polled() {
 }
 
 #[test]
-fn d11_what_was_let_go_is_asked_for_without_a_version_since_unchanged_would_not_bring_it_back() {
+fn d11_a_resubscribed_name_is_requested_without_a_version_since_unchanged_would_not_bring_it_back() {
     for name in ["a", "*"] {
         let mut rig = rest();
         let watch_id = rig.open::<Cds>(&[name])[0];
@@ -272,15 +272,15 @@ fn d11_what_was_let_go_is_asked_for_without_a_version_since_unchanged_would_not_
 }
 
 #[test]
-fn d1_a_file_is_read_once_and_then_tells_of_its_changes() {
+fn d1_a_file_is_read_once_and_again_after_each_change() {
     let mut rig = files();
     assert_eq!(rig.watch::<Cds>("a").1, ["open 0.1 c.json"]);
     assert_eq!(rig.connect(1), ["read", "send Cluster [a] / node"]);
     rig.sent(1);
-    let said = rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
-    assert_eq!(said, ["#1 present 1 x", "read"], "D8: nothing is answered");
-    let said = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "y")]));
-    assert_eq!(said, ["#1 present 2 y", "read"]);
+    let outputs = rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    assert_eq!(outputs, ["#1 present 1 x", "read"], "D8: nothing is answered");
+    let outputs = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "y")]));
+    assert_eq!(outputs, ["#1 present 2 y", "read"]);
     assert_eq!(rig.pass(Duration::from_secs(100)), NONE, "it is not polled");
 }
 
@@ -321,12 +321,12 @@ fn d7_a_file_that_cannot_be_used_keeps_the_last_good() {
     assert_eq!(rig.failed(DisconnectKind::Unusable), ["#1 present 1 x (INVALID_ARGUMENT)"]);
     assert_eq!(rig.failed(DisconnectKind::Unreachable), ["#1 present 1 x (UNAVAILABLE)"]);
     assert_eq!(rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")])), ["#1 present 1 x", "read"]);
-    let said = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "bad")]));
-    assert_eq!(said, ["#1 present 1 x (INVALID_ARGUMENT)", "read"]);
+    let outputs = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "bad")]));
+    assert_eq!(outputs, ["#1 present 1 x (INVALID_ARGUMENT)", "read"]);
 }
 
 #[test]
-fn d7_the_status_of_each_resource_tells_what_is_wrong_with_its_file() {
+fn d7_the_status_of_each_resource_has_the_error_of_its_file() {
     let mut rig = files();
     rig.watch::<Cds>("a");
     rig.connect(1);
@@ -353,6 +353,6 @@ fn d1_a_file_that_is_not_there_is_an_error_until_it_is() {
     rig.watch::<Cds>("a");
     rig.connect(1);
     assert_eq!(rig.failed(DisconnectKind::Unreachable), ["#1 absent UNAVAILABLE"]);
-    let said = rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
-    assert_eq!(said, ["#1 present 1 x", "read"]);
+    let outputs = rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
+    assert_eq!(outputs, ["#1 present 1 x", "read"]);
 }

@@ -51,23 +51,23 @@ fn open(names: &[&str]) -> Rig {
 
 /// A response comes, and all is written that is to be written then.
 fn receive(rig: &mut Rig, version: &str, resources: Vec<Any>) -> Vec<String> {
-    let said = rig.receive(1, &response::<Full>(version, resources));
+    let outputs = rig.receive(1, &response::<Full>(version, resources));
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     rig.sent(1);
-    seen(said)
+    seen(outputs)
 }
 
 /// What is published to applications.
-fn seen(said: Vec<String>) -> Vec<String> {
-    said.into_iter().filter(|said| said.starts_with('#')).collect()
+fn seen(outputs: Vec<String>) -> Vec<String> {
+    outputs.into_iter().filter(|outputs| outputs.starts_with('#')).collect()
 }
 
 #[test]
-fn x20_a_redirect_is_followed_and_shown_under_the_name_that_was_asked_for() {
+fn x20_a_redirect_is_followed_and_shown_under_the_requested_name() {
     let mut rig = open(&["x"]);
-    let said = rig.receive(1, &response::<Full>("1", vec![lead("x", "y")]));
-    assert_eq!(said, ["read", &format!("send Full [{}] 1/n1", a("x"))], "nothing is seen of it yet");
+    let outputs = rig.receive(1, &response::<Full>("1", vec![lead("x", "y")]));
+    assert_eq!(outputs, ["read", &format!("send Full [{}] 1/n1", a("x"))], "nothing is seen of it yet");
     assert_eq!(rig.sent(1), [format!("send Full [{},{}] 1/n1", a("x"), a("y"))]);
     rig.sent(1);
     assert_eq!(receive(&mut rig, "2", vec![lead("x", "y"), full("y", "1")]), ["#1 present 2 1"]);
@@ -77,7 +77,7 @@ fn x20_a_redirect_is_followed_and_shown_under_the_name_that_was_asked_for() {
 }
 
 #[test]
-fn x20_what_is_wrong_with_the_target_is_told_of_the_name() {
+fn x20_an_error_of_the_target_is_an_error_of_the_requested_name() {
     let mut rig = open(&["x"]);
     receive(&mut rig, "1", vec![lead("x", "y")]);
     assert_eq!(seen(rig.pass(Duration::from_secs(15))), ["#1 absent NOT_FOUND"]);
@@ -90,12 +90,12 @@ fn x20_what_is_wrong_with_the_target_is_told_of_the_name() {
 }
 
 #[test]
-fn x20_a_changed_target_is_followed_anew_and_the_old_one_let_go() {
+fn x20_a_changed_target_is_followed_and_the_old_one_unsubscribed() {
     let mut rig = open(&["x"]);
     receive(&mut rig, "1", vec![lead("x", "y")]);
     receive(&mut rig, "2", vec![lead("x", "y"), full("y", "1")]);
-    let said = receive(&mut rig, "3", vec![lead("x", "z"), full("y", "1")]);
-    assert!(said.is_empty(), "the old one is seen until something is known of the new one: {said:?}");
+    let outputs = receive(&mut rig, "3", vec![lead("x", "z"), full("y", "1")]);
+    assert!(outputs.is_empty(), "the old one is seen until something is known of the new one: {outputs:?}");
     assert_eq!(receive(&mut rig, "4", vec![lead("x", "z"), full("z", "2")]), ["#1 present 4 2"]);
     assert_eq!(rig.engine.resources(), 2);
     assert_eq!(receive(&mut rig, "5", vec![full("x", "3")]), ["#1 present 5 3"], "it leads nowhere any more");
@@ -121,10 +121,10 @@ fn x20_the_target_goes_with_the_watch() {
 #[test]
 fn x20_a_redirect_may_lead_to_another_authority() {
     let mut rig = open(&["x"]);
-    let said = rig.receive(1, &response::<Full>("1", vec![redirect(&a("x"), &b("y"))]));
-    assert!(said.contains(&"connect 1.1".to_owned()), "{said:?}");
-    let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
-    assert_eq!(seen(said), ["#1 absent UNAVAILABLE"]);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![redirect(&a("x"), &b("y"))]));
+    assert!(outputs.contains(&"connect 1.1".to_owned()), "{outputs:?}");
+    let outputs = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
+    assert_eq!(seen(outputs), ["#1 absent UNAVAILABLE"]);
     rig.pass(Duration::from_secs(2));
     rig.connect_to(stream_to(1, 2));
     rig.sent_to(stream_to(1, 2));
@@ -137,14 +137,14 @@ fn x20_rings_are_errors_until_they_are_open() {
     let mut rig = open(&["x"]);
     assert_eq!(receive(&mut rig, "1", vec![lead("x", "x")]), ["#1 absent INVALID_ARGUMENT"]);
     assert!(receive(&mut rig, "2", vec![lead("x", "y")]).is_empty());
-    let said = receive(&mut rig, "3", vec![lead("x", "y"), lead("y", "x")]);
-    assert_eq!(said, ["#1 absent INVALID_ARGUMENT"]);
+    let outputs = receive(&mut rig, "3", vec![lead("x", "y"), lead("y", "x")]);
+    assert_eq!(outputs, ["#1 absent INVALID_ARGUMENT"]);
     receive(&mut rig, "4", vec![lead("x", "z"), lead("y", "x")]);
     rig.watch::<Full>(&a("y"));
     rig.pass(Duration::from_millis(20));
     rig.sent(1);
-    let said = receive(&mut rig, "5", vec![lead("x", "z"), lead("y", "x"), full("z", "1")]);
-    assert_eq!(said, ["#1 present 5 1", "#2 present 5 1"]);
+    let outputs = receive(&mut rig, "5", vec![lead("x", "z"), lead("y", "x"), full("z", "1")]);
+    assert_eq!(outputs, ["#1 present 5 1", "#2 present 5 1"]);
 }
 
 #[test]
@@ -172,11 +172,11 @@ fn x20_x22_a_redirect_to_another_type_is_rejected_with_the_last_good_kept() {
     let mut rig = open(&["x"]);
     receive(&mut rig, "1", vec![full("x", "1")]);
     let bad = redirect(&a("x"), "xdstp://a/test.Part/x");
-    let said = rig.receive(1, &response::<Full>("2", vec![bad]));
-    assert_eq!(said[0], "#1 present 1 1 (INVALID_ARGUMENT)");
+    let outputs = rig.receive(1, &response::<Full>("2", vec![bad]));
+    assert_eq!(outputs[0], "#1 present 1 1 (INVALID_ARGUMENT)");
     assert!(
-        said[2].contains("redirect: leads to a resource of type test.Part, not of test.Full"),
-        "{said:?}"
+        outputs[2].contains("redirect: leads to a resource of type test.Part, not of test.Full"),
+        "{outputs:?}"
     );
 }
 
@@ -184,8 +184,8 @@ fn x20_x22_a_redirect_to_another_type_is_rejected_with_the_last_good_kept() {
 fn x20_a_redirect_without_a_wrapper_has_no_name() {
     let mut rig = open(&["x"]);
     let bare = Any { type_url: "type.googleapis.com/xds.core.v3.ResourceLocator".into(), ..Any::default() };
-    let said = rig.receive(1, &response::<Full>("1", vec![bare]));
-    assert!(said[1].contains("INVALID_ARGUMENT: resources[0]"), "{said:?}");
+    let outputs = rig.receive(1, &response::<Full>("1", vec![bare]));
+    assert!(outputs[1].contains("INVALID_ARGUMENT: resources[0]"), "{outputs:?}");
 }
 
 #[test]
@@ -195,8 +195,8 @@ fn x20_members_of_globs_may_redirect() {
     rig.connect(1);
     rig.sent(1);
     receive(&mut rig, "1", vec![lead("x", "sub/y")]);
-    let said = receive(&mut rig, "2", vec![lead("x", "sub/y"), full("sub/y", "1")]);
-    assert_eq!(said, [format!("#1 {{{}: present 2 1}} complete", a("x"))]);
+    let outputs = receive(&mut rig, "2", vec![lead("x", "sub/y"), full("sub/y", "1")]);
+    assert_eq!(outputs, [format!("#1 {{{}: present 2 1}} complete", a("x"))]);
     assert_eq!(receive(&mut rig, "3", vec![]), ["#1 {} complete"]);
     assert_eq!(rig.engine.resources(), 1);
 }
@@ -204,8 +204,8 @@ fn x20_members_of_globs_may_redirect() {
 /// A name with an alternative.
 fn either() -> (Rig, Vec<String>) {
     let mut rig = rig();
-    let said = rig.watch::<Full>(&format!("{}#alt={}", a("x"), b("y"))).1;
-    (rig, said)
+    let outputs = rig.watch::<Full>(&format!("{}#alt={}", a("x"), b("y"))).1;
+    (rig, outputs)
 }
 
 /// What the server of the alternative sends.
@@ -216,10 +216,10 @@ fn alternative(rig: &mut Rig, version: &str, text: &str) -> Vec<String> {
 
 #[test]
 fn x21_the_alternative_is_used_while_the_source_is_unreachable_and_nothing_is_cached() {
-    let (mut rig, said) = either();
-    assert_eq!(said, ["connect 0.1"], "nobody asks for the alternative yet");
-    let said = rig.disconnect(1, DisconnectKind::Unreachable);
-    assert_eq!(said, ["connect 1.1"], "that is no news as long as the alternative may come");
+    let (mut rig, outputs) = either();
+    assert_eq!(outputs, ["connect 0.1"], "nobody asks for the alternative yet");
+    let outputs = rig.disconnect(1, DisconnectKind::Unreachable);
+    assert_eq!(outputs, ["connect 1.1"], "that is no news as long as the alternative may come");
     assert_eq!(rig.connect_to(stream_to(1, 1))[1], format!("send Full [{}] / node", b("y")));
     rig.sent_to(stream_to(1, 1));
     assert_eq!(alternative(&mut rig, "7", "1"), ["#1 present 7 1"]);
@@ -229,8 +229,8 @@ fn x21_the_alternative_is_used_while_the_source_is_unreachable_and_nothing_is_ca
     assert_eq!(alternative(&mut rig, "8", "2"), ["#1 present 8 2"], "until it delivers");
     rig.sent_to(stream_to(1, 1));
     rig.pass(Duration::from_millis(20));
-    let said = rig.receive(2, &response::<Full>("1", vec![full("x", "own")]));
-    assert_eq!(seen(said), ["#1 present 1 own"]);
+    let outputs = rig.receive(2, &response::<Full>("1", vec![full("x", "own")]));
+    assert_eq!(seen(outputs), ["#1 present 1 own"]);
     for _ in 0..3 {
         rig.pass(Duration::from_millis(500));
         rig.sent_to(stream_to(1, 1));
@@ -239,8 +239,8 @@ fn x21_the_alternative_is_used_while_the_source_is_unreachable_and_nothing_is_ca
     rig.sent(2);
     rig.disconnect(2, DisconnectKind::Closed);
     rig.pass(Duration::from_secs(2));
-    let said = rig.disconnect(3, DisconnectKind::Unreachable);
-    assert_eq!(said, ["#1 present 1 own (UNAVAILABLE)"], "what is cached is better than an alternative");
+    let outputs = rig.disconnect(3, DisconnectKind::Unreachable);
+    assert_eq!(outputs, ["#1 present 1 own (UNAVAILABLE)"], "what is cached is better than an alternative");
 }
 
 #[test]
@@ -265,18 +265,18 @@ fn x21_the_source_wins_also_by_saying_that_there_is_none() {
 }
 
 #[test]
-fn x21_when_both_are_unreachable_both_are_told() {
+fn x21_when_both_are_unreachable_the_error_has_both() {
     let (mut rig, _) = either();
     rig.disconnect(1, DisconnectKind::Unreachable);
-    let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
-    assert_eq!(said, ["#1 absent UNAVAILABLE"]);
+    let outputs = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
+    assert_eq!(outputs, ["#1 absent UNAVAILABLE"]);
 }
 
 #[test]
 fn x21_an_authority_that_nobody_knows_has_its_alternative_at_once() {
     let mut rig = rig();
-    let said = rig.watch::<Full>(&format!("xdstp://c/test.Full/x#alt={}", a("y"))).1;
-    assert_eq!(said, ["connect 0.1"]);
+    let outputs = rig.watch::<Full>(&format!("xdstp://c/test.Full/x#alt={}", a("y"))).1;
+    assert_eq!(outputs, ["connect 0.1"]);
     rig.connect(1);
     rig.sent(1);
     assert_eq!(receive(&mut rig, "1", vec![full("y", "1")]), ["#1 present 1 1"]);
@@ -287,21 +287,21 @@ fn x21_alternatives_may_have_alternatives_and_lead_back() {
     let mut rig = rig();
     let nested = format!("xdstp://c/test.Full/x#alt={}%23alt={}", b("y"), a("z"));
     assert_eq!(rig.watch::<Full>(&nested).1, ["connect 0.1"]);
-    let said = rig.disconnect(1, DisconnectKind::Unreachable);
-    assert_eq!(said, ["connect 1.1"]);
+    let outputs = rig.disconnect(1, DisconnectKind::Unreachable);
+    assert_eq!(outputs, ["connect 1.1"]);
     rig.connect_to(stream_to(1, 1));
     rig.sent_to(stream_to(1, 1));
     let response =
         response::<Full>("1", vec![redirect(&a("z"), &format!("xdstp://c/test.Full/v#alt={}", a("z")))]);
-    let said = rig.receive_from(stream_to(1, 1), response.encode_to_vec());
-    assert_eq!(seen(said), ["#1 absent FAILED_PRECONDITION"], "the ring is not closed");
+    let outputs = rig.receive_from(stream_to(1, 1), response.encode_to_vec());
+    assert_eq!(seen(outputs), ["#1 absent FAILED_PRECONDITION"], "the ring is not closed");
 }
 
 #[test]
 fn x21_an_alternative_of_another_type_is_refused() {
     let mut rig = rig();
-    let said = rig.watch::<Full>(&format!("{}#alt=xdstp://b/test.Part/y", a("x"))).1;
-    assert_eq!(said, ["#1 absent INVALID_ARGUMENT"]);
+    let outputs = rig.watch::<Full>(&format!("{}#alt=xdstp://b/test.Part/y", a("x"))).1;
+    assert_eq!(outputs, ["#1 absent INVALID_ARGUMENT"]);
 }
 
 /// A name with its alternatives, each of which is that of the one before.

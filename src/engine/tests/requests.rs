@@ -36,8 +36,8 @@ fn b0_4_the_state_of_one_type_never_touches_another() {
     rig.sent(1);
     rig.receive(1, &response::<Full>("7", vec![any::<Full>("a", "bad")]));
     rig.sent(1);
-    let said = rig.receive(1, &response::<Part>("3", vec![any::<Part>("p", "x")]));
-    assert_eq!(said, ["#2 present 3 x", "read", "send Part [p] 3/n3"]);
+    let outputs = rig.receive(1, &response::<Part>("3", vec![any::<Part>("p", "x")]));
+    assert_eq!(outputs, ["#2 present 3 x", "read", "send Part [p] 3/n3"]);
 }
 
 #[test]
@@ -54,8 +54,8 @@ fn b0_5_versions_outlive_streams_and_nonces_do_not() {
 fn b0_6_every_response_is_answered_once_and_at_once() {
     let mut rig = Rig::new();
     rig.open::<Part>(&["a"]);
-    let said = rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x")]));
-    assert_eq!(said, ["#1 present 1 x", "read", "send Part [a] 1/n1"]);
+    let outputs = rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x")]));
+    assert_eq!(outputs, ["#1 present 1 x", "read", "send Part [a] 1/n1"]);
     assert_eq!(rig.sent(1), NONE);
     // B1.11: nothing new, but it has a version.
     assert_eq!(rig.receive(1, &response::<Part>("2", vec![])), ["read", "send Part [a] 2/n2"]);
@@ -80,17 +80,17 @@ fn b1_8_an_answer_repeats_the_names_of_the_newest_request() {
     // The request crosses a response, so the server will drop it as outdated.
     assert_eq!(rig.watch::<Full>("b").1, ["send Full [a,b] /"]);
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
-    assert_eq!(said.last().unwrap(), "send Full [a,b] 1/n1");
+    let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert_eq!(outputs.last().unwrap(), "send Full [a,b] 1/n1");
 }
 
 #[test]
 fn b1_9_a_nack_carries_the_last_accepted_version_and_the_new_nonce() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
-    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad")]));
+    let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad")]));
     assert_eq!(
-        said,
+        outputs,
         [
             "#1 absent INVALID_ARGUMENT",
             "read",
@@ -100,9 +100,9 @@ fn b1_9_a_nack_carries_the_last_accepted_version_and_the_new_nonce() {
     rig.sent(1);
     rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x")]));
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "bad")]));
+    let outputs = rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "bad")]));
     assert_eq!(
-        said,
+        outputs,
         [
             "#1 present 2 x (INVALID_ARGUMENT)",
             "read",
@@ -142,23 +142,23 @@ fn an_unwritten_ack_is_not_replaced_by_a_nack_that_has_to_wait() {
     rig.receive(1, &bad);
     assert_eq!(rig.sent(1), ["send Full [a] 2/n2"]);
     assert_eq!(rig.sent(1), NONE, "what is rejected again waits");
-    let said = rig.pass(Duration::from_secs(1));
-    assert_eq!(said, ["send Full [a] 2/n1 INVALID_ARGUMENT: Full \"a\": text: it is bad"]);
+    let outputs = rig.pass(Duration::from_secs(1));
+    assert_eq!(outputs, ["send Full [a] 2/n1 INVALID_ARGUMENT: Full \"a\": text: it is bad"]);
 }
 
 #[test]
-fn a28_12_a_second_watch_of_a_name_asks_for_nothing_and_sees_what_is_there() {
+fn a28_12_a_second_watch_of_a_name_requests_nothing_and_gets_the_cached_resource() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     assert_eq!(rig.watch::<Full>("a").1, NONE);
-    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
-    assert_eq!(said[..2], ["#1 present 1 x", "#2 present 1 x"]);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert_eq!(outputs[..2], ["#1 present 1 x", "#2 present 1 x"]);
     rig.sent(1);
     assert_eq!(rig.watch::<Full>("a").1, ["#3 present 1 x"]);
 }
 
 #[test]
-fn a28_14_the_last_watch_of_a_name_lets_it_go() {
+fn a28_14_the_last_watch_of_a_name_unsubscribes_it() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     let (second, _) = rig.watch::<Full>("b");
@@ -177,7 +177,7 @@ fn a28_14_the_last_watch_of_a_name_lets_it_go() {
 }
 
 #[test]
-fn a_watch_that_comes_back_before_the_server_was_told_sees_the_value_at_once() {
+fn a_name_resubscribed_before_the_unsubscription_was_sent_has_its_value_at_once() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
@@ -192,7 +192,7 @@ fn a_watch_that_comes_back_before_the_server_was_told_sees_the_value_at_once() {
 }
 
 #[test]
-fn a_name_that_was_rejected_stays_so_if_it_comes_back_before_the_server_was_told() {
+fn a_rejected_name_resubscribed_before_the_unsubscription_was_sent_stays_rejected() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad")]));
@@ -206,7 +206,7 @@ fn a_name_that_was_rejected_stays_so_if_it_comes_back_before_the_server_was_told
 }
 
 #[test]
-fn b1_13_absence_proves_nothing_of_a_name_that_an_answer_let_go() {
+fn b1_13_absence_proves_nothing_of_a_name_that_an_ack_unsubscribed() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b", "c"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
@@ -217,12 +217,12 @@ fn b1_13_absence_proves_nothing_of_a_name_that_an_answer_let_go() {
     // The first comes back before an answer, so that the answer is without it; and so it is without the second.
     rig.watch::<Full>("c");
     rig.unwatch(watches[1]);
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
-    assert_eq!(said, ["read", "send Full [a] 2/n2"]);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
+    assert_eq!(outputs, ["read", "send Full [a] 2/n2"]);
     assert_eq!(rig.watch::<Full>("b").1, ["#5 present 2 y"]);
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "x")]));
-    assert_eq!(said[0], "read", "it is on its way still: {said:?}");
+    let outputs = rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "x")]));
+    assert_eq!(outputs[0], "read", "it is on its way still: {outputs:?}");
 }
 
 #[test]
@@ -254,7 +254,7 @@ fn a_stream_that_serves_no_name_is_closed_after_30_s() {
 }
 
 #[test]
-fn what_a_server_sends_although_nothing_is_wanted_does_not_keep_the_stream() {
+fn responses_without_a_subscription_do_not_keep_the_stream() {
     let mut rig = Rig::new();
     let (a, _) = rig.watch::<Full>("a");
     rig.connect(1);
@@ -266,8 +266,8 @@ fn what_a_server_sends_although_nothing_is_wanted_does_not_keep_the_stream() {
     rig.sent(1);
     for version in ["2", "3"] {
         assert_eq!(rig.pass(Duration::from_secs(12)), NONE);
-        let said = rig.receive(1, &response::<Full>(version, vec![any::<Full>("a", version)]));
-        assert_eq!(said, ["read".to_owned(), format!("send Full [] {version}/n{version}")]);
+        let outputs = rig.receive(1, &response::<Full>(version, vec![any::<Full>("a", version)]));
+        assert_eq!(outputs, ["read".to_owned(), format!("send Full [] {version}/n{version}")]);
         rig.sent(1);
     }
     assert_eq!(rig.pass(Duration::from_secs(7)), ["disconnect 0.1"], "30 s after the watch ended");
@@ -288,7 +288,7 @@ fn a_watch_within_the_linger_time_uses_the_stream() {
 
 /// Found by the simulation of resolutions: seed 38,890 of those with a lost server.
 #[test]
-fn b1_13_absence_proves_nothing_of_a_name_that_came_back_and_is_let_go_again() {
+fn b1_13_absence_proves_nothing_of_a_name_that_is_resubscribed_and_unsubscribed_again() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     let resources = || vec![any::<Full>("a", "x"), any::<Full>("b", "y")];
@@ -299,26 +299,26 @@ fn b1_13_absence_proves_nothing_of_a_name_that_came_back_and_is_let_go_again() {
     rig.sent(1);
     let (again, _) = rig.watch::<Full>("a");
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("2", resources()));
-    assert!(said.contains(&"send Full [b] 2/n2".to_owned()), "the answer is without it: {said:?}");
+    let outputs = rig.receive(1, &response::<Full>("2", resources()));
+    assert!(outputs.contains(&"send Full [b] 2/n2".to_owned()), "the answer is without it: {outputs:?}");
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     rig.sent(1);
     rig.unwatch(again);
-    let said = rig.receive(1, &response::<Full>("3", vec![any::<Full>("b", "z")]));
-    assert_eq!(said[0], "#2 present 3 z");
+    let outputs = rig.receive(1, &response::<Full>("3", vec![any::<Full>("b", "z")]));
+    assert_eq!(outputs[0], "#2 present 3 z");
     assert_eq!(rig.watch::<Full>("a").1, ["#4 present 2 x"], "the response was made without it");
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.sent(1), ["send Full [a,b] 3/n3"]);
     rig.sent(1);
-    let said = rig.pass(Duration::from_secs(16));
-    assert!(said.contains(&"#4 absent NOT_FOUND".to_owned()), "it does not come: {said:?}");
+    let outputs = rig.pass(Duration::from_secs(16));
+    assert!(outputs.contains(&"#4 absent NOT_FOUND".to_owned()), "it does not come: {outputs:?}");
 }
 
 /// Found by the simulation of resolutions: seed 42,480 of those with a lost server.
 #[test]
-fn b1_6_no_version_is_told_while_the_absence_of_a_name_is_in_doubt() {
+fn b1_6_no_version_is_sent_while_the_absence_of_a_name_is_unconfirmed() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
@@ -330,8 +330,8 @@ fn b1_6_no_version_is_told_while_the_absence_of_a_name_is_in_doubt() {
     rig.sent(1);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "z")]));
-    assert!(!said.iter().any(|said| said.starts_with("#3")), "it may be on its way: {said:?}");
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "z")]));
+    assert!(!outputs.iter().any(|outputs| outputs.starts_with("#3")), "it may be on its way: {outputs:?}");
     rig.sent(1);
     rig.disconnect(1, DisconnectKind::Closed);
     rig.pass(Duration::from_secs(2));
@@ -339,7 +339,7 @@ fn b1_6_no_version_is_told_while_the_absence_of_a_name_is_in_doubt() {
 }
 
 #[test]
-fn b1_13_absence_right_after_a_name_was_let_go_and_asked_for_again_proves_nothing() {
+fn b1_13_absence_right_after_a_name_was_unsubscribed_and_resubscribed_proves_nothing() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     let a = || any::<Full>("a", "x");
@@ -350,11 +350,11 @@ fn b1_13_absence_right_after_a_name_was_let_go_and_asked_for_again_proves_nothin
     rig.sent(1);
     rig.watch::<Full>("a");
     let mut receive = |version, resources| {
-        let said = rig.receive(1, &response::<Full>(version, resources));
+        let outputs = rig.receive(1, &response::<Full>(version, resources));
         rig.sent(1);
         rig.pass(Duration::from_millis(20));
         rig.sent(1);
-        said.into_iter().filter(|said| said.starts_with('#')).collect::<Vec<_>>()
+        outputs.into_iter().filter(|outputs| outputs.starts_with('#')).collect::<Vec<_>>()
     };
     // Both were on their way when the server learned that the name is wanted again.
     assert_eq!(receive("2", vec![a()]), ["#3 present 2 x"]);
@@ -362,12 +362,12 @@ fn b1_13_absence_right_after_a_name_was_let_go_and_asked_for_again_proves_nothin
     assert_eq!(receive("4", vec![a()]), NONE);
     // If it is not there again within the time of a request, it is gone.
     assert_eq!(receive("5", vec![]), NONE);
-    let said = rig.pass(Duration::from_secs(16));
-    assert!(said.contains(&"#3 absent NOT_FOUND".to_owned()), "{said:?}");
+    let outputs = rig.pass(Duration::from_secs(16));
+    assert!(outputs.contains(&"#3 absent NOT_FOUND".to_owned()), "{outputs:?}");
 }
 
 #[test]
-fn b1_8_what_was_let_go_and_asked_for_again_is_left_out_of_an_answer_between() {
+fn b1_8_a_name_unsubscribed_and_resubscribed_is_left_out_of_an_ack_between() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     rig.pass(Duration::from_millis(20));
@@ -376,14 +376,14 @@ fn b1_8_what_was_let_go_and_asked_for_again_is_left_out_of_an_answer_between() {
     assert_eq!(rig.watch::<Full>("a").1, ["send Full [a,b] /"]);
     rig.sent(1);
     // The server has dropped both as outdated, so it would not know that anything is asked for anew.
-    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
-    assert_eq!(said.last().unwrap(), "send Full [b] 1/n1");
+    let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
+    assert_eq!(outputs.last().unwrap(), "send Full [b] 1/n1");
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full [a,b] 1/n1"]);
 }
 
 #[test]
-fn b1_8_an_answer_to_a_repeated_response_lets_nothing_go_for_sure() {
+fn b1_8_an_ack_of_a_repeated_response_proves_no_unsubscription() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
@@ -392,20 +392,20 @@ fn b1_8_an_answer_to_a_repeated_response_lets_nothing_go_for_sure() {
     assert_eq!(rig.unwatch(watches[0]), ["send Full [b] 1/n1"]);
     rig.sent(1);
     // The server has sent 2, which is on its way, so that it drops this as well.
-    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
-    assert_eq!(said, ["read", "send Full [b] 1/n1"]);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
+    assert_eq!(outputs, ["read", "send Full [b] 1/n1"]);
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.watch::<Full>("a").1, ["send Full [a,b] 1/n1"]);
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y")]));
-    assert_eq!(said.last().unwrap(), "send Full [b] 2/n2");
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y")]));
+    assert_eq!(outputs.last().unwrap(), "send Full [b] 2/n2");
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full [a,b] 2/n2"]);
 }
 
 #[test]
-fn b1_8_an_answer_to_an_outdated_response_lets_nothing_go_for_sure() {
+fn b1_8_an_ack_of_an_outdated_response_proves_no_unsubscription() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
@@ -417,7 +417,7 @@ fn b1_8_an_answer_to_an_outdated_response_lets_nothing_go_for_sure() {
     rig.receive(1, &response::<Full>("3", vec![any::<Full>("b", "bad")]));
     rig.watch::<Full>("a");
     rig.pass(Duration::from_secs(1));
-    let names = |said: &[String]| said[0].split(' ').take(4).collect::<Vec<_>>().join(" ");
+    let names = |outputs: &[String]| outputs[0].split(' ').take(4).collect::<Vec<_>>().join(" ");
     assert_eq!(names(&rig.sent(1)), "send Full [b] 2/n3");
     // Nor may it have read names from the NACK.
     assert_eq!(rig.sent(1), ["send Full [b] 2/n3"]);
@@ -434,8 +434,8 @@ fn a_nack_has_the_names_of_the_last_request_and_a_change_follows_it_at_once() {
         rig.receive(1, &response_with_nonce::<Full>(("1", nonce), vec![any::<Full>("a", "bad")]));
         rig.sent(1);
     }
-    let (_, said) = rig.watch::<Full>("b");
-    assert_eq!(said, [r#"send Full [a] /n2 INVALID_ARGUMENT: Full "a": text: it is bad"#]);
+    let (_, outputs) = rig.watch::<Full>("b");
+    assert_eq!(outputs, [r#"send Full [a] /n2 INVALID_ARGUMENT: Full "a": text: it is bad"#]);
     assert_eq!(rig.sent(1), ["send Full [a,b] /n2"]);
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_secs(14)), NONE, "the NACK is not written twice");
@@ -450,8 +450,11 @@ fn names_that_crossed_a_rejected_response_are_sent_once_more_behind_its_nack() {
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.watch::<Full>("b").1, ["send Full [a,b] 1/n1"]);
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "bad")]));
-    assert_eq!(said.last().unwrap(), r#"send Full [a,b] 1/n2 INVALID_ARGUMENT: Full "a": text: it is bad"#);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "bad")]));
+    assert_eq!(
+        outputs.last().unwrap(),
+        r#"send Full [a,b] 1/n2 INVALID_ARGUMENT: Full "a": text: it is bad"#
+    );
     assert_eq!(rig.sent(1), ["send Full [a,b] 1/n2"]);
     assert_eq!(rig.sent(1), NONE);
     // Long after the change no response can have crossed it.
@@ -472,8 +475,8 @@ fn a_delta_nack_has_no_names_and_a_change_follows_it() {
     assert_eq!(rig.sent(1), ["send Full +b"]);
     rig.sent(1);
     rig.receive_raw(1, delta_response::<Full>("o", &[("b", "1", Some("bad"))], &[]));
-    let (_, said) = rig.watch::<Full>("c");
-    assert_eq!(said, NONE, "the NACK is on its way");
+    let (_, outputs) = rig.watch::<Full>("c");
+    assert_eq!(outputs, NONE, "the NACK is on its way");
     assert_eq!(rig.sent(1), NONE);
     assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full +c"]);
 }

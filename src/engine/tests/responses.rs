@@ -25,15 +25,15 @@ fn server() -> crate::config::ServerBuilder {
 }
 
 #[test]
-fn b0_7_a_response_that_was_never_asked_for_is_dropped_and_the_next_is_worked_off() {
+fn b0_7_a_response_of_a_type_without_a_request_is_dropped_and_the_next_one_applied() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     let strange =
         DiscoveryResponse { type_url: "type.googleapis.com/who.Knows".into(), ..Default::default() };
     assert_eq!(rig.receive(1, &strange), ["read"]);
     assert_eq!(rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x")])), ["read"]);
-    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
-    assert_eq!(said, ["#1 present 1 x", "read", "send Full [a] 1/n1"]);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert_eq!(outputs, ["#1 present 1 x", "read", "send Full [a] 1/n1"]);
 }
 
 #[test]
@@ -52,13 +52,13 @@ fn a_response_cut_at_any_byte_loses_nothing() {
         response::<Full>("2", vec![any::<Full>("a", "x2"), wrapped::<Full>("b", Some("y2"))]).encode_to_vec();
     for cut in 0..whole.len() {
         let mut rig = holding(server());
-        let said = rig.receive_raw(1, whole[..cut].to_vec());
-        assert!(said.contains(&"read".to_owned()), "cut at {cut}: {said:?}");
-        let lost = said.iter().filter(|said| said.contains("absent"));
-        assert_eq!(lost.count(), 0, "cut at {cut}: {said:?}");
+        let outputs = rig.receive_raw(1, whole[..cut].to_vec());
+        assert!(outputs.contains(&"read".to_owned()), "cut at {cut}: {outputs:?}");
+        let lost = outputs.iter().filter(|outputs| outputs.contains("absent"));
+        assert_eq!(lost.count(), 0, "cut at {cut}: {outputs:?}");
         rig.sent(1);
-        let said = rig.receive_raw(1, whole.clone());
-        assert!(said.contains(&"send Full [a,b] 2/n2".to_owned()), "cut at {cut}: {said:?}");
+        let outputs = rig.receive_raw(1, whole.clone());
+        assert!(outputs.contains(&"send Full [a,b] 2/n2".to_owned()), "cut at {cut}: {outputs:?}");
         assert_eq!(rig.watch::<Full>("b").1, ["#3 present 2 y2"], "cut at {cut}");
     }
 }
@@ -66,11 +66,11 @@ fn a_response_cut_at_any_byte_loses_nothing() {
 #[test]
 fn b0_8_g4_a_resource_of_another_type_rejects_the_response_and_siblings_count() {
     let mut rig = holding(server());
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Part>("a", "z"), any::<Full>("b", "y2")]));
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Part>("a", "z"), any::<Full>("b", "y2")]));
     let reason =
         "of type \"type.googleapis.com/test.Part\" in a response of type \"type.googleapis.com/test.Full\"";
     assert_eq!(
-        said,
+        outputs,
         [
             "#2 present 2 y2",
             "read",
@@ -84,9 +84,9 @@ fn b0_8_g4_a_resource_of_another_type_rejects_the_response_and_siblings_count() 
 fn g1_b1_15_wrapped_and_bare_resources_mix() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a", "b"]);
-    let said =
+    let outputs =
         rig.receive(1, &response::<Full>("1", vec![wrapped::<Full>("a", Some("x")), any::<Full>("b", "y")]));
-    assert_eq!(said, ["#1 present 1 x", "#2 present 1 y", "read", "send Full [a,b] 1/n1"]);
+    assert_eq!(outputs, ["#1 present 1 x", "#2 present 1 y", "read", "send Full [a,b] 1/n1"]);
 }
 
 #[test]
@@ -100,18 +100,19 @@ fn g2_g5_g6_what_has_no_name_rejects_the_response() {
     ];
     for (resource, reason) in reasons {
         let mut rig = holding(server());
-        let said = rig.receive(1, &response::<Full>("2", vec![resource, any::<Full>("a", "x2")]));
+        let outputs = rig.receive(1, &response::<Full>("2", vec![resource, any::<Full>("a", "x2")]));
         let nack = format!("send Full [a,b] 1/n2 INVALID_ARGUMENT: resources[0]: {reason}");
-        assert_eq!(said, ["#1 present 2 x2", "read", &nack]);
+        assert_eq!(outputs, ["#1 present 2 x2", "read", &nack]);
     }
 }
 
 #[test]
 fn a46_1_the_good_resources_of_a_rejected_response_are_used() {
     let mut rig = holding(server());
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "bad"), any::<Full>("b", "y2")]));
+    let outputs =
+        rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "bad"), any::<Full>("b", "y2")]));
     assert_eq!(
-        said,
+        outputs,
         [
             "#1 present 1 x (INVALID_ARGUMENT)",
             "#2 present 2 y2",
@@ -130,34 +131,35 @@ fn b1_14_a_name_twice_rejects_the_whole_response() {
     ];
     for (resources, name) in twice.into_iter().zip(["a", "a", "z"]) {
         let mut rig = holding(server());
-        let said = rig.receive(1, &response::<Full>("2", resources));
+        let outputs = rig.receive(1, &response::<Full>("2", resources));
         let why = format!("INVALID_ARGUMENT: \"{name}\": the name is in the response twice");
-        assert_eq!(said, ["read", &format!("send Full [a,b] 1/n2 {why}")], "nothing of it counts");
+        assert_eq!(outputs, ["read", &format!("send Full [a,b] 1/n2 {why}")], "nothing of it counts");
     }
 }
 
 #[test]
-fn b0_12_what_nobody_asked_for_is_ignored_and_the_response_accepted() {
+fn b0_12_resources_without_a_subscription_are_ignored_and_the_response_accepted() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
-    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("z", "bad"), any::<Full>("a", "x")]));
-    assert_eq!(said, ["#1 present 1 x", "read", "send Full [a] 1/n1"]);
+    let outputs =
+        rig.receive(1, &response::<Full>("1", vec![any::<Full>("z", "bad"), any::<Full>("a", "x")]));
+    assert_eq!(outputs, ["#1 present 1 x", "read", "send Full [a] 1/n1"]);
     assert_eq!(rig.engine.resources(), 1);
 }
 
 #[test]
 fn b1_10_absence_of_a_full_state_type_is_deletion() {
     let mut rig = holding(server());
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y")]));
-    assert_eq!(said, ["#1 absent NOT_FOUND", "read", "send Full [a,b] 2/n2"]);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y")]));
+    assert_eq!(outputs, ["#1 absent NOT_FOUND", "read", "send Full [a,b] 2/n2"]);
     rig.sent(1);
     assert_eq!(
         rig.receive(1, &response::<Full>("3", vec![])),
         ["#2 absent NOT_FOUND", "read", "send Full [a,b] 3/n3"]
     );
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("4", vec![any::<Full>("a", "x")]));
-    assert_eq!(said, ["#1 present 4 x", "read", "send Full [a,b] 4/n4"], "and it may come again");
+    let outputs = rig.receive(1, &response::<Full>("4", vec![any::<Full>("a", "x")]));
+    assert_eq!(outputs, ["#1 present 4 x", "read", "send Full [a,b] 4/n4"], "and it may come again");
 }
 
 #[test]
@@ -166,8 +168,8 @@ fn b1_11_absence_of_another_type_is_no_deletion() {
     rig.open::<Part>(&["a", "b"]);
     rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x"), any::<Part>("b", "y")]));
     rig.sent(1);
-    let said = rig.receive(1, &response::<Part>("2", vec![any::<Part>("b", "y2")]));
-    assert_eq!(said, ["#2 present 2 y2", "read", "send Part [a,b] 2/n2"]);
+    let outputs = rig.receive(1, &response::<Part>("2", vec![any::<Part>("b", "y2")]));
+    assert_eq!(outputs, ["#2 present 2 y2", "read", "send Part [a,b] 2/n2"]);
 }
 
 #[test]
@@ -180,28 +182,28 @@ fn b1_13_absence_of_what_was_never_seen_is_left_to_the_timer() {
 #[test]
 fn a53_1_a_server_with_ignore_resource_deletion_deletes_nothing() {
     let mut rig = holding(server().features(["ignore_resource_deletion"]));
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y")]));
-    assert_eq!(said, ["#1 present 1 x (NOT_FOUND)", "read", "send Full [a,b] 2/n2"]);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y")]));
+    assert_eq!(outputs, ["#1 present 1 x (NOT_FOUND)", "read", "send Full [a,b] 2/n2"]);
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
-    assert_eq!(said, ["#1 present 3 x", "read", "send Full [a,b] 3/n3"]);
+    let outputs = rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
+    assert_eq!(outputs, ["#1 present 3 x", "read", "send Full [a,b] 3/n3"]);
 }
 
 #[test]
-fn unchanged_resources_are_not_told_again_nor_parsed() {
+fn unchanged_resources_are_neither_published_again_nor_parsed() {
     let mut rig = holding(server());
     let parsed = rig.engine.work_counters().parsed;
     // In another order than last time, too.
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y"), any::<Full>("a", "x")]));
-    assert_eq!(said, ["read", "send Full [a,b] 2/n2"]);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y"), any::<Full>("a", "x")]));
+    assert_eq!(outputs, ["read", "send Full [a,b] 2/n2"]);
     assert_eq!(rig.engine.work_counters().parsed, parsed);
 }
 
 #[test]
 fn b1_18_b1_19_a_heartbeat_deletes_nothing() {
     let mut rig = holding(server());
-    let said = rig.receive(1, &response::<Full>("1", vec![wrapped::<Full>("a", None)]));
-    assert_eq!(said, ["read", "send Full [a,b] 1/n1"]);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![wrapped::<Full>("a", None)]));
+    assert_eq!(outputs, ["read", "send Full [a,b] 1/n1"]);
 }
 
 #[test]
@@ -210,9 +212,9 @@ fn an_error_in_a_nack_is_cut_at_4_kib_between_characters() {
     let name = "ü".repeat(500);
     let names: Vec<_> = (0..20).map(|i| format!("{name}{i}")).collect();
     rig.open::<Full>(&names.iter().map(String::as_str).collect::<Vec<_>>());
-    let said =
+    let outputs =
         rig.receive(1, &response::<Full>("1", names.iter().map(|name| any::<Full>(name, "bad")).collect()));
-    let (_, error) = said.last().unwrap().split_once("INVALID_ARGUMENT: ").unwrap();
+    let (_, error) = outputs.last().unwrap().split_once("INVALID_ARGUMENT: ").unwrap();
     assert!((4000..=4096).contains(&error.len()) && error.ends_with("...(truncated)"), "{}", error.len());
 }
 
@@ -224,7 +226,7 @@ fn server_error(name: &str, code: i32) -> ResourceError {
 }
 
 #[test]
-fn a88_7_errors_of_the_server_are_told_and_count_as_mentioned() {
+fn a88_7_errors_of_the_server_are_published_and_count_as_mentioned() {
     for code in [5, 14] {
         let mut rig = holding(server());
         rig.pass(std::time::Duration::from_millis(20));
@@ -234,10 +236,13 @@ fn a88_7_errors_of_the_server_are_told_and_count_as_mentioned() {
             vec![server_error("a", code), server_error("c", code), server_error("who", code)];
         let response =
             DiscoveryResponse { resource_errors, ..response::<Full>("2", vec![any::<Full>("b", "y")]) };
-        let said = rig.receive(1, &response);
+        let outputs = rig.receive(1, &response);
         let code = crate::error::Code::from_i32(code);
-        assert_eq!(said[..2], [format!("#1 present 1 x ({code})"), format!("#3 absent {code}")]);
-        assert!(said[3].starts_with("send Full [a,b,c] 2/n2") && !said[3].contains("INVALID"), "{said:?}");
+        assert_eq!(outputs[..2], [format!("#1 present 1 x ({code})"), format!("#3 absent {code}")]);
+        assert!(
+            outputs[3].starts_with("send Full [a,b,c] 2/n2") && !outputs[3].contains("INVALID"),
+            "{outputs:?}"
+        );
     }
 }
 

@@ -168,14 +168,14 @@ impl Rig {
         self.engine.subscribe(watch_id, ty, names, self.now);
         let refused = match self.engine.delivery.target(watch_id) {
             Some(WatchTarget::Refused(error)) => {
-                Some(format!("{} refused {}", say_watch(watch_id), error.code()))
+                Some(format!("{} refused {}", describe_watch(watch_id), error.code()))
             }
             _ => None,
         };
-        let said = std::iter::from_fn(|| self.engine.poll_output());
-        let said: Vec<_> =
-            said.filter(|o| refused.is_none() || !matches!(o, Output::Notify { .. })).collect();
-        refused.into_iter().chain(said.into_iter().map(|output| say(output, self.delta))).collect()
+        let outputs = std::iter::from_fn(|| self.engine.poll_output());
+        let outputs: Vec<_> =
+            outputs.filter(|o| refused.is_none() || !matches!(o, Output::Notify { .. })).collect();
+        refused.into_iter().chain(outputs.into_iter().map(|output| describe(output, self.delta))).collect()
     }
 
     /// Connects, and takes the first request.
@@ -211,8 +211,8 @@ impl Rig {
     }
 
     pub(super) fn connect_to(&mut self, stream: StreamId) -> Vec<String> {
-        let said = self.input(StreamEvent::Alive { stream });
-        assert_eq!(said, [""; 0], "nothing follows from it before the connection is up");
+        let outputs = self.input(StreamEvent::Alive { stream });
+        assert_eq!(outputs, [""; 0], "nothing follows from it before the connection is up");
         self.connect_to_silence(stream)
     }
 
@@ -240,12 +240,12 @@ impl Rig {
     }
 
     pub(super) fn receive_from(&mut self, stream: StreamId, bytes: Vec<u8>) -> Vec<String> {
-        let mut said = self.input(StreamEvent::Received { stream, message: bytes.into() });
+        let mut outputs = self.input(StreamEvent::Received { stream, message: bytes.into() });
         while let Some((_, Timer::Work)) = self.engine.poll_timeout() {
             self.engine.handle_timeout(self.now);
-            said.extend(self.drain());
+            outputs.extend(self.drain());
         }
-        said
+        outputs
     }
 
     pub(super) fn disconnect(&mut self, attempt: u64, kind: DisconnectKind) -> Vec<String> {
@@ -260,14 +260,14 @@ impl Rig {
     /// Lets time pass, with everything that is due in it.
     pub(super) fn pass(&mut self, time: Duration) -> Vec<String> {
         let until = self.now + time;
-        let mut said = Vec::new();
+        let mut outputs = Vec::new();
         while let Some((at, _)) = self.engine.poll_timeout().filter(|(at, _)| *at <= until) {
             self.now = self.now.max(at);
             self.engine.handle_timeout(self.now);
-            said.extend(self.drain());
+            outputs.extend(self.drain());
         }
         self.now = until;
-        said
+        outputs
     }
 
     /// Watches names, connects, and lets the requests go: a stream in use.
@@ -288,7 +288,7 @@ impl Rig {
             self.engine.store.check_counts();
         }
         let delta = self.delta;
-        std::iter::from_fn(|| self.engine.poll_output()).map(|output| say(output, delta)).collect()
+        std::iter::from_fn(|| self.engine.poll_output()).map(|output| describe(output, delta)).collect()
     }
 }
 
@@ -301,7 +301,7 @@ pub(super) fn stream_to(server: u32, attempt: u64) -> StreamId {
 }
 
 /// An order in words: `send Full [a,b] 1/n1`, `#1 present 1 text`.
-fn say(output: Output, delta: bool) -> String {
+fn describe(output: Output, delta: bool) -> String {
     match output {
         Output::Transport(StreamCommand::Connect { stream, to, .. }) => match to {
             ConnectTarget::Server { api_type, path, .. } if !api_type.is_aggregated() => {
@@ -314,18 +314,18 @@ fn say(output: Output, delta: bool) -> String {
         Output::Transport(StreamCommand::Read { .. }) => "read".into(),
         Output::Lookup { lookup, host } => format!("lookup {} {host}", lookup.0),
         Output::Transport(StreamCommand::Send { message, .. }) if delta => {
-            say_delta_request(DeltaDiscoveryRequest::decode(message).unwrap())
+            describe_delta_request(DeltaDiscoveryRequest::decode(message).unwrap())
         }
         Output::Transport(StreamCommand::Send { message, .. }) => {
-            say_request(&DiscoveryRequest::decode(message).unwrap())
+            describe_request(&DiscoveryRequest::decode(message).unwrap())
         }
         Output::Notify { watch_id, observed } => {
-            format!("{} {}", say_watch(watch_id), say_observed(&observed))
+            format!("{} {}", describe_watch(watch_id), describe_observed(&observed))
         }
     }
 }
 
-fn say_request(request: &DiscoveryRequest) -> String {
+fn describe_request(request: &DiscoveryRequest) -> String {
     let DiscoveryRequest { version_info, resource_names, type_url, response_nonce, .. } = request;
     let ty = type_url.rsplit('.').next().unwrap();
     let node = if request.node.is_some() { " node" } else { "" };
@@ -336,48 +336,48 @@ fn say_request(request: &DiscoveryRequest) -> String {
 }
 
 /// A request of the incremental variant in words: `send Full +a,b -c {d=1} n1`.
-fn say_delta_request(request: DeltaDiscoveryRequest) -> String {
+fn describe_delta_request(request: DeltaDiscoveryRequest) -> String {
     let ty = request.type_url.rsplit('.').next().unwrap();
-    let mut said = format!("send {ty}");
+    let mut outputs = format!("send {ty}");
     for (sign, names) in [('+', request.resource_names_subscribe), ('-', request.resource_names_unsubscribe)]
     {
         if !names.is_empty() {
-            said.push_str(&format!(" {sign}{}", names.join(",")));
+            outputs.push_str(&format!(" {sign}{}", names.join(",")));
         }
     }
     let versions: BTreeMap<_, _> = request.initial_resource_versions.into_iter().collect();
     if !versions.is_empty() {
         let versions: Vec<_> = versions.iter().map(|(name, version)| format!("{name}={version}")).collect();
-        said.push_str(&format!(" {{{}}}", versions.join(",")));
+        outputs.push_str(&format!(" {{{}}}", versions.join(",")));
     }
     if !request.response_nonce.is_empty() {
-        said.push_str(&format!(" {}", request.response_nonce));
+        outputs.push_str(&format!(" {}", request.response_nonce));
     }
     if request.node.is_some() {
-        said.push_str(" node");
+        outputs.push_str(" node");
     }
     if let Some(error) = request.error_detail {
-        said.push_str(&format!(" {}: {}", Code::from_i32(error.code), error.message));
+        outputs.push_str(&format!(" {}: {}", Code::from_i32(error.code), error.message));
     }
-    said
+    outputs
 }
 
-pub(super) fn say_watch(watch_id: WatchId) -> String {
+pub(super) fn describe_watch(watch_id: WatchId) -> String {
     format!("#{watch_id}")
 }
 
-fn say_observed(observed: &crate::resource::Erased) -> String {
+fn describe_observed(observed: &crate::resource::Erased) -> String {
     if let Some(full) = observed.downcast_ref::<Observed<Full>>() {
-        say_one(full, |full| &full.0)
+        describe_one(full, |full| &full.0)
     } else if let Some(part) = observed.downcast_ref::<Observed<Part>>() {
-        say_one(part, |part| &part.0)
+        describe_one(part, |part| &part.0)
     } else if let Some(cds) = observed.downcast_ref::<Observed<Cds>>() {
-        say_one(cds, |cds| &cds.0)
+        describe_one(cds, |cds| &cds.0)
     } else if let Some(eds) = observed.downcast_ref::<Observed<Eds>>() {
-        say_one(eds, |eds| &eds.0)
+        describe_one(eds, |eds| &eds.0)
     } else if let Some(members) = observed.downcast_ref::<ErasedMembers>() {
         let each =
-            members.map.iter().map(|(name, observed)| format!("{name}: {}", say_observed(&observed.0)));
+            members.map.iter().map(|(name, observed)| format!("{name}: {}", describe_observed(&observed.0)));
         let each = each.collect::<Vec<_>>().join(", ");
         let complete = if members.complete { "complete" } else { "incomplete" };
         let warning =
@@ -385,7 +385,7 @@ fn say_observed(observed: &crate::resource::Erased) -> String {
         format!("{{{each}}} {complete}{warning}")
     } else if let Some(resolved) = observed.downcast_ref::<Resolved>() {
         match resolved {
-            Ok(tree) => format!("tree {}", say_tree(tree)),
+            Ok(tree) => format!("tree {}", describe_tree(tree)),
             Err(why) => format!("{}: {why}", why.code()),
         }
     } else {
@@ -394,7 +394,7 @@ fn say_observed(observed: &crate::resource::Erased) -> String {
 }
 
 /// The name of the routes, and the clusters with their endpoints.
-fn say_tree(tree: &Snapshot) -> String {
+fn describe_tree(tree: &Snapshot) -> String {
     let clusters = tree.clusters().map(|cluster| {
         let addresses = cluster.endpoints().map(|endpoint| endpoint.address().to_string());
         format!("{}={}", cluster.name(), addresses.collect::<Vec<_>>().join(","))
@@ -402,7 +402,7 @@ fn say_tree(tree: &Snapshot) -> String {
     format!("{}: {}", tree.route_config().name, clusters.collect::<Vec<_>>().join(" "))
 }
 
-fn say_one<T>(observed: &Observed<T>, text: impl Fn(&T) -> &str) -> String {
+fn describe_one<T>(observed: &Observed<T>, text: impl Fn(&T) -> &str) -> String {
     match observed {
         Observed::Pending => "pending".into(),
         Observed::Present { resource, version, warning } => {

@@ -134,14 +134,14 @@ fn of_100_000_clusters_the_one_that_changed_is_parsed_again() {
     rig.connect(1);
     rig.sent(1);
     let mut resources: Vec<_> = names.iter().map(|name| any::<Full>(name, "x")).collect();
-    let said = rig.receive(1, &response::<Full>("1", resources.clone()));
-    assert_eq!(said.last().unwrap().matches("present 1 x").count(), 100_000);
+    let outputs = rig.receive(1, &response::<Full>("1", resources.clone()));
+    assert_eq!(outputs.last().unwrap().matches("present 1 x").count(), 100_000);
     assert_eq!(rig.engine.work_counters().parsed, 100_000);
     rig.sent(1);
     resources[77_777] = any::<Full>("c77777", "y");
     let (watch, _) = rig.watch::<Full>("c77777");
-    let said = rig.receive(1, &response::<Full>("2", resources.clone()));
-    assert!(said.contains(&format!("#{} present 2 y", rig.watches())), "{watch:?}");
+    let outputs = rig.receive(1, &response::<Full>("2", resources.clone()));
+    assert!(outputs.contains(&format!("#{} present 2 y", rig.watches())), "{watch:?}");
     let counters = rig.engine.work_counters();
     assert_eq!((counters.parsed, counters.unchanged), (100_001, 99_999));
     // In another order the guess of places fails, and nothing else.

@@ -27,16 +27,16 @@ fn a_wildcard_has_a_member_that_is_watched_by_the_name_of_an_authority_with_the_
     rig.pass(Duration::from_millis(20));
     rig.watch::<Full>("*");
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("m", "x"), any::<Full>(NAME, "x")]));
-    assert_eq!(said.last().unwrap(), &format!("#2 {{m: present 1 x, {NAME}: present 1 x}} complete"));
+    let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("m", "x"), any::<Full>(NAME, "x")]));
+    assert_eq!(outputs.last().unwrap(), &format!("#2 {{m: present 1 x, {NAME}: present 1 x}} complete"));
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("m", "x")]));
-    assert_eq!(said.last().unwrap(), "#2 {m: present 1 x} complete");
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("m", "x")]));
+    assert_eq!(outputs.last().unwrap(), "#2 {m: present 1 x} complete");
 }
 
 /// Number 11.
 #[test]
-fn a_name_that_the_fallback_sent_under_the_wildcard_of_others_is_there_at_once_and_asked_for() {
+fn a_name_that_the_fallback_sent_under_the_wildcard_of_others_is_there_at_once_and_requested() {
     let authority = AuthorityBuilder::default().server(server(2)).server(server(1));
     let bootstrap = Bootstrap::builder().server(server(1)).authority("a", authority).build().unwrap();
     let mut rig = Rig::of(bootstrap, Settings::default());
@@ -45,14 +45,14 @@ fn a_name_that_the_fallback_sent_under_the_wildcard_of_others_is_there_at_once_a
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     rig.watch::<Full>(NAME);
-    let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
-    assert!(said.contains(&"#2 present 1 x".to_owned()), "{said:?}");
-    assert!(said.contains(&format!("send Full [*,{NAME}] 1/n1")), "{said:?}");
+    let outputs = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
+    assert!(outputs.contains(&"#2 present 1 x".to_owned()), "{outputs:?}");
+    assert!(outputs.contains(&format!("send Full [*,{NAME}] 1/n1")), "{outputs:?}");
     rig.sent(1);
     let changed = response::<Full>("2", vec![any::<Full>(NAME, "y")]);
-    let said = rig.receive_from(stream_to(0, 1), changed.encode_to_vec());
-    assert!(said.contains(&"#2 present 2 y".to_owned()), "{said:?}");
-    assert!(said.contains(&format!("#1 {{{NAME}: present 2 y}} complete")), "{said:?}");
+    let outputs = rig.receive_from(stream_to(0, 1), changed.encode_to_vec());
+    assert!(outputs.contains(&"#2 present 2 y".to_owned()), "{outputs:?}");
+    assert!(outputs.contains(&format!("#1 {{{NAME}: present 2 y}} complete")), "{outputs:?}");
 }
 
 /// The same for a name that is watched when the first server has failed already: its failure is none of the resource.
@@ -71,12 +71,12 @@ fn a_name_that_the_fallback_has_sent_already_comes_without_the_failure_of_the_fi
     rig.sent_to(first);
     rig.receive_from(first, response::<Full>("1", vec![any::<Full>(other, "y")]).encode_to_vec());
     let kind = DisconnectKind::TooLarge { limit: 1 };
-    let said = rig.disconnect_from(first, kind);
-    assert!(said.iter().any(|said| said.contains("(RESOURCE_EXHAUSTED)")), "{said:?}");
-    let (_, said) = rig.watch::<Full>(NAME);
-    assert!(said.contains(&"#3 present 1 x".to_owned()), "{said:?}");
+    let outputs = rig.disconnect_from(first, kind);
+    assert!(outputs.iter().any(|outputs| outputs.contains("(RESOURCE_EXHAUSTED)")), "{outputs:?}");
+    let (_, outputs) = rig.watch::<Full>(NAME);
+    assert!(outputs.contains(&"#3 present 1 x".to_owned()), "{outputs:?}");
     assert!(
-        !said.iter().any(|said| said.starts_with("#3") && said.contains("RESOURCE_EXHAUSTED")),
-        "{said:?}"
+        !outputs.iter().any(|outputs| outputs.starts_with("#3") && outputs.contains("RESOURCE_EXHAUSTED")),
+        "{outputs:?}"
     );
 }

@@ -76,7 +76,7 @@ fn a57_a_stream_is_a_good_one_as_soon_as_nothing_is_due_any_more() {
 }
 
 #[test]
-fn a57_5_a_frozen_server_is_left_for_the_fallback_and_says_nothing_of_what_exists() {
+fn a57_5_a_frozen_server_is_left_for_the_fallback_and_proves_nothing_of_what_exists() {
     let mut rig = broken();
     rig.connect_to_silence(stream(2));
     rig.sent(2);
@@ -84,8 +84,8 @@ fn a57_5_a_frozen_server_is_left_for_the_fallback_and_says_nothing_of_what_exist
     rig.pass(Duration::from_millis(20));
     rig.sent(2);
     assert_eq!(rig.pass(Duration::from_secs(15)), ["connect 1.1", "disconnect 0.2"]);
-    let said = rig.connect_to(stream_to(1, 1));
-    assert_eq!(said, ["read", "send Full [a,b] / node"]);
+    let outputs = rig.connect_to(stream_to(1, 1));
+    assert_eq!(outputs, ["read", "send Full [a,b] / node"]);
 }
 
 /// The keepalive ends the stream on which a type was first requested, and the one that the kernel accepted after it.
@@ -134,33 +134,33 @@ fn streams_that_end_by_a_message_over_the_limit_are_made_ever_more_rarely() {
 }
 
 /// Half a minute of a server that ends the stream when it is asked for a `Part`, and answers the first request for a `Full` if it
-/// has one. Begins with what is `said` on a stream; gives what was seen, and how many streams there were.
+/// has one. Begins with what is `outputs` on a stream; gives what was seen, and how many streams there were.
 fn without_part(
     rig: &mut Rig,
-    (mut said, mut attempt): (Vec<String>, u64),
+    (mut outputs, mut attempt): (Vec<String>, u64),
     full: Option<&str>,
 ) -> (Vec<String>, u64) {
     let mut seen = vec![];
     let until = rig.now + Duration::from_secs(30);
     while rig.now < until {
-        let request = said.iter().find(|said| said.starts_with("send")).cloned();
-        seen.extend(said.drain(..).filter(|said| said.starts_with('#')));
-        said = match request {
+        let request = outputs.iter().find(|outputs| outputs.starts_with("send")).cloned();
+        seen.extend(outputs.drain(..).filter(|outputs| outputs.starts_with('#')));
+        outputs = match request {
             Some(request) if request.starts_with("send Part") => {
-                let mut said = rig.disconnect(attempt, DisconnectKind::Failed(Code::Unimplemented));
-                while !said.iter().any(|said| said.starts_with("connect 0")) {
+                let mut outputs = rig.disconnect(attempt, DisconnectKind::Failed(Code::Unimplemented));
+                while !outputs.iter().any(|outputs| outputs.starts_with("connect 0")) {
                     let (at, _) = rig.engine.poll_timeout().unwrap();
-                    said.extend(rig.pass(at.saturating_duration_since(rig.now)));
+                    outputs.extend(rig.pass(at.saturating_duration_since(rig.now)));
                 }
                 attempt += 1;
-                said.extend(rig.connect(attempt));
-                said
+                outputs.extend(rig.connect(attempt));
+                outputs
             }
             Some(request) if request.contains(" / ") || request.ends_with(" /") => {
-                let mut said = rig.sent(attempt);
+                let mut outputs = rig.sent(attempt);
                 let response = full.map(|name| response::<Full>("1", vec![any::<Full>(name, "x")]));
-                said.extend(response.into_iter().flat_map(|response| rig.receive(attempt, &response)));
-                said
+                outputs.extend(response.into_iter().flat_map(|response| rig.receive(attempt, &response)));
+                outputs
             }
             Some(_) => rig.sent(attempt),
             None => rig.pass(Duration::from_millis(100)),
@@ -175,8 +175,8 @@ fn a_type_for_which_the_server_ends_the_stream_is_held_back_so_that_others_are_s
     let mut rig = Rig::new();
     rig.watch::<Part>("unknown");
     rig.watch::<Full>("a");
-    let said = rig.connect(1);
-    let (seen, attempt) = without_part(&mut rig, (said, 1), Some("a"));
+    let outputs = rig.connect(1);
+    let (seen, attempt) = without_part(&mut rig, (outputs, 1), Some("a"));
     assert!(seen.contains(&"#2 present 1 x".to_owned()), "{seen:?}");
     assert!(attempt < 8, "{attempt} streams in half a minute");
     assert_eq!(rig.watch::<Part>("other").1, ["#3 absent UNAVAILABLE"], "of a type that is held back");
@@ -190,8 +190,8 @@ fn a_type_is_held_back_by_a_server_that_has_nothing_new_of_the_others() {
     rig.open::<Full>(&["a"]);
     rig.receive_raw(1, delta_response::<Full>("n", &[("a", "1", Some("x"))], &[]));
     rig.sent(1);
-    let (_, said) = rig.watch::<Part>("unknown");
-    let (seen, attempt) = without_part(&mut rig, (said, 1), None);
+    let (_, outputs) = rig.watch::<Part>("unknown");
+    let (seen, attempt) = without_part(&mut rig, (outputs, 1), None);
     assert!(attempt < 8, "{attempt} streams in half a minute");
     let warned = seen.iter().rposition(|seen| seen.contains("#1 present 1 x (UNAVAILABLE)"));
     let fine = seen.iter().rposition(|seen| seen == "#1 present 1 x");
@@ -203,8 +203,8 @@ fn a_wildcard_of_a_type_that_is_held_back_has_a_warning_at_once() {
     let mut rig = Rig::new();
     rig.watch::<Part>("unknown");
     rig.watch::<Full>("a");
-    let said = rig.connect(1);
-    without_part(&mut rig, (said, 1), Some("a"));
+    let outputs = rig.connect(1);
+    without_part(&mut rig, (outputs, 1), Some("a"));
     assert_eq!(rig.watch::<Part>("*").1, ["#3 {} incomplete (UNAVAILABLE)"]);
 }
 
@@ -217,8 +217,8 @@ fn a_type_that_the_primary_holds_back_is_an_error_with_its_return() {
     let mut rig = Rig::of(bootstrap.build().unwrap(), Settings::default());
     rig.watch::<Part>("unknown");
     rig.watch::<Full>("a");
-    let said = rig.connect(1);
-    let (_, attempt) = without_part(&mut rig, (said, 1), Some("a"));
+    let outputs = rig.connect(1);
+    let (_, attempt) = without_part(&mut rig, (outputs, 1), Some("a"));
     rig.disconnect(attempt, BROKEN);
     rig.pass(Duration::from_secs(2));
     rig.disconnect(attempt + 1, DisconnectKind::Unreachable);
@@ -227,13 +227,13 @@ fn a_type_that_the_primary_holds_back_is_an_error_with_its_return() {
     rig.pass(Duration::from_secs(5));
     rig.connect(attempt + 2);
     rig.sent(attempt + 2);
-    let said = rig.receive(attempt + 2, &response::<Full>("2", vec![any::<Full>("b", "x")]));
-    assert!(said.contains(&"#4 absent UNAVAILABLE".to_owned()), "{said:?}");
+    let outputs = rig.receive(attempt + 2, &response::<Full>("2", vec![any::<Full>("b", "x")]));
+    assert!(outputs.contains(&"#4 absent UNAVAILABLE".to_owned()), "{outputs:?}");
 }
 
 /// Found by the simulation of operations: seed 1 with `UnknownType`.
 #[test]
-fn a_type_that_a_fallback_holds_back_is_an_error_that_is_told_once() {
+fn a_type_that_is_held_back_at_a_fallback_is_an_error_that_is_published_once() {
     let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
     let authority = AuthorityBuilder::default().server(servers[1].clone());
     let bootstrap =
@@ -241,8 +241,8 @@ fn a_type_that_a_fallback_holds_back_is_an_error_that_is_told_once() {
     let mut rig = Rig::of(bootstrap.authority("b", authority).build().unwrap(), Settings::default());
     rig.watch::<Part>("xdstp://b/test.Part/unknown");
     rig.watch::<Full>("xdstp://b/test.Full/a");
-    let said = rig.connect(1);
-    without_part(&mut rig, (said, 1), Some("xdstp://b/test.Full/a"));
+    let outputs = rig.connect(1);
+    without_part(&mut rig, (outputs, 1), Some("xdstp://b/test.Full/a"));
     let primary = |attempt| stream_to(1, attempt);
     rig.watch::<Full>("a");
     rig.connect_to(primary(1));
@@ -251,8 +251,8 @@ fn a_type_that_a_fallback_holds_back_is_an_error_that_is_told_once() {
     rig.disconnect_from(primary(1), BROKEN);
     rig.pass(Duration::from_secs(2));
     rig.disconnect_from(primary(2), DisconnectKind::Unreachable);
-    let said = ["#4 absent UNAVAILABLE", "send Full [a,xdstp://b/test.Full/a] 1/", "#3 present 1 x"];
-    assert_eq!(rig.watch::<Part>("x").1, said);
+    let outputs = ["#4 absent UNAVAILABLE", "send Full [a,xdstp://b/test.Full/a] 1/", "#3 present 1 x"];
+    assert_eq!(rig.watch::<Part>("x").1, outputs);
 }
 
 /// MS5: the wildcard that has an empty answer.
@@ -261,11 +261,11 @@ fn a_wildcard_that_is_answered_without_members_is_complete_and_empty_at_once() {
     for delta in [false, true] {
         let mut rig = if delta { Rig::delta() } else { Rig::new() };
         rig.open::<Full>(&["*"]);
-        let said = match delta {
+        let outputs = match delta {
             true => rig.receive_raw(1, delta_response::<Full>("n", &[], &[])),
             false => rig.receive(1, &response::<Full>("1", vec![])),
         };
-        assert_eq!(said.last().unwrap(), "#1 {} complete");
+        assert_eq!(outputs.last().unwrap(), "#1 {} complete");
     }
 }
 
@@ -278,14 +278,14 @@ fn a_wildcard_that_is_not_answered_has_a_warning_until_it_is() {
         assert_eq!(rig.pass(Duration::from_millis(14_999)), NONE);
         assert_eq!(rig.pass(Duration::from_millis(1)), ["#1 {} incomplete (UNAVAILABLE)"]);
         assert_eq!(rig.pass(Duration::from_secs(600)), NONE);
-        let (joined, said) = rig.watch::<Full>("*");
-        assert_eq!(said.last().unwrap(), "#2 {} incomplete (UNAVAILABLE)", "who joins is told as well");
+        let (joined, outputs) = rig.watch::<Full>("*");
+        assert_eq!(outputs.last().unwrap(), "#2 {} incomplete (UNAVAILABLE)", "who joins is told as well");
         rig.unwatch(joined);
-        let said = match delta {
+        let outputs = match delta {
             true => rig.receive_raw(1, delta_response::<Full>("n", &[("a", "1", Some("x"))], &[])),
             false => rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")])),
         };
-        assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete");
+        assert_eq!(outputs.last().unwrap(), "#1 {a: present 1 x} complete");
     }
 }
 
@@ -302,6 +302,9 @@ fn a_wildcard_that_the_first_server_did_not_answer_has_that_warning_with_the_ret
     rig.pass(Duration::from_secs(30));
     rig.watch::<Part>("x");
     rig.sent(2);
-    let said = rig.receive(2, &response::<Part>("1", vec![any::<Part>("x", "x")]));
-    assert_eq!(said.iter().rfind(|said| said.starts_with("#1")).unwrap(), "#1 {} incomplete (UNAVAILABLE)");
+    let outputs = rig.receive(2, &response::<Part>("1", vec![any::<Part>("x", "x")]));
+    assert_eq!(
+        outputs.iter().rfind(|outputs| outputs.starts_with("#1")).unwrap(),
+        "#1 {} incomplete (UNAVAILABLE)"
+    );
 }

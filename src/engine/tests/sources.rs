@@ -43,11 +43,11 @@ fn b3_1_each_type_has_a_stream_of_its_own() {
     rig.sent_to(stream_to(0, 1));
     rig.sent_to(stream_to(1, 1));
     let clusters = encoded(&response::<Cds>("1", vec![any::<Cds>("c", "x")]));
-    let said = rig.receive_from(stream_to(0, 1), clusters);
-    assert_eq!(said, ["#1 present 1 x", "read", "send Cluster [c] 1/n1"]);
+    let outputs = rig.receive_from(stream_to(0, 1), clusters);
+    assert_eq!(outputs, ["#1 present 1 x", "read", "send Cluster [c] 1/n1"]);
     let endpoints = encoded(&response::<Eds>("7", vec![any::<Eds>("e", "y")]));
-    let said = rig.receive_from(stream_to(1, 1), endpoints.clone());
-    assert_eq!(said, ["#2 present 7 y", "read", "send ClusterLoadAssignment [e] 7/n7"]);
+    let outputs = rig.receive_from(stream_to(1, 1), endpoints.clone());
+    assert_eq!(outputs, ["#2 present 7 y", "read", "send ClusterLoadAssignment [e] 7/n7"]);
     assert_eq!(rig.receive_from(stream_to(0, 1), endpoints), ["read"], "B0.7: not of this stream");
 }
 
@@ -58,8 +58,8 @@ fn b3_6_the_end_of_one_types_stream_leaves_the_others_alone() {
     rig.watch::<Eds>("e");
     rig.connect_to(stream_to(0, 1));
     rig.connect_to(stream_to(1, 1));
-    let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Closed);
-    assert_eq!(said, ["#2 absent UNAVAILABLE"]);
+    let outputs = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Closed);
+    assert_eq!(outputs, ["#2 absent UNAVAILABLE"]);
     rig.sent_to(stream_to(0, 1));
     let clusters = encoded(&response::<Cds>("1", vec![any::<Cds>("c", "x")]));
     assert_eq!(rig.receive_from(stream_to(0, 1), clusters)[0], "#1 present 1 x");
@@ -78,9 +78,9 @@ fn b3_6_streams_that_could_not_connect_try_at_once_when_another_of_the_server_is
     rig.sent_to(stream_to(0, 1));
     assert_eq!(rig.pass(Duration::ZERO), NONE, "a connection is not an answer");
     let clusters = encoded(&response::<Cds>("1", vec![any::<Cds>("c", "x")]));
-    let said = rig.receive_from(stream_to(0, 1), clusters);
+    let outputs = rig.receive_from(stream_to(0, 1), clusters);
     // The one that was let in and sent away waits for its time: the server can be reached, but may not want it yet.
-    let connects: Vec<_> = said.iter().filter(|said| said.starts_with("connect")).collect();
+    let connects: Vec<_> = outputs.iter().filter(|outputs| outputs.starts_with("connect")).collect();
     assert_eq!(connects, ["connect 1.2 /envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints"]);
     rig.disconnect_from(stream_to(1, 2), DisconnectKind::Unreachable);
     assert_eq!(rig.pass(Duration::from_millis(700)), NONE, "one answer hastens it once");
@@ -95,8 +95,8 @@ fn b3_1_the_incremental_variant_has_its_own_methods() {
     );
     assert_eq!(rig.connect(1), ["read", "send Cluster +c node"]);
     rig.sent(1);
-    let said = rig.receive_raw(1, delta_response::<Cds>("1", &[("c", "v", Some("x"))], &[]));
-    assert_eq!(said, ["#1 present v x", "read", "send Cluster 1"]);
+    let outputs = rig.receive_raw(1, delta_response::<Cds>("1", &[("c", "v", Some("x"))], &[]));
+    assert_eq!(outputs, ["#1 present v x", "read", "send Cluster 1"]);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn b3_5_what_a_variant_does_not_have_is_refused() {
 }
 
 #[test]
-fn v2_servers_hear_the_names_of_v2_and_send_the_same_resources() {
+fn v2_servers_get_the_type_urls_of_v2_and_send_the_same_resources() {
     let v2 = Server::new("a:1").insecure().transport_api_version(TransportApiVersion::V2);
     let mut rig = rig(Bootstrap::builder().server(v2));
     rig.watch::<Cds>("c");
@@ -175,8 +175,8 @@ fn v2_servers_hear_the_names_of_v2_and_send_the_same_resources() {
     let mut clusters = response::<Cds>("1", vec![any::<Cds>("c", "x")]);
     clusters.type_url = "type.googleapis.com/envoy.api.v2.Cluster".into();
     clusters.resources[0].type_url = clusters.type_url.clone();
-    let said = rig.receive(1, &clusters);
-    assert_eq!(said[0], "#1 present 1 x");
+    let outputs = rig.receive(1, &clusters);
+    assert_eq!(outputs[0], "#1 present 1 x");
     rig.sent(1);
     let mut endpoints = response::<Eds>("2", vec![super::rig::wrapped::<Eds>("e", Some("y"))]);
     endpoints.type_url = "type.googleapis.com/envoy.api.v2.ClusterLoadAssignment".into();
@@ -193,7 +193,7 @@ fn v2_servers_hear_the_names_of_v2_and_send_the_same_resources() {
 }
 
 #[test]
-fn the_status_tells_the_streams_of_types_apart() {
+fn the_status_distinguishes_the_streams_of_types() {
     let mut rig = rig(Bootstrap::builder().server(server("a:1", ApiType::Grpc)));
     rig.watch::<Cds>("c");
     rig.watch::<Eds>("e");

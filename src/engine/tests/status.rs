@@ -22,7 +22,7 @@ use crate::{
 };
 
 #[test]
-fn a88_8_what_was_asked_for_is_requested_until_something_is_known() {
+fn a88_8_a_subscribed_resource_is_requested_until_something_is_known() {
     let mut rig = Rig::new();
     rig.watch::<Full>("a");
     assert_eq!(shown(&mut rig), ["a REQUESTED"]);
@@ -50,14 +50,14 @@ fn a_resource_that_comes_again_is_updated_though_it_is_unchanged() {
 
 /// Each state that bad news lead to, without a good resource and with one, under both policies.
 #[test]
-fn a88_8_the_state_after_bad_news_with_and_without_a_good_resource() {
+fn a88_8_the_state_after_an_error_with_and_without_a_cached_resource() {
     let not_found = || error("a", 5, "no such thing");
     let passing = || error("a", 14, "later");
     let rejected = || response::<Full>("2", vec![any::<Full>("a", "bad")]);
     let deleted = || response::<Full>("2", vec![]);
     let keeping = || server().features(["ignore_resource_deletion"]);
     let dropping = || server().features(["fail_on_data_errors"]);
-    for (what, server, had, news, shows) in [
+    for (what, server, had, updates, shows) in [
         ("rejected", server(), false, rejected(), "a NACKED | 2 INVALID_ARGUMENT"),
         ("rejected", server(), true, rejected(), "a NACKED 1 | 2 INVALID_ARGUMENT"),
         ("rejected and dropped", dropping(), true, rejected(), "a NACKED | 2 INVALID_ARGUMENT"),
@@ -70,9 +70,9 @@ fn a88_8_the_state_after_bad_news_with_and_without_a_good_resource() {
         ("a passing error", server(), false, passing(), "a RECEIVED_ERROR | 2 UNAVAILABLE"),
         ("a passing error drops nothing", dropping(), true, passing(), "a RECEIVED_ERROR 1 | 2 UNAVAILABLE"),
     ] {
-        let mut rig = if had { accepted(server) } else { asked(server) };
+        let mut rig = if had { accepted(server) } else { requested(server) };
         rig.pass(SECOND);
-        rig.receive(1, &news);
+        rig.receive(1, &updates);
         assert_eq!(shown(&mut rig), [shows], "{what}");
         let report = the(&mut rig, "a");
         assert!(
@@ -85,10 +85,10 @@ fn a88_8_the_state_after_bad_news_with_and_without_a_good_resource() {
 
 #[test]
 fn a88_5_the_timer_makes_it_not_exist_or_a_timeout_of_the_server() {
-    let mut rig = asked(server());
+    let mut rig = requested(server());
     rig.pass(Duration::from_secs(16));
     assert_eq!(shown(&mut rig), ["a DOES_NOT_EXIST | NOT_FOUND"]);
-    let mut rig = asked(server().features(["resource_timer_is_transient_error"]));
+    let mut rig = requested(server().features(["resource_timer_is_transient_error"]));
     rig.pass(Duration::from_secs(16));
     assert_eq!(shown(&mut rig), ["a REQUESTED"]);
     rig.pass(Duration::from_secs(15));
@@ -109,7 +109,7 @@ fn a40_2_a_good_update_clears_the_failure_be_it_new_or_the_held_one() {
 
 #[test]
 fn a46_only_the_bad_resource_of_a_response_has_failed() {
-    let mut rig = asked(server());
+    let mut rig = requested(server());
     rig.watch::<Full>("b");
     rig.sent(1);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad"), any::<Full>("b", "x")]));
@@ -224,7 +224,7 @@ fn server() -> ServerBuilder {
 }
 
 /// A rig that has asked for `a`.
-fn asked(server: ServerBuilder) -> Rig {
+fn requested(server: ServerBuilder) -> Rig {
     let mut rig = Rig::with(server);
     rig.open::<Full>(&["a"]);
     rig
@@ -232,7 +232,7 @@ fn asked(server: ServerBuilder) -> Rig {
 
 /// A rig that holds `a` in version 1.
 fn accepted(server: ServerBuilder) -> Rig {
-    let mut rig = asked(server);
+    let mut rig = requested(server);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
     rig.sent(1);
     rig
@@ -251,7 +251,7 @@ fn error(name: &str, code: i32, message: &str) -> DiscoveryResponse {
 fn shown(rig: &mut Rig) -> Vec<String> {
     let mut resources = rig.engine.status().resources;
     resources.sort_by(|a, b| a.name.cmp(&b.name));
-    let say = |report: &ResourceReport| {
+    let describe = |report: &ResourceReport| {
         let held = report.held.as_ref().map(|(version, _)| version.as_str());
         let failure = report.ambient_error.as_ref();
         let version = failure.map(|failure| failure.update.version.as_str()).filter(|text| !text.is_empty());
@@ -260,7 +260,7 @@ fn shown(rig: &mut Rig) -> Vec<String> {
         let words = [Some(&*report.name), Some(report.state.as_str()), held, bar, version, code];
         words.into_iter().flatten().collect::<Vec<_>>().join(" ")
     };
-    resources.iter().map(say).collect()
+    resources.iter().map(describe).collect()
 }
 
 fn the(rig: &mut Rig, name: &str) -> ResourceReport {

@@ -76,8 +76,8 @@ fn the_timer_of_a_name_that_came_or_went_does_nothing() {
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad")]));
     rig.sent(1);
     rig.unwatch(watches[1]);
-    let said = rig.pass(Duration::from_secs(16));
-    assert_eq!(said, ["send Full [a,c] /n1", "#3 absent NOT_FOUND"], "one was rejected, one unwatched");
+    let outputs = rig.pass(Duration::from_secs(16));
+    assert_eq!(outputs, ["send Full [a,c] /n1", "#3 absent NOT_FOUND"], "one was rejected, one unwatched");
 }
 
 #[test]
@@ -95,7 +95,7 @@ fn a_name_that_is_watched_again_has_a_timer_of_its_own() {
 }
 
 #[test]
-fn a_name_that_is_watched_again_before_the_server_was_told_has_the_whole_time() {
+fn a_name_resubscribed_before_the_unsubscription_was_sent_has_the_whole_does_not_exist_timeout() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     rig.pass(Duration::from_secs(10));
@@ -141,9 +141,9 @@ fn a_response_that_is_being_worked_off_wins_over_the_timer() {
     let input = protocol::StreamEvent::Received { stream: super::rig::stream(1), message };
     rig.engine.handle_input(input, rig.now);
     assert!(rig.drain().len() < names.len(), "it takes several steps");
-    let said = rig.pass(Duration::from_secs(1));
-    assert!(!said.iter().any(|said| said.contains("absent")), "nothing that came is given up");
-    assert_eq!(said.last().map(|said| said.starts_with("send Part [r00000,")), Some(true));
+    let outputs = rig.pass(Duration::from_secs(1));
+    assert!(!outputs.iter().any(|outputs| outputs.contains("absent")), "nothing that came is given up");
+    assert_eq!(outputs.last().map(|outputs| outputs.starts_with("send Part [r00000,")), Some(true));
 }
 
 /// What is wrong with resources that are given up in a while, as an operator reads it.
@@ -170,14 +170,18 @@ fn a_type_without_any_response_hints_at_servers_that_want_all_names() {
     rig.sent(1);
     let (p, _) = rig.watch::<Part>("p");
     rig.sent(1);
-    let said = reasons(&mut rig, Duration::from_secs(15));
-    assert_eq!(said.len(), 2);
-    assert_eq!(said[0], format!("{IN_TIME}{USUAL}"), "each response has all of its type");
+    let outputs = reasons(&mut rig, Duration::from_secs(15));
+    assert_eq!(outputs.len(), 2);
+    assert_eq!(outputs[0], format!("{IN_TIME}{USUAL}"), "each response has all of its type");
     assert!(
-        said[1].starts_with(&format!("{IN_TIME}, nor any other resource of the type; is the name correct"))
+        outputs[1]
+            .starts_with(&format!("{IN_TIME}, nor any other resource of the type; is the name correct"))
     );
     let hint = "only to requests that name all resources of a type, as go-control-plane does in ADS mode";
-    assert!(said[1].contains(hint) && said[1].contains("api_type AGGREGATED_DELTA_GRPC"), "{said:?}");
+    assert!(
+        outputs[1].contains(hint) && outputs[1].contains("api_type AGGREGATED_DELTA_GRPC"),
+        "{outputs:?}"
+    );
 
     // It answers when there is nothing else, and no more when there is.
     rig.receive(1, &response::<Part>("1", vec![any::<Part>("p", "x")]));
@@ -185,8 +189,8 @@ fn a_type_without_any_response_hints_at_servers_that_want_all_names() {
     rig.pass(Duration::from_secs(1));
     rig.watch::<Part>("q");
     rig.sent(1);
-    let said = reasons(&mut rig, Duration::from_secs(15));
-    assert!(said.len() == 1 && said[0].contains(hint), "{said:?}");
+    let outputs = reasons(&mut rig, Duration::from_secs(15));
+    assert!(outputs.len() == 1 && outputs[0].contains(hint), "{outputs:?}");
     rig.unwatch(p);
 }
 
@@ -215,9 +219,9 @@ fn one_deadline_serves_any_number_of_timers() {
     }
     rig.connect(1);
     rig.sent(1);
-    let said = rig.pass(Duration::from_secs(15));
-    assert_eq!(said.len(), 5_000);
-    assert!(said.iter().all(|said| said.ends_with("absent NOT_FOUND")));
+    let outputs = rig.pass(Duration::from_secs(15));
+    assert_eq!(outputs.len(), 5_000);
+    assert!(outputs.iter().all(|outputs| outputs.ends_with("absent NOT_FOUND")));
     assert_eq!(rig.engine.poll_timeout(), None, "and nothing is left to wait for");
 }
 
@@ -232,14 +236,15 @@ fn a_response_that_repeats_a_rejected_one_is_answered_with_growing_delays() {
         // A server that iterates over a map sends them in another order each time.
         let mut resources = resources.to_vec();
         resources.rotate_left(number % 3);
-        let said = rig.receive(1, &response_with_nonce::<Full>(("1", &nonce), resources));
-        let asked = rig.now;
-        let nack = |said: &[String]| said.iter().any(|said| said.contains(&format!("/{nonce} INVALID")));
-        if !nack(&said) {
+        let outputs = rig.receive(1, &response_with_nonce::<Full>(("1", &nonce), resources));
+        let requested = rig.now;
+        let nack =
+            |outputs: &[String]| outputs.iter().any(|outputs| outputs.contains(&format!("/{nonce} INVALID")));
+        if !nack(&outputs) {
             let (due, _) = rig.engine.poll_timeout().unwrap();
-            assert!(nack(&rig.pass(due - asked)));
+            assert!(nack(&rig.pass(due - requested)));
         }
-        delays.push((rig.now - asked).as_secs_f64());
+        delays.push((rig.now - requested).as_secs_f64());
         rig.sent(1);
     }
     assert_eq!(delays[0], 0.0, "the first at once");
@@ -253,12 +258,12 @@ fn genuine_pushes_of_a_rejected_resource_are_answered_at_once() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     for version in 0..11 {
-        let said = rig.receive(1, &response::<Full>(&version.to_string(), vec![any::<Full>("a", "bad")]));
-        assert!(said.last().unwrap().contains("INVALID"), "{said:?}");
+        let outputs = rig.receive(1, &response::<Full>(&version.to_string(), vec![any::<Full>("a", "bad")]));
+        assert!(outputs.last().unwrap().contains("INVALID"), "{outputs:?}");
         rig.sent(1);
     }
-    let said = rig.receive(1, &response::<Full>("11", vec![any::<Full>("a", "bad")]));
-    assert_eq!(said, ["read"], "the burst is over");
+    let outputs = rig.receive(1, &response::<Full>("11", vec![any::<Full>("a", "bad")]));
+    assert_eq!(outputs, ["read"], "the burst is over");
     assert_eq!(rig.pass(Duration::from_secs(1)).len(), 1);
 }
 
@@ -270,8 +275,8 @@ fn an_acceptable_response_is_answered_at_once_while_a_nack_is_held_back() {
         rig.receive(1, &response_with_nonce::<Full>(("1", nonce), vec![any::<Full>("a", "bad")]));
         rig.sent(1);
     }
-    let said = rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "good")]));
-    assert!(said[2].contains("/n2 INVALID"), "each response has its answer, in order: {said:?}");
+    let outputs = rig.receive(1, &response::<Full>("3", vec![any::<Full>("a", "good")]));
+    assert!(outputs[2].contains("/n2 INVALID"), "each response has its answer, in order: {outputs:?}");
     assert_eq!(rig.sent(1), ["send Full [a] 3/n3"]);
 }
 
@@ -282,9 +287,9 @@ fn of_nacks_that_have_to_wait_the_newest_is_written_at_the_time_of_the_first() {
     rig.open::<Full>(&["a"]);
     let push = |rig: &mut Rig, version: u32| {
         let bad = response::<Full>(&version.to_string(), vec![any::<Full>("a", "bad")]);
-        let said = rig.receive(1, &bad);
+        let outputs = rig.receive(1, &bad);
         rig.sent(1);
-        said
+        outputs
     };
     for version in 0..11 {
         assert!(push(&mut rig, version).last().unwrap().contains("INVALID"), "at once");
@@ -292,9 +297,9 @@ fn of_nacks_that_have_to_wait_the_newest_is_written_at_the_time_of_the_first() {
     for version in 11..1_000 {
         assert_eq!(push(&mut rig, version), ["read"], "the burst is over");
     }
-    let said = rig.pass(Duration::from_secs(1));
-    assert_eq!(said.len(), 1);
-    assert!(said[0].contains("/n999 INVALID"), "{said:?}");
+    let outputs = rig.pass(Duration::from_secs(1));
+    assert_eq!(outputs.len(), 1);
+    assert!(outputs[0].contains("/n999 INVALID"), "{outputs:?}");
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_secs(60)), NONE, "none is left");
     assert_eq!(push(&mut rig, 1_000), ["read"]);
@@ -302,13 +307,13 @@ fn of_nacks_that_have_to_wait_the_newest_is_written_at_the_time_of_the_first() {
 }
 
 #[test]
-fn a_name_that_is_let_go_and_watched_again_before_the_server_was_told_has_a_timer() {
+fn a_name_unsubscribed_and_resubscribed_before_a_request_has_a_does_not_exist_timer() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a", "b"]);
     rig.unwatch(watches[0]);
     rig.watch::<Full>("a");
     rig.pass(Duration::from_millis(20));
     rig.sent(1);
-    let said = rig.pass(Duration::from_secs(16));
-    assert_eq!(said, ["#2 absent NOT_FOUND", "#3 absent NOT_FOUND"]);
+    let outputs = rig.pass(Duration::from_secs(16));
+    assert_eq!(outputs, ["#2 absent NOT_FOUND", "#3 absent NOT_FOUND"]);
 }

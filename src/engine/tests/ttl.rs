@@ -56,7 +56,7 @@ fn the_reason_names_the_server_and_the_resource() {
 }
 
 #[test]
-fn b1_18_b2_16_a_heartbeat_extends_the_time_and_nobody_is_told() {
+fn b1_18_b2_16_a_heartbeat_extends_the_time_to_live_and_notifies_no_watch() {
     in_both(|mut timed| {
         timed.open::<Part>(&["a"]);
         timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
@@ -107,9 +107,9 @@ fn b1_19_heartbeats_of_a_full_state_type_delete_nothing() {
         let beats = [heartbeat("a", "1").ttl(60), heartbeat("c", "1").ttl(60)];
         assert_eq!(timed.accept::<Full>(&beats), NONE);
         assert_eq!(timed.pass(59), NONE);
-        let news = timed.pass(1);
-        assert_eq!(news[0], "#1 absent NOT_FOUND");
-        assert_eq!(news.last().unwrap(), "#3 {b: present 1 1} complete");
+        let updates = timed.pass(1);
+        assert_eq!(updates[0], "#1 absent NOT_FOUND");
+        assert_eq!(updates.last().unwrap(), "#3 {b: present 1 1} complete");
     });
 }
 
@@ -117,12 +117,12 @@ fn b1_19_heartbeats_of_a_full_state_type_delete_nothing() {
 fn b2_26_a_member_of_the_wildcard_is_forgotten() {
     in_both(|mut timed| {
         timed.open::<Full>(&["*"]);
-        let said = timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
-        assert_eq!(said, ["#1 {a: present 1 1, b: present 1 1} complete"]);
+        let outputs = timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
+        assert_eq!(outputs, ["#1 {a: present 1 1, b: present 1 1} complete"]);
         assert_eq!(timed.pass(30), ["#1 {b: present 1 1} complete"]);
         assert_eq!(timed.rig.engine.resources(), 1);
-        let said = timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
-        assert_eq!(said, ["#1 {a: present 1 1, b: present 1 1} complete"]);
+        let outputs = timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
+        assert_eq!(outputs, ["#1 {a: present 1 1, b: present 1 1} complete"]);
     });
 }
 
@@ -166,13 +166,17 @@ fn a_resource_expires_while_its_server_is_away() {
         timed.open::<Part>(&["a"]);
         timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
         timed.disconnect();
-        let said = timed.rig.pass(Duration::from_secs(30));
-        assert_eq!(said.iter().filter(|said| *said == "#1 absent NOT_FOUND").count(), 1, "{said:?}");
+        let outputs = timed.rig.pass(Duration::from_secs(30));
+        assert_eq!(
+            outputs.iter().filter(|outputs| *outputs == "#1 absent NOT_FOUND").count(),
+            1,
+            "{outputs:?}"
+        );
     });
 }
 
 #[test]
-fn a71_3_what_has_expired_while_its_server_is_away_is_asked_of_the_next_one() {
+fn a71_3_a_resource_that_expired_while_its_server_is_away_is_requested_from_the_next_one() {
     for delta in [false, true] {
         let servers = (1..=2).map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
         let bootstrap = servers.fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
@@ -180,13 +184,13 @@ fn a71_3_what_has_expired_while_its_server_is_away_is_asked_of_the_next_one() {
         timed.open::<Part>(&["a"]);
         timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
         timed.disconnect();
-        let mut said = timed.rig.pass(Duration::from_secs(2));
-        assert!(said.contains(&"connect 0.2".to_owned()), "{said:?}");
-        said = timed.rig.disconnect_from(stream_to(0, 2), DisconnectKind::Unreachable);
-        assert_eq!(said, ["#1 present 1 1 (UNAVAILABLE)"], "what is held needs no other server");
-        said = timed.rig.pass(Duration::from_secs(29));
-        assert!(said.contains(&"#1 absent NOT_FOUND".to_owned()), "{said:?}");
-        assert!(said.contains(&"connect 1.1".to_owned()), "{said:?}");
+        let mut outputs = timed.rig.pass(Duration::from_secs(2));
+        assert!(outputs.contains(&"connect 0.2".to_owned()), "{outputs:?}");
+        outputs = timed.rig.disconnect_from(stream_to(0, 2), DisconnectKind::Unreachable);
+        assert_eq!(outputs, ["#1 present 1 1 (UNAVAILABLE)"], "what is held needs no other server");
+        outputs = timed.rig.pass(Duration::from_secs(29));
+        assert!(outputs.contains(&"#1 absent NOT_FOUND".to_owned()), "{outputs:?}");
+        assert!(outputs.contains(&"connect 1.1".to_owned()), "{outputs:?}");
         (timed.server, timed.attempt) = (1, 1);
         timed.connect();
         assert_eq!(timed.accept::<Part>(&[whole("a", "2")]), ["#1 present 2 2"]);
@@ -199,20 +203,20 @@ fn a_rejected_update_changes_nothing_of_the_time_to_live() {
         timed.open::<Part>(&["a"]);
         timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
         timed.pass(20);
-        let said = timed.tell::<Part>(&[whole("a", "bad").ttl(300)], &[]);
-        assert_eq!(published(said), ["#1 present 1 1 (INVALID_ARGUMENT)"]);
+        let outputs = timed.respond::<Part>(&[whole("a", "bad").ttl(300)], &[]);
+        assert_eq!(published(outputs), ["#1 present 1 1 (INVALID_ARGUMENT)"]);
         assert_eq!(timed.pass(10), ["#1 absent NOT_FOUND"]);
     });
 }
 
 #[test]
-fn b2_8_a_heartbeat_that_comes_too_late_makes_the_name_asked_for_again() {
+fn b2_8_a_heartbeat_that_comes_too_late_makes_the_name_requested_again() {
     let mut timed = Timed::new(true);
     timed.open::<Part>(&["a", "b"]);
     timed.accept::<Part>(&[whole("a", "1").ttl(30), whole("b", "1").ttl(90)]);
     timed.pass(30);
-    let said = timed.tell::<Part>(&[heartbeat("a", "1").ttl(30), heartbeat("b", "1").ttl(90)], &[]);
-    assert_eq!(said, ["read", "send Part +a nonce2"]);
+    let outputs = timed.respond::<Part>(&[heartbeat("a", "1").ttl(30), heartbeat("b", "1").ttl(90)], &[]);
+    assert_eq!(outputs, ["read", "send Part +a nonce2"]);
     assert_eq!(timed.accept::<Part>(&[whole("a", "1").ttl(30)]), ["#1 present 1 1"]);
 }
 
@@ -234,13 +238,13 @@ fn b1_20_a_heartbeat_of_what_has_expired_opens_another_stream_without_its_versio
     timed.open::<Part>(&["a"]);
     timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
     timed.pass(30);
-    let said = timed.tell::<Part>(&[heartbeat("a", "1").ttl(30)], &[]);
-    assert_eq!(said, ["disconnect 0.1", "connect 0.2"]);
+    let outputs = timed.respond::<Part>(&[heartbeat("a", "1").ttl(30)], &[]);
+    assert_eq!(outputs, ["disconnect 0.1", "connect 0.2"]);
     timed.attempt += 1;
     assert_eq!(timed.connect(), ["read", "send Part [a] / node"]);
     // A server that never sends it again is not asked in a loop.
-    let said = timed.tell::<Part>(&[heartbeat("a", "1").ttl(30)], &[]);
-    assert_eq!(said, ["read", "send Part [a] /nonce3"], "nor is that version accepted");
+    let outputs = timed.respond::<Part>(&[heartbeat("a", "1").ttl(30)], &[]);
+    assert_eq!(outputs, ["read", "send Part [a] /nonce3"], "nor is that version accepted");
     assert_eq!(timed.accept::<Part>(&[whole("a", "1").ttl(30)]), ["#1 present 1 1"]);
 }
 
@@ -251,13 +255,13 @@ fn b1_20_b2_26_a_heartbeat_of_an_expired_member_opens_another_stream_without_its
         timed.open::<Full>(&["*"]);
         timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
         timed.pass(30);
-        let said = timed.tell::<Full>(&[heartbeat("a", "1").ttl(30)], &[]);
-        assert_eq!(said, ["disconnect 0.1", "connect 0.2"]);
+        let outputs = timed.respond::<Full>(&[heartbeat("a", "1").ttl(30)], &[]);
+        assert_eq!(outputs, ["disconnect 0.1", "connect 0.2"]);
         timed.attempt += 1;
         let request = if timed.delta { "send Full {b=1} node" } else { "send Full [] / node" };
         assert_eq!(timed.connect(), ["read", request]);
-        let said = timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
-        assert_eq!(said, ["#1 {a: present 1 1, b: present 1 1} complete"]);
+        let outputs = timed.accept::<Full>(&[whole("a", "1").ttl(30), whole("b", "1")]);
+        assert_eq!(outputs, ["#1 {a: present 1 1, b: present 1 1} complete"]);
     });
 }
 
@@ -270,26 +274,26 @@ fn b2_26_heartbeats_of_expired_members_of_a_glob_bring_them_back() {
         timed.accept::<Full>(&[whole(a, "1").ttl(30), whole(b, "1").ttl(30)]);
         assert_eq!(timed.pass(30).last().map(String::as_str), Some("#1 {} complete"));
         let beats = [heartbeat(a, "1").ttl(30), heartbeat(b, "1").ttl(30)];
-        let said = timed.tell::<Full>(&beats, &[]);
+        let outputs = timed.respond::<Full>(&beats, &[]);
         if timed.delta {
-            assert_eq!(said, ["read", "send Full +xdstp://a/test.Full/shop/* nonce2"]);
+            assert_eq!(outputs, ["read", "send Full +xdstp://a/test.Full/shop/* nonce2"]);
         } else {
-            assert_eq!(said, ["disconnect 0.1", "connect 0.2"]);
+            assert_eq!(outputs, ["disconnect 0.1", "connect 0.2"]);
             timed.attempt += 1;
             assert_eq!(timed.connect(), ["read", "send Full [xdstp://a/test.Full/shop/*] / node"]);
         }
-        let said = timed.accept::<Full>(&[whole(a, "1").ttl(30), whole(b, "1").ttl(30)]);
-        assert_eq!(said, [format!("#1 {{{a}: present 1 1, {b}: present 1 1}} complete")]);
+        let outputs = timed.accept::<Full>(&[whole(a, "1").ttl(30), whole(b, "1").ttl(30)]);
+        assert_eq!(outputs, [format!("#1 {{{a}: present 1 1, {b}: present 1 1}} complete")]);
     });
 }
 
 #[test]
-fn a_heartbeat_without_ttl_of_a_name_that_nobody_asked_for_changes_nothing() {
+fn a_heartbeat_without_ttl_of_a_name_without_a_subscription_changes_nothing() {
     in_both(|mut timed| {
         timed.open::<Full>(&["*"]);
         timed.accept::<Full>(&[whole("a", "1")]);
-        let said = timed.tell::<Full>(&[heartbeat("b", "1")], &[]);
-        assert!(!said.iter().any(|said| said.starts_with("disconnect")), "{said:?}");
+        let outputs = timed.respond::<Full>(&[heartbeat("b", "1")], &[]);
+        assert!(!outputs.iter().any(|outputs| outputs.starts_with("disconnect")), "{outputs:?}");
     });
 }
 
@@ -299,10 +303,10 @@ fn a_sotw_heartbeat_of_a_rejected_version_neither_accepts_it_nor_confirms_what_i
     let mut timed = Timed::new(false);
     timed.open::<Part>(&["a"]);
     timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
-    timed.tell::<Part>(&[whole("a", "bad").ttl(30)], &[]);
+    timed.respond::<Part>(&[whole("a", "bad").ttl(30)], &[]);
     timed.rig.pass(Duration::from_secs(10));
-    let said = timed.tell::<Part>(&[heartbeat("a", "bad").ttl(30)], &[]);
-    assert_eq!(said.last().unwrap(), "send Part [a] 1/nonce3");
+    let outputs = timed.respond::<Part>(&[heartbeat("a", "bad").ttl(30)], &[]);
+    assert_eq!(outputs.last().unwrap(), "send Part [a] 1/nonce3");
     assert_eq!(timed.until_expiry(), Some(20));
 }
 
@@ -312,9 +316,9 @@ fn a_delta_heartbeat_of_a_rejected_version_without_ttl_deletes_nothing() {
     let mut timed = Timed::new(true);
     timed.open::<Part>(&["a"]);
     timed.accept::<Part>(&[whole("a", "1")]);
-    timed.tell::<Part>(&[whole("a", "bad")], &[]);
+    timed.respond::<Part>(&[whole("a", "bad")], &[]);
     assert_eq!(timed.accept::<Part>(&[heartbeat("a", "bad")]), NONE);
-    assert_eq!(published(timed.tell::<Part>(&[heartbeat("a", "9")], &[])), ["#1 absent NOT_FOUND"]);
+    assert_eq!(published(timed.respond::<Part>(&[heartbeat("a", "9")], &[])), ["#1 absent NOT_FOUND"]);
 }
 
 #[test]
@@ -322,7 +326,7 @@ fn b2_16_a_heartbeat_of_another_version_confirms_nothing_and_removes_nothing() {
     let mut timed = Timed::new(true);
     timed.open::<Part>(&["a"]);
     timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
-    timed.tell::<Part>(&[whole("a", "bad").ttl(30)], &[]);
+    timed.respond::<Part>(&[whole("a", "bad").ttl(30)], &[]);
     timed.pass(10);
     assert_eq!(timed.accept::<Part>(&[heartbeat("a", "bad").ttl(30)]), NONE);
     assert_eq!(timed.until_expiry(), Some(20));
@@ -333,7 +337,7 @@ fn what_is_deleted_does_not_expire() {
     let mut timed = Timed::new(true);
     timed.open::<Full>(&["a"]);
     timed.accept::<Full>(&[whole("a", "1").ttl(30)]);
-    assert_eq!(published(timed.tell::<Full>(&[], &["a"])), ["#1 absent NOT_FOUND"]);
+    assert_eq!(published(timed.respond::<Full>(&[], &["a"])), ["#1 absent NOT_FOUND"]);
     assert_eq!(timed.until_expiry(), None);
 
     let mut timed = Timed::new(false);
@@ -344,7 +348,7 @@ fn what_is_deleted_does_not_expire() {
 }
 
 #[test]
-fn what_is_let_go_does_not_expire() {
+fn an_unsubscribed_resource_does_not_expire() {
     in_both(|mut timed| {
         let (watch_id, _) = timed.rig.watch::<Part>("a");
         timed.open::<Part>(&["b"]);
@@ -358,7 +362,7 @@ fn what_is_let_go_does_not_expire() {
 }
 
 #[test]
-fn a_server_that_deletes_nothing_lets_resources_expire_still() {
+fn resources_expire_also_where_deletions_are_ignored() {
     for delta in [false, true] {
         let server = Server::new("127.0.0.1:1").insecure().features(["ignore_resource_deletion"]);
         let mut timed = Timed::with(delta, server);
@@ -373,8 +377,8 @@ fn b2_12_a_resource_and_its_heartbeat_in_one_response_are_a_duplicate() {
     in_both(|mut timed| {
         timed.open::<Part>(&["a"]);
         timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
-        let said = timed.tell::<Part>(&[whole("a", "2"), heartbeat("a", "1").ttl(90)], &[]);
-        assert!(said.iter().any(|said| said.contains("twice")), "{said:?}");
+        let outputs = timed.respond::<Part>(&[whole("a", "2"), heartbeat("a", "1").ttl(90)], &[]);
+        assert!(outputs.iter().any(|outputs| outputs.contains("twice")), "{outputs:?}");
         assert_eq!(timed.until_expiry(), Some(30));
     });
 }
@@ -386,8 +390,8 @@ fn a_time_to_live_that_is_none_is_rejected() {
         let mut word = whole("a", "1");
         // As a number of 64 bits it is negative.
         word.ttl = Some(Duration::from_secs(u64::MAX));
-        let said = timed.tell::<Part>(&[word], &[]);
-        assert!(said.iter().any(|said| said.contains("ttl out of range")), "{said:?}");
+        let outputs = timed.respond::<Part>(&[word], &[]);
+        assert!(outputs.iter().any(|outputs| outputs.contains("ttl out of range")), "{outputs:?}");
     });
 }
 
@@ -416,8 +420,8 @@ fn a_response_that_is_being_worked_off_wins_over_the_deadline() {
     };
     let message = response.encode_to_vec().into();
     timed.rig.now += Duration::from_secs(29);
-    let said = timed.rig.input(StreamEvent::Received { stream: stream_to(0, 1), message });
-    assert_eq!(said, NONE);
+    let outputs = timed.rig.input(StreamEvent::Received { stream: stream_to(0, 1), message });
+    assert_eq!(outputs, NONE);
     timed.rig.now += Duration::from_secs(2);
     while let Some((_, Timer::Work)) = timed.rig.engine.poll_timeout() {
         timed.rig.engine.handle_timeout(timed.rig.now);

@@ -26,7 +26,7 @@ fn reconnect(rig: &mut Rig, attempt: u64) -> String {
 }
 
 #[test]
-fn b1_6_a_version_whose_resources_are_all_held_is_told() {
+fn b1_6_a_version_whose_resources_are_all_cached_is_sent() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a", "b"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]));
@@ -35,7 +35,7 @@ fn b1_6_a_version_whose_resources_are_all_held_is_told() {
 }
 
 #[test]
-fn b1_6_a_version_is_not_told_with_a_name_that_it_did_not_bring() {
+fn b1_6_a_version_is_not_sent_with_a_name_that_it_did_not_bring() {
     let mut rig = Rig::new();
     rig.open::<Part>(&["a"]);
     rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x")]));
@@ -47,7 +47,7 @@ fn b1_6_a_version_is_not_told_with_a_name_that_it_did_not_bring() {
 }
 
 #[test]
-fn b1_6_a_name_that_is_watched_again_after_the_idle_time_is_asked_for_without_a_version() {
+fn b1_6_a_name_that_is_watched_again_after_the_idle_timeout_is_requested_without_a_version() {
     let mut rig = Rig::new();
     let watches = rig.open::<Part>(&["a"]);
     rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x")]));
@@ -61,7 +61,7 @@ fn b1_6_a_name_that_is_watched_again_after_the_idle_time_is_asked_for_without_a_
 }
 
 #[test]
-fn b1_6_a_wildcard_that_is_watched_again_after_the_idle_time_is_asked_for_without_a_version() {
+fn b1_6_a_wildcard_that_is_watched_again_after_the_idle_timeout_is_requested_without_a_version() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["*"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
@@ -74,7 +74,7 @@ fn b1_6_a_wildcard_that_is_watched_again_after_the_idle_time_is_asked_for_withou
 }
 
 #[test]
-fn b1_6_a_version_of_named_resources_is_not_told_with_a_wildcard() {
+fn b1_6_a_version_of_named_resources_is_not_sent_with_a_wildcard() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
@@ -86,7 +86,7 @@ fn b1_6_a_version_of_named_resources_is_not_told_with_a_wildcard() {
 }
 
 #[test]
-fn b1_6_the_version_of_a_wildcard_is_told_after_a_reconnect() {
+fn b1_6_the_version_of_a_wildcard_is_sent_after_a_reconnect() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["*"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
@@ -107,7 +107,7 @@ fn b1_6_a_resource_that_a_rejection_has_dropped_is_not_claimed() {
 }
 
 #[test]
-fn b1_6_a_version_in_which_a_held_resource_has_an_error_of_the_server_is_not_told() {
+fn b1_6_a_version_in_which_a_cached_resource_has_an_error_of_the_server_is_not_sent() {
     let mut rig = Rig::new();
     rig.open::<Part>(&["a"]);
     rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x")]));
@@ -127,7 +127,7 @@ fn b1_6_a_version_in_which_a_held_resource_has_an_error_of_the_server_is_not_tol
 }
 
 #[test]
-fn b1_6_a_version_that_came_after_the_end_of_a_wildcard_is_not_told_for_the_next_one() {
+fn b1_6_a_version_that_came_after_the_end_of_a_wildcard_is_not_sent_for_the_next_one() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["*", "a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
@@ -145,19 +145,19 @@ fn b1_6_a_version_that_came_after_the_end_of_a_wildcard_is_not_told_for_the_next
 
 /// The server may have gone back to the accepted version when the next stream begins.
 #[test]
-fn b1_6_no_version_is_told_after_a_rejection_whose_good_resources_are_used() {
+fn b1_6_no_version_is_sent_after_a_rejection_whose_good_resources_are_used() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["*"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "x")]));
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "bad")]));
-    assert!(said.contains(&"#1 {a: present 1 x (INVALID_ARGUMENT)} complete".to_owned()), "{said:?}");
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "bad")]));
+    assert!(outputs.contains(&"#1 {a: present 1 x (INVALID_ARGUMENT)} complete".to_owned()), "{outputs:?}");
     rig.sent(1);
     assert_eq!(reconnect(&mut rig, 1), "send Full [] / node");
 }
 
 #[test]
-fn a_primary_that_comes_back_is_told_no_version_so_that_its_answer_ends_the_fallback() {
+fn a_primary_that_comes_back_is_sent_no_version_so_that_its_response_ends_the_fallback() {
     let servers = (1..=2).map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
     let bootstrap = servers.fold(Bootstrap::builder(), |bootstrap, server| bootstrap.server(server));
     let mut rig = Rig::of(bootstrap.build().unwrap(), Settings::default());
@@ -175,8 +175,8 @@ fn a_primary_that_comes_back_is_told_no_version_so_that_its_answer_ends_the_fall
     assert_eq!(rig.pass(Duration::from_secs(2)), ["connect 0.2"]);
     assert_eq!(rig.connect(2), ["read", "send Full [a,b] / node"]);
     rig.sent(2);
-    let said = rig.receive(2, &response::<Full>("1", vec![any::<Full>("a", "x")]));
-    assert!(said.contains(&"disconnect 1.1".to_owned()), "{said:?}");
+    let outputs = rig.receive(2, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert!(outputs.contains(&"disconnect 1.1".to_owned()), "{outputs:?}");
     assert_eq!(rig.pass(Duration::from_secs(1)), NONE);
 }
 
@@ -202,7 +202,7 @@ fn b2_31_the_version_of_a_delta_response_does_not_stand_in_for_that_of_a_resourc
 
 /// go-control-plane takes what it sent for the wildcard to be held, and sends it to a name only at another version.
 #[test]
-fn b1_6_a_name_is_asked_for_without_a_version_after_the_wildcard_that_held_it() {
+fn b1_6_a_name_is_requested_without_a_version_after_the_wildcard_that_brought_it() {
     let mut rig = Rig::new();
     let (all, _) = rig.watch::<Full>("*");
     rig.connect(1);
@@ -222,7 +222,7 @@ fn b1_6_a_name_is_asked_for_without_a_version_after_the_wildcard_that_held_it() 
 
 /// go-control-plane sends everything to an empty list of names when something changes, and takes it to be held.
 #[test]
-fn b1_6_a_name_that_came_before_it_was_asked_for_is_asked_for_behind_the_ack_without_a_version() {
+fn b1_6_a_name_that_came_before_it_was_subscribed_is_requested_after_the_ack_without_a_version() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
@@ -239,7 +239,7 @@ fn b1_6_a_name_that_came_before_it_was_asked_for_is_asked_for_behind_the_ack_wit
 }
 
 #[test]
-fn b1_6_a_wildcard_is_asked_for_without_a_version_that_came_for_names() {
+fn b1_6_a_wildcard_is_requested_without_a_version_that_came_for_names() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![]));
@@ -255,7 +255,7 @@ fn b1_6_a_wildcard_is_asked_for_without_a_version_that_came_for_names() {
 }
 
 #[test]
-fn b1_6_a_wildcard_is_asked_for_without_a_version_after_what_came_before_it() {
+fn b1_6_a_wildcard_is_requested_without_a_version_after_responses_before_it() {
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));

@@ -11,8 +11,8 @@ fn b1_2_a_wildcard_alone_is_an_empty_list_on_a_fresh_stream() {
     rig.watch::<Full>("*");
     assert_eq!(rig.connect(1), ["read", "send Full [] / node"]);
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "y"), any::<Full>("a", "x")]));
-    assert_eq!(said, ["read", "send Full [] 1/n1", "#1 {a: present 1 x, b: present 1 y} complete"]);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "y"), any::<Full>("a", "x")]));
+    assert_eq!(outputs, ["read", "send Full [] 1/n1", "#1 {a: present 1 x, b: present 1 y} complete"]);
 }
 
 #[test]
@@ -22,8 +22,8 @@ fn b1_3_beside_names_the_wildcard_is_explicit_and_stays_so() {
     rig.connect(1);
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
-    let (a, said) = rig.watch::<Full>("a");
-    assert_eq!(said, ["send Full [*,a] /"]);
+    let (a, outputs) = rig.watch::<Full>("a");
+    assert_eq!(outputs, ["send Full [*,a] /"]);
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.unwatch(a), ["send Full [*] /"], "an empty list would mean nothing now");
@@ -51,7 +51,7 @@ fn b1_3_the_end_of_the_wildcard_leaves_the_names() {
 }
 
 #[test]
-fn the_end_of_a_legacy_wildcard_cannot_be_said_and_its_responses_are_accepted_still() {
+fn the_end_of_a_legacy_wildcard_cannot_be_expressed_and_its_responses_are_still_accepted() {
     let mut rig = Rig::new();
     let (all, _) = rig.watch::<Full>("*");
     rig.watch::<Part>("p");
@@ -60,8 +60,8 @@ fn the_end_of_a_legacy_wildcard_cannot_be_said_and_its_responses_are_accepted_st
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert!(rig.unwatch(all).is_empty(), "an empty list would be the wildcard again");
-    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
-    assert_eq!(said, ["read", "send Full [] 1/n1"]);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert_eq!(outputs, ["read", "send Full [] 1/n1"]);
     assert_eq!(rig.engine.resources(), 1, "nothing of it is kept");
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
@@ -76,14 +76,16 @@ fn members_come_change_and_go() {
     rig.sent(1);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y"), any::<Full>("c", "bad")]));
-    assert_eq!(said.last().unwrap(), "#1 {b: present 1 y, c: absent INVALID_ARGUMENT} complete");
+    let outputs =
+        rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "y"), any::<Full>("c", "bad")]));
+    assert_eq!(outputs.last().unwrap(), "#1 {b: present 1 y, c: absent INVALID_ARGUMENT} complete");
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("3", vec![any::<Full>("b", "bad"), any::<Full>("c", "z")]));
-    assert_eq!(said.last().unwrap(), "#1 {b: present 2 y (INVALID_ARGUMENT), c: present 3 z} complete");
+    let outputs =
+        rig.receive(1, &response::<Full>("3", vec![any::<Full>("b", "bad"), any::<Full>("c", "z")]));
+    assert_eq!(outputs.last().unwrap(), "#1 {b: present 2 y (INVALID_ARGUMENT), c: present 3 z} complete");
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("4", vec![]));
-    assert_eq!(said.last().unwrap(), "#1 {} complete");
+    let outputs = rig.receive(1, &response::<Full>("4", vec![]));
+    assert_eq!(outputs.last().unwrap(), "#1 {} complete");
     assert_eq!(rig.engine.resources(), 0);
 }
 
@@ -93,8 +95,8 @@ fn g1_members_keep_their_names_beside_what_is_none() {
     rig.open::<Full>(&["*"]);
     let resources =
         vec![any::<Part>("other", "x"), wrapped::<Full>("a", Some("x")), wrapped::<Full>("b", Some("y"))];
-    let said = rig.receive(1, &response::<Full>("1", resources));
-    assert!(said.contains(&"#1 {a: present 1 x, b: present 1 y} complete".to_owned()), "{said:?}");
+    let outputs = rig.receive(1, &response::<Full>("1", resources));
+    assert!(outputs.contains(&"#1 {a: present 1 x, b: present 1 y} complete".to_owned()), "{outputs:?}");
 }
 
 #[test]
@@ -104,13 +106,13 @@ fn a_name_watched_by_itself_and_by_the_wildcard_reaches_both() {
     rig.watch::<Full>("a");
     rig.connect(1);
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
-    assert_eq!(said[0], "#2 present 1 x");
-    assert_eq!(said.last().unwrap(), "#1 {a: present 1 x} complete");
+    let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert_eq!(outputs[0], "#2 present 1 x");
+    assert_eq!(outputs.last().unwrap(), "#1 {a: present 1 x} complete");
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("2", vec![]));
-    assert_eq!(said[0], "#2 absent NOT_FOUND");
-    assert_eq!(said.last().unwrap(), "#1 {} complete");
+    let outputs = rig.receive(1, &response::<Full>("2", vec![]));
+    assert_eq!(outputs[0], "#2 absent NOT_FOUND");
+    assert_eq!(outputs.last().unwrap(), "#1 {} complete");
 }
 
 #[test]
@@ -121,13 +123,13 @@ fn an_empty_answer_completes_and_an_unreachable_server_does_not() {
     rig.pass(Duration::from_secs(2));
     rig.connect(2);
     rig.sent(2);
-    let said = rig.receive(2, &response::<Full>("1", vec![]));
-    assert_eq!(said.last().unwrap(), "#1 {} complete");
+    let outputs = rig.receive(2, &response::<Full>("1", vec![]));
+    assert_eq!(outputs.last().unwrap(), "#1 {} complete");
     assert_eq!(rig.watch::<Full>("*").1.last().unwrap(), "#2 {} complete");
 }
 
 #[test]
-fn a_named_resource_that_becomes_a_member_is_not_told_again_to_who_named_it() {
+fn a_named_resource_that_becomes_a_member_does_not_notify_watches_of_the_name_again() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
@@ -135,12 +137,12 @@ fn a_named_resource_that_becomes_a_member_is_not_told_again_to_who_named_it() {
     rig.pass(Duration::from_millis(20));
     rig.watch::<Full>("*");
     rig.sent(1);
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x")]));
-    assert_eq!(said, ["read", "send Full [*,a] 2/n2", "#2 {a: present 2 x} complete"]);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x")]));
+    assert_eq!(outputs, ["read", "send Full [*,a] 2/n2", "#2 {a: present 2 x} complete"]);
 }
 
 #[test]
-fn a_wildcard_that_comes_back_before_the_server_was_told_shows_what_is_known_at_once() {
+fn a_wildcard_resubscribed_before_the_unsubscription_was_sent_shows_its_members_at_once() {
     let legacy = |_: &mut Rig| "";
     let explicit = |rig: &mut Rig| {
         rig.watch::<Full>("z");
@@ -158,9 +160,9 @@ fn a_wildcard_that_comes_back_before_the_server_was_told_shows_what_is_known_at_
         // What comes meanwhile comes to the wildcard that the server knows.
         let second = response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]);
         assert_eq!(rig.receive(1, &second), ["read"]);
-        let (_, said) = rig.watch::<Full>("*");
+        let (_, outputs) = rig.watch::<Full>("*");
         assert_eq!(
-            said.last().unwrap().split_once(' ').unwrap().1,
+            outputs.last().unwrap().split_once(' ').unwrap().1,
             "{a: present 1 x, b: present 2 y} complete"
         );
         assert_eq!(rig.sent(1), [format!("send Full [{names}] 2/n2")]);
@@ -168,8 +170,8 @@ fn a_wildcard_that_comes_back_before_the_server_was_told_shows_what_is_known_at_
 }
 
 #[test]
-fn what_a_wildcard_brought_is_forgotten_when_the_server_is_told_or_the_stream_breaks() {
-    for told in [true, false] {
+fn members_of_a_wildcard_are_forgotten_when_its_unsubscription_is_sent_or_the_stream_breaks() {
+    for published in [true, false] {
         let mut rig = Rig::new();
         let (all, _) = rig.watch::<Full>("*");
         rig.connect(1);
@@ -177,19 +179,19 @@ fn what_a_wildcard_brought_is_forgotten_when_the_server_is_told_or_the_stream_br
         rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
         rig.unwatch(all);
         assert_eq!(rig.engine.resources(), 1);
-        if told {
+        if published {
             rig.sent(1);
             rig.pass(Duration::from_millis(20));
         } else {
             rig.disconnect(1, DisconnectKind::Closed);
         }
-        assert_eq!(rig.engine.resources(), 0, "told: {told}");
-        assert_eq!(rig.watch::<Full>("*").1.iter().filter(|said| said.starts_with('#')).count(), 0);
+        assert_eq!(rig.engine.resources(), 0, "told: {published}");
+        assert_eq!(rig.watch::<Full>("*").1.iter().filter(|outputs| outputs.starts_with('#')).count(), 0);
     }
 }
 
 #[test]
-fn a_wildcard_that_could_not_be_ended_is_asked_for_again_on_a_new_stream() {
+fn a_wildcard_that_could_not_be_ended_is_requested_again_on_a_new_stream() {
     let mut rig = Rig::new();
     let (all, _) = rig.watch::<Full>("*");
     rig.connect(1);
@@ -217,18 +219,18 @@ fn with_unsaid_end() -> Rig {
 }
 
 #[test]
-fn b1_8_a_wildcard_that_the_server_may_not_know_to_be_ended_is_news_for_it_again() {
+fn b1_8_a_wildcard_whose_end_the_server_may_have_dropped_is_requested_again() {
     let mut rig = with_unsaid_end();
     rig.pass(Duration::from_millis(20));
     // A name ends the wildcard, but a response is on its way, so that the server drops the request as outdated.
-    let (a, said) = rig.watch::<Full>("a");
-    assert_eq!(said, ["send Full [a] /n1"]);
+    let (a, outputs) = rig.watch::<Full>("a");
+    assert_eq!(outputs, ["send Full [a] /n1"]);
     rig.sent(1);
     rig.watch::<Full>("*");
     rig.unwatch(a);
     // With an empty list in the answer everything would stay as it was for the server.
-    let said = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "x")]));
-    assert_eq!(said[..2], ["read", "send Full [a] 2/n2"]);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![any::<Full>("b", "x")]));
+    assert_eq!(outputs[..2], ["read", "send Full [a] 2/n2"]);
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full [*] /n2"]);
 }
@@ -241,8 +243,8 @@ fn b1_8_an_empty_list_that_may_mean_everything_to_the_server_is_no_end_of_the_wi
     rig.unwatch(a);
     rig.pass(Duration::from_millis(20));
     // What named something was dropped, so that the answer says nothing to the server.
-    let said = rig.receive(1, &response::<Full>("2", vec![]));
-    assert_eq!(said, ["read", "send Full [] 2/n2"]);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![]));
+    assert_eq!(outputs, ["read", "send Full [] 2/n2"]);
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.watch::<Full>("*").1, ["disconnect 0.1", "connect 0.2"]);

@@ -16,7 +16,7 @@ use crate::{
     config::{Bootstrap, ConfigError, ServerUri, TargetError, UnknownAuthority, ValidationError},
     control_plane::session::Misuse,
     name::ResourceName,
-    testing::ControlPlane,
+    testing::TestControlPlane,
 };
 
 /// Returns the output for an error that `?` has converted to the result of `main`.
@@ -30,7 +30,7 @@ async fn errors() -> Vec<String> {
     let invalid = Invalid::field("lb_policy", "unsupported");
     let unknown = UnknownAuthority { authority: "a".into() };
     let empty = ValidationError::new("node.id", "empty");
-    let control_plane = ControlPlane::start().await.with_timeout(Duration::ZERO);
+    let control_plane = TestControlPlane::start().await.with_timeout(Duration::ZERO);
     vec![
         printed(Bootstrap::from_json(r#"{ "node": 1 }"#).unwrap_err()),
         printed(BuildError::Bootstrap(ConfigError::new(vec![empty.clone()]))),

@@ -37,7 +37,7 @@ fn unknown_fields_and_values_are_passed_over_with_a_warning_that_names_them() {
 }
 
 #[test]
-fn errors_say_where_and_why() {
+fn errors_have_a_place_and_a_reason() {
     let clusters = |cluster: Value| json!({"resources": [{"@type": url(CLUSTER), "name": "a"}, cluster]});
     let cluster = |rest: Value| {
         let mut cluster = rest;
@@ -144,7 +144,7 @@ resource:
 }
 
 #[test]
-fn what_says_nothing_is_an_error_and_no_empty_response() {
+fn an_empty_document_is_an_error_and_no_empty_response() {
     for (document, format) in [
         ("", Format::Json),
         (" \n", Format::Json),
@@ -255,7 +255,7 @@ fn aliases_cannot_make_a_small_text_large() {
 }
 
 #[test]
-fn texts_say_where_they_are_wrong() {
+fn errors_of_texts_have_a_line() {
     for (text, why) in [
         ("version_info: 1", "line 1, column 1: version_info must be a text in quotes"),
         ("version_info: 'a'\nversion_info: 'b'", "line 2, column 1: version_info is set twice"),

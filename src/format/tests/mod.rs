@@ -209,7 +209,7 @@ fn bytes_that_are_not_known_as_a_message_are_shown_as_bytes_and_read_back() {
 }
 
 #[test]
-fn of_very_many_warnings_the_first_are_told() {
+fn of_very_many_warnings_the_first_are_reported() {
     let json: serde_json::Map<_, _> = (0..100).map(|i| (format!("f{i}"), Value::Null)).collect();
     let read = decode_json(CLUSTER, Value::Object(json).to_string().as_bytes()).unwrap();
     assert_eq!((read.warnings.len(), &*read.warnings[64]), (65, "and 36 more"));

@@ -245,7 +245,7 @@ fn a41_3_values_of_a_header_are_one_text_joined_by_commas() {
 }
 
 #[test]
-fn a41_3_a_missing_header_matches_only_what_says_so() {
+fn a41_3_a_missing_header_matches_only_matchers_that_allow_it() {
     let query = RouteQuery::new("/", 0).with_header("x", "");
     let inverted = |matcher| route::HeaderMatcher { invert_match: true, ..matcher };
     let as_empty = |matcher| route::HeaderMatcher { treat_missing_header_as_empty: true, ..matcher };
@@ -299,7 +299,7 @@ fn values_need_not_be_text() {
 
 #[cfg(feature = "client")]
 #[test]
-fn a_header_map_can_be_asked() {
+fn a_header_map_can_be_looked_up() {
     let mut headers = http::HeaderMap::new();
     headers.append("x-user", http::HeaderValue::from_static("ada"));
     headers.append("x-user", http::HeaderValue::from_static("bob"));

@@ -1,4 +1,4 @@
-//! Aggregate clusters in the walk; the order of their leaves alone is tested where it is made.
+//! Aggregate clusters in resolutions; the order of their leaves alone is tested where it is made.
 
 use super::rig::{GRACE, Rig};
 use crate::{
@@ -19,9 +19,9 @@ fn rig(clusters: &[&str]) -> Rig {
 impl Rig {
     /// A cluster with one endpoint; its number is the last part of the address.
     fn leaf(&mut self, name: &str, number: u8) -> Vec<String> {
-        let mut said = self.cluster(cluster(name));
-        said.extend(self.endpoints(endpoints(name).locality("eu", "a", [&*format!("10.0.0.{number}:80")])));
-        said
+        let mut orders = self.cluster(cluster(name));
+        orders.extend(self.endpoints(endpoints(name).locality("eu", "a", [&*format!("10.0.0.{number}:80")])));
+        orders
     }
 
     fn aggregate(&mut self, name: &str, children: &[&str]) -> Vec<String> {
@@ -36,29 +36,29 @@ fn a37_4_leaves_are_in_order_and_each_once() {
     rig.aggregate("side", &["c", "a"]);
     rig.leaf("a", 1);
     rig.leaf("b", 2);
-    let said = rig.leaf("c", 3);
+    let orders = rig.leaf("c", 3);
     let tree = ": a=10.0.0.1:80 b=10.0.0.2:80 c=10.0.0.3:80 side>c,a top>a,c,b";
-    assert_eq!(said.last().map(String::as_str), Some(tree));
+    assert_eq!(orders.last().map(String::as_str), Some(tree));
 }
 
 #[test]
 fn a37_4_a_chain_over_16_is_an_error_of_each_aggregate_in_it() {
     let mut rig = rig(&["a0", "z"]);
     rig.leaf("z", 9);
-    let mut said = Vec::new();
+    let mut orders = Vec::new();
     for i in 0..16 {
-        said = rig.aggregate(&format!("a{i}"), &[&format!("a{}", i + 1), "z"]);
-        assert!(i == 15 || said == [format!("+cluster a{}", i + 1)], "{said:?}");
+        orders = rig.aggregate(&format!("a{i}"), &[&format!("a{}", i + 1), "z"]);
+        assert!(i == 15 || orders == [format!("+cluster a{}", i + 1)], "{orders:?}");
     }
     let errors: Vec<_> = (0..16).map(|i| format!("a{i}!FAILED_PRECONDITION")).collect();
-    let tree = said.last().expect("a tree");
+    let tree = orders.last().expect("a tree");
     assert!(errors.iter().all(|error| tree.contains(error)), "{tree}");
     assert!(tree.contains("z=10.0.0.9:80"), "the leaf itself is well: {tree}");
     let tree = rig.tree.clone().expect("a tree");
     let error = tree.clusters["a3"].error.clone().expect("an error");
     assert_eq!(error.reason(), "aggregate cluster graph exceeds max depth (16)");
-    let said = rig.aggregate("a14", &["z"]);
-    assert!(said.last().is_some_and(|tree| tree.contains("a0>z")), "16 are allowed: {said:?}");
+    let orders = rig.aggregate("a14", &["z"]);
+    assert!(orders.last().is_some_and(|tree| tree.contains("a0>z")), "16 are allowed: {orders:?}");
 }
 
 #[test]
@@ -81,8 +81,8 @@ fn a74_5_children_that_are_missing_are_skipped_until_all_are() {
     rig.aggregate("top", &["a", "b"]);
     rig.leaf("a", 1);
     assert_eq!(rig.no_cluster("b", Code::NotFound), [": a=10.0.0.1:80 b!NOT_FOUND top>a"]);
-    let said = rig.no_cluster("a", Code::InvalidArgument);
-    assert_eq!(said, ["-endpoints a", ": a!INVALID_ARGUMENT b!NOT_FOUND top!FAILED_PRECONDITION"]);
+    let orders = rig.no_cluster("a", Code::InvalidArgument);
+    assert_eq!(orders, ["-endpoints a", ": a!INVALID_ARGUMENT b!NOT_FOUND top!FAILED_PRECONDITION"]);
     assert_eq!(rig.leaf("b", 2), ["+endpoints b", ": a!INVALID_ARGUMENT b=10.0.0.2:80 top>b"]);
 }
 
@@ -118,10 +118,10 @@ fn an_aggregate_serves_as_it_was_until_its_new_children_are_ready() {
     rig.leaf("a", 1);
     assert_eq!(rig.aggregate("top", &["b"]), ["+cluster b"]);
     assert_eq!(rig.cluster(cluster("b")), ["+endpoints b"]);
-    let said = rig.endpoints(endpoints("a").locality("eu", "a", ["10.0.0.8:80"]));
-    assert_eq!(said, [": a=10.0.0.8:80 top>a"], "and its old child is followed");
-    let said = rig.endpoints(endpoints("b").locality("eu", "a", ["10.0.0.2:80"]));
-    assert_eq!(said, ["-endpoints a", "-cluster a", ": b=10.0.0.2:80 top>b"]);
+    let orders = rig.endpoints(endpoints("a").locality("eu", "a", ["10.0.0.8:80"]));
+    assert_eq!(orders, [": a=10.0.0.8:80 top>a"], "and its old child is followed");
+    let orders = rig.endpoints(endpoints("b").locality("eu", "a", ["10.0.0.2:80"]));
+    assert_eq!(orders, ["-endpoints a", "-cluster a", ": b=10.0.0.2:80 top>b"]);
 }
 
 #[test]
@@ -131,19 +131,19 @@ fn a_cluster_may_become_an_aggregate_and_be_one_no_more() {
     assert_eq!(rig.aggregate("top", &["a"]), ["+cluster a"]);
     assert_eq!(rig.leaf("a", 2), ["+endpoints a", "-endpoints top", ": a=10.0.0.2:80 top>a"]);
     assert_eq!(rig.cluster(cluster("top")), ["+endpoints top"]);
-    let said = rig.endpoints(endpoints("top").locality("eu", "a", ["10.0.0.3:80"]));
-    assert_eq!(said, ["-endpoints a", "-cluster a", ": top=10.0.0.3:80"]);
+    let orders = rig.endpoints(endpoints("top").locality("eu", "a", ["10.0.0.3:80"]));
+    assert_eq!(orders, ["-endpoints a", "-cluster a", ": top=10.0.0.3:80"]);
 }
 
 #[test]
-fn aggregates_that_lead_to_each_other_are_let_go_together() {
+fn aggregates_that_lead_to_each_other_are_unsubscribed_together() {
     let mut rig = rig(&["a", "keep"]);
     rig.leaf("keep", 9);
     rig.aggregate("a", &["b", "keep"]);
     assert_eq!(rig.aggregate("b", &["a"]), [": a>keep b>keep keep=10.0.0.9:80"]);
     let routes = route_config("").virtual_host(["shop"], [route::prefix("/").cluster("keep")]);
-    let said = rig.listener(listener("shop").inline_routes(routes));
-    assert_eq!(said, ["-cluster a", "-cluster b", ": keep=10.0.0.9:80"]);
+    let orders = rig.listener(listener("shop").inline_routes(routes));
+    assert_eq!(orders, ["-cluster a", "-cluster b", ": keep=10.0.0.9:80"]);
     assert_eq!(rig.aggregate("b", &["x"]), NONE, "nobody listens to it");
 }
 
@@ -171,8 +171,8 @@ fn a_deleted_cluster_that_a_call_holds_serves_an_aggregate_until_its_new_childre
     assert_eq!(rig.no_cluster("a", Code::NotFound), [": a=10.0.0.1:80(NOT_FOUND) top>a"]);
     rig.leaf("b", 2);
     assert_eq!(rig.pass(GRACE * 10), NONE, "as without the call");
-    let said = rig.no_cluster("c", Code::NotFound);
-    assert_eq!(said, ["-endpoints a", ": a!NOT_FOUND b=10.0.0.2:80 c!NOT_FOUND top>b"]);
+    let orders = rig.no_cluster("c", Code::NotFound);
+    assert_eq!(orders, ["-endpoints a", ": a!NOT_FOUND b=10.0.0.2:80 c!NOT_FOUND top>b"]);
 }
 
 #[test]
@@ -208,8 +208,8 @@ fn a74_5_an_aggregate_in_use_whose_new_children_do_not_exist_keeps_its_leaves_fo
     assert_eq!(rig.leaf("b", 2), ["+endpoints b", "-endpoints a", "-cluster a", ": b=10.0.0.2:80 top>b"]);
     rig.aggregate("top", &["c"]);
     rig.no_cluster("c", Code::NotFound);
-    let said = rig.pass(GRACE);
-    assert_eq!(said.last().map(String::as_str), Some(": c!NOT_FOUND top!FAILED_PRECONDITION"));
+    let orders = rig.pass(GRACE);
+    assert_eq!(orders.last().map(String::as_str), Some(": c!NOT_FOUND top!FAILED_PRECONDITION"));
 }
 
 #[test]
@@ -221,12 +221,12 @@ fn a74_6_deleted_aggregates_that_calls_hold_do_not_keep_each_other() {
     }
     rig.aggregate("a", &["b", "c"]);
     rig.aggregate("b", &["a"]);
-    let said = rig.leaf("c", 3);
-    assert_eq!(said.last().map(String::as_str), Some(": a>c b>c c=10.0.0.3:80 top=10.0.0.1:80"));
+    let orders = rig.leaf("c", 3);
+    assert_eq!(orders.last().map(String::as_str), Some(": a>c b>c c=10.0.0.3:80 top=10.0.0.1:80"));
     rig.no_cluster("a", Code::NotFound);
     rig.no_cluster("b", Code::NotFound);
-    let said = rig.pass(GRACE);
-    assert_eq!(said.last().map(String::as_str), Some(": a!NOT_FOUND b!NOT_FOUND top=10.0.0.1:80"));
+    let orders = rig.pass(GRACE);
+    assert_eq!(orders.last().map(String::as_str), Some(": a!NOT_FOUND b!NOT_FOUND top=10.0.0.1:80"));
 }
 
 #[test]
@@ -240,8 +240,11 @@ fn a37_4_routes_to_a_chain_over_16_are_used_although_what_is_too_deep_was_delete
     for i in 0..15 {
         rig.aggregate(&format!("a{i}"), &[&format!("a{}", i + 1)]);
     }
-    let said = rig.aggregate("a15", &["k"]);
-    assert!(said.contains(&"-cluster k".to_owned()), "{said:?}");
+    let orders = rig.aggregate("a15", &["k"]);
+    assert!(orders.contains(&"-cluster k".to_owned()), "{orders:?}");
     let names = (0..16).map(|i| format!("a{i}!FAILED_PRECONDITION"));
-    assert!(names.into_iter().all(|name| said.last().is_some_and(|tree| tree.contains(&name))), "{said:?}");
+    assert!(
+        names.into_iter().all(|name| orders.last().is_some_and(|tree| tree.contains(&name))),
+        "{orders:?}"
+    );
 }

@@ -32,7 +32,7 @@ impl Dns {
 
     fn watch(&mut self, watch_id: u64, host: &str, port: u16) -> Vec<String> {
         self.hosts.watch(WatchId::new(watch_id), &address(host, port), self.now);
-        self.said()
+        self.orders()
     }
 
     fn answer(&mut self, lookup: u64, ips: &[&str]) -> Vec<String> {
@@ -45,24 +45,24 @@ impl Dns {
 
     fn resolved(&mut self, lookup: u64, result: Result<Addresses, String>) -> Vec<String> {
         self.hosts.on_resolved(LookupId(lookup), result, self.now, &mut self.random);
-        self.said()
+        self.orders()
     }
 
     /// Lets time pass; what is said in it carries its second.
     fn pass(&mut self, time: Duration) -> Vec<String> {
         let until = self.now + time;
-        let mut said = Vec::new();
+        let mut orders = Vec::new();
         while let Some(at) = self.hosts.next_timeout().filter(|at| *at <= until) {
             self.now = self.now.max(at);
             self.hosts.handle_timeout(self.now, &mut self.random);
             let second = (self.now - self.begin).as_secs();
-            said.extend(self.said().into_iter().map(|said| format!("{second} s: {said}")));
+            orders.extend(self.orders().into_iter().map(|orders| format!("{second} s: {orders}")));
         }
         self.now = until;
-        said
+        orders
     }
 
-    fn said(&mut self) -> Vec<String> {
+    fn orders(&mut self) -> Vec<String> {
         let orders = std::iter::from_fn(|| self.hosts.poll());
         orders
             .map(|order| match order {
@@ -101,14 +101,14 @@ fn f5_one_lookup_for_each_host_whoever_wants_it() {
     assert_eq!(dns.watch(1, "db", 80), ["look up db (1)"]);
     assert_eq!(dns.watch(2, "db", 81), NONE);
     assert_eq!(dns.watch(3, "cache", 80), ["look up cache (2)"]);
-    let said = dns.answer(1, &["10.0.0.1"]);
-    assert_eq!(said, ["db:80: Some(\"10.0.0.1:80\") None", "db:81: Some(\"10.0.0.1:81\") None"]);
+    let orders = dns.answer(1, &["10.0.0.1"]);
+    assert_eq!(orders, ["db:80: Some(\"10.0.0.1:80\") None", "db:81: Some(\"10.0.0.1:81\") None"]);
     assert_eq!(dns.watch(4, "db", 80), ["db:80: Some(\"10.0.0.1:80\") None"]);
     assert_eq!(dns.answer(1, &["10.0.0.2"]), NONE, "an answer counts once");
 }
 
 #[test]
-fn f5_the_first_failure_is_told_and_later_ones_keep_the_last_good() {
+fn f5_the_first_failure_is_published_and_later_ones_keep_the_last_known_good() {
     let mut dns = Dns::new();
     dns.watch(1, "db", 80);
     let error = r#"Some("dns resolver error for target \"dns:///db\": no such host")"#;
@@ -134,7 +134,7 @@ fn failures_are_repeated_with_growing_delays() {
         delays.push((at - before).as_secs_f64());
         dns.now = at;
         dns.hosts.handle_timeout(at, &mut dns.random);
-        assert_eq!(dns.said(), [format!("look up db ({})", lookup + 1)]);
+        assert_eq!(dns.orders(), [format!("look up db ({})", lookup + 1)]);
     }
     assert!(delays[0] <= 1.2 && delays[3] > 2.0 && delays.iter().all(|delay| *delay <= 144.0), "{delays:?}");
 }
@@ -150,9 +150,9 @@ fn a_host_without_addresses_is_a_failure() {
 fn a_lookup_without_an_answer_is_given_up() {
     let mut dns = Dns::new();
     dns.watch(1, "db", 80);
-    let said = dns.pass(Duration::from_secs(15));
+    let orders = dns.pass(Duration::from_secs(15));
     assert_eq!(
-        said,
+        orders,
         [r#"15 s: db:80: None Some("dns resolver error for target \"dns:///db\": no answer in 15s")"#]
     );
     assert_eq!(dns.answer(1, &["10.0.0.1"]), NONE, "too late");
@@ -166,25 +166,25 @@ fn a_host_is_looked_up_again_when_its_answer_has_run_out() {
     assert_eq!(dns.pass(Duration::from_secs(99)), NONE);
     assert_eq!(dns.pass(Duration::from_secs(1)), ["100 s: look up db (2)"]);
     assert_eq!(dns.answer(2, &["10.0.0.1"]), NONE, "the same is not told twice");
-    let said = dns.pass(REFRESH);
-    assert_eq!(said, ["130 s: look up db (3)"], "without a TTL, or with a short one, after the least time");
+    let orders = dns.pass(REFRESH);
+    assert_eq!(orders, ["130 s: look up db (3)"], "without a TTL, or with a short one, after the least time");
 }
 
 #[test]
-fn a74_7_a_lookup_that_is_asked_for_waits_for_the_least_time() {
+fn a74_7_a_requested_lookup_waits_for_the_minimum_interval() {
     let mut dns = Dns::new();
     dns.watch(1, "db", 80);
     dns.resolved(1, Ok(addresses(&["10.0.0.1"]).with_ttl(Duration::from_secs(1000))));
     dns.pass(Duration::from_secs(10));
     dns.hosts.look_up_again(WatchId::new(1), dns.now);
-    assert_eq!(dns.said(), NONE);
+    assert_eq!(dns.orders(), NONE);
     assert_eq!(dns.pass(REFRESH), ["30 s: look up db (2)"]);
     dns.resolved(2, Ok(addresses(&["10.0.0.2"]).with_ttl(Duration::from_secs(1000))));
     dns.pass(REFRESH * 2);
     dns.hosts.look_up_again(WatchId::new(2), dns.now);
-    assert_eq!(dns.said(), NONE, "it is none of theirs");
+    assert_eq!(dns.orders(), NONE, "it is none of theirs");
     dns.hosts.look_up_again(WatchId::new(1), dns.now);
-    assert_eq!(dns.said(), ["look up db (3)"]);
+    assert_eq!(dns.orders(), ["look up db (3)"]);
 }
 
 #[test]
@@ -211,19 +211,20 @@ fn what_nobody_wants_is_not_looked_up_again() {
 fn no_more_than_64_hosts_are_looked_up_at_a_time() {
     let mut dns = Dns::new();
     let hosts: Vec<_> = (0..100).map(|host| format!("h{host:02}")).collect();
-    let said: Vec<_> = (1..).zip(&hosts).flat_map(|(watch_id, host)| dns.watch(watch_id, host, 80)).collect();
-    assert_eq!(said.len(), 64);
+    let orders: Vec<_> =
+        (1..).zip(&hosts).flat_map(|(watch_id, host)| dns.watch(watch_id, host, 80)).collect();
+    assert_eq!(orders.len(), 64);
     assert_eq!(dns.answer(1, &["10.0.0.1"]).last().unwrap(), "look up h64 (65)");
     // Who waits may go, and so may who is looked up, whose lookup goes on.
     dns.hosts.unwatch(WatchId::new(66), &address("h65", 80));
     dns.hosts.unwatch(WatchId::new(2), &address("h01", 80));
-    assert_eq!(dns.said(), NONE);
+    assert_eq!(dns.orders(), NONE);
     assert_eq!(dns.answer(2, &["10.0.0.1"]), ["look up h66 (66)"]);
     // What is never answered gives its place to the others.
-    let said = dns.pass(Duration::from_secs(15));
-    let looked_up = said.iter().filter(|said| said.contains("look up")).count();
-    assert_eq!(looked_up, 33, "{said:?}");
-    assert!(said.iter().all(|said| said.starts_with("15 s: ")), "{said:?}");
+    let orders = dns.pass(Duration::from_secs(15));
+    let looked_up = orders.iter().filter(|orders| orders.contains("look up")).count();
+    assert_eq!(looked_up, 33, "{orders:?}");
+    assert!(orders.iter().all(|orders| orders.starts_with("15 s: ")), "{orders:?}");
 }
 
 #[test]
@@ -241,7 +242,7 @@ fn hosts_are_found_by_their_deadlines_whatever_comes_and_goes() {
             2 if !watched.is_empty() => {
                 let (watch_id, host) = watched.swap_remove(random.usize(..watched.len()));
                 dns.hosts.unwatch(WatchId::new(watch_id), &address(&host, 80));
-                dns.said();
+                dns.orders();
             }
             3 => drop(dns.answer(random.u64(1..step + 1), &["10.0.0.1"])),
             4 => drop(dns.fail(random.u64(1..step + 1))),

@@ -38,7 +38,7 @@ fn rig_on_demand() -> Rig {
 }
 
 #[test]
-fn vhds_asks_for_the_virtual_host_that_the_routes_do_not_hold() {
+fn vhds_requests_the_virtual_host_that_the_routes_lack() {
     let rig = rig_on_demand();
     let tree = rig.tree.expect("a tree");
     assert_eq!((&*tree.virtual_host().name, &*tree.route_config().name), ("routes/shop", "routes"));
@@ -50,15 +50,16 @@ fn vhds_asks_for_the_virtual_host_that_the_routes_do_not_hold() {
 }
 
 #[test]
-fn vhds_asks_for_nothing_where_the_routes_hold_a_virtual_host_or_say_that_there_are_no_others() {
+fn vhds_requests_nothing_where_the_routes_have_a_virtual_host_or_allow_no_others() {
     let mut rig = Rig::new();
     rig.listener(listener("shop").rds("routes"));
     assert_eq!(rig.routes(with_shop("routes", "a")), ["+cluster a"]);
     let mut rig = Rig::new();
     rig.listener(listener("shop").rds("routes"));
-    let said = rig.routes(route_config("routes").virtual_host(["other"], [route::prefix("/").cluster("a")]));
-    assert_eq!(said.len(), 1);
-    assert!(said[0].starts_with("NOT_FOUND: RouteConfiguration \"routes\""), "{said:?}");
+    let orders =
+        rig.routes(route_config("routes").virtual_host(["other"], [route::prefix("/").cluster("a")]));
+    assert_eq!(orders.len(), 1);
+    assert!(orders[0].starts_with("NOT_FOUND: RouteConfiguration \"routes\""), "{orders:?}");
 }
 
 #[test]
@@ -66,8 +67,8 @@ fn vhds_names_the_host_in_lower_case_with_its_port() {
     let mut rig = Rig::with_authority("Shop.Example:8080");
     rig.listener(listener("shop").rds("a/b"));
     assert_eq!(rig.routes(with_vhds("a/b")), ["+virtual host a/b/shop.example:8080"]);
-    let said = rig.virtual_host(("any name", "shop.example:8080"), "a");
-    assert_eq!(said, ["+cluster a"], "what has the name for an alias has another one");
+    let orders = rig.virtual_host(("any name", "shop.example:8080"), "a");
+    assert_eq!(orders, ["+cluster a"], "what has the name for an alias has another one");
 }
 
 #[test]
@@ -93,26 +94,26 @@ fn vhds_what_does_not_exist_is_an_error_until_it_comes() {
 #[test]
 fn vhds_the_old_routes_serve_until_the_virtual_host_of_others_is_there() {
     let mut rig = rig_on_demand();
-    let said = rig.listener(listener("shop").rds("others"));
-    assert_eq!(said, ["+routes others", "-routes routes", "-virtual host routes/shop"]);
+    let orders = rig.listener(listener("shop").rds("others"));
+    assert_eq!(orders, ["+routes others", "-routes routes", "-virtual host routes/shop"]);
     assert_eq!(rig.routes(with_vhds("others")), ["+virtual host others/shop"]);
-    let said = rig.endpoints(endpoints("a").locality("eu", "a", ["10.0.0.2:80"]));
-    assert_eq!(said, ["routes routes/shop: a=10.0.0.2:80"]);
+    let orders = rig.endpoints(endpoints("a").locality("eu", "a", ["10.0.0.2:80"]));
+    assert_eq!(orders, ["routes routes/shop: a=10.0.0.2:80"]);
     assert_eq!(rig.virtual_host(("others/shop", "shop"), "b"), ["+cluster b"]);
-    let said = serve(&mut rig, "b", "10.0.0.3:80");
-    assert_eq!(said, ["-endpoints a", "-cluster a", "others others/shop: b=10.0.0.3:80"]);
+    let orders = serve(&mut rig, "b", "10.0.0.3:80");
+    assert_eq!(orders, ["-endpoints a", "-cluster a", "others others/shop: b=10.0.0.3:80"]);
 }
 
 #[test]
 fn vhds_an_update_takes_the_place_when_its_clusters_are_there() {
     let mut rig = rig_on_demand();
     assert_eq!(rig.virtual_host(SHOP, "b"), ["+cluster b"]);
-    let said = serve(&mut rig, "b", "10.0.0.2:80");
-    assert_eq!(said, ["-endpoints a", "-cluster a", "routes routes/shop: b=10.0.0.2:80"]);
+    let orders = serve(&mut rig, "b", "10.0.0.2:80");
+    assert_eq!(orders, ["-endpoints a", "-cluster a", "routes routes/shop: b=10.0.0.2:80"]);
 }
 
 #[test]
-fn vhds_a_new_version_of_the_routes_asks_for_nothing_again() {
+fn vhds_a_new_version_of_the_routes_requests_nothing_again() {
     let mut rig = rig_on_demand();
     assert_eq!(rig.routes(with_vhds("routes")), ["routes routes/shop: a=10.0.0.1:80"]);
 }
@@ -121,18 +122,18 @@ fn vhds_a_new_version_of_the_routes_asks_for_nothing_again() {
 fn vhds_what_the_routes_hold_takes_the_place_of_what_came_on_demand() {
     let mut rig = rig_on_demand();
     assert_eq!(rig.routes(with_shop("routes", "b")), ["-virtual host routes/shop", "+cluster b"]);
-    let said = serve(&mut rig, "b", "10.0.0.2:80");
-    assert_eq!(said, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80"]);
+    let orders = serve(&mut rig, "b", "10.0.0.2:80");
+    assert_eq!(orders, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80"]);
     assert_eq!(rig.routes(with_vhds("routes")), ["+virtual host routes/shop"], "and the other way round");
-    let said = rig.virtual_host(SHOP, "b");
-    assert_eq!(said, ["routes routes/shop: b=10.0.0.2:80"]);
+    let orders = rig.virtual_host(SHOP, "b");
+    assert_eq!(orders, ["routes routes/shop: b=10.0.0.2:80"]);
 }
 
 #[test]
 fn vhds_a_removed_virtual_host_that_is_in_use_serves_for_the_grace() {
     let mut rig = rig_on_demand();
-    let said = rig.no_virtual_host("routes/shop", Code::NotFound);
-    assert_eq!(said, ["routes routes/shop: a=10.0.0.1:80 (NOT_FOUND)"]);
+    let orders = rig.no_virtual_host("routes/shop", Code::NotFound);
+    assert_eq!(orders, ["routes routes/shop: a=10.0.0.1:80 (NOT_FOUND)"]);
     assert_eq!(rig.virtual_host(SHOP, "a"), ["routes routes/shop: a=10.0.0.1:80"]);
     rig.no_virtual_host("routes/shop", Code::NotFound);
     assert_eq!(rig.pass(GRACE - Duration::from_millis(1)), NONE);
@@ -141,26 +142,26 @@ fn vhds_a_removed_virtual_host_that_is_in_use_serves_for_the_grace() {
 }
 
 #[test]
-fn vhds_bad_news_ride_along_and_what_cannot_be_had_for_now_is_waited_for() {
+fn vhds_errors_are_warnings_and_an_unavailable_virtual_host_is_waited_for() {
     let mut rig = rig_on_demand();
     let warning = Some(error::<VirtualHost>("routes/shop", Code::InvalidArgument));
     let seen = Seen::VirtualHost(present(&virtual_host(SHOP, "a"), warning));
-    assert_eq!(rig.tell(seen), ["routes routes/shop: a=10.0.0.1:80 (INVALID_ARGUMENT)"]);
+    assert_eq!(rig.handle(seen), ["routes routes/shop: a=10.0.0.1:80 (INVALID_ARGUMENT)"]);
     rig.listener(listener("shop").rds("others"));
     rig.routes(with_vhds("others"));
-    let said = rig.no_virtual_host("others/shop", Code::Unavailable);
-    assert_eq!(said, ["routes routes/shop: a=10.0.0.1:80 (UNAVAILABLE)"], "the old tree serves");
+    let orders = rig.no_virtual_host("others/shop", Code::Unavailable);
+    assert_eq!(orders, ["routes routes/shop: a=10.0.0.1:80 (UNAVAILABLE)"], "the old tree serves");
     assert_eq!(rig.virtual_host(("others/shop", "shop"), "a"), ["others others/shop: a=10.0.0.1:80"]);
 }
 
 #[test]
-fn vhds_is_let_go_when_the_listener_or_its_routes_end() {
+fn vhds_is_unsubscribed_when_the_listener_or_its_routes_end() {
     let mut rig = rig_on_demand();
-    let said = rig.no_listener(Code::NotFound);
-    assert_eq!(said[..2], ["-routes routes", "-virtual host routes/shop"]);
+    let orders = rig.no_listener(Code::NotFound);
+    assert_eq!(orders[..2], ["-routes routes", "-virtual host routes/shop"]);
     let mut rig = rig_on_demand();
     assert_eq!(rig.no_routes("routes", Code::NotFound).len(), 1, "a warning: {:?}", rig.tree);
-    let said = rig.pass(GRACE);
-    assert_eq!(said[0], "-virtual host routes/shop", "{said:?}");
+    let orders = rig.pass(GRACE);
+    assert_eq!(orders[0], "-virtual host routes/shop", "{orders:?}");
     assert_eq!(rig.routes(with_vhds("routes")), ["+virtual host routes/shop"]);
 }

@@ -56,7 +56,7 @@ fn seen(clusters: &[&str]) -> Seen {
 fn a_route_by_a_plugin_needs_no_cluster() {
     let mut rig = Rig::new();
     rig.listener(listener("shop").rds("routes"));
-    assert_eq!(rig.tell(seen(&[])), ["routes: "]);
+    assert_eq!(rig.handle(seen(&[])), ["routes: "]);
     let tree = rig.tree.clone().unwrap();
     let view = tree.route(&RouteQuery::new("/by/7", 0)).expect("the route");
     assert_eq!(view.plugin().map(|plugin| &*plugin.name), Some("p"));
@@ -73,10 +73,10 @@ fn a_route_by_a_plugin_needs_no_cluster() {
 fn the_clusters_of_other_routes_are_there_as_ever() {
     let mut rig = Rig::new();
     rig.listener(listener("shop").rds("routes"));
-    assert_eq!(rig.tell(seen(&["a"])), ["+cluster a"]);
+    assert_eq!(rig.handle(seen(&["a"])), ["+cluster a"]);
     rig.cluster(cluster("a"));
-    let said = rig.endpoints(endpoints("a").locality("eu", "a", ["10.0.0.1:80"]));
-    assert_eq!(said, ["routes: a=10.0.0.1:80"]);
+    let orders = rig.endpoints(endpoints("a").locality("eu", "a", ["10.0.0.1:80"]));
+    assert_eq!(orders, ["routes: a=10.0.0.1:80"]);
     let tree = rig.tree.clone().unwrap();
     let view = tree.route(&RouteQuery::new("/a", 0)).expect("the route");
     assert_eq!(

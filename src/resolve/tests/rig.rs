@@ -62,63 +62,63 @@ impl Rig {
         rig.listener(listener("shop").rds("routes"));
         rig.routes(route_config("routes").virtual_host(["shop"], [route::prefix("/").cluster("a")]));
         rig.cluster(cluster("a"));
-        let said = rig.endpoints(endpoints("a").locality("eu", "a", ["10.0.0.1:80"]));
-        assert_eq!(said, ["routes: a=10.0.0.1:80"]);
+        let orders = rig.endpoints(endpoints("a").locality("eu", "a", ["10.0.0.1:80"]));
+        assert_eq!(orders, ["routes: a=10.0.0.1:80"]);
         rig
     }
 
     pub(super) fn listener(&mut self, listener: ListenerBuilder) -> Vec<String> {
-        self.tell(Seen::Listener(present(&listener.into_message(), None)))
+        self.handle(Seen::Listener(present(&listener.into_message(), None)))
     }
 
     pub(super) fn routes(&mut self, routes: RouteConfigBuilder) -> Vec<String> {
-        self.tell(Seen::Routes(present(&routes.into_message(), None)))
+        self.handle(Seen::Routes(present(&routes.into_message(), None)))
     }
 
     /// A virtual host by itself, of this name and for this domain, that leads to a cluster of its own.
     pub(super) fn virtual_host(&mut self, (name, domain): (&str, &str), cluster: &str) -> Vec<String> {
-        self.tell(Seen::VirtualHost(present(&virtual_host((name, domain), cluster), None)))
+        self.handle(Seen::VirtualHost(present(&virtual_host((name, domain), cluster), None)))
     }
 
     /// All scopes that there are.
     pub(super) fn scopes(&mut self, scopes: &[ScopeBuilder]) -> Vec<String> {
-        self.tell(Seen::Scopes(members(scopes, true, None)))
+        self.handle(Seen::Scopes(members(scopes, true, None)))
     }
 
     pub(super) fn no_virtual_host(&mut self, name: &str, code: Code) -> Vec<String> {
-        self.tell(Seen::VirtualHost(absent(name, code)))
+        self.handle(Seen::VirtualHost(absent(name, code)))
     }
 
     pub(super) fn cluster(&mut self, cluster: ClusterBuilder) -> Vec<String> {
         let message = cluster.into_message();
-        self.tell(Seen::Cluster(message.name.as_str().into(), present(&message, None)))
+        self.handle(Seen::Cluster(message.name.as_str().into(), present(&message, None)))
     }
 
     pub(super) fn endpoints(&mut self, endpoints: EndpointsBuilder) -> Vec<String> {
         let message = endpoints.into_message();
         let source = Source::Eds(message.cluster_name.as_str().into());
-        self.tell(Seen::Endpoints(source, Endpoints::Eds(present(&message, None))))
+        self.handle(Seen::Endpoints(source, Endpoints::Eds(present(&message, None))))
     }
 
     pub(super) fn no_listener(&mut self, code: Code) -> Vec<String> {
-        self.tell(Seen::Listener(absent("shop", code)))
+        self.handle(Seen::Listener(absent("shop", code)))
     }
 
     pub(super) fn no_routes(&mut self, name: &str, code: Code) -> Vec<String> {
-        self.tell(Seen::Routes(absent(name, code)))
+        self.handle(Seen::Routes(absent(name, code)))
     }
 
     pub(super) fn no_cluster(&mut self, name: &str, code: Code) -> Vec<String> {
-        self.tell(Seen::Cluster(name.into(), absent(name, code)))
+        self.handle(Seen::Cluster(name.into(), absent(name, code)))
     }
 
     pub(super) fn no_endpoints(&mut self, name: &str, code: Code) -> Vec<String> {
-        self.tell(Seen::Endpoints(Source::Eds(name.into()), Endpoints::Eds(absent(name, code))))
+        self.handle(Seen::Endpoints(Source::Eds(name.into()), Endpoints::Eds(absent(name, code))))
     }
 
     /// What is known of a host, by the words of [`DnsResolver`].
     pub(super) fn host(&mut self, address: &HostPort, seen: HostSeen) -> Vec<String> {
-        self.tell(Seen::Endpoints(Source::Host(address.clone()), Endpoints::Host(seen)))
+        self.handle(Seen::Endpoints(Source::Host(address.clone()), Endpoints::Host(seen)))
     }
 
     pub(super) fn hold(&mut self, name: &str, held: bool) -> Vec<String> {
@@ -126,7 +126,7 @@ impl Rig {
         self.orders()
     }
 
-    pub(super) fn tell(&mut self, seen: Seen) -> Vec<String> {
+    pub(super) fn handle(&mut self, seen: Seen) -> Vec<String> {
         self.resolver.handle(seen);
         self.orders()
     }
@@ -134,36 +134,36 @@ impl Rig {
     /// Lets time pass, with what is due in it.
     pub(super) fn pass(&mut self, time: Duration) -> Vec<String> {
         let until = self.now + time;
-        let mut said = Vec::new();
+        let mut orders = Vec::new();
         while let Some(at) = self.resolver.next_timeout().filter(|at| *at <= until) {
             self.now = self.now.max(at);
-            said.extend(self.orders());
+            orders.extend(self.orders());
         }
         self.now = until;
-        said
+        orders
     }
 
     /// Lets the resolver work, and says what it orders: `+cluster a`, `-routes r`, `routes: a=10.0.0.1:80 b!NOT_FOUND`.
     pub(super) fn orders(&mut self) -> Vec<String> {
         self.resolver.process(self.now);
         assert_eq!(invariant::count(), 0);
-        let mut said = Vec::new();
+        let mut orders = Vec::new();
         while let Some(order) = self.resolver.poll_order() {
-            said.push(match order {
-                Order::Watch(key) => format!("+{}", say_key(&key)),
-                Order::Unwatch(key) => format!("-{}", say_key(&key)),
+            orders.push(match order {
+                Order::Watch(key) => format!("+{}", describe_key(&key)),
+                Order::Unwatch(key) => format!("-{}", describe_key(&key)),
                 Order::Publish(Err(why)) => {
                     self.tree = None;
                     format!("{}: {why}", why.code())
                 }
                 Order::Publish(Ok(tree)) => {
-                    let said = say_tree(&tree);
+                    let orders = describe_tree(&tree);
                     self.tree = Some(tree);
-                    said
+                    orders
                 }
             });
         }
-        said
+        orders
     }
 }
 
@@ -211,7 +211,7 @@ pub(super) fn error<T: Resource>(name: &str, code: Code) -> WatchError {
     new(code, Blame::Peer, about, "it is so")
 }
 
-fn say_key(key: &WatchKey) -> String {
+fn describe_key(key: &WatchKey) -> String {
     match key {
         WatchKey::Listener(name) => format!("listener {name}"),
         WatchKey::Scopes(collection) => format!("scopes {collection}"),
@@ -223,8 +223,8 @@ fn say_key(key: &WatchKey) -> String {
     }
 }
 
-fn say_tree(tree: &Snapshot) -> String {
-    let clusters: Vec<_> = tree.clusters.values().map(|entry| say_entry(entry)).collect();
+fn describe_tree(tree: &Snapshot) -> String {
+    let clusters: Vec<_> = tree.clusters.values().map(|entry| describe_entry(entry)).collect();
     let warnings: Vec<_> = tree.routing.warnings.iter().map(|why| format!(" ({})", why.code())).collect();
     let on_demand = match &tree.routing.virtual_host {
         HostChoice::Inline(_) => String::new(),
@@ -234,20 +234,20 @@ fn say_tree(tree: &Snapshot) -> String {
     format!("{scope}{}{on_demand}: {}{}", tree.routing.routes.name, clusters.join(" "), warnings.concat())
 }
 
-fn say_entry(entry: &ClusterEntry) -> String {
-    let mut said = entry.name.to_string();
+fn describe_entry(entry: &ClusterEntry) -> String {
+    let mut orders = entry.name.to_string();
     if let Some(why) = &entry.error {
-        said += &format!("!{}", why.code());
+        orders += &format!("!{}", why.code());
     }
     if !entry.leaves.is_empty() {
-        said += &format!(">{}", entry.leaves.join(","));
+        orders += &format!(">{}", entry.leaves.join(","));
     }
     if let Some(endpoints) = &entry.endpoints {
         let addresses = endpoints.endpoints().flat_map(|endpoint| endpoint.addresses());
-        said += &format!("={}", addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(","));
+        orders += &format!("={}", addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(","));
     }
     for why in entry.warning.iter().chain(&entry.note) {
-        said += &format!("({})", why.code());
+        orders += &format!("({})", why.code());
     }
-    said
+    orders
 }

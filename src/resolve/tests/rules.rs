@@ -1,4 +1,4 @@
-//! The rules of the walk, each by its number.
+//! The rules of resolutions, each by its number.
 
 use std::time::Duration;
 
@@ -42,35 +42,35 @@ fn socket_listener() -> crate::testing::resources::ListenerBuilder {
 }
 
 #[test]
-fn f1_l22_rejects_a_walk_from_a_listener_without_api_listener() {
+fn f1_l22_rejects_a_resolution_from_a_listener_without_api_listener() {
     let mut rig = Rig::new();
-    let said = rig.listener(socket_listener());
+    let orders = rig.listener(socket_listener());
     let text = "FAILED_PRECONDITION: Listener \"shop\": client-side listener resource \"shop\" does not contain API \
                 listener configuration [node id: n]";
-    assert_eq!(said, [text]);
+    assert_eq!(orders, [text]);
     assert_eq!(rig.listener(socket_listener()), NONE, "the same is not told twice");
 }
 
 #[test]
 fn f2_inline_routes_need_no_watch_and_end_one() {
     let mut rig = Rig::with_tree();
-    let said = rig.listener(listener("shop").inline_routes(routes_to("inline", &["a"])));
-    assert_eq!(said, ["-routes routes", "inline: a=10.0.0.1:80"]);
+    let orders = rig.listener(listener("shop").inline_routes(routes_to("inline", &["a"])));
+    assert_eq!(orders, ["-routes routes", "inline: a=10.0.0.1:80"]);
 }
 
 #[test]
 fn f2_the_same_routes_serve_a_new_listener_at_once() {
     let mut rig = Rig::with_tree();
-    let said = rig.listener(listener("shop").rds("routes"));
-    assert_eq!(said, ["routes: a=10.0.0.1:80"]);
+    let orders = rig.listener(listener("shop").rds("routes"));
+    assert_eq!(orders, ["routes: a=10.0.0.1:80"]);
 }
 
 #[test]
 fn f2_the_old_routes_serve_until_those_of_another_name_are_there() {
     let mut rig = Rig::with_tree();
     assert_eq!(rig.listener(listener("shop").rds("others")), ["+routes others", "-routes routes"]);
-    let said = rig.endpoints(at("a", "10.0.0.2:80"));
-    assert_eq!(said, ["routes: a=10.0.0.2:80"], "with news of its clusters");
+    let orders = rig.endpoints(at("a", "10.0.0.2:80"));
+    assert_eq!(orders, ["routes: a=10.0.0.2:80"], "with news of its clusters");
     assert_eq!(rig.routes(routes_to("others", &["a"])), ["others: a=10.0.0.2:80"]);
 }
 
@@ -78,12 +78,12 @@ fn f2_the_old_routes_serve_until_those_of_another_name_are_there() {
 fn f2_the_old_tree_serves_while_other_routes_cannot_be_had() {
     let mut rig = Rig::with_tree();
     rig.listener(listener("shop").rds("others"));
-    let said = rig.no_routes("others", Code::Unavailable);
-    assert_eq!(said, ["routes: a=10.0.0.1:80 (UNAVAILABLE)"]);
+    let orders = rig.no_routes("others", Code::Unavailable);
+    assert_eq!(orders, ["routes: a=10.0.0.1:80 (UNAVAILABLE)"]);
     assert_eq!(rig.routes(routes_to("others", &["a"])), ["others: a=10.0.0.1:80"]);
     rig.listener(listener("shop").rds("none"));
-    let said = rig.no_routes("none", Code::NotFound);
-    assert_eq!(said, ["NOT_FOUND: RouteConfiguration \"none\": it is so [node id: n]"]);
+    let orders = rig.no_routes("none", Code::NotFound);
+    assert_eq!(orders, ["NOT_FOUND: RouteConfiguration \"none\": it is so [node id: n]"]);
 }
 
 #[test]
@@ -95,10 +95,14 @@ fn f3_the_virtual_host_is_that_of_the_authority() {
         let hosts = routes.iter().take(count).fold(route_config(""), |config, (domain, routes)| {
             config.virtual_host([*domain], routes.clone())
         });
-        let said = rig.listener(listener("shop").inline_routes(hosts));
+        let orders = rig.listener(listener("shop").inline_routes(hosts));
         let best = routes[count - 1].0;
-        assert!(said.contains(&format!("+cluster of {best}")), "{said:?}");
-        assert_eq!(said.iter().filter(|said| said.starts_with('+')).count(), 1, "that one alone: {said:?}");
+        assert!(orders.contains(&format!("+cluster of {best}")), "{orders:?}");
+        assert_eq!(
+            orders.iter().filter(|orders| orders.starts_with('+')).count(),
+            1,
+            "that one alone: {orders:?}"
+        );
     }
 }
 
@@ -129,8 +133,8 @@ fn f4_clusters_are_those_of_the_virtual_host_each_once() {
             ],
         );
     assert_eq!(rig.routes(routes), ["+cluster a", "+cluster b", "+cluster c"]);
-    let said = rig.routes(routes_to("routes", &["b", "d"]));
-    assert_eq!(said, ["+cluster d", "-cluster a", "-cluster c"], "what was only prepared is let go");
+    let orders = rig.routes(routes_to("routes", &["b", "d"]));
+    assert_eq!(orders, ["+cluster d", "-cluster a", "-cluster c"], "what was only prepared is let go");
 }
 
 #[test]
@@ -145,7 +149,7 @@ fn f5_a_cluster_that_cannot_be_had_is_ready_with_its_error() {
 }
 
 #[test]
-fn f5_endpoints_are_asked_for_by_the_service_or_the_cluster() {
+fn f5_endpoints_are_requested_by_the_service_or_the_cluster() {
     let mut rig = Rig::new();
     rig.listener(listener("shop").inline_routes(routes_to("", &["a", "b"])));
     assert_eq!(rig.cluster(cluster("a")), ["+endpoints a"]);
@@ -178,12 +182,12 @@ fn f5_endpoints_that_cannot_be_had_are_a_note() {
 }
 
 #[test]
-fn f6_what_the_walk_does_not_see_is_let_go_after_the_change() {
+fn f6_unneeded_resources_are_unsubscribed_after_the_change() {
     let mut rig = Rig::with_tree();
     assert_eq!(rig.routes(routes_to("routes", &["b"])), ["+cluster b"]);
     assert_eq!(rig.cluster(cluster("b")), ["+endpoints b"]);
-    let said = rig.endpoints(at("b", "10.0.0.2:80"));
-    assert_eq!(said, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80"]);
+    let orders = rig.endpoints(at("b", "10.0.0.2:80"));
+    assert_eq!(orders, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80"]);
 }
 
 #[test]
@@ -211,16 +215,16 @@ fn f7_new_routes_wait_for_what_cannot_be_had_only_because_the_server_is_away() {
     assert_eq!(rig.no_cluster("b", Code::Unavailable), NONE, "a serves");
     rig.cluster(cluster("b"));
     assert_eq!(rig.no_endpoints("b", Code::Unavailable), NONE, "a serves still");
-    let said = rig.endpoints(at("b", "10.0.0.2:80"));
-    assert_eq!(said.last().map(String::as_str), Some("routes: b=10.0.0.2:80"));
+    let orders = rig.endpoints(at("b", "10.0.0.2:80"));
+    assert_eq!(orders.last().map(String::as_str), Some("routes: b=10.0.0.2:80"));
 }
 
 #[test]
 fn a74_4_new_routes_do_not_wait_for_what_the_server_fails_to_give() {
     let mut rig = Rig::with_tree();
     rig.routes(routes_to("routes", &["b"]));
-    let said = rig.no_cluster("b", Code::Internal);
-    assert_eq!(said.last().map(String::as_str), Some("routes: b!INTERNAL"));
+    let orders = rig.no_cluster("b", Code::Internal);
+    assert_eq!(orders.last().map(String::as_str), Some("routes: b!INTERNAL"));
 }
 
 #[test]
@@ -228,24 +232,27 @@ fn f8_warnings_ride_along() {
     let mut rig = Rig::with_tree();
     let message = listener("shop").rds("routes").into_message();
     let warning = Some(error::<Listener>("shop", Code::Unavailable));
-    assert_eq!(rig.tell(Seen::Listener(present(&message, warning))), ["routes: a=10.0.0.1:80 (UNAVAILABLE)"]);
+    assert_eq!(
+        rig.handle(Seen::Listener(present(&message, warning))),
+        ["routes: a=10.0.0.1:80 (UNAVAILABLE)"]
+    );
     let warning = Some(error::<Cluster>("a", Code::InvalidArgument));
     let seen = Seen::Cluster("a".into(), present(&cluster("a").into_message(), warning));
-    assert_eq!(rig.tell(seen), ["routes: a=10.0.0.1:80(INVALID_ARGUMENT) (UNAVAILABLE)"]);
+    assert_eq!(rig.handle(seen), ["routes: a=10.0.0.1:80(INVALID_ARGUMENT) (UNAVAILABLE)"]);
     let warning = Some(error::<ClusterLoadAssignment>("a", Code::InvalidArgument));
     let seen = Endpoints::Eds(present(&at("a", "10.0.0.1:80").into_message(), warning));
-    let said = rig.tell(Seen::Endpoints(Source::Eds("a".into()), seen));
-    assert_eq!(said, ["routes: a=10.0.0.1:80(INVALID_ARGUMENT)(INVALID_ARGUMENT) (UNAVAILABLE)"]);
+    let orders = rig.handle(Seen::Endpoints(Source::Eds("a".into()), seen));
+    assert_eq!(orders, ["routes: a=10.0.0.1:80(INVALID_ARGUMENT)(INVALID_ARGUMENT) (UNAVAILABLE)"]);
     let warning = Some(error::<RouteConfiguration>("routes", Code::InvalidArgument));
     let seen = Seen::Routes(present(&routes_to("routes", &["a"]).into_message(), warning));
-    assert!(rig.tell(seen)[0].ends_with(" (UNAVAILABLE) (INVALID_ARGUMENT)"));
+    assert!(rig.handle(seen)[0].ends_with(" (UNAVAILABLE) (INVALID_ARGUMENT)"));
 }
 
 #[test]
 fn f8_a_listener_error_drops_the_routes_and_keeps_the_clusters() {
     let mut rig = Rig::with_tree();
-    let said = rig.no_listener(Code::NotFound);
-    assert_eq!(said, ["-routes routes", "NOT_FOUND: Listener \"shop\": it is so [node id: n]"]);
+    let orders = rig.no_listener(Code::NotFound);
+    assert_eq!(orders, ["-routes routes", "NOT_FOUND: Listener \"shop\": it is so [node id: n]"]);
     assert_eq!(rig.endpoints(at("a", "10.0.0.2:80")), NONE);
     assert_eq!(rig.listener(listener("shop").rds("routes")), ["+routes routes"]);
     assert_eq!(rig.routes(routes_to("routes", &["a"])), ["routes: a=10.0.0.2:80"]);
@@ -255,10 +262,10 @@ fn f8_a_listener_error_drops_the_routes_and_keeps_the_clusters() {
 fn f8_a_route_error_is_the_error_of_the_target() {
     let mut rig = Rig::new();
     rig.listener(listener("shop").rds("routes"));
-    let said = rig.no_routes("routes", Code::Unavailable);
-    assert_eq!(said, ["UNAVAILABLE: RouteConfiguration \"routes\": it is so [node id: n]"]);
-    let said = rig.no_routes("routes", Code::NotFound);
-    assert_eq!(said, ["NOT_FOUND: RouteConfiguration \"routes\": it is so [node id: n]"]);
+    let orders = rig.no_routes("routes", Code::Unavailable);
+    assert_eq!(orders, ["UNAVAILABLE: RouteConfiguration \"routes\": it is so [node id: n]"]);
+    let orders = rig.no_routes("routes", Code::NotFound);
+    assert_eq!(orders, ["NOT_FOUND: RouteConfiguration \"routes\": it is so [node id: n]"]);
 }
 
 #[test]
@@ -303,8 +310,8 @@ fn f10_a_snapshot_holds_all_clusters_of_routes_aggregates_and_calls() {
     rig.cluster(cluster("top").aggregate(["leaf", "gone"]));
     rig.cluster(cluster("leaf"));
     rig.endpoints(at("leaf", "10.0.0.2:80"));
-    let said = rig.no_cluster("gone", Code::NotFound);
-    assert_eq!(said, [": a=10.0.0.1:80 d=10.0.0.1:80 gone!NOT_FOUND leaf=10.0.0.2:80 top>leaf"]);
+    let orders = rig.no_cluster("gone", Code::NotFound);
+    assert_eq!(orders, [": a=10.0.0.1:80 d=10.0.0.1:80 gone!NOT_FOUND leaf=10.0.0.2:80 top>leaf"]);
 }
 
 #[test]
@@ -338,7 +345,7 @@ fn a74_3_only_listener_and_routes_are_errors_of_the_target() {
     let mut rig = Rig::with_tree();
     let message = listener("shop").rds("routes").into_message();
     let warning = Some(error::<Listener>("shop", Code::Unavailable));
-    rig.tell(Seen::Listener(present(&message, warning)));
+    rig.handle(Seen::Listener(present(&message, warning)));
     assert!(rig.tree.is_some(), "with a good one before");
 }
 
@@ -348,9 +355,9 @@ fn a74_4_a_deleted_cluster_is_an_error_after_its_grace() {
     rig.listener(listener("shop").inline_routes(routes_to("", &["a", "b"])));
     rig.cluster(cluster("b"));
     rig.endpoints(at("b", "10.0.0.2:80"));
-    let said = rig.no_cluster("a", Code::NotFound);
+    let orders = rig.no_cluster("a", Code::NotFound);
     assert_eq!(
-        said,
+        orders,
         [": a=10.0.0.1:80(NOT_FOUND) b=10.0.0.2:80"],
         "routes that do without it may be on their way"
     );
@@ -368,8 +375,8 @@ fn a74_4_a_deleted_cluster_serves_while_routes_without_it_are_prepared() {
     assert_eq!(rig.pass(GRACE * 5), NONE);
     assert_eq!(rig.resolver.next_timeout(), None, "nothing is due");
     rig.cluster(cluster("b"));
-    let said = rig.endpoints(at("b", "10.0.0.2:80"));
-    assert_eq!(said, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80"]);
+    let orders = rig.endpoints(at("b", "10.0.0.2:80"));
+    assert_eq!(orders, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80"]);
 }
 
 #[test]
@@ -391,8 +398,8 @@ fn b3_3_removed_routes_serve_for_their_grace() {
     let mut rig = Rig::with_tree();
     assert_eq!(rig.no_routes("routes", Code::NotFound), ["routes: a=10.0.0.1:80 (NOT_FOUND)"]);
     assert_eq!(rig.pass(GRACE - Duration::from_millis(1)), NONE);
-    let said = rig.pass(Duration::from_millis(1));
-    assert_eq!(said, ["NOT_FOUND: RouteConfiguration \"routes\": it is so [node id: n]"]);
+    let orders = rig.pass(Duration::from_millis(1));
+    assert_eq!(orders, ["NOT_FOUND: RouteConfiguration \"routes\": it is so [node id: n]"]);
     assert_eq!(rig.resolver.next_timeout(), None);
     assert_eq!(rig.routes(routes_to("routes", &["a"])), ["routes: a=10.0.0.1:80"]);
     assert_eq!(rig.no_routes("routes", Code::NotFound), ["routes: a=10.0.0.1:80 (NOT_FOUND)"]);
@@ -404,8 +411,8 @@ fn b3_3_removed_routes_serve_for_their_grace() {
 fn b3_3_removed_routes_serve_until_the_listener_leads_to_others_or_ends() {
     let mut rig = Rig::with_tree();
     rig.no_routes("routes", Code::NotFound);
-    let said = rig.listener(listener("shop").rds("others"));
-    assert_eq!(said, ["+routes others", "-routes routes"]);
+    let orders = rig.listener(listener("shop").rds("others"));
+    assert_eq!(orders, ["+routes others", "-routes routes"]);
     assert_eq!(rig.pass(GRACE * 2), NONE);
     assert_eq!(rig.routes(routes_to("others", &["a"])), ["others: a=10.0.0.1:80"]);
     rig.no_routes("others", Code::NotFound);
@@ -434,8 +441,8 @@ fn b3_3_removed_endpoints_serve_while_routes_without_them_are_prepared() {
     assert_eq!(rig.routes(routes_to("routes", &["b"])), ["+cluster b"]);
     assert_eq!(rig.pass(GRACE * 5), NONE);
     rig.cluster(cluster("b"));
-    let said = rig.endpoints(at("b", "10.0.0.2:80"));
-    assert_eq!(said, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80"]);
+    let orders = rig.endpoints(at("b", "10.0.0.2:80"));
+    assert_eq!(orders, ["-endpoints a", "-cluster a", "routes: b=10.0.0.2:80"]);
 }
 
 #[test]
@@ -443,11 +450,11 @@ fn b3_3_a_cluster_and_its_endpoints_are_removed_in_any_order() {
     for cluster_first in [true, false] {
         let mut rig = Rig::with_tree();
         for is_cluster in [cluster_first, !cluster_first] {
-            let said = match is_cluster {
+            let orders = match is_cluster {
                 true => rig.no_cluster("a", Code::NotFound),
                 false => rig.no_endpoints("a", Code::NotFound),
             };
-            assert!(said[0].contains("a=10.0.0.1:80(NOT_FOUND)"), "{said:?}");
+            assert!(orders[0].contains("a=10.0.0.1:80(NOT_FOUND)"), "{orders:?}");
             assert_eq!(rig.pass(GRACE / 4), NONE);
         }
         assert_eq!(rig.pass(GRACE / 2), ["-endpoints a", "routes: a!NOT_FOUND"], "the first began it");
@@ -470,8 +477,8 @@ fn a74_6_entries_for_every_cluster_of_routes_aggregates_and_handles() {
     rig.hold("top", true);
     rig.cluster(cluster("top").aggregate(["x", "a"]));
     rig.cluster(cluster("x"));
-    let said = rig.endpoints(at("x", "10.0.0.7:80"));
-    assert_eq!(said, ["routes: a=10.0.0.1:80 top>x,a x=10.0.0.7:80"]);
+    let orders = rig.endpoints(at("x", "10.0.0.7:80"));
+    assert_eq!(orders, ["routes: a=10.0.0.1:80 top>x,a x=10.0.0.7:80"]);
     assert_eq!(
         rig.hold("top", false),
         ["-cluster top", "-endpoints x", "-cluster x", "routes: a=10.0.0.1:80"]
@@ -484,6 +491,6 @@ fn a74_7_a_reference_of_a_call_keeps_the_cluster_subscribed() {
     rig.hold("a", true);
     assert_eq!(rig.no_listener(Code::NotFound).len(), 2);
     rig.listener(listener("shop").inline_routes(routes_to("", &["b"])));
-    let said = rig.no_cluster("b", Code::NotFound);
-    assert_eq!(said, [": a=10.0.0.1:80 b!NOT_FOUND"], "a is not let go");
+    let orders = rig.no_cluster("b", Code::NotFound);
+    assert_eq!(orders, [": a=10.0.0.1:80 b!NOT_FOUND"], "a is not let go");
 }

@@ -59,7 +59,7 @@ fn one_change_of_endpoints_looks_at_one_cluster_of_10_000() {
     for name in ["c5000", "c7 second"] {
         let before = rig.tree.clone().expect("a tree");
         let work = rig.resolver.work();
-        rig.tell(seen_endpoints(name, "10.0.0.2:80"));
+        rig.handle(seen_endpoints(name, "10.0.0.2:80"));
         assert!(rig.resolver.work() - work <= 2, "{} for {name}", rig.resolver.work() - work);
         let after = rig.tree.clone().expect("a tree");
         let shared = before.clusters.iter().filter(|(name, entry)| {
@@ -73,6 +73,6 @@ fn one_change_of_endpoints_looks_at_one_cluster_of_10_000() {
 fn one_change_of_a_cluster_looks_at_one_cluster_of_10_000() {
     let mut rig = mesh(10_000);
     let work = rig.resolver.work();
-    rig.tell(seen_cluster(cluster("c5000")));
+    rig.handle(seen_cluster(cluster("c5000")));
     assert!(rig.resolver.work() - work <= 2);
 }

@@ -59,11 +59,11 @@ fn srds_scopes_in_the_listener_are_chosen_at_once() {
         scope("all", ["eu", "gold"]).rds("routes"),
         scope("turned", ["gold", "eu"]).rds("turned"),
     ];
-    let said = rig.listener(listener("shop").inline_scopes(["x-region", "x-tier"], scopes));
-    assert_eq!(said, ["+routes routes"], "all fragments are equal, in their order");
+    let orders = rig.listener(listener("shop").inline_scopes(["x-region", "x-tier"], scopes));
+    assert_eq!(orders, ["+routes routes"], "all fragments are equal, in their order");
     let inline = [scope("own", ["eu", "gold"]).inline_routes(routes_to("held", "b"))];
-    let said = rig.listener(listener("shop").inline_scopes(["x-region", "x-tier"], inline));
-    assert_eq!(said, ["-routes routes", "+cluster b"]);
+    let orders = rig.listener(listener("shop").inline_scopes(["x-region", "x-tier"], inline));
+    assert_eq!(orders, ["-routes routes", "+cluster b"]);
     assert_eq!(serve(&mut rig, "b", "10.0.0.2:80"), ["own > held: b=10.0.0.2:80"]);
 }
 
@@ -75,10 +75,10 @@ fn srds_no_scope_with_the_key_is_an_error_with_the_keys_that_there_are() {
                 [\"eu\"], [\"us\"] [node id: n]";
     assert_eq!(rig.scopes(&regions()), [text]);
     assert_eq!(rig.scopes(&[scope("asia", ["asia"])]), ["+routes asia"], "it may come later");
-    let said = rig.listener(listener("shop").inline_scopes(["x-region"], [scope("eu", ["eu"])]));
+    let orders = rig.listener(listener("shop").inline_scopes(["x-region"], [scope("eu", ["eu"])]));
     let text = "NOT_FOUND: Listener \"shop\": could not find a scope with the key [\"asia\"]; the keys are: [\"eu\"] \
                 [node id: n]";
-    assert_eq!(said, ["-scopes *", "-routes asia", text]);
+    assert_eq!(orders, ["-scopes *", "-routes asia", text]);
 }
 
 #[test]
@@ -97,40 +97,40 @@ fn srds_the_first_value_of_a_header_counts_and_the_host_is_the_authority() {
         rig.listener(listener("shop").inline_scopes(["x-region", ":authority"], scopes())),
         ["+routes eu"]
     );
-    let said =
+    let orders =
         rig.listener(listener("shop").inline_scopes(["x-region", "Host"], [scope("b", ["eu", "a.shop"])]));
-    assert_eq!(said, ["+routes b", "-routes eu"]);
+    assert_eq!(orders, ["+routes b", "-routes eu"]);
 }
 
 #[test]
-fn srds_nothing_is_said_before_all_scopes_are_known_unless_the_right_one_is() {
+fn srds_nothing_is_published_before_all_scopes_are_known_unless_the_right_one_is() {
     let mut rig = Rig::with_headers("shop", &[("x-region", "eu")]);
     rig.listener(by_region());
     let [eu, us] = regions();
-    assert_eq!(rig.tell(Seen::Scopes(members(std::slice::from_ref(&us), false, None))), NONE);
-    assert_eq!(rig.tell(Seen::Scopes(members(&[us, eu], false, None))), ["+routes eu"]);
+    assert_eq!(rig.handle(Seen::Scopes(members(std::slice::from_ref(&us), false, None))), NONE);
+    assert_eq!(rig.handle(Seen::Scopes(members(&[us, eu], false, None))), ["+routes eu"]);
 }
 
 #[test]
 fn srds_scopes_that_cannot_be_had_for_now_keep_the_tree() {
     let mut rig = rig_in_eu();
     let away = || Some(error::<ScopedRouteConfiguration>("*", Code::Unavailable));
-    let said = rig.tell(Seen::Scopes(members(&regions(), true, away())));
-    assert_eq!(said, ["scope-eu > eu: a=10.0.0.1:80 (UNAVAILABLE)"]);
-    let said = rig.tell(Seen::Scopes(members(&[], false, away())));
-    assert_eq!(said, NONE, "it serves with the same warning");
+    let orders = rig.handle(Seen::Scopes(members(&regions(), true, away())));
+    assert_eq!(orders, ["scope-eu > eu: a=10.0.0.1:80 (UNAVAILABLE)"]);
+    let orders = rig.handle(Seen::Scopes(members(&[], false, away())));
+    assert_eq!(orders, NONE, "it serves with the same warning");
     let mut rig = Rig::with_headers("shop", &[("x-region", "eu")]);
     rig.listener(by_region());
-    let said = rig.tell(Seen::Scopes(members(&[], false, away())));
-    assert_eq!(said, ["UNAVAILABLE: ScopedRouteConfiguration \"*\": it is so [node id: n]"]);
+    let orders = rig.handle(Seen::Scopes(members(&[], false, away())));
+    assert_eq!(orders, ["UNAVAILABLE: ScopedRouteConfiguration \"*\": it is so [node id: n]"]);
 }
 
 #[test]
 fn srds_of_two_scopes_with_the_same_key_the_later_is_not_used() {
     let mut rig = rig_in_eu();
     let [eu, us] = regions();
-    let said = rig.scopes(&[scope("before", ["eu"]), eu.clone(), us.clone()]);
-    assert_eq!(said, ["scope-eu > eu: a=10.0.0.1:80 (INVALID_ARGUMENT)"], "the one in use stays");
+    let orders = rig.scopes(&[scope("before", ["eu"]), eu.clone(), us.clone()]);
+    assert_eq!(orders, ["scope-eu > eu: a=10.0.0.1:80 (INVALID_ARGUMENT)"], "the one in use stays");
     let warning = rig.tree.as_ref().and_then(|tree| tree.warnings().next()).expect("a warning").to_string();
     let text = "ScopedRouteConfiguration \"before\": is not used: scope \"scope-eu\" has the same key [\"eu\"] [node id: n]";
     assert_eq!(warning, text);
@@ -150,24 +150,24 @@ fn srds_of_two_scopes_with_the_same_key_the_later_is_not_used() {
 #[test]
 fn srds_the_old_tree_serves_until_the_routes_of_the_new_scope_are_there() {
     let mut rig = rig_in_eu();
-    let said = rig.scopes(&[scope("scope-eu", ["eu"]).rds("new")]);
-    assert_eq!(said, ["+routes new", "-routes eu"]);
-    let said = rig.endpoints(endpoints("a").locality("eu", "a", ["10.0.0.2:80"]));
-    assert_eq!(said, ["scope-eu > eu: a=10.0.0.2:80"]);
+    let orders = rig.scopes(&[scope("scope-eu", ["eu"]).rds("new")]);
+    assert_eq!(orders, ["+routes new", "-routes eu"]);
+    let orders = rig.endpoints(endpoints("a").locality("eu", "a", ["10.0.0.2:80"]));
+    assert_eq!(orders, ["scope-eu > eu: a=10.0.0.2:80"]);
     rig.routes(routes_to("new", "b"));
-    let said = serve(&mut rig, "b", "10.0.0.3:80");
-    assert_eq!(said, ["-endpoints a", "-cluster a", "scope-eu > new: b=10.0.0.3:80"]);
+    let orders = serve(&mut rig, "b", "10.0.0.3:80");
+    assert_eq!(orders, ["-endpoints a", "-cluster a", "scope-eu > new: b=10.0.0.3:80"]);
 }
 
 #[test]
-fn srds_news_of_other_scopes_change_nothing() {
+fn srds_updates_of_other_scopes_change_nothing() {
     let mut rig = rig_in_eu();
     let [eu, us] = regions();
     let seen = members(&[eu, us], true, None);
-    assert_eq!(rig.tell(Seen::Scopes(seen.clone())).len(), 1, "another allocation is another resource");
+    assert_eq!(rig.handle(Seen::Scopes(seen.clone())).len(), 1, "another allocation is another resource");
     let mut more = (*seen).clone();
     more.map.extend(members(&[scope("asia", ["asia"])], true, None).map.clone());
-    assert_eq!(rig.tell(Seen::Scopes(more.into())), NONE);
+    assert_eq!(rig.handle(Seen::Scopes(more.into())), NONE);
 }
 
 #[test]
@@ -186,8 +186,11 @@ fn srds_a_deleted_scope_in_use_serves_for_the_grace() {
     assert_eq!(rig.pass(GRACE * 2), NONE);
     rig.scopes(std::slice::from_ref(&us));
     assert_eq!(rig.pass(GRACE - Duration::from_millis(1)), NONE);
-    let said = rig.pass(GRACE);
-    assert!(said.len() == 2 && said[0] == "-routes eu" && said[1].starts_with("NOT_FOUND"), "{said:?}");
+    let orders = rig.pass(GRACE);
+    assert!(
+        orders.len() == 2 && orders[0] == "-routes eu" && orders[1].starts_with("NOT_FOUND"),
+        "{orders:?}"
+    );
     assert_eq!(rig.scopes(&[us, scope("other", ["eu"]).rds("eu")]), ["+routes eu"]);
     assert_eq!(rig.routes(routes_to("eu", "a")), ["other > eu: a=10.0.0.1:80"]);
 }
@@ -201,10 +204,10 @@ fn srds_another_scope_with_the_key_of_the_deleted_one_takes_its_place() {
 }
 
 #[test]
-fn srds_scopes_are_let_go_with_the_listener_that_has_them() {
+fn srds_scopes_are_unsubscribed_with_the_listener_that_has_them() {
     let mut rig = rig_in_eu();
-    let said = rig.listener(listener("shop").rds("eu"));
-    assert_eq!(said, ["-scopes *", "eu: a=10.0.0.1:80"]);
+    let orders = rig.listener(listener("shop").rds("eu"));
+    assert_eq!(orders, ["-scopes *", "eu: a=10.0.0.1:80"]);
     let mut rig = rig_in_eu();
     assert_eq!(rig.no_listener(Code::NotFound)[..2], ["-scopes *", "-routes eu"]);
 }
@@ -213,8 +216,8 @@ fn srds_scopes_are_let_go_with_the_listener_that_has_them() {
 fn srds_a_collection_of_scopes_is_watched_by_its_name() {
     const SCOPES: &str = "xdstp://mesh/envoy.config.route.v3.ScopedRouteConfiguration/shop/*";
     let mut rig = Rig::with_headers("shop", &[("x-region", "eu")]);
-    let said = rig.listener(listener("shop").srds_in(SCOPES, ["x-region"]));
-    assert_eq!(said, [format!("+scopes {SCOPES}")]);
+    let orders = rig.listener(listener("shop").srds_in(SCOPES, ["x-region"]));
+    assert_eq!(orders, [format!("+scopes {SCOPES}")]);
     assert_eq!(rig.listener(by_region()), ["+scopes *".to_owned(), format!("-scopes {SCOPES}")]);
 }
 
@@ -229,7 +232,7 @@ fn srds_and_vhds_go_together() {
 }
 
 #[test]
-fn srds_a_server_that_does_not_tell_its_scopes_is_an_error_until_it_does() {
+fn srds_a_server_that_does_not_send_its_scopes_is_an_error_until_it_does() {
     let text = "UNAVAILABLE: ScopedRouteConfiguration \"*\": the server has not sent its scopes within 15s [node id: n]";
     let mut rig = Rig::with_headers("shop", &[("x-region", "eu")]);
     rig.listener(by_region());
@@ -239,7 +242,7 @@ fn srds_a_server_that_does_not_tell_its_scopes_is_an_error_until_it_does() {
     let mut rig = Rig::with_headers("shop", &[("x-region", "eu")]);
     rig.listener(by_region());
     let [eu, us] = regions();
-    rig.tell(Seen::Scopes(members(&[us], false, None)));
+    rig.handle(Seen::Scopes(members(&[us], false, None)));
     assert_eq!(rig.pass(TIMEOUT), [text], "others are not enough");
     assert_eq!(rig.scopes(&[eu]), ["+routes eu"]);
     assert_eq!(rig.pass(TIMEOUT * 2), NONE);

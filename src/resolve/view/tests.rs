@@ -146,7 +146,7 @@ fn a42_1_hash_policies_are_those_of_the_route() {
 }
 
 #[test]
-fn a81_1_the_host_is_rewritten_where_the_route_says_so() {
+fn a81_1_the_host_is_rewritten_where_the_route_enables_it() {
     for rewrite in [false, true] {
         let specifier = HostRewriteSpecifier::AutoHostRewrite(BoolValue { value: rewrite });
         let snapshot = with_action(pb::RouteAction { host_rewrite_specifier: Some(specifier), ..to("a") });

@@ -147,7 +147,7 @@ fn e1_accepts_an_assignment_without_endpoints() {
 }
 
 #[test]
-fn e2_accepts_a_locality_that_says_where_it_is() {
+fn e2_accepts_a_locality_with_its_location() {
     let empty = LocalityLbEndpoints { locality: Some(core::Locality::default()), ..locality("", 0, []) };
     assert_eq!(zones(&parse_localities([empty, locality("a", 0, [])]).unwrap()), [["", "a"]]);
 }

@@ -72,7 +72,7 @@ fn the_text_that_a_regex_begins_with_is_seen() {
 }
 
 #[test]
-fn texts_match_what_their_pattern_says() {
+fn texts_match_by_their_pattern() {
     for (pattern, yes, no) in [
         (MatchPattern::Exact("Ab".into()), &["Ab"][..], &["ab", "Abc", "", "A"][..]),
         (MatchPattern::Exact(String::new()), &[""], &["a"]),
@@ -147,7 +147,7 @@ fn regexes_take_linear_time() {
 }
 
 #[test]
-fn headers_match_what_their_condition_says() {
+fn headers_match_by_their_condition() {
     let some = Some;
     for (specifier, yes, no) in [
         (HeaderMatchSpecifier::ExactMatch("a".into()), some("a"), some("A")),
@@ -197,7 +197,7 @@ fn a41_3_a_missing_header_has_no_value_to_match_inverted_or_not() {
 }
 
 #[test]
-fn paths_match_what_their_pattern_says() {
+fn paths_match_by_their_pattern() {
     let prefix = |text: &str| PathSpecifier::Prefix(text.into());
     let whole = |text: &str| PathSpecifier::Path(text.into());
     let separated = |text: &str| PathSpecifier::PathSeparatedPrefix(text.into());

@@ -74,7 +74,7 @@ fn rp1_ignores_other_conditions() {
 }
 
 #[test]
-fn rp2_accepts_any_number_of_retries_and_takes_one_if_it_is_not_said() {
+fn rp2_accepts_any_number_of_retries_and_takes_one_if_it_is_unset() {
     assert_eq!(accepted(policy("internal")).num_retries, 1);
     assert_eq!(accepted(retries(7)).num_retries, 7);
     assert_eq!(accepted(retries(u32::MAX)).num_retries, u32::MAX);
@@ -86,7 +86,7 @@ fn rp2_rejects_no_retries() {
 }
 
 #[test]
-fn rp3_accepts_a_base_interval_and_has_one_if_nothing_is_said() {
+fn rp3_accepts_a_base_interval_and_has_one_if_it_is_unset() {
     assert_eq!(intervals_of(policy("internal")), (25_000, 250_000));
     assert_eq!(intervals_of(back_off(Some(40_000), None)), (40_000, 400_000));
 }

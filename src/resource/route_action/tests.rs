@@ -152,7 +152,7 @@ fn r19_rejects_weights_whose_sum_is_0_or_too_large_and_clusters_without_a_name()
 }
 
 #[test]
-fn r21_ignores_routes_whose_cluster_is_said_in_another_way() {
+fn r21_ignores_routes_with_another_cluster_specifier() {
     let by_header = acting(by(ClusterSpecifier::ClusterHeader("x-cluster".into())));
     let unset = acting(route::RouteAction::default());
     let left = parse_routes(&routes(vec![by_header, unset, acting(to("left"))]));
@@ -242,7 +242,7 @@ fn limited(stream: Option<i64>, asked: Option<i64>) -> route::RouteAction {
 }
 
 #[test]
-fn r24_accepts_limits_of_which_that_for_the_asked_timeout_wins() {
+fn r24_accepts_limits_of_which_that_for_the_requested_timeout_wins() {
     for (stream, asked, expected) in
         [(None, None, None), (Some(5), None, Some(5)), (Some(5), Some(0), Some(0)), (None, Some(7), Some(7))]
     {

@@ -80,7 +80,7 @@ fn told(config: Option<pb::RouteLookupConfig>) -> String {
 }
 
 #[test]
-fn h10_accepts_a_lookup_and_fills_in_what_is_not_said() {
+fn h10_accepts_a_lookup_and_fills_in_defaults() {
     let parsed = accepted(config());
     assert_eq!(&*parsed.lookup_service, "lookup.example:443");
     assert_eq!(parsed.lookup_service_timeout, Duration::from_secs(10));

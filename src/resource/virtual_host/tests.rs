@@ -41,7 +41,7 @@ fn r20_rejects_a_plugin_in_a_virtual_host_by_itself() {
 }
 
 #[test]
-fn the_best_domain_says_how_well_a_host_fits() {
+fn the_best_domain_ranks_a_virtual_host() {
     let parsed: VirtualHost = parse(&virtual_host(&["*", "*.shop", "a.shop"], Vec::new())).unwrap();
     assert!(parsed.fit("a.shop") > parsed.fit("b.shop"));
     assert!(parsed.fit("b.shop") > parsed.fit("c"));
@@ -50,7 +50,7 @@ fn the_best_domain_says_how_well_a_host_fits() {
 }
 
 #[test]
-fn it_is_asked_for_by_route_configuration_and_host() {
+fn it_is_requested_by_route_configuration_and_host() {
     for (routes, host, name) in [
         ("routes", "a.shop", "routes/a.shop"),
         ("a/b", "A.Shop:8080", "a/b/a.shop:8080"),

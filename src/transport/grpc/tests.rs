@@ -79,7 +79,7 @@ async fn keepalive_of_the_greatest_length_means_no_pings() {
 }
 
 #[tokio::test]
-async fn as_many_messages_are_read_as_are_asked_for() {
+async fn as_many_messages_are_read_as_are_requested() {
     let (control_plane, mut events, server) = serve().await;
     let mut peer = Peer::opened(&server.uri(), &mut events).await;
     for message in ["one", "two", "three"] {
@@ -197,7 +197,7 @@ async fn a_server_that_does_not_read_stops_what_is_sent() {
 }
 
 #[tokio::test]
-async fn too_many_pings_are_told_apart() {
+async fn too_many_pings_has_a_reason_of_its_own() {
     let uri = scripted(|mut client| async move {
         client.open_stream().await;
         client.goaway(ENHANCE_YOUR_CALM, b"too_many_pings").await;
@@ -235,7 +235,7 @@ async fn a_server_that_does_not_answer_pings_is_given_up() {
 }
 
 #[tokio::test]
-async fn a_server_that_does_not_speak_grpc_is_told_by_its_http_status() {
+async fn the_error_of_a_server_without_grpc_has_its_http_status() {
     let uri = scripted(|mut client| async move {
         client.open_stream().await;
         // `:status: 404` is number 13 of HPACK's static table.

@@ -21,7 +21,7 @@ use crate::{
     pb::envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
     protocol::{ServerId, StreamEvent, StreamId},
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, endpoints},
     },
     transport::{Disconnect, DisconnectKind},
@@ -29,7 +29,7 @@ use crate::{
 
 #[tokio::test]
 async fn d10_a_question_is_answered_once() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     control_plane.set(cluster("shop"));
     let mut peer = Peer::connect(&control_plane.uri());
     let response = peer.ask(&request("")).await.unwrap().unwrap();
@@ -43,7 +43,7 @@ async fn d10_a_question_is_answered_once() {
 
 #[tokio::test]
 async fn a_connection_serves_one_question_after_the_other_and_all_types() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     control_plane.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]));
     let proxy = control_plane.proxy().await;
     let transport = RestTransport::new(&GrpcTransport::default().with_max_message_size(1 << 20));
@@ -60,7 +60,7 @@ async fn a_connection_serves_one_question_after_the_other_and_all_types() {
 
 #[tokio::test]
 async fn d11_another_status_is_a_failure_and_the_next_question_is_answered() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     let mut peer = Peer::connect(&control_plane.uri());
     control_plane.set_rest_status(Some(http::StatusCode::SERVICE_UNAVAILABLE));
     let failure = peer.ask(&request("")).await.unwrap_err();
@@ -71,7 +71,7 @@ async fn d11_another_status_is_a_failure_and_the_next_question_is_answered() {
 }
 
 #[tokio::test]
-async fn ms6_a_404_says_that_there_is_nothing_and_a_405_is_a_failure() {
+async fn ms6_a_404_is_an_absence_and_a_405_is_a_failure() {
     let mut peer = Peer::connect(&answering(404, "No resources found").await);
     for _ in 0..2 {
         assert_eq!(peer.ask(&request("")).await, Ok(Some(DiscoveryResponse::default())));
@@ -101,7 +101,7 @@ async fn d11_a_200_that_is_no_response_is_a_failure() {
 }
 
 #[tokio::test]
-async fn a_response_without_a_type_is_of_the_one_that_was_asked_for() {
+async fn a_response_without_a_type_is_of_the_requested_type() {
     let uri = answering(200, r#"{"versionInfo": "1", "resources": [], "colour": 1}"#).await;
     let response = Peer::connect(&uri).ask(&request("")).await.unwrap().unwrap();
     assert_eq!((&*response.version_info, &*response.type_url), ("1", CLUSTER));
@@ -136,7 +136,7 @@ async fn a_unix_socket_is_reached() {
 
 #[tokio::test]
 async fn a_restarted_server_is_found_again() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     let mut peer = Peer::connect(&control_plane.uri());
     assert!(peer.ask(&request("")).await.is_ok());
     control_plane.stop().await;
@@ -162,7 +162,7 @@ async fn d11_an_answer_has_its_time_and_no_more() {
 
 #[tokio::test]
 async fn a_response_over_the_limit_is_not_read() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     control_plane.set(cluster("x".repeat(1000)));
     let transport = RestTransport::new(&GrpcTransport::default().with_max_message_size(500));
     let server = Arc::new(Server::new(control_plane.uri()).build().unwrap());
@@ -172,7 +172,7 @@ async fn a_response_over_the_limit_is_not_read() {
 }
 
 #[tokio::test]
-async fn the_request_says_whom_it_is_for_and_what_it_is() {
+async fn the_request_has_its_host_and_content_type() {
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let addr = listener.local_addr().unwrap();
     let mut peer = Peer::connect(&format!("http://{addr}"));

@@ -124,7 +124,7 @@ async fn ch2_15_a_malformed_timeout_is_refused() {
 #[tokio::test]
 async fn ch1_15_a_call_that_waits_for_ready_succeeds_when_the_mesh_is_there() {
     let one = Backend::start("one").await;
-    let mesh = Mesh::of(ControlPlane::start().await);
+    let mesh = Mesh::of(TestControlPlane::start().await);
     let mut request = Request::new("hello".into());
     request.extensions_mut().insert(WaitForReady(true));
     let waiting = tokio::spawn({
@@ -141,7 +141,7 @@ async fn ch1_15_a_call_that_waits_for_ready_succeeds_when_the_mesh_is_there() {
 
 #[tokio::test]
 async fn ch1_12_calls_above_max_queued_fail_at_once() {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.hold();
     let client = Client::builder(Bootstrap::from_json(&server.bootstrap_json()).unwrap()).build().unwrap();
     let channel = client.channel("xds:///shop").max_queued(1).build().unwrap();

@@ -22,7 +22,7 @@ use xdskit::{
     channel::ChannelState,
     client::ClientBuilder,
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{EndpointsBuilder, cluster, endpoints, listener, route, route_config},
     },
 };
@@ -32,14 +32,14 @@ use crate::common::{load::Load, raw::Raw, soon};
 
 /// A mesh with the service `shop`, of which all requests go to the cluster `cart`.
 struct Mesh {
-    server: ControlPlane,
+    server: TestControlPlane,
     client: Client,
     channel: Channel,
 }
 
 impl Mesh {
     async fn start(backends: &[&Backend]) -> Self {
-        let server = ControlPlane::start().await;
+        let server = TestControlPlane::start().await;
         server.set(listener("shop").rds("routes"));
         server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("cart")]));
         server.set(cluster("cart"));
@@ -47,12 +47,12 @@ impl Mesh {
         Self::of(server)
     }
 
-    fn of(server: ControlPlane) -> Self {
+    fn of(server: TestControlPlane) -> Self {
         Self::with(server, |client| client)
     }
 
     /// With settings of the client.
-    fn with(server: ControlPlane, settings: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
+    fn with(server: TestControlPlane, settings: impl FnOnce(ClientBuilder) -> ClientBuilder) -> Self {
         let client = Client::builder(Bootstrap::from_json(&server.bootstrap_json()).unwrap())
             .deletion_grace(Duration::ZERO);
         let client = settings(client).build().unwrap();

@@ -86,7 +86,7 @@ fn cart_with_policy() -> xdskit::testing::resources::ClusterBuilder {
 }
 
 async fn mesh(backends: &[&Backend]) -> Mesh {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(listener("shop").rds("routes"));
     server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("cart")]));
     server.set(cart_with_policy());

@@ -72,7 +72,7 @@ impl Serves for control_plane::ServerHandle {
     }
 }
 
-impl Serves for testing::ControlPlane {
+impl Serves for testing::TestControlPlane {
     fn uri(&self) -> String {
         self.uri()
     }

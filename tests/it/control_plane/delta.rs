@@ -7,7 +7,7 @@ use xdskit::{
         type_url::{CLUSTER, ENDPOINTS},
     },
     pb::envoy::service::discovery::v3::{DeltaDiscoveryResponse, DiscoveryResponse},
-    testing::{ControlPlane, resources::cluster},
+    testing::{TestControlPlane, resources::cluster},
 };
 
 use super::peer::{DeltaPeer, Peer, delta_request};
@@ -28,7 +28,7 @@ fn resource(name: &str, text: &str) -> AnyResource {
 
 #[tokio::test]
 async fn both_variants_are_served_at_once() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     control_plane.set(resource("a", "a1"));
     let mut whole = Peer::connect(&control_plane.uri()).await;
     let mut delta = DeltaPeer::connect(&control_plane.uri()).await;
@@ -49,7 +49,7 @@ async fn both_variants_are_served_at_once() {
 
 #[tokio::test]
 async fn answers_and_names_of_delta_clients_are_expected() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     control_plane.set(cluster("a"));
     let mut peer = DeltaPeer::connect(&control_plane.uri()).await;
     peer.change(CLUSTER, &["a", "b"], &[]);
@@ -83,7 +83,7 @@ async fn answers_and_names_of_delta_clients_are_expected() {
 
 #[tokio::test]
 async fn what_is_injected_goes_to_streams_of_its_variant() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     let mut whole = Peer::connect(&control_plane.uri()).await;
     let mut delta = DeltaPeer::connect(&control_plane.uri()).await;
     whole.request(ENDPOINTS, &["a"]);
@@ -110,7 +110,7 @@ async fn what_is_injected_goes_to_streams_of_its_variant() {
 #[tokio::test]
 async fn a_limit_splits_what_is_large() {
     let settings = control_plane::ControlPlane::builder().max_per_response(2);
-    let control_plane = ControlPlane::start_with(settings).await;
+    let control_plane = TestControlPlane::start_with(settings).await;
     control_plane.update(|tx| {
         tx.set(resource("a", "1")).set(resource("b", "1")).set(resource("c", "1"));
     });
@@ -123,10 +123,10 @@ async fn a_limit_splits_what_is_large() {
 }
 
 #[tokio::test]
-async fn what_a_client_holds_is_not_sent_when_it_comes_back_unless_told_to() {
+async fn cached_resources_are_not_resent_on_a_reconnect_by_default() {
     for (ignore, expected) in [(false, "b=1"), (true, "a=1 b=1")] {
         let settings = control_plane::ControlPlane::builder().ignore_initial_versions(ignore);
-        let control_plane = ControlPlane::start_with(settings).await;
+        let control_plane = TestControlPlane::start_with(settings).await;
         control_plane.set(resource("a", "1"));
         control_plane.set(resource("b", "1"));
         let mut peer = DeltaPeer::connect(&control_plane.uri()).await;
@@ -139,7 +139,7 @@ async fn what_a_client_holds_is_not_sent_when_it_comes_back_unless_told_to() {
 
 #[tokio::test]
 async fn requests_that_cannot_be_understood_end_the_stream() {
-    let control_plane = ControlPlane::start().await.with_timeout(Duration::from_secs(10));
+    let control_plane = TestControlPlane::start().await.with_timeout(Duration::from_secs(10));
     for (message, expected) in [(&b"\xff"[..], "not a DeltaDiscoveryRequest"), (b"", "type_url")] {
         let mut peer = DeltaPeer::connect(&control_plane.uri()).await;
         peer.send_raw(message);
@@ -150,7 +150,7 @@ async fn requests_that_cannot_be_understood_end_the_stream() {
 }
 
 #[tokio::test]
-async fn events_tell_the_variant_and_what_was_removed() {
+async fn events_have_the_variant_and_the_removed_names() {
     let (events_in, mut events) = tokio::sync::mpsc::unbounded_channel();
     let control_plane = control_plane::ControlPlane::builder()
         .observe(move |event| drop(events_in.send(event.clone())))
@@ -166,7 +166,7 @@ async fn events_tell_the_variant_and_what_was_removed() {
 
 #[tokio::test]
 async fn resources_with_a_time_to_live_are_confirmed_in_both_variants() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     control_plane.set(resource("a", "1").with_ttl(Duration::from_millis(90)));
     control_plane.set(resource("b", "1"));
     let mut delta = DeltaPeer::connect(&control_plane.uri()).await;
@@ -194,7 +194,7 @@ async fn resources_with_a_time_to_live_are_confirmed_in_both_variants() {
 
 #[tokio::test]
 async fn globs_redirects_and_errors_are_served() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     let glob = "xdstp://a/envoy.config.cluster.v3.Cluster/shop/*";
     let name = "xdstp://a/envoy.config.cluster.v3.Cluster/shop/cart";
     let mut peer = DeltaPeer::connect(&control_plane.uri()).await;

@@ -117,7 +117,7 @@ async fn d11_what_the_client_has_is_not_sent_again() {
 }
 
 #[tokio::test]
-async fn a_bad_request_is_told_why() {
+async fn a_bad_request_is_answered_with_the_reason() {
     let (_control_plane, server) = start().await;
     for (body, why) in [
         ("", "not a DiscoveryRequest: there is nothing in it"),
@@ -175,7 +175,7 @@ async fn observers_see_a_poll_as_a_stream_of_one_request() {
 
 #[tokio::test]
 async fn polls_can_be_held_and_answered_by_anything() {
-    let control_plane = testing::ControlPlane::start().await;
+    let control_plane = testing::TestControlPlane::start().await;
     control_plane.set(cluster("a"));
     control_plane.hold();
     let uri = control_plane.uri();

@@ -40,7 +40,7 @@ async fn next_request(events: &mut mpsc::UnboundedReceiver<Event>) -> (Request, 
 }
 
 #[tokio::test]
-async fn several_clients_are_told_of_changes() {
+async fn several_clients_get_changes() {
     let (control_plane, server, _events) = start().await;
     control_plane.set(text(CLUSTER, "a", "a1"));
     let mut first = Peer::connect(&server.uri()).await;
@@ -62,7 +62,7 @@ async fn several_clients_are_told_of_changes() {
 }
 
 #[tokio::test]
-async fn events_tell_what_happened() {
+async fn events_report_streams_and_requests() {
     let (control_plane, server, mut events) = start().await;
     control_plane.set(text(CLUSTER, "a", "a1"));
     let mut peer = Peer::connect(&server.uri()).await;

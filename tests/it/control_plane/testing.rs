@@ -8,7 +8,7 @@ use xdskit::{
     },
     pb::envoy::service::discovery::v3::DiscoveryResponse,
     testing::{
-        ControlPlane, Direction,
+        Direction, TestControlPlane,
         resources::{cluster, endpoints},
     },
 };
@@ -17,7 +17,7 @@ use super::peer::Peer;
 
 #[tokio::test]
 async fn answers_are_expected_in_order() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     control_plane.set(cluster("a"));
     let mut peer = Peer::connect(&control_plane.uri()).await;
     peer.request(CLUSTER, &["a"]);
@@ -38,8 +38,8 @@ async fn answers_are_expected_in_order() {
 }
 
 #[tokio::test]
-async fn what_does_not_come_is_an_error_that_says_what_came() {
-    let control_plane = ControlPlane::start().await.with_timeout(Duration::ZERO);
+async fn an_expectation_that_is_not_met_is_an_error_with_the_actual_events() {
+    let control_plane = TestControlPlane::start().await.with_timeout(Duration::ZERO);
     let error = control_plane.expect_ack(CLUSTER).await.unwrap_err().to_string();
     let expected = format!("no ACK of {CLUSTER} within 0ns: no request of the type; 0 streams are open");
     assert_eq!(error, expected);
@@ -60,7 +60,7 @@ async fn what_does_not_come_is_an_error_that_says_what_came() {
 
 #[tokio::test]
 async fn requests_are_recorded_with_their_sizes() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     let mut peer = Peer::connect(&control_plane.uri()).await;
     peer.request(CLUSTER, &["a"]);
     peer.request(ENDPOINTS, &["b", "a"]);
@@ -78,7 +78,7 @@ async fn requests_are_recorded_with_their_sizes() {
 
 #[tokio::test]
 async fn types_are_held_and_released() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     control_plane.update(|tx| {
         tx.set(cluster("a")).set(endpoints("a"));
     });
@@ -96,7 +96,7 @@ async fn types_are_held_and_released() {
 #[tokio::test]
 async fn a_stopped_server_starts_again_on_its_address() {
     let settings = control_plane::ControlPlane::builder().version_prefix("v");
-    let control_plane = ControlPlane::start_with(settings).await;
+    let control_plane = TestControlPlane::start_with(settings).await;
     control_plane.set(cluster("a"));
     let mut peer = Peer::connect(&control_plane.uri()).await;
     control_plane.expect_clients(1).await.unwrap();
@@ -115,7 +115,7 @@ async fn a_stopped_server_starts_again_on_its_address() {
 
 #[tokio::test]
 async fn injected_responses_are_answered() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     let mut peer = Peer::connect(&control_plane.uri()).await;
     peer.request(ENDPOINTS, &["a"]);
     control_plane.expect_names(ENDPOINTS, &["a"]).await.unwrap();
@@ -131,7 +131,7 @@ async fn injected_responses_are_answered() {
 
 #[tokio::test]
 async fn the_proxy_cuts_at_the_byte() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     let proxy = control_plane.proxy().await;
     for bytes in [0, 1, 9, 100] {
         let mut peer = Peer::connect(&proxy.uri()).await;
@@ -158,7 +158,7 @@ async fn the_proxy_cuts_at_the_byte() {
 
 #[tokio::test]
 async fn the_proxy_stalls_and_goes_on() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     let proxy = control_plane.proxy().await;
     let mut peer = Peer::connect(&proxy.uri()).await;
     assert_eq!(proxy.connections(), 1);

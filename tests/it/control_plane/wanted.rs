@@ -14,7 +14,7 @@ fn text(change: &WantedChange) -> String {
 }
 
 #[tokio::test]
-async fn names_are_told_when_the_first_client_wants_them_and_when_the_last_does_no_longer() {
+async fn changes_are_the_first_and_the_last_subscription_of_a_name() {
     let control_plane = ControlPlane::new();
     let server = control_plane.serve("127.0.0.1:0").await.unwrap();
     let mut changes = control_plane.wanted_changes();

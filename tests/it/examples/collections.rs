@@ -68,7 +68,7 @@ async fn each_member_of_a_list_has_its_lines_and_one_entry_can_be_watched() {
 }
 
 #[tokio::test]
-async fn what_is_wrong_with_a_collection_is_told_of_its_name() {
+async fn an_error_of_a_collection_is_printed_under_its_name() {
     let server = start().await;
     let wrong = "xdstp://nowhere/envoy.config.cluster.v3.Cluster/*";
     let mut watch = server.watch(&format!("--json cluster={wrong}"));

@@ -62,7 +62,7 @@ async fn the_host_has_no_address() {
 }
 
 #[tokio::test]
-async fn a_server_accepts_and_says_nothing() {
+async fn a_server_accepts_and_sends_nothing() {
     let addr = scripted(|mut io| async move { drop(io.read_to_end(&mut Vec::new()).await) }).await;
     says(
         &Client::insecure(addr),

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use xdskit::{
     control_plane::type_url,
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, endpoints, listener, route, route_config},
     },
 };
@@ -27,13 +27,13 @@ use process::Process;
 
 /// A control plane, and a bootstrap file that leads to it.
 struct Server {
-    control_plane: ControlPlane,
+    control_plane: TestControlPlane,
     folder: TempDir,
 }
 
 impl Server {
     async fn start() -> Self {
-        let control_plane = ControlPlane::start().await;
+        let control_plane = TestControlPlane::start().await;
         let folder = tempfile::tempdir().expect("a folder");
         let file = folder.path().join("bootstrap.json");
         fs::write(file, control_plane.bootstrap_json()).expect("a file");
@@ -279,7 +279,7 @@ async fn it_ends_though_nobody_reads_what_it_prints() {
 }
 
 #[tokio::test]
-async fn bad_arguments_and_bootstraps_are_told_with_exit_code_2() {
+async fn bad_arguments_and_bootstraps_are_reported_with_exit_code_2() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, text: &str| {
         let path = folder.path().join(name);
@@ -331,7 +331,7 @@ async fn without_json_there_is_plain_text_for_people() {
 }
 
 #[tokio::test]
-async fn the_quickstart_happens_as_it_tells() {
+async fn the_quickstart_runs_as_it_prints() {
     let mut quickstart = Process::start::<&str>("quickstart", []);
     let mut text = String::new();
     while let Some(line) = quickstart.line().await {

@@ -217,7 +217,7 @@ async fn what_does_not_exist_upstream_does_not_exist_downstream() {
 }
 
 #[tokio::test]
-async fn virtual_hosts_on_demand_are_relayed_by_the_names_that_are_asked_for() {
+async fn virtual_hosts_on_demand_are_relayed_by_the_requested_names() {
     let server = Server::start().await;
     let routes = route_config("routes").virtual_host(["a.shop"], [route::prefix("/").cluster("shop")]);
     let host = VirtualHostMessage { name: "shop".into(), ..routes.into_message().virtual_hosts[0].clone() };
@@ -233,7 +233,7 @@ async fn virtual_hosts_on_demand_are_relayed_by_the_names_that_are_asked_for() {
 }
 
 #[tokio::test]
-async fn a_type_that_is_not_relayed_is_told_of() {
+async fn a_type_that_is_not_relayed_is_logged() {
     let server = Server::start().await;
     let (mut relay, addr) = start(&server, "").await;
     let client = client(&addr, ApiType::AggregatedGrpc);
@@ -255,7 +255,7 @@ impl Resource for Banner {
 }
 
 #[tokio::test]
-async fn a_wildcard_has_what_the_upstream_lists_and_nothing_that_others_ask_for_by_name() {
+async fn a_wildcard_has_the_list_of_the_upstream_and_nothing_that_others_request_by_name() {
     let server = Server::start().await;
     let upstream = &server.control_plane;
     upstream.set(noted("listed", "1"));
@@ -276,7 +276,7 @@ async fn a_wildcard_has_what_the_upstream_lists_and_nothing_that_others_ask_for_
 }
 
 #[tokio::test]
-async fn names_that_nobody_wants_are_let_go_after_a_while() {
+async fn names_without_a_subscription_are_unsubscribed_upstream_after_a_while() {
     let server = Server::start().await;
     server.control_plane.set(noted("a", "1"));
     server.control_plane.set(noted("b", "1"));

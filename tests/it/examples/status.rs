@@ -109,7 +109,7 @@ async fn several_clients_and_servers_are_shown_one_after_the_other() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_the_stream_alone_is_asked_by_that() {
+async fn a_server_with_the_streaming_method_alone_is_queried_by_it() {
     let server = Server::start().await;
     let client = client(&server, "streamed").await;
     let service = ClientStatusService::new();
@@ -122,7 +122,7 @@ async fn a_server_that_has_the_stream_alone_is_asked_by_that() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_asked_is_exit_code_1_and_why() {
+async fn a_failed_query_is_exit_code_1_with_the_reason() {
     let server = Server::start().await;
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let closed = TcpListener::bind("127.0.0.1:0").await.unwrap();

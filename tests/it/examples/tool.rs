@@ -63,7 +63,7 @@ async fn once_ends_with_exit_code_1_if_something_is_missing() {
 }
 
 #[tokio::test]
-async fn once_draws_each_tree_and_tells_whether_all_is_there() {
+async fn once_prints_each_tree_and_reports_whether_it_is_complete() {
     let server = Server::start().await;
     serve(&server.control_plane, "shop", "10.0.0.1:80");
     let mut walk = server.tool("walk", &["--once", "xds:///shop"]);

@@ -12,7 +12,7 @@ use xdskit::{
     control_plane::AnyResource,
     pb::{envoy::service::discovery::v3::DiscoveryResponse, google::protobuf::Any},
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, endpoints, listener, route, route_config},
     },
 };
@@ -20,7 +20,7 @@ use xdskit::{
 use super::process::Process;
 
 /// A mesh with all elements of trees: weighted clusters, priorities, health, weights, aggregates.
-fn fill(control_plane: &ControlPlane) {
+fn fill(control_plane: &TestControlPlane) {
     control_plane.update(|tx| {
         tx.set(listener("shop").rds("routes"));
         let routes = [
@@ -66,7 +66,7 @@ async fn tree(folder: &Path, name: &str, bootstrap: &Value) -> Value {
 
 #[tokio::test]
 async fn the_same_mesh_is_the_same_tree_over_each_of_the_six_transports() {
-    let control_plane = ControlPlane::start().await;
+    let control_plane = TestControlPlane::start().await;
     fill(&control_plane);
     let folder = tempfile::tempdir().expect("a folder");
     let server = |fields: Value| {
@@ -98,7 +98,7 @@ async fn the_same_mesh_is_the_same_tree_over_each_of_the_six_transports() {
 }
 
 /// Writes the resources of a control plane to files in different formats; returns a bootstrap with these files.
-async fn write_files(control_plane: &ControlPlane, folder: &Path) -> Value {
+async fn write_files(control_plane: &TestControlPlane, folder: &Path) -> Value {
     let listeners = poll(control_plane, "listeners").await;
     fs::write(folder.join("listeners.json"), &listeners).expect("a file");
     let mut routes = "# What is JSON is YAML as well.\n".to_owned();
@@ -119,7 +119,7 @@ async fn write_files(control_plane: &ControlPlane, folder: &Path) -> Value {
 }
 
 /// Returns all resources of a type, from the control plane's gateway.
-async fn poll(control_plane: &ControlPlane, types: &str) -> String {
+async fn poll(control_plane: &TestControlPlane, types: &str) -> String {
     let mut gateway = TcpStream::connect(control_plane.addr()).await.expect("a connection");
     let request = format!(
         "POST /v3/discovery:{types} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\

@@ -181,7 +181,7 @@ async fn errors_stand_where_they_are() {
 }
 
 #[tokio::test]
-async fn what_may_be_stale_says_why_and_since_when() {
+async fn stale_resources_have_a_reason_and_a_time() {
     let server = Server::start().await;
     serve(&server.control_plane, "shop", "10.0.0.1:80");
     let mut walk = server.walk("xds:///shop");

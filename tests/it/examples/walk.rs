@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use xdskit::{
     control_plane::type_url,
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, endpoints, listener, route, route_config, scope},
     },
 };
@@ -18,7 +18,7 @@ impl Server {
 }
 
 /// Serves a target whose requests all go to one cluster with one endpoint.
-pub(crate) fn serve(control_plane: &ControlPlane, name: &str, endpoint: &str) {
+pub(crate) fn serve(control_plane: &TestControlPlane, name: &str, endpoint: &str) {
     control_plane.update(|tx| {
         tx.set(listener(name).rds(name));
         tx.set(route_config(name).virtual_host([name], [route::prefix("/").cluster(name)]));
@@ -181,7 +181,7 @@ async fn each_target_has_its_lines() {
 }
 
 #[tokio::test]
-async fn targets_that_lead_nowhere_say_why() {
+async fn targets_that_lead_nowhere_have_a_reason() {
     let server = Server::start().await;
     server.control_plane.update(|tx| {
         tx.set(listener("lost").rds("nobody"));
@@ -274,7 +274,7 @@ async fn sigint_is_a_good_end() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_done_is_told_with_exit_code_2() {
+async fn what_cannot_be_done_is_reported_with_exit_code_2() {
     let server = Server::start().await;
     let bootstrap = server.bootstrap().to_str().unwrap().to_owned();
     for (args, part) in [

@@ -30,12 +30,12 @@ use xdskit::{
         r#type::matcher::v3::NodeMatcher,
     },
     resource::Secret,
-    testing::ControlPlane,
+    testing::TestControlPlane,
 };
 
 #[apply(servers)]
 async fn a40_5_a_resource_is_shown_as_it_was_received(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one"));
     let client = transport.builder(server.uri()).scope("xds:///shop").build().unwrap();
     let mut shop = client.watch::<Cluster>("shop");
@@ -62,7 +62,7 @@ async fn a40_5_a_resource_is_shown_as_it_was_received(transport: Transport) {
 
 #[apply(servers)]
 async fn the_contents_of_secrets_are_not_shown(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     let key = DataSource { specifier: Some(Specifier::InlineString("PRIVATE".into())), ..Default::default() };
     let generic = tls::GenericSecret { secret: Some(key), ..Default::default() };
     server.set(tls::Secret { name: "s".into(), r#type: Some(tls::secret::Type::GenericSecret(generic)) });
@@ -78,7 +78,7 @@ async fn the_contents_of_secrets_are_not_shown(transport: Transport) {
 
 #[apply(servers)]
 async fn a40_6_the_states_and_their_errors(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("good", "one"));
     server.set(cluster("deleted", "one"));
     server.hold_type(type_url::SECRET);
@@ -154,7 +154,7 @@ async fn a40_3_the_stream_answers_each_request(transport: Transport) {
 }
 
 #[apply(servers)]
-async fn a71_7_clients_are_told_apart_by_scope_and_are_shown_while_they_live(transport: Transport) {
+async fn a71_7_clients_are_distinguished_by_scope_and_shown_while_they_live(transport: Transport) {
     let one = transport.builder("127.0.0.1:1").scope("one").build().unwrap();
     let two = transport.builder("127.0.0.1:1").scope("two").build().unwrap();
     let mut admin = Admin::start(&[&one, &two, &one.clone()]).await;

@@ -26,7 +26,7 @@ use xdskit::{
     discover::{Discover, discover},
     resource::Endpoint,
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{EndpointsBuilder, cluster, endpoints, listener, route, route_config},
     },
 };
@@ -228,8 +228,8 @@ where
 }
 
 /// A server of one service, with routes to the cluster `cart`.
-async fn shop(addresses: &[&str]) -> ControlPlane {
-    let server = ControlPlane::start().await;
+async fn shop(addresses: &[&str]) -> TestControlPlane {
+    let server = TestControlPlane::start().await;
     server.update(|tx| {
         tx.set(listener("shop"));
         tx.set(route_config("shop").virtual_host(["*"], [route::prefix("/").cluster("cart")]));
@@ -269,7 +269,7 @@ fn random_carts(random: &mut fastrand::Rng, round: usize) -> (EndpointsBuilder, 
     (carts.unhealthy(&marker), if first.is_empty() { second } else { first })
 }
 
-fn builder_of(transport: Transport, server: &ControlPlane) -> ClientBuilder {
+fn builder_of(transport: Transport, server: &TestControlPlane) -> ClientBuilder {
     transport.builder_from(Bootstrap::from_json(&server.bootstrap_json()).unwrap())
 }
 

@@ -24,7 +24,7 @@ use xdskit::{
         google::protobuf::Any,
     },
     resource::{Cluster, Context, Extension, Invalid, Payload, Registry},
-    testing::ControlPlane,
+    testing::TestControlPlane,
 };
 
 use crate::common::soon;
@@ -48,7 +48,7 @@ impl Extension for Vault {
 }
 
 /// A builder of a client of a server, whose bootstrap has an instance of the plugin.
-fn with_vault(transport: Transport, server: &ControlPlane, config: serde_json::Value) -> ClientBuilder {
+fn with_vault(transport: Transport, server: &TestControlPlane, config: serde_json::Value) -> ClientBuilder {
     let provider = CertificateProvider::Unknown { plugin_name: "example.Vault".into(), config };
     let bootstrap = Bootstrap::builder().server(Server::new(server.uri()).insecure());
     transport.builder_from(bootstrap.certificate_provider("mesh-ca", provider).build().unwrap())
@@ -95,7 +95,7 @@ fn any(name: &str, value: Vec<u8>) -> Any {
 
 #[apply(servers)]
 async fn resources_may_name_an_instance_of_a_plugin_that_is_registered(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster(b"here"));
     let registry = Registry::new().with_certificate_provider::<Vault>();
     let config = json!({"address": "https://vault"});
@@ -116,7 +116,7 @@ async fn resources_may_name_an_instance_of_a_plugin_that_is_registered(transport
 
 #[apply(servers)]
 async fn a_plugin_that_cannot_use_its_configuration_is_an_error_of_the_build(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     let registry = Registry::new().with_certificate_provider::<Vault>();
     let error = with_vault(transport, &server, json!({})).extensions(registry.clone()).build().unwrap_err();
     let reason = "certificate_providers[\"mesh-ca\"].config.address: missing";
@@ -128,7 +128,7 @@ async fn a_plugin_that_cannot_use_its_configuration_is_an_error_of_the_build(tra
 
 #[apply(servers)]
 async fn metadata_of_a_type_that_is_registered_is_parsed_with_the_resource(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster(b"here"));
     let registry = Registry::new().with_certificate_provider::<Vault>().with_metadata::<Vault>();
     let config = json!({"address": "https://vault"});

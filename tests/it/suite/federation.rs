@@ -11,14 +11,14 @@ use xdskit::{
     config::{AuthorityBuilder, Bootstrap, Node, Server},
     resource::{Cluster, ClusterLoadAssignment},
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, endpoints, listener, route, route_config},
     },
 };
 
 #[apply(servers)]
 async fn a_client_starts_on_the_fallback_and_returns_without_a_gap(transport: Transport) {
-    let (primary, fallback) = (ControlPlane::start().await, ControlPlane::start().await);
+    let (primary, fallback) = (TestControlPlane::start().await, TestControlPlane::start().await);
     primary.stop().await;
     fallback.set(endpoints("shop").locality("eu", "a", ["10.0.0.2:80"]));
     let client = client(transport, Bootstrap::builder().server(server(&primary)).server(server(&fallback)));
@@ -45,8 +45,10 @@ async fn a_client_starts_on_the_fallback_and_returns_without_a_gap(transport: Tr
 }
 
 #[apply(servers)]
-async fn with_everything_cached_the_last_good_stays_and_no_other_server_is_asked(transport: Transport) {
-    let (primary, fallback) = (ControlPlane::start().await, ControlPlane::start().await);
+async fn with_everything_cached_the_last_known_good_stays_and_no_other_server_is_contacted(
+    transport: Transport,
+) {
+    let (primary, fallback) = (TestControlPlane::start().await, TestControlPlane::start().await);
     primary.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]));
     let client = client(transport, Bootstrap::builder().server(server(&primary)).server(server(&fallback)));
     let mut shop = client.watch::<ClusterLoadAssignment>("shop");
@@ -58,8 +60,8 @@ async fn with_everything_cached_the_last_good_stays_and_no_other_server_is_asked
 }
 
 #[apply(servers)]
-async fn trouble_with_all_servers_is_told_with_what_is_wrong_with_each(transport: Transport) {
-    let (primary, fallback) = (ControlPlane::start().await, ControlPlane::start().await);
+async fn the_error_of_all_servers_has_the_reason_of_each(transport: Transport) {
+    let (primary, fallback) = (TestControlPlane::start().await, TestControlPlane::start().await);
     primary.stop().await;
     fallback.stop().await;
     let client = client(transport, Bootstrap::builder().server(server(&primary)).server(server(&fallback)));
@@ -72,7 +74,7 @@ async fn trouble_with_all_servers_is_told_with_what_is_wrong_with_each(transport
 
 #[apply(servers)]
 async fn a_tree_is_walked_on_the_fallback_and_on_the_primary_again(transport: Transport) {
-    let (primary, fallback) = (ControlPlane::start().await, ControlPlane::start().await);
+    let (primary, fallback) = (TestControlPlane::start().await, TestControlPlane::start().await);
     for (server, address) in [(&primary, "10.0.0.1:80"), (&fallback, "10.0.0.2:80")] {
         server.set(listener("shop").rds("shop-routes"));
         server.set(route_config("shop-routes").virtual_host(["shop"], [route::prefix("/").cluster("shop")]));
@@ -100,7 +102,7 @@ async fn a_tree_is_walked_on_the_fallback_and_on_the_primary_again(transport: Tr
 
 #[apply(servers)]
 async fn a47_one_authoritys_failure_is_seen_by_its_watchers_alone(transport: Transport) {
-    let (here, there) = (ControlPlane::start().await, ControlPlane::start().await);
+    let (here, there) = (TestControlPlane::start().await, TestControlPlane::start().await);
     let (shop, taxes, cart) = (
         "xdstp://here/envoy.config.cluster.v3.Cluster/shop",
         "xdstp://there/envoy.config.cluster.v3.Cluster/taxes",
@@ -133,7 +135,7 @@ async fn a47_one_authoritys_failure_is_seen_by_its_watchers_alone(transport: Tra
     assert!(error.contains("authority \"nowhere\" is not found in the bootstrap"), "{error}");
 }
 
-fn server(control_plane: &ControlPlane) -> xdskit::config::ServerBuilder {
+fn server(control_plane: &TestControlPlane) -> xdskit::config::ServerBuilder {
     Server::new(control_plane.uri()).insecure()
 }
 

@@ -9,7 +9,7 @@ use xdskit::{
     Bootstrap, Client, Observed, Resource, Snapshot, WatchError,
     control_plane::{AnyResource, type_url},
     resource::{Cluster, ClusterLoadAssignment, Context, Listener, RouteConfiguration},
-    testing::ControlPlane,
+    testing::TestControlPlane,
 };
 
 use crate::common::{
@@ -29,7 +29,7 @@ async fn the_mesh_of_traffic_director_is_accepted_as_a_whole(transport: Transpor
 
 /// Checks that every target has endpoints, and every resource is present: no error, no warning, no rejection.
 async fn accepts(transport: Transport, mesh: Mesh) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     let bootstrap = bootstrap_of(&mesh, &server);
     for resource in &mesh.resources {
         parse(resource, &bootstrap);
@@ -54,7 +54,7 @@ async fn accepts(transport: Transport, mesh: Mesh) {
 }
 
 /// The application's bootstrap, completed by the server.
-fn bootstrap_of(mesh: &Mesh, server: &ControlPlane) -> Bootstrap {
+fn bootstrap_of(mesh: &Mesh, server: &TestControlPlane) -> Bootstrap {
     let mut bootstrap: Value = serde_json::from_str(mesh.bootstrap).unwrap();
     let of_server: Value = serde_json::from_str(&server.bootstrap_json()).unwrap();
     bootstrap["xds_servers"] = of_server["xds_servers"].clone();

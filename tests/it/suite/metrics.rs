@@ -10,11 +10,11 @@ use opentelemetry_sdk::metrics::{
     InMemoryMetricExporter, SdkMeterProvider,
     data::{AggregatedMetrics, MetricData},
 };
-use xdskit::{Client, control_plane::type_url, metrics::Metrics, testing::ControlPlane};
+use xdskit::{Client, control_plane::type_url, metrics::Metrics, testing::TestControlPlane};
 
 #[apply(servers)]
 async fn a78_1_the_instruments_have_their_labels(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one"));
     let collected = Collected::new();
     let client =
@@ -53,7 +53,7 @@ async fn a78_2_a_server_that_fails_is_counted_and_not_connected(transport: Trans
 
 #[apply(servers)]
 async fn what_is_gone_is_not_recorded_any_more_and_equal_scopes_add_up(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one"));
     let collected = Collected::new();
     let client =
@@ -74,7 +74,7 @@ async fn what_is_gone_is_not_recorded_any_more_and_equal_scopes_add_up(transport
 
 #[apply(servers)]
 async fn a_resource_that_is_deleted_changes_its_state(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one"));
     let collected = Collected::new();
     let client = transport.builder(server.uri()).metrics(&collected.metrics).build().unwrap();

@@ -12,7 +12,7 @@ use xdskit::{
     name::ResourceName,
     resource::{Cluster, ClusterKind},
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, collection},
     },
 };
@@ -36,8 +36,8 @@ fn named(name: String, note: &str) -> AnyResource {
     AnyResource::from(cluster("c").eds_service(note)).with_name(name)
 }
 
-fn client(transport: Transport, here: &ControlPlane, there: &ControlPlane) -> Client {
-    let server = |control_plane: &ControlPlane| Server::new(control_plane.uri()).insecure();
+fn client(transport: Transport, here: &TestControlPlane, there: &TestControlPlane) -> Client {
+    let server = |control_plane: &TestControlPlane| Server::new(control_plane.uri()).insecure();
     let of = |control_plane| AuthorityBuilder::default().server(server(control_plane));
     let bootstrap = Bootstrap::builder().node(Node::new("me")).server(server(here));
     let bootstrap = bootstrap.authority("here", of(here)).authority("there", of(there)).build().unwrap();
@@ -63,7 +63,7 @@ async fn until(watch: &mut WatchAll<Cluster>, expected: &[(&str, &str)]) {
 
 #[apply(servers)]
 async fn x15_x18_members_of_a_glob_come_change_and_go_also_across_reconnects(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     for (id, note) in [("shop/cart", "1"), ("shop/till", "2"), ("shop/a/b", "3"), ("other/x", "4")] {
         server.set(named(here(id), note));
     }
@@ -91,7 +91,7 @@ async fn x15_x18_members_of_a_glob_come_change_and_go_also_across_reconnects(tra
 
 #[apply(servers)]
 async fn x12_x14_members_of_a_list_are_fetched_or_inline(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     if !transport.api_type().is_aggregated() {
         // The type of a list has no service of its own.
         let refused =
@@ -118,7 +118,7 @@ async fn x12_x14_members_of_a_list_are_fetched_or_inline(transport: Transport) {
 
 #[apply(servers)]
 async fn x20_a_redirect_leads_to_another_authority_and_back(transport: Transport) {
-    let (first, second) = (ControlPlane::start().await, ControlPlane::start().await);
+    let (first, second) = (TestControlPlane::start().await, TestControlPlane::start().await);
     first.set(AnyResource::redirect(Cluster::TYPE_URL, here("x"), &there("y")).unwrap());
     second.set(named(there("y"), "1"));
     let client = client(transport, &first, &second);
@@ -132,7 +132,7 @@ async fn x20_a_redirect_leads_to_another_authority_and_back(transport: Transport
 
 #[apply(servers)]
 async fn x21_an_alternative_serves_until_the_source_is_back(transport: Transport) {
-    let (first, second) = (ControlPlane::start().await, ControlPlane::start().await);
+    let (first, second) = (TestControlPlane::start().await, TestControlPlane::start().await);
     first.stop().await;
     second.set(named(there("x"), "theirs"));
     let client = client(transport, &first, &second);
@@ -144,8 +144,8 @@ async fn x21_an_alternative_serves_until_the_source_is_back(transport: Transport
 }
 
 #[apply(servers)]
-async fn x7_attributes_of_a_resource_are_part_of_what_is_asked_for(transport: Transport) {
-    let server = ControlPlane::start().await;
+async fn x7_context_parameters_are_part_of_the_requested_name(transport: Transport) {
+    let server = TestControlPlane::start().await;
     let name = ResourceName::parse(&here("x")).unwrap().with_resource_attribute("vip", "10.0.0.1");
     server.set(named(name.to_string(), "1"));
     let client = client(transport, &server, &server);

@@ -11,7 +11,7 @@ use xdskit::{
     },
     error::Code,
     resource::Inspected,
-    testing::ControlPlane,
+    testing::TestControlPlane,
 };
 
 use crate::common::*;
@@ -20,11 +20,11 @@ type Seen = Observed<Inspected<Cluster>>;
 
 /// A server with these clusters that sends nothing more of a type after a NACK until a resource of it changes, as
 /// Consul does.
-async fn server_with(clusters: &[(&str, &str)]) -> ControlPlane {
+async fn server_with(clusters: &[(&str, &str)]) -> TestControlPlane {
     let mut behavior = Behavior::default();
     behavior.after_nack = AfterNack::Silence;
     let server =
-        ControlPlane::start_with(xdskit::control_plane::ControlPlane::builder().behavior(behavior)).await;
+        TestControlPlane::start_with(xdskit::control_plane::ControlPlane::builder().behavior(behavior)).await;
     server.update(|tx| {
         for (name, note) in clusters {
             tx.set(cluster(name, note));
@@ -33,7 +33,7 @@ async fn server_with(clusters: &[(&str, &str)]) -> ControlPlane {
     server
 }
 
-fn observer_of(transport: Transport, server: &ControlPlane) -> Client {
+fn observer_of(transport: Transport, server: &TestControlPlane) -> Client {
     transport.builder_of(server).validation(Validation::Observe).build().unwrap()
 }
 
@@ -43,7 +43,7 @@ fn verdict(seen: &Seen) -> Option<Result<&str, String>> {
     Some(inspected.typed().map(|cluster| cluster.note.as_str()).map_err(|invalid| invalid.to_string()))
 }
 
-fn nacks(server: &ControlPlane) -> usize {
+fn nacks(server: &TestControlPlane) -> usize {
     let is_nack = |handled: &Handled| {
         matches!(handled, Handled::Understood { answer: Some(Answer::Rejected { .. }), .. })
     };
@@ -51,7 +51,9 @@ fn nacks(server: &ControlPlane) -> usize {
 }
 
 #[apply(streams)]
-async fn what_grpc_rejects_is_shown_with_the_reason_and_the_server_hears_no_rejection(transport: Transport) {
+async fn a_resource_that_grpc_rejects_is_shown_with_the_reason_and_the_server_gets_no_nack(
+    transport: Transport,
+) {
     let server = server_with(&[("bad", BAD), ("good", "one")]).await;
     let client = observer_of(transport, &server);
     let mut all = client.watch_all::<Inspected<Cluster>>(ResourceSelector::All);
@@ -109,7 +111,7 @@ async fn a_client_that_observes_has_no_typed_watches_and_resolves_nothing(transp
 
 #[apply(streams)]
 async fn garbage_is_shown_as_undecodable_and_the_stream_goes_on(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(
         AnyResource::new(xdskit::control_plane::type_url::CLUSTER, "shop", &b"\xff\xff"[..])
             .with_name("shop"),

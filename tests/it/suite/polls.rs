@@ -13,7 +13,7 @@ use xdskit::{
     config::{ApiType, Bootstrap, CallCredentials, CustomCredentials, Polling, Server, TlsConfig},
     control_plane::{self, type_url},
     error::Code,
-    testing::ControlPlane,
+    testing::TestControlPlane,
     transport::credentials::{
         ChannelCredentialsPlugin, ConnectionCredentials, CredentialsContext, CredentialsRegistry, Loading,
     },
@@ -26,7 +26,7 @@ use crate::common::{
 
 #[apply(polls)]
 async fn d11_bad_answers_keep_the_last_good_until_there_is_a_good_one(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one"));
     let client = transport.builder(server.uri()).build().unwrap();
     let mut shop = client.watch::<Cluster>("shop");
@@ -48,8 +48,8 @@ async fn d11_bad_answers_keep_the_last_good_until_there_is_a_good_one(transport:
 }
 
 #[apply(polls)]
-async fn ms6_a_404_is_the_absence_of_what_was_asked_for(transport: Transport) {
-    let server = ControlPlane::start().await;
+async fn ms6_a_404_is_the_absence_of_the_requested_resources(transport: Transport) {
+    let server = TestControlPlane::start().await;
     server.set_rest_not_found(true);
     let client =
         transport.builder(server.uri()).resource_timeout(Duration::from_millis(200)).build().unwrap();
@@ -70,7 +70,7 @@ async fn ms6_a_404_is_the_absence_of_what_was_asked_for(transport: Transport) {
 
 #[apply(polls)]
 async fn d12_there_is_one_request_at_a_time_for_each_type(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.hold();
     let client = transport.builder(server.uri()).build().unwrap();
     let _watches: Vec<_> = (0..10).map(|i| client.watch::<Cluster>(format!("c{i}"))).collect();
@@ -83,8 +83,8 @@ async fn d12_there_is_one_request_at_a_time_for_each_type(transport: Transport) 
 }
 
 #[apply(polls)]
-async fn what_is_let_go_and_wanted_again_comes_again(transport: Transport) {
-    let server = ControlPlane::start().await;
+async fn an_unsubscribed_name_comes_again_when_it_is_resubscribed(transport: Transport) {
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one"));
     let client = transport.builder(server.uri()).build().unwrap();
     for _ in 0..3 {

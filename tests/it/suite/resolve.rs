@@ -17,7 +17,7 @@ use crate::common::soon;
 use xdskit::{
     Bootstrap, Client, Resolution, Snapshot, WatchError,
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, endpoints, listener, route, route_config, scope},
     },
 };

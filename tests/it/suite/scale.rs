@@ -7,13 +7,13 @@ use xdskit::{
     config::Bootstrap,
     resource::{Cluster, ClusterLoadAssignment},
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{cluster, endpoints},
     },
 };
 
 /// A client of the server, with one watch that is served: a live stream.
-async fn live(transport: Transport, server: &ControlPlane) -> (Client, Watch<ClusterLoadAssignment>) {
+async fn live(transport: Transport, server: &TestControlPlane) -> (Client, Watch<ClusterLoadAssignment>) {
     server.set(endpoints("first").locality("r", "z", ["10.0.0.1:80"]));
     let bootstrap = Bootstrap::from_json(&server.bootstrap_json()).unwrap();
     let client = transport.builder_from(bootstrap).build().unwrap();
@@ -33,7 +33,7 @@ enum Start {
 /// Starts watches, waits until all are served, and returns the number of requests that took, and their bytes as a multiple
 /// of those of all names in one request.
 async fn cost_of_watches(transport: Transport, count: usize, start: Start) -> (usize, f64) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     let names: Vec<_> = (0..count).map(|i| format!("service-{i:05}.example.com")).collect();
     server.update(|tx| {
         for name in &names {
@@ -74,7 +74,7 @@ async fn ten_thousand_watches_cost_at_most_40_requests_and_12_times_the_bytes_of
 
 #[apply(streams_on_threads)]
 async fn a_hundred_thousand_clusters_are_applied_and_one_change_is_one_update(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.update(|tx| {
         for i in 0..100_000 {
             tx.set(cluster(format!("cluster-{i:06}")).eds());

@@ -19,7 +19,7 @@ use xdskit::{
 use crate::common::*;
 
 #[apply(streams)]
-async fn equal_clients_share_a_stream_if_they_ask_for_it(transport: Transport) {
+async fn equal_clients_share_a_stream_if_configured(transport: Transport) {
     let (control_plane, server) = serve().await;
     let equal = || transport.builder(server.uri());
     let shared = [equal().shared().unwrap(), equal().shared().unwrap()];

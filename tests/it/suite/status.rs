@@ -11,13 +11,13 @@ use xdskit::{
     control_plane::type_url,
     error::Code,
     resource::Secret,
-    testing::{ControlPlane, resources::endpoints},
+    testing::{TestControlPlane, resources::endpoints},
 };
 
 #[apply(servers)]
 async fn a40_5_versions_times_and_bytes_are_those_of_what_is_in_use(transport: Transport) {
     let before = SystemTime::now();
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one"));
     let client = transport.builder(server.uri()).scope("xds:///shop").build().unwrap();
     let mut shop = client.watch::<Cluster>("shop");
@@ -39,7 +39,7 @@ async fn a40_5_versions_times_and_bytes_are_those_of_what_is_in_use(transport: T
 
 #[apply(servers)]
 async fn a40_2_a_rejected_update_is_shown_beside_what_is_in_use(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one"));
     let client = transport.client(server.uri());
     let mut shop = client.watch::<Cluster>("shop");
@@ -68,7 +68,7 @@ async fn a40_2_a_rejected_update_is_shown_beside_what_is_in_use(transport: Trans
 
 #[apply(servers)]
 async fn all_kinds_of_watches_are_shown_in_order(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("b", ""));
     server.set(cluster("a", ""));
     server.set(endpoints("e").locality("eu", "a", ["10.0.0.1:80"]));

@@ -12,7 +12,7 @@ use xdskit::{
     control_plane::type_url,
     error::Code,
     resource::{Context, Invalid},
-    testing::ControlPlane,
+    testing::TestControlPlane,
 };
 
 /// A cluster that stores its time to live.
@@ -30,7 +30,7 @@ impl Resource for Mortal {
 
 #[apply(servers)]
 async fn a_resource_can_know_how_long_it_lives(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one").with_ttl(Duration::from_millis(1500)));
     server.set(cluster("cart", "one"));
     let client = transport.client(server.uri());
@@ -41,7 +41,7 @@ async fn a_resource_can_know_how_long_it_lives(transport: Transport) {
 
 #[apply(servers)]
 async fn what_is_not_confirmed_expires_and_comes_back_when_it_is_sent_again(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one").with_ttl(Duration::from_millis(300)));
     let client = transport.client(server.uri());
     let mut shop = client.watch::<Cluster>("shop");
@@ -58,7 +58,7 @@ async fn what_is_not_confirmed_expires_and_comes_back_when_it_is_sent_again(tran
 
 #[apply(servers)]
 async fn what_has_no_time_to_live_any_more_stays(transport: Transport) {
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(cluster("shop", "one").with_ttl(Duration::from_millis(300)));
     server.set(cluster("cart", "one").with_ttl(Duration::from_millis(300)));
     let client = transport.client(server.uri());

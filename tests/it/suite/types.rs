@@ -24,7 +24,7 @@ use xdskit::{
         google::protobuf as google,
     },
     resource::{Runtime, ScopedRouteConfiguration, Secret, VirtualHost},
-    testing::ControlPlane,
+    testing::TestControlPlane,
 };
 
 use crate::common::soon;
@@ -42,7 +42,7 @@ fn json_of<T: Resource + Serialize>(seen: &Observed<T>) -> Option<Value> {
 /// Watches a resource by its name and by the wildcard while it is added, changed, rejected and removed.
 async fn follow<T: Resource + Serialize>(transport: Transport, versions: Versions) {
     let Versions { good: [(first, first_json), (second, second_json)], bad: (bad, reason) } = versions;
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(first.clone());
     let client = transport.builder_of(&server).build().unwrap();
     let mut watch = client.watch::<T>(first.name());
@@ -199,7 +199,7 @@ async fn no_private_key_is_shown_anywhere(transport: Transport) {
         tls::secret::Type::TlsCertificate(tls::TlsCertificate { private_key: key(), ..Default::default() }),
     ];
     for kind in kinds {
-        let server = ControlPlane::start().await;
+        let server = TestControlPlane::start().await;
         let resource = secret_of(kind);
         server.set(resource.clone());
         let client = transport.builder_of(&server).build().unwrap();

@@ -8,7 +8,7 @@ use xdskit::{
     pb::envoy::config::route::v3 as pb,
     resource::{VirtualHost, route_action::RouteAction},
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{route, route_config},
     },
 };
@@ -41,7 +41,7 @@ async fn b2_19_a_virtual_host_is_watched_by_route_configuration_and_host(transpo
     if !transport.has_virtual_hosts().await {
         return;
     }
-    let server = ControlPlane::start().await;
+    let server = TestControlPlane::start().await;
     server.set(shop(transport, "a"));
     let client = transport.builder_of(&server).build().unwrap();
     let mut watch = client.watch::<VirtualHost>(VirtualHost::resource_name("routes", "a.shop"));

@@ -44,7 +44,7 @@ async fn ready_gives_the_resource_or_the_reason(transport: Transport) {
 }
 
 #[apply(every_transport)]
-async fn ready_counts_as_seen_and_can_be_asked_again(transport: Transport) {
+async fn ready_counts_as_seen_and_can_be_called_again(transport: Transport) {
     let (control_plane, server) = serve(&[("shop", "one")]).await;
     let client = client(transport, &server);
     let mut shop = client.watch::<Cluster>("shop");

@@ -222,7 +222,7 @@ fn tls_is_by_files_with_the_name_of_the_server() {
 }
 
 #[test]
-fn tls_without_roots_checks_with_those_of_the_system_and_says_so() {
+fn tls_without_roots_checks_with_those_of_the_system_and_warns() {
     for (context, path) in [
         (json!({}), ""),
         (json!({ "common_tls_context": {} }), ".common_tls_context"),

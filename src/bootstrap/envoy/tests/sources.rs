@@ -135,7 +135,7 @@ fn what_would_change_what_is_done_is_an_error() {
 }
 
 #[test]
-fn the_version_of_the_transport_is_said_by_either_field() {
+fn the_version_of_the_transport_is_in_either_field() {
     let (v2, v3) = (TransportApiVersion::V2, TransportApiVersion::V3);
     for (transport, resources, expected) in
         [("V3", "V3", v3), ("AUTO", "AUTO", v3), ("V2", "AUTO", v2), ("AUTO", "V2", v2), ("V2", "V2", v2)]
@@ -299,7 +299,7 @@ fn x11_the_source_of_a_type_comes_before_all_others_for_the_authorities_that_it_
 }
 
 #[test]
-fn a_locator_says_which_resources_of_a_type_are_all() {
+fn a_locator_names_the_collection_of_all_resources_of_a_type() {
     let list = "xdstp://a/envoy.config.listener.v3.ListenerCollection/foo";
     let glob = "xdstp://a/envoy.config.cluster.v3.Cluster/*";
     let document = |listeners: Value, clusters: Value| {

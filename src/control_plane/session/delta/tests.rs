@@ -89,12 +89,12 @@ impl Pair {
 
     /// Returns all due responses, each of which is acknowledged.
     fn settle(&mut self) -> Vec<String> {
-        let mut said = Vec::new();
+        let mut sent = Vec::new();
         while let Some(response) = self.poll() {
-            said.push(text(&response));
+            sent.push(text(&response));
             self.answer(&response.type_url, None);
         }
-        said
+        sent
     }
 }
 
@@ -252,7 +252,7 @@ fn b2_14_what_does_not_exist_is_removed_and_comes_when_it_is_made() {
 }
 
 #[test]
-fn b2_20_a_name_let_go_under_the_wildcard_is_settled() {
+fn b2_20_a_name_unsubscribed_under_the_wildcard_is_sent_again_or_removed() {
     let mut pair = Pair::with(&[(CDS, "a", "a1")]);
     pair.exchange(CDS, &["*", "a", "z"], &[]);
     assert_eq!(pair.exchange(CDS, &[], &["a", "z", "never wanted"]), ["Cluster 1: a@1=a1 -z"]);
@@ -303,7 +303,7 @@ fn b2_1_what_the_client_holds_is_sent_only_if_it_differs() {
 }
 
 #[test]
-fn b2_2_versions_on_later_requests_are_not_heard() {
+fn b2_2_versions_on_later_requests_are_ignored() {
     let mut pair = Pair::with(&[(EDS, "a", "a1")]);
     pair.exchange(EDS, &["z"], &[]);
     let initial_resource_versions = [("a".into(), "1".into())].into();
@@ -313,7 +313,7 @@ fn b2_2_versions_on_later_requests_are_not_heard() {
 }
 
 #[test]
-fn b2_34_what_is_gone_is_said_also_of_names_in_no_list() {
+fn b2_34_removals_are_sent_also_for_names_in_no_list() {
     let mut pair = Pair::with(&[(CDS, "a", "a1")]);
     assert_eq!(pair.reconnect(CDS, &["a"], &[("a", "1"), ("z", "1")]), ["Cluster 1: -z"]);
 }
@@ -344,7 +344,7 @@ fn what_is_subscribed_to_again_before_the_first_response_is_sent_whatever_is_hel
 }
 
 #[test]
-fn what_was_rejected_is_not_sent_again_until_it_changes_or_is_wanted_again() {
+fn rejected_resources_are_not_resent_until_they_change_or_are_resubscribed() {
     let mut pair = Pair::with(&[(CDS, "a", "a1")]);
     pair.change(CDS, &["a"], &[]);
     pair.responses();

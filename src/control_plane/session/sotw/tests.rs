@@ -176,7 +176,7 @@ fn a_nonce_of_another_stream_is_outdated() {
 }
 
 #[test]
-fn b1_9_a_rejection_is_told_with_its_reason() {
+fn b1_9_a_nack_is_reported_with_its_reason() {
     let mut pair = Pair::with(&[(CDS, "a", "a1")]);
     pair.exchange(CDS, &[]);
     let rejected = Answer::Rejected { version: "1".into(), code: 3, message: "a: bad".into() };
@@ -185,7 +185,7 @@ fn b1_9_a_rejection_is_told_with_its_reason() {
 }
 
 #[test]
-fn what_was_rejected_is_not_sent_again_until_it_changes_or_more_is_wanted() {
+fn rejected_resources_are_not_resent_until_they_change_or_more_names_are_subscribed() {
     let mut pair = Pair::with(&[(CDS, "a", "a1"), (EDS, "a", "a1"), (EDS, "b", "b1")]);
     pair.exchange(CDS, &["a"]);
     pair.exchange(EDS, &["a"]);
@@ -230,7 +230,7 @@ fn b1_10_an_empty_response_deletes_all() {
 }
 
 #[test]
-fn b1_10_the_first_response_may_say_that_there_is_nothing() {
+fn b1_10_the_first_response_may_be_empty() {
     let mut pair = Pair::default();
     assert_eq!(pair.exchange(CDS, &[]), ["Cluster 0: "]);
     assert_eq!(pair.exchange(LDS, &["a"]), ["Listener 0: "]);
@@ -249,7 +249,7 @@ fn b1_11_other_types_come_as_they_change() {
 }
 
 #[test]
-fn b1_11_absence_of_other_types_is_not_told() {
+fn b1_11_absence_of_other_types_is_not_sent() {
     let mut pair = Pair::with(&[(RDS, "a", "a1")]);
     assert_eq!(pair.exchange(EDS, &["a"]), Vec::<String>::new());
     pair.exchange(RDS, &["a", "b"]);
@@ -261,7 +261,7 @@ fn b1_11_absence_of_other_types_is_not_told() {
 }
 
 #[test]
-fn a_name_wanted_again_is_sent_again() {
+fn a_resubscribed_name_is_sent_again() {
     let mut pair = Pair::with(&[(EDS, "a", "a1"), (EDS, "b", "b1")]);
     pair.exchange(EDS, &["a", "b"]);
     assert_eq!(pair.exchange(EDS, &["b"]), Vec::<String>::new());

@@ -40,20 +40,20 @@ fn received(names: &[&str], response: Vec<u8>) -> Vec<String> {
 
 #[test]
 fn b2_19_an_alias_that_a_resource_has_twice_is_accepted() {
-    let said = received(&["h", "r"], several(&[("r", Some("x"), &["h", "h", "r"])], &[]));
-    assert_eq!(said, ["#2 present 1 x", "#1 present 1 x", "read", "send Full m"]);
-    let said = received(&["h"], several(&[("h", None, &["h", "h"])], &[]));
-    assert_eq!(said, ["#1 absent NOT_FOUND", "read", "send Full m"]);
+    let outputs = received(&["h", "r"], several(&[("r", Some("x"), &["h", "h", "r"])], &[]));
+    assert_eq!(outputs, ["#2 present 1 x", "#1 present 1 x", "read", "send Full m"]);
+    let outputs = received(&["h"], several(&[("h", None, &["h", "h"])], &[]));
+    assert_eq!(outputs, ["#1 absent NOT_FOUND", "read", "send Full m"]);
 }
 
 #[test]
 fn a46_of_two_resources_with_the_same_alias_the_second_alias_is_rejected_alone() {
     let both = [("r1", Some("1"), &["h"][..]), ("r2", Some("2"), &["h"])];
     let nack = "INVALID_ARGUMENT: resources[1].aliases: \"h\" belongs to resources[0] of the response";
-    let said = received(&["h", "r1", "r2"], several(&both, &[]));
+    let outputs = received(&["h", "r1", "r2"], several(&both, &[]));
     let seen = ["#2 present 1 1", "#3 present 1 2", "#1 present 1 1"];
-    assert_eq!(said[..3], seen);
-    assert_eq!(said[3..], ["read".to_owned(), format!("send Full m {nack}")]);
+    assert_eq!(outputs[..3], seen);
+    assert_eq!(outputs[3..], ["read".to_owned(), format!("send Full m {nack}")]);
 
     let mut rig = Rig::new();
     rig.open::<Full>(&["h", "r1", "r2"]);
@@ -66,9 +66,9 @@ fn a46_of_two_resources_with_the_same_alias_the_second_alias_is_rejected_alone()
         resources: both.iter().map(any).collect(),
         ..DiscoveryResponse::default()
     };
-    let said = rig.receive(1, &response);
-    assert_eq!(said[..3], seen);
-    assert_eq!(said[3..], ["read".to_owned(), format!("send Full [h,r1,r2] /m {nack}")]);
+    let outputs = rig.receive(1, &response);
+    assert_eq!(outputs[..3], seen);
+    assert_eq!(outputs[3..], ["read".to_owned(), format!("send Full [h,r1,r2] /m {nack}")]);
 }
 
 #[test]
@@ -77,30 +77,34 @@ fn a46_an_alias_that_is_the_name_of_another_resource_is_rejected_alone() {
         (1, [("a", Some("1"), &[][..]), ("b", Some("2"), &["a"])]),
         (0, [("b", Some("2"), &["a"]), ("a", Some("1"), &[][..])]),
     ] {
-        let said = received(&["a", "b"], several(&resources, &[]));
-        assert!(said.contains(&"#1 present 1 1".to_owned()), "{said:?}");
-        assert!(said.contains(&"#2 present 1 2".to_owned()), "{said:?}");
+        let outputs = received(&["a", "b"], several(&resources, &[]));
+        assert!(outputs.contains(&"#1 present 1 1".to_owned()), "{outputs:?}");
+        assert!(outputs.contains(&"#2 present 1 2".to_owned()), "{outputs:?}");
         let other = 1 - index;
         let reason =
             format!("resources[{index}].aliases: \"a\" belongs to resources[{other}] of the response");
-        assert_eq!(said[3], format!("send Full m INVALID_ARGUMENT: {reason}"));
+        assert_eq!(outputs[3], format!("send Full m INVALID_ARGUMENT: {reason}"));
     }
-    let said = received(&["a", "b"], several(&[("b", Some("2"), &["a"])], &["a"]));
-    assert_eq!(said[..2], ["#2 present 1 2", "#1 absent NOT_FOUND"]);
+    let outputs = received(&["a", "b"], several(&[("b", Some("2"), &["a"])], &["a"]));
+    assert_eq!(outputs[..2], ["#2 present 1 2", "#1 absent NOT_FOUND"]);
     let reason = "resources[0].aliases: \"a\" belongs to removed_resources[0] of the response";
-    assert_eq!(said[3], format!("send Full m INVALID_ARGUMENT: {reason}"));
+    assert_eq!(outputs[3], format!("send Full m INVALID_ARGUMENT: {reason}"));
 }
 
 #[test]
 fn b2_19_an_alias_that_moves_to_another_resource_follows_it() {
     let mut rig = Rig::delta();
     rig.open::<Full>(&["h"]);
-    let said = rig.receive_raw(1, several(&[("r1", Some("1"), &["h"])], &[]));
-    assert_eq!(said, ["#1 present 1 1", "read", "send Full m"]);
+    let outputs = rig.receive_raw(1, several(&[("r1", Some("1"), &["h"])], &[]));
+    assert_eq!(outputs, ["#1 present 1 1", "read", "send Full m"]);
     rig.sent(1);
-    let said = rig.receive_raw(1, several(&[("r2", Some("2"), &["h"])], &["r1"]));
-    assert_eq!(said, ["#1 present 1 2", "read", "send Full m"], "the end of the former one is not its end");
+    let outputs = rig.receive_raw(1, several(&[("r2", Some("2"), &["h"])], &["r1"]));
+    assert_eq!(
+        outputs,
+        ["#1 present 1 2", "read", "send Full m"],
+        "the end of the former one is not its end"
+    );
     rig.sent(1);
-    let said = rig.receive_raw(1, delta_response::<Full>("o", &[], &["r2"]));
-    assert_eq!(said[0], "#1 absent NOT_FOUND");
+    let outputs = rig.receive_raw(1, delta_response::<Full>("o", &[], &["r2"]));
+    assert_eq!(outputs[0], "#1 absent NOT_FOUND");
 }

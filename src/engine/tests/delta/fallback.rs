@@ -37,7 +37,7 @@ fn fallen_back() -> Rig {
 }
 
 #[test]
-fn b2_1_a_server_is_not_told_the_versions_of_another() {
+fn b2_1_a_server_is_not_sent_the_versions_of_another() {
     let mut rig = fallen_back();
     assert_eq!(rig.connect(2), ["read", "send Full +a,b node"]);
 }
@@ -50,8 +50,8 @@ fn what_a_higher_server_has_removed_is_absent_when_it_serves_and_had_its_time() 
     assert_eq!(rig.receive_raw(2, removed("m", &["b"])), ["read", "send Full m"], "the lower one serves");
     rig.sent(2);
     assert_eq!(rig.pass(Duration::from_secs(2)), NONE);
-    let said = rig.receive_raw(2, one("o", "a", "p"));
-    assert_eq!(said, ["disconnect 1.1", "#1 present p p", "read", "send Full o"]);
+    let outputs = rig.receive_raw(2, one("o", "a", "p"));
+    assert_eq!(outputs, ["disconnect 1.1", "#1 present p p", "read", "send Full o"]);
     rig.sent(2);
     assert_eq!(rig.pass(Duration::from_millis(14_999)), NONE);
     assert_eq!(rig.pass(Duration::from_millis(1)), ["#2 absent NOT_FOUND"]);
@@ -83,7 +83,7 @@ fn a57_5_what_a_fallback_sent_while_the_first_server_was_away_has_its_time_from_
 }
 
 #[test]
-fn a_server_that_was_told_versions_before_the_fallback_is_asked_anew() {
+fn a_server_that_was_sent_versions_before_the_fallback_gets_the_request_again() {
     let mut rig = two_servers();
     rig.watch::<Full>("a");
     rig.connect(1);
@@ -102,7 +102,7 @@ fn a_server_that_was_told_versions_before_the_fallback_is_asked_anew() {
 
 /// MS4: Consul knows no `*`. Found by the simulation of operations: seed 984 with `LegacyWildcardOnly`.
 #[test]
-fn b2_4_a_fallback_is_asked_for_everything_before_names_on_a_stream_that_is_there() {
+fn b2_4_a_fallback_gets_the_wildcard_before_names_on_an_open_stream() {
     let servers = [1, 2].map(|port| Server::new(format!("127.0.0.1:{port}")).insecure());
     let authority = AuthorityBuilder::default().server(servers[1].clone());
     let bootstrap =
@@ -114,8 +114,8 @@ fn b2_4_a_fallback_is_asked_for_everything_before_names_on_a_stream_that_is_ther
     rig.sent(1);
     rig.watch::<Full>("a");
     rig.watch_names::<Full>(Selection::All);
-    let said = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
-    assert_eq!(said, ["send Full"]);
+    let outputs = rig.disconnect_from(stream_to(1, 1), DisconnectKind::Unreachable);
+    assert_eq!(outputs, ["send Full"]);
     assert_eq!(rig.sent(1), NONE);
     assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full +a"]);
 }

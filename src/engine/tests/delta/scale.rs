@@ -235,7 +235,7 @@ fn change_much(world: &mut World, count: usize) {
 }
 
 #[test]
-fn a_new_stream_with_100_000_held_tells_their_versions_if_they_fit() {
+fn a_new_stream_with_100_000_cached_sends_their_versions_if_they_fit() {
     const COUNT: usize = 100_000;
     let settings = Settings { max_request_size: 16 << 20, ..Settings::default() };
     let mut world = World::holding(COUNT, true, settings);

@@ -9,7 +9,7 @@ use crate::{
 };
 
 #[test]
-fn b2_34_what_was_told_by_its_version_is_not_given_up_when_it_is_not_sent_again() {
+fn b2_34_a_resource_whose_version_was_sent_is_kept_when_it_is_not_resent() {
     let (mut rig, _) = holding_two();
     reconnect(&mut rig, 1);
     rig.sent(2);
@@ -20,7 +20,7 @@ fn b2_34_what_was_told_by_its_version_is_not_given_up_when_it_is_not_sent_again(
 }
 
 #[test]
-fn b2_34_what_could_not_be_told_is_given_up_when_the_server_was_quiet_for_a_while() {
+fn b2_34_a_resource_whose_version_was_not_sent_is_dropped_when_the_server_was_quiet_for_a_while() {
     let settings = Settings { max_request_size: 64, ..Settings::default() };
     let mut rig = Rig::delta_with(settings);
     rig.open::<Full>(&["*", "named"]);
@@ -40,7 +40,7 @@ fn b2_34_what_could_not_be_told_is_given_up_when_the_server_was_quiet_for_a_whil
 
 /// A server that answers each NACK with the same resources again is never quiet, nor is one whose resources change all the time.
 #[test]
-fn b2_34_what_could_not_be_told_is_given_up_after_a_minute_of_other_responses() {
+fn b2_34_a_resource_whose_version_was_not_sent_is_dropped_after_a_minute_of_other_responses() {
     let settings = Settings { max_request_size: 64, ..Settings::default() };
     let mut rig = Rig::delta_with(settings);
     rig.open::<Full>(&["*"]);
@@ -55,8 +55,8 @@ fn b2_34_what_could_not_be_told_is_given_up_after_a_minute_of_other_responses() 
         let changed = [("b", &*version, Some(&*version))];
         rig.receive_raw(2, delta_response::<Full>(&version, &changed, &[]));
         rig.sent(2);
-        let said = rig.pass(Duration::from_secs(10)).into_iter();
-        given_up.extend(said.filter(|said| said.starts_with('#')).map(|said| (second, said)));
+        let outputs = rig.pass(Duration::from_secs(10)).into_iter();
+        given_up.extend(outputs.filter(|outputs| outputs.starts_with('#')).map(|outputs| (second, outputs)));
     }
     assert_eq!(given_up, [(60, "#1 {b: present 60 60} complete".to_owned())]);
 }
@@ -72,13 +72,13 @@ fn b2_34_a_server_that_sends_nothing_on_a_stream_loses_nothing_that_it_has_sent(
     assert_eq!(reconnect(&mut rig, 1), ["read", "send Full node"]);
     rig.sent(2);
     rig.sent(2);
-    let said = rig.pass(Duration::from_secs(60));
-    assert_eq!(said, NONE);
-    let said = rig.receive_raw(2, delta_response::<Full>("o", &[("named", "", Some("z"))], &[]));
-    assert_eq!(said, ["read", "send Full o"], "the response may be one of several");
+    let outputs = rig.pass(Duration::from_secs(60));
+    assert_eq!(outputs, NONE);
+    let outputs = rig.receive_raw(2, delta_response::<Full>("o", &[("named", "", Some("z"))], &[]));
+    assert_eq!(outputs, ["read", "send Full o"], "the response may be one of several");
     rig.sent(2);
-    let said = rig.pass(Duration::from_secs(15));
-    assert_eq!(said, ["#1 {named: present  z} complete"], "one that sends something has its time");
+    let outputs = rig.pass(Duration::from_secs(15));
+    assert_eq!(outputs, ["#1 {named: present  z} complete"], "one that sends something has its time");
 }
 
 #[test]
@@ -125,21 +125,21 @@ fn a_long_list_of_names_is_split_over_several_requests() {
     let mut rig = Rig::delta_with(settings);
     let names: Vec<_> = (0..9).map(|index| format!("a-rather-long-name-{index}")).collect();
     let watches: Vec<_> = names.iter().map(|name| rig.watch::<Full>(name).0).collect();
-    let mut said = rig.connect(1);
-    let mut asked = Vec::new();
-    while let Some(request) = said.pop().filter(|said| said != "read") {
+    let mut outputs = rig.connect(1);
+    let mut requested = Vec::new();
+    while let Some(request) = outputs.pop().filter(|outputs| outputs != "read") {
         assert!(request.len() < 100, "{request}");
         let names = request.split('+').nth(1).unwrap().trim_end_matches(" node");
-        asked.extend(names.split(',').map(ToOwned::to_owned));
-        said = rig.sent(1);
+        requested.extend(names.split(',').map(ToOwned::to_owned));
+        outputs = rig.sent(1);
     }
-    assert_eq!(asked, names);
+    assert_eq!(requested, names);
     watches.into_iter().for_each(|watch_id| drop(rig.unwatch(watch_id)));
-    let mut said = rig.pass(Duration::from_millis(20));
+    let mut outputs = rig.pass(Duration::from_millis(20));
     let mut let_go = 0;
-    while let Some(request) = said.pop() {
+    while let Some(request) = outputs.pop() {
         let_go += request.split(',').count();
-        said = rig.sent(1);
+        outputs = rig.sent(1);
     }
     assert_eq!(let_go, 9);
     assert_eq!(rig.engine.resources(), 0);
@@ -150,8 +150,8 @@ fn silent_after_failure() -> Rig {
     let (mut rig, _) = holding_two();
     rig.disconnect(1, DisconnectKind::Closed);
     rig.pass(Duration::from_secs(5));
-    let said = rig.disconnect(2, DisconnectKind::Unreachable);
-    assert_eq!(said, ["#1 present 1 x (UNAVAILABLE)", "#2 present 2 y (UNAVAILABLE)"]);
+    let outputs = rig.disconnect(2, DisconnectKind::Unreachable);
+    assert_eq!(outputs, ["#1 present 1 x (UNAVAILABLE)", "#2 present 2 y (UNAVAILABLE)"]);
     rig.pass(Duration::from_secs(5));
     rig.connect(3);
     rig.sent(3);
@@ -159,7 +159,7 @@ fn silent_after_failure() -> Rig {
 }
 
 #[test]
-fn a_stream_that_holds_without_a_response_ends_the_trouble() {
+fn a_stream_that_stays_open_without_a_response_ends_the_server_error() {
     let mut rig = silent_after_failure();
     assert_eq!(rig.pass(Duration::from_millis(2_900)), NONE);
     assert_eq!(rig.pass(Duration::from_millis(100)), ["#1 present 1 x", "#2 present 2 y"]);
@@ -171,7 +171,7 @@ fn a_stream_that_holds_without_a_response_ends_the_trouble() {
 }
 
 #[test]
-fn a_stream_that_ends_early_or_leaves_a_question_open_is_trouble() {
+fn a_stream_that_ends_early_or_with_a_response_due_is_a_server_error() {
     let mut rig = silent_after_failure();
     rig.disconnect(3, DisconnectKind::Closed);
     assert_eq!(rig.pass(Duration::from_secs(5)), ["connect 0.4"], "the trouble goes on");
@@ -199,7 +199,7 @@ fn b2_28_a_wildcard_is_complete_when_nothing_follows_an_answer_that_may_be_to_so
 
 /// go-control-plane reads no end of a wildcard in its older form, and takes what it sent for a wildcard to be held after its end.
 #[test]
-fn b2_4_a_wildcard_that_has_ended_is_asked_for_again_on_a_new_stream() {
+fn b2_4_a_wildcard_that_has_ended_is_requested_again_on_a_new_stream() {
     let (mut rig, all) = holding_all();
     assert_eq!(rig.unwatch(all), ["send Full -*"]);
     rig.sent(1);
@@ -209,7 +209,7 @@ fn b2_4_a_wildcard_that_has_ended_is_asked_for_again_on_a_new_stream() {
 }
 
 #[test]
-fn b2_4_a_name_is_asked_for_on_a_new_stream_after_a_wildcard_has_ended() {
+fn b2_4_a_name_is_requested_on_a_new_stream_after_a_wildcard_has_ended() {
     let (mut rig, all) = holding_all();
     rig.unwatch(all);
     rig.sent(1);
@@ -226,18 +226,18 @@ fn b2_4_a_name_is_asked_for_on_a_new_stream_after_a_wildcard_has_ended() {
 #[test]
 fn b2_4_a_wildcard_that_the_server_takes_for_a_name_begins_on_another_stream() {
     let (mut rig, _) = holding_two();
-    let (_, said) = rig.watch::<Full>("*");
-    assert!(said.contains(&"send Full +*".to_owned()), "{said:?}");
+    let (_, outputs) = rig.watch::<Full>("*");
+    assert!(outputs.contains(&"send Full +*".to_owned()), "{outputs:?}");
     rig.sent(1);
-    let said = rig.receive_raw(1, removed("m", &["*"]));
-    let begun = said.iter().position(|said| said == "disconnect 0.1");
-    assert!(begun.is_some() && !said.iter().any(|said| said.ends_with("complete")), "{said:?}");
-    assert_eq!(said.last().unwrap(), "connect 0.2");
+    let outputs = rig.receive_raw(1, removed("m", &["*"]));
+    let begun = outputs.iter().position(|outputs| outputs == "disconnect 0.1");
+    assert!(begun.is_some() && !outputs.iter().any(|outputs| outputs.ends_with("complete")), "{outputs:?}");
+    assert_eq!(outputs.last().unwrap(), "connect 0.2");
     assert_eq!(rig.connect(2), ["read", "send Full {a=1,b=2} node"]);
     assert_eq!(rig.sent(2), ["send Full +a,b"]);
     rig.sent(2);
-    let said = rig.receive_raw(2, one("o", "c", "3"));
-    assert!(said.iter().any(|said| said.ends_with("complete")), "{said:?}");
+    let outputs = rig.receive_raw(2, one("o", "c", "3"));
+    assert!(outputs.iter().any(|outputs| outputs.ends_with("complete")), "{outputs:?}");
 }
 
 #[test]
@@ -251,23 +251,26 @@ fn b2_4_a_wildcard_that_is_taken_for_a_name_once_more_begins_on_another_stream_l
     assert_eq!(rig.connect(2), ["read", "send Full +a,b {a=1,b=2} node"]);
     rig.sent(2);
     rig.pass(Duration::from_secs(1));
-    let (_, said) = rig.watch::<Full>("*");
-    assert!(said.contains(&"send Full +*".to_owned()), "{said:?}");
+    let (_, outputs) = rig.watch::<Full>("*");
+    assert!(outputs.contains(&"send Full +*".to_owned()), "{outputs:?}");
     rig.sent(2);
-    let said = rig.receive_raw(2, removed("n", &["*"]));
-    assert!(!said.iter().any(|said| said.starts_with("disconnect")), "two streams in a short time: {said:?}");
+    let outputs = rig.receive_raw(2, removed("n", &["*"]));
+    assert!(
+        !outputs.iter().any(|outputs| outputs.starts_with("disconnect")),
+        "two streams in a short time: {outputs:?}"
+    );
     rig.sent(2);
     // What is sent by name does not make it complete.
-    let said = rig.receive_raw(2, one("o", "a", "2"));
-    assert!(!said.iter().any(|said| said.ends_with(" complete")), "{said:?}");
+    let outputs = rig.receive_raw(2, one("o", "a", "2"));
+    assert!(!outputs.iter().any(|outputs| outputs.ends_with(" complete")), "{outputs:?}");
     rig.sent(2);
-    let said = rig.pass(Duration::from_secs(15));
-    assert!(said.contains(&"connect 0.3".to_owned()), "{said:?}");
+    let outputs = rig.pass(Duration::from_secs(15));
+    assert!(outputs.contains(&"connect 0.3".to_owned()), "{outputs:?}");
     rig.connect(3);
     rig.sent(3);
     rig.sent(3);
-    let said = rig.receive_raw(3, one("p", "c", "3"));
-    assert!(said.iter().any(|said| said.ends_with(" complete")), "{said:?}");
+    let outputs = rig.receive_raw(3, one("p", "c", "3"));
+    assert!(outputs.iter().any(|outputs| outputs.ends_with(" complete")), "{outputs:?}");
 }
 
 /// Each response has a NACK of its own, so that a server that waits for none could fill the memory with those that have to wait.
@@ -278,11 +281,11 @@ fn b0_18_so_many_nacks_wait_and_no_more() {
     let mut waiting = 0;
     for number in 0..1_000 {
         let nonce = format!("n{number}");
-        let said = rig.receive_raw(1, delta_response::<Full>(&nonce, &[("a", "v", Some("bad"))], &[]));
-        let nacks = said.iter().filter(|said| said.starts_with("send ")).count();
+        let outputs = rig.receive_raw(1, delta_response::<Full>(&nonce, &[("a", "v", Some("bad"))], &[]));
+        let nacks = outputs.iter().filter(|outputs| outputs.starts_with("send ")).count();
         rig.sent(1);
         waiting += 1 - nacks;
-        assert!(number < 500 || nacks == 1, "one for each response, from the oldest on: {said:?}");
+        assert!(number < 500 || nacks == 1, "one for each response, from the oldest on: {outputs:?}");
     }
     assert_eq!(waiting, 256);
 }

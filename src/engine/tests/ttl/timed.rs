@@ -27,7 +27,7 @@ pub(super) struct Timed {
     /// The stream.
     pub(super) server: u32,
     pub(super) attempt: u64,
-    pub(super) said: u64,
+    pub(super) outputs: u64,
 }
 
 /// What a server says of a resource.
@@ -75,7 +75,7 @@ impl Timed {
     pub(super) fn of(delta: bool, bootstrap: Bootstrap) -> Self {
         let api_type = if delta { ApiType::AggregatedDeltaGrpc } else { ApiType::AggregatedGrpc };
         let rig = Rig::of(bootstrap, Settings { api_type, ..Settings::default() });
-        Self { rig, delta, server: 0, attempt: 1, said: 0 }
+        Self { rig, delta, server: 0, attempt: 1, outputs: 0 }
     }
 
     pub(super) fn open<T: Resource>(&mut self, names: &[&str]) {
@@ -90,9 +90,9 @@ impl Timed {
 
     /// Connects, and says what is asked for first.
     pub(super) fn connect(&mut self) -> Vec<String> {
-        let said = self.rig.connect_to(stream_to(self.server, self.attempt));
+        let outputs = self.rig.connect_to(stream_to(self.server, self.attempt));
         self.sent();
-        said
+        outputs
     }
 
     pub(super) fn sent(&mut self) {
@@ -102,9 +102,9 @@ impl Timed {
     }
 
     /// A response comes; what is ordered then.
-    pub(super) fn tell<T: Resource>(&mut self, words: &[Word], removed: &[&str]) -> Vec<String> {
-        self.said += 1;
-        let (nonce, type_url) = (format!("nonce{}", self.said), T::TYPE_URL.to_owned());
+    pub(super) fn respond<T: Resource>(&mut self, words: &[Word], removed: &[&str]) -> Vec<String> {
+        self.outputs += 1;
+        let (nonce, type_url) = (format!("nonce{}", self.outputs), T::TYPE_URL.to_owned());
         let wrappers = words.iter().map(Word::wrapper::<T>);
         let wrap = |wrapper: Wrapper| match wrapper.ttl.is_some() || wrapper.resource.is_none() {
             true => Any {
@@ -130,26 +130,26 @@ impl Timed {
                     .encode_to_vec()
             }
         };
-        let said = self.rig.receive_from(stream_to(self.server, self.attempt), message);
+        let outputs = self.rig.receive_from(stream_to(self.server, self.attempt), message);
         self.sent();
-        said
+        outputs
     }
 
     /// A response comes that is accepted; what is published then.
     pub(super) fn accept<T: Resource>(&mut self, words: &[Word]) -> Vec<String> {
-        let said = self.tell::<T>(words, &[]);
-        let nonce = format!("nonce{}", self.said);
-        let is_ack = |said: &String| said.starts_with("send") && said.ends_with(&nonce);
-        assert!(said.iter().any(is_ack), "no ACK of {nonce}: {said:?}");
-        published(said)
+        let outputs = self.respond::<T>(words, &[]);
+        let nonce = format!("nonce{}", self.outputs);
+        let is_ack = |outputs: &String| outputs.starts_with("send") && outputs.ends_with(&nonce);
+        assert!(outputs.iter().any(is_ack), "no ACK of {nonce}: {outputs:?}");
+        published(outputs)
     }
 
     /// What is published within some seconds. Nothing is sent, nor is anything else due.
     pub(super) fn pass(&mut self, seconds: u64) -> Vec<String> {
-        let said = self.rig.pass(Duration::from_secs(seconds));
-        let news = published(said.clone());
-        assert_eq!(news, said);
-        news
+        let outputs = self.rig.pass(Duration::from_secs(seconds));
+        let updates = published(outputs.clone());
+        assert_eq!(updates, outputs);
+        updates
     }
 
     /// The stream ends, and the next one begins; what is asked for first.
@@ -157,8 +157,8 @@ impl Timed {
         self.disconnect();
         self.rig.pass(Duration::from_secs(5));
         self.attempt += 1;
-        let said = self.connect();
-        said.into_iter().find(|said| said.starts_with("send")).expect("a request")
+        let outputs = self.connect();
+        outputs.into_iter().find(|outputs| outputs.starts_with("send")).expect("a request")
     }
 
     pub(super) fn disconnect(&mut self) {
@@ -173,8 +173,8 @@ impl Timed {
     }
 }
 
-pub(super) fn published(said: Vec<String>) -> Vec<String> {
-    said.into_iter().filter(|said| said.starts_with('#')).collect()
+pub(super) fn published(outputs: Vec<String>) -> Vec<String> {
+    outputs.into_iter().filter(|outputs| outputs.starts_with('#')).collect()
 }
 
 /// Runs a test on both variants.

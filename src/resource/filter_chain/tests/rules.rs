@@ -242,7 +242,7 @@ fn s18_ignores_a_chain_for_protocols_of_applications() {
 }
 
 #[test]
-fn s14_s15_s16_s18_accepts_a_chain_that_asks_for_none_of_these() {
+fn s14_s15_s16_s18_accepts_a_chain_with_none_of_these() {
     let none = pb::FilterChainMatch {
         destination_port: Some(UInt32Value { value: 0 }),
         transport_protocol: "raw_buffer".into(),

@@ -255,7 +255,7 @@ fn h11_rejects_what_is_missing_or_of_no_use() {
 }
 
 #[test]
-fn h11_accepts_overrides_which_change_what_they_say() {
+fn h11_accepts_overrides_which_change_the_fields_that_they_set() {
     let base = proc(&ExternalProcessor { request_attributes: vec!["a".into()], ..processor() });
     assert_eq!(base.overridden(None), Some(base.clone()));
     let overrides = ExtProcOverrides {
@@ -402,7 +402,7 @@ fn a102_a_service_of_an_untrusted_server_is_one_that_the_bootstrap_allows() {
 }
 
 #[test]
-fn a102_a_trusted_server_says_how_a_service_is_called() {
+fn a102_a_trusted_server_configures_the_calls_of_a_service() {
     let message = ExternalProcessor { grpc_service: Some(secured()), ..processor() };
     let filter = parsed(PROC, &message, true).unwrap();
     let json = serde_json::to_value(&filter.config).unwrap()["custom"][PROC]["grpc_service"].take();

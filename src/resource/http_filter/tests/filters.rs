@@ -159,7 +159,7 @@ fn l18_rejects_a_terminal_filter_before_the_last_and_a_last_that_is_none() {
 }
 
 #[test]
-fn l19_accepts_a_disabled_filter_and_says_so() {
+fn l19_accepts_a_disabled_filter_and_marks_it() {
     let disabled = hcm::HttpFilter { disabled: true, ..filter("a", FAULT) };
     let parsed = parse(Side::Client, [disabled, router()]).unwrap();
     assert_eq!(parsed.iter().map(|f| f.disabled).collect::<Vec<_>>(), [true, false]);

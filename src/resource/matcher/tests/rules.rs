@@ -284,7 +284,7 @@ fn r14_accepts_any_shape_of_a_path() {
 }
 
 #[test]
-fn r15_accepts_paths_of_either_case_where_the_route_says_so() {
+fn r15_accepts_paths_of_either_case_where_the_route_allows_it() {
     let of = |case_sensitive: Option<bool>| {
         let case_sensitive = case_sensitive.map(|value| BoolValue { value });
         let matcher = route::RouteMatch { case_sensitive, ..prefix("/Shop") };

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a97_what_is_no_valid_token_is_told_and_never_shown() {
+    fn a97_an_invalid_token_is_an_error_that_does_not_show_it() {
         let ended = "the token has expired at 2033-05-18T03:33:20Z: replace it by a new one";
         let secret = token("secret");
         for (text, reason) in [

@@ -48,7 +48,7 @@ impl Questions {
 }
 
 /// A server whose cluster `cart` is a host, and a client without a limit on the rate of lookups.
-async fn dns_shop(transport: Transport) -> (ControlPlane, Client, Questions) {
+async fn dns_shop(transport: Transport) -> (TestControlPlane, Client, Questions) {
     let server = shop().await;
     server.set(cluster("cart").logical_dns("cart.example", 8080));
     let (asking, questions) = mpsc::unbounded_channel();

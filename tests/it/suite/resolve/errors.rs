@@ -113,7 +113,7 @@ async fn the_server_is_down(transport: Transport) {
 }
 
 /// The reason for a resource that the server does not have.
-fn late(transport: Transport, server: &ControlPlane, type_url: &str) -> String {
+fn late(transport: Transport, server: &TestControlPlane, type_url: &str) -> String {
     let server = server.uri();
     // The incremental variant reports absence.
     let why = if transport.api_type().is_delta() { "does not have it" } else { "did not send it in time" };

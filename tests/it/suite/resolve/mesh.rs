@@ -7,14 +7,14 @@ use xdskit::{
     Client, Resolution, Snapshot, WatchError,
     resolve::ClusterView,
     testing::{
-        ControlPlane,
+        TestControlPlane,
         resources::{RouteConfigBuilder, cluster, endpoints, listener, route, route_config},
     },
 };
 
 /// A server of one service: the listener `shop`, with routes to the cluster `cart`, which has one endpoint.
-pub(super) async fn shop() -> ControlPlane {
-    let server = ControlPlane::start().await;
+pub(super) async fn shop() -> TestControlPlane {
+    let server = TestControlPlane::start().await;
     server.update(|tx| {
         tx.set(listener("shop"));
         tx.set(shop_routes(&["cart"]));
@@ -30,12 +30,12 @@ pub(super) fn shop_routes(clusters: &[&str]) -> RouteConfigBuilder {
     route_config("shop").virtual_host(["*"], [route::prefix("/").weighted(split)])
 }
 
-pub(super) fn client_of(transport: Transport, server: &ControlPlane) -> Client {
+pub(super) fn client_of(transport: Transport, server: &TestControlPlane) -> Client {
     transport.builder_of(server).build().unwrap()
 }
 
 /// A client with a short resource timeout.
-pub(super) fn impatient_client_of(transport: Transport, server: &ControlPlane) -> Client {
+pub(super) fn impatient_client_of(transport: Transport, server: &TestControlPlane) -> Client {
     transport.builder_of(server).resource_timeout(Duration::from_millis(50)).build().unwrap()
 }
 

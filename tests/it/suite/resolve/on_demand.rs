@@ -13,7 +13,7 @@ use xdskit::{
 use super::*;
 
 /// The service `shop`, with routes without virtual hosts, and a second cluster.
-async fn on_demand() -> ControlPlane {
+async fn on_demand() -> TestControlPlane {
     let server = shop().await;
     server.update(|tx| {
         tx.set(route_config("shop").vhds());
@@ -36,7 +36,7 @@ async fn not_found(resolution: &mut Resolution) {
 }
 
 #[apply(servers)]
-async fn a_virtual_host_is_asked_for_when_its_host_is_resolved(transport: Transport) {
+async fn a_virtual_host_is_requested_when_its_host_is_resolved(transport: Transport) {
     let server = on_demand().await;
     server.set(virtual_host("shop/shop", &["shop"], "cart"));
     server.set(virtual_host("shop/web.example", &["web.example"], "web"));

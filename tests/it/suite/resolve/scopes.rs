@@ -15,8 +15,8 @@ use super::*;
 const COLLECTION: &str = "xdstp://mesh.example/envoy.config.route.v3.ScopedRouteConfiguration/shop/*";
 
 /// The service `shop`, with the routes of a region, each with a cluster of its own.
-async fn regions(listener: ListenerBuilder) -> ControlPlane {
-    let server = ControlPlane::start().await;
+async fn regions(listener: ListenerBuilder) -> TestControlPlane {
+    let server = TestControlPlane::start().await;
     server.update(|tx| {
         tx.set(listener);
         for (region, address) in [("eu", "10.0.0.1:80"), ("us", "10.0.0.2:80")] {
@@ -53,7 +53,7 @@ async fn headers_choose_the_scope(transport: Transport) {
 }
 
 #[apply(servers)]
-async fn only_what_the_chosen_scope_leads_to_is_asked_for(transport: Transport) {
+async fn only_resources_of_the_chosen_scope_are_requested(transport: Transport) {
     let server = regions(listener("shop").srds(["x-region"])).await;
     let client = client_of(transport, &server);
     let mut eu = client.resolve(target("eu"));

@@ -107,7 +107,7 @@ async fn files_that_cannot_be_used_are_named(transport: Transport) {
 }
 
 #[apply(servers)]
-async fn security_is_never_less_than_asked_for(transport: Transport) {
+async fn security_is_never_less_than_configured(transport: Transport) {
     let files = Files::new();
     let ca = Ca::new();
     ca.write_root(&files.ca());

@@ -122,7 +122,7 @@ fn b6_an_error_may_be_that_of_a_glob_or_a_member_but_not_of_the_wildcard() {
 }
 
 #[test]
-fn the_reason_is_told() {
+fn a_nack_is_reported_with_its_reason() {
     let mut pair = Pair::default();
     fail(&mut pair, CDS, "a", 7);
     pair.change(CDS, &["a"], &[]);

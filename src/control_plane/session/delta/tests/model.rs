@@ -135,18 +135,18 @@ impl Client {
 
     fn poll(&mut self) -> bool {
         let Some(response) = self.pair.poll() else { return false };
-        let said = response.resources.len() + response.removed_resources.len();
+        let sent = response.resources.len() + response.removed_resources.len();
         let limit = self.pair.session.settings.max_per_response.unwrap_or(usize::MAX);
-        assert!(said <= limit, "{said} in a response");
+        assert!(sent <= limit, "{sent} in a response");
         self.under_way = Some(response);
         true
     }
 
     fn deliver(&mut self) {
         let Some(response) = self.under_way.take() else { return };
-        let mut said = BTreeSet::new();
+        let mut sent = BTreeSet::new();
         for resource in response.resources {
-            assert!(said.insert(resource.name.clone()), "{} twice", resource.name);
+            assert!(sent.insert(resource.name.clone()), "{} twice", resource.name);
             if self.wants(&resource.name) {
                 if is_member(&resource.name) {
                     self.is_empty = Some(false);
@@ -157,7 +157,7 @@ impl Client {
         }
         let errors = response.resource_errors.into_iter().map(|error| error.resource_name.unwrap().name);
         for name in response.removed_resources.into_iter().chain(errors) {
-            assert!(said.insert(name.clone()), "{name} twice");
+            assert!(sent.insert(name.clone()), "{name} twice");
             self.held.remove(&name);
             if name == GLOB {
                 self.is_empty = Some(true);

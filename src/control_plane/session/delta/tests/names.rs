@@ -11,9 +11,9 @@ fn with_members() -> Pair {
 }
 
 /// Replaces the names of the members and of the glob by `A`, `B` and `GLOB`.
-fn short(said: Vec<String>) -> Vec<String> {
-    let short = |said: String| said.replace(GLOB, "GLOB").replace(A, "A").replace(B, "B");
-    said.into_iter().map(|said| short(said).replace("ClusterLoadAssignment", "EDS")).collect()
+fn short(sent: Vec<String>) -> Vec<String> {
+    let short = |sent: String| sent.replace(GLOB, "GLOB").replace(A, "A").replace(B, "B");
+    sent.into_iter().map(|sent| short(sent).replace("ClusterLoadAssignment", "EDS")).collect()
 }
 
 #[test]
@@ -32,7 +32,7 @@ fn x4_names_are_matched_whatever_the_order_of_their_parameters() {
 }
 
 #[test]
-fn x5_a_server_may_write_a_name_in_its_own_way() {
+fn x5_a_server_may_spell_a_name_differently() {
     let odd = "xdstp://auth/T/foo/a?y=2&x=1";
     let mut pair = Pair::with(&[(EDS, odd, "a")]);
     assert_eq!(pair.exchange(EDS, &[A], &[]), [format!("ClusterLoadAssignment 1: {odd}@1=a")]);
@@ -79,7 +79,7 @@ fn x16_a_glob_stands_for_one_segment_of_the_same_authority_type_and_parameters()
 }
 
 #[test]
-fn x18_that_a_glob_is_empty_is_said_by_its_own_name() {
+fn x18_an_empty_glob_is_reported_by_its_own_name() {
     let mut pair = Pair::default();
     assert_eq!(short(pair.exchange(EDS, &[GLOB], &[])), ["EDS 0: -GLOB"]);
     pair.set(&[(EDS, A, "a"), (EDS, B, "b")]);
@@ -91,7 +91,7 @@ fn x18_that_a_glob_is_empty_is_said_by_its_own_name() {
 }
 
 #[test]
-fn x18_a_glob_that_has_members_again_is_not_said_to_be_empty() {
+fn x18_a_glob_that_has_members_again_is_not_reported_empty() {
     let settings = Settings { max_per_response: Some(1), ..Settings::default() };
     let mut pair = Pair { session: DeltaSession::new(settings), ..with_members() };
     pair.exchange(EDS, &["a", GLOB], &[]);
@@ -120,15 +120,15 @@ fn x18_a_glob_that_has_members_again_is_not_said_to_be_empty() {
 fn several_globs_and_names_stand_beside_each_other() {
     let mut pair = with_members();
     pair.set(&[(EDS, "xdstp://auth/T/bar/c", "c")]);
-    let said = short(pair.exchange(EDS, &[GLOB, A, "xdstp://auth/T/bar/*"], &[]));
-    assert_eq!(said, ["EDS 2: xdstp://auth/T/bar/c@2=c A@1=a B@1=b"]);
+    let sent = short(pair.exchange(EDS, &[GLOB, A, "xdstp://auth/T/bar/*"], &[]));
+    assert_eq!(sent, ["EDS 2: xdstp://auth/T/bar/c@2=c A@1=a B@1=b"]);
     assert_eq!(short(pair.exchange(EDS, &[], &[GLOB])), nothing());
     pair.set(&[(EDS, A, "a2"), (EDS, B, "b2")]);
     assert_eq!(short(pair.settle()), ["EDS 3: A@3=a2"]);
 }
 
 #[test]
-fn b2_20_a_member_let_go_under_its_glob_is_settled() {
+fn b2_20_a_member_unsubscribed_under_its_glob_is_sent_again() {
     let mut pair = with_members();
     pair.exchange(EDS, &[GLOB, A], &[]);
     assert_eq!(short(pair.exchange(EDS, &[], &[A])), ["EDS 1: A@1=a"]);
@@ -143,15 +143,15 @@ fn b2_20_a_member_let_go_under_its_glob_is_settled() {
 fn b2_33_members_that_the_client_holds_are_compared() {
     let mut pair = with_members();
     let gone = "xdstp://auth/T/foo/z?y=2&x=1";
-    let said = pair.reconnect(EDS, &[GLOB], &[(A, "1"), (B, "0"), (gone, "1")]);
-    assert_eq!(short(said), ["EDS 1: B@1=b -xdstp://auth/T/foo/z?x=1&y=2"]);
+    let sent = pair.reconnect(EDS, &[GLOB], &[(A, "1"), (B, "0"), (gone, "1")]);
+    assert_eq!(short(sent), ["EDS 1: B@1=b -xdstp://auth/T/foo/z?x=1&y=2"]);
     pair.remove(EDS, A);
     pair.remove(EDS, B);
     assert_eq!(short(pair.reconnect(EDS, &[GLOB], &[(B, "1")])), ["EDS 3: -GLOB -B"]);
 }
 
 #[test]
-fn a_glob_let_go_takes_with_it_what_was_due() {
+fn an_unsubscribed_glob_cancels_the_updates_due_for_it() {
     let mut pair = with_members();
     pair.exchange(EDS, &[GLOB], &[]);
     pair.set(&[(EDS, A, "a2")]);

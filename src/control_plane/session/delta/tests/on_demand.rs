@@ -20,7 +20,7 @@ fn complete(pair: &mut Pair, type_url: &str, name: &str) {
 }
 
 #[test]
-fn of_what_is_not_known_nothing_is_said_until_it_is() {
+fn nothing_is_sent_of_unknown_resources_until_they_are_known() {
     let mut pair = on_demand();
     assert_eq!(pair.exchange(CDS, &["a", "b", "c"], &[]), nothing());
     pair.set(&[(CDS, "a", "a1")]);
@@ -106,7 +106,7 @@ fn wildcards_do_not_have_what_is_not_listed() {
 }
 
 #[test]
-fn a_session_tells_what_a_request_changes_of_what_is_wanted() {
+fn a_session_reports_changes_of_the_subscribed_names() {
     let mut pair = Pair::default();
     let changes = |wanted: &[&str], let_go: &[&str]| {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();

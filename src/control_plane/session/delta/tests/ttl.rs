@@ -28,14 +28,14 @@ impl Clocked {
     }
 
     /// Updates the time; returns the seconds until the session's next deadline.
-    fn tell(&mut self) -> Option<u64> {
+    fn send_due(&mut self) -> Option<u64> {
         let Pair { session, store, .. } = &mut self.pair;
         session.handle_time(self.now, store).map(|at| (at - self.now).as_secs())
     }
 
     /// Returns all due responses, each of which is acknowledged.
     fn settle(&mut self) -> Vec<String> {
-        self.tell();
+        self.send_due();
         self.pair.settle()
     }
 
@@ -48,13 +48,13 @@ impl Clocked {
 #[test]
 fn b2_16_resources_are_confirmed_three_times_within_their_time_to_live() {
     let mut clocked = Clocked::new();
-    assert_eq!(clocked.tell(), None);
+    assert_eq!(clocked.send_due(), None);
     clocked.set("a", "1", Some(30));
     clocked.set("b", "1", None);
     clocked.set("c", "1", Some(30));
     clocked.pair.change(CDS, &["a", "b"], &[]);
     assert_eq!(clocked.settle(), ["Cluster 3: a@1=1/30 b@2=1"]);
-    assert_eq!(clocked.tell(), Some(10));
+    assert_eq!(clocked.send_due(), Some(10));
     assert_eq!(clocked.after(9), nothing());
     assert_eq!(clocked.after(1), ["Cluster 3: a@1~/30"]);
     assert_eq!(clocked.after(0), nothing(), "once");
@@ -71,11 +71,11 @@ fn b1_17_a_time_to_live_that_is_raised_or_cleared_is_a_change() {
     assert_eq!(clocked.settle(), ["Cluster 1: a@1=1/30"]);
     clocked.set("a", "1", Some(60));
     assert_eq!(clocked.settle(), ["Cluster 2: a@2=1/60"]);
-    assert_eq!(clocked.tell(), Some(20));
+    assert_eq!(clocked.send_due(), Some(20));
     assert_eq!(clocked.after(20), ["Cluster 2: a@2~/60"]);
     clocked.set("a", "1", None);
     assert_eq!(clocked.settle(), ["Cluster 3: a@3=1"]);
-    assert_eq!(clocked.tell(), None);
+    assert_eq!(clocked.send_due(), None);
 }
 
 #[test]
@@ -112,10 +112,10 @@ fn heartbeats_wait_for_the_answer_to_a_response() {
     let mut clocked = Clocked::new();
     clocked.set("a", "1", Some(30));
     clocked.pair.change(CDS, &["a"], &[]);
-    clocked.tell();
+    clocked.send_due();
     clocked.pair.responses();
     clocked.now += Duration::from_secs(10);
-    clocked.tell();
+    clocked.send_due();
     assert_eq!(clocked.pair.responses(), nothing());
     clocked.pair.answer(CDS, None);
     assert_eq!(clocked.pair.settle(), ["Cluster 1: a@1~/30"]);
@@ -129,7 +129,7 @@ fn what_came_in_a_rejected_response_is_sent_whole_at_the_beat() {
     clocked.pair.change(CDS, &["a", "b"], &[]);
     clocked.settle();
     clocked.set("a", "bad", Some(30));
-    clocked.tell();
+    clocked.send_due();
     clocked.pair.responses();
     clocked.pair.answer(CDS, Some("a: bad"));
     assert_eq!(clocked.settle(), nothing());
@@ -157,7 +157,7 @@ fn what_it_held_when_it_came_back_is_sent_whole_if_it_may_have_expired_meanwhile
         let initial_resource_versions = [("a".into(), "1".into()), ("b".into(), "2".into())].into();
         let first = DeltaDiscoveryRequest { initial_resource_versions, ..request(CDS, &["a", "b"], &[]) };
         clocked.pair.session.handle_request(first).unwrap();
-        clocked.tell();
+        clocked.send_due();
         clocked.pair.session.set_held(Held::none());
         assert_eq!(clocked.after(seconds), [expected]);
     }
@@ -180,9 +180,9 @@ fn times_to_live_have_their_own_beats() {
     clocked.set("b", "1", Some(90));
     clocked.pair.change(CDS, &[], &[]);
     clocked.settle();
-    let said: Vec<_> = (0..4).flat_map(|_| clocked.after(10)).collect();
+    let sent: Vec<_> = (0..4).flat_map(|_| clocked.after(10)).collect();
     let a = "Cluster 2: a@1~/30";
-    assert_eq!(said, [a, a, "Cluster 2: a@1~/30 b@2~/90", a]);
+    assert_eq!(sent, [a, a, "Cluster 2: a@1~/30 b@2~/90", a]);
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn b2_16_heartbeats_may_come_when_the_resource_has_expired_or_was_rejected() {
         clocked.pair.session.settings.behavior.heartbeats_after_nack = rejected;
         clocked.set("a", "1", Some(30));
         clocked.pair.change(CDS, &["a"], &[]);
-        clocked.tell();
+        clocked.send_due();
         clocked.pair.poll();
         clocked.pair.answer(CDS, Some("bad"));
         let expected = if rejected { "Cluster 1: a@1~/30" } else { "Cluster 1: a@1=1/30" };
@@ -212,7 +212,7 @@ fn b2_16_heartbeats_may_change_the_time_to_live() {
     clocked.pair.session.settings.behavior.heartbeats_change_ttl = true;
     clocked.set("a", "1", Some(30));
     clocked.pair.exchange(CDS, &["a"], &[]);
-    clocked.tell();
+    clocked.send_due();
     assert_eq!(clocked.after(10), ["Cluster 1: a@1~/60"]);
     assert_eq!(clocked.after(10), ["Cluster 1: a@1~/30"]);
 }

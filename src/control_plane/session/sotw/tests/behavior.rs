@@ -209,7 +209,7 @@ fn a_wildcard_may_last_as_long_as_the_stream() {
 }
 
 #[test]
-fn b0_5_a_version_is_not_taken_for_names_that_were_added_after_it_was_told() {
+fn b0_5_a_version_is_not_taken_for_names_that_were_added_after_it_was_sent() {
     let behavior = Behavior { skip_known_versions: true, ..Behavior::default() };
     let mut pair = pair(behavior, &[(EDS, "a", "a1"), (EDS, "b", "b1")]);
     pair.exchange(EDS, &["a"]);

@@ -12,7 +12,7 @@ fn wrapping() -> Pair {
 }
 
 /// `NAME=BYTES... !NAME=CODE...`; resources without a wrapper have no name.
-fn said(response: &DiscoveryResponse) -> String {
+fn sent(response: &DiscoveryResponse) -> String {
     let resources = response.resources.iter().map(|any| {
         if any.type_url != type_url::WRAPPER {
             return format!("={}", String::from_utf8_lossy(&any.value));
@@ -30,7 +30,7 @@ fn said(response: &DiscoveryResponse) -> String {
 
 fn exchange(pair: &mut Pair, type_url: &str, names: &[&str]) -> Vec<String> {
     assert_ne!(pair.request(type_url, names), Handled::Outdated);
-    std::iter::from_fn(|| pair.poll()).map(|response| said(&response)).collect()
+    std::iter::from_fn(|| pair.poll()).map(|response| sent(&response)).collect()
 }
 
 #[test]
@@ -56,8 +56,8 @@ fn x19_a_glob_stands_for_its_members() {
         let expected = if type_url == CDS { "A=a B=b2" } else { "B=b2" };
         assert_eq!(exchange(&mut pair, type_url, &[GLOB]), [expected]);
         pair.remove(type_url, A);
-        let said = exchange(&mut pair, type_url, &[GLOB]).join("");
-        assert_eq!(said, after_removal, "absence is said of types with full state only");
+        let sent = exchange(&mut pair, type_url, &[GLOB]).join("");
+        assert_eq!(sent, after_removal, "absence is said of types with full state only");
     }
 }
 

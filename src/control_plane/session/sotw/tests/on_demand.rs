@@ -7,7 +7,7 @@ fn on_demand() -> Pair {
 }
 
 #[test]
-fn a_complete_response_waits_for_all_that_a_stream_asks_for_at_first() {
+fn a_complete_response_waits_for_all_names_of_the_first_request() {
     let mut pair = on_demand();
     pair.set(&[(CDS, "a", "a1"), (EDS, "a", "e1")]);
     assert_eq!(pair.exchange(CDS, &["a", "b"]), [""; 0], "it would say that b does not exist");
@@ -27,7 +27,7 @@ fn a_complete_response_waits_for_all_that_a_stream_asks_for_at_first() {
 }
 
 #[test]
-fn a_name_that_is_let_go_is_not_waited_for() {
+fn an_unsubscribed_name_is_not_waited_for() {
     let mut pair = on_demand();
     pair.set(&[(CDS, "a", "a1")]);
     assert_eq!(pair.exchange(CDS, &["a", "b"]), [""; 0]);
@@ -66,7 +66,7 @@ fn wildcards_do_not_have_what_is_not_listed() {
 }
 
 #[test]
-fn a_session_tells_what_a_request_changes_of_what_is_wanted() {
+fn a_session_reports_changes_of_the_subscribed_names() {
     let mut pair = Pair::default();
     let changes = |wanted: &[&str], let_go: &[&str]| {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();

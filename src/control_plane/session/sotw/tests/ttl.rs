@@ -36,18 +36,18 @@ impl Clocked {
 
     /// Returns all due responses, each of which is acknowledged.
     fn settle(&mut self) -> Vec<String> {
-        self.tell();
-        let mut said = Vec::new();
+        self.send_due();
+        let mut sent = Vec::new();
         while let Some(response) = self.pair.poll() {
-            said.push(text(&response));
+            sent.push(text(&response));
             let names = self.names[&*response.type_url].clone();
             self.pair.request(&response.type_url, &names);
         }
-        said
+        sent
     }
 
     /// Updates the time; returns the seconds until the session's next deadline.
-    fn tell(&mut self) -> Option<u64> {
+    fn send_due(&mut self) -> Option<u64> {
         let Pair { session, store, .. } = &mut self.pair;
         session.handle_time(self.now, store).map(|at| (at - self.now).as_secs())
     }
@@ -84,12 +84,12 @@ fn b1_15_only_resources_with_a_time_to_live_are_wrapped() {
 #[test]
 fn b1_18_heartbeats_have_the_version_that_the_client_has() {
     let mut clocked = Clocked::new();
-    assert_eq!(clocked.tell(), None);
+    assert_eq!(clocked.send_due(), None);
     clocked.set(EDS, "a", "1", Some(30));
     clocked.set(EDS, "b", "1", None);
     clocked.set(EDS, "c", "1", Some(30));
     assert_eq!(clocked.want(EDS, &["a", "b"]), ["ClusterLoadAssignment 3: a@1=1/30 1"]);
-    assert_eq!(clocked.tell(), Some(10));
+    assert_eq!(clocked.send_due(), Some(10));
     assert_eq!(clocked.after(10), ["ClusterLoadAssignment 3: a@1~/30"]);
     clocked.set(EDS, "c", "2", Some(30));
     assert_eq!(clocked.after(9), Vec::<String>::new(), "nobody asked for it");
@@ -117,10 +117,10 @@ fn b1_17_a_time_to_live_that_is_raised_or_cleared_is_a_change() {
     clocked.want(CDS, &[]);
     clocked.set(CDS, "a", "1", Some(60));
     assert_eq!(clocked.settle(), ["Cluster 2: a@2=1/60"]);
-    assert_eq!(clocked.tell(), Some(20));
+    assert_eq!(clocked.send_due(), Some(20));
     clocked.set(CDS, "a", "1", None);
     assert_eq!(clocked.settle(), ["Cluster 3: 1"]);
-    assert_eq!(clocked.tell(), None);
+    assert_eq!(clocked.send_due(), None);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn after_a_rejection_whole_resources_are_sent_at_the_beat() {
     clocked.set(CDS, "b", "1", None);
     clocked.want(CDS, &[]);
     clocked.set(CDS, "b", "bad", None);
-    clocked.tell();
+    clocked.send_due();
     clocked.pair.poll().unwrap();
     clocked.pair.reject(CDS, &[], "b: bad");
     assert_eq!(clocked.settle(), Vec::<String>::new());
@@ -175,7 +175,7 @@ fn b1_18_heartbeats_may_come_for_what_was_rejected() {
         clocked.pair.session.settings.behavior.heartbeats_after_nack = blind;
         clocked.set(CDS, "a", "1", Some(30));
         clocked.pair.request(CDS, &[]);
-        clocked.tell();
+        clocked.send_due();
         clocked.pair.poll();
         clocked.pair.reject(CDS, &[], "bad");
         clocked.names.insert(CDS, Vec::new());

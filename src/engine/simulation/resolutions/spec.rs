@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// The types that a walk goes through.
+/// The types that a resolution goes through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Type {
     Listener,

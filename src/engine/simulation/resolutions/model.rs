@@ -21,7 +21,7 @@ pub(super) struct Model {
     pub(super) resolutions: BTreeMap<WatchId, Resolution>,
     pub(super) rules: Rules,
     /// How often what was published.
-    pub(super) tally: BTreeMap<&'static str, u64>,
+    pub(super) counts: BTreeMap<&'static str, u64>,
 }
 
 /// What can be expected of a run.
@@ -103,7 +103,7 @@ impl Model {
             panic!("{watch_id:?} is not resolved")
         };
         let check = Check { mesh, rules: self.rules };
-        let mut count = |what| *self.tally.entry(what).or_default() += 1;
+        let mut count = |what| *self.counts.entry(what).or_default() += 1;
         match &shown {
             Ok(picture) => {
                 count("tree");

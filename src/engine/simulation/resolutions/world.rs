@@ -22,7 +22,7 @@ use crate::{
         Input, Settings,
         simulation::{
             dialogue::Due,
-            network::{Network, Told},
+            network::{Network, NetworkEvent},
             script::Lie,
             seeds::family,
             setup::{Setup, Weather},
@@ -114,7 +114,7 @@ impl World {
         // grace of what is needed by one thing after the other.
         self.pass(Duration::from_secs(150 + 15 + 15 + 60) + 3 * self.habits.grace);
         Quiet::of(&mut self).check();
-        self.model.tally
+        self.model.counts
     }
 
     /// One thing that somebody does.
@@ -251,19 +251,19 @@ impl World {
         while let Some(event) = self.network.poll(until) {
             let at = self.network.at();
             match event {
-                Told::Published(watch_id, observed) => {
+                NetworkEvent::Published(watch_id, observed) => {
                     let shown = Model::read(&observed, &self.mesh);
                     debug!(?at, ?watch_id, ?shown, "published");
                     self.model.on_published(watch_id, shown, &self.mesh);
                 }
-                Told::Lookup(lookup, host) => self.look_up(lookup, host),
-                Told::Delivered(..) | Told::Answered(_) | Told::Settled => {}
-                Told::Due(Event::Release(ty)) => {
+                NetworkEvent::Lookup(lookup, host) => self.look_up(lookup, host),
+                NetworkEvent::Delivered(..) | NetworkEvent::Answered(_) | NetworkEvent::Settled => {}
+                NetworkEvent::Due(Event::Release(ty)) => {
                     self.held.release(ty.url());
                     self.network.hold(0, self.held.clone());
                 }
-                Told::Due(Event::Up) => self.network.peers[0].is_closed = false,
-                Told::Due(Event::Answer(lookup, host)) => self.answer(lookup, &host),
+                NetworkEvent::Due(Event::Up) => self.network.peers[0].is_closed = false,
+                NetworkEvent::Due(Event::Answer(lookup, host)) => self.answer(lookup, &host),
             }
         }
     }

@@ -27,16 +27,16 @@ use super::{seeds::with_seeds, setup::Weather};
 
 /// Anything may happen: resources are missing, bad and deleted, streams break, names are never answered.
 #[test]
-fn walks_through_everything() {
-    let mut tally = BTreeMap::new();
-    let seeds = with_seeds("walks_through_everything", |seed| {
+fn resolutions_of_anything() {
+    let mut counts = BTreeMap::new();
+    let seeds = with_seeds("resolutions_of_anything", |seed| {
         for (kind, count) in World::new(seed, Habits::wild()).run() {
-            *tally.entry(kind).or_insert(0) += count;
+            *counts.entry(kind).or_insert(0) += count;
         }
     });
-    println!("published in {seeds} worlds: {tally:?}");
-    assert!(seeds < 2_000 || tally.len() == KINDS, "a simulation must get at what it is for: {tally:?}");
-    assert!(seeds < 2_000 || tally.values().all(|count| *count > 1_000), "{tally:?}");
+    println!("published in {seeds} worlds: {counts:?}");
+    assert!(seeds < 2_000 || counts.len() == KINDS, "a simulation must get at what it is for: {counts:?}");
+    assert!(seeds < 2_000 || counts.values().all(|count| *count > 1_000), "{counts:?}");
 }
 
 /// Every state of the mesh is valid, and types arrive in any order, but less than the grace apart.

@@ -308,11 +308,11 @@ impl Draft<'_> {
                 self.set(key, Spec::Rds(routes));
             }
         }
-        let wanted = self.specs.values().filter_map(|spec| match spec {
+        let needed = self.specs.values().filter_map(|spec| match spec {
             Spec::Rds(routes) => Some((Type::Routes, routes.clone())),
             _ => None,
         });
-        for key in wanted.collect::<BTreeSet<_>>() {
+        for key in needed.collect::<BTreeSet<_>>() {
             self.specs.entry(key).or_insert(Spec::Routes(Vec::new()));
         }
         let mut roots = BTreeSet::new();

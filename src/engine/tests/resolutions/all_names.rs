@@ -33,11 +33,11 @@ fn rig_with_tree(server: ServerBuilder, routes: &str) -> Rig {
     rig.resolve("xds:///shop");
     rig.connect(1);
     rig.sent(1);
-    rig.told("1", [listener("shop").rds(routes)]);
-    rig.told("1", [route_config(routes).virtual_host(["shop"], [route::prefix("/").cluster("a")])]);
-    rig.told("1", [cluster("a")]);
-    let said = rig.told("1", [endpoints("a").locality("eu", "a", ["10.0.0.1:80"])]);
-    assert!(said.contains(&format!("#1 tree {routes}: a=10.0.0.1:80")), "{said:?}");
+    rig.receive_all("1", [listener("shop").rds(routes)]);
+    rig.receive_all("1", [route_config(routes).virtual_host(["shop"], [route::prefix("/").cluster("a")])]);
+    rig.receive_all("1", [cluster("a")]);
+    let outputs = rig.receive_all("1", [endpoints("a").locality("eu", "a", ["10.0.0.1:80"])]);
+    assert!(outputs.contains(&format!("#1 tree {routes}: a=10.0.0.1:80")), "{outputs:?}");
     rig
 }
 
@@ -53,7 +53,7 @@ fn check(error: &WatchError, code: Code) {
 #[test]
 fn endpoints_of_a_partial_mesh_are_a_note_with_a_hint_after_the_does_not_exist_time() {
     let (mut rig, _) = rig_with_routes(&["a", "b"]);
-    rig.told("1", [cluster("a"), cluster("b"), cluster("c")]);
+    rig.receive_all("1", [cluster("a"), cluster("b"), cluster("c")]);
     let tree = last_published(&mut rig, Duration::from_secs(15)).expect("a tree");
     for name in ["a", "b"] {
         let watch_id = tree.cluster(name).expect("a cluster of the routes");
@@ -66,17 +66,17 @@ fn endpoints_of_a_partial_mesh_are_a_note_with_a_hint_after_the_does_not_exist_t
 fn a_tree_in_use_takes_a_cluster_without_endpoints_with_a_hint_after_the_does_not_exist_time() {
     let mut rig = rig_with_tree(server(), "routes");
     let to = |cluster: &str| route::prefix(format!("/{cluster}")).cluster(cluster);
-    rig.told("2", [route_config("routes").virtual_host(["shop"], [to("a"), to("b")])]);
-    rig.told("2", [cluster("a"), cluster("b"), cluster("c")]);
+    rig.receive_all("2", [route_config("routes").virtual_host(["shop"], [to("a"), to("b")])]);
+    rig.receive_all("2", [cluster("a"), cluster("b"), cluster("c")]);
     let tree = last_published(&mut rig, Duration::from_secs(15)).expect("a tree");
     check(tree.cluster("b").and_then(|b| b.endpoints_error()).expect("a note"), Code::NotFound);
     assert!(tree.cluster("a").is_some_and(|a| a.assignment().is_some() && a.endpoints_error().is_none()));
 }
 
 #[test]
-fn a_cluster_in_use_whose_new_endpoints_never_come_says_so_after_the_does_not_exist_time() {
+fn a_cluster_in_use_whose_new_endpoints_never_come_has_an_error_after_the_does_not_exist_timeout() {
     let mut rig = rig_with_tree(server(), "routes");
-    rig.told("2", [cluster("a").eds_service("new")]);
+    rig.receive_all("2", [cluster("a").eds_service("new")]);
     // And the grace of what it served by until then.
     let tree = last_published(&mut rig, Duration::from_secs(16)).expect("a tree");
     check(tree.cluster("a").and_then(|a| a.endpoints_error()).expect("a note"), Code::NotFound);
@@ -85,7 +85,7 @@ fn a_cluster_in_use_whose_new_endpoints_never_come_says_so_after_the_does_not_ex
 #[test]
 fn routes_that_never_come_are_an_error_with_a_hint_after_the_does_not_exist_time() {
     let mut rig = rig_with_tree(server(), "routes");
-    rig.told("2", [listener("shop").rds("others")]);
+    rig.receive_all("2", [listener("shop").rds("others")]);
     let error = last_published(&mut rig, Duration::from_secs(15)).expect_err("an error");
     check(&error, Code::NotFound);
 }
@@ -93,7 +93,7 @@ fn routes_that_never_come_are_an_error_with_a_hint_after_the_does_not_exist_time
 #[test]
 fn routes_that_never_come_are_a_warning_where_the_timer_is_a_transient_error() {
     let mut rig = rig_with_tree(server().features(["resource_timer_is_transient_error"]), "routes");
-    rig.told("2", [listener("shop").rds("others")]);
+    rig.receive_all("2", [listener("shop").rds("others")]);
     let tree = last_published(&mut rig, Duration::from_secs(30)).expect("the tree in use");
     let warnings: Vec<_> = tree.warnings().collect();
     assert_eq!(warnings.len(), 1, "{warnings:?}");

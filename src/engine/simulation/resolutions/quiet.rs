@@ -17,7 +17,7 @@ use super::{
 use crate::{
     base::WatchId,
     control_plane::session::AfterNack,
-    engine::{Selection, simulation::network::Told},
+    engine::{Selection, simulation::network::NetworkEvent},
     error::{Blame, Code, Subject, WatchError},
     observed::Observed,
     resource::{
@@ -28,7 +28,7 @@ use crate::{
 pub(super) struct Quiet<'a> {
     world: &'a mut World,
     /// What the server is asked for.
-    asked: BTreeSet<ResourceKey>,
+    requested: BTreeSet<ResourceKey>,
     /// What it should be asked for, and what is seen of that.
     seen: BTreeMap<ResourceKey, Seen>,
 }
@@ -44,23 +44,24 @@ struct Seen {
 enum Expected {
     Tree(Picture),
     Failure(WatchError),
-    /// A failure of the walk's own, by words in it.
-    Saying(&'static str),
+    /// A failure of the resolution's own, by words in it.
+    FailureWith(&'static str),
 }
 
 impl<'a> Quiet<'a> {
     pub(super) fn of(world: &'a mut World) -> Self {
-        let mut asked = BTreeSet::new();
+        let mut requested = BTreeSet::new();
         if let Some(open) = &world.network.peers[0].open {
             for ty in Type::ALL {
-                asked.extend(open.talk.subscribed(ty.url()).into_iter().map(|name| (ty, name.to_owned())));
+                requested
+                    .extend(open.talk.subscribed(ty.url()).into_iter().map(|name| (ty, name.to_owned())));
             }
             // A server that sends what was rejected again is answered at a pace.
             if world.network.peers[0].settings.behavior.after_nack == AfterNack::Nothing {
                 open.dialogue.check_all_answered();
             }
         }
-        Self { world, asked, seen: BTreeMap::new() }
+        Self { world, requested, seen: BTreeMap::new() }
     }
 
     pub(super) fn check(mut self) {
@@ -70,7 +71,7 @@ impl<'a> Quiet<'a> {
             match (self.resolve(resolution), last) {
                 (Expected::Tree(picture), Some(Ok(last))) => assert_eq!(picture, *last, "of {watch_id:?}"),
                 (Expected::Failure(reason), Some(Err(last))) => assert_eq!(reason, *last, "of {watch_id:?}"),
-                (Expected::Saying(words), Some(Err(last))) => {
+                (Expected::FailureWith(words), Some(Err(last))) => {
                     assert!(last.reason().contains(words), "{last:?}");
                 }
                 (Expected::Tree(picture), last) => {
@@ -79,11 +80,13 @@ impl<'a> Quiet<'a> {
                 (Expected::Failure(reason), last) => {
                     panic!("{watch_id:?} should say {reason}, not {last:#?}")
                 }
-                (Expected::Saying(words), last) => panic!("{watch_id:?} should say {words:?}, not {last:#?}"),
+                (Expected::FailureWith(words), last) => {
+                    panic!("{watch_id:?} should say {words:?}, not {last:#?}")
+                }
             }
         }
         let needed: BTreeSet<_> = self.seen.into_keys().collect();
-        let idle: Vec<_> = self.asked.difference(&needed).collect();
+        let idle: Vec<_> = self.requested.difference(&needed).collect();
         assert!(idle.is_empty(), "{idle:?} are asked for in vain");
     }
 
@@ -119,14 +122,14 @@ impl<'a> Quiet<'a> {
             }
             Spec::Socket => {
                 tree(self);
-                return Expected::Saying("does not contain API listener configuration");
+                return Expected::FailureWith("does not contain API listener configuration");
             }
             other => panic!("{other:?} is no listener"),
         };
         let (Spec::Routes(hosts) | Spec::Inline(hosts)) = &routes.1.spec else { panic!("{routes:?}") };
         let Some(Host { domain, clusters }) = choose(hosts, &resolution.authority) else {
             tree(self);
-            return Expected::Saying("could not find VirtualHost");
+            return Expected::FailureWith("could not find VirtualHost");
         };
         let (host, clusters) = (domain.clone(), self.clusters(resolution, clusters));
         Expected::Tree(Picture { listener: routing, routes, host, warnings, clusters })
@@ -143,9 +146,9 @@ impl<'a> Quiet<'a> {
                 break (flats, too_deep);
             }
             // What one way leads to may be too deep by the first way down, which is known later.
-            let is_asked = |name: &String| self.asked.contains(&(Type::Cluster, name.clone()));
-            let (asked, others): (Vec<_>, Vec<_>) = unknown.into_iter().partition(is_asked);
-            for name in if asked.is_empty() { others } else { asked } {
+            let is_asked = |name: &String| self.requested.contains(&(Type::Cluster, name.clone()));
+            let (requested, others): (Vec<_>, Vec<_>) = unknown.into_iter().partition(is_asked);
+            for name in if requested.is_empty() { others } else { requested } {
                 let seen = self.see((Type::Cluster, name.clone()));
                 known.insert(name, seen);
             }
@@ -201,7 +204,7 @@ impl<'a> Quiet<'a> {
         if let Some(seen) = self.seen.get(&key) {
             return seen.clone();
         }
-        assert!(self.asked.contains(&key), "{key:?} is needed, and asked for is {:?}", self.asked);
+        assert!(self.requested.contains(&key), "{key:?} is needed, and asked for is {:?}", self.requested);
         let seen = self.watch(&key).unwrap_or_else(|| panic!("nothing is known of {key:?}"));
         let fits = match self.world.mesh.now(&key) {
             Some(Made { spec: Spec::Bad, .. }) => seen.error.as_ref().is_some_and(WatchError::is_rejected),
@@ -232,15 +235,15 @@ impl<'a> Quiet<'a> {
         let mut seen = None;
         while let Some(event) = network.poll(now) {
             match event {
-                Told::Published(watch_id, observed) if watch_id == probe => {
+                NetworkEvent::Published(watch_id, observed) if watch_id == probe => {
                     seen = Some(read(&observed, mesh, &(*ty, name.clone())));
                 }
-                Told::Published(..)
-                | Told::Lookup(..)
-                | Told::Due(_)
-                | Told::Delivered(..)
-                | Told::Answered(_)
-                | Told::Settled => {}
+                NetworkEvent::Published(..)
+                | NetworkEvent::Lookup(..)
+                | NetworkEvent::Due(_)
+                | NetworkEvent::Delivered(..)
+                | NetworkEvent::Answered(_)
+                | NetworkEvent::Settled => {}
             }
         }
         seen

@@ -1,4 +1,4 @@
-//! The rules of a walk as one would write them down: without increments, and over again each time.
+//! The rules of a resolution as one would write them down: without increments, and over again each time.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -52,23 +52,26 @@ pub(super) fn response<T: Resource>(resources: Vec<Wrapper>) -> DeltaDiscoveryRe
 
 impl Rig {
     /// What a response of the incremental variant leads to, answers and reads left out.
-    pub(super) fn heard(&mut self, response: &DeltaDiscoveryResponse) -> Vec<String> {
-        let mut said = self.receive_raw(1, response.encode_to_vec());
+    pub(super) fn receive_delta(&mut self, response: &DeltaDiscoveryResponse) -> Vec<String> {
+        let mut outputs = self.receive_raw(1, response.encode_to_vec());
         for _ in 0..4 {
-            said.extend(self.sent(1));
-            said.extend(self.pass(Duration::from_millis(250)));
+            outputs.extend(self.sent(1));
+            outputs.extend(self.pass(Duration::from_millis(250)));
         }
-        said.retain(|said| said != "read" && !said.ends_with(" n"));
-        said
+        outputs.retain(|outputs| outputs != "read" && !outputs.ends_with(" n"));
+        outputs
     }
 
     /// The clusters of the virtual host come, with an endpoint each.
     pub(super) fn serve(&mut self, name: &str) -> Vec<String> {
-        let asked =
-            self.heard(&response::<crate::resource::Cluster>(vec![wrapped(cluster(name), name, &[])]));
-        assert_eq!(asked, [format!("send ClusterLoadAssignment +{name}")]);
+        let requested = self.receive_delta(&response::<crate::resource::Cluster>(vec![wrapped(
+            cluster(name),
+            name,
+            &[],
+        )]));
+        assert_eq!(requested, [format!("send ClusterLoadAssignment +{name}")]);
         let at = endpoints(name).locality("eu", "a", ["10.0.0.1:80"]);
-        self.heard(&response::<crate::resource::ClusterLoadAssignment>(vec![wrapped(at, name, &[])]))
+        self.receive_delta(&response::<crate::resource::ClusterLoadAssignment>(vec![wrapped(at, name, &[])]))
     }
 }
 
@@ -80,14 +83,17 @@ fn rig_with_routes() -> (Rig, WatchId) {
     rig.drain();
     rig.connect(1);
     rig.sent(1);
-    let said = rig.heard(&response::<crate::resource::Listener>(vec![wrapped(
+    let outputs = rig.receive_delta(&response::<crate::resource::Listener>(vec![wrapped(
         listener("shop").rds("routes"),
         "shop",
         &[],
     )]));
-    assert_eq!(said, ["send RouteConfiguration +routes"]);
+    assert_eq!(outputs, ["send RouteConfiguration +routes"]);
     let routes = wrapped(route_config("routes").vhds(), "routes", &[]);
-    assert_eq!(rig.heard(&response::<RouteConfiguration>(vec![routes])), ["send VirtualHost +routes/shop"]);
+    assert_eq!(
+        rig.receive_delta(&response::<RouteConfiguration>(vec![routes])),
+        ["send VirtualHost +routes/shop"]
+    );
     (rig, watch_id)
 }
 
@@ -96,11 +102,12 @@ fn missing() -> String {
 }
 
 #[test]
-fn b2_19_a_virtual_host_comes_under_its_own_name_or_has_the_one_that_was_asked_for_for_an_alias() {
+fn b2_19_a_virtual_host_comes_under_its_own_name_or_has_the_requested_one_as_an_alias() {
     for (name, aliases) in [("routes/shop", &[][..]), ("any name", &["routes/other", "routes/shop"])] {
         let (mut rig, _) = rig_with_routes();
-        let said = rig.heard(&response::<VirtualHost>(vec![wrapped(shop(name, "a"), name, aliases)]));
-        assert_eq!(said, ["send Cluster +a"], "{name}");
+        let outputs =
+            rig.receive_delta(&response::<VirtualHost>(vec![wrapped(shop(name, "a"), name, aliases)]));
+        assert_eq!(outputs, ["send Cluster +a"], "{name}");
         assert_eq!(rig.serve("a"), ["#1 tree routes: a=10.0.0.1:80"]);
     }
 }
@@ -113,9 +120,9 @@ fn b2_18_an_alias_that_is_not_found_is_an_error_at_once() {
         version: String::new(),
         ..wrapped(shop("", "a"), "shop", &["routes/shop"])
     };
-    let said = rig.heard(&response::<VirtualHost>(vec![unset]));
-    assert_eq!(said.len(), 1);
-    assert!(said[0].starts_with(&missing()), "{said:?}");
+    let outputs = rig.receive_delta(&response::<VirtualHost>(vec![unset]));
+    assert_eq!(outputs.len(), 1);
+    assert!(outputs[0].starts_with(&missing()), "{outputs:?}");
 }
 
 fn removed(names: &[&str]) -> DeltaDiscoveryResponse {
@@ -128,7 +135,7 @@ fn removed(names: &[&str]) -> DeltaDiscoveryResponse {
 /// The same with a tree, whose virtual host has the name `all`, and the one that was asked for for an alias.
 fn rig_with_alias() -> Rig {
     let (mut rig, _) = rig_with_routes();
-    rig.heard(&response::<VirtualHost>(vec![wrapped(shop("all", "a"), "all", &["routes/shop"])]));
+    rig.receive_delta(&response::<VirtualHost>(vec![wrapped(shop("all", "a"), "all", &["routes/shop"])]));
     rig.serve("a");
     rig
 }
@@ -137,10 +144,10 @@ fn rig_with_alias() -> Rig {
 fn b2_19_what_is_removed_by_its_own_name_is_so_for_its_aliases() {
     for names in [&["all"][..], &["all", "routes/shop"], &["routes/shop", "all"]] {
         let mut rig = rig_with_alias();
-        let said = rig.receive_raw(1, removed(names).encode_to_vec());
-        assert!(said.contains(&"send VirtualHost n".to_owned()), "it is accepted: {said:?}");
-        let said = rig.pass(Duration::from_secs(1));
-        assert!(said.iter().any(|said| said.starts_with(&missing())), "{names:?}: {said:?}");
+        let outputs = rig.receive_raw(1, removed(names).encode_to_vec());
+        assert!(outputs.contains(&"send VirtualHost n".to_owned()), "it is accepted: {outputs:?}");
+        let outputs = rig.pass(Duration::from_secs(1));
+        assert!(outputs.iter().any(|outputs| outputs.starts_with(&missing())), "{names:?}: {outputs:?}");
     }
 }
 
@@ -149,37 +156,40 @@ fn b2_19_an_alias_goes_over_to_another_resource() {
     let another = || wrapped(shop("new", "a"), "new", &["routes/shop"]);
     for first in [response::<VirtualHost>(vec![another()]), response::<VirtualHost>(Vec::new())] {
         let mut rig = rig_with_alias();
-        rig.heard(&first);
+        rig.receive_delta(&first);
         let both = DeltaDiscoveryResponse { resources: vec![another()], ..removed(&["all"]) };
-        let said = rig.heard(&both);
-        assert!(said.iter().all(|said| !said.contains("NOT_FOUND")), "{said:?}");
-        let said = rig.heard(&removed(&["all"]));
-        assert!(said.iter().all(|said| !said.contains("NOT_FOUND")), "it is of no meaning now: {said:?}");
-        let said = rig.heard(&removed(&["new"]));
-        assert!(said.iter().any(|said| said.starts_with(&missing())), "{said:?}");
+        let outputs = rig.receive_delta(&both);
+        assert!(outputs.iter().all(|outputs| !outputs.contains("NOT_FOUND")), "{outputs:?}");
+        let outputs = rig.receive_delta(&removed(&["all"]));
+        assert!(
+            outputs.iter().all(|outputs| !outputs.contains("NOT_FOUND")),
+            "it is of no meaning now: {outputs:?}"
+        );
+        let outputs = rig.receive_delta(&removed(&["new"]));
+        assert!(outputs.iter().any(|outputs| outputs.starts_with(&missing())), "{outputs:?}");
     }
 }
 
 #[test]
 fn b2_19_a_name_that_was_an_alias_can_be_a_name_of_its_own() {
     let mut rig = rig_with_alias();
-    rig.heard(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
-    let said = rig.heard(&removed(&["all"]));
-    assert!(said.iter().all(|said| !said.contains("NOT_FOUND")), "{said:?}");
+    rig.receive_delta(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
+    let outputs = rig.receive_delta(&removed(&["all"]));
+    assert!(outputs.iter().all(|outputs| !outputs.contains("NOT_FOUND")), "{outputs:?}");
 }
 
 /// By its own name, a server would take it for held under names that are new as well; an alias is no resource's name.
 #[test]
-fn b2_1_the_version_of_what_was_asked_for_by_an_alias_is_not_told() {
+fn b2_1_the_version_of_a_resource_requested_by_an_alias_is_not_sent() {
     let mut rig = rig_with_alias();
     rig.disconnect(1, crate::protocol::DisconnectKind::Closed);
     rig.pass(Duration::from_secs(5));
-    let mut said = rig.connect(2);
+    let mut outputs = rig.connect(2);
     for _ in 0..8 {
-        said.extend(rig.sent(2));
+        outputs.extend(rig.sent(2));
     }
-    assert!(said.contains(&"send VirtualHost +routes/shop".to_owned()), "{said:?}");
-    assert!(said.contains(&"send RouteConfiguration +routes {routes=1}".to_owned()), "{said:?}");
+    assert!(outputs.contains(&"send VirtualHost +routes/shop".to_owned()), "{outputs:?}");
+    assert!(outputs.contains(&"send RouteConfiguration +routes {routes=1}".to_owned()), "{outputs:?}");
 }
 
 #[test]
@@ -187,15 +197,18 @@ fn b2_26_a_heartbeat_of_a_resource_is_one_for_its_aliases() {
     let (mut rig, _) = rig_with_routes();
     let seconds = |seconds| Some(crate::pb::google::protobuf::Duration { seconds, nanos: 0 });
     let mortal = Wrapper { ttl: seconds(10), ..wrapped(shop("all", "a"), "all", &["routes/shop"]) };
-    rig.heard(&response::<VirtualHost>(vec![mortal.clone()]));
+    rig.receive_delta(&response::<VirtualHost>(vec![mortal.clone()]));
     rig.serve("a");
     for _ in 0..3 {
         assert_eq!(rig.pass(Duration::from_secs(5)), [""; 0]);
         let beat = Wrapper { resource: None, aliases: Vec::new(), ..mortal.clone() };
-        assert_eq!(rig.heard(&response::<VirtualHost>(vec![beat])), [""; 0]);
+        assert_eq!(rig.receive_delta(&response::<VirtualHost>(vec![beat])), [""; 0]);
     }
-    let said = rig.pass(Duration::from_secs(11));
-    assert!(said.iter().any(|said| said.starts_with(&missing()) && said.contains("TTL")), "{said:?}");
+    let outputs = rig.pass(Duration::from_secs(11));
+    assert!(
+        outputs.iter().any(|outputs| outputs.starts_with(&missing()) && outputs.contains("TTL")),
+        "{outputs:?}"
+    );
 }
 
 #[test]
@@ -205,60 +218,63 @@ fn errors_and_removals_of_a_virtual_host_are_those_of_the_target() {
         removed_resources: vec!["routes/shop".into()],
         ..response::<VirtualHost>(Vec::new())
     };
-    let said = rig.heard(&removed);
-    assert!(said[0].starts_with(&missing()), "{said:?}");
+    let outputs = rig.receive_delta(&removed);
+    assert!(outputs[0].starts_with(&missing()), "{outputs:?}");
     let error = ResourceError {
         resource_name: Some(ResourceName { name: "routes/shop".into(), ..ResourceName::default() }),
         error_detail: Some(Status { code: 7, message: "not for you".into(), ..Status::default() }),
     };
     let refused =
         DeltaDiscoveryResponse { resource_errors: vec![error], ..response::<VirtualHost>(Vec::new()) };
-    let said = rig.heard(&refused);
-    assert!(said[0].contains("PERMISSION_DENIED") && said[0].contains("not for you"), "{said:?}");
+    let outputs = rig.receive_delta(&refused);
+    assert!(outputs[0].contains("PERMISSION_DENIED") && outputs[0].contains("not for you"), "{outputs:?}");
 }
 
 #[test]
 fn a_virtual_host_that_comes_after_the_does_not_exist_time_is_used() {
     let (mut rig, _) = rig_with_routes();
-    let said = rig.pass(Duration::from_secs(15));
-    assert!(said[0].starts_with(&missing()), "{said:?}");
-    let said =
-        rig.heard(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
-    assert_eq!(said, ["send Cluster +a"]);
+    let outputs = rig.pass(Duration::from_secs(15));
+    assert!(outputs[0].starts_with(&missing()), "{outputs:?}");
+    let outputs = rig.receive_delta(&response::<VirtualHost>(vec![wrapped(
+        shop("routes/shop", "a"),
+        "routes/shop",
+        &[],
+    )]));
+    assert_eq!(outputs, ["send Cluster +a"]);
     assert_eq!(rig.serve("a"), ["#1 tree routes: a=10.0.0.1:80"]);
 }
 
 #[test]
 fn a_virtual_host_in_use_that_is_removed_serves_for_the_grace() {
     let (mut rig, _) = rig_with_routes();
-    rig.heard(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
+    rig.receive_delta(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
     rig.serve("a");
     let removed = DeltaDiscoveryResponse {
         removed_resources: vec!["routes/shop".into()],
         ..response::<VirtualHost>(Vec::new())
     };
-    let said = rig.receive_raw(1, removed.encode_to_vec());
-    assert!(said.contains(&"#1 tree routes: a=10.0.0.1:80".to_owned()), "{said:?}");
-    let said = rig.pass(Duration::from_secs(1));
-    assert!(said.iter().any(|said| said.starts_with(&missing())), "{said:?}");
+    let outputs = rig.receive_raw(1, removed.encode_to_vec());
+    assert!(outputs.contains(&"#1 tree routes: a=10.0.0.1:80".to_owned()), "{outputs:?}");
+    let outputs = rig.pass(Duration::from_secs(1));
+    assert!(outputs.iter().any(|outputs| outputs.starts_with(&missing())), "{outputs:?}");
 }
 
 #[test]
-fn a_virtual_host_is_let_go_with_the_resolution() {
+fn a_virtual_host_is_unsubscribed_with_the_resolution() {
     let (mut rig, watch_id) = rig_with_routes();
-    rig.heard(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
+    rig.receive_delta(&response::<VirtualHost>(vec![wrapped(shop("routes/shop", "a"), "routes/shop", &[])]));
     rig.serve("a");
-    let mut said = rig.unwatch(watch_id);
+    let mut outputs = rig.unwatch(watch_id);
     for _ in 0..8 {
-        said.extend(rig.sent(1));
-        said.extend(rig.pass(Duration::from_millis(250)));
+        outputs.extend(rig.sent(1));
+        outputs.extend(rig.pass(Duration::from_millis(250)));
     }
-    assert!(said.contains(&"send VirtualHost -routes/shop".to_owned()), "{said:?}");
+    assert!(outputs.contains(&"send VirtualHost -routes/shop".to_owned()), "{outputs:?}");
     assert_eq!(rig.engine.resources(), 0);
 }
 
 #[test]
-fn b3_5_a_server_that_speaks_the_state_of_the_world_is_not_asked_for_virtual_hosts_on_demand() {
+fn b3_5_virtual_hosts_on_demand_are_not_requested_in_the_state_of_the_world() {
     let mut rig = Rig::new();
     let watch_id = rig.next_watch_id();
     rig.engine.resolve(watch_id, &"xds:///shop".into(), rig.now);
@@ -266,10 +282,10 @@ fn b3_5_a_server_that_speaks_the_state_of_the_world_is_not_asked_for_virtual_hos
     rig.connect(1);
     rig.sent(1);
     let routes = listener("shop").inline_routes(route_config("routes").vhds());
-    let said = rig.receive(1, &in_sotw("1", [routes]));
+    let outputs = rig.receive(1, &in_sotw("1", [routes]));
     let text = "#1 UNIMPLEMENTED: VirtualHost \"routes/shop\": virtual hosts on demand (VHDS) need an api_type of \
                 AGGREGATED_DELTA_GRPC or DELTA_GRPC, which that of xDS server 127.0.0.1:1 is not [node id: n]";
-    assert!(said.contains(&text.to_owned()), "{said:?}");
-    assert!(!said.iter().any(|said| said.contains("send VirtualHost")), "{said:?}");
-    assert!(rig.unwatch(watch_id).iter().all(|said| !said.contains("VirtualHost")));
+    assert!(outputs.contains(&text.to_owned()), "{outputs:?}");
+    assert!(!outputs.iter().any(|outputs| outputs.contains("send VirtualHost")), "{outputs:?}");
+    assert!(rig.unwatch(watch_id).iter().all(|outputs| !outputs.contains("VirtualHost")));
 }

@@ -67,8 +67,8 @@ fn target(uri: &str) -> TargetSpecifier {
 /// What is done about a listener that has its routes there.
 fn routes_from(bootstrap: BootstrapBuilder, source: ConfigSource) -> Vec<String> {
     let mut rig = rig(bootstrap);
-    let said = rig.receive(1, &response("1", [listener("shop").rds_from("routes", source)]));
-    said.into_iter().filter(|said| said != "read" && !said.starts_with("send Listener")).collect()
+    let outputs = rig.receive(1, &response("1", [listener("shop").rds_from("routes", source)]));
+    outputs.into_iter().filter(|outputs| outputs != "read" && !outputs.starts_with("send Listener")).collect()
 }
 
 #[test]
@@ -77,8 +77,8 @@ fn c1_without_permission_other_sources_are_rejected() {
     rig.resolve("xds:///shop");
     rig.connect(1);
     rig.sent(1);
-    let said = rig.receive(1, &response("1", [listener("shop").rds_from("routes", file("routes.json"))]));
-    let rejected = said.iter().find(|said| said.starts_with("send Listener")).unwrap();
+    let outputs = rig.receive(1, &response("1", [listener("shop").rds_from("routes", file("routes.json"))]));
+    let rejected = outputs.iter().find(|outputs| outputs.starts_with("send Listener")).unwrap();
     assert!(
         rejected.contains("rds.config_source: only the sources ads and self are supported"),
         "{rejected}"
@@ -123,8 +123,8 @@ fn l7_routes_come_from_the_source_that_their_listener_names() {
 fn a_source_that_cannot_be_followed_is_rejected_with_its_path() {
     let rejection = |source: ConfigSource| {
         let mut rig = rig(bootstrap());
-        let said = rig.receive(1, &response("1", [listener("shop").rds_from("routes", source)]));
-        said.into_iter().find(|said| said.starts_with("send Listener")).unwrap()
+        let outputs = rig.receive(1, &response("1", [listener("shop").rds_from("routes", source)]));
+        outputs.into_iter().find(|outputs| outputs.starts_with("send Listener")).unwrap()
     };
     let rest = |delay| ApiConfigSource {
         cluster_names: vec!["other".into()],
@@ -150,8 +150,11 @@ fn a_source_that_cannot_be_followed_is_rejected_with_its_path() {
         (by_api(rest(Some(Duration::default()))), "refresh_delay: "),
         (ConfigSource::default(), "must be ads or self, is not set"),
     ] {
-        let said = rejection(source);
-        assert!(said.contains("rds.config_source") && said.contains(why), "{why:?} is not in {said}");
+        let outputs = rejection(source);
+        assert!(
+            outputs.contains("rds.config_source") && outputs.contains(why),
+            "{why:?} is not in {outputs}"
+        );
     }
 }
 
@@ -163,7 +166,7 @@ fn a_file_outside_of_the_root_is_rejected_with_its_path() {
         config_source_root: Some(root.into()),
         ..Settings::default()
     };
-    let said = |source: ConfigSource| {
+    let outputs = |source: ConfigSource| {
         let mut rig = Rig::of(bootstrap().build().unwrap(), settings.clone());
         rig.resolve("xds:///shop");
         rig.connect(1);
@@ -173,8 +176,8 @@ fn a_file_outside_of_the_root_is_rejected_with_its_path() {
     for (path, opened) in
         [("routes.json", "/etc/xds/routes.json"), ("/etc/xds/in/routes.json", "/etc/xds/in/routes.json")]
     {
-        let said = said(file(path));
-        assert!(said.contains(&format!("open 1.1 {opened}")), "{said:?}");
+        let outputs = outputs(file(path));
+        assert!(outputs.contains(&format!("open 1.1 {opened}")), "{outputs:?}");
     }
     let old = ConfigSourceSpecifier::Path("../passwd".into());
     for (source, field) in [
@@ -182,9 +185,9 @@ fn a_file_outside_of_the_root_is_rejected_with_its_path() {
         (file("../passwd"), "rds.config_source.path_config_source.path"),
         (source(old), "rds.config_source.path"),
     ] {
-        let said = said(source);
+        let outputs = outputs(source);
         let reason = format!("{field}: is outside of /etc/xds (setting config_source_root)");
-        assert!(said.iter().any(|said| said.contains(&reason)), "{reason:?} is not in {said:?}");
+        assert!(outputs.iter().any(|outputs| outputs.contains(&reason)), "{reason:?} is not in {outputs:?}");
     }
 }
 
@@ -193,50 +196,50 @@ fn c1_endpoints_come_from_the_source_that_their_cluster_names_and_clusters_share
     let mut rig = rig(bootstrap());
     let routes = [route::prefix("/a").cluster("a"), route::prefix("/").cluster("b")];
     let routes = route_config("").virtual_host(["shop"], routes);
-    rig.told("1", [listener("shop").inline_routes(routes)]);
+    rig.receive_all("1", [listener("shop").inline_routes(routes)]);
     let from = |name: &str| cluster(name).eds_from(file("endpoints.json"));
-    let said = rig.told("1", [from("a"), from("b")]);
+    let outputs = rig.receive_all("1", [from("a"), from("b")]);
     assert_eq!(
-        said.iter().filter(|said| said.starts_with("open")).collect::<Vec<_>>(),
+        outputs.iter().filter(|outputs| outputs.starts_with("open")).collect::<Vec<_>>(),
         ["open 1.1 endpoints.json"]
     );
     let stream = super::super::rig::stream_to(1, 1);
-    let said = rig.connect_to(stream);
-    assert_eq!(said, ["read", "send ClusterLoadAssignment [a,b] / node"]);
+    let outputs = rig.connect_to(stream);
+    assert_eq!(outputs, ["read", "send ClusterLoadAssignment [a,b] / node"]);
     rig.sent_to(stream);
     let of = |name: &str, address| endpoints(name).locality("r", "z", [address]);
     let both = [of("a", "10.0.0.1:80"), of("b", "10.0.0.2:80")];
-    let said = rig.receive_from(stream, response("1", both).encode_to_vec());
-    assert!(said.contains(&"#1 tree : a=10.0.0.1:80 b=10.0.0.2:80".to_owned()), "{said:?}");
+    let outputs = rig.receive_from(stream, response("1", both).encode_to_vec());
+    assert!(outputs.contains(&"#1 tree : a=10.0.0.1:80 b=10.0.0.2:80".to_owned()), "{outputs:?}");
     // Another source for one of them: the old endpoints serve until the new are there.
-    let said = rig.told("2", [from("a"), cluster("b").eds_from(file("others.json"))]);
-    assert!(said.contains(&"open 2.1 others.json".to_owned()), "{said:?}");
+    let outputs = rig.receive_all("2", [from("a"), cluster("b").eds_from(file("others.json"))]);
+    assert!(outputs.contains(&"open 2.1 others.json".to_owned()), "{outputs:?}");
 }
 
 #[test]
 fn x11_an_authority_is_looked_for_in_the_source_that_came_with_the_name_and_then_in_the_bootstrap() {
     let name = "xdstp://a/envoy.config.route.v3.RouteConfiguration/routes";
     let mut of_a = file("routes.json");
-    let asked = |source: &ConfigSource| {
+    let requested = |source: &ConfigSource| {
         let bootstrap = bootstrap().default_authority(
             crate::config::AuthorityBuilder::default().server(Server::new("d:1").insecure()),
         );
         let mut rig = rig(bootstrap);
         let listener = listener("shop").rds_from(name, source.clone());
-        let said = rig.receive(1, &response("1", [listener]));
-        said.into_iter().find(|said| said.starts_with("open") || said.starts_with("connect"))
+        let outputs = rig.receive(1, &response("1", [listener]));
+        outputs.into_iter().find(|outputs| outputs.starts_with("open") || outputs.starts_with("connect"))
     };
-    assert_eq!(asked(&of_a).as_deref(), Some("connect 1.1"), "the default");
+    assert_eq!(requested(&of_a).as_deref(), Some("connect 1.1"), "the default");
     of_a.authorities = vec![Authority { name: "a".into() }];
-    assert_eq!(asked(&of_a).as_deref(), Some("open 1.1 routes.json"));
+    assert_eq!(requested(&of_a).as_deref(), Some("open 1.1 routes.json"));
 }
 
 #[test]
 fn a_source_that_is_the_same_as_the_bootstraps_shares_its_stream() {
     let mut rig = rig(bootstrap().named_server("same", Server::new("127.0.0.1:1").insecure()));
     let source = by_api(api(ApiType::AggregatedGrpc, vec![named("same")]));
-    let said = rig.told("1", [listener("shop").rds_from("routes", source)]);
-    assert!(!said.iter().any(|said| said.starts_with("connect")), "{said:?}");
+    let outputs = rig.receive_all("1", [listener("shop").rds_from("routes", source)]);
+    assert!(!outputs.iter().any(|outputs| outputs.starts_with("connect")), "{outputs:?}");
 }
 
 #[test]
@@ -245,8 +248,8 @@ fn sources_that_nothing_leads_to_any_more_are_forgotten() {
     let mut streams = std::collections::BTreeSet::new();
     for number in 0..50 {
         let routes = file(&format!("routes-{number}.json"));
-        let said = rig.told(&number.to_string(), [listener("shop").rds_from("routes", routes)]);
-        let opened = said.iter().find_map(|said| said.strip_prefix("open ")).unwrap();
+        let outputs = rig.receive_all(&number.to_string(), [listener("shop").rds_from("routes", routes)]);
+        let opened = outputs.iter().find_map(|outputs| outputs.strip_prefix("open ")).unwrap();
         let (stream, path) = opened.split_once(' ').unwrap();
         assert_eq!(path, format!("routes-{number}.json"));
         assert!(streams.insert(stream.to_owned()), "{stream} was there before");

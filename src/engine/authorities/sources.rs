@@ -1,0 +1,210 @@
+//! The sources of names: the groups and the servers that the bootstrap, or a resource, has for them.
+
+use std::{sync::Arc, time::Instant};
+
+use bytes::Bytes;
+
+use super::{
+    super::{Refusal, Selection, store::Store},
+    AuthorityState, Groups, Servers,
+    unused::Unused,
+};
+use crate::{
+    config::{ApiType, Authority, Bootstrap, ConfigSource},
+    engine::Settings,
+    error::Code,
+    name::ResourceName,
+    protocol::{self, GroupId, Machine, ServerId, SourceKey, TypeId, encode_node},
+    resource::config_source::ResourceConfigSource,
+};
+
+/// The configuration that groups and servers are made from.
+#[derive(Debug)]
+pub(super) struct Registry {
+    bootstrap: Arc<Bootstrap>,
+    settings: Arc<Settings>,
+    /// A part of the settings, which the machines share.
+    protocol: Arc<protocol::Settings>,
+    node: Bytes,
+    random: fastrand::Rng,
+}
+
+/// Finds the group of a name, or makes it, and its servers with it.
+#[derive(Debug)]
+pub(in crate::engine) struct Sources<'a> {
+    registry: &'a mut Registry,
+    servers: &'a mut Servers,
+    groups: &'a mut Groups,
+    unused: &'a mut Unused,
+}
+
+impl Registry {
+    pub(super) fn new(bootstrap: Arc<Bootstrap>, settings: Arc<Settings>, seed: u64) -> Self {
+        Self {
+            node: encode_node(bootstrap.node()),
+            random: fastrand::Rng::with_seed(seed),
+            protocol: Arc::new(settings.protocol.clone()),
+            bootstrap,
+            settings,
+        }
+    }
+}
+
+impl<'a> Sources<'a> {
+    pub(super) fn new(
+        registry: &'a mut Registry,
+        (servers, groups): (&'a mut Servers, &'a mut Groups),
+        unused: &'a mut Unused,
+    ) -> Self {
+        Self { registry, servers, groups, unused }
+    }
+
+    /// The servers to request a name from. They are registered at the first use.
+    pub(in crate::engine) fn group_for(
+        &mut self,
+        store: &Store,
+        (ty, name): (TypeId, &ResourceName),
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        if let Some(known) = self.groups.find(name.authority(), ty) {
+            return Ok(known);
+        }
+        let bootstrap = self.registry.bootstrap.clone();
+        let sources = bootstrap.sources_for(name, store.type_url(ty));
+        let sources = sources.map_err(|unknown| refuse(unknown.to_string()))?;
+        self.add_group(store, (name.authority(), ty), sources, now)
+    }
+
+    /// The source of a resource whose name came with one. A group with the same source and fetch mode is shared.
+    pub(super) fn source_group(
+        &mut self,
+        store: &Store,
+        (ty, name): (TypeId, &ResourceName),
+        source: &ResourceConfigSource,
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        let source_keys = self.source_keys(store, ty, source.sources())?;
+        let first = source_keys.first().and_then(|first| self.servers.find(first));
+        if let Some(known) = first.and_then(|first| self.groups.like(name.authority(), &source_keys, first)) {
+            return Ok(known);
+        }
+        let group = self.new_group(name.authority(), source_keys, now)?;
+        let id = self.groups.push(group);
+        // The name may belong to another group already.
+        self.unused.note_group(id);
+        Ok(id)
+    }
+
+    /// The servers of names of the older form.
+    pub(super) fn default_group(
+        &mut self,
+        store: &Store,
+        ty: TypeId,
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        if let Some(known) = self.groups.find(None, ty) {
+            return Ok(known);
+        }
+        let bootstrap = self.registry.bootstrap.clone();
+        self.add_group(store, (None, ty), bootstrap.sources_of(store.type_url(ty)), now)
+    }
+
+    fn add_group(
+        &mut self,
+        store: &Store,
+        (authority, ty): (Option<&str>, TypeId),
+        sources: &[ConfigSource],
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        let source_keys = self.source_keys(store, ty, sources)?;
+        let group = self.new_group(authority, source_keys, now)?;
+        self.servers.keep(group.active());
+        Ok(self.groups.add(AuthorityState { is_configured: true, ..group }, ty))
+    }
+
+    fn source_keys(
+        &self,
+        store: &Store,
+        ty: TypeId,
+        sources: &[ConfigSource],
+    ) -> Result<Vec<SourceKey>, Refusal> {
+        let type_url = store.type_url(ty);
+        let mut source_keys = Vec::with_capacity(sources.len());
+        for source in sources {
+            let source_key = SourceKey::new(source, type_url, &self.registry.protocol);
+            let source_key = source_key.map_err(|message| Refusal { code: Code::Unimplemented, message })?;
+            if !source_keys.contains(&source_key) {
+                source_keys.push(source_key);
+            }
+        }
+        Ok(source_keys)
+    }
+
+    fn new_group(
+        &mut self,
+        authority: Option<&str>,
+        source_keys: Vec<SourceKey>,
+        now: Instant,
+    ) -> Result<AuthorityState, Refusal> {
+        let nobody = || refuse("no source of the type is configured".into());
+        let open = vec![self.server_id(source_keys.first().ok_or_else(nobody)?, now)];
+        let entry = authority.and_then(|name| self.registry.bootstrap.authority(name).ok());
+        let on_reachability_only = entry.is_some_and(Authority::fallback_on_reachability_only);
+        let authority = authority.map(Into::into);
+        Ok(AuthorityState {
+            authority,
+            source_keys,
+            open,
+            on_reachability_only,
+            watches: 0,
+            is_configured: false,
+        })
+    }
+
+    /// The slot of a source, which is added at the first use; nothing is requested from it yet.
+    pub(super) fn server_id(&mut self, source_key: &SourceKey, now: Instant) -> ServerId {
+        if let Some(known) = self.servers.find(source_key) {
+            return known;
+        }
+        let seed = (self.registry.random.u64(..), now);
+        let Registry { node, settings, protocol, .. } = &*self.registry;
+        self.servers
+            .insert(settings, |id| Machine::new(id, source_key.clone(), node.clone(), protocol.clone(), seed))
+    }
+
+    /// Opens the next server of a group.
+    pub(super) fn open_next(&mut self, id: GroupId, server: ServerId) {
+        self.groups.open_next(id, server);
+        if self.groups.get(id).is_configured {
+            self.servers.keep(server);
+        }
+    }
+
+    /// Virtual hosts on demand exist in the incremental variant alone (B3.5).
+    pub(in crate::engine) fn check_on_demand(
+        &mut self,
+        store: &Store,
+        (ty, names): (TypeId, &Selection),
+        now: Instant,
+    ) -> Result<(), Refusal> {
+        let name = ResourceName::parse(&names.text()).map_err(|error| Refusal::invalid(error.to_string()))?;
+        let group = self.group_for(store, (ty, &name), now)?;
+        let sources = &self.groups.get(group).source_keys;
+        match sources.first() {
+            Some(first) if !sources.iter().any(|source| source.capabilities().incremental) => Err(Refusal {
+                code: Code::Unimplemented,
+                message: format!(
+                    "virtual hosts on demand (VHDS) need an api_type of {} or {}, which that of xDS server {} is not",
+                    ApiType::AggregatedDeltaGrpc,
+                    ApiType::DeltaGrpc,
+                    first,
+                ),
+            }),
+            Some(_) | None => Ok(()),
+        }
+    }
+}
+
+fn refuse(message: String) -> Refusal {
+    Refusal { code: Code::FailedPrecondition, message }
+}
