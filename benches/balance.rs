@@ -46,10 +46,11 @@ fn main() {
 }
 
 fn picks(rounds: usize) {
-    let mut candidates = Vec::new();
     let few = World::new(10, 0, LbPolicy::RoundRobin);
+    let mut candidates = Vec::new();
     candidates.push(Candidate::kept("select", || {
-        (0..PICKS).for_each(|_| assert!(few.balancing.select("/shop.Cart/Get").is_some(), "there is a route"));
+        (0..PICKS)
+            .for_each(|_| assert!(few.balancing.select("/shop.Cart/Get").is_some(), "there is a route"));
     }));
     for (name, count, policy) in [
         ("round_robin, 10", 10, LbPolicy::RoundRobin),
@@ -128,9 +129,9 @@ impl World {
             let made = cluster(name).edit(|cluster| cluster.lb_policy = policy.into()).into_message();
             (name.as_str(), made.encode_to_vec())
         });
-        let assignments = names.iter().map(|name| {
-            (name.as_str(), assignment(name, if name == "cluster-0" { count } else { 10 }))
-        });
+        let assignments = names
+            .iter()
+            .map(|name| (name.as_str(), assignment(name, if name == "cluster-0" { count } else { 10 })));
         answer(&feed, Listener::TYPE_URL, 1, response(1, Listener::TYPE_URL, [("shop", listener)]));
         answer(&feed, CLUSTER, names.len(), response(2, CLUSTER, clusters));
         answer(&feed, ENDPOINTS, names.len(), response(3, ENDPOINTS, assignments));
@@ -158,7 +159,8 @@ impl World {
 }
 
 fn assignment(name: &str, count: usize) -> Vec<u8> {
-    let address = |number: usize| SocketAddr::from(([10, 0, (number >> 8) as u8, number as u8], 80)).to_string();
+    let address =
+        |number: usize| SocketAddr::from(([10, 0, (number >> 8) as u8, number as u8], 80)).to_string();
     let addresses: Vec<_> = (0..count).map(address).collect();
     endpoints(name).locality("eu", "a", addresses.iter().map(String::as_str)).into_message().encode_to_vec()
 }

@@ -49,7 +49,9 @@ fn main() {
 
 /// CPU of the client's thread for a call, and its latency.
 fn cost_of_calls(rounds: usize) {
-    println!("\ncalls: CPU of the client's thread and p50 for each, in µs; medians of {rounds} rounds in turns\n");
+    println!(
+        "\ncalls: CPU of the client's thread and p50 for each, in µs; medians of {rounds} rounds in turns\n"
+    );
     println!(
         "| endpoints | message | in flight | h2, CPU | tonic, CPU | channel, CPU | beside tonic | beyond h2, µs | \
          h2, p50 | tonic, p50 | channel, p50 | beside tonic |"
@@ -152,7 +154,9 @@ fn throughput(rounds: usize) {
         }
     }
     cores::pin_client();
-    println!("\nthroughput of the multi-threaded runtime, calls a second; medians of {rounds} rounds in turns\n");
+    println!(
+        "\nthroughput of the multi-threaded runtime, calls a second; medians of {rounds} rounds in turns\n"
+    );
     println!("| tonic | channel | beside tonic |\n|---:|---:|---:|");
     println!(
         "| {:.0} | {:.0} | {:.2} x |",

@@ -71,7 +71,9 @@ fn updates(rounds: usize, time: Duration) {
         }
     }
     println!("\n100 updates a second: medians of {rounds} rounds in turns\n");
-    println!("| updates | failed calls | p99 without, µs | p99 with, µs | ratio |\n|---:|---:|---:|---:|---:|");
+    println!(
+        "| updates | failed calls | p99 without, µs | p99 with, µs | ratio |\n|---:|---:|---:|---:|---:|"
+    );
     println!(
         "| {updates} | {failed} | {:.0} | {:.0} | {:.2} x |",
         samples.median("quiet") / 1e3,
@@ -110,7 +112,8 @@ fn update_until(end: Instant, mesh: &Mesh, addresses: &[SocketAddr], before: usi
 fn killed(rounds: usize) {
     let (mut failed, mut later) = (0, 0);
     for _ in 0..rounds {
-        let (others, mut victim) = (Backends::start(9, Placement::Pinned), Backends::start(1, Placement::Pinned));
+        let (others, mut victim) =
+            (Backends::start(9, Placement::Pinned), Backends::start(1, Placement::Pinned));
         let addresses = [&others.addresses[..], &victim.addresses].concat();
         let mesh = Mesh::start(&addresses);
         let runtime = runtime();
@@ -127,7 +130,9 @@ fn killed(rounds: usize) {
         later += after;
     }
     println!("\na killed server of ten, 64 calls in flight: {rounds} rounds\n");
-    println!("| calls that were running on its connection, a round | calls that began later and failed |\n|---:|---:|");
+    println!(
+        "| calls that were running on its connection, a round | calls that began later and failed |\n|---:|---:|"
+    );
     println!("| {:.1} | {later} |", failed as f64 / rounds as f64);
 }
 

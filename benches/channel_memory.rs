@@ -33,19 +33,27 @@ fn main() {
         return println!("{}", measure(case, client, count.parse().expect("a number")));
     }
     let is_quick = args.iter().any(|arg| arg == "--quick");
-    println!("allocations of a unary call of 100 B\n\n| endpoints | h2 | tonic | channel |\n|---:|---:|---:|---:|");
+    println!(
+        "allocations of a unary call of 100 B\n\n| endpoints | h2 | tonic | channel |\n|---:|---:|---:|---:|"
+    );
     for count in [1, 10] {
         let of = |client| report("call", client, count);
         println!("| {count} | {:.2} | {:.2} | {:.2} |", of("h2"), of("tonic"), of("channel"));
     }
     let connected = if is_quick { 50 } else { 250 };
-    println!("\nbytes held for each of {connected} idle connections\n\n| h2 | tonic | channel |\n|---:|---:|---:|");
+    println!(
+        "\nbytes held for each of {connected} idle connections\n\n| h2 | tonic | channel |\n|---:|---:|---:|"
+    );
     let of = |client| report("connected", client, connected);
     println!("| {:.0} | {:.0} | {:.0} |", of("h2"), of("tonic"), of("channel"));
     let refused = if is_quick { 1_000 } else { 10_000 };
     println!("\nbytes held for each of {refused} endpoints that refuse connections\n");
     println!("| by the resolution alone | with the channel |\n|---:|---:|");
-    println!("| {:.0} | {:.0} |", report("refused", "resolution", refused), report("refused", "channel", refused));
+    println!(
+        "| {:.0} | {:.0} |",
+        report("refused", "resolution", refused),
+        report("refused", "channel", refused)
+    );
 }
 
 /// Measures a case in a process of its own.

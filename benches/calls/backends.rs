@@ -36,13 +36,18 @@ impl Backends {
         cores::unpin();
         let program = env::current_exe().expect("this program has a path");
         let mut command = Command::new(program);
-        command.args([ROLE, &count.to_string(), if placement == Placement::Pinned { "pinned" } else { "free" }]);
+        command.args([
+            ROLE,
+            &count.to_string(),
+            if placement == Placement::Pinned { "pinned" } else { "free" },
+        ]);
         let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = process.expect("it can be started");
         let input = process.stdin.take().expect("it is piped");
         let output = BufReader::new(process.stdout.take().expect("it is piped"));
         let mut backends = Self { process, input, output, addresses: Vec::new() };
-        backends.addresses = backends.line().split_whitespace().map(|it| it.parse().expect("an address")).collect();
+        backends.addresses =
+            backends.line().split_whitespace().map(|it| it.parse().expect("an address")).collect();
         assert_eq!(backends.addresses.len(), count);
         cores::pin_client();
         backends

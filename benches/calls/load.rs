@@ -70,7 +70,8 @@ impl<T> Caller for T where
 /// Makes calls, each of as many tasks one after the other as are to be in flight.
 pub(crate) async fn run<T: Caller>(client: &T, load: Load) -> Vec<Call> {
     let left = Arc::new(AtomicUsize::new(load.calls));
-    let more = move || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
+    let more =
+        move || left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok();
     run_while(client, (load.in_flight, load.size), more).await
 }
 

@@ -2,8 +2,8 @@
 
 use std::{net::SocketAddr, sync::mpsc, thread};
 
-use tokio::runtime;
 use super::cores;
+use tokio::runtime;
 use xdskit::{
     Bootstrap, Client,
     config::{Node, Server},

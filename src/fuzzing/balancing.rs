@@ -32,8 +32,11 @@ pub struct Selected {
 impl Balancing {
     /// A channel that has no snapshot yet, at a time that does not pass.
     pub fn new(now: Instant) -> Self {
-        let settings =
-            BalancerSettings { pick_first: PickFirstSettings::default(), max_concurrent_connects: 256, seed: 1 };
+        let settings = BalancerSettings {
+            pick_first: PickFirstSettings::default(),
+            max_concurrent_connects: 256,
+            seed: 1,
+        };
         let balancer = Balancer::new(settings, Arc::<Breakers>::default());
         let generations = Generations::new(balancer, Arc::new(|| {}));
         Self { generations, published: Arc::new(Generation::waiting()), now }
