@@ -46,8 +46,8 @@ fn main() {
 }
 
 fn picks(rounds: usize) {
-    let mut candidates = Vec::new();
     let few = World::new(10, 0, LbPolicy::RoundRobin);
+    let mut candidates = Vec::new();
     candidates.push(Candidate::kept("select", || {
         (0..PICKS)
             .for_each(|_| assert!(few.balancing.select("/shop.Cart/Get").is_some(), "there is a route"));

@@ -24,6 +24,7 @@ from rounds import Process, machine
 ENDPOINTS = 10
 CLIENTS = {
     "xdskit": ["calls", "xdskit"],
+    "h2": ["calls", "h2"],
     "tonic": ["calls", "tonic"],
     "tonic-xds": ["calls", "tonic-xds"],
     "grpc-go": ["grpc-go", "calls"],

@@ -8,8 +8,8 @@ import sys
 
 from tables import machine_lines, three, write
 
-ROWS = ["xdskit", "tonic", "tonic-xds", "grpc-go", "envoy"]
-NAMES = {"tonic": "tonic", "envoy": "tonic with an Envoy sidecar"}
+ROWS = ["xdskit", "h2", "tonic", "tonic-xds", "grpc-go", "envoy"]
+NAMES = {"h2": "h2 without a channel", "envoy": "tonic with an Envoy sidecar"}
 MARKS = re.compile("(?<=<!-- made by benches/peers/call_tables.py: begin -->\n).*?(?=<!-- end -->)", re.DOTALL)
 # What, limit, endpoints, bytes, calls in flight, what is measured, beside whom.
 TARGETS = [

@@ -1,6 +1,7 @@
 //! Echo servers for the calls: `backend COUNT` prints their addresses and serves until its standard input ends.
 
 #[path = "../../calls/echo.rs"]
+#[allow(dead_code, reason = "this is no client")]
 mod echo;
 
 use std::{error::Error, io, net::Ipv4Addr, thread};

@@ -1,4 +1,5 @@
-//! Calls, measured: `calls CLIENT CONTROL_PLANE BACKEND...`, where CLIENT is `xdskit`, `tonic` or `tonic-xds`; or
+//! Calls, measured: `calls CLIENT CONTROL_PLANE BACKEND...`, where CLIENT is `xdskit`, `tonic`, `tonic-xds`, or
+//! `h2` for connections without a channel; or
 //! `calls sidecar CONTROL_PLANE LISTENER LISTENER`, tonic with a proxy that has a listener for each of the two targets.
 //!
 //! On the line `round ENDPOINTS SIZE IN_FLIGHT CALLS` on standard input it makes unary calls, and prints what they took, a JSON
@@ -6,6 +7,8 @@
 
 #[path = "../../calls/codec.rs"]
 mod codec;
+#[path = "../../calls/direct.rs"]
+mod direct;
 #[path = "../../calls/echo.rs"]
 #[allow(dead_code, reason = "this is a client")]
 mod echo;
@@ -21,6 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use direct::Direct;
 use load::{Call, Caller, Load};
 use tokio::runtime::{Builder, Runtime};
 use tonic::transport::{Channel as TonicChannel, Endpoint};
@@ -43,10 +47,11 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
     let mesh = Mesh { control_plane, backends: args.collect() };
     match client.as_str() {
-        "xdskit" => serve(|target| mesh.xdskit(target)),
-        "tonic" => serve(|target| mesh.tonic(target)),
-        "tonic-xds" => serve(|target| mesh.tonic_xds(target)),
-        "sidecar" => serve(|target| mesh.sidecar(target)),
+        "xdskit" => serve(|_, target| mesh.xdskit(target)),
+        "h2" => serve(|runtime, target| mesh.direct(runtime, target)),
+        "tonic" => serve(|_, target| mesh.tonic(target)),
+        "tonic-xds" => serve(|_, target| mesh.tonic_xds(target)),
+        "sidecar" => serve(|_, target| mesh.sidecar(target)),
         _ => Err(format!("there is no client {client}").into()),
     }
 }
@@ -56,6 +61,12 @@ impl Mesh {
         let server = Server::new(self.control_plane.as_str()).insecure();
         let bootstrap = Bootstrap::builder().node(Node::new("calls")).server(server).build()?;
         Ok(Channel::builder(format!("xds:///{target}")).bootstrap(bootstrap).build()?)
+    }
+
+    fn direct(&self, runtime: &Runtime, target: &str) -> Result<Direct, Box<dyn Error>> {
+        let count = if target == "one" { 1 } else { self.backends.len() };
+        let addresses: Result<Vec<_>, _> = self.backends.iter().take(count).map(|it| it.parse()).collect();
+        Ok(runtime.block_on(Direct::connect(&addresses?)))
     }
 
     /// It takes the addresses as they are: to one, tonic's plain channel, to all the one that balances.
@@ -77,14 +88,23 @@ impl Mesh {
     }
 
     fn tonic_xds(&self, target: &str) -> Result<tonic_xds::XdsChannelGrpc, Box<dyn Error>> {
-        let bootstrap = BootstrapConfig::builder(format!("http://{}", self.control_plane)).node_id("calls").build()?;
-        let config = XdsChannelConfig::new(XdsUri::parse(&format!("xds:///{target}"))?).with_bootstrap(bootstrap);
+        let bootstrap = BootstrapConfig::from_json(&format!(
+            r#"{{
+                "xds_servers": [{{"server_uri": "http://{}", "channel_creds": [{{"type": "insecure"}}]}}],
+                "node": {{"id": "calls"}}
+            }}"#,
+            self.control_plane
+        ))?;
+        let config =
+            XdsChannelConfig::new(XdsUri::parse(&format!("xds:///{target}"))?).with_bootstrap(bootstrap);
         Ok(XdsChannelBuilder::new(config).build_grpc_channel()?)
     }
 }
 
 /// Makes calls as the lines of standard input request.
-fn serve<T: Caller>(build: impl Fn(&str) -> Result<T, Box<dyn Error>>) -> Result<(), Box<dyn Error>> {
+fn serve<T: Caller>(
+    build: impl Fn(&Runtime, &str) -> Result<T, Box<dyn Error>>,
+) -> Result<(), Box<dyn Error>> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let mut clients = HashMap::new();
     for line in stdin().lines() {
@@ -97,7 +117,7 @@ fn serve<T: Caller>(build: impl Fn(&str) -> Result<T, Box<dyn Error>>) -> Result
         let (start, cpu) = (Instant::now(), used());
         if !clients.contains_key(target) {
             let _within = runtime.enter();
-            clients.insert(target.to_owned(), build(target)?);
+            clients.insert(target.to_owned(), build(&runtime, target)?);
         }
         report(&round(&runtime, &clients[target], load), start.elapsed(), used() - cpu);
     }
