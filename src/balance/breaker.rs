@@ -54,6 +54,14 @@ impl Breakers {
         breaker
     }
 
+    /// The requests under way to a cluster, whatever its endpoints' resource is.
+    #[cfg(test)]
+    pub(crate) fn running(&self, cluster: &str) -> u32 {
+        let by_cluster = self.lock();
+        let breakers = by_cluster.iter().filter(|((name, _), _)| &**name == cluster);
+        breakers.filter_map(|(_, breaker)| breaker.upgrade()).map(|it| it.running()).sum()
+    }
+
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Weak<Breaker>>> {
         self.by_cluster.lock().unwrap_or_else(PoisonError::into_inner)
     }

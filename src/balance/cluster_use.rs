@@ -1,7 +1,7 @@
 //! References of calls to clusters (CH1.22).
 
 use std::{
-    fmt,
+    fmt, mem,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -12,19 +12,20 @@ use std::{
 pub(crate) struct ClusterUse {
     name: Arc<str>,
     place: usize,
-    /// The number of calls, or [`REMOVED`].
+    /// The number of calls, and whether the cluster is [`RETIRED`] or [`REMOVED`].
     calls: AtomicUsize,
-    /// Called when the last call lets go of the cluster.
+    /// Called when the last call lets go of a retired cluster.
     on_unused: OnUnused,
 }
 
-/// What is called when the last call lets go of a cluster.
+/// What is called when the last call lets go of a cluster that no route names any more.
 pub(crate) type OnUnused = Arc<dyn Fn() + Send + Sync>;
 
 /// A reference of a call: the cluster stays until the call is committed.
 #[derive(Debug)]
 pub(crate) struct ClusterHold {
     cluster: Arc<ClusterUse>,
+    is_released: bool,
 }
 
 impl ClusterUse {
@@ -38,14 +39,25 @@ impl ClusterUse {
 
     /// A reference, unless the cluster was removed in the meantime.
     pub(super) fn hold(self: &Arc<Self>) -> Option<ClusterHold> {
-        let more = |calls| (calls != REMOVED).then(|| calls + 1);
-        let held = self.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, more);
-        held.is_ok().then(|| ClusterHold { cluster: self.clone() })
+        if self.calls.fetch_add(1, Ordering::AcqRel) & REMOVED != 0 {
+            // A removed cluster stays removed, whatever is counted in between.
+            self.calls.fetch_sub(1, Ordering::AcqRel);
+            return None;
+        }
+        Some(ClusterHold { cluster: self.clone(), is_released: false })
     }
 
-    /// Removes the cluster if no call refers to it.
-    pub(super) fn remove(&self) -> bool {
-        self.calls.compare_exchange(0, REMOVED, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    /// No route names the cluster any more: it is removed, or the last call that refers to it calls `on_unused`. Says whether it
+    /// is removed.
+    pub(super) fn retire(&self) -> bool {
+        let retired = |calls| Some(if calls & CALLS == 0 { REMOVED } else { calls | RETIRED });
+        let before = self.calls.fetch_update(Ordering::AcqRel, Ordering::Acquire, retired);
+        before.is_ok_and(|calls| calls & CALLS == 0)
+    }
+
+    /// A route names the cluster again, which was not removed.
+    pub(super) fn restore(&self) {
+        self.calls.fetch_and(!RETIRED, Ordering::AcqRel);
     }
 }
 
@@ -54,49 +66,87 @@ impl ClusterHold {
         &self.cluster.name
     }
 
-    pub(super) fn place(&self) -> usize {
+    pub(crate) fn place(&self) -> usize {
         self.cluster.place
     }
-}
 
-impl Drop for ClusterHold {
-    fn drop(&mut self) {
-        if self.cluster.calls.fetch_sub(1, Ordering::AcqRel) == 1 {
+    /// The call is committed: it makes no further pick.
+    pub(crate) fn release(&mut self) {
+        if !mem::replace(&mut self.is_released, true)
+            && self.cluster.calls.fetch_sub(1, Ordering::AcqRel) == RETIRED + 1
+        {
             (self.cluster.on_unused)();
         }
     }
 }
 
+impl Drop for ClusterHold {
+    fn drop(&mut self) {
+        self.release();
+    }
+}
+
 impl fmt::Debug for ClusterUse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let calls = self.calls.load(Ordering::Relaxed);
+        let calls = self.calls.load(Ordering::Relaxed) & CALLS;
         f.debug_struct("ClusterUse").field("name", &self.name).field("calls", &calls).finish_non_exhaustive()
     }
 }
 
 /// The cluster has left the tree.
-const REMOVED: usize = usize::MAX;
+const REMOVED: usize = 1 << (usize::BITS - 1);
+/// No route names the cluster.
+const RETIRED: usize = 1 << (usize::BITS - 2);
+/// The number of calls.
+const CALLS: usize = RETIRED - 1;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn ch1_23_a_cluster_is_removed_when_no_call_refers_to_it() {
+    fn cluster() -> (Arc<ClusterUse>, Arc<AtomicUsize>) {
         let unused = Arc::new(AtomicUsize::new(0));
         let counter = unused.clone();
         let on_unused = Arc::new(move || {
             counter.fetch_add(1, Ordering::Relaxed);
         });
-        let cluster = ClusterUse::new("shop".into(), 0, on_unused);
+        (ClusterUse::new("shop".into(), 0, on_unused), unused)
+    }
+
+    #[test]
+    fn ch1_23_a_cluster_is_removed_when_no_call_refers_to_it() {
+        let (cluster, unused) = cluster();
         let (one, other) = (cluster.hold().unwrap(), cluster.hold().unwrap());
-        assert!(!cluster.remove());
+        assert!(!cluster.retire());
         drop(one);
-        assert!(!cluster.remove());
+        assert!(!cluster.retire());
         assert_eq!(unused.load(Ordering::Relaxed), 0);
         drop(other);
         assert_eq!(unused.load(Ordering::Relaxed), 1);
-        assert!(cluster.remove());
+        assert!(cluster.retire());
         assert!(cluster.hold().is_none(), "a call that comes too late selects anew");
+        assert!(cluster.hold().is_none(), "it stays removed");
+    }
+
+    #[test]
+    fn ch1_22_a_call_lets_go_of_its_cluster_when_it_is_committed() {
+        let (cluster, _) = cluster();
+        let mut hold = cluster.hold().unwrap();
+        hold.release();
+        assert!(cluster.retire());
+        drop(hold);
+        assert!(cluster.hold().is_none(), "it was released once");
+    }
+
+    #[test]
+    fn ch11_1_calls_to_a_routed_cluster_leave_the_task_of_the_channel_alone() {
+        let (cluster, unused) = cluster();
+        drop(cluster.hold());
+        assert_eq!(unused.load(Ordering::Relaxed), 0);
+        let hold = cluster.hold();
+        assert!(!cluster.retire());
+        cluster.restore();
+        drop(hold);
+        assert_eq!(unused.load(Ordering::Relaxed), 0, "a route names it again");
     }
 }

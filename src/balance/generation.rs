@@ -33,6 +33,17 @@ pub(crate) struct Generation<H> {
     /// By the places of the clusters.
     pickers: Pickers<H>,
     pub(crate) connectivity: Connectivity,
+    versions: Versions,
+}
+
+/// How old the parts of a generation are, by the numbers of the generations in which they changed.
+#[derive(Debug, Clone, Default)]
+struct Versions {
+    /// That of the generation itself.
+    number: u64,
+    routes: u64,
+    /// By the places of the clusters.
+    pickers: imbl::Vector<u64>,
 }
 
 /// Generations share what did not change (CH1.25).
@@ -95,7 +106,11 @@ pub(crate) struct Generations<H> {
     uses: BTreeMap<Arc<str>, Arc<ClusterUse>>,
     /// The clusters of the newest routes.
     routed: BTreeSet<Arc<str>>,
+    /// The clusters that the application refers to, with the numbers of references (CH1.20).
+    subscribed: BTreeMap<Arc<str>, usize>,
     pickers: Pickers<H>,
+    /// Those of the last generation, and what has changed since.
+    versions: Versions,
     free_places: BTreeSet<usize>,
     /// There are other clusters than the last time that they were polled.
     is_use_changed: bool,
@@ -110,7 +125,23 @@ pub(crate) struct Generations<H> {
 impl<H> Generation<H> {
     /// Before anything is known.
     pub(crate) fn waiting() -> Self {
-        Self { routing: Routing::Waiting, pickers: Pickers::new(), connectivity: Connectivity::Idle }
+        let (pickers, connectivity) = (Pickers::new(), Connectivity::Idle);
+        Self { routing: Routing::Waiting, pickers, connectivity, versions: Versions::default() }
+    }
+
+    /// The number of this generation; later ones have greater numbers, but for those of idle channels, which have 0.
+    pub(crate) fn number(&self) -> u64 {
+        self.versions.number
+    }
+
+    /// The number of the first generation with these routes.
+    pub(crate) fn routes_since(&self) -> u64 {
+        self.versions.routes
+    }
+
+    /// The number of the first generation with this picker of the cluster at a place.
+    pub(crate) fn picker_since(&self, place: usize) -> u64 {
+        self.versions.pickers.get(place).copied().unwrap_or_default()
     }
 
     /// The cluster of a request (CH2.3 to CH2.6).
@@ -157,9 +188,20 @@ impl<H> Generation<H> {
         }
     }
 
-    /// Chooses an endpoint of the cluster that a call has selected.
-    pub(crate) fn pick(&self, cluster: &ClusterHold, args: &mut PickArgs<'_, '_>) -> Pick<H> {
-        match self.pickers.get(cluster.place()) {
+    /// The endpoints of a cluster that have a connection, in the priority in use.
+    #[cfg(test)]
+    pub(crate) fn ready_endpoints(&self, place: usize) -> usize {
+        self.pickers.get(place).and_then(Option::as_ref).map_or(0, |picker| picker.ready_endpoints())
+    }
+
+    /// Whether the policy of a cluster looks at the request.
+    pub(crate) fn needs_request(&self, place: usize) -> bool {
+        self.pickers.get(place).and_then(Option::as_ref).is_some_and(|picker| picker.needs_request())
+    }
+
+    /// Chooses an endpoint of the cluster that a call has selected, by its place.
+    pub(crate) fn pick(&self, place: usize, args: &mut PickArgs<'_, '_>) -> Pick<H> {
+        match self.pickers.get(place) {
             Some(Some(picker)) => picker.pick(args),
             // The generation is older than the cluster.
             Some(None) | None => Pick::Queue,
@@ -183,7 +225,9 @@ impl<H: Clone + Debug> Generations<H> {
             routing: Routing::Waiting,
             uses: BTreeMap::new(),
             routed: BTreeSet::new(),
+            subscribed: BTreeMap::new(),
             pickers: Pickers::new(),
+            versions: Versions::default(),
             free_places: BTreeSet::new(),
             is_use_changed: false,
             is_changed: true,
@@ -217,6 +261,25 @@ impl<H: Clone + Debug> Generations<H> {
         self.update(now);
     }
 
+    /// The application refers to a cluster, which stays as long, whether or not routes name it. Calls to it wait until the
+    /// snapshot has it (A74-6).
+    pub(crate) fn subscribe(&mut self, cluster: Arc<str>, now: Instant) {
+        *self.subscribed.entry(cluster.clone()).or_default() += 1;
+        self.add_clusters(&[cluster]);
+        self.update(now);
+    }
+
+    /// The application refers to a cluster once less.
+    pub(crate) fn unsubscribe(&mut self, cluster: &Arc<str>, now: Instant) {
+        if let Some(references) = self.subscribed.get_mut(cluster) {
+            *references -= 1;
+            if *references == 0 {
+                self.subscribed.remove(cluster);
+                self.update(now);
+            }
+        }
+    }
+
     /// Calls may have let go of clusters that no route names any more (CH1.23).
     pub(crate) fn release_unused(&mut self, now: Instant) {
         self.update(now);
@@ -230,7 +293,9 @@ impl<H: Clone + Debug> Generations<H> {
         self.update(now);
         self.balancer.close(now);
         // Connections end when nothing refers to them any more, a cluster that a call still refers to included.
-        self.pickers = Pickers::new();
+        (self.pickers, self.versions.pickers) = Default::default();
+        // The watches of those that stay begin anew.
+        self.is_use_changed = true;
     }
 
     /// The current routes and pickers, if they are others than the last time.
@@ -239,15 +304,19 @@ impl<H: Clone + Debug> Generations<H> {
             let Some(cluster) = self.uses.get(&name) else { continue };
             while self.pickers.len() <= cluster.place() {
                 self.pickers.push_back(None);
+                self.versions.pickers.push_back(0);
             }
             self.pickers[cluster.place()] = Some(picker);
+            self.versions.pickers[cluster.place()] = self.versions.number + 1;
             self.is_changed = true;
         }
         if !mem::take(&mut self.is_changed) {
             return None;
         }
-        let (routing, pickers) = (self.routing.clone(), self.pickers.clone());
-        Some(Generation { routing, pickers, connectivity: self.connectivity() })
+        self.versions.number += 1;
+        let (routing, pickers, versions) =
+            (self.routing.clone(), self.pickers.clone(), self.versions.clone());
+        Some(Generation { routing, pickers, connectivity: self.connectivity(), versions })
     }
 
     /// The state of the channel (CH3.12).
@@ -268,14 +337,20 @@ impl<H: Clone + Debug> Generations<H> {
             Routing::Routes(routes) => routes.snapshot.routed_clusters().into_iter().collect(),
             Routing::Waiting | Routing::Failed(_) => BTreeSet::new(),
         };
+        self.versions.routes = self.versions.number + 1;
         (self.routing, self.is_changed) = (routing, true);
     }
 
     fn update(&mut self, now: Instant) {
         let (routed, free, pickers) = (&self.routed, &mut self.free_places, &mut self.pickers);
-        let before = self.uses.len();
+        let (before, subscribed) = (self.uses.len(), &self.subscribed);
         self.uses.retain(|name, cluster| {
-            let stays = routed.contains(name) || !cluster.remove();
+            let stays = if routed.contains(name) || subscribed.contains_key(name) {
+                cluster.restore();
+                true
+            } else {
+                !cluster.retire()
+            };
             if !stays {
                 free.insert(cluster.place());
                 if let Some(picker) = pickers.get_mut(cluster.place()) {
@@ -291,7 +366,11 @@ impl<H: Clone + Debug> Generations<H> {
         let mut configs = self.translation.translate(snapshot, self.uses.keys());
         for name in self.uses.keys().filter(|name| !configs.targets.contains_key(*name)).collect::<Vec<_>>() {
             // Its watch has not answered: calls that refer to it go on with what was known.
-            let known = self.balancer.configs().targets.get(name).cloned().unwrap_or_else(|| {
+            let known = self.balancer.configs().targets.get(name).cloned();
+            if known.is_none() && self.subscribed.contains_key(name) {
+                continue;
+            }
+            let known = known.unwrap_or_else(|| {
                 ClusterConfig::Unusable(format!("cluster {name} is not in the configuration").into())
             });
             if let ClusterConfig::Leaves(leaves) = &known {

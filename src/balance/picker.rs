@@ -146,6 +146,35 @@ impl<H> ClusterPicker<H> {
     }
 }
 
+#[cfg(test)]
+impl<H> ClusterPicker<H> {
+    /// The endpoints with a connection, in the priority in use.
+    pub(crate) fn ready_endpoints(&self) -> usize {
+        match &self.choice {
+            Choice::Leaf(leaf) => match &leaf.endpoints {
+                Endpoints::Ready(localities) => localities.iter().map(|(_, it)| it.ready.len()).sum(),
+                Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Fail(_) => 0,
+            },
+            Choice::Gone(_) | Choice::Unusable(_) => 0,
+        }
+    }
+}
+
+impl<H> ClusterPicker<H> {
+    /// Whether the policy looks at the request.
+    pub(super) fn needs_request(&self) -> bool {
+        match &self.choice {
+            Choice::Leaf(leaf) => match &leaf.endpoints {
+                Endpoints::Ready(localities) => {
+                    localities.iter().any(|(_, it)| matches!(it.rule, PickRule::Custom(_)))
+                }
+                Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Fail(_) => false,
+            },
+            Choice::Gone(_) | Choice::Unusable(_) => false,
+        }
+    }
+}
+
 impl<H> LeafPicker<H> {
     fn pick(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
         if !mem::replace(&mut args.draws.has_drawn_drops, true)
@@ -255,6 +284,14 @@ impl<H> EndpointPicker<H> {
             rule @ (PickRule::First | PickRule::RoundRobin | PickRule::LeastRequest { .. }) => rule.clone(),
         };
         (ready.len() > 0).then(|| Self { rule, ready, next: self.next.clone() })
+    }
+}
+
+impl<H> ReadyEndpoint<H> {
+    /// The attempts under way to the endpoint.
+    #[cfg(test)]
+    pub(crate) fn running(&self) -> u32 {
+        self.load.running()
     }
 }
 

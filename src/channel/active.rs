@@ -76,8 +76,11 @@ impl ActiveCall {
 
 impl Drop for ActiveCall {
     fn drop(&mut self) {
-        self.all.last_end.store(self.all.elapsed(), Ordering::Relaxed);
-        self.all.calls.fetch_sub(1, Ordering::AcqRel);
+        // The time matters when no call is left. Before it is noted, the channel may take the call before for the last one, and
+        // become idle early, from which the next call wakes it.
+        if self.all.calls.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.all.last_end.store(self.all.elapsed(), Ordering::Relaxed);
+        }
     }
 }
 

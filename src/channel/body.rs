@@ -1,4 +1,4 @@
-//! Bodies: the pump of requests, and the body of responses.
+//! The body of responses.
 
 use std::{
     fmt,
@@ -8,14 +8,12 @@ use std::{
 };
 
 use bytes::Bytes;
-use h2::{RecvStream, SendStream};
-use http::HeaderMap;
+use h2::RecvStream;
 use http_body::{Body, Frame};
 use tokio::{task::AbortHandle, time::Sleep};
 use tonic::Status;
 
-use super::{active::ActiveCall, connection::Handle, recorded::Recorded, status};
-use crate::balance::picker::Attempt;
+use super::{active::ActiveCall, connection::Reserved, status};
 
 /// The body of a response of the channel.
 ///
@@ -36,19 +34,9 @@ struct Running {
 
 /// What ends with the call: counters, and the rest of the request.
 pub(super) struct Guards {
-    pub(super) attempt: Attempt<Handle>,
-    pub(super) active: Option<ActiveCall>,
-    pub(super) pump: Option<AbortHandle>,
-}
-
-/// Sends the body of a request.
-pub(super) struct Pump<B> {
-    body: Recorded<B>,
-    stream: SendStream<Bytes>,
-    /// A part of the body that is not sent yet.
-    rest: Option<Bytes>,
-    is_end: bool,
-    trailers: Option<HeaderMap>,
+    pub(super) attempt: Reserved,
+    pub(super) active: ActiveCall,
+    pub(super) rest: Option<AbortHandle>,
 }
 
 impl ChannelBody {
@@ -78,12 +66,6 @@ impl Body for ChannelBody {
                 }
                 Some(Err(status::deadline_exceeded("the response is not complete")))
             }
-        };
-        let frame = match frame {
-            Some(Err(_)) if running.guards.is_shut_down() => {
-                Some(Err(Status::cancelled("channel is shut down")))
-            }
-            frame => frame,
         };
         if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) {
             self.running = None;
@@ -121,131 +103,21 @@ impl Running {
     }
 
     fn status(&self, error: &h2::Error) -> Status {
+        if self.guards.active.is_shut_down() {
+            return Status::cancelled("channel is shut down");
+        }
         let deadline = self.deadline.as_ref().map(|it| it.deadline());
-        status::of_stream(error, self.guards.attempt.endpoint.address, deadline)
-    }
-}
-
-impl Guards {
-    /// The channel was shut down.
-    pub(super) fn is_shut_down(&self) -> bool {
-        self.active.as_ref().is_some_and(ActiveCall::is_shut_down)
+        status::of_stream(error, self.guards.attempt.endpoint(), deadline)
     }
 }
 
 impl Drop for Guards {
     fn drop(&mut self) {
-        if let Some(pump) = &self.pump {
-            pump.abort();
+        if let Some(rest) = &self.rest {
+            rest.abort();
         }
     }
 }
-
-impl<B> Pump<B>
-where
-    B: Body,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    pub(super) fn new(body: Recorded<B>, stream: SendStream<Bytes>) -> Self {
-        Self { body, stream, rest: None, is_end: false, trailers: None }
-    }
-
-    pub(super) fn into_body(self) -> Recorded<B> {
-        self.body
-    }
-
-    /// Reads the next part of the body. What cannot be read cancels the stream.
-    fn poll_next(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        match self.body.poll_frame(cx) {
-            Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
-                Ok(data) => self.rest = Some(data),
-                Err(frame) => {
-                    (self.is_end, self.trailers) = (true, frame.into_trailers().ok());
-                }
-            },
-            Poll::Ready(Some(Err(_))) => {
-                self.stream.send_reset(h2::Reason::CANCEL);
-                self.is_end = true;
-            }
-            Poll::Ready(None) => self.is_end = true,
-            Poll::Pending => return Poll::Pending,
-        }
-        Poll::Ready(())
-    }
-
-    /// Sends a part as far as flow control permits.
-    fn poll_send(&mut self, cx: &mut Context<'_>, mut data: Bytes) -> Poll<Result<(), h2::Error>> {
-        self.stream.reserve_capacity(data.len());
-        while !data.is_empty() {
-            let capacity = match self.stream.capacity() {
-                0 => match self.stream.poll_capacity(cx) {
-                    Poll::Ready(Some(capacity)) => capacity?,
-                    Poll::Ready(None) => return Poll::Ready(Ok(())),
-                    Poll::Pending => {
-                        self.rest = Some(data);
-                        return Poll::Pending;
-                    }
-                },
-                capacity => capacity,
-            };
-            let part = data.split_to(capacity.min(data.len()));
-            if data.is_empty() {
-                // The end goes out with the last part if it is known.
-                let is_end =
-                    matches!(self.poll_next(cx), Poll::Ready(()) if self.is_end && self.trailers.is_none());
-                self.stream.send_data(part, is_end)?;
-                if is_end {
-                    self.rest = None;
-                }
-                return Poll::Ready(Ok(()));
-            }
-            self.stream.send_data(part, false)?;
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<B> Future for Pump<B>
-where
-    B: Body,
-    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    type Output = ();
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let it = &mut *self;
-        loop {
-            if let Some(data) = it.rest.take().filter(|data| !data.is_empty()) {
-                match it.poll_send(cx, data) {
-                    // The stream has ended; the response says why.
-                    Poll::Ready(Err(_)) => return Poll::Ready(()),
-                    Poll::Ready(Ok(())) if it.is_end && it.trailers.is_none() => return Poll::Ready(()),
-                    Poll::Ready(Ok(())) => continue,
-                    Poll::Pending => return it.poll_reset(cx),
-                }
-            }
-            if it.is_end {
-                let _ = match it.trailers.take() {
-                    Some(trailers) => it.stream.send_trailers(trailers),
-                    None => it.stream.send_data(Bytes::new(), true),
-                };
-                return Poll::Ready(());
-            }
-            if it.poll_next(cx).is_pending() {
-                return it.poll_reset(cx);
-            }
-        }
-    }
-}
-
-impl<B> Pump<B> {
-    /// The peer may end the stream without reading the rest.
-    fn poll_reset(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        self.stream.poll_reset(cx).map(|_| ())
-    }
-}
-
-impl<B> Unpin for Pump<B> {}
 
 impl fmt::Debug for ChannelBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

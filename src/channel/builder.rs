@@ -2,7 +2,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::sync::mpsc;
 
-use super::{Channel, Shared, call::CallContext, task};
+use super::{Channel, Shared, call::CallContext, connection::ConnectionSettings, task};
 use crate::{
     Bootstrap, Client,
     balance::{balancer::BalancerSettings, pick_first::PickFirstSettings},
@@ -34,6 +34,9 @@ pub(super) struct Settings {
     pub(super) idle_timeout: Duration,
     pub(super) wait_for_ready: bool,
     pub(super) max_queued: usize,
+    /// The bytes that are kept of one request, and of all requests.
+    pub(super) retry_buffer: (usize, usize),
+    pub(super) connections: ConnectionSettings,
     pub(super) authority: Option<String>,
 }
 
@@ -79,6 +82,8 @@ impl ChannelBuilder {
             idle_timeout: Duration::from_secs(30 * 60),
             wait_for_ready: false,
             max_queued: usize::MAX,
+            retry_buffer: (256 << 10, 16 << 20),
+            connections: ConnectionSettings::default(),
             authority: None,
         };
         Self { target, source: None, settings }
@@ -111,10 +116,18 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets the number of calls that may wait for the configuration or for an endpoint; unlimited by default. Calls above it fail
-    /// with RESOURCE_EXHAUSTED (CH1.12).
+    /// Sets the number of calls that may wait for the configuration, for an endpoint, or for a stream of a connection; unlimited
+    /// by default. Calls above it fail with RESOURCE_EXHAUSTED (CH1.12).
     pub fn max_queued(mut self, calls: usize) -> Self {
         self.settings.max_queued = calls;
+        self
+    }
+
+    /// Sets how many bytes of a request, and of all requests of the channel, are kept until the response begins; 256 KiB and
+    /// 16 MiB by default (CH6.16). What is kept is sent again if the server did not process it. A request of which more was sent
+    /// fails then, and so does any request with a body if nothing is kept (0).
+    pub fn retry_buffer(mut self, per_call: usize, per_channel: usize) -> Self {
+        self.settings.retry_buffer = (per_call, per_channel);
         self
     }
 
@@ -136,6 +149,33 @@ impl ChannelBuilder {
     /// endpoint.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         Arc::make_mut(&mut self.settings.balancer.pick_first.backoff).min_connect_timeout = timeout;
+        self
+    }
+
+    /// Sets how long a connection is silent before it sends a ping (A8): at least 10 s, never by default. Servers end connections
+    /// with more pings than they permit; the interval is then doubled for the address (CH3.5).
+    pub fn keep_alive_interval(mut self, interval: Duration) -> Self {
+        self.settings.connections.keep_alive.interval = Some(interval.max(Duration::from_secs(10)));
+        self
+    }
+
+    /// Sets how long the answer to a ping may take, 20 s by default. Without one the connection is lost, and its calls fail with
+    /// UNAVAILABLE. Connections that send pings also have this time as their `TCP_USER_TIMEOUT`, where the system has that (A18).
+    pub fn keep_alive_timeout(mut self, timeout: Duration) -> Self {
+        self.settings.connections.keep_alive.timeout = timeout;
+        self
+    }
+
+    /// Sets whether pings are sent while no call runs on a connection; false by default.
+    pub fn keep_alive_without_calls(mut self, enabled: bool) -> Self {
+        self.settings.connections.keep_alive.without_calls = enabled;
+        self
+    }
+
+    /// Sets how long calls may run on a connection that the channel no longer uses, such as that of a removed endpoint; without
+    /// a limit by default (CH3.9). Calls that run longer fail with UNAVAILABLE.
+    pub fn drain_limit(mut self, limit: Duration) -> Self {
+        self.settings.connections.drain_limit = Some(limit);
         self
     }
 

@@ -1,32 +1,31 @@
 //! The way of a call: selection, pick, stream (CH2.1).
 
 use std::{
-    error::Error,
-    future::{Future as _, poll_fn},
-    pin::Pin,
+    future::{Future, poll_fn},
+    mem,
+    pin::{Pin, pin},
     sync::Arc,
     task::Poll,
     time::Duration,
 };
 
-use h2::{SendStream, client::ResponseFuture};
+use h2::RecvStream;
 use http::{Request, Response, request::Parts, uri::Authority};
-use http_body::Body;
 use tokio::{
-    sync::{mpsc::UnboundedSender, watch},
-    time::{Instant, sleep_until, timeout_at},
+    sync::mpsc::UnboundedSender,
+    time::{Instant, Sleep, sleep_until},
 };
-use tonic::Status;
+use tonic::{Status, body::Body};
 
 use super::{
-    ChannelBody, ChannelState,
+    ChannelBody,
     active::{ActiveCall, ActiveCalls},
-    body::{Guards, Pump},
+    body::Guards,
     builder::Settings,
-    connection::Handle,
-    headers::{self, Visible},
-    published::{Published, Queued},
-    recorded::Recorded,
+    connection::{Gone, Handle, Reserved, SendError},
+    headers::{self, Head, Visible},
+    published::{Place, Published, ShutDown},
+    request::{Buffer, Pump, RequestBody, Rest},
     status,
     task::Control,
 };
@@ -34,7 +33,7 @@ use crate::{
     balance::{
         cluster_use::ClusterHold,
         generation::{Selected, Selection},
-        picker::{Attempt, Draws, Pick, PickArgs},
+        picker::{Attempt, Draws, Pick, PickArgs, ReadyEndpoint},
     },
     resolve::RouteQuery,
 };
@@ -60,24 +59,43 @@ pub(super) struct CallContext {
     node: String,
     wait_for_ready: bool,
     max_queued: usize,
+    pub(super) buffer: Arc<Buffer>,
 }
 
 /// A call under way.
 struct Call<'a> {
     context: &'a CallContext,
     waits_for_ready: bool,
-    deadline: Option<Instant>,
-    /// The latest reason why it waits.
-    latest: Option<Arc<str>>,
+    /// When it began, if that was noted before its first wait.
+    begin: Option<Instant>,
+    deadline: Deadline,
+    random: fastrand::Rng,
     /// Set when it waits for the first time.
-    versions: Option<watch::Receiver<u64>>,
-    queued: Option<Queued<'a>>,
+    place: Option<Place<'a>>,
+    /// The latest reason why it waits.
+    reason: Option<Arc<str>>,
+}
+
+/// The end of the time of a call.
+#[derive(Default)]
+struct Deadline {
+    at: Option<Instant>,
+    timer: Option<Pin<Box<Sleep>>>,
+}
+
+/// What the attempts of a call have in common.
+struct Attempts<'a> {
+    head: Head,
+    body: &'a mut RequestBody,
+    cluster: ClusterHold,
+    auto_host_rewrite: bool,
+    draws: Draws,
 }
 
 /// How an attempt ended without a response.
 enum Failure {
-    /// The connection was gone before (CH6.12).
-    NeverSent,
+    /// The connection was gone before (CH6.12). The next attempt needs a picker that is newer than that of this generation.
+    NeverSent(u64),
     /// The server said that it did not process the request (CH6.13).
     NeverProcessed(Status),
     Other(Status),
@@ -90,6 +108,7 @@ impl CallContext {
         settings: &Settings,
         control: UnboundedSender<Control>,
     ) -> Self {
+        let (per_call, per_channel) = settings.retry_buffer;
         Self {
             published: Published::new(),
             active: ActiveCalls::new(),
@@ -98,15 +117,11 @@ impl CallContext {
             node,
             wait_for_ready: settings.wait_for_ready,
             max_queued: settings.max_queued,
+            buffer: Buffer::new(per_call, per_channel),
         }
     }
 
-    pub(super) async fn call<B>(&self, request: Request<B>) -> Result<Response<ChannelBody>, Status>
-    where
-        B: Body + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<Box<dyn Error + Send + Sync>> + Send,
-    {
+    pub(super) async fn call(&self, request: Request<Body>) -> Result<Response<ChannelBody>, Status> {
         let (active, is_idle) = self.active.begin();
         if is_idle {
             // An error means that the channel was shut down.
@@ -114,194 +129,272 @@ impl CallContext {
         }
         let (mut parts, body) = request.into_parts();
         let timeout = headers::timeout(&parts.headers)?;
-        let begin = timeout.map(|_| Instant::now());
         let mut call = Call {
             context: self,
             waits_for_ready: parts.extensions.get().map_or(self.wait_for_ready, |WaitForReady(wait)| *wait),
-            deadline: begin.zip(timeout).map(|(begin, timeout)| begin + timeout),
-            latest: None,
-            versions: None,
-            queued: None,
+            begin: timeout.map(|_| Instant::now()),
+            deadline: Deadline::default(),
+            random: fastrand::Rng::new(),
+            place: None,
+            reason: None,
         };
-        headers::prepare(&mut parts.headers);
-        let begin = begin.unwrap_or_else(Instant::now);
-        let selected = match call.deadline {
-            None => call.select(&parts).await?,
-            Some(deadline) => match timeout_at(deadline, call.select(&parts)).await {
-                Ok(selected) => selected?,
-                Err(_) => return Err(call.too_late()),
-            },
-        };
-        if let Some(limit) = selected.max_stream_duration {
-            call.deadline = Some(call.deadline.map_or(begin + limit, |it| it.min(begin + limit)));
+        if let Some(timeout) = timeout {
+            call.limit(timeout)?;
         }
-        let Some(deadline) = call.deadline else {
-            return call.attempts(&selected, &parts, Recorded::new(body), active).await;
-        };
-        let attempts =
-            timeout_at(deadline, call.attempts(&selected, &parts, Recorded::new(body), active)).await;
-        attempts.unwrap_or_else(|_| Err(call.too_late()))
+        headers::prepare(&mut parts.headers);
+        let selected = call.select(&parts).await?;
+        if let Some(limit) = selected.max_stream_duration {
+            call.limit(limit)?;
+        }
+        let mut body = RequestBody::new(body, &self.buffer);
+        let Selected { cluster, auto_host_rewrite, .. } = selected;
+        let (head, draws) = (Head::new(parts), Draws::default());
+        let attempts = Attempts { head, body: &mut body, cluster, auto_host_rewrite, draws };
+        let (response, attempt, pump) = call.attempts(attempts, &active).await?;
+        if let Some(status) = status::of_response(&response, attempt.endpoint().address) {
+            return Err(status);
+        }
+        let has_more = pump.filter(|_| !response.body().is_end_stream());
+        let rest = has_more.map(|pump| tokio::spawn(Rest::new(body, pump)).abort_handle());
+        let guards = Guards { attempt, active, rest };
+        Ok(response.map(|stream| ChannelBody::new(stream, call.deadline.timer, guards)))
     }
 }
 
 impl<'a> Call<'a> {
-    fn too_late(&self) -> Status {
-        status::deadline_exceeded(self.latest.as_deref().unwrap_or("no response"))
+    /// Limits the time of the call, from its beginning (CH2.14).
+    ///
+    /// # Errors
+    /// The time is over (CH2.16).
+    fn limit(&mut self, time: Duration) -> Result<(), Status> {
+        let begin = *self.begin.get_or_insert_with(Instant::now);
+        self.deadline.limit(begin + time);
+        if time.is_zero() { Err(self.too_late("there is no time for the call")) } else { Ok(()) }
     }
 
     /// Selects the cluster, once for the call.
     async fn select(&mut self, parts: &Parts) -> Result<Selected, Status> {
         let headers = Visible(&parts.headers);
-        let query = RouteQuery::new(parts.uri.path(), fastrand::u64(..)).with_headers(&headers);
+        let query = RouteQuery::new(parts.uri.path(), self.random.u64(..)).with_headers(&headers);
         loop {
-            let selection = self.context.published.load().select(&query);
+            let (selection, seen) = {
+                let generation = self.context.published.load();
+                (generation.select(&query), generation.number())
+            };
             match selection {
                 Selection::Selected(selected) => return Ok(selected),
                 Selection::NoRoute(reason) => return Err(self.unavailable(&reason)),
                 Selection::Fail(reason) if !self.waits_for_ready => return Err(self.unavailable(&reason)),
-                Selection::Fail(reason) => self.latest = Some(reason.into()),
+                Selection::Fail(reason) => self.reason = Some(reason.into()),
                 Selection::Wait => {}
             }
-            self.wait().await?;
+            self.wait_for_routes(seen).await?;
         }
     }
 
     /// Makes attempts until there is a response (CH2.1).
-    async fn attempts<B>(
+    async fn attempts(
         &mut self,
-        selected: &Selected,
-        parts: &Parts,
-        body: Recorded<B>,
-        active: ActiveCall,
-    ) -> Result<Response<ChannelBody>, Status>
-    where
-        B: Body + Send + 'static,
-        B::Data: Send,
-        B::Error: Into<Box<dyn Error + Send + Sync>> + Send,
-    {
-        let (mut body, mut active) = (Some(body), Some(active));
-        let (mut never_sent, mut was_refused) = (0, false);
-        let mut draws = Draws::default();
+        mut of: Attempts<'_>,
+        active: &ActiveCall,
+    ) -> Result<(Response<RecvStream>, Reserved, Option<Pump>), Status> {
+        let (mut never_sent, mut was_refused, mut seen) = (0, false, None);
         loop {
-            let attempt = self.pick(&selected.cluster, &mut draws, parts).await?;
-            let request = self.request(parts, selected, &attempt);
-            let (stream, response) =
-                match send(&attempt, request, body.as_ref().is_none_or(Recorded::is_empty)) {
-                    Ok(sent) => sent,
-                    Err(Failure::NeverSent) if never_sent < MAX_NEVER_SENT => {
-                        never_sent += 1;
-                        self.wait().await?;
-                        continue;
-                    }
-                    Err(failure) => return Err(failure.into_status()),
-                };
-            let mut guards = Guards { attempt, active: active.take(), pump: None };
-            if let (Some(stream), Some(it)) = (stream, body.take()) {
-                body = pump(Pump::new(it, stream), &mut guards).await;
-            }
-            match response.await {
-                Ok(response) => {
-                    if let Some(status) = status::of_response(&response, guards.attempt.endpoint.address) {
-                        return Err(status);
-                    }
-                    let sleep = self.deadline.map(|deadline| Box::pin(sleep_until(deadline)));
-                    return Ok(response.map(|stream| ChannelBody::new(stream, sleep, guards)));
+            let (attempt, number) = self.pick(&mut of, seen).await?;
+            let failure = match self.attempt(attempt, number, &mut of).await {
+                Ok(response) => return Ok(response),
+                Err(Failure::Other(_) | Failure::NeverProcessed(_)) if active.is_shut_down() => {
+                    return Err(Status::cancelled("channel is shut down"));
                 }
-                Err(error) => match Failure::of(&error, &guards, self.deadline) {
-                    Failure::NeverProcessed(_)
-                        if !was_refused && body.as_mut().is_some_and(Recorded::rewind) =>
-                    {
-                        (was_refused, draws) = (true, Draws::default());
-                        active = guards.active.take();
-                    }
-                    failure @ (Failure::NeverSent | Failure::NeverProcessed(_) | Failure::Other(_)) => {
-                        return Err(failure.into_status());
-                    }
-                },
-            }
+                Err(failure) => failure,
+            };
+            seen = match failure {
+                Failure::NeverSent(number) if never_sent < MAX_NEVER_SENT => {
+                    never_sent += 1;
+                    Some(number)
+                }
+                Failure::NeverProcessed(_) if !was_refused && of.body.is_kept() => {
+                    (was_refused, of.draws) = (true, Draws::default());
+                    of.body.rewind();
+                    None
+                }
+                failure @ (Failure::NeverSent(_) | Failure::NeverProcessed(_) | Failure::Other(_)) => {
+                    return Err(failure.into_status());
+                }
+            };
         }
     }
 
-    /// Waits for an endpoint.
+    /// Sends the request to an endpoint.
+    async fn attempt(
+        &mut self,
+        attempt: Attempt<Handle>,
+        number: u64,
+        of: &mut Attempts<'_>,
+    ) -> Result<(Response<RecvStream>, Reserved, Option<Pump>), Failure> {
+        let mut attempt = match Reserved::try_new(attempt) {
+            Ok(reserved) => reserved,
+            Err(attempt) => self.wait_for_stream(attempt, number).await?,
+        };
+        let endpoint = attempt.endpoint();
+        let is_end = poll_fn(|cx| Poll::Ready(of.body.is_at_end(cx))).await.map_err(Failure::Other)?;
+        let remaining = self.deadline.at.map(|at| at.saturating_duration_since(Instant::now()));
+        if remaining.is_some_and(|it| it.is_zero()) {
+            return Err(Failure::Other(self.too_late("the request was not sent in time")));
+        }
+        let authority = of.authority(endpoint, &self.context.authority);
+        let request = of.head.request(authority, remaining, attempt.metadata());
+        let sent = endpoint.handle.send(request, is_end);
+        let (mut response, stream) = sent.map_err(|error| match error {
+            SendError::Gone => Failure::NeverSent(number),
+            // What the connection does not accept was said by the caller, not by the peer.
+            SendError::Invalid(error) => {
+                Failure::Other(Status::internal(format!("the request cannot be sent: {error}")))
+            }
+        })?;
+        self.place = None;
+        let (mut pump, deadline) = ((!is_end).then(|| Pump::new(stream)), self.deadline.at);
+        let response = poll_fn(|cx| {
+            if let Some(sending) = &mut pump {
+                match sending.poll(of.body, cx) {
+                    Poll::Ready(Ok(())) => pump = None,
+                    Poll::Ready(Err(status)) => return Poll::Ready(Err(Failure::Other(status))),
+                    Poll::Pending => {}
+                }
+                if !of.body.is_kept() {
+                    of.cluster.release();
+                }
+            }
+            Pin::new(&mut response).poll(cx).map_err(|error| Failure::of(&error, endpoint, deadline))
+        });
+        match self.deadline.watch(response).await {
+            Some(response) => {
+                let response = response?;
+                attempt.on_response();
+                Ok((response, attempt, pump))
+            }
+            None => Err(Failure::Other(status::deadline_exceeded("no response"))),
+        }
+    }
+
+    /// Waits for an endpoint, by a picker that is newer than that of a generation.
     async fn pick(
         &mut self,
-        cluster: &ClusterHold,
-        draws: &mut Draws,
-        parts: &Parts,
-    ) -> Result<Attempt<Handle>, Status> {
-        let headers = Visible(&parts.headers);
-        let query = RouteQuery::new(parts.uri.path(), 0).with_headers(&headers);
+        of: &mut Attempts<'_>,
+        mut seen: Option<u64>,
+    ) -> Result<(Attempt<Handle>, u64), Status> {
         loop {
-            let random = &mut fastrand::Rng::new();
-            let mut args = PickArgs { draws, random, request: &query };
-            let pick = self.context.published.load().pick(cluster, &mut args);
+            let waited = match seen {
+                Some(seen) => self.wait_for_picker(&of.cluster, seen, &mut of.draws).await?,
+                None => None,
+            };
+            let (pick, number) = waited.unwrap_or_else(|| self.pick_now(of));
             match pick {
-                Pick::Complete(attempt) => {
-                    self.queued = None;
-                    return Ok(attempt);
-                }
+                Pick::Complete(attempt) => return Ok((attempt, number)),
                 Pick::Drop(reason) => return Err(self.unavailable(&reason)),
                 Pick::Fail(reason) if !self.waits_for_ready => return Err(self.unavailable(&reason)),
-                Pick::Fail(reason) => self.latest = Some(reason),
                 Pick::FailAs(code, reason) if !self.waits_for_ready => {
                     return Err(status::local(code, &reason));
                 }
-                Pick::FailAs(_, reason) => self.latest = Some(reason),
+                Pick::Fail(reason) | Pick::FailAs(_, reason) => self.reason = Some(reason),
                 Pick::Broken(reason) => {
                     // The task learns that the policy has failed.
-                    let _ = self.context.control.send(Control::Connect { cluster: cluster.name().clone() });
+                    self.request_connection(&of.cluster);
                     if !self.waits_for_ready {
                         return Err(Status::internal(&*reason));
                     }
-                    self.latest = Some(reason);
+                    self.reason = Some(reason);
                 }
-                Pick::Queue => self.latest = Some("the cluster is connecting".into()),
-                Pick::QueueAndConnect => {
-                    let _ = self.context.control.send(Control::Connect { cluster: cluster.name().clone() });
-                }
+                Pick::Queue => self.reason = None,
+                Pick::QueueAndConnect => self.request_connection(&of.cluster),
             }
-            self.wait().await?;
+            seen = Some(number);
         }
     }
 
-    /// Waits for a newer generation.
-    async fn wait(&mut self) -> Result<(), Status> {
-        let context = self.context;
-        if context.published.states.current() == ChannelState::Shutdown {
-            return Err(self.unavailable("channel is shut down"));
-        }
-        if self.queued.is_none() {
-            self.queued = context.published.queue(context.max_queued);
-            if self.queued.is_none() {
-                let limit = context.max_queued;
-                return Err(Status::resource_exhausted(format!("{limit} calls are waiting, the maximum")));
-            }
-        }
-        // The first time, a generation may have been published since this call looked.
-        let Some(versions) = &mut self.versions else {
-            self.versions = Some(context.published.versions());
-            return Ok(());
-        };
-        versions.changed().await.map_err(|_| self.unavailable("channel is shut down"))
+    /// A pick by the newest picker, and the number of its generation.
+    fn pick_now(&mut self, of: &mut Attempts<'_>) -> (Pick<Handle>, u64) {
+        let Attempts { head, cluster, draws, .. } = of;
+        let query = RouteQuery::new(head.path(), 0).with_headers(head);
+        let mut args = PickArgs { draws, random: &mut self.random, request: &query };
+        let generation = self.context.published.load();
+        (generation.pick(cluster.place(), &mut args), generation.number())
     }
 
-    fn request(&self, parts: &Parts, selected: &Selected, attempt: &Attempt<Handle>) -> Request<()> {
-        let mut request = Request::new(());
-        *request.method_mut() = parts.method.clone();
-        *request.headers_mut() = parts.headers.clone();
-        let own = parts.uri.authority().filter(|own| **own != self.context.authority);
-        let endpoint = attempt.endpoint.hostname.as_deref().filter(|_| selected.auto_host_rewrite);
-        let authority = match (own, endpoint.and_then(|name| name.parse().ok())) {
-            (Some(own), _) => own.clone(),
-            (None, Some(endpoint)) => endpoint,
-            (None, None) => self.context.authority.clone(),
-        };
-        *request.uri_mut() = headers::uri(authority, &parts.uri);
-        headers::add(request.headers_mut(), &attempt.metadata);
-        if let Some(deadline) = self.deadline {
-            headers::set_timeout(request.headers_mut(), deadline.saturating_duration_since(Instant::now()));
+    fn request_connection(&self, cluster: &ClusterHold) {
+        // An error means that the channel was shut down.
+        let _ = self.context.control.send(Control::Connect { cluster: cluster.name().clone() });
+    }
+
+    /// Waits for routes that are newer than those of a generation.
+    async fn wait_for_routes(&mut self, seen: u64) -> Result<(), Status> {
+        let waiter = self.place()?.wait_for_routes(seen).map_err(|ShutDown| self.shut_down())?;
+        let Some(mut waiter) = waiter else { return Ok(()) };
+        match self.deadline.watch(waiter.answer()).await {
+            Some(answer) => answer.map_err(|ShutDown| self.shut_down()),
+            None => Err(self.too_late("there is no configuration yet")),
         }
-        request
+    }
+
+    /// Waits for a pick of a picker that is newer than that of a generation. `None` if there is one that the call picks by itself.
+    async fn wait_for_picker(
+        &mut self,
+        cluster: &ClusterHold,
+        seen: u64,
+        draws: &mut Draws,
+    ) -> Result<Option<(Pick<Handle>, u64)>, Status> {
+        let wait = (mem::take(draws), self.waits_for_ready);
+        let waiter =
+            self.place()?.wait_for_picker(cluster, seen, wait).map_err(|ShutDown| self.shut_down())?;
+        let mut waiter = match waiter {
+            Ok(waiter) => waiter,
+            Err(draws_back) => {
+                *draws = draws_back;
+                return Ok(None);
+            }
+        };
+        let answer = self.deadline.watch(waiter.answer()).await;
+        self.reason = waiter.reason().or(self.reason.take());
+        match answer {
+            Some(Ok((picked, draws_back))) => {
+                *draws = draws_back;
+                Ok(picked)
+            }
+            Some(Err(ShutDown)) => Err(self.shut_down()),
+            None => Err(self.too_late("the cluster is connecting")),
+        }
+    }
+
+    /// Waits until the peer permits another stream (CH4.13). If the connection is lost before, nothing was sent (CH6.12).
+    async fn wait_for_stream(&mut self, attempt: Attempt<Handle>, number: u64) -> Result<Reserved, Failure> {
+        self.place().map_err(Failure::Other)?;
+        let address = attempt.endpoint.address;
+        match self.deadline.watch(Reserved::new(attempt)).await {
+            Some(reserved) => reserved.map_err(|Gone| Failure::NeverSent(number)),
+            None => Err(Failure::Other(status::deadline_exceeded(&format!(
+                "{address}: the server permits no further stream on its connection"
+            )))),
+        }
+    }
+
+    /// The place of the call among those that wait.
+    fn place(&mut self) -> Result<&Place<'a>, Status> {
+        let CallContext { published, max_queued, .. } = self.context;
+        self.begin.get_or_insert_with(Instant::now);
+        if self.place.is_none() {
+            self.place = published.place(*max_queued);
+        }
+        let limit = self.context.max_queued;
+        let full = || Status::resource_exhausted(format!("{limit} calls are waiting, the maximum"));
+        self.place.as_ref().ok_or_else(full)
+    }
+
+    fn too_late(&self, reason: &str) -> Status {
+        status::deadline_exceeded(self.reason.as_deref().unwrap_or(reason))
+    }
+
+    fn shut_down(&self) -> Status {
+        self.unavailable("channel is shut down")
     }
 
     fn unavailable(&self, reason: &str) -> Status {
@@ -309,49 +402,55 @@ impl<'a> Call<'a> {
     }
 }
 
-/// Begins the stream.
-fn send(
-    attempt: &Attempt<Handle>,
-    request: Request<()>,
-    is_end: bool,
-) -> Result<(Option<SendStream<bytes::Bytes>>, ResponseFuture), Failure> {
-    match attempt.endpoint.handle.send.clone().send_request(request, is_end) {
-        Ok((response, stream)) => Ok(((!is_end).then_some(stream), response)),
-        // What the connection does not accept was said by the caller, not by the peer.
-        Err(error) if error.reason().is_none() && !error.is_io() && !error.is_go_away() => {
-            Err(Failure::Other(Status::internal(format!("the request cannot be sent: {error}"))))
+impl Attempts<'_> {
+    /// The authority of the request to an endpoint (CH2.24).
+    fn authority(&self, endpoint: &ReadyEndpoint<Handle>, channel: &Authority) -> Authority {
+        if let Some(own) = self.head.authority.as_ref().filter(|own| *own != channel) {
+            return own.clone();
         }
-        Err(_) => Err(Failure::NeverSent),
+        let hostname = endpoint.hostname.as_deref().filter(|_| self.auto_host_rewrite);
+        hostname.and_then(|name| name.parse().ok()).unwrap_or_else(|| channel.clone())
     }
 }
 
-/// Sends what is there of a request. The rest is sent by a task, which cannot be repeated; otherwise, this returns the body.
-async fn pump<B>(mut pump: Pump<B>, guards: &mut Guards) -> Option<Recorded<B>>
-where
-    B: Body + Send + 'static,
-    B::Data: Send,
-    B::Error: Into<Box<dyn Error + Send + Sync>> + Send,
-{
-    let is_sent = poll_fn(|cx| Poll::Ready(Pin::new(&mut pump).poll(cx).is_ready())).await;
-    if is_sent {
-        return Some(pump.into_body());
+impl Deadline {
+    /// The call ends at this time at the latest.
+    fn limit(&mut self, at: Instant) {
+        if self.at.is_some_and(|before| before <= at) {
+            return;
+        }
+        self.at = Some(at);
+        match &mut self.timer {
+            Some(timer) => timer.as_mut().reset(at),
+            None => self.timer = Some(Box::pin(sleep_until(at))),
+        }
     }
-    guards.pump = Some(tokio::spawn(pump).abort_handle());
-    None
+
+    /// What a future gives, or `None` if the time is over before.
+    async fn watch<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
+        let mut future = pin!(future);
+        poll_fn(|cx| {
+            if let Poll::Ready(output) = future.as_mut().poll(cx) {
+                return Poll::Ready(Some(output));
+            }
+            match &mut self.timer {
+                Some(timer) => timer.as_mut().poll(cx).map(|()| None),
+                None => Poll::Pending,
+            }
+        })
+        .await
+    }
 }
 
 impl Failure {
-    fn of(error: &h2::Error, guards: &Guards, deadline: Option<Instant>) -> Self {
-        match status::of_stream(error, guards.attempt.endpoint.address, deadline) {
-            _ if guards.is_shut_down() => Self::Other(Status::cancelled("channel is shut down")),
-            status if status::is_never_processed(error) => Self::NeverProcessed(status),
-            status => Self::Other(status),
-        }
+    fn of(error: &h2::Error, endpoint: &ReadyEndpoint<Handle>, deadline: Option<Instant>) -> Self {
+        let status = status::of_stream(error, endpoint, deadline);
+        if status::is_never_processed(error) { Self::NeverProcessed(status) } else { Self::Other(status) }
     }
 
     fn into_status(self) -> Status {
         match self {
-            Self::NeverSent => Status::internal(format!(
+            Self::NeverSent(_) => Status::internal(format!(
                 "{MAX_NEVER_SENT} connections were lost before the request was sent"
             )),
             Self::NeverProcessed(status) | Self::Other(status) => status,

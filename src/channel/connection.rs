@@ -1,28 +1,105 @@
 //! HTTP/2 connections to endpoints, on `h2`.
 
+mod keep_alive;
+mod socket;
+mod streams;
+
 use std::{
     future::{Future, poll_fn},
     net::SocketAddr,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
-    task::{Context, Poll},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
-use h2::client::{Builder, Connection as H2Connection, SendRequest};
-use tokio::{net::TcpStream, sync::oneshot};
+use h2::{
+    Reason, SendStream,
+    client::{Builder, Connection as H2Connection, ResponseFuture, SendRequest},
+};
+use http::Request;
+use tokio::{
+    sync::oneshot,
+    time::{Sleep, sleep},
+};
+
+pub(super) use self::{keep_alive::LongerIntervals, streams::Gone};
+use self::{
+    keep_alive::{KeepAlive, Pings},
+    socket::Socket,
+    streams::Streams,
+};
+use crate::{
+    balance::picker::{Attempt, ReadyEndpoint},
+    resource::load_balancing::AddedMetadata,
+};
 
 /// What requests are sent with.
 #[derive(Debug, Clone)]
 pub(super) struct Handle {
-    pub(super) send: SendRequest<Bytes>,
+    send: SendRequest<Bytes>,
+    streams: Arc<Streams>,
+}
+
+/// How connections are made and kept.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct ConnectionSettings {
+    pub(super) keep_alive: KeepAlive,
+    /// How long streams may run on after a drain; forever without it (CH3.9).
+    pub(super) drain_limit: Option<Duration>,
 }
 
 /// An established connection, to be driven by [`drive`](Self::drive).
 pub(super) struct Connection {
-    h2: H2Connection<TcpStream>,
-    send: SendRequest<Bytes>,
+    h2: H2Connection<Socket>,
+    handle: Handle,
+    pings: Option<Pings>,
+    drain_limit: Option<Duration>,
+}
+
+/// Why a connection takes no new streams any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Loss {
+    /// The peer was pinged more often than it permits (CH3.5).
+    TooManyPings,
+    Other,
+}
+
+/// An attempt with a stream of its connection. When it is dropped, another attempt can have the stream.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    attempt: Attempt<Handle>,
+    has_response: bool,
+}
+
+/// Why a request was not sent.
+#[derive(Debug)]
+pub(super) enum SendError {
+    /// The connection takes no new streams (CH6.12).
+    Gone,
+    /// The request is not one that HTTP/2 can carry.
+    Invalid(h2::Error),
+}
+
+/// What executes a connection.
+struct Driver<F: FnOnce(Loss)> {
+    h2: H2Connection<Socket>,
+    /// Until no new streams are taken, or none are wanted.
+    send: Option<SendRequest<Bytes>>,
+    streams: Arc<Streams>,
+    limit: usize,
+    pings: Option<Pings>,
+    drain: Drain,
+    drain_limit: Option<Duration>,
+    on_lost: Option<F>,
+}
+
+/// Whether the channel still uses a connection.
+enum Drain {
+    NotYet(oneshot::Receiver<()>),
+    /// The time left to the streams that run.
+    Begun(Option<Pin<Box<Sleep>>>),
 }
 
 impl Connection {
@@ -31,16 +108,23 @@ impl Connection {
     ///
     /// # Errors
     /// A text with the address: the attempt failed, or took longer than the timeout.
-    pub(super) async fn connect(address: SocketAddr, timeout: Duration) -> Result<Self, Arc<str>> {
-        match tokio::time::timeout(timeout, Self::establish(address)).await {
+    pub(super) async fn connect(
+        address: SocketAddr,
+        timeout: Duration,
+        settings: ConnectionSettings,
+    ) -> Result<Self, Arc<str>> {
+        match tokio::time::timeout(timeout, Self::establish(address, settings)).await {
             Ok(established) => established.map_err(|error| format!("{address}: {error}").into()),
             Err(_) => Err(format!("{address}: no HTTP/2 connection within {timeout:?}").into()),
         }
     }
 
-    async fn establish(address: SocketAddr) -> Result<Self, String> {
-        let stream = TcpStream::connect(address).await.map_err(|error| error.to_string())?;
-        stream.set_nodelay(true).map_err(|error| error.to_string())?;
+    async fn establish(address: SocketAddr, settings: ConnectionSettings) -> Result<Self, String> {
+        let ConnectionSettings { keep_alive, drain_limit } = settings;
+        let user_timeout = keep_alive.interval.map(|_| keep_alive.timeout);
+        let connected = Socket::connect(address, user_timeout).await;
+        let mut socket = connected.map_err(|error| error.to_string())?;
+        let reads = keep_alive.interval.map(|_| socket.note_reads());
         let mut builder = Builder::new();
         builder
             .enable_push(false)
@@ -48,7 +132,7 @@ impl Connection {
             .initial_connection_window_size(CONNECTION_WINDOW)
             .max_frame_size(MAX_FRAME)
             .initial_max_send_streams(UNKNOWN);
-        let handshake = builder.handshake::<_, Bytes>(stream).await;
+        let handshake = builder.handshake::<_, Bytes>(socket).await;
         let (send, mut h2) = handshake.map_err(|error| format!("HTTP/2: {error}"))?;
         poll_fn(|cx| match Pin::new(&mut h2).poll(cx) {
             Poll::Ready(Ok(())) => Poll::Ready(Err("HTTP/2: closed before SETTINGS".to_owned())),
@@ -57,41 +141,179 @@ impl Connection {
             Poll::Pending => Poll::Pending,
         })
         .await?;
-        Ok(Self { h2, send })
+        let pings = reads.and_then(|reads| Pings::new(keep_alive, h2.ping_pong(), reads));
+        let streams = Streams::new(send.current_max_send_streams());
+        Ok(Self { h2, handle: Handle { send, streams }, pings, drain_limit })
     }
 
     pub(super) fn handle(&self) -> Handle {
-        Handle { send: self.send.clone() }
+        self.handle.clone()
     }
 
     /// Executes the connection until it is closed. `on_lost` is called as soon as it takes no new streams: when GOAWAY is read,
-    /// not at the next call (CH3.5). After `drain`, the connection ends with its last stream (CH3.9).
-    pub(super) async fn drive(self, drain: oneshot::Receiver<()>, on_lost: impl FnOnce()) {
-        let Self { mut h2, send } = self;
-        let (mut send, mut on_lost) = (Some(send), Some(on_lost));
-        let mut drain = pin!(drain);
-        poll_fn(|cx| {
-            let end = Pin::new(&mut h2).poll(cx);
-            if (end.is_ready() || is_refusing(send.as_mut(), cx))
-                && let Some(on_lost) = on_lost.take()
-            {
-                send = None;
-                on_lost();
-            }
-            if send.is_some() && drain.as_mut().poll(cx).is_ready() {
-                // The end of the last handle ends the connection when its streams have ended; this polls it once more.
-                (send, on_lost) = (None, None);
-                cx.waker().wake_by_ref();
-            }
-            end.map(|_| ())
-        })
-        .await;
+    /// not at the next call (CH3.5). After `drain`, the connection ends with its last stream, or after the limit (CH3.9).
+    pub(super) async fn drive(self, drain: oneshot::Receiver<()>, on_lost: impl FnOnce(Loss)) {
+        let Self { h2, handle: Handle { send, streams }, pings, drain_limit } = self;
+        let limit = h2.max_concurrent_send_streams();
+        streams.set_limit(limit);
+        let (send, on_lost, drain) = (Some(send), Some(on_lost), Drain::NotYet(drain));
+        let mut driver = Driver { h2, send, streams, limit, pings, drain, drain_limit, on_lost };
+        poll_fn(|cx| driver.poll(cx)).await;
     }
 }
 
-/// Whether the connection takes no new streams any more.
-fn is_refusing(send: Option<&mut SendRequest<Bytes>>, cx: &mut Context<'_>) -> bool {
-    send.is_some_and(|send| matches!(send.poll_ready(cx), Poll::Ready(Err(_))))
+impl<F: FnOnce(Loss)> Driver<F> {
+    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let end = Pin::new(&mut self.h2).poll(cx);
+        if let Some(loss) = self.loss(&end, cx) {
+            self.lose(loss);
+        }
+        let limit = self.h2.max_concurrent_send_streams();
+        if limit != self.limit {
+            self.limit = limit;
+            self.streams.set_limit(limit);
+        }
+        if end.is_ready() || self.poll_pings(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        self.poll_drain(cx)
+    }
+
+    /// Whether the connection has ceased to take new streams.
+    fn loss(&mut self, end: &Poll<Result<(), h2::Error>>, cx: &mut Context<'_>) -> Option<Loss> {
+        let refusal = self.send.as_mut()?.poll_ready(cx);
+        match (refusal, end) {
+            (Poll::Ready(Err(error)), _) => Some(Loss::of(&error)),
+            (_, Poll::Ready(Err(error))) => Some(Loss::of(error)),
+            (_, Poll::Ready(Ok(()))) => Some(Loss::Other),
+            (_, Poll::Pending) => None,
+        }
+    }
+
+    fn lose(&mut self, loss: Loss) {
+        self.send = None;
+        self.streams.close();
+        if let Some(on_lost) = self.on_lost.take() {
+            on_lost(loss);
+        }
+    }
+
+    /// Ready when the peer does not answer.
+    fn poll_pings(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let Some(pings) = &mut self.pings else { return Poll::Pending };
+        let lost = pings.poll(cx, self.streams.running() > 0);
+        if lost.is_ready() {
+            self.streams.set_reason(pings.reason());
+            self.lose(Loss::Other);
+        }
+        lost
+    }
+
+    /// Ready when the time of a drain is over.
+    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if let Drain::NotYet(drain) = &mut self.drain {
+            if Pin::new(drain).poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            // A connection that was lost ends by itself.
+            let limit = self.drain_limit.filter(|_| self.on_lost.is_some());
+            self.drain = Drain::Begun(limit.map(|limit| Box::pin(sleep(limit))));
+            // The end of the last handle ends the connection when its streams have ended; this polls it once more.
+            (self.send, self.on_lost) = (None, None);
+            self.streams.close();
+            cx.waker().wake_by_ref();
+        }
+        let Drain::Begun(Some(limit)) = &mut self.drain else { return Poll::Pending };
+        let over = limit.as_mut().poll(cx);
+        if over.is_ready() {
+            let limit = self.drain_limit.unwrap_or_default();
+            self.streams.set_reason(format!(
+                "the channel no longer uses it, and its drain limit of {limit:?} is over"
+            ));
+        }
+        over
+    }
+}
+
+impl<F: FnOnce(Loss)> Drop for Driver<F> {
+    /// However the driver ends, nobody waits for a stream any more.
+    fn drop(&mut self) {
+        self.streams.close();
+    }
+}
+
+impl Loss {
+    fn of(error: &h2::Error) -> Self {
+        let is_calm =
+            error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM);
+        // h2 has the debug data of a GOAWAY in its text alone.
+        if is_calm && error.to_string().contains("too_many_pings") { Self::TooManyPings } else { Self::Other }
+    }
+}
+
+impl Handle {
+    /// Begins a stream. The peer permits it if the attempt is [`Reserved`].
+    pub(super) fn send(
+        &self,
+        request: Request<()>,
+        is_end: bool,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), SendError> {
+        let mut send = self.send.clone();
+        send.send_request(request, is_end).map_err(|error| {
+            // The connection refuses every stream after GOAWAY, its end, or its last stream id, and otherwise this request alone.
+            match send.poll_ready(&mut Context::from_waker(Waker::noop())) {
+                Poll::Ready(Err(_)) => SendError::Gone,
+                Poll::Ready(Ok(())) | Poll::Pending => SendError::Invalid(error),
+            }
+        })
+    }
+
+    /// Why the connection was ended from this side, if it was.
+    pub(super) fn lost_by(&self) -> Option<&str> {
+        self.streams.reason()
+    }
+}
+
+impl Reserved {
+    /// Waits for a stream, in the order of the attempts, while the peer permits no further one (CH4.13).
+    ///
+    /// # Cancel safety
+    /// An attempt that is dropped leaves the queue at once.
+    pub(super) async fn new(attempt: Attempt<Handle>) -> Result<Self, Gone> {
+        attempt.endpoint.handle.streams.reserve().await?;
+        Ok(Self { attempt, has_response: false })
+    }
+
+    /// The same without waiting.
+    pub(super) fn try_new(attempt: Attempt<Handle>) -> Result<Self, Attempt<Handle>> {
+        if attempt.endpoint.handle.streams.try_reserve() {
+            Ok(Self { attempt, has_response: false })
+        } else {
+            Err(attempt)
+        }
+    }
+
+    pub(super) fn endpoint(&self) -> &ReadyEndpoint<Handle> {
+        &self.attempt.endpoint
+    }
+
+    /// Headers that a policy of the application adds to the request.
+    pub(super) fn metadata(&self) -> &[AddedMetadata] {
+        &self.attempt.metadata
+    }
+
+    /// The response has begun.
+    pub(super) fn on_response(&mut self) {
+        if !std::mem::replace(&mut self.has_response, true) {
+            self.endpoint().handle.streams.on_response();
+        }
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        self.endpoint().handle.streams.release(self.has_response);
+    }
 }
 
 /// The limit of streams until the SETTINGS of the peer are there, which no peer can send (CH15.2).

@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use http::{
-    HeaderMap, HeaderName, HeaderValue, Uri,
+    HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
     header::{CONNECTION, CONTENT_TYPE, HOST, TE, TRANSFER_ENCODING, UPGRADE, USER_AGENT},
+    request::Parts,
     uri::{Authority, PathAndQuery, Scheme},
 };
 use tonic::Status;
@@ -82,24 +83,104 @@ pub(super) fn add(headers: &mut HeaderMap, metadata: &[AddedMetadata]) {
     }
 }
 
-/// Removes what does not belong on an HTTP/2 connection, and adds what gRPC requires.
-pub(super) fn prepare(headers: &mut HeaderMap) {
-    for name in [CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE, KEEP_ALIVE, PROXY_CONNECTION] {
-        headers.remove(name);
-    }
-    headers.insert(TE, HeaderValue::from_static("trailers"));
-    headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static("application/grpc"));
-    headers
-        .entry(USER_AGENT)
-        .or_insert(HeaderValue::from_static(concat!("xdskit/", env!("CARGO_PKG_VERSION"))));
+/// The head of a request, from which that of each attempt is made.
+pub(super) struct Head {
+    method: Method,
+    path: PathAndQuery,
+    /// The authority that the application gave.
+    pub(super) authority: Option<Authority>,
+    /// The headers as they are, for the first attempt.
+    headers: Option<HeaderMap>,
+    /// Those that [`prepare`] does not add, for a further attempt. Most requests have none.
+    own: Vec<(HeaderName, HeaderValue)>,
 }
 
-/// The URI of a request to an authority.
-pub(super) fn uri(authority: Authority, uri: &Uri) -> Uri {
+impl Head {
+    /// The head of a request whose headers are [prepared](prepare).
+    pub(super) fn new(parts: Parts) -> Self {
+        let Parts { method, uri, headers, .. } = parts;
+        let mut uri = uri.into_parts();
+        let path = uri.path_and_query.take().unwrap_or(PathAndQuery::from_static("/"));
+        let own = headers.iter().filter(|(name, value)| !is_prepared(name, value));
+        let own = own.map(|(name, value)| (name.clone(), value.clone())).collect();
+        Self { method, path, authority: uri.authority, headers: Some(headers), own }
+    }
+
+    /// The path, with its query.
+    pub(super) fn path(&self) -> &str {
+        self.path.as_str()
+    }
+
+    /// The request of the next attempt, with what a policy of the application adds to it.
+    pub(super) fn request(
+        &mut self,
+        authority: Authority,
+        remaining: Option<Duration>,
+        metadata: &[AddedMetadata],
+    ) -> Request<()> {
+        let mut request = Request::new(());
+        *request.method_mut() = self.method.clone();
+        let headers = request.headers_mut();
+        *headers = self.headers.take().unwrap_or_else(|| self.rebuild());
+        add(headers, metadata);
+        if let Some(remaining) = remaining {
+            set_timeout(headers, remaining);
+        }
+        *request.uri_mut() = uri(authority, self.path.clone());
+        request
+    }
+
+    fn rebuild(&self) -> HeaderMap {
+        let mut headers = HeaderMap::with_capacity(self.own.len() + 4);
+        for (name, value) in &self.own {
+            headers.append(name, value.clone());
+        }
+        prepare(&mut headers);
+        headers
+    }
+}
+
+/// What policies of the application see of a request at its picks: the same as routes do.
+impl RequestHeaders for Head {
+    fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
+        match &self.headers {
+            _ if is_hidden(name) => {}
+            Some(headers) => headers.get_all(name).iter().for_each(|value| each(value.as_bytes())),
+            None => {
+                let named = self.own.iter().filter(|(other, _)| other.as_str().eq_ignore_ascii_case(name));
+                named.for_each(|(_, value)| each(value.as_bytes()));
+            }
+        }
+    }
+}
+
+/// Removes what does not belong on an HTTP/2 connection, and adds what gRPC requires.
+pub(super) fn prepare(headers: &mut HeaderMap) {
+    if headers.keys().any(|name| OF_CONNECTION.contains(name)) {
+        for name in OF_CONNECTION {
+            headers.remove(name);
+        }
+    }
+    if headers.get(TE).is_none_or(|te| te != TRAILERS) {
+        headers.insert(TE, HeaderValue::from_static(TRAILERS));
+    }
+    headers.entry(CONTENT_TYPE).or_insert(HeaderValue::from_static(GRPC));
+    headers.entry(USER_AGENT).or_insert(HeaderValue::from_static(AGENT));
+}
+
+/// Whether [`prepare`] adds the header, or each attempt has its own.
+fn is_prepared(name: &HeaderName, value: &HeaderValue) -> bool {
+    *name == TE
+        || *name == GRPC_TIMEOUT
+        || *name == CONTENT_TYPE && value == GRPC
+        || *name == USER_AGENT && value == AGENT
+}
+
+fn uri(authority: Authority, path: PathAndQuery) -> Uri {
     let mut parts = http::uri::Parts::default();
     parts.scheme = Some(Scheme::HTTP);
     parts.authority = Some(authority);
-    parts.path_and_query = uri.path_and_query().cloned().or(Some(PathAndQuery::from_static("/")));
+    parts.path_and_query = Some(path);
     Uri::from_parts(parts).unwrap_or_default()
 }
 
@@ -115,6 +196,12 @@ const HIDDEN: [&str; 9] = [
     "upgrade",
     "trailer",
 ];
+/// Headers of a connection, which HTTP/2 has no use for.
+const OF_CONNECTION: [HeaderName; 6] =
+    [CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE, KEEP_ALIVE, PROXY_CONNECTION];
+const TRAILERS: &str = "trailers";
+const GRPC: &str = "application/grpc";
+const AGENT: &str = concat!("xdskit/", env!("CARGO_PKG_VERSION"));
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
@@ -122,6 +209,7 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::resolve::RouteQuery;
 
     #[test]
     fn ch2_15_timeouts_have_up_to_8_digits_and_a_unit() {
@@ -176,6 +264,52 @@ mod tests {
         };
         assert_eq!(values("X-User"), "ada,bob");
         assert_eq!([values("te"), values("Grpc-Timeout"), values("user-agent"), values("none")], [""; 4]);
+    }
+
+    #[test]
+    fn ch2_10_the_content_type_is_visible_and_binary_headers_are_not() {
+        let mut headers = HeaderMap::new();
+        headers.append("x-trace-bin", HeaderValue::from_static("AAAA"));
+        let value = |headers: &HeaderMap, name: &str| {
+            let visible = Visible(headers);
+            RouteQuery::new("/", 0).with_headers(&visible).header_value(name).map(|it| it.into_owned())
+        };
+        assert_eq!(value(&headers, "content-type").as_deref(), Some(&b"application/grpc"[..]));
+        assert_eq!(value(&headers, "x-trace-bin"), None);
+        headers.append(CONTENT_TYPE, HeaderValue::from_static("application/grpc+proto"));
+        assert_eq!(value(&headers, "Content-Type").as_deref(), Some(&b"application/grpc+proto"[..]));
+    }
+
+    #[test]
+    fn ch2_11_several_values_are_one_joined_by_commas_in_order() {
+        let mut headers = HeaderMap::new();
+        for value in ["b", "a", "b"] {
+            headers.append("x-user", HeaderValue::from_static(value));
+        }
+        let visible = Visible(&headers);
+        let query = RouteQuery::new("/", 0).with_headers(&visible);
+        assert_eq!(query.header_value("X-USER").as_deref(), Some(&b"b,a,b"[..]));
+        assert_eq!(query.header_value("x-other"), None);
+    }
+
+    #[test]
+    fn ch6_13_the_headers_of_a_repeated_request_are_those_of_the_first() {
+        let mut headers = HeaderMap::new();
+        for (name, value) in [("x-user", "b"), ("x-user", "a"), ("content-type", "application/grpc+proto")] {
+            headers.append(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+        for headers in [headers, HeaderMap::new()] {
+            let mut request = Request::post("http://own/a?b").body(()).unwrap();
+            *request.headers_mut() = headers;
+            prepare(request.headers_mut());
+            let mut head = Head::new(request.into_parts().0);
+            assert_eq!(head.authority.as_ref().unwrap(), "own");
+            let minute = Some(Duration::from_secs(60));
+            let [first, second] = [0, 1].map(|_| head.request(Authority::from_static("shop"), minute, &[]));
+            assert_eq!(first.headers(), second.headers());
+            assert_eq!((first.uri(), first.method()), (second.uri(), second.method()));
+            assert_eq!(first.uri(), "http://shop/a?b");
+        }
     }
 
     #[test]

@@ -23,7 +23,7 @@ mod call;
 mod connection;
 mod headers;
 mod published;
-mod recorded;
+mod request;
 mod service;
 mod state;
 mod status;
@@ -113,6 +113,15 @@ impl Channel {
         let _ = self.shared.control.send(Control::ResetBackoff);
     }
 
+    /// Subscribes to a cluster: it stays in the channel, with its endpoints and connections, until the subscription is dropped,
+    /// whether or not routes name it (CH2.8). Routes that name it later find it connected.
+    pub fn subscribe_cluster(&self, name: impl Into<Arc<str>>) -> ChannelClusterSubscription {
+        let name = name.into();
+        // The end of the channel is its shutdown, after which there are no clusters.
+        let _ = self.shared.control.send(Control::Subscribe(name.clone()));
+        ChannelClusterSubscription { name, control: self.shared.control.downgrade() }
+    }
+
     /// Shuts the channel down (CH1.6): new and waiting calls fail with UNAVAILABLE, running ones end with CANCELLED after the
     /// grace. It returns when the connections are closed.
     pub async fn shutdown(&self, grace: Duration) {
@@ -120,6 +129,30 @@ impl Channel {
         if self.shared.control.send(Control::Shutdown { grace, done }).is_ok() {
             // An error means that the task has ended.
             let _ = is_done.await;
+        }
+    }
+}
+
+/// A subscription of the application to a cluster of a channel, made by [`Channel::subscribe_cluster`]. Dropping it ends the
+/// subscription. It does not keep the channel alive.
+#[derive(Debug)]
+#[must_use = "the subscription ends when it is dropped"]
+pub struct ChannelClusterSubscription {
+    name: Arc<str>,
+    control: tokio::sync::mpsc::WeakUnboundedSender<Control>,
+}
+
+impl ChannelClusterSubscription {
+    /// The name of the cluster.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+}
+
+impl Drop for ChannelClusterSubscription {
+    fn drop(&mut self) {
+        if let Some(control) = self.control.upgrade() {
+            let _ = control.send(Control::Unsubscribe(self.name.clone()));
         }
     }
 }
@@ -144,3 +177,6 @@ impl fmt::Debug for Channel {
         f.debug_struct("Channel").field("target", &self.shared.target).field("state", &self.state()).finish()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,36 +1,88 @@
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+//! What the task of a channel publishes for its calls, and the calls that wait for it.
+
+use std::{
+    collections::BTreeMap,
+    mem,
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use arc_swap::{ArcSwap, Guard};
-use tokio::sync::watch;
+use tokio::sync::oneshot;
 
 use super::{connection::Handle, state::States};
-use crate::balance::generation::Generation;
+use crate::{
+    balance::{
+        cluster_use::ClusterHold,
+        generation::Generation,
+        picker::{Draws, Pick, PickArgs},
+    },
+    resolve::RouteQuery,
+};
 
-/// What the task of a channel publishes for its calls.
+/// The current generation, and the queue of the calls that wait for a newer one.
 pub(super) struct Published {
     generation: ArcSwap<Generation<Handle>>,
-    /// Changes with each generation, for calls that wait.
-    version: watch::Sender<u64>,
+    queue: Mutex<Queue>,
     pub(super) states: States,
-    /// The calls that wait.
-    queued: AtomicUsize,
+    /// The number of calls that wait, for a generation or for a stream.
+    waiting: AtomicUsize,
 }
 
-/// A call that waits.
-pub(super) struct Queued<'a> {
+/// A pick and the number of the generation that it is of, or nothing if the call picks by itself; and what the attempt remembers.
+pub(super) type Picked = (Option<(Pick<Handle>, u64)>, Draws);
+
+/// The place of a call in the queue, by the order in which calls began to wait (CH1.11).
+pub(super) struct Place<'a> {
     published: &'a Published,
+    number: u64,
+}
+
+/// A call that waits. Dropping it takes the call out of the queue at once.
+pub(super) struct Waiter<'a, T> {
+    published: &'a Published,
+    number: u64,
+    answer: oneshot::Receiver<T>,
+}
+
+/// The channel was shut down.
+#[derive(Debug)]
+pub(super) struct ShutDown;
+
+#[derive(Default)]
+struct Queue {
+    calls: BTreeMap<u64, Waiting>,
+    next: u64,
+    is_closed: bool,
+}
+
+/// What a call waits for.
+enum Waiting {
+    /// Newer routes, in which it selects its cluster.
+    Routes(oneshot::Sender<()>),
+    /// A newer picker of its cluster.
+    Picker(PickerWait),
+}
+
+struct PickerWait {
+    cluster: Arc<str>,
+    place: usize,
+    draws: Draws,
+    waits_for_ready: bool,
+    /// Why the latest pick failed.
+    reason: Option<Arc<str>>,
+    answer: oneshot::Sender<Picked>,
 }
 
 impl Published {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             generation: ArcSwap::from_pointee(Generation::waiting()),
-            version: watch::Sender::new(0),
+            queue: Mutex::default(),
             states: States::new(),
-            queued: AtomicUsize::new(0),
+            waiting: AtomicUsize::new(0),
         })
     }
 
@@ -38,26 +90,180 @@ impl Published {
         self.generation.load()
     }
 
-    /// Publishes a generation, and wakes the calls that wait, in the order in which they came.
-    pub(super) fn publish(&self, generation: Generation<Handle>) {
-        self.generation.store(Arc::new(generation));
-        self.version.send_modify(|version| *version += 1);
+    /// Publishes a generation, and picks anew for the calls that wait for what is new in it, in the order in which they came
+    /// (CH1.11). Only calls whose wait is over are woken. Returns the clusters for which a connection was requested by that.
+    pub(super) fn publish(&self, generation: Generation<Handle>) -> Vec<Arc<str>> {
+        let generation = Arc::new(generation);
+        let before = self.generation.swap(generation.clone());
+        // A call that begins to wait from now on sees the new generation first.
+        self.lock().pick_anew(before.number(), &generation)
     }
 
-    pub(super) fn versions(&self) -> watch::Receiver<u64> {
-        self.version.subscribe()
+    /// Ends all waiting, as the channel is shut down.
+    pub(super) fn close(&self) {
+        let mut queue = self.lock();
+        queue.is_closed = true;
+        queue.calls.clear();
     }
 
-    /// Counts a call that waits, unless there are as many as permitted.
-    pub(super) fn queue(&self, limit: usize) -> Option<Queued<'_>> {
-        let more = |queued| (queued < limit).then(|| queued + 1);
-        let queued = self.queued.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more);
-        queued.ok().map(|_| Queued { published: self })
+    /// A place in the queue, unless as many calls wait as permitted (CH1.12).
+    pub(super) fn place(&self, limit: usize) -> Option<Place<'_>> {
+        let more = |waiting| (waiting < limit).then(|| waiting + 1);
+        self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        let mut queue = self.lock();
+        queue.next += 1;
+        Some(Place { published: self, number: queue.next })
+    }
+
+    /// The number of calls that wait.
+    #[cfg(test)]
+    pub(super) fn waiting(&self) -> usize {
+        self.waiting.load(Ordering::Relaxed)
+    }
+
+    /// The number of calls that wait for a picker of their clusters.
+    #[cfg(test)]
+    pub(super) fn waiting_for_pickers(&self) -> usize {
+        self.lock().calls.values().filter(|it| matches!(it, Waiting::Picker(_))).count()
+    }
+
+    /// Lets calls see another generation, without its publication.
+    #[cfg(test)]
+    pub(super) fn replace(&self, generation: Arc<Generation<Handle>>) -> Arc<Generation<Handle>> {
+        self.generation.swap(generation)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Drop for Queued<'_> {
+impl<'a> Place<'a> {
+    /// Waits for routes that are newer than those of a generation. `None` if they are there.
+    pub(super) fn wait_for_routes(&self, seen: u64) -> Result<Option<Waiter<'a, ()>>, ShutDown> {
+        let mut queue = self.published.lock();
+        if queue.is_closed {
+            return Err(ShutDown);
+        }
+        if self.published.load().routes_since() > seen {
+            return Ok(None);
+        }
+        let (sender, answer) = oneshot::channel();
+        queue.calls.insert(self.number, Waiting::Routes(sender));
+        Ok(Some(Waiter { published: self.published, number: self.number, answer }))
+    }
+
+    /// Waits for a picker that is newer than that of a generation, and for a pick of it that ends the wait. If there is such a
+    /// picker, this returns what the attempt remembers.
+    pub(super) fn wait_for_picker(
+        &self,
+        cluster: &ClusterHold,
+        seen: u64,
+        (draws, waits_for_ready): (Draws, bool),
+    ) -> Result<Result<Waiter<'a, Picked>, Draws>, ShutDown> {
+        let mut queue = self.published.lock();
+        if queue.is_closed {
+            return Err(ShutDown);
+        }
+        if self.published.load().picker_since(cluster.place()) > seen {
+            return Ok(Err(draws));
+        }
+        let (sender, answer) = oneshot::channel();
+        let (cluster, place) = (cluster.name().clone(), cluster.place());
+        let wait = PickerWait { cluster, place, draws, waits_for_ready, reason: None, answer: sender };
+        queue.calls.insert(self.number, Waiting::Picker(wait));
+        Ok(Ok(Waiter { published: self.published, number: self.number, answer }))
+    }
+}
+
+impl<T> Waiter<'_, T> {
+    /// The answer.
+    ///
+    /// # Cancel safety
+    /// An answer is not lost if the future is dropped, but if the waiter is.
+    pub(super) async fn answer(&mut self) -> Result<T, ShutDown> {
+        (&mut self.answer).await.map_err(|_| ShutDown)
+    }
+
+    /// Why the latest pick failed, while the call waits.
+    pub(super) fn reason(&self) -> Option<Arc<str>> {
+        match self.published.lock().calls.get(&self.number)? {
+            Waiting::Routes(_) => None,
+            Waiting::Picker(wait) => wait.reason.clone(),
+        }
+    }
+}
+
+impl<T> Drop for Waiter<'_, T> {
     fn drop(&mut self) {
-        self.published.queued.fetch_sub(1, Ordering::Relaxed);
+        // If it is not there, it was answered; a pick that nobody reads is released with the answer.
+        self.published.lock().calls.remove(&self.number);
+    }
+}
+
+impl Drop for Place<'_> {
+    fn drop(&mut self) {
+        self.published.waiting.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Queue {
+    fn pick_anew(&mut self, before: u64, current: &Generation<Handle>) -> Vec<Arc<str>> {
+        let mut connects = Vec::new();
+        let mut random = fastrand::Rng::new();
+        let waiting = mem::take(&mut self.calls).into_iter();
+        self.calls = waiting
+            .filter_map(|(number, waiting)| {
+                let waiting = match waiting {
+                    Waiting::Routes(answer) if current.routes_since() > before => {
+                        // A call that has gone takes itself out of the queue, and so has no answer to read.
+                        let _ = answer.send(());
+                        return None;
+                    }
+                    Waiting::Picker(wait) if current.picker_since(wait.place) > before => {
+                        Waiting::Picker(wait.pick(current, &mut random, &mut connects)?)
+                    }
+                    waiting @ (Waiting::Routes(_) | Waiting::Picker(_)) => waiting,
+                };
+                Some((number, waiting))
+            })
+            .collect();
+        connects
+    }
+}
+
+impl PickerWait {
+    /// Picks for the call. Returns the call if it still has to wait.
+    fn pick(
+        mut self,
+        current: &Generation<Handle>,
+        random: &mut fastrand::Rng,
+        connects: &mut Vec<Arc<str>>,
+    ) -> Option<Self> {
+        if current.needs_request(self.place) {
+            // The policy sees the request, which the call has.
+            let _ = self.answer.send((None, self.draws));
+            return None;
+        }
+        let request = RouteQuery::new("/", 0);
+        let mut args = PickArgs { draws: &mut self.draws, random, request: &request };
+        match current.pick(self.place, &mut args) {
+            Pick::Queue => self.reason = None,
+            Pick::QueueAndConnect => connects.push(self.cluster.clone()),
+            Pick::Fail(reason) | Pick::FailAs(_, reason) if self.waits_for_ready => {
+                self.reason = Some(reason)
+            }
+            pick @ (Pick::Complete(_)
+            | Pick::Fail(_)
+            | Pick::FailAs(..)
+            | Pick::Broken(_)
+            | Pick::Drop(_)) => {
+                let Self { draws, answer, .. } = self;
+                // A pick that nobody reads any more is released here.
+                let _ = answer.send((Some((pick, current.number())), draws));
+                return None;
+            }
+        }
+        Some(self)
     }
 }

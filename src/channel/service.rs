@@ -10,7 +10,7 @@ use http::{Request, Response};
 use http_body::Body;
 use tower_service::Service;
 
-use super::{Channel, ChannelBody};
+use super::{Channel, ChannelBody, request};
 
 impl<B> Service<Request<B>> for Channel
 where
@@ -30,7 +30,7 @@ where
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let calls = self.shared.calls.clone();
         Box::pin(async move {
-            match calls.call(request).await {
+            match calls.call(request.map(request::erase)).await {
                 Ok(response) => Ok(response),
                 Err(status) => Ok(status.into_http()),
             }

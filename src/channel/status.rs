@@ -7,6 +7,9 @@ use http::{HeaderValue, Response, header::CONTENT_TYPE};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
+use super::connection::Handle;
+use crate::balance::picker::ReadyEndpoint;
+
 /// The status of a call without a usable endpoint, route or configuration.
 pub(super) fn unavailable(reason: &str, node: &str) -> Status {
     Status::unavailable(with_node(reason, node))
@@ -45,9 +48,25 @@ pub(super) fn deadline_exceeded(reason: &str) -> Status {
 ///
 /// A server that measures the deadline too may cancel the stream before the timer of the client fires, which has a resolution of
 /// 1 ms: that is the deadline as well.
-pub(super) fn of_stream(error: &h2::Error, address: SocketAddr, deadline: Option<Instant>) -> Status {
+pub(super) fn of_stream(
+    error: &h2::Error,
+    endpoint: &ReadyEndpoint<Handle>,
+    deadline: Option<Instant>,
+) -> Status {
+    of_error(error, (endpoint.address, endpoint.handle.lost_by()), deadline)
+}
+
+/// As before, with the reason why the connection was ended from this side, if it was.
+pub(super) fn of_error(
+    error: &h2::Error,
+    (address, lost_by): (SocketAddr, Option<&str>),
+    deadline: Option<Instant>,
+) -> Status {
     let Some(reason) = error.reason().filter(|_| !error.is_io()) else {
-        return Status::unavailable(format!("{address}: the connection was lost: {error}"));
+        return match lost_by {
+            Some(reason) => Status::unavailable(format!("{address}: the connection was closed: {reason}")),
+            None => Status::unavailable(format!("{address}: the connection was lost: {error}")),
+        };
     };
     if error.is_go_away() {
         return Status::unavailable(format!("{address}: the connection was closed: {error}"));
@@ -114,13 +133,14 @@ mod tests {
     #[test]
     fn ch2_26_a_stream_that_the_server_cancels_after_the_deadline_has_exceeded_it() {
         let cancelled = h2::Error::from(Reason::CANCEL);
-        let of = |deadline| of_stream(&cancelled, ([127, 0, 0, 1], 80).into(), deadline).code();
+        let peer = (([127, 0, 0, 1], 80).into(), None);
+        let of = |deadline| of_error(&cancelled, peer, deadline).code();
         let now = Instant::now();
         assert_eq!(of(Some(now)), Code::DeadlineExceeded);
         assert_eq!(of(Some(now + Duration::from_secs(600))), Code::Cancelled);
         assert_eq!(of(None), Code::Cancelled);
         let refused = h2::Error::from(Reason::REFUSED_STREAM);
-        let status = of_stream(&refused, ([127, 0, 0, 1], 80).into(), Some(now));
+        let status = of_error(&refused, peer, Some(now));
         assert_eq!(status.code(), Code::Unavailable, "other resets keep their codes");
     }
 

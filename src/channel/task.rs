@@ -1,6 +1,6 @@
 //! The control path: the task of a channel.
 
-use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
+use std::{collections::HashMap, future::pending, net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::{
     sync::{
@@ -10,14 +10,14 @@ use tokio::{
     task::{AbortHandle, JoinSet},
     time::{Instant, sleep_until},
 };
-use tracing::debug;
+use tracing::{debug, info};
 
 use super::{
     ChannelState,
     active::ActiveCalls,
     builder::Settings,
     call::CallContext,
-    connection::{Connection, Handle},
+    connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss},
     published::Published,
 };
 use crate::{
@@ -38,6 +38,10 @@ use crate::{
 pub(super) enum Control {
     /// Leave the idle state.
     Wake,
+    /// The application refers to a cluster (CH2.8).
+    Subscribe(Arc<str>),
+    /// The application refers to a cluster no more.
+    Unsubscribe(Arc<str>),
     /// A pick requested a connection of a cluster.
     Connect {
         cluster: Arc<str>,
@@ -55,7 +59,7 @@ pub(super) enum Control {
 enum Event {
     Connected(ConnectionId, Box<Connection>),
     Failed(ConnectionId, Arc<str>),
-    Lost(ConnectionId),
+    Lost(ConnectionId, Loss),
 }
 
 /// The state of the task.
@@ -63,14 +67,17 @@ struct Task {
     client: Client,
     target: Target,
     idle_timeout: Duration,
+    settings: ConnectionSettings,
     published: Arc<Published>,
     active: Arc<ActiveCalls>,
     generations: Generations<Handle>,
     /// While the channel is not idle.
     resolution: Option<Resolution>,
     subscriptions: HashMap<Arc<str>, ClusterSubscription>,
-    attempts: HashMap<ConnectionId, AbortHandle>,
-    connections: HashMap<ConnectionId, oneshot::Sender<()>>,
+    attempts: HashMap<ConnectionId, (SocketAddr, AbortHandle)>,
+    /// What drains each connection when it is dropped.
+    connections: HashMap<ConnectionId, (SocketAddr, oneshot::Sender<()>)>,
+    longer_intervals: LongerIntervals,
     /// The tasks of the connections.
     drivers: JoinSet<()>,
     events: UnboundedSender<Event>,
@@ -79,6 +86,10 @@ struct Task {
 
 /// The circuit breakers of all channels of the process (CH4.7).
 static BREAKERS: std::sync::OnceLock<Arc<Breakers>> = std::sync::OnceLock::new();
+
+pub(super) fn breakers() -> Arc<Breakers> {
+    BREAKERS.get_or_init(Arc::default).clone()
+}
 
 /// Runs until the last handle and the last waiting call of the channel are gone, or the channel is shut down.
 pub(super) fn run(
@@ -94,12 +105,13 @@ pub(super) fn run(
             let _ = control.send(Control::Release);
         }
     });
-    let breakers = BREAKERS.get_or_init(Arc::default).clone();
+    let breakers = breakers();
     let (events, received) = mpsc::unbounded_channel();
     let task = Task {
         client,
         target,
         idle_timeout: settings.idle_timeout,
+        settings: settings.connections,
         published: calls.published.clone(),
         active: calls.active.clone(),
         generations: Generations::new(Balancer::new(settings.balancer, breakers), on_unused),
@@ -107,6 +119,7 @@ pub(super) fn run(
         subscriptions: HashMap::new(),
         attempts: HashMap::new(),
         connections: HashMap::new(),
+        longer_intervals: LongerIntervals::default(),
         drivers: JoinSet::new(),
         events,
         idle_at: None,
@@ -155,6 +168,8 @@ impl Task {
         match command {
             Control::Wake => self.wake(),
             Control::Connect { cluster } => self.generations.balancer.connect(&cluster, now()),
+            Control::Subscribe(cluster) => self.generations.subscribe(cluster, now()),
+            Control::Unsubscribe(cluster) => self.generations.unsubscribe(&cluster, now()),
             Control::Release => self.generations.release_unused(now()),
             Control::ResetBackoff => self.generations.balancer.reset_backoff(now()),
             Control::Shutdown { .. } => {}
@@ -177,16 +192,14 @@ impl Task {
         let balancer = &mut self.generations.balancer;
         match event {
             Event::Connected(id, connection) => {
-                if self.attempts.remove(&id).is_none() {
-                    // It was cancelled in the meantime.
-                    return;
-                }
+                // It may have been cancelled in the meantime.
+                let Some((address, _)) = self.attempts.remove(&id) else { return };
                 let (drain, is_drained) = oneshot::channel();
-                self.connections.insert(id, drain);
+                self.connections.insert(id, (address, drain));
                 let (handle, events) = (connection.handle(), self.events.clone());
-                let on_lost = move || {
+                let on_lost = move |loss| {
                     // Without a task nobody counts connections.
-                    let _ = events.send(Event::Lost(id));
+                    let _ = events.send(Event::Lost(id, loss));
                 };
                 self.drivers.spawn(connection.drive(is_drained, on_lost));
                 balancer.on_connected(id, handle, now());
@@ -197,11 +210,21 @@ impl Task {
                     balancer.on_failed(id, error, now());
                 }
             }
-            Event::Lost(id) => {
-                if self.connections.remove(&id).is_some() {
-                    balancer.on_lost(id, now());
+            Event::Lost(id, loss) => {
+                let Some((address, _)) = self.connections.remove(&id) else { return };
+                balancer.on_lost(id, now());
+                match loss {
+                    Loss::TooManyPings => self.on_too_many_pings(address),
+                    Loss::Other => {}
                 }
             }
+        }
+    }
+
+    /// The next connections to the address send half as many pings.
+    fn on_too_many_pings(&mut self, address: SocketAddr) {
+        if let Some(interval) = self.longer_intervals.double(address, self.settings.keep_alive) {
+            info!(target_name = %self.target, %address, ?interval, "the server reports too many pings");
         }
     }
 
@@ -228,11 +251,23 @@ impl Task {
 
     /// Executes commands, and publishes what has become of everything.
     fn publish(&mut self) {
+        // Picks of calls that wait may request connections, which changes their pickers.
+        while let Some(connects) = self.publish_once().filter(|connects| !connects.is_empty()) {
+            for cluster in connects {
+                self.generations.balancer.connect(&cluster, now());
+            }
+        }
+    }
+
+    /// Returns the clusters for which a connection was requested; `None` while the channel is idle.
+    fn publish_once(&mut self) -> Option<Vec<Arc<str>>> {
         let Some(resolution) = &self.resolution else {
             self.execute();
-            self.published.publish(Generation::waiting());
-            self.published.states.set(ChannelState::Idle);
-            return;
+            if self.published.states.current() != ChannelState::Idle {
+                self.published.publish(Generation::waiting());
+                self.published.states.set(ChannelState::Idle);
+            }
+            return None;
         };
         if let Some(clusters) = self.generations.poll_clusters() {
             self.subscriptions.retain(|name, _| clusters.contains(name));
@@ -243,29 +278,31 @@ impl Task {
         }
         let generation = self.generations.poll_generation(now());
         self.execute();
-        if let Some(generation) = generation {
-            let state = generation.connectivity.into();
-            self.published.publish(generation);
-            self.published.states.set(state);
-        }
+        let Some(generation) = generation else { return Some(Vec::new()) };
+        let state = generation.connectivity.into();
+        let connects = self.published.publish(generation);
+        self.published.states.set(state);
+        Some(connects)
     }
 
     fn execute(&mut self) {
         while let Some(command) = self.generations.balancer.poll_command() {
             match command {
                 Command::Connect { connection, address, timeout } => {
+                    let keep_alive = self.longer_intervals.apply(address, self.settings.keep_alive);
+                    let settings = ConnectionSettings { keep_alive, ..self.settings };
                     let events = self.events.clone();
                     let attempt = tokio::spawn(async move {
-                        let event = match Connection::connect(address, timeout).await {
+                        let event = match Connection::connect(address, timeout, settings).await {
                             Ok(established) => Event::Connected(connection, Box::new(established)),
                             Err(error) => Event::Failed(connection, error),
                         };
                         let _ = events.send(event);
                     });
-                    self.attempts.insert(connection, attempt.abort_handle());
+                    self.attempts.insert(connection, (address, attempt.abort_handle()));
                 }
                 Command::Cancel { connection } => {
-                    if let Some(attempt) = self.attempts.remove(&connection) {
+                    if let Some((_, attempt)) = self.attempts.remove(&connection) {
                         attempt.abort();
                     }
                 }
@@ -290,6 +327,7 @@ impl Task {
         self.resolution = None;
         self.subscriptions.clear();
         self.published.publish(Generation::waiting());
+        self.published.close();
         let ended = async { while self.drivers.join_next().await.is_some() {} };
         if tokio::time::timeout(grace, ended).await.is_err() {
             self.drivers.shutdown().await;

@@ -88,7 +88,7 @@ impl Selected {
     /// Picks an endpoint for an attempt, which ends at once; false if there is none.
     pub fn pick(&mut self) -> bool {
         let (draws, random, request) = (&mut Draws::default(), &mut self.random, &RouteQuery::new("/", 0));
-        let pick = self.published.pick(&self.cluster, &mut PickArgs { draws, random, request });
+        let pick = self.published.pick(self.cluster.place(), &mut PickArgs { draws, random, request });
         matches!(pick, Pick::Complete(_))
     }
 }

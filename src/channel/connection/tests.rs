@@ -2,16 +2,19 @@
 
 use std::net::Ipv4Addr;
 
-use h2::{Reason, server};
-use http::{Request, Response};
+use h2::server;
+use http::Response;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpListener,
+    net::{TcpListener, TcpStream},
     sync::mpsc,
 };
 
 use super::*;
-use crate::channel::status;
+use crate::channel::{
+    status,
+    tests::raw::{ACK, GOAWAY, PING, Raw, RawListener, SETTINGS, WINDOW_UPDATE},
+};
 
 const BOUND: Duration = Duration::from_secs(20);
 
@@ -21,15 +24,11 @@ async fn listen() -> (TcpListener, SocketAddr) {
     (listener, address)
 }
 
-async fn accept(listener: &TcpListener) -> server::Connection<TcpStream, Bytes> {
-    server::handshake(listener.accept().await.unwrap().0).await.unwrap()
-}
-
 /// A connection that is driven, and where it tells of its loss.
 struct Driven {
     handle: Handle,
     drain: Option<oneshot::Sender<()>>,
-    lost: mpsc::UnboundedReceiver<()>,
+    lost: mpsc::UnboundedReceiver<Loss>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -37,20 +36,46 @@ impl Driven {
     fn new(connection: Connection) -> Self {
         let ((drain, is_drained), (tell, lost)) = (oneshot::channel(), mpsc::unbounded_channel());
         let handle = connection.handle();
-        let task = tokio::spawn(connection.drive(is_drained, move || tell.send(()).unwrap_or_default()));
+        let task =
+            tokio::spawn(connection.drive(is_drained, move |loss| tell.send(loss).unwrap_or_default()));
         Self { handle, drain: Some(drain), lost, task }
     }
 
-    fn request(&self) -> h2::client::ResponseFuture {
-        let request = Request::get("http://shop/a").body(()).unwrap();
-        self.handle.send.clone().send_request(request, true).unwrap().0
+    fn request(&self) -> ResponseFuture {
+        self.handle.send(get(), true).unwrap().0
     }
 }
 
 async fn pair() -> (Driven, server::Connection<TcpStream, Bytes>) {
+    pair_with(ConnectionSettings::default(), &server::Builder::new()).await
+}
+
+async fn pair_with(
+    settings: ConnectionSettings,
+    server: &server::Builder,
+) -> (Driven, server::Connection<TcpStream, Bytes>) {
     let (listener, address) = listen().await;
-    let (connected, server) = tokio::join!(Connection::connect(address, BOUND), accept(&listener));
+    let accept = async { server.handshake(listener.accept().await.unwrap().0).await.unwrap() };
+    let (connected, server) = tokio::join!(Connection::connect(address, BOUND, settings), accept);
     (Driven::new(connected.unwrap_or_else(|error| panic!("{error}"))), server)
+}
+
+async fn connect(address: SocketAddr) -> Result<Connection, Arc<str>> {
+    Connection::connect(address, BOUND, ConnectionSettings::default()).await
+}
+
+fn get() -> Request<()> {
+    Request::get("http://shop/a").body(()).unwrap()
+}
+
+/// A request without an end, which counts as a call.
+fn reserved(handle: &Handle) -> (ResponseFuture, SendStream<Bytes>) {
+    assert!(handle.streams.try_reserve());
+    handle.send(get(), false).unwrap()
+}
+
+fn status_of(error: &h2::Error) -> tonic::Status {
+    status::of_error(error, ((Ipv4Addr::LOCALHOST, 1).into(), None), None)
 }
 
 /// The request that the server has, while it is polled.
@@ -62,15 +87,15 @@ async fn next(server: &mut server::Connection<TcpStream, Bytes>) -> server::Send
 async fn ch3_4_a_listener_that_accepts_and_sends_nothing_is_a_failed_attempt() {
     let (listener, address) = listen().await;
     let silent = tokio::spawn(async move { listener.accept().await.unwrap() });
-    let Err(error) = Connection::connect(address, BOUND).await else { panic!("it is connected") };
+    let Err(error) = connect(address).await else { panic!("it is connected") };
     assert_eq!(&*error, format!("{address}: no HTTP/2 connection within 20s"));
     silent.await.unwrap();
 }
 
 #[tokio::test]
-async fn ch3_4_a_connection_is_ready_with_the_settings_of_the_peer() {
+async fn ch3_4_ch15_2_a_connection_is_ready_with_the_settings_of_the_peer() {
     let (listener, address) = listen().await;
-    let mut connecting = tokio::spawn(Connection::connect(address, BOUND));
+    let mut connecting = tokio::spawn(connect(address));
     let mut peer = listener.accept().await.unwrap().0;
     // The preface of the client, and the beginning of its SETTINGS.
     let mut preface = [0; 33];
@@ -87,7 +112,7 @@ async fn ch3_4_a_connection_is_ready_with_the_settings_of_the_peer() {
 async fn ch1_18_a_failed_attempt_names_the_address() {
     let (listener, address) = listen().await;
     drop(listener);
-    let Err(error) = Connection::connect(address, BOUND).await else { panic!("it is connected") };
+    let Err(error) = connect(address).await else { panic!("it is connected") };
     assert!(error.starts_with(&format!("{address}: Connection refused")), "{error}");
 }
 
@@ -99,7 +124,7 @@ async fn ch3_4_a_peer_that_speaks_something_else_is_a_failed_attempt() {
             let mut peer = listener.accept().await.unwrap().0;
             peer.write_all(answer).await.unwrap();
         };
-        let (connected, ()) = tokio::join!(Connection::connect(address, BOUND), peer);
+        let (connected, ()) = tokio::join!(connect(address), peer);
         let Err(error) = connected else { panic!("it is connected") };
         assert!(error.starts_with(&format!("{address}: HTTP/2: ")), "{error}");
     }
@@ -128,14 +153,13 @@ async fn ch3_5_a_connection_that_breaks_is_lost_and_fails_its_streams() {
     drop(server);
     driven.lost.recv().await.unwrap();
     let error = response.await.unwrap_err();
-    let address = (Ipv4Addr::LOCALHOST, 1).into();
-    assert_eq!(status::of_stream(&error, address).code(), tonic::Code::Unavailable);
+    assert_eq!(status_of(&error).code(), tonic::Code::Unavailable);
     assert!(!status::is_never_processed(&error), "the peer may have run it (CH6.14)");
     driven.task.await.unwrap();
 }
 
 #[tokio::test]
-async fn ch6_13_a_refused_stream_was_never_processed() {
+async fn ch6_13_ch15_4_a_refused_stream_was_never_processed() {
     let (driven, mut server) = pair().await;
     for (reason, is_never_processed) in
         [(Reason::REFUSED_STREAM, true), (Reason::CANCEL, false), (Reason::INTERNAL_ERROR, false)]
@@ -174,7 +198,7 @@ async fn ch2_26_streams_without_a_status_end_by_the_code_of_their_reset() {
             response = response => response,
             _ = server.accept() => panic!("there is no further request"),
         };
-        let status = status::of_stream(&polled.unwrap_err(), (Ipv4Addr::LOCALHOST, 1).into());
+        let status = status_of(&polled.unwrap_err());
         assert_eq!(status.code(), code, "{reason:?}");
         assert!(status.message().starts_with("127.0.0.1:1: the stream was reset"), "{status:?}");
     }
@@ -205,8 +229,7 @@ async fn ch15_5_a_flood_of_resets_leaves_the_connection_usable_or_lost() {
         }
     });
     for _ in 0..2_000 {
-        let request = Request::get("http://shop/a").body(()).unwrap();
-        match driven.handle.send.clone().send_request(request, true) {
+        match driven.handle.send(get(), true) {
             Ok((response, _)) => drop(response.await.unwrap_err()),
             Err(_) => {
                 driven.lost.recv().await.unwrap();
@@ -215,4 +238,162 @@ async fn ch15_5_a_flood_of_resets_leaves_the_connection_usable_or_lost() {
         }
     }
     served.abort();
+}
+
+/// Lets the runtime look for bytes, which it does once in 61 turns, before the paused clock goes on.
+async fn turns() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// A connection with pings to a peer that speaks frames.
+async fn pinging(without_calls: bool) -> (Driven, Raw) {
+    let keep_alive =
+        KeepAlive { interval: Some(Duration::from_secs(10)), without_calls, ..KeepAlive::default() };
+    let settings = ConnectionSettings { keep_alive, ..ConnectionSettings::default() };
+    raw_pair(settings).await
+}
+
+async fn raw_pair(settings: ConnectionSettings) -> (Driven, Raw) {
+    let listener = RawListener::bind().await;
+    let connect = async {
+        let connected = Connection::connect(listener.address, BOUND, settings).await;
+        Driven::new(connected.unwrap_or_else(|error| panic!("{error}")))
+    };
+    tokio::join!(connect, listener.accept())
+}
+
+#[tokio::test(start_paused = true)]
+async fn ch3_6_a_peer_that_answers_pings_keeps_its_connection_and_is_lost_when_it_does_not() {
+    let (mut driven, mut peer) = pinging(false).await;
+    let (response, _stream) = reserved(&driven.handle);
+    for _ in 0..3 {
+        let ping = peer.frame_of(PING).await;
+        assert_eq!(ping.flags, 0);
+        peer.write(PING, ACK, 0, &ping.payload).await;
+        turns().await;
+    }
+    peer.frame_of(PING).await;
+    assert_eq!(driven.lost.recv().await, Some(Loss::Other));
+    let error = response.await.unwrap_err();
+    let reason = driven.handle.lost_by().unwrap();
+    assert_eq!(reason, "no answer to a keepalive ping within 20s");
+    let status = status::of_error(&error, ((Ipv4Addr::LOCALHOST, 1).into(), Some(reason)), None);
+    assert_eq!(status.code(), tonic::Code::Unavailable);
+    assert_eq!(status.message(), format!("127.0.0.1:1: the connection was closed: {reason}"));
+    assert!(!status::is_never_processed(&error));
+    driven.task.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn ch3_6_any_bytes_of_the_peer_are_an_answer() {
+    let (driven, mut peer) = pinging(false).await;
+    let (_response, _stream) = reserved(&driven.handle);
+    for _ in 0..3 {
+        let ping = peer.frame_of(PING).await;
+        tokio::time::advance(Duration::from_secs(15)).await;
+        // That of a window, which does not answer the ping.
+        peer.write(WINDOW_UPDATE, 0, 0, &[0, 0, 0, 1]).await;
+        turns().await;
+        assert!(!driven.task.is_finished());
+        tokio::time::advance(Duration::from_secs(8)).await;
+        peer.write(PING, ACK, 0, &ping.payload).await;
+        turns().await;
+    }
+    assert!(!driven.task.is_finished());
+}
+
+#[tokio::test(start_paused = true)]
+async fn ch3_6_without_calls_pings_are_sent_only_if_that_is_set() {
+    let (driven, mut peer) = pinging(false).await;
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    turns().await;
+    assert!(peer.is_quiet());
+    let (_response, _stream) = reserved(&driven.handle);
+    peer.frame_of(PING).await;
+    let (_driven, mut peer) = pinging(true).await;
+    peer.frame_of(PING).await;
+}
+
+#[tokio::test]
+async fn ch3_6_sockets_send_at_once_and_have_the_timeout_of_the_pings() {
+    let (listener, address) = listen().await;
+    let timeout = Duration::from_secs(20);
+    let socket = Socket::connect(address, Some(timeout)).await.unwrap();
+    listener.accept().await.unwrap();
+    assert!(socket.tcp().nodelay().unwrap());
+    #[cfg(target_os = "linux")]
+    assert_eq!(socket2::SockRef::from(socket.tcp()).tcp_user_timeout().unwrap(), Some(timeout));
+}
+
+#[tokio::test]
+async fn ch3_5_a_peer_that_reports_too_many_pings_is_told_apart() {
+    for (code, debug, loss) in [
+        (11, &b"too_many_pings"[..], Loss::TooManyPings),
+        (11, b"calm", Loss::Other),
+        (2, b"too_many_pings", Loss::Other),
+    ] {
+        let (mut driven, mut peer) = raw_pair(ConnectionSettings::default()).await;
+        let payload = [&[0, 0, 0, 0, 0, 0, 0, code], debug].concat();
+        peer.write(GOAWAY, 0, 0, &payload).await;
+        assert_eq!(driven.lost.recv().await, Some(loss), "{code} {debug:?}");
+    }
+}
+
+#[test]
+fn ch3_5_too_many_pings_double_the_interval_of_the_address() {
+    let settings = KeepAlive { interval: Some(Duration::from_secs(10)), ..KeepAlive::default() };
+    let (one, other) = ((Ipv4Addr::LOCALHOST, 1).into(), (Ipv4Addr::LOCALHOST, 2).into());
+    let mut longer = LongerIntervals::default();
+    assert_eq!(longer.double(one, settings), Some(Duration::from_secs(20)));
+    assert_eq!(longer.double(one, settings), Some(Duration::from_secs(40)));
+    assert_eq!(longer.apply(one, settings).interval, Some(Duration::from_secs(40)));
+    assert_eq!(longer.apply(other, settings), settings);
+    assert_eq!(longer.double(other, KeepAlive::default()), None, "no pings were sent");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ch3_9_a_drained_connection_is_closed_after_the_limit() {
+    let settings = ConnectionSettings { drain_limit: Some(Duration::from_secs(5)), ..Default::default() };
+    let (mut driven, _peer) = raw_pair(settings).await;
+    let (response, _stream) = reserved(&driven.handle);
+    drop(driven.drain.take());
+    let error = response.await.unwrap_err();
+    let status = status::of_error(&error, ((Ipv4Addr::LOCALHOST, 1).into(), driven.handle.lost_by()), None);
+    assert_eq!(status.code(), tonic::Code::Unavailable);
+    assert!(status.message().ends_with("its drain limit of 5s is over"), "{status:?}");
+    driven.task.await.unwrap();
+    assert!(driven.lost.recv().await.is_none(), "a drain is no loss");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ch3_9_the_limit_is_not_for_connections_that_the_peer_drains() {
+    let settings = ConnectionSettings { drain_limit: Some(Duration::from_secs(5)), ..Default::default() };
+    let (mut driven, mut server) = pair_with(settings, &server::Builder::new()).await;
+    let response = driven.request();
+    let mut respond = next(&mut server).await;
+    server.graceful_shutdown();
+    let server = tokio::spawn(async move { while server.accept().await.is_some() {} });
+    driven.lost.recv().await.unwrap();
+    // The channel lets go of what is lost.
+    drop(driven.drain.take());
+    tokio::time::advance(Duration::from_secs(3_600)).await;
+    respond.send_response(Response::new(()), true).unwrap();
+    assert_eq!(response.await.unwrap().status(), 200);
+    drop(driven.handle);
+    driven.task.await.unwrap();
+    server.await.unwrap();
+}
+
+#[tokio::test]
+async fn ch4_13_a_changed_limit_of_the_peer_is_seen_when_it_arrives() {
+    let (driven, mut peer) = raw_pair(ConnectionSettings::default()).await;
+    for limit in [7_u32, 0, 3] {
+        let payload = [&[0, 3][..], &limit.to_be_bytes()].concat();
+        peer.write(SETTINGS, 0, 0, &payload).await;
+        peer.frame_of(SETTINGS).await;
+        let seen = driven.handle.streams.limit();
+        assert_eq!(seen, u64::from(limit));
+    }
 }

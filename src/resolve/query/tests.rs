@@ -297,6 +297,29 @@ fn values_need_not_be_text() {
     assert!(!takes(&[header("x", range)], &RouteQuery::new("/", 0).with_headers(&[("x", b"1\xff")])));
 }
 
+#[test]
+fn ch2_12_a_range_matches_numbers_from_its_start_to_below_its_end() {
+    let range = || header("x", RangeMatch(Int64Range { start: -1, end: 9 }));
+    let inverted = |matcher| route::HeaderMatcher { invert_match: true, ..matcher };
+    for (values, expected) in [
+        (&["-1"][..], true),
+        (&["8"], true),
+        (&["9"], false),
+        (&["-2"], false),
+        (&["five"], false),
+        (&[""], false),
+        (&["9223372036854775808"], false),
+        (&["5", "6"], false),
+    ] {
+        let headers: Vec<_> = values.iter().map(|value| ("x", *value)).collect();
+        let query = RouteQuery::new("/", 0).with_headers(&headers);
+        assert_eq!(takes(&[range()], &query), expected, "{values:?}");
+        assert_eq!(takes(&[inverted(range())], &query), !expected, "{values:?}");
+    }
+    let query = RouteQuery::new("/", 0);
+    assert!(!takes(&[range()], &query) && !takes(&[inverted(range())], &query), "it is absent");
+}
+
 #[cfg(feature = "client")]
 #[test]
 fn a_header_map_can_be_looked_up() {

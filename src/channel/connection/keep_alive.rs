@@ -1,0 +1,155 @@
+//! Pings on a connection that is silent (CH3.6).
+
+use std::{
+    collections::HashMap,
+    future::Future,
+    net::SocketAddr,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use h2::{Ping, PingPong};
+use tokio::time::{Instant, Sleep, sleep_until};
+
+use super::socket::LastRead;
+
+/// When connections send pings.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::channel) struct KeepAlive {
+    /// How long a connection is silent before a ping; never by default, since servers that do not permit pings end connections
+    /// that send them (A8).
+    pub(in crate::channel) interval: Option<Duration>,
+    /// How long the answer may take.
+    pub(in crate::channel) timeout: Duration,
+    /// Whether pings are sent while no call runs on the connection.
+    pub(in crate::channel) without_calls: bool,
+}
+
+/// The intervals between pings to addresses that permit fewer of them than configured (CH3.5).
+#[derive(Debug, Default)]
+pub(in crate::channel) struct LongerIntervals {
+    by_address: HashMap<SocketAddr, Duration>,
+}
+
+impl LongerIntervals {
+    /// The settings of connections to an address.
+    pub(in crate::channel) fn apply(&self, address: SocketAddr, settings: KeepAlive) -> KeepAlive {
+        let interval = self.by_address.get(&address).copied().or(settings.interval);
+        KeepAlive { interval, ..settings }
+    }
+
+    /// A server reported too many pings. Returns the interval of its next connections.
+    pub(in crate::channel) fn double(
+        &mut self,
+        address: SocketAddr,
+        settings: KeepAlive,
+    ) -> Option<Duration> {
+        let doubled = self.apply(address, settings).interval?.saturating_mul(2);
+        self.by_address.insert(address, doubled);
+        Some(doubled)
+    }
+}
+
+impl Default for KeepAlive {
+    fn default() -> Self {
+        Self { interval: None, timeout: Duration::from_secs(20), without_calls: false }
+    }
+}
+
+/// The pings of a connection.
+///
+/// ```text
+///            no call runs               silent for the interval          nothing is read in time
+///   Dormant ◀──────────── Watching ──────────────────────────▶ Awaiting ────────────────────────▶ lost
+///           ────────────▶          ◀──────────────────────────
+///            a call runs                  anything is read
+/// ```
+pub(super) struct Pings {
+    interval: Duration,
+    timeout: Duration,
+    without_calls: bool,
+    ping_pong: PingPong,
+    last_read: Arc<LastRead>,
+    state: State,
+    timer: Pin<Box<Sleep>>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum State {
+    /// No pings, and no timer: an idle connection wakes nobody.
+    Dormant,
+    Watching,
+    /// A ping was sent at this time.
+    Awaiting(Instant),
+}
+
+impl Pings {
+    /// The pings of a connection by the settings, unless they are off.
+    pub(super) fn new(
+        settings: KeepAlive,
+        ping_pong: Option<PingPong>,
+        last_read: Arc<LastRead>,
+    ) -> Option<Self> {
+        let KeepAlive { interval, timeout, without_calls } = settings;
+        let (interval, ping_pong) = (interval?, ping_pong?);
+        let timer = Box::pin(sleep_until(due(last_read.at(), interval)));
+        Some(Self { interval, timeout, without_calls, ping_pong, last_read, state: State::Watching, timer })
+    }
+
+    /// Sends pings when they are due. Ready when the peer has not answered in time.
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, has_calls: bool) -> Poll<()> {
+        // Any bytes of the peer are an answer. This takes that of the last ping, so that another can be sent.
+        let _ = self.ping_pong.poll_pong(cx);
+        let is_needed = has_calls || self.without_calls;
+        loop {
+            match self.state {
+                State::Dormant if !is_needed => return Poll::Pending,
+                State::Dormant => self.watch(),
+                State::Awaiting(sent) if self.last_read.at() >= sent => self.watch(),
+                State::Watching | State::Awaiting(_) => {}
+            }
+            if self.timer.as_mut().poll(cx).is_pending() {
+                return Poll::Pending;
+            }
+            match self.state {
+                State::Awaiting(_) => return Poll::Ready(()),
+                State::Dormant | State::Watching => self.on_timer(is_needed),
+            }
+        }
+    }
+
+    /// Why the connection is lost.
+    pub(super) fn reason(&self) -> String {
+        format!("no answer to a keepalive ping within {:?}", self.timeout)
+    }
+
+    /// The peer may have been silent for the interval.
+    fn on_timer(&mut self, is_needed: bool) {
+        let now = Instant::now();
+        if due(self.last_read.at(), self.interval) > now {
+            self.watch();
+        } else if is_needed {
+            // An error means that the connection ends, or that an earlier ping is not answered yet, which will do as well.
+            let _ = self.ping_pong.send_ping(Ping::opaque());
+            self.state = State::Awaiting(now);
+            self.timer.as_mut().reset(due(now, self.timeout));
+        } else {
+            self.state = State::Dormant;
+        }
+    }
+
+    fn watch(&mut self) {
+        self.state = State::Watching;
+        self.timer.as_mut().reset(due(self.last_read.at(), self.interval));
+    }
+}
+
+/// A time that can be waited for, even if the duration is the longest one.
+fn due(from: Instant, after: Duration) -> Instant {
+    from + after.min(LONGEST)
+}
+
+/// Longer times are as good as never.
+const LONGEST: Duration = Duration::from_secs(30 * 365 * 24 * 3600);

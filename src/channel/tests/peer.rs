@@ -1,0 +1,174 @@
+//! A server whose frames the test writes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use bytes::Bytes;
+use h2::{
+    Reason, RecvStream,
+    server::{Builder, Connection, SendResponse},
+};
+use http::{HeaderMap, Request, Response};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{
+        mpsc::{self, UnboundedReceiver, UnboundedSender},
+        watch,
+    },
+};
+
+use super::soon;
+
+/// Accepts connections and hands over their requests.
+pub(super) struct Peer {
+    pub(super) address: SocketAddr,
+    requests: UnboundedReceiver<Received>,
+    connections: UnboundedReceiver<UnboundedSender<End>>,
+    is_open: watch::Sender<bool>,
+}
+
+/// A request, and where its response goes.
+pub(super) struct Received {
+    pub(super) request: Request<RecvStream>,
+    respond: SendResponse<Bytes>,
+}
+
+/// How a connection ends.
+pub(super) enum End {
+    /// GOAWAY without an error, above the last stream that was accepted.
+    Graceful,
+    /// GOAWAY with a reason, and the end.
+    Abrupt(Reason),
+    /// The end alone.
+    Crash,
+}
+
+impl Peer {
+    pub(super) async fn start() -> Self {
+        Self::with(|_| {}).await
+    }
+
+    pub(super) async fn with(settings: impl Fn(&mut Builder) + Send + 'static) -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let ((send, requests), (opened, connections)) =
+            (mpsc::unbounded_channel(), mpsc::unbounded_channel());
+        let (is_open, mut opens) = watch::channel(true);
+        tokio::spawn(async move {
+            while let Ok((socket, _)) = listener.accept().await {
+                if opens.wait_for(|is_open| *is_open).await.is_err() {
+                    return;
+                }
+                let mut builder = Builder::new();
+                settings(&mut builder);
+                let (end, ends) = mpsc::unbounded_channel();
+                if let Ok(connection) = builder.handshake(socket).await {
+                    let _ = opened.send(end);
+                    tokio::spawn(serve(connection, send.clone(), ends));
+                }
+            }
+        });
+        Self { address, requests, connections, is_open }
+    }
+
+    pub(super) async fn request(&mut self) -> Received {
+        soon(self.requests.recv()).await.unwrap()
+    }
+
+    /// The next connection, to end it.
+    pub(super) async fn connection(&mut self) -> UnboundedSender<End> {
+        soon(self.connections.recv()).await.unwrap()
+    }
+
+    /// Whether there is no request that the test has not seen.
+    pub(super) fn is_quiet(&mut self) -> bool {
+        self.requests.try_recv().is_err()
+    }
+
+    pub(super) fn has_no_further_connection(&mut self) -> bool {
+        self.connections.try_recv().is_err()
+    }
+
+    /// Whether further connections get SETTINGS.
+    pub(super) fn open(&self, is_open: bool) {
+        self.is_open.send_replace(is_open);
+    }
+}
+
+impl Received {
+    pub(super) fn path(&self) -> &str {
+        self.request.uri().path()
+    }
+
+    /// The next data of the request; empty at its end.
+    pub(super) async fn data(&mut self) -> Bytes {
+        let body = self.request.body_mut();
+        match soon(body.data()).await {
+            Some(data) => {
+                let data = data.unwrap();
+                body.flow_control().release_capacity(data.len()).unwrap();
+                data
+            }
+            None => Bytes::new(),
+        }
+    }
+
+    /// All data of the request.
+    pub(super) async fn rest(&mut self) -> Vec<u8> {
+        let mut all = Vec::new();
+        loop {
+            let data = self.data().await;
+            if data.is_empty() {
+                return all;
+            }
+            all.extend_from_slice(&data);
+        }
+    }
+
+    pub(super) fn respond(mut self) {
+        let mut stream = self.respond.send_response(grpc_response(), false).unwrap();
+        let mut trailers = HeaderMap::new();
+        trailers.insert("grpc-status", "0".parse().unwrap());
+        stream.send_trailers(trailers).unwrap();
+    }
+
+    /// Begins the response. Dropping the stream resets it.
+    pub(super) fn begin_response(&mut self) -> h2::SendStream<Bytes> {
+        self.respond.send_response(grpc_response(), false).unwrap()
+    }
+
+    pub(super) fn reset(mut self, reason: Reason) {
+        self.respond.send_reset(reason);
+    }
+
+    /// Waits until the client has reset the stream.
+    pub(super) async fn cancelled(mut self) -> Reason {
+        soon(std::future::poll_fn(|cx| self.respond.poll_reset(cx))).await.unwrap()
+    }
+}
+
+fn grpc_response() -> Response<()> {
+    Response::builder().header("content-type", "application/grpc").body(()).unwrap()
+}
+
+async fn serve(
+    mut connection: Connection<TcpStream, Bytes>,
+    requests: UnboundedSender<Received>,
+    mut ends: UnboundedReceiver<End>,
+) {
+    loop {
+        tokio::select! {
+            accepted = connection.accept() => match accepted {
+                Some(Ok((request, respond))) => {
+                    let _ = requests.send(Received { request, respond });
+                }
+                Some(Err(_)) => {}
+                None => return,
+            },
+            Some(end) = ends.recv() => match end {
+                End::Graceful => connection.graceful_shutdown(),
+                End::Abrupt(reason) => connection.abrupt_shutdown(reason),
+                End::Crash => return,
+            }
+        }
+    }
+}

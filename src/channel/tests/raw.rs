@@ -1,0 +1,118 @@
+//! A server at the level of bytes.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{TcpListener, TcpStream},
+};
+
+use super::soon;
+
+/// A listener whose connections are written by hand.
+pub(in crate::channel) struct RawListener {
+    listener: TcpListener,
+    pub(in crate::channel) address: SocketAddr,
+}
+
+/// A connection of which the test reads and writes the frames.
+pub(in crate::channel) struct Raw {
+    io: TcpStream,
+    unread: Vec<u8>,
+}
+
+/// A frame: its type, flags, stream and payload.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::channel) struct RawFrame {
+    pub(in crate::channel) kind: u8,
+    pub(in crate::channel) flags: u8,
+    pub(in crate::channel) stream: u32,
+    pub(in crate::channel) payload: Vec<u8>,
+}
+
+impl RawListener {
+    pub(in crate::channel) async fn bind() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        Self { listener, address }
+    }
+
+    /// Accepts a connection, sends SETTINGS, and reads those of the client with their acknowledgement.
+    pub(in crate::channel) async fn accept(&self) -> Raw {
+        let io = soon(self.listener.accept()).await.unwrap().0;
+        io.set_nodelay(true).unwrap();
+        let mut raw = Raw { io, unread: Vec::new() };
+        let mut preface = [0; 24];
+        soon(raw.io.read_exact(&mut preface)).await.unwrap();
+        assert!(preface.starts_with(b"PRI * HTTP/2.0"));
+        raw.write(SETTINGS, 0, 0, &[]).await;
+        raw.write(SETTINGS, ACK, 0, &[]).await;
+        loop {
+            let frame = raw.frame().await;
+            if (frame.kind, frame.flags) == (SETTINGS, ACK) {
+                return raw;
+            }
+        }
+    }
+}
+
+impl Raw {
+    pub(in crate::channel) async fn write(&mut self, kind: u8, flags: u8, stream: u32, payload: &[u8]) {
+        let length = u32::try_from(payload.len()).unwrap().to_be_bytes();
+        let mut frame = vec![length[1], length[2], length[3], kind, flags];
+        frame.extend(stream.to_be_bytes());
+        frame.extend(payload);
+        soon(self.io.write_all(&frame)).await.unwrap();
+    }
+
+    /// The next frame.
+    pub(in crate::channel) async fn frame(&mut self) -> RawFrame {
+        loop {
+            if let Some(frame) = self.take_frame() {
+                return frame;
+            }
+            let read = soon(self.io.read_buf(&mut self.unread)).await.unwrap();
+            assert!(read > 0, "the connection has ended");
+        }
+    }
+
+    /// The next frame of this type. Others are passed over.
+    pub(in crate::channel) async fn frame_of(&mut self, kind: u8) -> RawFrame {
+        loop {
+            let frame = self.frame().await;
+            if frame.kind == kind {
+                return frame;
+            }
+        }
+    }
+
+    /// The types of the frames that one read gives.
+    pub(in crate::channel) async fn read_once(&mut self) -> Vec<RawFrame> {
+        assert!(self.unread.is_empty(), "a part of the last frame");
+        self.unread.reserve(1 << 16);
+        soon(self.io.read_buf(&mut self.unread)).await.unwrap();
+        std::iter::from_fn(|| self.take_frame()).collect()
+    }
+
+    /// Whether nothing was sent that the test has not read.
+    pub(in crate::channel) fn is_quiet(&mut self) -> bool {
+        self.unread.is_empty() && self.io.try_read(&mut [0]).is_err()
+    }
+
+    fn take_frame(&mut self) -> Option<RawFrame> {
+        let head: [u8; 9] = self.unread.get(..9)?.try_into().unwrap();
+        let length = usize::try_from(u32::from_be_bytes([0, head[0], head[1], head[2]])).unwrap();
+        let payload = self.unread.get(9..9 + length)?.to_vec();
+        self.unread.drain(..9 + length);
+        let stream = u32::from_be_bytes([head[5], head[6], head[7], head[8]]);
+        Some(RawFrame { kind: head[3], flags: head[4], stream, payload })
+    }
+}
+
+pub(in crate::channel) const DATA: u8 = 0;
+pub(in crate::channel) const HEADERS: u8 = 1;
+pub(in crate::channel) const SETTINGS: u8 = 4;
+pub(in crate::channel) const PING: u8 = 6;
+pub(in crate::channel) const GOAWAY: u8 = 7;
+pub(in crate::channel) const WINDOW_UPDATE: u8 = 8;
+pub(in crate::channel) const ACK: u8 = 1;
