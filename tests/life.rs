@@ -1,9 +1,12 @@
-//! What watches and clients leave behind when they end: nothing, by the count of bytes, tasks, streams and names.
+//! What watches and clients leave behind when they end: nothing, by the count of bytes, tasks, streams and names. And what calls
+//! allocate.
 //!
 //! A test program of its own, since it counts all that the process allocates.
 
 #![allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "tests")]
 
+#[path = "life/calls.rs"]
+mod calls;
 #[path = "it/common/mod.rs"]
 mod common;
 #[allow(unused_macros, dead_code, reason = "of the other test program")]
