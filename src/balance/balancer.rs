@@ -40,6 +40,14 @@ pub(crate) struct ClusterConfigs {
     pub(crate) leaves: BTreeMap<Arc<str>, Arc<LeafConfig>>,
 }
 
+/// Changes of [`ClusterConfigs`]: those that are there from now on, and those that are not any more. Of several changes of one, the
+/// last counts.
+#[derive(Debug, Default)]
+pub(crate) struct ClusterChanges {
+    pub(crate) targets: Vec<(Arc<str>, Option<ClusterConfig>)>,
+    pub(crate) leaves: Vec<(Arc<str>, Option<Arc<LeafConfig>>)>,
+}
+
 /// A cluster that requests are sent to.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum ClusterConfig {
@@ -128,32 +136,45 @@ impl<H: Clone> Balancer<H> {
         }
     }
 
-    /// The current configurations of all clusters.
-    pub(crate) fn configs(&self) -> &ClusterConfigs {
-        &self.configs
+    /// Other configurations of some clusters. What is equal stays as it is.
+    pub(crate) fn update(&mut self, changes: ClusterChanges, now: Instant) {
+        let mut removed = BTreeSet::new();
+        for (name, config) in changes.leaves {
+            match config {
+                Some(config) => {
+                    removed.remove(&name);
+                    self.set_leaf(name, config, now);
+                }
+                None => {
+                    removed.insert(name);
+                }
+            }
+        }
+        for (name, config) in changes.targets {
+            match config {
+                Some(config) => self.set_target(name, config, now),
+                None => self.remove_target(&name, now),
+            }
+        }
+        // Only now, when no target has them any more.
+        removed.iter().for_each(|name| drop(self.configs.leaves.remove(name)));
+        self.settle(now);
     }
 
-    /// New configurations of all clusters. What is equal stays as it is.
-    pub(crate) fn update(&mut self, configs: ClusterConfigs, now: Instant) {
-        self.configs = configs;
-        self.update_leaves(now);
-        let removed: Vec<_> =
-            self.targets.keys().filter(|name| !self.configs.targets.contains_key(*name)).cloned().collect();
-        removed.iter().for_each(|name| self.remove_target(name, now));
-        let is_new = |(name, config): &(&Arc<str>, &ClusterConfig)| {
-            self.targets.get(*name).is_none_or(|target| target.config != **config)
+    /// Other configurations of all clusters.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(crate) fn replace(&mut self, configs: ClusterConfigs, now: Instant) {
+        let before = self.configs.clone();
+        let is_new = |(name, leaf): &(Arc<str>, Arc<LeafConfig>)| {
+            before.leaves.get(name).is_none_or(|known| !Arc::ptr_eq(known, leaf))
         };
-        let changed: Vec<_> =
-            self.configs.targets.iter().filter(is_new).map(|(name, _)| name.clone()).collect();
-        for name in changed {
-            let config = self.configs.targets[&name].clone();
-            let mut target = self.targets.remove(&name).unwrap_or_else(|| Target::new(&config));
-            self.rearrange(&name, &mut target, config, now);
-            self.targets.insert(name.clone(), target);
-            self.changes.outgoing.insert(name.clone());
-            self.changes.targets.insert(name);
-        }
-        self.settle(now);
+        let leaves = configs.leaves.clone().into_iter().filter(is_new).map(|(name, leaf)| (name, Some(leaf)));
+        let gone = before.leaves.keys().filter(|name| !configs.leaves.contains_key(*name));
+        let leaves = leaves.chain(gone.map(|name| (name.clone(), None))).collect();
+        let gone = before.targets.keys().filter(|name| !configs.targets.contains_key(*name));
+        let targets = configs.targets.clone().into_iter().map(|(name, config)| (name, Some(config)));
+        let targets = targets.chain(gone.map(|name| (name.clone(), None))).collect();
+        self.update(ClusterChanges { targets, leaves }, now);
     }
 
     /// An attempt succeeded: requests can be sent with the handle.
@@ -215,7 +236,7 @@ impl<H: Clone> Balancer<H> {
     /// What the connector is to do next.
     pub(crate) fn poll_command(&mut self) -> Option<Command> {
         while let Some((owner, command)) = self.commands.poll_owned() {
-            let is_dns = self.leaves.all.get(owner.leaf).is_some_and(|it| it.leaf.config().is_dns);
+            let is_dns = self.leaves.all.get(owner.leaf).is_some_and(|it| it.leaf.is_dns());
             self.connects.take(command, is_dns);
         }
         self.connects.poll(self.settings.max_concurrent_connects)
@@ -232,7 +253,9 @@ impl<H: Clone> Balancer<H> {
 
     /// Ends all attempts, and the connections when their streams have ended.
     pub(crate) fn close(&mut self, now: Instant) {
-        self.update(ClusterConfigs::default(), now);
+        let targets = self.configs.targets.keys().map(|name| (name.clone(), None)).collect();
+        let leaves = self.configs.leaves.keys().map(|name| (name.clone(), None)).collect();
+        self.update(ClusterChanges { targets, leaves }, now);
     }
 
     /// The cluster with endpoints that a connection is of.
@@ -254,21 +277,29 @@ impl<H: Clone> Balancer<H> {
         self.commands.owns_nothing()
     }
 
-    /// Leaves with a new configuration.
-    fn update_leaves(&mut self, now: Instant) {
-        for place in self.leaves.places() {
-            let it = &self.leaves.all[place];
-            let Some((name, config)) = self.configs.leaves.get_key_value(it.leaf.name()) else { continue };
-            if Arc::ptr_eq(config, it.leaf.config()) {
-                continue;
-            }
-            let breaker = self.breakers.of(name, &config.service_name);
+    fn set_leaf(&mut self, name: Arc<str>, config: Arc<LeafConfig>, now: Instant) {
+        if let Some(place) = self.leaves.by_name.get(&name).copied() {
+            let breaker = self.breakers.of(&name, &config.service_name);
             let config = config.clone();
             self.with_leaf(place, now, |leaf, scope| leaf.update(config, breaker, scope));
         }
+        self.configs.leaves.insert(name, config);
+    }
+
+    fn set_target(&mut self, name: Arc<str>, config: ClusterConfig, now: Instant) {
+        if self.targets.get(&name).is_some_and(|target| target.config == config) {
+            return;
+        }
+        let mut target = self.targets.remove(&name).unwrap_or_else(|| Target::new(&config));
+        self.configs.targets.insert(name.clone(), config.clone());
+        self.rearrange(&name, &mut target, config, now);
+        self.targets.insert(name.clone(), target);
+        self.changes.outgoing.insert(name.clone());
+        self.changes.targets.insert(name);
     }
 
     fn remove_target(&mut self, name: &Arc<str>, now: Instant) {
+        self.configs.targets.remove(name);
         let Some(mut target) = self.targets.remove(name) else { return };
         let leaves = target.config.leaves().to_vec();
         self.with_leaves(name, &leaves, now, |alternatives| target.failover.clear(alternatives));

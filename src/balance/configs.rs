@@ -8,7 +8,7 @@ use std::{
 use tracing::warn;
 
 use super::{
-    balancer::{ClusterConfig, ClusterConfigs},
+    balancer::{ClusterChanges, ClusterConfig},
     policy::{ClusterPolicy, Drop, EndpointConfig, LeafConfig, LocalityConfig},
 };
 use crate::{
@@ -16,61 +16,114 @@ use crate::{
     resource::{Cluster, ClusterKind, ClusterLoadAssignment, LbPolicy, endpoints::LocalityEndpoints},
 };
 
-/// Translates the clusters of snapshots. What did not change keeps its configuration (CH1.25).
+/// Translates the clusters of snapshots, as far as they changed (CH1.25).
 #[derive(Debug, Default)]
 pub(super) struct Translation {
+    /// The snapshot that was translated last.
+    snapshot: Option<Arc<Snapshot>>,
+    /// The leaves of each target that was translated.
+    targets: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     leaves: BTreeMap<Arc<str>, Leaf>,
     /// Warnings are logged once.
     warned: BTreeSet<String>,
 }
 
 /// A leaf with what it was translated from.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Leaf {
+    /// The number of targets that have it.
+    targets: usize,
     cluster: Option<Arc<Cluster>>,
     assignment: Option<Arc<ClusterLoadAssignment>>,
-    note: Option<Arc<str>>,
-    config: Arc<LeafConfig>,
+    note: Option<String>,
 }
 
 impl Translation {
-    /// The configurations of some clusters; those that the snapshot lacks are left out.
-    pub(super) fn translate<'a>(
+    /// What changed since the last snapshot: the clusters that are used as targets, and their leaves. `added` are those that are
+    /// used from now on, `removed` those that are not any more. Of a target that the snapshot lacks what was known stays.
+    pub(super) fn translate(
         &mut self,
-        snapshot: &Snapshot,
-        targets: impl Iterator<Item = &'a Arc<str>>,
-    ) -> ClusterConfigs {
-        let mut configs = ClusterConfigs::default();
-        let mut before = std::mem::take(&mut self.leaves);
+        snapshot: &Arc<Snapshot>,
+        is_used: impl Fn(&str) -> bool,
+        (added, removed): (Vec<Arc<str>>, Vec<Arc<str>>),
+    ) -> ClusterChanges {
+        let mut changes = ClusterChanges::default();
+        let before = self.snapshot.replace(snapshot.clone());
+        let changed = match before {
+            Some(before) => snapshot.changed_clusters(&before),
+            None => snapshot.clusters().map(|cluster| cluster.name().into()).collect(),
+        };
+        let targets: BTreeSet<_> =
+            changed.iter().filter(|name| is_used(name)).cloned().chain(added).collect();
+        let mut leaves: BTreeSet<_> = changed.into_iter().collect();
+        for name in removed {
+            let leaves = self.targets.remove(&name).unwrap_or_default();
+            leaves.iter().for_each(|leaf| self.release(leaf, &mut changes));
+            changes.targets.push((name, None));
+        }
         for name in targets {
-            let Some(view) = snapshot.cluster(name) else { continue };
-            configs.targets.insert(name.clone(), cluster(view));
-            for leaf in view.leaves() {
-                if configs.leaves.contains_key(leaf.name()) {
-                    continue;
-                }
-                let name: Arc<str> = leaf.name().into();
-                let translated = self.leaf(leaf, before.remove(&name));
-                configs.leaves.insert(name.clone(), translated.config.clone());
-                self.leaves.insert(name, translated);
+            if let Some(view) = snapshot.cluster(&name) {
+                leaves.extend(self.set_target(name, view, &mut changes));
             }
         }
-        configs
+        for name in leaves {
+            if let Some(view) = snapshot.cluster(&name)
+                && let Some(config) = self.translate_leaf(&name, view)
+            {
+                changes.leaves.push((name, Some(Arc::new(config))));
+            }
+        }
+        changes
     }
 
-    fn leaf(&mut self, view: ClusterView<'_>, before: Option<Leaf>) -> Leaf {
+    /// A target that is new, or changed; returns its leaves that are new.
+    fn set_target(
+        &mut self,
+        name: Arc<str>,
+        view: ClusterView<'_>,
+        changes: &mut ClusterChanges,
+    ) -> Vec<Arc<str>> {
+        let config = cluster(view);
+        let leaves: Vec<Arc<str>> = view.leaves().map(|leaf| leaf.name().into()).collect();
+        changes.targets.push((name.clone(), Some(config)));
+        let mut new = Vec::new();
+        for leaf in &leaves {
+            let it = self.leaves.entry(leaf.clone()).or_default();
+            it.targets += 1;
+            if it.targets == 1 {
+                new.push(leaf.clone());
+            }
+        }
+        // Only now, since a leaf of both stays.
+        for leaf in self.targets.insert(name, leaves).unwrap_or_default() {
+            self.release(&leaf, changes);
+        }
+        new
+    }
+
+    fn release(&mut self, leaf: &Arc<str>, changes: &mut ClusterChanges) {
+        let Some(it) = self.leaves.get_mut(leaf) else { return };
+        it.targets -= 1;
+        if it.targets == 0 {
+            self.leaves.remove(leaf);
+            changes.leaves.push((leaf.clone(), None));
+        }
+    }
+
+    /// The configuration of a leaf, if it is another one than before.
+    fn translate_leaf(&mut self, name: &Arc<str>, view: ClusterView<'_>) -> Option<LeafConfig> {
         let (cluster, assignment) = (view.config(), view.assignment());
         let note = view.endpoints_error().or(view.error()).map(ToString::to_string);
-        let is_same = |it: &Leaf| {
-            it.cluster.as_ref().map(Arc::as_ptr) == cluster.map(Arc::as_ptr)
-                && it.assignment.as_ref().map(Arc::as_ptr) == assignment.map(Arc::as_ptr)
-                && it.note.as_deref() == note.as_deref()
-        };
-        if let Some(before) = before.filter(is_same) {
-            return before;
+        let it = self.leaves.get_mut(name)?;
+        let is_same = it.cluster.as_ref().map(Arc::as_ptr) == cluster.map(Arc::as_ptr)
+            && it.assignment.as_ref().map(Arc::as_ptr) == assignment.map(Arc::as_ptr)
+            && it.note == note;
+        // One without a configuration has not been translated.
+        if is_same && it.cluster.is_some() {
+            return None;
         }
-        let note = note.map(Arc::from);
-        let config = Arc::new(LeafConfig {
+        (it.cluster, it.assignment, it.note) = (cluster.cloned(), assignment.cloned(), note.clone());
+        Some(LeafConfig {
             policy: self.policy(view),
             priorities: assignment.map_or_else(Vec::new, |it| priorities(it)),
             drops: assignment.into_iter().flat_map(|it| &it.drops).map(drop_share).collect(),
@@ -79,10 +132,9 @@ impl Translation {
                 Some(ClusterKind::Eds { service_name, .. }) => service_name.clone(),
                 Some(ClusterKind::LogicalDns { .. } | ClusterKind::Aggregate { .. }) | None => "".into(),
             },
-            note: note.clone(),
+            note: note.map(Arc::from),
             is_dns: matches!(view.kind(), Some(ClusterKind::LogicalDns { .. })),
-        });
-        Leaf { cluster: cluster.cloned(), assignment: assignment.cloned(), note, config }
+        })
     }
 
     /// The policy of a cluster, with a warning for each setting that is not executed.
@@ -145,3 +197,6 @@ fn drop_share(drop: &crate::resource::endpoints::DropOverload) -> Drop {
 
 /// The limit of concurrent requests of a cluster without one (A32).
 const DEFAULT_MAX_REQUESTS: u32 = 1_024;
+
+#[cfg(test)]
+mod tests;

@@ -112,6 +112,11 @@ pub(crate) struct Generations<H> {
     /// Those of the last generation, and what has changed since.
     versions: Versions,
     free_places: BTreeSet<usize>,
+    /// Clusters that are used since the last update of the balancer, and those that are not any more.
+    added: Vec<Arc<str>>,
+    removed: Vec<Arc<str>>,
+    /// Clusters may be unused.
+    may_release: bool,
     /// There are other clusters than the last time that they were polled.
     is_use_changed: bool,
     /// The last generation is older than the state.
@@ -229,6 +234,9 @@ impl<H: Clone + Debug> Generations<H> {
             pickers: Pickers::new(),
             versions: Versions::default(),
             free_places: BTreeSet::new(),
+            added: Vec::new(),
+            removed: Vec::new(),
+            may_release: false,
             is_use_changed: false,
             is_changed: true,
             on_unused,
@@ -266,6 +274,7 @@ impl<H: Clone + Debug> Generations<H> {
     pub(crate) fn subscribe(&mut self, cluster: Arc<str>, now: Instant) {
         *self.subscribed.entry(cluster.clone()).or_default() += 1;
         self.add_clusters(&[cluster]);
+        self.may_release = true;
         self.update(now);
     }
 
@@ -275,6 +284,7 @@ impl<H: Clone + Debug> Generations<H> {
             *references -= 1;
             if *references == 0 {
                 self.subscribed.remove(cluster);
+                self.may_release = true;
                 self.update(now);
             }
         }
@@ -282,6 +292,7 @@ impl<H: Clone + Debug> Generations<H> {
 
     /// Calls may have let go of clusters that no route names any more (CH1.23).
     pub(crate) fn release_unused(&mut self, now: Instant) {
+        self.may_release = true;
         self.update(now);
     }
 
@@ -291,6 +302,7 @@ impl<H: Clone + Debug> Generations<H> {
         self.snapshot = None;
         self.translation = Translation::default();
         self.update(now);
+        (self.added, self.removed) = (Vec::new(), Vec::new());
         self.balancer.close(now);
         // Connections end when nothing refers to them any more, a cluster that a call still refers to included.
         (self.pickers, self.versions.pickers) = Default::default();
@@ -338,12 +350,32 @@ impl<H: Clone + Debug> Generations<H> {
             Routing::Waiting | Routing::Failed(_) => BTreeSet::new(),
         };
         self.versions.routes = self.versions.number + 1;
-        (self.routing, self.is_changed) = (routing, true);
+        (self.routing, self.is_changed, self.may_release) = (routing, true, true);
     }
 
     fn update(&mut self, now: Instant) {
+        if mem::take(&mut self.may_release) {
+            self.remove_unused();
+        }
+        let Some(snapshot) = &self.snapshot else { return };
+        let (added, removed) = (mem::take(&mut self.added), mem::take(&mut self.removed));
+        // Calls to a cluster that the application refers to wait for it.
+        let is_unknown =
+            |name: &&Arc<str>| snapshot.cluster(name).is_none() && !self.subscribed.contains_key(*name);
+        let unknown: Vec<_> = added.iter().filter(is_unknown).cloned().collect();
+        let is_used = |name: &str| self.uses.contains_key(name);
+        let mut changes = self.translation.translate(snapshot, is_used, (added, removed));
+        for name in unknown {
+            let reason = format!("cluster {name} is not in the configuration").into();
+            changes.targets.push((name, Some(ClusterConfig::Unusable(reason))));
+        }
+        self.balancer.update(changes, now);
+    }
+
+    /// Removes the clusters that neither routes nor calls need (CH1.23).
+    fn remove_unused(&mut self) {
         let (routed, free, pickers) = (&self.routed, &mut self.free_places, &mut self.pickers);
-        let (before, subscribed) = (self.uses.len(), &self.subscribed);
+        let (before, removed, subscribed) = (self.uses.len(), &mut self.removed, &self.subscribed);
         self.uses.retain(|name, cluster| {
             let stays = if routed.contains(name) || subscribed.contains_key(name) {
                 cluster.restore();
@@ -352,6 +384,7 @@ impl<H: Clone + Debug> Generations<H> {
                 !cluster.retire()
             };
             if !stays {
+                removed.push(name.clone());
                 free.insert(cluster.place());
                 if let Some(picker) = pickers.get_mut(cluster.place()) {
                     *picker = None;
@@ -362,27 +395,6 @@ impl<H: Clone + Debug> Generations<H> {
         if self.uses.len() != before {
             (self.is_use_changed, self.is_changed) = (true, true);
         }
-        let Some(snapshot) = &self.snapshot else { return };
-        let mut configs = self.translation.translate(snapshot, self.uses.keys());
-        for name in self.uses.keys().filter(|name| !configs.targets.contains_key(*name)).collect::<Vec<_>>() {
-            // Its watch has not answered: calls that refer to it go on with what was known.
-            let known = self.balancer.configs().targets.get(name).cloned();
-            if known.is_none() && self.subscribed.contains_key(name) {
-                continue;
-            }
-            let known = known.unwrap_or_else(|| {
-                ClusterConfig::Unusable(format!("cluster {name} is not in the configuration").into())
-            });
-            if let ClusterConfig::Leaves(leaves) = &known {
-                let known =
-                    leaves.iter().filter_map(|leaf| self.balancer.configs().leaves.get_key_value(leaf));
-                known.for_each(|(leaf, config)| {
-                    configs.leaves.entry(leaf.clone()).or_insert_with(|| config.clone());
-                });
-            }
-            configs.targets.insert(name.clone(), known);
-        }
-        self.balancer.update(configs, now);
     }
 
     fn add_clusters(&mut self, names: &[Arc<str>]) {
@@ -390,6 +402,7 @@ impl<H: Clone + Debug> Generations<H> {
             if !self.uses.contains_key(name) {
                 let place = self.free_places.pop_first().unwrap_or(self.uses.len());
                 self.uses.insert(name.clone(), ClusterUse::new(name.clone(), place, self.on_unused.clone()));
+                self.added.push(name.clone());
                 self.is_use_changed = true;
             }
         }

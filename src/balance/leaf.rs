@@ -86,12 +86,14 @@ impl<H: Clone> Leaf<H> {
         leaf
     }
 
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn name(&self) -> &Arc<str> {
         &self.name
     }
 
-    pub(super) fn config(&self) -> &Arc<LeafConfig> {
-        &self.config
+    /// Whether it is a logical DNS cluster.
+    pub(super) fn is_dns(&self) -> bool {
+        self.config.is_dns
     }
 
     /// A new configuration. Endpoints that it still lists keep connections and counters, and so do addresses, wherever they are now

@@ -92,3 +92,12 @@ impl ClusterEntry {
         }
     }
 }
+
+/// Resources are compared by their addresses.
+impl PartialEq for ClusterEntry {
+    fn eq(&self, other: &Self) -> bool {
+        self.is_same(other)
+    }
+}
+
+impl Eq for ClusterEntry {}

@@ -168,6 +168,17 @@ impl Draft {
     }
 }
 
+/// A later snapshot, with another state of one cluster.
+pub(crate) fn with(snapshot: &Snapshot, entry: ClusterEntry) -> Snapshot {
+    let clusters = snapshot.clusters.update(entry.name.clone(), Arc::new(entry));
+    Snapshot { routing: snapshot.routing.clone(), clusters }
+}
+
+/// A later snapshot that lacks a cluster.
+pub(crate) fn without(snapshot: &Snapshot, cluster: &str) -> Snapshot {
+    Snapshot { routing: snapshot.routing.clone(), clusters: snapshot.clusters.without(cluster) }
+}
+
 /// An EDS cluster: see [`Draft::eds`].
 pub(crate) fn eds(name: &str, priorities: &[&[&str]]) -> ClusterEntry {
     let config = cluster::Cluster {

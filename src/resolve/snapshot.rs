@@ -1,6 +1,8 @@
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use imbl::OrdMap;
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+use imbl::ordmap::DiffItem;
 
 use super::cluster_entry::ClusterEntry;
 use crate::{
@@ -87,6 +89,16 @@ impl Snapshot {
     /// Whether it has the listener and the routes of another one.
     pub(crate) fn has_routes_of(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.routing, &other.routing) || self.routing.is_of(&other.routing)
+    }
+
+    /// The clusters that another snapshot has not, or not in the same state, or has in addition; in time linear in these, if one
+    /// was made from the other.
+    pub(crate) fn changed_clusters(&self, before: &Self) -> Vec<Arc<str>> {
+        let changed = before.clusters.diff(&self.clusters).map(|item| match item {
+            DiffItem::Add(name, _) | DiffItem::Remove(name, _) => name,
+            DiffItem::Update { new: (name, _), .. } => name,
+        });
+        changed.cloned().collect()
     }
 
     /// The listener and the routes, without the clusters.

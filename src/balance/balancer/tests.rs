@@ -88,7 +88,7 @@ impl Fixture {
     }
 
     fn update(&mut self, configs: ClusterConfigs) {
-        self.balancer.update(configs, self.now);
+        self.balancer.replace(configs, self.now);
         self.drain();
     }
 
@@ -383,7 +383,7 @@ fn ch3_25_connecting_begins_at_a_random_endpoint() {
         let settings =
             BalancerSettings { pick_first: PickFirstSettings::default(), max_concurrent_connects: 1, seed };
         let mut balancer = Balancer::<()>::new(settings, Arc::default());
-        balancer.update(shop(ROUND_ROBIN, &[&ports]), Instant::now());
+        balancer.replace(shop(ROUND_ROBIN, &[&ports]), Instant::now());
         let Some(Command::Connect { address, .. }) = balancer.poll_command() else { panic!() };
         first.insert(address);
     }

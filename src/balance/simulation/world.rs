@@ -113,7 +113,7 @@ impl<'a> World<'a> {
         self.note_switches(&next);
         self.configs = next.clone();
         self.quiet_since = self.now;
-        self.balancer.update(next, self.now);
+        self.balancer.replace(next, self.now);
         self.drain();
         for connection in kept {
             assert!(self.connections.contains_key(&connection), "{connection:?} was not kept");

@@ -162,7 +162,7 @@ fn ch3_53_calls_do_not_spill_to_the_next_priority_while_one_endpoint_is_ready() 
 fn ch1_26_ch3_59_an_update_of_all_priorities_publishes_one_picker() {
     let mut it = Fixture::new(shop(ROUND_ROBIN, &[&[1, 2], &[3, 4]]));
     it.connect_all();
-    it.balancer.update(shop(ROUND_ROBIN, &[&[3, 2], &[1, 5], &[4]]), it.now);
+    it.balancer.replace(shop(ROUND_ROBIN, &[&[3, 2], &[1, 5], &[4]]), it.now);
     let pickers: Vec<_> = std::iter::from_fn(|| it.balancer.poll_picker(it.now)).collect();
     assert_eq!(pickers.len(), 1);
     assert!(it.balancer.poll_picker(it.now).is_none());

@@ -1,0 +1,78 @@
+use super::*;
+use crate::resolve::fixture::{eds, snapshot, with, without};
+
+/// What a translation of a snapshot changes: targets with their leaves, and leaves with the number of their endpoints.
+fn changes(
+    translation: &mut Translation,
+    snapshot: &Arc<Snapshot>,
+    (used, added, removed): (&[&str], &[&str], &[&str]),
+) -> Vec<String> {
+    let names = |names: &[&str]| names.iter().map(|name| (*name).into()).collect();
+    let is_used = |name: &str| used.contains(&name);
+    let changes = translation.translate(snapshot, is_used, (names(added), names(removed)));
+    let target = |(name, config): (Arc<str>, Option<ClusterConfig>)| match config {
+        Some(ClusterConfig::Leaves(leaves)) => format!("{name} -> {}", leaves.join(",")),
+        Some(ClusterConfig::Gone(_)) => format!("{name} is gone"),
+        Some(ClusterConfig::Unusable(_)) => format!("{name} is unusable"),
+        None => format!("no {name}"),
+    };
+    let leaf = |(name, config): (Arc<str>, Option<Arc<LeafConfig>>)| match config {
+        Some(config) => {
+            let localities = config.priorities.iter().flatten();
+            format!("{name}: {}", localities.map(|it| it.endpoints.len()).sum::<usize>())
+        }
+        None => format!("no leaf {name}"),
+    };
+    changes.targets.into_iter().map(target).chain(changes.leaves.into_iter().map(leaf)).collect()
+}
+
+const NONE: [&str; 0] = [];
+
+#[test]
+fn ch1_25_a_change_of_one_cluster_translates_that_one_alone() {
+    let used = (&["cart", "wine"][..], &[][..], &[][..]);
+    let first =
+        Arc::new(snapshot("shop").eds("cart", &[&["10.0.0.1:80"]]).eds("wine", &[&["10.0.0.2:80"]]).build());
+    let mut translation = Translation::default();
+    let all = ["cart -> cart", "wine -> wine", "cart: 1", "wine: 1"];
+    assert_eq!(changes(&mut translation, &first, used), all);
+    assert_eq!(changes(&mut translation, &first, used), NONE);
+    let next = Arc::new(with(&first, eds("cart", &[&["10.0.0.1:80", "10.0.0.3:80"]])));
+    assert_eq!(changes(&mut translation, &next, used), ["cart -> cart", "cart: 2"]);
+}
+
+#[test]
+fn ch1_25_a_change_of_a_leaf_is_none_of_its_aggregates() {
+    let mesh = snapshot("shop").aggregate("all", &["one", "two"]).aggregate("some", &["two"]);
+    let first = Arc::new(mesh.eds("one", &[]).eds("two", &[&["10.0.0.2:80"]]).build());
+    let mut translation = Translation::default();
+    let used = (&["all", "some"][..], &[][..], &[][..]);
+    let all = ["all -> one,two", "some -> two", "one: 0", "two: 1"];
+    assert_eq!(changes(&mut translation, &first, used), all);
+    let next = Arc::new(with(&first, eds("two", &[&["10.0.0.2:80", "10.0.0.3:80"]])));
+    assert_eq!(changes(&mut translation, &next, used), ["two: 2"]);
+    let removed = changes(&mut translation, &next, (&["some"], &[], &["all"]));
+    assert_eq!(removed, ["no all", "no leaf one"], "the other leaf is used still");
+    assert_eq!(changes(&mut translation, &next, (&[], &[], &["some"])), ["no some", "no leaf two"]);
+    let added = changes(&mut translation, &next, (&["some"], &["some"], &[]));
+    assert_eq!(added, ["some -> two", "two: 2"], "although nothing changed in the snapshot");
+}
+
+#[test]
+fn ch1_20_a_cluster_that_a_snapshot_lacks_keeps_what_was_known() {
+    let first = Arc::new(snapshot("shop").eds("cart", &[&["10.0.0.1:80"]]).build());
+    let mut translation = Translation::default();
+    let used = (&["cart"][..], &[][..], &[][..]);
+    assert_eq!(changes(&mut translation, &first, used), ["cart -> cart", "cart: 1"]);
+    let lacking = Arc::new(without(&first, "cart"));
+    assert_eq!(changes(&mut translation, &lacking, used), NONE);
+    assert_eq!(changes(&mut translation, &first, used), ["cart -> cart"], "its endpoints are the same");
+}
+
+#[test]
+fn ch1_13_a_cluster_that_does_not_exist_is_gone() {
+    let first = Arc::new(snapshot("shop").missing("cart").without_endpoints("wine").build());
+    let used = (&["cart", "wine"][..], &[][..], &[][..]);
+    let translated = changes(&mut Translation::default(), &first, used);
+    assert_eq!(translated, ["cart is gone", "wine -> wine", "wine: 0"]);
+}
