@@ -312,7 +312,7 @@ impl<H: Clone> Leaf<H> {
     fn settle(&mut self, member: usize, scope: &mut Scope<'_>) {
         let it = &mut self.members[member];
         scope.commands.set_owner(Owner { leaf: self.place, member });
-        let change = it.settle(scope);
+        let change = it.settle(&self.breaker, scope);
         if change.timeout.0 != change.timeout.1 {
             change.timeout.0.map(|at| self.timeouts.remove(&(at, member)));
             change.timeout.1.map(|at| self.timeouts.insert((at, member)));

@@ -3,6 +3,7 @@
 use std::{mem, net::SocketAddr, sync::Arc, time::Instant};
 
 use super::{
+    breaker::Breaker,
     command::ConnectionId,
     connectivity::Connectivity,
     handover::Handover,
@@ -150,30 +151,35 @@ impl<H: Clone> Member<H> {
     }
 
     /// Connects again if that is the policy's way, and says what changed since the last time.
-    pub(super) fn settle(&mut self, scope: &mut Scope<'_>) -> Change {
+    pub(super) fn settle(&mut self, breaker: &Arc<Breaker>, scope: &mut Scope<'_>) -> Change {
         if self.is_started && self.reconnects && self.pick_first.connectivity() == Connectivity::Idle {
             self.pick_first.connect((scope.now, scope.random), scope.commands);
         }
         let connectivity = self.pick_first.connectivity();
         let timeout = self.pick_first.poll_timeout();
         Change {
-            is_ready_changed: self.refresh_ready(),
+            is_ready_changed: self.refresh_ready(breaker),
             connectivity: (mem::replace(&mut self.connectivity, connectivity), connectivity),
             timeout: (mem::replace(&mut self.timeout, timeout), timeout),
         }
     }
 
     /// Whether pickers have another endpoint from now on, or none.
-    fn refresh_ready(&mut self) -> bool {
+    fn refresh_ready(&mut self, breaker: &Arc<Breaker>) -> bool {
         let Some((connection, address, handle)) = self.pick_first.ready() else {
             return self.ready.take().is_some();
         };
-        if self.ready.as_ref().is_some_and(|(known, _)| *known == connection) {
+        let is_same = |(known, endpoint): &(ConnectionId, Arc<ReadyEndpoint<H>>)| {
+            *known == connection && Arc::ptr_eq(&endpoint.breaker, breaker)
+        };
+        if self.ready.as_ref().is_some_and(is_same) {
             return false;
         }
         let (handle, hostname) = (handle.clone(), self.hostname.clone());
         let load = self.load.get_or_insert_default().clone();
-        self.ready = Some((connection, Arc::new(ReadyEndpoint { handle, address, hostname, load })));
+        let breaker = breaker.clone();
+        let ready = ReadyEndpoint { handle, address, hostname, load, breaker };
+        self.ready = Some((connection, Arc::new(ready)));
         true
     }
 }

@@ -25,6 +25,8 @@ pub(crate) struct ReadyEndpoint<H> {
     pub(crate) address: SocketAddr,
     pub(crate) hostname: Option<Arc<str>>,
     pub(super) load: Arc<Load>,
+    /// That of its cluster.
+    pub(super) breaker: Arc<Breaker>,
 }
 
 /// What is counted for an endpoint, as long as it is listed (CH3.39).
@@ -66,7 +68,6 @@ pub(crate) struct Attempt<H> {
     pub(crate) endpoint: Arc<ReadyEndpoint<H>>,
     /// Headers that a policy of the application adds to the request.
     pub(crate) metadata: Vec<AddedMetadata>,
-    breaker: Arc<Breaker>,
 }
 
 /// What an attempt remembers over its picks.
@@ -219,11 +220,11 @@ impl<H> LeafPicker<H> {
 
     /// The attempt on an endpoint, unless the circuit breaker has no place for it.
     fn complete(&self, endpoint: &Arc<ReadyEndpoint<H>>, metadata: Vec<AddedMetadata>) -> Pick<H> {
-        if !self.breaker.try_acquire(self.limit) {
+        if !endpoint.breaker.try_acquire(self.limit) {
             return Pick::Drop(self.overflow());
         }
         endpoint.load.running.fetch_add(1, Ordering::Relaxed);
-        Pick::Complete(Attempt { endpoint: endpoint.clone(), metadata, breaker: self.breaker.clone() })
+        Pick::Complete(Attempt { endpoint: endpoint.clone(), metadata })
     }
 
     fn overflow(&self) -> Arc<str> {
@@ -265,14 +266,14 @@ impl<H> EndpointPicker<H> {
     /// The endpoint with fewest attempts of some at random (CH3.39).
     fn least_loaded(&self, choice_count: u8, random: &mut fastrand::Rng) -> &Arc<ReadyEndpoint<H>> {
         let ready = &self.ready;
-        let mut best = ready.at(random.usize(..ready.len()));
+        let mut best = ready.slot(random.usize(..ready.len()));
         for _ in 1..choice_count {
-            let other = ready.at(random.usize(..ready.len()));
+            let other = ready.slot(random.usize(..ready.len()));
             if other.load.running() < best.load.running() {
                 best = other;
             }
         }
-        best
+        &best.endpoint
     }
 
     fn without(&self, is_left_out: &impl Fn(SocketAddr) -> bool) -> Option<Self> {
@@ -322,7 +323,7 @@ impl<H> Clone for PickRule<H> {
 impl<H> Drop for Attempt<H> {
     fn drop(&mut self) {
         self.endpoint.load.running.fetch_sub(1, Ordering::Relaxed);
-        self.breaker.release();
+        self.endpoint.breaker.release();
     }
 }
 

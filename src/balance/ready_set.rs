@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use super::picker::ReadyEndpoint;
+use super::picker::{Load, ReadyEndpoint};
 
 /// The places of a locality's endpoints, from which the sets of the ready ones are made.
 ///
@@ -24,7 +24,14 @@ pub(super) struct ReadySet<H> {
     ends: Box<[usize]>,
 }
 
-type Chunk<H> = [Arc<ReadyEndpoint<H>>];
+type Chunk<H> = [Slot<H>];
+
+/// An endpoint, with its counters beside it: to compare the load of two endpoints, neither of them is looked at.
+#[derive(Debug)]
+pub(super) struct Slot<H> {
+    pub(super) endpoint: Arc<ReadyEndpoint<H>>,
+    pub(super) load: Arc<Load>,
+}
 
 impl<H> ReadySlots<H> {
     pub(super) fn new() -> Self {
@@ -63,7 +70,7 @@ impl<H> ReadySlots<H> {
         for chunk in self.changed.drain(..) {
             let first = chunk * CHUNK;
             let slots = &self.slots[first..self.slots.len().min(first + CHUNK)];
-            self.chunks[chunk] = slots.iter().flatten().cloned().collect();
+            self.chunks[chunk] = slots.iter().flatten().cloned().map(Slot::new).collect();
         }
         Some(ReadySet::new(self.chunks.iter().cloned())).filter(|set| set.len() > 0)
     }
@@ -87,6 +94,12 @@ impl<H> ReadySet<H> {
     /// The endpoint at a place among the ready ones, which are at least one. Places above their number begin again.
     #[inline]
     pub(super) fn at(&self, place: usize) -> &Arc<ReadyEndpoint<H>> {
+        &self.slot(place).endpoint
+    }
+
+    /// The slot of [`at`](Self::at).
+    #[inline]
+    pub(super) fn slot(&self, place: usize) -> &Slot<H> {
         let place = place % self.len();
         if let [only] = &*self.chunks {
             return &only[place];
@@ -101,7 +114,13 @@ impl<H> ReadySet<H> {
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &Arc<ReadyEndpoint<H>>> {
-        self.chunks.iter().flat_map(|chunk| chunk.iter())
+        self.chunks.iter().flat_map(|chunk| chunk.iter()).map(|slot| &slot.endpoint)
+    }
+}
+
+impl<H> Slot<H> {
+    fn new(endpoint: Arc<ReadyEndpoint<H>>) -> Self {
+        Self { load: endpoint.load.clone(), endpoint }
     }
 }
 
@@ -113,8 +132,12 @@ impl<H> Clone for ReadySet<H> {
 
 impl<H> FromIterator<Arc<ReadyEndpoint<H>>> for ReadySet<H> {
     fn from_iter<I: IntoIterator<Item = Arc<ReadyEndpoint<H>>>>(endpoints: I) -> Self {
-        let endpoints: Vec<_> = endpoints.into_iter().collect();
-        Self::new(endpoints.chunks(CHUNK).map(Into::into))
+        let mut endpoints = endpoints.into_iter().map(Slot::new).peekable();
+        let mut chunks = Vec::new();
+        while endpoints.peek().is_some() {
+            chunks.push(endpoints.by_ref().take(CHUNK).collect());
+        }
+        Self::new(chunks.into_iter())
     }
 }
 
@@ -127,7 +150,8 @@ mod tests {
 
     fn endpoint(number: usize) -> Arc<ReadyEndpoint<usize>> {
         let address = ([127, 0, 0, 1], 1).into();
-        Arc::new(ReadyEndpoint { handle: number, address, hostname: None, load: Arc::default() })
+        let (load, breaker) = (Arc::default(), Arc::default());
+        Arc::new(ReadyEndpoint { handle: number, address, hostname: None, load, breaker })
     }
 
     fn handles(slots: &mut ReadySlots<usize>) -> Vec<usize> {

@@ -72,8 +72,13 @@ fn balancer(breaks: bool) -> (CustomBalancer, Vec<Option<Arc<ReadyEndpoint<u16>>
     let endpoints =
         (1..=3).map(|port| PolicyEndpoint::new(vec![address(port)], Locality::new("a", "", ""), 5, None));
     balancer.set_endpoints(endpoints.collect());
-    let ready =
-        |port| ReadyEndpoint { handle: port, address: address(port), hostname: None, load: Arc::default() };
+    let ready = |port| ReadyEndpoint {
+        handle: port,
+        address: address(port),
+        hostname: None,
+        load: Arc::default(),
+        breaker: Arc::default(),
+    };
     (balancer, vec![Some(Arc::new(ready(1))), None, Some(Arc::new(ready(3)))])
 }
 

@@ -2,9 +2,15 @@ use std::collections::BTreeMap;
 
 use super::*;
 
+std::thread_local! {
+    /// The circuit breaker of the cluster of a test, which has a thread of its own.
+    static BREAKER: Arc<Breaker> = Arc::default();
+}
+
 fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
     let address = ([127, 0, 0, 1], port).into();
-    Arc::new(ReadyEndpoint { handle: port, address, hostname: None, load: Arc::default() })
+    let (load, breaker) = (Arc::default(), BREAKER.with(Arc::clone));
+    Arc::new(ReadyEndpoint { handle: port, address, hostname: None, load, breaker })
 }
 
 fn locality_of(rule: PickRule<u16>, ports: &[u16]) -> EndpointPicker<u16> {
@@ -15,7 +21,7 @@ fn leaf(endpoints: Endpoints<u16>) -> LeafPicker<u16> {
     LeafPicker {
         name: "shop".into(),
         drops: [].into(),
-        breaker: Arc::default(),
+        breaker: BREAKER.with(Arc::clone),
         limit: 1_024,
         connectivity: Connectivity::Ready,
         endpoints,
