@@ -129,7 +129,7 @@ async fn ch3_5_a_connection_that_breaks_is_lost_and_fails_its_streams() {
     driven.lost.recv().await.unwrap();
     let error = response.await.unwrap_err();
     let address = (Ipv4Addr::LOCALHOST, 1).into();
-    assert_eq!(status::of_stream(&error, address).code(), tonic::Code::Unavailable);
+    assert_eq!(status::of_stream(&error, address, None).code(), tonic::Code::Unavailable);
     assert!(!status::is_never_processed(&error), "the peer may have run it (CH6.14)");
     driven.task.await.unwrap();
 }
@@ -174,7 +174,7 @@ async fn ch2_26_streams_without_a_status_end_by_the_code_of_their_reset() {
             response = response => response,
             _ = server.accept() => panic!("there is no further request"),
         };
-        let status = status::of_stream(&polled.unwrap_err(), (Ipv4Addr::LOCALHOST, 1).into());
+        let status = status::of_stream(&polled.unwrap_err(), (Ipv4Addr::LOCALHOST, 1).into(), None);
         assert_eq!(status.code(), code, "{reason:?}");
         assert!(status.message().starts_with("127.0.0.1:1: the stream was reset"), "{status:?}");
     }
