@@ -83,7 +83,7 @@ async fn a_deadline_cancels_the_call_at_the_backend(language: Language) {
     let (mesh, mut backend) = one(language).await;
     mesh.unary(ECHO, Request::new("hello".into())).await.expect("it succeeds");
     let mut request = Request::new("600000".into());
-    request.set_timeout(Duration::from_millis(500));
+    request.set_timeout(Duration::from_secs(1));
     let error = mesh.unary(HOLD, request).await.expect_err("it takes too long");
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
     backend.calls("began", "Hold", 1).await;
@@ -96,7 +96,8 @@ async fn a_deadline_cancels_the_call_at_the_backend(language: Language) {
 
 async fn the_limit_of_a_route_cancels_the_call_at_the_backend(language: Language) {
     let (mut mesh, mut backend) = one(language).await;
-    mesh.peer.command("limit payments 500").await;
+    mesh.peer.command("limit payments 2000").await;
+    mesh.unary(ECHO, Request::new("hello".into())).await.expect("it succeeds");
     let error = mesh.unary(HOLD, Request::new("600000".into())).await.expect_err("it takes too long");
     assert_eq!(error.code(), Code::DeadlineExceeded, "{error:?}");
     backend.calls("cancelled", "Hold", 1).await;

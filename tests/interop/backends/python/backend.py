@@ -69,6 +69,8 @@ class Backend:
             await self.begin("Chat", context)
             async for message in messages:
                 yield message
+            # The end of the stream looks the same if the client has cancelled it; the cancellation itself arrives later.
+            await asyncio.sleep(0.2)
 
     async def hold(self, message, context):
         with reported("Hold"):
