@@ -1,7 +1,7 @@
 //! What load balancing costs by itself, without connections: to pick an endpoint, and to publish a change.
 //!
 //! ```console
-//! $ cargo bench --bench balance --features fuzzing     # --quick for a short run
+//! $ cargo bench --bench balance --features fuzzing     # --quick for a short run; --only picks or changes for a part
 //! ```
 //!
 //! - *pick*: an endpoint is chosen and counted, and the attempt ends at once.
@@ -40,9 +40,15 @@ use xdskit::{
 };
 
 fn main() {
-    let is_quick = std::env::args().any(|arg| arg == "--quick");
-    picks(if is_quick { 5 } else { 201 });
-    changes(if is_quick { 3 } else { 51 });
+    let args: Vec<_> = std::env::args().skip(1).collect();
+    let is_quick = args.iter().any(|arg| arg == "--quick");
+    let only = args.iter().position(|arg| arg == "--only").and_then(|place| args.get(place + 1));
+    if only.is_none_or(|only| only == "picks") {
+        picks(if is_quick { 5 } else { 201 });
+    }
+    if only.is_none_or(|only| only == "changes") {
+        changes(if is_quick { 3 } else { 51 });
+    }
 }
 
 fn picks(rounds: usize) {
