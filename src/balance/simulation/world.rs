@@ -159,9 +159,10 @@ impl<'a> World<'a> {
     fn crash(&mut self) {
         let Some(address) = self.choices.one_of(self.connections.values().copied()) else { return };
         self.up.remove(&address);
-        let lost: Vec<_> = self.connections.extract_if(.., |_, it| *it == address).map(|it| it.0).collect();
+        let lost: Vec<_> = self.connections.iter().filter(|it| *it.1 == address).map(|it| *it.0).collect();
         self.quiet_since = self.now;
         for connection in lost {
+            self.connections.remove(&connection);
             self.balancer.on_lost(connection, self.now);
         }
     }
