@@ -11,6 +11,7 @@ use slab::Slab;
 
 use super::{
     breaker::Breakers,
+    clusters::{ClusterChanges, ClusterConfig, ClusterConfigs},
     command::{Command, Commands, ConnectionId, Owner},
     connectivity::Connectivity,
     connects::Connects,
@@ -29,34 +30,6 @@ pub(crate) struct BalancerSettings {
     /// Attempts to connect at a time; further ones wait for their turn (CH11.8). 256.
     pub(crate) max_concurrent_connects: usize,
     pub(crate) seed: u64,
-}
-
-/// What is known of the clusters that requests may go to.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct ClusterConfigs {
-    /// Those that requests are sent to, by name.
-    pub(crate) targets: BTreeMap<Arc<str>, ClusterConfig>,
-    /// The clusters with endpoints of their own that they consist of.
-    pub(crate) leaves: BTreeMap<Arc<str>, Arc<LeafConfig>>,
-}
-
-/// Changes of [`ClusterConfigs`]: those that are there from now on, and those that are not any more. Of several changes of one, the
-/// last counts.
-#[derive(Debug, Default)]
-pub(crate) struct ClusterChanges {
-    pub(crate) targets: Vec<(Arc<str>, Option<ClusterConfig>)>,
-    pub(crate) leaves: Vec<(Arc<str>, Option<Arc<LeafConfig>>)>,
-}
-
-/// A cluster that requests are sent to.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum ClusterConfig {
-    /// The clusters with its endpoints, the preferred one first: the leaves of an aggregate, or the cluster itself. Not empty.
-    Leaves(Vec<Arc<str>>),
-    /// The server says that it does not exist (CH1.13).
-    Gone(Arc<str>),
-    /// It cannot be used for another reason.
-    Unusable(Arc<str>),
 }
 
 /// The state of all clusters of a channel.
@@ -488,24 +461,6 @@ impl<H> Target<H> {
         let connectivity = leaf.connectivity;
         self.picker = Arc::new(ClusterPicker { connectivity, choice: Choice::Leaf(leaf) });
         true
-    }
-}
-
-impl ClusterConfig {
-    fn leaves(&self) -> &[Arc<str>] {
-        match self {
-            Self::Leaves(leaves) => leaves,
-            Self::Gone(_) | Self::Unusable(_) => &[],
-        }
-    }
-
-    fn picker<H>(&self) -> Option<ClusterPicker<H>> {
-        let choice = match self {
-            Self::Leaves(_) => return None,
-            Self::Gone(reason) => Choice::Gone(reason.clone()),
-            Self::Unusable(reason) => Choice::Unusable(reason.clone()),
-        };
-        Some(ClusterPicker { connectivity: Connectivity::TransientFailure, choice })
     }
 }
 

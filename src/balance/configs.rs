@@ -8,7 +8,7 @@ use std::{
 use tracing::warn;
 
 use super::{
-    balancer::{ClusterChanges, ClusterConfig},
+    clusters::{ClusterChanges, ClusterConfig},
     policy::{ClusterPolicy, Drop, EndpointConfig, LeafConfig, LocalityConfig},
 };
 use crate::{

@@ -11,8 +11,9 @@ use std::{
 use tracing::warn;
 
 use super::{
-    balancer::{Balancer, ClusterConfig},
+    balancer::Balancer,
     cluster_use::{ClusterHold, ClusterUse, OnUnused},
+    clusters::ClusterConfig,
     configs::Translation,
     connectivity::Connectivity,
     picker::{ClusterPicker, Pick, PickArgs},

@@ -21,6 +21,7 @@ mod backoff;
 pub(crate) mod balancer;
 pub(crate) mod breaker;
 pub(crate) mod cluster_use;
+mod clusters;
 pub(crate) mod command;
 mod configs;
 pub(crate) mod connectivity;

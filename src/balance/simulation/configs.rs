@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
 use super::choices::Choices;
 use crate::{
     balance::{
-        balancer::{ClusterConfig, ClusterConfigs},
+        clusters::{ClusterConfig, ClusterConfigs},
         policy::{ClusterPolicy, Drop, EndpointConfig, LeafConfig, LocalityConfig, Policy},
     },
     resource::Locality,

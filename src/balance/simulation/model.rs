@@ -12,7 +12,7 @@ use super::{
     world::{MAX_CONNECTS, World},
 };
 use crate::balance::{
-    balancer::{ClusterConfig, ClusterConfigs},
+    clusters::{ClusterConfig, ClusterConfigs},
     command::ConnectionId,
     connectivity::Connectivity,
     picker::Attempt,

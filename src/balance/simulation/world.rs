@@ -14,8 +14,9 @@ use super::{
 };
 use crate::{
     balance::{
-        balancer::{Balancer, BalancerSettings, ClusterConfigs},
+        balancer::{Balancer, BalancerSettings},
         breaker::Breakers,
+        clusters::ClusterConfigs,
         command::{Command, ConnectionId},
         connectivity::Connectivity,
         pick_first::PickFirstSettings,
