@@ -87,6 +87,7 @@ struct Deadline {
 struct Attempts<'a> {
     head: Head,
     body: &'a mut RequestBody,
+    active: &'a ActiveCall,
     cluster: ClusterHold,
     auto_host_rewrite: bool,
     draws: Draws,
@@ -149,8 +150,8 @@ impl CallContext {
         let mut body = RequestBody::new(body, &self.buffer);
         let Selected { cluster, auto_host_rewrite, .. } = selected;
         let (head, draws) = (Head::new(parts), Draws::default());
-        let attempts = Attempts { head, body: &mut body, cluster, auto_host_rewrite, draws };
-        let (response, attempt, pump) = call.attempts(attempts, &active).await?;
+        let attempts = Attempts { head, body: &mut body, active: &active, cluster, auto_host_rewrite, draws };
+        let (response, attempt, pump) = call.attempts(attempts).await?;
         if let Some(status) = status::of_response(&response, attempt.endpoint().address) {
             return Err(status);
         }
@@ -196,16 +197,12 @@ impl<'a> Call<'a> {
     async fn attempts(
         &mut self,
         mut of: Attempts<'_>,
-        active: &ActiveCall,
     ) -> Result<(Response<RecvStream>, Reserved, Option<Pump>), Status> {
         let (mut never_sent, mut was_refused, mut seen) = (0, false, None);
         loop {
             let (attempt, number) = self.pick(&mut of, seen).await?;
             let failure = match self.attempt(attempt, number, &mut of).await {
                 Ok(response) => return Ok(response),
-                Err(Failure::Other(_) | Failure::NeverProcessed(_)) if active.is_shut_down() => {
-                    return Err(Status::cancelled("channel is shut down"));
-                }
                 Err(failure) => failure,
             };
             seen = match failure {
@@ -265,7 +262,7 @@ impl<'a> Call<'a> {
                     of.cluster.release();
                 }
             }
-            Pin::new(&mut response).poll(cx).map_err(|error| Failure::of(&error, endpoint, deadline))
+            Pin::new(&mut response).poll(cx).map_err(|error| of.failure(&error, endpoint, deadline))
         });
         match self.deadline.watch(response).await {
             Some(response) => {
@@ -403,6 +400,20 @@ impl<'a> Call<'a> {
 }
 
 impl Attempts<'_> {
+    /// The end of an attempt by an error of its stream.
+    fn failure(
+        &self,
+        error: &h2::Error,
+        endpoint: &ReadyEndpoint<Handle>,
+        deadline: Option<Instant>,
+    ) -> Failure {
+        match status::of_stream(error, endpoint, deadline) {
+            _ if self.active.is_shut_down() => Failure::Other(Status::cancelled("channel is shut down")),
+            status if status::is_never_processed(error) => Failure::NeverProcessed(status),
+            status => Failure::Other(status),
+        }
+    }
+
     /// The authority of the request to an endpoint (CH2.24).
     fn authority(&self, endpoint: &ReadyEndpoint<Handle>, channel: &Authority) -> Authority {
         if let Some(own) = self.head.authority.as_ref().filter(|own| *own != channel) {
@@ -443,11 +454,6 @@ impl Deadline {
 }
 
 impl Failure {
-    fn of(error: &h2::Error, endpoint: &ReadyEndpoint<Handle>, deadline: Option<Instant>) -> Self {
-        let status = status::of_stream(error, endpoint, deadline);
-        if status::is_never_processed(error) { Self::NeverProcessed(status) } else { Self::Other(status) }
-    }
-
     fn into_status(self) -> Status {
         match self {
             Self::NeverSent(_) => Status::internal(format!(
