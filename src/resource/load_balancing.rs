@@ -1,5 +1,6 @@
 //! Load balancing policies (A42, A48, A52, A58, A62).
 
+#[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "channels execute these policies"))]
 mod endpoint_policy;
 
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use prost::Message;
 use serde::Serialize;
 
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 pub(crate) use self::endpoint_policy::AddedMetadata;
 pub use self::endpoint_policy::{
     CustomPolicy, EndpointBalancer, EndpointPick, EndpointPicker, EndpointPolicy, PickRequest, PolicyEndpoint,
