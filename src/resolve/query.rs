@@ -90,6 +90,7 @@ impl<'a> RouteQuery<'a> {
     }
 
     /// The path, without its query.
+    #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
     pub(crate) fn path(&self) -> &'a str {
         self.path
     }
