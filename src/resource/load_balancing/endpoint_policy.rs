@@ -117,6 +117,11 @@ pub struct PolicyEndpoint {
 /// The policy of [`LbPolicy::Custom`](super::LbPolicy::Custom). In JSON, an object with the type name as its key.
 #[derive(Clone)]
 pub struct CustomPolicy {
+    /// Shared, since a mesh has many clusters, and few have such a policy.
+    policy: Arc<Policy>,
+}
+
+struct Policy {
     config: Custom,
     /// `None` if channels cannot execute it.
     make: Option<MakeBalancer>,
@@ -193,32 +198,32 @@ impl PolicyEndpoint {
 impl CustomPolicy {
     /// A policy that is parsed alone, for applications with load balancing of their own.
     pub(crate) fn parsed(config: Custom) -> Self {
-        Self { config, make: None }
+        Self { policy: Arc::new(Policy { config, make: None }) }
     }
 
     /// A policy that channels execute.
     pub(crate) fn executed<T: EndpointPolicy>(config: Custom) -> Self {
         let make: MakeBalancer = |config, seed| config.get::<T>().map(|policy| policy.balancer(seed));
-        Self { config, make: Some(make) }
+        Self { policy: Arc::new(Policy { config, make: Some(make) }) }
     }
 
     /// The full name of its message.
     pub fn type_name(&self) -> &'static str {
-        self.config.type_name()
+        self.policy.config.type_name()
     }
 
     /// The configuration, if it is of type `T`.
     pub fn get<T: Extension>(&self) -> Option<&T> {
-        self.config.get()
+        self.policy.config.get()
     }
 
     /// Whether channels execute it.
     pub fn is_executed(&self) -> bool {
-        self.make.is_some()
+        self.policy.make.is_some()
     }
 
     pub(crate) fn balancer(&self, seed: u64) -> Option<Box<dyn EndpointBalancer>> {
-        self.make.and_then(|make| make(&self.config, seed))
+        self.policy.make.and_then(|make| make(&self.policy.config, seed))
     }
 }
 
@@ -230,18 +235,18 @@ impl fmt::Debug for PickRequest<'_> {
 
 impl fmt::Debug for CustomPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.config.fmt(f)
+        self.policy.config.fmt(f)
     }
 }
 
 impl PartialEq for CustomPolicy {
     fn eq(&self, other: &Self) -> bool {
-        self.config == other.config && self.is_executed() == other.is_executed()
+        self.policy.config == other.policy.config && self.is_executed() == other.is_executed()
     }
 }
 
 impl Serialize for CustomPolicy {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        self.config.serialize(to)
+        self.policy.config.serialize(to)
     }
 }
