@@ -6,7 +6,7 @@ use std::{
 
 /// One attempt to connect, and the connection that it leads to. Events of an id that is no longer in use are ignored, so an
 /// event may cross the command that ends the connection.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct ConnectionId(u64);
 
 /// What load balancing requests of the connector.

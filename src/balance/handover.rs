@@ -1,6 +1,10 @@
 use std::{collections::BTreeMap, net::SocketAddr};
 
-use super::{command::Commands, connectivity::Connectivity, subchannel::Subchannel};
+use super::{
+    command::{Commands, ConnectionId},
+    connectivity::Connectivity,
+    subchannel::Subchannel,
+};
 
 /// The subchannels of endpoints that left a configuration, for the endpoints that have their addresses in the next one: a
 /// connection belongs to the cluster and its address, not to a place in the list (CH3.7).
@@ -33,9 +37,15 @@ impl<H> Handover<H> {
         best.is_some_and(|it| it.connectivity() == Connectivity::Ready)
     }
 
-    /// An established connection to an address.
-    pub(super) fn take_ready(&mut self, address: SocketAddr) -> Option<Subchannel<H>> {
-        if self.has_ready(address) { self.take(address) } else { None }
+    /// The subchannel of an established connection to an address.
+    pub(super) fn take_connection(
+        &mut self,
+        address: SocketAddr,
+        connection: ConnectionId,
+    ) -> Option<Subchannel<H>> {
+        let all = self.by_address.get_mut(&address)?;
+        let place = all.iter().position(|it| it.connection() == Some(connection))?;
+        Some(all.remove(place))
     }
 
     /// Ends those that nobody has taken.

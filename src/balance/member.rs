@@ -52,8 +52,8 @@ pub(super) struct Member<H> {
     pub(super) places: Vec<Place>,
     /// Made with the first connection.
     load: Option<Arc<Load>>,
-    /// What pickers have of it, while it is ready, and its connection.
-    ready: Option<(ConnectionId, Arc<ReadyEndpoint<H>>)>,
+    /// What pickers have of it, while it is ready.
+    ready: Option<Arc<ReadyEndpoint<H>>>,
     /// The state that the levels above know.
     pub(super) connectivity: Connectivity,
     pub(super) timeout: Option<Instant>,
@@ -85,7 +85,7 @@ impl<H: Clone> Member<H> {
 
     /// What pickers have of it, while it is ready.
     pub(super) fn ready(&self) -> Option<&Arc<ReadyEndpoint<H>>> {
-        self.ready.as_ref().map(|(_, endpoint)| endpoint)
+        self.ready.as_ref()
     }
 
     /// Gives away the connections to addresses that it has no more; [`update`](Self::update) follows.
@@ -106,7 +106,8 @@ impl<H: Clone> Member<H> {
         if self.hostname != config.hostname {
             (self.hostname, self.ready) = (config.hostname, None);
         }
-        if self.addresses != config.addresses {
+        let can_adopt = || config.addresses.iter().any(|it| handover.has_ready(*it));
+        if self.addresses != config.addresses || (self.pick_first.ready().is_none() && can_adopt()) {
             self.addresses.clone_from(&config.addresses);
             self.pick_first.update(config.addresses, handover, (scope.now, scope.random), scope.commands);
             // A connection that was taken over is kept like one that was requested.
@@ -169,8 +170,8 @@ impl<H: Clone> Member<H> {
         let Some((connection, address, handle)) = self.pick_first.ready() else {
             return self.ready.take().is_some();
         };
-        let is_same = |(known, endpoint): &(ConnectionId, Arc<ReadyEndpoint<H>>)| {
-            *known == connection && Arc::ptr_eq(&endpoint.breaker, breaker)
+        let is_same = |known: &Arc<ReadyEndpoint<H>>| {
+            known.connection == connection && Arc::ptr_eq(&known.breaker, breaker)
         };
         if self.ready.as_ref().is_some_and(is_same) {
             return false;
@@ -178,8 +179,8 @@ impl<H: Clone> Member<H> {
         let (handle, hostname) = (handle.clone(), self.hostname.clone());
         let load = self.load.get_or_insert_default().clone();
         let breaker = breaker.clone();
-        let ready = ReadyEndpoint { handle, address, hostname, load, breaker };
-        self.ready = Some((connection, Arc::new(ready)));
+        let ready = ReadyEndpoint { connection, handle, address, hostname, load, breaker };
+        self.ready = Some(Arc::new(ready));
         true
     }
 }

@@ -163,15 +163,18 @@ impl<H> PickFirst<H> {
         let mut before = mem::take(&mut self.addresses);
         for address in addresses {
             let known = before.iter().position(|it| it.subchannel.address() == address);
+            let is_better = !keeps && handover.has_ready(address);
             let address = match known {
-                Some(known) => before.remove(known),
-                None => {
+                Some(known) if !is_better => before.remove(known),
+                Some(_) | None => {
                     let adopted = if keeps { None } else { handover.take(address) };
                     self.address(address, adopted, commands)
                 }
             };
             self.addresses.push(address);
         }
+        // An attempt gives way to a connection.
+        before.into_iter().for_each(|it| handover.offer(it.subchannel));
         if !keeps {
             self.begin_list((now, random), commands);
         }

@@ -11,6 +11,7 @@ use std::{
 
 use super::{
     breaker::Breaker,
+    command::ConnectionId,
     connectivity::Connectivity,
     custom::{CustomPick, CustomPicker},
     policy::Drop as DropShare,
@@ -21,6 +22,7 @@ use crate::{error::Code, resolve::RouteQuery, resource::load_balancing::AddedMet
 /// An endpoint with a connection. `H` is what the transport sends requests with.
 #[derive(Debug)]
 pub(crate) struct ReadyEndpoint<H> {
+    pub(super) connection: ConnectionId,
     pub(crate) handle: H,
     pub(crate) address: SocketAddr,
     pub(crate) hostname: Option<Arc<str>>,
@@ -250,7 +252,7 @@ fn locality<'a, H>(
 /// The localities without some of their endpoints.
 pub(super) fn ready_without<H>(
     localities: &Localities<H>,
-    is_left_out: impl Fn(SocketAddr) -> bool,
+    is_left_out: impl Fn(ConnectionId) -> bool,
 ) -> Localities<H> {
     let (mut before, mut sum) = (0, 0);
     let rest = localities.iter().filter_map(|(end, picker)| {
@@ -276,11 +278,12 @@ impl<H> EndpointPicker<H> {
         &best.endpoint
     }
 
-    fn without(&self, is_left_out: &impl Fn(SocketAddr) -> bool) -> Option<Self> {
-        let ready: ReadySet<H> = self.ready.iter().filter(|it| !is_left_out(it.address)).cloned().collect();
+    fn without(&self, is_left_out: &impl Fn(ConnectionId) -> bool) -> Option<Self> {
+        let ready: ReadySet<H> =
+            self.ready.iter().filter(|it| !is_left_out(it.connection)).cloned().collect();
         let rule = match &self.rule {
             PickRule::Custom(custom) => {
-                PickRule::Custom(Arc::new(custom.without(|it| is_left_out(it.address))))
+                PickRule::Custom(Arc::new(custom.without(|it| is_left_out(it.connection))))
             }
             rule @ (PickRule::First | PickRule::RoundRobin | PickRule::LeastRequest { .. }) => rule.clone(),
         };

@@ -147,11 +147,19 @@ const CHUNK: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::balance::command::ConnectionId;
 
     fn endpoint(number: usize) -> Arc<ReadyEndpoint<usize>> {
         let address = ([127, 0, 0, 1], 1).into();
         let (load, breaker) = (Arc::default(), Arc::default());
-        Arc::new(ReadyEndpoint { handle: number, address, hostname: None, load, breaker })
+        Arc::new(ReadyEndpoint {
+            connection: ConnectionId::default(),
+            handle: number,
+            address,
+            hostname: None,
+            load,
+            breaker,
+        })
     }
 
     fn handles(slots: &mut ReadySlots<usize>) -> Vec<usize> {

@@ -22,7 +22,8 @@ impl<H> Retiring<H> {
         commands: &mut Commands,
     ) -> Option<Self> {
         let ready = endpoints.iter().flat_map(|(_, picker)| picker.ready.iter());
-        let connections: Vec<_> = ready.filter_map(|it| handover.take_ready(it.address)).collect();
+        let connections: Vec<_> =
+            ready.filter_map(|it| handover.take_connection(it.address, it.connection)).collect();
         connections.iter().filter_map(Subchannel::connection).for_each(|it| commands.adopt(it));
         let mut retiring = Self { endpoints, connections };
         retiring.keep_connected();
@@ -51,8 +52,8 @@ impl<H> Retiring<H> {
     /// Only endpoints whose connection is here are picked.
     fn keep_connected(&mut self) {
         let connections = &self.connections;
-        let is_connected = |address| connections.iter().any(|it| it.address() == address);
-        self.endpoints = ready_without(&self.endpoints, |address| !is_connected(address));
+        let is_connected = |connection| connections.iter().any(|it| it.connection() == Some(connection));
+        self.endpoints = ready_without(&self.endpoints, |connection| !is_connected(connection));
     }
 }
 

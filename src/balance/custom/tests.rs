@@ -73,6 +73,7 @@ fn balancer(breaks: bool) -> (CustomBalancer, Vec<Option<Arc<ReadyEndpoint<u16>>
         (1..=3).map(|port| PolicyEndpoint::new(vec![address(port)], Locality::new("a", "", ""), 5, None));
     balancer.set_endpoints(endpoints.collect());
     let ready = |port| ReadyEndpoint {
+        connection: Default::default(),
         handle: port,
         address: address(port),
         hostname: None,

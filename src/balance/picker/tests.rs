@@ -10,7 +10,14 @@ std::thread_local! {
 fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
     let address = ([127, 0, 0, 1], port).into();
     let (load, breaker) = (Arc::default(), BREAKER.with(Arc::clone));
-    Arc::new(ReadyEndpoint { handle: port, address, hostname: None, load, breaker })
+    Arc::new(ReadyEndpoint {
+        connection: ConnectionId::default(),
+        handle: port,
+        address,
+        hostname: None,
+        load,
+        breaker,
+    })
 }
 
 fn locality_of(rule: PickRule<u16>, ports: &[u16]) -> EndpointPicker<u16> {

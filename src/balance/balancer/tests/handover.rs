@@ -90,3 +90,40 @@ fn ch3_13_the_policy_before_ends_with_its_last_connection() {
     it.connect(3);
     assert_eq!((it.ports(), it.drained.as_slice()), (BTreeMap::from([(3, 40)]), &[][..]));
 }
+
+#[test]
+fn ch3_13_of_two_endpoints_with_one_address_the_one_whose_connection_is_lost_is_not_picked() {
+    let mut both = locality("a", 1, &[7, 6]);
+    both.endpoints[1].addresses = vec![address(6), address(7)];
+    let leaves = [("shop", leaf(ROUND_ROBIN, vec![vec![both]]))];
+    let mut it = Fixture::new(configs(&leaves, &[("shop", &["shop"])]));
+    it.connect(7);
+    let first = it.connections.remove(&address(7)).expect("it is connected");
+    it.fail(6);
+    it.connect(7);
+    it.update(shop(PICK_FIRST, &[&[3]]));
+    it.balancer.on_lost(first, it.now);
+    it.drain();
+    let second = it.connections[&address(7)];
+    for _ in 0..10 {
+        let Pick::Complete(attempt) = it.pick("shop") else { panic!() };
+        assert_eq!(attempt.endpoint.connection, second);
+    }
+}
+
+#[test]
+fn ch3_7_an_endpoint_that_is_connecting_takes_over_the_connection_to_its_address() {
+    let with = |endpoints: &[&[u16]]| {
+        let ports: Vec<_> = endpoints.iter().map(|addresses| addresses[0]).collect();
+        let mut list = locality("a", 1, &ports);
+        for (endpoint, addresses) in list.endpoints.iter_mut().zip(endpoints) {
+            endpoint.addresses = addresses.iter().copied().map(address).collect();
+        }
+        configs(&[("shop", leaf(ROUND_ROBIN, vec![vec![list]]))], &[("shop", &["shop"])])
+    };
+    let mut it = Fixture::new(with(&[&[7, 8], &[6, 7]]));
+    it.connect(7);
+    it.update(with(&[&[6, 7]]));
+    assert_eq!((it.ports(), it.attempted()), (BTreeMap::from([(7, 40)]), vec![]));
+    assert_eq!(it.drained, []);
+}
