@@ -33,7 +33,7 @@ CLIENTS = {
 PEERS = "tonic {tonic}, tonic-xds 0.1.0-alpha.4, grpc-go 1.85.0, Envoy {envoy}"
 # Bytes of a message, calls in flight, calls in a round.
 CASES = [(100, 64, 10_000), (100, 1, 1_000), (65_536, 64, 2_000), (65_536, 1, 500)]
-ROUNDS = 21
+ROUNDS = 11
 # First calls, each in a process of its own.
 FIRST_CALLS = 11
 
