@@ -10,7 +10,10 @@ use std::{
 use bytes::Bytes;
 use h2::RecvStream;
 use http_body::{Body, Frame};
-use tokio::{task::AbortHandle, time::Sleep};
+use tokio::{
+    task::AbortHandle,
+    time::{Instant, Sleep},
+};
 use tonic::Status;
 
 use super::{active::ActiveCall, connection::Reserved, status};
@@ -97,7 +100,10 @@ impl Running {
             }
         }
         self.stream.poll_trailers(cx).map(|trailers| match trailers {
-            Ok(trailers) => trailers.map(|trailers| Ok(Frame::trailers(trailers))),
+            Ok(trailers) => trailers.map(|mut trailers| {
+                status::correct_deadline(&mut trailers, self.deadline());
+                Ok(Frame::trailers(trailers))
+            }),
             Err(error) => Some(Err(self.status(&error))),
         })
     }
@@ -106,8 +112,11 @@ impl Running {
         if self.guards.active.is_shut_down() {
             return Status::cancelled("channel is shut down");
         }
-        let deadline = self.deadline.as_ref().map(|it| it.deadline());
-        status::of_stream(error, self.guards.attempt.endpoint(), deadline)
+        status::of_stream(error, self.guards.attempt.endpoint(), self.deadline())
+    }
+
+    fn deadline(&self) -> Option<Instant> {
+        self.deadline.as_ref().map(|it| it.deadline())
     }
 }
 

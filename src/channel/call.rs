@@ -151,7 +151,8 @@ impl CallContext {
         let Selected { cluster, auto_host_rewrite, .. } = selected;
         let (head, draws) = (Head::new(parts), Draws::default());
         let attempts = Attempts { head, body: &mut body, active: &active, cluster, auto_host_rewrite, draws };
-        let (response, attempt, pump) = call.attempts(attempts).await?;
+        let (mut response, attempt, pump) = call.attempts(attempts).await?;
+        status::correct_deadline(response.headers_mut(), call.deadline.at);
         if let Some(status) = status::of_response(&response, attempt.endpoint().address) {
             return Err(status);
         }

@@ -3,12 +3,17 @@
 use std::net::SocketAddr;
 
 use h2::Reason;
-use http::{HeaderValue, Response, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use super::connection::Handle;
 use crate::balance::picker::ReadyEndpoint;
+
+const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
+const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+/// The code CANCELLED as a value of `grpc-status`.
+const CANCELLED: &str = "1";
 
 /// The status of a call without a usable endpoint, route or configuration.
 pub(super) fn unavailable(reason: &str, node: &str) -> Status {
@@ -82,11 +87,27 @@ pub(super) fn of_error(
     }
 }
 
+/// Turns the status CANCELLED of a server into DEADLINE_EXCEEDED if the deadline has passed (CH2.26): servers that measure the deadline
+/// too, such as tonic's, end the call with CANCELLED, and may do so before the timer of the client fires.
+pub(super) fn correct_deadline(headers: &mut HeaderMap, deadline: Option<Instant>) {
+    let is_cancelled = headers.get(GRPC_STATUS).is_some_and(|code| code == CANCELLED);
+    if !is_cancelled || deadline.is_none_or(|it| it > Instant::now()) {
+        return;
+    }
+    let message =
+        headers.get(GRPC_MESSAGE).map_or(&b"call cancelled by the server"[..], HeaderValue::as_bytes);
+    let message = [b"deadline exceeded: ", message].concat();
+    headers.insert(GRPC_STATUS, HeaderValue::from_static("4"));
+    if let Ok(message) = HeaderValue::from_bytes(&message) {
+        headers.insert(GRPC_MESSAGE, message);
+    }
+}
+
 /// The status of a response that is not one of gRPC, such as that of a proxy on the way (CH2.25).
 pub(super) fn of_response<B>(response: &Response<B>, address: SocketAddr) -> Option<Status> {
     let is_grpc = |value: &HeaderValue| value.as_bytes().starts_with(b"application/grpc");
     let headers = response.headers();
-    if headers.contains_key("grpc-status") || headers.get(CONTENT_TYPE).is_some_and(is_grpc) {
+    if headers.contains_key(GRPC_STATUS) || headers.get(CONTENT_TYPE).is_some_and(is_grpc) {
         return None;
     }
     let code = match response.status().as_u16() {
@@ -142,6 +163,29 @@ mod tests {
         let refused = h2::Error::from(Reason::REFUSED_STREAM);
         let status = of_error(&refused, peer, Some(now));
         assert_eq!(status.code(), Code::Unavailable, "other resets keep their codes");
+    }
+
+    #[test]
+    fn ch2_26_a_status_cancelled_after_the_deadline_is_deadline_exceeded() {
+        let now = Instant::now();
+        let of = |code, message: Option<&'static str>, deadline| {
+            let mut headers = HeaderMap::new();
+            headers.insert(GRPC_STATUS, HeaderValue::from_static(code));
+            if let Some(message) = message {
+                headers.insert(GRPC_MESSAGE, HeaderValue::from_static(message));
+            }
+            correct_deadline(&mut headers, deadline);
+            let status = Status::from_header_map(&headers).unwrap();
+            (status.code(), status.message().to_owned())
+        };
+        let exceeded = |message: &str| (Code::DeadlineExceeded, format!("deadline exceeded: {message}"));
+        assert_eq!(of("1", Some("Timeout%20expired"), Some(now)), exceeded("Timeout expired"));
+        assert_eq!(of("1", None, Some(now)), exceeded("call cancelled by the server"));
+        let later = now + Duration::from_secs(600);
+        assert_eq!(of("1", Some("no"), Some(later)), (Code::Cancelled, "no".to_owned()));
+        assert_eq!(of("1", Some("no"), None), (Code::Cancelled, "no".to_owned()));
+        assert_eq!(of("14", Some("no"), Some(now)), (Code::Unavailable, "no".to_owned()));
+        assert_eq!(of("0", None, Some(now)), (Code::Ok, String::new()));
     }
 
     #[test]
