@@ -16,6 +16,7 @@ use super::{
     failover::{Alternatives, Failover},
     group::{Groups, Plan},
     handover::Handover,
+    load::Loads,
     member::{Key, Member, MemberConfig},
     pick_first::PickFirstSettings,
     picker::{Endpoints, LeafPicker, Localities},
@@ -38,6 +39,7 @@ pub(super) struct Leaf<H> {
     place: usize,
     config: Arc<LeafConfig>,
     breaker: Arc<Breaker>,
+    loads: Loads,
     settings: PickFirstSettings,
     members: Slab<Member<H>>,
     by_key: BTreeMap<Key, usize>,
@@ -73,6 +75,7 @@ impl<H: Clone> Leaf<H> {
             place,
             config,
             breaker,
+            loads: Loads::default(),
             settings,
             members: Slab::new(),
             by_key: BTreeMap::new(),
@@ -312,7 +315,7 @@ impl<H: Clone> Leaf<H> {
     fn settle(&mut self, member: usize, scope: &mut Scope<'_>) {
         let it = &mut self.members[member];
         scope.commands.set_owner(Owner { leaf: self.place, member });
-        let change = it.settle(&self.breaker, scope);
+        let change = it.settle((&self.breaker, &mut self.loads), scope);
         if change.timeout.0 != change.timeout.1 {
             change.timeout.0.map(|at| self.timeouts.remove(&(at, member)));
             change.timeout.1.map(|at| self.timeouts.insert((at, member)));

@@ -8,8 +8,9 @@ use super::{
     connectivity::Connectivity,
     handover::Handover,
     leaf::Scope,
+    load::{Load, Loads},
     pick_first::{PickFirst, PickFirstSettings},
-    picker::{Load, ReadyEndpoint},
+    picker::ReadyEndpoint,
 };
 
 /// What makes an endpoint the same in two configurations.
@@ -51,7 +52,7 @@ pub(super) struct Member<H> {
     is_started: bool,
     pub(super) places: Vec<Place>,
     /// Made with the first connection.
-    load: Option<Arc<Load>>,
+    load: Option<Load>,
     /// What pickers have of it, while it is ready.
     ready: Option<Arc<ReadyEndpoint<H>>>,
     /// The state that the levels above know.
@@ -151,22 +152,23 @@ impl<H: Clone> Member<H> {
         self.pick_first.close(scope.commands);
     }
 
-    /// Connects again if that is the policy's way, and says what changed since the last time.
-    pub(super) fn settle(&mut self, breaker: &Arc<Breaker>, scope: &mut Scope<'_>) -> Change {
+    /// Connects again if that is the policy's way, and says what changed since the last time. Needs the circuit breaker and the
+    /// counters of the cluster.
+    pub(super) fn settle(&mut self, of: (&Arc<Breaker>, &mut Loads), scope: &mut Scope<'_>) -> Change {
         if self.is_started && self.reconnects && self.pick_first.connectivity() == Connectivity::Idle {
             self.pick_first.connect((scope.now, scope.random), scope.commands);
         }
         let connectivity = self.pick_first.connectivity();
         let timeout = self.pick_first.poll_timeout();
         Change {
-            is_ready_changed: self.refresh_ready(breaker),
+            is_ready_changed: self.refresh_ready(of),
             connectivity: (mem::replace(&mut self.connectivity, connectivity), connectivity),
             timeout: (mem::replace(&mut self.timeout, timeout), timeout),
         }
     }
 
     /// Whether pickers have another endpoint from now on, or none.
-    fn refresh_ready(&mut self, breaker: &Arc<Breaker>) -> bool {
+    fn refresh_ready(&mut self, (breaker, loads): (&Arc<Breaker>, &mut Loads)) -> bool {
         let Some((connection, address, handle)) = self.pick_first.ready() else {
             return self.ready.take().is_some();
         };
@@ -177,7 +179,7 @@ impl<H: Clone> Member<H> {
             return false;
         }
         let (handle, hostname) = (handle.clone(), self.hostname.clone());
-        let load = self.load.get_or_insert_default().clone();
+        let load = self.load.get_or_insert_with(|| loads.add()).clone();
         let breaker = breaker.clone();
         let ready = ReadyEndpoint { connection, handle, address, hostname, load, breaker };
         self.ready = Some(Arc::new(ready));

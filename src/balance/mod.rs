@@ -33,6 +33,7 @@ pub(crate) mod generation;
 mod group;
 mod handover;
 mod leaf;
+mod load;
 mod member;
 pub(crate) mod pick_first;
 pub(crate) mod picker;

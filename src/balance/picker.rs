@@ -5,7 +5,7 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
 };
 
@@ -14,6 +14,7 @@ use super::{
     command::ConnectionId,
     connectivity::Connectivity,
     custom::{CustomPick, CustomPicker},
+    load::Load,
     policy::Drop as DropShare,
     ready_set::ReadySet,
 };
@@ -26,16 +27,9 @@ pub(crate) struct ReadyEndpoint<H> {
     pub(crate) handle: H,
     pub(crate) address: SocketAddr,
     pub(crate) hostname: Option<Arc<str>>,
-    pub(super) load: Arc<Load>,
+    pub(super) load: Load,
     /// That of its cluster.
     pub(super) breaker: Arc<Breaker>,
-}
-
-/// What is counted for an endpoint, as long as it is listed (CH3.39).
-#[derive(Debug, Default)]
-#[repr(align(64))]
-pub(crate) struct Load {
-    running: AtomicU32,
 }
 
 /// The result of a pick.
@@ -68,6 +62,8 @@ pub(crate) struct PickArgs<'a, 'b> {
 #[derive(Debug)]
 pub(crate) struct Attempt<H> {
     pub(crate) endpoint: Arc<ReadyEndpoint<H>>,
+    /// Whether the policy counts the attempts of each endpoint.
+    has_load: bool,
     /// Headers that a policy of the application adds to the request.
     pub(crate) metadata: Vec<AddedMetadata>,
 }
@@ -200,16 +196,16 @@ impl<H> LeafPicker<H> {
         };
         let picker = locality(localities, args.random);
         match &picker.rule {
-            PickRule::First => self.complete(picker.ready.at(0), Vec::new()),
+            PickRule::First => self.complete(picker.ready.at(0), NOT_COUNTED, Vec::new()),
             PickRule::RoundRobin => {
                 let place = picker.next.fetch_add(1, Ordering::Relaxed);
-                self.complete(picker.ready.at(place), Vec::new())
+                self.complete(picker.ready.at(place), NOT_COUNTED, Vec::new())
             }
             PickRule::LeastRequest { choice_count } => {
-                self.complete(picker.least_loaded(*choice_count, args.random), Vec::new())
+                self.complete(picker.least_loaded(*choice_count, args.random), COUNTED, Vec::new())
             }
             PickRule::Custom(custom) => match custom.pick(args.request) {
-                CustomPick::Endpoint(endpoint, metadata) => self.complete(endpoint, metadata),
+                CustomPick::Endpoint(endpoint, metadata) => self.complete(endpoint, NOT_COUNTED, metadata),
                 CustomPick::Wait => Pick::Queue,
                 CustomPick::Fail(code, message) => Pick::FailAs(code, message),
                 CustomPick::Broken => {
@@ -221,12 +217,19 @@ impl<H> LeafPicker<H> {
     }
 
     /// The attempt on an endpoint, unless the circuit breaker has no place for it.
-    fn complete(&self, endpoint: &Arc<ReadyEndpoint<H>>, metadata: Vec<AddedMetadata>) -> Pick<H> {
+    fn complete(
+        &self,
+        endpoint: &Arc<ReadyEndpoint<H>>,
+        has_load: bool,
+        metadata: Vec<AddedMetadata>,
+    ) -> Pick<H> {
         if !endpoint.breaker.try_acquire(self.limit) {
             return Pick::Drop(self.overflow());
         }
-        endpoint.load.running.fetch_add(1, Ordering::Relaxed);
-        Pick::Complete(Attempt { endpoint: endpoint.clone(), metadata })
+        if has_load {
+            endpoint.load.begin();
+        }
+        Pick::Complete(Attempt { endpoint: endpoint.clone(), has_load, metadata })
     }
 
     fn overflow(&self) -> Arc<str> {
@@ -291,21 +294,6 @@ impl<H> EndpointPicker<H> {
     }
 }
 
-impl<H> ReadyEndpoint<H> {
-    /// The attempts under way to the endpoint.
-    #[cfg(test)]
-    pub(crate) fn running(&self) -> u32 {
-        self.load.running()
-    }
-}
-
-impl Load {
-    /// The attempts under way.
-    pub(crate) fn running(&self) -> u32 {
-        self.running.load(Ordering::Relaxed)
-    }
-}
-
 impl<H> Clone for EndpointPicker<H> {
     fn clone(&self) -> Self {
         Self { rule: self.rule.clone(), ready: self.ready.clone(), next: self.next.clone() }
@@ -325,10 +313,16 @@ impl<H> Clone for PickRule<H> {
 
 impl<H> Drop for Attempt<H> {
     fn drop(&mut self) {
-        self.endpoint.load.running.fetch_sub(1, Ordering::Relaxed);
+        if self.has_load {
+            self.endpoint.load.end();
+        }
         self.endpoint.breaker.release();
     }
 }
+
+/// Whether a policy counts the attempts of each endpoint: only those that look at the counters do.
+const COUNTED: bool = true;
+const NOT_COUNTED: bool = false;
 
 #[cfg(test)]
 mod tests;

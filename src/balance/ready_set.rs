@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use super::picker::{Load, ReadyEndpoint};
+use super::{load::Load, picker::ReadyEndpoint};
 
 /// The places of a locality's endpoints, from which the sets of the ready ones are made.
 ///
@@ -30,7 +30,7 @@ type Chunk<H> = [Slot<H>];
 #[derive(Debug)]
 pub(super) struct Slot<H> {
     pub(super) endpoint: Arc<ReadyEndpoint<H>>,
-    pub(super) load: Arc<Load>,
+    pub(super) load: Load,
 }
 
 impl<H> ReadySlots<H> {
@@ -147,11 +147,11 @@ const CHUNK: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::command::ConnectionId;
+    use crate::balance::{command::ConnectionId, load::Loads};
 
     fn endpoint(number: usize) -> Arc<ReadyEndpoint<usize>> {
         let address = ([127, 0, 0, 1], 1).into();
-        let (load, breaker) = (Arc::default(), Arc::default());
+        let (load, breaker) = (Loads::default().add(), Arc::default());
         Arc::new(ReadyEndpoint {
             connection: ConnectionId::default(),
             handle: number,

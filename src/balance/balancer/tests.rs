@@ -14,6 +14,8 @@ mod endpoints;
 mod handover;
 
 const ROUND_ROBIN: ClusterPolicy = ClusterPolicy { policy: Policy::RoundRobin, by_locality: true };
+const LEAST_REQUEST: ClusterPolicy =
+    ClusterPolicy { policy: Policy::LeastRequest { choice_count: 10 }, by_locality: false };
 const PICK_FIRST: ClusterPolicy =
     ClusterPolicy { policy: Policy::PickFirst { shuffle: false }, by_locality: false };
 

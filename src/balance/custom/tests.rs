@@ -1,7 +1,10 @@
 use serde::Serialize;
 
 use super::*;
-use crate::resource::{Context, Extension, Invalid, Locality, Payload, load_balancing::EndpointPolicy};
+use crate::{
+    balance::load::Loads,
+    resource::{Context, Extension, Invalid, Locality, Payload, load_balancing::EndpointPolicy},
+};
 
 /// Picks by the path of the request: `/0` the first endpoint, and so on, `/wait`, `/fail` and `/panic`.
 #[derive(Debug, PartialEq, Serialize)]
@@ -77,7 +80,7 @@ fn balancer(breaks: bool) -> (CustomBalancer, Vec<Option<Arc<ReadyEndpoint<u16>>
         handle: port,
         address: address(port),
         hostname: None,
-        load: Arc::default(),
+        load: Loads::default().add(),
         breaker: Arc::default(),
     };
     (balancer, vec![Some(Arc::new(ready(1))), None, Some(Arc::new(ready(3)))])

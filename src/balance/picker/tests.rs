@@ -1,6 +1,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::balance::load::Loads;
 
 std::thread_local! {
     /// The circuit breaker of the cluster of a test, which has a thread of its own.
@@ -9,7 +10,7 @@ std::thread_local! {
 
 fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
     let address = ([127, 0, 0, 1], port).into();
-    let (load, breaker) = (Arc::default(), BREAKER.with(Arc::clone));
+    let (load, breaker) = (Loads::default().add(), BREAKER.with(Arc::clone));
     Arc::new(ReadyEndpoint {
         connection: ConnectionId::default(),
         handle: port,

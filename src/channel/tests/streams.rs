@@ -152,7 +152,7 @@ async fn ch2_22_an_attempt_whose_connection_is_gone_counts_nowhere_and_waits_for
     let Pick::Complete(attempt) = published.load().pick(0, &mut args) else {
         panic!("the old picker has the connection")
     };
-    assert_eq!((attempt.endpoint.running(), mesh.running("ch2_22")), (1, 1), "that of this pick");
+    assert_eq!(mesh.running("ch2_22"), 1, "that of this pick");
     drop(attempt);
     published.replace(gone);
     peer.open(true);

@@ -26,7 +26,7 @@ fn ch3_24_an_endpoint_is_the_set_of_its_addresses() {
     let with = |addresses: &[u16]| {
         let mut list = locality("a", 1, &[addresses[0]]);
         list.endpoints[0].addresses = addresses.iter().copied().map(address).collect();
-        configs(&[("shop", leaf(ROUND_ROBIN, vec![vec![list]]))], &[("shop", &["shop"])])
+        configs(&[("shop", leaf(LEAST_REQUEST, vec![vec![list]]))], &[("shop", &["shop"])])
     };
     let mut it = Fixture::new(with(&[1, 2]));
     it.connect(1);
@@ -50,8 +50,7 @@ fn ch3_24_an_endpoint_is_the_set_of_its_addresses() {
 
 #[test]
 fn ch3_39_a_reconnected_endpoint_keeps_its_count() {
-    let least = ClusterPolicy { policy: Policy::LeastRequest { choice_count: 10 }, by_locality: false };
-    let mut it = Fixture::new(shop(least, &[&[1]]));
+    let mut it = Fixture::new(shop(LEAST_REQUEST, &[&[1]]));
     it.connect(1);
     let running: Vec<_> = (0..5).map(|_| it.pick("shop")).collect();
     it.lose(1);
