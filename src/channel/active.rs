@@ -1,6 +1,7 @@
 //! The calls of a channel, and the time since the last one (CH1.28 to CH1.31).
 
 use std::{
+    future::{Future, pending},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
@@ -8,7 +9,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{
+    sync::{Notify, watch},
+    time::Instant,
+};
 
 /// Counts the calls under way.
 #[derive(Debug)]
@@ -19,6 +23,19 @@ pub(super) struct ActiveCalls {
     /// When the last call ended, in milliseconds since the start.
     last_end: AtomicU64,
     is_shut_down: AtomicBool,
+    stage: watch::Sender<Stage>,
+    /// The last call has ended, after the shutdown has begun.
+    ended: Notify,
+}
+
+/// How far the channel is on its way to its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Stage {
+    Running,
+    /// No call begins any more.
+    ShutDown,
+    /// The grace is over.
+    Cancelled,
 }
 
 /// A call under way.
@@ -31,7 +48,14 @@ impl ActiveCalls {
     /// Without calls, and idle.
     pub(super) fn new() -> Arc<Self> {
         let (calls, last_end) = (AtomicUsize::new(IDLE), AtomicU64::new(0));
-        Arc::new(Self { calls, start: Instant::now(), last_end, is_shut_down: AtomicBool::new(false) })
+        Arc::new(Self {
+            calls,
+            start: Instant::now(),
+            last_end,
+            is_shut_down: AtomicBool::new(false),
+            stage: watch::Sender::new(Stage::Running),
+            ended: Notify::new(),
+        })
     }
 
     /// A call begins. Says whether the channel is idle, so that it has to be woken.
@@ -42,7 +66,44 @@ impl ActiveCalls {
 
     /// Streams that end from now on were cancelled by the shutdown.
     pub(super) fn shut_down(&self) {
-        self.is_shut_down.store(true, Ordering::Release);
+        self.is_shut_down.store(true, Ordering::SeqCst);
+        self.stage.send_replace(Stage::ShutDown);
+    }
+
+    /// Ends the calls that wait for [`cancelled`](Self::cancelled).
+    pub(super) fn cancel(&self) {
+        self.stage.send_replace(Stage::Cancelled);
+    }
+
+    /// Waits for the begin of the shutdown.
+    pub(super) fn shut_down_begins(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.stage(Stage::ShutDown)
+    }
+
+    /// Waits for the end of the grace of the shutdown.
+    pub(super) fn cancelled(&self) -> impl Future<Output = ()> + Send + use<> {
+        self.stage(Stage::Cancelled)
+    }
+
+    /// Waits until no call is left, after [`shut_down`](Self::shut_down).
+    pub(super) async fn ended(&self) {
+        loop {
+            let ended = self.ended.notified();
+            if self.calls.load(Ordering::SeqCst) & !IDLE == 0 {
+                return;
+            }
+            ended.await;
+        }
+    }
+
+    fn stage(&self, stage: Stage) -> impl Future<Output = ()> + Send + use<> {
+        let mut stages = self.stage.subscribe();
+        async move {
+            // An error means that the channel is gone, whose calls go on.
+            if stages.wait_for(|now| *now >= stage).await.is_err() {
+                pending::<()>().await;
+            }
+        }
     }
 
     /// The channel is idle no more.
@@ -78,8 +139,11 @@ impl Drop for ActiveCall {
     fn drop(&mut self) {
         // The time matters when no call is left. Before it is noted, the channel may take the call before for the last one, and
         // become idle early, from which the next call wakes it.
-        if self.all.calls.fetch_sub(1, Ordering::AcqRel) == 1 {
+        if self.all.calls.fetch_sub(1, Ordering::SeqCst) & !IDLE == 1 {
             self.all.last_end.store(self.all.elapsed(), Ordering::Relaxed);
+            if self.all.is_shut_down.load(Ordering::SeqCst) {
+                self.all.ended.notify_waiters();
+            }
         }
     }
 }

@@ -2,21 +2,17 @@
 
 use std::{
     fmt,
-    future::Future,
     pin::Pin,
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
 };
 
 use bytes::Bytes;
 use h2::RecvStream;
 use http_body::{Body, Frame};
-use tokio::{
-    task::AbortHandle,
-    time::{Instant, Sleep},
-};
+use tokio::task::AbortHandle;
 use tonic::Status;
 
-use super::{active::ActiveCall, connection::Reserved, status};
+use super::{active::ActiveCall, connection::Reserved, deadline::Deadline, status};
 
 /// The body of a response of the channel.
 ///
@@ -31,7 +27,7 @@ struct Running {
     stream: RecvStream,
     /// All data have been read.
     is_at_trailers: bool,
-    deadline: Option<Pin<Box<Sleep>>>,
+    deadline: Deadline,
     guards: Guards,
 }
 
@@ -43,7 +39,7 @@ pub(super) struct Guards {
 }
 
 impl ChannelBody {
-    pub(super) fn new(stream: RecvStream, deadline: Option<Pin<Box<Sleep>>>, guards: Guards) -> Self {
+    pub(super) fn new(stream: RecvStream, deadline: Deadline, guards: Guards) -> Self {
         if stream.is_end_stream() {
             return Self::default();
         }
@@ -63,11 +59,8 @@ impl Body for ChannelBody {
         let frame = match running.poll_frame(cx) {
             Poll::Ready(frame) => frame,
             Poll::Pending => {
-                let deadline = running.deadline.as_mut().map(|it| it.as_mut().poll(cx));
-                if !matches!(deadline, Some(Poll::Ready(()))) {
-                    return Poll::Pending;
-                }
-                Some(Err(status::deadline_exceeded("the response is not complete")))
+                let over = ready!(running.deadline.poll_over(cx));
+                Some(Err(over.status("the response is not complete")))
             }
         };
         if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) {
@@ -101,7 +94,7 @@ impl Running {
         }
         self.stream.poll_trailers(cx).map(|trailers| match trailers {
             Ok(trailers) => trailers.map(|mut trailers| {
-                status::correct_deadline(&mut trailers, self.deadline());
+                status::correct_deadline(&mut trailers, self.deadline.at());
                 Ok(Frame::trailers(trailers))
             }),
             Err(error) => Some(Err(self.status(&error))),
@@ -112,11 +105,7 @@ impl Running {
         if self.guards.active.is_shut_down() {
             return Status::cancelled("channel is shut down");
         }
-        status::of_stream(error, self.guards.attempt.endpoint(), self.deadline())
-    }
-
-    fn deadline(&self) -> Option<Instant> {
-        self.deadline.as_ref().map(|it| it.deadline())
+        status::of_stream(error, self.guards.attempt.endpoint(), self.deadline.at())
     }
 }
 

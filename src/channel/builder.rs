@@ -37,6 +37,7 @@ pub(super) struct Settings {
     /// The bytes that are kept of one request, and of all requests.
     pub(super) retry_buffer: (usize, usize),
     pub(super) connections: ConnectionSettings,
+    pub(super) share_connections: bool,
     pub(super) authority: Option<String>,
 }
 
@@ -84,6 +85,7 @@ impl ChannelBuilder {
             max_queued: usize::MAX,
             retry_buffer: (256 << 10, 16 << 20),
             connections: ConnectionSettings::default(),
+            share_connections: false,
             authority: None,
         };
         Self { target, source: None, settings }
@@ -176,6 +178,14 @@ impl ChannelBuilder {
     /// a limit by default (CH3.9). Calls that run longer fail with UNAVAILABLE.
     pub fn drain_limit(mut self, limit: Duration) -> Self {
         self.settings.connections.drain_limit = Some(limit);
+        self
+    }
+
+    /// Sets whether the channel shares its connections with the other channels of its client that do, and with its own clusters
+    /// (CH3.8); false by default, as in gRPC. Connections to the same address are shared if the channels have the same settings of
+    /// keepalive and drain. Limits of connections, such as MAX_CONCURRENT_STREAMS, then hold for all of them together.
+    pub fn share_connections(mut self, share: bool) -> Self {
+        self.settings.share_connections = share;
         self
     }
 

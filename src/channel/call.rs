@@ -3,7 +3,7 @@
 use std::{
     future::{Future, poll_fn},
     mem,
-    pin::{Pin, pin},
+    pin::Pin,
     sync::Arc,
     task::Poll,
     time::Duration,
@@ -11,10 +11,7 @@ use std::{
 
 use h2::RecvStream;
 use http::{Request, Response, request::Parts, uri::Authority};
-use tokio::{
-    sync::mpsc::UnboundedSender,
-    time::{Instant, Sleep, sleep_until},
-};
+use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use tonic::{Status, body::Body};
 
 use super::{
@@ -23,6 +20,7 @@ use super::{
     body::Guards,
     builder::Settings,
     connection::{Gone, Handle, Reserved, SendError},
+    deadline::{Deadline, Over},
     headers::{self, Head, Visible},
     published::{Place, Published, ShutDown},
     request::{Buffer, Pump, RequestBody, Rest},
@@ -59,6 +57,8 @@ pub(super) struct CallContext {
     node: String,
     wait_for_ready: bool,
     max_queued: usize,
+    /// The end of a shared connection is not that of the channel's calls.
+    shares_connections: bool,
     pub(super) buffer: Arc<Buffer>,
 }
 
@@ -74,13 +74,6 @@ struct Call<'a> {
     place: Option<Place<'a>>,
     /// The latest reason why it waits.
     reason: Option<Arc<str>>,
-}
-
-/// The end of the time of a call.
-#[derive(Default)]
-struct Deadline {
-    at: Option<Instant>,
-    timer: Option<Pin<Box<Sleep>>>,
 }
 
 /// What the attempts of a call have in common.
@@ -118,6 +111,7 @@ impl CallContext {
             node,
             wait_for_ready: settings.wait_for_ready,
             max_queued: settings.max_queued,
+            shares_connections: settings.share_connections,
             buffer: Buffer::new(per_call, per_channel),
         }
     }
@@ -134,7 +128,7 @@ impl CallContext {
             context: self,
             waits_for_ready: parts.extensions.get().map_or(self.wait_for_ready, |WaitForReady(wait)| *wait),
             begin: timeout.map(|_| Instant::now()),
-            deadline: Deadline::default(),
+            deadline: Deadline::new(self.shares_connections.then(|| self.active.clone().cancelled())),
             random: fastrand::Rng::new(),
             place: None,
             reason: None,
@@ -152,14 +146,14 @@ impl CallContext {
         let (head, draws) = (Head::new(parts), Draws::default());
         let attempts = Attempts { head, body: &mut body, active: &active, cluster, auto_host_rewrite, draws };
         let (mut response, attempt, pump) = call.attempts(attempts).await?;
-        status::correct_deadline(response.headers_mut(), call.deadline.at);
+        status::correct_deadline(response.headers_mut(), call.deadline.at());
         if let Some(status) = status::of_response(&response, attempt.endpoint().address) {
             return Err(status);
         }
         let has_more = pump.filter(|_| !response.body().is_end_stream());
         let rest = has_more.map(|pump| tokio::spawn(Rest::new(body, pump)).abort_handle());
         let guards = Guards { attempt, active, rest };
-        Ok(response.map(|stream| ChannelBody::new(stream, call.deadline.timer, guards)))
+        Ok(response.map(|stream| ChannelBody::new(stream, call.deadline, guards)))
     }
 }
 
@@ -236,7 +230,7 @@ impl<'a> Call<'a> {
         };
         let endpoint = attempt.endpoint();
         let is_end = poll_fn(|cx| Poll::Ready(of.body.is_at_end(cx))).await.map_err(Failure::Other)?;
-        let remaining = self.deadline.at.map(|at| at.saturating_duration_since(Instant::now()));
+        let remaining = self.deadline.at().map(|at| at.saturating_duration_since(Instant::now()));
         if remaining.is_some_and(|it| it.is_zero()) {
             return Err(Failure::Other(self.too_late("the request was not sent in time")));
         }
@@ -251,7 +245,7 @@ impl<'a> Call<'a> {
             }
         })?;
         self.place = None;
-        let (mut pump, deadline) = ((!is_end).then(|| Pump::new(stream)), self.deadline.at);
+        let (mut pump, deadline) = ((!is_end).then(|| Pump::new(stream)), self.deadline.at());
         let response = poll_fn(|cx| {
             if let Some(sending) = &mut pump {
                 match sending.poll(of.body, cx) {
@@ -266,12 +260,12 @@ impl<'a> Call<'a> {
             Pin::new(&mut response).poll(cx).map_err(|error| of.failure(&error, endpoint, deadline))
         });
         match self.deadline.watch(response).await {
-            Some(response) => {
+            Ok(response) => {
                 let response = response?;
                 attempt.on_response();
                 Ok((response, attempt, pump))
             }
-            None => Err(Failure::Other(status::deadline_exceeded("no response"))),
+            Err(over) => Err(Failure::Other(over.status("no response"))),
         }
     }
 
@@ -329,8 +323,8 @@ impl<'a> Call<'a> {
         let waiter = self.place()?.wait_for_routes(seen).map_err(|ShutDown| self.shut_down())?;
         let Some(mut waiter) = waiter else { return Ok(()) };
         match self.deadline.watch(waiter.answer()).await {
-            Some(answer) => answer.map_err(|ShutDown| self.shut_down()),
-            None => Err(self.too_late("there is no configuration yet")),
+            Ok(answer) => answer.map_err(|ShutDown| self.shut_down()),
+            Err(over) => Err(self.over(over, "there is no configuration yet")),
         }
     }
 
@@ -354,12 +348,12 @@ impl<'a> Call<'a> {
         let answer = self.deadline.watch(waiter.answer()).await;
         self.reason = waiter.reason().or(self.reason.take());
         match answer {
-            Some(Ok((picked, draws_back))) => {
+            Ok(Ok((picked, draws_back))) => {
                 *draws = draws_back;
                 Ok(picked)
             }
-            Some(Err(ShutDown)) => Err(self.shut_down()),
-            None => Err(self.too_late("the cluster is connecting")),
+            Ok(Err(ShutDown)) => Err(self.shut_down()),
+            Err(over) => Err(self.over(over, "the cluster is connecting")),
         }
     }
 
@@ -367,9 +361,18 @@ impl<'a> Call<'a> {
     async fn wait_for_stream(&mut self, attempt: Attempt<Handle>, number: u64) -> Result<Reserved, Failure> {
         self.place().map_err(Failure::Other)?;
         let address = attempt.endpoint.address;
-        match self.deadline.watch(Reserved::new(attempt)).await {
-            Some(reserved) => reserved.map_err(|Gone| Failure::NeverSent(number)),
-            None => Err(Failure::Other(status::deadline_exceeded(&format!(
+        // The connection may be one that other channels go on using.
+        let shut_down = self.context.active.shut_down_begins();
+        let reserved = async {
+            tokio::select! {
+                reserved = Reserved::new(attempt) => Ok(reserved),
+                () = shut_down => Err(Over::ShutDown),
+            }
+        };
+        match self.deadline.watch(reserved).await.flatten() {
+            Ok(reserved) => reserved.map_err(|Gone| Failure::NeverSent(number)),
+            Err(Over::ShutDown) => Err(Failure::Other(self.shut_down())),
+            Err(Over::Time) => Err(Failure::Other(status::deadline_exceeded(&format!(
                 "{address}: the server permits no further stream on its connection"
             )))),
         }
@@ -389,6 +392,14 @@ impl<'a> Call<'a> {
 
     fn too_late(&self, reason: &str) -> Status {
         status::deadline_exceeded(self.reason.as_deref().unwrap_or(reason))
+    }
+
+    /// The end of a call that waits for what comes before its stream.
+    fn over(&self, over: Over, reason: &str) -> Status {
+        match over {
+            Over::Time => self.too_late(reason),
+            Over::ShutDown => self.shut_down(),
+        }
     }
 
     fn shut_down(&self) -> Status {
@@ -422,35 +433,6 @@ impl Attempts<'_> {
         }
         let hostname = endpoint.hostname.as_deref().filter(|_| self.auto_host_rewrite);
         hostname.and_then(|name| name.parse().ok()).unwrap_or_else(|| channel.clone())
-    }
-}
-
-impl Deadline {
-    /// The call ends at this time at the latest.
-    fn limit(&mut self, at: Instant) {
-        if self.at.is_some_and(|before| before <= at) {
-            return;
-        }
-        self.at = Some(at);
-        match &mut self.timer {
-            Some(timer) => timer.as_mut().reset(at),
-            None => self.timer = Some(Box::pin(sleep_until(at))),
-        }
-    }
-
-    /// What a future gives, or `None` if the time is over before.
-    async fn watch<T>(&mut self, future: impl Future<Output = T>) -> Option<T> {
-        let mut future = pin!(future);
-        poll_fn(|cx| {
-            if let Poll::Ready(output) = future.as_mut().poll(cx) {
-                return Poll::Ready(Some(output));
-            }
-            match &mut self.timer {
-                Some(timer) => timer.as_mut().poll(cx).map(|()| None),
-                None => Poll::Pending,
-            }
-        })
-        .await
     }
 }
 

@@ -43,7 +43,7 @@ pub(super) struct Handle {
 }
 
 /// How connections are made and kept.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct ConnectionSettings {
     pub(super) keep_alive: KeepAlive,
     /// How long streams may run on after a drain; forever without it (CH3.9).

@@ -21,16 +21,19 @@ mod body;
 mod builder;
 mod call;
 mod connection;
+mod deadline;
 mod headers;
 mod published;
 mod request;
 mod service;
+mod shared_connections;
 mod state;
 mod status;
 mod task;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+pub(crate) use self::shared_connections::SharedConnections;
 use self::task::Control;
 pub use self::{
     body::ChannelBody,
@@ -123,7 +126,8 @@ impl Channel {
     }
 
     /// Shuts the channel down (CH1.6): new and waiting calls fail with UNAVAILABLE, running ones end with CANCELLED after the
-    /// grace. It returns when the connections are closed.
+    /// grace. It returns when the connections are closed; [shared](ChannelBuilder::share_connections) ones that other channels use
+    /// stay open.
     pub async fn shutdown(&self, grace: Duration) {
         let (done, is_done) = tokio::sync::oneshot::channel();
         if self.shared.control.send(Control::Shutdown { grace, done }).is_ok() {

@@ -19,6 +19,7 @@ use super::{
     call::CallContext,
     connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss},
     published::Published,
+    shared_connections::{Key, Lease, Report},
 };
 use crate::{
     Client,
@@ -58,6 +59,8 @@ pub(super) enum Control {
 /// What becomes of connections.
 enum Event {
     Connected(ConnectionId, Box<Connection>),
+    /// That of a shared connection.
+    Joined(ConnectionId, Handle),
     Failed(ConnectionId, Arc<str>),
     Lost(ConnectionId, Loss),
 }
@@ -74,14 +77,26 @@ struct Task {
     /// While the channel is not idle.
     resolution: Option<Resolution>,
     subscriptions: HashMap<Arc<str>, ClusterSubscription>,
-    attempts: HashMap<ConnectionId, (SocketAddr, AbortHandle)>,
-    /// What drains each connection when it is dropped.
-    connections: HashMap<ConnectionId, (SocketAddr, oneshot::Sender<()>)>,
+    shares_connections: bool,
+    attempts: HashMap<ConnectionId, (SocketAddr, Attempt)>,
+    connections: HashMap<ConnectionId, (SocketAddr, Established)>,
     longer_intervals: LongerIntervals,
     /// The tasks of the connections.
     drivers: JoinSet<()>,
     events: UnboundedSender<Event>,
     idle_at: Option<Instant>,
+}
+
+/// An attempt to connect.
+enum Attempt {
+    Own(AbortHandle),
+    Shared(Lease),
+}
+
+/// What drains a connection when it is dropped.
+enum Established {
+    Own(#[expect(dead_code, reason = "its end is what counts")] oneshot::Sender<()>),
+    Shared(#[expect(dead_code, reason = "its end is what counts")] Lease),
 }
 
 /// The circuit breakers of all channels of the process (CH4.7).
@@ -117,6 +132,7 @@ pub(super) fn run(
         generations: Generations::new(Balancer::new(settings.balancer, breakers), on_unused),
         resolution: None,
         subscriptions: HashMap::new(),
+        shares_connections: settings.share_connections,
         attempts: HashMap::new(),
         connections: HashMap::new(),
         longer_intervals: LongerIntervals::default(),
@@ -195,7 +211,7 @@ impl Task {
                 // It may have been cancelled in the meantime.
                 let Some((address, _)) = self.attempts.remove(&id) else { return };
                 let (drain, is_drained) = oneshot::channel();
-                self.connections.insert(id, (address, drain));
+                self.connections.insert(id, (address, Established::Own(drain)));
                 let (handle, events) = (connection.handle(), self.events.clone());
                 let on_lost = move |loss| {
                     // Without a task nobody counts connections.
@@ -203,6 +219,12 @@ impl Task {
                 };
                 self.drivers.spawn(connection.drive(is_drained, on_lost));
                 balancer.on_connected(id, handle, now());
+            }
+            Event::Joined(id, handle) => {
+                if let Some((address, Attempt::Shared(lease))) = self.attempts.remove(&id) {
+                    self.connections.insert(id, (address, Established::Shared(lease)));
+                    balancer.on_connected(id, handle, now());
+                }
             }
             Event::Failed(id, error) => {
                 if self.attempts.remove(&id).is_some() {
@@ -291,23 +313,15 @@ impl Task {
                 Command::Connect { connection, address, timeout } => {
                     let keep_alive = self.longer_intervals.apply(address, self.settings.keep_alive);
                     let settings = ConnectionSettings { keep_alive, ..self.settings };
-                    let events = self.events.clone();
-                    let attempt = tokio::spawn(async move {
-                        let event = match Connection::connect(address, timeout, settings).await {
-                            Ok(established) => Event::Connected(connection, Box::new(established)),
-                            Err(error) => Event::Failed(connection, error),
-                        };
-                        let _ = events.send(event);
-                    });
-                    self.attempts.insert(connection, (address, attempt.abort_handle()));
+                    let attempt = self.attempt(connection, (address, timeout), settings);
+                    self.attempts.insert(connection, (address, attempt));
                 }
                 Command::Cancel { connection } => {
-                    if let Some((_, attempt)) = self.attempts.remove(&connection) {
+                    if let Some((_, Attempt::Own(attempt))) = self.attempts.remove(&connection) {
                         attempt.abort();
                     }
                 }
                 Command::Drain { connection } => {
-                    // The end of the sender tells the connection.
                     self.connections.remove(&connection);
                 }
                 Command::RequestReresolution => {
@@ -319,6 +333,39 @@ impl Task {
         }
     }
 
+    /// Connects in a task of its own.
+    fn attempt(
+        &self,
+        connection: ConnectionId,
+        (address, timeout): (SocketAddr, Duration),
+        settings: ConnectionSettings,
+    ) -> Attempt {
+        // Without a task nobody counts connections.
+        let events = self.events.clone();
+        if self.shares_connections {
+            let report = move |report| {
+                let _ = events.send(match report {
+                    Report::Connected(handle) => Event::Joined(connection, handle),
+                    Report::Failed(error) => Event::Failed(connection, error),
+                    Report::Lost(loss) => Event::Lost(connection, loss),
+                });
+            };
+            return Attempt::Shared(self.client.connections().lease(
+                Key { address, settings },
+                timeout,
+                report,
+            ));
+        }
+        let attempt = tokio::spawn(async move {
+            let event = match Connection::connect(address, timeout, settings).await {
+                Ok(established) => Event::Connected(connection, Box::new(established)),
+                Err(error) => Event::Failed(connection, error),
+            };
+            let _ = events.send(event);
+        });
+        Attempt::Own(attempt.abort_handle())
+    }
+
     async fn shut_down(&mut self, grace: Duration) {
         self.published.states.set(ChannelState::Shutdown);
         self.active.shut_down();
@@ -328,8 +375,14 @@ impl Task {
         self.subscriptions.clear();
         self.published.publish(Generation::waiting());
         self.published.close();
-        let ended = async { while self.drivers.join_next().await.is_some() {} };
+        let ended = async {
+            while self.drivers.join_next().await.is_some() {}
+            if self.shares_connections {
+                self.active.ended().await;
+            }
+        };
         if tokio::time::timeout(grace, ended).await.is_err() {
+            self.active.cancel();
             self.drivers.shutdown().await;
         }
     }

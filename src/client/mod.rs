@@ -145,6 +145,12 @@ impl Client {
         Resolution::new(self.registry.resolution(target.into()), self.share.clone())
     }
 
+    /// The connections that the channels of the client share.
+    #[cfg(feature = "channel")]
+    pub(crate) fn connections(&self) -> &crate::channel::SharedConnections {
+        self.registry.connections()
+    }
+
     /// The runtime of the client.
     #[cfg(feature = "channel")]
     pub(crate) fn runtime(&self) -> &Handle {

@@ -36,6 +36,8 @@ pub(super) struct Registry {
     bootstrap: Arc<Bootstrap>,
     role: Role,
     state: Mutex<State>,
+    #[cfg(feature = "channel")]
+    connections: crate::channel::SharedConnections,
 }
 
 /// A command to the driver.
@@ -161,7 +163,15 @@ impl Registry {
         identity: Identity,
         (bootstrap, role): (Arc<Bootstrap>, Role),
     ) -> Arc<Self> {
-        Arc::new(Self { commands, identity, bootstrap, role, state: Mutex::default() })
+        Arc::new(Self {
+            commands,
+            identity,
+            bootstrap,
+            role,
+            state: Mutex::default(),
+            #[cfg(feature = "channel")]
+            connections: crate::channel::SharedConnections::default(),
+        })
     }
 
     pub(super) fn role(&self) -> &Role {
@@ -170,6 +180,12 @@ impl Registry {
 
     pub(super) fn bootstrap(&self) -> &Bootstrap {
         &self.bootstrap
+    }
+
+    /// The connections that the channels of the client share.
+    #[cfg(feature = "channel")]
+    pub(super) fn connections(&self) -> &crate::channel::SharedConnections {
+        &self.connections
     }
 
     pub(super) fn identity(&self) -> &Identity {

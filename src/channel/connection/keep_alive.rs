@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::socket::LastRead;
 
 /// When connections send pings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::channel) struct KeepAlive {
     /// How long a connection is silent before a ping; never by default, since servers that do not permit pings end connections
     /// that send them (A8).

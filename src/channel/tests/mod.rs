@@ -4,6 +4,7 @@ mod peer;
 mod queue;
 pub(super) mod raw;
 mod repeats;
+mod sharing;
 mod streams;
 
 use std::{
@@ -33,6 +34,7 @@ use crate::{
 /// A channel whose calls go to some peers, by the cluster that the test names for its own.
 struct Mesh {
     server: TestControlPlane,
+    client: Client,
     channel: Channel,
 }
 
@@ -55,7 +57,8 @@ impl Mesh {
             Client::builder(Bootstrap::from_json(&server.bootstrap_json()).unwrap()).build().unwrap();
         let builder = client.channel("xds:///shop");
         let builder = builder.connect_backoff(Duration::from_millis(20), Duration::from_millis(100));
-        Self { server, channel: settings(builder).build().unwrap() }
+        let channel = settings(builder).build().unwrap();
+        Self { server, client, channel }
     }
 
     /// A call without a body.

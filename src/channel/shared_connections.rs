@@ -1,0 +1,160 @@
+//! Connections that the channels of a client use together (CH3.8).
+
+use std::{
+    collections::HashMap,
+    fmt,
+    net::SocketAddr,
+    sync::{Arc, Mutex, PoisonError, Weak},
+    time::Duration,
+};
+
+use tokio::{
+    sync::{oneshot, watch},
+    task::AbortHandle,
+};
+
+use super::connection::{Connection, ConnectionSettings, Handle, Loss};
+
+/// The connections of a client's channels that share them, by address and settings.
+#[derive(Default)]
+pub(crate) struct SharedConnections {
+    by_key: Mutex<HashMap<Key, Weak<SharedConnection>>>,
+}
+
+/// Connections that are equal in this are the same.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) struct Key {
+    pub(super) address: SocketAddr,
+    pub(super) settings: ConnectionSettings,
+}
+
+/// A connection, or the attempt at one. It is drained, or the attempt is cancelled, when no channel uses it.
+struct SharedConnection {
+    state: watch::Receiver<State>,
+    /// Its end says that nobody uses the connection.
+    _used: oneshot::Sender<()>,
+}
+
+#[derive(Debug, Clone)]
+enum State {
+    Connecting,
+    Ready(Handle),
+    Failed(Arc<str>),
+    Lost(Loss),
+}
+
+/// The use of a connection by a channel, until it is dropped.
+pub(super) struct Lease {
+    _connection: Arc<SharedConnection>,
+    reports: AbortHandle,
+}
+
+/// What a channel learns of a connection that it uses.
+pub(super) enum Report {
+    Connected(Handle),
+    Failed(Arc<str>),
+    Lost(Loss),
+}
+
+impl SharedConnections {
+    /// Uses the connection to an address, which is attempted if there is none. The reports come in the order of their names, the
+    /// first within the timeout. To be called within a runtime.
+    pub(super) fn lease(
+        &self,
+        key: Key,
+        timeout: Duration,
+        report: impl Fn(Report) + Send + 'static,
+    ) -> Lease {
+        let connection = self.get(key, timeout);
+        let state = connection.state.clone();
+        let reports = tokio::spawn(follow(state, (key.address, timeout), report)).abort_handle();
+        Lease { _connection: connection, reports }
+    }
+
+    fn get(&self, key: Key, timeout: Duration) -> Arc<SharedConnection> {
+        let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = by_key.get(&key).and_then(Weak::upgrade);
+        if let Some(known) = known.filter(|it| it.is_usable()) {
+            return known;
+        }
+        by_key.retain(|_, it| it.strong_count() > 0);
+        let connection = SharedConnection::connect(key, timeout);
+        by_key.insert(key, Arc::downgrade(&connection));
+        connection
+    }
+}
+
+impl SharedConnection {
+    fn connect(key: Key, timeout: Duration) -> Arc<Self> {
+        let (states, state) = watch::channel(State::Connecting);
+        let (used, is_unused) = oneshot::channel();
+        tokio::spawn(run(key, timeout, states, is_unused));
+        Arc::new(Self { state, _used: used })
+    }
+
+    /// Whether a channel may use it from now on.
+    fn is_usable(&self) -> bool {
+        let is_over = self.state.has_changed().is_err();
+        !is_over && matches!(&*self.state.borrow(), State::Connecting | State::Ready(_))
+    }
+}
+
+/// Connects, and executes the connection.
+async fn run(
+    Key { address, settings }: Key,
+    timeout: Duration,
+    states: watch::Sender<State>,
+    mut is_unused: oneshot::Receiver<()>,
+) {
+    let connected = tokio::select! {
+        connected = Connection::connect(address, timeout, settings) => connected,
+        _ = &mut is_unused => return,
+    };
+    match connected {
+        Ok(connection) => {
+            states.send_replace(State::Ready(connection.handle()));
+            // The state has a handle, which goes with the sender when the connection is drained.
+            connection.drive(is_unused, move |loss| drop(states.send_replace(State::Lost(loss)))).await;
+        }
+        Err(error) => drop(states.send_replace(State::Failed(error))),
+    }
+}
+
+/// Reports the states of a connection to a channel.
+async fn follow(
+    mut state: watch::Receiver<State>,
+    (address, timeout): (SocketAddr, Duration),
+    report: impl Fn(Report),
+) {
+    let established = state.wait_for(|state| !matches!(state, State::Connecting));
+    let established = match tokio::time::timeout(timeout, established).await {
+        Ok(Ok(state)) => state.clone(),
+        Ok(Err(_)) => State::Failed(format!("{address}: the attempt to connect was cancelled").into()),
+        Err(_) => State::Failed(format!("{address}: no HTTP/2 connection within {timeout:?}").into()),
+    };
+    match established {
+        State::Ready(handle) => report(Report::Connected(handle)),
+        State::Failed(error) => return report(Report::Failed(error)),
+        State::Lost(_) | State::Connecting => {
+            return report(Report::Failed(format!("{address}: the connection was lost").into()));
+        }
+    }
+    let lost = match state.wait_for(|state| matches!(state, State::Lost(_))).await.as_deref() {
+        Ok(State::Lost(loss)) => *loss,
+        Ok(_) | Err(_) => Loss::Other,
+    };
+    report(Report::Lost(lost));
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        self.reports.abort();
+    }
+}
+
+impl fmt::Debug for SharedConnections {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
+        f.debug_struct("SharedConnections").field("connections", &by_key.len()).finish_non_exhaustive()
+    }
+}
