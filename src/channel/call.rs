@@ -1,6 +1,7 @@
 //! The way of a call: selection, pick, stream (CH2.1).
 
 use std::{
+    convert::identity,
     future::{Future, poll_fn},
     mem,
     pin::Pin,
@@ -369,7 +370,7 @@ impl<'a> Call<'a> {
                 () = shut_down => Err(Over::ShutDown),
             }
         };
-        match self.deadline.watch(reserved).await.flatten() {
+        match self.deadline.watch(reserved).await.and_then(identity) {
             Ok(reserved) => reserved.map_err(|Gone| Failure::NeverSent(number)),
             Err(Over::ShutDown) => Err(Failure::Other(self.shut_down())),
             Err(Over::Time) => Err(Failure::Other(status::deadline_exceeded(&format!(
