@@ -134,6 +134,40 @@ impl<H: Clone> Groups<H> {
         Place { priority, group, index }
     }
 
+    /// The endpoints of a group, in their order.
+    pub(super) fn members(&self, group: usize) -> Option<&[usize]> {
+        self.all.get(group).map(|group| group.members.as_slice())
+    }
+
+    /// Removes endpoints of a group, whose states are given, and makes room for others at their place, which is to be
+    /// [filled](Self::fill). Returns the removed ones.
+    pub(super) fn splice(
+        &mut self,
+        group: usize,
+        (at, removed, inserted): (usize, usize, usize),
+        state: impl Fn(usize) -> Connectivity,
+    ) -> Vec<usize> {
+        let from = &mut self.all[group];
+        let nothing = std::iter::repeat_n(usize::MAX, inserted);
+        let removed: Vec<_> = from.members.splice(at..at + removed, nothing).collect();
+        removed.iter().for_each(|member| *from.counter(state(*member)) -= 1);
+        from.slots.splice(at, removed.len(), inserted);
+        removed
+    }
+
+    /// Sets the endpoint of a place that was made by [`splice`](Self::splice).
+    pub(super) fn fill(
+        &mut self,
+        (priority, group, index): (usize, usize, usize),
+        (member, it): (usize, &Member<H>),
+    ) -> Place {
+        let to = &mut self.all[group];
+        to.members[index] = member;
+        to.slots.set(index, it.ready().cloned());
+        *to.counter(it.connectivity) += 1;
+        Place { priority, group, index }
+    }
+
     /// An endpoint has another state.
     pub(super) fn count(&mut self, place: Place, (from, to): (Connectivity, Connectivity)) {
         let Some(group) = self.all.get_mut(place.group) else { return };
@@ -256,14 +290,7 @@ impl<'a> GroupConfig<'a> {
     ) -> Vec<MemberConfig> {
         let Policy::PickFirst { shuffle } = policy.policy else {
             let endpoints = self.localities.iter().flat_map(|locality| &locality.endpoints);
-            return endpoints
-                .map(|endpoint| MemberConfig {
-                    key: Key::Endpoint(sorted(&endpoint.addresses)),
-                    addresses: endpoint.addresses.clone(),
-                    hostname: endpoint.hostname.clone(),
-                    reconnects: true,
-                })
-                .collect();
+            return endpoints.map(MemberConfig::of).collect();
         };
         let addresses: Vec<SocketAddr> = if shuffle {
             shuffled(self.weighted(), random).into_iter().flatten().copied().collect()
@@ -293,12 +320,6 @@ impl<'a> GroupConfig<'a> {
         }
         weighted
     }
-}
-
-fn sorted(addresses: &[SocketAddr]) -> Vec<SocketAddr> {
-    let mut addresses = addresses.to_vec();
-    addresses.sort_unstable();
-    addresses
 }
 
 /// 1 as a fraction of 2³¹ (CH3.50).

@@ -26,6 +26,11 @@ impl<H> Handover<H> {
         all.insert(place, subchannel);
     }
 
+    /// Whether nothing was offered, or all of it was taken.
+    pub(super) fn is_empty(&self) -> bool {
+        self.by_address.values().all(Vec::is_empty)
+    }
+
     /// The best subchannel of an address.
     pub(super) fn take(&mut self, address: SocketAddr) -> Option<Subchannel<H>> {
         self.by_address.get_mut(&address)?.pop()

@@ -1,5 +1,7 @@
 //! A cluster with endpoints of its own: priorities, localities and endpoints (CH2.20).
 
+mod edits;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -102,6 +104,10 @@ impl<H: Clone> Leaf<H> {
     /// A new configuration. Endpoints that it still lists keep connections and counters, and so do addresses, wherever they are now
     /// (CH1.25, CH3.7).
     pub(super) fn update(&mut self, config: Arc<LeafConfig>, breaker: Arc<Breaker>, scope: &mut Scope<'_>) {
+        if let Some(edits) = self.edits(&config, &breaker) {
+            self.config = config;
+            return self.apply(edits, scope);
+        }
         let before = self.before_switch(&config);
         (self.config, self.breaker) = (config, breaker);
         self.published = None;

@@ -11,6 +11,7 @@ use super::{
     load::{Load, Loads},
     pick_first::{PickFirst, PickFirstSettings},
     picker::ReadyEndpoint,
+    policy::EndpointConfig,
 };
 
 /// What makes an endpoint the same in two configurations.
@@ -39,6 +40,26 @@ pub(super) struct MemberConfig {
     pub(super) hostname: Option<Arc<str>>,
     /// A lost connection is replaced at once (CH3.26); otherwise the next pick requests it (CH3.22).
     pub(super) reconnects: bool,
+}
+
+impl MemberConfig {
+    /// An endpoint with a connection of its own.
+    pub(super) fn of(endpoint: &EndpointConfig) -> Self {
+        Self {
+            key: Key::of(&endpoint.addresses),
+            addresses: endpoint.addresses.clone(),
+            hostname: endpoint.hostname.clone(),
+            reconnects: true,
+        }
+    }
+}
+
+impl Key {
+    fn of(addresses: &[SocketAddr]) -> Self {
+        let mut addresses = addresses.to_vec();
+        addresses.sort_unstable();
+        Self::Endpoint(addresses)
+    }
 }
 
 /// An endpoint of a cluster.
@@ -87,6 +108,21 @@ impl<H: Clone> Member<H> {
     /// What pickers have of it, while it is ready.
     pub(super) fn ready(&self) -> Option<&Arc<ReadyEndpoint<H>>> {
         self.ready.as_ref()
+    }
+
+    /// Whether it is configured as this already, with a connection of its own.
+    pub(super) fn is_as(&self, endpoint: &EndpointConfig) -> bool {
+        self.addresses == endpoint.addresses && self.hostname == endpoint.hostname
+    }
+
+    /// Whether it is listed once, and has one address.
+    pub(super) fn is_simple(&self) -> bool {
+        self.places.len() == 1 && self.addresses.len() == 1
+    }
+
+    /// Its key, under a policy with a connection for each endpoint.
+    pub(super) fn key(&self) -> Key {
+        Key::of(&self.addresses)
     }
 
     /// Gives away the connections to addresses that it has no more; [`update`](Self::update) follows.

@@ -48,6 +48,18 @@ impl<H> ReadySlots<H> {
         self.set(place, ready);
     }
 
+    /// Removes places, and adds empty ones instead.
+    pub(super) fn splice(&mut self, at: usize, removed: usize, inserted: usize) {
+        let count = self.slots.len() - removed + inserted;
+        let nothing = std::iter::repeat_with(|| None).take(inserted);
+        drop(self.slots.splice(at..at + removed, nothing));
+        self.chunks.resize_with(count.div_ceil(CHUNK), || Arc::new([]));
+        // Those behind have other places, unless there are as many as before.
+        let end = if removed == inserted { at + inserted } else { count };
+        self.changed.retain(|chunk| *chunk < self.chunks.len());
+        self.changed.extend(at / CHUNK..end.div_ceil(CHUNK));
+    }
+
     /// Sets what there is at a place.
     pub(super) fn set(&mut self, place: usize, ready: Option<Arc<ReadyEndpoint<H>>>) {
         if mem::replace(&mut self.slots[place], ready).is_some() || self.slots[place].is_some() {

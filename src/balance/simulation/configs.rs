@@ -28,9 +28,15 @@ pub(super) fn address(port: u16) -> SocketAddr {
 /// Another configuration; what is not chosen stays as it is.
 pub(super) fn change(configs: &mut ClusterConfigs, choices: &mut Choices<'_>) {
     for name in LEAVES {
-        if !configs.leaves.contains_key(name) || choices.bool() {
-            configs.leaves.insert(name.into(), leaf(choices));
-        }
+        let next = match configs.leaves.get(name) {
+            Some(known) => match choices.below(4) {
+                0 | 1 => continue,
+                2 => edited(known, choices),
+                _ => leaf(choices),
+            },
+            None => leaf(choices),
+        };
+        configs.leaves.insert(name.into(), next);
     }
     for name in TARGETS {
         let leaves: &[&str] = match choices.below(8) {
@@ -79,17 +85,38 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
     })
 }
 
-fn locality(name: &str, choices: &mut Choices<'_>) -> LocalityConfig {
-    let endpoints = (0..choices.below(4)).map(|_| {
-        let first = 1 + choices.below(usize::from(PORTS)) as u16;
-        let mut addresses = vec![address(first)];
-        if choices.below(4) == 0 {
-            addresses.push(address(1 + first % PORTS));
+/// A leaf with a few other endpoints.
+fn edited(leaf: &LeafConfig, choices: &mut Choices<'_>) -> Arc<LeafConfig> {
+    let LeafConfig { policy, priorities, drops, max_requests, service_name, note, is_dns } = leaf;
+    let mut priorities = priorities.clone();
+    for endpoints in priorities.iter_mut().flatten().map(|locality| &mut locality.endpoints) {
+        let place = choices.below(endpoints.len() + 1);
+        match choices.below(4) {
+            0 => endpoints.insert(place, endpoint(choices)),
+            1 if place < endpoints.len() => drop(endpoints.remove(place)),
+            2 if place < endpoints.len() => endpoints[place] = endpoint(choices),
+            _ => {}
         }
-        EndpointConfig { addresses, weight: 1 + choices.below(3) as u32, hostname: None }
-    });
-    let endpoints = endpoints.collect();
+    }
+    let (policy, drops) = (policy.clone(), drops.clone());
+    let (service_name, note) = (service_name.clone(), note.clone());
+    let (max_requests, is_dns) = (*max_requests, *is_dns);
+    Arc::new(LeafConfig { policy, priorities, drops, max_requests, service_name, note, is_dns })
+}
+
+fn locality(name: &str, choices: &mut Choices<'_>) -> LocalityConfig {
+    let endpoints = (0..choices.below(4)).map(|_| endpoint(choices)).collect();
     LocalityConfig { locality: Locality::new(name, "", ""), weight: 1 + choices.below(9) as u32, endpoints }
+}
+
+fn endpoint(choices: &mut Choices<'_>) -> EndpointConfig {
+    let first = 1 + choices.below(usize::from(PORTS)) as u16;
+    let mut addresses = vec![address(first)];
+    if choices.below(6) == 0 {
+        addresses.push(address(1 + first % PORTS));
+    }
+    let hostname = (choices.below(4) == 0).then(|| "shop.example".into());
+    EndpointConfig { addresses, weight: 1 + choices.below(3) as u32, hostname }
 }
 
 /// The leaves of a target, the preferred one first.

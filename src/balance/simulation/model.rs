@@ -57,11 +57,12 @@ impl World<'_> {
         let leaf = &self.configs.leaves[&name];
         let lists = |localities: &Vec<_>| endpoints(localities).any(|it| it.contains(&address));
         match leaf.priorities.iter().position(lists) {
+            // An endpoint of the policy before is used as such, whatever its priority is under the next one.
+            _ if self.retires(&name, address) => None,
             Some(priority) => {
                 let better = (0..priority).find(|it| self.is_surely_ready(&name, *it));
                 better.map(|better| format!("priority {better} is ready, it is of {priority}"))
             }
-            None if self.retires(&name, address) => None,
             None => Some("it is not configured".to_owned()),
         }
     }
