@@ -288,13 +288,25 @@ fn a28_10_a_request_without_content_type_is_one_of_grpc() {
 }
 
 #[test]
-fn values_need_not_be_text() {
-    let any = StringMatcher { match_pattern: Some(MatchPattern::Suffix("b".into())), ignore_case: false };
-    let matchers = [header("x", HeaderMatchSpecifier::StringMatch(any))];
-    assert!(takes(&matchers, &RouteQuery::new("/", 0).with_headers(&vec![("x", b"\xff\x00b")])));
-    assert!(!takes(&matchers, &RouteQuery::new("/", 0).with_headers(&vec![("x", b"b\xff")])));
-    let range = RangeMatch(Int64Range { start: 0, end: 9 });
-    assert!(!takes(&[header("x", range)], &RouteQuery::new("/", 0).with_headers(&[("x", b"1\xff")])));
+fn ch2_11_a_value_that_is_not_text_matches_nothing_but_its_presence() {
+    let suffix = StringMatcher { match_pattern: Some(MatchPattern::Suffix("b".into())), ignore_case: false };
+    let suffix = || header("x", HeaderMatchSpecifier::StringMatch(suffix.clone()));
+    let range = || header("x", RangeMatch(Int64Range { start: 0, end: 9 }));
+    let inverted = |matcher| route::HeaderMatcher { invert_match: true, ..matcher };
+    // One such value of several makes the joined one no text.
+    let several: [(&str, &[u8]); 2] = [("x", b"\xff"), ("x", b"b")];
+    for headers in [&[("x", &b"\xff\x00b"[..])][..], &[("x", b"1\xff")], &several] {
+        let headers = headers.to_vec();
+        let query = RouteQuery::new("/", 0).with_headers(&headers);
+        assert!(takes(&[header("x", PresentMatch(true))], &query), "{headers:?}");
+        assert!(!takes(&[header("x", PresentMatch(false))], &query), "{headers:?}");
+        for matcher in [suffix(), range(), inverted(suffix()), inverted(range())] {
+            assert!(!takes(std::slice::from_ref(&matcher), &query), "{headers:?} {matcher:?}");
+        }
+    }
+    let headers = vec![("x", "ü, b".as_bytes())];
+    let text = RouteQuery::new("/", 0).with_headers(&headers);
+    assert!(takes(&[suffix()], &text) && takes(&[inverted(range())], &text), "text need not be ASCII");
 }
 
 #[test]

@@ -64,18 +64,22 @@ impl HeaderMatcher {
         self.matches_bytes(value.map(str::as_bytes))
     }
 
-    /// Like [`matches`](Self::matches), for a value that need not be UTF-8.
+    /// Like [`matches`](Self::matches), for a value that need not be UTF-8. One that is not matches nothing but its presence, inverted
+    /// or not (CH2.11).
     pub fn matches_bytes(&self, value: Option<&[u8]>) -> bool {
         let value = value.or(self.missing_is_empty.then_some(b""));
         let holds = match (&self.condition, value) {
             (HeaderCondition::Present(present), value) => value.is_some() == *present,
             // A missing value does not match, inverted or not.
             (HeaderCondition::Value(_) | HeaderCondition::Range { .. }, None) => return false,
-            (HeaderCondition::Value(matcher), Some(value)) => matcher.matches_bytes(value),
-            (HeaderCondition::Range { start, end }, Some(value)) => {
-                let number = str::from_utf8(value).ok().and_then(|text| text.parse::<i64>().ok());
-                number.is_some_and(|number| (*start..*end).contains(&number))
-            }
+            (HeaderCondition::Value(matcher), Some(value)) => match str::from_utf8(value) {
+                Ok(text) => matcher.matches(text),
+                Err(_) => return false,
+            },
+            (HeaderCondition::Range { start, end }, Some(value)) => match str::from_utf8(value) {
+                Ok(text) => text.parse::<i64>().is_ok_and(|number| (*start..*end).contains(&number)),
+                Err(_) => return false,
+            },
         };
         holds != self.invert
     }
