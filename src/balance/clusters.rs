@@ -34,6 +34,8 @@ pub(crate) enum ClusterConfig {
     Gone(Arc<str>),
     /// It cannot be used for another reason.
     Unusable(Arc<str>),
+    /// Routes name it, but the configuration lacks it (CH1.19).
+    Unknown(Arc<str>),
 }
 
 impl ClusterConfig {
@@ -41,7 +43,7 @@ impl ClusterConfig {
     pub(super) fn leaves(&self) -> &[Arc<str>] {
         match self {
             Self::Leaves(leaves) => leaves,
-            Self::Gone(_) | Self::Unusable(_) => &[],
+            Self::Gone(_) | Self::Unusable(_) | Self::Unknown(_) => &[],
         }
     }
 
@@ -51,6 +53,7 @@ impl ClusterConfig {
             Self::Leaves(_) => return None,
             Self::Gone(reason) => Choice::Gone(reason.clone()),
             Self::Unusable(reason) => Choice::Unusable(reason.clone()),
+            Self::Unknown(reason) => Choice::Unknown(reason.clone()),
         };
         Some(ClusterPicker { connectivity: Connectivity::TransientFailure, choice })
     }

@@ -113,7 +113,8 @@ impl Translation {
     /// The configuration of a leaf, if it is another one than before.
     fn translate_leaf(&mut self, name: &Arc<str>, view: ClusterView<'_>) -> Option<LeafConfig> {
         let (cluster, assignment) = (view.config(), view.assignment());
-        let note = view.endpoints_error().or(view.error()).map(ToString::to_string);
+        let errors = [view.error(), view.warning(), view.endpoints_error()].into_iter().flatten();
+        let note = errors.map(ToString::to_string).reduce(|one, other| format!("{one}; {other}"));
         let it = self.leaves.get_mut(name)?;
         let is_same = it.cluster.as_ref().map(Arc::as_ptr) == cluster.map(Arc::as_ptr)
             && it.assignment.as_ref().map(Arc::as_ptr) == assignment.map(Arc::as_ptr)

@@ -35,6 +35,8 @@ pub(crate) struct Generation<H> {
     pickers: Pickers<H>,
     pub(crate) connectivity: Connectivity,
     versions: Versions,
+    /// Why the listener or the routes may be stale, for the messages of calls that fail anyway (CH1.9).
+    pub(crate) note: Option<Arc<str>>,
 }
 
 /// How old the parts of a generation are, by the numbers of the generations in which they changed.
@@ -125,6 +127,8 @@ pub(crate) struct Generations<H> {
     on_unused: OnUnused,
     /// The latest snapshot.
     snapshot: Option<Arc<Snapshot>>,
+    /// See [`Generation::note`].
+    note: Option<Arc<str>>,
     warned: BTreeSet<String>,
 }
 
@@ -132,7 +136,7 @@ impl<H> Generation<H> {
     /// Before anything is known.
     pub(crate) fn waiting() -> Self {
         let (pickers, connectivity) = (Pickers::new(), Connectivity::Idle);
-        Self { routing: Routing::Waiting, pickers, connectivity, versions: Versions::default() }
+        Self { routing: Routing::Waiting, pickers, connectivity, versions: Versions::default(), note: None }
     }
 
     /// The number of this generation; later ones have greater numbers, but for those of idle channels, which have 0.
@@ -242,6 +246,7 @@ impl<H: Clone + Debug> Generations<H> {
             is_changed: true,
             on_unused,
             snapshot: None,
+            note: None,
             warned: BTreeSet::new(),
         }
     }
@@ -263,9 +268,13 @@ impl<H: Clone + Debug> Generations<H> {
                     self.set_routing(Routing::Routes(Arc::new(self.compile(&snapshot))));
                     self.warn_of_filters(&snapshot);
                 }
+                self.set_note(snapshot.without_clusters().warnings());
                 self.snapshot = Some(snapshot);
             }
-            Err(error) => self.set_routing(Routing::Failed(error)),
+            Err(error) => {
+                self.set_routing(Routing::Failed(error));
+                self.note = None;
+            }
         }
         self.update(now);
     }
@@ -300,7 +309,7 @@ impl<H: Clone + Debug> Generations<H> {
     /// Forgets everything, as the channel becomes idle (CH1.29).
     pub(crate) fn clear(&mut self, now: Instant) {
         self.set_routing(Routing::Waiting);
-        self.snapshot = None;
+        (self.snapshot, self.note) = (None, None);
         self.translation = Translation::default();
         self.update(now);
         (self.added, self.removed) = (Vec::new(), Vec::new());
@@ -329,7 +338,8 @@ impl<H: Clone + Debug> Generations<H> {
         self.versions.number += 1;
         let (routing, pickers, versions) =
             (self.routing.clone(), self.pickers.clone(), self.versions.clone());
-        Some(Generation { routing, pickers, connectivity: self.connectivity(), versions })
+        let (connectivity, note) = (self.connectivity(), self.note.clone());
+        Some(Generation { routing, pickers, connectivity, versions, note })
     }
 
     /// The state of the channel (CH3.12).
@@ -354,6 +364,13 @@ impl<H: Clone + Debug> Generations<H> {
         (self.routing, self.is_changed, self.may_release) = (routing, true, true);
     }
 
+    fn set_note<'a>(&mut self, warnings: impl Iterator<Item = &'a WatchError>) {
+        let note = warnings.map(ToString::to_string).reduce(|one, other| format!("{one}; {other}"));
+        if self.note.as_deref() != note.as_deref() {
+            (self.note, self.is_changed) = (note.map(Arc::from), true);
+        }
+    }
+
     fn update(&mut self, now: Instant) {
         if mem::take(&mut self.may_release) {
             self.remove_unused();
@@ -368,7 +385,7 @@ impl<H: Clone + Debug> Generations<H> {
         let mut changes = self.translation.translate(snapshot, is_used, (added, removed));
         for name in unknown {
             let reason = format!("cluster {name} is not in the configuration").into();
-            changes.targets.push((name, Some(ClusterConfig::Unusable(reason))));
+            changes.targets.push((name, Some(ClusterConfig::Unknown(reason))));
         }
         self.balancer.update(changes, now);
     }
@@ -465,3 +482,6 @@ fn by_rank(rank: Option<u8>) -> Connectivity {
         _ => Connectivity::TransientFailure,
     }
 }
+
+#[cfg(test)]
+mod tests;

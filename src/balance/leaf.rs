@@ -22,7 +22,7 @@ use super::{
     member::{Key, Member, MemberConfig},
     pick_first::PickFirstSettings,
     picker::{Endpoints, LeafPicker, Localities},
-    policy::LeafConfig,
+    policy::{LeafConfig, with_note},
     retiring::{RETIRING, Retiring},
 };
 
@@ -273,7 +273,9 @@ impl<H: Clone> Leaf<H> {
             }
             Some(groups) if !groups.is_empty() => match &groups.error {
                 Some(error) => {
-                    format!("cluster {name}: no endpoint can be reached, the latest error is: {error}").into()
+                    let reason =
+                        format!("cluster {name}: no endpoint can be reached, the latest error is: {error}");
+                    with_note(reason, self.config.note.as_deref()).into()
                 }
                 None => self.no_endpoints(),
             },

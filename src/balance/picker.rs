@@ -49,6 +49,8 @@ pub(crate) enum Pick<H> {
     Broken(Arc<str>),
     /// The call fails with UNAVAILABLE and is not retried.
     Drop(Arc<str>),
+    /// As before with INTERNAL (CH1.19).
+    Unknown(Arc<str>),
 }
 
 /// What a pick is made for.
@@ -88,6 +90,8 @@ pub(super) enum Choice<H> {
     Gone(Arc<str>),
     /// It cannot be used for another reason.
     Unusable(Arc<str>),
+    /// The configuration lacks it, although routes name it (CH1.19).
+    Unknown(Arc<str>),
     /// The cluster, or the leaf of an aggregate.
     Leaf(Arc<LeafPicker<H>>),
 }
@@ -140,6 +144,7 @@ impl<H> ClusterPicker<H> {
         match &self.choice {
             Choice::Gone(reason) => Pick::Drop(reason.clone()),
             Choice::Unusable(reason) => Pick::Fail(reason.clone()),
+            Choice::Unknown(reason) => Pick::Unknown(reason.clone()),
             Choice::Leaf(leaf) => leaf.pick(args),
         }
     }
@@ -154,7 +159,7 @@ impl<H> ClusterPicker<H> {
                 Endpoints::Ready(localities) => localities.iter().map(|(_, it)| it.ready.len()).sum(),
                 Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Fail(_) => 0,
             },
-            Choice::Gone(_) | Choice::Unusable(_) => 0,
+            Choice::Gone(_) | Choice::Unusable(_) | Choice::Unknown(_) => 0,
         }
     }
 }
@@ -169,7 +174,7 @@ impl<H> ClusterPicker<H> {
                 }
                 Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Fail(_) => false,
             },
-            Choice::Gone(_) | Choice::Unusable(_) => false,
+            Choice::Gone(_) | Choice::Unusable(_) | Choice::Unknown(_) => false,
         }
     }
 }

@@ -39,7 +39,7 @@ pub(crate) struct LeafConfig {
     pub(crate) max_requests: u32,
     /// The name of the endpoints' resource, a part of the key of the circuit breaker (CH4.7).
     pub(crate) service_name: Arc<str>,
-    /// Why there may be no endpoints (CH1.14).
+    /// Why there may be no endpoints (CH1.14), or why they may be stale (CH1.9).
     pub(crate) note: Option<Arc<str>>,
     /// Failed connections ask for another look-up of its name (CH1.27).
     pub(crate) is_dns: bool,
@@ -94,5 +94,13 @@ impl ClusterPolicy {
             LbPolicy::Custom(it) => (Policy::RoundRobin, Some(it.type_name().to_owned())),
         };
         (Self { policy, by_locality }, unsupported)
+    }
+}
+
+/// The reason why a call fails, and why the configuration may be stale (CH1.9).
+pub(crate) fn with_note(reason: String, note: Option<&str>) -> String {
+    match note {
+        Some(note) => format!("{reason} (the configuration may be stale: {note})"),
+        None => reason,
     }
 }

@@ -33,6 +33,7 @@ use crate::{
         cluster_use::ClusterHold,
         generation::{Selected, Selection},
         picker::{Attempt, Draws, Pick, PickArgs, ReadyEndpoint},
+        policy::with_note,
     },
     resolve::RouteQuery,
 };
@@ -180,7 +181,7 @@ impl<'a> Call<'a> {
             };
             match selection {
                 Selection::Selected(selected) => return Ok(selected),
-                Selection::NoRoute(reason) => return Err(self.unavailable(&reason)),
+                Selection::NoRoute(reason) => return Err(self.failed(&reason)),
                 Selection::Fail(reason) if !self.waits_for_ready => return Err(self.unavailable(&reason)),
                 Selection::Fail(reason) => self.reason = Some(reason.into()),
                 Selection::Wait => {}
@@ -285,7 +286,8 @@ impl<'a> Call<'a> {
             match pick {
                 Pick::Complete(attempt) => return Ok((attempt, number)),
                 Pick::Drop(reason) => return Err(self.unavailable(&reason)),
-                Pick::Fail(reason) if !self.waits_for_ready => return Err(self.unavailable(&reason)),
+                Pick::Unknown(reason) => return Err(Status::internal(&*reason)),
+                Pick::Fail(reason) if !self.waits_for_ready => return Err(self.failed(&reason)),
                 Pick::FailAs(code, reason) if !self.waits_for_ready => {
                     return Err(status::local(code, &reason));
                 }
@@ -392,7 +394,19 @@ impl<'a> Call<'a> {
     }
 
     fn too_late(&self, reason: &str) -> Status {
-        status::deadline_exceeded(self.reason.as_deref().unwrap_or(reason))
+        match &self.reason {
+            Some(reason) => status::deadline_exceeded(&self.with_note(reason)),
+            None => status::deadline_exceeded(reason),
+        }
+    }
+
+    /// The status of a call without a route or a usable endpoint.
+    fn failed(&self, reason: &str) -> Status {
+        self.unavailable(&self.with_note(reason))
+    }
+
+    fn with_note(&self, reason: &str) -> String {
+        with_note(reason.to_owned(), self.context.published.load().note.as_deref())
     }
 
     /// The end of a call that waits for what comes before its stream.

@@ -257,7 +257,8 @@ impl PickerWait {
             | Pick::Fail(_)
             | Pick::FailAs(..)
             | Pick::Broken(_)
-            | Pick::Drop(_)) => {
+            | Pick::Drop(_)
+            | Pick::Unknown(_)) => {
                 let Self { draws, answer, .. } = self;
                 // A pick that nobody reads any more is released here.
                 let _ = answer.send((Some((pick, current.number())), draws));

@@ -179,6 +179,12 @@ pub(crate) fn without(snapshot: &Snapshot, cluster: &str) -> Snapshot {
     Snapshot { routing: snapshot.routing.clone(), clusters: snapshot.clusters.without(cluster) }
 }
 
+/// A later snapshot with the same resources, and a reason why the routes may be stale.
+pub(crate) fn with_warning(snapshot: &Snapshot, warning: WatchError) -> Snapshot {
+    let routing = RoutingConfig { warnings: vec![warning], ..(*snapshot.routing).clone() };
+    Snapshot { routing: Arc::new(routing), clusters: snapshot.clusters.clone() }
+}
+
 /// An EDS cluster: see [`Draft::eds`].
 pub(crate) fn eds(name: &str, priorities: &[&[&str]]) -> ClusterEntry {
     let config = cluster::Cluster {

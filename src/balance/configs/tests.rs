@@ -14,6 +14,7 @@ fn changes(
         Some(ClusterConfig::Leaves(leaves)) => format!("{name} -> {}", leaves.join(",")),
         Some(ClusterConfig::Gone(_)) => format!("{name} is gone"),
         Some(ClusterConfig::Unusable(_)) => format!("{name} is unusable"),
+        Some(ClusterConfig::Unknown(_)) => format!("{name} is unknown"),
         None => format!("no {name}"),
     };
     let leaf = |(name, config): (Arc<str>, Option<Arc<LeafConfig>>)| match config {

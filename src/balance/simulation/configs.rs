@@ -123,7 +123,7 @@ fn endpoint(choices: &mut Choices<'_>) -> EndpointConfig {
 pub(super) fn leaves<'a>(configs: &'a ClusterConfigs, target: &str) -> &'a [Arc<str>] {
     match configs.targets.get(target) {
         Some(ClusterConfig::Leaves(leaves)) => leaves,
-        Some(ClusterConfig::Gone(_) | ClusterConfig::Unusable(_)) | None => &[],
+        Some(ClusterConfig::Gone(_) | ClusterConfig::Unusable(_) | ClusterConfig::Unknown(_)) | None => &[],
     }
 }
 

@@ -205,10 +205,16 @@ impl<'a> World<'a> {
             };
             assert_eq!(is_wrong, None, "{target}: {pick:?}");
             *self.outcomes.entry(outcome).or_default() += 1;
+                Pick::Unknown(_) => ("unknown", Some("the cluster is configured".to_owned())),
             match pick {
                 Pick::Complete(attempt) => self.calls.push(attempt),
                 Pick::QueueAndConnect => self.balancer.connect(target, self.now),
-                Pick::Queue | Pick::Fail(_) | Pick::Drop(_) | Pick::FailAs(..) | Pick::Broken(_) => {}
+                Pick::Queue
+                | Pick::Fail(_)
+                | Pick::Drop(_)
+                | Pick::FailAs(..)
+                | Pick::Broken(_)
+                | Pick::Unknown(_) => {}
             }
         }
     }

@@ -177,3 +177,38 @@ fn ch3_40_least_request_connects_like_round_robin() {
     assert_eq!(it.attempted(), [2], "a lost connection is replaced at once");
     assert_eq!(it.ports().len(), 2);
 }
+
+#[test]
+fn ch1_9_a_note_is_a_part_of_failures_and_changes_no_endpoint() {
+    let mut it = Fixture::new(shop(ROUND_ROBIN, &[&[1, 2]]));
+    it.connect_all();
+    let noted = |note: Option<&str>| {
+        let config = leaf(ROUND_ROBIN, vec![vec![locality("a", 1, &[1, 2])]]);
+        let mut config = Arc::try_unwrap(config).unwrap();
+        config.note = note.map(Arc::from);
+        configs(&[("shop", config.into())], &[("shop", &["shop"])])
+    };
+    it.update(noted(Some("the server is away")));
+    assert_eq!(it.ports(), BTreeMap::from([(1, 20), (2, 20)]));
+    assert!(it.drained.is_empty() && it.attempts.is_empty());
+    for port in [1, 2] {
+        it.lose(port);
+        it.fail(port);
+    }
+    let failure = "cluster shop: no endpoint can be reached, the latest error is: 127.0.0.1:2: refused";
+    let note = " (the configuration may be stale: the server is away)";
+    assert_eq!(it.reason(), format!("{failure}{note}"));
+    it.update(noted(None));
+    assert_eq!(it.reason(), failure);
+}
+
+#[test]
+fn ch11_11_a_cluster_whose_endpoints_are_connected_waits_for_nothing() {
+    let mut it = Fixture::new(shop(ROUND_ROBIN, &[&[1, 2], &[3]]));
+    it.fail(1);
+    assert!(it.balancer.poll_timeout().is_some(), "it is in backoff");
+    it.connect(2);
+    it.wait(2);
+    it.connect(1);
+    assert_eq!((it.balancer.poll_timeout(), it.attempts.len()), (None, 0));
+}
