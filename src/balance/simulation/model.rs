@@ -26,6 +26,12 @@ impl World<'_> {
         self.end_retiring();
         let running: u32 = super::configs::LEAVES.iter().map(|name| self.running(name)).sum();
         assert_eq!(running as usize, self.calls.len(), "calls that are counted");
+        self.check_loads();
+        for name in self.configs.leaves.keys() {
+            let connected = self.connected(name).into_values().filter(|it| !self.retires(name, *it)).count();
+            let most = most_connections(&self.configs.leaves[name]);
+            assert!(connected <= most, "{name}: {connected} connections instead of {most}");
+        }
         let is_busy = !self.attempts.is_empty() || self.balancer.poll_timeout().is_some();
         for target in self.configs.targets.keys() {
             let has_any = self.leaves_of(target).any(|(_, leaf)| !addresses(leaf).is_empty());
@@ -37,6 +43,14 @@ impl World<'_> {
                     assert_eq!(self.is_wrong_failure(target), None, "{target}");
                 }
             }
+        }
+    }
+
+    /// Each endpoint counts the calls that were sent to it, and no others.
+    pub(super) fn check_loads(&self) {
+        for load in &self.loads {
+            let calls = self.calls.iter().filter(|it| Arc::ptr_eq(&it.endpoint.load, load));
+            assert_eq!(load.running() as usize, calls.count(), "calls that an endpoint counts");
         }
     }
 
@@ -55,6 +69,9 @@ impl World<'_> {
             return Some("a preferred leaf is ready".to_owned());
         }
         let leaf = &self.configs.leaves[&name];
+        if self.running(&name) > leaf.max_requests {
+            return Some("the circuit breaker permits no more".to_owned());
+        }
         let lists = |localities: &Vec<_>| endpoints(localities).any(|it| it.contains(&address));
         match leaf.priorities.iter().position(lists) {
             // An endpoint of the policy before is used as such, whatever its priority is under the next one.
@@ -156,6 +173,15 @@ impl World<'_> {
 
     fn leaves_of<'a>(&'a self, target: &str) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<LeafConfig>)> {
         leaves(&self.configs, target).iter().map(|name| (name, &self.configs.leaves[name]))
+    }
+}
+
+/// An endpoint has one connection, and so have all endpoints of a priority or locality under pick_first.
+fn most_connections(leaf: &LeafConfig) -> usize {
+    match (is_petiole(leaf), leaf.policy.by_locality) {
+        (true, _) => listed(leaf).len(),
+        (false, true) => leaf.priorities.iter().map(Vec::len).sum(),
+        (false, false) => leaf.priorities.len(),
     }
 }
 

@@ -20,7 +20,7 @@ use crate::{
         command::{Command, ConnectionId},
         connectivity::Connectivity,
         pick_first::PickFirstSettings,
-        picker::{Attempt, ClusterPicker, Draws, Pick, PickArgs},
+        picker::{Attempt, ClusterPicker, Draws, Load, Pick, PickArgs},
     },
     resolve::RouteQuery,
 };
@@ -42,6 +42,8 @@ pub(super) struct World<'a> {
     /// The addresses of each leaf's policies before, which are used until the current one has connected or failed (CH3.13).
     pub(super) retiring: BTreeMap<Arc<str>, BTreeSet<SocketAddr>>,
     pub(super) calls: Vec<Attempt<ConnectionId>>,
+    /// The counts of all endpoints that a call was sent to.
+    pub(super) loads: Vec<Arc<Load>>,
     /// When anything but time changed last.
     pub(super) quiet_since: Instant,
     pub(super) outcomes: BTreeMap<&'static str, u64>,
@@ -68,6 +70,7 @@ impl<'a> World<'a> {
             configs: ClusterConfigs::default(),
             retiring: BTreeMap::new(),
             calls: Vec::new(),
+            loads: Vec::new(),
             quiet_since: now,
             outcomes: BTreeMap::new(),
         }
@@ -202,12 +205,18 @@ impl<'a> World<'a> {
                 Pick::Fail(_) => ("fail", self.is_wrong_failure(target)),
                 Pick::Drop(_) => ("drop", self.is_wrong_drop(target)),
                 Pick::FailAs(..) | Pick::Broken(_) => ("custom", Some("there is no such policy".to_owned())),
+                Pick::Unknown(_) => ("unknown", Some("the cluster is configured".to_owned())),
             };
             assert_eq!(is_wrong, None, "{target}: {pick:?}");
             *self.outcomes.entry(outcome).or_default() += 1;
-                Pick::Unknown(_) => ("unknown", Some("the cluster is configured".to_owned())),
             match pick {
-                Pick::Complete(attempt) => self.calls.push(attempt),
+                Pick::Complete(attempt) => {
+                    let load = &attempt.endpoint.load;
+                    if !self.loads.iter().any(|it| Arc::ptr_eq(it, load)) {
+                        self.loads.push(load.clone());
+                    }
+                    self.calls.push(attempt);
+                }
                 Pick::QueueAndConnect => self.balancer.connect(target, self.now),
                 Pick::Queue
                 | Pick::Fail(_)
@@ -277,6 +286,7 @@ impl<'a> World<'a> {
         for name in LEAVES {
             assert_eq!(self.running(name), 0, "{name}: calls are counted for ever");
         }
+        self.check_loads();
     }
 
     /// Closes everything; says how often picks had each outcome.
