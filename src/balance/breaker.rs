@@ -32,11 +32,12 @@ impl Breaker {
     /// Counts a request if there are fewer than the limit: at no instant are there more (CH4.5).
     pub(super) fn try_acquire(&self, limit: u32) -> bool {
         let more = |running| (running < limit).then(|| running + 1);
-        self.running.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
+        self.running.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
     }
 
+    /// Who takes the place sees what was counted before (CH2.23).
     pub(super) fn release(&self) {
-        self.running.fetch_sub(1, Ordering::Relaxed);
+        self.running.fetch_sub(1, Ordering::Release);
     }
 }
 

@@ -171,3 +171,42 @@ fn ch1_13_a_cluster_that_is_gone_drops_and_one_that_is_unusable_fails() {
     assert!(matches!(pick(Choice::Gone("gone".into())), Pick::Drop(reason) if &*reason == "gone"));
     assert!(matches!(pick(Choice::Unusable("bad".into())), Pick::Fail(reason) if &*reason == "bad"));
 }
+
+#[test]
+fn ch2_23_the_policy_counts_the_end_of_an_attempt_before_the_circuit_breaker_does() {
+    let rule = PickRule::LeastRequest { choice_count: 2 };
+    let leaf = LeafPicker { limit: 1, ..one_locality(rule, &[1]) };
+    let load = picked(&leaf, &mut fastrand::Rng::new()).endpoint.load.clone();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            // Who takes the only place of the breaker finds that the attempt before is counted no more.
+            while !is_over.load(Ordering::Relaxed) {
+                if leaf.breaker.try_acquire(1) {
+                    let running = load.running();
+                    leaf.breaker.release();
+                    assert_eq!(running, 0);
+                }
+            }
+        });
+        let mut random = fastrand::Rng::with_seed(1);
+        let mut completed = 0;
+        while completed < 100_000 {
+            completed +=
+                u32::from(matches!(pick(&leaf, &mut Draws::default(), &mut random), Pick::Complete(_)));
+        }
+        is_over.store(true, Ordering::Relaxed);
+    });
+    assert_eq!((load.running(), leaf.breaker.running()), (0, 0), "each was released once");
+}
+
+#[test]
+fn ch1_19_a_cluster_that_the_configuration_lacks_fails_all_calls() {
+    let unknown = ClusterPicker::<u16> {
+        connectivity: Connectivity::TransientFailure,
+        choice: Choice::Unknown("no such cluster".into()),
+    };
+    let (draws, random) = (&mut Draws::default(), &mut fastrand::Rng::new());
+    let pick = unknown.pick(&mut PickArgs { draws, random, request: &RouteQuery::new("/", 0) });
+    assert!(matches!(pick, Pick::Unknown(reason) if &*reason == "no such cluster"));
+}
