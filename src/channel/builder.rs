@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::mpsc;
+use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{Channel, Shared, call::CallContext, connection::ConnectionSettings, task};
 use crate::{
@@ -201,6 +201,15 @@ impl ChannelBuilder {
     /// There is no bootstrap or client, the target cannot be parsed, its authority is not in the bootstrap, or there is no current
     /// tokio runtime.
     pub fn build(self) -> Result<Channel, ChannelError> {
+        let (channel, task, runtime) = self.with_task()?;
+        runtime.spawn(task);
+        Ok(channel)
+    }
+
+    /// The channel and its task, for a runtime.
+    pub(super) fn with_task(
+        self,
+    ) -> Result<(Channel, impl Future<Output = ()> + Send + use<>, Handle), ChannelError> {
         let Self { target, source, settings } = self;
         let client = match source {
             None => return Err(ChannelError::NoBootstrap { target: target.to_string() }),
@@ -222,7 +231,7 @@ impl ChannelBuilder {
         let calls = Arc::new(CallContext::new(parsed, node, &settings, control.clone()));
         let runtime = client.runtime().clone();
         let commands = (control.downgrade(), commands);
-        runtime.spawn(task::run(client, target.clone(), settings, &calls, commands));
-        Ok(Channel { shared: Arc::new(Shared { calls, control, target }) })
+        let task = task::run(client, target.clone(), settings, &calls, commands);
+        Ok((Channel { shared: Arc::new(Shared { calls, control, target }) }, task, runtime))
     }
 }

@@ -113,7 +113,7 @@ pub(super) fn run(
     settings: Settings,
     calls: &CallContext,
     (release, control): (mpsc::WeakUnboundedSender<Control>, UnboundedReceiver<Control>),
-) -> impl Future<Output = ()> + Send + 'static {
+) -> impl Future<Output = ()> + Send + use<> {
     let on_unused = Arc::new(move || {
         // Without handles there is no task.
         if let Some(control) = release.upgrade() {

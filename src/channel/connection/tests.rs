@@ -1,6 +1,9 @@
 //! Connections to scripted peers.
 
-use std::net::Ipv4Addr;
+use std::{
+    net::Ipv4Addr,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use h2::server;
 use http::Response;
@@ -30,15 +33,27 @@ struct Driven {
     drain: Option<oneshot::Sender<()>>,
     lost: mpsc::UnboundedReceiver<Loss>,
     task: tokio::task::JoinHandle<()>,
+    /// How often the task was polled.
+    polls: Arc<AtomicUsize>,
 }
 
 impl Driven {
     fn new(connection: Connection) -> Self {
         let ((drain, is_drained), (tell, lost)) = (oneshot::channel(), mpsc::unbounded_channel());
         let handle = connection.handle();
-        let task =
-            tokio::spawn(connection.drive(is_drained, move |loss| tell.send(loss).unwrap_or_default()));
-        Self { handle, drain: Some(drain), lost, task }
+        let polls = Arc::<AtomicUsize>::default();
+        let counter = polls.clone();
+        let mut drive =
+            Box::pin(connection.drive(is_drained, move |loss| tell.send(loss).unwrap_or_default()));
+        let task = tokio::spawn(poll_fn(move |cx| {
+            counter.fetch_add(1, Ordering::Relaxed);
+            drive.as_mut().poll(cx)
+        }));
+        Self { handle, drain: Some(drain), lost, task, polls }
+    }
+
+    fn polls(&self) -> usize {
+        self.polls.load(Ordering::Relaxed)
     }
 
     fn request(&self) -> ResponseFuture {
@@ -314,6 +329,24 @@ async fn ch3_6_without_calls_pings_are_sent_only_if_that_is_set() {
     peer.frame_of(PING).await;
     let (_driven, mut peer) = pinging(true).await;
     peer.frame_of(PING).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn ch11_11_a_connection_without_calls_is_not_woken() {
+    let (with_pings, mut peer) = pinging(false).await;
+    let (without, mut server) = pair().await;
+    tokio::spawn(async move { while server.accept().await.is_some() {} });
+    // The pings end when their interval is over.
+    tokio::time::advance(Duration::from_secs(60)).await;
+    turns().await;
+    let polls = || (with_pings.polls(), without.polls());
+    let before = polls();
+    for _ in 0..24 {
+        tokio::time::advance(Duration::from_secs(3_600)).await;
+        turns().await;
+    }
+    assert_eq!(polls(), before);
+    assert!(peer.is_quiet() && !with_pings.task.is_finished() && !without.task.is_finished());
 }
 
 #[tokio::test]

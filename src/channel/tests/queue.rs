@@ -11,9 +11,9 @@ use super::{
 };
 
 /// A call, and how often it was woken.
-struct Counted<F> {
-    call: Pin<Box<F>>,
-    polls: Arc<AtomicUsize>,
+pub(super) struct Counted<F> {
+    pub(super) call: Pin<Box<F>>,
+    pub(super) polls: Arc<AtomicUsize>,
 }
 
 impl<F: Future> Future for Counted<F> {

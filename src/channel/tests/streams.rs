@@ -91,6 +91,35 @@ async fn ch6_12_calls_that_wait_for_a_stream_of_a_lost_connection_were_never_sen
 }
 
 #[tokio::test]
+async fn ch6_12_a_request_waits_on_at_most_1000_connections_that_are_lost() {
+    // It permits no stream, so that the request is not sent.
+    let mut peer = Peer::with(|it| {
+        it.max_concurrent_streams(0);
+    })
+    .await;
+    let mesh = Mesh::start("ch6_12_limit", &[&peer]).await;
+    let call = mesh.get("/a");
+    let published = &mesh.channel.shared.calls.published;
+    let mut lost = 0;
+    while !call.is_finished() {
+        let connection = peer.connection().await;
+        until("the call waits", || {
+            call.is_finished() || (published.waiting() == 1 && published.waiting_for_pickers() == 0)
+        })
+        .await;
+        connection.send(End::Crash).unwrap_or_else(|_| panic!("it is open"));
+        lost += 1;
+    }
+    let status = soon(call).await.unwrap().unwrap_err();
+    assert_eq!(
+        (status.code(), status.message()),
+        (Code::Internal, "1000 connections were lost before the request was sent")
+    );
+    assert!(lost > 1_000, "{lost}");
+    assert_eq!(mesh.running("ch6_12_limit"), 0);
+}
+
+#[tokio::test]
 async fn ch1_6_calls_that_wait_for_a_stream_fail_when_the_channel_is_shut_down() {
     let mut peer = narrow().await;
     let mesh = Mesh::start("ch1_6_streams", &[&peer]).await;
