@@ -286,7 +286,7 @@ impl<'a> Call<'a> {
             match pick {
                 Pick::Complete(attempt) => return Ok((attempt, number)),
                 Pick::Drop(reason) => return Err(self.unavailable(&reason)),
-                Pick::Unknown(reason) => return Err(Status::internal(&*reason)),
+                Pick::Unknown(reason) => return Err(status::internal(&reason, &self.context.node)),
                 Pick::Fail(reason) if !self.waits_for_ready => return Err(self.failed(&reason)),
                 Pick::FailAs(code, reason) if !self.waits_for_ready => {
                     return Err(status::local(code, &reason));
@@ -296,7 +296,7 @@ impl<'a> Call<'a> {
                     // The task learns that the policy has failed.
                     self.request_connection(&of.cluster);
                     if !self.waits_for_ready {
-                        return Err(Status::internal(&*reason));
+                        return Err(status::internal(&reason, &self.context.node));
                     }
                     self.reason = Some(reason);
                 }

@@ -20,6 +20,11 @@ pub(super) fn unavailable(reason: &str, node: &str) -> Status {
     Status::unavailable(with_node(reason, node))
 }
 
+/// The status of a call that cannot be routed or balanced, by a defect of the configuration or of a policy (CH1.18).
+pub(super) fn internal(reason: &str, node: &str) -> Status {
+    Status::internal(with_node(reason, node))
+}
+
 /// A status that routing or load balancing makes. Codes that are reserved for applications become INTERNAL (CH1.17).
 pub(super) fn local(code: crate::error::Code, reason: &str) -> Status {
     let code = Code::from(code as i32);
