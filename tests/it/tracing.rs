@@ -309,10 +309,10 @@ impl Dns for Nowhere {
 
 /// What is logged on this thread.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
-    fn start(filter: &str) -> (Self, DefaultGuard) {
+    pub(crate) fn start(filter: &str) -> (Self, DefaultGuard) {
         let log = Self::default();
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
@@ -322,7 +322,7 @@ impl Log {
         (log, tracing::subscriber::set_default(subscriber))
     }
 
-    fn text(&self) -> String {
+    pub(crate) fn text(&self) -> String {
         String::from_utf8(self.0.lock().unwrap().clone()).unwrap()
     }
 

@@ -1,9 +1,25 @@
 //! Which endpoints calls go to while the mesh changes.
 
 use tonic::Code;
-use xdskit::control_plane::type_url;
+use xdskit::{
+    control_plane::type_url,
+    pb::{
+        envoy::{
+            config::{
+                cluster::v3::{LoadBalancingPolicy, cluster::LbPolicy, load_balancing_policy::Policy},
+                core::v3::TypedExtensionConfig,
+            },
+            extensions::load_balancing_policies::pick_first::v3::PickFirst,
+        },
+        google::protobuf as google,
+    },
+};
 
-use super::{backend::HOLD, calls::call_owned, *};
+use super::{
+    backend::{FAIL, HOLD},
+    calls::call_owned,
+    *,
+};
 
 #[tokio::test]
 async fn ch3_27_round_robin_gives_each_of_4_backends_25_of_100_calls() {
@@ -147,6 +163,75 @@ async fn ch3_49_localities_get_calls_by_weight() {
     mesh.server.set(weighted);
     mesh.until(|name| name.unwrap() == "two").await;
     mesh.has_share("one", 80).await;
+}
+
+/// Two endpoints with 9 and 1 as weights.
+fn weighted(one: &Backend, two: &Backend) -> EndpointsBuilder {
+    cart(&[one, two]).endpoint_weight(&one.text(), 9).endpoint_weight(&two.text(), 1)
+}
+
+#[tokio::test]
+async fn ch3_27_round_robin_ignores_the_weights_9_and_1_of_endpoints() {
+    let (one, two) = (Backend::start("one").await, Backend::start("two").await);
+    let mesh = Mesh::start(&[&one]).await;
+    mesh.server.set(weighted(&one, &two));
+    mesh.reach(&["one", "two"]).await;
+    assert!(mesh.shares(100).await.into_values().eq([50, 50]));
+}
+
+#[tokio::test]
+async fn ch3_39_least_request_ignores_the_weights_9_and_1_of_endpoints() {
+    let (one, two) = (Backend::start("one").await, Backend::start("two").await);
+    let mesh = Mesh::start(&[&one]).await;
+    mesh.server.set(weighted(&one, &two));
+    mesh.server.set(cluster("cart").edit(|it| it.lb_policy = LbPolicy::LeastRequest.into()));
+    mesh.reach(&["one", "two"]).await;
+    mesh.has_share("one", 50).await;
+}
+
+#[tokio::test]
+async fn ch3_15_channels_shuffle_endpoints_by_their_weights_9_and_1() {
+    let (one, two) = (Backend::start("one").await, Backend::start("two").await);
+    let mesh = Mesh::start(&[&one]).await;
+    mesh.server.set(weighted(&one, &two));
+    let shuffle = PickFirst { shuffle_address_list: true };
+    let typed_config = google::Any {
+        type_url: "type.googleapis.com/envoy.extensions.load_balancing_policies.pick_first.v3.PickFirst"
+            .to_owned(),
+        value: prost::Message::encode_to_vec(&shuffle).into(),
+    };
+    let extension = TypedExtensionConfig { typed_config: Some(typed_config), ..Default::default() };
+    let policies = vec![Policy { typed_extension_config: Some(extension) }];
+    mesh.server
+        .set(cluster("cart").edit(|it| it.load_balancing_policy = Some(LoadBalancingPolicy { policies })));
+    // 180 of 200 with a standard deviation of 4; chance exceeds three of them once in 370 times.
+    let mut rounds = Vec::new();
+    for _ in 0..3 {
+        let mut calls = 0;
+        for _ in 0..200 {
+            let channel = mesh.client.channel("xds:///shop").build().unwrap();
+            let response = call(&channel, ECHO, Request::new("hello".into())).await.unwrap();
+            calls += usize::from(backend_of(&response) == "one");
+        }
+        if calls.abs_diff(180) <= 12 {
+            return;
+        }
+        rounds.push(calls);
+    }
+    panic!("{rounds:?} of 200 channels use the endpoint with 90 % of the weight");
+}
+
+#[tokio::test]
+async fn ch3_23_what_calls_end_with_does_not_change_the_state_of_an_endpoint() {
+    let (one, two) = (Backend::start("one").await, Backend::start("two").await);
+    let mesh = Mesh::start(&[&one, &two]).await;
+    mesh.reach(&["one", "two"]).await;
+    for _ in 0..200 {
+        let error = mesh.call(FAIL, "no").await.unwrap_err();
+        assert_eq!(error.code(), Code::DataLoss);
+    }
+    assert_eq!(mesh.channel.state(), ChannelState::Ready);
+    assert!(mesh.shares(100).await.into_values().eq([50, 50]));
 }
 
 #[tokio::test]
