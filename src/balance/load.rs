@@ -58,6 +58,13 @@ impl Load {
     }
 }
 
+/// Whether they are the same counter.
+impl PartialEq for Load {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.block, &other.block) && self.place == other.place
+    }
+}
+
 impl Default for Block {
     fn default() -> Self {
         Self([const { AtomicU32::new(0) }; BLOCK])

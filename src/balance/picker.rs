@@ -65,7 +65,7 @@ pub(crate) struct PickArgs<'a, 'b> {
 pub(crate) struct Attempt<H> {
     pub(crate) endpoint: Arc<ReadyEndpoint<H>>,
     /// Whether the policy counts the attempts of each endpoint.
-    has_load: bool,
+    pub(super) has_load: bool,
     /// Headers that a policy of the application adds to the request.
     pub(crate) metadata: Vec<AddedMetadata>,
 }

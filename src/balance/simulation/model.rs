@@ -46,10 +46,10 @@ impl World<'_> {
         }
     }
 
-    /// Each endpoint counts the calls that were sent to it, and no others.
+    /// Each endpoint counts the calls that were sent to it by least_request, and no others.
     pub(super) fn check_loads(&self) {
         for load in &self.loads {
-            let calls = self.calls.iter().filter(|it| Arc::ptr_eq(&it.endpoint.load, load));
+            let calls = self.calls.iter().filter(|it| it.has_load && it.endpoint.load == *load);
             assert_eq!(load.running() as usize, calls.count(), "calls that an endpoint counts");
         }
     }
@@ -140,6 +140,18 @@ impl World<'_> {
         let mut priorities = self.leaves_of(target).flat_map(|(_, leaf)| &leaf.priorities);
         let first = priorities.find(|localities| endpoints(localities).next().is_some());
         first.map(|localities| endpoints(localities).flatten().collect())
+    }
+
+    /// An endpoint of the priority in use without a connection, when there has been time enough to connect.
+    pub(super) fn unconnected(&self, target: &str) -> Option<BTreeSet<SocketAddr>> {
+        let priorities = self
+            .leaves_of(target)
+            .flat_map(|(name, leaf)| leaf.priorities.iter().map(move |it| (name, leaf, it)));
+        let (name, leaf, localities) =
+            priorities.into_iter().find(|(_, _, localities)| endpoints(localities).next().is_some())?;
+        let connected = self.connected(name);
+        let is_connected = |endpoint: &BTreeSet<_>| connected.values().any(|it| endpoint.contains(it));
+        endpoints(localities).find(|it| is_petiole(leaf) && !is_connected(it))
     }
 
     /// The calls that the circuit breaker of a leaf counts.

@@ -19,8 +19,9 @@ use crate::{
         clusters::ClusterConfigs,
         command::{Command, ConnectionId},
         connectivity::Connectivity,
+        load::Load,
         pick_first::PickFirstSettings,
-        picker::{Attempt, ClusterPicker, Draws, Load, Pick, PickArgs},
+        picker::{Attempt, ClusterPicker, Draws, Pick, PickArgs},
     },
     resolve::RouteQuery,
 };
@@ -43,7 +44,7 @@ pub(super) struct World<'a> {
     pub(super) retiring: BTreeMap<Arc<str>, BTreeSet<SocketAddr>>,
     pub(super) calls: Vec<Attempt<ConnectionId>>,
     /// The counts of all endpoints that a call was sent to.
-    pub(super) loads: Vec<Arc<Load>>,
+    pub(super) loads: Vec<Load>,
     /// When anything but time changed last.
     pub(super) quiet_since: Instant,
     pub(super) outcomes: BTreeMap<&'static str, u64>,
@@ -212,7 +213,7 @@ impl<'a> World<'a> {
             match pick {
                 Pick::Complete(attempt) => {
                     let load = &attempt.endpoint.load;
-                    if !self.loads.iter().any(|it| Arc::ptr_eq(it, load)) {
+                    if !self.loads.contains(load) {
                         self.loads.push(load.clone());
                     }
                     self.calls.push(attempt);
@@ -277,6 +278,7 @@ impl<'a> World<'a> {
             match (&pick, expected) {
                 (Pick::Complete(attempt), Some(addresses)) => {
                     assert!(addresses.contains(&attempt.endpoint.address), "{pick:?} of {addresses:?}");
+                    assert_eq!(self.unconnected(target), None, "{target}: an endpoint has no connection");
                 }
                 (Pick::Fail(_), None) => {}
                 (Pick::Drop(_), _) => assert_eq!(self.is_wrong_drop(target), None, "{pick:?}"),
