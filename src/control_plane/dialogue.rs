@@ -88,10 +88,10 @@ impl Dialogue {
     }
 
     /// Iterates over the subscribed types and names.
-    pub(super) fn wanted(&self) -> Box<dyn Iterator<Item = (&str, &str)> + '_> {
+    pub(super) fn subscriptions(&self) -> Box<dyn Iterator<Item = (&str, &str)> + '_> {
         match self {
-            Self::Sotw(session) => Box::new(session.wanted()),
-            Self::Delta(session) => Box::new(session.wanted()),
+            Self::Sotw(session) => Box::new(session.subscriptions()),
+            Self::Delta(session) => Box::new(session.subscriptions()),
         }
     }
 

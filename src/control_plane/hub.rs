@@ -14,7 +14,7 @@ use super::{
     method::Method,
     session::{Held, NameChanges, Settings},
     store::Store,
-    wanted::Wanted,
+    subscriptions::Subscriptions,
 };
 
 /// The state that all streams of a control plane share.
@@ -22,7 +22,7 @@ pub(super) struct Hub {
     pub(super) settings: Settings,
     state: watch::Sender<State>,
     streams: Mutex<Streams>,
-    wanted: watch::Sender<Wanted>,
+    subscriptions: watch::Sender<Subscriptions>,
     observers: Vec<Observer>,
 }
 
@@ -91,8 +91,9 @@ impl Command {
 impl Hub {
     pub(super) fn new(store: Store, settings: Settings, observers: Vec<Observer>) -> Self {
         let state = State { store, ..State::default() };
-        let (state, wanted) = (watch::Sender::new(state), watch::Sender::new(Wanted::default()));
-        Self { settings, state, streams: Mutex::default(), wanted, observers }
+        let (state, subscriptions) =
+            (watch::Sender::new(state), watch::Sender::new(Subscriptions::default()));
+        Self { settings, state, streams: Mutex::default(), subscriptions, observers }
     }
 
     /// Changes the state; `change` returns whether streams must be woken.
@@ -132,24 +133,24 @@ impl Hub {
         self.streams().open.len()
     }
 
-    pub(super) fn wanted(&self) -> Wanted {
-        self.wanted.borrow().clone()
+    pub(super) fn subscriptions(&self) -> Subscriptions {
+        self.subscriptions.borrow().clone()
     }
 
-    pub(super) fn follow_wanted(&self) -> watch::Receiver<Wanted> {
-        self.wanted.subscribe()
+    pub(super) fn follow_subscriptions(&self) -> watch::Receiver<Subscriptions> {
+        self.subscriptions.subscribe()
     }
 
     /// Records a change of the names of a type that a stream subscribes to.
-    pub(super) fn want(&self, type_url: &str, changes: &NameChanges) {
+    pub(super) fn on_names_changed(&self, type_url: &str, changes: &NameChanges) {
         if !changes.is_empty() {
-            self.wanted.send_modify(|wanted| wanted.change(type_url, changes));
+            self.subscriptions.send_modify(|subscriptions| subscriptions.apply(type_url, changes));
         }
     }
 
     /// Records the end of a stream with subscriptions to these names.
-    pub(super) fn want_no_longer<'a>(&self, names: impl Iterator<Item = (&'a str, &'a str)>) {
-        self.wanted.send_modify(|wanted| wanted.forget(names));
+    pub(super) fn on_stream_ended<'a>(&self, names: impl Iterator<Item = (&'a str, &'a str)>) {
+        self.subscriptions.send_modify(|subscriptions| subscriptions.remove_stream(names));
     }
 
     pub(super) fn emit(&self, event: &Event) {

@@ -32,7 +32,7 @@ mod service;
 #[cfg(feature = "control-plane")]
 mod stream;
 #[cfg(feature = "control-plane")]
-mod wanted;
+mod subscriptions;
 
 #[cfg(feature = "control-plane")]
 pub use self::{
@@ -41,7 +41,7 @@ pub use self::{
     message::{Request, Response, Variant},
     server::{ControlPlane, ControlPlaneBuilder, ServerHandle},
     service::DiscoveryServices,
-    wanted::{Wanted, WantedChange, WantedChanges},
+    subscriptions::{SubscriptionChange, SubscriptionChanges, Subscriptions},
 };
 #[doc(no_inline)]
 pub use crate::base::type_url;

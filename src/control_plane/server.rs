@@ -20,7 +20,7 @@ use super::{
     service::DiscoveryServices,
     session::{Behavior, Held, Settings},
     store::{AnyResource, Store, Transaction, Versions},
-    wanted::{Wanted, WantedChanges},
+    subscriptions::{SubscriptionChanges, Subscriptions},
 };
 use crate::escape::Escaped;
 
@@ -125,8 +125,8 @@ impl ControlPlane {
     }
 
     /// The current subscriptions of all clients together.
-    pub fn wanted(&self) -> Wanted {
-        self.hub.wanted()
+    pub fn subscriptions(&self) -> Subscriptions {
+        self.hub.subscriptions()
     }
 
     /// The changes of all clients' subscriptions, for a server that fetches resources on demand; see
@@ -140,15 +140,15 @@ impl ControlPlane {
     ///     let control_plane = ControlPlane::builder().on_demand(true).build();
     ///     let server = control_plane.serve("127.0.0.1:18000").await?;
     ///     println!("clients may connect to {}", server.addr());
-    ///     let mut changes = control_plane.wanted_changes();
+    ///     let mut changes = control_plane.subscription_changes();
     ///     while let Some(change) = changes.next().await {
     ///         let (type_url, name) = (&*change.type_url, &*change.name);
-    ///         let found = if change.wanted { look_up(name).await } else { None };
+    ///         let found = if change.subscribed { look_up(name).await } else { None };
     ///         control_plane.update(|tx| {
     ///             match found {
     ///                 Some(bytes) => tx.set(AnyResource::new(type_url, name, bytes)),
-    ///                 None if change.wanted => tx.set_absent(type_url, name),
-    ///                 None if control_plane.wanted().streams(type_url, name) == 0 => tx.remove(type_url, name),
+    ///                 None if change.subscribed => tx.set_absent(type_url, name),
+    ///                 None if control_plane.subscriptions().streams(type_url, name) == 0 => tx.remove(type_url, name),
     ///                 None => tx, // A new subscription, whose change follows.
     ///             };
     ///         });
@@ -161,8 +161,8 @@ impl ControlPlane {
     ///     std::fs::read(format!("/var/lib/mesh/{name}")).ok()
     /// }
     /// ```
-    pub fn wanted_changes(&self) -> WantedChanges {
-        WantedChanges::new(self.hub.follow_wanted())
+    pub fn subscription_changes(&self) -> SubscriptionChanges {
+        SubscriptionChanges::new(self.hub.follow_subscriptions())
     }
 
     /// Stops sending the held types, on all streams. Requests are still read.

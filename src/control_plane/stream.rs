@@ -78,7 +78,7 @@ impl Stream {
         let bytes = message.len();
         let (request, handled) = self.dialogue.handle_request(message, self.method).map_err(Some)?;
         tracing::trace!(stream = self.id, type_url = request.type_url(), bytes, ?handled, "request");
-        self.hub.want(request.type_url(), self.dialogue.changes());
+        self.hub.on_names_changed(request.type_url(), self.dialogue.changes());
         self.hub.emit(&Event::Request { stream: self.id, request, bytes, handled });
         Ok(())
     }
@@ -175,7 +175,7 @@ impl Summary {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.hub.close(self.id);
-        self.hub.want_no_longer(self.dialogue.wanted());
+        self.hub.on_stream_ended(self.dialogue.subscriptions());
         self.hub.emit(&Event::Closed { stream: self.id });
     }
 }

@@ -105,10 +105,10 @@ impl Figures {
 
     /// Formats one report.
     pub(crate) fn report(&self, control_plane: &ControlPlane, json: bool) -> String {
-        let wanted = control_plane.wanted();
+        let current = control_plane.subscriptions();
         let Self { up, down, .. } = self;
         let [streams, subscriptions, names] =
-            [control_plane.streams(), wanted.subscriptions(), wanted.len()].map(|number| number as u64);
+            [control_plane.streams(), current.total(), current.len()].map(|number| number as u64);
         let get = |counter: &AtomicU64| counter.load(Relaxed);
         let seconds = self.start.elapsed().as_secs_f64();
         if json {

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     Client,
-    control_plane::{ControlPlane, WantedChange},
+    control_plane::{ControlPlane, SubscriptionChange},
 };
 
 /// A relay, which serves the resources that its clients receive.
@@ -86,11 +86,11 @@ impl Relay {
 
     /// Relays until the client is shut down.
     pub(crate) async fn run(mut self) {
-        let mut wanted = self.control_plane.wanted_changes();
+        let mut changes = self.control_plane.subscription_changes();
         loop {
             let next = self.unwanted.front().map(|(at, _)| *at);
             tokio::select! {
-                Some(change) = wanted.next() => self.on_wanted(&change),
+                Some(change) = changes.next() => self.on_subscription_change(&change),
                 Some(news) = self.sources.next() => self.on_news(news),
                 () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => self.let_go(),
                 else => return,
@@ -99,9 +99,9 @@ impl Relay {
         }
     }
 
-    fn on_wanted(&mut self, change: &WantedChange) {
+    fn on_subscription_change(&mut self, change: &SubscriptionChange) {
         let Some(of_type) = TYPES.iter().position(|known| *known == &*change.type_url) else {
-            if change.wanted {
+            if change.subscribed {
                 self.figures.tell(format!(
                     "{} is not relayed, but clients request {:?}",
                     change.type_url, change.name
@@ -110,7 +110,7 @@ impl Relay {
             return;
         };
         let topic = Topic { of_type, name: change.name.clone() };
-        match (self.topics.get_mut(&topic), change.wanted) {
+        match (self.topics.get_mut(&topic), change.subscribed) {
             (Some(asked), true) => asked.until = None,
             (Some(asked), false) => {
                 let until = Instant::now() + self.linger;
@@ -153,7 +153,7 @@ impl Relay {
                 let Some(asked) = topics.get_mut(&topic).filter(|asked| asked.until == Some(at)) else {
                     continue;
                 };
-                if control_plane.wanted().streams(TYPES[topic.of_type], &topic.name) > 0 {
+                if control_plane.subscriptions().streams(TYPES[topic.of_type], &topic.name) > 0 {
                     // There is a new subscription whose event has not been processed yet.
                     asked.until = Some(now + *linger);
                     unwanted.push_back((now + *linger, topic));

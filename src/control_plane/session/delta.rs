@@ -86,13 +86,13 @@ impl DeltaSession {
             !(request.resource_names_subscribe.is_empty() && request.resource_names_unsubscribe.is_empty());
         // In this order, so that a name in both lists ends up unsubscribed (B2.9).
         for name in request.resource_names_subscribe {
-            changes.wanted.extend(subscription.subscribe(name, behavior));
+            changes.subscribed.extend(subscription.subscribe(name, behavior));
         }
         if subscription.begin(named, request.initial_resource_versions) {
-            changes.wanted.push(WILDCARD.to_owned());
+            changes.subscribed.push(WILDCARD.to_owned());
         }
         for name in request.resource_names_unsubscribe {
-            changes.let_go.extend(subscription.unsubscribe(name, behavior));
+            changes.unsubscribed.extend(subscription.unsubscribe(name, behavior));
         }
         self.changes = changes;
         Ok(Handled::Understood { answer, names_changed: !self.changes.is_empty() })
@@ -156,9 +156,9 @@ impl DeltaSession {
     }
 
     /// Iterates over all subscriptions: type URLs, each with its names as in [`subscribed`](Self::subscribed).
-    pub fn wanted(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn subscriptions(&self) -> impl Iterator<Item = (&str, &str)> {
         let types = self.types.iter();
-        types.flat_map(|(key, wanted)| wanted.names().map(|name| (key.type_url.as_str(), name)))
+        types.flat_map(|(key, subscription)| subscription.names().map(|name| (key.type_url.as_str(), name)))
     }
 
     /// The subscribed names of a type, in order; `*` is the wildcard in any form.

@@ -81,15 +81,15 @@ pub enum Handled {
 #[non_exhaustive]
 pub struct NameChanges {
     /// Newly subscribed names.
-    pub wanted: Vec<String>,
+    pub subscribed: Vec<String>,
     /// Names that are no longer subscribed, possibly including some that were not before.
-    pub let_go: Vec<String>,
+    pub unsubscribed: Vec<String>,
 }
 
 impl NameChanges {
     /// Whether nothing changed.
     pub fn is_empty(&self) -> bool {
-        self.wanted.is_empty() && self.let_go.is_empty()
+        self.subscribed.is_empty() && self.unsubscribed.is_empty()
     }
 }
 

@@ -166,9 +166,9 @@ impl Session {
     }
 
     /// Iterates over all subscriptions: type URLs, each with its names as in [`subscribed`](Self::subscribed).
-    pub fn wanted(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub fn subscriptions(&self) -> impl Iterator<Item = (&str, &str)> {
         let types = self.types.iter();
-        types.flat_map(|(key, wanted)| wanted.names().map(|name| (key.type_url.as_str(), name)))
+        types.flat_map(|(key, subscription)| subscription.names().map(|name| (key.type_url.as_str(), name)))
     }
 
     /// The subscribed names of a type, in order; `*` is the wildcard in any form.

@@ -97,8 +97,8 @@ pub(crate) async fn serve(clusters: &[(&str, &str)]) -> (ControlPlane, control_p
 /// What happens on the streams of a control plane, one after the other.
 pub(crate) struct Events {
     events: mpsc::UnboundedReceiver<Event>,
-    /// The names that were wanted last.
-    wanted: BTreeSet<String>,
+    /// The subscribed names after the last request.
+    subscribed: BTreeSet<String>,
 }
 
 /// A control plane, and what happens on its streams.
@@ -111,7 +111,7 @@ pub(crate) fn observed_as(behavior: Behavior) -> (ControlPlane, Events) {
     let (sender, events) = mpsc::unbounded_channel();
     let builder = ControlPlane::builder().behavior(behavior);
     let control_plane = builder.observe(move |event| drop(sender.send(event.clone()))).build();
-    (control_plane, Events { events, wanted: BTreeSet::new() })
+    (control_plane, Events { events, subscribed: BTreeSet::new() })
 }
 
 impl Events {
@@ -119,20 +119,20 @@ impl Events {
         let event = soon(self.events.recv()).await.expect("the control plane is there");
         if let Event::Request { request, .. } = &event {
             match request {
-                Request::Sotw(request) => self.wanted = request.resource_names.iter().cloned().collect(),
+                Request::Sotw(request) => self.subscribed = request.resource_names.iter().cloned().collect(),
                 Request::Delta(request) => {
-                    self.wanted.extend(request.resource_names_subscribe.iter().cloned());
-                    self.wanted.retain(|name| !request.resource_names_unsubscribe.contains(name));
+                    self.subscribed.extend(request.resource_names_subscribe.iter().cloned());
+                    self.subscribed.retain(|name| !request.resource_names_unsubscribe.contains(name));
                 }
             }
         }
         event
     }
 
-    /// Waits until a client that uses one type wants these names of it.
-    pub(crate) async fn wanted(&mut self, names: &[&str]) {
+    /// Waits until a client that uses one type is subscribed to these names.
+    pub(crate) async fn until_subscribed(&mut self, names: &[&str]) {
         loop {
-            if matches!(self.next().await, Event::Request { .. }) && self.wanted.iter().eq(names) {
+            if matches!(self.next().await, Event::Request { .. }) && self.subscribed.iter().eq(names) {
                 return;
             }
         }

@@ -4,5 +4,5 @@ mod peer;
 mod rest;
 mod service;
 mod services;
+mod subscriptions;
 mod testing;
-mod wanted;

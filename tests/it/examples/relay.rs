@@ -128,10 +128,10 @@ async fn two_hundred_clients_are_served_from_one_subscription_to_each_name() {
     let server = Server::start().await;
     let upstream = &server.control_plane;
     let mut crowd = Crowd::start(&server).await;
-    let wanted = upstream.control_plane().wanted();
-    assert_eq!((wanted.len(), wanted.subscriptions()), (12, 12));
+    let subscriptions = upstream.control_plane().subscriptions();
+    assert_eq!((subscriptions.len(), subscriptions.total()), (12, 12));
     assert_eq!(upstream.clients(), 2, "a stream for names and one for collections");
-    assert!(wanted.iter().any(|(type_url, name, _)| (type_url, name) == (ENDPOINTS, "*")));
+    assert!(subscriptions.iter().any(|(type_url, name, _)| (type_url, name) == (ENDPOINTS, "*")));
     // Under load, updates may be repeated to clients that are there before all others are.
     let is_complete = |report: &Value| {
         let reached = [("streams", 200), ("subscriptions", 410), ("updates", 410)];
@@ -177,7 +177,7 @@ async fn two_hundred_clients_are_served_what_was_good_while_the_upstream_is_away
     upstream.restart().await;
     all_see(crowd.own.iter_mut().skip(7).step_by(10), Some("2")).await;
     soon(crowd.relay.json_until(|report| number(report, "upstream", "stale") == 0)).await;
-    assert_eq!(upstream.control_plane().wanted().subscriptions(), 12);
+    assert_eq!(upstream.control_plane().subscriptions().total(), 12);
 
     // Rejections of clients are counted, and not passed on to the upstream server.
     upstream.set(cluster("c9").edit(|cluster| cluster.eds_cluster_config = None));

@@ -34,14 +34,14 @@ async fn names_are_given_up_with_their_last_watch(transport: Transport) {
     let mut watches = [client.watch::<Cluster>("shop"), client.watch::<Cluster>("shop")];
     let mut other = client.watch::<Cluster>("other");
     soon(watches[0].ready()).await.unwrap();
-    events.wanted(&["other", "shop"]).await;
+    events.until_subscribed(&["other", "shop"]).await;
     drop(watches);
-    events.wanted(&["other"]).await;
+    events.until_subscribed(&["other"]).await;
     control_plane.set(cluster("other", "here"));
     assert_eq!(note(&soon(other.wait_for(Observed::is_present)).await.unwrap()), Some("here"));
     let again = client.watch::<Cluster>("shop");
     assert!(again.latest().is_pending());
-    events.wanted(&["other", "shop"]).await;
+    events.until_subscribed(&["other", "shop"]).await;
 }
 
 #[apply(servers)]

@@ -45,9 +45,9 @@ async fn headers_that_come_with_the_first_response_or_never_stall_nothing(transp
         let client =
             transport.builder(server.uri()).resource_timeout(Duration::from_millis(50)).build().unwrap();
         let mut shop = client.watch::<Cluster>("shop");
-        events.wanted(&["shop"]).await;
+        events.until_subscribed(&["shop"]).await;
         let _more = client.watch::<Cluster>("more");
-        events.wanted(&["more", "shop"]).await;
+        events.until_subscribed(&["more", "shop"]).await;
         if headers == Headers::Never {
             assert!(soon(shop.ready()).await.unwrap_err().is_not_found(), "its timer runs");
         } else {

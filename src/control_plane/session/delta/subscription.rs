@@ -114,12 +114,12 @@ impl Subscription {
     /// Returns the canonical name if it is newly subscribed.
     pub(super) fn subscribe(&mut self, name: String, behavior: &Behavior) -> Option<String> {
         if name == WILDCARD && !behavior.legacy_wildcard_only {
-            self.distrust(WILDCARD);
+            self.invalidate_initial(WILDCARD);
             self.everything = true;
             return (!std::mem::replace(&mut self.wildcard, true)).then_some(name);
         }
         let name = to_canonical(name);
-        self.distrust(&name);
+        self.invalidate_initial(&name);
         self.fresh.insert(name.clone());
         self.names.insert(name.clone()).then_some(name)
     }
@@ -142,21 +142,21 @@ impl Subscription {
             return None;
         }
         if name == WILDCARD && !behavior.legacy_wildcard_only {
-            self.distrust(WILDCARD);
+            self.invalidate_initial(WILDCARD);
             self.everything = false;
             return std::mem::replace(&mut self.wildcard, false).then_some(name);
         }
         let name = to_canonical(name);
-        self.distrust(&name);
-        let wanted = self.names.remove(&name);
+        self.invalidate_initial(&name);
+        let was_subscribed = self.names.remove(&name);
         self.fresh.remove(&name);
-        if wanted && self.is_covered(&name) {
-            // The client cannot tell whether the wildcard or the glob covers it (B2.20).
+        if was_subscribed && self.is_covered(&name) {
+            // The client cannot determine whether the wildcard or the glob covers it (B2.20).
             self.fresh.insert(name.clone());
-        } else if wanted {
+        } else if was_subscribed {
             self.due.remove(&name);
         }
-        wanted.then_some(name)
+        was_subscribed.then_some(name)
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -185,14 +185,14 @@ impl Subscription {
         }
         // The response to a wildcard may be empty, which reports that there are no resources (B2.28).
         let owed = self.everything;
-        self.look(&now, |stored| store.version_of(stored), settings);
+        self.collect_due(&now, |stored| store.version_of(stored), settings);
         let mut draft = Draft::default();
         let limit = settings.max_per_response.map_or(usize::MAX, |limit| limit.max(1));
         while draft.len() < limit {
             if let Some(name) = self.due.pop_first() {
-                self.say(name, &mut draft, (type_url, &now, store));
+                self.write_state(name, &mut draft, (type_url, &now, store));
             } else if let Some(name) = self.beating.pop_first() {
-                self.confirm(&name, &mut draft, (&now, store), settings);
+                self.write_heartbeat(&name, &mut draft, (&now, store), settings);
             } else {
                 break;
             }
@@ -202,7 +202,7 @@ impl Subscription {
         }
         let Draft { mut response, perishable } = draft;
         if settings.behavior.unsolicited_resources {
-            let others = now.entries().filter(|(name, stored)| !self.wants(name, stored));
+            let others = now.entries().filter(|(name, stored)| !self.covers(name, stored));
             let mut unmentioned =
                 others.filter(|(name, _)| !response.removed_resources.iter().any(|it| it == *name));
             let whole = unmentioned.next().map(|(_, stored)| wrap::whole(type_url, stored, store));
@@ -220,7 +220,7 @@ impl Subscription {
     }
 
     /// Determines the names whose state must be sent.
-    fn look(&mut self, now: &Type, version: impl Fn(&Stored) -> String, settings: &Settings) {
+    fn collect_due(&mut self, now: &Type, version: impl Fn(&Stored) -> String, settings: &Settings) {
         if let Some(seen) = self.seen.replace(now.clone()) {
             self.compare(now, &seen, &settings.behavior);
         }
@@ -243,7 +243,7 @@ impl Subscription {
         for (name, held) in std::mem::take(&mut self.initial) {
             match now.entry(&name) {
                 // The client has it by a wildcard that no longer includes it.
-                Some((_, stored)) if !self.wants(&name, stored) => drop(self.due.insert(name)),
+                Some((_, stored)) if !self.covers(&name, stored) => drop(self.due.insert(name)),
                 // The client's copy may have expired in the meantime.
                 Some((_, stored)) if stored.ttl().is_some() && !self.pulse.is_fresh() => {}
                 Some((_, stored)) if !settings.ignore_initial_versions && version(stored) == held => {
@@ -270,8 +270,8 @@ impl Subscription {
                 self.due.insert(difference.name.to_owned());
                 continue;
             }
-            let is_wanted = |stored: &Stored| self.wants(difference.name, stored);
-            if !difference.before.is_some_and(is_wanted) && !difference.now.is_some_and(is_wanted) {
+            let is_covered = |stored: &Stored| self.covers(difference.name, stored);
+            if !difference.before.is_some_and(is_covered) && !difference.now.is_some_and(is_covered) {
                 continue;
             }
             if difference.now.is_none() && !self.is_settled(difference.name, now) {
@@ -302,7 +302,7 @@ impl Subscription {
     fn beat(&mut self, now: &Type, behavior: &Behavior) {
         for (ttl, confirm) in self.pulse.take_due(behavior.heartbeats_after_expiry) {
             for name in now.of_ttl(ttl) {
-                if !now.entry(name).is_some_and(|(_, stored)| self.wants(name, stored)) {
+                if !now.entry(name).is_some_and(|(_, stored)| self.covers(name, stored)) {
                     continue;
                 }
                 match confirm {
@@ -315,11 +315,16 @@ impl Subscription {
         }
     }
 
-    fn say(&mut self, name: String, draft: &mut Draft, (type_url, now, store): (&str, &Type, &Store)) {
+    fn write_state(
+        &mut self,
+        name: String,
+        draft: &mut Draft,
+        (type_url, now, store): (&str, &Type, &Store),
+    ) {
         let Draft { response, perishable } = draft;
         let is_unknown = self.unknown.remove(&name);
         match now.entry(&name) {
-            Some((_, stored)) if self.wants(&name, stored) => {
+            Some((_, stored)) if self.covers(&name, stored) => {
                 self.beating.remove(&name);
                 self.doubtful.remove(&name);
                 response.resources.push(wrap::whole(type_url, stored, store));
@@ -348,8 +353,14 @@ impl Subscription {
         }
     }
 
-    fn confirm(&mut self, name: &str, draft: &mut Draft, (now, store): (&Type, &Store), settings: &Settings) {
-        let Some((_, stored)) = now.entry(name).filter(|(_, stored)| self.wants(name, stored)) else {
+    fn write_heartbeat(
+        &mut self,
+        name: &str,
+        draft: &mut Draft,
+        (now, store): (&Type, &Store),
+        settings: &Settings,
+    ) {
+        let Some((_, stored)) = now.entry(name).filter(|(_, stored)| self.covers(name, stored)) else {
             return;
         };
         let factor = self.pulse.factor(settings);
@@ -358,7 +369,7 @@ impl Subscription {
 
     /// Invalidates the initial version of a name, so that its resource is sent even if unchanged: the client has
     /// subscribed to it again, or has dropped it in the meantime.
-    fn distrust(&mut self, name: &str) {
+    fn invalidate_initial(&mut self, name: &str) {
         if self.initial.is_empty() {
             return;
         }
@@ -380,7 +391,7 @@ impl Subscription {
         glob.map_or_else(|| !self.wildcard || now.knows(WILDCARD), |glob| now.knows(glob.as_str()))
     }
 
-    fn wants(&self, name: &str, stored: &Stored) -> bool {
+    fn covers(&self, name: &str, stored: &Stored) -> bool {
         (self.wildcard && stored.is_listed())
             || self.names.contains(name)
             || stored.glob().into_iter().chain(stored.aliases()).any(|name| self.names.contains(name))

@@ -255,7 +255,7 @@ fn b2_14_what_does_not_exist_is_removed_and_comes_when_it_is_made() {
 fn b2_20_a_name_unsubscribed_under_the_wildcard_is_sent_again_or_removed() {
     let mut pair = Pair::with(&[(CDS, "a", "a1")]);
     pair.exchange(CDS, &["*", "a", "z"], &[]);
-    assert_eq!(pair.exchange(CDS, &[], &["a", "z", "never wanted"]), ["Cluster 1: a@1=a1 -z"]);
+    assert_eq!(pair.exchange(CDS, &[], &["a", "z", "never subscribed"]), ["Cluster 1: a@1=a1 -z"]);
     assert_eq!(pair.session.subscribed(CDS), ["*"]);
 }
 

@@ -82,8 +82,8 @@ impl Whole {
         subscription.subscribe(names.to_vec(), &settings.behavior);
         let now = store.get(type_url);
         let (resources, errors) = match subscription.complete(&now) {
-            News::Whole { resources, errors } => (resources, errors),
-            News::Heartbeats(resources) => (resources, Vec::new()),
+            Contents::Whole { resources, errors } => (resources, errors),
+            Contents::Heartbeats(resources) => (resources, Vec::new()),
         };
         let version = |stored: &&Stored| (stored.name().to_owned(), store.version(stored.version()));
         let versions = resources.iter().map(version).collect();
@@ -101,7 +101,7 @@ impl Whole {
 
 /// The contents of a response.
 #[derive(Debug)]
-enum News<'a> {
+enum Contents<'a> {
     Whole { resources: Vec<&'a Stored>, errors: Vec<&'a StoredError> },
     Heartbeats(Vec<&'a Stored>),
 }
@@ -157,8 +157,8 @@ impl Subscription {
             return changes;
         }
         match (self.wildcard, wildcard) {
-            (false, true) => changes.wanted.push(WILDCARD.to_owned()),
-            (true, false) => changes.let_go.push(WILDCARD.to_owned()),
+            (false, true) => changes.subscribed.push(WILDCARD.to_owned()),
+            (true, false) => changes.unsubscribed.push(WILDCARD.to_owned()),
             (true, true) | (false, false) => {}
         }
         self.added.wildcard |= wildcard && !self.wildcard;
@@ -167,11 +167,11 @@ impl Subscription {
         let new = self.names.iter().filter(|name| before.binary_search(name).is_err()).cloned();
         let added = self.added.names.len();
         self.added.names.extend(new);
-        changes.wanted.extend_from_slice(&self.added.names[added..]);
-        if !is_first && !changes.wanted.is_empty() {
+        changes.subscribed.extend_from_slice(&self.added.names[added..]);
+        if !is_first && !changes.subscribed.is_empty() {
             self.memory.forget_claim();
         }
-        changes.let_go.extend(before.into_iter().filter(|name| !self.has(name)));
+        changes.unsubscribed.extend(before.into_iter().filter(|name| !self.has(name)));
         let Self { names, wildcard, memory, .. } = self;
         memory.on_names(|name| *wildcard || has(names, name));
         changes
@@ -199,20 +199,20 @@ impl Subscription {
         if self.seen.is_none() && settings.behavior.skip_known_versions {
             self.skip(&now, store.version_of_type(&now));
         }
-        let news = match self.changes((full_state, &settings.behavior), &now) {
-            Some(news) => news,
+        let contents = match self.changes((full_state, &settings.behavior), &now) {
+            Some(contents) => contents,
             None => self.beat((full_state, &settings.behavior), &now)?,
         };
-        match &news {
-            News::Whole { resources, .. } if settings.behavior.skip_known_versions => {
+        match &contents {
+            Contents::Whole { resources, .. } if settings.behavior.skip_known_versions => {
                 self.memory.on_sent(resources.iter().copied());
             }
-            News::Whole { .. } | News::Heartbeats(_) => {}
+            Contents::Whole { .. } | Contents::Heartbeats(_) => {}
         }
-        let (resources, errors) = match news {
-            News::Whole { mut resources, errors } => {
+        let (resources, errors) = match contents {
+            Contents::Whole { mut resources, errors } => {
                 if settings.behavior.unsolicited_resources {
-                    let mut others = now.entries().filter(|(name, stored)| !self.wants(name, stored));
+                    let mut others = now.entries().filter(|(name, stored)| !self.covers(name, stored));
                     resources.extend(others.next().map(|(_, stored)| stored));
                 }
                 self.version = store.version_of_type(&now);
@@ -220,7 +220,7 @@ impl Subscription {
                 (resources.into_iter().map(any).collect(), errors.into_iter().map(wrap::error).collect())
             }
             // With the version that the client has (B1.18).
-            News::Heartbeats(resources) => {
+            Contents::Heartbeats(resources) => {
                 let factor = self.pulse.factor(settings);
                 let any = |stored| wrapped(&wrap::heartbeat(stored, store, factor));
                 (resources.into_iter().map(any).collect(), Vec::new())
@@ -254,7 +254,11 @@ impl Subscription {
     }
 
     /// Returns the contents of the next response, which then count as sent; `None` if nothing has changed.
-    fn changes<'a>(&mut self, (full_state, behavior): (bool, &Behavior), now: &'a Type) -> Option<News<'a>> {
+    fn changes<'a>(
+        &mut self,
+        (full_state, behavior): (bool, &Behavior),
+        now: &'a Type,
+    ) -> Option<Contents<'a>> {
         let is_same_version = self.seen.as_ref().is_some_and(|seen| seen.version() == now.version());
         let mut added = match behavior.new_names_with_next_version && is_same_version {
             true => Added::default(),
@@ -277,28 +281,29 @@ impl Subscription {
             due.add_listed();
         }
         added.iter().for_each(|name| due.add_all(name));
-        let wanted = |name: &&str| now.entry(name).is_none_or(|(_, stored)| self.wants(name, stored));
-        changed.into_iter().filter(wanted).for_each(|name| due.add(name));
+        let is_covered = |name: &&str| now.entry(name).is_none_or(|(_, stored)| self.covers(name, stored));
+        changed.into_iter().filter(is_covered).for_each(|name| due.add(name));
         // An empty response would have no meaning (B1.11). Resources that appear later are changes since now.
-        due.into_news()
+        due.into_contents()
     }
 
     /// Returns the resources that must be confirmed, if nothing else is due.
-    fn beat<'a>(&mut self, (full_state, behavior): (bool, &Behavior), now: &'a Type) -> Option<News<'a>> {
+    fn beat<'a>(&mut self, (full_state, behavior): (bool, &Behavior), now: &'a Type) -> Option<Contents<'a>> {
         let mut again = (self.rejected && !behavior.heartbeats_after_nack) || self.version.is_empty();
         let mut names = BTreeSet::new();
         for (ttl, confirm) in self.pulse.take_due(behavior.heartbeats_after_expiry) {
-            let wanted = |name: &&str| now.entry(name).is_some_and(|(_, stored)| self.wants(name, stored));
-            names.extend(now.of_ttl(ttl).filter(wanted));
+            let is_covered =
+                |name: &&str| now.entry(name).is_some_and(|(_, stored)| self.covers(name, stored));
+            names.extend(now.of_ttl(ttl).filter(is_covered));
             again |= confirm == Confirm::Again;
         }
         let resources: Vec<_> =
             names.into_iter().filter_map(|name| now.entry(name)).map(|(_, it)| it).collect();
         match () {
             () if resources.is_empty() => None,
-            () if !again => Some(News::Heartbeats(resources)),
+            () if !again => Some(Contents::Heartbeats(resources)),
             () if full_state => Some(self.complete(now)),
-            () => Some(News::Whole { resources, errors: Vec::new() }),
+            () => Some(Contents::Whole { resources, errors: Vec::new() }),
         }
     }
 
@@ -306,14 +311,14 @@ impl Subscription {
     fn changed<'a>(&self, now: &'a Type, seen: &'a Type) -> Vec<&'a str> {
         let resources = now.differences(seen).filter(|difference| {
             let any = [difference.now, difference.before];
-            any.into_iter().flatten().any(|stored| self.wants(difference.name, stored))
+            any.into_iter().flatten().any(|stored| self.covers(difference.name, stored))
         });
         let errors = now.errors_changed_since(seen).filter(|name| self.has(name) || self.has_glob_of(name));
         resources.map(|difference| difference.name).chain(errors).collect()
     }
 
     /// All subscribed resources.
-    fn complete<'a>(&mut self, now: &'a Type) -> News<'a> {
+    fn complete<'a>(&mut self, now: &'a Type) -> Contents<'a> {
         // It confirms all resources, too.
         self.pulse.take_due(false);
         let mut due = Due::new(now);
@@ -323,13 +328,13 @@ impl Subscription {
         self.names.iter().for_each(|name| due.add_all(name));
         let globs = now.errors().filter(|(name, _)| self.has_glob_of(name));
         globs.for_each(|(name, _)| due.add(name));
-        News::Whole {
+        Contents::Whole {
             resources: due.resources.into_values().collect(),
             errors: due.errors.into_values().collect(),
         }
     }
 
-    fn wants(&self, name: &str, stored: &Stored) -> bool {
+    fn covers(&self, name: &str, stored: &Stored) -> bool {
         (self.wildcard && stored.is_listed())
             || self.has(name)
             || stored.glob().is_some_and(|glob| self.has(glob))
@@ -346,7 +351,7 @@ impl Subscription {
 }
 
 fn has(names: &[String], name: &str) -> bool {
-    names.binary_search_by(|wanted| wanted.as_str().cmp(name)).is_ok()
+    names.binary_search_by(|other| other.as_str().cmp(name)).is_ok()
 }
 
 /// The contents of a response under construction, by canonical name.
@@ -379,9 +384,9 @@ impl<'a> Due<'a> {
         self.resources.extend(now.members(name).filter_map(|member| now.entry(member)));
     }
 
-    fn into_news(self) -> Option<News<'a>> {
+    fn into_contents(self) -> Option<Contents<'a>> {
         let Self { resources, errors, .. } = self;
-        (!resources.is_empty() || !errors.is_empty()).then(|| News::Whole {
+        (!resources.is_empty() || !errors.is_empty()).then(|| Contents::Whole {
             resources: resources.into_values().collect(),
             errors: errors.into_values().collect(),
         })

@@ -394,13 +394,13 @@ proptest! {
     fn the_client_agrees_with_the_store_in_the_end(steps in steps(), full_state: bool) {
         let type_url = if full_state { CDS } else { EDS };
         let mut pair = Pair::default();
-        let mut wanted: Vec<String> = vec!["0".into()];
+        let mut subscribed: Vec<String> = vec!["0".into()];
         let mut client: BTreeMap<String, String> = BTreeMap::new();
-        let request = |pair: &mut Pair, wanted: &[String], reject: bool| {
-            let names: Vec<_> = wanted.iter().map(String::as_str).collect();
+        let request = |pair: &mut Pair, subscribed: &[String], reject: bool| {
+            let names: Vec<_> = subscribed.iter().map(String::as_str).collect();
             if reject { pair.reject(type_url, &names, "no") } else { pair.request(type_url, &names) }
         };
-        let apply = |pair: &mut Pair, wanted: &[String], client: &mut BTreeMap<String, String>| {
+        let apply = |pair: &mut Pair, subscribed: &[String], client: &mut BTreeMap<String, String>| {
             let response = pair.poll()?;
             if full_state {
                 client.clear();
@@ -409,10 +409,10 @@ proptest! {
                 let value = String::from_utf8(any.value.to_vec()).unwrap();
                 client.insert(value.split('=').next().unwrap().to_owned(), value);
             }
-            client.retain(|name, _| wanted.contains(name) || wanted.contains(&"*".to_owned()));
+            client.retain(|name, _| subscribed.contains(name) || subscribed.contains(&"*".to_owned()));
             Some(())
         };
-        request(&mut pair, &wanted, false);
+        request(&mut pair, &subscribed, false);
         for step in steps {
             match step {
                 Step::Set(name, value) => {
@@ -421,29 +421,29 @@ proptest! {
                 }
                 Step::Remove(name) => pair.remove(type_url, &named(name)),
                 Step::Want(names) => {
-                    wanted = names.into_iter().map(named).collect();
-                    client.retain(|name, _| wanted.contains(name) || wanted.contains(&"*".to_owned()));
-                    request(&mut pair, &wanted, false);
+                    subscribed = names.into_iter().map(named).collect();
+                    client.retain(|name, _| subscribed.contains(name) || subscribed.contains(&"*".to_owned()));
+                    request(&mut pair, &subscribed, false);
                 }
                 Step::Poll => {
-                    apply(&mut pair, &wanted, &mut client);
+                    apply(&mut pair, &subscribed, &mut client);
                 }
                 Step::Answer { reject } if pair.session.is_awaiting(type_url) => {
-                    request(&mut pair, &wanted, reject);
+                    request(&mut pair, &subscribed, reject);
                 }
                 Step::Answer { .. } => {}
             }
         }
         for _ in 0..3 {
-            request(&mut pair, &wanted, false);
-            while apply(&mut pair, &wanted, &mut client).is_some() {}
+            request(&mut pair, &subscribed, false);
+            while apply(&mut pair, &subscribed, &mut client).is_some() {}
         }
         prop_assert!(pair.poll().is_none());
         let now = pair.store.get(type_url);
         for (name, stored) in now.iter() {
-            let is_wanted = wanted.contains(&name.to_owned()) || wanted.contains(&"*".to_owned());
+            let is_subscribed = subscribed.contains(&name.to_owned()) || subscribed.contains(&"*".to_owned());
             let held = client.get(name).map(|value| value.as_bytes());
-            prop_assert_eq!(held, is_wanted.then_some(&stored.bytes()[..]), "{}", name);
+            prop_assert_eq!(held, is_subscribed.then_some(&stored.bytes()[..]), "{}", name);
         }
         if full_state {
             let exists = |name: &String| now.resource(name).is_some();

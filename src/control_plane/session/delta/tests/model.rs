@@ -55,7 +55,7 @@ const GLOB: &str = "xdstp://auth/T/foo/*?x=1&y=2";
 
 struct Client {
     pair: Pair,
-    wanted: BTreeSet<String>,
+    subscribed: BTreeSet<String>,
     /// Whether a request was sent on the stream.
     begun: bool,
     held: BTreeMap<String, (String, Vec<u8>)>,
@@ -71,14 +71,14 @@ impl Client {
         let unsubscribe: BTreeSet<_> =
             unsubscribe.into_iter().map(named).filter(|name| !subscribe.contains(name)).collect();
         let nothing_to_begin_with = !self.begun && subscribe.is_empty();
-        self.wanted.extend(subscribe.iter().cloned());
+        self.subscribed.extend(subscribe.iter().cloned());
         if subscribe.contains(GLOB) {
             self.is_empty = None;
         }
         for name in &unsubscribe {
-            self.wanted.remove(name);
+            self.subscribed.remove(name);
         }
-        self.drop_unwanted();
+        self.drop_unsubscribed();
         if nothing_to_begin_with {
             // It would be the wildcard.
             return;
@@ -97,11 +97,11 @@ impl Client {
         self.pair.nonces.clear();
         self.under_way = None;
         self.begun = false;
-        if self.wanted.is_empty() {
+        if self.subscribed.is_empty() {
             return;
         }
-        let legacy = self.wanted.len() == 1 && self.wanted.contains("*");
-        let subscribe = if legacy { Vec::new() } else { self.wanted.iter().cloned().collect() };
+        let legacy = self.subscribed.len() == 1 && self.subscribed.contains("*");
+        let subscribe = if legacy { Vec::new() } else { self.subscribed.iter().cloned().collect() };
         let versions = self.held.iter().map(|(name, (version, _))| (name.clone(), version.clone()));
         self.send(DeltaDiscoveryRequest {
             resource_names_subscribe: subscribe,
@@ -110,15 +110,15 @@ impl Client {
         });
     }
 
-    fn wants(&self, name: &str) -> bool {
-        self.wanted.contains("*")
-            || self.wanted.contains(name)
-            || (is_member(name) && self.wanted.contains(GLOB))
+    fn covers(&self, name: &str) -> bool {
+        self.subscribed.contains("*")
+            || self.subscribed.contains(name)
+            || (is_member(name) && self.subscribed.contains(GLOB))
     }
 
-    fn drop_unwanted(&mut self) {
+    fn drop_unsubscribed(&mut self) {
         let held = std::mem::take(&mut self.held);
-        self.held = held.into_iter().filter(|(name, _)| self.wants(name)).collect();
+        self.held = held.into_iter().filter(|(name, _)| self.covers(name)).collect();
     }
 
     fn send(&mut self, request: DeltaDiscoveryRequest) {
@@ -147,7 +147,7 @@ impl Client {
         let mut sent = BTreeSet::new();
         for resource in response.resources {
             assert!(sent.insert(resource.name.clone()), "{} twice", resource.name);
-            if self.wants(&resource.name) {
+            if self.covers(&resource.name) {
                 if is_member(&resource.name) {
                     self.is_empty = Some(false);
                 }
@@ -162,8 +162,8 @@ impl Client {
             if name == GLOB {
                 self.is_empty = Some(true);
                 // It reports the removal of all members (X18).
-                let wanted = self.wanted.clone();
-                let otherwise = |name: &String| wanted.contains("*") || wanted.contains(name);
+                let subscribed = self.subscribed.clone();
+                let otherwise = |name: &String| subscribed.contains("*") || subscribed.contains(name);
                 self.held.retain(|name, _| !is_member(name) || otherwise(name));
             }
         }
@@ -189,7 +189,7 @@ proptest! {
         let settings = Settings { max_per_response, ignore_initial_versions, ..Settings::default() };
         let store = Store::new().with_on_demand(on_demand);
         let pair = Pair { session: DeltaSession::new(settings), store, ..Pair::default() };
-        let mut client = Client { pair, wanted: BTreeSet::new(), begun: false, held: BTreeMap::new(), is_empty: None, under_way: None };
+        let mut client = Client { pair, subscribed: BTreeSet::new(), begun: false, held: BTreeMap::new(), is_empty: None, under_way: None };
         for step in steps {
             match step {
                 Step::Set(name, value) => client.pair.set(&[(CDS, &named(name), &format!("{name}={value}"))]),
@@ -222,14 +222,14 @@ proptest! {
         });
         client.settle();
         let now = client.pair.store.get(CDS);
-        let wanted = now.iter().filter(|(name, _)| client.wants(name));
-        let expected: BTreeMap<_, _> = wanted
+        let covered = now.iter().filter(|(name, _)| client.covers(name));
+        let expected: BTreeMap<_, _> = covered
             .map(|(name, stored)| {
                 let version = client.pair.store.version(stored.version());
                 (name.to_owned(), (version, stored.bytes().to_vec()))
             })
             .collect();
-        if client.wanted.contains(GLOB) && !expected.keys().any(|name| is_member(name)) {
+        if client.subscribed.contains(GLOB) && !expected.keys().any(|name| is_member(name)) {
             prop_assert_eq!(client.is_empty, Some(true));
         }
         prop_assert_eq!(client.held, expected);

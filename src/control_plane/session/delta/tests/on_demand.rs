@@ -76,7 +76,7 @@ fn a_glob_is_empty_when_that_is_known() {
 fn what_the_client_holds_is_compared_when_something_is_known_of_it() {
     let mut pair = on_demand();
     let held = [("a", "7"), ("b", "7"), ("c", "7"), ("d", "7")];
-    assert_eq!(pair.reconnect(CDS, &["a", "b", "c"], &held), ["Cluster 0: -d"], "d is not wanted");
+    assert_eq!(pair.reconnect(CDS, &["a", "b", "c"], &held), ["Cluster 0: -d"], "d is not subscribed");
     pair.answer(CDS, None);
     let own =
         |name: &'static str, version: &'static str| AnyResource::new(CDS, name, "x").with_version(version);
@@ -108,9 +108,9 @@ fn wildcards_do_not_have_what_is_not_listed() {
 #[test]
 fn a_session_reports_changes_of_the_subscribed_names() {
     let mut pair = Pair::default();
-    let changes = |wanted: &[&str], let_go: &[&str]| {
+    let changes = |subscribed: &[&str], unsubscribed: &[&str]| {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        NameChanges { wanted: owned(wanted), let_go: owned(let_go) }
+        NameChanges { subscribed: owned(subscribed), unsubscribed: owned(unsubscribed) }
     };
     pair.change(CDS, &["a", "b", "a"], &[]);
     assert_eq!(*pair.session.changes(), changes(&["a", "b"], &[]));
@@ -118,5 +118,5 @@ fn a_session_reports_changes_of_the_subscribed_names() {
     assert_eq!(*pair.session.changes(), changes(&["*"], &[]));
     pair.change(CDS, &["b", "c"], &["a", "d", "c"]);
     assert_eq!(*pair.session.changes(), changes(&["c"], &["a", "c"]));
-    assert_eq!(pair.session.wanted().collect::<Vec<_>>(), [(CDS, "b"), (EDS, "*")]);
+    assert_eq!(pair.session.subscriptions().collect::<Vec<_>>(), [(CDS, "b"), (EDS, "*")]);
 }

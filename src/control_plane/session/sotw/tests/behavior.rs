@@ -75,7 +75,7 @@ fn b0_5_names_are_skipped_only_if_all_of_them_were_accepted_before() {
     pair.reconnect();
     assert_eq!(pair.exchange(EDS, &["b"]), Vec::<String>::new());
     pair.reconnect();
-    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"], "a was let go");
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"], "a was unsubscribed");
     pair.reject(EDS, &["a", "b"], "bad");
     pair.reconnect();
     assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"]);

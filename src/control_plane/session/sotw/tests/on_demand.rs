@@ -68,9 +68,9 @@ fn wildcards_do_not_have_what_is_not_listed() {
 #[test]
 fn a_session_reports_changes_of_the_subscribed_names() {
     let mut pair = Pair::default();
-    let changes = |wanted: &[&str], let_go: &[&str]| {
+    let changes = |subscribed: &[&str], unsubscribed: &[&str]| {
         let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
-        NameChanges { wanted: owned(wanted), let_go: owned(let_go) }
+        NameChanges { subscribed: owned(subscribed), unsubscribed: owned(unsubscribed) }
     };
     pair.request(CDS, &[]);
     assert_eq!(*pair.session.changes(), changes(&["*"], &[]));
@@ -80,5 +80,5 @@ fn a_session_reports_changes_of_the_subscribed_names() {
     pair.responses();
     pair.request(CDS, &["b", "c"]);
     assert_eq!(*pair.session.changes(), changes(&["c"], &["a"]));
-    assert_eq!(pair.session.wanted().collect::<Vec<_>>(), [(CDS, "b"), (CDS, "c")]);
+    assert_eq!(pair.session.subscriptions().collect::<Vec<_>>(), [(CDS, "b"), (CDS, "c")]);
 }

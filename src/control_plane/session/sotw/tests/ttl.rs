@@ -28,7 +28,7 @@ impl Clocked {
         });
     }
 
-    fn want(&mut self, type_url: &'static str, names: &[&'static str]) -> Vec<String> {
+    fn subscribe(&mut self, type_url: &'static str, names: &[&'static str]) -> Vec<String> {
         self.names.insert(type_url, names.to_vec());
         self.pair.request(type_url, names);
         self.settle()
@@ -78,7 +78,7 @@ fn b1_15_only_resources_with_a_time_to_live_are_wrapped() {
     let mut clocked = Clocked::new();
     clocked.set(CDS, "a", "1", Some(30));
     clocked.set(CDS, "b", "1", None);
-    assert_eq!(clocked.want(CDS, &[]), ["Cluster 2: a@1=1/30 1"]);
+    assert_eq!(clocked.subscribe(CDS, &[]), ["Cluster 2: a@1=1/30 1"]);
 }
 
 #[test]
@@ -88,7 +88,7 @@ fn b1_18_heartbeats_have_the_version_that_the_client_has() {
     clocked.set(EDS, "a", "1", Some(30));
     clocked.set(EDS, "b", "1", None);
     clocked.set(EDS, "c", "1", Some(30));
-    assert_eq!(clocked.want(EDS, &["a", "b"]), ["ClusterLoadAssignment 3: a@1=1/30 1"]);
+    assert_eq!(clocked.subscribe(EDS, &["a", "b"]), ["ClusterLoadAssignment 3: a@1=1/30 1"]);
     assert_eq!(clocked.send_due(), Some(10));
     assert_eq!(clocked.after(10), ["ClusterLoadAssignment 3: a@1~/30"]);
     clocked.set(EDS, "c", "2", Some(30));
@@ -102,7 +102,7 @@ fn b1_19_heartbeats_of_full_state_types_hold_nothing_else() {
     let mut clocked = Clocked::new();
     clocked.set(CDS, "a", "1", Some(30));
     clocked.set(CDS, "b", "1", None);
-    clocked.want(CDS, &[]);
+    clocked.subscribe(CDS, &[]);
     assert_eq!(clocked.after(10), ["Cluster 2: a@1~/30"]);
     clocked.set(CDS, "b", "2", None);
     assert_eq!(clocked.after(10), ["Cluster 3: a@1=1/30 2"], "which confirms it, too");
@@ -114,7 +114,7 @@ fn b1_19_heartbeats_of_full_state_types_hold_nothing_else() {
 fn b1_17_a_time_to_live_that_is_raised_or_cleared_is_a_change() {
     let mut clocked = Clocked::new();
     clocked.set(CDS, "a", "1", Some(30));
-    clocked.want(CDS, &[]);
+    clocked.subscribe(CDS, &[]);
     clocked.set(CDS, "a", "1", Some(60));
     assert_eq!(clocked.settle(), ["Cluster 2: a@2=1/60"]);
     assert_eq!(clocked.send_due(), Some(20));
@@ -129,7 +129,7 @@ fn heartbeats_that_are_withheld_too_long_are_whole_resources() {
         let mut clocked = Clocked::new();
         clocked.set(type_url, "a", "1", Some(30));
         clocked.set(type_url, "b", "1", None);
-        clocked.want(type_url, &["a", "b"]);
+        clocked.subscribe(type_url, &["a", "b"]);
         clocked.pair.session.set_held(Held::all());
         assert_eq!(clocked.after(30), Vec::<String>::new());
         clocked.pair.session.set_held(Held::none());
@@ -143,7 +143,7 @@ fn after_a_rejection_whole_resources_are_sent_at_the_beat() {
     let mut clocked = Clocked::new();
     clocked.set(CDS, "a", "1", Some(30));
     clocked.set(CDS, "b", "1", None);
-    clocked.want(CDS, &[]);
+    clocked.subscribe(CDS, &[]);
     clocked.set(CDS, "b", "bad", None);
     clocked.send_due();
     clocked.pair.poll().unwrap();
@@ -159,7 +159,7 @@ fn b1_18_heartbeats_may_come_when_the_resource_has_expired() {
         let mut clocked = Clocked::new();
         clocked.pair.session.settings.behavior.heartbeats_after_expiry = blind;
         clocked.set(CDS, "a", "1", Some(30));
-        clocked.want(CDS, &[]);
+        clocked.subscribe(CDS, &[]);
         clocked.pair.session.set_held(Held::all());
         assert_eq!(clocked.after(40), Vec::<String>::new());
         clocked.pair.session.set_held(Held::none());
@@ -189,7 +189,7 @@ fn b1_18_heartbeats_may_change_the_time_to_live() {
     let mut clocked = Clocked::new();
     clocked.pair.session.settings.behavior.heartbeats_change_ttl = true;
     clocked.set(CDS, "a", "1", Some(30));
-    clocked.want(CDS, &[]);
+    clocked.subscribe(CDS, &[]);
     assert_eq!(clocked.after(10), ["Cluster 1: a@1~/60"]);
     assert_eq!(clocked.after(10), ["Cluster 1: a@1~/30"]);
 }

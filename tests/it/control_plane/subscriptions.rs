@@ -1,15 +1,15 @@
 //! The subscriptions of all clients of a control plane together.
 
 use xdskit::control_plane::{
-    AnyResource, ControlPlane, WantedChange,
+    AnyResource, ControlPlane, SubscriptionChange,
     type_url::{CLUSTER, ENDPOINTS},
 };
 
 use super::peer::{DeltaPeer, Peer};
 
 /// `+TYPE NAME` or `-TYPE NAME`.
-fn text(change: &WantedChange) -> String {
-    let sign = if change.wanted { '+' } else { '-' };
+fn text(change: &SubscriptionChange) -> String {
+    let sign = if change.subscribed { '+' } else { '-' };
     format!("{sign}{} {}", change.type_url.rsplit('.').next().unwrap(), change.name)
 }
 
@@ -17,8 +17,8 @@ fn text(change: &WantedChange) -> String {
 async fn changes_are_the_first_and_the_last_subscription_of_a_name() {
     let control_plane = ControlPlane::new();
     let server = control_plane.serve("127.0.0.1:0").await.unwrap();
-    let mut changes = control_plane.wanted_changes();
-    assert!(control_plane.wanted().is_empty());
+    let mut changes = control_plane.subscription_changes();
+    assert!(control_plane.subscriptions().is_empty());
     let mut first = DeltaPeer::connect(&server.uri()).await;
     first.change(CLUSTER, &["a", "b"], &[]);
     assert_eq!(text(&changes.next().await.unwrap()), "+Cluster a");
@@ -27,17 +27,24 @@ async fn changes_are_the_first_and_the_last_subscription_of_a_name() {
         Peer::call(&server.uri(), "/envoy.service.cluster.v3.ClusterDiscoveryService/StreamClusters").await;
     second.request("", &["b", "c"]);
     assert_eq!(text(&changes.next().await.unwrap()), "+Cluster c");
-    let wanted = control_plane.wanted();
-    assert_eq!(wanted.iter().collect::<Vec<_>>(), [(CLUSTER, "a", 1), (CLUSTER, "b", 2), (CLUSTER, "c", 1)]);
-    assert_eq!((wanted.len(), wanted.subscriptions()), (3, 4));
-    assert_eq!(["b", "d"].map(|name| wanted.streams(CLUSTER, name)), [2, 0]);
+    let subscriptions = control_plane.subscriptions();
+    assert_eq!(
+        subscriptions.iter().collect::<Vec<_>>(),
+        [(CLUSTER, "a", 1), (CLUSTER, "b", 2), (CLUSTER, "c", 1)]
+    );
+    assert_eq!((subscriptions.len(), subscriptions.total()), (3, 4));
+    assert_eq!(["b", "d"].map(|name| subscriptions.streams(CLUSTER, name)), [2, 0]);
 
     first.change(CLUSTER, &[], &["a", "b"]);
     first.change(ENDPOINTS, &[], &[]);
     assert_eq!(text(&changes.next().await.unwrap()), "-Cluster a");
     assert_eq!(text(&changes.next().await.unwrap()), "+ClusterLoadAssignment *");
-    let mut late = control_plane.wanted_changes();
-    assert_eq!(text(&late.next().await.unwrap()), "+Cluster b", "who comes later is told all there is");
+    let mut late = control_plane.subscription_changes();
+    assert_eq!(
+        text(&late.next().await.unwrap()),
+        "+Cluster b",
+        "a later reader starts with all subscriptions"
+    );
 
     drop(second);
     assert_eq!(text(&changes.next().await.unwrap()), "-Cluster b");
@@ -45,16 +52,16 @@ async fn changes_are_the_first_and_the_last_subscription_of_a_name() {
     server.shutdown().await;
     drop(first);
     assert_eq!(text(&changes.next().await.unwrap()), "-ClusterLoadAssignment *");
-    assert!(control_plane.wanted().is_empty());
+    assert!(control_plane.subscriptions().is_empty());
     drop(control_plane);
     assert_eq!(changes.next().await, None);
 }
 
 #[tokio::test]
-async fn a_server_that_gets_things_on_demand_answers_when_it_has_them() {
+async fn a_server_that_loads_on_demand_answers_once_it_has_the_resources() {
     let control_plane = ControlPlane::builder().on_demand(true).build();
     let server = control_plane.serve("127.0.0.1:0").await.unwrap();
-    let mut changes = control_plane.wanted_changes();
+    let mut changes = control_plane.subscription_changes();
     let mut peer = DeltaPeer::connect(&server.uri()).await;
     peer.change(CLUSTER, &["a", "b"], &[]);
     while let Some(change) = changes.next().await {

@@ -7,7 +7,7 @@ use super::{session::NameChanges, store::canonical};
 
 /// The subscriptions of all clients of a control plane at one time. Clones share the state.
 #[derive(Debug, Clone, Default)]
-pub struct Wanted {
+pub struct Subscriptions {
     types: OrdSet<Arc<str>>,
     /// By type and canonical name: the number of streams with a subscription.
     names: OrdMap<Name, usize>,
@@ -18,27 +18,27 @@ type Name = (Arc<str>, Arc<str>);
 /// A name that gained its first subscription, or lost its last one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct WantedChange {
+pub struct SubscriptionChange {
     /// The v3 type URL.
     pub type_url: Arc<str>,
     /// The canonical name of a resource or a collection, or `*` for the wildcard.
     pub name: Arc<str>,
     /// Whether at least one client is subscribed now.
-    pub wanted: bool,
+    pub subscribed: bool,
 }
 
 /// The changes of all clients' subscriptions: first all subscribed names, then each that is added or removed. Created
-/// by [`ControlPlane::wanted_changes`](super::ControlPlane::wanted_changes).
+/// by [`ControlPlane::subscription_changes`](super::ControlPlane::subscription_changes).
 ///
 /// It compares the latest state with the one that was yielded last, so a slow reader skips intermediate changes.
 #[derive(Debug)]
-pub struct WantedChanges {
-    states: watch::Receiver<Wanted>,
-    told: Wanted,
-    pending: VecDeque<WantedChange>,
+pub struct SubscriptionChanges {
+    states: watch::Receiver<Subscriptions>,
+    notified: Subscriptions,
+    pending: VecDeque<SubscriptionChange>,
 }
 
-impl Wanted {
+impl Subscriptions {
     /// Iterates over the type URLs and names with subscriptions, each with the number of streams.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &str, usize)> {
         self.names.iter().map(|((type_url, name), streams)| (&**type_url, &**name, *streams))
@@ -63,28 +63,28 @@ impl Wanted {
         self.names.is_empty()
     }
 
-    /// The number of subscriptions: each name counts once per stream. Takes time linear in the names.
-    pub fn subscriptions(&self) -> usize {
+    /// The number of subscriptions, in which each name counts once per stream. Takes time linear in the names.
+    pub fn total(&self) -> usize {
         self.names.values().sum()
     }
 
-    pub(super) fn change(&mut self, type_url: &str, changes: &NameChanges) {
+    pub(super) fn apply(&mut self, type_url: &str, changes: &NameChanges) {
         let of_type = self.type_of(type_url);
-        for name in &changes.wanted {
+        for name in &changes.subscribed {
             *self.names.entry((of_type.clone(), name.as_str().into())).or_default() += 1;
         }
-        changes.let_go.iter().for_each(|name| self.let_go(&of_type, name));
+        changes.unsubscribed.iter().for_each(|name| self.remove(&of_type, name));
     }
 
     /// Removes all subscriptions of a stream that has ended.
-    pub(super) fn forget<'a>(&mut self, names: impl Iterator<Item = (&'a str, &'a str)>) {
+    pub(super) fn remove_stream<'a>(&mut self, names: impl Iterator<Item = (&'a str, &'a str)>) {
         for (type_url, name) in names {
             let of_type = self.type_of(type_url);
-            self.let_go(&of_type, name);
+            self.remove(&of_type, name);
         }
     }
 
-    fn let_go(&mut self, type_url: &Arc<str>, name: &str) {
+    fn remove(&mut self, type_url: &Arc<str>, name: &str) {
         let key = (type_url.clone(), name.into());
         match self.names.get_mut(&key) {
             Some(streams) if *streams > 1 => *streams -= 1,
@@ -104,31 +104,31 @@ impl Wanted {
     }
 }
 
-impl WantedChanges {
-    pub(super) fn new(states: watch::Receiver<Wanted>) -> Self {
-        Self { states, told: Wanted::default(), pending: VecDeque::new() }
+impl SubscriptionChanges {
+    pub(super) fn new(states: watch::Receiver<Subscriptions>) -> Self {
+        Self { states, notified: Subscriptions::default(), pending: VecDeque::new() }
     }
 
     /// Waits for a change; `None` when all handles of the control plane are gone.
     ///
     /// # Cancel safety
     /// No change is lost if the future is dropped.
-    pub async fn next(&mut self) -> Option<WantedChange> {
+    pub async fn next(&mut self) -> Option<SubscriptionChange> {
         loop {
             if let Some(change) = self.pending.pop_front() {
                 return Some(change);
             }
             let now = self.states.borrow_and_update().clone();
-            let change = |(type_url, name): &Name, wanted| {
+            let change = |(type_url, name): &Name, subscribed| {
                 let (type_url, name) = (type_url.clone(), name.clone());
-                Some(WantedChange { type_url, name, wanted })
+                Some(SubscriptionChange { type_url, name, subscribed })
             };
-            self.pending.extend(self.told.names.diff(&now.names).filter_map(|item| match item {
+            self.pending.extend(self.notified.names.diff(&now.names).filter_map(|item| match item {
                 DiffItem::Add(name, _) => change(name, true),
                 DiffItem::Remove(name, _) => change(name, false),
                 DiffItem::Update { .. } => None,
             }));
-            self.told = now;
+            self.notified = now;
             if self.pending.is_empty() {
                 self.states.changed().await.ok()?;
             }
