@@ -11,7 +11,7 @@ use tonic::Status;
 use super::{
     FaultyProxy,
     expect::{Ack, ExpectTimeout, Nack},
-    record::{Log, RecordedRequest, Recorder, Requests, Wanted},
+    record::{AnswerKind, Log, RecordedRequest, Recorder, Requests},
 };
 use crate::control_plane::{
     self, AnyResource, Headers, Response, ServerHandle,
@@ -152,7 +152,7 @@ impl TestControlPlane {
     /// None is received in time.
     pub async fn expect_ack(&self, type_url: &str) -> Result<Ack, ExpectTimeout> {
         let take = |log: &mut Log| {
-            let request = log.take_answer(type_url, Wanted::Accepted)?;
+            let request = log.take_answer(type_url, AnswerKind::Accepted)?;
             let Some(Answer::Accepted { version }) = request.answer() else { return None };
             Some(Ack { stream: request.stream(), version: version.clone(), names: request.owned_names() })
         };
@@ -165,7 +165,7 @@ impl TestControlPlane {
     /// None is received in time.
     pub async fn expect_nack(&self, type_url: &str) -> Result<Nack, ExpectTimeout> {
         let take = |log: &mut Log| {
-            let request = log.take_answer(type_url, Wanted::Rejected)?;
+            let request = log.take_answer(type_url, AnswerKind::Rejected)?;
             let Some(Answer::Rejected { version, code, message }) = request.answer() else { return None };
             Some(Nack {
                 stream: request.stream(),
@@ -189,15 +189,15 @@ impl TestControlPlane {
         type_url: &str,
         names: &[&str],
     ) -> Result<RecordedRequest, ExpectTimeout> {
-        let mut wanted: Vec<&str> = names.to_vec();
-        wanted.sort_unstable();
+        let mut expected: Vec<&str> = names.to_vec();
+        expected.sort_unstable();
         let look = |log: &mut Log| {
             let newest = log.requests.iter().rev().find(|request| request.type_url() == type_url)?;
             let mut names = newest.names();
             names.sort_unstable();
-            (names == wanted).then(|| newest.clone())
+            (names == expected).then(|| newest.clone())
         };
-        self.expect(|| format!("request for {wanted:?} of {type_url}"), Some(type_url), look).await
+        self.expect(|| format!("request for {expected:?} of {type_url}"), Some(type_url), look).await
     }
 
     /// Waits until this many streams are open.

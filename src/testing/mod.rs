@@ -41,7 +41,7 @@ mod expect;
 mod proxy;
 mod record;
 pub mod resources;
-mod wanted;
+mod subscriptions;
 
 pub use control_plane::TestControlPlane;
 pub use expect::{Ack, ExpectTimeout, Nack};

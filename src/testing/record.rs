@@ -5,7 +5,7 @@ use std::{
 
 use tokio::sync::watch;
 
-use super::wanted::{Names, Wishes};
+use super::subscriptions::{Names, Subscriptions};
 use crate::control_plane::{
     Event, Request,
     session::{Answer, Handled},
@@ -130,13 +130,13 @@ pub(super) struct Recorder {
 pub(super) struct Log {
     pub(super) requests: Vec<RecordedRequest>,
     pub(super) open: usize,
-    wishes: Wishes,
+    subscriptions: Subscriptions,
     /// The number of requests up to the last expected answer of a type; see [`Log::take_answer`].
-    taken: BTreeMap<(String, Wanted), usize>,
+    taken: BTreeMap<(String, AnswerKind), usize>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Wanted {
+pub(super) enum AnswerKind {
     Accepted,
     Rejected,
 }
@@ -153,10 +153,10 @@ impl Recorder {
                 Event::Opened { .. } => log.open += 1,
                 Event::Closed { stream, .. } => {
                     log.open -= 1;
-                    log.wishes.forget(*stream);
+                    log.subscriptions.on_closed(*stream);
                 }
                 Event::Request { stream, request, bytes, handled } => {
-                    let names = log.wishes.take_in(*stream, request);
+                    let names = log.subscriptions.on_request(*stream, request);
                     let (request, handled) = (request.clone(), handled.clone());
                     let request = RecordedRequest { stream: *stream, request, bytes: *bytes, handled, names };
                     log.requests.push(request);
@@ -197,10 +197,10 @@ impl Recorder {
 
 impl Log {
     /// Takes the first answer of a type and kind that was not taken before.
-    pub(super) fn take_answer(&mut self, type_url: &str, wanted: Wanted) -> Option<RecordedRequest> {
-        let from = self.taken.entry((type_url.to_owned(), wanted)).or_default();
+    pub(super) fn take_answer(&mut self, type_url: &str, kind: AnswerKind) -> Option<RecordedRequest> {
+        let from = self.taken.entry((type_url.to_owned(), kind)).or_default();
         let found = self.requests.iter().enumerate().skip(*from).find(|(_, request)| {
-            request.type_url() == type_url && request.answer().is_some_and(|answer| wanted.is(answer))
+            request.type_url() == type_url && request.answer().is_some_and(|answer| kind.matches(answer))
         });
         let (at, request) = found?;
         *from = at + 1;
@@ -222,25 +222,28 @@ impl Log {
     fn describe_type(&self, type_url: &str) -> String {
         let of_type: Vec<_> = self.requests.iter().filter(|request| request.type_url() == type_url).collect();
         let Some(last) = of_type.last() else { return "no request of the type".to_owned() };
-        let count = |wanted: Wanted| {
-            of_type.iter().filter(|request| request.answer().is_some_and(|answer| wanted.is(answer))).count()
+        let count = |kind: AnswerKind| {
+            of_type
+                .iter()
+                .filter(|request| request.answer().is_some_and(|answer| kind.matches(answer)))
+                .count()
         };
         let (requests, accepted, rejected) =
-            (of_type.len(), count(Wanted::Accepted), count(Wanted::Rejected));
-        let says = match last.request.error() {
-            Some(status) => format!(" and says {:?}", status.message),
+            (of_type.len(), count(AnswerKind::Accepted), count(AnswerKind::Rejected));
+        let error = match last.request.error() {
+            Some(status) => format!(" with the error {:?}", status.message),
             None => String::new(),
         };
         format!(
             "{requests} requests of the type, among them {accepted} ACKs and {rejected} NACKs; \
-             the last names {:?}{says}",
+             the last names {:?}{error}",
             last.names(),
         )
     }
 }
 
-impl Wanted {
-    fn is(self, answer: &Answer) -> bool {
+impl AnswerKind {
+    fn matches(self, answer: &Answer) -> bool {
         match answer {
             Answer::Accepted { .. } => self == Self::Accepted,
             Answer::Rejected { .. } => self == Self::Rejected,

@@ -52,7 +52,7 @@ async fn an_expectation_that_is_not_met_is_an_error_with_the_actual_events() {
     control_plane.expect_nack(CLUSTER).await.unwrap();
     let control_plane = control_plane.with_timeout(Duration::ZERO);
     let error = control_plane.expect_ack(CLUSTER).await.unwrap_err().to_string();
-    let seen = r#"2 requests of the type, among them 0 ACKs and 1 NACKs; the last names ["a"] and says "no"; 1 stream is open"#;
+    let seen = r#"2 requests of the type, among them 0 ACKs and 1 NACKs; the last names ["a"] with the error "no"; 1 stream is open"#;
     assert!(error.ends_with(seen), "{error}");
     let error = control_plane.expect_clients(7).await.unwrap_err().to_string();
     assert_eq!(error, "no moment with 7 open streams within 0ns: 1 stream is open");

@@ -6,14 +6,14 @@ use crate::control_plane::Request;
 
 /// The subscriptions of clients, by stream and type.
 #[derive(Debug, Default)]
-pub(super) struct Wishes {
-    types: BTreeMap<(u64, String), Wish>,
+pub(super) struct Subscriptions {
+    types: BTreeMap<(u64, String), Subscription>,
 }
 
 #[derive(Debug, Default)]
-struct Wish {
+struct Subscription {
     /// Whether a request was received.
-    begun: bool,
+    has_begun: bool,
     /// Whether a name was sent, after which an empty list has no special meaning (state of the world).
     ever_named: bool,
     /// The subscribed names (incremental).
@@ -31,31 +31,31 @@ pub(super) enum Names {
     Set(OrdSet<Arc<str>>),
 }
 
-impl Wishes {
-    pub(super) fn take_in(&mut self, stream: u64, request: &Request) -> Names {
-        let wish = self.types.entry((stream, request.type_url().to_owned())).or_default();
-        let first = !std::mem::replace(&mut wish.begun, true);
+impl Subscriptions {
+    pub(super) fn on_request(&mut self, stream: u64, request: &Request) -> Names {
+        let subscription = self.types.entry((stream, request.type_url().to_owned())).or_default();
+        let first = !std::mem::replace(&mut subscription.has_begun, true);
         match request {
             Request::Sotw(request) => {
-                wish.ever_named |= !request.resource_names.is_empty();
-                if wish.ever_named { Names::Listed } else { Names::Wildcard }
+                subscription.ever_named |= !request.resource_names.is_empty();
+                if subscription.ever_named { Names::Listed } else { Names::Wildcard }
             }
             Request::Delta(request) => {
                 if first && request.resource_names_subscribe.is_empty() {
-                    wish.names.insert(WILDCARD.into());
+                    subscription.names.insert(WILDCARD.into());
                 }
                 for name in &request.resource_names_subscribe {
-                    wish.names.insert(name.as_str().into());
+                    subscription.names.insert(name.as_str().into());
                 }
                 for name in &request.resource_names_unsubscribe {
-                    wish.names.remove(name.as_str());
+                    subscription.names.remove(name.as_str());
                 }
-                Names::Set(wish.names.clone())
+                Names::Set(subscription.names.clone())
             }
         }
     }
 
-    pub(super) fn forget(&mut self, stream: u64) {
+    pub(super) fn on_closed(&mut self, stream: u64) {
         self.types.retain(|(of, _), _| *of != stream);
     }
 }
