@@ -43,7 +43,7 @@ pub(crate) struct Poll {
     subscribed: Vec<SubId>,
     /// Unsubscribed names, and the time of the last one.
     unsubscribed: Vec<SubId>,
-    let_go_at: Option<Instant>,
+    unsubscribed_at: Option<Instant>,
 }
 
 impl Poll {
@@ -61,7 +61,7 @@ impl Poll {
             is_requested: false,
             subscribed: Vec::new(),
             unsubscribed: Vec::new(),
-            let_go_at: None,
+            unsubscribed_at: None,
         }
     }
 
@@ -91,7 +91,7 @@ impl Poll {
     fn put_unsubscribed(&mut self, subscriptions: &mut Subscriptions, written: &mut Written) {
         written.wildcard_left = std::mem::take(&mut subscriptions.wildcard_leaving);
         written.unsubscribed = std::mem::take(&mut self.unsubscribed);
-        self.let_go_at = None;
+        self.unsubscribed_at = None;
         for id in &written.unsubscribed {
             if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| !sub.is_named()) {
                 sub.on_unrequested();
@@ -129,7 +129,7 @@ impl Variant for Poll {
 
     fn on_unnamed(&mut self, sub: SubId, now: Instant) {
         self.unsubscribed.push(sub);
-        self.let_go_at = Some(now);
+        self.unsubscribed_at = Some(now);
     }
 
     fn on_wildcard(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
@@ -141,7 +141,7 @@ impl Variant for Poll {
     fn on_wildcard_ended(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
         subscriptions.wildcard = false;
         subscriptions.wildcard_leaving = true;
-        self.let_go_at = Some(now);
+        self.unsubscribed_at = Some(now);
     }
 
     /// Each request has all subscriptions.
@@ -157,7 +157,7 @@ impl Variant for Poll {
 
     fn on_stream_closed(&mut self, subscriptions: &mut Subscriptions) -> Vec<SubId> {
         (self.is_outstanding, self.is_busy, self.is_requested) = (false, false, false);
-        (self.next, self.let_go_at) = (None, None);
+        (self.next, self.unsubscribed_at) = (None, None);
         self.subscribed.clear();
         subscriptions.on_stream_closed();
         std::mem::take(&mut self.unsubscribed)
@@ -207,7 +207,7 @@ impl Variant for Poll {
         match (subscriptions.is_empty(), self.is_busy || self.is_outstanding) {
             (_, true) => None,
             // No request is sent without subscriptions.
-            (true, false) => self.let_go_at,
+            (true, false) => self.unsubscribed_at,
             (false, false) => self.next,
         }
     }
