@@ -90,12 +90,12 @@ async fn soak(args: Args) -> Result<Report, String> {
     let agreement = Agreement { time: healed.elapsed(), bound, watchers: watchers.count(), disagreeing };
     let memory = (before, Memory::now());
 
-    let tally = watchers.end();
+    let counters = watchers.end();
     client.shutdown().await;
     drop(client);
     let left = left(&world, tasks).await;
     let faults = world.faults();
-    Ok(Report { updates: world.updates(), visits: world.visits(), tally, faults, agreement, memory, left })
+    Ok(Report { updates: world.updates(), visits: world.visits(), counters, faults, agreement, memory, left })
 }
 
 /// The maximum time until a client that received nothing from a server for this long receives from it again. It

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use crate::watchers::Tally;
+use crate::watchers::Counters;
 
 /// The result of a run.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(crate) struct Report {
     pub(crate) updates: u64,
     /// Short watches, and those of them that received a value.
     pub(crate) visits: (u64, u64),
-    pub(crate) tally: Arc<Tally>,
+    pub(crate) counters: Arc<Counters>,
     pub(crate) faults: BTreeMap<&'static str, u64>,
     pub(crate) agreement: Agreement,
     /// The memory usage with all watches, at the start and at the end.
@@ -50,7 +50,7 @@ pub(crate) struct Left {
 
 impl Report {
     pub(crate) fn is_good(&self) -> bool {
-        let lost = self.tally.lost.lock().unwrap_or_else(PoisonError::into_inner);
+        let lost = self.counters.lost.lock().unwrap_or_else(PoisonError::into_inner);
         let agreement = &self.agreement;
         lost.is_empty()
             && agreement.disagreeing.is_empty()
@@ -61,8 +61,8 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let delivered = self.tally.delivered.load(Ordering::Relaxed);
-        let from_fallback = self.tally.from_fallback.load(Ordering::Relaxed);
+        let delivered = self.counters.delivered.load(Ordering::Relaxed);
+        let from_fallback = self.counters.from_fallback.load(Ordering::Relaxed);
         writeln!(f, "updates sent        {}", self.updates)?;
         writeln!(f, "updates delivered   {delivered}, of them {from_fallback} by a fallback server")?;
         let (visits, served) = self.visits;
@@ -71,7 +71,7 @@ impl fmt::Display for Report {
         for (kind, count) in &self.faults {
             writeln!(f, "  {kind:<22}{count}")?;
         }
-        let lost = self.tally.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let lost = self.counters.lost.lock().unwrap_or_else(PoisonError::into_inner).clone();
         writeln!(f, "values lost         {}", lost.len())?;
         lost.iter().take(SOME).try_for_each(|one| writeln!(f, "  {one}"))?;
         let Agreement { time, bound, watchers, disagreeing } = &self.agreement;

@@ -23,31 +23,31 @@ pub(crate) struct Watchers {
     /// For each item its current value, if it is good.
     latest: Vec<Box<dyn Fn() -> Option<Value> + Send + Sync>>,
     count: usize,
-    tally: Arc<Tally>,
+    counters: Arc<Counters>,
 }
 
 /// The counts of observed values.
 #[derive(Debug)]
-pub(crate) struct Tally {
+pub(crate) struct Counters {
     pub(crate) delivered: AtomicU64,
     /// Those from a fallback server.
     pub(crate) from_fallback: AtomicU64,
     /// Good values that were lost, with the reason.
     pub(crate) lost: Mutex<Vec<String>>,
     /// The time of the last value from the primary server of each authority.
-    heard: [Mutex<Instant>; 2],
+    received_at: [Mutex<Instant>; 2],
 }
 
 impl Watchers {
     pub(crate) fn start(client: &Client, world: &World) -> Self {
         let now = Instant::now();
-        let tally = Arc::new(Tally {
+        let counters = Arc::new(Counters {
             delivered: AtomicU64::new(0),
             from_fallback: AtomicU64::new(0),
             lost: Mutex::default(),
-            heard: [Mutex::new(now), Mutex::new(now)],
+            received_at: [Mutex::new(now), Mutex::new(now)],
         });
-        let mut watchers = Self { tasks: JoinSet::new(), latest: Vec::new(), count: 0, tally };
+        let mut watchers = Self { tasks: JoinSet::new(), latest: Vec::new(), count: 0, counters };
         for item in world.items() {
             match item.kind {
                 Kind::Cluster | Kind::PassingCluster | Kind::VisitedCluster => {
@@ -67,7 +67,7 @@ impl Watchers {
     fn watch<T: Resource>(&mut self, watch: &Watch<T>, item: Item, value: fn(&T) -> Option<Value>) {
         for _ in 0..EACH {
             self.count += 1;
-            self.tasks.spawn(follow(watch.clone(), item, value, self.tally.clone()));
+            self.tasks.spawn(follow(watch.clone(), item, value, self.counters.clone()));
         }
         let watch = watch.clone();
         self.latest.push(Box::new(move || {
@@ -79,7 +79,7 @@ impl Watchers {
     fn resolve(&mut self, resolution: Resolution, item: Item) {
         for _ in 0..EACH {
             self.count += 1;
-            self.tasks.spawn(follow_target(resolution.clone(), item, self.tally.clone()));
+            self.tasks.spawn(follow_target(resolution.clone(), item, self.counters.clone()));
         }
         self.latest.push(Box::new(move || {
             let snapshot =
@@ -116,23 +116,23 @@ impl Watchers {
 
     /// The longest time since a value from a primary server.
     pub(crate) fn longest_silence(&self) -> Duration {
-        let heard = self.tally.heard.iter();
-        let silence = heard.map(|heard| heard.lock().unwrap_or_else(PoisonError::into_inner).elapsed());
+        let times = self.counters.received_at.iter();
+        let silence = times.map(|time| time.lock().unwrap_or_else(PoisonError::into_inner).elapsed());
         silence.max().unwrap_or_default()
     }
 
     /// Ends all watches.
-    pub(crate) fn end(self) -> Arc<Tally> {
-        self.tally
+    pub(crate) fn end(self) -> Arc<Counters> {
+        self.counters
     }
 }
 
-impl Tally {
+impl Counters {
     fn on_value(&self, item: Item, value: Value) {
         self.delivered.fetch_add(1, Ordering::Relaxed);
         if value.rank == 0 {
-            let heard = &self.heard[usize::from(item.is_federated)];
-            *heard.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
+            let time = &self.received_at[usize::from(item.is_federated)];
+            *time.lock().unwrap_or_else(PoisonError::into_inner) = Instant::now();
         } else {
             self.from_fallback.fetch_add(1, Ordering::Relaxed);
         }
@@ -147,7 +147,7 @@ async fn follow<T: Resource>(
     mut watch: Watch<T>,
     item: Item,
     value: fn(&T) -> Option<Value>,
-    tally: Arc<Tally>,
+    counters: Arc<Counters>,
 ) {
     let mut last = None;
     while let Some(seen) = watch.next().await {
@@ -155,8 +155,8 @@ async fn follow<T: Resource>(
             Observed::Present { resource, .. } => {
                 let now = value(resource);
                 match now.filter(|_| now != last) {
-                    Some(value) => tally.on_value(item, value),
-                    None if now.is_none() => tally.on_loss(item, format!("not of ours: {resource:?}")),
+                    Some(value) => counters.on_value(item, value),
+                    None if now.is_none() => counters.on_loss(item, format!("not of ours: {resource:?}")),
                     None => {}
                 }
                 last = now;
@@ -164,7 +164,7 @@ async fn follow<T: Resource>(
             Observed::Absent { reason, .. } => {
                 let was_deleted = item.kind == Kind::PassingCluster && reason.is_not_found();
                 if last.take().is_some() && !was_deleted {
-                    tally.on_loss(item, reason.to_string());
+                    counters.on_loss(item, reason.to_string());
                 }
             }
             Observed::Pending | _ => {}
@@ -172,15 +172,15 @@ async fn follow<T: Resource>(
     }
 }
 
-async fn follow_target(mut resolution: Resolution, item: Item, tally: Arc<Tally>) {
+async fn follow_target(mut resolution: Resolution, item: Item, counters: Arc<Counters>) {
     let mut last = None;
     while let Some(seen) = resolution.next().await {
         let now = seen.as_deref().map(of_snapshot);
         match now {
-            Ok(Some(value)) if last != Some(value) => tally.on_value(item, value),
+            Ok(Some(value)) if last != Some(value) => counters.on_value(item, value),
             Ok(Some(_)) => {}
-            Ok(None) if last.is_some() => tally.on_loss(item, "no endpoint".to_owned()),
-            Err(why) if last.is_some() => tally.on_loss(item, WatchError::to_string(why)),
+            Ok(None) if last.is_some() => counters.on_loss(item, "no endpoint".to_owned()),
+            Err(why) if last.is_some() => counters.on_loss(item, WatchError::to_string(why)),
             Ok(None) | Err(_) => {}
         }
         last = now.ok().flatten();

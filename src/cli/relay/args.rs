@@ -25,8 +25,8 @@ pub(crate) struct RelayArgs {
 }
 
 const HELP: &str = "\
-What clients ask for is asked for once at the management server of the bootstrap, and passed on as it is. It serves ADS and
-the services of single types, in both variants of the protocol.
+Subscribes once to each name that clients subscribe to, at the management server of the bootstrap, and forwards the resources
+unchanged. It serves ADS and the services of single types, in both variants of the protocol.
 
 It runs until it is interrupted (Ctrl-C), and prints figures again at the end. Rejections by clients are written to the standard
 error. Exit codes: 0; 1 for failures; 2 for a bad command line or bootstrap.";

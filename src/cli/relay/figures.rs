@@ -9,7 +9,7 @@ use std::{
 use serde_json::json;
 use tokio::sync::watch;
 
-use super::stock::{Stock, Tally};
+use super::mirror::{Counters, Mirror};
 use crate::control_plane::{
     ControlPlane, Event,
     session::{Answer, Handled},
@@ -57,7 +57,7 @@ impl Figures {
         self.complaint.subscribe()
     }
 
-    pub(super) fn tell(&self, complaint: String) {
+    pub(super) fn report_error(&self, complaint: String) {
         self.complaint.send_replace(Some(complaint));
     }
 
@@ -78,22 +78,22 @@ impl Figures {
             } => {
                 add(&self.down.rejections, 1);
                 let type_url = request.type_url();
-                self.tell(format!("the client of stream {stream} rejects {type_url}: {message}"));
+                self.report_error(format!("the client of stream {stream} rejected {type_url}: {message}"));
             }
             Event::Opened { .. } | Event::Request { .. } | Event::Closed { .. } => {}
         }
     }
 
-    pub(super) fn note_news(&self, tally: Tally) {
-        add(&self.up.updates, tally.updates);
-        add(&self.up.removals, tally.removals);
-        add(&self.up.bytes, tally.bytes);
+    pub(super) fn count_updates(&self, counters: Counters) {
+        add(&self.up.updates, counters.updates);
+        add(&self.up.removals, counters.removals);
+        add(&self.up.bytes, counters.bytes);
     }
 
-    pub(super) fn note_stock(&self, subscriptions: usize, stock: &Stock) {
+    pub(super) fn set_sizes(&self, subscriptions: usize, mirror: &Mirror) {
         self.up.subscriptions.store(subscriptions as u64, Relaxed);
-        self.up.resources.store(stock.present() as u64, Relaxed);
-        self.up.stale.store(stock.stale() as u64, Relaxed);
+        self.up.resources.store(mirror.present() as u64, Relaxed);
+        self.up.stale.store(mirror.stale() as u64, Relaxed);
     }
 
     pub(crate) fn listening(addr: SocketAddr, json: bool) -> String {

@@ -14,9 +14,9 @@ use tokio::time::{Instant, sleep_until};
 
 use super::{
     figures::Figures,
+    mirror::{Counters, Mirror},
     raw::TYPES,
-    source::{News, Source, Topic, source},
-    stock::{Stock, Tally},
+    source::{Source, Topic, Update, source},
 };
 use crate::{
     Client,
@@ -32,15 +32,15 @@ pub(crate) struct Relay {
     control_plane: ControlPlane,
     figures: Arc<Figures>,
     linger: Duration,
-    stock: Stock,
-    topics: BTreeMap<Topic, Asked>,
+    mirror: Mirror,
+    topics: BTreeMap<Topic, Subscription>,
     sources: ReadyChunks<SelectAll<Abortable<Source>>>,
     /// Topics without subscriptions, by the time at which they are unsubscribed from.
-    unwanted: VecDeque<(Instant, Topic)>,
+    idle: VecDeque<(Instant, Topic)>,
 }
 
 /// A subscribed topic.
-struct Asked {
+struct Subscription {
     source: AbortHandle,
     /// The time at which it is unsubscribed from, if it has no subscriptions.
     until: Option<Instant>,
@@ -69,10 +69,10 @@ impl Relay {
             control_plane,
             figures,
             linger,
-            stock: Stock::default(),
+            mirror: Mirror::default(),
             topics: BTreeMap::new(),
             sources: sources.ready_chunks(BATCH),
-            unwanted: VecDeque::new(),
+            idle: VecDeque::new(),
         }
     }
 
@@ -88,21 +88,21 @@ impl Relay {
     pub(crate) async fn run(mut self) {
         let mut changes = self.control_plane.subscription_changes();
         loop {
-            let next = self.unwanted.front().map(|(at, _)| *at);
+            let next = self.idle.front().map(|(at, _)| *at);
             tokio::select! {
                 Some(change) = changes.next() => self.on_subscription_change(&change),
-                Some(news) = self.sources.next() => self.on_news(news),
-                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => self.let_go(),
+                Some(batch) = self.sources.next() => self.on_updates(batch),
+                () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => self.unsubscribe_idle(),
                 else => return,
             }
-            self.figures.note_stock(self.topics.len(), &self.stock);
+            self.figures.set_sizes(self.topics.len(), &self.mirror);
         }
     }
 
     fn on_subscription_change(&mut self, change: &SubscriptionChange) {
         let Some(of_type) = TYPES.iter().position(|known| *known == &*change.type_url) else {
             if change.subscribed {
-                self.figures.tell(format!(
+                self.figures.report_error(format!(
                     "{} is not relayed, but clients request {:?}",
                     change.type_url, change.name
                 ));
@@ -111,57 +111,59 @@ impl Relay {
         };
         let topic = Topic { of_type, name: change.name.clone() };
         match (self.topics.get_mut(&topic), change.subscribed) {
-            (Some(asked), true) => asked.until = None,
-            (Some(asked), false) => {
+            (Some(subscription), true) => subscription.until = None,
+            (Some(subscription), false) => {
                 let until = Instant::now() + self.linger;
-                asked.until = Some(until);
-                self.unwanted.push_back((until, topic));
+                subscription.until = Some(until);
+                self.idle.push_back((until, topic));
             }
             (None, true) => {
                 let (handle, registration) = AbortHandle::new_pair();
                 let client = if topic.is_collection() { &self.collections } else { &self.names };
-                let news = Abortable::new(source(client, &topic), registration);
-                self.sources.get_mut().push(news);
-                self.topics.insert(topic, Asked { source: handle, until: None });
+                let updates = Abortable::new(source(client, &topic), registration);
+                self.sources.get_mut().push(updates);
+                self.topics.insert(topic, Subscription { source: handle, until: None });
             }
             (None, false) => {}
         }
     }
 
     /// Applies a batch of updates, which are sent to the clients together.
-    fn on_news(&mut self, batch: Vec<(Topic, News)>) {
-        let Self { stock, topics, control_plane, figures, .. } = self;
-        let mut tally = Tally::default();
+    fn on_updates(&mut self, batch: Vec<(Topic, Update)>) {
+        let Self { mirror, topics, control_plane, figures, .. } = self;
+        let mut counters = Counters::default();
         control_plane.update(|tx| {
-            for (topic, news) in batch {
+            for (topic, update) in batch {
                 if topics.contains_key(&topic) {
-                    tally += stock.take(&topic, news, tx);
+                    counters += mirror.apply(&topic, update, tx);
                 }
             }
         });
-        figures.note_news(tally);
+        figures.count_updates(counters);
     }
 
     /// Unsubscribes from topics that have had no subscriptions for long enough.
-    fn let_go(&mut self) {
+    fn unsubscribe_idle(&mut self) {
         let now = Instant::now();
-        let Self { stock, topics, unwanted, control_plane, linger, .. } = self;
+        let Self { mirror, topics, idle, control_plane, linger, .. } = self;
         control_plane.update(|tx| {
-            while unwanted.front().is_some_and(|(at, _)| *at <= now)
-                && let Some((at, topic)) = unwanted.pop_front()
+            while idle.front().is_some_and(|(at, _)| *at <= now)
+                && let Some((at, topic)) = idle.pop_front()
             {
-                let Some(asked) = topics.get_mut(&topic).filter(|asked| asked.until == Some(at)) else {
+                let Some(subscription) =
+                    topics.get_mut(&topic).filter(|subscription| subscription.until == Some(at))
+                else {
                     continue;
                 };
                 if control_plane.subscriptions().streams(TYPES[topic.of_type], &topic.name) > 0 {
                     // There is a new subscription whose event has not been processed yet.
-                    asked.until = Some(now + *linger);
-                    unwanted.push_back((now + *linger, topic));
+                    subscription.until = Some(now + *linger);
+                    idle.push_back((now + *linger, topic));
                     continue;
                 }
-                asked.source.abort();
+                subscription.source.abort();
                 topics.remove(&topic);
-                stock.let_go(&topic, tx);
+                mirror.remove_topic(&topic, tx);
             }
         });
     }

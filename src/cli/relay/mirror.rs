@@ -7,13 +7,13 @@ use std::{
 
 use super::{
     raw::{State, TYPES, own_name},
-    source::{News, Topic},
+    source::{Topic, Update},
 };
 use crate::control_plane::{AnyResource, store::Transaction};
 
 /// All resources with a known state, by type and name.
 #[derive(Debug, Default)]
-pub(crate) struct Stock {
+pub(crate) struct Mirror {
     slots: BTreeMap<Topic, Slot>,
     present: usize,
     stale: usize,
@@ -32,13 +32,13 @@ struct Slot {
 
 /// The effect of an update on the statistics.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Tally {
+pub(crate) struct Counters {
     pub(crate) updates: u64,
     pub(crate) removals: u64,
     pub(crate) bytes: u64,
 }
 
-impl Stock {
+impl Mirror {
     /// The number of resources.
     pub(crate) fn present(&self) -> usize {
         self.present
@@ -50,36 +50,36 @@ impl Stock {
     }
 
     /// Applies an update of a topic.
-    pub(crate) fn take(&mut self, topic: &Topic, news: News, tx: &mut Transaction<'_>) -> Tally {
-        match news {
-            News::Complete => {
+    pub(crate) fn apply(&mut self, topic: &Topic, update: Update, tx: &mut Transaction<'_>) -> Counters {
+        match update {
+            Update::Complete => {
                 tx.set_complete(TYPES[topic.of_type], &topic.name);
-                Tally::default()
+                Counters::default()
             }
-            News::Resource { name, state } => self.take_resource(topic, name, state, tx),
+            Update::Resource { name, state } => self.apply_resource(topic, name, state, tx),
         }
     }
 
-    fn take_resource(
+    fn apply_resource(
         &mut self,
         topic: &Topic,
         name: Arc<str>,
         state: State,
         tx: &mut Transaction<'_>,
-    ) -> Tally {
+    ) -> Counters {
         let id = Topic { of_type: topic.of_type, name };
         let slot = self.slots.entry(id.clone()).or_default();
         let before = slot.shown().is_present_and_stale();
-        let (joins, tally) = match topic.is_collection() {
-            true => slot.take_member(&topic.name, state),
-            false => slot.take_named(state),
+        let (joins, counters) = match topic.is_collection() {
+            true => slot.apply_member(&topic.name, state),
+            false => slot.apply_named(state),
         };
         let now = slot.shown().is_present_and_stale();
         self.count(before, now);
-        if joins || tally != Tally::default() {
-            self.settle(&id, tx);
+        if joins || counters != Counters::default() {
+            self.sync(&id, tx);
         }
-        tally
+        counters
     }
 
     fn count(&mut self, before: (usize, usize), now: (usize, usize)) {
@@ -88,7 +88,7 @@ impl Stock {
     }
 
     /// Removes a topic that is no longer subscribed to, with the resources that it alone stands for.
-    pub(crate) fn let_go(&mut self, topic: &Topic, tx: &mut Transaction<'_>) {
+    pub(crate) fn remove_topic(&mut self, topic: &Topic, tx: &mut Transaction<'_>) {
         tx.remove(TYPES[topic.of_type], &topic.name);
         let is_of = |slot: &mut Slot, id: &Topic| match topic.is_collection() {
             true => id.of_type == topic.of_type && slot.member_of.remove(&topic.name),
@@ -107,12 +107,12 @@ impl Stock {
         }
         for (id, before, now) in left {
             self.count(before, now);
-            self.settle(&id, tx);
+            self.sync(&id, tx);
         }
     }
 
     /// Updates the control plane with the state of a resource, or removes it if nothing refers to it.
-    fn settle(&mut self, id: &Topic, tx: &mut Transaction<'_>) {
+    fn sync(&mut self, id: &Topic, tx: &mut Transaction<'_>) {
         let Some(slot) = self.slots.get(id) else { return };
         let type_url = TYPES[id.of_type];
         match slot.shown() {
@@ -157,28 +157,28 @@ impl Slot {
     }
 
     /// Returns whether it becomes a member, or ceases to be one, and its previous state.
-    fn take_member(&mut self, collection: &Arc<str>, state: State) -> (bool, Tally) {
+    fn apply_member(&mut self, collection: &Arc<str>, state: State) -> (bool, Counters) {
         if !state.is_present() {
             let leaves = self.member_of.remove(collection);
-            return (leaves, Tally { removals: u64::from(leaves), ..Tally::default() });
+            return (leaves, Counters { removals: u64::from(leaves), ..Counters::default() });
         }
-        let tally = Tally::of(&self.member, &state);
+        let counters = Counters::of(&self.member, &state);
         self.member = state;
-        (self.member_of.insert(collection.clone()), tally)
+        (self.member_of.insert(collection.clone()), counters)
     }
 
     /// Returns whether its name was unknown before, and its previous state.
-    fn take_named(&mut self, state: State) -> (bool, Tally) {
+    fn apply_named(&mut self, state: State) -> (bool, Counters) {
         match (&mut self.named, state) {
             // A known resource is kept.
             (Some(State::Present { stale, .. }), State::Unknown) => {
                 *stale = true;
-                (false, Tally::default())
+                (false, Counters::default())
             }
             (named, state) => {
                 let before = named.replace(state);
-                let tally = Tally::of(before.as_ref().unwrap_or(&State::Unknown), self.shown_by_name());
-                (before.is_none(), tally)
+                let counters = Counters::of(before.as_ref().unwrap_or(&State::Unknown), self.shown_by_name());
+                (before.is_none(), counters)
             }
         }
     }
@@ -200,7 +200,7 @@ impl State {
     }
 }
 
-impl Tally {
+impl Counters {
     fn of(before: &State, now: &State) -> Self {
         match (before, now) {
             (State::Present { bytes: old, ttl: before, .. }, State::Present { bytes, ttl, .. })
@@ -218,7 +218,7 @@ impl Tally {
     }
 }
 
-impl std::ops::AddAssign for Tally {
+impl std::ops::AddAssign for Counters {
     fn add_assign(&mut self, other: Self) {
         self.updates += other.updates;
         self.removals += other.removals;
@@ -237,24 +237,24 @@ mod tests {
     const CLUSTER: usize = 4;
 
     struct Rig {
-        stock: Stock,
+        mirror: Mirror,
         store: Store,
     }
 
     impl Rig {
         fn new() -> Self {
-            Self { stock: Stock::default(), store: Store::new().with_on_demand(true) }
+            Self { mirror: Mirror::default(), store: Store::new().with_on_demand(true) }
         }
 
-        fn take(&mut self, of: &str, name: &str, state: State) -> Tally {
-            let mut tally = Tally::default();
-            let news = News::Resource { name: name.into(), state };
-            self.store.update(|tx| tally = self.stock.take(&topic(of), news, tx));
-            tally
+        fn apply(&mut self, of: &str, name: &str, state: State) -> Counters {
+            let mut counters = Counters::default();
+            let update = Update::Resource { name: name.into(), state };
+            self.store.update(|tx| counters = self.mirror.apply(&topic(of), update, tx));
+            counters
         }
 
-        fn let_go(&mut self, name: &str) {
-            self.store.update(|tx| self.stock.let_go(&topic(name), tx));
+        fn unsubscribe(&mut self, name: &str) {
+            self.store.update(|tx| self.mirror.remove_topic(&topic(name), tx));
         }
 
         fn text(&self, name: &str) -> Option<String> {
@@ -272,26 +272,26 @@ mod tests {
     }
 
     #[test]
-    fn a_resource_is_forgotten_when_neither_its_name_nor_the_wildcard_is_subscribed() {
+    fn a_resource_is_removed_when_neither_its_name_nor_the_wildcard_is_subscribed() {
         let mut rig = Rig::new();
-        assert_eq!(rig.take("*", "a", present("1", None)), Tally { updates: 1, removals: 0, bytes: 1 });
-        rig.take("a", "a", present("1", None));
-        assert_eq!(rig.take("a", "a", present("1", None)), Tally::default());
-        rig.let_go("*");
-        assert_eq!((rig.text("a").as_deref(), rig.stock.present()), (Some("1"), 1));
-        rig.let_go("a");
-        assert_eq!((rig.text("a"), rig.stock.present(), rig.stock.slots.len()), (None, 0, 0));
+        assert_eq!(rig.apply("*", "a", present("1", None)), Counters { updates: 1, removals: 0, bytes: 1 });
+        rig.apply("a", "a", present("1", None));
+        assert_eq!(rig.apply("a", "a", present("1", None)), Counters::default());
+        rig.unsubscribe("*");
+        assert_eq!((rig.text("a").as_deref(), rig.mirror.present()), (Some("1"), 1));
+        rig.unsubscribe("a");
+        assert_eq!((rig.text("a"), rig.mirror.present(), rig.mirror.slots.len()), (None, 0, 0));
     }
 
     #[test]
     fn the_state_of_the_name_precedes_that_of_the_member() {
         let mut rig = Rig::new();
-        rig.take("a", "a", present("2", None));
-        rig.take("*", "a", present("1", None));
+        rig.apply("a", "a", present("2", None));
+        rig.apply("*", "a", present("1", None));
         assert_eq!(rig.text("a").as_deref(), Some("2"));
-        rig.let_go("a");
+        rig.unsubscribe("a");
         assert_eq!(rig.text("a").as_deref(), Some("1"));
-        assert_eq!(rig.take("*", "a", State::Absent).removals, 1);
+        assert_eq!(rig.apply("*", "a", State::Absent).removals, 1);
         assert_eq!(rig.text("a"), None);
     }
 
@@ -299,14 +299,14 @@ mod tests {
     fn a_good_resource_is_kept_while_its_state_is_unknown_and_counts_as_stale() {
         let mut rig = Rig::new();
         let ttl = Some(Duration::from_secs(5));
-        rig.take("a", "a", present("1", ttl));
-        rig.take("a", "a", State::Unknown);
+        rig.apply("a", "a", present("1", ttl));
+        rig.apply("a", "a", State::Unknown);
         let stored = rig.store.get(TYPES[CLUSTER]).resource("a").cloned().unwrap();
         assert_eq!((stored.ttl(), rig.store.version_of(&stored)), (ttl, "7".into()));
-        assert_eq!((rig.stock.present(), rig.stock.stale()), (1, 1));
-        assert_eq!(rig.take("a", "a", State::Absent).removals, 1);
-        assert_eq!((rig.stock.present(), rig.stock.stale()), (0, 0));
-        rig.take("a", "a", State::Refused(7, "no".into()));
+        assert_eq!((rig.mirror.present(), rig.mirror.stale()), (1, 1));
+        assert_eq!(rig.apply("a", "a", State::Absent).removals, 1);
+        assert_eq!((rig.mirror.present(), rig.mirror.stale()), (0, 0));
+        rig.apply("a", "a", State::Refused(7, "no".into()));
         assert_eq!(rig.store.get(TYPES[CLUSTER]).error("a").unwrap().code(), 7);
     }
 }

@@ -4,9 +4,9 @@
 mod args;
 mod figures;
 mod forward;
+mod mirror;
 mod raw;
 mod source;
-mod stock;
 
 use std::{env, io, process::ExitCode, sync::Arc};
 

@@ -22,14 +22,14 @@ pub(crate) struct Topic {
 
 /// An update of a topic.
 #[derive(Debug)]
-pub(crate) enum News {
+pub(crate) enum Update {
     /// The state of a resource: that of the name, or a member of the collection.
     Resource { name: Arc<str>, state: State },
     /// All members of the collection were received.
     Complete,
 }
 
-pub(crate) type Source = BoxStream<'static, (Topic, News)>;
+pub(crate) type Source = BoxStream<'static, (Topic, Update)>;
 
 impl Topic {
     /// Whether it stands for many resources.
@@ -56,29 +56,29 @@ pub(crate) fn source(client: &Client, topic: &Topic) -> Source {
 fn source_of<const TYPE: usize>(client: &Client, topic: &Topic) -> Source {
     let of = topic.clone();
     if topic.is_collection() {
-        let news = members(client.watch_all::<Raw<TYPE>>(&*topic.name));
-        return news.map(move |news| (of.clone(), news)).boxed();
+        let updates = members(client.watch_all::<Raw<TYPE>>(&*topic.name));
+        return updates.map(move |update| (of.clone(), update)).boxed();
     }
     let watch = client.watch::<Raw<TYPE>>(&topic.name);
     watch
         .map(move |seen| {
-            let news = News::Resource { name: of.name.clone(), state: State::from(&*seen) };
-            (of.clone(), news)
+            let update = Update::Resource { name: of.name.clone(), state: State::from(&*seen) };
+            (of.clone(), update)
         })
         .boxed()
 }
 
-fn members<const TYPE: usize>(all: WatchAll<Raw<TYPE>>) -> BoxStream<'static, News> {
+fn members<const TYPE: usize>(all: WatchAll<Raw<TYPE>>) -> BoxStream<'static, Update> {
     let mut whole = all.clone();
     // A complete collection without members is the only complete state without a change of a member.
     let nothing =
         stream::once(
             async move { whole.wait_for(|members| members.is_complete() && members.is_empty()).await },
         );
-    let nothing = nothing.filter_map(|seen| ready(seen.map(|_| News::Complete)));
+    let nothing = nothing.filter_map(|seen| ready(seen.map(|_| Update::Complete)));
     let changes = all.changes().filter(|change| ready(!change.of_collection)).flat_map(|change| {
-        let news = News::Resource { name: change.name, state: State::from(&*change.observed) };
-        stream::iter([Some(news), change.complete.then_some(News::Complete)].into_iter().flatten())
+        let update = Update::Resource { name: change.name, state: State::from(&*change.observed) };
+        stream::iter([Some(update), change.complete.then_some(Update::Complete)].into_iter().flatten())
     });
     stream::select(changes, nothing).boxed()
 }
