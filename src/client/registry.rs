@@ -20,7 +20,7 @@ use crate::{
     base::WatchId,
     capacity::Shrink,
     config::{Bootstrap, Target},
-    engine::{Selection, Status, Wanted},
+    engine::{SelectedName, Selection, Status},
     error::{Blame, Code, Subject, WatchError},
     resolve::Resolved,
     resource::{Erased, Listener, Resource, ResourceType, Validation},
@@ -386,8 +386,8 @@ impl Type {
     fn insert(&mut self, names: &Selection, entry: Entry) {
         match names {
             Selection::All => self.all = Some(entry),
-            Selection::One(Wanted::Text(name)) => drop(self.one.insert(name.clone(), entry)),
-            Selection::One(Wanted::Name(_)) | Selection::Collection(_) => {
+            Selection::One(SelectedName::Text(name)) => drop(self.one.insert(name.clone(), entry)),
+            Selection::One(SelectedName::Name(_)) | Selection::Collection(_) => {
                 self.others.insert(names.clone(), entry);
             }
         }
@@ -396,8 +396,8 @@ impl Type {
     fn remove(&mut self, names: &Selection, id: WatchId) {
         match names {
             Selection::All => drop(self.all.take_if(|entry| entry.id == id)),
-            Selection::One(Wanted::Text(name)) => remove_if(&mut self.one, name, id),
-            Selection::One(Wanted::Name(_)) | Selection::Collection(_) => {
+            Selection::One(SelectedName::Text(name)) => remove_if(&mut self.one, name, id),
+            Selection::One(SelectedName::Name(_)) | Selection::Collection(_) => {
                 remove_if(&mut self.others, names, id)
             }
         }

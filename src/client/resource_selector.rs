@@ -1,7 +1,7 @@
 use self::sealed::Name;
 use super::registry::WatchedNames;
 use crate::{
-    engine::{self, Wanted},
+    engine::{self, SelectedName},
     name::ResourceName,
 };
 
@@ -61,12 +61,12 @@ impl From<&ResourceName> for ResourceSelector {
 
 impl From<ResourceSelector> for WatchedNames<'_> {
     fn from(names: ResourceSelector) -> Self {
-        let wanted = match names {
+        let selected = match names {
             ResourceSelector::All => return Self::All,
-            ResourceSelector::Collection(text) => Wanted::Text(text.into()),
-            ResourceSelector::Exactly(name) => Wanted::Name(Box::new(name)),
+            ResourceSelector::Collection(text) => SelectedName::Text(text.into()),
+            ResourceSelector::Exactly(name) => SelectedName::Name(Box::new(name)),
         };
-        Self::Other(engine::Selection::Collection(wanted))
+        Self::Other(engine::Selection::Collection(selected))
     }
 }
 
@@ -81,7 +81,7 @@ pub(super) fn one<N: WatchName + ?Sized>(name: &N) -> WatchedNames<'_> {
     match name.as_name() {
         Name::Text(text) => WatchedNames::One(text),
         Name::Parsed(name) => {
-            WatchedNames::Other(engine::Selection::One(Wanted::Name(Box::new(name.clone()))))
+            WatchedNames::Other(engine::Selection::One(SelectedName::Name(Box::new(name.clone()))))
         }
     }
 }

@@ -23,7 +23,7 @@ use super::{
 use crate::{
     base::WatchId,
     config::{Bootstrap, Node, Server},
-    engine::{Selection, Wanted},
+    engine::{SelectedName, Selection},
     error::{Blame, Code},
     observed::{ErasedMembers, ErasedObserved, Member},
     resource::{Context, Erased, Invalid, ResourceType, Version},
@@ -203,7 +203,7 @@ impl Commands {
     fn watched(&mut self, expected: &str) -> (WatchId, Weak<dyn Publish>) {
         match self.0.try_recv().unwrap() {
             Command::Watch { watch_id, ty, names: Selection::One(name), publish } => {
-                assert_eq!((ty.type_url(), name), (Text::TYPE_URL, Wanted::from(expected)));
+                assert_eq!((ty.type_url(), name), (Text::TYPE_URL, SelectedName::from(expected)));
                 (watch_id, publish)
             }
             other => panic!("{other:?}"),

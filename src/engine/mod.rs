@@ -62,7 +62,7 @@ use self::{
 };
 pub(crate) use self::{
     io::{Input, Output, Timer},
-    selection::{Selection, Wanted},
+    selection::{SelectedName, Selection},
     settings::Settings,
 };
 use crate::{
@@ -364,17 +364,17 @@ impl Engine {
         let type_url = self.store.type_url(ty);
         // The bootstrap may define which collection all resources of the type are.
         let all = self.bootstrap.collection_of(type_url).filter(|_| names == Selection::All).cloned();
-        let names = all.map_or(names, |name| Selection::Collection(Wanted::Name(Box::new(name))));
+        let names = all.map_or(names, |name| Selection::Collection(SelectedName::Name(Box::new(name))));
         debug!(%watch_id, type_url, names = %Escaped(&names), "watch started");
         let begun = match &names {
             Selection::All => {
                 let group = self.authorities.subscribe_all(&mut self.store, watch_id, ty, now);
                 group.map(|group| WatchTarget::Wildcard(group, ty))
             }
-            Selection::One(wanted) => accept_one(self.store.ty(ty), wanted)
+            Selection::One(selected) => accept_one(self.store.ty(ty), selected)
                 .and_then(|name| self.begin_one(watch_id, ty, &name, now)),
-            Selection::Collection(wanted) => {
-                accept_collection(self.store.ty(ty), wanted).and_then(|name| match name.is_list() {
+            Selection::Collection(selected) => {
+                accept_collection(self.store.ty(ty), selected).and_then(|name| match name.is_list() {
                     true => self.begin_list(watch_id, ty, &name, now),
                     false => self.begin_name(watch_id, ty, &name, now),
                 })

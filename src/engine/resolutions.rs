@@ -11,7 +11,7 @@ use tracing::debug;
 
 use super::{
     delivery::Delivery,
-    selection::{Selection, Wanted},
+    selection::{SelectedName, Selection},
 };
 use crate::{
     base::WatchId,
@@ -240,7 +240,8 @@ impl Resolutions {
         resolution.watches.insert(key.clone(), watch_id);
         debug!(watch_id = %owner, dependency = %watch_id, "resolution continued");
         self.owners.insert(watch_id, (owner, key.clone()));
-        let one = |ty, name: Wanted| ResolutionOrder::Subscribe { watch_id, ty, names: Selection::One(name) };
+        let one =
+            |ty, name: SelectedName| ResolutionOrder::Subscribe { watch_id, ty, names: Selection::One(name) };
         Some(match key {
             WatchKey::Listener(name) => one(ResourceType::of::<Listener>(), name.into()),
             WatchKey::Scopes(name) => {

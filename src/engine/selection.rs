@@ -14,14 +14,14 @@ pub(crate) enum Selection {
     /// Everything that the server has for this node.
     All,
     /// One, by its name.
-    One(Wanted),
+    One(SelectedName),
     /// The members of a collection, by its name.
-    Collection(Wanted),
+    Collection(SelectedName),
 }
 
 /// A selected name.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) enum Wanted {
+pub(crate) enum SelectedName {
     /// Text that may be a name.
     Text(Arc<str>),
     /// A name that was made in code, and may have attributes of the resource (rule X7).
@@ -33,8 +33,10 @@ impl Selection {
     pub(crate) fn text(&self) -> Arc<str> {
         match self {
             Self::All => "*".into(),
-            Self::One(Wanted::Text(text)) | Self::Collection(Wanted::Text(text)) => text.clone(),
-            Self::One(Wanted::Name(name)) | Self::Collection(Wanted::Name(name)) => name.to_string().into(),
+            Self::One(SelectedName::Text(text)) | Self::Collection(SelectedName::Text(text)) => text.clone(),
+            Self::One(SelectedName::Name(name)) | Self::Collection(SelectedName::Name(name)) => {
+                name.to_string().into()
+            }
         }
     }
 }
@@ -45,7 +47,7 @@ impl fmt::Display for Selection {
     }
 }
 
-impl Wanted {
+impl SelectedName {
     fn parse(&self) -> Result<ResourceName, NameError> {
         match self {
             Self::Text(text) => ResourceName::parse_shared(text),
@@ -54,7 +56,7 @@ impl Wanted {
     }
 }
 
-impl<T: Into<Arc<str>>> From<T> for Wanted {
+impl<T: Into<Arc<str>>> From<T> for SelectedName {
     fn from(text: T) -> Self {
         Self::Text(text.into())
     }
@@ -75,8 +77,8 @@ impl Refusal {
 }
 
 /// Checks the name of one resource, which may have directives.
-pub(super) fn accept_one(ty: ResourceType, wanted: &Wanted) -> Result<ResourceName, Refusal> {
-    let name = accept(wanted)?;
+pub(super) fn accept_one(ty: ResourceType, selected: &SelectedName) -> Result<ResourceName, Refusal> {
+    let name = accept(selected)?;
     if name.as_str() == WILDCARD {
         return Err(Refusal::invalid(NOT_A_NAME));
     }
@@ -94,8 +96,8 @@ pub(super) fn accept_one(ty: ResourceType, wanted: &Wanted) -> Result<ResourceNa
 }
 
 /// Checks the name of a collection.
-pub(super) fn accept_collection(ty: ResourceType, wanted: &Wanted) -> Result<ResourceName, Refusal> {
-    let name = accept(wanted)?;
+pub(super) fn accept_collection(ty: ResourceType, selected: &SelectedName) -> Result<ResourceName, Refusal> {
+    let name = accept(selected)?;
     if !name.is_collection() {
         return Err(Refusal::invalid(NO_COLLECTION));
     }
@@ -115,20 +117,20 @@ pub(super) fn check_types(ty: ResourceType, name: &ResourceName) -> Result<(), R
     }
 }
 
-fn accept(wanted: &Wanted) -> Result<ResourceName, Refusal> {
-    let name = wanted.parse().map_err(|error| Refusal::invalid(error.to_string()))?;
+fn accept(selected: &SelectedName) -> Result<ResourceName, Refusal> {
+    let name = selected.parse().map_err(|error| Refusal::invalid(error.to_string()))?;
     if name.as_str().is_empty() { Err(Refusal::invalid("the name is empty")) } else { Ok(name) }
 }
 
 /// An `xdstp:` name includes its type, which must be the selected one (X22), or where that is meant, that of its lists.
 fn check_type(ty: ResourceType, name: &ResourceName) -> Result<(), Refusal> {
-    let wanted = short(ty.type_url());
+    let requested = short(ty.type_url());
     let Some(named) = name.resource_type() else { return Ok(()) };
     let is_in_list = name.is_list() && !ty.is_list();
     let list = ty.list().filter(|_| is_in_list);
-    let expected = list.map_or(wanted, |list| short(list.type_url()));
+    let expected = list.map_or(requested, |list| short(list.type_url()));
     match (named == expected, is_in_list) {
-        (false, _) => Err(Refusal::invalid(format!("the name is of type {named}, not of {wanted}"))),
+        (false, _) => Err(Refusal::invalid(format!("the name is of type {named}, not of {requested}"))),
         (true, _) => Ok(()),
     }
 }

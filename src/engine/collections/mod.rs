@@ -32,7 +32,7 @@ pub(super) use self::lists::list_type;
 use self::{alternatives::Alternative, lists::Lists, look::Look};
 use super::{
     delivery::{Delivery, WatchTarget},
-    selection::{Selection, Wanted},
+    selection::{SelectedName, Selection},
     store::{CollectionKey, Store},
 };
 use crate::{
@@ -222,7 +222,7 @@ impl Indirections {
 
     /// Orders a watch of a name.
     fn subscribe(&mut self, watch_id: WatchId, ty: ResourceType, name: ResourceName) {
-        let names = Selection::One(Wanted::Name(Box::new(name)));
+        let names = Selection::One(SelectedName::Name(Box::new(name)));
         self.orders.push(WatchOrder::Subscribe { watch_id, ty, names });
     }
 

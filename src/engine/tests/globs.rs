@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::rig::{Full, Part, Rig, any, delta_response, response, stream_to, wrapped};
 use crate::{
     config::{ApiType, AuthorityBuilder, Bootstrap, Node, Server},
-    engine::{Selection, Wanted},
+    engine::{SelectedName, Selection},
     name::ResourceName,
     pb::{
         envoy::service::discovery::v3::{DiscoveryResponse, ResourceError, ResourceName as NameMessage},
@@ -442,7 +442,7 @@ fn x7_members_are_shown_without_what_was_added_to_the_name_of_the_glob() {
     rig.watch_all::<Full>(&format!("{SHOP}?z=1"));
     let attributed =
         ResourceName::parse("xdstp://a/test.Full/in").unwrap().with_resource_attribute("vip", "v");
-    rig.watch_names::<Full>(Selection::One(Wanted::Name(Box::new(attributed))));
+    rig.watch_names::<Full>(Selection::One(SelectedName::Name(Box::new(attributed))));
     let (added, id) = ("xds.client_feature.f=true", "xds.node.id=me");
     assert_eq!(
         rig.connect(1)[1],

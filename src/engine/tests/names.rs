@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::rig::{Full, Part, Rig, any, delta_response, response};
 use crate::{
     config::{ApiType, AuthorityBuilder, Bootstrap, Server},
-    engine::{Selection, Settings, Wanted},
+    engine::{SelectedName, Selection, Settings},
     name::ResourceName,
     protocol::DisconnectKind,
 };
@@ -44,7 +44,7 @@ fn the_wildcard_is_not_the_name_of_a_single_resource() {
         let outputs = rig.watch_names::<Full>(Selection::One("*".into())).1;
         assert_eq!(outputs, ["#1 absent INVALID_ARGUMENT"]);
         let wildcard = ResourceName::parse("*").unwrap();
-        let outputs = rig.watch_names::<Full>(Selection::One(Wanted::Name(Box::new(wildcard)))).1;
+        let outputs = rig.watch_names::<Full>(Selection::One(SelectedName::Name(Box::new(wildcard)))).1;
         assert_eq!(outputs, ["#2 absent INVALID_ARGUMENT"]);
         assert_eq!(rig.engine.resources(), 0);
     }
