@@ -35,7 +35,7 @@ pub(super) struct State {
     pub(super) held: Held,
     pub(super) headers: Headers,
     /// Whether requests are left unread.
-    pub(super) deaf: bool,
+    pub(super) reading_paused: bool,
     /// The status of all REST responses, in place of the resources.
     #[cfg(feature = "json")]
     pub(super) rest_status: Option<http::StatusCode>,

@@ -96,7 +96,7 @@ impl Poll {
         B: HttpBody + Send + 'static,
         B::Error: Into<StdError> + Send + 'static,
     {
-        let _ = hub.follow().wait_for(|state| !state.deaf).await;
+        let _ = hub.follow().wait_for(|state| !state.reading_paused).await;
         let connection = request.extensions().get::<TcpConnectInfo>();
         let peer = connection.and_then(TcpConnectInfo::remote_addr);
         let body = request

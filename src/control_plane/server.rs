@@ -191,7 +191,7 @@ impl ControlPlane {
     /// for tests of clients.
     pub fn set_reading(&self, reading: bool) {
         self.hub.change(|state| {
-            state.deaf = !reading;
+            state.reading_paused = !reading;
             true
         });
     }

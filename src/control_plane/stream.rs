@@ -49,9 +49,9 @@ impl Stream {
         let mut state = self.hub.follow();
         let mut alarm = self.follow(&mut state);
         loop {
-            let deaf = state.borrow().deaf;
+            let reading_paused = state.borrow().reading_paused;
             let step = tokio::select! {
-                request = requests.message(), if !deaf => self.on_request(request),
+                request = requests.message(), if !reading_paused => self.on_request(request),
                 // The hub holds the sender.
                 _ = state.changed() => Ok(()),
                 command = commands.recv() => self.on_command(command),

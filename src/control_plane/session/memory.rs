@@ -32,9 +32,9 @@ impl Memory {
         self.claimed.clear();
     }
 
-    pub(super) fn on_names(&mut self, wants: impl Fn(&str) -> bool) {
-        self.before.retain(|name| wants(name));
-        self.accepted.retain(|name| wants(name));
+    pub(super) fn on_names(&mut self, is_subscribed: impl Fn(&str) -> bool) {
+        self.before.retain(|name| is_subscribed(name));
+        self.accepted.retain(|name| is_subscribed(name));
     }
 
     pub(super) fn on_sent<'a>(&mut self, resources: impl Iterator<Item = &'a Stored>) {

@@ -27,15 +27,15 @@ pub struct AnyResource {
     pub(super) type_url: Arc<str>,
     pub(super) name: Arc<str>,
     pub(super) bytes: Bytes,
-    pub(super) manner: Manner,
+    pub(super) attributes: Attributes,
 }
 
 /// The attributes of a resource beside its bytes; usually none, so they are kept out of line.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Manner(Option<Arc<Said>>);
+pub(super) struct Attributes(Option<Arc<Values>>);
 
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub(super) struct Said {
+pub(super) struct Values {
     pub(super) ttl: Option<Duration>,
     /// Whether the name differs from that in the message.
     pub(super) renamed: bool,
@@ -52,7 +52,7 @@ impl AnyResource {
     /// A resource of any type, with the bytes of its message, which need not be valid.
     pub fn new(type_url: impl Into<Arc<str>>, name: impl Into<Arc<str>>, bytes: impl Into<Bytes>) -> Self {
         let (type_url, name, bytes) = (type_url.into(), name.into(), bytes.into());
-        Self { type_url, name, bytes, manner: Manner::default() }
+        Self { type_url, name, bytes, attributes: Attributes::default() }
     }
 
     /// A resource of any type, with its message.
@@ -81,7 +81,7 @@ impl AnyResource {
     #[must_use]
     pub fn with_body_type(mut self, type_url: impl Into<Arc<str>>) -> Self {
         let type_url = type_url.into();
-        self.manner.edit(|said| said.body_type_url = Some(type_url));
+        self.attributes.edit(|values| values.body_type_url = Some(type_url));
         self
     }
 
@@ -91,7 +91,7 @@ impl AnyResource {
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = name.into();
-        self.manner.edit(|said| said.renamed = true);
+        self.attributes.edit(|values| values.renamed = true);
         self
     }
 
@@ -100,7 +100,7 @@ impl AnyResource {
     /// the nanoseconds of the protocol, at most 315,576,000,000 s.
     #[must_use]
     pub fn with_ttl(mut self, ttl: Duration) -> Self {
-        self.manner.edit(|said| said.ttl = Some(ttl.min(MAX_TTL)));
+        self.attributes.edit(|values| values.ttl = Some(ttl.min(MAX_TTL)));
         self
     }
 
@@ -109,7 +109,7 @@ impl AnyResource {
     #[must_use]
     pub fn with_aliases<A: Into<Arc<str>>>(mut self, aliases: impl IntoIterator<Item = A>) -> Self {
         let aliases = aliases.into_iter().map(Into::into).collect();
-        self.manner.edit(|said| said.aliases = aliases);
+        self.attributes.edit(|values| values.aliases = aliases);
         self
     }
 
@@ -118,7 +118,7 @@ impl AnyResource {
     #[must_use]
     pub fn with_version(mut self, version: impl Into<Arc<str>>) -> Self {
         let version = version.into();
-        self.manner.edit(|said| said.version = Some(version));
+        self.attributes.edit(|values| values.version = Some(version));
         self
     }
 
@@ -126,7 +126,7 @@ impl AnyResource {
     /// or to its glob collection alone.
     #[must_use]
     pub fn with_listed(mut self, listed: bool) -> Self {
-        self.manner.edit(|said| said.unlisted = !listed);
+        self.attributes.edit(|values| values.unlisted = !listed);
         self
     }
 
@@ -149,35 +149,35 @@ impl AnyResource {
 /// The bytes of secrets are omitted.
 impl fmt::Debug for AnyResource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { type_url, name, bytes, manner } = self;
+        let Self { type_url, name, bytes, attributes } = self;
         let bytes: &dyn fmt::Debug = if **type_url == *type_url::SECRET { &"[hidden]" } else { bytes };
         let mut shown = f.debug_struct("AnyResource");
         shown.field("type_url", type_url).field("name", name).field("bytes", bytes);
-        shown.field("manner", manner).finish()
+        shown.field("attributes", attributes).finish()
     }
 }
 
-impl Manner {
-    pub(super) fn said(&self) -> Option<&Said> {
+impl Attributes {
+    pub(super) fn values(&self) -> Option<&Values> {
         self.0.as_deref()
     }
 
     pub(super) fn ttl(&self) -> Option<Duration> {
-        self.said().and_then(|said| said.ttl)
+        self.values().and_then(|values| values.ttl)
     }
 
     pub(super) fn aliases(&self) -> &[Arc<str>] {
-        self.said().map_or(&[], |said| &said.aliases)
+        self.values().map_or(&[], |values| &values.aliases)
     }
 
     /// Whether the resource needs the wrapper.
     pub(super) fn must_be_wrapped(&self) -> bool {
-        self.said().is_some_and(|Said { ttl, renamed, aliases, body_type_url, .. }| {
+        self.values().is_some_and(|Values { ttl, renamed, aliases, body_type_url, .. }| {
             ttl.is_some() || *renamed || !aliases.is_empty() || body_type_url.is_some()
         })
     }
 
-    fn edit(&mut self, edit: impl FnOnce(&mut Said)) {
+    fn edit(&mut self, edit: impl FnOnce(&mut Values)) {
         edit(Arc::make_mut(self.0.get_or_insert_default()));
     }
 }

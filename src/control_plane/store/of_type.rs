@@ -3,7 +3,7 @@ use std::{borrow::Cow, sync::Arc, time::Duration};
 use bytes::Bytes;
 use imbl::{OrdMap, OrdSet, ordmap::DiffItem};
 
-use super::any_resource::{AnyResource, Manner};
+use super::any_resource::{AnyResource, Attributes};
 use crate::name::ResourceName;
 
 /// The resources of one type at one time.
@@ -38,7 +38,7 @@ pub struct Stored {
     pub(super) version: u64,
     /// The name as it was written.
     pub(super) name: Arc<str>,
-    pub(super) manner: Manner,
+    pub(super) attributes: Attributes,
     /// The only glob collection of which it can be a member.
     pub(super) glob: Option<Arc<str>>,
 }
@@ -170,9 +170,9 @@ impl Type {
         }
         self.remove(&name);
         let glob = ResourceName::parse_received(&name).ok().and_then(|name| name.enclosing_glob());
-        let AnyResource { bytes, manner, name: written, .. } = resource;
+        let AnyResource { bytes, attributes, name: written, .. } = resource;
         let glob = glob.map(|glob| glob.canonical());
-        let stored = Stored { bytes, version, name: written, manner, glob };
+        let stored = Stored { bytes, version, name: written, attributes, glob };
         self.index.add(&name, &stored);
         self.resources.insert(name, stored);
         true
@@ -223,35 +223,35 @@ impl Stored {
 
     /// The time to live; `None` is no limit.
     pub fn ttl(&self) -> Option<Duration> {
-        self.manner.ttl()
+        self.attributes.ttl()
     }
 
     /// The aliases of the resource.
     pub fn aliases(&self) -> impl Iterator<Item = &str> {
-        self.manner.aliases().iter().map(|alias| &**alias)
+        self.attributes.aliases().iter().map(|alias| &**alias)
     }
 
     /// The type URL of the message, if it is not that of the resource.
     pub fn body_type(&self) -> Option<&str> {
-        self.manner.said().and_then(|said| said.body_type_url.as_deref())
+        self.attributes.values().and_then(|values| values.body_type_url.as_deref())
     }
 
     /// Whether the resource needs the wrapper.
     pub(crate) fn must_be_wrapped(&self) -> bool {
-        self.manner.must_be_wrapped()
+        self.attributes.must_be_wrapped()
     }
 
     /// Whether wildcards include it.
     pub(crate) fn is_listed(&self) -> bool {
-        self.manner.said().is_none_or(|said| !said.unlisted)
+        self.attributes.values().is_none_or(|values| !values.unlisted)
     }
 
     pub(super) fn own_version(&self) -> Option<&str> {
-        self.manner.said().and_then(|said| said.version.as_deref())
+        self.attributes.values().and_then(|values| values.version.as_deref())
     }
 
     fn is(&self, resource: &AnyResource) -> bool {
-        self.bytes == resource.bytes && self.manner == resource.manner && self.name == resource.name
+        self.bytes == resource.bytes && self.attributes == resource.attributes && self.name == resource.name
     }
 
     /// The canonical name of the only glob collection of which it can be a member.
@@ -281,14 +281,14 @@ impl Index {
     fn add(&mut self, name: &Arc<str>, stored: &Stored) {
         let Self { globs, aliases, ttls } = self;
         add(globs, &stored.glob, name);
-        add(aliases, stored.manner.aliases(), name);
+        add(aliases, stored.attributes.aliases(), name);
         add(ttls, &stored.ttl(), name);
     }
 
     fn drop(&mut self, name: &Arc<str>, stored: &Stored) {
         let Self { globs, aliases, ttls } = self;
         drop_from(globs, &stored.glob, name);
-        drop_from(aliases, stored.manner.aliases(), name);
+        drop_from(aliases, stored.attributes.aliases(), name);
         drop_from(ttls, &stored.ttl(), name);
     }
 }
