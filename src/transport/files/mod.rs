@@ -46,7 +46,7 @@ impl Files {
         (file, type_url): (Arc<PathSource>, &'static str),
         events: ConnectionEvents,
     ) -> Box<dyn Connection> {
-        let (questions, asked) = mpsc::unbounded_channel();
+        let (requests, requested) = mpsc::unbounded_channel();
         let permits = Arc::new(Semaphore::new(0));
         let watch = Watch::new(self.hub.clone(), file.clone());
         let reader = Reader {
@@ -54,20 +54,20 @@ impl Files {
             type_url,
             limit: self.limit,
             events,
-            asked,
+            requested,
             permits: permits.clone(),
             watch: Some(watch),
             last: Last::Nothing,
         };
         let task = tokio::spawn(reader.run()).abort_handle();
-        Box::new(Opened { questions, permits, task })
+        Box::new(Opened { requests, permits, task })
     }
 }
 
 /// The driver's end of an opened file.
 #[derive(Debug)]
 struct Opened {
-    questions: mpsc::UnboundedSender<()>,
+    requests: mpsc::UnboundedSender<()>,
     permits: Arc<Semaphore>,
     task: AbortHandle,
 }
@@ -76,7 +76,7 @@ impl Connection for Opened {
     /// The content of the request is ignored: the response is always the whole file (D8).
     fn send(&mut self, _: Bytes) {
         // An error means that the task has ended, which happens on request alone.
-        let _ = self.questions.send(());
+        let _ = self.requests.send(());
     }
 
     fn read(&mut self) {
@@ -96,7 +96,7 @@ struct Reader {
     type_url: &'static str,
     limit: usize,
     events: ConnectionEvents,
-    asked: mpsc::UnboundedReceiver<()>,
+    requested: mpsc::UnboundedReceiver<()>,
     permits: Arc<Semaphore>,
     /// Lent to the reading thread.
     watch: Option<Watch>,
@@ -117,23 +117,23 @@ impl Reader {
         self.events.connected();
         loop {
             let Some(watch) = &self.watch else { return };
-            let is_asked = tokio::select! {
-                question = self.asked.recv() => match question {
+            let is_requested = tokio::select! {
+                request = self.requested.recv() => match request {
                     Some(()) => true,
                     None => return,
                 },
                 // Nothing is read before the first request.
                 () = watch.changed(), if self.last != Last::Nothing => false,
             };
-            if !is_asked {
+            if !is_requested {
                 settle(watch).await;
             }
             let Some(read) = self.read().await else { return };
-            if is_asked {
+            if is_requested {
                 // Only now: the does-not-exist timer starts here, and must not expire before the file was read.
                 self.events.request_sent();
             }
-            self.report(read, is_asked).await;
+            self.report(read, is_requested).await;
         }
     }
 
@@ -163,7 +163,7 @@ impl Reader {
     }
 
     /// Reports the content, unless it equals the last report and was not requested.
-    async fn report(&mut self, read: Result<Read, Disconnect>, is_asked: bool) {
+    async fn report(&mut self, read: Result<Read, Disconnect>, is_requested: bool) {
         let last = match read {
             Ok(Read { message, warnings, .. }) => {
                 let last = Last::Received(message.clone());
@@ -175,7 +175,7 @@ impl Reader {
                         .iter()
                         .for_each(|warning| debug!(file = %self.file, warning, "unknown field skipped"));
                 }
-                if is_asked || self.last != last {
+                if is_requested || self.last != last {
                     debug!(file = %self.file, bytes = message.len(), "file read");
                     let permit = self.permits.acquire().await.expect("the semaphore is never closed");
                     permit.forget();
@@ -185,7 +185,7 @@ impl Reader {
             }
             Err(reason) => {
                 let last = Last::Failed(reason.clone());
-                if is_asked || self.last != last {
+                if is_requested || self.last != last {
                     self.events.failed(reason);
                 }
                 last

@@ -176,7 +176,7 @@ impl Directories {
             Some(system) => system,
             none @ None => {
                 let watches = watches.clone();
-                none.insert(notify::recommended_watcher(move |event| tell(&watches, event))?)
+                none.insert(notify::recommended_watcher(move |event| notify_watches(&watches, event))?)
             }
         };
         // Removes a watch of a previous directory with this path.
@@ -198,7 +198,7 @@ impl Directories {
 }
 
 /// Passes an event to all watches. Runs on the thread of the system's watcher.
-fn tell(watches: &Mutex<Vec<Weak<Shared>>>, event: notify::Result<Event>) {
+fn notify_watches(watches: &Mutex<Vec<Weak<Shared>>>, event: notify::Result<Event>) {
     let watches: Vec<_> = lock(watches).iter().filter_map(Weak::upgrade).collect();
     for watch in watches {
         watch.handle(event.as_ref().ok());

@@ -40,7 +40,7 @@ pub(super) struct Exchange<'a> {
     pub(super) pool: &'a Pool,
     pub(super) path: &'a str,
     /// A `DiscoveryRequest`.
-    pub(super) question: &'a Bytes,
+    pub(super) request: &'a Bytes,
     pub(super) sent: &'a Sent,
     pub(super) max_message_size: usize,
 }
@@ -90,7 +90,7 @@ impl Exchange<'_> {
 
     async fn request(&self) -> Result<Request<Outgoing>, Disconnect> {
         let cannot = |why: String| Disconnect::new(DisconnectKind::Unusable, why);
-        let json = format::encode_json(REQUEST, self.question)
+        let json = format::encode_json(REQUEST, self.request)
             .map_err(|e| cannot(format!("the request cannot be written as JSON: {e}")))?;
         let server = &self.pool.dialer.server;
         let scheme = match server.channel_credentials {
@@ -138,17 +138,17 @@ impl Exchange<'_> {
         for warning in &read.warnings {
             debug!(server = %Escaped(&self.pool.dialer.server.uri), path = self.path, warning, "unknown part of a response skipped");
         }
-        let asked = wire::string_field(self.question, 4).unwrap_or_default();
+        let requested = wire::string_field(self.request, 4).unwrap_or_default();
         let response = DiscoveryResponse::decode(read.message.clone())
             .map_err(|e| unusable(format!("the response is not a DiscoveryResponse: {e}")))?;
-        if response.type_url == asked {
+        if response.type_url == requested {
             return Ok(read.message);
         }
         if !response.type_url.is_empty() {
             let other = response.type_url;
-            return Err(unusable(format!("the response is of the type {other:?}, not {asked:?}")));
+            return Err(unusable(format!("the response is of the type {other:?}, not {requested:?}")));
         }
-        Ok(DiscoveryResponse { type_url: asked.to_owned(), ..response }.encode_to_vec().into())
+        Ok(DiscoveryResponse { type_url: requested.to_owned(), ..response }.encode_to_vec().into())
     }
 
     fn broken(&self, error: &(dyn Error + 'static)) -> Failure {
@@ -180,11 +180,11 @@ fn refused(status: StatusCode, body: &[u8]) -> Disconnect {
         429 | 500..=599 => Code::Unavailable,
         _ => Code::Unknown,
     };
-    let said = String::from_utf8_lossy(body);
-    let said: String = said.trim().chars().take(MAX_SAID).collect();
-    let why = match &*said {
+    let text = String::from_utf8_lossy(body);
+    let text: String = text.trim().chars().take(MAX_STATUS_TEXT).collect();
+    let why = match &*text {
         "" => format!("HTTP status {status}"),
-        said => format!("HTTP status {status}: {said}"),
+        text => format!("HTTP status {status}: {text}"),
     };
     Disconnect::new(DisconnectKind::Failed(code), why)
 }
@@ -253,4 +253,4 @@ impl Drop for Outgoing {
 const REQUEST: &str = "envoy.service.discovery.v3.DiscoveryRequest";
 const JSON: &str = "application/json";
 /// The maximum number of characters of a response with an error status in a reason.
-const MAX_SAID: usize = 200;
+const MAX_STATUS_TEXT: usize = 200;

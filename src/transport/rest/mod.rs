@@ -1,7 +1,7 @@
 //! REST: each message is one `POST`, with canonical JSON in both directions (rules D10, D11).
 //!
 //! ```text
-//!   RestConnection ── messages ──▶ Asker ── POST ──▶ Pool ──▶ server
+//!   RestConnection ── messages ──▶ Poller ── POST ──▶ Pool ──▶ server
 //!                                    │ request_sent, then one of received, unchanged, not_found, failed
 //!                                    ▼
 //!                                  ConnectionEvents
@@ -41,17 +41,17 @@ impl RestTransport {
 
 impl Transport for RestTransport {
     fn connect(&self, target: ConnectRequest, events: ConnectionEvents) -> Box<dyn Connection> {
-        let (messages, questions) = mpsc::unbounded_channel();
+        let (messages, requests) = mpsc::unbounded_channel();
         // Only a poll shows whether the server is reachable.
         events.connected();
-        let asker = Asker {
+        let poller = Poller {
             pool: self.pools.of(&target.server),
             timeout: target.polling.unwrap_or_default().request_timeout,
             target,
             events,
             max_message_size: self.max_message_size,
         };
-        let task = tokio::spawn(asker.run(questions)).abort_handle();
+        let task = tokio::spawn(poller.run(requests)).abort_handle();
         Box::new(RestConnection { messages, task })
     }
 }
@@ -81,7 +81,7 @@ impl Drop for RestConnection {
 
 /// The task that polls one type, one request after the other.
 #[derive(Debug)]
-struct Asker {
+struct Poller {
     pool: Arc<Pool>,
     target: ConnectRequest,
     events: ConnectionEvents,
@@ -89,19 +89,19 @@ struct Asker {
     max_message_size: usize,
 }
 
-impl Asker {
-    async fn run(self, mut questions: mpsc::UnboundedReceiver<Bytes>) {
-        while let Some(question) = questions.recv().await {
-            self.ask(&question).await;
+impl Poller {
+    async fn run(self, mut requests: mpsc::UnboundedReceiver<Bytes>) {
+        while let Some(request) = requests.recv().await {
+            self.poll(&request).await;
         }
     }
 
-    async fn ask(&self, question: &Bytes) {
+    async fn poll(&self, request: &Bytes) {
         let sent = Sent::new(self.events.clone());
         let exchange = Exchange {
             pool: &self.pool,
             path: &self.target.path,
-            question,
+            request,
             sent: &sent,
             max_message_size: self.max_message_size,
         };

@@ -28,13 +28,13 @@ use crate::{
 };
 
 #[tokio::test]
-async fn d10_a_question_is_answered_once() {
+async fn d10_a_request_is_answered_once() {
     let control_plane = TestControlPlane::start().await;
     control_plane.set(cluster("shop"));
     let mut peer = Peer::connect(&control_plane.uri());
-    let response = peer.ask(&request("")).await.unwrap().unwrap();
+    let response = peer.poll(&request("")).await.unwrap().unwrap();
     assert_eq!((&*response.type_url, response.resources.len()), (CLUSTER, 1));
-    assert_eq!(peer.ask(&request(&response.version_info)).await, Ok(None));
+    assert_eq!(peer.poll(&request(&response.version_info)).await, Ok(None));
     let requests = control_plane.requests();
     let [first, second] = &requests.iter().collect::<Vec<_>>()[..] else { panic!("{requests:?}") };
     assert_eq!(first.message().node().unwrap().id, "me");
@@ -42,7 +42,7 @@ async fn d10_a_question_is_answered_once() {
 }
 
 #[tokio::test]
-async fn a_connection_serves_one_question_after_the_other_and_all_types() {
+async fn a_connection_serves_one_request_after_the_other_and_all_types() {
     let control_plane = TestControlPlane::start().await;
     control_plane.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]));
     let proxy = control_plane.proxy().await;
@@ -51,33 +51,33 @@ async fn a_connection_serves_one_question_after_the_other_and_all_types() {
     let mut clusters = Peer::with(&transport, server.clone(), "/v3/discovery:clusters", POLLING);
     let mut assignments = Peer::with(&transport, server, "/v3/discovery:endpoints", POLLING);
     for _ in 0..3 {
-        clusters.ask(&request("")).await.unwrap();
-        let question = DiscoveryRequest { type_url: ENDPOINTS.into(), ..request("") };
-        assert_eq!(assignments.ask(&question).await.unwrap().unwrap().resources.len(), 1);
+        clusters.poll(&request("")).await.unwrap();
+        let message = DiscoveryRequest { type_url: ENDPOINTS.into(), ..request("") };
+        assert_eq!(assignments.poll(&message).await.unwrap().unwrap().resources.len(), 1);
     }
     assert_eq!(proxy.connections(), 1);
 }
 
 #[tokio::test]
-async fn d11_another_status_is_a_failure_and_the_next_question_is_answered() {
+async fn d11_another_status_is_a_failure_and_the_next_request_is_answered() {
     let control_plane = TestControlPlane::start().await;
     let mut peer = Peer::connect(&control_plane.uri());
     control_plane.set_rest_status(Some(http::StatusCode::SERVICE_UNAVAILABLE));
-    let failure = peer.ask(&request("")).await.unwrap_err();
+    let failure = peer.poll(&request("")).await.unwrap_err();
     assert_eq!(failure.kind, DisconnectKind::Failed(Code::Unavailable));
     assert_eq!(failure.message, "HTTP status 503 Service Unavailable: as the test has it");
     control_plane.set_rest_status(None);
-    assert!(peer.ask(&request("")).await.unwrap().is_some());
+    assert!(peer.poll(&request("")).await.unwrap().is_some());
 }
 
 #[tokio::test]
 async fn ms6_a_404_is_an_absence_and_a_405_is_a_failure() {
     let mut peer = Peer::connect(&answering(404, "No resources found").await);
     for _ in 0..2 {
-        assert_eq!(peer.ask(&request("")).await, Ok(Some(DiscoveryResponse::default())));
+        assert_eq!(peer.poll(&request("")).await, Ok(Some(DiscoveryResponse::default())));
     }
     let mut peer = Peer::connect(&answering(405, "").await);
-    assert_eq!(peer.ask(&request("")).await.unwrap_err().kind, DisconnectKind::Failed(Code::Unimplemented));
+    assert_eq!(peer.poll(&request("")).await.unwrap_err().kind, DisconnectKind::Failed(Code::Unimplemented));
 }
 
 #[tokio::test]
@@ -95,7 +95,7 @@ async fn d11_a_200_that_is_no_response_is_a_failure() {
         (&other, &format!("the response is of the type {ENDPOINTS:?}, not {CLUSTER:?}")),
     ] {
         let mut peer = Peer::connect(&answering(200, body).await);
-        let failure = peer.ask(&request("")).await.unwrap_err();
+        let failure = peer.poll(&request("")).await.unwrap_err();
         assert_eq!(failure, Disconnect::new(DisconnectKind::Unusable, why));
     }
 }
@@ -103,7 +103,7 @@ async fn d11_a_200_that_is_no_response_is_a_failure() {
 #[tokio::test]
 async fn a_response_without_a_type_is_of_the_requested_type() {
     let uri = answering(200, r#"{"versionInfo": "1", "resources": [], "colour": 1}"#).await;
-    let response = Peer::connect(&uri).ask(&request("")).await.unwrap().unwrap();
+    let response = Peer::connect(&uri).poll(&request("")).await.unwrap().unwrap();
     assert_eq!((&*response.version_info, &*response.type_url), ("1", CLUSTER));
 }
 
@@ -111,7 +111,7 @@ async fn a_response_without_a_type_is_of_the_requested_type() {
 async fn nobody_listens() {
     let addr = TcpListener::bind(LOOPBACK).await.unwrap().local_addr().unwrap();
     let mut peer = Peer::connect(&format!("http://{addr}"));
-    let failure = peer.ask(&request("")).await.unwrap_err();
+    let failure = peer.poll(&request("")).await.unwrap_err();
     assert_eq!(failure.kind, DisconnectKind::Unreachable);
     assert!(failure.message.contains("no process listens at this address"), "{}", failure.message);
 }
@@ -122,7 +122,7 @@ async fn a_unix_socket_is_reached() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("xds.sock");
     let mut peer = Peer::connect_with(Server::new(format!("unix:{}", path.display())).insecure());
-    let failure = peer.ask(&request("")).await.unwrap_err();
+    let failure = peer.poll(&request("")).await.unwrap_err();
     assert_eq!(failure.kind, DisconnectKind::Unreachable);
     assert!(failure.message.contains("No such file"), "{}", failure.message);
     let listener = tokio::net::UnixListener::bind(&path).unwrap();
@@ -130,7 +130,7 @@ async fn a_unix_socket_is_reached() {
     let control_plane = crate::control_plane::ControlPlane::new();
     let mut server = tonic::transport::Server::builder().accept_http1(true);
     let serving = tokio::spawn(server.add_routes(control_plane.routes()).serve_with_incoming(incoming));
-    assert!(peer.ask(&request("")).await.unwrap().is_some());
+    assert!(peer.poll(&request("")).await.unwrap().is_some());
     serving.abort();
 }
 
@@ -138,11 +138,11 @@ async fn a_unix_socket_is_reached() {
 async fn a_restarted_server_is_found_again() {
     let control_plane = TestControlPlane::start().await;
     let mut peer = Peer::connect(&control_plane.uri());
-    assert!(peer.ask(&request("")).await.is_ok());
+    assert!(peer.poll(&request("")).await.is_ok());
     control_plane.stop().await;
-    assert!(peer.ask(&request("")).await.is_err());
+    assert!(peer.poll(&request("")).await.is_err());
     control_plane.restart().await;
-    assert!(peer.ask(&request("")).await.is_ok());
+    assert!(peer.poll(&request("")).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -150,12 +150,12 @@ async fn d11_an_answer_has_its_time_and_no_more() {
     let (addr, mut accepted) = listening().await;
     let begin = Instant::now();
     let mut peer = Peer::connect(&format!("http://{addr}"));
-    let failure = peer.ask(&request("")).await.unwrap_err();
+    let failure = peer.poll(&request("")).await.unwrap_err();
     assert_eq!(failure.kind, DisconnectKind::Failed(Code::DeadlineExceeded));
     assert_eq!(failure.message, "no answer within 1s (request_timeout)");
     assert_eq!(begin.elapsed().as_secs(), 1);
     // A connection with an unanswered request is not reused.
-    peer.ask(&request("")).await.unwrap_err();
+    peer.poll(&request("")).await.unwrap_err();
     accepted.recv().await.unwrap();
     accepted.recv().await.unwrap();
 }
@@ -167,7 +167,7 @@ async fn a_response_over_the_limit_is_not_read() {
     let transport = RestTransport::new(&GrpcTransport::default().with_max_message_size(500));
     let server = Arc::new(Server::new(control_plane.uri()).build().unwrap());
     let mut peer = Peer::with(&transport, server, "/v3/discovery:clusters", POLLING);
-    let failure = peer.ask(&request("")).await.unwrap_err();
+    let failure = peer.poll(&request("")).await.unwrap_err();
     assert_eq!(failure.kind, DisconnectKind::TooLarge { limit: 500 });
 }
 
@@ -230,8 +230,8 @@ impl Peer {
 
     /// Polls, and returns the report, which must be a single one after that of the sent request. "Not found" is an
     /// empty response.
-    async fn ask(&mut self, question: &DiscoveryRequest) -> Result<Option<DiscoveryResponse>, Disconnect> {
-        self.connection.send(question.encode_to_vec().into());
+    async fn poll(&mut self, message: &DiscoveryRequest) -> Result<Option<DiscoveryResponse>, Disconnect> {
+        self.connection.send(message.encode_to_vec().into());
         let mut is_sent = false;
         loop {
             let Input::Transport(event) = soon(self.inputs.recv()).await.unwrap() else { unreachable!() };

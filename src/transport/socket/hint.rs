@@ -51,7 +51,7 @@ fn hint(cause: &(dyn Error + 'static), channel: &ChannelCredentials) -> Option<S
     match (error.get_io(), channel) {
         (Some(error), _) => of_io(error, channel),
         (None, ChannelCredentials::Insecure) if error.is_library() => Some(
-            "it does not speak HTTP/2 in plain text; does the server require TLS (channel_creds `tls`)?"
+            "it does not use HTTP/2 in plain text; does the server require TLS (channel_creds `tls`)?"
                 .to_owned(),
         ),
         (None, ChannelCredentials::Insecure | ChannelCredentials::Tls(_) | ChannelCredentials::Custom(_)) => {
@@ -88,7 +88,7 @@ fn of_io(error: &io::Error, channel: &ChannelCredentials) -> Option<String> {
 fn of_tls(error: &rustls::Error, channel: &ChannelCredentials) -> Option<String> {
     let ChannelCredentials::Tls(config) = channel else { return None };
     if let rustls::Error::InvalidMessage(_) = error {
-        return Some("it does not speak TLS; is it one for channel_creds `insecure`?".to_owned());
+        return Some("it does not use TLS; is it one for channel_creds `insecure`?".to_owned());
     }
     if let rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired) = error {
         return Some("does the server require a client certificate (certificate_file)?".to_owned());

@@ -140,7 +140,7 @@ async fn tls_to_a_server_without() {
     let (_, server) = serve().await;
     says(
         &Client::new(&server.addr().to_string(), json!([{"type": "tls"}])),
-        &["it does not speak TLS; is it one for channel_creds `insecure`?"],
+        &["it does not use TLS; is it one for channel_creds `insecure`?"],
     )
     .await;
 }

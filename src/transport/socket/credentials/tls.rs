@@ -65,7 +65,7 @@ impl Tls {
         let io = self.connector.connect(name, io).await?;
         let selected_http2 = io.get_ref().1.alpn_protocol() == Some(HTTP2);
         if self.alpn == Alpn::Http2 && !selected_http2 {
-            return Err("the server does not speak HTTP/2: it did not select `h2` (ALPN)".into());
+            return Err("the server does not use HTTP/2: it did not select `h2` (ALPN)".into());
         }
         Ok(Secured { io: Box::new(io), selected_http2 })
     }
@@ -121,12 +121,12 @@ fn certificates_of(field: &str, path: &Path) -> Result<Vec<CertificateDer<'stati
 }
 
 /// The reason why a PEM file has no such item.
-fn pem_problem(error: &pem::Error, wanted: &str) -> String {
+fn pem_problem(error: &pem::Error, expected: &str) -> String {
     if let pem::Error::Io(error) = error {
         return error.to_string();
     }
     if let pem::Error::NoItemsFound = error {
-        return format!("no {wanted} in it");
+        return format!("no {expected} in it");
     }
     format!("not a PEM file: {error}")
 }
