@@ -109,13 +109,13 @@ impl WatchError {
 
     /// The same error for a resource that depends on the failed one. The text of the path to it is bounded, whatever
     /// its length and the number of calls.
-    pub(crate) fn via(&self, about: Subject, way: &str) -> Self {
-        let told = |text: &str| {
-            format!("{}: {}", shortened(way, LONGEST_WAY), shortened(text, LONGEST_REASON)).into()
+    pub(crate) fn via(&self, about: Subject, path: &str) -> Self {
+        let with_path = |text: &str| {
+            format!("{}: {}", shortened(path, LONGEST_PATH), shortened(text, LONGEST_REASON)).into()
         };
         let reason = match &self.inner.reason {
-            Reason::Text(text) => Reason::Text(told(text)),
-            Reason::Server(text) => Reason::Server(told(text)),
+            Reason::Text(text) => Reason::Text(with_path(text)),
+            Reason::Server(text) => Reason::Server(with_path(text)),
             Reason::Invalid(invalid) => Reason::Invalid(invalid.clone()),
         };
         Self::with_reason(self.inner.code, self.inner.blame, about, reason)
@@ -270,7 +270,7 @@ pub(crate) fn shortened(text: &str, most: usize) -> Cow<'_, str> {
 const LEFT_OUT: &str = " … ";
 
 /// The maximum length of the path to an error, in bytes.
-const LONGEST_WAY: usize = 1024;
+const LONGEST_PATH: usize = 1024;
 
 /// The maximum length of an error at the end of a path, in bytes.
 const LONGEST_REASON: usize = 2048;

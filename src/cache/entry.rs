@@ -303,10 +303,10 @@ impl Entry {
 
     /// The server has not confirmed it within its TTL.
     pub(crate) fn on_expired(&mut self, error: WatchError, update: Update) -> Changed {
-        let news = self
+        let changed = self
             .apply_ambient_error(AmbientError { state: ResourceState::DoesNotExist, error, update }, false);
         self.is_expired = true;
-        news
+        changed
     }
 
     /// The server sent an error in place of the resource (TP3): a data error if the policy is given, else a transient
@@ -351,8 +351,8 @@ impl Entry {
 }
 
 impl From<Changed> for bool {
-    fn from(news: Changed) -> Self {
-        news == Changed::Yes
+    fn from(changed: Changed) -> Self {
+        changed == Changed::Yes
     }
 }
 
@@ -407,7 +407,7 @@ mod tests {
         assert_eq!(
             entry.on_rejected(rejected(), KEEP, update("2")),
             Changed::No,
-            "the same error is told once"
+            "the same error is published once"
         );
         assert_eq!(
             entry.on_unchanged(&"2".into(), Instant::now()),

@@ -137,7 +137,7 @@ impl Stop {
     /// A request by an interrupt of the user.
     pub(crate) fn on_interrupt() -> Self {
         let stop = Self(Arc::default());
-        let wanted = stop.clone();
+        let requested = stop.clone();
         let mut interrupt = Box::pin(tokio::signal::ctrl_c());
         // It must be polled once before the first line is printed, since it listens from the first poll on.
         let first = interrupt.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -147,14 +147,14 @@ impl Stop {
                 Poll::Pending => interrupt.await,
             };
             if interrupted.is_ok() {
-                wanted.want();
+                requested.request();
             }
         });
         stop
     }
 
     /// Requests the end of the program. Output in progress has a moment to be read.
-    pub(crate) fn want(&self) {
+    pub(crate) fn request(&self) {
         self.0.notify_one();
         thread::spawn(|| {
             thread::sleep(GRACE);
@@ -163,7 +163,7 @@ impl Stop {
     }
 
     /// Waits until the end is requested.
-    pub(crate) async fn wanted(&self) {
+    pub(crate) async fn requested(&self) {
         self.0.notified().await;
     }
 }

@@ -28,7 +28,7 @@ fn the_middle_of_what_leads_to_an_error_is_left_out() {
     let mut error = WatchError::new(Code::NotFound, Blame::Peer, about(), "the cause");
     for _ in 0..100 {
         error = error.via(about(), &"é".repeat(5_000));
-        assert!(error.reason().len() <= LONGEST_WAY + 2 + LONGEST_REASON);
+        assert!(error.reason().len() <= LONGEST_PATH + 2 + LONGEST_REASON);
         assert!(error.reason().ends_with(": the cause"));
     }
 }

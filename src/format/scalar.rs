@@ -46,7 +46,7 @@ impl Scalar {
             #[allow(clippy::cast_precision_loss, reason = "that is what a number with a point is")]
             Kind::Double | Kind::Float => Self::of_float(kind, number as f64)?,
             Kind::Bool | Kind::String | Kind::Bytes | Kind::Message(_) => {
-                return Err(format!("must be {}, not the number {number}", wanted(kind)));
+                return Err(format!("must be {}, not the number {number}", expected(kind)));
             }
         })
     }
@@ -67,7 +67,7 @@ impl Scalar {
         match number.fract() == 0.0 && number.abs() < MAX_WHOLE {
             #[allow(clippy::cast_possible_truncation, reason = "it is whole, and in range")]
             true => Self::of_integer(kind, number as i128),
-            false => Err(format!("must be {}, not {number}", wanted(kind))),
+            false => Err(format!("must be {}, not {number}", expected(kind))),
         }
     }
 
@@ -179,7 +179,7 @@ pub(super) fn encode_base64(bytes: &[u8]) -> String {
 
 /// The error of a value of the wrong kind.
 pub(super) fn mismatch(kind: &Kind, value: &Value) -> String {
-    format!("must be {}, not {}", wanted(kind), found(value))
+    format!("must be {}, not {}", expected(kind), found(value))
 }
 
 /// A description of a value without its content.
@@ -195,7 +195,7 @@ pub(super) fn found(value: &Value) -> String {
     }
 }
 
-fn wanted(kind: &Kind) -> &'static str {
+fn expected(kind: &Kind) -> &'static str {
     match kind {
         Kind::Bool => "true or false",
         Kind::String => "a text in quotes",

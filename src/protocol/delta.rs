@@ -141,15 +141,15 @@ impl Delta {
         (written, now): (&mut Written, Instant),
     ) {
         written.wildcard_left = mem::take(&mut subscriptions.wildcard_leaving);
-        let told = mem::replace(&mut self.on_stream.wildcard, subscriptions.wildcard);
-        self.on_stream.wildcard_refused &= told;
+        let was_requested = mem::replace(&mut self.on_stream.wildcard, subscriptions.wildcard);
+        self.on_stream.wildcard_refused &= was_requested;
         subscriptions.sends_all = subscriptions.wildcard && !self.on_stream.wildcard_refused;
-        if subscriptions.wildcard && !told {
+        if subscriptions.wildcard && !was_requested {
             if self.on_stream.requested {
                 put_text(SUBSCRIBE, "*", request);
             }
             subscriptions.on_wildcard_requested();
-        } else if told && !subscriptions.wildcard {
+        } else if was_requested && !subscriptions.wildcard {
             put_text(UNSUBSCRIBE, "*", request);
             self.on_stream.wildcard_ended = true;
             self.on_stream.recent_unsubscribes.on_wildcard_unsubscribed(now);

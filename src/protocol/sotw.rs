@@ -78,7 +78,7 @@ struct OnStream {
     /// The names of the last request are due once more, in a request of their own.
     repeat_at: Option<Instant>,
     /// The first request had a version, and no response has followed.
-    version_told: bool,
+    version_sent: bool,
     /// A resource of the last accepted version was sent and is not held.
     has_unheld: bool,
     /// The number of accepted responses since everything was requested. One may have crossed the request, unless that
@@ -106,9 +106,9 @@ impl Sotw {
     fn is_version_held(&self, subscriptions: &Subscriptions) -> bool {
         let is_held = |sub: &Subscription| sub.is_held() && sub.was_ever_mentioned();
         // There may be a member that only another server has sent.
-        let mut wanted =
+        let mut covered =
             subscriptions.iter().map(|(_, sub)| sub).filter(|sub| sub.is_named() || sub.is_wildcard_member());
-        !self.has_dropped && (self.covers_all || !subscriptions.wildcard) && wanted.all(is_held)
+        !self.has_dropped && (self.covers_all || !subscriptions.wildcard) && covered.all(is_held)
     }
 
     /// The first request of the stream is about to be written.
@@ -136,7 +136,7 @@ impl Sotw {
     }
 
     /// The next request has the newly subscribed names.
-    fn ask(&mut self, subscriptions: &mut Subscriptions, written: &mut Written) {
+    fn put_subscribed(&mut self, subscriptions: &mut Subscriptions, written: &mut Written) {
         written.subscribed = std::mem::take(&mut self.subscribed);
         for id in &written.subscribed {
             if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| sub.is_named()) {
@@ -331,7 +331,7 @@ impl Variant for Sotw {
     /// Nothing of the type is written until it is answered.
     fn on_response(&mut self, now: Instant) {
         self.on_stream.busy = true;
-        self.on_stream.version_told = false;
+        self.on_stream.version_sent = false;
         self.on_stream.crossed.on_response(self.doubt, now);
         self.on_stream.recent_unsubscribes.on_response(self.doubt, now);
     }
@@ -358,7 +358,7 @@ impl Variant for Sotw {
 
     fn forget_version(&mut self) -> bool {
         (self.version, self.covers_all) = (Version::default(), false);
-        std::mem::take(&mut self.on_stream.version_told)
+        std::mem::take(&mut self.on_stream.version_sent)
     }
 
     /// A newer answer replaces an ACK that is not written yet, but for a NACK that has to wait, which an ACK never has to. Of
@@ -451,7 +451,7 @@ impl Variant for Sotw {
                 self.on_subscribing(is_all_new);
             }
             self.put_unsubscribed(subscriptions, &mut written, now);
-            self.ask(subscriptions, &mut written);
+            self.put_subscribed(subscriptions, &mut written);
             silent = self.refill(subscriptions, None, now);
             self.batcher.on_written(subscriptions.named(), now);
         }
@@ -468,12 +468,12 @@ impl Variant for Sotw {
             return (None, written);
         }
         let mut version = self.version.clone();
-        if let Some((told, ack)) = ack {
+        if let Some((answered, ack)) = ack {
             self.on_stream.nonce = ack.nonce;
-            version = told;
+            version = answered;
         }
         if is_first {
-            self.on_stream.version_told = !version.is_empty();
+            self.on_stream.version_sent = !version.is_empty();
             // The version stands for everything at the server: if that is still so, it may send nothing.
             subscriptions.received_all |= subscriptions.wildcard && !version.is_empty();
         }

@@ -93,7 +93,7 @@ struct Table {
     default: Option<Vec<ConfigSource>>,
     collections: BTreeMap<String, ResourceName>,
     /// Whether any source was configured, even an invalid one.
-    said: bool,
+    is_configured: bool,
 }
 
 #[derive(Debug, Clone, Default)]
@@ -108,7 +108,7 @@ impl Table {
     fn read<'a>(root: &Message<'a>, origin: &Origin<'a>) -> Self {
         let mut table = Self::default();
         for source in root.messages("config_sources") {
-            table.said = true;
+            table.is_configured = true;
             let names = authorities(&source);
             if names.is_empty() && !source.has("authorities") {
                 source.fail("authorities", "missing: it is the source of no authority");
@@ -126,7 +126,7 @@ impl Table {
             }
         }
         if let Some(source) = root.message("default_config_source") {
-            table.said = true;
+            table.is_configured = true;
             // It applies to all other authorities, so its own list of them has no effect.
             drop(authorities(&source));
             table.default = origin.config_source(&source).map(Found::into_sources);
@@ -142,7 +142,7 @@ impl Table {
         }
         for kind in [LISTENERS, CLUSTERS] {
             if let Some(locator) = locator(dynamic, kind.locator) {
-                self.said = true;
+                self.is_configured = true;
                 self.add_collection(&kind, &locator, dynamic);
             }
         }
@@ -150,7 +150,7 @@ impl Table {
 
     /// Adds a source of a type. For this type it takes precedence in the authorities that it names, too (X11).
     fn add_type<'a>(&mut self, kind: &Kind, source: &Message<'a>, origin: &Origin<'a>) {
-        self.said = true;
+        self.is_configured = true;
         let names = authorities(source);
         let Some(found) = origin.config_source(source) else { return };
         for (_, name) in names {
@@ -205,7 +205,7 @@ impl Table {
     }
 
     fn is_empty(&self) -> bool {
-        !self.said
+        !self.is_configured
     }
 }
 

@@ -93,7 +93,7 @@ async fn walk(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
     if args.look.once {
         return tokio::select! {
             biased;
-            () = stop.wanted() => Err(Failure::Missing),
+            () = stop.requested() => Err(Failure::Missing),
             ended = once(resolutions, output) => ended,
         };
     }
@@ -103,7 +103,7 @@ async fn walk(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
     loop {
         tokio::select! {
             biased;
-            () = stop.wanted() => return Ok(()),
+            () = stop.requested() => return Ok(()),
             () = resizes.next() => output.redraw()?,
             Some(first) = seen.next() => {
                 output.show(first)?;

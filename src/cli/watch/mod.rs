@@ -105,7 +105,7 @@ async fn watch(program: Program, args: &WatchArgs, bootstrap: Bootstrap) -> Resu
     if args.look.once {
         return tokio::select! {
             biased;
-            () = stop.wanted() => Err(Failure::Missing),
+            () = stop.requested() => Err(Failure::Missing),
             ended = watches.once(program, &args.targets) => ended,
         };
     }
@@ -116,7 +116,7 @@ async fn watch(program: Program, args: &WatchArgs, bootstrap: Bootstrap) -> Resu
     loop {
         tokio::select! {
             biased;
-            () = stop.wanted() => return Ok(()),
+            () = stop.requested() => return Ok(()),
             Some(command) = commands.recv() => match command {
                 Command::Watch(target) => watches.watch(&target),
                 Command::Unwatch(target) => watches.unwatch(&target),
@@ -197,7 +197,7 @@ fn read_commands(program: Program, stop: Stop) -> mpsc::UnboundedReceiver<Comman
         for line in io::stdin().lock().split(b'\n') {
             let command = line.map_err(|error| format!("the standard input cannot be read: {error}"));
             match command.and_then(|line| Command::parse(&line)) {
-                Ok(Some(Command::Quit)) => stop.want(),
+                Ok(Some(Command::Quit)) => stop.request(),
                 Ok(Some(command)) => {
                     let _ = sender.send(command); // It fails only at the end of the program.
                 }

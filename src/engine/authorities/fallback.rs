@@ -133,13 +133,13 @@ impl Authorities {
     fn forget_versions(&mut self, store: &mut Store, group: GroupId, now: Instant) {
         let types: Vec<_> = store.members.watched_types(group);
         let mut types: BTreeSet<_> = types.into_iter().collect();
-        let mut told = BTreeSet::new();
+        let mut notified = BTreeSet::new();
         for (_, entry) in store.iter().filter(|(_, entry)| entry.group == group) {
             types.insert(entry.ty);
             for (server, place) in entry.places.iter() {
                 let machine = &mut self.servers[server].machine;
                 if machine.take_back_version(entry.ty, place) {
-                    told.insert(server);
+                    notified.insert(server);
                 }
             }
         }
@@ -147,10 +147,10 @@ impl Authorities {
             let machine = &mut self.servers[*server].machine;
             // All of them, whether or not one was sent.
             if types.iter().filter(|ty| machine.forget_type_version(**ty)).count() > 0 {
-                told.insert(*server);
+                notified.insert(*server);
             }
         }
-        for server in told {
+        for server in notified {
             self.servers[server].machine.reopen("resubscribing to detect recovery of the primary", now);
             self.settle(store, server, now);
         }

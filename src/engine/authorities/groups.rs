@@ -66,7 +66,7 @@ impl AuthorityState {
     }
 
     /// The authority of its names; `None` for the names of the older form.
-    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics alone tell it"))]
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics alone report it"))]
     pub(crate) fn authority(&self) -> Option<&Arc<str>> {
         self.authority.as_ref()
     }

@@ -46,7 +46,7 @@ impl Step<'_> {
         if self.response.ttl_of(&self.response.located[next]).is_none() {
             return 1;
         }
-        let is_wanted = self
+        let is_active = self
             .authorities
             .memberships()
             .wildcard_key(self.store, ty)
@@ -55,7 +55,7 @@ impl Step<'_> {
             invariant::broken("a type that is answered was requested");
             return 1;
         };
-        if is_wanted && subscriptions.wildcard && subscriptions.sends_all {
+        if is_active && subscriptions.wildcard && subscriptions.sends_all {
             self.response.outdated = true;
             self.authorities.server_mut(server).machine.request_again_on_another_stream(ty, self.now);
             return 1;

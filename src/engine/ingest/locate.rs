@@ -130,12 +130,12 @@ impl Step<'_> {
             return BTreeSet::new();
         };
         let all = all.filter(|_| subscriptions.takes_all());
-        let wants = |located: &LocatedResource| match located.sub.and_then(|sub| subscriptions.get(sub)) {
+        let group_of = |located: &LocatedResource| match located.sub.and_then(|sub| subscriptions.get(sub)) {
             Some(sub) => store.get(sub.entry()).map(|entry| entry.group),
             None => all,
         };
-        let wanting = self.response.located.iter().filter(|located| located.op.is_there()).filter_map(wants);
-        let mut found: BTreeSet<_> = wanting.filter(|group| groups.get(*group).is_higher(server)).collect();
+        let sent = self.response.located.iter().filter(|located| located.op.is_there()).filter_map(group_of);
+        let mut found: BTreeSet<_> = sent.filter(|group| groups.get(*group).is_higher(server)).collect();
         if self.store.members.has_globs_of(self.response.ty) {
             found.extend(self.returning_members());
         }

@@ -65,13 +65,13 @@ impl Machine {
 
     /// The same as part of a batch: others follow, and then [`rest`](Self::rest).
     pub(crate) fn withdraw(&mut self, ty: TypeId, sub: SubId, now: Instant) {
-        let told = self.stream.as_open().is_some();
+        let is_open = self.stream.as_open().is_some();
         let Some(channel) = self.channel(ty) else { return };
         if !channel.subscriptions.get(sub).is_some_and(Subscription::is_named) {
             return;
         }
         channel.subscriptions.unname(sub);
-        if told && channel.variant.is_requested() {
+        if is_open && channel.variant.is_requested() {
             channel.variant.on_unnamed(sub, now);
         } else {
             self.release(ty, &[sub]);
@@ -100,10 +100,10 @@ impl Machine {
 
     /// The same as part of a batch: others follow, and then [`rest`](Self::rest).
     pub(crate) fn withdraw_all(&mut self, ty: TypeId, now: Instant) {
-        let told = self.stream.as_open().is_some();
+        let is_open = self.stream.as_open().is_some();
         let Some(channel) = self.channel(ty).filter(|channel| channel.subscriptions.wildcard) else { return };
         channel.variant.on_wildcard_ended(&mut channel.subscriptions, now);
-        if !told || !channel.variant.is_requested() {
+        if !is_open || !channel.variant.is_requested() {
             self.release_all(ty);
         }
     }
@@ -235,9 +235,9 @@ impl Machine {
         let Some(channel) = self.channel(ty) else { return false };
         let is_requested = channel.variant.is_requested();
         let Some(sub) = channel.subscriptions.get_mut(id) else { return false };
-        let told = is_requested && sub.has_version() && !sub.is_unconfirmed();
+        let was_sent = is_requested && sub.has_version() && !sub.is_unconfirmed();
         sub.forget_version();
-        told
+        was_sent
     }
 
     /// The responses of a type are decided on when the server has been quiet for a while.

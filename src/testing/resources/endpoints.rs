@@ -143,10 +143,10 @@ impl EndpointsBuilder {
 
     #[track_caller]
     fn endpoint(&mut self, address: &str) -> &mut LbEndpoint {
-        let wanted = lb_endpoint(parse(address)).host_identifier;
+        let identifier = lb_endpoint(parse(address)).host_identifier;
         let Self { message: ClusterLoadAssignment { cluster_name, endpoints, .. } } = self;
         let mut all = endpoints.iter_mut().flat_map(|locality| &mut locality.lb_endpoints);
-        match all.find(|endpoint| endpoint.host_identifier == wanted) {
+        match all.find(|endpoint| endpoint.host_identifier == identifier) {
             Some(endpoint) => endpoint,
             None => panic!("{address} is no endpoint of {cluster_name:?}"),
         }
