@@ -63,9 +63,9 @@ impl List {
     }
 
     /// Returns the inline entry of a name.
-    pub(crate) fn inline(&self, wanted: &str) -> Option<&Inline> {
+    pub(crate) fn inline(&self, name: &str) -> Option<&Inline> {
         self.entries.iter().find_map(|entry| match entry {
-            ListEntry::Inline(inline) if *inline.name == *wanted => Some(inline),
+            ListEntry::Inline(inline) if *inline.name == *name => Some(inline),
             ListEntry::Inline(_) | ListEntry::Locator(_) => None,
         })
     }

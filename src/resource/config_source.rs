@@ -157,7 +157,7 @@ fn api_type(written: i32) -> Result<ApiType, Invalid> {
         Ok(WrittenType::AggregatedGrpc) => Ok(ApiType::AggregatedGrpc),
         Ok(WrittenType::AggregatedDeltaGrpc) => Ok(ApiType::AggregatedDeltaGrpc),
         Ok(WrittenType::DeprecatedAndUnavailableDoNotUse) | Err(_) => {
-            Err(Invalid::field("api_type", format!("{written} is not a way to ask a server")))
+            Err(Invalid::field("api_type", format!("{written} is not an API type")))
         }
     }
 }

@@ -60,9 +60,9 @@ pub struct PickFirst {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RingHash {
-    /// The smallest ring: 1 to 8,388,608 and at most the largest; 1024 if not said.
+    /// The smallest ring: 1 to 8,388,608 and at most the largest; 1024 by default.
     pub minimum_ring_size: u32,
-    /// The largest ring: 1 to 8,388,608, which it is if not said.
+    /// The largest ring: 1 to 8,388,608, the default.
     pub maximum_ring_size: u32,
 }
 
@@ -70,7 +70,7 @@ pub struct RingHash {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct LeastRequest {
-    /// Endpoints to compare: 2 to 10; 2 if not said, and more than 10 are 10 (A48).
+    /// Endpoints to compare: 2 to 10; 2 by default, and more than 10 are 10 (A48).
     pub choice_count: u8,
 }
 
@@ -80,19 +80,19 @@ pub struct LeastRequest {
 pub struct ClientSideWeightedRoundRobin {
     /// Whether endpoints report their load beside the requests too.
     pub enable_oob_load_report: bool,
-    /// How often they do, 10 s if not said.
+    /// How often they do, 10 s by default.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub oob_reporting_period: Duration,
-    /// How long an endpoint must have reported before its weight counts, 10 s if not said.
+    /// How long an endpoint must have reported before its weight counts, 10 s by default.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub blackout_period: Duration,
-    /// For how long a report counts, 180 s if not said.
+    /// For how long a report counts, 180 s by default.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub weight_expiration_period: Duration,
-    /// How often weights are computed: at least 0.1 s, 1 s if not said.
+    /// How often weights are computed: at least 0.1 s, 1 s by default.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub weight_update_period: Duration,
-    /// How much errors lower a weight: not negative, 1 if not said.
+    /// How much errors lower a weight: not negative, 1 by default.
     pub error_utilization_penalty: f32,
     /// Metrics whose maximum is the utilization; empty for the one that A58 names.
     pub metric_names_for_computing_utilization: Box<[Box<str>]>,
@@ -106,7 +106,7 @@ pub struct WrrLocality {
     pub endpoint_picking_policy: Box<LbPolicy>,
 }
 
-/// What a cluster says of load balancing.
+/// The load balancing settings of a cluster.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
     /// `load_balancing_policy`.
@@ -133,7 +133,7 @@ fn legacy(from: &Choice) -> Result<LbPolicy, Invalid> {
     use cluster::cluster::{LbPolicy as Legacy, ring_hash_lb_config::HashFunction};
     match Legacy::try_from(from.legacy) {
         Ok(Legacy::RoundRobin) => Ok(in_each_locality(LbPolicy::RoundRobin)),
-        // What an aggregate cluster must say to proxies; it has no policy of its own here (A75-1).
+        // What an aggregate cluster must have for proxies; it has no policy of its own here (A75-1).
         Ok(Legacy::ClusterProvided) if from.is_of_custom_type => Ok(in_each_locality(LbPolicy::RoundRobin)),
         Ok(Legacy::RingHash) => {
             let Some(LbConfig::RingHashLbConfig(config)) = &from.config else {

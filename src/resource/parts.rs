@@ -141,7 +141,7 @@ pub(crate) fn same_stream(source: Option<&core::ConfigSource>) -> Result<(), Inv
 }
 
 /// Reads a config source; the outer error is that of bytes that are not a `ConfigSource`.
-#[allow(clippy::type_complexity, reason = "the first is of the bytes, the second of what they say")]
+#[allow(clippy::type_complexity, reason = "the first is of the bytes, the second of their content")]
 pub(crate) fn read_source(
     bytes: Option<&[u8]>,
     cx: &Context<'_>,

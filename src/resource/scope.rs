@@ -209,11 +209,11 @@ fn collection(locator: String) -> Result<Option<Arc<str>>, Invalid> {
     if locator.is_empty() {
         return Ok(None);
     }
-    let told = |reason: String| Invalid::field("srds_resources_locator", reason);
-    let name = ResourceName::parse(&locator).map_err(|e| told(e.to_string()))?;
-    let wanted = parts::message_name(ScopedRouteConfiguration::TYPE_URL);
-    if !name.is_glob() || name.resource_type() != Some(wanted) {
-        return Err(told(format!("{locator:?} is no glob collection of {wanted}")));
+    let invalid = |reason: String| Invalid::field("srds_resources_locator", reason);
+    let name = ResourceName::parse(&locator).map_err(|e| invalid(e.to_string()))?;
+    let scopes = parts::message_name(ScopedRouteConfiguration::TYPE_URL);
+    if !name.is_glob() || name.resource_type() != Some(scopes) {
+        return Err(invalid(format!("{locator:?} is no glob collection of {scopes}")));
     }
     Ok(Some(name.to_string().into()))
 }

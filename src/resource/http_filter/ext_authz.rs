@@ -18,28 +18,28 @@ use crate::{
     },
 };
 
-/// Asks an external service whether requests may pass (A92).
+/// Has an external service authorize requests (A92).
 ///
-/// It is not known by itself: an application that asks the service registers it,
+/// It is not known by itself: an application that calls the service registers it,
 /// `Registry::new().with_http_filter::<ExtAuthz>()`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ExtAuthz {
     /// The service.
     pub grpc_service: GrpcService,
-    /// The part of the requests that it is asked about; all if not said.
+    /// The fraction of requests that are checked; all by default.
     pub filter_enabled: Fraction,
     /// Whether the other requests fail instead of passing.
     pub deny_at_disable: bool,
-    /// Whether requests pass where the service cannot be asked.
+    /// Whether requests pass if the service is unreachable.
     pub failure_mode_allow: bool,
     /// Whether such requests get the header `x-envoy-auth-failure-mode-allowed: true`.
     pub failure_mode_allow_header_add: bool,
-    /// The HTTP status that requests fail with where the service cannot be asked; 403 if not said.
+    /// The HTTP status of requests that fail because the service is unreachable; 403 by default.
     pub status_on_error: u32,
-    /// Whether the service is told the certificate of the peer.
+    /// Whether the certificate of the peer is sent to the service.
     pub include_peer_certificate: bool,
-    /// Which headers the service is shown.
+    /// Which headers are sent to the service.
     pub forward_rules: HeaderForwardingRules,
     /// Which headers the service may change.
     pub mutation_rules: HeaderMutationRules,
@@ -98,7 +98,7 @@ impl HttpFilterExtension for ExtAuthz {
 impl Extension for ExtAuthzPerRoute {
     const TYPE_NAME: &'static str = "envoy.extensions.filters.http.ext_authz.v3.ExtAuthzPerRoute";
 
-    /// What it says beside `disabled` is for proxies alone and skipped.
+    /// The settings beside `disabled` are for proxies alone and skipped.
     fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
         let message = pb::ExtAuthzPerRoute::decode(payload.message()?)?;
         match message.r#override {

@@ -18,7 +18,7 @@ use crate::{
     resource::{Context, Extension, Invalid, Payload, grpc_service::GrpcService, parts},
 };
 
-/// Shows the requests of a client to an external service, which may change them (A93).
+/// Sends the requests of a client to an external service, which may change them (A93).
 ///
 /// It is not known by itself: an application that calls the service registers it,
 /// `Registry::new().with_http_filter::<ExtProc>()`.
@@ -27,40 +27,40 @@ use crate::{
 pub struct ExtProc {
     /// The service.
     pub grpc_service: GrpcService,
-    /// Whether requests go on unchanged where the service cannot be asked.
+    /// Whether requests continue unchanged if the service is unreachable.
     pub failure_mode_allow: bool,
-    /// What of a request the service is shown.
+    /// The parts of a request that are sent to the service.
     pub processing_mode: ProcessingMode,
-    /// Names of attributes that the service is told of the request.
+    /// Names of attributes of the request that are sent to the service.
     pub request_attributes: Box<[Box<str>]>,
-    /// Names of attributes that the service is told of the response.
+    /// Names of attributes of the response that are sent to the service.
     pub response_attributes: Box<[Box<str>]>,
     /// Which headers the service may change.
     pub mutation_rules: HeaderMutationRules,
-    /// Which headers the service is shown.
+    /// Which headers are sent to the service.
     pub forward_rules: HeaderForwardingRules,
     /// Whether the service may not answer in place of the server.
     pub disable_immediate_response: bool,
-    /// Whether what the service says is not waited for and not looked at.
+    /// Whether the responses of the service are not awaited, and ignored.
     pub observability_mode: bool,
-    /// How long the stream to the service stays open after a request that is only shown: more than 0, 5 s if not said.
+    /// How long the stream to the service stays open after a request in observability mode: more than 0, 5 s by default.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub deferred_close_timeout: Duration,
 }
 
-/// What of a request the service of an [`ExtProc`] is shown.
+/// The parts of a request that are sent to the service of an [`ExtProc`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct ProcessingMode {
-    /// The headers; shown if not said.
+    /// The headers; sent by default.
     pub request_headers: bool,
-    /// The messages; not shown if not said.
+    /// The messages; not sent by default.
     pub request_body: bool,
-    /// The headers of the response; shown if not said.
+    /// The headers of the response; sent by default.
     pub response_headers: bool,
-    /// The messages of the response; not shown if not said, and only together with the trailers.
+    /// The messages of the response; not sent by default, and only together with the trailers.
     pub response_body: bool,
-    /// The trailers; not shown if not said.
+    /// The trailers; not sent by default.
     pub response_trailers: bool,
 }
 
@@ -72,13 +72,13 @@ pub struct ExtProcPerRoute {
     pub disabled: bool,
     /// Another service.
     pub grpc_service: Option<GrpcService>,
-    /// What of a request it is shown.
+    /// The parts of a request that are sent to it.
     pub processing_mode: Option<ProcessingMode>,
-    /// Whether requests go on unchanged where it cannot be asked.
+    /// Whether requests continue unchanged if it is unreachable.
     pub failure_mode_allow: Option<bool>,
-    /// Names of attributes that it is told of the request.
+    /// Names of attributes of the request that are sent to it.
     pub request_attributes: Box<[Box<str>]>,
-    /// Names of attributes that it is told of the response.
+    /// Names of attributes of the response that are sent to it.
     pub response_attributes: Box<[Box<str>]>,
 }
 
@@ -130,7 +130,7 @@ impl ExtProc {
 }
 
 impl ProcessingMode {
-    /// Rule H11. A mode that is not said is the message's default, as in Envoy.
+    /// Rule H11. A mode that is unset has the message's default, as in Envoy.
     fn parse(message: &pb::ProcessingMode) -> Result<Self, Invalid> {
         let parsed = Self {
             request_headers: sends("request_header_mode", message.request_header_mode, true)?,

@@ -41,7 +41,7 @@ pub struct FaultDelay {
     /// For how long.
     #[serde(flatten)]
     pub kind: DelayKind,
-    /// The part of the requests that are delayed; none if not said. A header of the request may lower the numerator where
+    /// The part of the requests that are delayed; none by default. A header of the request may lower the numerator where
     /// headers control the fault (A33-3).
     pub percentage: Fraction,
 }
@@ -54,7 +54,7 @@ pub enum DelayKind {
     /// Always the same. In JSON as seconds: `"1.5s"`.
     #[serde(serialize_with = "parts::serialize_seconds")]
     FixedDelay(Duration),
-    /// As the request says, in the header `x-envoy-fault-delay-request`; without it there is no delay.
+    /// As given in the header `x-envoy-fault-delay-request` of the request; without it there is no delay.
     HeaderDelay,
 }
 
@@ -65,7 +65,7 @@ pub struct FaultAbort {
     /// With what.
     #[serde(flatten)]
     pub kind: AbortKind,
-    /// The part of the requests that fail; none if not said. A header of the request may lower the numerator where headers
+    /// The part of the requests that fail; none by default. A header of the request may lower the numerator where headers
     /// control the fault (A33-3).
     pub percentage: Fraction,
 }
@@ -79,15 +79,15 @@ pub enum AbortKind {
     HttpStatus(u32),
     /// A gRPC status. `OK` is as if the server had answered with success at once, without a message (A33-2).
     GrpcStatus(Code),
-    /// As the request says, in the header `x-envoy-fault-abort-request` or `x-envoy-fault-abort-grpc-request`; without them
-    /// it does not fail.
+    /// As given in the header `x-envoy-fault-abort-request` or `x-envoy-fault-abort-grpc-request` of the
+    /// request; without them it does not fail.
     HeaderAbort,
 }
 
 impl Extension for Fault {
     const TYPE_NAME: &'static str = "envoy.extensions.filters.http.fault.v3.HTTPFault";
 
-    /// Rule H2. What a fault cannot be is rejected as in gRPC's C core, which the text of the rule does not ask for.
+    /// Rule H2. What a fault cannot be is rejected as in gRPC's C core, which the text of the rule does not require.
     fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
         let message = HttpFault::decode(payload.message()?)?;
         let delay = message.delay.map_or(Ok(None), FaultDelay::parse);
@@ -118,7 +118,7 @@ impl BuiltIn for Fault {
 }
 
 impl FaultDelay {
-    /// `None` for a delay that does not say how long it is.
+    /// `None` for a delay without a duration.
     fn parse(message: DelayMessage) -> Result<Option<Self>, Invalid> {
         let percentage = percentage(message.percentage)?;
         let kind = match message.fault_delay_secifier {
@@ -133,7 +133,7 @@ impl FaultDelay {
 }
 
 impl FaultAbort {
-    /// `None` for a failure that does not say what it is.
+    /// `None` for a failure without a status.
     fn parse(message: AbortMessage) -> Result<Option<Self>, Invalid> {
         let percentage = percentage(message.percentage)?;
         let kind = match message.error_type {

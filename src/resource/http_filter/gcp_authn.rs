@@ -14,7 +14,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct GcpAuthn {
-    /// For how many services tokens are held at a time: at least 1, 10 if not said.
+    /// For how many services tokens are held at a time: at least 1, 10 by default.
     pub cache_size: u64,
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The filters of a listener are typed ([`HttpFilterConfig`]), and so are the overrides of virtual hosts, routes and splits
 //! ([`FilterOverride`]). The most specific override of a filter wins and replaces all others (A39-6);
-//! [`HttpFilter::effective`] says what remains of a filter then. An application handles more types of filters with
+//! [`HttpFilter::effective`] returns what remains of a filter then. An application handles more types of filters with
 //! [`HttpFilterExtension`]s.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -52,7 +52,7 @@ pub struct HttpFilter {
     pub name: Box<str>,
     /// What it does.
     pub config: HttpFilterConfig,
-    /// Whether it does nothing where no override says otherwise.
+    /// Whether it does nothing unless an override enables it.
     pub disabled: bool,
 }
 

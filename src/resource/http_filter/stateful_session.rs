@@ -28,9 +28,9 @@ pub struct StatefulSession {
 pub struct SessionCookie {
     /// Its name, not empty.
     pub name: Box<str>,
-    /// The paths of requests that it is for begin with this one; `/` if not said.
+    /// The paths of requests that it is for begin with this one; `/` by default.
     pub path: Box<str>,
-    /// How long it lives; 0, which it is if not said, is as long as the client lives. In JSON as seconds: `"1.5s"`.
+    /// How long it lives; 0, the default, is as long as the client lives. In JSON as seconds: `"1.5s"`.
     #[serde(serialize_with = "parts::serialize_seconds")]
     pub ttl: Duration,
 }

@@ -48,9 +48,9 @@ fn accepted(manager: &hcm::HttpConnectionManager) -> HttpConnectionManager {
 }
 
 /// Returns the reason of the error, behind the path of the connection manager.
-fn told(manager: &hcm::HttpConnectionManager) -> String {
-    let told = rejection::<Listener>(&api_listener(manager));
-    let below = told.strip_prefix("api_listener.api_listener").expect(&told);
+fn reason_of(manager: &hcm::HttpConnectionManager) -> String {
+    let error = rejection::<Listener>(&api_listener(manager));
+    let below = error.strip_prefix("api_listener.api_listener").expect(&error);
     below.trim_start_matches('.').to_owned()
 }
 
@@ -80,32 +80,32 @@ fn l1_rejects_what_is_no_connection_manager() {
 
 #[test]
 fn l2_rejects_a_manager_that_cannot_be_decoded() {
-    let told = rejection::<Listener>(&of_api(Some(any(MANAGER, &[0xff][..]))));
-    assert!(told.starts_with("api_listener.api_listener: not a valid message: "), "{told}");
+    let error = rejection::<Listener>(&of_api(Some(any(MANAGER, &[0xff][..]))));
+    assert!(error.starts_with("api_listener.api_listener: not a valid message: "), "{error}");
 }
 
 #[test]
 fn l3_rejects_trust_in_forwarded_addresses() {
     let bad = hcm::HttpConnectionManager { xff_num_trusted_hops: 1, ..manager() };
-    assert_eq!(told(&bad), "xff_num_trusted_hops: not supported; must be 0");
+    assert_eq!(reason_of(&bad), "xff_num_trusted_hops: not supported; must be 0");
 }
 
 #[test]
 fn l4_rejects_the_detection_of_original_addresses() {
     let original_ip_detection_extensions = vec![TypedExtensionConfig::default()];
     let bad = hcm::HttpConnectionManager { original_ip_detection_extensions, ..manager() };
-    assert_eq!(told(&bad), "original_ip_detection_extensions: not supported; must be empty");
+    assert_eq!(reason_of(&bad), "original_ip_detection_extensions: not supported; must be empty");
 }
 
 #[test]
 fn l5_rejects_a_manager_without_routes() {
-    assert_eq!(told(&routed(None)), ": no route specifier; expected rds or route_config");
+    assert_eq!(reason_of(&routed(None)), ": no route specifier; expected rds or route_config");
 }
 
 #[test]
 fn l6_rejects_bad_scoped_routes() {
     let scoped = routed(Some(RouteSpecifier::ScopedRoutes(hcm::ScopedRoutes::default())));
-    assert_eq!(told(&scoped), "scoped_routes.name: must not be empty");
+    assert_eq!(reason_of(&scoped), "scoped_routes.name: must not be empty");
 }
 
 #[test]
@@ -126,14 +126,14 @@ fn l7_rejects_routes_from_elsewhere() {
             "only the sources ads and self are supported",
         ),
     ] {
-        assert_eq!(told(&routed(Some(specifier))), format!("rds.config_source: {reason}"));
+        assert_eq!(reason_of(&routed(Some(specifier))), format!("rds.config_source: {reason}"));
     }
 }
 
 /// As in grpc-go; C-core does not check it.
 #[test]
 fn l8_rejects_routes_without_a_name() {
-    assert_eq!(told(&routed(Some(rds(ads(), "")))), "rds.route_config_name: must not be empty");
+    assert_eq!(reason_of(&routed(Some(rds(ads(), "")))), "rds.route_config_name: must not be empty");
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn l9_accepts_inline_routes_without_a_name() {
 #[test]
 fn l9_rejects_inline_routes_that_would_be_rejected_by_themselves() {
     let bad = inline(vec![virtual_host(&[], Vec::new())]);
-    assert_eq!(told(&bad), "route_config.virtual_hosts[0].domains: must not be empty");
+    assert_eq!(reason_of(&bad), "route_config.virtual_hosts[0].domains: must not be empty");
 }
 
 #[test]
@@ -165,14 +165,14 @@ fn l10_rejects_a_limit_of_streams_that_is_no_duration() {
         (-9, 0, "seconds: must be between 0 and 315576000000, is -9"),
         (0, -1, "nanos: must be between 0 and 999999999, is -1"),
     ] {
-        assert_eq!(told(&limited(seconds, nanos)), format!("{at}.{expected}"));
+        assert_eq!(reason_of(&limited(seconds, nanos)), format!("{at}.{expected}"));
     }
 }
 
 #[test]
 fn the_filters_of_a_listener_are_checked() {
     let unfiltered = hcm::HttpConnectionManager { http_filters: Vec::new(), ..manager() };
-    assert!(told(&unfiltered).starts_with("http_filters: "));
+    assert!(reason_of(&unfiltered).starts_with("http_filters: "));
 }
 
 #[test]

@@ -46,9 +46,9 @@ fn intervals_of(policy: route::RetryPolicy) -> (u128, u128) {
 }
 
 /// Returns the reason of the error, behind the path of the policy.
-fn told(policy: route::RetryPolicy) -> String {
-    let told = rejection::<RouteConfiguration>(&message(policy));
-    told.strip_prefix("virtual_hosts[0].retry_policy.").expect(&told).to_owned()
+fn reason_of(policy: route::RetryPolicy) -> String {
+    let error = rejection::<RouteConfiguration>(&message(policy));
+    error.strip_prefix("virtual_hosts[0].retry_policy.").expect(&error).to_owned()
 }
 
 /// As in grpc-go and Envoy, spaces are ignored; so is case, as in grpc-go.
@@ -82,7 +82,7 @@ fn rp2_accepts_any_number_of_retries_and_takes_one_if_it_is_unset() {
 
 #[test]
 fn rp2_rejects_no_retries() {
-    assert_eq!(told(retries(0)), "num_retries: must be at least 1, is 0");
+    assert_eq!(reason_of(retries(0)), "num_retries: must be at least 1, is 0");
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn rp3_rejects_a_back_off_without_a_positive_base_interval() {
         (Some(0), ": must be longer than 0"),
         (Some(-1_000_000), ".seconds: must be between 0 and 315576000000, is -1"),
     ] {
-        assert_eq!(told(back_off(base, None)), format!("retry_back_off.base_interval{expected}"));
+        assert_eq!(reason_of(back_off(base, None)), format!("retry_back_off.base_interval{expected}"));
     }
 }
 
@@ -118,7 +118,10 @@ fn rp4_rejects_a_longest_interval_of_0_or_below_the_base() {
         (-1_000_000, ".seconds: must be between 0 and 315576000000, is -1"),
         (39_000, ": 39ms is shorter than the base interval of 40ms"),
     ] {
-        assert_eq!(told(back_off(Some(40_000), Some(max))), format!("retry_back_off.max_interval{expected}"));
+        assert_eq!(
+            reason_of(back_off(Some(40_000), Some(max))),
+            format!("retry_back_off.max_interval{expected}")
+        );
     }
 }
 
@@ -134,7 +137,7 @@ fn rp5_accepts_a_policy_that_retries_nothing() {
 #[test]
 fn rp4_rp5_rejects_a_policy_that_retries_nothing_but_is_wrong() {
     let none = |policy| route::RetryPolicy { retry_on: "5xx".into(), ..policy };
-    assert_eq!(told(none(retries(0))), "num_retries: must be at least 1, is 0");
+    assert_eq!(reason_of(none(retries(0))), "num_retries: must be at least 1, is 0");
     let expected = "retry_back_off.max_interval: must be longer than 0";
-    assert_eq!(told(none(back_off(Some(40_000), Some(0)))), expected);
+    assert_eq!(reason_of(none(back_off(Some(40_000), Some(0)))), expected);
 }

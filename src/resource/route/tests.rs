@@ -191,9 +191,9 @@ fn r9_rejects_overrides_that_are_not_known_at_each_level() {
         ([None, unknown, None], "virtual_hosts[0].routes[0]"),
         ([None, None, unknown], "virtual_hosts[0].routes[0].route.weighted_clusters.clusters[0]"),
     ] {
-        let told = rejected(&overridden(levels));
-        assert!(told.starts_with(&format!("{path}.typed_per_filter_config[\"f\"]")), "{told}");
-        assert!(told.contains("x.Unknown"), "{told}");
+        let error = rejected(&overridden(levels));
+        assert!(error.starts_with(&format!("{path}.typed_per_filter_config[\"f\"]")), "{error}");
+        assert!(error.contains("x.Unknown"), "{error}");
     }
 }
 

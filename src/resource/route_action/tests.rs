@@ -27,9 +27,9 @@ fn accepted(action: route::RouteAction) -> ForwardAction {
 }
 
 /// Returns the reason of the error, behind the path of the action.
-fn told(action: route::RouteAction) -> String {
-    let told = rejection::<RouteConfiguration>(&routes(vec![acting(action)]));
-    told.strip_prefix("virtual_hosts[0].routes[0].route.").expect(&told).to_owned()
+fn reason_of(action: route::RouteAction) -> String {
+    let error = rejection::<RouteConfiguration>(&routes(vec![acting(action)]));
+    error.strip_prefix("virtual_hosts[0].routes[0].route.").expect(&error).to_owned()
 }
 
 fn weighted(clusters: &[(&str, Option<u32>)]) -> route::RouteAction {
@@ -117,7 +117,7 @@ fn r18_accepts_a_cluster() {
 /// As in C-core, deliberately.
 #[test]
 fn r18_rejects_a_cluster_without_a_name() {
-    assert_eq!(told(to("")), "cluster: must not be empty");
+    assert_eq!(reason_of(to("")), "cluster: must not be empty");
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn r19_rejects_weights_whose_sum_is_0_or_too_large_and_clusters_without_a_name()
         (&[("a", Some(u32::MAX)), ("b", Some(1))], ": the sum of the weights is 4294967296, over 4294967295"),
         (&[("a", Some(1)), ("", Some(1))], "[1].name: must not be empty"),
     ] {
-        assert_eq!(told(weighted(clusters)), format!("{at}{expected}"));
+        assert_eq!(reason_of(weighted(clusters)), format!("{at}{expected}"));
     }
 }
 
@@ -196,7 +196,7 @@ fn r22_rejects_a_header_without_a_name_and_what_is_no_regex() {
         (by_value_of("x", Some("")), "regex_rewrite.pattern.regex: must not be empty"),
         (by_value_of("x", Some("(")), "regex_rewrite.pattern.regex: \"(\" is no regex: unclosed group"),
     ] {
-        assert_eq!(told(action), format!("hash_policy[1].header.{expected}"));
+        assert_eq!(reason_of(action), format!("hash_policy[1].header.{expected}"));
     }
 }
 
@@ -259,7 +259,7 @@ fn r24_rejects_what_is_no_duration() {
         (limited(None, Some(-1)), "grpc_timeout_header_max"),
     ] {
         let expected = "seconds: must be between 0 and 315576000000, is -1";
-        assert_eq!(told(action), format!("max_stream_duration.{field}.{expected}"));
+        assert_eq!(reason_of(action), format!("max_stream_duration.{field}.{expected}"));
     }
 }
 
@@ -276,7 +276,7 @@ fn r25_accepts_a_retry_policy_of_a_route() {
 
 #[test]
 fn r25_rejects_a_bad_retry_policy_of_a_route() {
-    assert_eq!(told(retrying(0)), "retry_policy.num_retries: must be at least 1, is 0");
+    assert_eq!(reason_of(retrying(0)), "retry_policy.num_retries: must be at least 1, is 0");
 }
 
 /// Returns whether the authority is rewritten, by the trust in the server and the field's value.

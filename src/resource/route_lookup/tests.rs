@@ -73,9 +73,9 @@ fn accepted(config: pb::RouteLookupConfig) -> RouteLookup {
 }
 
 /// Returns the reason of the error, behind the path of the plugin.
-fn told(config: Option<pb::RouteLookupConfig>) -> String {
-    let told = parse(config).unwrap_err();
-    let below = told.strip_prefix("cluster_specifier_plugins[0].extension.typed_config.").expect(&told);
+fn reason_of(config: Option<pb::RouteLookupConfig>) -> String {
+    let error = parse(config).unwrap_err();
+    let below = error.strip_prefix("cluster_specifier_plugins[0].extension.typed_config.").expect(&error);
     below.to_owned()
 }
 
@@ -149,7 +149,7 @@ fn h10_rejects_what_makes_no_keys() {
         ),
     ] {
         let config = pb::RouteLookupConfig { grpc_keybuilders: builders, ..config() };
-        assert_eq!(told(Some(config)), format!("route_lookup_config.grpc_keybuilders{expected}"));
+        assert_eq!(reason_of(Some(config)), format!("route_lookup_config.grpc_keybuilders{expected}"));
     }
 }
 
@@ -180,7 +180,7 @@ fn h10_rejects_keys_that_are_empty_or_there_twice() {
         ),
     ] {
         assert_eq!(
-            told(Some(with_builder(builder))),
+            reason_of(Some(with_builder(builder))),
             format!("route_lookup_config.grpc_keybuilders[0].{expected}")
         );
     }
@@ -188,7 +188,7 @@ fn h10_rejects_keys_that_are_empty_or_there_twice() {
 
 #[test]
 fn h10_rejects_what_cannot_be_looked_up() {
-    assert_eq!(told(None).trim_start_matches("route_lookup_config"), ": must be set");
+    assert_eq!(reason_of(None).trim_start_matches("route_lookup_config"), ": must be set");
     let target = |target: &str| pb::RouteLookupConfig { lookup_service: target.into(), ..config() };
     for (config, expected) in [
         (target(""), "lookup_service: must not be empty"),
@@ -214,7 +214,7 @@ fn h10_rejects_what_cannot_be_looked_up() {
             "cache_size_bytes: must be greater than 0, is -1",
         ),
     ] {
-        assert_eq!(told(Some(config)), format!("route_lookup_config.{expected}"));
+        assert_eq!(reason_of(Some(config)), format!("route_lookup_config.{expected}"));
     }
 }
 

@@ -93,10 +93,11 @@ fn accepted(message: hcm::ScopedRoutes) -> Arc<ScopedRoutes> {
 }
 
 /// Returns the reason of the error, behind the path of the scoped routes.
-fn told(message: hcm::ScopedRoutes) -> String {
-    let told = rejection::<Listener>(&listener(message));
-    told.strip_prefix("api_listener.api_listener.scoped_routes")
-        .expect(&told)
+fn reason_of(message: hcm::ScopedRoutes) -> String {
+    let error = rejection::<Listener>(&listener(message));
+    error
+        .strip_prefix("api_listener.api_listener.scoped_routes")
+        .expect(&error)
         .trim_start_matches('.')
         .to_owned()
 }
@@ -125,7 +126,7 @@ fn sc1_accepts_a_name() {
 
 #[test]
 fn sc1_rejects_an_empty_name() {
-    assert_eq!(told(hcm::ScopedRoutes { name: String::new(), ..message() }), "name: must not be empty");
+    assert_eq!(reason_of(hcm::ScopedRoutes { name: String::new(), ..message() }), "name: must not be empty");
 }
 
 #[test]
@@ -141,9 +142,9 @@ fn sc2_accepts_a_fragment_of_each_kind() {
 #[test]
 fn sc2_rejects_fragments_that_cannot_be_built() {
     let keyless = hcm::ScopedRoutes { scope_key_builder: None, ..message() };
-    assert_eq!(told(keyless), "scope_key_builder.fragments: must not be empty");
-    assert_eq!(told(with(Vec::new())), "scope_key_builder.fragments: must not be empty");
-    let untyped = told(with(vec![FragmentBuilder { r#type: None }]));
+    assert_eq!(reason_of(keyless), "scope_key_builder.fragments: must not be empty");
+    assert_eq!(reason_of(with(Vec::new())), "scope_key_builder.fragments: must not be empty");
+    let untyped = reason_of(with(vec![FragmentBuilder { r#type: None }]));
     let at = "scope_key_builder.fragments[0]";
     assert_eq!(untyped, format!("{at}: no type that is supported; expected header_value_extractor"));
     for (extractor, reason) in [
@@ -156,7 +157,10 @@ fn sc2_rejects_fragments_that_cannot_be_built() {
         (extractor("a", ";", pair_of("", "k")), ".element.separator: must not be empty"),
         (extractor("a", ";", pair_of("=", "")), ".element.key: must not be empty"),
     ] {
-        assert_eq!(told(with(vec![fragment(extractor)])), format!("{at}.header_value_extractor{reason}"));
+        assert_eq!(
+            reason_of(with(vec![fragment(extractor)])),
+            format!("{at}.header_value_extractor{reason}")
+        );
     }
 }
 
@@ -170,12 +174,12 @@ fn sc3_accepts_scopes_in_the_listener() {
 
 #[test]
 fn sc3_rejects_scopes_in_the_listener_that_would_be_rejected_by_themselves() {
-    let listed = |scopes| told(hcm::ScopedRoutes { config_specifier: list(scopes), ..message() });
+    let listed = |scopes| reason_of(hcm::ScopedRoutes { config_specifier: list(scopes), ..message() });
     let at = "scoped_route_configurations_list.scoped_route_configurations";
     assert_eq!(listed(Vec::new()), format!("{at}: must not be empty"));
     assert_eq!(listed(vec![scope("a"), scope("")]), format!("{at}[1].name: must not be empty"));
     let neither = hcm::ScopedRoutes { config_specifier: None, ..message() };
-    assert_eq!(told(neither), ": neither scoped_route_configurations_list nor scoped_rds is set");
+    assert_eq!(reason_of(neither), ": neither scoped_route_configurations_list nor scoped_rds is set");
 }
 
 #[test]
@@ -193,11 +197,11 @@ fn sc4_rejects_scopes_and_routes_from_elsewhere() {
     let elsewhere = || source(ConfigSourceSpecifier::Path("/scopes".into()));
     let reason = "only the sources ads and self are supported";
     let scopes = hcm::ScopedRoutes { config_specifier: srds(elsewhere(), ""), ..message() };
-    assert_eq!(told(scopes), format!("scoped_rds.scoped_rds_config_source: {reason}"));
+    assert_eq!(reason_of(scopes), format!("scoped_rds.scoped_rds_config_source: {reason}"));
     let unset = hcm::ScopedRoutes { config_specifier: srds(None, ""), ..message() };
-    assert_eq!(told(unset), "scoped_rds.scoped_rds_config_source: must be ads or self, is not set");
+    assert_eq!(reason_of(unset), "scoped_rds.scoped_rds_config_source: must be ads or self, is not set");
     let routes = hcm::ScopedRoutes { rds_config_source: elsewhere(), ..message() };
-    assert_eq!(told(routes), format!("rds_config_source: {reason}"));
+    assert_eq!(reason_of(routes), format!("rds_config_source: {reason}"));
 }
 
 #[test]
@@ -216,8 +220,11 @@ fn sc5_rejects_names_of_other_collections() {
         ("xdstp://mesh/envoy.config.listener.v3.Listener/*", "is no glob collection"),
         ("xdstp:", "xdstp:"),
     ] {
-        let told = told(hcm::ScopedRoutes { config_specifier: srds(ads(), name), ..message() });
-        assert!(told.starts_with("scoped_rds.srds_resources_locator: ") && told.contains(reason), "{told}");
+        let error = reason_of(hcm::ScopedRoutes { config_specifier: srds(ads(), name), ..message() });
+        assert!(
+            error.starts_with("scoped_rds.srds_resources_locator: ") && error.contains(reason),
+            "{error}"
+        );
     }
 }
 

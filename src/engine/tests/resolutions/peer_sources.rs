@@ -144,7 +144,7 @@ fn a_source_that_cannot_be_followed_is_rejected_with_its_path() {
         ),
         (
             by_api(api(ApiType::DeprecatedAndUnavailableDoNotUse, Vec::new())),
-            "api_type: 0 is not a way to ask a server",
+            "api_type: 0 is not an API type",
         ),
         (by_api(rest(None)), "refresh_delay: must be set"),
         (by_api(rest(Some(Duration::default()))), "refresh_delay: "),

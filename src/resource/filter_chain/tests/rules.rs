@@ -146,8 +146,8 @@ fn s8_rejects_other_network_filters() {
 
 #[test]
 fn s9_rejects_a_manager_that_cannot_be_decoded() {
-    let told = rejected(vec![with_filters(vec![network_filter("http", any(MANAGER, &[0xff][..]))])]);
-    assert!(told.starts_with("filter_chains[0].filters[0].typed_config: not a valid message: "), "{told}");
+    let error = rejected(vec![with_filters(vec![network_filter("http", any(MANAGER, &[0xff][..]))])]);
+    assert!(error.starts_with("filter_chains[0].filters[0].typed_config: not a valid message: "), "{error}");
 }
 
 #[test]
@@ -197,9 +197,9 @@ fn s12_rejects_a_manager_by_the_rules_of_clients() {
             "no route specifier; expected rds or route_config",
         ),
     ] {
-        let told = rejected(vec![with_manager(&manager)]);
-        let told = told.strip_prefix("filter_chains[0].filters[0].typed_config").expect(&told);
-        assert_eq!(told.trim_start_matches(['.', ':', ' ']), expected);
+        let error = rejected(vec![with_manager(&manager)]);
+        let error = error.strip_prefix("filter_chains[0].filters[0].typed_config").expect(&error);
+        assert_eq!(error.trim_start_matches(['.', ':', ' ']), expected);
     }
 }
 
@@ -208,8 +208,8 @@ fn l6_rejects_scoped_routes_of_a_server() {
     let route_specifier =
         Some(hcm::http_connection_manager::RouteSpecifier::ScopedRoutes(hcm::ScopedRoutes::default()));
     let manager = hcm::HttpConnectionManager { route_specifier, ..manager() };
-    let told = rejected(vec![with_manager(&manager)]);
-    assert!(told.ends_with("scoped_routes: not supported; expected rds or route_config"), "{told}");
+    let error = rejected(vec![with_manager(&manager)]);
+    assert!(error.ends_with("scoped_routes: not supported; expected rds or route_config"), "{error}");
 }
 
 /// As in C-core, the content of a chain that can never be chosen must be valid all the same.

@@ -71,9 +71,9 @@ fn accepted(context: &DownstreamTlsContext) -> DownstreamTls {
 }
 
 /// Returns the reason of the error, behind the path of the message.
-fn told(context: &DownstreamTlsContext) -> String {
-    let told = parse_chain(secured(context)).unwrap_err();
-    let below = told.strip_prefix("filter_chains[0].transport_socket.typed_config.").expect(&told);
+fn reason_of(context: &DownstreamTlsContext) -> String {
+    let error = parse_chain(secured(context)).unwrap_err();
+    let below = error.strip_prefix("filter_chains[0].transport_socket.typed_config.").expect(&error);
     below.to_owned()
 }
 
@@ -85,9 +85,9 @@ fn s27_accepts_the_transport_socket_of_tls() {
 
 #[test]
 fn s27_rejects_a_transport_socket_of_another_name() {
-    let told = parse_chain(socket("tls", Some(any(DOWNSTREAM, downstream(common()).encode_to_vec()))));
+    let error = parse_chain(socket("tls", Some(any(DOWNSTREAM, downstream(common()).encode_to_vec()))));
     let expected = format!("filter_chains[0].transport_socket.name: must be {TLS:?}, is \"tls\"");
-    assert_eq!(told, Err(expected));
+    assert_eq!(error, Err(expected));
 }
 
 #[test]
@@ -111,28 +111,28 @@ fn s28_rejects_what_is_no_downstream_tls_context() {
         parse_chain(socket(TLS, Some(other))),
         Err(format!("{at}: \"x.Alts\" is not supported, only {DOWNSTREAM}"))
     );
-    let told = parse_chain(socket(TLS, Some(any(DOWNSTREAM, &[0xff][..])))).unwrap_err();
-    assert!(told.starts_with(&format!("{at}.value: not a valid message")), "{told}");
+    let error = parse_chain(socket(TLS, Some(any(DOWNSTREAM, &[0xff][..])))).unwrap_err();
+    assert!(error.starts_with(&format!("{at}.value: not a valid message")), "{error}");
 }
 
 #[test]
 fn s29_rejects_a_required_server_name() {
     let require_sni = Some(BoolValue { value: true });
-    let told = told(&DownstreamTlsContext { require_sni, ..downstream(common()) });
-    assert_eq!(told, "require_sni: is not supported, and to ignore it would be less secure");
+    let error = reason_of(&DownstreamTlsContext { require_sni, ..downstream(common()) });
+    assert_eq!(error, "require_sni: is not supported, and to ignore it would be less secure");
 }
 
 #[test]
 fn s30_rejects_strict_stapling() {
     for policy in [1, 2, 9] {
-        let told = told(&DownstreamTlsContext { ocsp_staple_policy: policy, ..downstream(common()) });
-        assert_eq!(told, "ocsp_staple_policy: only LENIENT_STAPLING is supported");
+        let error = reason_of(&DownstreamTlsContext { ocsp_staple_policy: policy, ..downstream(common()) });
+        assert_eq!(error, "ocsp_staple_policy: only LENIENT_STAPLING is supported");
     }
 }
 
 #[test]
 fn s31_rejects_tls_without_a_common_context() {
-    assert_eq!(told(&DownstreamTlsContext::default()), "common_tls_context: must be set");
+    assert_eq!(reason_of(&DownstreamTlsContext::default()), "common_tls_context: must be set");
 }
 
 #[test]
@@ -176,21 +176,21 @@ fn s32_rejects_what_the_common_rules_reject_for_servers() {
         (validating(names), "validation_context.match_subject_alt_names: is not supported for listeners"),
         (validating(system), "validation_context.ca_certificate_provider_instance: must be set"),
     ] {
-        assert_eq!(told(&downstream(common)), format!("common_tls_context.{expected}"));
+        assert_eq!(reason_of(&downstream(common)), format!("common_tls_context.{expected}"));
     }
 }
 
 #[test]
 fn s33_rejects_tls_without_a_certificate_of_the_server() {
-    let told = told(&downstream(CommonTlsContext::default()));
-    assert_eq!(told, "common_tls_context.tls_certificate_provider_instance: must be set");
+    let error = reason_of(&downstream(CommonTlsContext::default()));
+    assert_eq!(error, "common_tls_context.tls_certificate_provider_instance: must be set");
 }
 
 #[test]
 fn s34_rejects_required_certificates_that_nothing_can_check() {
     let require_client_certificate = Some(BoolValue { value: true });
-    let told = told(&DownstreamTlsContext { require_client_certificate, ..downstream(common()) });
-    assert_eq!(told, "require_client_certificate: needs a validation_context to check the certificates");
+    let error = reason_of(&DownstreamTlsContext { require_client_certificate, ..downstream(common()) });
+    assert_eq!(error, "require_client_certificate: needs a validation_context to check the certificates");
 }
 
 #[test]
@@ -204,7 +204,7 @@ fn s35_rejects_providers_that_the_bootstrap_does_not_have() {
     let unknown = "the bootstrap has no usable certificate provider \"x\"";
     let identity = CommonTlsContext { tls_certificate_provider_instance: instance("x"), ..common() };
     assert_eq!(
-        told(&downstream(identity.clone())),
+        reason_of(&downstream(identity.clone())),
         format!("common_tls_context.tls_certificate_provider_instance.instance_name: {unknown}")
     );
     let roots = CertificateValidationContext {
@@ -212,7 +212,7 @@ fn s35_rejects_providers_that_the_bootstrap_does_not_have() {
         ..Default::default()
     };
     assert_eq!(
-        told(&downstream(validating(roots))),
+        reason_of(&downstream(validating(roots))),
         format!(
             "common_tls_context.validation_context.ca_certificate_provider_instance.instance_name: {unknown}"
         )
@@ -220,6 +220,6 @@ fn s35_rejects_providers_that_the_bootstrap_does_not_have() {
     // The default chain is checked as the others are.
     let default_filter_chain = Some(secured(&downstream(identity)));
     let message = pb::Listener { default_filter_chain, ..socket_listener(vec![chain("a", anywhere())]) };
-    let told = rejection::<Listener>(&message);
-    assert!(told.starts_with("default_filter_chain.transport_socket.typed_config."), "{told}");
+    let error = rejection::<Listener>(&message);
+    assert!(error.starts_with("default_filter_chain.transport_socket.typed_config."), "{error}");
 }

@@ -1,4 +1,4 @@
-//! Who is told of decisions (A59).
+//! The loggers of decisions (A59).
 
 use prost::Message;
 use serde::Serialize;
@@ -14,32 +14,32 @@ use crate::{
     resource::{Context, Custom, Invalid, Payload, parts},
 };
 
-/// Who is told of the decisions of [`RbacRules`](super::RbacRules), and of which.
+/// The loggers of the decisions of [`RbacRules`](super::RbacRules), and which decisions are logged.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct AuditLogging {
-    /// Of which; of none if not said.
+    /// The logged decisions; none by default.
     pub condition: AuditCondition,
-    /// Who. Optional ones of unknown types are left out.
+    /// The loggers. Optional ones of unknown types are left out.
     pub loggers: Box<[AuditLogger]>,
 }
 
-/// Of which decisions loggers are told.
+/// Which decisions are logged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AuditCondition {
-    /// Of none.
+    /// None.
     None,
-    /// Of requests that are kept out.
+    /// Those that deny a request.
     OnDeny,
-    /// Of requests that pass.
+    /// Those that allow a request.
     OnAllow,
-    /// Of all.
+    /// All.
     OnDenyAndAllow,
 }
 
-/// One that is told of decisions.
+/// A logger of decisions.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct AuditLogger {
@@ -83,7 +83,7 @@ impl AuditLogging {
 }
 
 impl AuditCondition {
-    /// Whether loggers are told of a decision, by whether the request may pass.
+    /// Whether a decision is logged, by whether the request is allowed.
     pub fn includes(self, allowed: bool) -> bool {
         match self {
             Self::None => false,

@@ -41,7 +41,7 @@ pub struct RbacRules {
     pub action: RbacAction,
     /// The policies, sorted by name; the first that fits counts. There may be none.
     pub policies: Box<[Policy]>,
-    /// Who is told of the decisions.
+    /// The loggers of the decisions.
     pub audit_logging: AuditLogging,
 }
 
@@ -62,7 +62,7 @@ pub enum RbacAction {
 pub struct Policy {
     /// Its name, unique in its rules.
     pub name: Box<str>,
-    /// What a request wants.
+    /// The actions that a request may take.
     pub permissions: Box<[Permission]>,
     /// Who it comes from.
     pub principals: Box<[Principal]>,
@@ -115,7 +115,7 @@ impl RbacRules {
         let action = match Action::try_from(message.action) {
             Ok(Action::Allow) => RbacAction::Allow,
             Ok(Action::Deny) => RbacAction::Deny,
-            // As if there were no rules (A41-2): what they say is not looked at.
+            // As if there were no rules (A41-2): their content is ignored.
             Ok(Action::Log) => return Ok(None),
             Err(_) => {
                 let reason = format!("{} is no known action", message.action);

@@ -1,4 +1,4 @@
-//! What a request wants.
+//! The permissions of a policy.
 
 use serde::Serialize;
 
@@ -11,7 +11,7 @@ use crate::{
     },
 };
 
-/// What a request wants. They are nested at most 100 deep, as every message.
+/// A permission: the action that a request takes. They are nested at most 100 deep, as every message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -35,10 +35,10 @@ pub enum Permission {
     /// Metadata, which no request has outside of proxies.
     #[non_exhaustive]
     Metadata {
-        /// Whether the opposite is wanted, so that it is always true; otherwise it never is (A41-3).
+        /// Whether the result is inverted, so that it is always true; otherwise it never is (A41-3).
         invert: bool,
     },
-    /// The name that the client asked for in the TLS handshake, which counts as empty (A41-3).
+    /// The server name (SNI) in the TLS handshake, which counts as empty (A41-3).
     RequestedServerName(StringMatcher),
 }
 

@@ -35,7 +35,7 @@ pub enum Principal {
     DirectRemoteIp(Cidr),
     /// Who sends such a header. Its name is none that begins with `grpc-`, and not `:scheme`; `host` is `:authority`.
     Header(HeaderMatcher),
-    /// Who wants such a path, without the query.
+    /// Who requests such a path, without the query.
     UrlPath(StringMatcher),
     /// Who has metadata, which no request has outside of proxies.
     #[non_exhaustive]

@@ -38,9 +38,9 @@ fn accepted_string(pattern: MatchPattern, ignore_case: bool) -> StringMatcher {
 
 /// Returns the reason of the error, behind the path of the header matcher.
 fn rejected(message: &route::RouteConfiguration) -> String {
-    let told = rejection::<RouteConfiguration>(message);
-    let told = told.strip_prefix("virtual_hosts[0].routes[0].match.headers[0]").expect(&told);
-    told.trim_start_matches('.').to_owned()
+    let error = rejection::<RouteConfiguration>(message);
+    let error = error.strip_prefix("virtual_hosts[0].routes[0].match.headers[0]").expect(&error);
+    error.trim_start_matches('.').to_owned()
 }
 
 #[test]
@@ -113,9 +113,9 @@ fn m6_accepts_a_regex_for_the_whole_text() {
 #[test]
 fn m6_rejects_what_is_no_regex_or_not_linear() {
     for bad in ["(", "a)|(b", "*", r"(a)\1", "(?=a)", r"\8"] {
-        let told = rejected(&by_string(Some(MatchPattern::SafeRegex(regex(bad))), false));
+        let error = rejected(&by_string(Some(MatchPattern::SafeRegex(regex(bad))), false));
         let reason = format!("string_match.safe_regex.regex: {bad:?} is no regex: ");
-        assert!(told.starts_with(&reason) && !told.contains('\n'), "{told}");
+        assert!(error.starts_with(&reason) && !error.contains('\n'), "{error}");
     }
 }
 

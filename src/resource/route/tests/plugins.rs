@@ -105,8 +105,8 @@ fn r2_rejects_a_bad_configuration_also_of_an_optional_plugin() {
             "cluster_specifier_plugins[0].extension.typed_config.cluster: must be set"
         );
         let torn = plugin("p", Some(any("xds.type.v3.TypedStruct", &[0xff][..])), is_optional);
-        let told = parse_known(&message(vec![torn], &[])).unwrap_err();
-        assert!(told.starts_with("cluster_specifier_plugins[0].extension.typed_config.value: "), "{told}");
+        let error = parse_known(&message(vec![torn], &[])).unwrap_err();
+        assert!(error.starts_with("cluster_specifier_plugins[0].extension.typed_config.value: "), "{error}");
     }
 }
 
@@ -145,7 +145,7 @@ fn r20_rejects_a_route_by_a_plugin_that_is_not_declared() {
     for (name, expected) in
         [("q", "\"q\" is not among the cluster_specifier_plugins"), ("", "must not be empty")]
     {
-        let told = parse_known(&message(vec![known("p", "a")], &["p", name])).unwrap_err();
-        assert_eq!(told, format!("virtual_hosts[0].routes[1].route.cluster_specifier_plugin: {expected}"));
+        let error = parse_known(&message(vec![known("p", "a")], &["p", name])).unwrap_err();
+        assert_eq!(error, format!("virtual_hosts[0].routes[1].route.cluster_specifier_plugin: {expected}"));
     }
 }
