@@ -16,7 +16,7 @@ use std::{error::Error, process::ExitCode, time::Duration};
 use tokio::time::timeout;
 use xdskit::{
     Channel,
-    cli::say,
+    cli::print_line,
     config::Bootstrap,
     testing::{
         TestControlPlane,
@@ -45,7 +45,7 @@ fn usage(argument: Option<&str>) -> Option<ExitCode> {
     let usage = "usage: greeter\n\nCalls servers of a mesh while it changes, and ends by itself.";
     match argument? {
         "--help" | "-h" => {
-            say(usage);
+            print_line(usage);
             Some(ExitCode::SUCCESS)
         }
         unknown => {
@@ -67,21 +67,21 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let channel = Channel::builder("xds:///greeter").bootstrap(bootstrap).build()?;
     let mut greeter = GreeterClient::new(channel.clone());
 
-    say("two servers");
+    print_line("two servers");
     greetings(&mut greeter, &["one", "two"]).await?;
 
-    say("\none is drained");
+    print_line("\none is drained");
     mesh.set(greeters(&[&one, &two]).draining(&one.address.to_string()));
     greetings(&mut greeter, &["two"]).await?;
     mesh.set(greeters(&[&two]));
     one.shut_down().await?;
 
-    say("\nthree is added");
+    print_line("\nthree is added");
     let three = Greeter::start("three").await?;
     mesh.set(greeters(&[&two, &three]));
     greetings(&mut greeter, &["three", "two"]).await?;
 
-    say("\ntwo ends, and the control plane does not know");
+    print_line("\ntwo ends, and the control plane does not know");
     two.shut_down().await?;
     greetings(&mut greeter, &["three"]).await?;
 
@@ -102,7 +102,7 @@ async fn greetings(greeter: &mut GreeterClient<Channel>, expected: &[&str]) -> R
         seen.sort_unstable();
         seen.dedup();
         if row.len() == 10 && seen == expected {
-            say(format_args!("  {}", row.join(" ")));
+            print_line(format_args!("  {}", row.join(" ")));
             return Ok(());
         }
     }

@@ -12,7 +12,7 @@ use std::{env, io, process::ExitCode, time::Duration};
 
 use tokio::time::sleep;
 use xdskit::{
-    cli::say,
+    cli::print_line,
     control_plane::{AnyResource, ControlPlane, store::Transaction, type_url},
     testing::resources::{cluster, collection, endpoints, listener, route, route_config},
 };
@@ -23,7 +23,7 @@ async fn main() -> ExitCode {
     let address = match args.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => ADDRESS.to_owned(),
         ["--help" | "-h", ..] => {
-            say(USAGE.trim_end());
+            print_line(USAGE.trim_end());
             return ExitCode::SUCCESS;
         }
         [address] if !address.starts_with('-') => (*address).to_owned(),
@@ -48,7 +48,7 @@ async fn serve(address: &str) -> io::Result<()> {
         set_collections(tx);
     });
     let server = mesh.serve(address).await?;
-    say(format_args!("{} services on {}: {}", SERVICES.len(), server.addr(), SERVICES.join(" ")));
+    print_line(format_args!("{} services on {}: {}", SERVICES.len(), server.addr(), SERVICES.join(" ")));
     tokio::select! {
         interrupt = tokio::signal::ctrl_c() => interrupt,
         () = play(&mesh) => Ok(()),
@@ -77,9 +77,9 @@ fn set_collections(tx: &mut Transaction<'_>) {
 /// Changes the mesh in a loop.
 async fn play(mesh: &ControlPlane) {
     loop {
-        for (tells, change) in SCENES {
+        for (title, change) in SCENES {
             sleep(SCENE).await;
-            say(tells);
+            print_line(title);
             mesh.update(change);
         }
     }

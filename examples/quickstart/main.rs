@@ -27,7 +27,7 @@ use tonic::{
 };
 use xdskit::{
     Channel, Client, RouteQuery, WatchError,
-    cli::{Artist, Paint, say},
+    cli::{Artist, Paint, print_line},
     client::{ClientStatus, Resolution},
     config::{Bootstrap, Node, Server},
     control_plane::type_url,
@@ -60,7 +60,7 @@ fn usage(argument: Option<&str>) -> Option<ExitCode> {
     let usage = "usage: quickstart\n\nPlays what a service sees while its mesh changes, on loopback, and ends by itself.";
     match argument? {
         "--help" | "-h" => {
-            say(usage);
+            print_line(usage);
             Some(ExitCode::SUCCESS)
         }
         unknown => {
@@ -131,7 +131,7 @@ async fn a_drained_endpoint(
     stage.act("2. An endpoint is drained", "It finishes what it has; nothing new is sent to it.");
     let cart = endpoints("cart").locality("eu", "a", [CART_1]).locality("eu", "b", [CART_2]);
     server.set(cart.draining(CART_2));
-    stage.server(format_args!("says that {CART_2} is draining"));
+    stage.server(format_args!("marks {CART_2} as draining"));
 
     let is_drained = |snapshot: &Snapshot| health(snapshot, CART_2) == Some(HealthStatus::Draining);
     let snapshot = see(shop, "the drained endpoint", is_drained).await?;
@@ -175,13 +175,13 @@ async fn a_bad_update(
     server: &TestControlPlane,
     (client, shop): (&Client, &mut Resolution),
 ) -> Result<(), Box<dyn Error>> {
-    stage.act("4. A bad update", "It is rejected, and what was good before goes on serving.");
+    stage.act("4. A bad update", "It is rejected, and the last known good resource stays in use.");
     let good = shop.ready().await?.cluster("cart").and_then(|cart| cart.config().cloned());
     server.set(cluster("cart").edit(|cart| cart.eds_cluster_config = None));
-    stage.server("sends a cluster cart that does not say where its endpoints come from");
+    stage.server("sends a cluster cart without a source of its endpoints");
 
     let snapshot = see(shop, "the rejection", |snapshot| warns(snapshot, WatchError::is_rejected)).await?;
-    stage.client("rejects it, and goes on with the last good one");
+    stage.client("rejects it, and keeps the last known good one");
     stage.tree(&snapshot);
     stage.client("shows its operators what it has");
     stage.table(&client.status().await);
@@ -189,7 +189,7 @@ async fn a_bad_update(
         return Err("the last good cluster is lost".into());
     }
     let nack = server.expect_nack(type_url::CLUSTER).await?;
-    stage.server(format_args!("hears of it: {}", stage.paint().yellow(nack.message)));
+    stage.server(format_args!("receives the NACK: {}", stage.paint().yellow(nack.message)));
 
     server.set(cluster("cart"));
     stage.server("sends a good one again");
@@ -213,7 +213,7 @@ async fn a_restart(
         snapshot.warnings().filter(|why| why.is_transient()).count() == 2 + 2 * snapshot.clusters().count()
     });
     let snapshot = snapshot.await?;
-    stage.client("says so, and keeps what it has");
+    stage.client("reports the error, and keeps its resources");
     stage.tree(&snapshot);
     if inventory(&snapshot) != before {
         return Err(format!("there was {before}, and is only {}", inventory(&snapshot)).into());
@@ -239,7 +239,7 @@ async fn calls(
     server: &TestControlPlane,
     (client, shop): (&Client, &mut Resolution),
 ) -> Result<(), Box<dyn Error>> {
-    stage.act("6. Calls", "A channel sends each call where the configuration says.");
+    stage.act("6. Calls", "A channel sends each call to an endpoint of the mesh.");
     let (one, two) = (Backend::start("one")?, Backend::start("two")?);
     server.update(|tx| {
         tx.set(cart_of(&[&one, &two]));
@@ -255,7 +255,7 @@ async fn calls(
     stage.client(format_args!("calls: {}", shares(&mut channel, &["one", "two"]).await?));
 
     server.set(cart_of(&[&one, &two]).draining(&one.address.to_string()));
-    stage.server("says that one is draining");
+    stage.server("marks one as draining");
     stage.client(format_args!("calls: {}", shares(&mut channel, &["two"]).await?));
 
     let three = Backend::start("three")?;
@@ -356,8 +356,8 @@ impl Stage {
         self.artist.paint
     }
 
-    fn act(&self, title: &str, tells: &str) {
-        say(format_args!("\n{}  {}", self.paint().bold(title), self.paint().dim(tells)));
+    fn act(&self, title: &str, summary: &str) {
+        print_line(format_args!("\n{}  {}", self.paint().bold(title), self.paint().dim(summary)));
     }
 
     /// Pauses for the reader of a terminal, if the output is one.
@@ -368,11 +368,11 @@ impl Stage {
     }
 
     fn server(&self, does: impl Display) {
-        say(format_args!("   {} {does}", self.paint().cyan("server")));
+        print_line(format_args!("   {} {does}", self.paint().cyan("server")));
     }
 
     fn client(&self, does: impl Display) {
-        say(format_args!("   {} {does}", self.paint().green("client")));
+        print_line(format_args!("   {} {does}", self.paint().green("client")));
     }
 
     /// Draws the tree, and marks its new lines.
@@ -383,7 +383,7 @@ impl Stage {
             let was_there = self.drawn.iter().any(|old| words(old).eq(words(line)));
             let pointer =
                 if was_there || is_first { " ".to_owned() } else { self.paint().green("▸").to_string() };
-            say(format_args!("        {pointer} {line}"));
+            print_line(format_args!("        {pointer} {line}"));
         }
         self.drawn = lines;
     }
@@ -393,13 +393,13 @@ impl Stage {
         for line in status.to_string().lines() {
             let is_bad = line.starts_with('!') || line.contains("NACKED");
             let line = if is_bad { self.paint().yellow(line).to_string() } else { line.to_owned() };
-            say(format_args!("          {line}"));
+            print_line(format_args!("          {line}"));
         }
     }
 
     fn end(&self) {
         let seconds = self.begin.elapsed().as_secs_f64();
-        say(format_args!(
+        print_line(format_args!(
             "\n{} in {seconds:.1} s. Next: README.md, and the code of this: examples/quickstart",
             self.paint().bold("Done")
         ));

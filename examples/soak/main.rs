@@ -23,7 +23,7 @@ use std::{
 };
 
 use tokio::{runtime::Handle, task::JoinSet, time::sleep};
-use xdskit::{Client, cli::say};
+use xdskit::{Client, cli::print_line};
 
 use args::Args;
 use report::{Agreement, Left, Memory, Report};
@@ -35,7 +35,7 @@ async fn main() -> ExitCode {
     let args = match Args::parse(std::env::args().skip(1)) {
         Ok(Some(args)) => args,
         Ok(None) => {
-            say(USAGE.trim_end());
+            print_line(USAGE.trim_end());
             return ExitCode::SUCCESS;
         }
         Err(error) => {
@@ -45,10 +45,10 @@ async fn main() -> ExitCode {
             return ExitCode::from(2);
         }
     };
-    say(format_args!("soak for {:?}, seed {}", args.time, args.seed));
+    print_line(format_args!("soak for {:?}, seed {}", args.time, args.seed));
     match soak(args).await {
         Ok(report) => {
-            say(report.to_string().trim_end());
+            print_line(report.to_string().trim_end());
             if report.is_good() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
         }
         Err(error) => {

@@ -90,7 +90,7 @@ impl fmt::Display for Glob {
 impl Filter {
     /// Whether a resource passes. A resource of a type without a [`Kind`] can only pass filters for all types.
     pub(crate) fn passes(&self, kind: Option<Kind>, name: &str) -> bool {
-        self.kind.is_none_or(|wanted| Some(wanted) == kind) && self.glob.matches(name)
+        self.kind.is_none_or(|expected| Some(expected) == kind) && self.glob.matches(name)
     }
 
     /// Whether a resource passes one of several filters, or there are none.
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_glob_is_for_the_whole_name() {
-        for (text, name, wanted) in [
+        for (text, name, expected) in [
             ("shop", "shop", true),
             ("shop", "shops", false),
             ("sh?p", "shöp", true),
@@ -145,7 +145,7 @@ mod tests {
             ("a[bc]", "ab", false),
             ("a[bc]", "a[bc]", true),
         ] {
-            assert_eq!(glob(text).matches(name), wanted, "{name:?} by {text:?}");
+            assert_eq!(glob(text).matches(name), expected, "{name:?} by {text:?}");
         }
     }
 

@@ -26,8 +26,8 @@ use clap_complete::Shell;
 #[doc(hidden)]
 pub use self::{
     paint::Paint,
-    program::say,
-    tree::{Artist, Trouble},
+    program::print_line,
+    tree::{Artist, Warning},
 };
 use self::{
     program::{Failure, Program},

@@ -210,7 +210,7 @@ pub(crate) fn print(text: &str) -> io::Result<()> {
 }
 
 /// Prints a line in an example, ignoring errors.
-pub fn say(line: impl Display) {
+pub fn print_line(line: impl Display) {
     let _ = print(&format!("{line}\n"));
 }
 

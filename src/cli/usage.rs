@@ -99,7 +99,7 @@ mod tests {
     #[test]
     fn the_closest_name_is_suggested_if_one_is_close() {
         let types = ["listener", "route", "cluster", "endpoints", "secret"];
-        for (text, wanted) in [
+        for (text, expected) in [
             ("clusters", Some("cluster")),
             ("Cluster", Some("cluster")),
             ("lisener", Some("listener")),
@@ -108,7 +108,7 @@ mod tests {
             ("xyz", None),
             ("", None),
         ] {
-            assert_eq!(closest(text, types), wanted, "{text:?}");
+            assert_eq!(closest(text, types), expected, "{text:?}");
         }
     }
 }

@@ -120,7 +120,7 @@ mod tests {
 
     #[test]
     fn lines_are_wrapped_at_words_and_stay_indented() {
-        for (line, columns, wanted) in [
+        for (line, columns, expected) in [
             ("fits", 40, &["fits"] as &[_]),
             (
                 "a line that is too long for the terminal",
@@ -136,14 +136,14 @@ mod tests {
             ("└─ NOT_FOUND: there is really none", 26, &["└─ NOT_FOUND: there is", "     really none"]),
             ("a-name-without-any-space-that-is-long", 24, &["a-name-without-any-space-that-is-long"]),
         ] {
-            assert_eq!(wrap(line, columns), wanted, "{line:?} in {columns}");
+            assert_eq!(wrap(line, columns), expected, "{line:?} in {columns}");
         }
     }
 
     #[test]
     fn colours_do_not_run_into_the_guides() {
         let line = "├─ \u{1b}[31mred words that go on and on\u{1b}[0m end";
-        let wanted = ["├─ \u{1b}[31mred words that go on\u{1b}[0m", "│    \u{1b}[31mand on\u{1b}[0m end"];
-        assert_eq!(wrap(line, 25), wanted);
+        let expected = ["├─ \u{1b}[31mred words that go on\u{1b}[0m", "│    \u{1b}[31mand on\u{1b}[0m end"];
+        assert_eq!(wrap(line, 25), expected);
     }
 }

@@ -1,6 +1,6 @@
 //! Requests the status of xDS clients from the client status service (CSDS, gRFC A40).
 
-mod ask;
+mod server;
 mod show;
 
 use std::{
@@ -12,7 +12,7 @@ use clap::Parser;
 use futures_util::future::join_all;
 use tokio::time::timeout;
 
-use self::ask::Server;
+use self::server::Server;
 use super::{
     args::seconds,
     filter::Filter,
@@ -55,7 +55,7 @@ pub(super) fn run(program: Program, args: &StatusArgs) -> Result<(), Failure> {
 /// Prints the status of all servers: one that does not respond does not hide the others.
 #[tokio::main(flavor = "current_thread")]
 async fn status(program: Program, args: &StatusArgs, servers: &[Server]) -> Result<(), Failure> {
-    let answers = join_all(servers.iter().map(|server| timeout(args.timeout, server.ask(args.json)))).await;
+    let answers = join_all(servers.iter().map(|server| timeout(args.timeout, server.query(args.json)))).await;
     let mut ended = Ok(());
     let mut is_first = true;
     for (server, answer) in servers.iter().zip(answers) {

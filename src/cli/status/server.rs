@@ -57,7 +57,7 @@ impl Server {
     ///
     /// # Errors
     /// The reason why there is no response.
-    pub(super) async fn ask(&self, contents: bool) -> Result<ClientStatusResponse, String> {
+    pub(super) async fn query(&self, contents: bool) -> Result<ClientStatusResponse, String> {
         let cannot = |error: &(dyn Error + 'static)| format!("cannot connect: {}", innermost(error));
         let channel = self.endpoint.connect().await.map_err(|error| cannot(&error))?;
         let request = ClientStatusRequest { exclude_resource_contents: !contents, ..Default::default() };

@@ -130,12 +130,12 @@ mod tests {
         let mut odd = resource("odd", "b.Own", ClientResourceStatus::Acked);
         odd.client_status = 99;
         odd.last_updated = None;
-        let wanted = "Client \"xds:///shop\", node \"me\", at here:1\n\
+        let expected = "Client \"xds:///shop\", node \"me\", at here:1\n\
                       Name  Status  Version  Type       LastUpdated\n\
                       cart  NACKED  1        a.Cluster  3 min ago\n\
                       odd   99      1        b.Own\n\
                       ! cart: must be set\\u{1b} (version 2, 10 s ago)";
-        assert_eq!(table(&config(vec![bad, odd]), "here:1", now()), wanted);
+        assert_eq!(table(&config(vec![bad, odd]), "here:1", now()), expected);
     }
 
     #[test]

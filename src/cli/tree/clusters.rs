@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Artist, Branch, Trouble, column, join, padding, percent};
+use super::{Artist, Branch, Warning, column, join, padding, percent};
 use crate::{
     error::Escaped,
     resolve::{ClusterView, Snapshot},
@@ -17,7 +17,7 @@ struct Clusters<'a> {
     artist: Artist,
     snapshot: &'a Snapshot,
     /// The warnings of single clusters.
-    troubles: &'a [Trouble<'a>],
+    warnings: &'a [Warning<'a>],
     /// The width of the column of names.
     width: usize,
     /// Each cluster is drawn once.
@@ -25,14 +25,14 @@ struct Clusters<'a> {
 }
 
 impl Artist {
-    /// `troubles` are the warnings of single clusters.
-    pub(super) fn clusters(self, snapshot: &Snapshot, troubles: &[Trouble<'_>]) -> Vec<Branch> {
+    /// `warnings` are the warnings of single clusters.
+    pub(super) fn clusters(self, snapshot: &Snapshot, warnings: &[Warning<'_>]) -> Vec<Branch> {
         let routes = snapshot.virtual_host().routes.iter();
         let mut seen = BTreeSet::new();
         let names = routes.flat_map(|route| route.action.clusters()).filter(|name| seen.insert(&***name));
         let names: Vec<_> = names.map(|name| &**name).collect();
         let width = column(names.iter());
-        let mut clusters = Clusters { artist: self, snapshot, troubles, width, drawn: BTreeSet::new() };
+        let mut clusters = Clusters { artist: self, snapshot, warnings, width, drawn: BTreeSet::new() };
         names.into_iter().map(|name| clusters.draw(name, None)).collect()
     }
 }
@@ -62,7 +62,7 @@ impl<'a> Clusters<'a> {
         if let Some(error) = cluster.unusable_reason() {
             text += &format!("  {}", self.artist.failure(error));
         }
-        let mut below: Vec<_> = self.own_troubles(cluster).map(|trouble| self.warning(trouble)).collect();
+        let mut below: Vec<_> = self.own_warnings(cluster).map(|warning| self.warning(warning)).collect();
         below.extend(self.drops(cluster));
         match cluster.kind() {
             Some(ClusterKind::Aggregate { clusters, .. }) => {
@@ -90,7 +90,7 @@ impl<'a> Clusters<'a> {
     fn mark(&self, cluster: ClusterView<'_>) -> String {
         if cluster.first_usable_priority().is_none() {
             self.artist.bad_mark()
-        } else if self.own_troubles(cluster).next().is_some() {
+        } else if self.own_warnings(cluster).next().is_some() {
             self.artist.warning_mark()
         } else {
             self.artist.good_mark()
@@ -106,13 +106,13 @@ impl<'a> Clusters<'a> {
         }
     }
 
-    fn own_troubles(&self, cluster: ClusterView<'a>) -> impl Iterator<Item = &'a Trouble<'a>> {
-        let troubles = self.troubles.iter();
-        troubles.filter(move |trouble| trouble.is_about(cluster))
+    fn own_warnings(&self, cluster: ClusterView<'a>) -> impl Iterator<Item = &'a Warning<'a>> {
+        let warnings = self.warnings.iter();
+        warnings.filter(move |warning| warning.is_about(cluster))
     }
 
-    fn warning(&self, trouble: &Trouble<'_>) -> Branch {
-        let text = format!("may be stale: {}: {trouble}", trouble.error.code());
+    fn warning(&self, warning: &Warning<'_>) -> Branch {
+        let text = format!("may be stale: {}: {warning}", warning.error.code());
         Branch::leaf(format!("{} {}", self.artist.warning_mark(), self.artist.paint.yellow(text)))
     }
 

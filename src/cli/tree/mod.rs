@@ -13,11 +13,11 @@
 
 mod clusters;
 mod routes;
-mod trouble;
+mod warning;
 
 use std::{fmt::Display, sync::Arc};
 
-pub use self::trouble::Trouble;
+pub use self::warning::Warning;
 use super::paint::Paint;
 use crate::{
     WatchError,
@@ -46,7 +46,7 @@ impl Artist {
         self,
         target: &str,
         seen: &Result<Arc<Snapshot>, WatchError>,
-        since: impl Fn(&Trouble<'_>) -> Option<String>,
+        since: impl Fn(&Warning<'_>) -> Option<String>,
     ) -> Vec<String> {
         let title = self.paint.bold(target);
         let (title, below) = match seen {
@@ -94,14 +94,14 @@ impl Artist {
     fn tree(
         self,
         snapshot: &Snapshot,
-        since: impl Fn(&Trouble<'_>) -> Option<String>,
+        since: impl Fn(&Warning<'_>) -> Option<String>,
     ) -> (String, Vec<Branch>) {
-        let troubles = Trouble::of(snapshot);
+        let warnings = Warning::of(snapshot);
         let (local, general): (Vec<_>, Vec<_>) =
-            troubles.into_iter().partition(|trouble| trouble.is_local(snapshot));
-        let warnings = general.iter().map(|trouble| {
-            let since = since(trouble).map(|time| format!(" since {time}")).unwrap_or_default();
-            let text = format!("may be stale{since}: {}: {trouble}", trouble.error.code());
+            warnings.into_iter().partition(|warning| warning.is_local(snapshot));
+        let warnings = general.iter().map(|warning| {
+            let since = since(warning).map(|time| format!(" since {time}")).unwrap_or_default();
+            let text = format!("may be stale{since}: {}: {warning}", warning.error.code());
             Branch::leaf(format!("{} {}", self.warning_mark(), self.paint.yellow(text)))
         });
         let mut below: Vec<_> = warnings.collect();

@@ -10,30 +10,30 @@ use crate::{
 
 /// A reason why parts of the tree may be stale. When a server is unreachable, all its resources have the same one.
 #[derive(Debug, Clone)]
-pub struct Trouble<'a> {
+pub struct Warning<'a> {
     /// The error of the first resource.
     pub error: &'a WatchError,
     /// The number of affected resources.
     pub resources: usize,
 }
 
-impl<'a> Trouble<'a> {
+impl<'a> Warning<'a> {
     /// All warnings of a tree. Rejections are never merged, even if they are equal.
     pub fn of(snapshot: &'a Snapshot) -> Vec<Self> {
         let mut seen: Vec<&WatchError> = Vec::new();
-        let mut troubles: Vec<Self> = Vec::new();
+        let mut warnings: Vec<Self> = Vec::new();
         for error in snapshot.warnings() {
             // Clusters may share their endpoints.
             if seen.contains(&error) {
                 continue;
             }
             seen.push(error);
-            match troubles.iter_mut().find(|trouble| is_shared(trouble.error, error)) {
-                Some(trouble) => trouble.resources += 1,
-                None => troubles.push(Self { error, resources: 1 }),
+            match warnings.iter_mut().find(|warning| is_shared(warning.error, error)) {
+                Some(warning) => warning.resources += 1,
+                None => warnings.push(Self { error, resources: 1 }),
             }
         }
-        troubles
+        warnings
     }
 
     /// Whether it concerns a cluster or its endpoints alone, and not the tree above them.
@@ -47,7 +47,7 @@ impl<'a> Trouble<'a> {
     }
 }
 
-impl fmt::Display for Trouble<'_> {
+impl fmt::Display for Warning<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { error, resources } = self;
         match resources - 1 {

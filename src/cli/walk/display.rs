@@ -10,7 +10,7 @@ use crate::{
     WatchError,
     cli::{
         paint::Paint,
-        tree::{Artist, Trouble},
+        tree::{Artist, Warning},
         wrap::{self, Output, Size},
     },
 };
@@ -32,7 +32,7 @@ struct Target {
     drawn: Option<Vec<String>>,
     marks: Vec<char>,
     /// The warnings, with the time at which each began.
-    troubles: Vec<(WatchError, SystemTime)>,
+    warnings: Vec<(WatchError, SystemTime)>,
 }
 
 impl Display {
@@ -40,7 +40,7 @@ impl Display {
         let artist = Artist { paint: Paint::for_output(output) };
         let targets = targets.into_iter().map(|name| {
             let lines = vec![format!("{} {name}  …", artist.paint.dim("○"))];
-            Target { name, lines, has_changed: false, drawn: None, marks: Vec::new(), troubles: Vec::new() }
+            Target { name, lines, has_changed: false, drawn: None, marks: Vec::new(), warnings: Vec::new() }
         });
         Self { artist, is_terminal: output.is_terminal(), targets: targets.collect(), is_begun: false }
     }
@@ -54,7 +54,7 @@ impl Display {
     pub(crate) fn show(&mut self, index: usize, seen: Seen, now: SystemTime) {
         let target = &mut self.targets[index];
         target.date(&seen, now);
-        let lines = self.artist.draw(&target.name, &seen, |trouble| target.since(trouble).map(time_of_day));
+        let lines = self.artist.draw(&target.name, &seen, |warning| target.since(warning).map(time_of_day));
         target.has_changed |= lines != target.lines;
         target.lines = lines;
     }
@@ -106,18 +106,18 @@ impl Target {
 
     /// Updates the warnings with their times.
     fn date(&mut self, seen: &Seen, now: SystemTime) {
-        let Ok(snapshot) = seen else { return self.troubles.clear() };
-        let troubles = Trouble::of(snapshot).into_iter();
-        let dated = troubles.map(|trouble| (trouble.error.clone(), self.since(&trouble).unwrap_or(now)));
-        self.troubles = dated.collect();
+        let Ok(snapshot) = seen else { return self.warnings.clear() };
+        let warnings = Warning::of(snapshot).into_iter();
+        let dated = warnings.map(|warning| (warning.error.clone(), self.since(&warning).unwrap_or(now)));
+        self.warnings = dated.collect();
     }
 
-    fn since(&self, trouble: &Trouble<'_>) -> Option<SystemTime> {
+    fn since(&self, warning: &Warning<'_>) -> Option<SystemTime> {
         // While a server is unreachable, the reason may change with each attempt.
         let goes_on = |before: &WatchError| {
-            trouble.error == before || (trouble.error.is_transient() && before.is_transient())
+            warning.error == before || (warning.error.is_transient() && before.is_transient())
         };
-        self.troubles.iter().find(|(error, _)| goes_on(error)).map(|(_, begin)| *begin)
+        self.warnings.iter().find(|(error, _)| goes_on(error)).map(|(_, begin)| *begin)
     }
 }
 

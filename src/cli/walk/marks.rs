@@ -65,8 +65,8 @@ mod tests {
     #[track_caller]
     fn assert_marked(before: &[&str], now: &[(char, &str)]) {
         let lines = |lines: &[&str]| lines.iter().map(|&line| line.to_owned()).collect::<Vec<_>>();
-        let (wanted, now): (Vec<_>, Vec<_>) = now.iter().copied().unzip();
-        assert_eq!(marks(&lines(before), &lines(&now)), wanted);
+        let (expected, now): (Vec<_>, Vec<_>) = now.iter().copied().unzip();
+        assert_eq!(marks(&lines(before), &lines(&now)), expected);
     }
 
     #[test]

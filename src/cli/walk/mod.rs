@@ -149,7 +149,7 @@ enum Output {
     /// The last line of each target.
     Json {
         targets: Vec<String>,
-        told: Vec<String>,
+        printed: Vec<String>,
     },
     Text(Display),
 }
@@ -158,7 +158,7 @@ impl Output {
     fn new(args: &WalkArgs) -> Self {
         let targets = args.targets.clone();
         if args.look.json {
-            return Self::Json { told: vec![String::new(); targets.len()], targets };
+            return Self::Json { printed: vec![String::new(); targets.len()], targets };
         }
         let display = Display::new(targets, &io::stdout());
         Self::Text(if args.look.once { display.once() } else { display })
@@ -166,13 +166,13 @@ impl Output {
 
     fn show(&mut self, (index, seen): (usize, Seen)) -> io::Result<()> {
         match self {
-            Self::Json { targets, told } => {
+            Self::Json { targets, printed } => {
                 let line = report(&targets[index], &seen);
-                if line == told[index] {
+                if line == printed[index] {
                     return Ok(());
                 }
-                told[index] = line;
-                program::print(&told[index])
+                printed[index] = line;
+                program::print(&printed[index])
             }
             Self::Text(display) => {
                 display.show(index, seen, SystemTime::now());

@@ -8,7 +8,7 @@ use crate::{
     WatchError,
     cli::{
         json::{Problem, json},
-        tree::Trouble,
+        tree::Warning,
     },
     resolve::{ClusterView, EndpointView, Snapshot},
     resource::ClusterKind,
@@ -50,9 +50,9 @@ struct Failure<'a> {
 
 impl<'a> Tree<'a> {
     fn new(target: &'a str, snapshot: &'a Snapshot) -> Self {
-        let warning = |trouble: Trouble<'_>| Problem {
-            code: trouble.error.code().as_str(),
-            message: trouble.to_string(),
+        let problem = |warning: Warning<'_>| Problem {
+            code: warning.error.code().as_str(),
+            message: warning.to_string(),
         };
         Self {
             target,
@@ -60,7 +60,7 @@ impl<'a> Tree<'a> {
             route_config: &snapshot.route_config().name,
             virtual_host: &snapshot.virtual_host().name,
             clusters: snapshot.clusters().map(|cluster| (cluster.name(), Group::new(cluster))).collect(),
-            warnings: Trouble::of(snapshot).into_iter().map(warning).collect(),
+            warnings: Warning::of(snapshot).into_iter().map(problem).collect(),
             scope: snapshot.scope().map(|scope| &*scope.name),
         }
     }

@@ -166,9 +166,9 @@ mod tests {
     fn what_does_not_fit_stands_side_by_side() {
         let trees = [tree("a", 2), tree("b", 1), tree("c", 3)];
         let column = " ".repeat(98);
-        let wanted =
+        let expected =
             [format!("a0{column}c0"), format!("a1{column}c1"), format!("{column}  c2"), "b0".to_owned()];
-        assert_eq!(arranged(&trees, 197, 5), wanted);
+        assert_eq!(arranged(&trees, 197, 5), expected);
     }
 
     #[test]
@@ -205,15 +205,15 @@ mod tests {
 
     #[test]
     fn lines_are_cut_where_they_are_seen() {
-        for (text, most, wanted) in [
+        for (text, most, expected) in [
             ("short", 5, "short"),
             ("longer", 5, "long…"),
             ("\u{1b}[31mred\u{1b}[0m", 3, "\u{1b}[31mred\u{1b}[0m"),
             ("\u{1b}[31mred\u{1b}[0m", 2, "\u{1b}[31mr…\u{1b}[0m"),
             ("├─ ●", 3, "├─…"),
         ] {
-            assert_eq!(cut(text, most), wanted, "{text:?} in {most}");
-            assert!(width(wanted) <= most);
+            assert_eq!(cut(text, most), expected, "{text:?} in {most}");
+            assert!(width(expected) <= most);
         }
     }
 }
