@@ -3,12 +3,12 @@
 //! A service in a mesh receives its configuration (listeners, routes, clusters, endpoints) from a management server. This crate
 //! connects to that server and provides each resource as a typed, validated and current value: the last known good one, with the
 //! error of a later update if there is one. With the feature `channel` it also sends the calls of an application to the endpoints,
-//! as that configuration says; without it, it connects to management servers alone.
+//! according to that configuration; without it, it connects to management servers alone.
 //!
 //! # Making calls
 //!
 //! A [`Channel`](channel/struct.Channel.html) (feature `channel`) is a service for the clients that tonic generates. It resolves its
-//! target, connects to the endpoints and sends each call where the configuration says:
+//! target, connects to the endpoints and routes each call according to the configuration:
 //!
 //! ```no_run
 //! use tonic::client::Grpc;

@@ -52,7 +52,7 @@ async fn ten_thousand_watches_leave_nothing() {
     let after = world.calm_down(&client).await;
     assert_eq!((after.names, after.streams, after.tasks), (1, 1, before.tasks), "{before:?}, {after:?}");
     let grown = after.bytes - before.bytes;
-    // How much room is kept for names that were let go differs with how many are within a moment: up to 2.4 MB for all of
+    // How much room is kept for unsubscribed names differs with how many are within a moment: up to 2.4 MB for all of
     // them. What a watch keeps while it lasts is more than 400 bytes.
     assert!(grown < 2_500_000, "250 bytes or more for each watch: {grown} bytes, {before:?}, {after:?}");
 }
@@ -144,16 +144,16 @@ impl World {
             tokio::task::yield_now().await;
             drop((served, unserved));
         }
-        until("the names are let go", || self.names.load(Ordering::Relaxed) == 1).await;
+        until("the names are unsubscribed", || self.names.load(Ordering::Relaxed) == 1).await;
     }
 
-    /// Lets the time pass after which the client may forget when it let go of names, and gives it an occasion to.
+    /// Lets the time pass after which the client may forget its unsubscriptions, and gives it an occasion to.
     async fn calm_down(&self, client: &Client) -> Left {
         time::pause();
         time::advance(2 * DOUBT).await;
         time::resume();
         soon(client.watch::<Cluster>("shop-0").ready()).await.unwrap();
-        until("the name is let go", || self.names.load(Ordering::Relaxed) == 1).await;
+        until("the name is unsubscribed", || self.names.load(Ordering::Relaxed) == 1).await;
         self.left().await
     }
 
@@ -188,5 +188,5 @@ async fn until(what: &str, condition: impl Fn() -> bool) {
 /// How many watches are started together.
 const AT_ONCE: usize = 50;
 
-/// How long a server may take to send something, and so how long the client remembers what it has let go.
+/// How long a server may take to send something, and so how long the client remembers unsubscribed names.
 const DOUBT: Duration = Duration::from_millis(500);

@@ -31,7 +31,7 @@ impl Problems {
         self.0.borrow_mut().push(problem);
     }
 
-    #[cfg_attr(not(feature = "json"), allow(dead_code, reason = "Envoy's format alone asks"))]
+    #[cfg_attr(not(feature = "json"), allow(dead_code, reason = "only Envoy's format uses it"))]
     pub(super) fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }

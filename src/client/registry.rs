@@ -128,7 +128,7 @@ pub(super) enum Role {
     Client(Box<Observer>),
     /// Observing watches. This part keeps the client that it belongs to alive, unless it is the whole client.
     Observer {
-        #[expect(dead_code, reason = "it is kept, and nobody asks for it")]
+        #[expect(dead_code, reason = "it is kept, and never read")]
         client: Option<Arc<Registry>>,
     },
 }

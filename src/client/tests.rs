@@ -181,7 +181,7 @@ async fn changes_skip_what_came_and_went_unseen() {
     members.map.insert("b".into(), Member(present("1")));
     publish(members.clone());
     assert_eq!(next(), Poll::Ready(("a".into(), Some("1".into()), false)));
-    assert_eq!(next(), Poll::Ready(("b".into(), Some("1".into()), false)), "the server has more to say");
+    assert_eq!(next(), Poll::Ready(("b".into(), Some("1".into()), false)), "the state is not complete yet");
     members.map.insert("c".into(), Member(present("1")));
     publish(members.clone());
     members.map.remove("c");

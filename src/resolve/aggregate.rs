@@ -125,7 +125,7 @@ mod tests {
         let deep: Arc<str> = "a0".into();
         let flat = flatten(&deep, |name| look(&chain, name));
         assert_eq!(flat.too_deep.map(|chain| chain.len()), Some(MAX_DEPTH));
-        assert_eq!(flat.reached.len(), MAX_DEPTH, "nothing below the limit is asked for");
+        assert_eq!(flat.reached.len(), MAX_DEPTH, "nothing below the limit is requested");
         let fits: Arc<str> = "a1".into();
         let flat = flatten(&fits, |name| look(&chain, name));
         assert!(flat.too_deep.is_none());

@@ -72,7 +72,7 @@ impl Draft {
         self.virtual_hosts(vec![virtual_host(&["*"], routes)])
     }
 
-    /// Sets what the listener says beside its routes; a router is added to the filters.
+    /// Sets the parts of the listener beside its routes; a router is added to the filters.
     pub(crate) fn manager(mut self, manager: hcm::HttpConnectionManager) -> Self {
         self.manager = manager;
         self

@@ -61,9 +61,9 @@ impl Backend {
 
     /// Waits until calls of a method have begun or were cancelled, so many since the last time.
     pub(crate) async fn calls(&mut self, event: &str, method: &str, count: usize) {
-        let is_wanted = |line: &Value| line["event"] == event && line["method"] == method;
+        let is_met = |line: &Value| line["event"] == event && line["method"] == method;
         for seen in 0..count {
-            self.take(&format!("{} of {count} calls of {method} that {event}", seen + 1), is_wanted).await;
+            self.take(&format!("{} of {count} calls of {method} that {event}", seen + 1), is_met).await;
         }
     }
 
@@ -96,20 +96,20 @@ impl Backend {
     }
 
     async fn command(&mut self, command: &str) -> Value {
-        self.process.say(command).await;
+        self.process.send(command).await;
         self.take(&format!("the answer to {command}"), |line| line["done"] == command).await
     }
 
     /// Waits for a line, which is then forgotten.
-    async fn take(&mut self, what: &str, is_wanted: impl Fn(&Value) -> bool) -> Value {
-        if let Some(place) = self.events.iter().position(&is_wanted) {
+    async fn take(&mut self, what: &str, is_met: impl Fn(&Value) -> bool) -> Value {
+        if let Some(place) = self.events.iter().position(&is_met) {
             return self.events.remove(place);
         }
         let deadline = Instant::now() + PATIENCE;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.process.line(left).await {
-                Some(line) if is_wanted(&line) => return line,
+                Some(line) if is_met(&line) => return line,
                 Some(line) => self.events.push(line),
                 None => panic!("{} did not report {what}:\n{}", self.name, self.process.log()),
             }

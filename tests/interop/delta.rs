@@ -57,8 +57,8 @@ async fn what_is_removed_while_the_client_is_away_is_gone_when_it_is_back(setup:
     let held = left.len() + 1;
     peer.event("who holds all clusters", |event| is_request(event, "Cluster") && event["held"] == held).await;
     let events = peer.events_for(Duration::ZERO).await;
-    let says = |event: &&serde_json::Value| event["held"].as_u64().is_some_and(|held| held > 0);
-    assert_eq!(events.iter().filter(says).count(), 4, "one for each type");
+    let has_held = |event: &&serde_json::Value| event["held"].as_u64().is_some_and(|held| held > 0);
+    assert_eq!(events.iter().filter(has_held).count(), 4, "one for each type");
 }
 
 async fn one_change_among_thousands_comes_alone(setup: Setup) {
@@ -102,10 +102,10 @@ async fn go5_an_unsubscribed_name_is_sent_again(setup: Setup) {
         ready(&mut client.watch::<Cluster>("payments")).await;
         ready(&mut client.watch::<Cluster>("payments")).await;
     }
-    let let_go = |event: &serde_json::Value| {
+    let is_unsubscribed = |event: &serde_json::Value| {
         is_request(event, "Cluster") && event["unsubscribe"] == serde_json::json!(["payments"])
     };
-    peer.event("that it is let go", let_go).await;
+    peer.event("that it is unsubscribed", is_unsubscribed).await;
     ready(&mut client.watch::<Cluster>("payments")).await;
     let both = |event: &&serde_json::Value| {
         let lists =

@@ -98,13 +98,13 @@ async fn watch_observes_what_istiod_sends_to_a_sidecar() {
     let bootstrap = folder.path().join("bootstrap.json");
     fs::write(&bootstrap, server.bootstrap_json()).expect("the folder is there");
     let observed = watch(&bootstrap, &["--observe"]).await;
-    for wanted in [
+    for expected in [
         "● cluster PassthroughCluster  version ",
         "gRPC rejects it: type: ORIGINAL_DST is not supported, only EDS and LOGICAL_DNS",
         "● listener virtualInbound  version ",
         "gRPC rejects it: listener_filters: not supported; must be empty",
     ] {
-        assert!(observed.contains(wanted), "{wanted:?} is not in:\n{observed}");
+        assert!(observed.contains(expected), "{expected:?} is not in:\n{observed}");
     }
     let of_types = [Listener::TYPE_URL, Cluster::TYPE_URL];
     let sent = dump.resources.iter().filter(|sent| of_types.contains(&sent.type_url.as_str())).count();

@@ -255,9 +255,9 @@ fn bootstrap(control_plane: SocketAddr, variant: Variant) -> Value {
 }
 
 /// Repeats a request until the expected response.
-pub(crate) async fn until_answer(from: SocketAddr, wanted: &str) {
-    within(wanted, async {
-        while !get(from, "/").await.ends_with(wanted) {
+pub(crate) async fn until_answer(from: SocketAddr, expected: &str) {
+    within(expected, async {
+        while !get(from, "/").await.ends_with(expected) {
             tokio::task::yield_now().await;
         }
     })
@@ -265,6 +265,6 @@ pub(crate) async fn until_answer(from: SocketAddr, wanted: &str) {
 }
 
 #[track_caller]
-pub(crate) fn assert_answer(response: &str, wanted: &str) {
-    assert!(response.starts_with("HTTP/1.1 200 ") && response.contains(wanted), "{response}");
+pub(crate) fn assert_answer(response: &str, expected: &str) {
+    assert!(response.starts_with("HTTP/1.1 200 ") && response.contains(expected), "{response}");
 }

@@ -149,7 +149,7 @@ async fn a71_with_everything_cached_a_dead_primary_is_waited_for(setup: Setup) {
     primary.accepted("RouteConfiguration", &"1".into()).await;
     let port = primary.kill().await;
     let stale = until(&mut routes, |seen| seen.error().is_some()).await;
-    assert_eq!(canary(stale.resource()), Some(1), "A71-6: what the primary said stays");
+    assert_eq!(canary(stale.resource()), Some(1), "A71-6: the resource of the primary stays");
     assert!(fallback.events_for(Duration::ZERO).await.iter().all(|event| event["event"] != "opened"));
 
     // A watch of an unknown resource triggers the fallback, for everything.

@@ -281,9 +281,9 @@ pub(crate) async fn ready<T: xdskit::Resource>(watch: &mut Watch<T>) -> Arc<T> {
 
 pub(crate) async fn until<T: xdskit::Resource>(
     watch: &mut Watch<T>,
-    wanted: impl Fn(&Observed<T>) -> bool,
+    is_met: impl Fn(&Observed<T>) -> bool,
 ) -> Arc<Observed<T>> {
-    let found = timeout(PATIENCE, watch.wait_for(wanted)).await;
+    let found = timeout(PATIENCE, watch.wait_for(is_met)).await;
     match found {
         Ok(seen) => seen.expect("the client runs"),
         Err(_) => panic!("what was waited for did not come; the latest is {:?}", watch.latest()),
@@ -337,8 +337,8 @@ fn draining(endpoints: &ClusterLoadAssignment) -> Vec<String> {
     addresses(endpoints, |health| health == HealthStatus::Draining)
 }
 
-fn addresses(endpoints: &ClusterLoadAssignment, wanted: impl Fn(HealthStatus) -> bool) -> Vec<String> {
+fn addresses(endpoints: &ClusterLoadAssignment, includes: impl Fn(HealthStatus) -> bool) -> Vec<String> {
     let localities = endpoints.priorities.iter().flat_map(|priority| priority.localities.iter());
     let all = localities.flat_map(|locality| locality.endpoints.iter());
-    all.filter(|endpoint| wanted(endpoint.health)).map(|endpoint| endpoint.address().to_string()).collect()
+    all.filter(|endpoint| includes(endpoint.health)).map(|endpoint| endpoint.address().to_string()).collect()
 }

@@ -33,10 +33,10 @@ on! { [snapshot_sotw, java_sotw]: go1_the_nack_loop_is_paced }
 
 async fn the_whole_mesh_is_seen(setup: Setup) {
     let peer = Peer::start(setup).await;
-    let mut wanted = vec!["listener=*".to_owned(), "cluster=*".to_owned()];
-    wanted.extend(mesh::services_with_rds().iter().map(|service| format!("route={service}-routes")));
-    wanted.extend(mesh::endpoint_clusters().iter().map(|cluster| format!("endpoints={cluster}-endpoints")));
-    let mut watch = Watch::start(&peer, &wanted);
+    let mut targets = vec!["listener=*".to_owned(), "cluster=*".to_owned()];
+    targets.extend(mesh::services_with_rds().iter().map(|service| format!("route={service}-routes")));
+    targets.extend(mesh::endpoint_clusters().iter().map(|cluster| format!("endpoints={cluster}-endpoints")));
+    let mut watch = Watch::start(&peer, &targets);
 
     let total =
         25 + mesh::clusters().len() + mesh::services_with_rds().len() + mesh::endpoint_clusters().len();
@@ -230,8 +230,8 @@ async fn commands_add_and_end_watches(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let mut watch = Watch::start_impatient(&peer, ["listener=shop"]);
     watch.until("the listener", |seen| is_good(latest(seen, "listener=shop"))).await;
-    watch.say("watch cluster=payments").await;
-    watch.say("watch cluster=no-such-cluster").await;
+    watch.send("watch cluster=payments").await;
+    watch.send("watch cluster=no-such-cluster").await;
     watch.until("the cluster", |seen| is_good(latest(seen, "cluster=payments"))).await;
     // The server sends no response for missing resources: the does-not-exist timer expires.
     watch
@@ -240,16 +240,16 @@ async fn commands_add_and_end_watches(setup: Setup) {
         })
         .await;
 
-    watch.say("unwatch cluster=no-such-cluster").await;
+    watch.send("unwatch cluster=no-such-cluster").await;
     let one_name = |event: &Value| is_request(event, "Cluster") && event["names"] == 1;
     peer.event("the first request", one_name).await;
     peer.events_for(Duration::ZERO).await;
-    watch.say("quit").await;
+    watch.send("quit").await;
     assert!(watch.exit().await.success());
 }
 
 fn members<'a>(seen: &'a Seen, watched: &str) -> Vec<&'a str> {
-    seen.keys().filter(|(asked, _)| asked == watched).map(|(_, name)| name.as_str()).collect()
+    seen.keys().filter(|(kind, _)| kind == watched).map(|(_, name)| name.as_str()).collect()
 }
 
 fn is_draining(text: &str) -> bool {

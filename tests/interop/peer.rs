@@ -50,7 +50,7 @@ impl Peer {
         };
         let first = process.line(PATIENCE).await.unwrap_or_default();
         let Some(port) = first["port"].as_u64() else {
-            panic!("the server did not say its port but {first}:\n{}", process.log())
+            panic!("the server did not print its port but {first}:\n{}", process.log())
         };
         let gateway = first["gateway"].as_u64().unwrap_or_default() as u16;
         let folder = tempfile::tempdir().expect("a folder for the bootstrap");
@@ -62,7 +62,7 @@ impl Peer {
 
     /// Sends a command and waits until it is done. Returns the versions by type.
     pub(crate) async fn command(&mut self, command: &str) -> Value {
-        self.process.say(command).await;
+        self.process.send(command).await;
         loop {
             let line =
                 self.process.line(PATIENCE).await.unwrap_or_else(|| panic!("no answer to {command:?}"));
@@ -75,8 +75,8 @@ impl Peer {
     }
 
     /// Waits for an event of a client, including past ones. Returns the event.
-    pub(crate) async fn event(&mut self, what: &str, wanted: impl Fn(&Value) -> bool) -> Value {
-        self.nth_event(1, what, wanted).await
+    pub(crate) async fn event(&mut self, what: &str, is_met: impl Fn(&Value) -> bool) -> Value {
+        self.nth_event(1, what, is_met).await
     }
 
     /// Waits until there are this many such events, including past ones. Returns the last of them.
@@ -84,14 +84,14 @@ impl Peer {
         &mut self,
         count: usize,
         what: &str,
-        wanted: impl Fn(&Value) -> bool,
+        is_met: impl Fn(&Value) -> bool,
     ) -> Value {
         let mut found = 0;
         let deadline = Instant::now() + PATIENCE;
         let mut next = 0;
         loop {
             while let Some(event) = self.events.get(next) {
-                found += usize::from(wanted(event));
+                found += usize::from(is_met(event));
                 if found == count {
                     return event.clone();
                 }

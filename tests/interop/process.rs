@@ -91,7 +91,7 @@ impl Process {
         }
     }
 
-    pub(crate) async fn say(&mut self, command: &str) {
+    pub(crate) async fn send(&mut self, command: &str) {
         self.log.keep(&format!("> {command}"));
         self.stdin.write_all(format!("{command}\n").as_bytes()).await.expect("the program reads");
         self.stdin.flush().await.expect("the program reads");

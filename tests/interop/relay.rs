@@ -70,9 +70,9 @@ async fn it_has_the_clusters_of_go_control_plane_by_a_relay(setup: Setup) {
     let mut envoy = Envoy::start(relay.addr, variant).await;
     envoy.becomes_ready().await;
     // Envoy rejects this aggregate, which gRPC accepts.
-    let mut wanted: BTreeSet<_> = mesh::clusters().into_iter().filter(|name| name != "orders").collect();
-    wanted.insert("control-plane".to_owned());
-    envoy.until_clusters("the clusters of the mesh", |names| *names == wanted).await;
+    let mut expected: BTreeSet<_> = mesh::clusters().into_iter().filter(|name| name != "orders").collect();
+    expected.insert("control-plane".to_owned());
+    envoy.until_clusters("the clusters of the mesh", |names| *names == expected).await;
     envoy.until_hosts("payments", |hosts| *hosts == healthy(mesh::addresses_of("payments"))).await;
 
     peer.command("drain 10.1.5.3:8080").await;
@@ -80,18 +80,18 @@ async fn it_has_the_clusters_of_go_control_plane_by_a_relay(setup: Setup) {
     drained.insert("10.1.5.3:8080".to_owned(), "DRAINING".to_owned());
     envoy.until_hosts("payments", |hosts| *hosts == drained).await;
     peer.command("remove audit").await;
-    wanted.remove("audit");
-    envoy.until_clusters("the end of audit", |names| *names == wanted).await;
+    expected.remove("audit");
+    envoy.until_clusters("the end of audit", |names| *names == expected).await;
 
     peer.command("stop").await;
     peer.event("the end of the streams", |event| event["event"] == "closed").await;
     peer.command("rename payments paid").await;
-    assert_eq!(envoy.names().await, wanted);
+    assert_eq!(envoy.names().await, expected);
     assert_eq!(envoy.hosts("payments").await, drained);
     peer.command("start").await;
-    wanted.remove("payments");
-    wanted.insert("paid".to_owned());
-    envoy.until_clusters("the new name", |names| *names == wanted).await;
+    expected.remove("payments");
+    expected.insert("paid".to_owned());
+    envoy.until_clusters("the new name", |names| *names == expected).await;
     envoy.until_hosts("paid", |hosts| *hosts == drained).await;
 }
 
@@ -119,18 +119,18 @@ impl Envoy {
         hosts.iter().map(host).collect()
     }
 
-    async fn until_clusters(&self, what: &str, wanted: impl Fn(&BTreeSet<String>) -> bool) {
+    async fn until_clusters(&self, what: &str, is_met: impl Fn(&BTreeSet<String>) -> bool) {
         within(what, async {
-            while !wanted(&self.names().await) {
+            while !is_met(&self.names().await) {
                 tokio::task::yield_now().await;
             }
         })
         .await;
     }
 
-    async fn until_hosts(&self, cluster: &str, wanted: impl Fn(&Hosts) -> bool) {
+    async fn until_hosts(&self, cluster: &str, is_met: impl Fn(&Hosts) -> bool) {
         within(cluster, async {
-            while !wanted(&self.hosts(cluster).await) {
+            while !is_met(&self.hosts(cluster).await) {
                 tokio::task::yield_now().await;
             }
         })
@@ -163,7 +163,7 @@ impl Relay {
         let mut process = Process::start("relay", &mut command);
         let first = process.line(PATIENCE).await.unwrap_or_default();
         let addr = first["listening"].as_str().and_then(|addr| addr.parse().ok());
-        let addr = addr.unwrap_or_else(|| panic!("the relay did not say where it listens but {first}"));
+        let addr = addr.unwrap_or_else(|| panic!("the relay did not print its address but {first}"));
         Self { addr, _process: process, _folder: folder }
     }
 }

@@ -32,7 +32,7 @@ async fn csds_shows_a_client_in_go_what_this_one_knows(setup: Setup) {
     timeout(PATIENCE, cart.ready()).await.expect("in time").expect("a tree");
     let mut payments = client.watch::<Cluster>("payments");
     timeout(PATIENCE, payments.ready()).await.expect("in time").expect("a cluster");
-    let config = ask(&address).await;
+    let config = query(&address).await;
     assert_eq!(config["clientScope"], "xds:///cart");
     assert_eq!(config["node"]["id"], NODE);
     assert_eq!(config["node"]["userAgentName"], "xdskit");
@@ -52,7 +52,7 @@ async fn csds_shows_a_client_in_go_what_this_one_knows(setup: Setup) {
     peer.command("invalid").await;
     let rejected = payments.wait_for(|seen| seen.error().is_some_and(|error| error.is_rejected()));
     timeout(PATIENCE, rejected).await.expect("in time").expect("a client");
-    let config = ask(&address).await;
+    let config = query(&address).await;
     let shown = the(self::resources(&config), "payments");
     assert_eq!((&shown["clientStatus"], &shown["xdsConfig"]["name"]), (&"NACKED".into(), &"payments".into()));
     let error = &shown["errorState"];
@@ -68,9 +68,9 @@ async fn the_tool_shows_what_a_grpc_client_in_go_knows(setup: Setup) {
     let mut grpc = Process::start("grpcgo", &mut command);
     let first = grpc.line(PATIENCE).await.unwrap_or_default();
     let Some(address) = first["address"].as_str() else {
-        panic!("gRPC did not say where it serves its status but {first}:\n{}", grpc.log())
+        panic!("gRPC did not print the address of its status service but {first}:\n{}", grpc.log())
     };
-    peer.event("an endpoint assignment is asked for", |event| {
+    peer.event("an endpoint assignment is requested", |event| {
         event["type"].as_str().is_some_and(|url| url.ends_with("ClusterLoadAssignment"))
     })
     .await;
@@ -110,7 +110,7 @@ async fn status(address: &str) -> String {
 }
 
 /// Returns the status of the only client of a process.
-async fn ask(address: &str) -> Value {
+async fn query(address: &str) -> Value {
     let mut command = Command::new(program("XDSKIT_INTEROP_GCP"));
     let mut asking = Process::start("gcp -csds", command.args(["-csds", address]));
     let answer = asking.line(PATIENCE).await;

@@ -119,15 +119,15 @@ async fn add(peer: &mut Peer, names: &[&str]) {
 }
 
 /// Waits until the present members are these, all of them good.
-async fn is_shown(all: &mut WatchAll<Listener>, wanted: &[&str]) {
+async fn is_shown(all: &mut WatchAll<Listener>, expected: &[&str]) {
     let present = |members: &Members<Listener>| {
         let present = members.iter().filter(|(_, seen)| is_good(seen));
         present.map(|(name, _)| name.to_string()).collect::<Vec<_>>()
     };
-    let wait = all.wait_for(|members| members.is_complete() && present(members) == wanted);
+    let wait = all.wait_for(|members| members.is_complete() && present(members) == expected);
     let found = tokio::time::timeout(crate::process::PATIENCE, wait).await;
     if found.is_err() {
-        panic!("not {wanted:?} but {:?}", all.latest());
+        panic!("not {expected:?} but {:?}", all.latest());
     }
 }
 

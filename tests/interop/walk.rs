@@ -86,8 +86,8 @@ async fn a_canary_moves_from_0_to_100_without_a_torn_snapshot(setup: Setup) {
         // Two of three steps follow each other without a pause.
         if steps.len() % 3 == 0 || canary == 100 {
             for (service, resolution) in services.iter().zip(&mut shown) {
-                let wanted = named(service, (100 - canary, canary));
-                until(resolution, |snapshot| weights(snapshot) == wanted).await;
+                let expected = named(service, (100 - canary, canary));
+                until(resolution, |snapshot| weights(snapshot) == expected).await;
             }
         }
     }
@@ -307,8 +307,8 @@ pub(crate) async fn ready(resolution: &mut Resolution) -> Arc<Snapshot> {
     within("a snapshot", resolution.ready()).await.unwrap_or_else(|why| panic!("{why}"))
 }
 
-pub(crate) async fn until(resolution: &mut Resolution, wanted: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
-    let wait = resolution.wait_for(|seen| seen.as_ref().is_ok_and(|snapshot| wanted(snapshot)));
+pub(crate) async fn until(resolution: &mut Resolution, is_met: impl Fn(&Snapshot) -> bool) -> Arc<Snapshot> {
+    let wait = resolution.wait_for(|seen| seen.as_ref().is_ok_and(|snapshot| is_met(snapshot)));
     let found = within("the snapshot that was waited for", wait).await;
     found.expect("the client runs").expect("it was a snapshot that was waited for")
 }

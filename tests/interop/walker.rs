@@ -29,8 +29,8 @@ async fn the_whole_mesh_is_walked(setup: Setup) {
     let (mut clusters, mut endpoints) = (BTreeSet::new(), BTreeSet::new());
     for service in mesh::SERVICES {
         let line = &walk.seen[service];
-        let told = ["listener", "route_config", "virtual_host"].map(|field| &line[field]);
-        assert_eq!(told, [service, &format!("{service}-routes"), service]);
+        let fields = ["listener", "route_config", "virtual_host"].map(|field| &line[field]);
+        assert_eq!(fields, [service, &format!("{service}-routes"), service]);
         assert_eq!(line["warnings"], json!([]));
         for (name, cluster) in clusters_of(line) {
             clusters.insert(name.clone());
@@ -60,8 +60,8 @@ async fn no_line_is_torn_while_canaries_move_and_clusters_are_renamed(setup: Set
         let alone = |seen: &Seen, service: &str| {
             names(&seen[service]) == [format!("{service}-{round}")] && is_complete(&seen[service], service)
         };
-        let wanted = |seen: &Seen| alone(seen, "payments") && alone(seen, "email");
-        walk.until("the new names", wanted, assert_whole).await;
+        let is_met = |seen: &Seen| alone(seen, "payments") && alone(seen, "email");
+        walk.until("the new names", is_met, assert_whole).await;
     }
     // A cluster without weight is not a cluster of the routes.
     let moved = |seen: &Seen| {
@@ -135,16 +135,16 @@ impl Walk {
     }
 
     /// Waits until the lines fulfil a condition; `mind` checks each line.
-    async fn until(&mut self, what: &str, wanted: impl Fn(&Seen) -> bool, mind: impl Fn(&Value)) {
+    async fn until(&mut self, what: &str, is_met: impl Fn(&Seen) -> bool, mind: impl Fn(&Value)) {
         let deadline = Instant::now() + PATIENCE;
-        while !wanted(&self.seen) {
+        while !is_met(&self.seen) {
             let Some(line) = self.process.line(deadline.saturating_duration_since(Instant::now())).await
             else {
                 panic!("walk does not show {what}; the latest: {:#?}", self.seen)
             };
             mind(&line);
             let target = line["target"].as_str().expect("each line has it");
-            let service = target.strip_prefix("xds:///").expect("that is how targets were asked for");
+            let service = target.strip_prefix("xds:///").expect("targets have that form");
             self.seen.insert(service.to_owned(), line);
         }
     }

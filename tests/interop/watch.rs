@@ -21,25 +21,29 @@ pub(crate) struct Watch {
 pub(crate) type Seen = BTreeMap<(String, String), Value>;
 
 impl Watch {
-    /// Watches the targets in `wanted`, each as TYPE=NAME.
-    pub(crate) fn start<S: AsRef<str>>(peer: &Peer, wanted: impl IntoIterator<Item = S>) -> Self {
-        Self::start_with(&[], peer, wanted)
+    /// Watches `targets`, each as TYPE=NAME.
+    pub(crate) fn start<S: AsRef<str>>(peer: &Peer, targets: impl IntoIterator<Item = S>) -> Self {
+        Self::start_with(&[], peer, targets)
     }
 
     /// Starts it with a resource timeout of three seconds.
-    pub(crate) fn start_impatient<S: AsRef<str>>(peer: &Peer, wanted: impl IntoIterator<Item = S>) -> Self {
-        Self::start_with(&["--resource-timeout", "3"], peer, wanted)
+    pub(crate) fn start_impatient<S: AsRef<str>>(peer: &Peer, targets: impl IntoIterator<Item = S>) -> Self {
+        Self::start_with(&["--resource-timeout", "3"], peer, targets)
     }
 
-    fn start_with<S: AsRef<str>>(options: &[&str], peer: &Peer, wanted: impl IntoIterator<Item = S>) -> Self {
+    fn start_with<S: AsRef<str>>(
+        options: &[&str],
+        peer: &Peer,
+        targets: impl IntoIterator<Item = S>,
+    ) -> Self {
         let mut command = Command::new(program("XDSKIT_INTEROP_WATCH"));
         command.arg("--bootstrap").arg(peer.bootstrap_path()).arg("--json").args(options);
-        command.args(wanted.into_iter().map(|one| one.as_ref().to_owned()));
+        command.args(targets.into_iter().map(|one| one.as_ref().to_owned()));
         Self { process: Process::start("watch", &mut command), seen: Seen::new(), lines: 0 }
     }
 
-    pub(crate) async fn say(&mut self, command: &str) {
-        self.process.say(command).await;
+    pub(crate) async fn send(&mut self, command: &str) {
+        self.process.send(command).await;
     }
 
     pub(crate) async fn exit(&mut self) -> ExitStatus {
@@ -47,19 +51,19 @@ impl Watch {
     }
 
     /// Waits until the lines fulfil a condition. Returns the number of lines since the start.
-    pub(crate) async fn until(&mut self, what: &str, wanted: impl Fn(&Seen) -> bool) -> usize {
-        self.until_minding(what, wanted, |_| {}).await
+    pub(crate) async fn until(&mut self, what: &str, is_met: impl Fn(&Seen) -> bool) -> usize {
+        self.until_minding(what, is_met, |_| {}).await
     }
 
     /// Like [`until`](Self::until); `mind` checks each line.
     pub(crate) async fn until_minding(
         &mut self,
         what: &str,
-        wanted: impl Fn(&Seen) -> bool,
+        is_met: impl Fn(&Seen) -> bool,
         mind: impl Fn(&Value),
     ) -> usize {
         let deadline = Instant::now() + PATIENCE;
-        while !wanted(&self.seen) {
+        while !is_met(&self.seen) {
             let Some(line) = self.process.line(deadline.saturating_duration_since(Instant::now())).await
             else {
                 panic!("watch does not show {what}; the latest of {}: {:#?}", self.seen.len(), self.brief())
@@ -121,11 +125,11 @@ pub(crate) fn texts(line: &Value) -> Vec<&str> {
 }
 
 /// Whether a number occurs in a line's resource.
-pub(crate) fn holds_number(line: &Value, wanted: u64) -> bool {
+pub(crate) fn holds_number(line: &Value, expected: u64) -> bool {
     let mut rest = vec![&line["resource"]];
     while let Some(value) = rest.pop() {
         match value {
-            Value::Number(number) if number.as_u64() == Some(wanted) => return true,
+            Value::Number(number) if number.as_u64() == Some(expected) => return true,
             Value::Array(values) => rest.extend(values),
             Value::Object(fields) => rest.extend(fields.values()),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}

@@ -85,7 +85,7 @@ async fn go16_what_is_new_comes_over_rest_though_its_version_is_not(setup: Setup
     ready(&mut cart).await;
     // Polls continue, with the version, and the response is that nothing has changed.
     let confirms = |event: &Value| is_request(event, "RouteConfiguration") && event["version"] == "1";
-    peer.nth_event(3, "that it asks on", confirms).await;
+    peer.nth_event(3, "that it continues polling", confirms).await;
     assert_eq!(answers(peer.events_for(Duration::ZERO).await), 1);
     assert!(is_good(&cart.latest()));
 
@@ -110,10 +110,10 @@ async fn a_rejection_is_not_sent_over_rest(setup: Setup) {
     let answered = |event: &Value| event["event"] == "response" && event["version"] == version;
     peer.nth_event(3, "that it is sent again and again", answered).await;
     let events = peer.events_for(Duration::ZERO).await;
-    let told = |event: &&Value| {
+    let is_reported = |event: &&Value| {
         is_request(event, "Cluster") && (!event["error"].is_null() || event["version"] == version)
     };
-    assert_eq!(events.iter().find(told), None, "D11");
+    assert_eq!(events.iter().find(is_reported), None, "D11");
     peer.command("valid").await;
     until(&mut payments, is_good).await;
 }

@@ -58,8 +58,8 @@ fn version(seen: &Observed<Cluster>) -> Option<&str> {
     Some(version.as_str())
 }
 
-async fn until(watch: &mut Watch<Cluster>, wanted: &str) {
-    soon(watch.wait_for(|seen| note(seen) == Some(wanted) && seen.error().is_none())).await.unwrap();
+async fn until(watch: &mut Watch<Cluster>, expected: &str) {
+    soon(watch.wait_for(|seen| note(seen) == Some(expected) && seen.error().is_none())).await.unwrap();
 }
 
 async fn warned(watch: &mut Watch<Cluster>, code: Code) -> Arc<Observed<Cluster>> {

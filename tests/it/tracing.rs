@@ -38,7 +38,7 @@ async fn a_resource_can_be_followed_from_its_response_to_its_watcher() {
     soon(shop.ready()).await.unwrap();
     let about = format!("type_url=\"{}\" name=shop", type_url::CLUSTER);
     let version = server.version(type_url::CLUSTER);
-    // Which watch it is, what the response was, what became of the resource, and who was told.
+    // Which watch it is, what the response was, what became of the resource, and the notified watches.
     log.line(&["DEBUG", "watch started watch_id=1", "names=shop"]);
     let response =
         format!("response{{server={} type_url=\"{}\" version={version}", server.uri(), type_url::CLUSTER);
@@ -201,11 +201,11 @@ async fn files_forge_no_line_of_the_log() {
         "admin": {}, "node": { "metadata": { forged("field"): 1 } }, forged("unknown"): 1,
     });
     let read = Bootstrap::from_envoy_text(&document.to_string());
-    let told = read.map_or_else(
+    let logged = read.map_or_else(
         |error| error.to_string(),
         |read| read.warnings().iter().map(ToString::to_string).collect::<Vec<_>>().join("; "),
     );
-    assert!(told.contains("unknown") && !told.contains(FORGED) && !told.contains('\u{1b}'), "{told}");
+    assert!(logged.contains("unknown") && !logged.contains(FORGED) && !logged.contains('\u{1b}'), "{logged}");
     log.is_unforged(&[]);
 }
 

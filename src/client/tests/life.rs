@@ -83,7 +83,7 @@ async fn a_connection_is_made_for_the_first_watch_and_lingers_after_the_last() {
     let network = Network::default();
     let client = network.client().build().unwrap();
     sleep(Duration::from_secs(1000)).await;
-    assert_eq!(network.made(), 0, "nobody wants anything");
+    assert_eq!(network.made(), 0, "there are no subscriptions");
     for _ in 0..3 {
         let watch = client.watch::<Text>("a");
         sleep(Duration::from_secs(1000)).await;

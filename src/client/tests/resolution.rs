@@ -153,7 +153,7 @@ fn a74_7_subscriptions_of_concurrent_calls_reach_the_driver_in_order() {
     while let Ok(command) = driver.0.try_recv() {
         let held = matches!(command, Command::SubscribeCluster { .. });
         assert!(held || matches!(command, Command::UnsubscribeCluster { .. }), "{command:?}");
-        assert_ne!(held, is_held, "told twice");
+        assert_ne!(held, is_held, "notified twice");
         is_held = held;
     }
     assert!(!is_held);

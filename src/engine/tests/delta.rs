@@ -30,7 +30,7 @@ fn removed(nonce: &str, names: &[&str]) -> Vec<u8> {
     delta_response::<Full>(nonce, &[], names)
 }
 
-/// A stream on which `a` and `b` are asked for and held as 1 and 2.
+/// A stream on which `a` and `b` are requested and held as 1 and 2.
 fn holding_two() -> (Rig, Vec<WatchId>) {
     let mut rig = Rig::delta();
     let watches = rig.open::<Full>(&["a", "b"]);
@@ -50,7 +50,7 @@ fn holding_all() -> (Rig, WatchId) {
     (rig, all)
 }
 
-/// The stream ends, and the next one is open: what is said on it first.
+/// The stream ends, and the next one is open: returns the first request.
 fn reconnect(rig: &mut Rig, attempt: u64) -> Vec<String> {
     rig.disconnect(attempt, DisconnectKind::Closed);
     rig.pass(Duration::from_secs(5));
@@ -347,7 +347,7 @@ fn b2_22_the_end_of_a_wildcard_drops_its_members_and_keeps_names() {
     assert_eq!(rig.unwatch(all), ["send Full -*"]);
     rig.sent(1);
     assert_eq!(rig.engine.resources(), 1);
-    // GO12: a server that says so of every former member.
+    // GO12: a server that sends a removal for every former member.
     assert_eq!(rig.receive_raw(1, removed("o", &["a", "c"])), ["read", "send Full o"]);
     rig.sent(1);
     assert_eq!(reconnect(&mut rig, 1), ["read", "send Full +b {b=2} node"]);
@@ -360,7 +360,7 @@ fn b2_22_a_removal_because_of_an_ended_wildcard_proves_nothing_of_a_name_request
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.watch::<Full>("a").1, ["disconnect 0.1", "connect 0.2"]);
-    assert_eq!(rig.receive_raw(1, removed("m", &["a"])), NONE, "it was said of before");
+    assert_eq!(rig.receive_raw(1, removed("m", &["a"])), NONE, "it was removed before");
     assert_eq!(rig.connect(2), ["read", "send Full +a node"]);
     rig.sent(2);
     assert_eq!(rig.receive_raw(2, one("o", "a", "1"))[0], "#2 present 1 1");

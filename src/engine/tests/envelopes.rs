@@ -15,7 +15,7 @@ use crate::{
 const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";
 const FULL: &str = "type.googleapis.com/test.Full";
 
-/// A rig that asks for `a` and `b`, and what it says to the resources of one response.
+/// The outputs of a rig that watches `a` and `b`, for the resources of one response.
 fn outputs_of(resources: Vec<Any>) -> Vec<String> {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a", "b"]);
@@ -48,7 +48,7 @@ fn accepted(watches: &[&str]) -> Vec<String> {
     watches.iter().chain(&rest).map(|&outputs| outputs.to_owned()).collect()
 }
 
-/// What is said when something is wrong with the first resource, and the second is `b`.
+/// The outputs if the first resource is invalid, and the second is `b`.
 fn rejected(reason: &str) -> Vec<String> {
     let nack = format!("send Full [a,b] /n1 INVALID_ARGUMENT: {reason}");
     ["#2 present 1 y".to_owned(), "read".to_owned(), nack].into()
@@ -114,7 +114,7 @@ fn g5_rejects_a_resource_that_is_no_message() {
     let reason = "not a valid message: length over the end of the message at byte 2";
     let nameless = rejected(&format!("resources[0]: {reason}"));
     assert_eq!(outputs_of(vec![broken.clone(), any::<Full>("b", "y")]), nameless);
-    // The name in a wrapper tells whose watchers are to know.
+    // The name in a wrapper determines the watchers to notify.
     let outputs = outputs_of(vec![boxed(&holder("a", broken)), any::<Full>("b", "y")]);
     let reason = "length over the end of the message at byte 2";
     let nack = format!("send Full [a,b] /n1 INVALID_ARGUMENT: Full \"a\": {reason}");

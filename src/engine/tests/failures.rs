@@ -23,7 +23,7 @@ fn a57_1_no_connection_is_an_error_for_every_watch_and_for_who_joins() {
     assert_eq!(rig.disconnect(1, DisconnectKind::Unreachable), ["#1 absent UNAVAILABLE"]);
     assert_eq!(rig.watch::<Full>("b").1, ["#2 absent UNAVAILABLE"]);
     assert_eq!(rig.pass(Duration::from_secs(2)), ["connect 0.2"]);
-    assert_eq!(rig.disconnect(2, DisconnectKind::Unreachable), NONE, "the same error is told once");
+    assert_eq!(rig.disconnect(2, DisconnectKind::Unreachable), NONE, "the same error is published once");
     rig.pass(Duration::from_secs(3));
     assert_eq!(rig.disconnect(3, DisconnectKind::Closed), ["#1 absent UNAVAILABLE", "#2 absent UNAVAILABLE"]);
 }
@@ -119,7 +119,7 @@ fn interest_changes_are_taken_while_there_is_no_stream() {
     rig.disconnect(1, DisconnectKind::Unreachable);
     assert_eq!(rig.unwatch(a), NONE);
     assert_eq!(rig.engine.resources(), 0);
-    assert_eq!(rig.pass(Duration::from_secs(100)), NONE, "nobody wants anything, so nobody connects");
+    assert_eq!(rig.pass(Duration::from_secs(100)), NONE, "without subscriptions there is no connection");
     assert_eq!(rig.watch::<Full>("b").1, ["connect 0.2"], "and the failure is forgotten");
 }
 

@@ -104,7 +104,7 @@ fn a71_3_a_watch_that_begins_while_the_primary_fails_opens_the_fallback() {
     assert_eq!(
         outputs,
         ["connect 1.1", "#1 present 1 x"],
-        "and it is not known yet whether there is trouble"
+        "and it is not known yet whether the server fails"
     );
     assert_eq!(open(&mut rig, 1, 1)[1], "send Full [a,b] / node");
 }
@@ -184,7 +184,7 @@ fn a_watch_that_begins_during_the_fallback_lives_on_after_the_return() {
     let mut rig = fallen_back();
     assert_eq!(rig.watch::<Full>("c").1, ["send Full [a,b,c] f1/nf1"]);
     rig.sent_to(stream_to(1, 1));
-    assert_eq!(open(&mut rig, 0, 2)[1], "send Full [a,b,c] / node", "the primary is asked for it, too");
+    assert_eq!(open(&mut rig, 0, 2)[1], "send Full [a,b,c] / node", "the request to the primary has it, too");
     receive(&mut rig, 0, 2, &full("1", &[("a", "pa"), ("b", "pb"), ("c", "pc")]));
     assert_eq!(
         receive(&mut rig, 0, 2, &full("2", &[("a", "pa"), ("b", "pb"), ("c", "new")]))[0],
@@ -314,7 +314,7 @@ fn an_authority_falls_back_and_returns_by_itself_on_a_stream_that_is_shared() {
     rig.pass(Duration::from_millis(1_201));
     open(&mut rig, 1, 2);
     let outputs = receive(&mut rig, 1, 2, &full("p", &[(IN_A, "z")]));
-    assert_eq!(outputs[0], "send Full [old] 2/n2", "only its names are let go there");
+    assert_eq!(outputs[0], "send Full [old] 2/n2", "only its names are unsubscribed there");
     assert_eq!(outputs[1], "#2 present p z");
 }
 
@@ -382,7 +382,7 @@ fn a_wildcard_that_is_watched_again_before_the_fallback_knew_of_its_end_is_compl
     assert!(receive(&mut rig, 1, 1, &full("f", &[])).contains(&"#1 {} complete".to_owned()));
     rig.pass(Duration::from_secs(2));
     assert_eq!(open(&mut rig, 0, 2), ["read", "send Full [] / node"]);
-    // A request to the fallback is under way, so that the end of the wildcard waits; the primary cannot be told of it.
+    // A request to the fallback is under way, so that the end of the wildcard waits; the primary cannot be notified of it.
     assert!(rig.watch::<Part>("p").1.contains(&"send Part [p] /".to_owned()));
     rig.unwatch(watch_id);
     rig.sent_to(stream_to(0, 2));

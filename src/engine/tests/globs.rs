@@ -289,7 +289,7 @@ fn a_glob_resubscribed_before_the_unsubscription_was_sent_shows_its_members() {
     rig.connect(1);
     rig.sent(1);
     rig.receive(1, &response::<Full>("1", vec![full("shop/a", "x")]));
-    // The answer is on its way still, so nothing can be said of the end.
+    // The answer is on its way still, so the end cannot be sent yet.
     assert!(rig.unwatch(all).is_empty());
     let (again, outputs) = rig.watch_all::<Full>(SHOP);
     assert_eq!(members(&outputs), ["#2 {shop/a: present 1 x} complete"]);
@@ -298,7 +298,7 @@ fn a_glob_resubscribed_before_the_unsubscription_was_sent_shows_its_members() {
     rig.pass(Duration::from_millis(20));
     rig.sent(1);
     assert_eq!(rig.engine.resources(), 0);
-    assert!(members(&rig.watch_all::<Full>(SHOP).1).is_empty(), "forgotten when the server was told");
+    assert!(members(&rig.watch_all::<Full>(SHOP).1).is_empty(), "removed when the server was notified");
 }
 
 #[test]
@@ -324,7 +324,7 @@ fn members_are_taken_from_the_server_that_counts() {
     rig.pass(Duration::from_secs(2));
     rig.connect(2);
     rig.sent(2);
-    // New members bring the first server back, and let go of the second one; what it does not send has its time.
+    // New members make the client revert to the first server, and unsubscribe from the second one; what it does not send has its time.
     let outputs = rig.receive(2, &response::<Full>("1", vec![full("shop/c", "z")]));
     assert!(outputs.contains(&"disconnect 1.1".to_owned()), "{outputs:?}");
     assert_eq!(members(&outputs).last().unwrap(), "#1 {shop/c: present 1 z} complete");

@@ -1,4 +1,4 @@
-//! Globs from one server to the next and back, and what is known of them before they are asked for.
+//! Globs from one server to the next and back, and what is known of them before they are requested.
 
 use std::time::Duration;
 
@@ -58,7 +58,7 @@ fn members_are_members_also_at_the_server_that_is_fallen_back_to() {
     assert_eq!(
         published(&outputs),
         ["#1 {cart: present 1 x} complete"],
-        "the trouble is over for members, too"
+        "the error is cleared for members, too"
     );
     rig.connect_to(stream_to(1, 1));
     rig.sent_to(stream_to(1, 1));
@@ -84,7 +84,7 @@ fn the_state_of_a_glob_is_published_when_it_was_requested_from_its_servers() {
     assert!(published.contains(&"#2 {cart: present 1 x} incomplete".to_owned()), "{published:?}");
     assert!(
         !published.iter().any(|published| published.contains("UNAVAILABLE")),
-        "another server is asked: {published:?}"
+        "another server gets requests: {published:?}"
     );
 }
 

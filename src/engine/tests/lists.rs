@@ -101,7 +101,7 @@ fn receive(rig: &mut Rig, response: &DiscoveryResponse) -> Vec<String> {
     outputs.iter().map(|outputs| outputs.replace(LIST, "LIST").replace("xdstp://a/test.Full/", "")).collect()
 }
 
-/// Members that were asked for come.
+/// Requested members arrive.
 fn members(rig: &mut Rig, version: &str, members: &[(&str, &str)]) -> Vec<String> {
     let resources = members
         .iter()

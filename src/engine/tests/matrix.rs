@@ -1,4 +1,4 @@
-//! What a watch sees of each kind of bad news, with and without a good resource before, under each feature of a server
+//! What a watch sees of each kind of error, with and without a good resource before, under each feature of a server
 //! (A46, A53, A57, A88): one table, cell by cell, for both variants of the protocol.
 
 use std::time::Duration;
@@ -27,11 +27,11 @@ enum Event {
     Ends,
     /// It is sent, and cannot be used.
     Rejected,
-    /// A response has others of its type, but not it; or, in the incremental variant, says that there is none any more.
+    /// A response has others of its type, but not it; or, in the incremental variant, reports that it was removed.
     Missing,
     /// The server has 15 s to send it; or 30 s.
     Timer(u64),
-    /// The server says why it does not send it (TP3).
+    /// The server sends an error in its place (TP3).
     ServerError(Code),
 }
 
@@ -207,7 +207,7 @@ fn each<T>(row: &[T; 5]) -> impl Iterator<Item = ((&'static [&'static str], &T),
 /// A watch of `a` on a stream.
 struct Case<T> {
     rig: Rig,
-    /// The incremental variant is spoken.
+    /// Whether it uses the incremental variant.
     delta: bool,
     attempt: u64,
     is_open: bool,
@@ -215,7 +215,7 @@ struct Case<T> {
     is_answered: bool,
     cached: bool,
     responses: u32,
-    /// All that the watch was told.
+    /// All that was published to the watch.
     published: Vec<String>,
     what: String,
     of: std::marker::PhantomData<T>,
@@ -294,7 +294,7 @@ impl<T: Resource> Case<T> {
         self
     }
 
-    /// The watch was told this last, and one that joins sees the same: value and warning together.
+    /// This was published to the watch last, and one that joins sees the same: value and warning together.
     fn shows(mut self, expected: &str) {
         let last = self.published.last().map_or("pending", String::as_str);
         assert_eq!(last, expected, "{}", self.what);
@@ -345,7 +345,7 @@ impl<T: Resource> Case<T> {
         (self.is_open, self.is_answered) = (false, false);
     }
 
-    /// A response without any news, if the stream gave none yet.
+    /// A response without any change, if the stream gave none yet.
     fn receive_unless_answered(&mut self) {
         if !self.is_answered {
             self.receive(vec![any::<T>(if self.cached { "a" } else { "other" }, "x")]);

@@ -26,7 +26,7 @@ fn a78_2_resources_are_counted_by_state() {
     rig.receive(1, &response::<Full>("3", vec![any::<Full>("b", "x")]));
     let counts = ["Full #old does_not_exist_but_cached 1", "Full #old nacked_but_cached 0"];
     assert_eq!(counted(&mut rig, "resources"), counts);
-    assert_eq!(counted(&mut rig, ""), [""; 0], "each change is told once");
+    assert_eq!(counted(&mut rig, ""), [""; 0], "each change is reported once");
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn a78_2_connected_from_the_first_attempt_until_a_failure_and_again_with_a_respo
     );
     rig.unwatch(watch_id);
     rig.pass(Duration::from_secs(60));
-    assert_eq!(counted(&mut rig, "server"), ["connected 127.0.0.1:1 nothing is wanted"]);
+    assert_eq!(counted(&mut rig, "server"), ["connected 127.0.0.1:1 no subscriptions"]);
 }
 
 #[test]
@@ -126,7 +126,7 @@ fn counted(rig: &mut Rig, what: &str) -> Vec<String> {
             ("updates", format!("{} {} {valid} valid {invalid} invalid", source, short_type(type_url)))
         }
         Metric::Connected { source, connected, .. } => {
-            let connected = connected.map_or("nothing is wanted".into(), |connected| connected.to_string());
+            let connected = connected.map_or("no subscriptions".into(), |connected| connected.to_string());
             ("server", format!("connected {} {connected}", source))
         }
         Metric::Failures { source, count } => ("server", format!("failures {} {count}", source)),

@@ -1,4 +1,4 @@
-//! Names that nobody can be asked for, and names in several spellings.
+//! Names without a server, and names in several spellings.
 
 use std::time::Duration;
 

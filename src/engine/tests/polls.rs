@@ -52,7 +52,7 @@ impl Rig {
         self.input(StreamEvent::Failed { stream: stream(1), reason: Disconnect::new(kind, "it broke") })
     }
 
-    /// Lets time pass until something is said.
+    /// Lets time pass until there is an output.
     fn next(&mut self) -> (Duration, Vec<String>) {
         let since = self.now;
         for _ in 0..100 {
@@ -126,9 +126,9 @@ fn ms6_a_404_deletes_what_a_response_without_resources_would_delete() {
     assert_eq!(outputs.len(), 2, "{outputs:?}");
     assert_eq!(outputs[0], "#1 absent NOT_FOUND");
     assert!(rig.reason().contains("HTTP status 404 at /v3/discovery:clusters"), "{}", rig.reason());
-    assert_eq!(rig.next().1, ["send Cluster [a] / node"], "there is no version to tell");
+    assert_eq!(rig.next().1, ["send Cluster [a] / node"], "there is no version to send");
     rig.sent(1);
-    assert_eq!(rig.not_found(), ["read"], "it is told once");
+    assert_eq!(rig.not_found(), ["read"], "it is published once");
     rig.next();
     rig.sent(1);
     let back = rig.receive(1, &response::<Cds>("2", vec![any::<Cds>("a", "y")]));

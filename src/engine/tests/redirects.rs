@@ -160,7 +160,7 @@ fn x20_sixteen_redirects_are_followed_and_no_more() {
     assert_eq!(receive(&mut rig, "20", whole), ["#1 present 20 1"]);
     leads.push(lead("16", "17"));
     assert_eq!(receive(&mut rig, "21", leads), ["#1 absent INVALID_ARGUMENT"]);
-    assert_eq!(rig.engine.resources(), 17, "the last one is not asked for");
+    assert_eq!(rig.engine.resources(), 17, "the last one is not requested");
     rig.watch::<Full>(&a("16"));
     rig.pass(Duration::from_millis(20));
     rig.sent(1);
@@ -217,9 +217,9 @@ fn alternative(rig: &mut Rig, version: &str, text: &str) -> Vec<String> {
 #[test]
 fn x21_the_alternative_is_used_while_the_source_is_unreachable_and_nothing_is_cached() {
     let (mut rig, outputs) = either();
-    assert_eq!(outputs, ["connect 0.1"], "nobody asks for the alternative yet");
+    assert_eq!(outputs, ["connect 0.1"], "the alternative is not requested yet");
     let outputs = rig.disconnect(1, DisconnectKind::Unreachable);
-    assert_eq!(outputs, ["connect 1.1"], "that is no news as long as the alternative may come");
+    assert_eq!(outputs, ["connect 1.1"], "no change is published as long as the alternative may come");
     assert_eq!(rig.connect_to(stream_to(1, 1))[1], format!("send Full [{}] / node", b("y")));
     rig.sent_to(stream_to(1, 1));
     assert_eq!(alternative(&mut rig, "7", "1"), ["#1 present 7 1"]);
@@ -235,7 +235,7 @@ fn x21_the_alternative_is_used_while_the_source_is_unreachable_and_nothing_is_ca
         rig.pass(Duration::from_millis(500));
         rig.sent_to(stream_to(1, 1));
     }
-    assert_eq!(rig.engine.resources(), 1, "the alternative is let go");
+    assert_eq!(rig.engine.resources(), 1, "the alternative is unsubscribed");
     rig.sent(2);
     rig.disconnect(2, DisconnectKind::Closed);
     rig.pass(Duration::from_secs(2));

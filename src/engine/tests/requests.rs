@@ -1,4 +1,4 @@
-//! What is asked for, and how: rules B0.1 to B0.7, B1.1 to B1.9.
+//! Requests: rules B0.1 to B0.7, B1.1 to B1.9.
 
 use std::time::Duration;
 
@@ -186,7 +186,7 @@ fn a_name_resubscribed_before_the_unsubscription_was_sent_has_its_value_at_once(
     assert_eq!(rig.unwatch(watches[0]), ["send Full [] 1/n1"]);
     assert_eq!(rig.watch::<Full>("a").1, ["#2 present 1 x"]);
     rig.sent(1);
-    assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full [a] 1/n1"], "and asks for it again");
+    assert_eq!(rig.pass(Duration::from_millis(20)), ["send Full [a] 1/n1"], "and requests it again");
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_secs(20)), NONE, "without a false does-not-exist");
 }
@@ -196,13 +196,13 @@ fn a_rejected_name_resubscribed_before_the_unsubscription_was_sent_stays_rejecte
     let mut rig = Rig::new();
     let watches = rig.open::<Full>(&["a"]);
     rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "bad")]));
-    // The answer is on its way still, so nothing can be said of the end.
+    // The answer is on its way still, so the end cannot be sent yet.
     assert_eq!(rig.unwatch(watches[0]), NONE);
     assert_eq!(rig.watch::<Full>("a").1, ["#2 absent INVALID_ARGUMENT"]);
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     rig.sent(1);
-    assert_eq!(rig.pass(Duration::from_secs(20)), NONE, "the server has said all it has to say");
+    assert_eq!(rig.pass(Duration::from_secs(20)), NONE, "the server has no more to send");
 }
 
 #[test]
@@ -356,7 +356,7 @@ fn b1_13_absence_right_after_a_name_was_unsubscribed_and_resubscribed_proves_not
         rig.sent(1);
         outputs.into_iter().filter(|outputs| outputs.starts_with('#')).collect::<Vec<_>>()
     };
-    // Both were on their way when the server learned that the name is wanted again.
+    // Both were on their way when the server received the new subscription.
     assert_eq!(receive("2", vec![a()]), ["#3 present 2 x"]);
     assert_eq!(receive("3", vec![]), NONE);
     assert_eq!(receive("4", vec![a()]), NONE);
@@ -375,7 +375,7 @@ fn b1_8_a_name_unsubscribed_and_resubscribed_is_left_out_of_an_ack_between() {
     rig.sent(1);
     assert_eq!(rig.watch::<Full>("a").1, ["send Full [a,b] /"]);
     rig.sent(1);
-    // The server has dropped both as outdated, so it would not know that anything is asked for anew.
+    // The server has dropped both as outdated, so it would not notice that anything is requested anew.
     let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("b", "x")]));
     assert_eq!(outputs.last().unwrap(), "send Full [b] 1/n1");
     rig.sent(1);

@@ -1,4 +1,4 @@
-//! Resolutions among the other watches: what is asked for them, and what they are told.
+//! Resolutions among the other watches: their requests and their notifications.
 
 use std::time::Duration;
 
@@ -129,7 +129,7 @@ fn resolutions_share_subscriptions_and_end_alone() {
     rig.receive_all("1", [cluster("a")]);
     rig.receive_all("1", [endpoints("a").locality("eu", "a", ["10.0.0.1:80"])]);
     let (second, outputs) = rig.resolve("xds:///shop");
-    assert_eq!(outputs, ["#2 tree : a=10.0.0.1:80"], "nothing is asked for");
+    assert_eq!(outputs, ["#2 tree : a=10.0.0.1:80"], "nothing is requested");
     assert!(rig.unwatch(first).is_empty());
     let outputs = rig.receive_all("2", [endpoints("a").locality("eu", "a", ["10.0.0.2:80"])]);
     assert!(outputs.contains(&"#2 tree : a=10.0.0.2:80".to_owned()), "{outputs:?}");

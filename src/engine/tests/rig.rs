@@ -1,4 +1,4 @@
-//! An engine with nothing around it: tests say what happens, and read back what it orders, in words.
+//! An engine with nothing around it: tests pass events, and read its outputs as text.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -145,7 +145,7 @@ impl Rig {
         Self { engine, now: Instant::now(), watches: 0, delta: api_type.is_delta() }
     }
 
-    /// Watches a name, and says what is ordered then.
+    /// Watches a name; returns the outputs.
     pub(super) fn watch<T: Resource>(&mut self, name: &str) -> (WatchId, Vec<String>) {
         let names = if name == "*" { Selection::All } else { Selection::One(name.into()) };
         self.watch_names::<T>(names)
@@ -162,7 +162,7 @@ impl Rig {
         (watch_id, self.drain())
     }
 
-    /// Watches a type whose values are not told, only whether it is refused.
+    /// Watches a type whose values are not shown, only whether it is refused.
     pub(super) fn watch_raw(&mut self, ty: ResourceType, names: Selection) -> Vec<String> {
         let watch_id = self.next_watch_id();
         self.engine.subscribe(watch_id, ty, names, self.now);
@@ -184,7 +184,7 @@ impl Rig {
         self.engine.handle_input(StreamEvent::Connected { stream: stream(attempt) }, self.now);
         let mut outputs: Vec<_> = std::iter::from_fn(|| self.engine.poll_output()).collect();
         let Some(Output::Transport(StreamCommand::Send { message, .. })) = outputs.pop() else {
-            panic!("nothing is asked for")
+            panic!("nothing is requested")
         };
         DiscoveryRequest::decode(message).unwrap()
     }

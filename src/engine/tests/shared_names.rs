@@ -1,4 +1,4 @@
-//! Names that one server is asked for on behalf of several authorities, and sends under a wildcard too.
+//! Names that are requested from one server on behalf of several authorities, and sends under a wildcard too.
 
 use std::time::Duration;
 

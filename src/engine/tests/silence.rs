@@ -133,7 +133,7 @@ fn streams_that_end_by_a_message_over_the_limit_are_made_ever_more_rarely() {
     assert!(attempts < 12, "{attempts} streams in a minute");
 }
 
-/// Half a minute of a server that ends the stream when it is asked for a `Part`, and answers the first request for a `Full` if it
+/// Half a minute of a server that ends the stream when a `Part` is requested, and answers the first request for a `Full` if it
 /// has one. Begins with what is `outputs` on a stream; gives what was seen, and how many streams there were.
 fn without_part(
     rig: &mut Rig,
@@ -169,7 +169,7 @@ fn without_part(
     (seen, attempt)
 }
 
-/// MS3: a server that ends the stream when it is asked for the type that is requested first.
+/// MS3: a server that ends the stream when the type that is requested first is requested.
 #[test]
 fn a_type_for_which_the_server_ends_the_stream_is_held_back_so_that_others_are_served() {
     let mut rig = Rig::new();
@@ -279,7 +279,11 @@ fn a_wildcard_that_is_not_answered_has_a_warning_until_it_is() {
         assert_eq!(rig.pass(Duration::from_millis(1)), ["#1 {} incomplete (UNAVAILABLE)"]);
         assert_eq!(rig.pass(Duration::from_secs(600)), NONE);
         let (joined, outputs) = rig.watch::<Full>("*");
-        assert_eq!(outputs.last().unwrap(), "#2 {} incomplete (UNAVAILABLE)", "who joins is told as well");
+        assert_eq!(
+            outputs.last().unwrap(),
+            "#2 {} incomplete (UNAVAILABLE)",
+            "a watch that joins is notified as well"
+        );
         rig.unwatch(joined);
         let outputs = match delta {
             true => rig.receive_raw(1, delta_response::<Full>("n", &[("a", "1", Some("x"))], &[])),

@@ -79,7 +79,7 @@ fn b3_6_streams_that_could_not_connect_try_at_once_when_another_of_the_server_is
     assert_eq!(rig.pass(Duration::ZERO), NONE, "a connection is not an answer");
     let clusters = encoded(&response::<Cds>("1", vec![any::<Cds>("c", "x")]));
     let outputs = rig.receive_from(stream_to(0, 1), clusters);
-    // The one that was let in and sent away waits for its time: the server can be reached, but may not want it yet.
+    // The one that was let in and sent away waits for its time: the server can be reached, but may not accept it yet.
     let connects: Vec<_> = outputs.iter().filter(|outputs| outputs.starts_with("connect")).collect();
     assert_eq!(connects, ["connect 1.2 /envoy.service.endpoint.v3.EndpointDiscoveryService/StreamEndpoints"]);
     rig.disconnect_from(stream_to(1, 2), DisconnectKind::Unreachable);
@@ -186,7 +186,7 @@ fn v2_servers_get_the_type_urls_of_v2_and_send_the_same_resources() {
     endpoints.resources[0].type_url = "type.googleapis.com/envoy.api.v2.Resource".into();
     endpoints.resources[0].value = prost::Message::encode_to_vec(&wrapper).into();
     assert_eq!(rig.receive(1, &endpoints)[0], "#2 present 2 y");
-    // As older parts of a server do that were not told.
+    // As older parts of a server do that were not updated.
     let clusters = response::<Cds>("3", vec![any::<Cds>("c", "z")]);
     assert_eq!(rig.receive(1, &clusters)[0], "#1 present 3 z");
     assert_eq!(rig.pass(Duration::ZERO), NONE);

@@ -27,7 +27,7 @@ fn a88_8_a_subscribed_resource_is_requested_until_something_is_known() {
     rig.watch::<Full>("a");
     assert_eq!(shown(&mut rig), ["a REQUESTED"]);
     rig.disconnect(1, DisconnectKind::Unreachable);
-    assert_eq!(shown(&mut rig), ["a REQUESTED"], "trouble with the server is not the resource's");
+    assert_eq!(shown(&mut rig), ["a REQUESTED"], "an error of the server is not one of the resource");
 }
 
 #[test]
@@ -48,7 +48,7 @@ fn a_resource_that_comes_again_is_updated_though_it_is_unchanged() {
     assert_eq!(the(&mut rig, "a").held, Some(("2".into(), rig.now)));
 }
 
-/// Each state that bad news lead to, without a good resource and with one, under both policies.
+/// Each state that errors lead to, without a good resource and with one, under both policies.
 #[test]
 fn a88_8_the_state_after_an_error_with_and_without_a_cached_resource() {
     let not_found = || error("a", 5, "no such thing");
@@ -132,7 +132,7 @@ fn members_of_a_wildcard_are_shown_and_go_with_it() {
     assert_eq!(shown(&mut rig), NONE);
 }
 
-/// Until the server is told, the cache keeps it; but nobody wants it (client.md, G).
+/// Until the server is notified, the cache keeps it without a subscription (client.md, G).
 #[test]
 fn what_nobody_watches_any_more_is_not_shown() {
     let mut rig = accepted(server());
@@ -223,7 +223,7 @@ fn server() -> ServerBuilder {
     Server::new("127.0.0.1:1").insecure()
 }
 
-/// A rig that has asked for `a`.
+/// A rig that has requested `a`.
 fn requested(server: ServerBuilder) -> Rig {
     let mut rig = Rig::with(server);
     rig.open::<Full>(&["a"]);
@@ -238,7 +238,7 @@ fn accepted(server: ServerBuilder) -> Rig {
     rig
 }
 
-/// A response in which the server says why it does not send a resource.
+/// A response with an error in place of a resource.
 fn error(name: &str, code: i32, message: &str) -> DiscoveryResponse {
     let error = ResourceError {
         resource_name: Some(ResourceName { name: name.into(), ..ResourceName::default() }),

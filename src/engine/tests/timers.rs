@@ -66,7 +66,7 @@ fn a57_6_what_timed_out_has_its_time_again_on_the_next_stream() {
         timer,
         Some((rig.now + Duration::from_secs(20), Timer::Server(protocol::Timer::DoesNotExist)))
     );
-    assert_eq!(rig.pass(Duration::from_secs(21)), NONE, "and the same is not told again");
+    assert_eq!(rig.pass(Duration::from_secs(21)), NONE, "and an equal state is not published again");
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn b1_17_the_time_to_live_is_that_of_the_last_arrival() {
         assert_eq!(timed.accept::<Part>(&[whole("a", "2")]), NONE, "cleared");
         assert_eq!(timed.until_expiry(), None);
         timed.accept::<Part>(&[whole("a", "2").ttl(10)]);
-        assert_eq!(timed.accept::<Part>(&[whole("a", "3")]), ["#1 present 3 3"], "cleared with other news");
+        assert_eq!(timed.accept::<Part>(&[whole("a", "3")]), ["#1 present 3 3"], "cleared by another update");
         assert_eq!(timed.until_expiry(), None);
     });
 }
@@ -227,11 +227,15 @@ fn a_heartbeat_that_comes_too_late_brings_nothing_back() {
     timed.accept::<Part>(&[whole("a", "1").ttl(30)]);
     timed.pass(30);
     assert_eq!(timed.accept::<Part>(&[heartbeat("a", "1").ttl(30)]), NONE);
-    assert_eq!(timed.accept::<Part>(&[heartbeat("z", "1").ttl(30)]), NONE, "nor what nobody asked for");
+    assert_eq!(
+        timed.accept::<Part>(&[heartbeat("z", "1").ttl(30)]),
+        NONE,
+        "nor for a name that was not requested"
+    );
     assert_eq!(timed.until_expiry(), None);
 }
 
-/// Number 4: in the state of the world there is no way to say on the stream that a resource has to be sent again.
+/// Number 4: in the state of the world no request on the stream makes the server send a resource again.
 #[test]
 fn b1_20_a_heartbeat_of_what_has_expired_opens_another_stream_without_its_version() {
     let mut timed = Timed::new(false);
@@ -242,13 +246,13 @@ fn b1_20_a_heartbeat_of_what_has_expired_opens_another_stream_without_its_versio
     assert_eq!(outputs, ["disconnect 0.1", "connect 0.2"]);
     timed.attempt += 1;
     assert_eq!(timed.connect(), ["read", "send Part [a] / node"]);
-    // A server that never sends it again is not asked in a loop.
+    // A server that never sends it again is not polled in a loop.
     let outputs = timed.respond::<Part>(&[heartbeat("a", "1").ttl(30)], &[]);
     assert_eq!(outputs, ["read", "send Part [a] /nonce3"], "nor is that version accepted");
     assert_eq!(timed.accept::<Part>(&[whole("a", "1").ttl(30)]), ["#1 present 1 1"]);
 }
 
-/// Number 4, for a wildcard: no name can be asked for again.
+/// Number 4, for a wildcard: no name can be requested again.
 #[test]
 fn b1_20_b2_26_a_heartbeat_of_an_expired_member_opens_another_stream_without_its_version() {
     in_both(|mut timed| {

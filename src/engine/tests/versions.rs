@@ -1,4 +1,4 @@
-//! Which version of a type a server is told at the beginning of a stream (B1.6): one whose resources are held, since servers may
+//! The version of a type in the first request of a stream (B1.6): one whose resources are held, since servers may
 //! skip what they take to be known (go-control-plane does for wildcards).
 
 use std::time::Duration;

@@ -46,7 +46,7 @@ fn b1_3_the_end_of_the_wildcard_leaves_the_names() {
     assert_eq!(rig.engine.resources(), 2);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.unwatch(all), ["send Full [a] 1/n1"]);
-    assert_eq!(rig.engine.resources(), 1, "members that nobody asked for by name are forgotten");
+    assert_eq!(rig.engine.resources(), 1, "members that were not requested by name are removed");
     assert_eq!(rig.watch::<Full>("a").1, ["#3 present 1 x"]);
 }
 
@@ -155,9 +155,9 @@ fn a_wildcard_resubscribed_before_the_unsubscription_was_sent_shows_its_members_
         rig.connect(1);
         rig.sent(1);
         rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
-        // The answer is on its way still, so nothing can be said of the end.
+        // The answer is on its way still, so the end cannot be sent yet.
         assert!(rig.unwatch(all).is_empty());
-        // What comes meanwhile comes to the wildcard that the server knows.
+        // What comes meanwhile comes to the wildcard that the server has.
         let second = response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]);
         assert_eq!(rig.receive(1, &second), ["read"]);
         let (_, outputs) = rig.watch::<Full>("*");
@@ -185,7 +185,7 @@ fn members_of_a_wildcard_are_forgotten_when_its_unsubscription_is_sent_or_the_st
         } else {
             rig.disconnect(1, DisconnectKind::Closed);
         }
-        assert_eq!(rig.engine.resources(), 0, "told: {published}");
+        assert_eq!(rig.engine.resources(), 0, "published: {published}");
         assert_eq!(rig.watch::<Full>("*").1.iter().filter(|outputs| outputs.starts_with('#')).count(), 0);
     }
 }
@@ -205,7 +205,7 @@ fn a_wildcard_that_could_not_be_ended_is_requested_again_on_a_new_stream() {
     assert_eq!(rig.connect(2), ["read", "send Full [] / node"]);
 }
 
-/// The wildcard is not wanted any more, which cannot be said.
+/// The wildcard has ended, which the request cannot express.
 fn with_unsaid_end() -> Rig {
     let mut rig = Rig::new();
     let (all, _) = rig.watch::<Full>("*");
@@ -242,7 +242,7 @@ fn b1_8_an_empty_list_that_may_mean_everything_to_the_server_is_no_end_of_the_wi
     rig.sent(1);
     rig.unwatch(a);
     rig.pass(Duration::from_millis(20));
-    // What named something was dropped, so that the answer says nothing to the server.
+    // What named something was dropped, so that the answer changes nothing at the server.
     let outputs = rig.receive(1, &response::<Full>("2", vec![]));
     assert_eq!(outputs, ["read", "send Full [] 2/n2"]);
     rig.sent(1);

@@ -203,7 +203,7 @@ fn a74_5_an_aggregate_in_use_whose_new_children_do_not_exist_keeps_its_leaves_fo
     rig.aggregate("top", &["a"]);
     rig.leaf("a", 1);
     rig.aggregate("top", &["b"]);
-    assert_eq!(rig.no_cluster("b", Code::NotFound), NONE, "it may be older news than what leads to it");
+    assert_eq!(rig.no_cluster("b", Code::NotFound), NONE, "the error may be older than the reference to it");
     assert_eq!(rig.pass(GRACE / 2), NONE);
     assert_eq!(rig.leaf("b", 2), ["+endpoints b", "-endpoints a", "-cluster a", ": b=10.0.0.2:80 top>b"]);
     rig.aggregate("top", &["c"]);

@@ -48,7 +48,7 @@ impl Dns {
         self.orders()
     }
 
-    /// Lets time pass; what is said in it carries its second.
+    /// Lets time pass; each notification carries its second.
     fn pass(&mut self, time: Duration) -> Vec<String> {
         let until = self.now + time;
         let mut orders = Vec::new();
@@ -119,7 +119,7 @@ fn f5_the_first_failure_is_published_and_later_ones_keep_the_last_known_good() {
     dns.pass(REFRESH);
     assert_eq!(dns.fail(3), [format!("db:80: Some(\"10.0.0.1:80\") {error}")]);
     dns.pass(Duration::from_secs(2));
-    assert_eq!(dns.fail(4), NONE, "the same is not told twice");
+    assert_eq!(dns.fail(4), NONE, "an equal state is not published twice");
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn a_host_is_looked_up_again_when_its_answer_has_run_out() {
     dns.resolved(1, Ok(addresses(&["10.0.0.1"]).with_ttl(Duration::from_secs(100))));
     assert_eq!(dns.pass(Duration::from_secs(99)), NONE);
     assert_eq!(dns.pass(Duration::from_secs(1)), ["100 s: look up db (2)"]);
-    assert_eq!(dns.answer(2, &["10.0.0.1"]), NONE, "the same is not told twice");
+    assert_eq!(dns.answer(2, &["10.0.0.1"]), NONE, "an equal state is not published twice");
     let orders = dns.pass(REFRESH);
     assert_eq!(orders, ["130 s: look up db (3)"], "without a TTL, or with a short one, after the least time");
 }
@@ -266,7 +266,7 @@ fn a37_5_dns_gives_one_endpoint_with_all_addresses_in_one_locality() {
     let mut dns = Dns::new();
     dns.watch(1, "db", 80);
     dns.hosts.on_resolved(LookupId(1), Ok(addresses(&["10.0.0.1", "10.0.0.2"])), dns.now, &mut dns.random);
-    let Some(HostOrder::Notify { seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
+    let Some(HostOrder::Notify { seen, .. }) = dns.hosts.poll() else { panic!("no notification") };
     let assignment = seen.assignment().expect("addresses");
     assert_eq!(assignment.priorities.len(), 1);
     assert_eq!(assignment.localities().count(), 1);
@@ -281,7 +281,7 @@ fn f5_a_dns_cluster_is_ready_with_addresses_or_an_error() {
     dns.watch(1, "db", 80);
     dns.fail(1);
     dns.hosts.watch(WatchId::new(2), &address("db", 80), dns.now);
-    let Some(HostOrder::Notify { address, seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
+    let Some(HostOrder::Notify { address, seen, .. }) = dns.hosts.poll() else { panic!("no notification") };
 
     let mut rig = Rig::new();
     let routes = route_config("").virtual_host(["shop"], [route::prefix("/").cluster("a")]);
@@ -290,6 +290,6 @@ fn f5_a_dns_cluster_is_ready_with_addresses_or_an_error() {
     assert_eq!(rig.host(&address, seen), [": a(UNAVAILABLE)"]);
     dns.pass(Duration::from_secs(2));
     dns.hosts.on_resolved(LookupId(2), Ok(addresses(&["10.0.0.1", "10.0.0.2"])), dns.now, &mut dns.random);
-    let Some(HostOrder::Notify { seen, .. }) = dns.hosts.poll() else { panic!("it is told") };
+    let Some(HostOrder::Notify { seen, .. }) = dns.hosts.poll() else { panic!("no notification") };
     assert_eq!(rig.host(&address, seen), [": a=10.0.0.1:80,10.0.0.2:80"]);
 }

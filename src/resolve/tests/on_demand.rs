@@ -1,4 +1,4 @@
-//! Virtual hosts that a route configuration leaves to be asked for (VHDS).
+//! Virtual hosts on demand (VHDS).
 
 use std::time::Duration;
 
@@ -86,7 +86,7 @@ fn vhds_what_does_not_exist_is_an_error_until_it_comes() {
     rig.routes(with_vhds("routes"));
     let text = "NOT_FOUND: VirtualHost \"routes/shop\": it is so [node id: n]";
     assert_eq!(rig.no_virtual_host("routes/shop", Code::NotFound), [text]);
-    assert_eq!(rig.no_virtual_host("routes/shop", Code::NotFound), NONE, "it is told once");
+    assert_eq!(rig.no_virtual_host("routes/shop", Code::NotFound), NONE, "it is published once");
     assert_eq!(rig.virtual_host(SHOP, "a"), ["+cluster a"]);
     assert_eq!(serve(&mut rig, "a", "10.0.0.1:80"), ["routes routes/shop: a=10.0.0.1:80"]);
 }

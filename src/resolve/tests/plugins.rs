@@ -19,7 +19,7 @@ use crate::{
     testing::resources::{cluster, endpoints, listener, route, route_config},
 };
 
-/// A plugin that has nothing to say.
+/// A plugin without clusters.
 #[derive(Debug, PartialEq, Serialize)]
 struct Chooser;
 

@@ -1,4 +1,4 @@
-//! A resolver with nothing around it: tests say what is seen, and read back what it orders, in words.
+//! A resolver with nothing around it: tests pass states, and read its orders as text.
 
 use std::{
     sync::Arc,
@@ -143,7 +143,7 @@ impl Rig {
         orders
     }
 
-    /// Lets the resolver work, and says what it orders: `+cluster a`, `-routes r`, `routes: a=10.0.0.1:80 b!NOT_FOUND`.
+    /// Runs the resolver, and returns its orders: `+cluster a`, `-routes r`, `routes: a=10.0.0.1:80 b!NOT_FOUND`.
     pub(super) fn orders(&mut self) -> Vec<String> {
         self.resolver.process(self.now);
         assert_eq!(invariant::count(), 0);

@@ -48,7 +48,7 @@ fn f1_l22_rejects_a_resolution_from_a_listener_without_api_listener() {
     let text = "FAILED_PRECONDITION: Listener \"shop\": client-side listener resource \"shop\" does not contain API \
                 listener configuration [node id: n]";
     assert_eq!(orders, [text]);
-    assert_eq!(rig.listener(socket_listener()), NONE, "the same is not told twice");
+    assert_eq!(rig.listener(socket_listener()), NONE, "an equal state is not published twice");
 }
 
 #[test]
@@ -70,7 +70,7 @@ fn f2_the_old_routes_serve_until_those_of_another_name_are_there() {
     let mut rig = Rig::with_tree();
     assert_eq!(rig.listener(listener("shop").rds("others")), ["+routes others", "-routes routes"]);
     let orders = rig.endpoints(at("a", "10.0.0.2:80"));
-    assert_eq!(orders, ["routes: a=10.0.0.2:80"], "with news of its clusters");
+    assert_eq!(orders, ["routes: a=10.0.0.2:80"], "with updates of its clusters");
     assert_eq!(rig.routes(routes_to("others", &["a"])), ["others: a=10.0.0.2:80"]);
 }
 
@@ -134,7 +134,7 @@ fn f4_clusters_are_those_of_the_virtual_host_each_once() {
         );
     assert_eq!(rig.routes(routes), ["+cluster a", "+cluster b", "+cluster c"]);
     let orders = rig.routes(routes_to("routes", &["b", "d"]));
-    assert_eq!(orders, ["+cluster d", "-cluster a", "-cluster c"], "what was only prepared is let go");
+    assert_eq!(orders, ["+cluster d", "-cluster a", "-cluster c"], "unused clusters are unsubscribed");
 }
 
 #[test]
@@ -492,5 +492,5 @@ fn a74_7_a_reference_of_a_call_keeps_the_cluster_subscribed() {
     assert_eq!(rig.no_listener(Code::NotFound).len(), 2);
     rig.listener(listener("shop").inline_routes(routes_to("", &["b"])));
     let orders = rig.no_cluster("b", Code::NotFound);
-    assert_eq!(orders, [": a=10.0.0.1:80 b!NOT_FOUND"], "a is not let go");
+    assert_eq!(orders, [": a=10.0.0.1:80 b!NOT_FOUND"], "a stays subscribed");
 }

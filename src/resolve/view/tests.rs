@@ -239,7 +239,7 @@ proptest! {
     }
 }
 
-/// A configuration that can be told from others.
+/// A configuration that differs from others.
 fn fault(number: u32) -> HttpFault {
     HttpFault { max_active_faults: Some(UInt32Value { value: number }), ..Default::default() }
 }
@@ -326,7 +326,7 @@ fn a39_6_the_most_specific_override_of_a_filter_wins() {
     let mut expected: Vec<_> = seen.iter().cloned().zip(["a", "b", "a", "d"]).collect();
     expected.sort();
     assert_eq!(picked.into_iter().collect::<Vec<_>>(), expected);
-    // A route without overrides has those of the virtual host, one without any what the listener says.
+    // A route without overrides has those of the virtual host, one without any those of the listener.
     let other = snapshot.route(&RouteQuery::new("other", 0)).unwrap();
     assert_eq!(described(other, other.pick_cluster().unwrap()), "f:1:off g:2 h:2");
 }

@@ -139,7 +139,7 @@ impl Events {
     }
 }
 
-/// The version of a type in a version of a resource: a server that is polled writes what it was asked for behind it.
+/// The version of a type in a version of a resource: a server that is polled appends the requested names.
 pub(crate) fn version(seen: &str) -> &str {
     seen.split_once('-').map_or(seen, |(version, _)| version)
 }

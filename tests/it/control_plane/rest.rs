@@ -29,7 +29,7 @@ use xdskit::{
 type Answer = (u16, String);
 
 /// Sends a request over HTTP/1.1.
-async fn ask(server: &str, method: &str, path: &str, body: &str) -> Answer {
+async fn call(server: &str, method: &str, path: &str, body: &str) -> Answer {
     let mut stream = TcpStream::connect(server.trim_start_matches("http://")).await.unwrap();
     let length = body.len();
     let head = format!(
@@ -43,7 +43,7 @@ async fn ask(server: &str, method: &str, path: &str, body: &str) -> Answer {
 }
 
 async fn post(server: &ServerHandle, path: &str, body: &Value) -> Answer {
-    ask(&server.uri(), "POST", path, &body.to_string()).await
+    call(&server.uri(), "POST", path, &body.to_string()).await
 }
 
 fn value(answer: &Answer) -> Value {
@@ -101,7 +101,7 @@ async fn d10_there_are_paths_for_all_types_but_virtual_hosts() {
     {
         assert_eq!(post(&server, path, &json!({})).await.0, 404, "{path}");
     }
-    assert_eq!(ask(&server.uri(), "GET", "/v3/discovery:clusters", "").await.0, 405);
+    assert_eq!(call(&server.uri(), "GET", "/v3/discovery:clusters", "").await.0, 405);
 }
 
 #[tokio::test]
@@ -131,7 +131,7 @@ async fn a_bad_request_is_answered_with_the_reason() {
             "type_url: \"x/y\" on a stream of \"type.googleapis.com/envoy.config.cluster.v3.Cluster\"",
         ),
     ] {
-        let answer = ask(&server.uri(), "POST", "/v3/discovery:clusters", body).await;
+        let answer = call(&server.uri(), "POST", "/v3/discovery:clusters", body).await;
         assert_eq!(answer, (400, why.to_owned()));
     }
 }
@@ -181,7 +181,7 @@ async fn polls_can_be_held_and_answered_by_anything() {
     let uri = control_plane.uri();
     let polled = || {
         let uri = uri.clone();
-        tokio::spawn(async move { ask(&uri, "POST", "/v3/discovery:clusters", "{}").await })
+        tokio::spawn(async move { call(&uri, "POST", "/v3/discovery:clusters", "{}").await })
     };
     let poll = polled();
     control_plane.expect_clients(1).await.unwrap();

@@ -120,7 +120,7 @@ async fn changes_and_answers_of_a_stream_of_one_type_are_those_of_ads() {
     assert!(peer.response().await.resources.is_empty(), "there is no cluster");
     peer.request(CLUSTER, &[]);
     control_plane.update(|tx| {
-        tx.set(text(CLUSTER, "a", "a1")).set(text(ENDPOINTS, "a", "never told here"));
+        tx.set(text(CLUSTER, "a", "a1")).set(text(ENDPOINTS, "a", "never sent here"));
     });
     let response = peer.response().await;
     assert_eq!((response.version_info.as_str(), response.resources.len()), ("1", 1));

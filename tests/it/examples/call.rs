@@ -15,8 +15,8 @@ async fn server(backend: &Backend) -> Server {
     server
 }
 
-async fn say(call: &mut Process, line: &str) {
-    call.say(line.as_bytes()).await;
+async fn send(call: &mut Process, line: &str) {
+    call.send(line.as_bytes()).await;
 }
 
 async fn answer(call: &mut Process) -> Value {
@@ -28,7 +28,7 @@ async fn each_command_is_answered_by_a_line() {
     let one = Backend::start("one").await;
     let server = server(&one).await;
     let mut call = Process::start("call", server.args("--target xds:///shop"));
-    say(
+    send(
         &mut call,
         &json!({"id": "a", "method": ECHO, "headers": {"x-user": "ada"}, "body": "hello"}).to_string(),
     )
@@ -39,21 +39,21 @@ async fn each_command_is_answered_by_a_line() {
     assert_eq!(seen["headers"]["x-backend"], "one");
     assert!(seen["trailers"].is_object() && seen["ms"].as_f64().is_some_and(|ms| ms > 0.0), "{seen}");
 
-    say(&mut call, &json!({"id": 2, "method": FAIL, "body": "the disk is gone"}).to_string()).await;
+    send(&mut call, &json!({"id": 2, "method": FAIL, "body": "the disk is gone"}).to_string()).await;
     let seen = answer(&mut call).await;
     assert_eq!((&seen["id"], &seen["code"]), (&json!(2), &json!("DATA_LOSS")));
     assert_eq!((&seen["message"], &seen["body"]), (&json!("the disk is gone"), &json!("")));
 
-    say(&mut call, &json!({"id": "c", "method": ECHO, "count": 100, "parallel": 10}).to_string()).await;
+    send(&mut call, &json!({"id": "c", "method": ECHO, "count": 100, "parallel": 10}).to_string()).await;
     let seen = answer(&mut call).await;
     let expected = json!({"id": "c", "count": 100, "codes": {"OK": 100}, "messages": {}, "by": {"one": 100}});
     assert!(expected.as_object().unwrap().iter().all(|(key, value)| seen[key] == *value), "{seen}");
     let ms: Vec<f64> = seen["ms"].as_array().unwrap().iter().map(|ms| ms.as_f64().unwrap()).collect();
     assert!(ms.len() == 4 && ms.is_sorted(), "{seen}");
 
-    say(&mut call, &json!({"id": "d", "method": HOLD, "timeout": 0.05}).to_string()).await;
+    send(&mut call, &json!({"id": "d", "method": HOLD, "timeout": 0.05}).to_string()).await;
     assert_eq!(answer(&mut call).await["code"], "DEADLINE_EXCEEDED");
-    say(&mut call, &json!({"id": "q", "quit": true}).to_string()).await;
+    send(&mut call, &json!({"id": "q", "quit": true}).to_string()).await;
     assert!(call.exit().await.success());
 }
 
@@ -62,7 +62,7 @@ async fn the_end_of_the_input_ends_it_after_outstanding_calls() {
     let one = Backend::start("one").await;
     let server = server(&one).await;
     let mut call = Process::start("call", server.args("--target xds:///shop"));
-    say(&mut call, &json!({"id": "a", "method": HOLD}).to_string()).await;
+    send(&mut call, &json!({"id": "a", "method": HOLD}).to_string()).await;
     one.holds(1).await;
     call.close_stdin();
     one.release();
@@ -84,7 +84,7 @@ async fn a_line_that_is_no_command_is_answered_with_the_reason() {
         (r#"{"id":"a","method":"/a/b","parallel":0}"#, json!("a"), "parallel"),
         (r#"{"id":"a","method":"/a/b","headers":{"a b":"c"}}"#, json!("a"), "the header \"a b\""),
     ] {
-        say(&mut call, line).await;
+        send(&mut call, line).await;
         let seen = answer(&mut call).await;
         assert_eq!((&seen["id"], &seen["code"]), (&id, &json!("INVALID_ARGUMENT")), "{seen}");
         assert!(seen["message"].as_str().unwrap().contains(part), "{seen}");

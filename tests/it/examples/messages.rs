@@ -23,7 +23,7 @@ use crate::common::tls::{Ca, Files, TlsServer};
 #[tokio::test]
 async fn nobody_listens() {
     let addr = TcpListener::bind(LOOPBACK).await.unwrap().local_addr().unwrap();
-    says(
+    assert_message(
         &Client::insecure(addr),
         &[
             "cannot connect to xDS server",
@@ -54,7 +54,7 @@ async fn a_bootstrap_of_envoys_does_as_well() {
 
 #[tokio::test]
 async fn the_host_has_no_address() {
-    says(
+    assert_message(
         &Client::new("xds.invalid:443", json!([{"type": "insecure"}])),
         &["cannot connect to xDS server", "the host xds.invalid cannot be looked up"],
     )
@@ -64,7 +64,7 @@ async fn the_host_has_no_address() {
 #[tokio::test]
 async fn a_server_accepts_and_sends_nothing() {
     let addr = scripted(|mut io| async move { drop(io.read_to_end(&mut Vec::new()).await) }).await;
-    says(
+    assert_message(
         &Client::insecure(addr),
         &["cannot connect to xDS server", "the server accepted the connection but has sent nothing"],
     )
@@ -76,7 +76,7 @@ async fn a_server_that_is_frozen() {
     let (control_plane, server) = serve().await;
     control_plane.set(cluster("shop"));
     control_plane.set_held(control_plane::session::Held::all());
-    says(
+    assert_message(
         &Client::insecure(server.addr()),
         &["did not send it in time; the server accepted the stream but has sent no response (is this node known to it?)"],
     )
@@ -87,7 +87,7 @@ async fn a_server_that_is_frozen() {
 async fn a_server_without_the_resource() {
     let (control_plane, server) = serve().await;
     control_plane.set(cluster("other"));
-    says(
+    assert_message(
         &Client::insecure(server.addr()),
         &[
             "does not exist: xDS server",
@@ -100,7 +100,7 @@ async fn a_server_without_the_resource() {
 #[tokio::test]
 async fn a_server_that_flaps() {
     let addr = scripted(|io| async move { drop(io) }).await;
-    says(&Client::insecure(addr), &["it closed the connection without a response; is it healthy, or does the server require TLS (channel_creds `tls`)?"]).await;
+    assert_message(&Client::insecure(addr), &["it closed the connection without a response; is it healthy, or does the server require TLS (channel_creds `tls`)?"]).await;
 }
 
 #[tokio::test]
@@ -118,7 +118,7 @@ async fn a_server_that_ends_each_stream() {
             }
         }
     });
-    says(
+    assert_message(
         &Client::insecure(server.addr()),
         &["the stream to xDS server", "RESOURCE_EXHAUSTED: too many clients"],
     )
@@ -128,7 +128,7 @@ async fn a_server_that_ends_each_stream() {
 #[tokio::test]
 async fn plain_text_to_a_server_with_tls() {
     let server = TlsServer::start(ControlPlane::new(), None, Ca::new().server_config()).await;
-    says(
+    assert_message(
         &Client::new(&server.uri(), json!([{"type": "insecure"}])),
         &["does the server require TLS (channel_creds `tls`)?"],
     )
@@ -138,7 +138,7 @@ async fn plain_text_to_a_server_with_tls() {
 #[tokio::test]
 async fn tls_to_a_server_without() {
     let (_, server) = serve().await;
-    says(
+    assert_message(
         &Client::new(&server.addr().to_string(), json!([{"type": "tls"}])),
         &["it does not use TLS; is it one for channel_creds `insecure`?"],
     )
@@ -150,12 +150,12 @@ async fn a_certificate_of_an_unknown_authority() {
     let files = Files::new();
     Ca::new().write_root(&files.ca());
     let server = TlsServer::start(ControlPlane::new(), None, Ca::new().server_config()).await;
-    says(
+    assert_message(
         &Client::tls(&server, &files.ca()),
         &["its certificate is not signed by a CA in ca_certificate_file"],
     )
     .await;
-    says(
+    assert_message(
         &Client::new(&server.uri(), json!([{"type": "tls"}])),
         &["its certificate is not signed by a CA that this system trusts; set ca_certificate_file?"],
     )
@@ -167,7 +167,11 @@ async fn a_certificate_for_another_host() {
     let (files, ca) = (Files::new(), Ca::new());
     ca.write_root(&files.ca());
     let server = TlsServer::start(ControlPlane::new(), None, ca.server_config_for("xds.example.com")).await;
-    says(&Client::tls(&server, &files.ca()), &["not valid for name \"127.0.0.1\"", "xds.example.com"]).await;
+    assert_message(
+        &Client::tls(&server, &files.ca()),
+        &["not valid for name \"127.0.0.1\"", "xds.example.com"],
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -176,7 +180,7 @@ async fn a_server_that_wants_a_certificate() {
     ca.write_root(&files.ca());
     let server = TlsServer::start(ControlPlane::new(), None, ca.mutual_config(&Ca::new())).await;
     // By its alert, or by the end of the connection, whichever is detected first.
-    says(&Client::tls(&server, &files.ca()), &["ertificate"]).await;
+    assert_message(&Client::tls(&server, &files.ca()), &["ertificate"]).await;
 }
 
 #[tokio::test]
@@ -189,7 +193,7 @@ async fn a_token_that_has_expired() {
     let server = TlsServer::start(ControlPlane::new(), None, ca.server_config()).await;
     let mut client = Client::tls(&server, &files.ca());
     client.server["call_creds"] = json!([{"type": "jwt_token_file", "config": {"jwt_token_file": token}}]);
-    says(
+    assert_message(
         &client,
         &[
             "no credentials for xDS server",
@@ -207,7 +211,7 @@ async fn a_server_for_something_else() {
     let addr = listener.local_addr().unwrap();
     let incoming = tokio_stream::wrappers::TcpListenerStream::new(listener);
     tokio::spawn(tonic::transport::Server::builder().add_routes(router).serve_with_incoming(incoming));
-    says(
+    assert_message(
         &Client::insecure(addr),
         &["UNIMPLEMENTED: no aggregated discovery service (ADS) there; is this its port?"],
     )
@@ -234,7 +238,7 @@ impl Client {
 }
 
 /// Runs `watch` for the cluster shop, and checks the parts of its first message.
-async fn says(client: &Client, parts: &[&str]) {
+async fn assert_message(client: &Client, parts: &[&str]) {
     let folder = TempDir::new().unwrap();
     let path = folder.path().join("bootstrap.json");
     let bootstrap = json!({"xds_servers": [client.server], "node": {"id": "operators-node"}});

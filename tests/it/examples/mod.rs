@@ -174,10 +174,10 @@ async fn a_server_that_is_not_there_is_tried_again() {
     let mut watch = server.watch("--json cluster=shop route=* cluster=*");
     let mut absent = [watch.json().await, watch.json().await, watch.json().await];
     absent.sort_by_key(brief);
-    for (line, wanted) in
+    for (line, expected) in
         absent.iter().zip(["cluster=* * absent", "cluster=shop shop absent", "route=* * absent"])
     {
-        assert_eq!((brief(line).as_str(), &line["error"]["code"]), (wanted, &json!("UNAVAILABLE")));
+        assert_eq!((brief(line).as_str(), &line["error"]["code"]), (expected, &json!("UNAVAILABLE")));
         let message = line["error"]["message"].as_str().unwrap();
         assert!(message.contains(&server.control_plane.addr().to_string()), "{message}");
     }
@@ -203,20 +203,20 @@ async fn commands_begin_and_end_watches() {
     };
     both("1");
     let mut watch = server.watch("--json");
-    watch.say(b"watch cluster=a").await;
+    watch.send(b"watch cluster=a").await;
     assert_eq!(brief(&watch.json().await), "cluster=a a present");
     // A repeated one changes nothing, or there would be a second line before that of b.
-    watch.say(b"watch cluster=a\nwatch cluster=b\r").await;
+    watch.send(b"watch cluster=a\nwatch cluster=b\r").await;
     assert_eq!(brief(&watch.json().await), "cluster=b b present");
 
-    watch.say(b"unwatch cluster=nothing\nunwatch cluster=a").await;
+    watch.send(b"unwatch cluster=nothing\nunwatch cluster=a").await;
     server.control_plane.expect_names(type_url::CLUSTER, &["b"]).await.unwrap();
     both("2");
     assert_eq!(brief(&watch.json().await), "cluster=b b present");
 
-    watch.say(b"watch cluster=a").await;
+    watch.send(b"watch cluster=a").await;
     assert_eq!(brief(&watch.json().await), "cluster=a a present");
-    watch.say(b"quit").await;
+    watch.send(b"quit").await;
     assert_eq!(watch.exit().await.code(), Some(0));
     assert_eq!(watch.line().await, None);
 }
@@ -234,10 +234,10 @@ async fn a_bad_command_is_an_error_and_no_end() {
         (b"quit now", "quit now"),
         (b"watch cluster=\xff\xfe", "UTF-8"),
     ] {
-        watch.say(line).await;
+        watch.send(line).await;
         watch.complaint(part).await;
     }
-    watch.say(b"\nwatch cluster=shop").await;
+    watch.send(b"\nwatch cluster=shop").await;
     assert_eq!(brief(&watch.json().await), "cluster=shop shop present");
     assert!(!watch.has_line());
 }
@@ -274,7 +274,7 @@ async fn it_ends_though_nobody_reads_what_it_prints() {
     });
     let mut watch = Process::start_unread("watch", server.args("--json cluster=*"));
     server.control_plane.expect_ack(type_url::CLUSTER).await.unwrap();
-    watch.say(b"quit").await;
+    watch.send(b"quit").await;
     assert_eq!(watch.exit().await.code(), Some(0));
 }
 

@@ -110,10 +110,10 @@ impl Process {
     }
 
     /// Reads standard output until a line fulfils a condition.
-    pub(crate) async fn json_until(&mut self, wanted: impl Fn(&Value) -> bool) -> Value {
+    pub(crate) async fn json_until(&mut self, is_met: impl Fn(&Value) -> bool) -> Value {
         loop {
             let line = self.json().await;
-            if wanted(&line) {
+            if is_met(&line) {
                 return line;
             }
         }
@@ -136,7 +136,7 @@ impl Process {
         }
     }
 
-    pub(crate) async fn say(&mut self, command: &[u8]) {
+    pub(crate) async fn send(&mut self, command: &[u8]) {
         let stdin = self.stdin.as_mut().expect("it is open");
         stdin.write_all(command).await.expect("the program reads");
         stdin.write_all(b"\n").await.expect("the program reads");

@@ -57,17 +57,17 @@ async fn soon<T>(future: impl Future<Output = T>) -> T {
 }
 
 /// Checks that all watches receive a note, or the absence of the resource.
-async fn all_see(watches: impl IntoIterator<Item = &mut Watch<Cluster>>, wanted: Option<&str>) {
+async fn all_see(watches: impl IntoIterator<Item = &mut Watch<Cluster>>, expected: Option<&str>) {
     let waits = watches.into_iter().map(|watch| {
-        watch.wait_for(|seen| match wanted {
-            Some(_) => note(seen) == wanted,
+        watch.wait_for(|seen| match expected {
+            Some(_) => note(seen) == expected,
             None => seen.is_absent(),
         })
     });
     for seen in soon(join_all(waits)).await {
         let seen = seen.expect("the client runs");
         assert!(
-            wanted.is_some() || seen.error().map(|error| error.code()) == Some(Code::NotFound),
+            expected.is_some() || seen.error().map(|error| error.code()) == Some(Code::NotFound),
             "{seen:?}"
         );
     }

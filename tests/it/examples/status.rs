@@ -137,7 +137,7 @@ async fn a_failed_query_is_exit_code_1_with_the_reason() {
         let mut status = Process::tool(["status", "--timeout=0.3", &addr, &good], &[]);
         let line = status.complaint(&addr).await;
         assert!(line.contains(part), "{part:?} is not in {line:?}");
-        assert!(status.text().await.contains(&good), "the others are asked nevertheless");
+        assert!(status.text().await.contains(&good), "the others are queried nevertheless");
         assert_eq!(status.exit().await.code(), Some(1), "{addr}");
     }
 }

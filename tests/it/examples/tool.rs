@@ -28,8 +28,8 @@ async fn once_prints_the_first_complete_state_and_ends() {
     });
     let mut watch = server.tool("watch", &["--once", "--json", "endpoints=a", "cluster=*"]);
     let lines = [watch.json().await, watch.json().await, watch.json().await];
-    let wanted = ["endpoints=a a present", "cluster=* a present", "cluster=* b present"];
-    assert_eq!(lines.map(|line| brief(&line)), wanted, "in the order of the targets");
+    let expected = ["endpoints=a a present", "cluster=* a present", "cluster=* b present"];
+    assert_eq!(lines.map(|line| brief(&line)), expected, "in the order of the targets");
     assert_eq!(watch.line().await, None);
     assert_eq!(watch.exit().await.code(), Some(0));
 }
@@ -50,8 +50,8 @@ async fn once_ends_with_exit_code_1_if_something_is_missing() {
         let options = ["--once", "--json", "--resource-timeout=0.3"];
         let args: Vec<_> = options.iter().chain(args).copied().collect();
         let mut watch = server.tool("watch", &args);
-        for wanted in lines {
-            assert_eq!(brief(&watch.json().await), *wanted, "{args:?}");
+        for expected in lines {
+            assert_eq!(brief(&watch.json().await), *expected, "{args:?}");
         }
         assert_eq!(watch.line().await, None, "{args:?}");
         assert_eq!(watch.exit().await.code(), Some(1), "{args:?}");

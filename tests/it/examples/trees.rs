@@ -9,9 +9,9 @@ use super::{Server, process::Process, walk::serve};
 
 /// Reads one tree, and the blank line before it, if there must be one.
 async fn expect_tree(walk: &mut Process, tree: &[&str]) {
-    for (index, wanted) in tree.iter().enumerate() {
+    for (index, expected) in tree.iter().enumerate() {
         let line = walk.line().await.expect("a line before the end");
-        assert_eq!(line, *wanted, "line {index}");
+        assert_eq!(line, *expected, "line {index}");
     }
 }
 
@@ -235,7 +235,7 @@ async fn many_services_are_plain_text_where_there_is_no_terminal() {
         }
     }
     titles.sort();
-    let mut wanted = targets;
-    wanted.sort();
-    assert_eq!(titles, wanted);
+    let mut expected = targets;
+    expected.sort();
+    assert_eq!(titles, expected);
 }

@@ -170,14 +170,14 @@ async fn each_target_has_its_lines() {
     }
     lines.sort();
     let lines: Vec<_> = lines.iter().map(|(target, what)| (target.as_str(), what.as_str())).collect();
-    let wanted = [
+    let expected = [
         ("not-a-target", "INVALID_ARGUMENT"),
         ("xds:///service-1", "service-1"),
         ("xds:///service-2", "service-2"),
         ("xds:///service-3", "service-3"),
         ("xds://nobody/shop", "INVALID_ARGUMENT"),
     ];
-    assert_eq!(lines, wanted);
+    assert_eq!(lines, expected);
 }
 
 #[tokio::test]

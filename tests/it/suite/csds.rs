@@ -85,7 +85,7 @@ async fn a40_6_the_states_and_their_errors(transport: Transport) {
     let client = transport.client(server.uri());
     let mut good = client.watch::<Cluster>("good");
     let mut deleted = client.watch::<Cluster>("deleted");
-    let _asked = client.watch::<Secret>("asked");
+    let _requested = client.watch::<Secret>("requested");
     soon(good.ready()).await.unwrap();
     soon(deleted.ready()).await.unwrap();
     // The state-of-the-world variant has one version for all resources.
@@ -114,9 +114,9 @@ async fn a40_6_the_states_and_their_errors(transport: Transport) {
     assert_eq!((&deleted.xds_config, &deleted.last_updated, &*deleted.version_info), (&None, &None, ""));
     assert!(deleted.error_state.is_some());
 
-    let asked = the(&config, "asked");
-    assert_eq!(asked.client_status(), ClientResourceStatus::Requested);
-    assert_eq!((&asked.error_state, &asked.last_updated), (&None, &None));
+    let requested = the(&config, "requested");
+    assert_eq!(requested.client_status(), ClientResourceStatus::Requested);
+    assert_eq!((&requested.error_state, &requested.last_updated), (&None, &None));
 }
 
 #[apply(servers)]

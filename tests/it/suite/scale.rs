@@ -53,10 +53,10 @@ async fn cost_of_watches(transport: Transport, count: usize, start: Start) -> (u
         watch.ready().await.unwrap();
     }
     // The answer to the last response.
-    let wanted: Vec<_> = names.iter().map(String::as_str).chain(["first"]).collect();
-    server.expect_names(ClusterLoadAssignment::TYPE_URL, &wanted).await.unwrap();
+    let expected: Vec<_> = names.iter().map(String::as_str).chain(["first"]).collect();
+    server.expect_names(ClusterLoadAssignment::TYPE_URL, &expected).await.unwrap();
     let requests = server.requests();
-    let once: usize = wanted.iter().map(|name| name.len() + 2).sum();
+    let once: usize = expected.iter().map(|name| name.len() + 2).sum();
     (requests.len(), requests.bytes() as f64 / once as f64)
 }
 

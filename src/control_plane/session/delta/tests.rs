@@ -165,7 +165,7 @@ fn what_is_subscribed_to_comes_and_then_as_it_changes() {
     pair.set(&[(EDS, "b", "b2"), (EDS, "c", "c2")]);
     assert_eq!(pair.settle(), ["ClusterLoadAssignment 2: b@2=b2"]);
     pair.set(&[(EDS, "c", "c3")]);
-    assert_eq!(pair.settle(), nothing(), "nobody asked for it");
+    assert_eq!(pair.settle(), nothing(), "it was not requested");
     assert_eq!(pair.exchange(EDS, &["c"], &[]), ["ClusterLoadAssignment 3: c@3=c3"]);
     assert_eq!(pair.session.subscribed(EDS), ["a", "b", "c"]);
 }
@@ -425,7 +425,7 @@ fn answers_to_what_another_put_on_the_stream_are_understood() {
         ..Default::default()
     };
     pair.session.note_sent(&response);
-    pair.session.note_sent(&DeltaDiscoveryResponse { type_url: "never.Asked".into(), ..response });
+    pair.session.note_sent(&DeltaDiscoveryResponse { type_url: "never.Requested".into(), ..response });
     assert_eq!(pair.answer(CDS, None), understood(accepted("1"), false), "each is answered in delta");
     assert!(pair.session.is_awaiting(CDS));
     pair.nonces.insert(CDS.into(), "mine".into());

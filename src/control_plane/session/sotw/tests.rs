@@ -193,7 +193,7 @@ fn rejected_resources_are_not_resent_until_they_change_or_more_names_are_subscri
         pair.reject(type_url, &["a"], "bad");
         assert_eq!(pair.responses(), Vec::<String>::new());
         pair.reject(type_url, &["a"], "bad");
-        assert_eq!(pair.responses(), Vec::<String>::new(), "not even when it is said again");
+        assert_eq!(pair.responses(), Vec::<String>::new(), "not even when the request is repeated");
     }
     assert_eq!(pair.exchange(CDS, &["a", "z"]), ["Cluster 1: a1"]);
     assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: b1"]);
@@ -212,7 +212,7 @@ fn b1_10_listeners_and_clusters_come_complete() {
     assert_eq!(pair.responses(), ["Listener 2: a1 b2"]);
     pair.request(LDS, &["b", "a", "z"]);
     pair.set(&[(LDS, "c", "c2")]);
-    assert_eq!(pair.responses(), Vec::<String>::new(), "nobody asked for it");
+    assert_eq!(pair.responses(), Vec::<String>::new(), "it was not requested");
     pair.set(&[(LDS, "z", "z1")]);
     assert_eq!(pair.responses(), ["Listener 4: a1 b2 z1"]);
 }
@@ -347,7 +347,7 @@ fn answers_to_what_another_put_on_the_stream_are_understood() {
         ..Default::default()
     };
     pair.session.note_sent(&response);
-    pair.session.note_sent(&DiscoveryResponse { type_url: "never.Asked".into(), ..response });
+    pair.session.note_sent(&DiscoveryResponse { type_url: "never.Requested".into(), ..response });
     assert_eq!(pair.request(CDS, &[]), Handled::Outdated, "the answer to the one before");
     pair.nonces.insert(CDS.into(), "mine".into());
     assert_eq!(pair.request(CDS, &[]), understood(accepted("x"), false));
@@ -366,7 +366,7 @@ mod ttl;
 enum Step {
     Set(u8, u8),
     Remove(u8),
-    Want(Vec<u8>),
+    Subscribe(Vec<u8>),
     Poll,
     Answer { reject: bool },
 }
@@ -377,7 +377,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         (name.clone(), 0..3u8).prop_map(|(name, value)| Step::Set(name, value)),
         name.prop_map(Step::Remove),
         // 6 is the wildcard.
-        proptest::collection::vec(0..7u8, 0..5).prop_map(Step::Want),
+        proptest::collection::vec(0..7u8, 0..5).prop_map(Step::Subscribe),
         Just(Step::Poll),
         any::<bool>().prop_map(|reject| Step::Answer { reject }),
     ];
@@ -420,7 +420,7 @@ proptest! {
                     pair.set(&[(type_url, &name, &format!("{name}={value}"))]);
                 }
                 Step::Remove(name) => pair.remove(type_url, &named(name)),
-                Step::Want(names) => {
+                Step::Subscribe(names) => {
                     subscribed = names.into_iter().map(named).collect();
                     client.retain(|name, _| subscribed.contains(name) || subscribed.contains(&"*".to_owned()));
                     request(&mut pair, &subscribed, false);

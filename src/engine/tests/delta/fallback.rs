@@ -21,7 +21,7 @@ fn two_servers() -> Rig {
     Rig::of(bootstrap.build().unwrap(), settings)
 }
 
-/// A client that watches `a` and `b`, and has them of the second server, while the first one is asked for them again.
+/// A client that watches `a` and `b`, and has them of the second server, while they are requested from the first one again.
 fn fallen_back() -> Rig {
     let mut rig = two_servers();
     rig.watch::<Full>("a");

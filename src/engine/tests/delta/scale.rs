@@ -142,7 +142,7 @@ impl World {
         self.rig.now = until;
     }
 
-    /// Follows the orders, and brings what the server says.
+    /// Follows the orders, and delivers the responses.
     fn drain(&mut self) {
         let mut sent = VecDeque::new();
         loop {

@@ -61,7 +61,7 @@ fn b2_34_a_resource_whose_version_was_not_sent_is_dropped_after_a_minute_of_othe
     assert_eq!(given_up, [(60, "#1 {b: present 60 60} complete".to_owned())]);
 }
 
-/// Resources of servers such as istiod have no versions that could be told.
+/// Resources of servers such as istiod have no versions that could be sent.
 #[test]
 fn b2_34_a_server_that_sends_nothing_on_a_stream_loses_nothing_that_it_has_sent() {
     let mut rig = Rig::delta();
@@ -136,16 +136,16 @@ fn a_long_list_of_names_is_split_over_several_requests() {
     assert_eq!(requested, names);
     watches.into_iter().for_each(|watch_id| drop(rig.unwatch(watch_id)));
     let mut outputs = rig.pass(Duration::from_millis(20));
-    let mut let_go = 0;
+    let mut unsubscribed = 0;
     while let Some(request) = outputs.pop() {
-        let_go += request.split(',').count();
+        unsubscribed += request.split(',').count();
         outputs = rig.sent(1);
     }
-    assert_eq!(let_go, 9);
+    assert_eq!(unsubscribed, 9);
     assert_eq!(rig.engine.resources(), 0);
 }
 
-/// A stream with all that is known told, on which the server has nothing to say.
+/// A stream whose initial versions are complete, so that the server has nothing to send.
 fn silent_after_failure() -> Rig {
     let (mut rig, _) = holding_two();
     rig.disconnect(1, DisconnectKind::Closed);
@@ -166,7 +166,7 @@ fn a_stream_that_stays_open_without_a_response_ends_the_server_error() {
     assert_eq!(
         rig.disconnect(3, DisconnectKind::Closed),
         NONE,
-        "and its end is no trouble, as nothing was owed"
+        "and its end is no error, as no response was due"
     );
 }
 
@@ -174,7 +174,7 @@ fn a_stream_that_stays_open_without_a_response_ends_the_server_error() {
 fn a_stream_that_ends_early_or_with_a_response_due_is_a_server_error() {
     let mut rig = silent_after_failure();
     rig.disconnect(3, DisconnectKind::Closed);
-    assert_eq!(rig.pass(Duration::from_secs(5)), ["connect 0.4"], "the trouble goes on");
+    assert_eq!(rig.pass(Duration::from_secs(5)), ["connect 0.4"], "the error remains");
     rig.connect(4);
     assert_eq!(rig.watch::<Full>("c").1, ["#3 absent UNAVAILABLE"]);
     rig.sent(4);
@@ -246,7 +246,7 @@ fn b2_4_a_wildcard_that_is_taken_for_a_name_once_more_begins_on_another_stream_l
     let (all, _) = rig.watch::<Full>("*");
     rig.sent(1);
     rig.receive_raw(1, removed("m", &["*"]));
-    // It is not wanted any more when the other stream begins, and is again later.
+    // It is not subscribed any more when the other stream begins, and is again later.
     rig.unwatch(all);
     assert_eq!(rig.connect(2), ["read", "send Full +a,b {a=1,b=2} node"]);
     rig.sent(2);

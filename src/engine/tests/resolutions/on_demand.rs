@@ -1,4 +1,4 @@
-//! Virtual hosts that resolutions ask for on demand (VHDS): what is said on the wire, and what comes of the answers.
+//! Virtual hosts that resolutions request on demand (VHDS): the messages on the wire, and the effects of the responses.
 
 use std::time::Duration;
 
@@ -132,7 +132,7 @@ fn removed(names: &[&str]) -> DeltaDiscoveryResponse {
     }
 }
 
-/// The same with a tree, whose virtual host has the name `all`, and the one that was asked for for an alias.
+/// The same with a tree, whose virtual host has the name `all`, and the one that was requested for an alias.
 fn rig_with_alias() -> Rig {
     let (mut rig, _) = rig_with_routes();
     rig.receive_delta(&response::<VirtualHost>(vec![wrapped(shop("all", "a"), "all", &["routes/shop"])]));

@@ -115,7 +115,7 @@ fn l7_routes_come_from_the_source_that_their_listener_names() {
         source(ConfigSourceSpecifier::Self_(SelfConfigSource::default())),
         source(ConfigSourceSpecifier::Ads(Default::default())),
     ] {
-        assert_eq!(routes_from(bootstrap(), same), [""; 0], "they are asked for behind the answer");
+        assert_eq!(routes_from(bootstrap(), same), [""; 0], "they are requested after the answer");
     }
 }
 

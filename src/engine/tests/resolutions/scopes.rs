@@ -1,4 +1,4 @@
-//! Scopes of routes (SRDS): how resolutions ask for them, and what comes of the answers.
+//! Scopes of routes (SRDS): how resolutions request them, and the effects of the responses.
 
 use std::time::Duration;
 
@@ -70,7 +70,7 @@ fn scopes_are_unsubscribed_with_the_last_resolution() {
         rig.sent(1);
         rig.pass(Duration::from_millis(250));
     }
-    // The end of a legacy wildcard cannot be said: what comes is answered, and not followed.
+    // The end of a legacy wildcard cannot be expressed: what comes is answered, and not followed.
     let outputs = rig.receive(1, &response("2", [scope("eu", ["eu"]).rds("other")]));
     assert!(outputs.iter().all(|outputs| !outputs.contains("RouteConfiguration [other]")), "{outputs:?}");
 }

@@ -20,7 +20,7 @@ use crate::{
 
 pub(super) const NONE: [&str; 0] = [];
 
-/// A client and a server that speak one of the variants.
+/// A client and a server in one of the variants.
 pub(super) struct Timed {
     pub(super) rig: Rig,
     pub(super) delta: bool,
@@ -30,7 +30,7 @@ pub(super) struct Timed {
     pub(super) outputs: u64,
 }
 
-/// What a server says of a resource.
+/// An entry of a response.
 #[derive(Clone)]
 pub(super) struct Word {
     pub(super) name: &'static str,
@@ -88,7 +88,7 @@ impl Timed {
         self.connect();
     }
 
-    /// Connects, and says what is asked for first.
+    /// Connects; returns the first request.
     pub(super) fn connect(&mut self) -> Vec<String> {
         let outputs = self.rig.connect_to(stream_to(self.server, self.attempt));
         self.sent();
@@ -152,7 +152,7 @@ impl Timed {
         updates
     }
 
-    /// The stream ends, and the next one begins; what is asked for first.
+    /// The stream ends, and the next one begins; returns the first request.
     pub(super) fn reconnect(&mut self) -> String {
         self.disconnect();
         self.rig.pass(Duration::from_secs(5));

@@ -31,8 +31,8 @@ struct Questions(mpsc::UnboundedReceiver<Question>);
 
 impl Questions {
     async fn next(&mut self, host: &str) -> oneshot::Sender<io::Result<Addresses>> {
-        let (asked, answer) = soon(self.0.recv()).await.unwrap();
-        assert_eq!(asked, host);
+        let (requested, answer) = soon(self.0.recv()).await.unwrap();
+        assert_eq!(requested, host);
         answer
     }
 

@@ -186,14 +186,14 @@ async fn a65_half_a_rotation_is_an_error_until_the_other_half_comes(transport: T
     let is_local = |seen: &Observed<Cluster>| seen.error().is_some_and(|error| error.blame() == Blame::Local);
     let stale = soon(shop.wait_for(is_local)).await.unwrap();
     assert_eq!((note(&stale), stale.error().unwrap().code()), (Some("one"), Code::Unavailable));
-    let wanted = format!(
+    let expected = format!(
         "no credentials for xDS server {}: certificate_file {}: not for the key in private_key_file {}",
         server.uri(),
         files.certificate().display(),
         files.key().display()
     );
     let error = stale.error().unwrap();
-    assert!(error.reason().starts_with(&wanted), "{error}");
+    assert!(error.reason().starts_with(&expected), "{error}");
     assert_eq!(server.tokens(), [], "without a certificate nothing is tried");
     fs::write(files.key(), other_key).unwrap();
     let rotated = soon(shop.wait_for(|seen| note(seen) == Some("two"))).await.unwrap();
@@ -212,8 +212,9 @@ async fn a97_a_token_that_has_expired_is_an_error_and_its_successor_is_used(tran
     let mut shop = client.watch::<Cluster>("shop");
     let error = soon(shop.ready()).await.unwrap_err();
     assert_eq!((error.code(), error.blame()), (Code::Unavailable, Blame::Local));
-    let wanted = format!("jwt_token_file {}: the token has expired at 2001-09-09T01:46:40Z", token.display());
-    assert!(error.reason().contains(&wanted), "{error}");
+    let expected =
+        format!("jwt_token_file {}: the token has expired at 2001-09-09T01:46:40Z", token.display());
+    assert!(error.reason().contains(&expected), "{error}");
     assert_eq!(server.tokens(), [], "nothing was sent");
     let next = jwt("shop", LATER);
     fs::write(&token, &next).unwrap();
@@ -248,8 +249,8 @@ async fn a_server_gets_no_credentials_but_its_own(transport: Transport) {
         .authority("second", AuthorityBuilder::default().server(second_server.tls(mutual(&other))))
         .authority("plain", AuthorityBuilder::default().server(Server::new(plain_server.uri()).insecure()));
     let client = transport.builder_from(bootstrap.build().unwrap()).build().unwrap();
-    for (name, wanted) in [("shop", "one"), (&names[0], "second"), (&names[1], "plain")] {
-        assert_eq!(soon(client.watch::<Cluster>(name).ready()).await.unwrap().note, wanted);
+    for (name, expected) in [("shop", "one"), (&names[0], "second"), (&names[1], "plain")] {
+        assert_eq!(soon(client.watch::<Cluster>(name).ready()).await.unwrap().note, expected);
     }
     assert_eq!(first.tokens(), [Some(format!("Bearer {}", jwt("own", LATER)))]);
     assert_eq!(second.tokens(), [Some(format!("Bearer {}", jwt("other", LATER)))]);

@@ -57,7 +57,7 @@ fn x19_a_glob_stands_for_its_members() {
         assert_eq!(exchange(&mut pair, type_url, &[GLOB]), [expected]);
         pair.remove(type_url, A);
         let sent = exchange(&mut pair, type_url, &[GLOB]).join("");
-        assert_eq!(sent, after_removal, "absence is said of types with full state only");
+        assert_eq!(sent, after_removal, "absence is meaningful for types with full state only");
     }
 }
 
@@ -96,7 +96,7 @@ fn b6_errors_are_sent_in_place_of_resources() {
     assert_eq!(exchange(&mut pair, CDS, &["a", "b"]), ["=a1 =b1"]);
     assert_eq!(exchange(&mut pair, EDS, &["a", "b"]), ["=b1"]);
     fail(&mut pair, "a", 5);
-    assert_eq!(exchange(&mut pair, CDS, &["*"]), ["=b1"], "of the wildcard absence says it");
+    assert_eq!(exchange(&mut pair, CDS, &["*"]), ["=b1"], "under a wildcard absence means removal");
 }
 
 #[test]

@@ -10,8 +10,12 @@ fn on_demand() -> Pair {
 fn a_complete_response_waits_for_all_names_of_the_first_request() {
     let mut pair = on_demand();
     pair.set(&[(CDS, "a", "a1"), (EDS, "a", "e1")]);
-    assert_eq!(pair.exchange(CDS, &["a", "b"]), [""; 0], "it would say that b does not exist");
-    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: e1"], "of b it says nothing");
+    assert_eq!(pair.exchange(CDS, &["a", "b"]), [""; 0], "it would imply that b does not exist");
+    assert_eq!(
+        pair.exchange(EDS, &["a", "b"]),
+        ["ClusterLoadAssignment 1: e1"],
+        "it implies nothing about b"
+    );
     pair.store.update(|tx| {
         tx.set_absent(CDS, "b");
     });

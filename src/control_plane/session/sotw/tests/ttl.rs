@@ -92,7 +92,7 @@ fn b1_18_heartbeats_have_the_version_that_the_client_has() {
     assert_eq!(clocked.send_due(), Some(10));
     assert_eq!(clocked.after(10), ["ClusterLoadAssignment 3: a@1~/30"]);
     clocked.set(EDS, "c", "2", Some(30));
-    assert_eq!(clocked.after(9), Vec::<String>::new(), "nobody asked for it");
+    assert_eq!(clocked.after(9), Vec::<String>::new(), "it was not requested");
     assert_eq!(clocked.after(1), ["ClusterLoadAssignment 3: a@1~/30"]);
     assert_eq!(clocked.after(0), Vec::<String>::new(), "once");
 }
