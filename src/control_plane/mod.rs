@@ -14,8 +14,6 @@ pub mod session;
 pub mod store;
 
 #[cfg(feature = "control-plane")]
-mod dialogue;
-#[cfg(feature = "control-plane")]
 mod event;
 #[cfg(feature = "control-plane")]
 mod hub;
@@ -31,6 +29,8 @@ mod server;
 mod service;
 #[cfg(feature = "control-plane")]
 mod stream;
+#[cfg(feature = "control-plane")]
+mod stream_session;
 #[cfg(feature = "control-plane")]
 mod subscriptions;
 

@@ -8,11 +8,11 @@ use tokio::{
 use tonic::{Status, Streaming};
 
 use super::{
-    dialogue::Dialogue,
     event::Event,
     hub::{Command, Headers, Hub, State},
     message::Response,
     method::Method,
+    stream_session::StreamSession,
 };
 
 /// One stream of one client: a task that runs a session.
@@ -23,7 +23,7 @@ pub(super) struct Stream {
     id: u64,
     method: Method,
     hub: Arc<Hub>,
-    dialogue: Dialogue,
+    session: StreamSession,
     responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
     /// Taken when the headers may be sent; dropping it sends them, too.
     headers: Option<oneshot::Sender<()>>,
@@ -36,8 +36,8 @@ impl Stream {
         responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
         headers: oneshot::Sender<()>,
     ) -> Self {
-        let dialogue = Dialogue::new(method.variant, hub.settings.clone());
-        Self { id, method, hub, dialogue, responses, headers: Some(headers) }
+        let session = StreamSession::new(method.variant, hub.settings.clone());
+        Self { id, method, hub, session, responses, headers: Some(headers) }
     }
 
     /// Serves the stream until either side ends it.
@@ -76,9 +76,9 @@ impl Stream {
             return Err(None);
         };
         let bytes = message.len();
-        let (request, handled) = self.dialogue.handle_request(message, self.method).map_err(Some)?;
+        let (request, handled) = self.session.handle_request(message, self.method).map_err(Some)?;
         tracing::trace!(stream = self.id, type_url = request.type_url(), bytes, ?handled, "request");
-        self.hub.on_names_changed(request.type_url(), self.dialogue.changes());
+        self.hub.on_names_changed(request.type_url(), self.session.changes());
         self.hub.emit(&Event::Request { stream: self.id, request, bytes, handled });
         Ok(())
     }
@@ -88,7 +88,7 @@ impl Stream {
             None => Err(None),
             Some(Command::End(status)) => Err(Some(status)),
             Some(Command::Send(response)) => {
-                if self.dialogue.note_sent(&response) {
+                if self.session.note_sent(&response) {
                     self.send(&response);
                 }
                 Ok(())
@@ -107,10 +107,10 @@ impl Stream {
         if headers == Headers::AtOnce {
             self.headers = None;
         }
-        self.dialogue.set_held(held);
+        self.session.set_held(held);
         // The clock of the runtime, which a test may have paused.
-        let alarm = self.dialogue.handle_time(Instant::now().into_std(), &store);
-        while let Some(response) = self.dialogue.poll_response(&store) {
+        let alarm = self.session.handle_time(Instant::now().into_std(), &store);
+        while let Some(response) = self.session.poll_response(&store) {
             self.send(&response);
         }
         alarm.map(Instant::from_std)
@@ -175,7 +175,7 @@ impl Summary {
 impl Drop for Stream {
     fn drop(&mut self) {
         self.hub.close(self.id);
-        self.hub.on_stream_ended(self.dialogue.subscriptions());
+        self.hub.on_stream_ended(self.session.subscriptions());
         self.hub.emit(&Event::Closed { stream: self.id });
     }
 }

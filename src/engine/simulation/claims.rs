@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{
-    dialogue::Due,
     script::Ty,
-    talk::{Request, Response},
+    session::{Request, Response},
+    stream_rules::Due,
 };
 
 /// By server, type and version.
@@ -27,7 +27,7 @@ impl Claims {
     /// A response was delivered while some names were subscribed to.
     pub(super) fn on_response(
         &mut self,
-        peer: usize,
+        server: usize,
         (response, due): (&Response, Due),
         subscribed: &BTreeSet<String>,
     ) {
@@ -35,7 +35,7 @@ impl Claims {
         if due == Due::Nack {
             return;
         }
-        let key = (peer, message.type_url.clone());
+        let key = (server, message.type_url.clone());
         let newest = self.newest.entry(key.clone()).or_default();
         let wildcard = subscribed.is_empty() || subscribed.contains("*");
         if message.type_url == Ty::Full.url() {
@@ -59,15 +59,15 @@ impl Claims {
 
     /// The first request of a type on a stream claims no resource that is not held. `held` has the names of resources that came
     /// from this server.
-    pub(super) fn check(&mut self, peer: usize, request: &Request, held: &BTreeSet<String>) {
+    pub(super) fn check(&mut self, server: usize, request: &Request, held: &BTreeSet<String>) {
         match request {
             Request::Sotw(message) if message.version_info.is_empty() => {
                 // What the server does not send now, it does not have.
-                self.newest.remove(&(peer, message.type_url.clone()));
+                self.newest.remove(&(server, message.type_url.clone()));
             }
             Request::Sotw(message) => {
                 let version = &message.version_info;
-                let versions = self.covered.get(&(peer, message.type_url.clone()));
+                let versions = self.covered.get(&(server, message.type_url.clone()));
                 let covered = versions.and_then(|versions| versions.get(version));
                 let covered = covered.unwrap_or_else(|| panic!("the version {version} never came"));
                 let names = &message.resource_names;

@@ -49,7 +49,7 @@ enum Freedom {
 
 /// How a server of a world behaves.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Manner {
+pub(super) struct ServerBehavior {
     pub(super) settings: Settings,
     /// Its streams end with the status OK, or by GOAWAY, after some time.
     pub(super) ends_cleanly: bool,
@@ -110,7 +110,7 @@ impl Family {
         self.rules.contains(&rule)
     }
 
-    /// The same without the freedoms that a model needs to know of.
+    /// The same without the freedoms that a model has to consider.
     pub(super) fn plain(mut self) -> Self {
         self.freedoms.retain(|freedom| freedom.is_plain());
         self
@@ -123,43 +123,43 @@ impl Family {
     }
 
     /// How a server of a world behaves. Half of the servers take no freedom.
-    pub(super) fn manner(&self, (seed, server): (u64, usize), is_delta: bool) -> Manner {
+    pub(super) fn server_behavior(&self, (seed, id): (u64, usize), is_delta: bool) -> ServerBehavior {
         // Not the randomness of the world, so that it stays as it is when freedoms are added.
-        let mut random = fastrand::Rng::with_seed(seed ^ ((server as u64 + 1) << 32) ^ 0x000f_a317);
-        let mut manner = Manner::default();
-        manner.settings.full_state_types.insert(Ty::Full.url().to_owned());
+        let mut random = fastrand::Rng::with_seed(seed ^ ((id as u64 + 1) << 32) ^ 0x000f_a317);
+        let mut server = ServerBehavior::default();
+        server.settings.full_state_types.insert(Ty::Full.url().to_owned());
         if random.bool() {
-            return manner;
+            return server;
         }
         for freedom in Freedom::ALL {
             // All of them are drawn, so that each is the same with and without the others.
             if random.u32(0..3) == 0 && self.freedoms.contains(&freedom) {
-                freedom.take(&mut manner, random.u64(..));
+                freedom.apply(&mut server, random.u64(..));
             } else {
                 random.u64(..);
             }
         }
         // In the state of the world a wildcard beside names has to be spelled.
-        manner.settings.behavior.legacy_wildcard_only &= is_delta;
+        server.settings.behavior.legacy_wildcard_only &= is_delta;
         // A part that is rejected would keep the others from being sent.
-        if manner.settings.behavior.after_nack != AfterNack::Nothing {
-            manner.settings.max_per_response = None;
+        if server.settings.behavior.after_nack != AfterNack::Nothing {
+            server.settings.max_per_response = None;
         }
-        // There nonces tell which requests are outdated.
-        manner.settings.behavior.constant_nonces &= is_delta;
+        // There nonces identify outdated requests.
+        server.settings.behavior.constant_nonces &= is_delta;
         // A server that takes the content of a version for known must not give the version another one.
-        let Settings { behavior, ignore_initial_versions, .. } = &manner.settings;
+        let Settings { behavior, ignore_initial_versions, .. } = &server.settings;
         let is_version_trusted = match is_delta {
             true => !ignore_initial_versions && !behavior.empty_resource_versions,
             false => behavior.skip_known_versions,
         };
-        manner.repeats_versions &= !is_version_trusted;
-        manner
+        server.repeats_versions &= !is_version_trusted;
+        server
     }
 }
 
 impl Default for Family {
-    /// What is drawn unless something else is asked for.
+    /// The default of all worlds.
     fn default() -> Self {
         Self { freedoms: FREEDOMS.to_vec(), rules: RULES.to_vec() }
     }
@@ -197,7 +197,7 @@ impl Freedom {
         Self::SharedNames,
     ];
 
-    /// Whether a model needs to know nothing of it.
+    /// Whether no model has to consider it.
     fn is_plain(self) -> bool {
         match self {
             Self::IgnoreNamesInNack
@@ -231,8 +231,8 @@ impl Freedom {
         }
     }
 
-    fn take(self, manner: &mut Manner, seed: u64) {
-        let settings = &mut manner.settings;
+    fn apply(self, server: &mut ServerBehavior, seed: u64) {
+        let settings = &mut server.settings;
         let behavior = &mut settings.behavior;
         match self {
             Self::IgnoreNamesInNack => behavior.ignore_names_in_nack = true,
@@ -250,17 +250,17 @@ impl Freedom {
             Self::UnknownType => {
                 behavior.unknown_types.insert(Ty::ALL[(seed % 2) as usize].url().to_owned());
             }
-            Self::EndsCleanly => manner.ends_cleanly = true,
+            Self::EndsCleanly => server.ends_cleanly = true,
             Self::LegacyWildcardOnly => behavior.legacy_wildcard_only = true,
             Self::EmptyVersions => behavior.empty_resource_versions = true,
             Self::NewNamesWithNextVersion => behavior.new_names_with_next_version = true,
             Self::UnsolicitedResources => behavior.unsolicited_resources = true,
             Self::SendTwice => behavior.send_twice = true,
             Self::AllNamesOnly => behavior.all_names_only = true,
-            Self::EndsOverLimit => manner.ends_over_limit = true,
-            Self::FallingVersions => manner.versions = Versions::Falling,
-            Self::OneVersionForAll => manner.versions = Versions::OneForAll,
-            Self::RepeatedVersions => manner.repeats_versions = true,
+            Self::EndsOverLimit => server.ends_over_limit = true,
+            Self::FallingVersions => server.versions = Versions::Falling,
+            Self::OneVersionForAll => server.versions = Versions::OneForAll,
+            Self::RepeatedVersions => server.repeats_versions = true,
             Self::ConstantNonces => behavior.constant_nonces = true,
             Self::ResendAfterNackLater => {
                 behavior.ignore_names_in_nack = false;

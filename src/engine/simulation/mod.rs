@@ -1,27 +1,27 @@
 //! The engine in a world of several servers and authorities under one virtual clock, with every fault there is, and a
-//! model beside it that contradicts.
+//! reference model beside it.
 //!
-//! A [`Script`] says what an application, operators and the network do. [`play`] lets it happen, and checks after each
+//! A [`Script`] has the operations of an application, operators and the network. [`play`] executes it, and checks after each
 //! step and whenever the faults have ended for long enough that what must hold does. The same world serves the simulation
-//! of many seeds, which makes up scripts, and the fuzzer, which finds them.
+//! of many seeds, which generates scripts, and the fuzzer, which finds them.
 
 mod claims;
-mod dialogue;
+mod convergence;
 mod family;
+mod history;
 mod keys;
-mod known;
 mod model;
 mod network;
 pub(in crate::engine) mod parts;
-mod peer;
 #[cfg(test)]
 mod resolutions;
-mod rest;
 mod script;
 #[cfg(test)]
 pub(in crate::engine) mod seeds;
+mod server;
+mod session;
 mod setup;
-mod talk;
+mod stream_rules;
 #[cfg(test)]
 mod ttl;
 mod world;
@@ -32,18 +32,18 @@ pub(crate) use self::family::Family;
 pub use self::script::Script;
 use crate::invariant;
 
-/// Plays a script; gives how often what happened.
+/// Plays a script; returns the number of events of each kind.
 ///
 /// # Panics
-/// When something happens that must not.
+/// When an invariant is violated.
 pub(crate) fn play(script: &Script) -> BTreeMap<&'static str, u64> {
     play_with(script, &Family::default())
 }
 
-/// Plays a script with servers of which a family says how they may behave.
+/// Plays a script with servers of a family.
 ///
 /// # Panics
-/// When something happens that must not.
+/// When an invariant is violated.
 pub(crate) fn play_with(script: &Script, family: &Family) -> BTreeMap<&'static str, u64> {
     let counts = world::World::new(script, family).play(&script.operations);
     // Without debug assertions a broken invariant is counted, and does not panic.

@@ -1,4 +1,4 @@
-//! What must hold whatever happens: a model beside the engine that is told everything and contradicts.
+//! What must hold whatever happens: a reference model beside the engine, which sees every event.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -8,14 +8,14 @@ use std::{
 use tracing::debug;
 
 use super::{
-    dialogue::{Answered, Due},
+    history::History,
     keys::Key,
-    known::History,
     network::Network,
     parts::Seen,
-    peer::{Open, Peer},
     script::Ty,
-    talk::Response,
+    server::{Open, SimServer},
+    session::Response,
+    stream_rules::{Answered, Due},
 };
 use crate::{
     base::WatchId,
@@ -40,12 +40,12 @@ pub(super) struct Model {
     /// What came in a repeated response before the server had read a request for it: a response to an earlier request may be
     /// without it again.
     early: BTreeSet<Key>,
-    /// Servers that have sent something that an authority wants, since the last step.
-    speakers: BTreeSet<(usize, usize)>,
+    /// Servers that have sent a subscribed resource of an authority since the last step.
+    senders: BTreeSet<(usize, usize)>,
     /// How many servers of each authority were open.
     depths: BTreeMap<usize, usize>,
-    /// Since when a server is wanted and there is no stream to it, or the other way round.
-    odd: BTreeMap<usize, Instant>,
+    /// Since when a server has subscriptions and no stream, or the other way round.
+    mismatched_since: BTreeMap<usize, Instant>,
     /// How often what happened.
     pub(super) counts: BTreeMap<&'static str, u64>,
 }
@@ -87,12 +87,12 @@ impl Model {
         Some(watch_id)
     }
 
-    pub(super) fn on_change(&mut self, peer: usize, key: &Key, text: Option<String>) {
-        self.history.on_change(peer, (key.ty, &key.name), text);
+    pub(super) fn on_change(&mut self, server: usize, key: &Key, text: Option<String>) {
+        self.history.on_change(server, (key.ty, &key.name), text);
     }
 
-    pub(super) fn on_restart(&mut self, id: usize, peer: &Peer) {
-        self.history.on_restart(id, peer);
+    pub(super) fn on_restart(&mut self, id: usize, server: &SimServer) {
+        self.history.on_restart(id, server);
     }
 
     pub(super) fn on_answered(&mut self, answered: Answered) {
@@ -102,9 +102,9 @@ impl Model {
         });
     }
 
-    pub(super) fn on_delivered(&mut self, peer: usize, response: &Response, due: Due, network: &Network) {
-        let attempt = network.peers[peer].open.as_ref().map_or(0, |open| open.stream.attempt);
-        let number = (peer, attempt, format!("{} {}", response.type_url(), response.nonce()));
+    pub(super) fn on_delivered(&mut self, server: usize, response: &Response, due: Due, network: &Network) {
+        let attempt = network.servers[server].open.as_ref().map_or(0, |open| open.stream.attempt);
+        let number = (server, attempt, format!("{} {}", response.type_url(), response.nonce()));
         self.repeated = !self.nonces.insert(number);
         if due == Due::Nack {
             return;
@@ -114,7 +114,7 @@ impl Model {
             let watched = watched.filter(|key| key.ty.url() == response.type_url() && key.name == name);
             let whole = (response.type_url() == Ty::Full.url() && !self.alls.is_empty()).then_some(0);
             let authorities: Vec<_> = watched.map(|key| key.authority).chain(whole).collect();
-            self.speakers.extend(authorities.into_iter().map(|authority| (peer, authority)));
+            self.senders.extend(authorities.into_iter().map(|authority| (server, authority)));
         }
     }
 
@@ -125,13 +125,13 @@ impl Model {
         let seen = Seen::of(observed);
         debug!(?watch_id, ?seen, "seen");
         let Some(one) = self.ones.get_mut(&watch_id) else { panic!("{watch_id:?} is not watched") };
-        assert_ne!(one.seen.as_ref(), Some(&seen), "the same is not told twice");
+        assert_ne!(one.seen.as_ref(), Some(&seen), "an equal state is not published twice");
         let (key, before) = (one.key.clone(), one.seen.replace(seen.clone()));
         match &seen {
             Seen::Present { text, .. } => {
                 let active = network.active(key.authority);
-                let is_unasked = active.is_some_and(|active| network.came_unasked(active, &key));
-                let new = self.history.on_good(&key, text, self.repeated || is_unasked);
+                let is_unsolicited = active.is_some_and(|active| network.was_unsolicited(active, &key));
+                let new = self.history.on_good(&key, text, self.repeated || is_unsolicited);
                 assert!(new.is_none() || new == active, "{text:?} of {key:?} while {active:?} is active");
                 let is_requested = active.is_some_and(|active| network.requests(active, &key));
                 match self.repeated && !is_requested {
@@ -155,72 +155,73 @@ impl Model {
         }
     }
 
-    /// The last good resource is never lost to bad news, unless its server asks for that, or has deleted it.
+    /// The last known good resource is never lost to an error, unless its server is configured for that, or has deleted it.
     fn check_loss(&mut self, key: &Key, reason: &WatchError, network: &Network) {
         let text = reason.reason();
         assert!(!reason.is_of_server(), "{key:?} is lost with its server: {reason}");
         let list = &network.lists[key.authority];
-        let features = |peer: usize| network.peers[peer].server.features;
+        let features = |server: usize| network.servers[server].config.features;
         if reason.is_rejected() {
             let allowed =
-                |peer: &usize| features(*peer).fail_on_data_errors && self.history.was_bad(*peer, key);
+                |server: &usize| features(*server).fail_on_data_errors && self.history.was_bad(*server, key);
             assert!(list.iter().any(allowed), "{key:?}: {reason}");
             return self.count("lost to a rejection");
         }
-        let whose = |peer: &usize| text.contains(&network.peers[*peer].uri());
-        let peer = list.iter().copied().find(whose).unwrap_or_else(|| panic!("{key:?}: whose is {reason}"));
+        let whose = |server: &usize| text.contains(&network.servers[*server].uri());
+        let server = list.iter().copied().find(whose).unwrap_or_else(|| panic!("{key:?}: whose is {reason}"));
         let ServerFeatures { ignore_resource_deletion: keeps, fail_on_data_errors: fails, .. } =
-            features(peer);
+            features(server);
         if text.starts_with("denied") {
             let is_data = matches!(reason.code(), Code::NotFound | Code::PermissionDenied);
             assert!(fails && is_data, "{key:?}: {reason}");
             return self.count("lost to an error");
         }
-        let deletes = key.ty == Ty::Full || network.peers[peer].is_delta();
+        let deletes = key.ty == Ty::Full || network.servers[server].is_delta();
         assert!(deletes && (fails || !keeps), "{key:?}: {reason}");
         let silence = text.contains("did not send it");
-        let transient = silence && features(peer).resource_timer_is_transient_error;
+        let transient = silence && features(server).resource_timer_is_transient_error;
         assert!(transient || reason.code() == Code::NotFound, "{key:?}: {reason}");
-        assert!(silence || self.history.was_gone(peer, key), "{key:?} was there all the time: {reason}");
+        assert!(silence || self.history.was_gone(server, key), "{key:?} was there all the time: {reason}");
         self.count("deleted");
     }
 
-    /// Nothing is said of a server that is not so.
+    /// Errors of servers are true.
     fn check_error(&mut self, key: &Key, error: &WatchError, network: &Network) {
         if error.is_of_server() {
             let active = network.active(key.authority).expect("it is watched");
-            assert!(network.peers[active].failing, "{active} is fine: {error}");
+            assert!(network.servers[active].failing, "{active} is fine: {error}");
             return self.count("server error");
         }
         if !error.reason().contains("did not send it in time") || self.early.contains(key) {
             return;
         }
         let list = &network.lists[key.authority];
-        let peer = list.iter().copied().find(|peer| error.reason().contains(&network.peers[*peer].uri()));
-        let peer = peer.expect("it is about one of its servers");
-        // What nobody watches any more may be known for some time still.
+        let server =
+            list.iter().copied().find(|server| error.reason().contains(&network.servers[*server].uri()));
+        let server = server.expect("it is about one of its servers");
+        // A resource without watches may stay cached for some time.
         if self.ones.values().all(|one| one.key != *key || one.since.is_none()) {
             return;
         }
         self.count("timed out");
         let active = network.active(key.authority);
         assert!(
-            active == Some(peer) || network.has_server_error(key.authority),
-            "{peer} does not count: {error}"
+            active == Some(server) || network.has_server_error(key.authority),
+            "{server} does not count: {error}"
         );
-        let transient = network.peers[peer].server.features.resource_timer_is_transient_error;
+        let transient = network.servers[server].config.features.resource_timer_is_transient_error;
         let least = Duration::from_secs(if transient { 30 } else { 15 });
-        let open = network.peers[peer].open.as_ref();
+        let open = network.servers[server].open.as_ref();
         let is_read = open.is_none_or(|open| open.unread_since.is_none());
-        assert!(is_read, "nothing was ever read from {peer}: {error}");
-        if open.is_some_and(|open| open.lied) {
-            // It may have said so itself while its answers did not count.
+        assert!(is_read, "nothing was ever read from {server}: {error}");
+        if open.is_some_and(|open| open.is_inconsistent) {
+            // It may have sent that itself while it was not active.
             return;
         }
-        let requested = network.requested(peer, key);
+        let requested = network.requested(server, key);
         assert!(
             requested.is_some_and(|requested| requested + least <= network.now),
-            "asked {:?} before: {error}",
+            "requested {:?} before: {error}",
             requested.map(|requested| network.now - requested)
         );
     }
@@ -235,8 +236,9 @@ impl Model {
                     self.history.on_good(&Key::member(name), text, self.repeated);
                 }
                 Seen::Absent(reason) => {
-                    let slandered = self.shared || network.peers.iter().any(|peer| peer.slandered);
-                    let is_known = slandered || self.history.is_known(&Key::member(name));
+                    let contradicts_store =
+                        self.shared || network.servers.iter().any(|server| server.contradicts_store);
+                    let is_known = contradicts_store || self.history.is_known(&Key::member(name));
                     assert!(is_known, "the member {name} never was: {reason}");
                 }
             }
@@ -254,7 +256,7 @@ impl Model {
         let of_server = members.warning.as_ref().filter(|warning| !is_silence(warning) && !self.shared);
         if let Some(warning) = of_server {
             let active = network.active(0).expect("it is watched");
-            assert!(network.peers[active].failing, "{active} is fine: {warning}");
+            assert!(network.servers[active].failing, "{active} is fine: {warning}");
         }
         self.count("members");
     }
@@ -270,9 +272,9 @@ impl Model {
                 self.check_authority(authority, network);
             }
         }
-        self.check_unanimity();
+        self.check_watchers_agree();
         self.check_unknown_wildcards(network);
-        self.check_speakers(network);
+        self.check_active_servers(network);
         self.check_streams(network);
         for (authority, list) in network.lists.iter().enumerate() {
             let now = network.open(authority).len();
@@ -291,11 +293,11 @@ impl Model {
             || self.ones.values().any(|one| one.key.authority == authority)
     }
 
-    /// Trouble is seen if there is some; and it is not put up with while something is wanted that another server may have.
+    /// An error of the active server is shown; and it stays active only if no subscribed resource is missing that another server may have.
     fn check_authority(&self, authority: usize, network: &Network) {
         let active = network.active(authority).expect("it is watched");
         let has_error = network.has_server_error(authority);
-        assert!(!has_error || network.peers[active].failing, "{active} is fine");
+        assert!(!has_error || network.servers[active].failing, "{active} is fine");
         let mut needs = false;
         for one in self.ones.values().filter(|one| one.key.authority == authority) {
             needs |= !one.seen.as_ref().is_some_and(Seen::is_cached);
@@ -303,7 +305,7 @@ impl Model {
             match &one.seen {
                 Some(Seen::Present { warning, .. }) => {
                     let is_shown = warning.as_ref().is_some_and(WatchError::is_of_server);
-                    assert!(!is_shown || network.peers[active].failing, "{active} is fine again: {one:?}");
+                    assert!(!is_shown || network.servers[active].failing, "{active} is fine again: {one:?}");
                     assert!(!has_error || warning.is_some(), "{active} has an error: {one:?}");
                 }
                 Some(Seen::Absent(_)) | None => {
@@ -320,14 +322,15 @@ impl Model {
         assert!(!(has_error && needs) || last, "there are others than {active}");
     }
 
-    /// A wildcard that is not answered has a warning that says so.
+    /// A wildcard without a response has a warning.
     fn check_unknown_wildcards(&mut self, network: &Network) {
-        let active = network.active(0).map(|active| &network.peers[active]);
-        let open = active.and_then(|peer| peer.open.as_ref());
+        let active = network.active(0).map(|active| &network.servers[active]);
+        let open = active.and_then(|server| server.open.as_ref());
         for all in self.alls.values_mut() {
             let is_unknown = !all.complete && all.warning.is_none();
-            // After a response it is its resources that say what is wrong.
-            let is_unanswered = |open: &&Open| !open.deaf && !open.dialogue.is_answered(Ty::Full.url());
+            // After a response its resources carry the error.
+            let is_unanswered =
+                |open: &&Open| !open.is_unresponsive && !open.rules.is_answered(Ty::Full.url());
             let Some(open) = open.filter(is_unanswered).filter(|_| is_unknown) else {
                 all.unknown = None;
                 continue;
@@ -341,8 +344,8 @@ impl Model {
         }
     }
 
-    /// Everybody who watches a resource sees the same of it.
-    fn check_unanimity(&self) {
+    /// All watches of a resource show the same.
+    fn check_watchers_agree(&self) {
         let mut seen: BTreeMap<&Key, Option<&Seen>> = BTreeMap::new();
         for one in self.ones.values() {
             let known = one.seen.as_ref().filter(|seen| seen.is_cached());
@@ -351,50 +354,50 @@ impl Model {
         }
     }
 
-    /// A server that has sent what an authority wants counts for it, if it was asked, and those below it are let go.
-    fn check_speakers(&mut self, network: &Network) {
-        for (peer, authority) in std::mem::take(&mut self.speakers) {
+    /// A server that has sent a subscribed resource of an authority is active, if it was open, and those below it are released.
+    fn check_active_servers(&mut self, network: &Network) {
+        for (server, authority) in std::mem::take(&mut self.senders) {
             let open = network.open(authority);
-            if !self.is_watched(authority) || !open.contains(&peer) {
+            if !self.is_watched(authority) || !open.contains(&server) {
                 continue;
             }
-            assert_eq!(open.last(), Some(&peer), "it has sent something for {authority}");
+            assert_eq!(open.last(), Some(&server), "it has sent something for {authority}");
             for lower in &network.lists[authority][open.len()..] {
-                let Peer { open, attempt, .. } = &network.peers[*lower];
+                let SimServer { open, attempt, .. } = &network.servers[*lower];
                 let kept = open.is_some() || attempt.is_some();
                 assert!(
                     !kept || self.is_needed(*lower, network) || !self.served(*lower),
-                    "{lower} is let go"
+                    "{lower} is released"
                 );
             }
         }
     }
 
-    /// A server has a stream if it is wanted, or was a short time ago, or is about to be called.
+    /// A server has a stream if it has subscriptions, or had some a short time ago, or is being connected.
     fn check_streams(&mut self, network: &Network) {
-        for (id, peer) in network.peers.iter().enumerate() {
-            let there = peer.open.is_some() || peer.attempt.is_some();
+        for (id, server) in network.servers.iter().enumerate() {
+            let there = server.open.is_some() || server.attempt.is_some();
             if there == self.is_needed(id, network) {
-                self.odd.remove(&id);
+                self.mismatched_since.remove(&id);
                 continue;
             }
-            let since = *self.odd.entry(id).or_insert(network.now);
-            // What is wanted waits for the backoff; what is not is kept for a while, or was being connected.
+            let since = *self.mismatched_since.entry(id).or_insert(network.now);
+            // A needed stream waits for the backoff; another is kept for a while, or was being connected.
             let longest = Duration::from_secs(if there { 30 + 45 } else { 145 });
             assert!(network.now <= since + longest, "{id} has a stream: {there}, for too long");
         }
     }
 
-    /// Whether something is wanted of a server.
-    pub(super) fn is_needed(&self, peer: usize, network: &Network) -> bool {
-        let wants =
-            |authority: &usize| self.is_watched(*authority) && network.open(*authority).contains(&peer);
-        (0..network.lists.len()).any(|authority| wants(&authority))
+    /// Whether a server has subscriptions.
+    pub(super) fn is_needed(&self, server: usize, network: &Network) -> bool {
+        let has_subscriptions =
+            |authority: &usize| self.is_watched(*authority) && network.open(*authority).contains(&server);
+        (0..network.lists.len()).any(|authority| has_subscriptions(&authority))
     }
 
     /// Whether a server had something to do until this step.
-    fn served(&self, peer: usize) -> bool {
-        !self.odd.contains_key(&peer)
+    fn served(&self, server: usize) -> bool {
+        !self.mismatched_since.contains_key(&server)
     }
 
     fn count(&mut self, what: &'static str) {
@@ -402,12 +405,12 @@ impl Model {
     }
 }
 
-/// Whether a warning of a wildcard says that it was not answered, on a stream that is a good one otherwise.
+/// Whether a warning of a wildcard reports that it was not answered, on a stream that is a good one otherwise.
 fn is_silence(warning: &WatchError) -> bool {
     warning.reason().contains("did not answer the wildcard")
         || warning.reason().contains("does the server support it")
 }
 
-/// When it is said at the latest that a wildcard is not answered: the does-not-exist time of a server that has twice as long as
+/// When it is reported at the latest that a wildcard is not answered: the does-not-exist time of a server that has twice as long as
 /// others, after a request that may be late.
 const SILENCE: Duration = Duration::from_secs(45);

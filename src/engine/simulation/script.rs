@@ -1,4 +1,4 @@
-//! What is done in a simulated world, as a list that can be made up, found by a fuzzer, and printed.
+//! The operations in a simulated world, as a list that can be generated, found by a fuzzer, and printed.
 
 use std::time::Duration;
 
@@ -58,14 +58,14 @@ pub(super) enum Operation {
     ChangeAtOnce(Vec<(Ty, u8, Text)>),
     /// A server accepts no new streams from now on, or does so again. Its open stream stays.
     ToggleAccept(u8),
-    /// A server or what leads to it gets better or worse.
-    Mood(u8, Mood),
+    /// A server or its network gets better or worse.
+    SetMode(u8, ServerMode),
     /// A stream ends.
     Cut(u8),
     /// A server starts again, with what it had at some time.
     Restart(u8, u8),
-    /// A server says something that is not so.
-    Lie(u8, Lie),
+    /// A server sends a faulty response.
+    Fault(u8, Fault),
     /// Time passes: a fraction of one of several lengths.
     Pass(u8, u8),
     /// All faults end but for some servers, by their bits, which stay away; and long after, everything is checked.
@@ -94,41 +94,41 @@ pub(super) enum Text {
 
 /// How a server behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mood {
-    /// As it should.
-    Fine,
-    /// Nobody can connect.
+pub(super) enum ServerMode {
+    /// It works.
+    Normal,
+    /// It refuses connections.
     Refusing,
     /// Connecting takes long and comes to nothing.
     Hanging,
-    /// It accepts streams and requests, and says nothing.
+    /// It accepts streams and requests, and sends nothing.
     Silent,
-    /// It says nothing of one type.
-    Mute(Ty),
-    /// What it says takes long.
+    /// It sends nothing of one type.
+    SilentFor(Ty),
+    /// Its responses take long.
     Slow,
     /// Its streams break soon after they came about.
     Flapping,
-    /// Nothing goes through, in either direction, and nobody notices but the keepalive.
+    /// Nothing is transferred in either direction; only the keepalive detects it.
     HalfOpen,
 }
 
-/// What a server says that is not so.
+/// A faulty response of a server.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Lie {
-    /// A message that is none.
+pub(super) enum Fault {
+    /// A message that cannot be decoded.
     Garbage,
-    /// A response of a type that nobody knows.
-    Stranger,
+    /// A response of an unknown type.
+    UnknownType,
     /// Random bytes, or a response of an unknown type without a version and a nonce.
-    Noise,
+    RandomBytes,
     /// The last response once more.
     Repeat,
     /// A name twice.
-    Twice(Ty),
+    DuplicateName(Ty),
     /// A resource of another type.
     WrongType(Ty),
-    /// It cannot give a resource, for a reason by number.
+    /// An error in place of a resource, with a code by number.
     Error(Ty, u8),
 }
 
@@ -186,10 +186,10 @@ impl Operation {
                 };
                 Self::Change { servers, ty, authority: b, name: c, text }
             }
-            160..198 => Self::Mood(a, Mood::of(b, c)),
+            160..198 => Self::SetMode(a, ServerMode::of(b, c)),
             198..211 => Self::Cut(a),
             211..216 => Self::Restart(a, b),
-            216..239 => Self::Lie(a, Lie::of(b, c)),
+            216..239 => Self::Fault(a, Fault::of(b, c)),
             239..244 => Self::Heal(a & b),
             244.. => return None,
         })
@@ -215,10 +215,12 @@ impl Operation {
             }
             70..78 => Self::Cut(0),
             78..82 => Self::ToggleAccept(0),
-            82..84 => Self::Mood(0, Mood::Silent),
-            84..86 => Self::Mood(0, Mood::Mute(mute)),
-            86..90 => Self::Mood(0, Mood::Fine),
-            90..94 => Self::Lie(0, [Lie::Noise, Lie::Noise, Lie::Repeat][random.usize(0..3)]),
+            82..84 => Self::SetMode(0, ServerMode::Silent),
+            84..86 => Self::SetMode(0, ServerMode::SilentFor(mute)),
+            86..90 => Self::SetMode(0, ServerMode::Normal),
+            90..94 => {
+                Self::Fault(0, [Fault::RandomBytes, Fault::RandomBytes, Fault::Repeat][random.usize(0..3)])
+            }
             _ => return None,
         })
     }
@@ -259,29 +261,29 @@ impl Ty {
     }
 }
 
-impl Mood {
+impl ServerMode {
     fn of(kind: u8, number: u8) -> Self {
         match kind % 12 {
             0 | 1 => Self::Refusing,
             2 => Self::Hanging,
             3 => Self::Silent,
-            4 => Self::Mute(Ty::of(number)),
+            4 => Self::SilentFor(Ty::of(number)),
             5 => Self::Slow,
             6 => Self::Flapping,
             7 => Self::HalfOpen,
-            _ => Self::Fine,
+            _ => Self::Normal,
         }
     }
 }
 
-impl Lie {
+impl Fault {
     fn of(kind: u8, number: u8) -> Self {
         let ty = Ty::of(kind >> 4);
         match kind % 9 {
             0 => Self::Garbage,
-            1 => Self::Stranger,
+            1 => Self::UnknownType,
             2 | 3 => Self::Repeat,
-            4 => Self::Twice(ty),
+            4 => Self::DuplicateName(ty),
             5 => Self::WrongType(ty),
             _ => Self::Error(ty, number),
         }

@@ -1,4 +1,4 @@
-//! Simulations are run with many seeds; a failing one says how to repeat it, and the repetition tells what happens.
+//! Simulations are run with many seeds; a failing one prints how to repeat it, and the repetition logs all messages.
 
 use std::{
     env,
@@ -11,14 +11,14 @@ use tracing_subscriber::EnvFilter;
 use super::Family;
 
 /// Runs a test with each of many seeds: `XDSKIT_SIMULATION_SEEDS=100000` of them, or a range such as `5000..10000`, or only
-/// `XDSKIT_SIMULATION_SEED=17`, of which it then logs all that `RUST_LOG=xdskit=trace` asks for. Returns how many there were.
+/// `XDSKIT_SIMULATION_SEED=17`, of which it then logs what `RUST_LOG=xdskit=trace` selects. Returns how many there were.
 ///
 /// The first failure ends the test, unless the number of seeds is given: then all of them run, and those that fail are listed.
 pub(in crate::engine) fn with_seeds(test: &'static str, run: impl FnMut(u64)) -> u64 {
     with_many_seeds(test, 2_000, run)
 }
 
-/// The same with another number of seeds where the variable does not say.
+/// The same with another number of seeds unless the variable is set.
 pub(in crate::engine) fn with_many_seeds(test: &'static str, usual: u64, mut run: impl FnMut(u64)) -> u64 {
     if let Some(seed) = variable("XDSKIT_SIMULATION_SEED") {
         // It is there already if several tests run.
@@ -42,7 +42,7 @@ pub(in crate::engine) fn with_many_seeds(test: &'static str, usual: u64, mut run
     seeds.end - seeds.start
 }
 
-/// The seeds that are asked for.
+/// The seeds of the variable.
 fn range() -> Option<Range<u64>> {
     let text = env::var("XDSKIT_SIMULATION_SEEDS").ok()?;
     let (start, end) = text.split_once("..").unwrap_or(("0", &text));
@@ -75,7 +75,7 @@ fn variable(name: &str) -> Option<u64> {
         .map(|value| value.parse().unwrap_or_else(|_| panic!("{name}={value} is not a number")))
 }
 
-/// Says how to repeat a failure.
+/// Prints how to repeat a failure.
 struct ShownOnPanic {
     test: &'static str,
     seed: u64,

@@ -2,28 +2,29 @@
 
 use std::time::Duration;
 
-use super::family::{Family, Manner};
+use super::family::{Family, ServerBehavior};
 use crate::{
     config::{ApiType, Bootstrap, Node, Server},
     engine::Settings,
 };
 
-/// How bad the network is while it is foul.
+/// The conditions of the network while it is faulty.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Weather {
+pub(super) struct NetworkConditions {
     /// How many of a hundred connections are refused.
     pub(super) refusals: u32,
     /// How many of a hundred requests come late, since the server is slow to read.
     pub(super) late_requests: u32,
     /// How many of a hundred connections come about late, or are refused late.
     pub(super) late_connections: u32,
-    /// How long anything is under way at most, whether it is foul or not.
+    /// How long anything is under way at most, whether it is faulty or not.
     pub(super) delay: Duration,
 }
 
-impl Weather {
+impl NetworkConditions {
     /// That of several servers.
-    pub(super) const FOUL: Self = Self { refusals: 10, late_requests: 3, late_connections: 0, delay: DELAY };
+    pub(super) const FAULTY: Self =
+        Self { refusals: 10, late_requests: 3, late_connections: 0, delay: DELAY };
     /// That of one server.
     pub(super) const WORSE: Self = Self { refusals: 20, late_requests: 5, late_connections: 5, delay: DELAY };
     /// Nothing gets lost, and nothing is under way for longer than this.
@@ -38,10 +39,10 @@ pub(super) struct Setup {
     /// Decides on all that happens by chance.
     pub(super) seed: u64,
     pub(super) family: Family,
-    pub(super) weather: Weather,
+    pub(super) conditions: NetworkConditions,
     pub(super) bootstrap: Bootstrap,
     pub(super) settings: Settings,
-    pub(super) servers: Vec<(Manner, Server)>,
+    pub(super) servers: Vec<(ServerBehavior, Server)>,
     /// The servers of each authority, by their places among these.
     pub(super) lists: Vec<Vec<usize>>,
 }
@@ -51,14 +52,14 @@ impl Setup {
     pub(super) fn of_one(seed: u64, family: Family, api_type: ApiType) -> Self {
         let server = Server::new("127.0.0.1:1").insecure().api_type(api_type);
         let bootstrap = Bootstrap::builder().node(Node::new("n")).server(server.clone()).build();
-        let manner = family.manner((seed, 0), api_type.is_delta());
+        let behavior = family.server_behavior((seed, 0), api_type.is_delta());
         Self {
             seed,
             family,
-            weather: Weather::WORSE,
+            conditions: NetworkConditions::WORSE,
             bootstrap: bootstrap.expect("it is valid"),
             settings: Settings::default(),
-            servers: vec![(manner, server.build().expect("it is valid"))],
+            servers: vec![(behavior, server.build().expect("it is valid"))],
             lists: vec![vec![0]],
         }
     }
@@ -68,6 +69,6 @@ impl Setup {
 pub(super) const DELAY: Duration = Duration::from_millis(30);
 /// How late a server may be to read.
 pub(super) const LATE: Duration = Duration::from_secs(5);
-/// How long what a slow server says is under way at most: with the latest request, less than the time for which absence proves
-/// nothing of a name that was let go and asked for again.
+/// How long a response of a slow server is under way at most: with the latest request, less than the time for which absence proves
+/// nothing of a name that was unsubscribed and subscribed again.
 pub(super) const SLOW: Duration = Duration::from_secs(9);

@@ -9,10 +9,10 @@ use std::{
 use super::{
     network::{Network, NetworkEvent},
     parts::{Full, message},
-    peer::text_of,
     seeds::{family, with_many_seeds},
-    setup::{Setup, Weather},
-    talk::Response,
+    server::text_of,
+    session::Response,
+    setup::{NetworkConditions, Setup},
 };
 use crate::{
     base::WatchId,
@@ -32,11 +32,11 @@ fn resources_expire_when_they_are_not_confirmed_and_never_else() {
         for _ in 0..30 {
             world.step();
         }
-        world.network.peers[0].is_closed = false;
+        world.network.servers[0].is_closed = false;
         world.network.hold(0, Held::none());
         world.repair();
         world.pass(Duration::from_secs(300));
-        assert!(world.network.peers[0].open.is_some(), "it is connected again");
+        assert!(world.network.servers[0].open.is_some(), "it is connected again");
         world.check_all_there();
         expired += world.expired;
     });
@@ -61,7 +61,7 @@ struct World {
 #[derive(Debug)]
 struct Life {
     version: String,
-    /// The server was not told that it is held, since it has no version, and has not sent it again.
+    /// The server was not notified that it is held, since it has no version, and has not sent it again.
     is_unconfirmed: bool,
     text: String,
     until: Option<Instant>,
@@ -73,7 +73,8 @@ impl World {
         let (is_delta, watches_all) = (random.bool(), random.bool());
         let api_type = if is_delta { ApiType::AggregatedDeltaGrpc } else { ApiType::AggregatedGrpc };
         let setup = Setup::of_one(seed, family().plain(), api_type);
-        let mut network = Network::new(Setup { weather: Weather::calm(Duration::ZERO), ..setup });
+        let mut network =
+            Network::new(Setup { conditions: NetworkConditions::calm(Duration::ZERO), ..setup });
         let selections = match watches_all {
             true => vec![Selection::All],
             false => vec![Selection::One("a".into()), Selection::One("b".into())],
@@ -103,7 +104,7 @@ impl World {
                 let text = ["0", "1", "2", BAD][random.usize(0..4)];
                 self.set(name, text);
             }
-            4 => drop(self.network.peers[0].store.update(|tx| {
+            4 => drop(self.network.servers[0].store.update(|tx| {
                 tx.remove(Full::TYPE_URL, name);
             })),
             5 => {
@@ -111,9 +112,9 @@ impl World {
                 self.network.hold(0, if self.is_held { Held::all() } else { Held::none() });
             }
             6 => {
-                let peer = &mut self.network.peers[0];
-                peer.is_closed = !peer.is_closed;
-                if peer.is_closed {
+                let server = &mut self.network.servers[0];
+                server.is_closed = !server.is_closed;
+                if server.is_closed {
                     self.network.cut(0);
                 }
             }
@@ -132,14 +133,14 @@ impl World {
             0 => resource,
             ttl => resource.with_ttl(Duration::from_secs(ttl)),
         };
-        self.network.peers[0].store.update(|tx| {
+        self.network.servers[0].store.update(|tx| {
             tx.set(resource);
         });
     }
 
     /// Nothing is bad any more.
     fn repair(&mut self) {
-        let now = self.network.peers[0].store.get(Full::TYPE_URL);
+        let now = self.network.servers[0].store.get(Full::TYPE_URL);
         let bad = now.iter().filter(|(_, stored)| text_of(stored.bytes()) == BAD);
         for name in bad.map(|(name, _)| name.to_owned()).collect::<Vec<_>>() {
             self.set(&name, "repaired");
@@ -162,13 +163,13 @@ impl World {
         self.check();
     }
 
-    /// What confirms nothing of what has no version has to send it again on a new stream.
+    /// A server that cannot confirm a resource without a version has to send it again on a new stream.
     fn note_stream(&mut self) {
-        let peer = &self.network.peers[0];
-        let stream = peer.open.as_ref().map(|open| open.stream);
+        let server = &self.network.servers[0];
+        let stream = server.open.as_ref().map(|open| open.stream);
         if stream.is_some() && stream != self.stream {
             self.stream = stream;
-            let is_delta = peer.is_delta();
+            let is_delta = server.is_delta();
             for life in self.model.values_mut().filter(|life| is_delta && life.version.is_empty()) {
                 life.is_unconfirmed = true;
             }
@@ -176,7 +177,7 @@ impl World {
     }
 
     fn on_delivered(&mut self, response: &Response) {
-        let (now, is_delta) = (self.network.now, self.network.peers[0].is_delta());
+        let (now, is_delta) = (self.network.now, self.network.servers[0].is_delta());
         let resources = response.resources();
         let names: Vec<_> = resources.iter().map(|it| it.name.clone()).collect();
         let is_heartbeat = !resources.is_empty() && resources.iter().all(|it| it.resource.is_none());
@@ -184,7 +185,7 @@ impl World {
         if is_complete {
             self.rejected = response.has_bad().then(|| response.version());
         }
-        // What confirms a version that was rejected says nothing of what is held.
+        // A heartbeat of a rejected version confirms no held resource.
         let confirms = is_delta || is_complete || self.rejected != Some(response.version());
         for Wrapper { name, version, ttl, resource, .. } in resources {
             let until = ttl.map(|ttl| now + Duration::from_secs(ttl.seconds as u64));
@@ -221,12 +222,12 @@ impl World {
             .map(|report| (report.name.to_string(), text_of(&report.bytes.expect("it is held"))))
             .collect();
         // What the server does not send again is given up, if it sends anything at all.
-        let may_go = self.network.peers[0].open.as_ref().is_some_and(|open| open.answered);
+        let may_go = self.network.servers[0].open.as_ref().is_some_and(|open| open.answered);
         self.model.retain(|name, life| held.contains_key(name) || !life.is_unconfirmed || !may_go);
-        assert_eq!(held, self.texts(|_| true), "what the server said, as long as it lives");
+        assert_eq!(held, self.texts(|_| true), "the resources of the server, until they expire");
         // A NACK that is paced keeps the server from sending more.
-        let open = self.network.peers[0].open.as_ref();
-        let is_served = open.is_some_and(|open| !open.talk.is_awaiting(Full::TYPE_URL));
+        let open = self.network.servers[0].open.as_ref();
+        let is_served = open.is_some_and(|open| !open.session.is_awaiting(Full::TYPE_URL));
         if is_served && !self.is_held && !self.may_lack() {
             self.check_all_there();
         }
@@ -234,17 +235,17 @@ impl World {
 
     /// Whether resources may be missing for a while although the server is there.
     fn may_lack(&self) -> bool {
-        let peer = &self.network.peers[0];
-        let behavior = &peer.settings.behavior;
+        let server = &self.network.servers[0];
+        let behavior = &server.settings.behavior;
         behavior.heartbeats_after_expiry
             || behavior.heartbeats_after_nack
             || behavior.skip_known_versions
-            || (peer.is_delta() && behavior.empty_resource_versions)
+            || (server.is_delta() && behavior.empty_resource_versions)
     }
 
     /// What the server has is held, unless it is bad: nothing expires while it is there, or comes again.
     fn check_all_there(&self) {
-        let now = self.network.peers[0].store.get(Full::TYPE_URL);
+        let now = self.network.servers[0].store.get(Full::TYPE_URL);
         let is_bad = |name: &str| now.resource(name).is_some_and(|stored| text_of(stored.bytes()) == BAD);
         let watched = now.iter().filter(|(name, _)| self.watches_all || ["a", "b"].contains(name));
         let there = watched.filter(|(name, _)| !is_bad(name));

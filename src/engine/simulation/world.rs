@@ -1,4 +1,4 @@
-//! Everybody who takes part: applications, operators, servers, and the network.
+//! The participants: applications, operators, servers, and the network.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -9,8 +9,8 @@ use super::{
     keys::{AUTHORITIES, Key},
     model::Model,
     network::{Network, NetworkEvent},
-    script::{Mood, Operation, Script, Servers, Text, Ty},
-    setup::{Setup, Weather},
+    script::{Operation, Script, ServerMode, Servers, Text, Ty},
+    setup::{NetworkConditions, Setup},
 };
 use crate::{
     base::WatchId,
@@ -58,13 +58,14 @@ impl World {
         let lists = if shared { vec![vec![0]; AUTHORITIES.len()] } else { lists };
         let bootstrap = bootstrap(&servers, &lists, &mut random);
         let built = servers.into_iter().map(|server| server.build().expect("it is valid"));
-        let manner =
-            |id, server: &Server| family.manner((seed, id), server.api_type.is_some_and(ApiType::is_delta));
-        let built = built.enumerate().map(|(id, server)| (manner(id, &server), server));
+        let behavior = |id, server: &Server| {
+            family.server_behavior((seed, id), server.api_type.is_some_and(ApiType::is_delta))
+        };
+        let built = built.enumerate().map(|(id, server)| (behavior(id, &server), server));
         let network = Network::new(Setup {
             seed,
             family: family.clone(),
-            weather: Weather::FOUL,
+            conditions: NetworkConditions::FAULTY,
             bootstrap,
             settings: Settings::default(),
             servers: built.collect(),
@@ -82,7 +83,7 @@ impl World {
         world
     }
 
-    /// Gives how often what happened.
+    /// Returns the number of events of each kind.
     pub(super) fn play(mut self, operations: &[Operation]) -> BTreeMap<&'static str, u64> {
         for operation in operations {
             self.perform(operation);
@@ -94,8 +95,8 @@ impl World {
 
     fn perform(&mut self, operation: &Operation) {
         debug!(at = ?self.network.at(), ?operation, "perform");
-        let count = self.network.peers.len();
-        let peer = |number: u8| usize::from(number) % count;
+        let count = self.network.servers.len();
+        let server = |number: u8| usize::from(number) % count;
         match *operation {
             Operation::Watch { ty, authority, name } => self.watch(self.key((ty, authority, name))),
             Operation::WatchAll if self.whole => self.watch_all(),
@@ -110,13 +111,13 @@ impl World {
             }
             Operation::ChangeAtOnce(ref changes) => self.change_at_once(changes),
             Operation::ToggleAccept(number) => {
-                let peer = &mut self.network.peers[peer(number)];
-                peer.is_closed = !peer.is_closed;
+                let server = &mut self.network.servers[server(number)];
+                server.is_closed = !server.is_closed;
             }
-            Operation::Mood(number, mood) => self.network.set_mood(peer(number), mood),
-            Operation::Cut(number) => self.network.cut(peer(number)),
-            Operation::Restart(number, past) => self.restart(peer(number), past),
-            Operation::Lie(number, lie) => self.network.lie(peer(number), lie),
+            Operation::SetMode(number, mode) => self.network.set_mode(server(number), mode),
+            Operation::Cut(number) => self.network.cut(server(number)),
+            Operation::Restart(number, past) => self.restart(server(number), past),
+            Operation::Fault(number, fault) => self.network.inject_fault(server(number), fault),
             Operation::Pass(length, part) => self.pass(Operation::pause(length, part)),
             Operation::Heal(away) => self.heal(away),
         }
@@ -154,19 +155,19 @@ impl World {
     fn change(&mut self, servers: u8, numbers: (Ty, u8, u8), text: Text) {
         let key = self.key(numbers);
         self.texts += 1;
-        for id in (0..self.network.peers.len()).filter(|id| servers & (1 << id) != 0) {
+        for id in (0..self.network.servers.len()).filter(|id| servers & (1 << id) != 0) {
             self.set(id, &key, text.on(id, self.texts));
         }
     }
 
     /// Several resources change before the servers look.
     fn change_at_once(&mut self, changes: &[(Ty, u8, Text)]) {
-        for id in 0..self.network.peers.len() {
+        for id in 0..self.network.servers.len() {
             for (ty, name, text) in changes {
                 let key = self.key((*ty, 0, *name));
                 self.texts += 1;
                 let text = text.on(id, self.texts);
-                self.network.peers[id].set((key.ty, &key.name), text.clone());
+                self.network.servers[id].set((key.ty, &key.name), text.clone());
                 self.model.on_change(id, &key, text);
             }
             self.network.serve(id);
@@ -174,55 +175,60 @@ impl World {
     }
 
     /// A server starts again, with what it had at some time.
-    fn restart(&mut self, peer: usize, past: u8) {
-        self.network.cut(peer);
-        self.network.peers[peer].go_back(past);
-        self.model.on_restart(peer, &self.network.peers[peer]);
+    fn restart(&mut self, server: usize, past: u8) {
+        self.network.cut(server);
+        self.network.servers[server].restore(past);
+        self.model.on_restart(server, &self.network.servers[server]);
     }
 
     /// All faults end but for some servers, which stay away; and after a long time everything is checked.
     fn heal(&mut self, away: u8) {
-        self.network.foul = false;
-        for id in 0..self.network.peers.len() {
-            if self.network.peers[id].open.as_ref().is_some_and(|open| open.lied || open.deaf) {
+        self.network.faulty = false;
+        for id in 0..self.network.servers.len() {
+            if self.network.servers[id]
+                .open
+                .as_ref()
+                .is_some_and(|open| open.is_inconsistent || open.is_unresponsive)
+            {
                 self.network.cut(id);
             }
-            let mood = if away & (1 << id) == 0 { Mood::Fine } else { Mood::Refusing };
-            self.network.peers[id].is_closed = false;
-            self.network.set_mood(id, mood);
+            let mode = if away & (1 << id) == 0 { ServerMode::Normal } else { ServerMode::Refusing };
+            self.network.servers[id].is_closed = false;
+            self.network.set_mode(id, mode);
         }
         if self.servers == Servers::One {
             // The longest backoff, the does-not-exist time, and the longest delay of an answer.
             self.pass(Duration::from_secs(150 + 15 + 15));
-            self.model.check_rest(&self.network);
-            self.network.foul = true;
+            self.model.check_convergence(&self.network);
+            self.network.faulty = true;
             return;
         }
         // The longest backoff, the does-not-exist time of a server that is suspected (twice, since a server may take over
         // only then), and the longest delay of an answer.
         self.pass(Duration::from_secs(150 + 30 + 30 + 20));
-        if self.network.peers.iter().any(|peer| peer.is_never_quiet()) {
-            // What could not be told and is not sent is given up after four does-not-exist times of other responses.
+        if self.network.servers.iter().any(|server| server.resends_rejected()) {
+            // A resource that could not be requested again and is not sent is removed after four does-not-exist times of other responses.
             self.pass(Duration::from_secs(4 * 30));
         }
-        if Ty::ALL.iter().any(|ty| self.network.peers.iter().any(|peer| !peer.knows(*ty))) {
+        if Ty::ALL.iter().any(|ty| self.network.servers.iter().any(|server| !server.supports(*ty))) {
             // The type for which streams end is found by four of them, and another one has to last for long enough after that.
             self.pass(Duration::from_secs(5 * 150));
         }
         self.wake();
-        self.model.check_rest(&self.network);
-        self.network.foul = true;
+        self.model.check_convergence(&self.network);
+        self.network.faulty = true;
     }
 
     /// Something changes on servers that hold answers back until then: twice, since one may be held back again at once, and
     /// for each part of a change where parts are held back one after the other.
     fn wake(&mut self) {
-        let silent: Vec<_> =
-            (0..self.network.peers.len()).filter(|id| self.network.peers[*id].falls_silent()).collect();
+        let silent: Vec<_> = (0..self.network.servers.len())
+            .filter(|id| self.network.servers[*id].withholds_responses())
+            .collect();
         if silent.is_empty() {
             return;
         }
-        let splits = silent.iter().any(|id| self.network.peers[*id].settings.max_per_response.is_some());
+        let splits = silent.iter().any(|id| self.network.servers[*id].settings.max_per_response.is_some());
         for _ in 0..if splits { 8 } else { 2 } {
             for (id, ty) in silent.iter().flat_map(|id| Ty::ALL.map(|ty| (*id, ty))) {
                 self.texts += 1;
@@ -234,7 +240,7 @@ impl World {
     }
 
     fn set(&mut self, server: usize, key: &Key, text: Option<String>) {
-        self.network.peers[server].set((key.ty, &key.name), text.clone());
+        self.network.servers[server].set((key.ty, &key.name), text.clone());
         self.model.on_change(server, key, text);
         self.network.serve(server);
     }
@@ -247,8 +253,8 @@ impl World {
                 NetworkEvent::Published(watch_id, observed) => {
                     self.model.on_notify(watch_id, &observed, &self.network)
                 }
-                NetworkEvent::Delivered(peer, response, due) => {
-                    self.model.on_delivered(peer, &response, due, &self.network);
+                NetworkEvent::Delivered(server, response, due) => {
+                    self.model.on_delivered(server, &response, due, &self.network);
                 }
                 NetworkEvent::Answered(answered) => self.model.on_answered(answered),
                 NetworkEvent::Settled => self.model.check_step(&self.network),

@@ -2,19 +2,19 @@
 
 use std::time::Duration;
 
-use super::{Happening, Network};
+use super::{Network, Scheduled};
 use crate::control_plane::session::Held;
 
 impl<E> Network<E> {
-    /// A server says nothing of some types from now on, and all about the others.
-    pub(in crate::engine::simulation) fn hold(&mut self, peer: usize, held: Held) {
-        self.peers[peer].held = held;
-        self.serve(peer);
+    /// A server sends nothing of some types from now on, and everything of the others.
+    pub(in crate::engine::simulation) fn hold(&mut self, server: usize, held: Held) {
+        self.servers[server].held = held;
+        self.serve(server);
     }
 
     /// Plans something for later.
     pub(in crate::engine::simulation) fn plan(&mut self, delay: Duration, event: E) {
-        self.later(delay, Happening::Due(event));
+        self.schedule(delay, Scheduled::Due(event));
     }
 
     /// Whether nothing more happens before the clock moves.

@@ -21,13 +21,13 @@ pub(super) struct Mesh {
 pub(super) struct Draft<'a> {
     random: &'a mut fastrand::Rng,
     specs: BTreeMap<ResourceKey, Spec>,
-    /// What is made anew even if it says the same.
+    /// Resources of a new generation even if unchanged.
     renewed: BTreeSet<ResourceKey>,
 }
 
 impl Mesh {
-    /// Makes a random change, all of it at once; a `sound` one leaves all targets with clusters that can be used. Says what
-    /// has changed.
+    /// Makes a random change, all of it at once; a `sound` one leaves all targets with clusters that can be used. Returns the
+    /// changes.
     pub(super) fn change(
         &mut self,
         store: &mut Store,
@@ -60,7 +60,7 @@ impl Mesh {
         self.now.get(key)
     }
 
-    /// What a resource of a generation said.
+    /// A resource as of a generation.
     pub(super) fn made(&self, key: &ResourceKey, generation: u32) -> Made {
         let found = self.history(key).iter().find(|(at, _)| *at == generation);
         let spec = found.and_then(|(_, spec)| spec.clone());
@@ -238,7 +238,7 @@ impl Draft<'_> {
         domains.into_iter().map(host).collect()
     }
 
-    /// Everything that names a cluster names another from now on, which says the same.
+    /// Everything that names a cluster names another from now on, with the same content.
     fn rename_cluster(&mut self) {
         let Some(old) = self.any_of(Type::Cluster) else { return };
         let new = self.cluster_name();

@@ -21,16 +21,16 @@ use std::{collections::BTreeMap, time::Duration};
 
 use self::{
     model::Rules,
-    world::{Habits, World},
+    world::{World, WorldConfig},
 };
-use super::{seeds::with_seeds, setup::Weather};
+use super::{seeds::with_seeds, setup::NetworkConditions};
 
 /// Anything may happen: resources are missing, bad and deleted, streams break, names are never answered.
 #[test]
 fn resolutions_of_anything() {
     let mut counts = BTreeMap::new();
     let seeds = with_seeds("resolutions_of_anything", |seed| {
-        for (kind, count) in World::new(seed, Habits::wild()).run() {
+        for (kind, count) in World::new(seed, WorldConfig::wild()).run() {
             *counts.entry(kind).or_insert(0) += count;
         }
     });
@@ -42,20 +42,20 @@ fn resolutions_of_anything() {
 /// Every state of the mesh is valid, and types arrive in any order, but less than the grace apart.
 #[test]
 fn a_valid_change_takes_nothing_from_who_is_served() {
-    with_seeds("a_valid_change_takes_nothing", |seed| drop(World::new(seed, Habits::torn()).run()));
+    with_seeds("a_valid_change_takes_nothing", |seed| drop(World::new(seed, WorldConfig::torn()).run()));
 }
 
 /// Every state of the mesh is valid, but the server cannot be reached at times; the grace is longer than that.
 #[test]
 fn a_lost_server_takes_nothing_from_who_is_served() {
-    with_seeds("a_lost_server_takes_nothing", |seed| drop(World::new(seed, Habits::lonely()).run()));
+    with_seeds("a_lost_server_takes_nothing", |seed| drop(World::new(seed, WorldConfig::lonely()).run()));
 }
 
-impl Habits {
+impl WorldConfig {
     fn wild() -> Self {
         Self {
             rules: Rules { sound: false, faults: true },
-            weather: Weather::WORSE,
+            conditions: NetworkConditions::WORSE,
             longest_hold: Duration::from_secs(30),
             grace: Duration::from_secs(1),
         }
@@ -64,7 +64,7 @@ impl Habits {
     fn torn() -> Self {
         Self {
             rules: Rules { sound: true, faults: false },
-            weather: Weather::calm(Duration::from_millis(10)),
+            conditions: NetworkConditions::calm(Duration::from_millis(10)),
             // With what else delays a response, it stays within the grace.
             longest_hold: Duration::from_millis(700),
             grace: Duration::from_secs(1),
@@ -74,8 +74,8 @@ impl Habits {
     fn lonely() -> Self {
         Self {
             rules: Rules { sound: true, faults: true },
-            weather: Weather::WORSE,
-            // A server that is silent for longer says thereby that a name does not exist.
+            conditions: NetworkConditions::WORSE,
+            // A longer silence of a server means that a name does not exist.
             longest_hold: Duration::from_secs(4),
             grace: Duration::from_secs(1_000),
         }

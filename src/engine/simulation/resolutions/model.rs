@@ -196,7 +196,7 @@ impl Check<'_> {
         let held = resolution.held.iter().filter(|name| picture.clusters.contains_key(*name));
         let (flats, too_deep) = flatten_all(roots.iter().chain(held), |name| picture.config(name));
         assert!(picture.clusters.keys().all(|name| flats.contains_key(name)), "{picture:#?} has too much");
-        // What was too deep is asked for when the graph gets lower, and left out until it is there.
+        // What was too deep is requested when the graph gets lower, and left out until it is there.
         let last = resolution.last.as_ref().and_then(|last| last.as_ref().ok());
         let was_deep = last.filter(|last| last.clusters.keys().any(|name| last.is_too_deep(name)));
         let was_too_deep = |name: &String| {
@@ -227,12 +227,12 @@ impl Check<'_> {
         }
     }
 
-    /// A cluster is ready, or says why it is not; its endpoints are its own.
+    /// A cluster is ready, or has a reason why not; its endpoints are its own.
     fn check_cluster(&self, (name, shown): (&String, &Shown), resolution: &Resolution) {
         let Shown { config, error, warning, endpoints, note, leaves } = shown;
         let key = (Type::Cluster, name.clone());
         let Some(Made { generation, spec }) = config else {
-            let reason = error.as_ref().expect("a cluster that is not there says why");
+            let reason = error.as_ref().expect("a missing cluster has a reason");
             self.check_reason(reason, &key, resolution.seen.get(&key).copied().unwrap_or(0));
             assert!(endpoints.is_none() && note.is_none() && leaves.is_empty(), "{shown:?}");
             return;

@@ -1,5 +1,5 @@
 //! What must be when nothing has happened for long: every resolution shows what its target leads to, and the server is
-//! asked for just that.
+//! requested just that.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -27,9 +27,9 @@ use crate::{
 
 pub(super) struct Quiet<'a> {
     world: &'a mut World,
-    /// What the server is asked for.
+    /// The requested resources.
     requested: BTreeSet<ResourceKey>,
-    /// What it should be asked for, and what is seen of that.
+    /// The resources that should be requested, and their states.
     seen: BTreeMap<ResourceKey, Seen>,
 }
 
@@ -51,14 +51,14 @@ enum Expected {
 impl<'a> Quiet<'a> {
     pub(super) fn of(world: &'a mut World) -> Self {
         let mut requested = BTreeSet::new();
-        if let Some(open) = &world.network.peers[0].open {
+        if let Some(open) = &world.network.servers[0].open {
             for ty in Type::ALL {
                 requested
-                    .extend(open.talk.subscribed(ty.url()).into_iter().map(|name| (ty, name.to_owned())));
+                    .extend(open.session.subscribed(ty.url()).into_iter().map(|name| (ty, name.to_owned())));
             }
             // A server that sends what was rejected again is answered at a pace.
-            if world.network.peers[0].settings.behavior.after_nack == AfterNack::Nothing {
-                open.dialogue.check_all_answered();
+            if world.network.servers[0].settings.behavior.after_nack == AfterNack::Nothing {
+                open.rules.check_all_answered();
             }
         }
         Self { world, requested, seen: BTreeMap::new() }
@@ -78,16 +78,16 @@ impl<'a> Quiet<'a> {
                     panic!("{watch_id:?} should show {picture:#?}, not {last:#?}")
                 }
                 (Expected::Failure(reason), last) => {
-                    panic!("{watch_id:?} should say {reason}, not {last:#?}")
+                    panic!("{watch_id:?} should show {reason}, not {last:#?}")
                 }
                 (Expected::FailureWith(words), last) => {
-                    panic!("{watch_id:?} should say {words:?}, not {last:#?}")
+                    panic!("{watch_id:?} should show {words:?}, not {last:#?}")
                 }
             }
         }
         let needed: BTreeSet<_> = self.seen.into_keys().collect();
         let idle: Vec<_> = self.requested.difference(&needed).collect();
-        assert!(idle.is_empty(), "{idle:?} are asked for in vain");
+        assert!(idle.is_empty(), "{idle:?} are requested in vain");
     }
 
     /// Walks down from the listener.
@@ -96,7 +96,7 @@ impl<'a> Quiet<'a> {
         let tree = |quiet: &mut Self| quiet.clusters(resolution, &resolution.roots);
         let Some(made) = listener.made else {
             tree(self);
-            return Expected::Failure(listener.error.expect("a listener that is not there says why"));
+            return Expected::Failure(listener.error.expect("a missing listener has a reason"));
         };
         let mut warnings = Vec::from_iter(listener.error);
         let routing = (resolution.target.clone(), made);
@@ -116,7 +116,7 @@ impl<'a> Quiet<'a> {
                     }
                     (None, reason, _) => {
                         tree(self);
-                        return Expected::Failure(reason.expect("routes that are not there say why"));
+                        return Expected::Failure(reason.expect("missing routes have a reason"));
                     }
                 }
             }
@@ -204,13 +204,13 @@ impl<'a> Quiet<'a> {
         if let Some(seen) = self.seen.get(&key) {
             return seen.clone();
         }
-        assert!(self.requested.contains(&key), "{key:?} is needed, and asked for is {:?}", self.requested);
+        assert!(self.requested.contains(&key), "{key:?} is needed, and requested is {:?}", self.requested);
         let seen = self.watch(&key).unwrap_or_else(|| panic!("nothing is known of {key:?}"));
         let fits = match self.world.mesh.now(&key) {
             Some(Made { spec: Spec::Bad, .. }) => seen.error.as_ref().is_some_and(WatchError::is_rejected),
             Some(_) if seen.error.is_some() => false,
             now @ Some(_) => seen.made.as_ref() == now,
-            // Nothing says that these are gone (B1.11).
+            // No response implies that these were removed (B1.11).
             None if matches!(key.0, Type::Routes | Type::Endpoints) => true,
             None => seen.made.is_none() && seen.error.as_ref().is_some_and(WatchError::is_not_found),
         };

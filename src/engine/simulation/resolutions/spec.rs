@@ -42,7 +42,7 @@ pub(super) enum Type {
 /// A resource: its type and name.
 pub(super) type ResourceKey = (Type, String);
 
-/// What a resource says.
+/// The content of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Spec {
     /// A listener whose routes have this name.
@@ -90,7 +90,7 @@ impl Type {
 }
 
 impl Spec {
-    /// The message of a resource that says this.
+    /// The message of a resource with this content.
     pub(super) fn encode(&self, (ty, name): &ResourceKey, generation: u32) -> AnyResource {
         let name = name.as_str();
         match (ty, self) {
@@ -179,7 +179,7 @@ impl Generation for ClusterLoadAssignment {
     }
 }
 
-/// An address that tells whose it is, and of which generation.
+/// An address that identifies its cluster and generation.
 pub(super) fn address(name: &str, generation: u32) -> IpAddr {
     let (kind, number) = name.split_at(1);
     let base = match kind {

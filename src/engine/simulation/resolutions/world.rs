@@ -21,11 +21,11 @@ use crate::{
     engine::{
         Input, Settings,
         simulation::{
-            dialogue::Due,
             network::{Network, NetworkEvent},
-            script::Lie,
+            script::Fault,
             seeds::family,
-            setup::{Setup, Weather},
+            setup::{NetworkConditions, Setup},
+            stream_rules::Due,
         },
     },
     resolve::{Addresses, LookupId},
@@ -33,9 +33,9 @@ use crate::{
 
 /// How the world behaves.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Habits {
+pub(super) struct WorldConfig {
     pub(super) rules: Rules,
-    pub(super) weather: Weather,
+    pub(super) conditions: NetworkConditions,
     /// How long the server may be silent on a type.
     pub(super) longest_hold: Duration,
     /// How long a deleted cluster survives.
@@ -47,7 +47,7 @@ pub(super) struct World {
     pub(super) mesh: Mesh,
     pub(super) model: Model,
     pub(super) dns: BTreeMap<String, Dns>,
-    habits: Habits,
+    config: WorldConfig,
     held: Held,
     /// When a type may be held again.
     rests: BTreeMap<Type, Instant>,
@@ -65,7 +65,7 @@ pub(super) struct Dns {
 }
 
 pub(super) enum Event {
-    /// The server speaks of a type again.
+    /// The server sends a type again.
     Release(Type),
     /// The server can be reached again.
     Up,
@@ -73,26 +73,26 @@ pub(super) enum Event {
 }
 
 impl World {
-    pub(super) fn new(seed: u64, habits: Habits) -> Self {
-        let settings = Settings { deletion_grace: habits.grace, ..Settings::default() };
-        // The incremental variant tells that routes are gone before the listener that no longer names them may have come.
-        let is_delta = !habits.rules.sound && fastrand::Rng::with_seed(seed ^ 0xde17a).bool();
+    pub(super) fn new(seed: u64, config: WorldConfig) -> Self {
+        let settings = Settings { deletion_grace: config.grace, ..Settings::default() };
+        // The incremental variant may report the removal of routes before the listener that no longer names them.
+        let is_delta = !config.rules.sound && fastrand::Rng::with_seed(seed ^ 0xde17a).bool();
         let api_type = match is_delta {
             true => ApiType::AggregatedDeltaGrpc,
             false => ApiType::AggregatedGrpc,
         };
         let setup = Setup::of_one(seed, family().plain(), api_type);
-        let mut network = Network::new(Setup { settings, weather: habits.weather, ..setup });
+        let mut network = Network::new(Setup { settings, conditions: config.conditions, ..setup });
         // What is accepted is checked by what is published.
-        network.peers[0].due = |_| Due::Either;
+        network.servers[0].due = |_| Due::Either;
         let mut mesh = Mesh::default();
-        mesh.change(&mut network.peers[0].store, &mut network.random, habits.rules.sound);
+        mesh.change(&mut network.servers[0].store, &mut network.random, config.rules.sound);
         Self {
             network,
             mesh,
-            model: Model { rules: habits.rules, ..Model::default() },
+            model: Model { rules: config.rules, ..Model::default() },
             dns: ["h0", "h1", "h2"].map(|host| (host.to_owned(), Dns::default())).into(),
-            habits,
+            config,
             held: Held::none(),
             rests: BTreeMap::new(),
             watches: 0,
@@ -100,7 +100,7 @@ impl World {
         }
     }
 
-    /// Says how often what was published.
+    /// Returns the number of publications of each kind.
     pub(super) fn run(mut self) -> BTreeMap<&'static str, u64> {
         self.resolve();
         for _ in 0..self.network.random.usize(20..100) {
@@ -112,14 +112,14 @@ impl World {
         self.heal();
         // The longest backoff, the does-not-exist time, the longest delay of an answer, and that of what is looked up; and the
         // grace of what is needed by one thing after the other.
-        self.pass(Duration::from_secs(150 + 15 + 15 + 60) + 3 * self.habits.grace);
+        self.pass(Duration::from_secs(150 + 15 + 15 + 60) + 3 * self.config.grace);
         Quiet::of(&mut self).check();
         self.model.counts
     }
 
     /// One thing that somebody does.
     fn act(&mut self) {
-        let rules = self.habits.rules;
+        let rules = self.config.rules;
         match self.network.random.u32(0..100) {
             0..12 => self.resolve(),
             12..18 => self.end(),
@@ -131,7 +131,7 @@ impl World {
             68..84 => self.hold(),
             84..91 if rules.faults => self.network.cut(0),
             91..94 if rules.faults => self.go_down(),
-            94..97 if rules.faults && !rules.sound => self.misbehave(),
+            94..97 if rules.faults && !rules.sound => self.inject_fault(),
             _ => {}
         }
     }
@@ -192,7 +192,7 @@ impl World {
     fn renumber(&mut self) {
         let random = &mut self.network.random;
         let host = random.usize(0..self.dns.len());
-        let breaks = random.u32(0..3) == 0 && self.habits.rules.faults && !self.habits.rules.sound;
+        let breaks = random.u32(0..3) == 0 && self.config.rules.faults && !self.config.rules.sound;
         if let Some(dns) = self.dns.values_mut().nth(host) {
             dns.generation += 1;
             dns.broken = breaks;
@@ -202,8 +202,8 @@ impl World {
     /// The operator changes the mesh; wild ones leave some of it sound.
     fn change(&mut self) {
         let at = self.network.at();
-        let Network { peers, random, .. } = &mut self.network;
-        let changes = self.mesh.change(&mut peers[0].store, random, self.habits.rules.sound);
+        let Network { servers, random, .. } = &mut self.network;
+        let changes = self.mesh.change(&mut servers[0].store, random, self.config.rules.sound);
         debug!(?at, ?changes, "change");
         self.network.serve(0);
     }
@@ -215,7 +215,7 @@ impl World {
         if self.held.holds(ty.url()) || self.rests.get(&ty).is_some_and(|until| now < *until) {
             return;
         }
-        let longest = self.habits.longest_hold.as_millis() as u64;
+        let longest = self.config.longest_hold.as_millis() as u64;
         let time = Duration::from_millis(self.network.random.u64(0..longest));
         debug!(at = ?self.network.at(), ?ty, ?time, "be silent");
         self.held.hold(ty.url());
@@ -224,14 +224,14 @@ impl World {
         self.rests.insert(ty, now + time + REST);
     }
 
-    /// The server sends garbage, a response of a type that nobody knows, or the last response once more.
-    fn misbehave(&mut self) {
-        let lie = [Lie::Noise, Lie::Noise, Lie::Repeat][self.network.random.usize(0..3)];
-        self.network.lie(0, lie);
+    /// The server sends garbage, a response of an unknown type, or the last response once more.
+    fn inject_fault(&mut self) {
+        let fault = [Fault::RandomBytes, Fault::RandomBytes, Fault::Repeat][self.network.random.usize(0..3)];
+        self.network.inject_fault(0, fault);
     }
 
     fn go_down(&mut self) {
-        self.network.peers[0].is_closed = true;
+        self.network.servers[0].is_closed = true;
         let time = Duration::from_millis(self.network.random.u64(0..100_000));
         self.network.plan(time, Event::Up);
     }
@@ -240,8 +240,8 @@ impl World {
         debug!(at = ?self.network.at(), "heal");
         self.healed = true;
         self.held = Held::none();
-        self.network.foul = false;
-        self.network.peers[0].is_closed = false;
+        self.network.faulty = false;
+        self.network.servers[0].is_closed = false;
         self.network.hold(0, Held::none());
     }
 
@@ -262,7 +262,7 @@ impl World {
                     self.held.release(ty.url());
                     self.network.hold(0, self.held.clone());
                 }
-                NetworkEvent::Due(Event::Up) => self.network.peers[0].is_closed = false,
+                NetworkEvent::Due(Event::Up) => self.network.servers[0].is_closed = false,
                 NetworkEvent::Due(Event::Answer(lookup, host)) => self.answer(lookup, &host),
             }
         }
@@ -270,7 +270,7 @@ impl World {
 
     /// The answer comes at once, late, or never.
     fn look_up(&mut self, lookup: LookupId, host: String) {
-        let wild = self.habits.rules.faults && !self.habits.rules.sound && !self.healed;
+        let wild = self.config.rules.faults && !self.config.rules.sound && !self.healed;
         let longest = match self.network.random.u32(0..10) {
             0 if wild => return,
             1 if wild => 30_000,
@@ -283,7 +283,7 @@ impl World {
 
     fn answer(&mut self, lookup: LookupId, host: &str) {
         let Dns { generation, broken } = self.dns[host];
-        let fails = self.habits.rules.faults && !self.habits.rules.sound && !self.healed;
+        let fails = self.config.rules.faults && !self.config.rules.sound && !self.healed;
         let result = if broken || (fails && self.network.random.u32(0..5) == 0) {
             Err("no such host".to_owned())
         } else {
@@ -296,5 +296,5 @@ impl World {
     }
 }
 
-/// How long the server speaks of a type before it is silent on it again: long enough for what was held.
+/// How long the server sends a type before it withholds it again: long enough for what was held.
 const REST: Duration = Duration::from_millis(200);

@@ -1,5 +1,5 @@
-//! What must hold when the faults have ended for long enough: everybody sees what the highest server has that can be
-//! reached, and each server knows what is wanted of it, and is asked for nothing else.
+//! What must hold when the faults have ended for long enough: every watch shows the
+//! resources of the highest server that is reachable, and each server has exactly the current subscriptions.
 
 use std::{collections::BTreeSet, time::Duration};
 
@@ -8,60 +8,63 @@ use super::{
     model::{All, Model, One},
     network::Network,
     parts::Seen,
-    peer::Peer,
-    script::{Mood, Ty},
+    script::{ServerMode, Ty},
+    server::SimServer,
 };
 use crate::error::{Code, WatchError};
 
 impl Model {
-    pub(super) fn check_rest(&self, network: &Network) {
+    pub(super) fn check_convergence(&self, network: &Network) {
         for authority in (0..network.lists.len()).filter(|authority| self.is_watched(*authority)) {
             self.check_agreement(authority, network);
         }
-        for (id, peer) in network.peers.iter().enumerate() {
-            self.check_subscription(id, peer, network);
+        for (id, server) in network.servers.iter().enumerate() {
+            self.check_subscription(id, server, network);
         }
     }
 
     fn check_agreement(&self, authority: usize, network: &Network) {
         let active = network.active(authority).expect("it is watched");
         for higher in network.open(authority).iter().filter(|higher| **higher != active) {
-            let peer = &network.peers[*higher];
-            assert!(peer.mood != Mood::Fine || !self.has_subscribed(peer, authority), "{higher} is back");
+            let server = &network.servers[*higher];
+            assert!(
+                server.mode != ServerMode::Normal || !self.has_subscribed(server, authority),
+                "{higher} is back"
+            );
         }
-        let peer = &network.peers[active];
+        let server = &network.servers[active];
         let ones = self.ones.values().filter(|one| one.key.authority == authority);
-        // If it has nothing that is wanted, it may have nothing to say, and it is not known that it is well again.
+        // If it has no subscribed resource, it may have nothing to send, and its recovery is not detected.
         // A single server always answers the request of a new stream.
-        let has_answered = network.peers.len() == 1;
+        let has_answered = network.servers.len() == 1;
         let is_undetected =
-            !has_answered && network.has_server_error(authority) && !self.has_subscribed(peer, authority);
-        if peer.mood != Mood::Fine || is_undetected {
+            !has_answered && network.has_server_error(authority) && !self.has_subscribed(server, authority);
+        if server.mode != ServerMode::Normal || is_undetected {
             ones.for_each(|one| assert!(one.seen.as_ref().and_then(Seen::error).is_some(), "{one:?}"));
             return;
         }
         for One { key, seen, .. } in ones {
-            if !peer.gives(key.ty) {
-                // That there is an error, or what another server sent before, is all that can be said.
-                assert!(seen.is_some(), "{active} does not give {key:?}, and nothing is seen");
+            if !server.serves(key.ty) {
+                // There is an error, or the resource of another server; no more is certain.
+                assert!(seen.is_some(), "{active} does not serve {key:?}, and nothing is seen");
                 continue;
             }
-            let text = peer.text(key.ty, &key.name);
+            let text = server.text(key.ty, &key.name);
             assert!(
-                fits(peer, key.ty, (text.as_deref(), seen.as_ref())),
+                fits(server, key.ty, (text.as_deref(), seen.as_ref())),
                 "{active} has {text:?} as {key:?}, seen is {seen:?}"
             );
         }
         for All { members, complete, warning, .. } in self.alls.values().filter(|_| authority == 0) {
-            if !peer.knows(Ty::Full) {
-                assert!(*complete || warning.is_some(), "{active} does not know the type of the wildcard");
+            if !server.supports(Ty::Full) {
+                assert!(*complete || warning.is_some(), "{active} does not support the type of the wildcard");
                 continue;
             }
             assert!(*complete && warning.is_none(), "everything is known");
-            let of_type = peer.store.get(Ty::Full.url());
+            let of_type = server.store.get(Ty::Full.url());
             let names: BTreeSet<_> = of_type.iter().map(|(name, _)| name).collect();
             for name in names.into_iter().chain(members.keys().map(String::as_str)) {
-                let (text, seen) = (peer.text(Ty::Full, name), members.get(name));
+                let (text, seen) = (server.text(Ty::Full, name), members.get(name));
                 let key = Key::member(name);
                 let shared = self.ones.values().find(|one| key.authority != 0 && one.key == key);
                 if let Some(one) = shared.filter(|one| network.active(one.key.authority) == Some(active)) {
@@ -74,7 +77,7 @@ impl Model {
                 }
                 let gone = text.is_none() && seen.is_some_and(|seen| matches!(seen, Seen::Absent(_)));
                 assert!(
-                    !gone && fits(peer, Ty::Full, (text.as_deref(), seen)),
+                    !gone && fits(server, Ty::Full, (text.as_deref(), seen)),
                     "{active} has {text:?} as the member {name}, seen is {seen:?}"
                 );
             }
@@ -82,61 +85,61 @@ impl Model {
     }
 
     /// Whether a server has something that is watched.
-    fn has_subscribed(&self, peer: &Peer, authority: usize) -> bool {
+    fn has_subscribed(&self, server: &SimServer, authority: usize) -> bool {
         let mut ones = self.ones.values().map(|one| &one.key).filter(|key| key.authority == authority);
         let whole = authority == 0 && !self.alls.is_empty();
-        ones.any(|key| peer.gives(key.ty) && peer.text(key.ty, &key.name).is_some())
-            || (whole && peer.gives(Ty::Full) && !peer.store.get(Ty::Full.url()).is_empty())
+        ones.any(|key| server.serves(key.ty) && server.text(key.ty, &key.name).is_some())
+            || (whole && server.serves(Ty::Full) && !server.store.get(Ty::Full.url()).is_empty())
     }
 
-    /// Whether something of a type is wanted of a server.
-    fn wants(&self, ty: Ty, peer: usize, network: &Network) -> bool {
+    /// Whether there are subscriptions of a type at a server.
+    fn subscribes(&self, ty: Ty, server: usize, network: &Network) -> bool {
         let mut ones = self.ones.values().map(|one| &one.key).filter(|key| key.ty == ty);
-        ones.any(|key| network.open(key.authority).contains(&peer))
-            || (ty == Ty::Full && !self.alls.is_empty() && network.open(0).contains(&peer))
+        ones.any(|key| network.open(key.authority).contains(&server))
+            || (ty == Ty::Full && !self.alls.is_empty() && network.open(0).contains(&server))
     }
 
-    fn check_subscription(&self, id: usize, peer: &Peer, network: &Network) {
+    fn check_subscription(&self, id: usize, server: &SimServer, network: &Network) {
         if !self.is_needed(id, network) {
-            return assert!(peer.open.is_none() && peer.attempt.is_none(), "nothing is wanted of {id}");
+            return assert!(server.open.is_none() && server.attempt.is_none(), "{id} has no subscriptions");
         }
         // Streams end whenever that is requested.
-        let is_ended = Ty::ALL.into_iter().any(|ty| !peer.knows(ty) && self.wants(ty, id, network));
-        if is_ended && peer.open.as_ref().is_none_or(|open| network.now < open.since + SETTLED) {
+        let is_ended = Ty::ALL.into_iter().any(|ty| !server.supports(ty) && self.subscribes(ty, id, network));
+        if is_ended && server.open.as_ref().is_none_or(|open| network.now < open.since + SETTLED) {
             return;
         }
-        // It may be wanted no more since that ended the last one.
-        let knows_all = Ty::ALL.into_iter().all(|ty| peer.knows(ty));
-        if !knows_all && peer.open.is_none() && peer.ended_at.is_some_and(|at| network.now < at + PAUSE) {
+        // The subscription may have ended since that ended the last stream.
+        let knows_all = Ty::ALL.into_iter().all(|ty| server.supports(ty));
+        if !knows_all && server.open.is_none() && server.ended_at.is_some_and(|at| network.now < at + PAUSE) {
             return;
         }
-        let Some(open) = &peer.open else {
-            return assert_ne!(peer.mood, Mood::Fine, "something is wanted of {id}");
+        let Some(open) = &server.open else {
+            return assert_ne!(server.mode, ServerMode::Normal, "{id} has subscriptions");
         };
         // The longest delay of an answer has passed.
-        if network.peers.len() == 1 {
-            open.dialogue.check_all_answered();
+        if network.servers.len() == 1 {
+            open.rules.check_all_answered();
         }
-        open.dialogue.check_answered();
-        for ty in Ty::ALL.into_iter().filter(|ty| peer.knows(*ty)) {
+        open.rules.check_answered();
+        for ty in Ty::ALL.into_iter().filter(|ty| server.supports(*ty)) {
             let ones = self.ones.values().map(|one| &one.key).filter(|key| key.ty == ty);
             let ones = ones.filter(|key| network.open(key.authority).contains(&id));
             let all =
                 (ty == Ty::Full && !self.alls.is_empty() && network.open(0).contains(&id)).then_some("*");
             let expected: BTreeSet<_> = ones.map(|key| key.name.as_str()).chain(all).collect();
-            let subscribed: BTreeSet<_> = open.talk.subscribed(ty.url()).into_iter().collect();
-            // The end of a wildcard that was asked for by an empty list cannot be said (B1.3), nor to a server that knows no `*`, or
-            // one that does not care.
-            let behavior = &peer.settings.behavior;
+            let subscribed: BTreeSet<_> = open.session.subscribed(ty.url()).into_iter().collect();
+            // The end of a wildcard of an empty list cannot be expressed (B1.3), nor to a server that does not support `*`, or
+            // one that ignores it.
+            let behavior = &server.settings.behavior;
             let legacy = behavior.legacy_wildcard_only
                 || behavior.keeps_wildcard
-                || (!peer.is_delta() && expected.is_empty());
+                || (!server.is_delta() && expected.is_empty());
             let inexpressible = legacy
                 && subscribed.iter().all(|name| *name == "*" || expected.contains(name))
                 && expected.is_subset(&subscribed);
             assert!(
                 subscribed == expected || inexpressible,
-                "{id} is asked for {subscribed:?}, not for {expected:?}"
+                "{id} has subscriptions to {subscribed:?}, not to {expected:?}"
             );
         }
     }
@@ -150,8 +153,8 @@ const PAUSE: Duration = Duration::from_secs(150);
 const SETTLED: Duration = Duration::from_secs(4);
 
 /// Whether what is seen is what a server that can be reached has.
-fn fits(peer: &Peer, ty: Ty, (text, seen): (Option<&str>, Option<&Seen>)) -> bool {
-    let features = peer.server.features;
+fn fits(server: &SimServer, ty: Ty, (text, seen): (Option<&str>, Option<&Seen>)) -> bool {
+    let features = server.config.features;
     match (text, seen) {
         (_, None) => false,
         (Some("bad"), Some(seen)) => {
@@ -160,15 +163,15 @@ fn fits(peer: &Peer, ty: Ty, (text, seen): (Option<&str>, Option<&Seen>)) -> boo
         }
         (Some(text), Some(seen)) => *seen == Seen::Present { text: text.to_owned(), warning: None },
         (None, Some(Seen::Absent(reason))) => {
-            // What a server claimed without its store stays as it was rejected or denied.
+            // What a server sent against its store stays rejected or absent.
             let is_deletion = ty == Ty::Part
-                || peer.slandered
+                || server.contradicts_store
                 || features.resource_timer_is_transient_error
                 || reason.code() == Code::NotFound;
             is_deletion && !reason.is_of_server()
         }
-        // Of such a type nothing says that a resource is gone (B1.11).
-        (None, Some(Seen::Present { warning, .. })) if ty == Ty::Part && !peer.is_delta() => {
+        // No response of such a type implies that a resource was removed (B1.11).
+        (None, Some(Seen::Present { warning, .. })) if ty == Ty::Part && !server.is_delta() => {
             !warning.as_ref().is_some_and(WatchError::is_of_server)
         }
         (None, Some(Seen::Present { warning, .. })) => {

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::{keys::Key, parts::Seen, peer::Peer, script::Ty};
+use super::{keys::Key, parts::Seen, script::Ty, server::SimServer};
 use crate::error::WatchError;
 
 /// Every text that a resource ever had on each server, with `None` for not being there, and which of them was seen last.
@@ -19,12 +19,12 @@ struct Last {
     good: Option<(usize, String)>,
     /// How much of each server's history there was when its last text was seen.
     places: BTreeMap<usize, usize>,
-    /// The server had sent that before, and so did not know what was wanted by now.
+    /// The server had sent that before, and so did not have the current subscriptions.
     outdated: bool,
 }
 
 impl Seen {
-    /// The bad news.
+    /// The error, if there is one.
     pub(super) fn error(&self) -> Option<&WatchError> {
         match self {
             Self::Present { warning, .. } => warning.as_ref(),
@@ -42,22 +42,22 @@ impl Seen {
 }
 
 impl History {
-    pub(super) fn on_change(&mut self, peer: usize, (ty, name): (Ty, &str), text: Option<String>) {
-        self.texts.entry((peer, ty, name.to_owned())).or_insert_with(|| vec![None]).push(text);
+    pub(super) fn on_change(&mut self, server: usize, (ty, name): (Ty, &str), text: Option<String>) {
+        self.texts.entry((server, ty, name.to_owned())).or_insert_with(|| vec![None]).push(text);
     }
 
     /// A server may have something else of everything.
-    pub(super) fn on_restart(&mut self, id: usize, peer: &Peer) {
+    pub(super) fn on_restart(&mut self, id: usize, server: &SimServer) {
         for ((_, ty, name), texts) in self.texts.iter_mut().filter(|((other, ..), _)| *other == id) {
-            let now = peer.text(*ty, name);
+            let now = server.text(*ty, name);
             if texts.last() != Some(&now) {
                 texts.push(now);
             }
         }
     }
 
-    /// A good text is seen; gives its server if it was not the last one that was seen of the resource. No server's word
-    /// goes back to what it was before.
+    /// A good text is seen; gives its server if it was not the last one that was seen of the resource. No server's text
+    /// returns to an earlier one.
     pub(super) fn on_good(&mut self, key: &Key, text: &str, repeated: bool) -> Option<usize> {
         let (server, _) = text.split_once(' ').unwrap_or_else(|| panic!("{text:?} is seen of {key:?}"));
         let server = server.trim_start_matches('s').parse().expect("texts begin with their server");
@@ -76,10 +76,10 @@ impl History {
     }
 
     /// Whether a server has not had a resource at some time since the last good text of it was seen.
-    pub(super) fn was_gone(&self, peer: usize, key: &Key) -> bool {
+    pub(super) fn was_gone(&self, server: usize, key: &Key) -> bool {
         let Some(last) = self.seen.get(key) else { return true };
-        let since = last.places.get(&peer).copied().unwrap_or(0);
-        let texts = self.texts.get(&(peer, key.ty, key.name.clone()));
+        let since = last.places.get(&server).copied().unwrap_or(0);
+        let texts = self.texts.get(&(server, key.ty, key.name.clone()));
         last.outdated || texts.is_none_or(|texts| texts[since..].contains(&None))
     }
 
@@ -90,8 +90,8 @@ impl History {
     }
 
     /// Whether a server ever had a resource that is invalid.
-    pub(super) fn was_bad(&self, peer: usize, key: &Key) -> bool {
-        let texts = self.texts.get(&(peer, key.ty, key.name.clone()));
+    pub(super) fn was_bad(&self, server: usize, key: &Key) -> bool {
+        let texts = self.texts.get(&(server, key.ty, key.name.clone()));
         texts.is_some_and(|texts| texts.iter().any(|text| text.as_deref() == Some("bad")))
     }
 }

@@ -1,4 +1,4 @@
-//! A management server in a simulated world: the real one's session, and what is wrong with it.
+//! A management server in a simulated world: the session of the embedded control plane, and its faults.
 
 use std::{
     collections::VecDeque,
@@ -7,11 +7,11 @@ use std::{
 };
 
 use super::{
-    dialogue::{Dialogue, Due},
-    family::Manner,
+    family::ServerBehavior,
     parts::{Full, Part, any, message},
-    script::{Lie, Mood, Text, Ty},
-    talk::{Response, Talk},
+    script::{Fault, ServerMode, Text, Ty},
+    session::{Response, ServerSession},
+    stream_rules::{Due, StreamRules},
 };
 use crate::{
     config::{ApiType, Server},
@@ -29,8 +29,8 @@ use crate::{
 };
 
 /// A server, and the one stream to it.
-pub(super) struct Peer {
-    pub(super) server: Arc<Server>,
+pub(super) struct SimServer {
+    pub(super) config: Arc<Server>,
     pub(super) settings: Settings,
     /// Its streams end with the status OK after some time.
     pub(super) ends_cleanly: bool,
@@ -39,25 +39,25 @@ pub(super) struct Peer {
     over_limit: Vec<Instant>,
     repeats_versions: bool,
     pub(super) store: Store,
-    /// What the store was before.
+    /// Earlier states of the store.
     past: Vec<Store>,
-    pub(super) mood: Mood,
-    /// When it looks at the clock next.
-    pub(super) looks_at: Option<Instant>,
-    /// It says nothing of these types.
+    pub(super) mode: ServerMode,
+    /// The next timeout of its session.
+    pub(super) next_timeout: Option<Instant>,
+    /// The types that it does not send.
     pub(super) held: Held,
     /// How its responses are to be answered.
     pub(super) due: fn(&Response) -> Due,
     /// It accepts no new streams.
     pub(super) is_closed: bool,
-    /// It sent that a resource is invalid or cannot be given though its store says otherwise.
-    pub(super) slandered: bool,
+    /// It sent a response that contradicts its store: an invalid resource, or an error in place of one.
+    pub(super) contradicts_store: bool,
     /// The attempt to connect that is under way.
     pub(super) attempt: Option<StreamId>,
     pub(super) open: Option<Open>,
-    /// The server's side of the last stream that ended, and what was said on it.
-    before: Option<Talk>,
-    dialogue_before: Dialogue,
+    /// The server's side of the last stream that ended, and the rules of that stream.
+    before: Option<ServerSession>,
+    rules_before: StreamRules,
     /// No stream came about, or the last one ended without a response.
     pub(super) failing: bool,
     /// When a stream ended last.
@@ -66,24 +66,24 @@ pub(super) struct Peer {
     restarts: u64,
 }
 
-/// A stream that came about.
+/// An open stream.
 pub(super) struct Open {
     pub(super) stream: StreamId,
     pub(super) since: Instant,
-    pub(super) talk: Talk,
-    pub(super) dialogue: Dialogue,
+    pub(super) session: ServerSession,
+    pub(super) rules: StreamRules,
     /// What the server has sent and the client has not read.
     pub(super) unread: VecDeque<SentResponse>,
     pub(super) credit: usize,
     last: Option<SentResponse>,
-    /// Nothing goes through any more.
-    pub(super) deaf: bool,
+    /// Nothing is transferred any more.
+    pub(super) is_unresponsive: bool,
     /// The client has read nothing of the connection: since when.
     pub(super) unread_since: Option<Instant>,
     /// A response came.
     pub(super) answered: bool,
-    /// Something was said that only a new stream puts right.
-    pub(super) lied: bool,
+    /// A fault was injected that only a new stream corrects.
+    pub(super) is_inconsistent: bool,
 }
 
 /// A message of a server.
@@ -93,17 +93,17 @@ pub(super) struct SentResponse {
     pub(super) due: Due,
     /// When it was sent, if it was.
     pub(super) at: Option<Instant>,
-    /// The script of the world has it said once more, whatever the client answered.
+    /// It is a repetition by the script of the world, whatever the client answered.
     pub(super) is_repeated: bool,
 }
 
-impl Peer {
+impl SimServer {
     pub(super) fn new(
-        server: Arc<Server>,
-        Manner { settings, ends_cleanly, ends_over_limit, versions, repeats_versions }: Manner,
+        config: Arc<Server>,
+        ServerBehavior { settings, ends_cleanly, ends_over_limit, versions, repeats_versions }: ServerBehavior,
     ) -> Self {
         Self {
-            server,
+            config,
             settings,
             ends_cleanly,
             ends_over_limit,
@@ -111,16 +111,16 @@ impl Peer {
             store: Store::new().with_versions(versions),
             repeats_versions,
             past: Vec::new(),
-            mood: Mood::Fine,
-            looks_at: None,
+            mode: ServerMode::Normal,
+            next_timeout: None,
             held: Held::none(),
             due,
             is_closed: false,
-            slandered: false,
+            contradicts_store: false,
             attempt: None,
             open: None,
             before: None,
-            dialogue_before: Dialogue::default(),
+            rules_before: StreamRules::default(),
             failing: false,
             ended_at: None,
             faults: 0,
@@ -128,32 +128,32 @@ impl Peer {
         }
     }
 
-    /// Whether it is spoken to in the incremental variant.
+    /// Whether it uses the incremental variant.
     pub(super) fn is_delta(&self) -> bool {
-        self.server.api_type.is_some_and(ApiType::is_delta)
+        self.config.api_type.is_some_and(ApiType::is_delta)
     }
 
     /// Whether it holds some answers back until something changes.
-    pub(super) fn falls_silent(&self) -> bool {
+    pub(super) fn withholds_responses(&self) -> bool {
         let behavior = &self.settings.behavior;
         behavior.after_nack == AfterNack::Silence || behavior.new_names_with_next_version
     }
 
-    /// Whether it knows a type. If not, it ends the stream when that is requested.
-    pub(super) fn knows(&self, ty: Ty) -> bool {
+    /// Whether it supports a type. If not, it ends the stream when that is requested.
+    pub(super) fn supports(&self, ty: Ty) -> bool {
         !self.settings.behavior.unknown_types.contains(ty.url())
     }
 
-    /// Whether it gives what is subscribed to of a type now: it knows the type, and no names are missing that it wants to see.
-    pub(super) fn gives(&self, ty: Ty) -> bool {
+    /// Whether it sends the subscribed resources of a type now: it supports the type, and all names that it requires are subscribed.
+    pub(super) fn serves(&self, ty: Ty) -> bool {
         if !self.settings.behavior.all_names_only || self.is_delta() {
-            return self.knows(ty);
+            return self.supports(ty);
         }
         let Some(open) = &self.open else { return false };
-        let subscribed = open.talk.subscribed(ty.url());
+        let subscribed = open.session.subscribed(ty.url());
         let of_type = self.store.get(ty.url());
         let has_all = of_type.iter().all(|(name, _)| subscribed.contains(&name));
-        self.knows(ty) && (has_all || subscribed.contains(&"*"))
+        self.supports(ty) && (has_all || subscribed.contains(&"*"))
     }
 
     /// A stream ended by a message over the limit, or otherwise. The pauses between such streams grow.
@@ -167,12 +167,12 @@ impl Peer {
         assert!(self.over_limit.len() < 12, "streams end by a message over the limit too often");
     }
 
-    /// Where it is, as errors name it.
+    /// Its URI, as in errors.
     pub(super) fn uri(&self) -> String {
-        self.server.uri.to_string()
+        self.config.uri.to_string()
     }
 
-    /// What it has under a name.
+    /// Its resource of a name.
     pub(super) fn text(&self, ty: Ty, name: &str) -> Option<String> {
         self.store.get(ty.url()).resource(name).map(|stored| text_of(stored.bytes()))
     }
@@ -190,8 +190,8 @@ impl Peer {
         });
     }
 
-    /// It has again what it had at some time.
-    pub(super) fn go_back(&mut self, to: u8) {
+    /// It restarts with an earlier state of its store.
+    pub(super) fn restore(&mut self, to: u8) {
         if let Some(past) = self.past.get(usize::from(to) % self.past.len().max(1)) {
             self.restarts += 1;
             self.before = None;
@@ -205,70 +205,76 @@ impl Peer {
     pub(super) fn close(&mut self) {
         self.attempt = None;
         if let Some(open) = self.open.take() {
-            (self.before, self.dialogue_before) = (Some(open.talk), open.dialogue);
+            (self.before, self.rules_before) = (Some(open.session), open.rules);
         }
     }
 
     pub(super) fn on_connected(&mut self, stream: StreamId, now: Instant) {
         self.attempt = None;
-        let talk = Talk::new(self.is_delta(), self.settings.clone(), self.before.as_ref());
+        let session = ServerSession::new(self.is_delta(), self.settings.clone(), self.before.as_ref());
         self.open = Some(Open {
             stream,
             since: now,
-            talk,
-            dialogue: self.dialogue_before.next(),
+            session,
+            rules: self.rules_before.next(),
             unread: VecDeque::new(),
             credit: 0,
             last: None,
-            deaf: self.mood == Mood::HalfOpen,
-            unread_since: (self.mood == Mood::HalfOpen).then_some(now),
+            is_unresponsive: self.mode == ServerMode::HalfOpen,
+            unread_since: (self.mode == ServerMode::HalfOpen).then_some(now),
             answered: false,
-            lied: false,
+            is_inconsistent: false,
         });
     }
 
-    /// It says what it has to say. Returns when it may have more to say.
+    /// Sends the responses that are due. Returns when more may be due.
     pub(super) fn serve(&mut self, now: Instant) -> Option<Instant> {
         let open = self.open.as_mut()?;
         let mut held = self.held.clone();
-        match self.mood {
-            Mood::Silent => return None,
-            Mood::Mute(ty) => held.hold(ty.url()),
-            Mood::Fine | Mood::Refusing | Mood::Hanging | Mood::Slow | Mood::Flapping | Mood::HalfOpen => {}
+        match self.mode {
+            ServerMode::Silent => return None,
+            ServerMode::SilentFor(ty) => held.hold(ty.url()),
+            ServerMode::Normal
+            | ServerMode::Refusing
+            | ServerMode::Hanging
+            | ServerMode::Slow
+            | ServerMode::Flapping
+            | ServerMode::HalfOpen => {}
         }
-        if open.deaf {
+        if open.is_unresponsive {
             return None;
         }
-        open.talk.set_held(held);
-        let next = open.talk.handle_time(now, &self.store);
-        while let Some(response) = open.talk.poll_response(&self.store) {
+        open.session.set_held(held);
+        let next = open.session.handle_time(now, &self.store);
+        while let Some(response) = open.session.poll_response(&self.store) {
             open.send(&response, (self.due)(&response));
         }
         next
     }
 
-    /// Whether it goes on sending what is rejected.
-    pub(super) fn is_never_quiet(&self) -> bool {
+    /// Whether it sends rejected resources again.
+    pub(super) fn resends_rejected(&self) -> bool {
         match self.settings.behavior.after_nack {
             AfterNack::SameResources | AfterNack::SameResourcesLater => true,
             AfterNack::Nothing | AfterNack::Silence => false,
         }
     }
 
-    /// It says something that is not so.
-    pub(super) fn lie(&mut self, lie: Lie, random: &mut fastrand::Rng) {
+    /// Injects a fault.
+    pub(super) fn inject_fault(&mut self, fault: Fault, random: &mut fastrand::Rng) {
         self.faults += 1;
-        self.slandered |= matches!(lie, Lie::Twice(_) | Lie::WrongType(_) | Lie::Error(..));
-        let nonce = format!("lie {}", self.faults);
-        let Some(open) = self.open.as_mut().filter(|open| !open.deaf) else { return };
-        match lie {
-            Lie::Garbage => {
+        self.contradicts_store |=
+            matches!(fault, Fault::DuplicateName(_) | Fault::WrongType(_) | Fault::Error(..));
+        let nonce = format!("fault {}", self.faults);
+        let Some(open) = self.open.as_mut().filter(|open| !open.is_unresponsive) else { return };
+        match fault {
+            Fault::Garbage => {
                 let bytes = vec![0x0f; random.usize(1..50)];
                 open.unread.push_back(SentResponse { bytes, due: Due::Either, at: None, is_repeated: false });
             }
-            Lie::Stranger => {
-                let type_url = "type.googleapis.com/a.Stranger".into();
-                let response = open.talk.response((type_url, nonce), vec![], vec![]);
+            Fault::UnknownType => {
+                let type_url = "type.googleapis.com/a.Unknown".into();
+                let response = open.session.response((type_url, nonce), vec![], vec![]);
                 open.unread.push_back(SentResponse {
                     bytes: response.encode(),
                     due: Due::Either,
@@ -276,59 +282,59 @@ impl Peer {
                     is_repeated: false,
                 });
             }
-            Lie::Noise => {
+            Fault::RandomBytes => {
                 let bytes = match random.bool() {
                     true => (0..random.usize(0..50)).map(|_| random.u8(..)).collect(),
                     false => {
-                        let type_url = "type.googleapis.com/a.Stranger".into();
-                        open.talk.response((type_url, String::new()), vec![], vec![]).encode()
+                        let type_url = "type.googleapis.com/a.Unknown".into();
+                        open.session.response((type_url, String::new()), vec![], vec![]).encode()
                     }
                 };
                 open.unread.push_back(SentResponse { bytes, due: Due::Either, at: None, is_repeated: false });
             }
-            Lie::Repeat => {
+            Fault::Repeat => {
                 open.unread.extend(open.last.clone().map(|sent| SentResponse { is_repeated: true, ..sent }));
-                // What it says is gone may have been asked for since.
-                open.lied |= open.talk.is_delta();
+                // A name that it removes may have been requested since.
+                open.is_inconsistent |= open.session.is_delta();
             }
-            Lie::Twice(ty) => {
+            Fault::DuplicateName(ty) => {
                 let name = open.any_name(ty, random);
-                let resources = vec![lie_about(ty, &name); 2];
-                open.lie((ty, nonce), resources, Due::Nack);
+                let resources = vec![invalid_resource(ty, &name); 2];
+                open.send_invalid((ty, nonce), resources, Due::Nack);
             }
-            Lie::WrongType(ty) => {
+            Fault::WrongType(ty) => {
                 let name = open.any_name(ty, random);
-                let (_, other) = lie_about(ty.other(), &name);
-                open.lie((ty, nonce), vec![(name, other)], Due::Nack);
+                let (_, other) = invalid_resource(ty.other(), &name);
+                open.send_invalid((ty, nonce), vec![(name, other)], Due::Nack);
             }
-            Lie::Error(ty, code) => self.deny((ty, nonce), code, random),
+            Fault::Error(ty, code) => self.send_resource_error((ty, nonce), code, random),
         }
     }
 
-    /// It says that it cannot give one of its resources, and gives the others.
-    fn deny(&mut self, (ty, nonce): (Ty, String), code: u8, random: &mut fastrand::Rng) {
+    /// Sends an error in place of one of its resources, and the others.
+    fn send_resource_error(&mut self, (ty, nonce): (Ty, String), code: u8, random: &mut fastrand::Rng) {
         let uri = self.uri();
         let now = self.store.get(ty.url());
-        let Some(open) = self.open.as_mut().filter(|open| open.dialogue.is_requested(ty.url())) else {
+        let Some(open) = self.open.as_mut().filter(|open| open.rules.is_requested(ty.url())) else {
             return;
         };
         let name = open.any_name(ty, random);
-        let subscribed = open.talk.subscribed(ty.url());
+        let subscribed = open.session.subscribed(ty.url());
         let gives_all = subscribed.contains(&"*") || self.settings.behavior.unsolicited_resources;
         let is_subscribed = |name: &str| gives_all || subscribed.contains(&name);
         let given = now.iter().filter(|(other, _)| *other != name && is_subscribed(other));
         let any = |stored: &Stored| Any { type_url: ty.url().into(), value: stored.bytes().clone() };
         let resources = given.map(|(name, stored)| (name.to_owned(), any(stored)));
-        // Where absence says nothing, they are sent already.
-        let resources: Vec<_> = resources.filter(|_| !open.talk.is_delta()).collect();
+        // Where absence has no meaning, they are sent already.
+        let resources: Vec<_> = resources.filter(|_| !open.session.is_delta()).collect();
         let code = [5, 7, 14, 13][usize::from(code) % 4];
         let error = ResourceError {
             resource_name: Some(ResourceName { name: name.clone(), ..Default::default() }),
             error_detail: Some(Status { code, message: format!("denied by {uri}"), details: vec![] }),
         };
-        let response = open.talk.response((ty.url().into(), nonce), resources, vec![error]);
-        open.talk.note_sent(&response);
-        open.lied = true;
+        let response = open.session.response((ty.url().into(), nonce), resources, vec![error]);
+        open.session.note_sent(&response);
+        open.is_inconsistent = true;
         open.send(&response, (self.due)(&response));
     }
 }
@@ -345,18 +351,18 @@ impl Open {
         self.unread.push_back(sent);
     }
 
-    fn lie(&mut self, (ty, nonce): (Ty, String), resources: Vec<(String, Any)>, due: Due) {
-        if !self.dialogue.is_requested(ty.url()) {
+    fn send_invalid(&mut self, (ty, nonce): (Ty, String), resources: Vec<(String, Any)>, due: Due) {
+        if !self.rules.is_requested(ty.url()) {
             return;
         }
-        let response = self.talk.response((ty.url().into(), nonce), resources, vec![]);
-        self.talk.note_sent(&response);
+        let response = self.session.response((ty.url().into(), nonce), resources, vec![]);
+        self.session.note_sent(&response);
         self.send(&response, due);
     }
 
     fn any_name(&self, ty: Ty, random: &mut fastrand::Rng) -> String {
         let subscribed: Vec<_> =
-            self.talk.subscribed(ty.url()).into_iter().filter(|name| *name != "*").collect();
+            self.session.subscribed(ty.url()).into_iter().filter(|name| *name != "*").collect();
         match subscribed.len() {
             0 => "r0".to_owned(),
             count => subscribed[random.usize(0..count)].to_owned(),
@@ -384,11 +390,11 @@ fn due(response: &Response) -> Due {
     if response.has_bad() { Due::Either } else { Due::Ack }
 }
 
-/// What nobody must ever see.
-fn lie_about(ty: Ty, name: &str) -> (String, Any) {
+/// A resource that no watch may show.
+fn invalid_resource(ty: Ty, name: &str) -> (String, Any) {
     let any = match ty {
-        Ty::Full => any::<Full>(name, "lie"),
-        Ty::Part => any::<Part>(name, "lie"),
+        Ty::Full => any::<Full>(name, "fault"),
+        Ty::Part => any::<Part>(name, "fault"),
     };
     (name.to_owned(), any)
 }

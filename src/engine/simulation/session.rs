@@ -1,4 +1,4 @@
-//! What is said on a stream, in either variant of the protocol.
+//! The messages on a stream, and the server's side of it, in either variant of the protocol.
 
 use std::{collections::BTreeSet, time::Instant};
 
@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// The server's side of a stream.
-pub(super) enum Talk {
+pub(super) enum ServerSession {
     Sotw(Session),
     Delta(DeltaSession),
 }
@@ -39,8 +39,8 @@ pub(super) enum Response {
     Delta(DeltaDiscoveryResponse),
 }
 
-impl Talk {
-    /// That of a stream whose client had another one `before`.
+impl ServerSession {
+    /// The session of a stream whose client had another one `before`.
     pub(super) fn new(delta: bool, settings: Settings, before: Option<&Self>) -> Self {
         match before {
             _ if delta => Self::Delta(DeltaSession::new(settings)),
@@ -175,7 +175,7 @@ impl Request {
         }
     }
 
-    /// The names that it asks for.
+    /// The requested names.
     pub(super) fn names(&self) -> &[String] {
         match self {
             Self::Sotw(request) => &request.resource_names,
@@ -212,8 +212,11 @@ impl Request {
         assert_eq!(both, None, "B2.9: it is in both lists");
         let requested: BTreeSet<_> = request.resource_names_subscribe.iter().collect();
         assert_eq!(requested.len(), request.resource_names_subscribe.len(), "each name once");
-        assert!(!first || leaving.is_empty(), "B2.1: there is nothing to let go yet");
-        assert!(first || request.initial_resource_versions.is_empty(), "B2.2: versions are told once");
+        assert!(!first || leaving.is_empty(), "B2.1: there is nothing to unsubscribe yet");
+        assert!(
+            first || request.initial_resource_versions.is_empty(),
+            "B2.2: initial versions are sent once"
+        );
     }
 }
 
@@ -239,7 +242,7 @@ impl Response {
         }
     }
 
-    /// What it says of each resource.
+    /// The entry of each resource.
     pub(super) fn resources(&self) -> Vec<Resource> {
         match self {
             Self::Sotw(response) => response.resources.iter().map(unwrap).collect(),
@@ -247,7 +250,7 @@ impl Response {
         }
     }
 
-    /// The names of the resources that it says are gone, in the incremental variant.
+    /// The names of the removed resources, in the incremental variant.
     #[cfg(test)]
     pub(super) fn removed(&self) -> &[String] {
         match self {
@@ -266,7 +269,7 @@ impl Response {
         self.with_messages().filter(|(_, message)| !is_bad(message)).map(|(name, _)| name)
     }
 
-    /// What is said in it, whatever the order.
+    /// The resources in it, whatever the order.
     pub(super) fn content(&self) -> Vec<Bytes> {
         let mut content: Vec<_> = self.with_messages().map(|(_, message)| message).collect();
         content.sort_unstable();

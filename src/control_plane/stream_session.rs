@@ -14,12 +14,12 @@ use crate::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryR
 
 /// The session of a stream, of either variant. Types have their v3 type URLs.
 #[derive(Debug)]
-pub(super) enum Dialogue {
+pub(super) enum StreamSession {
     Sotw(Session),
     Delta(DeltaSession),
 }
 
-impl Dialogue {
+impl StreamSession {
     pub(super) fn new(variant: Variant, settings: Settings) -> Self {
         match variant {
             Variant::Sotw => Self::Sotw(Session::new(settings)),

@@ -1,4 +1,4 @@
-//! The rules of one stream, whatever is said on it.
+//! The rules of one stream, whatever its messages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use super::{
     family::{Family, Rule},
     script::Ty,
-    talk::{Request, Response},
+    session::{Request, Response},
 };
 
 /// How a response is to be answered.
@@ -18,13 +18,13 @@ use super::{
 pub(super) enum Due {
     Ack,
     Nack,
-    /// It depends on what the client wants.
+    /// It depends on the subscriptions.
     Either,
 }
 
-/// What was said on a stream.
+/// The messages on a stream, checked against the rules.
 #[derive(Debug, Default)]
-pub(super) struct Dialogue {
+pub(super) struct StreamRules {
     requests: usize,
     pending: usize,
     types: BTreeMap<String, OfType>,
@@ -47,7 +47,7 @@ struct OfType {
     responses: Vec<Received>,
     /// How many of them were answered, or need no answer since a later one was.
     answered: usize,
-    /// Since when which names were ever asked for.
+    /// Since when each name was requested.
     requested: BTreeMap<String, Instant>,
     /// The names of the last request, or in the incremental variant those that are subscribed to.
     names: BTreeSet<String>,
@@ -67,7 +67,7 @@ struct Received {
     is_repeated: bool,
 }
 
-impl Dialogue {
+impl StreamRules {
     /// That of the next stream to the same server.
     pub(super) fn next(&self) -> Self {
         Self { rejected: self.rejected.clone(), alike: self.alike.clone(), ..Self::default() }
@@ -86,7 +86,7 @@ impl Dialogue {
         due: Due,
         is_repeated: bool,
     ) -> Option<&BTreeSet<String>> {
-        // What was never asked for is not answered (B0.7).
+        // What was never requested is not answered (B0.7).
         let of_type = self.types.get_mut(response.type_url())?;
         let content = if due == Due::Ack { Vec::new() } else { response.content() };
         let (nonce, version) = (response.nonce().to_owned(), response.version());
@@ -140,7 +140,7 @@ impl Dialogue {
         answered
     }
 
-    /// When a name was first asked for.
+    /// When a name was first requested.
     pub(super) fn requested(&self, ty: Ty, name: &str) -> Option<Instant> {
         self.types.get(ty.url())?.requested.get(name).copied()
     }
@@ -189,7 +189,7 @@ impl Dialogue {
 }
 
 impl Received {
-    /// Whether it is rejected in a way that the server was told before, so that its NACK has to wait, or be left out behind a
+    /// Whether it is rejected in a way that the server was notified of before, so that its NACK has to wait, or be left out behind a
     /// newer one in the state of the world.
     fn may_wait(
         &self,
@@ -214,7 +214,7 @@ fn is_alike(
     })
 }
 
-/// What a request said of a response.
+/// The answer of a request to a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Answered {
     Accepted,
