@@ -7,7 +7,7 @@
 #
 # Needs rustup, for the targets' standard libraries, and Python 3 with pip, for a C compiler. What is missing is installed: the
 # targets into the toolchain that is in use, the compiler into target/platforms. A target whose standard library cannot be
-# installed is not checked, and the output says so.
+# installed is not checked, and the output reports it.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . .ci/functions.sh
@@ -47,16 +47,16 @@ standard_library() {
   compgen -G "$(rustc --print target-libdir --target "$1")/libstd-*.rlib" >/dev/null
 }
 
-# Installed anew when another version is wanted.
+# Installed anew when another version is required.
 install_compiler() {
-  local wanted=.ci/platforms/requirements.txt
-  ! cmp --silent "$wanted" "$tools/requirements.txt" || return 0
+  local requirements=.ci/platforms/requirements.txt
+  ! cmp --silent "$requirements" "$tools/requirements.txt" || return 0
   command -v python3 >/dev/null || fail "python3 is needed, see docs/PLATFORMS.md"
   rm -rf "$tools"
   mkdir -p "$tools"
   bounded 600 python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
-    --require-hashes --only-binary :all: --no-deps --target "$tools/python" --requirement "$wanted"
-  cp "$wanted" "$tools/requirements.txt"
+    --require-hashes --only-binary :all: --no-deps --target "$tools/python" --requirement "$requirements"
+  cp "$requirements" "$tools/requirements.txt"
 }
 
 main "$@"

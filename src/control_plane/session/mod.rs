@@ -123,7 +123,7 @@ pub enum Misuse {
     #[error("type_url: missing on an aggregated stream")]
     NoTypeUrl,
     /// The type is unknown, and the server ends the stream for it; see [`unknown_types`](Behavior::unknown_types).
-    #[error("type_url: the server does not know the type")]
+    #[error("type_url: the server does not support the type")]
     UnknownType,
 }
 

@@ -29,11 +29,11 @@ pub use principal::Principal;
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Rbac {
-    /// Who may do what; `None` lets every request pass.
+    /// The rules; `None` allows every request.
     pub rules: Option<RbacRules>,
 }
 
-/// Who may do what.
+/// The rules of an [`Rbac`].
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RbacRules {
@@ -64,7 +64,7 @@ pub struct Policy {
     pub name: Box<str>,
     /// The actions that a request may take.
     pub permissions: Box<[Permission]>,
-    /// Who it comes from.
+    /// The origins of a request.
     pub principals: Box<[Principal]>,
 }
 

@@ -1,4 +1,4 @@
-//! Who a request comes from.
+//! The principals of a policy.
 
 use serde::Serialize;
 
@@ -11,33 +11,33 @@ use crate::{
     },
 };
 
-/// Who a request comes from. They are nested at most 100 deep, as every message.
+/// A principal: the origin of a request. They are nested at most 100 deep, as every message.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Principal {
-    /// Anybody.
+    /// Any.
     Any,
-    /// Who all of these fit; without any, anybody.
+    /// All of these; without any, any.
     AndIds(Box<[Self]>),
-    /// Who one of these fits; without any, nobody.
+    /// One of these; without any, none.
     OrIds(Box<[Self]>),
-    /// Anybody but this.
+    /// Any but this.
     NotId(Box<Self>),
-    /// Who came by TLS, with one of these names if there is a matcher (A41-4).
+    /// A peer with TLS, and with one of these names if there is a matcher (A41-4).
     #[non_exhaustive]
     Authenticated {
         /// For the URIs of the certificate, or else its DNS names, or else its subject; `""` without a certificate.
         principal_name: Option<StringMatcher>,
     },
-    /// Who connects from such an address: `direct_remote_ip`, and with the same meaning `remote_ip` and `source_ip`, since
+    /// A peer with such an address: `direct_remote_ip`, and with the same meaning `remote_ip` and `source_ip`, since
     /// no hop in between is trusted (L3, L4).
     DirectRemoteIp(Cidr),
-    /// Who sends such a header. Its name is none that begins with `grpc-`, and not `:scheme`; `host` is `:authority`.
+    /// A request with such a header. Its name is none that begins with `grpc-`, and not `:scheme`; `host` is `:authority`.
     Header(HeaderMatcher),
-    /// Who requests such a path, without the query.
+    /// A request with such a path, without the query.
     UrlPath(StringMatcher),
-    /// Who has metadata, which no request has outside of proxies.
+    /// A request with metadata, which none has outside of proxies.
     #[non_exhaustive]
     Metadata {
         /// Whether the opposite is meant, so that it is always true; otherwise it never is (A41-3).
