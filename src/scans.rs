@@ -12,6 +12,6 @@ pub(crate) fn count() -> u64 {
 }
 
 /// Adds one.
-pub(crate) fn note() {
+pub(crate) fn add_one() {
     COUNT.set(COUNT.get() + 1);
 }

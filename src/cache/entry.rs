@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Instant};
 
-use super::{AmbientError, OneOrMany, Places, Raw, Redirect, ResourceState, Update};
+use super::{AmbientError, OneOrMany, Raw, Redirect, ResourceState, ServerSubscriptions, Update};
 use crate::{
     base::WatchId,
     error::WatchError,
@@ -16,7 +16,7 @@ pub(crate) struct Entry {
     pub(crate) ty: TypeId,
     pub(crate) group: GroupId,
     /// The subscriptions at the servers that it is requested from, or sent by.
-    pub(crate) places: Places,
+    pub(crate) subscriptions: ServerSubscriptions,
     pub(crate) watches: OneOrMany<WatchId>,
     /// The watches that nothing was published to.
     pub(crate) unnotified: OneOrMany<WatchId>,
@@ -85,12 +85,12 @@ pub(crate) enum Changed {
 
 impl Entry {
     pub(crate) fn new(name: Arc<str>, (group, ty): (GroupId, TypeId)) -> Self {
-        let places = Places::default();
+        let subscriptions = ServerSubscriptions::default();
         Self {
             name,
             ty,
             group,
-            places,
+            subscriptions,
             watches: OneOrMany::default(),
             unnotified: OneOrMany::default(),
             is_glob: false,
@@ -108,9 +108,9 @@ impl Entry {
     }
 
     /// Copies the bytes out of a response that is mostly not held any more.
-    pub(super) fn settle_raw(&mut self) {
+    pub(super) fn copy_if_sparse(&mut self) {
         if let State::Held(held) = &mut self.state {
-            held.raw.settle();
+            held.raw.copy_if_sparse();
         }
     }
 
@@ -220,7 +220,7 @@ impl Entry {
 
     /// Moves the state out, to another entry of the same name.
     pub(crate) fn hand_over(&mut self) -> Known {
-        self.settle_raw();
+        self.copy_if_sparse();
         Known {
             is_expired: self.is_expired,
             state: std::mem::replace(&mut self.state, State::Waiting { notified: None }),

@@ -3,9 +3,9 @@
 mod ambient_error;
 mod entry;
 mod one_or_many;
-mod places;
 mod raw;
 mod redirect;
+mod server_subscriptions;
 mod table;
 
 pub use self::ambient_error::ResourceState;
@@ -13,8 +13,8 @@ pub(crate) use self::{
     ambient_error::{AmbientError, Update},
     entry::{Changed, Entry, Policy},
     one_or_many::OneOrMany,
-    places::Places,
     raw::{Raw, ResponseBuffer},
     redirect::Redirect,
+    server_subscriptions::ServerSubscriptions,
     table::Table,
 };

@@ -33,12 +33,12 @@ impl<T: Copy> OneOrMany<T> {
             Self::One(_) => *self = Self::default(),
             Self::Other(Some(several)) => {
                 several.all.retain(keep);
-                self.settle();
+                self.normalize();
             }
         }
     }
 
-    fn settle(&mut self) {
+    fn normalize(&mut self) {
         if let Self::Other(Some(several)) = self
             && several.all.len() < 2
         {

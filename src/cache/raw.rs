@@ -85,7 +85,7 @@ impl Raw {
     }
 
     /// Copies the bytes, if they are part of a response of which most is not held any more.
-    pub(super) fn settle(&mut self) {
+    pub(super) fn copy_if_sparse(&mut self) {
         if let Stored::Part { of, bare, .. } = &self.stored
             && of.is_sparse()
         {
@@ -146,21 +146,21 @@ impl ResponseBuffer {
 
 impl ResponseBuffers {
     /// Makes a response one whose parts can be held; `None` when it is too small for that.
-    pub(super) fn begin(&self, message: &Bytes) -> Option<Arc<ResponseBuffer>> {
-        let origin = || ResponseBuffer {
+    pub(super) fn new_buffer(&self, message: &Bytes) -> Option<Arc<ResponseBuffer>> {
+        let buffer = || ResponseBuffer {
             message: message.clone(),
             held: AtomicUsize::new(0),
             some_is_sparse: self.some_is_sparse.clone(),
         };
-        (message.len() >= SMALLEST).then(|| Arc::new(origin()))
+        (message.len() >= SMALLEST).then(|| Arc::new(buffer()))
     }
 
     /// Keeps a response, and the entries of its parts; returns the entries whose bytes are to be copied now.
-    pub(super) fn keep(&mut self, origin: Arc<ResponseBuffer>, parts: Vec<EntryId>) -> Vec<EntryId> {
-        if origin.is_sparse() {
+    pub(super) fn keep(&mut self, buffer: Arc<ResponseBuffer>, parts: Vec<EntryId>) -> Vec<EntryId> {
+        if buffer.is_sparse() {
             self.some_is_sparse.store(true, Ordering::Relaxed);
         }
-        self.all.push((origin, parts));
+        self.all.push((buffer, parts));
         self.take_sparse()
     }
 
@@ -169,7 +169,7 @@ impl ResponseBuffers {
         if !self.some_is_sparse.swap(false, Ordering::Relaxed) {
             return Vec::new();
         }
-        self.all.extract_if(.., |(origin, _)| origin.is_sparse()).flat_map(|(_, parts)| parts).collect()
+        self.all.extract_if(.., |(buffer, _)| buffer.is_sparse()).flat_map(|(_, parts)| parts).collect()
     }
 }
 
@@ -181,13 +181,13 @@ mod tests {
     use super::*;
 
     /// Four resources of equal size that fill a response.
-    fn response(origins: &ResponseBuffers) -> (Arc<ResponseBuffer>, Vec<Raw>) {
+    fn response(buffers: &ResponseBuffers) -> (Arc<ResponseBuffer>, Vec<Raw>) {
         let message: Bytes = (0..4_u8).flat_map(|number| [number; SMALLEST / 4]).collect();
-        let origin = origins.begin(&message).expect("it is large enough");
+        let buffer = buffers.new_buffer(&message).expect("it is large enough");
         let length = (SMALLEST / 4) as u32;
-        let parts = (0..4).map(|number| origin.part(Span { start: number * length, length }));
+        let parts = (0..4).map(|number| buffer.part(Span { start: number * length, length }));
         let parts = parts.collect();
-        (origin, parts)
+        (buffer, parts)
     }
 
     #[test]
@@ -197,36 +197,36 @@ mod tests {
 
     #[test]
     fn parts_are_copied_when_less_than_half_of_a_response_is_held() {
-        let mut origins = ResponseBuffers::default();
-        let (origin, mut parts) = response(&origins);
-        let weak = Arc::downgrade(&origin);
-        assert_eq!(origins.keep(origin, vec![EntryId(7)]), []);
+        let mut buffers = ResponseBuffers::default();
+        let (buffer, mut parts) = response(&buffers);
+        let weak = Arc::downgrade(&buffer);
+        assert_eq!(buffers.keep(buffer, vec![EntryId(7)]), []);
         drop(parts.drain(..2));
-        assert_eq!(origins.take_sparse(), [], "half of it");
+        assert_eq!(buffers.take_sparse(), [], "half of it");
         parts.remove(0);
-        assert_eq!(origins.take_sparse(), [EntryId(7)]);
-        parts[0].settle();
+        assert_eq!(buffers.take_sparse(), [EntryId(7)]);
+        parts[0].copy_if_sparse();
         assert!(weak.upgrade().is_none(), "nothing keeps it");
         assert_eq!(*parts[0], [3; SMALLEST / 4]);
     }
 
     #[test]
     fn parts_are_copied_at_once_if_less_than_half_of_a_response_was_taken() {
-        let mut origins = ResponseBuffers::default();
-        let (origin, parts) = response(&origins);
+        let mut buffers = ResponseBuffers::default();
+        let (buffer, parts) = response(&buffers);
         drop(parts);
-        let mut part = origin.part(Span { start: 5, length: 3 }).with_bare(true);
-        assert_eq!(origins.keep(origin, vec![EntryId(1)]), [EntryId(1)]);
-        part.settle();
+        let mut part = buffer.part(Span { start: 5, length: 3 }).with_bare(true);
+        assert_eq!(buffers.keep(buffer, vec![EntryId(1)]), [EntryId(1)]);
+        part.copy_if_sparse();
         assert!(matches!(part.stored, Stored::Own { bare: true, .. }));
         assert_eq!((&*part, &*part.to_bytes()), (&[0; 3][..], &[0; 3][..]));
     }
 
     #[test]
     fn parts_of_what_is_held_stay_parts() {
-        let origins = ResponseBuffers::default();
-        let (_origin, mut parts) = response(&origins);
-        parts[1].settle();
+        let buffers = ResponseBuffers::default();
+        let (_buffer, mut parts) = response(&buffers);
+        parts[1].copy_if_sparse();
         assert!(matches!(parts[1].stored, Stored::Part { .. }));
         assert_eq!(*parts[1].to_bytes(), [1; SMALLEST / 4]);
     }

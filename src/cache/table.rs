@@ -9,7 +9,7 @@ use crate::{chunked_slab::ChunkedSlab, protocol::EntryId};
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     entries: ChunkedSlab<Entry>,
-    origins: ResponseBuffers,
+    buffers: ResponseBuffers,
 }
 
 impl Table {
@@ -30,26 +30,26 @@ impl Table {
     }
 
     /// Makes a response one that resources may be parts of; `None` when it is too small for that.
-    pub(crate) fn begin_origin(&self, message: &Bytes) -> Option<Arc<ResponseBuffer>> {
-        self.origins.begin(message)
+    pub(crate) fn new_buffer(&self, message: &Bytes) -> Option<Arc<ResponseBuffer>> {
+        self.buffers.new_buffer(message)
     }
 
     /// Keeps a response that entries may have parts of.
-    pub(crate) fn keep_origin(&mut self, origin: Arc<ResponseBuffer>, parts: Vec<EntryId>) {
-        let sparse = self.origins.keep(origin, parts);
-        self.settle_raw(sparse);
+    pub(crate) fn keep_buffer(&mut self, buffer: Arc<ResponseBuffer>, parts: Vec<EntryId>) {
+        let sparse = self.buffers.keep(buffer, parts);
+        self.copy_if_sparse(sparse);
     }
 
     /// Copies the held parts of responses that are mostly not held any more.
-    pub(crate) fn settle_origins(&mut self) {
-        let sparse = self.origins.take_sparse();
-        self.settle_raw(sparse);
+    pub(crate) fn copy_sparse(&mut self) {
+        let sparse = self.buffers.take_sparse();
+        self.copy_if_sparse(sparse);
     }
 
-    fn settle_raw(&mut self, entries: Vec<EntryId>) {
+    fn copy_if_sparse(&mut self, entries: Vec<EntryId>) {
         for id in entries {
             if let Some(entry) = self.get_mut(id) {
-                entry.settle_raw();
+                entry.copy_if_sparse();
             }
         }
     }
@@ -58,7 +58,7 @@ impl Table {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (EntryId, &Entry)> {
         self.entries.iter().map(|(id, entry)| {
             #[cfg(test)]
-            crate::scans::note();
+            crate::scans::add_one();
             (EntryId(id), entry)
         })
     }

@@ -18,7 +18,7 @@ use super::{
     dns::{Dns, Lookups, SystemDns},
     driver::Driver,
     observer::Observer,
-    pool::{self, Key},
+    pool::{self, PoolKey},
     registry::{Registry, Role},
     status::Identity,
 };
@@ -314,7 +314,7 @@ impl ClientBuilder {
         else {
             return self.build();
         };
-        let key = Key {
+        let key = PoolKey {
             runtime: runtime.id(),
             bootstrap: bootstrap.clone(),
             settings: settings.clone(),

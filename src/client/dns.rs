@@ -64,24 +64,24 @@ impl Dns for SystemDns {
 #[derive(Debug)]
 pub(super) struct Lookups {
     dns: Arc<dyn Dns>,
-    patience: Duration,
+    lookup_timeout: Duration,
     tasks: JoinSet<()>,
 }
 
 impl Lookups {
-    pub(super) fn new(dns: Arc<dyn Dns>, patience: Duration) -> Self {
-        Self { dns, patience, tasks: JoinSet::new() }
+    pub(super) fn new(dns: Arc<dyn Dns>, lookup_timeout: Duration) -> Self {
+        Self { dns, lookup_timeout, tasks: JoinSet::new() }
     }
 
     /// Begins a lookup, whose outcome is reported exactly once.
     pub(super) fn begin(&mut self, lookup: LookupId, host: Arc<str>, reports: UnboundedSender<Input>) {
         while self.tasks.try_join_next().is_some() {}
         let report = Report { lookup, reports: Some(reports) };
-        let (dns, patience) = (self.dns.clone(), self.patience);
+        let (dns, lookup_timeout) = (self.dns.clone(), self.lookup_timeout);
         self.tasks.spawn(async move {
-            let result = match timeout(patience, dns.lookup(&host)).await {
+            let result = match timeout(lookup_timeout, dns.lookup(&host)).await {
                 Ok(found) => found.map_err(|error| error.to_string()),
-                Err(_) => Err(format!("no answer in {patience:?}")),
+                Err(_) => Err(format!("no answer in {lookup_timeout:?}")),
             };
             report.finish(result);
         });

@@ -18,7 +18,7 @@ pub(super) struct Pool {
 
 /// The configuration that all sharers of a client have in common.
 #[derive(Debug, PartialEq)]
-pub(super) struct Key {
+pub(super) struct PoolKey {
     /// A driver ends with its runtime, and stalls with it, which must not affect other runtimes.
     pub(super) runtime: runtime::Id,
     pub(super) bootstrap: Arc<Bootstrap>,
@@ -38,7 +38,7 @@ pub(super) struct Share {
 }
 
 struct Pooled {
-    key: Key,
+    key: PoolKey,
     /// Held by handles and watches, so that the client ends with the last of them.
     registry: Weak<Registry>,
     /// The number of shares that have not been given up.
@@ -53,7 +53,7 @@ impl Pool {
     /// The client of a key: an existing one, or one that is built now.
     pub(super) fn share<E>(
         &'static self,
-        key: Key,
+        key: PoolKey,
         build: impl FnOnce() -> Result<Arc<Registry>, E>,
     ) -> Result<(Arc<Registry>, Arc<Share>), E> {
         let mut clients = self.lock();

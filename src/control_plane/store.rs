@@ -127,14 +127,14 @@ impl Store {
         let mut of_type = self.get(&type_url);
         let version = of_type.version + 1;
         let changed = changes.into_iter().fold(false, |changed, (name, change)| {
-            let settled = of_type.settle(name.clone(), matches!(change, Change::Absent | Change::Complete));
+            let known = of_type.set_known(name.clone(), matches!(change, Change::Absent | Change::Complete));
             let moved = match change {
                 Change::Set(resource) => of_type.set(name, resource, version),
                 Change::Fail(error) => of_type.fail(name, error),
                 Change::Remove | Change::Absent => of_type.remove(&name),
                 Change::Complete => false,
             };
-            changed || moved || settled
+            changed || moved || known
         });
         if changed {
             of_type.version = version;
@@ -212,7 +212,7 @@ impl Transaction<'_> {
     /// transaction.
     pub fn clear(&mut self, type_url: &str) -> &mut Self {
         let held = self.store.get(type_url);
-        let names = held.resources.keys().chain(held.errors.keys()).chain(held.settled.iter());
+        let names = held.resources.keys().chain(held.errors.keys()).chain(held.known.iter());
         let changes = names.map(|name| (name.clone(), Change::Remove)).collect();
         self.changes.insert(type_url.into(), changes);
         self

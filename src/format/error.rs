@@ -5,13 +5,13 @@ use crate::escape::Escaped;
 /// The reason why a document cannot be read, and the position of the error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FormatError {
-    place: Place,
+    position: Position,
     why: String,
 }
 
 /// A position in a document.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Position {
     /// The document as a whole.
     Document,
     /// Line and column, both from 1.
@@ -20,7 +20,7 @@ pub(super) enum Place {
     Field(String),
 }
 
-impl Place {
+impl Position {
     /// The position of a byte in a text.
     pub(super) fn of_byte(text: &str, at: usize) -> Self {
         let before = text.get(..at).unwrap_or(text);
@@ -32,20 +32,20 @@ impl Place {
 impl FormatError {
     /// An error of the document as a whole.
     pub(super) fn document(why: impl Into<String>) -> Self {
-        Self { place: Place::Document, why: why.into() }
+        Self { position: Position::Document, why: why.into() }
     }
 
-    pub(super) fn at(place: Place, why: impl Into<String>) -> Self {
-        Self { place, why: why.into() }
+    pub(super) fn at(position: Position, why: impl Into<String>) -> Self {
+        Self { position, why: why.into() }
     }
 }
 
 impl FormatError {
     /// Line and column in a text, both from 1, if known.
     pub(crate) fn position(&self) -> Option<(usize, usize)> {
-        match self.place {
-            Place::Text { line, column } => Some((line, column)),
-            Place::Document | Place::Field(_) => None,
+        match self.position {
+            Position::Text { line, column } => Some((line, column)),
+            Position::Document | Position::Field(_) => None,
         }
     }
 
@@ -57,10 +57,12 @@ impl FormatError {
 
 impl fmt::Display for FormatError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.place {
-            Place::Document => Escaped(&self.why).fmt(f),
-            Place::Text { line, column } => write!(f, "line {line}, column {column}: {}", Escaped(&self.why)),
-            Place::Field(path) => write!(f, "{}: {}", Escaped(path), Escaped(&self.why)),
+        match &self.position {
+            Position::Document => Escaped(&self.why).fmt(f),
+            Position::Text { line, column } => {
+                write!(f, "line {line}, column {column}: {}", Escaped(&self.why))
+            }
+            Position::Field(path) => write!(f, "{}: {}", Escaped(path), Escaped(&self.why)),
         }
     }
 }
@@ -103,7 +105,7 @@ impl<'a> Trail<'a> {
     pub(super) fn error(&self, why: impl Into<String>) -> FormatError {
         match &*self.steps {
             [] => FormatError::document(why),
-            _ => FormatError::at(Place::Field(self.path()), why),
+            _ => FormatError::at(Position::Field(self.path()), why),
         }
     }
 

@@ -138,10 +138,10 @@ fn json(document: &[u8]) -> Result<Value, FormatError> {
     }
     serde_json::from_slice(document).map_err(|e| {
         // The column is that of the last byte that was read, and 0 if the text ends with a line feed.
-        let place = error::Place::Text { line: e.line(), column: e.column().max(1) };
+        let position = error::Position::Text { line: e.line(), column: e.column().max(1) };
         let why = e.to_string();
         let why = why.rsplit_once(" at line ").map_or(&*why, |(why, _)| why);
-        FormatError::at(place, why)
+        FormatError::at(position, why)
     })
 }
 

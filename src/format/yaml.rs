@@ -7,7 +7,7 @@ use std::collections::HashMap;
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, ScanError, StrInput, Tag};
 use serde_json::{Map, Number, Value};
 
-use super::error::{FormatError, Place};
+use super::error::{FormatError, Position};
 
 /// Reads a text with a single document.
 pub(super) fn read(text: &str) -> Result<Value, FormatError> {
@@ -259,7 +259,7 @@ fn unreadable(scan: &ScanError) -> FormatError {
 }
 
 fn error(at: Marker, why: impl Into<String>) -> FormatError {
-    FormatError::at(Place::Text { line: at.line(), column: at.col() + 1 }, why)
+    FormatError::at(Position::Text { line: at.line(), column: at.col() + 1 }, why)
 }
 
 const TOO_DEEP: &str = "lists and objects are nested too deep";

@@ -20,7 +20,7 @@ impl Aliases {
     }
 
     /// Maps a name to the resource of this own name from now on, and to no other.
-    pub(crate) fn note(&mut self, alias: &str, own: &str) {
+    pub(crate) fn record(&mut self, alias: &str, own: &str) {
         if self.own.get(alias).is_some_and(|known| **known == *own) {
             return;
         }
@@ -60,11 +60,11 @@ mod tests {
     fn a_name_stands_for_one_resource_at_a_time() {
         let mut aliases = Aliases::default();
         let of = |aliases: &Aliases, own| aliases.of(own).map(ToString::to_string).collect::<Vec<_>>();
-        aliases.note("a", "x");
-        aliases.note("b", "x");
-        aliases.note("b", "x");
+        aliases.record("a", "x");
+        aliases.record("b", "x");
+        aliases.record("b", "x");
         assert_eq!((of(&aliases, "x"), aliases.is_alias("a")), (vec!["a".into(), "b".into()], true));
-        aliases.note("a", "y");
+        aliases.record("a", "y");
         assert_eq!((of(&aliases, "x"), of(&aliases, "y")), (vec!["b".to_owned()], vec!["a".to_owned()]));
         aliases.forget("a");
         aliases.forget("b");

@@ -434,7 +434,7 @@ impl Machine {
             // Responses that a server sends nevertheless have to be answered, but keep nothing alive.
             open.idle_since = open.idle_since.or(idle.then_some(now)).filter(|_| !has_subscriptions);
         }
-        self.waiting.settle(|wait| is_awaited(&self.types, wait));
+        self.waiting.skip_obsolete(|wait| is_awaited(&self.types, wait));
     }
 
     fn has_subscriptions(&self) -> bool {

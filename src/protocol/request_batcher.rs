@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 /// on: O(N) bytes and O(log N) requests.
 #[derive(Debug, Default)]
 pub(crate) struct RequestBatcher {
-    written: Option<Written>,
+    last: Option<LastRequest>,
     change: Option<Change>,
     delay: Duration,
 }
 
 #[derive(Debug, Clone, Copy)]
-struct Written {
+struct LastRequest {
     at: Instant,
     names: usize,
 }
@@ -27,10 +27,10 @@ struct Change {
 impl RequestBatcher {
     /// The names have changed.
     pub(crate) fn on_change(&mut self, now: Instant) {
-        let due = match (self.written, self.change) {
+        let due = match (self.last, self.change) {
             (_, Some(change)) if change.due <= now => change.due,
-            (Some(written), _) if now < written.at + QUIET || self.change.is_some() => {
-                (now + QUIET).min(written.at + self.delay.max(QUIET))
+            (Some(last), _) if now < last.at + QUIET || self.change.is_some() => {
+                (now + QUIET).min(last.at + self.delay.max(QUIET))
             }
             (Some(_) | None, _) => {
                 self.delay = QUIET;
@@ -42,7 +42,7 @@ impl RequestBatcher {
 
     /// A request with all `names` was handed out.
     pub(crate) fn on_written(&mut self, names: usize, now: Instant) {
-        self.written = Some(Written { at: now, names });
+        self.last = Some(LastRequest { at: now, names });
         self.change = None;
         self.delay = (self.delay * 2).clamp(QUIET, LONGEST);
     }
@@ -55,9 +55,9 @@ impl RequestBatcher {
     /// The time at which the pending change is due, if there is one; `names` is the number of names now.
     pub(crate) fn due(&self, names: usize) -> Option<Instant> {
         let change = self.change?;
-        match self.written {
-            Some(written) if names < 2 * written.names.max(1) => Some(change.due),
-            Some(written) => Some(written.at.min(change.due)),
+        match self.last {
+            Some(last) if names < 2 * last.names.max(1) => Some(change.due),
+            Some(last) => Some(last.at.min(change.due)),
             None => Some(change.due),
         }
     }

@@ -55,7 +55,7 @@ impl Subscriptions {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SubId, &Subscription)> + Clone {
         self.subs.iter().map(|(id, sub)| {
             #[cfg(test)]
-            crate::scans::note();
+            crate::scans::add_one();
             (SubId(id), sub)
         })
     }
@@ -63,7 +63,7 @@ impl Subscriptions {
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (SubId, &mut Subscription)> {
         self.subs.iter_mut().map(|(id, sub)| {
             #[cfg(test)]
-            crate::scans::note();
+            crate::scans::add_one();
             (SubId(id), sub)
         })
     }

@@ -68,13 +68,13 @@ impl DoesNotExistTimers {
     }
 
     /// Drops timers from the front until one that `matters`.
-    pub(crate) fn settle(&mut self, matters: impl Fn(&Wait) -> bool) {
+    pub(crate) fn skip_obsolete(&mut self, matters: impl Fn(&Wait) -> bool) {
         while self.first().is_some_and(|wait| !matters(&wait)) {
             self.pass();
         }
     }
 
-    /// The expiry of the first timer; exact after [`settle`](Self::settle).
+    /// The expiry of the first timer; exact after [`skip_obsolete`](Self::skip_obsolete).
     pub(crate) fn next(&self) -> Option<Instant> {
         self.queue.front().map(|wait| wait.until)
     }

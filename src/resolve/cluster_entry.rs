@@ -19,7 +19,7 @@ pub(crate) struct ClusterEntry {
     /// An aggregate, or a cluster with unknown endpoints, has none.
     pub(crate) endpoints: Option<Arc<ClusterLoadAssignment>>,
     /// The reason why `endpoints` are missing, or may be stale.
-    pub(crate) note: Option<WatchError>,
+    pub(crate) endpoints_error: Option<WatchError>,
     /// The clusters that an aggregate's requests are sent to, the preferred ones first.
     pub(crate) leaves: Arc<[Arc<str>]>,
 }
@@ -38,18 +38,18 @@ impl ClusterEntry {
         endpoints: &Endpoints,
         node_id: &Arc<str>,
     ) -> Self {
-        let (endpoints, note) = match endpoints {
+        let (endpoints, endpoints_error) = match endpoints {
             Endpoints::Eds(seen) => (seen.resource().cloned(), seen.error().cloned()),
             Endpoints::Host(seen) => {
-                let note = seen.error().map(|why| {
+                let endpoints_error = seen.error().map(|why| {
                     let about =
                         Subject { type_url: Cluster::TYPE_URL, name: name.clone(), node: node_id.clone() };
                     WatchError::new(Code::Unavailable, Blame::Network, about, why)
                 });
-                (seen.assignment().cloned(), note)
+                (seen.assignment().cloned(), endpoints_error)
             }
         };
-        Self { config: Some(config.clone()), warning, endpoints, note, ..Self::empty(name) }
+        Self { config: Some(config.clone()), warning, endpoints, endpoints_error, ..Self::empty(name) }
     }
 
     /// The same with these endpoints, unless there are others.
@@ -76,7 +76,7 @@ impl ClusterEntry {
             && same(self.endpoints.as_ref(), other.endpoints.as_ref())
             && self.error == other.error
             && self.warning == other.warning
-            && self.note == other.note
+            && self.endpoints_error == other.endpoints_error
             && self.leaves == other.leaves
     }
 
@@ -87,7 +87,7 @@ impl ClusterEntry {
             error: None,
             warning: None,
             endpoints: None,
-            note: None,
+            endpoints_error: None,
             leaves: Arc::default(),
         }
     }

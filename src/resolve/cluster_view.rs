@@ -143,7 +143,7 @@ impl<'a> ClusterView<'a> {
     /// The reason why its endpoints are unknown ([`assignment`](Self::assignment) is `None`) or may be stale (it is `Some`).
     /// Unknown endpoints are no [`error`](Self::error) of the cluster: an aggregate falls back to its other leaves.
     pub fn endpoints_error(self) -> Option<&'a WatchError> {
-        self.entry.note.as_ref()
+        self.entry.endpoints_error.as_ref()
     }
 
     /// The reason why no request can be sent to the cluster itself: its [`error`](Self::error), or its

@@ -102,8 +102,8 @@ impl Draft {
 
     /// Adds an EDS cluster whose endpoints are not known.
     pub(crate) fn without_endpoints(self, name: &str) -> Self {
-        let note = error::<ClusterLoadAssignment>(name, Code::NotFound, "does not exist");
-        self.entry(ClusterEntry { endpoints: None, note: Some(note), ..eds(name, &[]) })
+        let endpoints_error = error::<ClusterLoadAssignment>(name, Code::NotFound, "does not exist");
+        self.entry(ClusterEntry { endpoints: None, endpoints_error: Some(endpoints_error), ..eds(name, &[]) })
     }
 
     /// Adds an aggregate; its leaves are clusters of their own.
@@ -200,7 +200,7 @@ pub(crate) fn eds(name: &str, priorities: &[&[&str]]) -> ClusterEntry {
         error: None,
         warning: None,
         endpoints: Some(assignment(name, endpoints.collect())),
-        note: None,
+        endpoints_error: None,
         leaves: Arc::default(),
     }
 }

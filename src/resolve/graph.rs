@@ -13,7 +13,7 @@ use super::{
     endpoint_sources::{EndpointSources, Joined, Left},
     endpoints::{Endpoints, Source},
     link::{Leafless, Linker, Topology},
-    node::Node,
+    node::TreeNode,
     nodes::Nodes,
     orders::{Order, WatchKey},
     phase::Retention,
@@ -210,7 +210,8 @@ impl Graph {
     /// Shows what the tree shows of a cluster. Returns whether that is something else than before.
     fn update_entry(&mut self, name: Arc<str>) -> bool {
         self.work += 1;
-        let shown = self.nodes.get(&name).filter(|_| self.usage().is_in_tree(&name)).and_then(Node::shown);
+        let shown =
+            self.nodes.get(&name).filter(|_| self.usage().is_in_tree(&name)).and_then(TreeNode::shown);
         match (shown, self.entries.get(&name)) {
             (Some(shown), Some(entry)) if Arc::ptr_eq(shown, entry) => false,
             (None, None) => false,
@@ -278,7 +279,7 @@ impl Graph {
             }
         }
         // Checked above.
-        let Some((before, after)) = self.update(name, Node::update_child_state) else { return };
+        let Some((before, after)) = self.update(name, TreeNode::update_child_state) else { return };
         let concerns_above = before != after && self.descendants.contains(name);
         self.pending.unlinked |= concerns_above || after.is_aggregate() || before.is_aggregate();
     }
@@ -347,7 +348,7 @@ impl Graph {
 
     /// Shows the previous configuration with its latest endpoints.
     fn show_old(&mut self, name: &Arc<str>, deleted: Option<WatchError>) {
-        let retained = self.update(name, Node::retain_old).flatten();
+        let retained = self.update(name, TreeNode::retain_old).flatten();
         if let Some(old) = retained
             && let Some(source) = Source::of(&old.config)
             && let Some(seen) = self.sources.seen(&source)
@@ -378,7 +379,7 @@ impl Graph {
         for aggregate in links.aggregates {
             let name = &aggregate.name;
             if aggregate.is_linked {
-                self.update(name, Node::forget_old);
+                self.update(name, TreeNode::forget_old);
             }
             if let Some(entry) = aggregate.entry {
                 self.set_shown(name, entry);
@@ -399,12 +400,12 @@ impl Graph {
     fn forget_old_aggregates(&mut self) {
         let usage = self.usage();
         let is_stale = |name: &Arc<str>| {
-            !usage.is_in_tree(name) && self.nodes.get(name).is_some_and(Node::is_old_aggregate)
+            !usage.is_in_tree(name) && self.nodes.get(name).is_some_and(TreeNode::is_old_aggregate)
         };
         let stale: Vec<_> =
             self.nodes.index().aggregates().iter().filter(|name| is_stale(name)).cloned().collect();
         for name in stale {
-            self.update(&name, Node::forget_shown);
+            self.update(&name, TreeNode::forget_shown);
             self.pending.dirty.insert(name);
         }
     }
@@ -429,7 +430,7 @@ impl Graph {
     }
 
     /// Changes an existing node.
-    fn update<R>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut Node) -> R) -> Option<R> {
+    fn update<R>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut TreeNode) -> R) -> Option<R> {
         let result = self.nodes.update(name, change);
         check(result.is_some(), "only a cluster of the graph changes");
         result
@@ -461,7 +462,7 @@ impl Graph {
 
     /// Leaves the sources that neither the latest nor the old configuration of a cluster has.
     fn release_sources(&mut self, name: &Arc<str>) {
-        for source in self.update(name, Node::take_unused_sources).unwrap_or_default() {
+        for source in self.update(name, TreeNode::take_unused_sources).unwrap_or_default() {
             self.leave_source(name, &source);
         }
     }

@@ -8,7 +8,7 @@ use super::{
     aggregate::{Child, Flat, MAX_DEPTH, flatten},
     cluster_entry::ClusterEntry,
     descendants::Descendants,
-    node::{Node, Roots},
+    node::{Roots, TreeNode},
     nodes::Nodes,
 };
 use crate::{
@@ -122,7 +122,7 @@ impl<'a> Topology<'a> {
     /// Whether nothing can be sent to a cluster because a resource is missing, by its state.
     pub(super) fn is_void(self, name: &Arc<str>) -> bool {
         if !self.is_aggregate(name) {
-            return self.nodes.get(name).is_some_and(Node::lacks_endpoints);
+            return self.nodes.get(name).is_some_and(TreeNode::lacks_endpoints);
         }
         let flat = self.flatten(name, By::Latest);
         flat.too_deep.is_none() && self.are_lacking(&flat)
@@ -130,7 +130,7 @@ impl<'a> Topology<'a> {
 
     /// Whether all leaves have no endpoints because there are none, or none were received.
     fn are_lacking(self, flat: &Flat<'_>) -> bool {
-        let lacks = |leaf: &&Arc<str>| self.nodes.get(leaf).is_none_or(Node::lacks_endpoints);
+        let lacks = |leaf: &&Arc<str>| self.nodes.get(leaf).is_none_or(TreeNode::lacks_endpoints);
         flat.leaves.iter().all(lacks)
     }
 
@@ -142,7 +142,7 @@ impl<'a> Topology<'a> {
     fn reach(self, by: By<'_>, top: impl Fn(Roots) -> bool) -> Reach {
         let mut reach = Reach::default();
         for name in self.nodes.index().aggregates() {
-            let is_top = |node: &Node| node.roots().any() && top(node.roots());
+            let is_top = |node: &TreeNode| node.roots().any() && top(node.roots());
             if self.nodes.get(name).is_some_and(is_top) {
                 let flat = self.flatten(name, by);
                 reach.visits += flat.reached.len();
@@ -243,15 +243,15 @@ impl<'a> Linker<'a> {
         let before = self.shown_before(name);
         let is_ready = |below: &&Arc<str>| {
             let waits = serving && !before.reached.contains(below);
-            let is_ready = |node: &Node| node.phase().is_known() && !(waits && node.is_unreachable());
+            let is_ready = |node: &TreeNode| node.phase().is_known() && !(waits && node.is_unreachable());
             // A cluster that nothing above leads to is too deep to be waited for, even if it is in the graph for another reason.
             !latest.contains(*below) || self.node(below).is_none_or(is_ready)
         };
         if !after.reached.iter().all(is_ready) {
             return false;
         }
-        let has_endpoints = |leaf: &&Arc<str>| self.node(leaf).is_some_and(Node::has_endpoints);
-        let is_unreachable = |leaf: &&Arc<str>| self.node(leaf).is_some_and(Node::is_unreachable);
+        let has_endpoints = |leaf: &&Arc<str>| self.node(leaf).is_some_and(TreeNode::has_endpoints);
+        let is_unreachable = |leaf: &&Arc<str>| self.node(leaf).is_some_and(TreeNode::is_unreachable);
         let is_starved = !after.leaves.iter().any(has_endpoints) && after.leaves.iter().any(is_unreachable);
         !(serving && is_starved && before.leaves.iter().any(has_endpoints))
     }
@@ -266,7 +266,7 @@ impl<'a> Linker<'a> {
         now: Instant,
     ) -> bool {
         let before = self.shown_before(name);
-        let has_endpoints = |leaf: &&Arc<str>| self.node(leaf).is_some_and(Node::has_endpoints);
+        let has_endpoints = |leaf: &&Arc<str>| self.node(leaf).is_some_and(TreeNode::has_endpoints);
         let loses_leaves = after.leaves.is_empty() && !before.leaves.is_empty();
         let loses_endpoints = before.leaves.iter().any(has_endpoints) && self.topology.are_lacking(after);
         let is_in_tree =
@@ -306,7 +306,7 @@ impl<'a> Linker<'a> {
         // A cluster that is too deep from the top is not shown, though it may be in the graph for another reason.
         let leaves = flat.leaves.into_iter().filter(|leaf| is_shown(leaf) || !is_shown(name));
         let leaves: Vec<_> = leaves.cloned().collect();
-        let problem = if flat.too_deep.is_some() || tree.too_deep.contains(name) {
+        let reason = if flat.too_deep.is_some() || tree.too_deep.contains(name) {
             format!("aggregate cluster graph exceeds max depth ({MAX_DEPTH})")
         } else if leaves.is_empty() {
             "aggregate cluster graph has no leaf clusters".to_owned()
@@ -314,11 +314,11 @@ impl<'a> Linker<'a> {
             return ClusterEntry::with_leaves(name, by.config, by.warning.cloned(), leaves);
         };
         let about = Subject { type_url: Cluster::TYPE_URL, name: name.clone(), node: self.node_id.clone() };
-        let error = WatchError::new(Code::FailedPrecondition, Blame::Peer, about, problem);
+        let error = WatchError::new(Code::FailedPrecondition, Blame::Peer, about, reason);
         ClusterEntry::failed(name, Some(by.config.clone()), error)
     }
 
-    fn node(&self, name: &str) -> Option<&'a Node> {
+    fn node(&self, name: &str) -> Option<&'a TreeNode> {
         self.topology.nodes.get(name)
     }
 

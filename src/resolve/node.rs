@@ -14,7 +14,7 @@ use crate::{
 
 /// One cluster of the graph: its latest configuration, its entry in snapshots, and the [`Phase`] between the two.
 #[derive(Debug, Default)]
-pub(super) struct Node {
+pub(super) struct TreeNode {
     roots: Roots,
     latest: Option<Arc<Observed<Cluster>>>,
     /// The configuration that serves until the latest can.
@@ -90,7 +90,7 @@ impl ChildState {
     }
 }
 
-impl Node {
+impl TreeNode {
     pub(super) fn roots(&self) -> Roots {
         self.roots
     }
@@ -264,8 +264,9 @@ impl Node {
     /// Whether it has no endpoints because there are none, or none were received.
     pub(super) fn lacks_endpoints(&self) -> bool {
         let lacks = |shown: &Arc<ClusterEntry>| {
-            let note = shown.note.as_ref().filter(|_| shown.error.is_none() && shown.endpoints.is_none());
-            note.is_some_and(is_lack)
+            let endpoints_error =
+                shown.endpoints_error.as_ref().filter(|_| shown.error.is_none() && shown.endpoints.is_none());
+            endpoints_error.is_some_and(is_lack)
         };
         self.shown.as_ref().is_some_and(lacks)
     }
@@ -281,7 +282,7 @@ impl Node {
         };
         let is_host = |config: &Arc<Cluster>| matches!(Source::of(config), Some(Source::Host(_)));
         let reason = match (&shown.error, &shown.endpoints) {
-            (None, None) if !shown.config.as_ref().is_some_and(is_host) => shown.note.as_ref(),
+            (None, None) if !shown.config.as_ref().is_some_and(is_host) => shown.endpoints_error.as_ref(),
             (None, _) => None,
             (error, _) => error.as_ref(),
         };

@@ -3,14 +3,14 @@ use std::{
     sync::Arc,
 };
 
-use super::node::{Node, Traits};
+use super::node::{Traits, TreeNode};
 
 /// The clusters of a resolution by their names, with indexes of the traits that many of them are searched by.
 ///
 /// A node changes in [`update`](Self::update) alone, so that its place in the indexes cannot differ from its state.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
-    map: HashMap<Arc<str>, Node>,
+    map: HashMap<Arc<str>, TreeNode>,
     index: NodeIndex,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct NodeIndex {
 }
 
 impl Nodes {
-    pub(super) fn get(&self, name: &str) -> Option<&Node> {
+    pub(super) fn get(&self, name: &str) -> Option<&TreeNode> {
         self.map.get(name)
     }
 
@@ -38,14 +38,18 @@ impl Nodes {
         if self.map.contains_key(name) {
             return false;
         }
-        let node = Node::default();
+        let node = TreeNode::default();
         self.index.on_change(name, Traits::default(), node.traits());
         self.map.insert(name.clone(), node);
         true
     }
 
     /// Changes a node; `None` if there is none.
-    pub(super) fn update<R>(&mut self, name: &Arc<str>, change: impl FnOnce(&mut Node) -> R) -> Option<R> {
+    pub(super) fn update<R>(
+        &mut self,
+        name: &Arc<str>,
+        change: impl FnOnce(&mut TreeNode) -> R,
+    ) -> Option<R> {
         let node = self.map.get_mut(name)?;
         let before = node.traits();
         let result = change(node);
@@ -53,7 +57,7 @@ impl Nodes {
         Some(result)
     }
 
-    pub(super) fn remove(&mut self, name: &Arc<str>) -> Option<Node> {
+    pub(super) fn remove(&mut self, name: &Arc<str>) -> Option<TreeNode> {
         let node = self.map.remove(name)?;
         self.index.on_change(name, node.traits(), Traits::default());
         Some(node)
@@ -74,7 +78,7 @@ impl Nodes {
     }
 
     #[cfg(test)]
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &Node)> {
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&Arc<str>, &TreeNode)> {
         self.map.iter()
     }
 }

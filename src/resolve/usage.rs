@@ -5,7 +5,7 @@ use std::{
 
 use super::{
     descendants::Descendants,
-    node::Node,
+    node::TreeNode,
     nodes::Nodes,
     phase::{Grace, Retention},
     routed::{Next, RoutedClusters},
@@ -35,7 +35,7 @@ impl Usage<'_> {
 
     /// Whether the next routes need it otherwise than the routes in use: if these do without it, the next can, too.
     pub(super) fn is_awaited(&self, name: &Arc<str>) -> bool {
-        let roots = self.nodes.get(name).map(Node::roots).unwrap_or_default();
+        let roots = self.nodes.get(name).map(TreeNode::roots).unwrap_or_default();
         !roots.current && (roots.next || !self.descendants.current.contains(name))
     }
 
@@ -118,7 +118,13 @@ impl Usage<'_> {
         examined.collect()
     }
 
-    fn examine(&self, name: &Arc<str>, node: &Node, period: Duration, now: Instant) -> Option<GraceExamined> {
+    fn examine(
+        &self,
+        name: &Arc<str>,
+        node: &TreeNode,
+        period: Duration,
+        now: Instant,
+    ) -> Option<GraceExamined> {
         let before = node.phase().grace()?;
         let grace = before.with_spared(self.is_spared(name));
         // A call that still holds it has no effect on it.
@@ -134,7 +140,7 @@ impl Usage<'_> {
 
     /// Whether the next routes, while they are waited for, do without a cluster.
     fn is_spared(&self, name: &Arc<str>) -> bool {
-        let needs = |node: &Node| node.roots().needs_by_itself(self.descendants.current.contains(name));
+        let needs = |node: &TreeNode| node.roots().needs_by_itself(self.descendants.current.contains(name));
         match self.routed.next() {
             Next::Unknown => true,
             Next::Clusters(_) if !self.is_next(name) => true,

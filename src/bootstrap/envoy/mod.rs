@@ -19,7 +19,7 @@ use serde_json::Value;
 use self::{
     cluster::Clusters,
     message::Message,
-    source::{Found, Origin, authorities, file},
+    source::{Found, SourceContext, authorities, file},
 };
 use super::reader::{Problems, Reader};
 use crate::{
@@ -57,25 +57,25 @@ fn parts(root: &Message<'_>) -> Parts {
     let context = context(root, &node);
     let resources = root.message("static_resources");
     let dynamic = root.message("dynamic_resources");
-    let mut origin = Origin { clusters: Clusters::new(resources.as_ref()), ads: None };
+    let mut cx = SourceContext { clusters: Clusters::new(resources.as_ref()), ads: None };
     if let Some(resources) = &resources {
         resources.end();
     }
     let ads = dynamic.as_ref().and_then(|dynamic| dynamic.message("ads_config"));
-    origin.ads = ads.map(|ads| origin.api_config_source(&ads, None, true));
-    let mut table = Table::read(root, &origin);
+    cx.ads = ads.map(|ads| cx.api_config_source(&ads, None, true));
+    let mut table = Table::read(root, &cx);
     if let Some(dynamic) = &dynamic {
-        table.add_types(dynamic, &origin);
+        table.add_types(dynamic, &cx);
         dynamic.end();
     }
     if !root.has("dynamic_resources") && !root.has("config_sources") && !root.has("default_config_source") {
         root.fail("dynamic_resources", "missing: no source of resources");
-    } else if origin.ads.is_none() && table.is_empty() {
+    } else if cx.ads.is_none() && table.is_empty() {
         root.fail("dynamic_resources", "names no source of any resource");
     }
     root.end();
     Parts {
-        sources: Sources::new(origin.ads.unwrap_or_default(), table.by_type),
+        sources: Sources::new(cx.ads.unwrap_or_default(), table.by_type),
         authorities: table.authorities.into_iter().map(|(name, sources)| (name, sources.into())).collect(),
         default_authority: table.default.map(|all| OfAuthority { all, ..OfAuthority::default() }.into()),
         node,
@@ -105,7 +105,7 @@ struct OfAuthority {
 impl Table {
     /// Reads `config_sources`, of which the first that names an authority is used for it, and `default_config_source`
     /// (X11).
-    fn read<'a>(root: &Message<'a>, origin: &Origin<'a>) -> Self {
+    fn read<'a>(root: &Message<'a>, cx: &SourceContext<'a>) -> Self {
         let mut table = Self::default();
         for source in root.messages("config_sources") {
             table.is_configured = true;
@@ -113,7 +113,7 @@ impl Table {
             if names.is_empty() && !source.has("authorities") {
                 source.fail("authorities", "missing: it is the source of no authority");
             }
-            let sources = origin.config_source(&source).map(Found::into_sources).unwrap_or_default();
+            let sources = cx.config_source(&source).map(Found::into_sources).unwrap_or_default();
             for (place, name) in names {
                 match table.authorities.entry(name) {
                     Entry::Vacant(vacant) => {
@@ -129,15 +129,15 @@ impl Table {
             table.is_configured = true;
             // It applies to all other authorities, so its own list of them has no effect.
             drop(authorities(&source));
-            table.default = origin.config_source(&source).map(Found::into_sources);
+            table.default = cx.config_source(&source).map(Found::into_sources);
         }
         table
     }
 
-    fn add_types<'a>(&mut self, dynamic: &Message<'a>, origin: &Origin<'a>) {
+    fn add_types<'a>(&mut self, dynamic: &Message<'a>, cx: &SourceContext<'a>) {
         for kind in [LISTENERS, CLUSTERS] {
             if let Some(source) = dynamic.message(kind.config) {
-                self.add_type(&kind, &source, origin);
+                self.add_type(&kind, &source, cx);
             }
         }
         for kind in [LISTENERS, CLUSTERS] {
@@ -149,10 +149,10 @@ impl Table {
     }
 
     /// Adds a source of a type. For this type it takes precedence in the authorities that it names, too (X11).
-    fn add_type<'a>(&mut self, kind: &Kind, source: &Message<'a>, origin: &Origin<'a>) {
+    fn add_type<'a>(&mut self, kind: &Kind, source: &Message<'a>, cx: &SourceContext<'a>) {
         self.is_configured = true;
         let names = authorities(source);
-        let Some(found) = origin.config_source(source) else { return };
+        let Some(found) = cx.config_source(source) else { return };
         for (_, name) in names {
             let default =
                 || OfAuthority { all: self.default.clone().unwrap_or_default(), ..OfAuthority::default() };

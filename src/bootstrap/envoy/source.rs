@@ -15,7 +15,7 @@ use crate::config::{
 
 /// The context of sources.
 #[derive(Debug)]
-pub(super) struct Origin<'a> {
+pub(super) struct SourceContext<'a> {
     pub(super) clusters: Clusters<'a>,
     /// The sources in `ads_config`, if present.
     pub(super) ads: Option<Vec<ConfigSource>>,
@@ -37,7 +37,7 @@ impl Found {
     }
 }
 
-impl<'a> Origin<'a> {
+impl<'a> SourceContext<'a> {
     /// The sources of a `ConfigSource`; `None` if it is invalid.
     pub(super) fn config_source(&self, source: &Message<'a>) -> Option<Found> {
         source.heed(&["authorities"]);

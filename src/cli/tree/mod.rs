@@ -52,7 +52,7 @@ impl Artist {
         let (title, below) = match seen {
             Ok(snapshot) => {
                 let (mark, below) = self.tree(snapshot, since);
-                (format!("{mark} {title}  {}", self.stem(snapshot)), below)
+                (format!("{mark} {title}  {}", self.heading(snapshot)), below)
             }
             Err(error) => (format!("{} {title}", self.bad_mark()), vec![Branch::leaf(self.failure(error))]),
         };
@@ -62,7 +62,7 @@ impl Artist {
     }
 
     /// Draws the line from the listener to the virtual host.
-    fn stem(self, snapshot: &Snapshot) -> String {
+    fn heading(self, snapshot: &Snapshot) -> String {
         let listener = snapshot.listener();
         let by_name = |name: &str| format!("routes {}", self.paint.cyan(Escaped(name)));
         let routes = match (snapshot.scope(), listener.api().map(|api| &api.routes)) {

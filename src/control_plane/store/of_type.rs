@@ -16,10 +16,10 @@ pub struct Type {
     pub(super) resources: OrdMap<Arc<str>, Stored>,
     /// The errors in place of resources, by canonical name.
     pub(super) errors: OrdMap<Arc<str>, StoredError>,
-    /// Whether missing resources are unknown unless they are settled.
+    /// Whether missing resources count as unknown unless they are recorded as known.
     on_demand: bool,
     /// Canonical names whose state is completely known: those of absent resources, of complete collections, or `*`.
-    pub(super) settled: OrdSet<Arc<str>>,
+    pub(super) known: OrdSet<Arc<str>>,
     index: Index,
 }
 
@@ -112,12 +112,12 @@ impl Type {
         !self.on_demand
             || self.resources.contains_key(name)
             || self.errors.contains_key(name)
-            || self.settled.contains(name)
+            || self.known.contains(name)
     }
 
-    /// The canonical names that are settled now and were not at another time.
-    pub(crate) fn settled_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a str> {
-        before.settled.diff(&self.settled).filter_map(|item| match item {
+    /// The canonical names that are known now and were not at another time.
+    pub(crate) fn known_since<'a>(&'a self, before: &'a Self) -> impl Iterator<Item = &'a str> {
+        before.known.diff(&self.known).filter_map(|item| match item {
             imbl::ordset::DiffItem::Add(name) => Some(&**name),
             imbl::ordset::DiffItem::Remove(_) => None,
         })
@@ -184,9 +184,9 @@ impl Type {
     }
 
     /// Sets whether the state of a name is completely known. Without effect unless the store is on demand.
-    pub(super) fn settle(&mut self, name: Arc<str>, settled: bool) -> bool {
-        let settled = settled && self.on_demand;
-        if settled { self.settled.insert(name).is_none() } else { self.settled.remove(&name).is_some() }
+    pub(super) fn set_known(&mut self, name: Arc<str>, known: bool) -> bool {
+        let known = known && self.on_demand;
+        if known { self.known.insert(name).is_none() } else { self.known.remove(&name).is_some() }
     }
 
     pub(super) fn remove(&mut self, name: &Arc<str>) -> bool {

@@ -63,13 +63,14 @@ fn errors_that_may_pass_change_nothing() {
     assert_eq!(update(&mut usable, &Err(lost())), "", "the target");
     assert_eq!(update(&mut usable, &seen(draft())), "", "the cluster is not known yet");
     let mut entry = fixture::eds("cart", &[]);
-    (entry.endpoints, entry.note) = (None, Some(lost()));
+    (entry.endpoints, entry.endpoints_error) = (None, Some(lost()));
     assert_eq!(update(&mut usable, &seen(draft().entry(entry.clone()))), "", "the endpoints");
     entry.name = "leaf".into();
     let aggregate = draft().aggregate("cart", &["leaf"]).entry(entry.clone());
     assert_eq!(update(&mut usable, &seen(aggregate)), "", "the endpoints of a leaf");
     (entry.name, entry.config) = ("cart".into(), None);
-    (entry.note, entry.error) = (None, Some(error::<Cluster>("cart", Code::Unavailable, "timeout")));
+    (entry.endpoints_error, entry.error) =
+        (None, Some(error::<Cluster>("cart", Code::Unavailable, "timeout")));
     assert_eq!(update(&mut usable, &seen(draft().entry(entry))), "", "the cluster");
     assert_eq!(update(&mut usable, &seen(draft().eds("cart", &[]))), "-10.0.0.1:80");
 }

@@ -119,7 +119,7 @@ impl<'a> Absence<'a> {
         };
         let state = &self.servers[server];
         let uri = state.machine.source();
-        let sub = entry.places.at(server).and_then(|sub| state.machine.sub(entry.ty, sub));
+        let sub = entry.subscriptions.at(server).and_then(|sub| state.machine.sub(entry.ty, sub));
         let is_transient = state.machine.source().features().resource_timer_is_transient_error;
         let (code, message) = if !state.machine.source_key().capabilities().remote {
             (Code::NotFound, format!("does not exist: {uri} does not hold it"))
@@ -158,7 +158,7 @@ impl<'a> Absence<'a> {
         let is_sotw = capabilities.streaming && !capabilities.incremental;
         let is_full_state = store.ty(entry.ty).full_state();
         let is_unanswered =
-            || entry.places.at(server).is_some_and(|sub| machine.is_unanswered(entry.ty, sub));
+            || entry.subscriptions.at(server).is_some_and(|sub| machine.is_unanswered(entry.ty, sub));
         if is_sotw && !is_full_state && is_unanswered() {
             return ALL_NAMES_HINT;
         }
@@ -176,7 +176,7 @@ impl<'a> Absence<'a> {
         // What is held stays until the server sends an update, and what does not exist below does not here.
         let is_open = |entry: &&Entry| !entry.is_held() && entry.state() != ResourceState::DoesNotExist;
         let Some(entry) = store.get(id).filter(is_open) else { return false };
-        let (ty, sub, is_waiting) = (entry.ty, entry.places.at(server), entry.is_waiting());
+        let (ty, sub, is_waiting) = (entry.ty, entry.subscriptions.at(server), entry.is_waiting());
         let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
         subscriptions.zip(sub).and_then(|(subscriptions, sub)| subscriptions.get(sub)).is_some_and(|sub| {
             // An answer with an error stays as well. The error of a server below does not.
@@ -199,7 +199,7 @@ impl<'a> Absence<'a> {
         // The state of others is unknown, so that nothing is missing.
         let Some(entry) = known else { return false };
         // It was never requested from the server.
-        let (ty, Some(sub)) = (entry.ty, entry.places.at(server)) else { return false };
+        let (ty, Some(sub)) = (entry.ty, entry.subscriptions.at(server)) else { return false };
         let machine = &mut self.servers[server].machine;
         let subscriptions = machine.subscriptions_mut(ty);
         let is_missed = |sub: &Subscription| sub.is_missing() && !sub.is_mentioned_in(number);

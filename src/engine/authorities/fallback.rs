@@ -113,8 +113,9 @@ impl Authorities {
     fn stop_requesting(&mut self, store: &mut Store, id: GroupId, lower: &[ServerId], now: Instant) {
         for server in lower {
             for entry in store.entries_of(id) {
-                let place = store.get(entry).and_then(|entry| Some((entry.ty, entry.places.at(*server)?)));
-                if let Some((ty, sub)) = place {
+                let found =
+                    store.get(entry).and_then(|entry| Some((entry.ty, entry.subscriptions.at(*server)?)));
+                if let Some((ty, sub)) = found {
                     self.servers[*server].machine.withdraw(ty, sub, now);
                 }
             }
@@ -136,9 +137,9 @@ impl Authorities {
         let mut notified = BTreeSet::new();
         for (_, entry) in store.iter().filter(|(_, entry)| entry.group == group) {
             types.insert(entry.ty);
-            for (server, place) in entry.places.iter() {
+            for (server, sub) in entry.subscriptions.iter() {
                 let machine = &mut self.servers[server].machine;
-                if machine.take_back_version(entry.ty, place) {
+                if machine.take_back_version(entry.ty, sub) {
                     notified.insert(server);
                 }
             }

@@ -66,7 +66,7 @@ impl<'a> Globs<'a> {
         };
         let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
         let (is_held, is_waiting) = (entry.is_held(), entry.is_waiting());
-        let servers: Vec<_> = entry.places.iter().map(|(server, _)| server).collect();
+        let servers: Vec<_> = entry.subscriptions.iter().map(|(server, _)| server).collect();
         if !is_waiting {
             store.members.complete(&key);
             if !is_held {

@@ -54,7 +54,7 @@ impl<'a> Memberships<'a> {
     pub(in crate::engine) fn wildcard_of(self, store: &Store, entry: &Entry) -> Option<CollectionKey> {
         let key = self.wildcard_key(store, entry.ty)?;
         let active = self.groups.get(key.0).active();
-        let sub = self.servers[active].machine.sub(entry.ty, entry.places.at(active)?)?;
+        let sub = self.servers[active].machine.sub(entry.ty, entry.subscriptions.at(active)?)?;
         sub.is_wildcard_member().then_some(key)
     }
 
@@ -94,7 +94,8 @@ impl<'a> Memberships<'a> {
             return [None, None];
         };
         let active = self.groups.active(entry.group);
-        let sub = entry.places.at(active).and_then(|sub| self.servers[active].machine.sub(entry.ty, sub));
+        let sub =
+            entry.subscriptions.at(active).and_then(|sub| self.servers[active].machine.sub(entry.ty, sub));
         let glob = sub.filter(|sub| sub.is_glob_member()).and_then(|_| self.glob_key(store, id));
         [
             glob.map(|key| (key, store.additions().take_from(&entry.name))),

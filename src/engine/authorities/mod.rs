@@ -303,14 +303,14 @@ impl Authorities {
         let uri = self.servers[server].machine.source();
         let message = format!("TTL expired: xDS server {uri} has not confirmed it in time");
         let error = WatchError::new(Code::NotFound, Blame::Peer, store.subject(entry), message);
-        let places: Vec<_> = entry.places.iter().collect();
+        let subscriptions: Vec<_> = entry.subscriptions.iter().collect();
         let update = Update { version: Version::default(), at: now };
         self.placement().update(store, id, |entry| entry.on_expired(error, update));
-        for (server, sub) in &places {
+        for (server, sub) in &subscriptions {
             self.servers[*server].machine.forget_version(ty, *sub);
         }
         self.placement().leave_collections(store, id);
-        for (server, _) in places {
+        for (server, _) in subscriptions {
             self.settle(store, server, now);
         }
         // Its state is unknown now, which can trigger the fallback to another server.

@@ -113,7 +113,7 @@ impl<'a> Placement<'a> {
         let named = store.get(id).map(|entry| (entry.ty, store.type_url(entry.ty)))?;
         let entry = store.get_mut(id)?;
         let machine = &mut self.servers[server].machine;
-        if let Some(sub) = entry.places.at(server) {
+        if let Some(sub) = entry.subscriptions.at(server) {
             let subscriptions = machine.subscriptions_mut(entry.ty);
             if subscriptions
                 .and_then(|subscriptions| subscriptions.get(sub))
@@ -122,7 +122,7 @@ impl<'a> Placement<'a> {
                 return Some(sub);
             }
             // The machine has forgotten the name, and its event is not handled yet.
-            entry.places.remove(server);
+            entry.subscriptions.remove(server);
         }
         if let Some(taken) =
             machine.subscriptions_mut(entry.ty).and_then(|subscriptions| subscriptions.find(&entry.name))
@@ -135,7 +135,7 @@ impl<'a> Placement<'a> {
         {
             sub.set_held(entry.is_held());
         }
-        entry.places.add(server, sub);
+        entry.subscriptions.add(server, sub);
         Some(sub)
     }
 
@@ -152,10 +152,10 @@ impl<'a> Placement<'a> {
         let sub = self.servers[server].machine.subscriptions_mut(ty)?.get_mut(taken)?;
         let other = store.get_mut(sub.entry()).filter(|other| other.watches.is_empty())?;
         let before = sub.replace_entry(id);
-        other.places.remove(server);
-        let is_last = other.places.is_empty();
+        other.subscriptions.remove(server);
+        let is_last = other.subscriptions.is_empty();
         if let Some(entry) = store.get_mut(id) {
-            entry.places.add(server, taken);
+            entry.subscriptions.add(server, taken);
         }
         let is_waiting = store.get(id).is_some_and(Entry::is_waiting);
         let is_taken_over = is_waiting && self.counts(store, id, server);
@@ -179,7 +179,7 @@ impl<'a> Placement<'a> {
             return;
         };
         let held = entry.is_held();
-        for (server, sub) in entry.places.iter() {
+        for (server, sub) in entry.subscriptions.iter() {
             let subscriptions = self.servers[server].machine.subscriptions_mut(entry.ty);
             if let Some(sub) = subscriptions.and_then(|subscriptions| subscriptions.get_mut(sub)) {
                 sub.set_held(held);
@@ -197,12 +197,12 @@ impl<'a> Placement<'a> {
         version: &Version,
     ) {
         // Most resources have one subscription, and in the state of the world that needs no version.
-        let Some(entry) = store.get(id).filter(|entry| is_delta || entry.places.are_several()) else {
+        let Some(entry) = store.get(id).filter(|entry| is_delta || entry.subscriptions.are_several()) else {
             return;
         };
-        for (server, place) in entry.places.iter() {
+        for (server, sub) in entry.subscriptions.iter() {
             let subscriptions = self.servers[server].machine.subscriptions_mut(entry.ty);
-            if let Some(sub) = subscriptions.and_then(|subscriptions| subscriptions.get_mut(place)) {
+            if let Some(sub) = subscriptions.and_then(|subscriptions| subscriptions.get_mut(sub)) {
                 sub.on_held((server == sender && is_delta).then_some(version));
             }
         }
@@ -246,14 +246,14 @@ impl<'a> Placement<'a> {
         let Some(entry) = store.get_mut(id) else { return };
         let subscriptions = self.servers[server].machine.subscriptions_mut(entry.ty);
         let again = subscriptions
-            .zip(entry.places.at(server))
+            .zip(entry.subscriptions.at(server))
             .and_then(|(subscriptions, sub)| subscriptions.get(sub));
         if again.is_some_and(|sub| sub.entry() == id) {
             // The name was requested again before the event was handled.
             return;
         }
-        entry.places.remove(server);
-        let is_last = entry.places.is_empty();
+        entry.subscriptions.remove(server);
+        let is_last = entry.subscriptions.is_empty();
         if entry.is_glob {
             self.globs().release_members(store, id, server);
         }
@@ -440,7 +440,7 @@ impl<'a> Placement<'a> {
             .memberships()
             .wildcard_key(store, ty)
             .filter(|key| key.0 == entry.group || self.memberships().wildcard_of(store, entry).is_some());
-        let places: Vec<_> = entry.places.iter().collect();
+        let subscriptions: Vec<_> = entry.subscriptions.iter().collect();
         if let Some(key) = of_all {
             store.members.remove(&key, &name);
         }
@@ -448,7 +448,7 @@ impl<'a> Placement<'a> {
             let name = store.additions().take_from(&name);
             store.members.remove(&key, &name);
         }
-        for (server, sub) in places {
+        for (server, sub) in subscriptions {
             let machine = &mut self.servers[server].machine;
             if let Some(sub) =
                 machine.subscriptions_mut(ty).and_then(|subscriptions| subscriptions.get_mut(sub))

@@ -42,7 +42,7 @@ pub(in crate::engine) struct TypeState {
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Servers {
     /// By [`ServerId`].
-    places: Vec<ServerSlot>,
+    slots: Vec<ServerSlot>,
     vacant: BTreeSet<ServerId>,
     /// By the text of the source. Few are equal.
     by_source: BTreeMap<String, Vec<ServerId>>,
@@ -85,7 +85,7 @@ impl Servers {
         let ids = self.by_source.get(&source.to_string()).into_iter().flatten().copied();
         ids.filter(move |id| {
             #[cfg(test)]
-            crate::scans::note();
+            crate::scans::add_one();
             self[*id].machine.source() == *source
         })
     }
@@ -97,41 +97,41 @@ impl Servers {
         machine: impl FnOnce(ServerId) -> Machine,
     ) -> ServerId {
         let id = self.vacant.pop_first().unwrap_or_else(|| {
-            let id = ServerId(self.places.len() as u32);
-            let place =
+            let id = ServerId(self.slots.len() as u32);
+            let slot =
                 ServerSlot { state: None, deadline: None, is_touched: false, is_kept: false, attempts: 0 };
-            self.places.push(place);
+            self.slots.push(slot);
             id
         });
         let mut machine = machine(id);
         self.by_source.entry(machine.source().to_string()).or_default().push(id);
-        let place = &mut self.places[id.0 as usize];
-        machine.count_streams_from(place.attempts);
+        let slot = &mut self.slots[id.0 as usize];
+        machine.count_streams_from(slot.attempts);
         let policy = policy(machine.source_key().features(), settings);
         let state = ServerState { machine, policy, failure: None, failed_at: None, types: Vec::new() };
-        place.state = Some(Box::new(state));
+        slot.state = Some(Box::new(state));
         id
     }
 
     /// The bootstrap names the source: it is never removed.
     pub(in crate::engine) fn keep(&mut self, id: ServerId) {
-        self.places[id.0 as usize].is_kept = true;
+        self.slots[id.0 as usize].is_kept = true;
     }
 
     /// Whether it can be removed, if nothing else needs it.
     pub(in crate::engine) fn is_unused(&self, id: ServerId) -> bool {
-        let place = &self.places[id.0 as usize];
-        !place.is_kept && place.state.as_ref().is_some_and(|state| state.machine.is_unused())
+        let slot = &self.slots[id.0 as usize];
+        !slot.is_kept && slot.state.as_ref().is_some_and(|state| state.machine.is_unused())
     }
 
     pub(in crate::engine) fn remove(&mut self, id: ServerId) {
-        let place = &mut self.places[id.0 as usize];
-        let Some(state) = place.state.take() else {
+        let slot = &mut self.slots[id.0 as usize];
+        let Some(state) = slot.state.take() else {
             invariant::broken("a server is removed once");
             return;
         };
-        place.attempts = state.machine.stream().id().attempt;
-        if let Some((at, _)) = place.deadline.take() {
+        slot.attempts = state.machine.stream().id().attempt;
+        if let Some((at, _)) = slot.deadline.take() {
             self.deadlines.remove(&(at, id));
         }
         let source = state.machine.source().to_string();
@@ -145,9 +145,9 @@ impl Servers {
     }
 
     pub(in crate::engine) fn get_mut(&mut self, id: ServerId) -> Option<&mut ServerState> {
-        let place = self.places.get_mut(id.0 as usize)?;
-        let state = place.state.as_deref_mut()?;
-        if !std::mem::replace(&mut place.is_touched, true) {
+        let slot = self.slots.get_mut(id.0 as usize)?;
+        let state = slot.state.as_deref_mut()?;
+        if !std::mem::replace(&mut slot.is_touched, true) {
             self.touched.push(id);
         }
         Some(state)
@@ -161,18 +161,18 @@ impl Servers {
     }
 
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &ServerState> {
-        self.places.iter().filter_map(|place| place.state.as_deref())
+        self.slots.iter().filter_map(|slot| slot.state.as_deref())
     }
 
     /// Reads the deadlines of the servers that may have changed.
     pub(in crate::engine) fn settle_deadlines(&mut self) {
         for id in self.touched.drain(..) {
-            let place = &mut self.places[id.0 as usize];
-            place.is_touched = false;
+            let slot = &mut self.slots[id.0 as usize];
+            slot.is_touched = false;
             #[cfg(test)]
-            crate::scans::note();
-            let deadline = place.state.as_ref().and_then(|state| state.machine.next_timeout());
-            let before = std::mem::replace(&mut place.deadline, deadline);
+            crate::scans::add_one();
+            let deadline = slot.state.as_ref().and_then(|state| state.machine.next_timeout());
+            let before = std::mem::replace(&mut slot.deadline, deadline);
             if before.map(|(at, _)| at) == deadline.map(|(at, _)| at) {
                 continue;
             }
@@ -191,9 +191,9 @@ impl Servers {
     #[cfg(test)]
     fn check_deadlines(&self) {
         let mut known = 0;
-        for (place, index) in self.places.iter().zip(0..) {
-            let deadline = place.state.as_ref().and_then(|state| state.machine.next_timeout());
-            assert_eq!(place.deadline, deadline, "the deadline of server {index}");
+        for (slot, index) in self.slots.iter().zip(0..) {
+            let deadline = slot.state.as_ref().and_then(|state| state.machine.next_timeout());
+            assert_eq!(slot.deadline, deadline, "the deadline of server {index}");
             known +=
                 usize::from(deadline.is_some_and(|(at, _)| self.deadlines.contains(&(at, ServerId(index)))));
         }
@@ -204,8 +204,8 @@ impl Servers {
     pub(in crate::engine) fn deadlines(&self) -> impl Iterator<Item = (ServerId, (Instant, Timer))> {
         self.deadlines.iter().filter_map(|(_, id)| {
             #[cfg(test)]
-            crate::scans::note();
-            Some((*id, self.places[id.0 as usize].deadline?))
+            crate::scans::add_one();
+            Some((*id, self.slots[id.0 as usize].deadline?))
         })
     }
 
@@ -224,13 +224,13 @@ impl Index<ServerId> for Servers {
     type Output = ServerState;
 
     fn index(&self, id: ServerId) -> &ServerState {
-        self.places[id.0 as usize].state.as_deref().expect("what names a server keeps its place")
+        self.slots[id.0 as usize].state.as_deref().expect("what names a server keeps its slot")
     }
 }
 
 impl IndexMut<ServerId> for Servers {
     fn index_mut(&mut self, id: ServerId) -> &mut ServerState {
-        self.get_mut(id).expect("what names a server keeps its place")
+        self.get_mut(id).expect("what names a server keeps its slot")
     }
 }
 

@@ -80,8 +80,8 @@ impl Authorities {
         entry.watches.retain(|other| *other != watch_id);
         entry.unnotified.retain(|other| *other != watch_id);
         let (group, ty, last) = (entry.group, entry.ty, entry.watches.is_empty());
-        let places: Vec<_> = entry.places.iter().filter(|_| last).collect();
-        for (server, sub) in places {
+        let subscriptions: Vec<_> = entry.subscriptions.iter().filter(|_| last).collect();
+        for (server, sub) in subscriptions {
             self.servers[server].machine.unsubscribe(ty, sub, now);
             self.settle(store, server, now);
         }

@@ -46,7 +46,7 @@ struct Members {
 
 #[derive(Debug)]
 enum Member {
-    Located { target: ResourceName, watch_id: WatchId, known: bool },
+    Locator { target: ResourceName, watch_id: WatchId, known: bool },
     Inline { bytes: Bytes, version: Version, warning: Option<WatchError> },
 }
 
@@ -181,7 +181,7 @@ impl Indirections {
             store.members.remove(key, &name);
             self.unfollow_member(member);
         }
-        let is_unknown = |member: &&Member| matches!(member, Member::Located { known: false, .. });
+        let is_unknown = |member: &&Member| matches!(member, Member::Locator { known: false, .. });
         let unknown = members.values().filter(is_unknown).count();
         if let Some(known) = self.lists.lists.get_mut(key) {
             (known.members, known.unknown) = (members, unknown);
@@ -201,15 +201,15 @@ impl Indirections {
         // A member is requested by its locator: it need not have the context parameters of its list (X12).
         let target = locator.clone();
         match old {
-            Some(Member::Located { target: held, watch_id, known }) if held == target => {
-                Member::Located { target, watch_id, known }
+            Some(Member::Locator { target: held, watch_id, known }) if held == target => {
+                Member::Locator { target, watch_id, known }
             }
             old => {
                 let watch_id = delivery.next_watch_id();
                 self.edges.insert(watch_id, Follower::Member(key.clone(), name.clone()));
                 self.subscribe(watch_id, store.ty(key.1), target.clone());
                 old.into_iter().for_each(|old| self.unfollow_member(old));
-                Member::Located { target, watch_id, known: false }
+                Member::Locator { target, watch_id, known: false }
             }
         }
     }
@@ -226,7 +226,7 @@ impl Indirections {
         let Some(seen) = self.look(store, delivery, watch_id) else { return };
         // The list may have ended meanwhile, or may have another member of the name.
         let Some(list) = self.lists.lists.get_mut(key) else { return };
-        let Some(Member::Located { known, watch_id: own, .. }) = list.members.get_mut(name) else { return };
+        let Some(Member::Locator { known, watch_id: own, .. }) = list.members.get_mut(name) else { return };
         if *own != watch_id {
             return;
         }
@@ -243,7 +243,7 @@ impl Indirections {
 
     fn unfollow_member(&mut self, member: Member) {
         match member {
-            Member::Located { watch_id, .. } => self.unfollow(watch_id),
+            Member::Locator { watch_id, .. } => self.unfollow(watch_id),
             Member::Inline { .. } => {}
         }
     }
@@ -323,7 +323,7 @@ impl Member {
                 Self::Inline { bytes, version, warning },
                 Self::Inline { bytes: others, version: other, warning: theirs },
             ) => bytes == others && version == other && warning == theirs,
-            (Self::Located { .. }, _) | (_, Self::Located { .. }) => false,
+            (Self::Locator { .. }, _) | (_, Self::Locator { .. }) => false,
         }
     }
 }

@@ -52,7 +52,7 @@ impl Step<'_> {
         self.response.located.push(LocatedResource { sub: Some(id), ..found });
         match own.is_empty() {
             true => subscriptions.aliases.forget(alias),
-            false => subscriptions.aliases.note(alias, own),
+            false => subscriptions.aliases.record(alias, own),
         }
     }
 

@@ -60,7 +60,7 @@ impl Step<'_> {
     }
 
     /// Applies a resource that is subscribed by name, or is a member already. Returns the cost, in bytes parsed.
-    pub(super) fn apply_to(&mut self, place: SubId, located: LocatedResource) -> usize {
+    pub(super) fn apply_to(&mut self, sub_id: SubId, located: LocatedResource) -> usize {
         let state = self.authorities.server_mut(self.response.stream.server);
         let Some(subscriptions) = state.machine.subscriptions_mut(self.response.ty) else {
             invariant::broken("a type that is answered was requested");
@@ -68,7 +68,7 @@ impl Step<'_> {
         };
         let wildcard = subscriptions.takes_all();
         // It may have been removed between two steps.
-        let Some(sub) = subscriptions.get_mut(place).filter(|sub| sub.is_mentioned_in(self.response.number))
+        let Some(sub) = subscriptions.get_mut(sub_id).filter(|sub| sub.is_mentioned_in(self.response.number))
         else {
             return 1;
         };
@@ -76,7 +76,7 @@ impl Step<'_> {
         let joins_all = wildcard && sub.join_wildcard();
         let id = sub.entry();
         let update = self.response.update_of(&located, sub.version());
-        let joins_glob = self.on_member(place);
+        let joins_glob = self.on_member(sub_id);
         if !self.authorities.placement().counts(self.store, id, self.response.server()) {
             self.store.note_change(id, false, joins_all);
             return 1;
@@ -310,7 +310,7 @@ impl Step<'_> {
         let was_held = self.store.get(id).is_some_and(Entry::is_held);
         let done = act(self);
         if let Some(entry) = self.store.get(id).filter(|entry| was_held && !entry.is_held()) {
-            for (server, _) in entry.places.iter() {
+            for (server, _) in entry.subscriptions.iter() {
                 self.authorities.server_mut(server).machine.on_dropped(entry.ty);
             }
         }
@@ -322,16 +322,16 @@ impl Step<'_> {
         if !parsed.is_unique() {
             return parsed.into();
         }
-        if self.response.origin.is_none() {
-            let origin = self.store.begin_buffer(self.response.envelope.message());
-            self.response.origin = origin.map(|origin| (origin, Vec::new()));
+        if self.response.buffer.is_none() {
+            let buffer = self.store.new_buffer(self.response.envelope.message());
+            self.response.buffer = buffer.map(|buffer| (buffer, Vec::new()));
         }
         // The response is too small to be shared.
-        let Some((origin, parts)) = &mut self.response.origin else {
+        let Some((buffer, parts)) = &mut self.response.buffer else {
             return self.response.envelope.bytes(located.value).into();
         };
         parts.push(id);
-        origin.part(located.value)
+        buffer.part(located.value)
     }
 }
 

@@ -35,7 +35,7 @@ impl Step<'_> {
 
     pub(super) fn conclude(&mut self) {
         let server = self.response.stream.server;
-        self.store.keep_buffer(self.response.origin.take());
+        self.store.keep_buffer(self.response.buffer.take());
         self.updates.add((server, self.response.ty), (self.response.valid, self.response.invalid));
         let is_outdated = self.response.outdated && self.response.is_heartbeat();
         let digests = match self.response.problems.text.is_empty() {

@@ -9,7 +9,7 @@ use crate::{cache::Entry, invariant, protocol::SubId};
 impl Step<'_> {
     /// Extends the TTL of a held resource, without a notification (B1.18, B2.16). For others it has no effect: it refers to a
     /// state that was not accepted, or has expired. The server does not know that, and the request has to be repeated.
-    pub(super) fn apply_heartbeat(&mut self, place: SubId, located: LocatedResource) -> usize {
+    pub(super) fn apply_heartbeat(&mut self, sub_id: SubId, located: LocatedResource) -> usize {
         let (server, ty) = (self.response.server(), self.response.ty());
         let is_delta = self.response.envelope.is_delta();
         let is_rejected =
@@ -19,7 +19,7 @@ impl Step<'_> {
             return 1;
         };
         // It may have been released between two steps.
-        let Some(sub) = subscriptions.get_mut(place) else { return 1 };
+        let Some(sub) = subscriptions.get_mut(sub_id) else { return 1 };
         let is_same = match is_delta {
             true => sub.version().as_str() == self.response.version_of(&located),
             false => !is_rejected,
@@ -29,7 +29,7 @@ impl Step<'_> {
             let is_expired = !is_held && self.store.get(id).is_some_and(Entry::is_expired);
             self.response.outdated |= is_expired || is_rejected;
             if is_expired && self.response.ttl_of(&located).is_some() {
-                self.authorities.server_mut(server).machine.request_again(ty, place, self.now);
+                self.authorities.server_mut(server).machine.request_again(ty, sub_id, self.now);
             }
             return 1;
         }

@@ -53,7 +53,7 @@ pub(crate) struct PendingResponse {
     /// The glob that a resource of it was a member of.
     pub(super) glob: Option<MatchedGlob>,
     /// The shared buffer of the response, once a resource holds a part of it, and the entries of the parts.
-    pub(super) origin: Option<(Arc<ResponseBuffer>, Vec<EntryId>)>,
+    pub(super) buffer: Option<(Arc<ResponseBuffer>, Vec<EntryId>)>,
     /// For its log events.
     pub(super) span: tracing::Span,
     /// The number of valid resources, and of invalid ones.
@@ -151,7 +151,7 @@ impl PendingResponse {
             lacks_wildcard: false,
             problems: Problems::default(),
             glob: None,
-            origin: None,
+            buffer: None,
             span: tracing::Span::none(),
             valid: 0,
             invalid: 0,

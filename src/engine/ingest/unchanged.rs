@@ -87,7 +87,7 @@ impl Step<'_> {
             if !is_same {
                 return next;
             }
-            let is_alone = groups.get(entry.group).active() == server && !entry.places.are_several();
+            let is_alone = groups.get(entry.group).active() == server && !entry.subscriptions.are_several();
             if !is_alone || !entry.confirm(&self.response.version, self.response.since()) {
                 return next;
             }

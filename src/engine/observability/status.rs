@@ -89,9 +89,9 @@ fn file_error(authorities: &Authorities, store: &Store, entry: &Entry) -> Option
 fn is_subscribed(authorities: &Authorities, entry: &Entry) -> bool {
     let active = authorities.groups().active(entry.group);
     let machine = &authorities.server(active).machine;
-    let place = entry.places.at(active);
+    let sub = entry.subscriptions.at(active);
     !entry.watches.is_empty()
-        || place.and_then(|sub| machine.sub(entry.ty, sub)).is_some_and(Subscription::is_member)
+        || sub.and_then(|sub| machine.sub(entry.ty, sub)).is_some_and(Subscription::is_member)
 }
 
 /// A polled server has no connection that could end: its state is that of its last poll.

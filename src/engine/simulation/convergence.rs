@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use super::{
-    keys::Key,
+    keys::ResourceId,
     model::{All, Model, One},
     network::Network,
     parts::Seen,
@@ -65,7 +65,7 @@ impl Model {
             let names: BTreeSet<_> = of_type.iter().map(|(name, _)| name).collect();
             for name in names.into_iter().chain(members.keys().map(String::as_str)) {
                 let (text, seen) = (server.text(Ty::Full, name), members.get(name));
-                let key = Key::member(name);
+                let key = ResourceId::member(name);
                 let shared = self.ones.values().find(|one| key.authority != 0 && one.key == key);
                 if let Some(one) = shared.filter(|one| network.active(one.key.authority) == Some(active)) {
                     // Names whose authority has the same server are seen the same both ways.

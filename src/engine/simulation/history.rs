@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use super::{keys::Key, parts::Seen, script::Ty, server::SimServer};
+use super::{keys::ResourceId, parts::Seen, script::Ty, server::SimServer};
 use crate::error::WatchError;
 
 /// Every text that a resource ever had on each server, with `None` for not being there, and which of them was seen last.
 #[derive(Debug, Default)]
 pub(super) struct History {
     texts: BTreeMap<(usize, Ty, String), Vec<Option<String>>>,
-    seen: BTreeMap<Key, Last>,
+    seen: BTreeMap<ResourceId, Last>,
 }
 
 /// What was seen of a resource, by whoever watched it.
@@ -58,7 +58,7 @@ impl History {
 
     /// A good text is seen; gives its server if it was not the last one that was seen of the resource. No server's text
     /// returns to an earlier one.
-    pub(super) fn on_good(&mut self, key: &Key, text: &str, repeated: bool) -> Option<usize> {
+    pub(super) fn on_good(&mut self, key: &ResourceId, text: &str, repeated: bool) -> Option<usize> {
         let (server, _) = text.split_once(' ').unwrap_or_else(|| panic!("{text:?} is seen of {key:?}"));
         let server = server.trim_start_matches('s').parse().expect("texts begin with their server");
         let history = self.texts.get(&(server, key.ty, key.name.clone())).map_or(&[][..], Vec::as_slice);
@@ -76,7 +76,7 @@ impl History {
     }
 
     /// Whether a server has not had a resource at some time since the last good text of it was seen.
-    pub(super) fn was_gone(&self, server: usize, key: &Key) -> bool {
+    pub(super) fn was_gone(&self, server: usize, key: &ResourceId) -> bool {
         let Some(last) = self.seen.get(key) else { return true };
         let since = last.places.get(&server).copied().unwrap_or(0);
         let texts = self.texts.get(&(server, key.ty, key.name.clone()));
@@ -84,13 +84,13 @@ impl History {
     }
 
     /// Whether any server ever had a resource, valid or not.
-    pub(super) fn is_known(&self, key: &Key) -> bool {
+    pub(super) fn is_known(&self, key: &ResourceId) -> bool {
         let mut texts = self.texts.iter().filter(|((_, ty, name), _)| *ty == key.ty && *name == key.name);
         texts.any(|(_, texts)| texts.iter().any(Option::is_some))
     }
 
     /// Whether a server ever had a resource that is invalid.
-    pub(super) fn was_bad(&self, server: usize, key: &Key) -> bool {
+    pub(super) fn was_bad(&self, server: usize, key: &ResourceId) -> bool {
         let texts = self.texts.get(&(server, key.ty, key.name.clone()));
         texts.is_some_and(|texts| texts.iter().any(|text| text.as_deref() == Some("bad")))
     }

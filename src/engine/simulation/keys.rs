@@ -4,14 +4,14 @@ use super::script::Ty;
 
 /// A resource that can be watched.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
+pub(super) struct ResourceId {
     pub(super) ty: Ty,
     /// A place in [`AUTHORITIES`].
     pub(super) authority: usize,
     pub(super) name: String,
 }
 
-impl Key {
+impl ResourceId {
     /// The resource of these numbers. Where everything of a type is watched, names with an authority are of the other
     /// type, unless they are `shared` by both.
     pub(super) fn of((ty, authority, name): (Ty, u8, u8), (whole, shared): (bool, bool)) -> Self {

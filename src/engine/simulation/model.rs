@@ -9,7 +9,7 @@ use tracing::debug;
 
 use super::{
     history::History,
-    keys::Key,
+    keys::ResourceId,
     network::Network,
     parts::Seen,
     script::Ty,
@@ -39,7 +39,7 @@ pub(super) struct Model {
     repeated: bool,
     /// What came in a repeated response before the server had read a request for it: a response to an earlier request may be
     /// without it again.
-    early: BTreeSet<Key>,
+    early: BTreeSet<ResourceId>,
     /// Servers that have sent a subscribed resource of an authority since the last step.
     senders: BTreeSet<(usize, usize)>,
     /// How many servers of each authority were open.
@@ -53,7 +53,7 @@ pub(super) struct Model {
 /// A watch of one resource.
 #[derive(Debug)]
 pub(super) struct One {
-    pub(super) key: Key,
+    pub(super) key: ResourceId,
     /// When the step ended in which it began.
     since: Option<Instant>,
     pub(super) seen: Option<Seen>,
@@ -70,7 +70,7 @@ pub(super) struct All {
 }
 
 impl Model {
-    pub(super) fn on_watch(&mut self, watch_id: WatchId, key: Key) {
+    pub(super) fn on_watch(&mut self, watch_id: WatchId, key: ResourceId) {
         self.ones.insert(watch_id, One { key, since: None, seen: None });
     }
 
@@ -87,7 +87,7 @@ impl Model {
         Some(watch_id)
     }
 
-    pub(super) fn on_change(&mut self, server: usize, key: &Key, text: Option<String>) {
+    pub(super) fn on_change(&mut self, server: usize, key: &ResourceId, text: Option<String>) {
         self.history.on_change(server, (key.ty, &key.name), text);
     }
 
@@ -156,7 +156,7 @@ impl Model {
     }
 
     /// The last known good resource is never lost to an error, unless its server is configured for that, or has deleted it.
-    fn check_loss(&mut self, key: &Key, reason: &WatchError, network: &Network) {
+    fn check_loss(&mut self, key: &ResourceId, reason: &WatchError, network: &Network) {
         let text = reason.reason();
         assert!(!reason.is_of_server(), "{key:?} is lost with its server: {reason}");
         let list = &network.lists[key.authority];
@@ -186,7 +186,7 @@ impl Model {
     }
 
     /// Errors of servers are true.
-    fn check_error(&mut self, key: &Key, error: &WatchError, network: &Network) {
+    fn check_error(&mut self, key: &ResourceId, error: &WatchError, network: &Network) {
         if error.is_of_server() {
             let active = network.active(key.authority).expect("it is watched");
             assert!(network.servers[active].failing, "{active} is fine: {error}");
@@ -233,12 +233,12 @@ impl Model {
         for (name, seen) in &seen {
             match seen {
                 Seen::Present { text, .. } => {
-                    self.history.on_good(&Key::member(name), text, self.repeated);
+                    self.history.on_good(&ResourceId::member(name), text, self.repeated);
                 }
                 Seen::Absent(reason) => {
                     let contradicts_store =
                         self.shared || network.servers.iter().any(|server| server.contradicts_store);
-                    let is_known = contradicts_store || self.history.is_known(&Key::member(name));
+                    let is_known = contradicts_store || self.history.is_known(&ResourceId::member(name));
                     assert!(is_known, "the member {name} never was: {reason}");
                 }
             }
@@ -346,7 +346,7 @@ impl Model {
 
     /// All watches of a resource show the same.
     fn check_watchers_agree(&self) {
-        let mut seen: BTreeMap<&Key, Option<&Seen>> = BTreeMap::new();
+        let mut seen: BTreeMap<&ResourceId, Option<&Seen>> = BTreeMap::new();
         for one in self.ones.values() {
             let known = one.seen.as_ref().filter(|seen| seen.is_cached());
             let other = *seen.entry(&one.key).or_insert(known);

@@ -13,7 +13,7 @@ use tracing::{debug, trace};
 use super::{
     claims::Claims,
     family::{Family, Rule},
-    keys::{AUTHORITIES, Key},
+    keys::{AUTHORITIES, ResourceId},
     script::{Fault, ServerMode},
     server::{SentResponse, SimServer, text_of},
     session::Response,
@@ -92,8 +92,7 @@ impl<E> Network<E> {
     pub(super) fn new(setup: Setup) -> Self {
         let Setup { seed, family, conditions, bootstrap, settings, servers, lists } = setup;
         let now = Instant::now();
-        let servers =
-            servers.into_iter().map(|(behavior, server)| SimServer::new(Arc::new(server), behavior));
+        let servers = servers.into_iter().map(|(behavior, it)| SimServer::new(Arc::new(it), behavior));
         Self {
             random: fastrand::Rng::with_seed(seed),
             engine: Engine::new(Arc::new(bootstrap), settings, seed),
@@ -138,18 +137,18 @@ impl<E> Network<E> {
     }
 
     /// Since when a resource is requested from a server on its stream.
-    pub(super) fn requested(&self, server: usize, key: &Key) -> Option<Instant> {
+    pub(super) fn requested(&self, server: usize, key: &ResourceId) -> Option<Instant> {
         self.servers[server].open.as_ref()?.rules.requested(key.ty, &key.name)
     }
 
     /// Whether the server has read a request for a resource, and none without it since.
-    pub(super) fn requests(&self, server: usize, key: &Key) -> bool {
+    pub(super) fn requests(&self, server: usize, key: &ResourceId) -> bool {
         let open = self.servers[server].open.as_ref();
         open.is_some_and(|open| open.rules.requests(key.ty, &key.name))
     }
 
     /// Whether a server that sends everything, though that is not requested, may have sent a resource before it received a request for it: then its next response may be without it again.
-    pub(super) fn was_unsolicited(&self, server: usize, key: &Key) -> bool {
+    pub(super) fn was_unsolicited(&self, server: usize, key: &ResourceId) -> bool {
         let behavior = &self.servers[server].settings.behavior;
         let may =
             behavior.empty_list_is_wildcard || behavior.keeps_wildcard || behavior.unsolicited_resources;

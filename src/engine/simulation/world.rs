@@ -6,7 +6,7 @@ use tracing::debug;
 
 use super::{
     family::Family,
-    keys::{AUTHORITIES, Key},
+    keys::{AUTHORITIES, ResourceId},
     model::Model,
     network::{Network, NetworkEvent},
     script::{Operation, Script, ServerMode, Servers, Text, Ty},
@@ -124,10 +124,10 @@ impl World {
     }
 
     /// The resource of these numbers.
-    fn key(&self, (ty, authority, name): (Ty, u8, u8)) -> Key {
+    fn key(&self, (ty, authority, name): (Ty, u8, u8)) -> ResourceId {
         match self.servers {
-            Servers::Several => Key::of((ty, authority, name), (self.whole, self.shared)),
-            Servers::One => Key { ty, authority: 0, name: format!("r{}", name % NAMES_OF_ONE) },
+            Servers::Several => ResourceId::of((ty, authority, name), (self.whole, self.shared)),
+            Servers::One => ResourceId { ty, authority: 0, name: format!("r{}", name % NAMES_OF_ONE) },
         }
     }
 
@@ -136,7 +136,7 @@ impl World {
         WatchId::new(self.watches)
     }
 
-    fn watch(&mut self, key: Key) {
+    fn watch(&mut self, key: ResourceId) {
         let watch_id = self.next_watch_id();
         debug!(?watch_id, ?key, "watch");
         let names = Selection::One(key.name.as_str().into());
@@ -232,14 +232,14 @@ impl World {
         for _ in 0..if splits { 8 } else { 2 } {
             for (id, ty) in silent.iter().flat_map(|id| Ty::ALL.map(|ty| (*id, ty))) {
                 self.texts += 1;
-                let key = Key { ty, authority: 0, name: "other".to_owned() };
+                let key = ResourceId { ty, authority: 0, name: "other".to_owned() };
                 self.set(id, &key, Text::Good.on(id, self.texts));
             }
             self.pass(Duration::from_secs(40));
         }
     }
 
-    fn set(&mut self, server: usize, key: &Key, text: Option<String>) {
+    fn set(&mut self, server: usize, key: &ResourceId, text: Option<String>) {
         self.network.servers[server].set((key.ty, &key.name), text.clone());
         self.model.on_change(server, key, text);
         self.network.serve(server);

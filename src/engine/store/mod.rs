@@ -106,7 +106,7 @@ impl Store {
         self.table.get(id)
     }
 
-    /// An entry, to change its places and watches; its state changes by [`apply`](Self::apply).
+    /// An entry, to change its subscriptions and watches; its state changes by [`apply`](Self::apply).
     pub(super) fn get_mut(&mut self, id: EntryId) -> Option<&mut Entry> {
         self.table.get_mut(id)
     }
@@ -308,16 +308,16 @@ impl Store {
     }
 
     /// Makes a response one that resources may be parts of; `None` when it is too small for that.
-    pub(super) fn begin_buffer(&self, message: &Bytes) -> Option<Arc<ResponseBuffer>> {
-        self.table.begin_origin(message)
+    pub(super) fn new_buffer(&self, message: &Bytes) -> Option<Arc<ResponseBuffer>> {
+        self.table.new_buffer(message)
     }
 
     /// Keeps a response that entries may have parts of, and copies the held parts of responses that are mostly not held any more.
     pub(super) fn keep_buffer(&mut self, buffer: Option<(Arc<ResponseBuffer>, Vec<EntryId>)>) {
         if let Some((buffer, parts)) = buffer {
-            self.table.keep_origin(buffer, parts);
+            self.table.keep_buffer(buffer, parts);
         }
-        self.table.settle_origins();
+        self.table.copy_sparse();
     }
 
     pub(super) fn counts_mut(&mut self) -> &mut ResourceCounts {

@@ -9,7 +9,7 @@ use prost_reflect::{FieldDescriptor, Kind, MessageDescriptor};
 use self::read::{Entry, Message, Name, Node};
 use super::{
     any,
-    error::{FormatError, Place, Step, Trail},
+    error::{FormatError, Position, Step, Trail},
     scalar::{Scalar, write_nested, write_text},
     types::{Types, WellKnown},
 };
@@ -193,7 +193,7 @@ impl<'t> Writer<'t> {
     }
 
     fn error(&self, entry: &Entry<'_>, why: impl Into<String>) -> FormatError {
-        FormatError::at(Place::of_byte(self.text, entry.at), why)
+        FormatError::at(Position::of_byte(self.text, entry.at), why)
     }
 }
 

@@ -1,6 +1,6 @@
 //! The syntax of protobuf's text format.
 
-use crate::format::error::{FormatError, Place};
+use crate::format::error::{FormatError, Position};
 
 /// The entries of a message, and their source text.
 #[derive(Debug)]
@@ -267,7 +267,7 @@ impl<'t> Reader<'t> {
     }
 
     fn error(&self, why: &str) -> FormatError {
-        FormatError::at(Place::of_byte(self.text, self.at), why)
+        FormatError::at(Position::of_byte(self.text, self.at), why)
     }
 }
 

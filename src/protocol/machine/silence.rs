@@ -31,7 +31,7 @@ impl Machine {
         {
             return false;
         }
-        self.waiting.settle(|wait| is_awaited(&self.types, wait));
+        self.waiting.skip_obsolete(|wait| is_awaited(&self.types, wait));
         let wildcards = self.types.iter().flatten().filter_map(|channel| channel.all.deadline());
         wildcards.chain(self.waiting.next()).any(|at| at <= now)
     }

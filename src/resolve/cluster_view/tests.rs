@@ -126,7 +126,7 @@ fn an_endpoint_knows_its_place_and_the_weights() {
 #[test]
 fn f11_an_error_is_of_the_cluster_and_a_note_of_its_endpoints() {
     let stale = error::<ClusterLoadAssignment>("stale", Code::Unavailable, "no connection");
-    let entry = ClusterEntry { note: Some(stale), ..eds("stale", &[&["10.0.0.1:80"]]) };
+    let entry = ClusterEntry { endpoints_error: Some(stale), ..eds("stale", &[&["10.0.0.1:80"]]) };
     let snapshot = snapshot("shop")
         .eds("good", &[])
         .missing("gone")
@@ -134,7 +134,7 @@ fn f11_an_error_is_of_the_cluster_and_a_note_of_its_endpoints() {
         .entry(entry)
         .aggregate("all", &["bare"])
         .build();
-    for (name, error, note, problem) in [
+    for (name, error, endpoints_error, problem) in [
         ("good", false, false, false),
         ("gone", true, false, true),
         ("bare", false, true, true),
@@ -147,7 +147,7 @@ fn f11_an_error_is_of_the_cluster_and_a_note_of_its_endpoints() {
             cluster.endpoints_error().is_some(),
             cluster.unusable_reason().is_some(),
         );
-        assert_eq!(found, (error, note, problem), "{name}");
+        assert_eq!(found, (error, endpoints_error, problem), "{name}");
         assert_eq!(cluster.config().is_some(), name != "gone");
         assert_eq!(cluster.kind().is_some(), name != "gone");
     }
@@ -160,7 +160,7 @@ fn warnings_are_of_all_that_may_be_stale_and_of_nothing_else() {
     let endpoints = error::<ClusterLoadAssignment>("a", Code::Unavailable, "no connection");
     let entry = ClusterEntry {
         warning: Some(config.clone()),
-        note: Some(endpoints.clone()),
+        endpoints_error: Some(endpoints.clone()),
         ..eds("a", &[&["10.0.0.1:80"]])
     };
     let draft = snapshot("shop").warning(listener.clone());

@@ -18,7 +18,7 @@ impl Graph {
             return;
         }
         self.nodes.check();
-        let with_root = |has: fn(&Node) -> bool| -> BTreeSet<_> {
+        let with_root = |has: fn(&TreeNode) -> bool| -> BTreeSet<_> {
             self.nodes.iter().filter(|(_, node)| has(node)).map(|(name, _)| name).collect()
         };
         let current: BTreeSet<_> = self.routed.current().iter().collect();

@@ -246,7 +246,7 @@ fn describe_entry(entry: &ClusterEntry) -> String {
         let addresses = endpoints.endpoints().flat_map(|endpoint| endpoint.addresses());
         orders += &format!("={}", addresses.map(|address| address.to_string()).collect::<Vec<_>>().join(","));
     }
-    for why in entry.warning.iter().chain(&entry.note) {
+    for why in entry.warning.iter().chain(&entry.endpoints_error) {
         orders += &format!("({})", why.code());
     }
     orders

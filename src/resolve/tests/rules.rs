@@ -325,7 +325,10 @@ fn f11_errors_stay_where_they_belong() {
     let entry = |name: &str| tree.clusters.get(name).expect("an entry");
     assert_eq!(entry("a").error.as_ref().map(|e| e.type_url()), Some(Cluster::TYPE_URL));
     assert!(entry("b").error.is_none());
-    assert_eq!(entry("b").note.as_ref().map(|e| e.type_url()), Some(ClusterLoadAssignment::TYPE_URL));
+    assert_eq!(
+        entry("b").endpoints_error.as_ref().map(|e| e.type_url()),
+        Some(ClusterLoadAssignment::TYPE_URL)
+    );
     assert!(rig.no_listener(Code::NotFound)[0].starts_with("NOT_FOUND: Listener"));
 }
 

@@ -22,7 +22,7 @@ pub(in crate::resource) enum DomainKind<'a> {
     Everything,
     StartsWith(&'a [u8]),
     EndsWith(&'a [u8]),
-    Exactly(&'a [u8]),
+    Exact(&'a [u8]),
 }
 
 impl DomainPattern {
@@ -60,7 +60,7 @@ impl DomainPattern {
             DomainKind::StartsWith(prefix) => {
                 (1, host.len() > prefix.len() && host[..prefix.len()].eq_ignore_ascii_case(prefix))
             }
-            DomainKind::Exactly(exact) => (3, host.eq_ignore_ascii_case(exact)),
+            DomainKind::Exact(exact) => (3, host.eq_ignore_ascii_case(exact)),
         };
         fits.then_some(Fit { kind, length: self.0.len() })
     }
@@ -71,7 +71,7 @@ impl DomainPattern {
             b"*" => DomainKind::Everything,
             [b'*', suffix @ ..] => DomainKind::EndsWith(suffix),
             [prefix @ .., b'*'] => DomainKind::StartsWith(prefix),
-            exact => DomainKind::Exactly(exact),
+            exact => DomainKind::Exact(exact),
         }
     }
 }

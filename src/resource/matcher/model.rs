@@ -16,7 +16,7 @@ pub(crate) enum Rank {
     Everything,
     PrefixOf(usize),
     SuffixOf(usize),
-    Exactly,
+    Exact,
 }
 
 pub(crate) fn rank(domain: &str, host: &str) -> Option<Rank> {
@@ -30,7 +30,7 @@ pub(crate) fn rank(domain: &str, host: &str) -> Option<Rank> {
     if let Some(prefix) = domain.strip_suffix('*') {
         return (host.starts_with(prefix) && host != prefix).then_some(Rank::PrefixOf(prefix.len()));
     }
-    (domain == host).then_some(Rank::Exactly)
+    (domain == host).then_some(Rank::Exact)
 }
 
 /// A sequence of characters, `.` for any; those marked so may occur any number of times, the others occur once.

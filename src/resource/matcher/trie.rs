@@ -3,14 +3,14 @@
 #[derive(Debug, Default)]
 pub(in crate::resource) struct Trie {
     /// The root first; the children of a node are adjacent, sorted by the first byte of their labels.
-    nodes: Box<[Node]>,
+    nodes: Box<[TrieNode]>,
     /// The first byte of each node's label, in the order of the nodes.
     firsts: Box<[u8]>,
     labels: Box<[u8]>,
 }
 
 #[derive(Debug, Default)]
-struct Node {
+struct TrieNode {
     /// The bytes that the node adds to its parent's, in `labels`.
     label: Span,
     /// The range of children in `nodes`.
@@ -33,7 +33,7 @@ impl Trie {
     pub(in crate::resource) fn new(keys: &[impl AsRef<[u8]>]) -> Option<Self> {
         let keys = || keys.iter().map(AsRef::as_ref);
         let keys: Vec<&[u8]> = keys().collect();
-        let (mut nodes, mut firsts, mut labels) = (vec![Node::default()], vec![0], Vec::new());
+        let (mut nodes, mut firsts, mut labels) = (vec![TrieNode::default()], vec![0], Vec::new());
         // The keys below each node, and the length of their common prefix.
         let mut below = vec![(0..keys.len(), 0)];
         let mut node = 0;
@@ -49,7 +49,7 @@ impl Trie {
                 let label_start = labels.len();
                 labels.extend_from_slice(&first[depth..depth + common]);
                 let label = Span::new(label_start..labels.len())?;
-                nodes.push(Node { label, ..Node::default() });
+                nodes.push(TrieNode { label, ..TrieNode::default() });
                 firsts.push(first[depth]);
                 below.push((range.start..range.start + child.len(), depth + common));
                 range.start += child.len();

@@ -44,7 +44,7 @@ impl HostIndex {
                     by_end.push((backwards.into(), place));
                 }
                 DomainKind::StartsWith(start) => by_start.push((in_lower_case(start), place)),
-                DomainKind::Exactly(host) => exact.push((in_lower_case(host), place)),
+                DomainKind::Exact(host) => exact.push((in_lower_case(host), place)),
             }
         }
         Some(Self {

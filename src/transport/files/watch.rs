@@ -75,23 +75,23 @@ impl Watch {
 
     /// Watches all directories on the current path of the file, so that no later change is missed. Blocks briefly.
     pub(super) fn follow(&mut self) -> Result<(), notify::Error> {
-        let mut way = self.way();
+        let mut current = self.current_path();
         for _ in 0..MAX_TURNS {
-            let (parts, directories) = way.clone();
+            let (parts, directories) = current.clone();
             lock(&self.shared.state).parts = parts;
             let new = self.hub.exchange(&self.directories, &directories, &self.shared);
             self.directories = directories;
             // The path may have changed before its directories were watched.
-            let now = self.way();
-            if now == way {
+            let now = self.current_path();
+            if now == current {
                 return new;
             }
-            way = now;
+            current = now;
         }
-        Err(notify::Error::generic("the way to it changes all the time"))
+        Err(notify::Error::generic("its path keeps changing"))
     }
 
-    fn way(&self) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
+    fn current_path(&self) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
         let (parts, directories) = trace(&self.file.path);
         match &self.file.watched_directory {
             Some(directory) => (parts, [existing(directory)].into()),

@@ -227,7 +227,7 @@ impl Subscription {
         for name in std::mem::take(&mut self.fresh) {
             let mut found = now.members(&name).chain(now.aliased(&name)).map(str::to_owned).peekable();
             // Absence is reported once it is known.
-            let is_missing = found.peek().is_none() && self.is_settled(&name, now);
+            let is_missing = found.peek().is_none() && self.is_known(&name, now);
             self.due.extend(found);
             if is_missing && self.names.contains(&name) && !self.initial.contains_key(&name) {
                 self.unknown.insert(name.clone());
@@ -254,7 +254,7 @@ impl Subscription {
                 }
                 // It is already due by its subscription.
                 Some(_) => {}
-                None if self.is_settled(&name, now) => drop(self.due.insert(name)),
+                None if self.is_known(&name, now) => drop(self.due.insert(name)),
                 // Its version is compared once its state is known.
                 None => drop(self.initial.insert(name, held)),
             }
@@ -274,7 +274,7 @@ impl Subscription {
             if !difference.before.is_some_and(is_covered) && !difference.now.is_some_and(is_covered) {
                 continue;
             }
-            if difference.now.is_none() && !self.is_settled(difference.name, now) {
+            if difference.now.is_none() && !self.is_known(difference.name, now) {
                 // Its version is compared once its state is known; an empty version equals none.
                 self.initial.insert(difference.name.to_owned(), String::new());
             } else {
@@ -286,7 +286,7 @@ impl Subscription {
                 self.due.insert(glob.to_owned());
             }
         }
-        for name in now.settled_since(seen) {
+        for name in now.known_since(seen) {
             if self.names.contains(name) && now.members(name).next().is_none() {
                 self.due.insert(name.to_owned());
             }
@@ -382,7 +382,7 @@ impl Subscription {
     }
 
     /// Whether the state of a name is known, including absence, through the subscription that covers it.
-    fn is_settled(&self, name: &str, now: &Type) -> bool {
+    fn is_known(&self, name: &str, now: &Type) -> bool {
         if now.knows(name) || self.names.contains(name) {
             return now.knows(name);
         }

@@ -229,12 +229,12 @@ impl Check<'_> {
 
     /// A cluster is ready, or has a reason why not; its endpoints are its own.
     fn check_cluster(&self, (name, shown): (&String, &Shown), resolution: &Resolution) {
-        let Shown { config, error, warning, endpoints, note, leaves } = shown;
+        let Shown { config, error, warning, endpoints, endpoints_error, leaves } = shown;
         let key = (Type::Cluster, name.clone());
         let Some(Made { generation, spec }) = config else {
             let reason = error.as_ref().expect("a missing cluster has a reason");
             self.check_reason(reason, &key, resolution.seen.get(&key).copied().unwrap_or(0));
-            assert!(endpoints.is_none() && note.is_none() && leaves.is_empty(), "{shown:?}");
+            assert!(endpoints.is_none() && endpoints_error.is_none() && leaves.is_empty(), "{shown:?}");
             return;
         };
         if let Some(warning) = warning {
@@ -242,7 +242,7 @@ impl Check<'_> {
         }
         let source = match spec {
             Spec::Aggregate(_) => {
-                assert!(endpoints.is_none() && note.is_none(), "{name}: {shown:?}");
+                assert!(endpoints.is_none() && endpoints_error.is_none(), "{name}: {shown:?}");
                 assert_eq!(error.is_some(), leaves.is_empty(), "{name}: {shown:?}");
                 return;
             }
@@ -251,14 +251,18 @@ impl Check<'_> {
             other => panic!("{other:?} is no cluster"),
         };
         assert!(error.is_none() && leaves.is_empty(), "{name}: {shown:?}");
-        assert!(endpoints.is_some() || note.is_some(), "{name} is not ready: {shown:?}");
+        assert!(endpoints.is_some() || endpoints_error.is_some(), "{name} is not ready: {shown:?}");
         assert!(endpoints.iter().all(|(whose, _)| *whose == source), "{name} has another's: {shown:?}");
-        if let (Some(note), Spec::Eds(_)) = (note, spec) {
+        if let (Some(endpoints_error), Spec::Eds(_)) = (endpoints_error, spec) {
             let key = (Type::Endpoints, source);
             let since = endpoints.as_ref().map(|(_, generation)| *generation);
-            self.check_reason(note, &key, since.or(resolution.seen.get(&key).copied()).unwrap_or(0));
-        } else if let Some(note) = note {
-            assert!(self.rules.faults && note.blame() == Blame::Network, "{note}");
+            self.check_reason(
+                endpoints_error,
+                &key,
+                since.or(resolution.seen.get(&key).copied()).unwrap_or(0),
+            );
+        } else if let Some(endpoints_error) = endpoints_error {
+            assert!(self.rules.faults && endpoints_error.blame() == Blame::Network, "{endpoints_error}");
         }
     }
 

@@ -32,7 +32,7 @@ pub(super) struct Shown {
     pub(super) warning: Option<WatchError>,
     /// Whose endpoints, and of which generation.
     pub(super) endpoints: Option<(String, u32)>,
-    pub(super) note: Option<WatchError>,
+    pub(super) endpoints_error: Option<WatchError>,
     /// Of an aggregate.
     pub(super) leaves: Vec<String>,
 }
@@ -133,13 +133,13 @@ impl Shown {
             error: view.error().cloned(),
             warning: view.warning().cloned(),
             endpoints,
-            note: view.endpoints_error().cloned(),
+            endpoints_error: view.endpoints_error().cloned(),
             leaves: leaves.into_iter().flatten().collect(),
         }
     }
 
     fn kinds(&self) -> impl Iterator<Item = &'static str> {
-        let Self { config, error, warning, endpoints, note, .. } = self;
+        let Self { config, error, warning, endpoints, endpoints_error, .. } = self;
         let spec = config.as_ref().map(|made| &made.spec);
         let aggregate = matches!(spec, Some(Spec::Aggregate(_)));
         let kinds = [
@@ -149,8 +149,8 @@ impl Shown {
             (self.is_too_deep(), "deep aggregate"),
             (error.as_ref().is_some_and(|error| error.reason().ends_with("leaf clusters")), "void aggregate"),
             (matches!(spec, Some(Spec::Dns(..))), "host"),
-            (endpoints.is_none() && note.is_some(), "missing endpoints"),
-            (endpoints.is_some() && note.is_some(), "stale endpoints"),
+            (endpoints.is_none() && endpoints_error.is_some(), "missing endpoints"),
+            (endpoints.is_some() && endpoints_error.is_some(), "stale endpoints"),
         ];
         kinds.into_iter().filter_map(|(is_so, kind)| is_so.then_some(kind))
     }
@@ -162,7 +162,7 @@ impl Shown {
 
     /// How many of the snapshot's warnings are its own.
     fn warnings(&self) -> usize {
-        let stale = self.endpoints.is_some() && self.note.is_some();
+        let stale = self.endpoints.is_some() && self.endpoints_error.is_some();
         usize::from(self.warning.is_some()) + usize::from(stale)
     }
 }
@@ -170,7 +170,7 @@ impl Shown {
 /// Only what there is, on a line.
 impl fmt::Debug for Shown {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { config, error, warning, endpoints, note, leaves } = self;
+        let Self { config, error, warning, endpoints, endpoints_error, leaves } = self;
         match config {
             Some(config) => write!(f, "{config:?}")?,
             None => f.write_str("nothing")?,
@@ -181,7 +181,7 @@ impl fmt::Debug for Shown {
         if !leaves.is_empty() {
             write!(f, ", leaves {}", leaves.join(" "))?;
         }
-        for (what, why) in [("error", error), ("warning", warning), ("note", note)] {
+        for (what, why) in [("error", error), ("warning", warning), ("endpoints_error", endpoints_error)] {
             if let Some(why) = why {
                 write!(f, ", {what} {}: {}", why.code(), why.reason())?;
             }

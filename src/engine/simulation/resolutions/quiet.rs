@@ -169,11 +169,17 @@ impl<'a> Quiet<'a> {
                 Some(Spec::Eds(service)) => {
                     let found = self.see((Type::Endpoints, service.clone()));
                     let endpoints = found.made.map(|found| (service.clone(), found.generation));
-                    Shown { config: made, warning: error, endpoints, note: found.error, ..Shown::default() }
+                    Shown {
+                        config: made,
+                        warning: error,
+                        endpoints,
+                        endpoints_error: found.error,
+                        ..Shown::default()
+                    }
                 }
                 Some(Spec::Dns(host, port)) => {
-                    let (endpoints, note) = self.look_up(&name, (host, *port), resolution);
-                    Shown { config: made, warning: error, endpoints, note, ..Shown::default() }
+                    let (endpoints, endpoints_error) = self.look_up(&name, (host, *port), resolution);
+                    Shown { config: made, warning: error, endpoints, endpoints_error, ..Shown::default() }
                 }
                 Some(other) => panic!("{other:?} is no cluster"),
             };
@@ -195,8 +201,8 @@ impl<'a> Quiet<'a> {
         }
         let Some(Ok(last)) = &resolution.last else { return (None, None) };
         let shown = last.clusters.get(cluster).cloned().unwrap_or_default();
-        assert!(shown.note.is_some(), "{host} cannot be looked up");
-        (shown.endpoints, shown.note)
+        assert!(shown.endpoints_error.is_some(), "{host} cannot be looked up");
+        (shown.endpoints, shown.endpoints_error)
     }
 
     /// What a watch of a resource sees now: as much as there can be.

@@ -3,18 +3,16 @@ use crate::protocol::{ServerId, SubId};
 
 /// The subscriptions of one resource at the servers that it is requested from, or sent by. Most resources have one.
 #[derive(Debug, Default)]
-pub(crate) struct Places(OneOrMany<Place>);
+pub(crate) struct ServerSubscriptions(OneOrMany<(ServerId, SubId)>);
 
-type Place = (ServerId, SubId);
-
-impl Places {
+impl ServerSubscriptions {
     /// The subscription at one server.
     pub(crate) fn at(&self, server: ServerId) -> Option<SubId> {
         self.iter().find(|(at, _)| *at == server).map(|(_, sub)| sub)
     }
 
     /// All subscriptions, in the order in which they were added.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Place> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (ServerId, SubId)> {
         self.0.iter().copied()
     }
 
@@ -29,7 +27,7 @@ impl Places {
 
     /// Adds the subscription at a server that has none yet.
     pub(crate) fn add(&mut self, server: ServerId, sub: SubId) {
-        debug_assert!(self.at(server).is_none(), "a resource has one place at a server");
+        debug_assert!(self.at(server).is_none(), "a resource has one subscription at a server");
         self.0.push((server, sub));
     }
 
@@ -45,16 +43,16 @@ mod tests {
 
     #[test]
     fn places_are_kept_by_server_in_their_order() {
-        let mut places = Places::default();
-        assert!(places.is_empty());
+        let mut subscriptions = ServerSubscriptions::default();
+        assert!(subscriptions.is_empty());
         for server in 0..3 {
-            places.add(ServerId(server), SubId(10 + server));
+            subscriptions.add(ServerId(server), SubId(10 + server));
         }
-        assert_eq!(places.at(ServerId(1)), Some(SubId(11)));
-        places.remove(ServerId(0));
-        assert_eq!(places.iter().map(|(server, _)| server.0).collect::<Vec<_>>(), [1, 2]);
-        places.remove(ServerId(2));
-        places.remove(ServerId(1));
-        assert!(places.is_empty() && places.at(ServerId(1)).is_none());
+        assert_eq!(subscriptions.at(ServerId(1)), Some(SubId(11)));
+        subscriptions.remove(ServerId(0));
+        assert_eq!(subscriptions.iter().map(|(server, _)| server.0).collect::<Vec<_>>(), [1, 2]);
+        subscriptions.remove(ServerId(2));
+        subscriptions.remove(ServerId(1));
+        assert!(subscriptions.is_empty() && subscriptions.at(ServerId(1)).is_none());
     }
 }
