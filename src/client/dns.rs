@@ -74,7 +74,7 @@ impl Lookups {
     }
 
     /// Begins a lookup, whose outcome is reported exactly once.
-    pub(super) fn begin(&mut self, lookup: LookupId, host: Arc<str>, reports: UnboundedSender<Input>) {
+    pub(super) fn start(&mut self, lookup: LookupId, host: Arc<str>, reports: UnboundedSender<Input>) {
         while self.tasks.try_join_next().is_some() {}
         let report = Report { lookup, reports: Some(reports) };
         let (dns, lookup_timeout) = (self.dns.clone(), self.lookup_timeout);
@@ -143,7 +143,7 @@ mod tests {
     async fn report(dns: impl Dns, host: &str) -> Result<Addresses, String> {
         let (reports, mut reported) = mpsc::unbounded_channel();
         let mut lookups = Lookups::new(Arc::new(dns), Duration::from_secs(15));
-        lookups.begin(LookupId(7), host.into(), reports);
+        lookups.start(LookupId(7), host.into(), reports);
         let Some(Input::Resolved { lookup: LookupId(7), result }) = reported.recv().await else {
             panic!("nothing, or something else, was reported")
         };
@@ -170,7 +170,7 @@ mod tests {
     async fn lookups_end_with_the_client() {
         let (reports, mut reported) = mpsc::unbounded_channel();
         let mut lookups = Lookups::new(Arc::new(Fake), Duration::from_secs(15));
-        lookups.begin(LookupId(7), "hangs".into(), reports);
+        lookups.start(LookupId(7), "hangs".into(), reports);
         tokio::task::yield_now().await;
         drop(lookups);
         while reported.recv().await.is_some() {}

@@ -203,7 +203,7 @@ impl Driver {
                 }
                 Output::Lookup { lookup, host } => {
                     trace!(?lookup, host = %Escaped(&host), "dns lookup started");
-                    self.lookups.begin(lookup, host, self.reports.clone());
+                    self.lookups.start(lookup, host, self.reports.clone());
                 }
                 Output::Notify { watch_id, observed } => {
                     if let Some(watch) = self.watches.get(&watch_id).and_then(Weak::upgrade) {

@@ -112,7 +112,7 @@ impl Sotw {
     }
 
     /// The first request of the stream is about to be written.
-    fn begin(&mut self, subscriptions: &Subscriptions) {
+    fn on_first_request(&mut self, subscriptions: &Subscriptions) {
         if !self.is_version_held(subscriptions) {
             self.forget_version();
         }
@@ -420,7 +420,7 @@ impl Variant for Sotw {
     ) -> (Option<Bytes>, Written) {
         let mut written = Written::nothing(head.ty);
         if !self.on_stream.requested {
-            self.begin(subscriptions);
+            self.on_first_request(subscriptions);
         }
         let next = self.on_stream.answers.front();
         if next.is_some_and(|(_, answer)| answer.error.is_some()) {

@@ -88,7 +88,7 @@ impl DeltaSession {
         for name in request.resource_names_subscribe {
             changes.subscribed.extend(subscription.subscribe(name, behavior));
         }
-        if subscription.begin(named, request.initial_resource_versions) {
+        if subscription.on_first_request(named, request.initial_resource_versions) {
             changes.subscribed.push(WILDCARD.to_owned());
         }
         for name in request.resource_names_unsubscribe {

@@ -68,7 +68,7 @@ func (t *deltaType) subscribe(request *discovery.DeltaDiscoveryRequest, behavior
 			continue
 		}
 		delete(t.names, name)
-		// The client cannot tell whether the wildcard includes it.
+		// The client cannot determine whether the wildcard includes it.
 		t.missing[name] = t.wildcard
 	}
 	for name := range t.held {

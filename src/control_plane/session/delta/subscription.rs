@@ -126,7 +126,7 @@ impl Subscription {
 
     /// Handles the parts that only the first request has, after the names to subscribe to; they are ignored in others
     /// (B2.2). Returns whether it is a wildcard request.
-    pub(super) fn begin(&mut self, named: bool, versions: BTreeMap<String, String>) -> bool {
+    pub(super) fn on_first_request(&mut self, named: bool, versions: BTreeMap<String, String>) -> bool {
         if std::mem::replace(&mut self.begun, true) {
             return false;
         }

@@ -43,7 +43,7 @@ fn service(target: &str) -> GrpcService {
     GrpcService { target_specifier: Some(TargetSpecifier::GoogleGrpc(google)), ..Default::default() }
 }
 
-/// A service with everything that only a trusted server may say.
+/// A service with everything that only a trusted server may configure.
 fn secured() -> GrpcService {
     let google = GoogleGrpc {
         target_uri: "dns:///other:1".into(),
@@ -388,7 +388,7 @@ fn h12_accepts_overrides_that_disable() {
 #[test]
 fn a102_a_service_of_an_untrusted_server_is_one_that_the_bootstrap_allows() {
     let of = |service| ExternalProcessor { grpc_service: Some(service), ..processor() };
-    // What only a trusted server may say is left out.
+    // What only a trusted server may configure is left out.
     let GrpcService { target_specifier, .. } = service(TARGET);
     let json = json_of(PROC, &of(GrpcService { target_specifier, ..secured() }));
     assert_eq!(json["grpc_service"]["initial_metadata"], json!([]));

@@ -103,7 +103,7 @@ fn fo5_accepts_that_a_router_is_disabled() {
 
 #[test]
 fn fo6_accepts_names_that_no_filter_has() {
-    // Which filters there are is said in another resource (A39-5).
+    // The filters are configured in another resource (A39-5).
     assert!(is_fault(&overridden_in("nobody", fault(), &Context::new()).unwrap()));
 }
 

@@ -193,7 +193,7 @@ fn h5_accepts_known_actions() {
 fn h5_accepts_rules_that_only_log_as_if_there_were_none() {
     let nothing = HttpFilterConfig::Rbac(Rbac { rules: None });
     assert_eq!(config(Side::Server, RBAC, &filter::Rbac::default()), Ok(nothing.clone()));
-    // What they say is not looked at (A41-2).
+    // Their content is ignored (A41-2).
     let policy = Policy { condition: Some(Expr {}), ..Default::default() };
     let log = pb::Rbac { action: 2, ..with_policy(policy) };
     assert_eq!(config(Side::Server, RBAC, &rules(log)), Ok(nothing));
@@ -214,7 +214,7 @@ fn h5_rejects_unknown_actions() {
 fn h6_accepts_every_kind_of_permission() {
     let any = || Rule::Any(true);
     for (rule, expected) in [
-        // What `any` says does not matter, as in gRPC.
+        // The value of `any` does not matter, as in gRPC.
         (Rule::Any(false), json!("any")),
         (Rule::AndRules(rule_set(vec![any(), any()])), json!({"and_rules": ["any", "any"]})),
         (Rule::OrRules(rule_set(vec![])), json!({"or_rules": []})),

@@ -18,7 +18,7 @@
 //	Collect               client stream: sends "MESSAGES BYTES" when the stream of the client ends
 //	Expand                server stream: for the message "MESSAGES BYTES", sends as many messages of as many bytes
 //	Chat                  bidirectional stream: sends each message back
-//	Hold                  unary: responds after as many milliseconds as its message says
+//	Hold                  unary: responds after as many milliseconds as its message specifies
 //	Fail                  unary: for the message "CODE TEXT", fails with this status and the trailers x-trailer and x-trailer-bin
 //
 // Each response has the header x-backend with the name of the server, and is compressed if the metadata has x-compress. Calls of
