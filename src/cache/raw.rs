@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn a_small_response_has_no_parts() {
-        assert!(ResponseBuffers::default().begin(&Bytes::from(vec![0; SMALLEST - 1])).is_none());
+        assert!(ResponseBuffers::default().new_buffer(&Bytes::from(vec![0; SMALLEST - 1])).is_none());
     }
 
     #[test]
