@@ -31,7 +31,8 @@ fn main() {
         "table of", "searched", "entries", "searched", "growth", "in turn", "ratio"
     );
     for kind in KINDS {
-        for (searched, wanted) in [("any", Wanted::Any), ("last", Wanted::Last), ("none", Wanted::None)] {
+        for (searched, wanted) in [("any", Expected::Any), ("last", Expected::Last), ("none", Expected::None)]
+        {
             let tables: Vec<_> = sizes.iter().map(|size| Table::new(kind, *size, wanted)).collect();
             let all_at_once =
                 tables.iter().map(|table| Candidate::kept("searched", || table.search(kind.find)));
@@ -147,7 +148,7 @@ fn wildcard(i: usize) -> String {
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum Wanted {
+enum Expected {
     Any,
     Last,
     None,
@@ -162,17 +163,17 @@ struct Table {
 }
 
 impl Table {
-    fn new(kind: Kind, size: usize, wanted: Wanted) -> Self {
+    fn new(kind: Kind, size: usize, wanted: Expected) -> Self {
         let bytes = (kind.build)(size).into_message().encode_to_vec();
         let config = RouteConfiguration::parse(&bytes.into(), &Context::new()).expect("accepted");
         let number = |i: usize| match wanted {
             // All numbers below the size in turn, far apart.
-            Wanted::Any => i * 7_919 % size,
-            Wanted::Last => size - 1,
-            Wanted::None => size + i,
+            Expected::Any => i * 7_919 % size,
+            Expected::Last => size - 1,
+            Expected::None => size + i,
         };
         let wanted_texts = (0..SEARCHES).map(|i| (kind.wanted)(number(i))).collect();
-        Self { size, config, wanted: wanted_texts, is_there: wanted != Wanted::None }
+        Self { size, config, wanted: wanted_texts, is_there: wanted != Expected::None }
     }
 
     /// Searches for everything once.

@@ -23,7 +23,7 @@ pub(crate) type OnUnused = Arc<dyn Fn() + Send + Sync>;
 
 /// A reference of a call: the cluster stays until the call is committed.
 #[derive(Debug)]
-pub(crate) struct ClusterHold {
+pub(crate) struct ClusterReference {
     cluster: Arc<ClusterUse>,
     is_released: bool,
 }
@@ -38,13 +38,13 @@ impl ClusterUse {
     }
 
     /// A reference, unless the cluster was removed in the meantime.
-    pub(super) fn hold(self: &Arc<Self>) -> Option<ClusterHold> {
+    pub(super) fn hold(self: &Arc<Self>) -> Option<ClusterReference> {
         if self.calls.fetch_add(1, Ordering::AcqRel) & REMOVED != 0 {
             // A removed cluster stays removed, whatever is counted in between.
             self.calls.fetch_sub(1, Ordering::AcqRel);
             return None;
         }
-        Some(ClusterHold { cluster: self.clone(), is_released: false })
+        Some(ClusterReference { cluster: self.clone(), is_released: false })
     }
 
     /// No route names the cluster any more: it is removed, or the last call that refers to it calls `on_unused`. Says whether it
@@ -61,7 +61,7 @@ impl ClusterUse {
     }
 }
 
-impl ClusterHold {
+impl ClusterReference {
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.cluster.name
     }
@@ -80,7 +80,7 @@ impl ClusterHold {
     }
 }
 
-impl Drop for ClusterHold {
+impl Drop for ClusterReference {
     fn drop(&mut self) {
         self.release();
     }

@@ -12,7 +12,7 @@ use tracing::warn;
 
 use super::{
     balancer::Balancer,
-    cluster_use::{ClusterHold, ClusterUse, OnUnused},
+    cluster_use::{ClusterReference, ClusterUse, OnUnused},
     clusters::ClusterConfig,
     configs::Translation,
     connectivity::Connectivity,
@@ -94,7 +94,7 @@ pub(crate) enum Selection {
 /// The cluster of a call, with what else its route says.
 #[derive(Debug)]
 pub(crate) struct Selected {
-    pub(crate) cluster: ClusterHold,
+    pub(crate) cluster: ClusterReference,
     /// The time limit of the route, or else of the listener (CH2.13).
     pub(crate) max_stream_duration: Option<Duration>,
     /// The authority is the name of the endpoint (CH2.24).

@@ -30,7 +30,7 @@ use super::{
 };
 use crate::{
     balance::{
-        cluster_use::ClusterHold,
+        cluster_use::ClusterReference,
         generation::{Selected, Selection},
         picker::{Attempt, Draws, Pick, PickArgs, ReadyEndpoint},
         policy::with_note,
@@ -83,7 +83,7 @@ struct Attempts<'a> {
     head: Head,
     body: &'a mut RequestBody,
     active: &'a ActiveCall,
-    cluster: ClusterHold,
+    cluster: ClusterReference,
     auto_host_rewrite: bool,
     draws: Draws,
 }
@@ -316,7 +316,7 @@ impl<'a> Call<'a> {
         (generation.pick(cluster.place(), &mut args), generation.number())
     }
 
-    fn request_connection(&self, cluster: &ClusterHold) {
+    fn request_connection(&self, cluster: &ClusterReference) {
         // An error means that the channel was shut down.
         let _ = self.context.control.send(Control::Connect { cluster: cluster.name().clone() });
     }
@@ -334,7 +334,7 @@ impl<'a> Call<'a> {
     /// Waits for a pick of a picker that is newer than that of a generation. `None` if there is one that the call picks by itself.
     async fn wait_for_picker(
         &mut self,
-        cluster: &ClusterHold,
+        cluster: &ClusterReference,
         seen: u64,
         draws: &mut Draws,
     ) -> Result<Option<(Pick<Handle>, u64)>, Status> {

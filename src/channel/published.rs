@@ -15,7 +15,7 @@ use tokio::sync::oneshot;
 use super::{connection::Handle, state::States};
 use crate::{
     balance::{
-        cluster_use::ClusterHold,
+        cluster_use::ClusterReference,
         generation::Generation,
         picker::{Draws, Pick, PickArgs},
     },
@@ -157,7 +157,7 @@ impl<'a> Place<'a> {
     /// picker, this returns what the attempt remembers.
     pub(super) fn wait_for_picker(
         &self,
-        cluster: &ClusterHold,
+        cluster: &ClusterReference,
         seen: u64,
         (draws, waits_for_ready): (Draws, bool),
     ) -> Result<Result<Waiter<'a, Picked>, Draws>, ShutDown> {

@@ -6,7 +6,7 @@ use crate::{
     balance::{
         balancer::{Balancer, BalancerSettings},
         breaker::Breakers,
-        cluster_use::ClusterHold,
+        cluster_use::ClusterReference,
         command::Command,
         generation::{Generation, Generations, Selection},
         pick_first::PickFirstSettings,
@@ -25,7 +25,7 @@ pub struct Balancing {
 /// The cluster that a call has selected.
 pub struct Selected {
     published: Arc<Generation<()>>,
-    cluster: ClusterHold,
+    cluster: ClusterReference,
     random: fastrand::Rng,
 }
 
