@@ -182,7 +182,7 @@ async fn two_hundred_clients_are_served_what_was_good_while_the_upstream_is_away
     // Rejections of clients are counted, and not passed on to the upstream server.
     upstream.set(cluster("c9").edit(|cluster| cluster.eds_cluster_config = None));
     crowd.report("downstream", "rejections", 20).await;
-    assert!(crowd.relay.complaint("rejects").await.contains("c9"));
+    assert!(crowd.relay.complaint("rejected").await.contains("c9"));
     assert_eq!(note(&crowd.own[9].latest()), Some("1"), "the last good one");
     assert!(upstream.requests().iter().all(|request| request.message().error().is_none()));
 }
