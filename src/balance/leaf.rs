@@ -377,7 +377,7 @@ impl<H: Clone> Leaf<H> {
                 // Its groups elsewhere learn what it took over.
                 self.settle(member, scope);
                 let place = groups.add(group, (member, &self.members[member]), priority);
-                self.members[member].places.push(place);
+                self.members[member].add_place(place);
             }
         }
         self.priorities[priority] = Some(groups);

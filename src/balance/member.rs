@@ -115,6 +115,12 @@ impl<H: Clone> Member<H> {
         self.addresses == endpoint.addresses && self.hostname == endpoint.hostname
     }
 
+    /// It is listed there, too; mostly there alone.
+    pub(super) fn add_place(&mut self, place: Place) {
+        self.places.reserve_exact(1);
+        self.places.push(place);
+    }
+
     /// Whether it is listed once, and has one address.
     pub(super) fn is_simple(&self) -> bool {
         self.places.len() == 1 && self.addresses.len() == 1

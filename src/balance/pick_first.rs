@@ -160,7 +160,8 @@ impl<H> PickFirst<H> {
         let addresses = interleaved(addresses);
         self.surrender_unlisted(&addresses, handover);
         let keeps = self.ready().is_some();
-        let mut before = mem::take(&mut self.addresses);
+        // Most endpoints have one address, and push would make room for four.
+        let mut before = mem::replace(&mut self.addresses, Vec::with_capacity(addresses.len()));
         for address in addresses {
             let known = before.iter().position(|it| it.subchannel.address() == address);
             let is_better = !keeps && handover.has_ready(address);

@@ -157,7 +157,7 @@ impl<H: Clone> Leaf<H> {
             let Some(Some(groups)) = self.priorities.get_mut(priority) else { return };
             let place = groups.fill((priority, group, at + index), (member, &self.members[member]));
             let is_started = groups.is_started;
-            self.members[member].places.push(place);
+            self.members[member].add_place(place);
             if is_started {
                 self.members[member].start(scope);
                 self.settle(member, scope);
