@@ -4,7 +4,7 @@
 //! $ cargo bench --bench balance --features fuzzing     # --quick for a short run; --only picks or changes for a part
 //! ```
 //!
-//! - *pick*: an endpoint is chosen and counted, and the attempt ends at once.
+//! - *pick*: an endpoint is chosen and counted, and the attempt ends at once (CH11.4).
 //! - *select*: the route of a request is matched, and its cluster is held.
 //! - *one endpoint leaves*, *comes back*: from the bytes of the assignment until the pickers are published; when it comes back, with
 //!   its connection. In brackets what is left without the client, which makes a snapshot of the bytes.

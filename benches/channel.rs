@@ -1,5 +1,5 @@
 //! What a call costs the client: the channel beside tonic's own channels, and beside HTTP/2 without more, to the same servers, in
-//! turns.
+//! turns (CH11.5).
 //!
 //! ```console
 //! $ cargo bench --bench channel            # --quick for a short run; --only calls, cold or throughput for a part

@@ -1,4 +1,4 @@
-//! What a channel allocates for a call, and what it holds for an endpoint.
+//! What a channel allocates for a call, and what it holds for an endpoint (CH11.10).
 //!
 //! ```console
 //! $ cargo bench --bench channel_memory     # --quick for a short run

@@ -24,6 +24,7 @@ use crate::{
 
 /// The current generation, and the queue of the calls that wait for a newer one.
 pub(super) struct Published {
+    /// Its routes have the places of clusters, and its pickers are by these (CH11.2).
     generation: ArcSwap<Generation<Handle>>,
     queue: Mutex<Queue>,
     pub(super) states: States,

@@ -146,6 +146,7 @@ pub(super) fn run(
 impl Task {
     async fn run(mut self, mut control: UnboundedReceiver<Control>, mut events: UnboundedReceiver<Event>) {
         loop {
+            // All that the core waits for is one timer (CH11.9).
             let timeout = self.generations.balancer.poll_timeout().map(Instant::from_std);
             let timeout = timeout.into_iter().chain(self.idle_at).min();
             tokio::select! {

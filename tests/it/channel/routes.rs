@@ -28,6 +28,26 @@ async fn ch2_6_traffic_splitting_follows_the_weights() {
 }
 
 #[tokio::test]
+async fn ch2_2_the_virtual_host_is_that_of_the_target_and_of_no_header() {
+    let hosts = route_config("routes")
+        .virtual_host(["shop"], [route::prefix("").cluster("cart")])
+        .virtual_host(["other.example"], [route::prefix("").cluster("pay")]);
+    let (mesh, _one, _two) = two_clusters(hosts).await;
+    mesh.until(|name| name.is_ok()).await;
+    let origin = "http://other.example".parse().unwrap();
+    let mut grpc = Grpc::with_origin(mesh.channel.clone(), origin);
+    soon(grpc.ready()).await.unwrap();
+    let mut request = Request::new("hello".into());
+    request.metadata_mut().insert("host", "other.example".parse().unwrap());
+    let response = soon(grpc.unary(request, PathAndQuery::from_static(ECHO), Raw)).await.unwrap();
+    assert_eq!(backend_of(&response), "one", "the authority of a call selects no virtual host");
+    let target = xdskit::Target::new("xds:///shop").with_authority("other.example");
+    let other = mesh.client.channel(target).build().unwrap();
+    let response = call(&other, ECHO, Request::new("hello".into())).await.unwrap();
+    assert_eq!(backend_of(&response), "two", "that of the target does");
+}
+
+#[tokio::test]
 async fn ch2_3_path_and_header_matching_choose_the_cluster() {
     let routes = [
         route::path(FAIL).cluster("cart"),
