@@ -183,7 +183,8 @@ impl ChannelBuilder {
 
     /// Sets whether the channel shares its connections with the other channels of its client that do, and with its own clusters
     /// (CH3.8); false by default, as in gRPC. Connections to the same address are shared if the channels have the same settings of
-    /// keepalive and drain. Limits of connections, such as MAX_CONCURRENT_STREAMS, then hold for all of them together.
+    /// keepalive and drain. Limits of connections, such as MAX_CONCURRENT_STREAMS, then hold for all of them together,
+    /// and a connection is drained when none of them uses it.
     pub fn share_connections(mut self, share: bool) -> Self {
         self.settings.share_connections = share;
         self
