@@ -22,6 +22,7 @@ pub(super) struct ActiveCalls {
     start: Instant,
     /// When the last call ended, in milliseconds since the start.
     last_end: AtomicU64,
+    /// Whether the stage is past [`Running`](Stage::Running), for calls that end: the stage itself has a lock.
     is_shut_down: AtomicBool,
     stage: watch::Sender<Stage>,
     /// The last call has ended, after the shutdown has begun.

@@ -1,9 +1,6 @@
 //! Updates that change some of many endpoints.
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    sync::Arc,
-};
+use std::{collections::BTreeSet, sync::Arc};
 
 use super::{Leaf, Scope};
 use crate::balance::{
@@ -25,7 +22,7 @@ pub(super) struct Edit {
 }
 
 impl<H: Clone> Leaf<H> {
-    /// What the next configuration changes, if that is a small part of the endpoints and nothing else. The result of
+    /// What the next configuration changes, if that is not most of the endpoints, and nothing else. The result of
     /// [`apply`](Self::apply) is then that of a complete update, in less time.
     ///
     /// Endpoints that are listed twice or have several addresses, and policies that look at all endpoints, are left to complete
@@ -134,11 +131,11 @@ impl<H: Clone> Leaf<H> {
     /// Takes from removed endpoints what they have, unless they are inserted elsewhere.
     fn surrender_removed(&mut self, removed: &[usize], edits: &[Edit]) -> Handover<H> {
         let mut handover = Handover::new();
-        let inserted: BTreeMap<&Key, ()> =
-            edits.iter().flat_map(|edit| &edit.inserted).map(|config| (&config.key, ())).collect();
+        let inserted: BTreeSet<&Key> =
+            edits.iter().flat_map(|edit| &edit.inserted).map(|config| &config.key).collect();
         for member in removed {
             let key = self.members[*member].key();
-            if inserted.contains_key(&key) {
+            if inserted.contains(&key) {
                 continue;
             }
             self.by_key.remove(&key);
@@ -168,11 +165,12 @@ impl<H: Clone> Leaf<H> {
 
 /// Whether two configurations differ in their endpoints alone.
 fn are_alike(before: &[Vec<LocalityConfig>], next: &[Vec<LocalityConfig>]) -> bool {
+    let is_alike = |(one, other): (&LocalityConfig, &LocalityConfig)| {
+        one.locality == other.locality && one.weight == other.weight
+    };
     before.len() == next.len()
-        && before.iter().zip(next).all(|(before, next)| {
-            let weights = |all: &[LocalityConfig]| all.iter().map(|it| it.weight).collect::<Vec<_>>();
-            before.len() == next.len()
-                && before.iter().zip(next).all(|(one, other)| one.locality == other.locality)
-                && weights(before) == weights(next)
-        })
+        && before
+            .iter()
+            .zip(next)
+            .all(|(before, next)| before.len() == next.len() && before.iter().zip(next).all(is_alike))
 }
