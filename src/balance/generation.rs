@@ -22,7 +22,9 @@ use crate::{
     error::WatchError,
     resolve::{RouteQuery, Snapshot},
     resource::{
+        VirtualHost,
         http_filter::HttpFilterConfig,
+        retry::RetryPolicy,
         route_action::{ClusterChoice, RouteAction},
     },
 };
@@ -68,6 +70,8 @@ struct Routes {
     snapshot: Snapshot,
     /// The clusters of each route.
     clusters: Vec<RouteClusters>,
+    /// The retry policy of each route, if any has one.
+    retry_policies: Vec<Option<Arc<RetryPolicy>>>,
 }
 
 #[derive(Debug)]
@@ -99,6 +103,8 @@ pub(crate) struct Selected {
     pub(crate) max_stream_duration: Option<Duration>,
     /// The authority is the name of the endpoint (CH2.24).
     pub(crate) auto_host_rewrite: bool,
+    /// The retry policy of the route, or else of the virtual host (CH6.1).
+    pub(crate) retry_policy: Option<Arc<RetryPolicy>>,
 }
 
 /// The state of a channel, from which generations are made.
@@ -192,6 +198,7 @@ impl<H> Generation<H> {
                 cluster,
                 max_stream_duration: route.max_stream_duration(),
                 auto_host_rewrite: route.auto_host_rewrite(),
+                retry_policy: routes.retry_policies.get(place).cloned().flatten(),
             }),
             // It was removed after this generation was published; a newer one is there.
             None => Selection::Wait,
@@ -438,7 +445,8 @@ impl<H: Clone + Debug> Generations<H> {
             },
             RouteAction::NonForwarding | RouteAction::Unsupported => RouteClusters::Unsupported,
         });
-        Routes { clusters: routes.collect(), snapshot: snapshot.without_clusters() }
+        let retry_policies = retry_policies(snapshot.virtual_host());
+        Routes { clusters: routes.collect(), retry_policies, snapshot: snapshot.without_clusters() }
     }
 
     /// Logs once what is configured and not executed.
@@ -451,17 +459,20 @@ impl<H: Clone + Debug> Generations<H> {
                 warn!(target, %filter, "the channel does not execute a part of the configuration: HTTP filter");
             }
         }
-        let host = snapshot.virtual_host();
-        let policies = host.routes.iter().filter_map(|route| match &route.action {
-            RouteAction::Forward(forward) => forward.retry_policy.as_ref(),
-            RouteAction::NonForwarding | RouteAction::Unsupported => None,
-        });
-        if policies.chain(&host.retry_policy).next().is_some()
-            && self.warned.insert("retry policy".to_owned())
-        {
-            warn!(target, "the channel does not execute a part of the configuration: retry policy");
-        }
     }
+}
+
+/// The retry policy of each route, or of none. A policy of a route hides that of the virtual host, even one that retries nothing
+/// (CH6.1).
+fn retry_policies(host: &VirtualHost) -> Vec<Option<Arc<RetryPolicy>>> {
+    let common = host.retry_policy.clone().map(Arc::new);
+    let policies = host.routes.iter().map(|route| match &route.action {
+        RouteAction::Forward(forward) => forward.retry_policy.clone().map(Arc::new).or(common.clone()),
+        RouteAction::NonForwarding | RouteAction::Unsupported => None,
+    });
+    let policies: Vec<_> =
+        policies.map(|policy| policy.filter(|policy| !policy.retry_on.is_empty())).collect();
+    if policies.iter().any(Option::is_some) { policies } else { Vec::new() }
 }
 
 /// The order in which states of clusters make that of the channel (CH3.12).

@@ -40,6 +40,7 @@ pub(crate) mod picker;
 pub(crate) mod policy;
 mod ready_set;
 mod retiring;
+pub(crate) mod retry;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;
 mod subchannel;

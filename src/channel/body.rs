@@ -13,6 +13,7 @@ use tokio::task::AbortHandle;
 use tonic::Status;
 
 use super::{active::ActiveCall, connection::Reserved, deadline::Deadline, status};
+use crate::{balance::retry::Throttled, error::Code};
 
 /// The body of a response of the channel.
 ///
@@ -36,6 +37,8 @@ pub(super) struct Guards {
     pub(super) attempt: Reserved,
     pub(super) active: ActiveCall,
     pub(super) rest: Option<AbortHandle>,
+    /// The throttle of retries, if the channel has one.
+    pub(super) throttled: Option<Throttled>,
 }
 
 impl ChannelBody {
@@ -95,6 +98,9 @@ impl Running {
         self.stream.poll_trailers(cx).map(|trailers| match trailers {
             Ok(trailers) => trailers.map(|mut trailers| {
                 status::correct_deadline(&mut trailers, self.deadline.at());
+                if let Some(code) = status::in_headers(&trailers) {
+                    self.guards.on_status(code);
+                }
                 Ok(Frame::trailers(trailers))
             }),
             Err(error) => Some(Err(self.status(&error))),
@@ -106,6 +112,15 @@ impl Running {
             return Status::cancelled("channel is shut down");
         }
         status::of_stream(error, self.guards.attempt.endpoint(), self.deadline.at())
+    }
+}
+
+impl Guards {
+    /// The server has ended the call with this status.
+    pub(super) fn on_status(&self, code: Code) {
+        if let Some(throttled) = &self.throttled {
+            throttled.record(code);
+        }
     }
 }
 

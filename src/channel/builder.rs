@@ -5,7 +5,11 @@ use tokio::{runtime::Handle, sync::mpsc};
 use super::{Channel, Shared, call::CallContext, connection::ConnectionSettings, task};
 use crate::{
     Bootstrap, Client,
-    balance::{balancer::BalancerSettings, pick_first::PickFirstSettings},
+    balance::{
+        balancer::BalancerSettings,
+        pick_first::PickFirstSettings,
+        retry::{RetrySettings, Throttle},
+    },
     client::BuildError,
     config::{Target, TargetError},
     escape::debug_as_message,
@@ -36,6 +40,9 @@ pub(super) struct Settings {
     pub(super) max_queued: usize,
     /// The bytes that are kept of one request, and of all requests.
     pub(super) retry_buffer: (usize, usize),
+    pub(super) retries: RetrySettings,
+    /// Its tokens, and the ratio that a success gives back.
+    retry_throttle: Option<(u32, f64)>,
     pub(super) connections: ConnectionSettings,
     pub(super) share_connections: bool,
     pub(super) authority: Option<String>,
@@ -67,6 +74,14 @@ pub enum ChannelError {
         /// The reason.
         reason: String,
     },
+    /// A number of [`ChannelBuilder::retry_throttle`] is out of its range.
+    #[error("the retry throttle of the channel to {target} is not valid: {reason}")]
+    RetryThrottle {
+        /// The target.
+        target: String,
+        /// The reason.
+        reason: String,
+    },
 }
 
 debug_as_message!(ChannelError);
@@ -84,6 +99,8 @@ impl ChannelBuilder {
             wait_for_ready: false,
             max_queued: usize::MAX,
             retry_buffer: (256 << 10, 16 << 20),
+            retries: RetrySettings::default(),
+            retry_throttle: None,
             connections: ConnectionSettings::default(),
             share_connections: false,
             authority: None,
@@ -130,6 +147,21 @@ impl ChannelBuilder {
     /// fails then, and so does any request with a body if nothing is kept (0).
     pub fn retry_buffer(mut self, per_call: usize, per_channel: usize) -> Self {
         self.settings.retry_buffer = (per_call, per_channel);
+        self
+    }
+
+    /// Sets how many times a call is attempted by a retry policy, the first time included; 5 by default, as in gRPC (A44). 1 disables
+    /// retries. Policies with fewer attempts keep theirs, and attempts that a server did not process are not counted (CH6.15).
+    pub fn max_attempts(mut self, attempts: u32) -> Self {
+        self.settings.retries.max_attempts = attempts.max(1);
+        self
+    }
+
+    /// Sets a throttle of retries (A6); there is none by default. The channel has `max_tokens` tokens (1 to 1000). A failure that the
+    /// retry policy names takes one, a success gives back `token_ratio` (0.001 to 1000, in thousandths), and there are no retries
+    /// while half of the tokens or fewer are left (CH6.18).
+    pub fn retry_throttle(mut self, max_tokens: u32, token_ratio: f64) -> Self {
+        self.settings.retry_throttle = Some((max_tokens, token_ratio));
         self
     }
 
@@ -199,8 +231,8 @@ impl ChannelBuilder {
     /// Builds the channel. It does no I/O, and does not fail for reachability (CH1.1).
     ///
     /// # Errors
-    /// There is no bootstrap or client, the target cannot be parsed, its authority is not in the bootstrap, or there is no current
-    /// tokio runtime.
+    /// There is no bootstrap or client, the target cannot be parsed, its authority is not in the bootstrap, a setting is out of its
+    /// range, or there is no current tokio runtime.
     pub fn build(self) -> Result<Channel, ChannelError> {
         let (channel, task, runtime) = self.with_task()?;
         runtime.spawn(task);
@@ -211,7 +243,12 @@ impl ChannelBuilder {
     pub(super) fn with_task(
         self,
     ) -> Result<(Channel, impl Future<Output = ()> + Send + use<>, Handle), ChannelError> {
-        let Self { target, source, settings } = self;
+        let Self { target, source, mut settings } = self;
+        if let Some((tokens, ratio)) = settings.retry_throttle {
+            let throttle = Throttle::new(tokens, ratio);
+            let error = |reason| ChannelError::RetryThrottle { target: target.to_string(), reason };
+            settings.retries.throttle = Some(throttle.map_err(error)?);
+        }
         let client = match source {
             None => return Err(ChannelError::NoBootstrap { target: target.to_string() }),
             Some(Source::Client(client)) => client,

@@ -116,6 +116,7 @@ impl Head {
         &mut self,
         authority: Authority,
         remaining: Option<Duration>,
+        previous_attempts: u32,
         metadata: &[AddedMetadata],
     ) -> Request<()> {
         let mut request = Request::new(());
@@ -125,6 +126,9 @@ impl Head {
         add(headers, metadata);
         if let Some(remaining) = remaining {
             set_timeout(headers, remaining);
+        }
+        if previous_attempts > 0 {
+            headers.insert(PREVIOUS_ATTEMPTS, previous_attempts.into());
         }
         *request.uri_mut() = uri(authority, self.path.clone());
         request
@@ -154,10 +158,10 @@ impl RequestHeaders for Head {
     }
 }
 
-/// Removes what does not belong on an HTTP/2 connection, and adds what gRPC requires.
+/// Removes what does not belong on an HTTP/2 connection and what is the channel's to say, and adds what gRPC requires.
 pub(super) fn prepare(headers: &mut HeaderMap) {
-    if headers.keys().any(|name| OF_CONNECTION.contains(name)) {
-        for name in OF_CONNECTION {
+    if headers.keys().any(|name| REMOVED.contains(name)) {
+        for name in REMOVED {
             headers.remove(name);
         }
     }
@@ -196,13 +200,14 @@ const HIDDEN: [&str; 9] = [
     "upgrade",
     "trailer",
 ];
-/// Headers of a connection, which HTTP/2 has no use for.
-const OF_CONNECTION: [HeaderName; 6] =
-    [CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE, KEEP_ALIVE, PROXY_CONNECTION];
+/// Headers of a connection, which HTTP/2 has no use for, and the number of attempts, which is the channel's (CH6.19).
+const REMOVED: [HeaderName; 7] =
+    [CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE, KEEP_ALIVE, PROXY_CONNECTION, PREVIOUS_ATTEMPTS];
 const TRAILERS: &str = "trailers";
 const GRPC: &str = "application/grpc";
 const AGENT: &str = concat!("xdskit/", env!("CARGO_PKG_VERSION"));
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
+const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
 const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection");
 
@@ -305,7 +310,8 @@ mod tests {
             let mut head = Head::new(request.into_parts().0);
             assert_eq!(head.authority.as_ref().unwrap(), "own");
             let minute = Some(Duration::from_secs(60));
-            let [first, second] = [0, 1].map(|_| head.request(Authority::from_static("shop"), minute, &[]));
+            let [first, second] =
+                [0, 1].map(|_| head.request(Authority::from_static("shop"), minute, 0, &[]));
             assert_eq!(first.headers(), second.headers());
             assert_eq!((first.uri(), first.method()), (second.uri(), second.method()));
             assert_eq!(first.uri(), "http://shop/a?b");

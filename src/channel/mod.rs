@@ -17,6 +17,7 @@
 //! `docs/CHANNEL.md` describes what is executed, and what happens when something fails.
 
 mod active;
+mod attempts;
 mod body;
 mod builder;
 mod call;
@@ -38,7 +39,7 @@ use self::task::Control;
 pub use self::{
     body::ChannelBody,
     builder::{ChannelBuilder, ChannelError},
-    call::WaitForReady,
+    call::{AttemptCount, WaitForReady},
     state::{ChannelState, StateWatch},
 };
 use crate::{Client, config::Target};

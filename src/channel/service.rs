@@ -29,11 +29,6 @@ where
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
         let calls = self.shared.calls.clone();
-        Box::pin(async move {
-            match calls.call(request.map(request::erase)).await {
-                Ok(response) => Ok(response),
-                Err(status) => Ok(status.into_http()),
-            }
-        })
+        Box::pin(async move { Ok(calls.call(request.map(request::erase)).await) })
     }
 }

@@ -2,16 +2,19 @@
 
 use std::net::SocketAddr;
 
-use h2::Reason;
+use h2::{Reason, RecvStream};
 use http::{HeaderMap, HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use super::connection::Handle;
-use crate::balance::picker::ReadyEndpoint;
+use crate::balance::{picker::ReadyEndpoint, retry::Pushback};
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
+const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+/// The code OK as a value of `grpc-status`.
+const OK: &str = "0";
 /// The code CANCELLED as a value of `grpc-status`.
 const CANCELLED: &str = "1";
 
@@ -131,6 +134,28 @@ pub(super) fn of_response<B>(response: &Response<B>, address: SocketAddr) -> Opt
             response.status()
         ),
     ))
+}
+
+/// Whether a response is a status alone, other than OK: there is nothing yet that the application could have seen (CH6.11).
+pub(super) fn is_failure(response: &Response<RecvStream>) -> bool {
+    let is_failure = |code: &HeaderValue| code != OK;
+    response.headers().get(GRPC_STATUS).is_some_and(is_failure) && response.body().is_end_stream()
+}
+
+/// The status code of trailers, or of headers that are trailers as well.
+pub(super) fn in_headers(headers: &HeaderMap) -> Option<crate::error::Code> {
+    let code = headers.get(GRPC_STATUS)?;
+    Some(core_code(Code::from_bytes(code.as_bytes())))
+}
+
+/// The code as the core has it.
+pub(super) fn core_code(code: Code) -> crate::error::Code {
+    crate::error::Code::from_i32(code as i32)
+}
+
+/// What the server says of retries (CH6.8).
+pub(super) fn pushback(headers: &HeaderMap) -> Pushback {
+    Pushback::parse(headers.get_all(PUSHBACK).iter().map(HeaderValue::as_bytes))
 }
 
 /// Whether the server cannot have processed the request (CH6.13, CH15.4).

@@ -5,8 +5,10 @@ mod peer;
 mod queue;
 pub(super) mod raw;
 mod repeats;
+mod retries;
 mod sharing;
 mod streams;
+mod timeouts;
 
 use std::{
     future::Future,

@@ -15,6 +15,7 @@ use tokio::{
         watch,
     },
 };
+use tonic::Code;
 
 use super::soon;
 
@@ -129,6 +130,22 @@ impl Received {
         let mut trailers = HeaderMap::new();
         trailers.insert("grpc-status", "0".parse().unwrap());
         stream.send_trailers(trailers).unwrap();
+    }
+
+    /// Ends the call with headers alone: a status, and further headers.
+    pub(super) fn fail(mut self, code: Code, more: &[(&'static str, &str)]) {
+        let mut response = grpc_response();
+        let headers = response.headers_mut();
+        headers.insert("grpc-status", (code as i32).into());
+        for (name, value) in more {
+            headers.append(*name, value.parse().unwrap());
+        }
+        self.respond.send_response(response, true).unwrap();
+    }
+
+    /// The value of a header of the request.
+    pub(super) fn header(&self, name: &str) -> Option<&str> {
+        self.request.headers().get(name).map(|value| value.to_str().unwrap())
     }
 
     /// Begins the response. Dropping the stream resets it.

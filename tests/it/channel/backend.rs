@@ -40,6 +40,8 @@ pub(crate) const HOLD: &str = "/test.Echo/Hold";
 pub(crate) const CHAT: &str = "/test.Echo/Chat";
 /// Fails with the message as reason.
 pub(crate) const FAIL: &str = "/test.Echo/Fail";
+/// As [`ECHO`] for the fifth attempt of a call; earlier ones and later ones fail with UNAVAILABLE.
+pub(crate) const FIFTH: &str = "/test.Echo/Fifth";
 
 /// A server in a runtime of its own, so that it can crash.
 pub(crate) struct Backend {
@@ -187,7 +189,7 @@ impl Service<http::Request<Body>> for Echo {
             let authority = request.uri().authority().map_or_else(String::new, ToString::to_string);
             let mut response = match path.as_str() {
                 CHAT => Grpc::new(Raw).streaming(Chat { state: state.clone() }, request).await,
-                ECHO | EMPTY | HOLD | FAIL => {
+                ECHO | EMPTY | HOLD | FAIL | FIFTH => {
                     Grpc::new(Raw).unary(Unary { state: state.clone(), path }, request).await
                 }
                 _ => Status::unimplemented(path).into_http(),
@@ -224,11 +226,18 @@ impl UnaryService<Bytes> for Unary {
                 FAIL => {
                     return Err(Status::data_loss(String::from_utf8_lossy(request.get_ref()).into_owned()));
                 }
+                FIFTH if previous_attempts(&request) != Some("4") => {
+                    return Err(Status::unavailable("this is not the fifth attempt"));
+                }
                 _ => {}
             }
             Ok(Response::new(request.into_inner()))
         })
     }
+}
+
+fn previous_attempts(request: &Request<Bytes>) -> Option<&str> {
+    request.metadata().get("grpc-previous-rpc-attempts")?.to_str().ok()
 }
 
 struct Chat {

@@ -4,6 +4,7 @@
 mod failover;
 mod limits;
 mod replacement;
+mod retries;
 mod routing;
 
 use super::*;

@@ -1,0 +1,350 @@
+//! The attempts of a call: pick, stream, response, and whether another one follows (CH2.1, CH6.7).
+
+use std::{
+    convert::identity,
+    future::{Future, poll_fn},
+    mem,
+    pin::Pin,
+    task::Poll,
+    time::Duration,
+};
+
+use h2::RecvStream;
+use http::{Response, uri::Authority};
+use tokio::time::{Instant, sleep};
+use tonic::Status;
+
+use super::{
+    active::ActiveCall,
+    call::Call,
+    connection::{Gone, Handle, Reserved, SendError},
+    deadline::Over,
+    headers::Head,
+    published::ShutDown,
+    request::{Pump, RequestBody},
+    status,
+    task::Control,
+};
+use crate::{
+    balance::{
+        cluster_use::ClusterReference,
+        picker::{Attempt, Draws, Pick, PickArgs, ReadyEndpoint},
+        retry::{AttemptEnd, MAX_NEVER_SENT, Next, Pushback, Repeatable, Retries},
+    },
+    error::Code,
+    resolve::RouteQuery,
+};
+
+/// What the attempts of a call have in common.
+pub(super) struct Attempts<'a> {
+    pub(super) head: Head,
+    pub(super) body: &'a mut RequestBody,
+    pub(super) active: &'a ActiveCall,
+    pub(super) cluster: ClusterReference,
+    pub(super) auto_host_rewrite: bool,
+    pub(super) retries: Retries,
+    /// Those of the current attempt.
+    pub(super) draws: Draws,
+}
+
+/// A response that has begun, its attempt, and what sends the rest of the request.
+pub(super) type Responded = (Response<RecvStream>, Reserved, Option<Pump>);
+
+/// How an attempt ended.
+enum Failure {
+    /// The connection was gone before (CH6.12). The next attempt needs a picker that is newer than that of this generation.
+    NeverSent(u64),
+    /// The server said that it did not process the request (CH6.13).
+    NeverProcessed(Status),
+    /// Without a status of the server, or without a usable endpoint (CH6.10).
+    Failed(Status),
+    /// With a response that is a status alone.
+    Responded(Box<Responded>),
+    /// In a way that no attempt follows (CH6.7).
+    Final(Status),
+}
+
+impl Call<'_> {
+    /// Makes attempts until one of them is that of the call.
+    pub(super) async fn attempts(&mut self, mut of: Attempts<'_>) -> Result<Responded, Status> {
+        let mut seen = None;
+        loop {
+            let failure = match self.attempt(seen, &mut of).await {
+                Ok(responded) => return Ok(responded),
+                Err(failure) => failure,
+            };
+            let Some(end) = failure.end() else { return failure.deliver() };
+            let remaining = self.deadline.at().map(|at| at.saturating_duration_since(Instant::now()));
+            let can = Repeatable { is_kept: of.body.is_kept() && !of.active.is_shut_down(), remaining };
+            match of.retries.next(end, can, &mut self.random) {
+                Next::Deliver => return failure.deliver(),
+                Next::NeverSent => return Err(never_sent()),
+                Next::Free => {}
+                Next::After(delay) => {
+                    // What is left of the attempt ends before the delay.
+                    drop(failure);
+                    self.back_off(delay).await?;
+                    of.repeat();
+                    seen = None;
+                    continue;
+                }
+            }
+            seen = match failure {
+                // The attempt goes on with another connection.
+                Failure::NeverSent(number) => Some(number),
+                Failure::NeverProcessed(_)
+                | Failure::Failed(_)
+                | Failure::Responded(_)
+                | Failure::Final(_) => {
+                    of.repeat();
+                    None
+                }
+            };
+        }
+    }
+
+    /// Picks an endpoint and sends the request to it.
+    async fn attempt(&mut self, seen: Option<u64>, of: &mut Attempts<'_>) -> Result<Responded, Failure> {
+        let (picked, number) = self.pick(of, seen).await?;
+        let reserved = match Reserved::try_new(picked) {
+            Ok(reserved) => reserved,
+            Err(picked) => self.wait_for_stream(picked, number).await?,
+        };
+        let responded = self.send(reserved, number, of).await?;
+        let (response, reserved, _) = &responded;
+        match status::of_response(response, reserved.endpoint().address) {
+            Some(status) => Err(Failure::Failed(status)),
+            None if status::is_failure(response) => Err(Failure::Responded(Box::new(responded))),
+            None => Ok(responded),
+        }
+    }
+
+    /// Sends the request, and waits until the response begins.
+    async fn send(
+        &mut self,
+        mut attempt: Reserved,
+        number: u64,
+        of: &mut Attempts<'_>,
+    ) -> Result<Responded, Failure> {
+        let endpoint = attempt.endpoint();
+        let is_end = poll_fn(|cx| Poll::Ready(of.body.is_at_end(cx))).await.map_err(Failure::Final)?;
+        let remaining = self.deadline.at().map(|at| at.saturating_duration_since(Instant::now()));
+        if remaining.is_some_and(|it| it.is_zero()) {
+            return Err(Failure::Final(self.too_late("the request was not sent in time")));
+        }
+        let authority = of.authority(endpoint, &self.context.authority);
+        let request = of.head.request(authority, remaining, of.retries.previous(), attempt.metadata());
+        let sent = endpoint.handle.send(request, is_end);
+        let (mut response, stream) = sent.map_err(|error| match error {
+            SendError::Gone => Failure::NeverSent(number),
+            // What the connection does not accept was said by the caller, not by the peer.
+            SendError::Invalid(error) => {
+                Failure::Final(Status::internal(format!("the request cannot be sent: {error}")))
+            }
+        })?;
+        self.place = None;
+        self.attempts += 1;
+        let (mut pump, deadline) = ((!is_end).then(|| Pump::new(stream)), self.deadline.at());
+        let response = poll_fn(|cx| {
+            if let Some(sending) = &mut pump {
+                match sending.poll(of.body, cx) {
+                    Poll::Ready(Ok(())) => pump = None,
+                    Poll::Ready(Err(status)) => return Poll::Ready(Err(Failure::Final(status))),
+                    Poll::Pending => {}
+                }
+                if !of.body.is_kept() {
+                    of.cluster.release();
+                }
+            }
+            Pin::new(&mut response).poll(cx).map_err(|error| of.failure(&error, endpoint, deadline))
+        });
+        match self.deadline.watch(response).await {
+            Ok(response) => {
+                let mut response = response?;
+                attempt.on_response();
+                status::correct_deadline(response.headers_mut(), deadline);
+                Ok((response, attempt, pump))
+            }
+            Err(over) => Err(Failure::Final(over.status("no response"))),
+        }
+    }
+
+    /// Waits for an endpoint, by a picker that is newer than that of a generation.
+    async fn pick(
+        &mut self,
+        of: &mut Attempts<'_>,
+        mut seen: Option<u64>,
+    ) -> Result<(Attempt<Handle>, u64), Failure> {
+        loop {
+            let waited = match seen {
+                Some(seen) => {
+                    let waited = self.wait_for_picker(&of.cluster, seen, &mut of.draws).await;
+                    waited.map_err(Failure::Final)?
+                }
+                None => None,
+            };
+            let (pick, number) = waited.unwrap_or_else(|| self.pick_now(of));
+            match pick {
+                Pick::Complete(attempt) => return Ok((attempt, number)),
+                Pick::Drop(reason) => return Err(Failure::Final(self.unavailable(&reason))),
+                Pick::Unknown(reason) => {
+                    return Err(Failure::Final(status::internal(&reason, &self.context.node)));
+                }
+                Pick::Fail(reason) if !self.waits_for_ready => {
+                    return Err(Failure::Failed(self.failed(&reason)));
+                }
+                Pick::FailAs(code, reason) if !self.waits_for_ready => {
+                    return Err(Failure::Failed(status::local(code, &reason)));
+                }
+                Pick::Fail(reason) | Pick::FailAs(_, reason) => self.reason = Some(reason),
+                Pick::Broken(reason) => {
+                    // The task learns that the policy has failed.
+                    self.request_connection(&of.cluster);
+                    if !self.waits_for_ready {
+                        return Err(Failure::Failed(status::internal(&reason, &self.context.node)));
+                    }
+                    self.reason = Some(reason);
+                }
+                Pick::Queue => self.reason = None,
+                Pick::QueueAndConnect => self.request_connection(&of.cluster),
+            }
+            seen = Some(number);
+        }
+    }
+
+    /// A pick by the newest picker, and the number of its generation.
+    fn pick_now(&mut self, of: &mut Attempts<'_>) -> (Pick<Handle>, u64) {
+        let Attempts { head, cluster, draws, .. } = of;
+        let query = RouteQuery::new(head.path(), 0).with_headers(head);
+        let mut args = PickArgs { draws, random: &mut self.random, request: &query };
+        let generation = self.context.published.load();
+        (generation.pick(cluster.place(), &mut args), generation.number())
+    }
+
+    fn request_connection(&self, cluster: &ClusterReference) {
+        // An error means that the channel was shut down.
+        let _ = self.context.control.send(Control::Connect { cluster: cluster.name().clone() });
+    }
+
+    /// Waits for a pick of a picker that is newer than that of a generation. `None` if there is one that the call picks by itself.
+    async fn wait_for_picker(
+        &mut self,
+        cluster: &ClusterReference,
+        seen: u64,
+        draws: &mut Draws,
+    ) -> Result<Option<(Pick<Handle>, u64)>, Status> {
+        let wait = (mem::take(draws), self.waits_for_ready);
+        let waiter =
+            self.place()?.wait_for_picker(cluster, seen, wait).map_err(|ShutDown| self.shut_down())?;
+        let mut waiter = match waiter {
+            Ok(waiter) => waiter,
+            Err(draws_back) => {
+                *draws = draws_back;
+                return Ok(None);
+            }
+        };
+        let answer = self.deadline.watch(waiter.answer()).await;
+        self.reason = waiter.reason().or(self.reason.take());
+        match answer {
+            Ok(Ok((picked, draws_back))) => {
+                *draws = draws_back;
+                Ok(picked)
+            }
+            Ok(Err(ShutDown)) => Err(self.shut_down()),
+            Err(over) => Err(self.over(over, "the cluster is connecting")),
+        }
+    }
+
+    /// Waits until the peer permits another stream (CH4.13). If the connection is lost before, nothing was sent (CH6.12).
+    async fn wait_for_stream(&mut self, attempt: Attempt<Handle>, number: u64) -> Result<Reserved, Failure> {
+        self.place().map_err(Failure::Final)?;
+        let address = attempt.endpoint.address;
+        match self.until_shut_down(Reserved::new(attempt)).await {
+            Ok(reserved) => reserved.map_err(|Gone| Failure::NeverSent(number)),
+            Err(Over::ShutDown) => Err(Failure::Final(self.shut_down())),
+            Err(Over::Time) => Err(Failure::Final(status::deadline_exceeded(&format!(
+                "{address}: the server permits no further stream on its connection"
+            )))),
+        }
+    }
+
+    /// Waits before a retry (CH6.4). The call has no stream then, so it ends like one that waits.
+    async fn back_off(&mut self, delay: Duration) -> Result<(), Status> {
+        let waited = self.until_shut_down(sleep(delay)).await;
+        waited.map_err(|over| self.over(over, "the call was to be tried again"))
+    }
+
+    /// What a future gives, unless the call ends before, or the shutdown of the channel begins: its connection may be one that other
+    /// channels go on using.
+    async fn until_shut_down<T>(&mut self, future: impl Future<Output = T>) -> Result<T, Over> {
+        let shut_down = self.context.active.shut_down_begins();
+        let future = async {
+            tokio::select! {
+                output = future => Ok(output),
+                () = shut_down => Err(Over::ShutDown),
+            }
+        };
+        self.deadline.watch(future).await.and_then(identity)
+    }
+}
+
+impl Attempts<'_> {
+    /// The request is sent again.
+    fn repeat(&mut self) {
+        self.draws = Draws::default();
+        self.body.rewind();
+    }
+
+    /// The end of an attempt by an error of its stream.
+    fn failure(
+        &self,
+        error: &h2::Error,
+        endpoint: &ReadyEndpoint<Handle>,
+        deadline: Option<Instant>,
+    ) -> Failure {
+        match status::of_stream(error, endpoint, deadline) {
+            _ if self.active.is_shut_down() => Failure::Final(Status::cancelled("channel is shut down")),
+            status if status::is_never_processed(error) => Failure::NeverProcessed(status),
+            status => Failure::Failed(status),
+        }
+    }
+
+    /// The authority of the request to an endpoint (CH2.24).
+    fn authority(&self, endpoint: &ReadyEndpoint<Handle>, channel: &Authority) -> Authority {
+        if let Some(own) = self.head.authority.as_ref().filter(|own| *own != channel) {
+            return own.clone();
+        }
+        let hostname = endpoint.hostname.as_deref().filter(|_| self.auto_host_rewrite);
+        hostname.and_then(|name| name.parse().ok()).unwrap_or_else(|| channel.clone())
+    }
+}
+
+impl Failure {
+    /// What the retries have to know of it; `None` if none can follow.
+    fn end(&self) -> Option<AttemptEnd> {
+        Some(match self {
+            Self::NeverSent(_) => AttemptEnd::NeverSent,
+            Self::NeverProcessed(status) => AttemptEnd::NeverProcessed(status::core_code(status.code())),
+            Self::Failed(status) => AttemptEnd::Failed(status::core_code(status.code()), Pushback::Absent),
+            Self::Responded(responded) => {
+                let headers = responded.0.headers();
+                let code = status::in_headers(headers).unwrap_or(Code::Unknown);
+                AttemptEnd::Failed(code, status::pushback(headers))
+            }
+            Self::Final(_) => return None,
+        })
+    }
+
+    /// The call ends as this attempt did.
+    fn deliver(self) -> Result<Responded, Status> {
+        match self {
+            Self::NeverSent(_) => Err(never_sent()),
+            Self::NeverProcessed(status) | Self::Failed(status) | Self::Final(status) => Err(status),
+            Self::Responded(responded) => Ok(*responded),
+        }
+    }
+}
+
+fn never_sent() -> Status {
+    Status::internal(format!("{MAX_NEVER_SENT} connections were lost before the request was sent"))
+}
