@@ -1,4 +1,4 @@
-//! Retries by the policy of routes (CH6.1 to CH6.20).
+//! Retries by the policy of routes (A44).
 
 use super::*;
 use crate::{
@@ -50,7 +50,7 @@ fn code(result: Result<(), Status>) -> Code {
 }
 
 #[tokio::test]
-async fn ch6_19_retries_say_how_many_attempts_came_before_and_the_first_does_not() {
+async fn ch6_19_ch6_20_retries_say_how_many_attempts_came_before_and_the_first_does_not() {
     let mut peer = Peer::start().await;
     let mesh = retrying("ch6_19_previous", &[&peer], policy("unavailable", 4)).await;
     let request = Request::post("/a").header(ATTEMPTS, "7").header("x-user", "ada");
