@@ -143,7 +143,7 @@ impl ChannelBuilder {
     }
 
     /// Sets how many bytes of a request, and of all requests of the channel, are kept until the response begins; 256 KiB and
-    /// 16 MiB by default (CH6.16). What is kept is sent again if the server did not process it. A request of which more was sent
+    /// 16 MiB by default (CH6.16). What is kept is sent again if the server did not process it, and for retries. A request of which more was sent
     /// fails then, and so does any request with a body if nothing is kept (0).
     pub fn retry_buffer(mut self, per_call: usize, per_channel: usize) -> Self {
         self.settings.retry_buffer = (per_call, per_channel);
