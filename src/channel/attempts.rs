@@ -271,7 +271,7 @@ impl Call<'_> {
     /// Waits before a retry (CH6.4). The call has no stream then, so it ends like one that waits.
     async fn back_off(&mut self, delay: Duration) -> Result<(), Status> {
         let waited = self.until_shut_down(sleep(delay)).await;
-        waited.map_err(|over| self.over(over, "the call was to be tried again"))
+        waited.map_err(|over| self.over(over, "the delay before a retry is not over"))
     }
 
     /// What a future gives, unless the call ends before, or the shutdown of the channel begins: its connection may be one that other

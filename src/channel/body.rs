@@ -66,6 +66,9 @@ impl Body for ChannelBody {
                 Some(Err(over.status("the response is not complete")))
             }
         };
+        if let Some(Err(status)) = &frame {
+            running.guards.on_status(status::core_code(status.code()));
+        }
         if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) {
             self.running = None;
         }
@@ -116,7 +119,7 @@ impl Running {
 }
 
 impl Guards {
-    /// The server has ended the call with this status.
+    /// The call has ended with this status.
     pub(super) fn on_status(&self, code: Code) {
         if let Some(throttled) = &self.throttled {
             throttled.record(code);

@@ -308,6 +308,25 @@ async fn ch6_18_a_throttled_channel_does_not_retry_until_calls_succeed() {
 }
 
 #[tokio::test]
+async fn ch6_18_a_call_that_fails_after_its_response_has_begun_takes_a_token() {
+    let mut peer = Peer::start().await;
+    let name = "ch6_18_late";
+    let mesh = retrying_with(name, &[&peer], policy("unavailable", 1), |it| it.retry_throttle(4, 1.0)).await;
+    let call = mesh.call("/a", Given::of([vec![1; 10]]));
+    let mut attempt = peer.request().await;
+    assert_eq!(attempt.data().await.len(), 10);
+    let stream = attempt.begin_response();
+    until("the response has begun", || mesh.buffered() == 0).await;
+    attempt.reset(h2::Reason::REFUSED_STREAM);
+    assert_eq!(code(soon(call).await.unwrap()), Code::Unavailable);
+    drop(stream);
+    let call = mesh.get("/a");
+    peer.request().await.fail(Code::Unavailable, &[]);
+    assert_eq!(code(soon(call).await.unwrap()), Code::Unavailable, "2 of 4 tokens are left");
+    assert!(peer.is_quiet());
+}
+
+#[tokio::test]
 async fn ch6_18_a_throttle_out_of_range_is_an_error_of_the_builder() {
     let peer = Peer::start().await;
     let mesh = Mesh::start("ch6_18_error", &[&peer]).await;
