@@ -5,28 +5,23 @@ use std::{
     fmt::Debug,
     mem,
     sync::Arc,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use tracing::warn;
 
 use super::{
     balancer::Balancer,
-    cluster_use::{ClusterReference, ClusterUse, OnUnused},
+    cluster_use::{ClusterUse, OnUnused},
     clusters::ClusterConfig,
     configs::Translation,
     connectivity::Connectivity,
     picker::{ClusterPicker, Pick, PickArgs},
+    routes::{Routes, Selection},
 };
 use crate::{
     error::WatchError,
     resolve::{RouteQuery, Snapshot},
-    resource::{
-        VirtualHost,
-        http_filter::HttpFilterConfig,
-        retry::RetryPolicy,
-        route_action::{ClusterChoice, RouteAction},
-    },
 };
 
 /// Routes and pickers. It is immutable.
@@ -61,50 +56,6 @@ enum Routing {
     /// There is no listener, no route configuration or no virtual host (CH1.8).
     Failed(WatchError),
     Routes(Arc<Routes>),
-}
-
-/// The routes with their clusters.
-#[derive(Debug)]
-struct Routes {
-    /// The snapshot that they are of, without its clusters.
-    snapshot: Snapshot,
-    /// The clusters of each route.
-    clusters: Vec<RouteClusters>,
-    /// The retry policy of each route, if any has one.
-    retry_policies: Vec<Option<Arc<RetryPolicy>>>,
-}
-
-#[derive(Debug)]
-enum RouteClusters {
-    /// The action is not for clients.
-    Unsupported,
-    One(Arc<ClusterUse>),
-    Weighted(Vec<Arc<ClusterUse>>),
-    Plugin(String),
-}
-
-/// The result of the selection of a cluster.
-#[derive(Debug)]
-pub(crate) enum Selection {
-    Selected(Selected),
-    /// The call waits for the next generation.
-    Wait,
-    /// As before, but a fail-fast call fails with UNAVAILABLE.
-    Fail(String),
-    /// The call fails with UNAVAILABLE.
-    NoRoute(String),
-}
-
-/// The cluster of a call, with what else its route says.
-#[derive(Debug)]
-pub(crate) struct Selected {
-    pub(crate) cluster: ClusterReference,
-    /// The time limit of the route, or else of the listener (CH2.13).
-    pub(crate) max_stream_duration: Option<Duration>,
-    /// The authority is the name of the endpoint (CH2.24).
-    pub(crate) auto_host_rewrite: bool,
-    /// The retry policy of the route, or else of the virtual host (CH6.1).
-    pub(crate) retry_policy: Option<Arc<RetryPolicy>>,
 }
 
 /// The state of a channel, from which generations are made.
@@ -162,46 +113,10 @@ impl<H> Generation<H> {
 
     /// The cluster of a request (CH2.3 to CH2.6).
     pub(crate) fn select(&self, query: &RouteQuery<'_>) -> Selection {
-        let routes = match &self.routing {
-            Routing::Waiting => return Selection::Wait,
-            Routing::Failed(error) => return Selection::Fail(error.to_string()),
-            Routing::Routes(routes) => routes,
-        };
-        let Some((place, route)) = routes.snapshot.route_with_place(query) else {
-            return Selection::NoRoute(routes.describe("no route matches the request"));
-        };
-        let cluster = match (&routes.clusters[place], &route.route().action) {
-            (RouteClusters::One(cluster), _) => cluster,
-            (RouteClusters::Weighted(clusters), RouteAction::Forward(forward)) => {
-                let ClusterChoice::WeightedClusters(weighted) = &forward.clusters else {
-                    return Selection::Wait;
-                };
-                match route.pick_split(weighted).and_then(|place| clusters.get(place)) {
-                    Some(cluster) => cluster,
-                    None => return Selection::Wait,
-                }
-            }
-            (RouteClusters::Plugin(name), _) => {
-                return Selection::NoRoute(routes.describe(&format!(
-                    "the cluster specifier plugin {name} is not executed by the channel"
-                )));
-            }
-            (RouteClusters::Unsupported | RouteClusters::Weighted(_), _) => {
-                let name = &route.route().name;
-                return Selection::NoRoute(
-                    routes.describe(&format!("the action of route {name:?} is not for clients")),
-                );
-            }
-        };
-        match cluster.hold() {
-            Some(cluster) => Selection::Selected(Selected {
-                cluster,
-                max_stream_duration: route.max_stream_duration(),
-                auto_host_rewrite: route.auto_host_rewrite(),
-                retry_policy: routes.retry_policies.get(place).cloned().flatten(),
-            }),
-            // It was removed after this generation was published; a newer one is there.
-            None => Selection::Wait,
+        match &self.routing {
+            Routing::Waiting => Selection::Wait,
+            Routing::Failed(error) => Selection::Fail(error.to_string()),
+            Routing::Routes(routes) => routes.select(query),
         }
     }
 
@@ -223,13 +138,6 @@ impl<H> Generation<H> {
             // The generation is older than the cluster.
             Some(None) | None => Pick::Queue,
         }
-    }
-}
-
-impl Routes {
-    fn describe(&self, what: &str) -> String {
-        let (target, routes) = (self.snapshot.target(), &self.snapshot.route_config().name);
-        format!("target {target}, route configuration {routes:?}: {what}")
     }
 }
 
@@ -270,10 +178,11 @@ impl<H: Clone + Debug> Generations<H> {
             Ok(snapshot) => {
                 self.add_clusters(&snapshot.routed_clusters());
                 let is_same =
-                    matches!(&self.routing, Routing::Routes(it) if it.snapshot.has_routes_of(&snapshot));
+                    matches!(&self.routing, Routing::Routes(it) if it.snapshot().has_routes_of(&snapshot));
                 if !is_same {
-                    self.set_routing(Routing::Routes(Arc::new(self.compile(&snapshot))));
-                    self.warn_of_filters(&snapshot);
+                    let routes = Routes::new(&snapshot, &self.uses);
+                    self.warn_of_filters(&routes);
+                    self.set_routing(Routing::Routes(Arc::new(routes)));
                 }
                 self.set_note(snapshot.without_clusters().warnings());
                 self.snapshot = Some(snapshot);
@@ -364,7 +273,7 @@ impl<H: Clone + Debug> Generations<H> {
 
     fn set_routing(&mut self, routing: Routing) {
         self.routed = match &routing {
-            Routing::Routes(routes) => routes.snapshot.routed_clusters().into_iter().collect(),
+            Routing::Routes(routes) => routes.snapshot().routed_clusters().into_iter().collect(),
             Routing::Waiting | Routing::Failed(_) => BTreeSet::new(),
         };
         self.versions.routes = self.versions.number + 1;
@@ -433,46 +342,18 @@ impl<H: Clone + Debug> Generations<H> {
         }
     }
 
-    fn compile(&self, snapshot: &Snapshot) -> Routes {
-        let cluster = |name: &Arc<str>| self.uses[name].clone();
-        let routes = snapshot.virtual_host().routes.iter().map(|route| match &route.action {
-            RouteAction::Forward(forward) => match &forward.clusters {
-                ClusterChoice::Cluster(name) => RouteClusters::One(cluster(name)),
-                ClusterChoice::WeightedClusters(weighted) => {
-                    RouteClusters::Weighted(weighted.clusters.iter().map(|it| cluster(&it.name)).collect())
-                }
-                ClusterChoice::Plugin(plugin) => RouteClusters::Plugin(plugin.name.to_string()),
-            },
-            RouteAction::NonForwarding | RouteAction::Unsupported => RouteClusters::Unsupported,
-        });
-        let retry_policies = retry_policies(snapshot.virtual_host());
-        Routes { clusters: routes.collect(), retry_policies, snapshot: snapshot.without_clusters() }
-    }
-
     /// Logs once what is configured and not executed.
-    fn warn_of_filters(&mut self, snapshot: &Snapshot) {
-        let target = snapshot.target();
-        let filters = snapshot.listener().api().into_iter().flat_map(|it| &it.http_filters);
-        for filter in filters.filter(|it| !matches!(it.config, HttpFilterConfig::Router)) {
-            if self.warned.insert(filter.name.to_string()) {
-                let filter = &filter.name;
-                warn!(target, %filter, "the channel does not execute a part of the configuration: HTTP filter");
+    fn warn_of_filters(&mut self, routes: &Routes) {
+        let target = routes.snapshot().target();
+        for filter in routes.unexecuted_filters() {
+            if self.warned.insert(filter.to_owned()) {
+                warn!(
+                    target,
+                    filter, "the channel does not execute a part of the configuration: HTTP filter"
+                );
             }
         }
     }
-}
-
-/// The retry policy of each route, or of none. A policy of a route hides that of the virtual host, even one that retries nothing
-/// (CH6.1).
-fn retry_policies(host: &VirtualHost) -> Vec<Option<Arc<RetryPolicy>>> {
-    let common = host.retry_policy.clone().map(Arc::new);
-    let policies = host.routes.iter().map(|route| match &route.action {
-        RouteAction::Forward(forward) => forward.retry_policy.clone().map(Arc::new).or(common.clone()),
-        RouteAction::NonForwarding | RouteAction::Unsupported => None,
-    });
-    let policies: Vec<_> =
-        policies.map(|policy| policy.filter(|policy| !policy.retry_on.is_empty())).collect();
-    if policies.iter().any(Option::is_some) { policies } else { Vec::new() }
 }
 
 /// The order in which states of clusters make that of the channel (CH3.12).

@@ -41,6 +41,7 @@ pub(crate) mod policy;
 mod ready_set;
 mod retiring;
 pub(crate) mod retry;
+pub(crate) mod routes;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;
 mod subchannel;

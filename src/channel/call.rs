@@ -21,10 +21,10 @@ use super::{
 };
 use crate::{
     balance::{
-        generation::{Selected, Selection},
         picker::Draws,
         policy::with_note,
         retry::{Retries, RetrySettings},
+        routes::{Selected, Selection},
     },
     error::Code,
     resolve::RouteQuery,

@@ -8,9 +8,10 @@ use crate::{
         breaker::Breakers,
         cluster_use::ClusterReference,
         command::Command,
-        generation::{Generation, Generations, Selection},
+        generation::{Generation, Generations},
         pick_first::PickFirstSettings,
         picker::{Draws, Pick, PickArgs},
+        routes::Selection,
     },
     resolve::{RouteQuery, Snapshot},
 };

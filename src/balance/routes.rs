@@ -1,0 +1,159 @@
+//! The routes of a configuration, each with its clusters (CH2.3 to CH2.6).
+
+use std::{collections::BTreeMap, sync::Arc, time::Duration};
+
+use super::cluster_use::{ClusterReference, ClusterUse};
+use crate::{
+    resolve::{RouteQuery, RouteView, Snapshot},
+    resource::{
+        http_filter::HttpFilterConfig,
+        retry::RetryPolicy,
+        route::Route,
+        route_action::{ClusterChoice, RouteAction},
+    },
+};
+
+/// The routes of the virtual host of a channel, compiled when they change.
+#[derive(Debug)]
+pub(super) struct Routes {
+    /// The snapshot that they are of, without its clusters.
+    snapshot: Snapshot,
+    /// By their places in the virtual host.
+    routes: Vec<CompiledRoute>,
+}
+
+/// What calls on a route need of it.
+#[derive(Debug)]
+struct CompiledRoute {
+    clusters: RouteClusters,
+    /// See [`Selected::retry_policy`].
+    retry_policy: Option<Arc<RetryPolicy>>,
+}
+
+#[derive(Debug)]
+enum RouteClusters {
+    /// The action is not for clients.
+    Unsupported,
+    One(Arc<ClusterUse>),
+    Weighted(Vec<Arc<ClusterUse>>),
+    Plugin(String),
+}
+
+/// The result of the selection of a cluster.
+#[derive(Debug)]
+pub(crate) enum Selection {
+    Selected(Selected),
+    /// The call waits for the next generation.
+    Wait,
+    /// As before, but a fail-fast call fails with UNAVAILABLE.
+    Fail(String),
+    /// The call fails with UNAVAILABLE.
+    NoRoute(String),
+}
+
+/// The cluster of a call, with what else its route says.
+#[derive(Debug)]
+pub(crate) struct Selected {
+    pub(crate) cluster: ClusterReference,
+    /// The time limit of the route, or else of the listener (CH2.13).
+    pub(crate) max_stream_duration: Option<Duration>,
+    /// The authority is the name of the endpoint (CH2.24).
+    pub(crate) auto_host_rewrite: bool,
+    /// The retry policy of the route, or else of the virtual host (CH6.1).
+    pub(crate) retry_policy: Option<Arc<RetryPolicy>>,
+}
+
+impl Routes {
+    /// Those of a snapshot. All clusters that they name are in use.
+    pub(super) fn new(snapshot: &Snapshot, uses: &BTreeMap<Arc<str>, Arc<ClusterUse>>) -> Self {
+        let host = snapshot.virtual_host();
+        let common = host.retry_policy.clone().map(Arc::new);
+        let routes = host.routes.iter().map(|route| CompiledRoute {
+            clusters: RouteClusters::new(route, uses),
+            retry_policy: retry_policy(route, common.as_ref()),
+        });
+        Self { routes: routes.collect(), snapshot: snapshot.without_clusters() }
+    }
+
+    /// The snapshot that they are of, without its clusters.
+    pub(super) fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// The names of the filters that are configured and not executed.
+    pub(super) fn unexecuted_filters(&self) -> impl Iterator<Item = &str> {
+        let filters = self.snapshot.listener().api().into_iter().flat_map(|it| &it.http_filters);
+        filters.filter(|it| !matches!(it.config, HttpFilterConfig::Router)).map(|it| &*it.name)
+    }
+
+    /// The cluster of a request.
+    pub(super) fn select(&self, query: &RouteQuery<'_>) -> Selection {
+        let Some((place, route)) = self.snapshot.route_with_place(query) else {
+            return Selection::NoRoute(self.describe("no route matches the request"));
+        };
+        let compiled = &self.routes[place];
+        let cluster = match &compiled.clusters {
+            RouteClusters::One(cluster) => Some(cluster),
+            RouteClusters::Weighted(clusters) => drawn(route).and_then(|place| clusters.get(place)),
+            RouteClusters::Plugin(name) => {
+                return Selection::NoRoute(self.describe(&format!(
+                    "the cluster specifier plugin {name} is not executed by the channel"
+                )));
+            }
+            RouteClusters::Unsupported => {
+                let name = &route.route().name;
+                return Selection::NoRoute(
+                    self.describe(&format!("the action of route {name:?} is not for clients")),
+                );
+            }
+        };
+        match cluster.and_then(ClusterUse::hold) {
+            Some(cluster) => Selection::Selected(Selected {
+                cluster,
+                max_stream_duration: route.max_stream_duration(),
+                auto_host_rewrite: route.auto_host_rewrite(),
+                retry_policy: compiled.retry_policy.clone(),
+            }),
+            // It was removed after this generation was published; a newer one is there.
+            None => Selection::Wait,
+        }
+    }
+
+    fn describe(&self, what: &str) -> String {
+        let (target, routes) = (self.snapshot.target(), &self.snapshot.route_config().name);
+        format!("target {target}, route configuration {routes:?}: {what}")
+    }
+}
+
+impl RouteClusters {
+    fn new(route: &Route, uses: &BTreeMap<Arc<str>, Arc<ClusterUse>>) -> Self {
+        let cluster = |name: &Arc<str>| uses[name].clone();
+        match &route.action {
+            RouteAction::Forward(forward) => match &forward.clusters {
+                ClusterChoice::Cluster(name) => Self::One(cluster(name)),
+                ClusterChoice::WeightedClusters(weighted) => {
+                    Self::Weighted(weighted.clusters.iter().map(|it| cluster(&it.name)).collect())
+                }
+                ClusterChoice::Plugin(plugin) => Self::Plugin(plugin.name.to_string()),
+            },
+            RouteAction::NonForwarding | RouteAction::Unsupported => Self::Unsupported,
+        }
+    }
+}
+
+/// The place of the cluster that is drawn for a request, among those of its route.
+fn drawn(route: RouteView<'_>) -> Option<usize> {
+    let RouteAction::Forward(forward) = &route.route().action else { return None };
+    let ClusterChoice::WeightedClusters(weighted) = &forward.clusters else { return None };
+    route.pick_split(weighted)
+}
+
+/// The retry policy of a route, if it retries anything. It hides that of the virtual host, even if it does not (CH6.1).
+fn retry_policy(route: &Route, common: Option<&Arc<RetryPolicy>>) -> Option<Arc<RetryPolicy>> {
+    let RouteAction::Forward(forward) = &route.action else { return None };
+    let policy = match &forward.retry_policy {
+        Some(own) => Arc::new(own.clone()),
+        None => common?.clone(),
+    };
+    Some(policy).filter(|policy| !policy.retry_on.is_empty())
+}
