@@ -17,6 +17,7 @@ protocol control_plane/store
 control_plane/session
 cache
 resolve
+filters
 engine balance'
 shell='client channel transport control_plane csds metrics codec'
 edge='bootstrap cli discover fuzzing testing bin lib'

@@ -219,6 +219,19 @@ impl Code {
         ALL.iter().copied().find(|code| *code as i32 == number).unwrap_or(Self::Unknown)
     }
 
+    /// The code of a response that has none, but an HTTP status (gRPC's http-grpc-status-mapping).
+    #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+    pub(crate) fn from_http_status(status: u32) -> Self {
+        match status {
+            400 => Self::Internal,
+            401 => Self::Unauthenticated,
+            403 => Self::PermissionDenied,
+            404 => Self::Unimplemented,
+            429 | 502 | 503 | 504 => Self::Unavailable,
+            _ => Self::Unknown,
+        }
+    }
+
     /// The name in the gRPC documentation, such as `NOT_FOUND`.
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -154,6 +154,16 @@ mod engine;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 mod escape;
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+#[cfg_attr(
+    not(feature = "channel"),
+    allow(dead_code, unreachable_pub, reason = "the channel is what drives it")
+)]
+mod filters;
 #[cfg(feature = "json")]
 #[cfg_attr(
     not(all(feature = "files", feature = "control-plane")),

@@ -180,8 +180,8 @@ impl<H: Clone + Debug> Generations<H> {
                 let is_same =
                     matches!(&self.routing, Routing::Routes(it) if it.snapshot().has_routes_of(&snapshot));
                 if !is_same {
-                    let routes = Routes::new(&snapshot, &self.uses);
-                    self.warn_of_filters(&routes);
+                    let (routes, unexecuted) = Routes::compile(&snapshot, &self.uses);
+                    self.warn_of_filters(snapshot.target(), unexecuted);
                     self.set_routing(Routing::Routes(Arc::new(routes)));
                 }
                 self.set_note(snapshot.without_clusters().warnings());
@@ -343,9 +343,8 @@ impl<H: Clone + Debug> Generations<H> {
     }
 
     /// Logs once what is configured and not executed.
-    fn warn_of_filters(&mut self, routes: &Routes) {
-        let target = routes.snapshot().target();
-        for filter in routes.unexecuted_filters() {
+    fn warn_of_filters(&mut self, target: &str, unexecuted: BTreeSet<&str>) {
+        for filter in unexecuted {
             if self.warned.insert(filter.to_owned()) {
                 warn!(
                     target,

@@ -1,12 +1,17 @@
 //! The routes of a configuration, each with its clusters (CH2.3 to CH2.6).
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+    time::Duration,
+};
 
 use super::cluster_use::{ClusterReference, ClusterUse};
 use crate::{
+    filters::{ChainCompiler, FilterChain},
     resolve::{RouteQuery, RouteView, Snapshot},
     resource::{
-        http_filter::HttpFilterConfig,
+        http_filter::FilterOverride,
         retry::RetryPolicy,
         route::Route,
         route_action::{ClusterChoice, RouteAction},
@@ -34,9 +39,17 @@ struct CompiledRoute {
 enum RouteClusters {
     /// The action is not for clients.
     Unsupported,
-    One(Arc<ClusterUse>),
-    Weighted(Vec<Arc<ClusterUse>>),
+    One(RoutedCluster),
+    Weighted(Vec<RoutedCluster>),
     Plugin(String),
+}
+
+/// A cluster of a route.
+#[derive(Debug)]
+struct RoutedCluster {
+    cluster: Arc<ClusterUse>,
+    /// See [`Selected::filters`].
+    filters: Option<Arc<FilterChain>>,
 }
 
 /// The result of the selection of a cluster.
@@ -61,29 +74,32 @@ pub(crate) struct Selected {
     pub(crate) auto_host_rewrite: bool,
     /// The retry policy of the route, or else of the virtual host (CH6.1).
     pub(crate) retry_policy: Option<Arc<RetryPolicy>>,
+    /// The HTTP filters for requests on the route to the cluster (CH5.1); `None` without any.
+    pub(crate) filters: Option<Arc<FilterChain>>,
 }
 
 impl Routes {
-    /// Those of a snapshot. All clusters that they name are in use.
-    pub(super) fn new(snapshot: &Snapshot, uses: &BTreeMap<Arc<str>, Arc<ClusterUse>>) -> Self {
+    /// Those of a snapshot, and the names of the HTTP filters that have an effect on them and are not executed. All clusters that
+    /// the routes name are in use.
+    pub(super) fn compile<'a>(
+        snapshot: &'a Snapshot,
+        uses: &BTreeMap<Arc<str>, Arc<ClusterUse>>,
+    ) -> (Self, BTreeSet<&'a str>) {
         let host = snapshot.virtual_host();
         let common = host.retry_policy.clone().map(Arc::new);
+        let filters = snapshot.listener().api().map_or(&[][..], |manager| &manager.http_filters);
+        let mut chains = ChainCompiler::new(filters, &host.filter_overrides);
         let routes = host.routes.iter().map(|route| CompiledRoute {
-            clusters: RouteClusters::new(route, uses),
+            clusters: RouteClusters::compile(route, uses, &mut chains),
             retry_policy: retry_policy(route, common.as_ref()),
         });
-        Self { routes: routes.collect(), snapshot: snapshot.without_clusters() }
+        let routes = Self { routes: routes.collect(), snapshot: snapshot.without_clusters() };
+        (routes, chains.into_unexecuted())
     }
 
     /// The snapshot that they are of, without its clusters.
     pub(super) fn snapshot(&self) -> &Snapshot {
         &self.snapshot
-    }
-
-    /// The names of the filters that are configured and not executed.
-    pub(super) fn unexecuted_filters(&self) -> impl Iterator<Item = &str> {
-        let filters = self.snapshot.listener().api().into_iter().flat_map(|it| &it.http_filters);
-        filters.filter(|it| !matches!(it.config, HttpFilterConfig::Router)).map(|it| &*it.name)
     }
 
     /// The cluster of a request.
@@ -92,8 +108,8 @@ impl Routes {
             return Selection::NoRoute(self.describe("no route matches the request"));
         };
         let compiled = &self.routes[place];
-        let cluster = match &compiled.clusters {
-            RouteClusters::One(cluster) => Some(cluster),
+        let routed = match &compiled.clusters {
+            RouteClusters::One(routed) => Some(routed),
             RouteClusters::Weighted(clusters) => drawn(route).and_then(|place| clusters.get(place)),
             RouteClusters::Plugin(name) => {
                 return Selection::NoRoute(self.describe(&format!(
@@ -107,12 +123,13 @@ impl Routes {
                 );
             }
         };
-        match cluster.and_then(ClusterUse::hold) {
-            Some(cluster) => Selection::Selected(Selected {
+        match routed.and_then(|routed| Some((routed.cluster.hold()?, &routed.filters))) {
+            Some((cluster, filters)) => Selection::Selected(Selected {
                 cluster,
                 max_stream_duration: route.max_stream_duration(),
                 auto_host_rewrite: route.auto_host_rewrite(),
                 retry_policy: compiled.retry_policy.clone(),
+                filters: filters.clone(),
             }),
             // It was removed after this generation was published; a newer one is there.
             None => Selection::Wait,
@@ -126,13 +143,21 @@ impl Routes {
 }
 
 impl RouteClusters {
-    fn new(route: &Route, uses: &BTreeMap<Arc<str>, Arc<ClusterUse>>) -> Self {
-        let cluster = |name: &Arc<str>| uses[name].clone();
+    fn compile(
+        route: &Route,
+        uses: &BTreeMap<Arc<str>, Arc<ClusterUse>>,
+        chains: &mut ChainCompiler<'_>,
+    ) -> Self {
+        let mut routed = |name: &Arc<str>, overrides: &[FilterOverride]| RoutedCluster {
+            cluster: uses[name].clone(),
+            filters: chains.chain(&route.filter_overrides, overrides),
+        };
         match &route.action {
             RouteAction::Forward(forward) => match &forward.clusters {
-                ClusterChoice::Cluster(name) => Self::One(cluster(name)),
+                ClusterChoice::Cluster(name) => Self::One(routed(name, &[])),
                 ClusterChoice::WeightedClusters(weighted) => {
-                    Self::Weighted(weighted.clusters.iter().map(|it| cluster(&it.name)).collect())
+                    let clusters = weighted.clusters.iter();
+                    Self::Weighted(clusters.map(|it| routed(&it.name, &it.filter_overrides)).collect())
                 }
                 ClusterChoice::Plugin(plugin) => Self::Plugin(plugin.name.to_string()),
             },

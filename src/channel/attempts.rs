@@ -276,7 +276,7 @@ impl Call<'_> {
 
     /// What a future gives, unless the call ends before, or the shutdown of the channel begins: its connection may be one that other
     /// channels go on using.
-    async fn until_shut_down<T>(&mut self, future: impl Future<Output = T>) -> Result<T, Over> {
+    pub(super) async fn until_shut_down<T>(&mut self, future: impl Future<Output = T>) -> Result<T, Over> {
         let shut_down = self.context.active.shut_down_begins();
         let future = async {
             tokio::select! {

@@ -137,10 +137,13 @@ impl<'a> Call<'a> {
             self.limit(timeout)?;
         }
         headers::prepare(&mut parts.headers);
-        let Selected { cluster, max_stream_duration, auto_host_rewrite, retry_policy } =
+        let Selected { cluster, max_stream_duration, auto_host_rewrite, retry_policy, filters } =
             self.select(&parts).await?;
         if let Some(limit) = max_stream_duration {
             self.limit(limit)?;
+        }
+        if let Some(filters) = filters {
+            self.filter(&filters, &parts.headers).await?;
         }
         let mut body = RequestBody::new(body, &self.context.buffer);
         let retries = Retries::new(retry_policy, &self.context.retries);

@@ -23,6 +23,7 @@ mod builder;
 mod call;
 mod connection;
 mod deadline;
+mod filters;
 mod headers;
 mod published;
 mod request;

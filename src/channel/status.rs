@@ -118,17 +118,10 @@ pub(super) fn of_response<B>(response: &Response<B>, address: SocketAddr) -> Opt
     if headers.contains_key(GRPC_STATUS) || headers.get(CONTENT_TYPE).is_some_and(is_grpc) {
         return None;
     }
-    let code = match response.status().as_u16() {
-        400 => Code::Internal,
-        401 => Code::Unauthenticated,
-        403 => Code::PermissionDenied,
-        404 => Code::Unimplemented,
-        429 | 502 | 503 | 504 => Code::Unavailable,
-        _ => Code::Unknown,
-    };
+    let code = crate::error::Code::from_http_status(response.status().as_u16().into());
     let content = headers.get(CONTENT_TYPE);
     Some(Status::new(
-        code,
+        Code::from(code as i32),
         format!(
             "{address}: the response is not one of gRPC: HTTP status {}, content-type {content:?}",
             response.status()

@@ -1,5 +1,6 @@
 //! Calls of a channel to scripted servers, by the configuration of an embedded control plane.
 
+mod faults;
 mod idle;
 mod peer;
 mod queue;

@@ -1,0 +1,146 @@
+//! Fault injection (A33): which requests are delayed, and which fail without being sent.
+
+use std::{
+    str::FromStr,
+    sync::atomic::{AtomicU32, Ordering},
+    time::Duration,
+};
+
+use crate::{
+    error::Code,
+    resolve::RequestHeaders,
+    resource::{
+        http_filter::{AbortKind, DelayKind, Fault, FaultAbort, FaultDelay},
+        matcher::Fraction,
+    },
+};
+
+/// The number of faults that run. The limit of each filter is for all of a process (CH5.10).
+#[derive(Debug)]
+pub(crate) struct ActiveFaults(AtomicU32);
+
+/// A fault that runs, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct ActiveFault<'a>(&'a ActiveFaults);
+
+/// What a filter injects into a call: first the delay, then the failure (CH5.6).
+#[derive(Debug)]
+pub(crate) struct Injected<'a> {
+    /// Not zero.
+    pub(crate) delay: Option<Duration>,
+    /// The status of the call. OK is a response without messages.
+    pub(crate) abort: Option<Code>,
+    /// One for both, so that the failure follows a delay whatever the limit is by then (CH5.11). To be dropped when the fault is
+    /// over, not with the end of the call.
+    pub(crate) active: ActiveFault<'a>,
+}
+
+/// The random numbers of a filter for a call: independent of each other, and uniformly distributed below 1,000,000.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FaultDraws {
+    pub(crate) delay: u32,
+    pub(crate) abort: u32,
+}
+
+/// What a filter injects into a call with these headers; `None` if nothing, also at the limit of running faults.
+pub(crate) fn inject<'a>(
+    fault: &Fault,
+    headers: &dyn RequestHeaders,
+    draws: FaultDraws,
+    active: &'a ActiveFaults,
+) -> Option<Injected<'a>> {
+    let delay = fault.delay.as_ref().and_then(|delay| drawn_delay(delay, headers, draws.delay));
+    let abort = fault.abort.as_ref().and_then(|abort| drawn_abort(abort, headers, draws.abort));
+    if delay.is_none() && abort.is_none() {
+        return None;
+    }
+    Some(Injected { delay, abort, active: active.begin(fault.max_active_faults)? })
+}
+
+/// Whether there are requests that a filter injects something into.
+pub(super) fn is_ever_injected(fault: &Fault) -> bool {
+    let delay = fault.delay.as_ref().map(|it| it.percentage);
+    let abort = fault.abort.as_ref().map(|it| it.percentage);
+    let has_share = [delay, abort].into_iter().flatten().any(|it| it.numerator > 0);
+    has_share && fault.max_active_faults != Some(0)
+}
+
+impl ActiveFaults {
+    pub(crate) const fn new() -> Self {
+        Self(AtomicU32::new(0))
+    }
+
+    #[cfg(test)]
+    pub(crate) fn running(&self) -> u32 {
+        self.0.load(Ordering::Relaxed)
+    }
+
+    /// Counts a fault, unless as many run as may. No two callers can take the last place.
+    fn begin(&self, max: Option<u32>) -> Option<ActiveFault<'_>> {
+        let more = |running| if running < max.unwrap_or(u32::MAX) { Some(running + 1) } else { None };
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
+        Some(ActiveFault(self))
+    }
+}
+
+impl Drop for ActiveFault<'_> {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+fn drawn_delay(delay: &FaultDelay, headers: &dyn RequestHeaders, draw: u32) -> Option<Duration> {
+    let (time, share) = match delay.kind {
+        DelayKind::FixedDelay(time) => (time, delay.percentage),
+        DelayKind::HeaderDelay => {
+            let time = Duration::from_millis(number(headers, DELAY)?);
+            (time, lowered(delay.percentage, headers, DELAY_PERCENTAGE))
+        }
+    };
+    // A delay of 0 is no fault, and is not counted as one (CH5.9).
+    (share.matches(draw) && !time.is_zero()).then_some(time)
+}
+
+fn drawn_abort(abort: &FaultAbort, headers: &dyn RequestHeaders, draw: u32) -> Option<Code> {
+    let (code, share) = match abort.kind {
+        AbortKind::HttpStatus(status) => (Code::from_http_status(status), abort.percentage),
+        AbortKind::GrpcStatus(code) => (code, abort.percentage),
+        AbortKind::HeaderAbort => {
+            (requested_abort(headers)?, lowered(abort.percentage, headers, ABORT_PERCENTAGE))
+        }
+    };
+    share.matches(draw).then_some(code)
+}
+
+/// The failure that a request asks for: an HTTP status before one of gRPC (CH5.7).
+fn requested_abort(headers: &dyn RequestHeaders) -> Option<Code> {
+    let http = number::<u32>(headers, ABORT).filter(|status| (200..600).contains(status));
+    if let Some(status) = http {
+        return Some(Code::from_http_status(status));
+    }
+    let grpc: u64 = number(headers, ABORT_GRPC)?;
+    Some(i32::try_from(grpc).map_or(Code::Unknown, Code::from_i32))
+}
+
+/// The share of the requests that a header may lower, but not raise (A33-3).
+fn lowered(share: Fraction, headers: &dyn RequestHeaders, name: &str) -> Fraction {
+    let Some(requested) = number::<i64>(headers, name) else { return share };
+    let numerator = i64::from(share.numerator).min(requested);
+    Fraction::new(u32::try_from(numerator).unwrap_or_default(), share.denominator)
+}
+
+/// The last value of a header; `None` if it is no such number.
+fn number<T: FromStr>(headers: &dyn RequestHeaders, name: &str) -> Option<T> {
+    let mut last = None;
+    headers.for_each_value(name, &mut |value| last = Some(value));
+    std::str::from_utf8(last?).ok()?.parse().ok()
+}
+
+const DELAY: &str = "x-envoy-fault-delay-request";
+const DELAY_PERCENTAGE: &str = "x-envoy-fault-delay-request-percentage";
+const ABORT: &str = "x-envoy-fault-abort-request";
+const ABORT_GRPC: &str = "x-envoy-fault-abort-grpc-request";
+const ABORT_PERCENTAGE: &str = "x-envoy-fault-abort-request-percentage";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,94 @@
+//! HTTP filters of clients without I/O: what they do with a request before its first attempt (A39).
+//!
+//! A [`FilterChain`] is compiled for each route and cluster when the configuration changes. The shell runs its filters in their
+//! order, once for each call and before any attempt, and executes what each decides.
+
+pub(crate) mod fault;
+
+use std::{collections::BTreeSet, sync::Arc};
+
+use crate::resource::http_filter::{EffectiveFilter, Fault, FilterOverride, HttpFilter};
+
+/// The filters that handle requests on a route to a cluster, in the order of the listener. It is not empty.
+#[derive(Debug, PartialEq)]
+pub(crate) struct FilterChain {
+    filters: Box<[Filter]>,
+}
+
+/// A filter with its effective configuration.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Filter {
+    Fault(Fault),
+}
+
+/// Compiles the chains of the routes of a virtual host (CH5.1).
+#[derive(Debug)]
+pub(crate) struct ChainCompiler<'a> {
+    /// Those of the listener.
+    filters: &'a [HttpFilter],
+    /// The overrides of the virtual host.
+    host: &'a [FilterOverride],
+    /// Those that equal ones of later routes share: that of routes without overrides, and the last other one.
+    shared: [Option<Arc<FilterChain>>; 2],
+    unexecuted: BTreeSet<&'a str>,
+}
+
+impl FilterChain {
+    pub(crate) fn filters(&self) -> &[Filter] {
+        &self.filters
+    }
+}
+
+impl<'a> ChainCompiler<'a> {
+    pub(crate) fn new(filters: &'a [HttpFilter], host: &'a [FilterOverride]) -> Self {
+        Self { filters, host, shared: [None, None], unexecuted: BTreeSet::new() }
+    }
+
+    /// The chain for a route with these overrides, and for one of its weighted clusters with others, which take precedence
+    /// (A39-6); `None` if it only forwards requests.
+    pub(crate) fn chain(
+        &mut self,
+        route: &[FilterOverride],
+        cluster: &[FilterOverride],
+    ) -> Option<Arc<FilterChain>> {
+        let mut filters = Vec::new();
+        for filter in self.filters {
+            let setting = filter.winning_override(&[cluster, route, self.host]);
+            match filter.effective(setting) {
+                EffectiveFilter::Nothing | EffectiveFilter::Router => {}
+                EffectiveFilter::Fault(fault) if fault::is_ever_injected(fault) => {
+                    filters.push(Filter::Fault(fault.clone()));
+                }
+                EffectiveFilter::Fault(_) => {}
+                EffectiveFilter::Rbac(_)
+                | EffectiveFilter::StatefulSession(_)
+                | EffectiveFilter::GcpAuthn(_)
+                | EffectiveFilter::Custom { .. } => {
+                    self.unexecuted.insert(&filter.name);
+                }
+            }
+        }
+        if filters.is_empty() {
+            return None;
+        }
+        Some(self.share(filters, usize::from(!(route.is_empty() && cluster.is_empty()))))
+    }
+
+    /// The names of the filters that have an effect on a route of those up to now, and are not executed.
+    pub(crate) fn into_unexecuted(self) -> BTreeSet<&'a str> {
+        self.unexecuted
+    }
+
+    fn share(&mut self, filters: Vec<Filter>, place: usize) -> Arc<FilterChain> {
+        let equal = self.shared.iter().flatten().find(|chain| *chain.filters == *filters);
+        if let Some(chain) = equal {
+            return chain.clone();
+        }
+        let chain = Arc::new(FilterChain { filters: filters.into() });
+        self.shared[place] = Some(chain.clone());
+        chain
+    }
+}
+
+#[cfg(test)]
+mod tests;
