@@ -1,6 +1,7 @@
 //! A cluster with endpoints of its own: priorities, localities and endpoints (CH2.20).
 
 mod edits;
+mod failure;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -22,7 +23,7 @@ use super::{
     member::{Key, Member, MemberConfig},
     pick_first::PickFirstSettings,
     picker::{Endpoints, LeafPicker, Localities},
-    policy::{LeafConfig, with_note},
+    policy::LeafConfig,
     retiring::{RETIRING, Retiring},
 };
 
@@ -263,32 +264,6 @@ impl<H: Clone> Leaf<H> {
 
     fn chosen_mut(&mut self) -> Option<&mut Groups<H>> {
         self.priorities.get_mut(self.failover.chosen()?)?.as_mut()
-    }
-
-    fn failure(&self) -> Arc<str> {
-        let name = &self.name;
-        match self.chosen() {
-            Some(groups) if groups.is_broken() => {
-                format!("cluster {name}: the load balancing policy panicked").into()
-            }
-            Some(groups) if !groups.is_empty() => match &groups.error {
-                Some(error) => {
-                    let reason =
-                        format!("cluster {name}: no endpoint can be reached, the latest error is: {error}");
-                    with_note(reason, self.config.note.as_deref()).into()
-                }
-                None => self.no_endpoints(),
-            },
-            Some(_) | None => self.no_endpoints(),
-        }
-    }
-
-    fn no_endpoints(&self) -> Arc<str> {
-        let name = &self.name;
-        match &self.config.note {
-            Some(note) => format!("cluster {name} has no usable endpoints: {note}").into(),
-            None => format!("cluster {name} has no usable endpoints").into(),
-        }
     }
 
     fn choose(&mut self, scope: &mut Scope<'_>) {
