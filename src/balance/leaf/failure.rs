@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::Leaf;
-use crate::balance::policy::with_note;
+use crate::balance::{group::Groups, policy::with_note};
 
 impl<H: Clone> Leaf<H> {
     /// What is wrong with the priority in use.
@@ -13,16 +13,26 @@ impl<H: Clone> Leaf<H> {
             Some(groups) if groups.is_broken() => {
                 format!("cluster {name}: the load balancing policy panicked").into()
             }
-            Some(groups) if !groups.is_empty() => match &groups.error {
-                Some(error) => {
+            Some(groups) if !groups.is_empty() => match (&groups.error, self.ejected(groups)) {
+                (None, None) => self.no_endpoints(),
+                (error, ejected) => {
+                    let error = error.as_ref().map(|error| format!("the latest error is: {error}"));
+                    let reasons: Vec<_> = ejected.into_iter().chain(error).collect();
                     let reason =
-                        format!("cluster {name}: no endpoint can be reached, the latest error is: {error}");
+                        format!("cluster {name}: no endpoint can be reached, {}", reasons.join(", "));
                     with_note(reason, self.config.note.as_deref()).into()
                 }
-                None => self.no_endpoints(),
             },
             Some(_) | None => self.no_endpoints(),
         }
+    }
+
+    /// How many endpoints of a priority are ejected, if any is.
+    fn ejected(&self, groups: &Groups<H>) -> Option<String> {
+        let members = groups.list();
+        let ejected = members.iter().filter(|it| self.members[**it].is_ejected()).count();
+        let total = members.len();
+        (ejected > 0).then(|| format!("{ejected} of {total} are ejected by outlier detection"))
     }
 
     fn no_endpoints(&self) -> Arc<str> {
