@@ -129,6 +129,7 @@ impl Translation {
             priorities: assignment.map_or_else(Vec::new, |it| priorities(it)),
             drops: assignment.into_iter().flat_map(|it| &it.drops).map(drop_share).collect(),
             max_requests: cluster.map_or(DEFAULT_MAX_REQUESTS, |it| it.max_requests),
+            outlier_detection: cluster.and_then(|it| it.outlier_detection.as_deref()).cloned(),
             service_name: match view.kind() {
                 Some(ClusterKind::Eds { service_name, .. }) => service_name.clone(),
                 Some(ClusterKind::LogicalDns { .. } | ClusterKind::Aggregate { .. }) | None => "".into(),
@@ -144,9 +145,6 @@ impl Translation {
         let (policy, unsupported) = ClusterPolicy::of(&config.lb_policy);
         if let Some(name) = unsupported {
             self.warn(view.name(), format!("load balancing policy {name}, round_robin is used instead"));
-        }
-        if config.outlier_detection.is_some() {
-            self.warn(view.name(), "outlier detection".to_owned());
         }
         if config.tls.is_some() {
             self.warn(view.name(), "TLS, connections are plaintext".to_owned());

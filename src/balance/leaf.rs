@@ -1,6 +1,8 @@
 //! A cluster with endpoints of its own: priorities, localities and endpoints (CH2.20).
 
 mod edits;
+mod failure;
+mod outliers;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -20,9 +22,10 @@ use super::{
     handover::Handover,
     load::Loads,
     member::{Key, Member, MemberConfig},
+    outlier::Outliers,
     pick_first::PickFirstSettings,
     picker::{Endpoints, LeafPicker, Localities},
-    policy::{LeafConfig, with_note},
+    policy::LeafConfig,
     retiring::{RETIRING, Retiring},
 };
 
@@ -48,6 +51,7 @@ pub(super) struct Leaf<H> {
     /// The groups of each priority that was created.
     priorities: Vec<Option<Groups<H>>>,
     failover: Failover,
+    outliers: Outliers,
     /// When members are due.
     timeouts: BTreeSet<(Instant, usize)>,
     /// The endpoints of the policy before, until those of the current one can be used.
@@ -75,6 +79,7 @@ impl<H: Clone> Leaf<H> {
         let mut leaf = Self {
             name,
             place,
+            outliers: Outliers::new(&config, scope.now),
             config,
             breaker,
             loads: Loads::default(),
@@ -104,6 +109,7 @@ impl<H: Clone> Leaf<H> {
     /// A new configuration. Endpoints that it still lists keep connections and counters, and so do addresses, wherever they are now
     /// (CH1.25, CH3.7).
     pub(super) fn update(&mut self, config: Arc<LeafConfig>, breaker: Arc<Breaker>, scope: &mut Scope<'_>) {
+        self.outliers.update(&self.config.priorities, &config, scope.now);
         if let Some(edits) = self.edits(&config, &breaker) {
             self.config = config;
             return self.apply(edits, scope);
@@ -190,7 +196,7 @@ impl<H: Clone> Leaf<H> {
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let member = self.timeouts.first().map(|(at, _)| *at);
-        member.into_iter().chain(self.failover.poll_timeout()).min()
+        [member, self.failover.poll_timeout(), self.outliers.poll_timeout()].into_iter().flatten().min()
     }
 
     /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
@@ -200,6 +206,7 @@ impl<H: Clone> Leaf<H> {
         for member in due {
             self.with_member(member, scope, Member::handle_timeout);
         }
+        self.sweep(scope);
         self.choose(scope);
     }
 
@@ -263,32 +270,6 @@ impl<H: Clone> Leaf<H> {
 
     fn chosen_mut(&mut self) -> Option<&mut Groups<H>> {
         self.priorities.get_mut(self.failover.chosen()?)?.as_mut()
-    }
-
-    fn failure(&self) -> Arc<str> {
-        let name = &self.name;
-        match self.chosen() {
-            Some(groups) if groups.is_broken() => {
-                format!("cluster {name}: the load balancing policy panicked").into()
-            }
-            Some(groups) if !groups.is_empty() => match &groups.error {
-                Some(error) => {
-                    let reason =
-                        format!("cluster {name}: no endpoint can be reached, the latest error is: {error}");
-                    with_note(reason, self.config.note.as_deref()).into()
-                }
-                None => self.no_endpoints(),
-            },
-            Some(_) | None => self.no_endpoints(),
-        }
-    }
-
-    fn no_endpoints(&self) -> Arc<str> {
-        let name = &self.name;
-        match &self.config.note {
-            Some(note) => format!("cluster {name} has no usable endpoints: {note}").into(),
-            None => format!("cluster {name} has no usable endpoints").into(),
-        }
     }
 
     fn choose(&mut self, scope: &mut Scope<'_>) {
@@ -406,7 +387,10 @@ impl<H: Clone> Leaf<H> {
             member
         });
         scope.commands.set_owner(Owner { leaf: self.place, member });
-        self.members[member].update(config, handover, scope);
+        let tracked = self.tracked(&config.key);
+        let it = &mut self.members[member];
+        it.set_tracked(tracked);
+        it.update(config, handover, scope);
         member
     }
 

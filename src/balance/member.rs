@@ -9,6 +9,7 @@ use super::{
     handover::Handover,
     leaf::Scope,
     load::{Load, Loads},
+    outlier::Tracked,
     pick_first::{PickFirst, PickFirstSettings},
     picker::ReadyEndpoint,
     policy::EndpointConfig,
@@ -74,9 +75,11 @@ pub(super) struct Member<H> {
     pub(super) places: Vec<Place>,
     /// Made with the first connection.
     load: Option<Load>,
+    /// If its cluster has outlier detection.
+    tracked: Option<Tracked>,
     /// What pickers have of it, while it is ready.
     ready: Option<Arc<ReadyEndpoint<H>>>,
-    /// The state that the levels above know.
+    /// The state that the levels above know: that of the connection, or a failure while it is ejected (CH3.23).
     pub(super) connectivity: Connectivity,
     pub(super) timeout: Option<Instant>,
 }
@@ -99,6 +102,7 @@ impl<H: Clone> Member<H> {
             is_started: false,
             places: Vec::new(),
             load: None,
+            tracked: None,
             ready: None,
             connectivity: Connectivity::Idle,
             timeout: None,
@@ -129,6 +133,16 @@ impl<H: Clone> Member<H> {
     /// Its key, under a policy with a connection for each endpoint.
     pub(super) fn key(&self) -> Key {
         Key::of(&self.addresses)
+    }
+
+    /// Whether outlier detection has ejected it.
+    pub(super) fn is_ejected(&self) -> bool {
+        self.tracked.as_ref().is_some_and(|it| it.is_ejected)
+    }
+
+    /// What outlier detection knows of it; [`settle`](Self::settle) follows.
+    pub(super) fn set_tracked(&mut self, tracked: Option<Tracked>) {
+        self.tracked = tracked;
     }
 
     /// Gives away the connections to addresses that it has no more; [`update`](Self::update) follows.
@@ -200,7 +214,11 @@ impl<H: Clone> Member<H> {
         if self.is_started && self.reconnects && self.pick_first.connectivity() == Connectivity::Idle {
             self.pick_first.connect((scope.now, scope.random), scope.commands);
         }
-        let connectivity = self.pick_first.connectivity();
+        // The connection goes on, and connects again if it is lost: an ejection is not its end (CH3.23).
+        let connectivity = match self.is_ejected() {
+            true => Connectivity::TransientFailure,
+            false => self.pick_first.connectivity(),
+        };
         let timeout = self.pick_first.poll_timeout();
         Change {
             is_ready_changed: self.refresh_ready(of),
@@ -211,19 +229,23 @@ impl<H: Clone> Member<H> {
 
     /// Whether pickers have another endpoint from now on, or none.
     fn refresh_ready(&mut self, (breaker, loads): (&Arc<Breaker>, &mut Loads)) -> bool {
-        let Some((connection, address, handle)) = self.pick_first.ready() else {
+        let is_ejected = self.is_ejected();
+        let Some((connection, address, handle)) = self.pick_first.ready().filter(|_| !is_ejected) else {
             return self.ready.take().is_some();
         };
+        let outcomes = self.tracked.as_ref().map(|it| &it.outcomes);
         let is_same = |known: &Arc<ReadyEndpoint<H>>| {
-            known.connection == connection && Arc::ptr_eq(&known.breaker, breaker)
+            known.connection == connection
+                && Arc::ptr_eq(&known.breaker, breaker)
+                && known.outcomes.as_ref().map(Arc::as_ptr) == outcomes.map(Arc::as_ptr)
         };
         if self.ready.as_ref().is_some_and(is_same) {
             return false;
         }
         let (handle, hostname) = (handle.clone(), self.hostname.clone());
         let load = self.load.get_or_insert_with(|| loads.add()).clone();
-        let breaker = breaker.clone();
-        let ready = ReadyEndpoint { connection, handle, address, hostname, load, breaker };
+        let (breaker, outcomes) = (breaker.clone(), outcomes.cloned());
+        let ready = ReadyEndpoint { connection, handle, address, hostname, load, breaker, outcomes };
         self.ready = Some(Arc::new(ready));
         true
     }

@@ -15,6 +15,7 @@ use super::{
     connectivity::Connectivity,
     custom::{CustomPick, CustomPicker},
     load::Load,
+    outlier::outcomes::Outcomes,
     policy::Drop as DropShare,
     ready_set::ReadySet,
 };
@@ -30,6 +31,8 @@ pub(crate) struct ReadyEndpoint<H> {
     pub(super) load: Load,
     /// That of its cluster.
     pub(super) breaker: Arc<Breaker>,
+    /// If its cluster has outlier detection.
+    pub(super) outcomes: Option<Arc<Outcomes>>,
 }
 
 /// The result of a pick.
@@ -66,8 +69,24 @@ pub(crate) struct Attempt<H> {
     pub(crate) endpoint: Arc<ReadyEndpoint<H>>,
     /// Whether the policy counts the attempts of each endpoint.
     pub(super) has_load: bool,
+    outcome: Outcome,
     /// Headers that a policy of the application adds to the request.
     pub(crate) metadata: Vec<AddedMetadata>,
+}
+
+/// What an attempt has come to, for outlier detection.
+///
+/// ```text
+///   NoStream ── on_stream ──▶ Failure ── on_ok ──▶ Success
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    /// It is not counted: it still waits, or its connection was gone before (CH2.22).
+    NoStream,
+    /// However it ends, unless it is with OK: by another status, a reset, the deadline, or as the call is dropped (CH3.65). So does one
+    /// that the server has not processed (`REFUSED_STREAM`): it had a stream, and a server that refuses all of them is one to avoid.
+    Failure,
+    Success,
 }
 
 /// What an attempt remembers over its picks.
@@ -234,7 +253,8 @@ impl<H> LeafPicker<H> {
         if has_load {
             endpoint.load.begin();
         }
-        Pick::Complete(Attempt { endpoint: endpoint.clone(), has_load, metadata })
+        let (endpoint, outcome) = (endpoint.clone(), Outcome::NoStream);
+        Pick::Complete(Attempt { endpoint, has_load, outcome, metadata })
     }
 
     fn overflow(&self) -> Arc<str> {
@@ -316,12 +336,32 @@ impl<H> Clone for PickRule<H> {
     }
 }
 
+impl<H> Attempt<H> {
+    /// The request was sent.
+    pub(crate) fn on_stream(&mut self) {
+        self.outcome = Outcome::Failure;
+    }
+
+    /// The response is complete, with the status OK.
+    pub(crate) fn on_ok(&mut self) {
+        self.outcome = Outcome::Success;
+    }
+}
+
 impl<H> Drop for Attempt<H> {
+    /// In the order of CH2.23.
     fn drop(&mut self) {
         if self.has_load {
             self.endpoint.load.end();
         }
         self.endpoint.breaker.release();
+        if let Some(outcomes) = &self.endpoint.outcomes {
+            match self.outcome {
+                Outcome::NoStream => {}
+                Outcome::Failure => outcomes.on_failure(),
+                Outcome::Success => outcomes.on_success(),
+            }
+        }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use crate::resource::{LbPolicy, Locality, load_balancing::CustomPolicy};
+use crate::resource::{LbPolicy, Locality, OutlierDetection, load_balancing::CustomPolicy};
 
 /// How an endpoint is chosen among those that are ready.
 #[derive(Debug, Clone, PartialEq)]
@@ -29,7 +29,7 @@ pub(crate) struct ClusterPolicy {
 }
 
 /// A cluster with endpoints of its own: one level of priorities over localities.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct LeafConfig {
     pub(crate) policy: ClusterPolicy,
     pub(crate) priorities: Vec<Vec<LocalityConfig>>,
@@ -37,6 +37,8 @@ pub(crate) struct LeafConfig {
     pub(crate) drops: Arc<[Drop]>,
     /// The maximum number of concurrent requests (CH4.4).
     pub(crate) max_requests: u32,
+    /// As configured: without an algorithm it detects nothing.
+    pub(crate) outlier_detection: Option<OutlierDetection>,
     /// The name of the endpoints' resource, a part of the key of the circuit breaker (CH4.7).
     pub(crate) service_name: Arc<str>,
     /// Why there may be no endpoints (CH1.14), or why they may be stale (CH1.9).

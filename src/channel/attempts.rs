@@ -142,6 +142,8 @@ impl Call<'_> {
                 Failure::Final(Status::internal(format!("the request cannot be sent: {error}")))
             }
         })?;
+        attempt.on_stream();
+        let endpoint = attempt.endpoint();
         self.place = None;
         self.attempts += 1;
         let (mut pump, deadline) = ((!is_end).then(|| Pump::new(stream)), self.deadline.at());

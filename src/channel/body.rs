@@ -120,7 +120,10 @@ impl Running {
 
 impl Guards {
     /// The call has ended with this status.
-    pub(super) fn on_status(&self, code: Code) {
+    pub(super) fn on_status(&mut self, code: Code) {
+        if code == Code::Ok {
+            self.attempt.on_ok();
+        }
         if let Some(throttled) = &self.throttled {
             throttled.record(code);
         }

@@ -302,6 +302,16 @@ impl Reserved {
         &self.attempt.metadata
     }
 
+    /// The request was sent: the attempt is one for outlier detection (CH3.65).
+    pub(super) fn on_stream(&mut self) {
+        self.attempt.on_stream();
+    }
+
+    /// The response is complete, with the status OK.
+    pub(super) fn on_ok(&mut self) {
+        self.attempt.on_ok();
+    }
+
     /// The response has begun.
     pub(super) fn on_response(&mut self) {
         if !std::mem::replace(&mut self.has_response, true) {

@@ -47,6 +47,7 @@ fn leaf(policy: ClusterPolicy, priorities: Vec<Vec<LocalityConfig>>) -> Arc<Leaf
         priorities,
         drops: [].into(),
         max_requests: 1_024,
+        outlier_detection: None,
         service_name: "eds".into(),
         note: None,
         is_dns: false,

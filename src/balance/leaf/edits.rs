@@ -30,6 +30,7 @@ impl<H: Clone> Leaf<H> {
     pub(super) fn edits(&self, config: &LeafConfig, breaker: &Arc<Breaker>) -> Option<Vec<Edit>> {
         let is_same = Arc::ptr_eq(&self.breaker, breaker)
             && self.config.policy == config.policy
+            && self.config.outlier_detection == config.outlier_detection
             && matches!(config.policy.policy, Policy::RoundRobin | Policy::LeastRequest { .. })
             && are_alike(&self.config.priorities, &config.priorities);
         if !is_same {

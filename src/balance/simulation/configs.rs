@@ -79,6 +79,7 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
             _ => [].into(),
         },
         max_requests: if choices.below(4) == 0 { 3 } else { 1_024 },
+        outlier_detection: None,
         service_name: "eds".into(),
         note: None,
         is_dns: choices.below(4) == 0,
@@ -87,8 +88,7 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
 
 /// A leaf with a few other endpoints.
 fn edited(leaf: &LeafConfig, choices: &mut Choices<'_>) -> Arc<LeafConfig> {
-    let LeafConfig { policy, priorities, drops, max_requests, service_name, note, is_dns } = leaf;
-    let mut priorities = priorities.clone();
+    let mut priorities = leaf.priorities.clone();
     for endpoints in priorities.iter_mut().flatten().map(|locality| &mut locality.endpoints) {
         let place = choices.below(endpoints.len() + 1);
         match choices.below(4) {
@@ -98,10 +98,7 @@ fn edited(leaf: &LeafConfig, choices: &mut Choices<'_>) -> Arc<LeafConfig> {
             _ => {}
         }
     }
-    let (policy, drops) = (policy.clone(), drops.clone());
-    let (service_name, note) = (service_name.clone(), note.clone());
-    let (max_requests, is_dns) = (*max_requests, *is_dns);
-    Arc::new(LeafConfig { policy, priorities, drops, max_requests, service_name, note, is_dns })
+    Arc::new(LeafConfig { priorities, ..leaf.clone() })
 }
 
 fn locality(name: &str, choices: &mut Choices<'_>) -> LocalityConfig {

@@ -1,0 +1,45 @@
+//! Why a cluster fails the calls that do not wait.
+
+use std::sync::Arc;
+
+use super::Leaf;
+use crate::balance::{group::Groups, policy::with_note};
+
+impl<H: Clone> Leaf<H> {
+    /// What is wrong with the priority in use.
+    pub(super) fn failure(&self) -> Arc<str> {
+        let name = &self.name;
+        match self.chosen() {
+            Some(groups) if groups.is_broken() => {
+                format!("cluster {name}: the load balancing policy panicked").into()
+            }
+            Some(groups) if !groups.is_empty() => match (&groups.error, self.ejected(groups)) {
+                (None, None) => self.no_endpoints(),
+                (error, ejected) => {
+                    let error = error.as_ref().map(|error| format!("the latest error is: {error}"));
+                    let reasons: Vec<_> = ejected.into_iter().chain(error).collect();
+                    let reason =
+                        format!("cluster {name}: no endpoint can be reached, {}", reasons.join(", "));
+                    with_note(reason, self.config.note.as_deref()).into()
+                }
+            },
+            Some(_) | None => self.no_endpoints(),
+        }
+    }
+
+    /// How many endpoints of a priority are ejected, if any is.
+    fn ejected(&self, groups: &Groups<H>) -> Option<String> {
+        let members = groups.list();
+        let ejected = members.iter().filter(|it| self.members[**it].is_ejected()).count();
+        let total = members.len();
+        (ejected > 0).then(|| format!("{ejected} of {total} are ejected by outlier detection"))
+    }
+
+    fn no_endpoints(&self) -> Arc<str> {
+        let name = &self.name;
+        match &self.config.note {
+            Some(note) => format!("cluster {name} has no usable endpoints: {note}").into(),
+            None => format!("cluster {name} has no usable endpoints").into(),
+        }
+    }
+}

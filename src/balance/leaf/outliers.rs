@@ -1,0 +1,54 @@
+//! What the decisions of outlier detection mean for the endpoints of a cluster.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use tracing::debug;
+
+use super::{Leaf, Scope};
+use crate::balance::{
+    member::Key,
+    outlier::{Decision, Tracked},
+};
+
+impl<H: Clone> Leaf<H> {
+    /// Ejects endpoints and ends ejections, if that is due. [`choose`](Self::choose) follows: another priority may be the one in use
+    /// (CH3.72).
+    pub(super) fn sweep(&mut self, scope: &mut Scope<'_>) {
+        if self.outliers.poll_timeout().is_none_or(|at| at > scope.now) {
+            return;
+        }
+        for (addresses, decision) in self.outliers.sweep(scope.now, scope.random) {
+            log(&self.name, &addresses, decision);
+            // One of a priority that is not in use is there when that is.
+            let key = Key::Endpoint(addresses);
+            if let Some(member) = self.by_key.get(&key).copied() {
+                let tracked = self.tracked(&key);
+                self.members[member].set_tracked(tracked);
+                self.settle(member, scope);
+                // The text of a failure names the number of ejected endpoints.
+                self.published = None;
+            }
+        }
+    }
+
+    /// What outlier detection knows of an endpoint, if the cluster has it.
+    pub(super) fn tracked(&self, key: &Key) -> Option<Tracked> {
+        match key {
+            Key::Endpoint(addresses) => self.outliers.tracked(addresses),
+            Key::All { .. } => None,
+        }
+    }
+}
+
+fn log(cluster: &Arc<str>, addresses: &[SocketAddr], decision: Decision) {
+    match decision {
+        Decision::Ejected(method) => {
+            debug!(%cluster, ?addresses, method = method.as_str(), "endpoint ejected by outlier detection");
+        }
+        Decision::NotEjected(method, reason) => {
+            let (method, reason) = (method.as_str(), reason.as_str());
+            debug!(%cluster, ?addresses, method, reason, "outlier not ejected");
+        }
+        Decision::Unejected => debug!(%cluster, ?addresses, "ejection of an endpoint ended"),
+    }
+}
