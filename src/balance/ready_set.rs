@@ -171,6 +171,7 @@ mod tests {
             hostname: None,
             load,
             breaker,
+            weight: None,
         })
     }
 

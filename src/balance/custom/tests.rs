@@ -82,6 +82,7 @@ fn balancer(breaks: bool) -> (CustomBalancer, Vec<Option<Arc<ReadyEndpoint<u16>>
         hostname: None,
         load: Loads::default().add(),
         breaker: Arc::default(),
+        weight: None,
     };
     (balancer, vec![Some(Arc::new(ready(1))), None, Some(Arc::new(ready(3)))])
 }

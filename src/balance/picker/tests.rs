@@ -18,6 +18,7 @@ fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
         hostname: None,
         load,
         breaker,
+        weight: None,
     })
 }
 
