@@ -20,7 +20,7 @@ pub(crate) struct BackoffSettings {
 
 /// The state of the delays of one address.
 #[derive(Debug)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     settings: Arc<BackoffSettings>,
     /// The next delay before jitter.
     next: Duration,
@@ -28,9 +28,9 @@ pub(super) struct Backoff {
 
 /// An attempt that begins: its timeout, and when the next one may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Attempt {
+pub(crate) struct Attempt {
     pub(super) timeout: Duration,
-    pub(super) next_at: Instant,
+    pub(crate) next_at: Instant,
 }
 
 impl Default for BackoffSettings {
@@ -46,12 +46,12 @@ impl Default for BackoffSettings {
 }
 
 impl Backoff {
-    pub(super) fn new(settings: Arc<BackoffSettings>) -> Self {
+    pub(crate) fn new(settings: Arc<BackoffSettings>) -> Self {
         Self { next: settings.initial.min(settings.max), settings }
     }
 
     /// Begins an attempt. The delay to the next attempt is counted from here.
-    pub(super) fn begin(&mut self, now: Instant, random: &mut fastrand::Rng) -> Attempt {
+    pub(crate) fn begin(&mut self, now: Instant, random: &mut fastrand::Rng) -> Attempt {
         let BackoffSettings { multiplier, jitter, max, min_connect_timeout, .. } = *self.settings;
         let delay = self.next.mul_f64(1.0 - jitter + 2.0 * jitter * random.f64());
         self.next = self.next.mul_f64(multiplier).min(max);
@@ -59,7 +59,7 @@ impl Backoff {
     }
 
     /// The next delay is the first one again.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.next = self.settings.initial.min(self.settings.max);
     }
 }

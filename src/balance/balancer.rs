@@ -21,6 +21,7 @@ use super::{
     pick_first::PickFirstSettings,
     picker::{Choice, ClusterPicker, LeafPicker},
     policy::LeafConfig,
+    weights::LoadReport,
 };
 
 /// Settings of a [`Balancer`].
@@ -173,6 +174,19 @@ impl<H: Clone> Balancer<H> {
         self.commands.forget(connection);
     }
 
+    /// An endpoint has reported its load on a connection, beside the calls (CH9.8).
+    pub(crate) fn on_load(&mut self, connection: ConnectionId, report: LoadReport, now: Instant) {
+        self.with_owner(connection, now, |leaf, member, scope| {
+            leaf.on_load(member, (connection, report), scope)
+        });
+    }
+
+    /// What requests are sent with on a connection.
+    pub(crate) fn handle(&self, connection: ConnectionId) -> Option<H> {
+        let Owner { leaf, member } = self.commands.owner_of(connection)?;
+        self.leaves.all.get(leaf)?.leaf.handle(member)
+    }
+
     /// A pick requested a connection of a cluster (CH3.22).
     pub(crate) fn connect(&mut self, target: &str, now: Instant) {
         let Some(leaf) = self.targets.get(target).and_then(Target::chosen) else { return };
@@ -218,7 +232,7 @@ impl<H: Clone> Balancer<H> {
     /// The next picker that changed, with its cluster.
     pub(crate) fn poll_picker(&mut self, now: Instant) -> Option<(Arc<str>, Arc<ClusterPicker<H>>)> {
         self.settle(now);
-        self.refresh_pickers();
+        self.refresh_pickers(now);
         let name = self.changes.outgoing.pop_first()?;
         let picker = self.targets[&name].picker.clone();
         Some((name, picker))
@@ -327,10 +341,11 @@ impl<H: Clone> Balancer<H> {
     }
 
     /// Makes the pickers of what changed.
-    fn refresh_pickers(&mut self) {
+    fn refresh_pickers(&mut self, now: Instant) {
         for place in mem::take(&mut self.changes.leaf_pickers) {
             let it = &mut self.leaves.all[place];
-            if let Some(picker) = it.leaf.take_picker() {
+            if let Some(picker) = it.leaf.take_picker(now) {
+                self.deadlines.set(Due::Leaf(place), it.leaf.poll_timeout());
                 it.picker = Some(picker);
                 self.changes.target_pickers.extend(it.targets.iter().cloned());
             }

@@ -18,6 +18,10 @@ pub(crate) enum Command {
     Cancel { connection: ConnectionId },
     /// Close a connection as soon as its streams have ended (CH3.9).
     Drain { connection: ConnectionId },
+    /// Have the endpoint report its load on a connection, at least so often, instead of what was requested before (CH9.8).
+    WatchLoad { connection: ConnectionId, period: Duration },
+    /// End the reports of a connection. Those of a connection that is drained or lost end by themselves.
+    UnwatchLoad { connection: ConnectionId },
     /// Resolve the name of a logical DNS cluster again (CH1.27).
     RequestReresolution,
 }
@@ -47,7 +51,7 @@ impl Commands {
             Command::Cancel { connection } | Command::Drain { connection } => {
                 self.owners.remove(&connection);
             }
-            Command::RequestReresolution => {}
+            Command::WatchLoad { .. } | Command::UnwatchLoad { .. } | Command::RequestReresolution => {}
         }
         self.queue.push_back((self.owner, command));
     }

@@ -146,6 +146,10 @@ impl Translation {
         if let Some(name) = unsupported {
             self.warn(view.name(), format!("load balancing policy {name}, round_robin is used instead"));
         }
+        if config.lb_policy.has_custom_metrics() {
+            let field = "metric_names_for_computing_utilization";
+            self.warn(view.name(), format!("{field}, the utilization is that of A58"));
+        }
         if config.tls.is_some() {
             self.warn(view.name(), "TLS, connections are plaintext".to_owned());
         }

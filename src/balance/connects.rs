@@ -25,7 +25,9 @@ impl Connects {
                     self.waiting.remove(&connection);
                 }
             }
-            Command::Drain { .. } => self.outgoing.push_back(command),
+            Command::Drain { .. } | Command::WatchLoad { .. } | Command::UnwatchLoad { .. } => {
+                self.outgoing.push_back(command);
+            }
             Command::RequestReresolution if is_dns => {
                 if !self.outgoing.contains(&command) {
                     self.outgoing.push_back(command);

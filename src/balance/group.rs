@@ -3,6 +3,7 @@
 use std::{
     net::SocketAddr,
     sync::{Arc, atomic::AtomicUsize},
+    time::Instant,
 };
 
 use super::{
@@ -12,7 +13,8 @@ use super::{
     member::{Key, Member, MemberConfig, Place},
     picker::{EndpointPicker, Localities, PickRule},
     policy::{ClusterPolicy, LocalityConfig, Policy},
-    ready_set::ReadySlots,
+    ready_set::{ReadySet, ReadySlots},
+    weights::{EndpointWeight, Schedule, WeightSettings},
 };
 use crate::resource::{Locality, load_balancing::PolicyEndpoint};
 
@@ -43,6 +45,8 @@ struct Group<H> {
     next: Arc<AtomicUsize>,
     /// The policy of the application, if it is one.
     custom: Option<CustomBalancer>,
+    /// The order of the last picker, if the policy has weights by load.
+    schedule: Option<Arc<Schedule>>,
 }
 
 /// What a group is made of.
@@ -105,6 +109,7 @@ impl<H: Clone> Groups<H> {
                     |it| it.next.clone(),
                 ),
                 custom: config.custom(policy, known.as_mut().and_then(|it| it.custom.take()), random),
+                schedule: None,
             }
         });
         Self { all: all.collect(), is_started: before.is_started, error: before.error.take() }
@@ -192,25 +197,44 @@ impl<H: Clone> Groups<H> {
     }
 
     /// The ready groups with the sums of their weights.
-    pub(super) fn pickers(&mut self, policy: &Policy) -> Localities<H> {
+    pub(super) fn pickers(&mut self, policy: &Policy, now: Instant) -> Localities<H> {
         let mut sum = 0;
         let pickers = self.all.iter_mut().filter_map(|group| {
             let ready = group.slots.ready()?;
             sum += u64::from(group.weight.max(1));
-            Some((sum, EndpointPicker { rule: group.rule(policy), ready, next: group.next.clone() }))
+            let rule = group.rule(policy, &ready, now);
+            Some((sum, EndpointPicker { rule, ready, next: group.next.clone() }))
         });
         pickers.collect()
+    }
+
+    /// Whether weights by load matter: there are several endpoints to choose from.
+    pub(super) fn has_choice(&self) -> bool {
+        self.all.iter().any(|group| group.ready > 1)
+    }
+
+    /// Whether a picker would have other weights than the last one.
+    pub(super) fn has_new_weights(&mut self, settings: &WeightSettings, now: Instant) -> bool {
+        self.all.iter_mut().any(|group| {
+            let ready = group.slots.ready();
+            ready.and_then(|ready| schedule(&ready, settings, now)).as_ref() != group.schedule.as_deref()
+        })
     }
 }
 
 impl<H> Group<H> {
-    fn rule(&mut self, policy: &Policy) -> PickRule<H> {
+    fn rule(&mut self, policy: &Policy, ready: &ReadySet<H>, now: Instant) -> PickRule<H> {
         match (policy, &mut self.custom) {
             (Policy::Custom(_), Some(custom)) => {
                 PickRule::Custom(Arc::new(custom.picker(self.slots.slots())))
             }
             (Policy::LeastRequest { choice_count }, _) => {
                 PickRule::LeastRequest { choice_count: *choice_count }
+            }
+            (Policy::Weighted(settings), _) => {
+                self.schedule = schedule(ready, settings, now).map(Arc::new);
+                let penalty = settings.out_of_band.is_none().then_some(settings.penalty);
+                PickRule::Weighted { schedule: self.schedule.clone(), penalty }
             }
             (Policy::PickFirst { .. }, _) => PickRule::First,
             (Policy::RoundRobin | Policy::Custom(_), _) => PickRule::RoundRobin,
@@ -320,6 +344,13 @@ impl<'a> GroupConfig<'a> {
         }
         weighted
     }
+}
+
+/// The order in which endpoints are picked by their weights at a time; `None` for one after the other.
+fn schedule<H>(ready: &ReadySet<H>, settings: &WeightSettings, now: Instant) -> Option<Schedule> {
+    let weight = |weight: &Arc<EndpointWeight>| weight.usable(settings, now);
+    let weights: Vec<_> = ready.iter().map(|it| it.weight.as_ref().and_then(weight)).collect();
+    Schedule::new(&weights)
 }
 
 /// 1 as a fraction of 2³¹ (CH3.50).

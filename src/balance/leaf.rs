@@ -3,6 +3,7 @@
 mod edits;
 mod failure;
 mod outliers;
+mod weights;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -21,7 +22,7 @@ use super::{
     group::{Groups, Plan},
     handover::Handover,
     load::Loads,
-    member::{Key, Member, MemberConfig},
+    member::{Key, Member, MemberConfig, OfCluster},
     outlier::Outliers,
     pick_first::PickFirstSettings,
     picker::{Endpoints, LeafPicker, Localities},
@@ -54,6 +55,8 @@ pub(super) struct Leaf<H> {
     outliers: Outliers,
     /// When members are due.
     timeouts: BTreeSet<(Instant, usize)>,
+    /// When the weights of endpoints may have changed.
+    weights_at: Option<Instant>,
     /// The endpoints of the policy before, until those of the current one can be used.
     retiring: Option<Retiring<H>>,
     /// What the last picker was made of; `None` if something else has changed since.
@@ -89,6 +92,7 @@ impl<H: Clone> Leaf<H> {
             priorities: Vec::new(),
             failover: Failover::default(),
             timeouts: BTreeSet::new(),
+            weights_at: None,
             retiring: None,
             published: None,
         };
@@ -114,7 +118,7 @@ impl<H: Clone> Leaf<H> {
             self.config = config;
             return self.apply(edits, scope);
         }
-        let before = self.before_switch(&config);
+        let before = self.before_switch(&config, scope.now);
         (self.config, self.breaker) = (config, breaker);
         self.published = None;
         let created: Vec<_> =
@@ -196,7 +200,10 @@ impl<H: Clone> Leaf<H> {
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let member = self.timeouts.first().map(|(at, _)| *at);
-        [member, self.failover.poll_timeout(), self.outliers.poll_timeout()].into_iter().flatten().min()
+        [member, self.failover.poll_timeout(), self.outliers.poll_timeout(), self.weights_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
@@ -207,6 +214,7 @@ impl<H: Clone> Leaf<H> {
             self.with_member(member, scope, Member::handle_timeout);
         }
         self.sweep(scope);
+        self.check_weights(scope.now);
         self.choose(scope);
     }
 
@@ -223,7 +231,7 @@ impl<H: Clone> Leaf<H> {
     }
 
     /// The new picker, if anything changed.
-    pub(super) fn take_picker(&mut self) -> Option<Arc<LeafPicker<H>>> {
+    pub(super) fn take_picker(&mut self, now: Instant) -> Option<Arc<LeafPicker<H>>> {
         let groups = self.chosen();
         let connectivity = self.connectivity();
         let is_failing = connectivity == Connectivity::TransientFailure;
@@ -233,24 +241,25 @@ impl<H: Clone> Leaf<H> {
             return None;
         }
         self.published = Some(current);
+        self.schedule_weights(now);
         Some(Arc::new(LeafPicker {
             name: self.name.clone(),
             drops: self.config.drops.clone(),
             breaker: self.breaker.clone(),
             limit: self.config.max_requests,
             connectivity,
-            endpoints: self.endpoints(),
+            endpoints: self.endpoints(now),
         }))
     }
 
-    fn endpoints(&mut self) -> Endpoints<H> {
+    fn endpoints(&mut self, now: Instant) -> Endpoints<H> {
         if let Some(retiring) = &self.retiring {
             return Endpoints::Ready(retiring.endpoints().clone());
         }
         match self.current_connectivity() {
             Connectivity::Ready => {
                 let policy = self.config.clone();
-                let groups = self.chosen_mut().map(|groups| groups.pickers(&policy.policy.policy));
+                let groups = self.chosen_mut().map(|groups| groups.pickers(&policy.policy.policy, now));
                 Endpoints::Ready(groups.unwrap_or_default())
             }
             Connectivity::Connecting => Endpoints::Queue,
@@ -304,7 +313,9 @@ impl<H: Clone> Leaf<H> {
     fn settle(&mut self, member: usize, scope: &mut Scope<'_>) {
         let it = &mut self.members[member];
         scope.commands.set_owner(Owner { leaf: self.place, member });
-        let change = it.settle((&self.breaker, &mut self.loads), scope);
+        let weights = self.config.policy.policy.weights();
+        let of = OfCluster { breaker: &self.breaker, loads: &mut self.loads, weights };
+        let change = it.settle(of, scope);
         if change.timeout.0 != change.timeout.1 {
             change.timeout.0.map(|at| self.timeouts.remove(&(at, member)));
             change.timeout.1.map(|at| self.timeouts.insert((at, member)));
@@ -430,10 +441,10 @@ impl<H: Clone> Leaf<H> {
     }
 
     /// The ready endpoints, if the next configuration has another type of policy (CH3.13).
-    fn before_switch(&mut self, config: &LeafConfig) -> Option<Localities<H>> {
+    fn before_switch(&mut self, config: &LeafConfig, now: Instant) -> Option<Localities<H>> {
         let policies = (&self.config.policy.policy, &config.policy.policy);
         let is_switch = mem::discriminant(policies.0) != mem::discriminant(policies.1);
-        match self.endpoints() {
+        match self.endpoints(now) {
             Endpoints::Ready(endpoints) if is_switch => Some(endpoints),
             Endpoints::Ready(_) | Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Fail(_) => None,
         }

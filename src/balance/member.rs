@@ -4,7 +4,7 @@ use std::{mem, net::SocketAddr, sync::Arc, time::Instant};
 
 use super::{
     breaker::Breaker,
-    command::ConnectionId,
+    command::{Command, ConnectionId},
     connectivity::Connectivity,
     handover::Handover,
     leaf::Scope,
@@ -13,6 +13,8 @@ use super::{
     pick_first::{PickFirst, PickFirstSettings},
     picker::ReadyEndpoint,
     policy::EndpointConfig,
+    weighing::Weighing,
+    weights::{LoadReport, WeightSettings},
 };
 
 /// What makes an endpoint the same in two configurations.
@@ -77,6 +79,8 @@ pub(super) struct Member<H> {
     load: Option<Load>,
     /// If its cluster has outlier detection.
     tracked: Option<Tracked>,
+    /// Under a policy that has weights by load.
+    weighing: Option<Weighing>,
     /// What pickers have of it, while it is ready.
     ready: Option<Arc<ReadyEndpoint<H>>>,
     /// The state that the levels above know: that of the connection, or a failure while it is ejected (CH3.23).
@@ -92,6 +96,14 @@ pub(super) struct Change {
     pub(super) is_ready_changed: bool,
 }
 
+/// What an endpoint needs of its cluster.
+pub(super) struct OfCluster<'a> {
+    pub(super) breaker: &'a Arc<Breaker>,
+    pub(super) loads: &'a mut Loads,
+    /// If the policy has weights by load.
+    pub(super) weights: Option<&'a WeightSettings>,
+}
+
 impl<H: Clone> Member<H> {
     pub(super) fn new(settings: PickFirstSettings) -> Self {
         Self {
@@ -103,6 +115,7 @@ impl<H: Clone> Member<H> {
             places: Vec::new(),
             load: None,
             tracked: None,
+            weighing: None,
             ready: None,
             connectivity: Connectivity::Idle,
             timeout: None,
@@ -204,16 +217,30 @@ impl<H: Clone> Member<H> {
         self.pick_first.reset_backoff((scope.now, scope.random), scope.commands);
     }
 
+    /// The endpoint has reported its load beside the calls. Reports that nobody needs any more are ended.
+    pub(super) fn on_load(
+        &mut self,
+        (connection, report): (ConnectionId, LoadReport),
+        settings: Option<&WeightSettings>,
+        scope: &mut Scope<'_>,
+    ) {
+        match (&self.weighing, settings) {
+            (Some(weighing), Some(settings)) => weighing.on_report(report, settings, scope),
+            (Some(_) | None, _) => scope.commands.push(Command::UnwatchLoad { connection }),
+        }
+    }
+
     pub(super) fn close(&mut self, scope: &mut Scope<'_>) {
         self.pick_first.close(scope.commands);
     }
 
-    /// Connects again if that is the policy's way, and says what changed since the last time. Needs the circuit breaker and the
-    /// counters of the cluster.
-    pub(super) fn settle(&mut self, of: (&Arc<Breaker>, &mut Loads), scope: &mut Scope<'_>) -> Change {
+    /// Connects again if that is the policy's way, and says what changed since the last time.
+    pub(super) fn settle(&mut self, of: OfCluster<'_>, scope: &mut Scope<'_>) -> Change {
         if self.is_started && self.reconnects && self.pick_first.connectivity() == Connectivity::Idle {
             self.pick_first.connect((scope.now, scope.random), scope.commands);
         }
+        let connection = self.pick_first.ready().map(|(connection, ..)| connection);
+        Weighing::update(&mut self.weighing, of.weights, connection, scope);
         // The connection goes on, and connects again if it is lost: an ejection is not its end (CH3.23).
         let connectivity = match self.is_ejected() {
             true => Connectivity::TransientFailure,
@@ -228,7 +255,7 @@ impl<H: Clone> Member<H> {
     }
 
     /// Whether pickers have another endpoint from now on, or none.
-    fn refresh_ready(&mut self, (breaker, loads): (&Arc<Breaker>, &mut Loads)) -> bool {
+    fn refresh_ready(&mut self, OfCluster { breaker, loads, weights }: OfCluster<'_>) -> bool {
         let is_ejected = self.is_ejected();
         let Some((connection, address, handle)) = self.pick_first.ready().filter(|_| !is_ejected) else {
             return self.ready.take().is_some();
@@ -238,6 +265,7 @@ impl<H: Clone> Member<H> {
             known.connection == connection
                 && Arc::ptr_eq(&known.breaker, breaker)
                 && known.outcomes.as_ref().map(Arc::as_ptr) == outcomes.map(Arc::as_ptr)
+                && known.weight.is_some() == weights.is_some()
         };
         if self.ready.as_ref().is_some_and(is_same) {
             return false;
@@ -245,7 +273,8 @@ impl<H: Clone> Member<H> {
         let (handle, hostname) = (handle.clone(), self.hostname.clone());
         let load = self.load.get_or_insert_with(|| loads.add()).clone();
         let (breaker, outcomes) = (breaker.clone(), outcomes.cloned());
-        let ready = ReadyEndpoint { connection, handle, address, hostname, load, breaker, outcomes };
+        let weight = self.weighing.as_ref().map(|it| it.weight().clone());
+        let ready = ReadyEndpoint { connection, handle, address, hostname, load, breaker, outcomes, weight };
         self.ready = Some(Arc::new(ready));
         true
     }

@@ -18,7 +18,7 @@
 //! [`ClusterPicker`](picker::ClusterPicker) for each cluster, which is immutable: calls pick without a lock.
 
 mod addresses;
-mod backoff;
+pub(crate) mod backoff;
 pub(crate) mod balancer;
 pub(crate) mod breaker;
 pub(crate) mod cluster_use;
@@ -47,3 +47,5 @@ pub(crate) mod routes;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;
 mod subchannel;
+mod weighing;
+pub(crate) mod weights;

@@ -7,6 +7,7 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
+    time::Instant,
 };
 
 use super::{
@@ -18,6 +19,7 @@ use super::{
     outlier::outcomes::Outcomes,
     policy::Drop as DropShare,
     ready_set::ReadySet,
+    weights::{EndpointWeight, LoadReport, Schedule},
 };
 use crate::{error::Code, resolve::RouteQuery, resource::load_balancing::AddedMetadata};
 
@@ -33,6 +35,8 @@ pub(crate) struct ReadyEndpoint<H> {
     pub(super) breaker: Arc<Breaker>,
     /// If its cluster has outlier detection.
     pub(super) outcomes: Option<Arc<Outcomes>>,
+    /// Under a policy that has weights by load.
+    pub(super) weight: Option<Arc<EndpointWeight>>,
 }
 
 /// The result of a pick.
@@ -70,6 +74,8 @@ pub(crate) struct Attempt<H> {
     /// Whether the policy counts the attempts of each endpoint.
     pub(super) has_load: bool,
     outcome: Outcome,
+    /// The report of the endpoint is read, with this penalty of errors.
+    penalty: Option<f64>,
     /// Headers that a policy of the application adds to the request.
     pub(crate) metadata: Vec<AddedMetadata>,
 }
@@ -136,6 +142,13 @@ pub(super) enum Endpoints<H> {
     Ready(Localities<H>),
 }
 
+/// What a policy has counted of attempts: only what it looks at.
+#[derive(Debug, Clone, Copy)]
+struct Counts {
+    has_load: bool,
+    penalty: Option<f64>,
+}
+
 /// The ready localities, each with the sum of the weights up to it; one of them without regard to localities.
 pub(super) type Localities<H> = Box<[(u64, EndpointPicker<H>)]>;
 
@@ -153,7 +166,15 @@ pub(super) struct EndpointPicker<H> {
 pub(super) enum PickRule<H> {
     First,
     RoundRobin,
-    LeastRequest { choice_count: u8 },
+    LeastRequest {
+        choice_count: u8,
+    },
+    Weighted {
+        /// Without one, endpoints are picked in turns.
+        schedule: Option<Arc<Schedule>>,
+        /// The reports of calls are read, with this penalty of errors.
+        penalty: Option<f64>,
+    },
     Custom(Arc<CustomPicker<H>>),
 }
 
@@ -220,16 +241,22 @@ impl<H> LeafPicker<H> {
         };
         let picker = locality(localities, args.random);
         match &picker.rule {
-            PickRule::First => self.complete(picker.ready.at(0), NOT_COUNTED, Vec::new()),
-            PickRule::RoundRobin => {
-                let place = picker.next.fetch_add(1, Ordering::Relaxed);
-                self.complete(picker.ready.at(place), NOT_COUNTED, Vec::new())
-            }
+            PickRule::First => self.complete(picker.ready.at(0), Counts::NONE, Vec::new()),
+            PickRule::RoundRobin => self.complete(picker.ready.at(picker.next()), Counts::NONE, Vec::new()),
             PickRule::LeastRequest { choice_count } => {
-                self.complete(picker.least_loaded(*choice_count, args.random), COUNTED, Vec::new())
+                let counts = Counts { has_load: true, ..Counts::NONE };
+                self.complete(picker.least_loaded(*choice_count, args.random), counts, Vec::new())
+            }
+            PickRule::Weighted { schedule, penalty } => {
+                let place = match schedule {
+                    Some(schedule) => schedule.pick(|| picker.next() as u64),
+                    None => picker.next(),
+                };
+                let counts = Counts { penalty: *penalty, ..Counts::NONE };
+                self.complete(picker.ready.at(place), counts, Vec::new())
             }
             PickRule::Custom(custom) => match custom.pick(args.request) {
-                CustomPick::Endpoint(endpoint, metadata) => self.complete(endpoint, NOT_COUNTED, metadata),
+                CustomPick::Endpoint(endpoint, metadata) => self.complete(endpoint, Counts::NONE, metadata),
                 CustomPick::Wait => Pick::Queue,
                 CustomPick::Fail(code, message) => Pick::FailAs(code, message),
                 CustomPick::Broken => {
@@ -244,7 +271,7 @@ impl<H> LeafPicker<H> {
     fn complete(
         &self,
         endpoint: &Arc<ReadyEndpoint<H>>,
-        has_load: bool,
+        Counts { has_load, penalty }: Counts,
         metadata: Vec<AddedMetadata>,
     ) -> Pick<H> {
         if !endpoint.breaker.try_acquire(self.limit) {
@@ -254,7 +281,7 @@ impl<H> LeafPicker<H> {
             endpoint.load.begin();
         }
         let (endpoint, outcome) = (endpoint.clone(), Outcome::NoStream);
-        Pick::Complete(Attempt { endpoint, has_load, outcome, metadata })
+        Pick::Complete(Attempt { endpoint, has_load, outcome, penalty, metadata })
     }
 
     fn overflow(&self) -> Arc<str> {
@@ -292,7 +319,16 @@ pub(super) fn ready_without<H>(
     rest.collect()
 }
 
+impl Counts {
+    const NONE: Self = Self { has_load: false, penalty: None };
+}
+
 impl<H> EndpointPicker<H> {
+    /// The number of a pick.
+    fn next(&self) -> usize {
+        self.next.fetch_add(1, Ordering::Relaxed)
+    }
+
     /// The endpoint with fewest attempts of some at random (CH3.39).
     fn least_loaded(&self, choice_count: u8, random: &mut fastrand::Rng) -> &Arc<ReadyEndpoint<H>> {
         let ready = &self.ready;
@@ -313,6 +349,11 @@ impl<H> EndpointPicker<H> {
             PickRule::Custom(custom) => {
                 PickRule::Custom(Arc::new(custom.without(|it| is_left_out(it.connection))))
             }
+            PickRule::Weighted { schedule, penalty } => {
+                let places: Vec<_> = self.ready.iter().map(|it| is_left_out(it.connection)).collect();
+                let rest = |schedule: &Arc<Schedule>| Arc::new(schedule.without(|place| places[place]));
+                PickRule::Weighted { schedule: schedule.as_ref().map(rest), penalty: *penalty }
+            }
             rule @ (PickRule::First | PickRule::RoundRobin | PickRule::LeastRequest { .. }) => rule.clone(),
         };
         (ready.len() > 0).then(|| Self { rule, ready, next: self.next.clone() })
@@ -331,6 +372,9 @@ impl<H> Clone for PickRule<H> {
             Self::First => Self::First,
             Self::RoundRobin => Self::RoundRobin,
             Self::LeastRequest { choice_count } => Self::LeastRequest { choice_count: *choice_count },
+            Self::Weighted { schedule, penalty } => {
+                Self::Weighted { schedule: schedule.clone(), penalty: *penalty }
+            }
             Self::Custom(custom) => Self::Custom(custom.clone()),
         }
     }
@@ -345,6 +389,18 @@ impl<H> Attempt<H> {
     /// The response is complete, with the status OK.
     pub(crate) fn on_ok(&mut self) {
         self.outcome = Outcome::Success;
+    }
+
+    /// Whether the policy reads the load that the endpoint reports with its response.
+    pub(crate) fn reads_reports(&self) -> bool {
+        self.penalty.is_some()
+    }
+
+    /// The load that the endpoint has reported with its response.
+    pub(crate) fn on_report(&self, report: LoadReport, now: Instant) {
+        if let (Some(weight), Some(penalty)) = (&self.endpoint.weight, self.penalty) {
+            weight.report(report, penalty, now);
+        }
     }
 }
 
@@ -364,10 +420,6 @@ impl<H> Drop for Attempt<H> {
         }
     }
 }
-
-/// Whether a policy counts the attempts of each endpoint: only those that look at the counters do.
-const COUNTED: bool = true;
-const NOT_COUNTED: bool = false;
 
 #[cfg(test)]
 mod tests;

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use super::weights::WeightSettings;
 use crate::resource::{LbPolicy, Locality, OutlierDetection, load_balancing::CustomPolicy};
 
 /// How an endpoint is chosen among those that are ready.
@@ -16,6 +17,8 @@ pub(crate) enum Policy {
     LeastRequest {
         choice_count: u8,
     },
+    /// One endpoint after the other, those of less weight less often (A58).
+    Weighted(Box<WeightSettings>),
     /// A policy of the application (CH3.63).
     Custom(CustomPolicy),
 }
@@ -88,14 +91,22 @@ impl ClusterPolicy {
             LbPolicy::PickFirst(it) => (Policy::PickFirst { shuffle: it.shuffle_address_list }, None),
             LbPolicy::LeastRequest(it) => (Policy::LeastRequest { choice_count: it.choice_count }, None),
             LbPolicy::RingHash(_) => (Policy::RoundRobin, Some("ring_hash".to_owned())),
-            LbPolicy::ClientSideWeightedRoundRobin(_) => {
-                (Policy::RoundRobin, Some("client_side_weighted_round_robin".to_owned()))
-            }
+            LbPolicy::ClientSideWeightedRoundRobin(it) => (Policy::Weighted(Box::new((&**it).into())), None),
             LbPolicy::WrrLocality(_) => (Policy::RoundRobin, Some("wrr_locality in wrr_locality".to_owned())),
             LbPolicy::Custom(it) if it.is_executed() => (Policy::Custom(it.clone()), None),
             LbPolicy::Custom(it) => (Policy::RoundRobin, Some(it.type_name().to_owned())),
         };
         (Self { policy, by_locality }, unsupported)
+    }
+}
+
+impl Policy {
+    /// The settings of a policy that has weights by load.
+    pub(crate) fn weights(&self) -> Option<&WeightSettings> {
+        match self {
+            Self::Weighted(settings) => Some(settings),
+            Self::PickFirst { .. } | Self::RoundRobin | Self::LeastRequest { .. } | Self::Custom(_) => None,
+        }
     }
 }
 

@@ -172,6 +172,7 @@ mod tests {
             load,
             breaker,
             outcomes: None,
+            weight: None,
         })
     }
 

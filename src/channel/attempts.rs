@@ -112,6 +112,9 @@ impl Call<'_> {
         };
         let responded = self.send(reserved, number, of).await?;
         let (response, reserved, _) = &responded;
+        if status::in_headers(response.headers()).is_some() {
+            reserved.on_trailers(response.headers());
+        }
         match status::of_response(response, reserved.endpoint().address) {
             Some(status) => Err(Failure::Failed(status)),
             None if status::is_failure(response) => Err(Failure::Responded(Box::new(responded))),

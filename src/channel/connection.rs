@@ -1,6 +1,7 @@
 //! HTTP/2 connections to endpoints, on `h2`.
 
 mod keep_alive;
+mod load_reports;
 mod socket;
 mod streams;
 
@@ -18,13 +19,13 @@ use h2::{
     Reason, SendStream,
     client::{Builder, Connection as H2Connection, ResponseFuture, SendRequest},
 };
-use http::Request;
+use http::{HeaderMap, Request};
 use tokio::{
     sync::oneshot,
-    time::{Sleep, sleep},
+    time::{Instant, Sleep, sleep},
 };
 
-pub(super) use self::{keep_alive::LongerIntervals, streams::Gone};
+pub(super) use self::{keep_alive::LongerIntervals, load_reports::watch_load, streams::Gone};
 use self::{
     keep_alive::{KeepAlive, Pings},
     socket::Socket,
@@ -268,6 +269,11 @@ impl Handle {
         })
     }
 
+    /// Whether the connection takes no new streams.
+    fn is_lost(&self) -> bool {
+        self.streams.is_closed()
+    }
+
     /// Why the connection was ended from this side, if it was.
     pub(super) fn lost_by(&self) -> Option<&str> {
         self.streams.reason()
@@ -310,6 +316,15 @@ impl Reserved {
     /// The response is complete, with the status OK.
     pub(super) fn on_ok(&mut self) {
         self.attempt.on_ok();
+    }
+
+    /// The status of the server, with the load that it reports if the policy reads that.
+    pub(super) fn on_trailers(&self, trailers: &HeaderMap) {
+        if self.attempt.reads_reports()
+            && let Some(report) = load_reports::in_trailers(trailers)
+        {
+            self.attempt.on_report(report, Instant::now().into_std());
+        }
     }
 
     /// The response has begun.

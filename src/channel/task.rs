@@ -2,6 +2,7 @@
 
 use std::{collections::HashMap, future::pending, net::SocketAddr, sync::Arc, time::Duration};
 
+use http::{Uri, uri::Authority};
 use tokio::{
     sync::{
         mpsc::{self, UnboundedReceiver, UnboundedSender},
@@ -17,17 +18,19 @@ use super::{
     active::ActiveCalls,
     builder::Settings,
     call::CallContext,
-    connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss},
+    connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss, watch_load},
     published::Published,
     shared_connections::{Key, Lease, Report},
 };
 use crate::{
     Client,
     balance::{
+        backoff::{Backoff, BackoffSettings},
         balancer::Balancer,
         breaker::Breakers,
         command::{Command, ConnectionId},
         generation::{Generation, Generations},
+        weights::LoadReport,
     },
     client::{ClusterSubscription, Resolution},
     config::Target,
@@ -63,12 +66,16 @@ enum Event {
     Joined(ConnectionId, Handle),
     Failed(ConnectionId, Arc<str>),
     Lost(ConnectionId, Loss),
+    /// The endpoint has reported its load beside the calls.
+    Load(ConnectionId, LoadReport),
 }
 
 /// The state of the task.
 struct Task {
     client: Client,
     target: Target,
+    authority: Authority,
+    backoff: Arc<BackoffSettings>,
     idle_timeout: Duration,
     settings: ConnectionSettings,
     published: Arc<Published>,
@@ -80,6 +87,8 @@ struct Task {
     shares_connections: bool,
     attempts: HashMap<ConnectionId, (SocketAddr, Attempt)>,
     connections: HashMap<ConnectionId, (SocketAddr, Established)>,
+    /// The tasks that read the reports of load beside the calls.
+    load_watches: HashMap<ConnectionId, LoadWatch>,
     longer_intervals: LongerIntervals,
     /// The tasks of the connections.
     drivers: JoinSet<()>,
@@ -98,6 +107,9 @@ enum Established {
     Own(#[expect(dead_code, reason = "its end is what counts")] oneshot::Sender<()>),
     Shared(#[expect(dead_code, reason = "its end is what counts")] Lease),
 }
+
+/// Reads the reports of load beside the calls until it is dropped.
+struct LoadWatch(AbortHandle);
 
 /// The circuit breakers of all channels of the process (CH4.7).
 static BREAKERS: std::sync::OnceLock<Arc<Breakers>> = std::sync::OnceLock::new();
@@ -125,6 +137,8 @@ pub(super) fn run(
     let task = Task {
         client,
         target,
+        authority: calls.authority.clone(),
+        backoff: settings.balancer.pick_first.backoff.clone(),
         idle_timeout: settings.idle_timeout,
         settings: settings.connections,
         published: calls.published.clone(),
@@ -135,6 +149,7 @@ pub(super) fn run(
         shares_connections: settings.share_connections,
         attempts: HashMap::new(),
         connections: HashMap::new(),
+        load_watches: HashMap::new(),
         longer_intervals: LongerIntervals::default(),
         drivers: JoinSet::new(),
         events,
@@ -233,7 +248,9 @@ impl Task {
                     balancer.on_failed(id, error, now());
                 }
             }
+            Event::Load(id, report) => balancer.on_load(id, report, now()),
             Event::Lost(id, loss) => {
+                self.load_watches.remove(&id);
                 let Some((address, _)) = self.connections.remove(&id) else { return };
                 balancer.on_lost(id, now());
                 match loss {
@@ -323,8 +340,11 @@ impl Task {
                     }
                 }
                 Command::Drain { connection } => {
+                    self.load_watches.remove(&connection);
                     self.connections.remove(&connection);
                 }
+                Command::WatchLoad { connection, period } => self.watch_load(connection, period),
+                Command::UnwatchLoad { connection } => drop(self.load_watches.remove(&connection)),
                 Command::RequestReresolution => {
                     if let Some(resolution) = &self.resolution {
                         resolution.request_reresolution();
@@ -332,6 +352,22 @@ impl Task {
                 }
             }
         }
+    }
+
+    /// Reads the load that an endpoint reports on a connection, in a task of its own.
+    fn watch_load(&mut self, id: ConnectionId, period: Duration) {
+        let Some(handle) = self.generations.balancer.handle(id) else { return };
+        let origin =
+            Uri::builder().scheme("http").authority(self.authority.clone()).path_and_query("/").build();
+        let Ok(origin) = origin else { return };
+        let events = self.events.clone();
+        let on_report = move |report| {
+            // Without a task nobody needs weights.
+            let _ = events.send(Event::Load(id, report));
+        };
+        let backoff = Backoff::new(self.backoff.clone());
+        let watch = tokio::spawn(watch_load(handle, (origin, period), backoff, on_report));
+        self.load_watches.insert(id, LoadWatch(watch.abort_handle()));
     }
 
     /// Connects in a task of its own.
@@ -386,6 +422,12 @@ impl Task {
             self.active.cancel();
             self.drivers.shutdown().await;
         }
+    }
+}
+
+impl Drop for LoadWatch {
+    fn drop(&mut self) {
+        self.0.abort();
     }
 }
 

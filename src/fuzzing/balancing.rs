@@ -59,7 +59,11 @@ impl Balancing {
                     attempts += 1;
                     self.generations.balancer.on_connected(connection, (), self.now);
                 }
-                Command::Cancel { .. } | Command::Drain { .. } | Command::RequestReresolution => {}
+                Command::Cancel { .. }
+                | Command::Drain { .. }
+                | Command::WatchLoad { .. }
+                | Command::UnwatchLoad { .. }
+                | Command::RequestReresolution => {}
             }
         }
         self.publish();

@@ -120,6 +120,19 @@ pub(super) struct Choice {
 }
 
 impl LbPolicy {
+    /// Whether the utilization would be that of named metrics (A114).
+    pub(crate) fn has_custom_metrics(&self) -> bool {
+        match self {
+            Self::ClientSideWeightedRoundRobin(it) => !it.metric_names_for_computing_utilization.is_empty(),
+            Self::WrrLocality(it) => it.endpoint_picking_policy.has_custom_metrics(),
+            Self::RoundRobin
+            | Self::PickFirst(_)
+            | Self::RingHash(_)
+            | Self::LeastRequest(_)
+            | Self::Custom(_) => false,
+        }
+    }
+
     /// Rules C6 to C18 and A52: `load_balancing_policy` where it is set, otherwise the older `lb_policy`.
     pub(super) fn parse(from: &Choice, cx: &Context<'_>) -> Result<Self, Invalid> {
         match &from.list {

@@ -12,6 +12,7 @@ use crate::{
 
 mod endpoints;
 mod handover;
+mod weights;
 
 const ROUND_ROBIN: ClusterPolicy = ClusterPolicy { policy: Policy::RoundRobin, by_locality: true };
 const LEAST_REQUEST: ClusterPolicy =
@@ -28,6 +29,8 @@ struct Fixture {
     attempts: BTreeMap<SocketAddr, ConnectionId>,
     connections: BTreeMap<SocketAddr, ConnectionId>,
     drained: Vec<SocketAddr>,
+    /// The periods of the reports of load beside the calls.
+    watches: BTreeMap<ConnectionId, Duration>,
     lookups: usize,
 }
 
@@ -84,6 +87,7 @@ impl Fixture {
             attempts: BTreeMap::new(),
             connections: BTreeMap::new(),
             drained: Vec::new(),
+            watches: BTreeMap::new(),
             lookups: 0,
         };
         fixture.update(configs);
@@ -109,6 +113,10 @@ impl Fixture {
                     let drained = self.connections.extract_if(.., |_, id| *id == connection);
                     self.drained.extend(drained.map(|(address, _)| address));
                 }
+                Command::WatchLoad { connection, period } => {
+                    self.watches.insert(connection, period);
+                }
+                Command::UnwatchLoad { connection } => drop(self.watches.remove(&connection)),
                 Command::RequestReresolution => self.lookups += 1,
             }
         }

@@ -83,6 +83,7 @@ fn balancer(breaks: bool) -> (CustomBalancer, Vec<Option<Arc<ReadyEndpoint<u16>>
         load: Loads::default().add(),
         breaker: Arc::default(),
         outcomes: None,
+        weight: None,
     };
     (balancer, vec![Some(Arc::new(ready(1))), None, Some(Arc::new(ready(3)))])
 }

@@ -31,7 +31,7 @@ impl<H: Clone> Leaf<H> {
         let is_same = Arc::ptr_eq(&self.breaker, breaker)
             && self.config.policy == config.policy
             && self.config.outlier_detection == config.outlier_detection
-            && matches!(config.policy.policy, Policy::RoundRobin | Policy::LeastRequest { .. })
+            && is_per_endpoint(&config.policy.policy)
             && are_alike(&self.config.priorities, &config.priorities);
         if !is_same {
             return None;
@@ -161,6 +161,14 @@ impl<H: Clone> Leaf<H> {
                 self.settle(member, scope);
             }
         }
+    }
+}
+
+/// Whether a policy looks at no endpoint but for its own sake.
+fn is_per_endpoint(policy: &Policy) -> bool {
+    match policy {
+        Policy::RoundRobin | Policy::LeastRequest { .. } | Policy::Weighted(_) => true,
+        Policy::PickFirst { .. } | Policy::Custom(_) => false,
     }
 }
 

@@ -92,6 +92,7 @@ impl Rig {
                 Command::Cancel { connection } => format!("cancel {}", number(connection)),
                 Command::Drain { connection } => format!("drain {}", number(connection)),
                 Command::RequestReresolution => "resolve".to_owned(),
+                Command::WatchLoad { .. } | Command::UnwatchLoad { .. } => "load".to_owned(),
             });
         }
         said

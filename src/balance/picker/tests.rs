@@ -19,6 +19,7 @@ fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
         load,
         breaker,
         outcomes: None,
+        weight: None,
     })
 }
 

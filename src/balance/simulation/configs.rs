@@ -1,12 +1,13 @@
 //! Random configurations, and what a model reads in them.
 
-use std::{collections::BTreeSet, net::SocketAddr, sync::Arc};
+use std::{collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use super::choices::Choices;
 use crate::{
     balance::{
         clusters::{ClusterConfig, ClusterConfigs},
         policy::{ClusterPolicy, Drop, EndpointConfig, LeafConfig, LocalityConfig, Policy},
+        weights::WeightSettings,
     },
     resource::Locality,
 };
@@ -60,11 +61,12 @@ pub(super) fn change(configs: &mut ClusterConfigs, choices: &mut Choices<'_>) {
 }
 
 fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
-    let policy = match choices.below(6) {
+    let policy = match choices.below(8) {
         0 => ClusterPolicy { policy: Policy::PickFirst { shuffle: false }, by_locality: false },
         1 => ClusterPolicy { policy: Policy::PickFirst { shuffle: true }, by_locality: true },
         2 => ClusterPolicy { policy: Policy::LeastRequest { choice_count: 2 }, by_locality: false },
         3 => ClusterPolicy { policy: Policy::RoundRobin, by_locality: false },
+        4 | 5 => ClusterPolicy { policy: weighted(choices), by_locality: choices.bool() },
         _ => ClusterPolicy { policy: Policy::RoundRobin, by_locality: true },
     };
     let priorities = (0..choices.below(4)).map(|_| {
@@ -84,6 +86,17 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
         note: None,
         is_dns: choices.below(4) == 0,
     })
+}
+
+fn weighted(choices: &mut Choices<'_>) -> Policy {
+    let seconds = |count: usize| Duration::from_secs(count as u64);
+    Policy::Weighted(Box::new(WeightSettings {
+        blackout: seconds(choices.below(3)),
+        expiration: seconds(1 + choices.below(100)),
+        update: seconds(1 + choices.below(3)),
+        penalty: 1.0,
+        out_of_band: choices.bool().then(|| seconds(1 + choices.below(2))),
+    }))
 }
 
 /// A leaf with a few other endpoints.

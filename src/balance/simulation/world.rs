@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use prost::Message;
+
 use super::{
     choices::Choices,
     configs::{self, LEAVES, PORTS, TARGETS, address},
@@ -22,7 +24,9 @@ use crate::{
         load::Load,
         pick_first::PickFirstSettings,
         picker::{Attempt, ClusterPicker, Draws, Pick, PickArgs},
+        weights::LoadReport,
     },
+    pb::xds::data::orca::v3::OrcaLoadReport,
     resolve::RouteQuery,
 };
 
@@ -37,6 +41,8 @@ pub(super) struct World<'a> {
     up: BTreeSet<SocketAddr>,
     pub(super) attempts: BTreeMap<ConnectionId, SocketAddr>,
     pub(super) connections: BTreeMap<ConnectionId, SocketAddr>,
+    /// Those whose load is watched.
+    watches: BTreeSet<ConnectionId>,
     /// Those that the balancer has ended, whose events may come late.
     ended: Vec<ConnectionId>,
     pub(super) configs: ClusterConfigs,
@@ -67,6 +73,7 @@ impl<'a> World<'a> {
             up,
             attempts: BTreeMap::new(),
             connections: BTreeMap::new(),
+            watches: BTreeSet::new(),
             ended: Vec::new(),
             configs: ClusterConfigs::default(),
             retiring: BTreeMap::new(),
@@ -82,7 +89,7 @@ impl<'a> World<'a> {
         if !self.choices.next_operation() {
             return false;
         }
-        match self.choices.below(16) {
+        match self.choices.below(17) {
             0 => self.reconfigure(),
             1..=4 => self.end_attempt(),
             5 => self.lose(),
@@ -103,6 +110,7 @@ impl<'a> World<'a> {
             }
             10 => self.late(),
             11 => self.balancer.reset_backoff(self.now),
+            13 => self.report(),
             12 => self.crash(),
             _ => self.pick(),
         }
@@ -182,6 +190,23 @@ impl<'a> World<'a> {
         }
     }
 
+    /// A call or an endpoint reports a load.
+    fn report(&mut self) {
+        let load = OrcaLoadReport {
+            cpu_utilization: 0.1 + self.choices.below(10) as f64,
+            rps_fractional: 1.0 + self.choices.below(100) as f64,
+            ..OrcaLoadReport::default()
+        };
+        let Some(report) = LoadReport::decode(&load.encode_to_vec()) else { return };
+        if let Some(attempt) = self.calls.last() {
+            attempt.on_report(report, self.now);
+        }
+        // A stream may report after it was ended.
+        if let Some(connection) = self.choices.one_of(self.watches.iter().copied()) {
+            self.balancer.on_load(connection, report, self.now);
+        }
+    }
+
     fn wait(&mut self, time: Duration) {
         let end = self.now + time;
         for _ in 0..10_000 {
@@ -254,6 +279,11 @@ impl<'a> World<'a> {
                     assert!(self.connections.remove(&connection).is_some(), "it is connected");
                     self.ended.push(connection);
                 }
+                Command::WatchLoad { connection, .. } => {
+                    assert!(self.connections.contains_key(&connection), "it is connected");
+                    self.watches.insert(connection);
+                }
+                Command::UnwatchLoad { connection } => drop(self.watches.remove(&connection)),
                 Command::RequestReresolution => {}
             }
         }

@@ -108,6 +108,11 @@ impl Streams {
         drop(waiting);
     }
 
+    /// Whether nothing is sent on the connection any more.
+    pub(super) fn is_closed(&self) -> bool {
+        self.lock().is_closed
+    }
+
     /// The connection is ended from this side, for a reason that the errors of its streams do not have.
     pub(super) fn set_reason(&self, reason: String) {
         // The first reason counts.

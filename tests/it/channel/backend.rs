@@ -4,14 +4,21 @@ use std::{
     convert::Infallible,
     net::{Ipv4Addr, SocketAddr},
     sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
 };
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, future::join_all, stream::BoxStream};
+use futures_util::{
+    Stream, StreamExt,
+    future::join_all,
+    stream::{self, BoxStream},
+};
+use http_body::Frame;
+use http_body_util::BodyExt;
+use prost::Message;
 use tokio::{
     runtime::{Builder, Runtime},
     sync::{Notify, oneshot},
@@ -22,11 +29,13 @@ use tonic::{
     body::Body,
     codegen::{
         BoxFuture, Service,
-        http::{self, HeaderName},
+        http::{self, HeaderName, HeaderValue},
     },
-    server::{Grpc, NamedService, StreamingService, UnaryService},
+    metadata::BinaryMetadataValue,
+    server::{Grpc, NamedService, ServerStreamingService, StreamingService, UnaryService},
     transport::{Server, server::TcpIncoming},
 };
+use xdskit::pb::xds::{data::orca::v3::OrcaLoadReport, service::orca::v3::OrcaLoadReportRequest};
 
 use crate::common::raw::Raw;
 
@@ -59,6 +68,12 @@ struct State {
     running: AtomicUsize,
     began: Notify,
     release: Notify,
+    /// The load that is reported, with responses and beside them.
+    load: Mutex<Option<OrcaLoadReport>>,
+    /// The streams of reports beside the calls.
+    load_streams: AtomicUsize,
+    /// They are not served.
+    has_no_load_streams: AtomicBool,
 }
 
 impl Backend {
@@ -71,12 +86,15 @@ impl Backend {
         let state = Arc::new(State { name: name.to_owned(), ..State::default() });
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let service = Echo { state: state.clone() };
+        let (service, reports) = (Echo { state: state.clone() }, Reports { state: state.clone() });
         let (bound, address_of) = oneshot::channel();
         let serving = runtime.spawn(async move {
             let incoming = TcpIncoming::bind(address).unwrap();
             bound.send(incoming.local_addr().unwrap()).unwrap();
-            let router = Server::builder().max_concurrent_streams(MAX_STREAMS).add_service(service);
+            let router = Server::builder()
+                .max_concurrent_streams(MAX_STREAMS)
+                .add_service(service)
+                .add_service(reports);
             let stopped = async {
                 let _ = stopped.await;
             };
@@ -98,6 +116,22 @@ impl Backend {
     /// The calls that have begun.
     pub(crate) fn calls(&self) -> usize {
         self.state.calls.load(Ordering::Relaxed)
+    }
+
+    /// Reports this rate with half of its utilization from now on.
+    pub(crate) fn report_rate(&self, rate: f64) {
+        let load = OrcaLoadReport { cpu_utilization: 0.5, rps_fractional: rate, ..Default::default() };
+        *self.state.load.lock().unwrap() = Some(load);
+    }
+
+    /// The streams of load reports that were opened.
+    pub(crate) fn load_streams(&self) -> usize {
+        self.state.load_streams.load(Ordering::Relaxed)
+    }
+
+    /// Streams of load reports are not implemented any more.
+    pub(crate) fn refuse_load_streams(&self) {
+        self.state.has_no_load_streams.store(true, Ordering::Relaxed);
     }
 
     /// The calls that are held.
@@ -194,6 +228,10 @@ impl Service<http::Request<Body>> for Echo {
                 }
                 _ => Status::unimplemented(path).into_http(),
             };
+            let load = state.load.lock().unwrap().clone();
+            if let Some(load) = load {
+                response = response.map(|body| with_load(body, load));
+            }
             response.headers_mut().insert("x-backend", state.name.parse().unwrap());
             response.headers_mut().insert("x-authority", authority.parse().unwrap());
             response.headers_mut().extend(tag.map(|tag| (HeaderName::from_static("x-tag"), tag)));
@@ -204,6 +242,68 @@ impl Service<http::Request<Body>> for Echo {
 
 impl NamedService for Echo {
     const NAME: &'static str = "test.Echo";
+}
+
+/// Adds a load report to the trailers.
+fn with_load(body: Body, load: OrcaLoadReport) -> Body {
+    let load = BinaryMetadataValue::from_bytes(&load.encode_to_vec());
+    Body::new(body.map_frame(move |frame| match frame.into_trailers() {
+        Ok(mut trailers) => {
+            let value = HeaderValue::from_bytes(load.as_encoded_bytes()).unwrap();
+            trailers.insert("endpoint-load-metrics-bin", value);
+            Frame::trailers(trailers)
+        }
+        Err(frame) => frame,
+    }))
+}
+
+/// The service of load reports beside the calls.
+#[derive(Debug, Clone)]
+struct Reports {
+    state: Arc<State>,
+}
+
+impl NamedService for Reports {
+    const NAME: &'static str = "xds.service.orca.v3.OpenRcaService";
+}
+
+impl Service<http::Request<Body>> for Reports {
+    type Response = http::Response<Body>;
+    type Error = Infallible;
+    type Future = BoxFuture<Self::Response, Infallible>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+        let service = self.clone();
+        Box::pin(async move {
+            assert_eq!(request.uri().path(), "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics");
+            service.state.load_streams.fetch_add(1, Ordering::Relaxed);
+            if service.state.has_no_load_streams.load(Ordering::Relaxed) {
+                return Ok(Status::unimplemented("no load reports").into_http());
+            }
+            Ok(Grpc::new(Raw).server_streaming(service, request).await)
+        })
+    }
+}
+
+/// Reports the current load once.
+impl ServerStreamingService<Bytes> for Reports {
+    type Response = Bytes;
+    type ResponseStream = BoxStream<'static, Result<Bytes, Status>>;
+    type Future = BoxFuture<Response<Self::ResponseStream>, Status>;
+
+    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
+        let load = self.state.load.lock().unwrap().clone();
+        Box::pin(async move {
+            let request = OrcaLoadReportRequest::decode(request.into_inner()).unwrap();
+            assert_eq!(request.report_interval.unwrap().seconds, 7);
+            let report = stream::iter(load.map(|load| Ok(load.encode_to_vec().into())));
+            Ok(Response::new(report.chain(stream::pending()).boxed()))
+        })
+    }
 }
 
 struct Unary {

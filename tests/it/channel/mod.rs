@@ -11,6 +11,7 @@ mod notes;
 mod policies;
 mod routes;
 mod states;
+mod weights;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -138,6 +138,7 @@ impl World {
                 Command::Drain { connection } => {
                     assert!(self.open.remove(&connection).is_some(), "it is no connection");
                 }
+                Command::WatchLoad { .. } | Command::UnwatchLoad { .. } => panic!("it has no weight"),
                 Command::RequestReresolution => {}
             }
         }

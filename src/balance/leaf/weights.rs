@@ -1,0 +1,48 @@
+//! Weights of endpoints by load: when pickers get new ones (CH3.44).
+
+use std::time::Instant;
+
+use super::{Leaf, Scope};
+use crate::balance::{
+    command::ConnectionId, command::Owner, connectivity::Connectivity, weights::LoadReport,
+};
+
+impl<H: Clone> Leaf<H> {
+    /// An endpoint has reported its load beside the calls.
+    pub(in crate::balance) fn on_load(
+        &mut self,
+        member: usize,
+        (connection, report): (ConnectionId, LoadReport),
+        scope: &mut Scope<'_>,
+    ) {
+        let Some(it) = self.members.get_mut(member) else { return };
+        scope.commands.set_owner(Owner { leaf: self.place, member });
+        it.on_load((connection, report), self.config.policy.policy.weights(), scope);
+    }
+
+    /// What requests are sent with to an endpoint, while it is ready.
+    pub(in crate::balance) fn handle(&self, member: usize) -> Option<H> {
+        self.members.get(member)?.ready().map(|ready| ready.handle.clone())
+    }
+
+    /// Makes a picker if weights have changed, once in each period.
+    pub(super) fn check_weights(&mut self, now: Instant) {
+        if self.weights_at.is_none_or(|at| at > now) {
+            return;
+        }
+        let config = self.config.clone();
+        let Some(settings) = config.policy.policy.weights() else { return };
+        if self.chosen_mut().is_some_and(|groups| groups.has_new_weights(settings, now)) {
+            self.published = None;
+        }
+        self.schedule_weights(now);
+    }
+
+    /// When weights are to be read next: while there are endpoints to choose from (CH3.46).
+    pub(super) fn schedule_weights(&mut self, now: Instant) {
+        let has_choice = self.current_connectivity() == Connectivity::Ready
+            && self.chosen().is_some_and(|groups| groups.has_choice());
+        let weights = self.config.policy.policy.weights().filter(|_| has_choice);
+        self.weights_at = weights.map(|settings| now + settings.update);
+    }
+}

@@ -1,0 +1,69 @@
+//! The weight of an endpoint, and the reports of its load beside the calls (CH3.46).
+
+use std::{sync::Arc, time::Duration};
+
+use super::{
+    command::{Command, ConnectionId},
+    leaf::Scope,
+    weights::{EndpointWeight, LoadReport, WeightSettings},
+};
+
+/// The weight of an endpoint under a policy that has weights by load.
+#[derive(Debug)]
+pub(super) struct Weighing {
+    weight: Arc<EndpointWeight>,
+    /// The connection for which the blackout was begun.
+    connection: Option<ConnectionId>,
+    /// How often the endpoint reports on that connection, if it was requested.
+    period: Option<Duration>,
+}
+
+impl Weighing {
+    /// Takes note of the policy of the cluster, if that has weights, and of the connection of the endpoint.
+    pub(super) fn update(
+        this: &mut Option<Self>,
+        settings: Option<&WeightSettings>,
+        connection: Option<ConnectionId>,
+        scope: &mut Scope<'_>,
+    ) {
+        if let Some(settings) = settings {
+            let new = || Self { weight: EndpointWeight::new(scope.now), connection: None, period: None };
+            let it = this.get_or_insert_with(new);
+            it.set_connection(connection);
+            it.set_period(settings.out_of_band, scope);
+        } else if let Some(mut it) = this.take() {
+            it.set_connection(connection);
+            it.set_period(None, scope);
+        }
+    }
+
+    pub(super) fn weight(&self) -> &Arc<EndpointWeight> {
+        &self.weight
+    }
+
+    /// The endpoint has reported its load beside the calls.
+    pub(super) fn on_report(&self, report: LoadReport, settings: &WeightSettings, scope: &mut Scope<'_>) {
+        if self.period.is_some() {
+            self.weight.report(report, settings.penalty, scope.now);
+        }
+    }
+
+    fn set_connection(&mut self, connection: Option<ConnectionId>) {
+        if self.connection != connection {
+            if connection.is_some() {
+                self.weight.on_ready();
+            }
+            (self.connection, self.period) = (connection, None);
+        }
+    }
+
+    /// Reports are requested once for each connection, and anew with another period.
+    fn set_period(&mut self, period: Option<Duration>, scope: &mut Scope<'_>) {
+        let Some(connection) = self.connection.filter(|_| self.period != period) else { return };
+        self.period = period;
+        scope.commands.push(match period {
+            Some(period) => Command::WatchLoad { connection, period },
+            None => Command::UnwatchLoad { connection },
+        });
+    }
+}

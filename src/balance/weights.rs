@@ -1,0 +1,211 @@
+//! Weights of endpoints by the load that they report, and picks in proportion to them (A58).
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use prost::Message;
+
+use crate::{
+    pb::xds::data::orca::v3::OrcaLoadReport, resource::load_balancing::ClientSideWeightedRoundRobin,
+};
+
+/// Settings of weighted_round_robin (CH3.41).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct WeightSettings {
+    /// How long an endpoint must have reported before its weight counts; zero for at once.
+    pub(super) blackout: Duration,
+    /// How long a report counts.
+    pub(super) expiration: Duration,
+    /// How often schedules are made anew.
+    pub(super) update: Duration,
+    /// How much errors lower a weight.
+    pub(super) penalty: f64,
+    /// How often endpoints report beside the calls; with that, the reports of calls are not read (CH3.46).
+    pub(super) out_of_band: Option<Duration>,
+}
+
+/// What a weight is computed from.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct LoadReport {
+    /// A share of what the endpoint can do: above 1 if it is overloaded.
+    utilization: f64,
+    /// Requests per second.
+    rate: f64,
+    /// Errors per second.
+    errors: f64,
+}
+
+/// The weight of an endpoint, as long as it is listed. Calls write it and schedules read it, without a lock.
+///
+/// The fields are written one after the other. A reader between two reports may see the weight of one with the time of the other,
+/// which are both recent.
+#[derive(Debug)]
+pub(crate) struct EndpointWeight {
+    epoch: Instant,
+    /// The bits of an `f64`.
+    weight: AtomicU64,
+    /// When the last report was, in ns since the epoch; [`NEVER`] before the first.
+    updated: AtomicU64,
+    /// Since when there have been reports without an interruption.
+    reporting_since: AtomicU64,
+}
+
+/// The order in which ready endpoints are picked: a static stride over their weights (CH3.45).
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Schedule {
+    /// By the places of the endpoints, scaled so that the greatest is [`FULL`]. None is 0.
+    weights: Box<[u16]>,
+}
+
+impl From<&ClientSideWeightedRoundRobin> for WeightSettings {
+    fn from(from: &ClientSideWeightedRoundRobin) -> Self {
+        Self {
+            blackout: from.blackout_period,
+            expiration: from.weight_expiration_period,
+            update: from.weight_update_period,
+            penalty: f64::from(from.error_utilization_penalty),
+            out_of_band: from.enable_oob_load_report.then_some(from.oob_reporting_period),
+        }
+    }
+}
+
+impl LoadReport {
+    /// The report in a message `xds.data.orca.v3.OrcaLoadReport`; `None` if it is malformed, or has nothing of which a weight can be
+    /// made (CH3.42).
+    pub(crate) fn decode(message: &[u8]) -> Option<Self> {
+        let OrcaLoadReport { cpu_utilization, rps_fractional, eps, application_utilization } =
+            OrcaLoadReport::decode(message).ok()?;
+        let is_positive = |value: f64| value > 0.0 && value.is_finite();
+        let utilization =
+            if application_utilization > 0.0 { application_utilization } else { cpu_utilization };
+        let errors = if eps.is_finite() && eps > 0.0 { eps } else { 0.0 };
+        (is_positive(utilization) && is_positive(rps_fractional)).then_some(Self {
+            utilization,
+            rate: rps_fractional,
+            errors,
+        })
+    }
+
+    /// The requests per second that the endpoint could serve.
+    fn weight(self, penalty: f64) -> f64 {
+        self.rate / (self.utilization + self.errors / self.rate * penalty)
+    }
+}
+
+impl EndpointWeight {
+    /// Before the first report.
+    pub(super) fn new(now: Instant) -> Arc<Self> {
+        Arc::new(Self {
+            epoch: now,
+            weight: AtomicU64::new(0),
+            updated: AtomicU64::new(NEVER),
+            reporting_since: AtomicU64::new(NEVER),
+        })
+    }
+
+    /// The endpoint has reported its load.
+    pub(super) fn report(&self, report: LoadReport, penalty: f64, now: Instant) {
+        let (weight, now) = (report.weight(penalty), self.since_epoch(now));
+        // The quotient of extreme numbers may be too great, or too small.
+        if !(weight > 0.0 && weight.is_finite()) {
+            return;
+        }
+        self.weight.store(weight.to_bits(), Ordering::Relaxed);
+        self.updated.store(now, Ordering::Release);
+        // Fails if it has reported before.
+        let _ = self.reporting_since.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
+    }
+
+    /// The endpoint has a new connection: its blackout begins with its next report, and its last weight stays (CH3.43).
+    pub(super) fn on_ready(&self) {
+        self.reporting_since.store(NEVER, Ordering::Relaxed);
+    }
+
+    /// The weight at a time; `None` if there is none that counts (CH3.43).
+    pub(super) fn usable(&self, settings: &WeightSettings, now: Instant) -> Option<f64> {
+        let now = self.since_epoch(now);
+        let updated = self.updated.load(Ordering::Acquire);
+        if updated == NEVER || now.saturating_sub(updated) >= nanoseconds(settings.expiration) {
+            self.reporting_since.store(NEVER, Ordering::Relaxed);
+            return None;
+        }
+        let since = self.reporting_since.load(Ordering::Relaxed);
+        let is_blacked_out = !settings.blackout.is_zero()
+            && (since == NEVER || now.saturating_sub(since) < nanoseconds(settings.blackout));
+        (!is_blacked_out).then(|| f64::from_bits(self.weight.load(Ordering::Relaxed)))
+    }
+
+    fn since_epoch(&self, now: Instant) -> u64 {
+        nanoseconds(now.saturating_duration_since(self.epoch))
+    }
+}
+
+impl Schedule {
+    /// The schedule for the weights of ready endpoints, in their order. `None` if it would be that of round_robin: fewer than two
+    /// have a weight, or all weights are equal (CH3.44).
+    pub(super) fn new(weights: &[Option<f64>]) -> Option<Self> {
+        let usable = || weights.iter().flatten().copied();
+        let count = usable().count();
+        if count < 2 {
+            return None;
+        }
+        let mean = usable().map(|weight| weight / count as f64).sum::<f64>();
+        // Bounds the mean number of tries of a pick.
+        let max = usable().fold(0.0, f64::max).min(mean * MAX_RATIO);
+        let scale = f64::from(FULL) / max;
+        // What rounds to 0 would never be picked, and never report again.
+        let min = (scale * mean * MIN_RATIO).round().max(1.0);
+        let scaled = weights.iter().map(|weight| match weight {
+            None => (scale * mean).round().max(1.0) as u16,
+            Some(weight) => (scale * weight.min(max)).round().max(min) as u16,
+        });
+        let weights: Box<[u16]> = scaled.collect();
+        let is_equal = weights.iter().all(|weight| *weight == weights[0]);
+        (!is_equal).then_some(Self { weights })
+    }
+
+    /// The place of the next endpoint. `next` is a counter, of which each value is taken once.
+    pub(super) fn pick(&self, mut next: impl FnMut() -> u64) -> usize {
+        let (count, full) = (self.weights.len() as u64, u64::from(FULL));
+        loop {
+            let sequence = next();
+            let (round, place) = (sequence / count, (sequence % count) as usize);
+            let weight = u64::from(self.weights[place]);
+            // The endpoint is skipped in the share of the rounds that its weight lacks. The offset distributes the skips of
+            // endpoints of equal weight over the rounds.
+            let phase = weight * (round % full) + place as u64 * OFFSET;
+            if phase % full >= full - weight {
+                return place;
+            }
+        }
+    }
+
+    /// The schedule without some of its endpoints.
+    pub(super) fn without(&self, is_left_out: impl Fn(usize) -> bool) -> Self {
+        let kept = self.weights.iter().enumerate().filter(|(place, _)| !is_left_out(*place));
+        Self { weights: kept.map(|(_, weight)| *weight).collect() }
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(NEVER - 1)
+}
+
+/// No time.
+const NEVER: u64 = u64::MAX;
+/// The greatest weight of a schedule.
+const FULL: u16 = u16::MAX;
+/// Weights above so many times their mean are reduced to that.
+const MAX_RATIO: f64 = 10.0;
+/// Weights below this share of their mean are raised to that.
+const MIN_RATIO: f64 = 0.01;
+/// About half of [`FULL`].
+const OFFSET: u64 = 32_767;
+
+#[cfg(test)]
+mod tests;

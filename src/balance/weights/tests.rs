@@ -1,0 +1,209 @@
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn settings() -> WeightSettings {
+    let (blackout, expiration) = (10 * SECOND, 180 * SECOND);
+    WeightSettings { blackout, expiration, update: SECOND, penalty: 1.0, out_of_band: None }
+}
+
+fn report(utilization: f64, rate: f64, errors: f64) -> LoadReport {
+    LoadReport { utilization, rate, errors }
+}
+
+fn decoded(from: OrcaLoadReport) -> Option<LoadReport> {
+    LoadReport::decode(&from.encode_to_vec())
+}
+
+/// How often each endpoint is picked.
+fn counts(schedule: &Schedule, first: u64, picks: usize) -> Vec<usize> {
+    let mut counts = vec![0; schedule.weights.len()];
+    let mut next = first;
+    for _ in 0..picks {
+        let place = schedule.pick(|| {
+            next += 1;
+            next - 1
+        });
+        counts[place] += 1;
+    }
+    counts
+}
+
+fn schedule(weights: &[f64]) -> Option<Schedule> {
+    Schedule::new(&weights.iter().map(|weight| Some(*weight)).collect::<Vec<_>>())
+}
+
+#[test]
+fn ch3_41_settings_are_those_of_the_configuration() {
+    let config = ClientSideWeightedRoundRobin {
+        enable_oob_load_report: true,
+        oob_reporting_period: 3 * SECOND,
+        blackout_period: 4 * SECOND,
+        weight_expiration_period: 5 * SECOND,
+        weight_update_period: 6 * SECOND,
+        error_utilization_penalty: 0.5,
+        metric_names_for_computing_utilization: Box::default(),
+    };
+    let expected = WeightSettings {
+        blackout: 4 * SECOND,
+        expiration: 5 * SECOND,
+        update: 6 * SECOND,
+        penalty: 0.5,
+        out_of_band: Some(3 * SECOND),
+    };
+    assert_eq!(WeightSettings::from(&config), expected);
+    let per_call = ClientSideWeightedRoundRobin { enable_oob_load_report: false, ..config };
+    assert_eq!(WeightSettings::from(&per_call).out_of_band, None);
+}
+
+#[test]
+fn ch3_42_a_weight_is_the_rate_over_the_utilization_and_the_penalty_of_errors() {
+    assert_eq!(report(0.5, 100.0, 0.0).weight(1.0), 200.0);
+    assert_eq!(report(0.5, 100.0, 50.0).weight(1.0), 100.0);
+    assert_eq!(report(0.5, 100.0, 50.0).weight(3.0), 50.0);
+    assert_eq!(report(0.5, 100.0, 50.0).weight(0.0), 200.0);
+}
+
+#[test]
+fn ch3_42_the_utilization_is_that_of_the_application_or_else_of_the_processor() {
+    let from = OrcaLoadReport {
+        cpu_utilization: 0.25,
+        rps_fractional: 10.0,
+        eps: 2.0,
+        application_utilization: 0.5,
+    };
+    assert_eq!(decoded(from), Some(report(0.5, 10.0, 2.0)));
+    let without = |application_utilization| OrcaLoadReport { application_utilization, ..from };
+    for application in [0.0, -1.0, f64::NAN] {
+        assert_eq!(decoded(without(application)), Some(report(0.25, 10.0, 2.0)), "{application}");
+    }
+}
+
+#[test]
+fn ch3_42_reports_without_a_positive_finite_utilization_and_rate_change_nothing() {
+    let good =
+        OrcaLoadReport { cpu_utilization: 0.5, rps_fractional: 10.0, eps: 0.0, application_utilization: 0.0 };
+    for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
+        assert_eq!(decoded(OrcaLoadReport { cpu_utilization: bad, ..good }), None, "utilization {bad}");
+        assert_eq!(decoded(OrcaLoadReport { rps_fractional: bad, ..good }), None, "rate {bad}");
+        assert_eq!(
+            decoded(OrcaLoadReport { eps: bad, ..good }),
+            Some(report(0.5, 10.0, 0.0)),
+            "errors {bad}"
+        );
+    }
+    assert_eq!(LoadReport::decode(&[0xff; 7]), None, "not a message");
+    assert_eq!(LoadReport::decode(&[]), None, "an empty message");
+    let start = Instant::now();
+    let weight = EndpointWeight::new(start);
+    weight.report(report(f64::MIN_POSITIVE, f64::MAX, 0.0), 1.0, start);
+    assert_eq!(weight.usable(&WeightSettings { blackout: Duration::ZERO, ..settings() }, start), None);
+}
+
+#[test]
+fn ch3_43_a_weight_counts_from_the_end_of_the_blackout_to_its_expiration() {
+    let start = Instant::now();
+    let weight = EndpointWeight::new(start);
+    let usable = |seconds| weight.usable(&settings(), start + seconds * SECOND);
+    assert_eq!(usable(1), None, "never reported");
+    weight.report(report(0.5, 100.0, 0.0), 1.0, start + 2 * SECOND);
+    assert_eq!(usable(11), None);
+    assert_eq!(usable(12), Some(200.0));
+    weight.report(report(0.5, 50.0, 0.0), 1.0, start + 12 * SECOND);
+    assert_eq!(usable(191), Some(100.0));
+    assert_eq!(usable(192), None, "expired");
+    weight.report(report(0.5, 50.0, 0.0), 1.0, start + 193 * SECOND);
+    assert_eq!(usable(202), None, "the blackout begins again");
+    assert_eq!(usable(203), Some(100.0));
+}
+
+#[test]
+fn ch3_43_a_new_connection_begins_the_blackout_again_and_keeps_the_weight() {
+    let start = Instant::now();
+    let weight = EndpointWeight::new(start);
+    weight.report(report(0.5, 100.0, 0.0), 1.0, start);
+    let usable = |seconds| weight.usable(&settings(), start + seconds * SECOND);
+    assert_eq!(usable(20), Some(200.0));
+    weight.on_ready();
+    assert_eq!(usable(21), None);
+    let no_blackout = WeightSettings { blackout: Duration::ZERO, ..settings() };
+    assert_eq!(weight.usable(&no_blackout, start + 21 * SECOND), Some(200.0), "the last weight");
+    weight.report(report(0.5, 200.0, 0.0), 1.0, start + 22 * SECOND);
+    assert_eq!(usable(31), None);
+    assert_eq!(usable(32), Some(400.0));
+}
+
+#[test]
+fn ch3_44_fewer_than_two_weights_or_equal_ones_are_round_robin() {
+    assert_eq!(Schedule::new(&[]), None);
+    assert_eq!(Schedule::new(&[Some(1.0)]), None);
+    assert_eq!(Schedule::new(&[Some(1.0), None, None]), None);
+    assert_eq!(schedule(&[3.0, 3.0, 3.0]), None);
+    assert_eq!(Schedule::new(&[Some(2.0), Some(2.0), None]), None, "the one without has the mean");
+    assert!(schedule(&[3.0, 3.1, 3.0]).is_some());
+}
+
+#[test]
+fn ch3_44_weights_are_scaled_and_those_without_one_have_the_mean() {
+    let weights = |weights: &[Option<f64>]| Vec::from(Schedule::new(weights).unwrap().weights);
+    assert_eq!(weights(&[Some(1.0), Some(3.0), None]), [21_845, 65_535, 43_690]);
+    // The greatest is 10 times the mean at most: 20 weights of 1 and one of 1,000 have the mean 48.57.
+    let mut many = vec![Some(1.0); 20];
+    many.push(Some(1_000.0));
+    let scaled = weights(&many);
+    assert_eq!((scaled[0], scaled[20]), (135, 65_535));
+    // The least is a hundredth of the mean at least.
+    assert_eq!(weights(&[Some(1e-9), Some(1.0), Some(1.0)])[0], 437);
+    assert_eq!(weights(&[Some(f64::MAX), Some(f64::MAX), Some(1.0)])[2], 437, "the sum does not overflow");
+}
+
+#[test]
+fn ch3_45_picks_are_within_1_percent_of_the_weights_after_1_000() {
+    let schedule = schedule(&[1.0, 2.0, 7.0]).unwrap();
+    for first in [0, 12_345, u64::from(u32::MAX) - 1_000, u64::MAX / 2] {
+        let counts = counts(&schedule, first, 1_000);
+        for (count, expected) in counts.iter().zip([100, 200, 700]) {
+            assert!(count.abs_diff(expected) <= 10, "{counts:?} from {first}");
+        }
+    }
+}
+
+#[test]
+fn ch3_45_random_weights_are_all_picked_in_proportion_with_few_tries() {
+    let mut random = fastrand::Rng::with_seed(1);
+    for _ in 0..20 {
+        let weights: Vec<f64> = (0..2 + random.usize(..40)).map(|_| 1.0 + random.f64() * 20.0).collect();
+        let schedule = schedule(&weights).unwrap();
+        let (sum, picks) = (weights.iter().sum::<f64>(), 100_000);
+        let (mut next, mut tries) = (random.u64(..1 << 48), 0_u64);
+        let mut counts = vec![0_usize; weights.len()];
+        for _ in 0..picks {
+            let place = schedule.pick(|| {
+                (next, tries) = (next + 1, tries + 1);
+                next - 1
+            });
+            counts[place] += 1;
+        }
+        for (count, weight) in counts.iter().zip(&weights) {
+            let expected = weight / sum * picks as f64;
+            assert!((*count as f64 - expected).abs() <= 3.0 + expected * 0.01, "{count} for {expected}");
+        }
+        assert!(tries <= 10 * picks, "{tries} tries");
+    }
+}
+
+/// gRPC-Go never picks an endpoint whose weight is below 1/131,070 of the greatest (CH13.5).
+#[test]
+fn ch13_5_an_endpoint_of_little_weight_is_picked_at_times() {
+    let schedule = schedule(&[1e-12, 1.0, 1.0]).unwrap();
+    let counts = counts(&schedule, 7, 100_000);
+    assert!((200..600).contains(&counts[0]), "{counts:?}");
+}
+
+#[test]
+fn ch3_45_a_schedule_without_some_endpoints_keeps_the_order_of_the_others() {
+    let all = schedule(&[1.0, 2.0, 7.0]).unwrap();
+    let rest = all.without(|place| place == 1);
+    assert_eq!(*rest.weights, [all.weights[0], all.weights[2]]);
+    assert_eq!(counts(&rest, 0, 8)[0], 1);
+}

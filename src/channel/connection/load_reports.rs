@@ -1,0 +1,185 @@
+//! The load that endpoints report (A51): with responses, and on a stream beside the calls.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use base64::{
+    Engine,
+    alphabet::STANDARD,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use bytes::Bytes;
+use h2::RecvStream;
+use http::{HeaderMap, HeaderName, Request, Response, Uri, uri::PathAndQuery};
+use http_body::Frame;
+use http_body_util::BodyExt as _;
+use prost::Message;
+use tokio::time::{Instant, sleep_until};
+use tonic::{Code, Status, body::Body, client::Grpc, codegen::BoxFuture};
+use tower_service::Service;
+use tracing::{debug, error};
+
+use super::Handle;
+use crate::{
+    balance::{backoff::Backoff, weights::LoadReport},
+    codec::RawCodec,
+    pb::{google::protobuf as google, xds::service::orca::v3::OrcaLoadReportRequest},
+};
+
+/// The report in the trailers of a response: the last one if there are several (CH9.7). What is malformed is none.
+pub(super) fn in_trailers(trailers: &HeaderMap) -> Option<LoadReport> {
+    let value = trailers.get_all(LOAD).iter().next_back()?;
+    let message = BASE64.decode(value.as_bytes()).ok()?;
+    LoadReport::decode(&message)
+}
+
+/// Reads the reports of an endpoint on one of its connections, at least so often, until the connection is lost (CH9.8). The stream
+/// is opened again after failures, unless the endpoint does not serve it (CH9.9).
+///
+/// # Cancel safety
+/// The stream ends with this.
+pub(in crate::channel) async fn watch_load(
+    handle: Handle,
+    (origin, period): (Uri, Duration),
+    mut backoff: Backoff,
+    on_report: impl Fn(LoadReport),
+) {
+    let mut random = fastrand::Rng::new();
+    loop {
+        let next = backoff.begin(Instant::now().into_std(), &mut random).next_at;
+        let end = read_reports(&handle, (origin.clone(), period), |report| {
+            backoff.reset();
+            if let Some(report) = report {
+                on_report(report);
+            }
+        });
+        let end = end.await;
+        if handle.is_lost() {
+            return;
+        }
+        match end.code() {
+            Code::Unimplemented => {
+                return error!(endpoint = %origin, %end, "the endpoint does not report its load beside the calls");
+            }
+            _ => debug!(endpoint = %origin, %end, "the stream of load reports ended"),
+        }
+        sleep_until(next.into()).await;
+    }
+}
+
+/// Reads the reports of one stream, and says how it ended. A message that is no report resets the backoff, too.
+async fn read_reports(
+    handle: &Handle,
+    (origin, period): (Uri, Duration),
+    mut on_message: impl FnMut(Option<LoadReport>),
+) -> Status {
+    let report_interval = google::Duration {
+        seconds: period.as_secs().try_into().unwrap_or(i64::MAX),
+        nanos: period.subsec_nanos().try_into().unwrap_or_default(),
+    };
+    let request = OrcaLoadReportRequest { report_interval: Some(report_interval) };
+    let request = tonic::Request::new(request.encode_to_vec().into());
+    let mut client = Grpc::with_origin(OnConnection(handle.clone()), origin);
+    let opened = client.server_streaming(request, PathAndQuery::from_static(STREAM), RawCodec).await;
+    let mut reports = match opened {
+        Ok(response) => response.into_inner(),
+        Err(status) => return status,
+    };
+    loop {
+        match reports.message().await {
+            Ok(Some(message)) => on_message(LoadReport::decode(&message)),
+            Ok(None) => return Status::ok("the endpoint ended it"),
+            Err(status) => return status,
+        }
+    }
+}
+
+/// Requests on a connection that are not calls of the channel: they count as streams alone (CH9.9).
+#[derive(Debug)]
+struct OnConnection(Handle);
+
+/// A stream of a connection. Another request can have it when this is dropped.
+#[derive(Debug)]
+struct Slot {
+    handle: Handle,
+    has_response: bool,
+}
+
+/// The body of a response on a connection.
+struct Reports {
+    stream: RecvStream,
+    _slot: Slot,
+}
+
+impl Service<Request<Body>> for OnConnection {
+    type Response = Response<Reports>;
+    type Error = Status;
+    type Future = BoxFuture<Response<Reports>, Status>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Status>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn call(&mut self, request: Request<Body>) -> Self::Future {
+        let handle = self.0.clone();
+        Box::pin(async move {
+            let lost = |_| Status::unavailable("the connection was lost");
+            handle.streams.reserve().await.map_err(lost)?;
+            let mut slot = Slot { handle, has_response: false };
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await?.to_bytes();
+            let sent = slot.handle.send(Request::from_parts(parts, ()), false);
+            let failed = |error: h2::Error| Status::unavailable(error.to_string());
+            let (response, mut stream) = sent.map_err(|_| Status::unavailable("the connection was lost"))?;
+            stream.send_data(body, true).map_err(failed)?;
+            let response = response.await.map_err(failed)?;
+            slot.has_response = true;
+            slot.handle.streams.on_response();
+            Ok(response.map(|stream| Reports { stream, _slot: slot }))
+        })
+    }
+}
+
+impl http_body::Body for Reports {
+    type Data = Bytes;
+    type Error = h2::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, h2::Error>>> {
+        let stream = &mut self.stream;
+        match stream.poll_data(cx) {
+            Poll::Ready(Some(Ok(data))) => {
+                // An error means that the stream has ended, which the next poll says.
+                let _ = stream.flow_control().release_capacity(data.len());
+                Poll::Ready(Some(Ok(Frame::data(data))))
+            }
+            Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
+            Poll::Ready(None) => stream
+                .poll_trailers(cx)
+                .map(|trailers| trailers.map(|it| it.map(Frame::trailers)).transpose()),
+            Poll::Pending => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Slot {
+    fn drop(&mut self) {
+        self.handle.streams.release(self.has_response);
+    }
+}
+
+/// Servers leave the padding out (PROTOCOL-HTTP2.md).
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+const LOAD: HeaderName = HeaderName::from_static("endpoint-load-metrics-bin");
+const STREAM: &str = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics";
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,35 @@
+use super::*;
+use crate::pb::xds::data::orca::v3::OrcaLoadReport;
+
+fn report(rate: f64) -> Vec<u8> {
+    let load = OrcaLoadReport { cpu_utilization: 0.5, rps_fractional: rate, ..OrcaLoadReport::default() };
+    load.encode_to_vec()
+}
+
+fn trailers(values: &[String]) -> HeaderMap {
+    values.iter().map(|value| (LOAD, value.parse().unwrap())).collect()
+}
+
+fn base64(message: &[u8]) -> String {
+    base64::engine::general_purpose::STANDARD.encode(message)
+}
+
+#[test]
+fn ch9_7_the_last_report_of_the_trailers_is_read_with_or_without_padding() {
+    let expected = LoadReport::decode(&report(10.0));
+    assert!(expected.is_some());
+    let padded = base64(&report(10.0));
+    assert!(padded.ends_with('='), "{padded}");
+    assert_eq!(in_trailers(&trailers(std::slice::from_ref(&padded))), expected);
+    assert_eq!(in_trailers(&trailers(&[padded.trim_end_matches('=').to_owned()])), expected);
+    assert_eq!(in_trailers(&trailers(&[base64(&report(20.0)), padded])), expected, "the last one");
+}
+
+#[test]
+fn ch9_7_a_malformed_report_is_none() {
+    assert_eq!(in_trailers(&HeaderMap::new()), None);
+    for malformed in ["", "?", "AAA=A", "////"] {
+        assert_eq!(in_trailers(&trailers(&[malformed.to_owned()])), None, "{malformed}");
+    }
+    assert_eq!(in_trailers(&trailers(&[base64(&report(-1.0))])), None);
+}
