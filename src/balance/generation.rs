@@ -16,7 +16,7 @@ use super::{
     clusters::ClusterConfig,
     configs::Translation,
     connectivity::Connectivity,
-    picker::{ClusterPicker, Pick, PickArgs},
+    picker::{ClusterPicker, Draws, Pick, PickArgs},
 };
 use crate::{
     error::WatchError,
@@ -25,7 +25,7 @@ use crate::{
         VirtualHost,
         http_filter::HttpFilterConfig,
         retry::RetryPolicy,
-        route_action::{ClusterChoice, RouteAction},
+        route_action::{ClusterChoice, HashPolicy, RouteAction},
     },
 };
 
@@ -105,6 +105,8 @@ pub(crate) struct Selected {
     pub(crate) auto_host_rewrite: bool,
     /// The retry policy of the route, or else of the virtual host (CH6.1).
     pub(crate) retry_policy: Option<Arc<RetryPolicy>>,
+    /// The hash policies of the route, if it has any (CH2.17).
+    pub(crate) hash_policies: Option<Arc<[HashPolicy]>>,
 }
 
 /// The state of a channel, from which generations are made.
@@ -199,6 +201,7 @@ impl<H> Generation<H> {
                 max_stream_duration: route.max_stream_duration(),
                 auto_host_rewrite: route.auto_host_rewrite(),
                 retry_policy: routes.retry_policies.get(place).cloned().flatten(),
+                hash_policies: route.shared_hash_policies(),
             }),
             // It was removed after this generation was published; a newer one is there.
             None => Selection::Wait,
@@ -212,8 +215,8 @@ impl<H> Generation<H> {
     }
 
     /// Whether the policy of a cluster looks at the request.
-    pub(crate) fn needs_request(&self, place: usize) -> bool {
-        self.pickers.get(place).and_then(Option::as_ref).is_some_and(|picker| picker.needs_request())
+    pub(crate) fn needs_request(&self, place: usize, draws: &Draws) -> bool {
+        self.pickers.get(place).and_then(Option::as_ref).is_some_and(|picker| picker.needs_request(draws))
     }
 
     /// Chooses an endpoint of the cluster that a call has selected, by its place.
@@ -237,8 +240,8 @@ impl<H: Clone + Debug> Generations<H> {
     /// A channel for which nothing is known.
     pub(crate) fn new(balancer: Balancer<H>, on_unused: OnUnused) -> Self {
         Self {
+            translation: Translation::new(balancer.ring_size_cap()),
             balancer,
-            translation: Translation::default(),
             routing: Routing::Waiting,
             uses: BTreeMap::new(),
             routed: BTreeSet::new(),
@@ -317,7 +320,7 @@ impl<H: Clone + Debug> Generations<H> {
     pub(crate) fn clear(&mut self, now: Instant) {
         self.set_routing(Routing::Waiting);
         (self.snapshot, self.note) = (None, None);
-        self.translation = Translation::default();
+        self.translation = Translation::new(self.balancer.ring_size_cap());
         self.update(now);
         (self.added, self.removed) = (Vec::new(), Vec::new());
         self.balancer.close(now);

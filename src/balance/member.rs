@@ -12,6 +12,7 @@ use super::{
     pick_first::{PickFirst, PickFirstSettings},
     picker::ReadyEndpoint,
     policy::EndpointConfig,
+    ring_slots::EndpointState,
 };
 
 /// What makes an endpoint the same in two configurations.
@@ -108,6 +109,11 @@ impl<H: Clone> Member<H> {
     /// What pickers have of it, while it is ready.
     pub(super) fn ready(&self) -> Option<&Arc<ReadyEndpoint<H>>> {
         self.ready.as_ref()
+    }
+
+    /// Its state, with what a pick on a ring needs of it.
+    pub(super) fn state(&self) -> EndpointState<H> {
+        EndpointState::of(self.connectivity, self.ready(), self.pick_first.error())
     }
 
     /// Whether it is configured as this already, with a connection of its own.

@@ -2,6 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
+use super::ring::RingConfig;
 use crate::resource::{LbPolicy, Locality, load_balancing::CustomPolicy};
 
 /// How an endpoint is chosen among those that are ready.
@@ -16,6 +17,8 @@ pub(crate) enum Policy {
     LeastRequest {
         choice_count: u8,
     },
+    /// By the hash of the request (A42).
+    RingHash(RingConfig),
     /// A policy of the application (CH3.63).
     Custom(CustomPolicy),
 }
@@ -60,6 +63,8 @@ pub(crate) struct EndpointConfig {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) weight: u32,
     pub(crate) hostname: Option<Arc<str>>,
+    /// Its key on hash rings, instead of its address (CH3.29); not empty.
+    pub(crate) hash_key: Option<Arc<str>>,
 }
 
 /// A share of requests that is dropped.
@@ -67,6 +72,13 @@ pub(crate) struct EndpointConfig {
 pub(crate) struct Drop {
     pub(crate) category: Arc<str>,
     pub(crate) per_million: u32,
+}
+
+impl Policy {
+    /// Whether endpoints are connected as calls need them, and not all of them (A42).
+    pub(super) fn is_on_demand(&self) -> bool {
+        matches!(self, Self::RingHash(_))
+    }
 }
 
 impl ClusterPolicy {
@@ -85,7 +97,7 @@ impl ClusterPolicy {
             LbPolicy::RoundRobin => (Policy::RoundRobin, None),
             LbPolicy::PickFirst(it) => (Policy::PickFirst { shuffle: it.shuffle_address_list }, None),
             LbPolicy::LeastRequest(it) => (Policy::LeastRequest { choice_count: it.choice_count }, None),
-            LbPolicy::RingHash(_) => (Policy::RoundRobin, Some("ring_hash".to_owned())),
+            LbPolicy::RingHash(it) => (Policy::RingHash(RingConfig::of(it)), None),
             LbPolicy::ClientSideWeightedRoundRobin(_) => {
                 (Policy::RoundRobin, Some("client_side_weighted_round_robin".to_owned()))
             }
