@@ -1,5 +1,7 @@
 //! The clusters of a channel: from configurations and events of connections to pickers.
 
+mod on_demand;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
@@ -30,6 +32,8 @@ pub(crate) struct BalancerSettings {
     pub(crate) pick_first: PickFirstSettings,
     /// Attempts to connect at a time; further ones wait for their turn (CH11.8). 256.
     pub(crate) max_concurrent_connects: usize,
+    /// The largest size of hash rings (CH3.28). 4,096.
+    pub(crate) ring_size_cap: u32,
     pub(crate) seed: u64,
 }
 
@@ -185,14 +189,6 @@ impl<H: Clone> Balancer<H> {
     pub(crate) fn handle(&self, connection: ConnectionId) -> Option<H> {
         let Owner { leaf, member } = self.commands.owner_of(connection)?;
         self.leaves.all.get(leaf)?.leaf.handle(member)
-    }
-
-    /// A pick requested a connection of a cluster (CH3.22).
-    pub(crate) fn connect(&mut self, target: &str, now: Instant) {
-        let Some(leaf) = self.targets.get(target).and_then(Target::chosen) else { return };
-        if let Some(place) = self.leaves.by_name.get(leaf).copied() {
-            self.with_leaf(place, now, Leaf::connect);
-        }
     }
 
     /// All delays after failed attempts are over (CH3.3).

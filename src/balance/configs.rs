@@ -9,7 +9,7 @@ use tracing::warn;
 
 use super::{
     clusters::{ClusterChanges, ClusterConfig},
-    policy::{ClusterPolicy, Drop, EndpointConfig, LeafConfig, LocalityConfig},
+    policy::{ClusterPolicy, Drop, EndpointConfig, LeafConfig, LocalityConfig, Policy},
 };
 use crate::{
     resolve::{ClusterView, Snapshot},
@@ -17,8 +17,10 @@ use crate::{
 };
 
 /// Translates the clusters of snapshots, as far as they changed (CH1.25).
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Translation {
+    /// The largest size of rings (CH3.28).
+    ring_size_cap: u32,
     /// The snapshot that was translated last.
     snapshot: Option<Arc<Snapshot>>,
     /// The leaves of each target that was translated.
@@ -39,6 +41,16 @@ struct Leaf {
 }
 
 impl Translation {
+    pub(super) fn new(ring_size_cap: u32) -> Self {
+        Self {
+            ring_size_cap,
+            snapshot: None,
+            targets: BTreeMap::new(),
+            leaves: BTreeMap::new(),
+            warned: BTreeSet::new(),
+        }
+    }
+
     /// What changed since the last snapshot: the clusters that are used as targets, and their leaves. `added` are those that are
     /// used from now on, `removed` those that are not any more. Of a target that the snapshot lacks what was known stays.
     pub(super) fn translate(
@@ -142,7 +154,10 @@ impl Translation {
     /// The policy of a cluster, with a warning for each setting that is not executed.
     fn policy(&mut self, view: ClusterView<'_>) -> ClusterPolicy {
         let Some(config) = view.config() else { return ClusterPolicy::of(&LbPolicy::RoundRobin).0 };
-        let (policy, unsupported) = ClusterPolicy::of(&config.lb_policy);
+        let (mut policy, unsupported) = ClusterPolicy::of(&config.lb_policy);
+        if let Policy::RingHash(ring) = policy.policy {
+            policy.policy = Policy::RingHash(ring.capped(self.ring_size_cap));
+        }
         if let Some(name) = unsupported {
             self.warn(view.name(), format!("load balancing policy {name}, round_robin is used instead"));
         }
@@ -189,6 +204,7 @@ fn locality(locality: &LocalityEndpoints) -> LocalityConfig {
         addresses: it.addresses().collect(),
         weight: it.weight.get(),
         hostname: it.hostname().map(Into::into),
+        hash_key: it.hash_key().map(Into::into),
     });
     let endpoints = usable.collect();
     LocalityConfig { locality: locality.locality.clone(), weight: locality.weight.get(), endpoints }

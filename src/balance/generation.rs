@@ -16,7 +16,7 @@ use super::{
     clusters::ClusterConfig,
     configs::Translation,
     connectivity::Connectivity,
-    picker::{ClusterPicker, Pick, PickArgs},
+    picker::{ClusterPicker, Draws, Pick, PickArgs},
     routes::{Routes, Selection},
 };
 use crate::{
@@ -127,8 +127,8 @@ impl<H> Generation<H> {
     }
 
     /// Whether the policy of a cluster looks at the request.
-    pub(crate) fn needs_request(&self, place: usize) -> bool {
-        self.pickers.get(place).and_then(Option::as_ref).is_some_and(|picker| picker.needs_request())
+    pub(crate) fn needs_request(&self, place: usize, draws: &Draws) -> bool {
+        self.pickers.get(place).and_then(Option::as_ref).is_some_and(|picker| picker.needs_request(draws))
     }
 
     /// Chooses an endpoint of the cluster that a call has selected, by its place.
@@ -145,8 +145,8 @@ impl<H: Clone + Debug> Generations<H> {
     /// A channel for which nothing is known.
     pub(crate) fn new(balancer: Balancer<H>, on_unused: OnUnused) -> Self {
         Self {
+            translation: Translation::new(balancer.ring_size_cap()),
             balancer,
-            translation: Translation::default(),
             routing: Routing::Waiting,
             uses: BTreeMap::new(),
             routed: BTreeSet::new(),
@@ -226,7 +226,7 @@ impl<H: Clone + Debug> Generations<H> {
     pub(crate) fn clear(&mut self, now: Instant) {
         self.set_routing(Routing::Waiting);
         (self.snapshot, self.note) = (None, None);
-        self.translation = Translation::default();
+        self.translation = Translation::new(self.balancer.ring_size_cap());
         self.update(now);
         (self.added, self.removed) = (Vec::new(), Vec::new());
         self.balancer.close(now);

@@ -14,6 +14,9 @@ use super::{
     picker::{EndpointPicker, Localities, PickRule},
     policy::{ClusterPolicy, LocalityConfig, Policy},
     ready_set::{ReadySet, ReadySlots},
+    ring::Ring,
+    ring_picker::RingCounts,
+    ring_slots::{self, RingSlots},
     weights::{EndpointWeight, Schedule, WeightSettings},
 };
 use crate::resource::{Locality, load_balancing::PolicyEndpoint};
@@ -47,6 +50,8 @@ struct Group<H> {
     custom: Option<CustomBalancer>,
     /// The order of the last picker, if the policy has weights by load.
     schedule: Option<Arc<Schedule>>,
+    /// The ring of the endpoints, under ring_hash.
+    ring: Option<RingSlots<H>>,
 }
 
 /// What a group is made of.
@@ -110,6 +115,7 @@ impl<H: Clone> Groups<H> {
                 ),
                 custom: config.custom(policy, known.as_mut().and_then(|it| it.custom.take()), random),
                 schedule: None,
+                ring: config.ring(policy, known.and_then(|it| it.ring.take())),
             }
         });
         Self { all: all.collect(), is_started: before.is_started, error: before.error.take() }
@@ -135,6 +141,9 @@ impl<H: Clone> Groups<H> {
         let index = to.members.len();
         to.members.push(member);
         to.slots.push(it.ready().cloned());
+        if let Some(ring) = &mut to.ring {
+            ring.fill(index, member, it.state());
+        }
         *to.counter(it.connectivity) += 1;
         Place { priority, group, index }
     }
@@ -188,6 +197,32 @@ impl<H: Clone> Groups<H> {
         }
     }
 
+    /// Whether an endpoint of a ring has another state from now on.
+    pub(super) fn set_state(&mut self, place: Place, member: &Member<H>) -> bool {
+        let group = self.all.get_mut(place.group);
+        let ring = group.and_then(|group| group.ring.as_mut());
+        ring.is_some_and(|ring| ring.set(place.index, member.state()))
+    }
+
+    /// The endpoint of a rank, if one of the groups has this ring.
+    pub(super) fn on_ring(&self, ring: &Arc<Ring>, rank: usize) -> Option<usize> {
+        self.all.iter().filter_map(|group| group.ring.as_ref()).find_map(|it| it.member(ring, rank))
+    }
+
+    /// An endpoint that is to be connected although no call needs it: while a ring waits or fails without any attempt, the next
+    /// calls would find it so (CH3.37). `is_requested` asks for one of each idle ring, too (CH3.38).
+    pub(super) fn next_on_demand(&self, is_requested: bool, random: &mut fastrand::Rng) -> Option<usize> {
+        self.all.iter().filter(|_| self.is_started).find_map(|group| {
+            let is_due = match group.state() {
+                Connectivity::Ready => false,
+                Connectivity::Connecting | Connectivity::TransientFailure => group.connecting == 0,
+                // Localities are connected by what draws among them (CH3.49).
+                Connectivity::Idle => is_requested || group.locality.is_some(),
+            };
+            group.ring.as_ref().filter(|_| is_due && group.idle > 0)?.any_idle(random)
+        })
+    }
+
     /// Any that is ready, or else connecting, or else idle; otherwise all fail (CH3.11).
     pub(super) fn connectivity(&self) -> Connectivity {
         let states = || self.all.iter().map(Group::connectivity);
@@ -196,13 +231,20 @@ impl<H: Clone> Groups<H> {
         found.unwrap_or(Connectivity::TransientFailure)
     }
 
-    /// The ready groups with the sums of their weights.
-    pub(super) fn pickers(&mut self, policy: &Policy, now: Instant) -> Localities<H> {
+    /// The ready groups with the sums of their weights. Rings that are not ready have pickers, too, if none is.
+    pub(super) fn pickers(
+        &mut self,
+        policy: &Policy,
+        note: Option<&Arc<str>>,
+        now: Instant,
+    ) -> Localities<H> {
         let mut sum = 0;
+        let is_ready = self.all.iter().any(|group| group.ready > 0);
         let pickers = self.all.iter_mut().filter_map(|group| {
-            let ready = group.slots.ready()?;
+            let empty = group.ring.as_ref().filter(|_| !is_ready && !group.members.is_empty());
+            let ready = group.slots.ready().or_else(|| empty.map(|_| ReadySet::empty()))?;
             sum += u64::from(group.weight.max(1));
-            let rule = group.rule(policy, &ready, now);
+            let rule = group.rule(policy, note, (&ready, now));
             Some((sum, EndpointPicker { rule, ready, next: group.next.clone() }))
         });
         pickers.collect()
@@ -223,7 +265,18 @@ impl<H: Clone> Groups<H> {
 }
 
 impl<H> Group<H> {
-    fn rule(&mut self, policy: &Policy, ready: &ReadySet<H>, now: Instant) -> PickRule<H> {
+    fn rule(
+        &mut self,
+        policy: &Policy,
+        note: Option<&Arc<str>>,
+        (set, now): (&ReadySet<H>, Instant),
+    ) -> PickRule<H> {
+        let Self { ready, connecting, idle, .. } = *self;
+        if let Some(ring) = &mut self.ring {
+            return PickRule::Ring(Arc::new(
+                ring.picker(RingCounts { ready, connecting, idle }, note.cloned()),
+            ));
+        }
         match (policy, &mut self.custom) {
             (Policy::Custom(_), Some(custom)) => {
                 PickRule::Custom(Arc::new(custom.picker(self.slots.slots())))
@@ -232,12 +285,12 @@ impl<H> Group<H> {
                 PickRule::LeastRequest { choice_count: *choice_count }
             }
             (Policy::Weighted(settings), _) => {
-                self.schedule = schedule(ready, settings, now).map(Arc::new);
+                self.schedule = schedule(set, settings, now).map(Arc::new);
                 let penalty = settings.out_of_band.is_none().then_some(settings.penalty);
                 PickRule::Weighted { schedule: self.schedule.clone(), penalty }
             }
             (Policy::PickFirst { .. }, _) => PickRule::First,
-            (Policy::RoundRobin | Policy::Custom(_), _) => PickRule::RoundRobin,
+            (Policy::RoundRobin | Policy::Custom(_) | Policy::RingHash(_), _) => PickRule::RoundRobin,
         }
     }
 
@@ -254,7 +307,10 @@ impl<H> Group<H> {
     fn settle(&mut self) {
         if self.ready > 0 {
             self.is_failing = false;
-        } else if self.locality.is_some() && self.failing > 0 && self.connecting + self.idle == 0 {
+        } else if self.locality.is_some()
+            && self.failing > 0
+            && self.state() == Connectivity::TransientFailure
+        {
             self.is_failing = true;
         }
     }
@@ -264,6 +320,18 @@ impl<H> Group<H> {
             Self { custom: Some(custom), .. } if custom.is_broken() => Connectivity::TransientFailure,
             Self { ready: 1.., .. } => Connectivity::Ready,
             Self { is_failing: true, .. } => Connectivity::TransientFailure,
+            _ => self.state(),
+        }
+    }
+
+    /// The state of the endpoints together.
+    fn state(&self) -> Connectivity {
+        let Self { ready, connecting, idle, failing, .. } = *self;
+        if self.ring.is_some() {
+            return ring_slots::connectivity(RingCounts { ready, connecting, idle }, failing);
+        }
+        match self {
+            Self { ready: 1.., .. } => Connectivity::Ready,
             Self { connecting: 1.., .. } => Connectivity::Connecting,
             Self { idle: 1.., .. } => Connectivity::Idle,
             _ => Connectivity::TransientFailure,
@@ -305,6 +373,14 @@ impl<'a> GroupConfig<'a> {
         Some(custom)
     }
 
+    /// The ring of ring_hash. The one before is taken over if it is of the same endpoints.
+    fn ring<H>(&self, policy: &ClusterPolicy, before: Option<RingSlots<H>>) -> Option<RingSlots<H>> {
+        let Policy::RingHash(config) = &policy.policy else { return None };
+        let endpoints = self.localities.iter().flat_map(|locality| &locality.endpoints);
+        let weights = self.weighted().into_iter().map(|(_, weight)| weight);
+        Some(RingSlots::new(endpoints.zip(weights), config, before))
+    }
+
     /// The endpoints of the group: one for each, or one for all under pick_first.
     fn members(
         &self,
@@ -314,7 +390,8 @@ impl<'a> GroupConfig<'a> {
     ) -> Vec<MemberConfig> {
         let Policy::PickFirst { shuffle } = policy.policy else {
             let endpoints = self.localities.iter().flat_map(|locality| &locality.endpoints);
-            return endpoints.map(MemberConfig::of).collect();
+            let reconnects = !policy.policy.is_on_demand();
+            return endpoints.map(|it| MemberConfig { reconnects, ..MemberConfig::of(it) }).collect();
         };
         let addresses: Vec<SocketAddr> = if shuffle {
             shuffled(self.weighted(), random).into_iter().flatten().copied().collect()
@@ -366,7 +443,7 @@ mod tests {
         let locality = |weight, weights: &[u32]| {
             let endpoint = |weight: &u32| {
                 let addresses = vec![([127, 0, 0, 1], *weight as u16).into()];
-                EndpointConfig { addresses, weight: *weight, hostname: None }
+                EndpointConfig { addresses, weight: *weight, hostname: None, hash_key: None }
             };
             let endpoints = weights.iter().map(endpoint).collect();
             LocalityConfig { locality: Locality::new("a", "", ""), weight, endpoints }

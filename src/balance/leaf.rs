@@ -2,6 +2,7 @@
 
 mod edits;
 mod failure;
+mod on_demand;
 mod outliers;
 mod weights;
 
@@ -182,6 +183,9 @@ impl<H: Clone> Leaf<H> {
 
     /// A pick requested a connection (CH3.22), or found that the policy of the application has failed (CH3.63).
     pub(super) fn connect(&mut self, scope: &mut Scope<'_>) {
+        if self.config.policy.policy.is_on_demand() {
+            return self.exit_idle(scope);
+        }
         for member in self.member_places() {
             if self.members[member].connectivity == Connectivity::Idle {
                 self.with_member(member, scope, Member::connect);
@@ -257,15 +261,18 @@ impl<H: Clone> Leaf<H> {
             return Endpoints::Ready(retiring.endpoints().clone());
         }
         match self.current_connectivity() {
-            Connectivity::Ready => {
-                let policy = self.config.clone();
-                let groups = self.chosen_mut().map(|groups| groups.pickers(&policy.policy.policy, now));
-                Endpoints::Ready(groups.unwrap_or_default())
-            }
+            _ if self.has_ring_pickers() => Endpoints::Ready(self.pickers(now)),
+            Connectivity::Ready => Endpoints::Ready(self.pickers(now)),
             Connectivity::Connecting => Endpoints::Queue,
             Connectivity::Idle => Endpoints::Idle(AtomicBool::new(false)),
             Connectivity::TransientFailure => Endpoints::Fail(self.failure()),
         }
+    }
+
+    fn pickers(&mut self, now: Instant) -> Localities<H> {
+        let config = self.config.clone();
+        let groups = self.chosen_mut().map(|it| it.pickers(&config.policy.policy, config.note.as_ref(), now));
+        groups.unwrap_or_default()
     }
 
     /// The connectivity of the priority in use.
@@ -282,6 +289,7 @@ impl<H: Clone> Leaf<H> {
     }
 
     fn choose(&mut self, scope: &mut Scope<'_>) {
+        self.connect_on_demand(scope);
         let mut failover = mem::take(&mut self.failover);
         let count = self.config.priorities.len();
         self.priorities.resize_with(self.priorities.len().max(count), || None);
@@ -325,6 +333,9 @@ impl<H: Clone> Leaf<H> {
                 groups.count(*place, change.connectivity);
                 if change.is_ready_changed {
                     groups.set_ready(*place, it);
+                    self.published = None;
+                }
+                if groups.set_state(*place, it) {
                     self.published = None;
                 }
             }
@@ -380,6 +391,9 @@ impl<H: Clone> Leaf<H> {
     fn start(&mut self, priority: usize, scope: &mut Scope<'_>) {
         let Some(Some(groups)) = self.priorities.get_mut(priority) else { return };
         groups.is_started = true;
+        if self.config.policy.policy.is_on_demand() {
+            return self.connect_on_demand(scope);
+        }
         let members = groups.list();
         let first = if members.is_empty() { 0 } else { scope.random.usize(..members.len()) };
         for member in members[first..].iter().chain(&members[..first]) {

@@ -13,6 +13,7 @@ use super::{
     pick_first::{PickFirst, PickFirstSettings},
     picker::ReadyEndpoint,
     policy::EndpointConfig,
+    ring_slots::EndpointState,
     weighing::Weighing,
     weights::{LoadReport, WeightSettings},
 };
@@ -125,6 +126,11 @@ impl<H: Clone> Member<H> {
     /// What pickers have of it, while it is ready.
     pub(super) fn ready(&self) -> Option<&Arc<ReadyEndpoint<H>>> {
         self.ready.as_ref()
+    }
+
+    /// Its state, with what a pick on a ring needs of it.
+    pub(super) fn state(&self) -> EndpointState<H> {
+        EndpointState::of(self.connectivity, self.ready(), self.pick_first.error())
     }
 
     /// Whether it is configured as this already, with a connection of its own.

@@ -7,6 +7,7 @@
 //! | a cluster that routes name: the leaves of an aggregate in order of preference | `balancer`, `failover` |
 //! | a leaf, with endpoints of its own: priorities | `leaf`, `failover` |
 //! | a priority: localities by weight | `group`, `ready_set` |
+//! | under ring_hash: a hash ring of endpoints | `ring`, `ring_slots`, `ring_picker` |
 //! | an endpoint: addresses, of which one is connected | `member`, `pick_first` |
 //! | an address: connection, backoff | `subchannel`, `backoff` |
 //!
@@ -33,6 +34,7 @@ mod failover;
 pub(crate) mod generation;
 mod group;
 mod handover;
+pub(crate) mod hash;
 mod leaf;
 mod load;
 mod member;
@@ -43,6 +45,9 @@ pub(crate) mod policy;
 mod ready_set;
 mod retiring;
 pub(crate) mod retry;
+mod ring;
+pub(crate) mod ring_picker;
+mod ring_slots;
 pub(crate) mod routes;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;

@@ -121,7 +121,6 @@ impl<H> PickFirst<H> {
     }
 
     /// The newest error of a connection.
-    #[cfg(test)]
     pub(crate) fn error(&self) -> Option<&Arc<str>> {
         self.error.as_ref()
     }

@@ -15,10 +15,12 @@ use super::{
     command::ConnectionId,
     connectivity::Connectivity,
     custom::{CustomPick, CustomPicker},
+    hash::RequestHash,
     load::Load,
     outlier::outcomes::Outcomes,
     policy::Drop as DropShare,
     ready_set::ReadySet,
+    ring_picker::{ConnectRequest, RingPick, RingPicker},
     weights::{EndpointWeight, LoadReport, Schedule},
 };
 use crate::{error::Code, resolve::RouteQuery, resource::load_balancing::AddedMetadata};
@@ -100,6 +102,10 @@ enum Outcome {
 pub(crate) struct Draws {
     /// The shares of dropped requests are drawn once (CH4.2).
     has_drawn_drops: bool,
+    /// That of the call.
+    hash: RequestHash,
+    /// The endpoint whose connection the last pick requests, whatever its result is.
+    connect: Option<ConnectRequest>,
 }
 
 /// What is known of a cluster.
@@ -139,6 +145,7 @@ pub(super) enum Endpoints<H> {
     /// Set once a pick requested the connection.
     Idle(AtomicBool),
     Fail(Arc<str>),
+    /// The endpoints with a connection, or hash rings, which have others as well.
     Ready(Localities<H>),
 }
 
@@ -176,6 +183,29 @@ pub(super) enum PickRule<H> {
         penalty: Option<f64>,
     },
     Custom(Arc<CustomPicker<H>>),
+    /// The ring has endpoints that are not ready, too.
+    Ring(Arc<RingPicker<H>>),
+}
+
+impl Draws {
+    /// For the first attempt of a call.
+    pub(crate) fn new(hash: RequestHash) -> Self {
+        Self { hash, ..Self::default() }
+    }
+
+    /// For the next attempt of the call.
+    pub(crate) fn for_next_attempt(self) -> Self {
+        Self::new(self.hash)
+    }
+
+    /// The endpoint whose connection the last pick requested.
+    pub(crate) fn take_connect_request(&mut self) -> Option<ConnectRequest> {
+        self.connect.take()
+    }
+
+    pub(super) fn hash(&mut self, request: &RouteQuery<'_>, random: &mut fastrand::Rng) -> u64 {
+        self.hash.get(request, random)
+    }
 }
 
 impl<H> ClusterPicker<H> {
@@ -205,13 +235,11 @@ impl<H> ClusterPicker<H> {
 }
 
 impl<H> ClusterPicker<H> {
-    /// Whether the policy looks at the request.
-    pub(super) fn needs_request(&self) -> bool {
+    /// Whether the policy looks at the request of a call.
+    pub(super) fn needs_request(&self, draws: &Draws) -> bool {
         match &self.choice {
             Choice::Leaf(leaf) => match &leaf.endpoints {
-                Endpoints::Ready(localities) => {
-                    localities.iter().any(|(_, it)| matches!(it.rule, PickRule::Custom(_)))
-                }
+                Endpoints::Ready(localities) => localities.iter().any(|(_, it)| it.rule.needs_request(draws)),
                 Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Fail(_) => false,
             },
             Choice::Gone(_) | Choice::Unusable(_) | Choice::Unknown(_) => false,
@@ -255,6 +283,7 @@ impl<H> LeafPicker<H> {
                 let counts = Counts { penalty: *penalty, ..Counts::NONE };
                 self.complete(picker.ready.at(place), counts, Vec::new())
             }
+            PickRule::Ring(ring) => self.pick_on_ring(ring, args),
             PickRule::Custom(custom) => match custom.pick(args.request) {
                 CustomPick::Endpoint(endpoint, metadata) => self.complete(endpoint, Counts::NONE, metadata),
                 CustomPick::Wait => Pick::Queue,
@@ -264,6 +293,17 @@ impl<H> LeafPicker<H> {
                     Pick::Broken(format!("cluster {name}: the load balancing policy panicked").into())
                 }
             },
+        }
+    }
+
+    /// The endpoint of a ring, or the reason why there is none. Requests connections beside.
+    fn pick_on_ring(&self, ring: &RingPicker<H>, args: &mut PickArgs<'_, '_>) -> Pick<H> {
+        let (pick, requested) = ring.pick(args);
+        args.draws.connect = requested.map(|rank| ring.connect_request(rank, &self.name));
+        match pick {
+            RingPick::Endpoint(endpoint) => self.complete(endpoint, Counts::NONE, Vec::new()),
+            RingPick::Wait => Pick::Queue,
+            RingPick::Fail(error) => Pick::Fail(ring.failure(&self.name, error)),
         }
     }
 
@@ -354,6 +394,7 @@ impl<H> EndpointPicker<H> {
                 let rest = |schedule: &Arc<Schedule>| Arc::new(schedule.without(|place| places[place]));
                 PickRule::Weighted { schedule: schedule.as_ref().map(rest), penalty: *penalty }
             }
+            PickRule::Ring(ring) => PickRule::Ring(Arc::new(ring.without(|it| is_left_out(it.connection)))),
             rule @ (PickRule::First | PickRule::RoundRobin | PickRule::LeastRequest { .. }) => rule.clone(),
         };
         (ready.len() > 0).then(|| Self { rule, ready, next: self.next.clone() })
@@ -363,6 +404,16 @@ impl<H> EndpointPicker<H> {
 impl<H> Clone for EndpointPicker<H> {
     fn clone(&self) -> Self {
         Self { rule: self.rule.clone(), ready: self.ready.clone(), next: self.next.clone() }
+    }
+}
+
+impl<H> PickRule<H> {
+    fn needs_request(&self, draws: &Draws) -> bool {
+        match self {
+            Self::Custom(_) => true,
+            Self::Ring(ring) => ring.needs_request(draws.hash.is_known()),
+            Self::First | Self::RoundRobin | Self::LeastRequest { .. } | Self::Weighted { .. } => false,
+        }
     }
 }
 
@@ -376,6 +427,7 @@ impl<H> Clone for PickRule<H> {
                 Self::Weighted { schedule: schedule.clone(), penalty: *penalty }
             }
             Self::Custom(custom) => Self::Custom(custom.clone()),
+            Self::Ring(ring) => Self::Ring(ring.clone()),
         }
     }
 }

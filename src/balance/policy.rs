@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::Arc};
 
-use super::weights::WeightSettings;
+use super::{ring::RingConfig, weights::WeightSettings};
 use crate::resource::{LbPolicy, Locality, OutlierDetection, load_balancing::CustomPolicy};
 
 /// How an endpoint is chosen among those that are ready.
@@ -19,6 +19,8 @@ pub(crate) enum Policy {
     },
     /// One endpoint after the other, those of less weight less often (A58).
     Weighted(Box<WeightSettings>),
+    /// By the hash of the request (A42).
+    RingHash(RingConfig),
     /// A policy of the application (CH3.63).
     Custom(CustomPolicy),
 }
@@ -65,6 +67,8 @@ pub(crate) struct EndpointConfig {
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) weight: u32,
     pub(crate) hostname: Option<Arc<str>>,
+    /// Its key on hash rings, instead of its address (CH3.29); not empty.
+    pub(crate) hash_key: Option<Arc<str>>,
 }
 
 /// A share of requests that is dropped.
@@ -72,6 +76,13 @@ pub(crate) struct EndpointConfig {
 pub(crate) struct Drop {
     pub(crate) category: Arc<str>,
     pub(crate) per_million: u32,
+}
+
+impl Policy {
+    /// Whether endpoints are connected as calls need them, and not all of them (A42).
+    pub(super) fn is_on_demand(&self) -> bool {
+        matches!(self, Self::RingHash(_))
+    }
 }
 
 impl ClusterPolicy {
@@ -90,7 +101,7 @@ impl ClusterPolicy {
             LbPolicy::RoundRobin => (Policy::RoundRobin, None),
             LbPolicy::PickFirst(it) => (Policy::PickFirst { shuffle: it.shuffle_address_list }, None),
             LbPolicy::LeastRequest(it) => (Policy::LeastRequest { choice_count: it.choice_count }, None),
-            LbPolicy::RingHash(_) => (Policy::RoundRobin, Some("ring_hash".to_owned())),
+            LbPolicy::RingHash(it) => (Policy::RingHash(RingConfig::of(it)), None),
             LbPolicy::ClientSideWeightedRoundRobin(it) => (Policy::Weighted(Box::new((&**it).into())), None),
             LbPolicy::WrrLocality(_) => (Policy::RoundRobin, Some("wrr_locality in wrr_locality".to_owned())),
             LbPolicy::Custom(it) if it.is_executed() => (Policy::Custom(it.clone()), None),
@@ -105,7 +116,11 @@ impl Policy {
     pub(crate) fn weights(&self) -> Option<&WeightSettings> {
         match self {
             Self::Weighted(settings) => Some(settings),
-            Self::PickFirst { .. } | Self::RoundRobin | Self::LeastRequest { .. } | Self::Custom(_) => None,
+            Self::PickFirst { .. }
+            | Self::RoundRobin
+            | Self::LeastRequest { .. }
+            | Self::RingHash(_)
+            | Self::Custom(_) => None,
         }
     }
 }

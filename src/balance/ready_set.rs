@@ -89,6 +89,11 @@ impl<H> ReadySlots<H> {
 }
 
 impl<H> ReadySet<H> {
+    /// Without endpoints.
+    pub(super) fn empty() -> Self {
+        Self::new(std::iter::empty())
+    }
+
     fn new(chunks: impl Iterator<Item = Arc<Chunk<H>>>) -> Self {
         let chunks: Box<[_]> = chunks.filter(|chunk| !chunk.is_empty()).collect();
         let mut end = 0;

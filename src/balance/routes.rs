@@ -14,7 +14,7 @@ use crate::{
         http_filter::FilterOverride,
         retry::RetryPolicy,
         route::Route,
-        route_action::{ClusterChoice, RouteAction},
+        route_action::{ClusterChoice, HashPolicy, RouteAction},
     },
 };
 
@@ -74,6 +74,8 @@ pub(crate) struct Selected {
     pub(crate) auto_host_rewrite: bool,
     /// The retry policy of the route, or else of the virtual host (CH6.1).
     pub(crate) retry_policy: Option<Arc<RetryPolicy>>,
+    /// The hash policies of the route, if it has any (CH2.17).
+    pub(crate) hash_policies: Option<Arc<[HashPolicy]>>,
     /// The HTTP filters for requests on the route to the cluster (CH5.1); `None` without any.
     pub(crate) filters: Option<Arc<FilterChain>>,
 }
@@ -129,6 +131,7 @@ impl Routes {
                 max_stream_duration: route.max_stream_duration(),
                 auto_host_rewrite: route.auto_host_rewrite(),
                 retry_policy: compiled.retry_policy.clone(),
+                hash_policies: route.shared_hash_policies(),
                 filters: filters.clone(),
             }),
             // It was removed after this generation was published; a newer one is there.

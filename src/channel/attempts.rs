@@ -222,8 +222,15 @@ impl Call<'_> {
         let Attempts { head, cluster, draws, .. } = of;
         let query = RouteQuery::new(head.path(), 0).with_headers(head);
         let mut args = PickArgs { draws, random: &mut self.random, request: &query };
-        let generation = self.context.published.load();
-        (generation.pick(cluster.place(), &mut args), generation.number())
+        let (pick, number) = {
+            let generation = self.context.published.load();
+            (generation.pick(cluster.place(), &mut args), generation.number())
+        };
+        if let Some(request) = draws.take_connect_request() {
+            // An error means that the channel was shut down.
+            let _ = self.context.control.send(Control::ConnectEndpoint(request));
+        }
+        (pick, number)
     }
 
     fn request_connection(&self, cluster: &ClusterReference) {
@@ -296,7 +303,7 @@ impl Call<'_> {
 impl Attempts<'_> {
     /// The request is sent again.
     fn repeat(&mut self) {
-        self.draws = Draws::default();
+        self.draws = mem::take(&mut self.draws).for_next_attempt();
         self.body.rewind();
     }
 

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     balance::{
+        hash::RequestHash,
         picker::Draws,
         policy::with_note,
         retry::{Retries, RetrySettings},
@@ -60,6 +61,8 @@ pub(super) struct CallContext {
     shares_connections: bool,
     pub(super) buffer: Arc<Buffer>,
     retries: RetrySettings,
+    /// The hash of calls by the identity of the channel (CH2.17).
+    channel_id: u64,
 }
 
 /// A call under way.
@@ -97,6 +100,7 @@ impl CallContext {
             shares_connections: settings.share_connections,
             buffer: Buffer::new(per_call, per_channel),
             retries: settings.retries.clone(),
+            channel_id: fastrand::u64(..),
         }
     }
 
@@ -137,8 +141,14 @@ impl<'a> Call<'a> {
             self.limit(timeout)?;
         }
         headers::prepare(&mut parts.headers);
-        let Selected { cluster, max_stream_duration, auto_host_rewrite, retry_policy, filters } =
-            self.select(&parts).await?;
+        let Selected {
+            cluster,
+            max_stream_duration,
+            auto_host_rewrite,
+            retry_policy,
+            hash_policies,
+            filters,
+        } = self.select(&parts).await?;
         if let Some(limit) = max_stream_duration {
             self.limit(limit)?;
         }
@@ -148,7 +158,8 @@ impl<'a> Call<'a> {
         let mut body = RequestBody::new(body, &self.context.buffer);
         let retries = Retries::new(retry_policy, &self.context.retries);
         let throttled = retries.throttled();
-        let (head, draws) = (Head::new(parts), Draws::default());
+        let (head, draws) =
+            (Head::new(parts), Draws::new(RequestHash::new(hash_policies, self.context.channel_id)));
         let attempts =
             Attempts { head, body: &mut body, active: &active, cluster, auto_host_rewrite, retries, draws };
         let (response, attempt, pump) = self.attempts(attempts).await?;

@@ -80,7 +80,7 @@ impl Channel {
     /// Resolves the target and connects, without a call. It returns at once; [`wait_ready`](Self::wait_ready) waits.
     pub fn connect(&self) {
         // The end of the channel is its shutdown, of which the state tells.
-        let _ = self.shared.control.send(Control::Wake);
+        let _ = self.shared.control.send(Control::ExitIdle);
     }
 
     /// The current state (CH1.3).

@@ -18,6 +18,7 @@ use crate::{
         cluster_use::ClusterReference,
         generation::Generation,
         picker::{Draws, Pick, PickArgs},
+        ring_picker::ConnectRequest,
     },
     resolve::RouteQuery,
 };
@@ -46,6 +47,15 @@ pub(super) struct Waiter<'a, T> {
     published: &'a Published,
     number: u64,
     answer: oneshot::Receiver<T>,
+}
+
+/// A connection that the pick of a waiting call requested.
+#[derive(Debug)]
+pub(super) enum Connect {
+    /// Of a cluster.
+    Cluster(Arc<str>),
+    /// Of one of its endpoints.
+    Endpoint(ConnectRequest),
 }
 
 /// The channel was shut down.
@@ -92,8 +102,8 @@ impl Published {
     }
 
     /// Publishes a generation, and picks anew for the calls that wait for what is new in it, in the order in which they came
-    /// (CH1.11). Only calls whose wait is over are woken. Returns the clusters for which a connection was requested by that.
-    pub(super) fn publish(&self, generation: Generation<Handle>) -> Vec<Arc<str>> {
+    /// (CH1.11). Only calls whose wait is over are woken. Returns the connections that were requested by that.
+    pub(super) fn publish(&self, generation: Generation<Handle>) -> Vec<Connect> {
         let generation = Arc::new(generation);
         let before = self.generation.swap(generation.clone());
         // A call that begins to wait from now on sees the new generation first.
@@ -209,7 +219,7 @@ impl Drop for Place<'_> {
 }
 
 impl Queue {
-    fn pick_anew(&mut self, before: u64, current: &Generation<Handle>) -> Vec<Arc<str>> {
+    fn pick_anew(&mut self, before: u64, current: &Generation<Handle>) -> Vec<Connect> {
         let mut connects = Vec::new();
         let mut random = fastrand::Rng::new();
         let waiting = mem::take(&mut self.calls).into_iter();
@@ -239,18 +249,20 @@ impl PickerWait {
         mut self,
         current: &Generation<Handle>,
         random: &mut fastrand::Rng,
-        connects: &mut Vec<Arc<str>>,
+        connects: &mut Vec<Connect>,
     ) -> Option<Self> {
-        if current.needs_request(self.place) {
+        if current.needs_request(self.place, &self.draws) {
             // The policy sees the request, which the call has.
             let _ = self.answer.send((None, self.draws));
             return None;
         }
         let request = RouteQuery::new("/", 0);
         let mut args = PickArgs { draws: &mut self.draws, random, request: &request };
-        match current.pick(self.place, &mut args) {
+        let pick = current.pick(self.place, &mut args);
+        connects.extend(self.draws.take_connect_request().map(Connect::Endpoint));
+        match pick {
             Pick::Queue => self.reason = None,
-            Pick::QueueAndConnect => connects.push(self.cluster.clone()),
+            Pick::QueueAndConnect => connects.push(Connect::Cluster(self.cluster.clone())),
             Pick::Fail(reason) | Pick::FailAs(_, reason) if self.waits_for_ready => {
                 self.reason = Some(reason)
             }

@@ -19,7 +19,7 @@ use super::{
     builder::Settings,
     call::CallContext,
     connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss, watch_load},
-    published::Published,
+    published::{Connect, Published},
     shared_connections::{Key, Lease, Report},
 };
 use crate::{
@@ -30,6 +30,7 @@ use crate::{
         breaker::Breakers,
         command::{Command, ConnectionId},
         generation::{Generation, Generations},
+        ring_picker::ConnectRequest,
         weights::LoadReport,
     },
     client::{ClusterSubscription, Resolution},
@@ -50,6 +51,10 @@ pub(super) enum Control {
     Connect {
         cluster: Arc<str>,
     },
+    /// A pick requested the connection of an endpoint.
+    ConnectEndpoint(ConnectRequest),
+    /// The application requested connections: leave the idle state, and that of clusters.
+    ExitIdle,
     /// Calls have let go of a cluster.
     Release,
     ResetBackoff,
@@ -94,6 +99,8 @@ struct Task {
     drivers: JoinSet<()>,
     events: UnboundedSender<Event>,
     idle_at: Option<Instant>,
+    /// The application requested connections, which are to be attempted when the clusters are known.
+    exits_idle: bool,
 }
 
 /// An attempt to connect.
@@ -154,6 +161,7 @@ pub(super) fn run(
         drivers: JoinSet::new(),
         events,
         idle_at: None,
+        exits_idle: false,
     };
     task.run(control, received)
 }
@@ -199,6 +207,13 @@ impl Task {
     fn handle_control(&mut self, command: Control) {
         match command {
             Control::Wake => self.wake(),
+            Control::ExitIdle => {
+                self.wake();
+                self.exits_idle = true;
+            }
+            Control::ConnectEndpoint(request) => {
+                self.generations.balancer.connect_endpoint(&request, now());
+            }
             Control::Connect { cluster } => self.generations.balancer.connect(&cluster, now()),
             Control::Subscribe(cluster) => self.generations.subscribe(cluster, now()),
             Control::Unsubscribe(cluster) => self.generations.unsubscribe(&cluster, now()),
@@ -292,15 +307,36 @@ impl Task {
     /// Executes commands, and publishes what has become of everything.
     fn publish(&mut self) {
         // Picks of calls that wait may request connections, which changes their pickers.
-        while let Some(connects) = self.publish_once().filter(|connects| !connects.is_empty()) {
-            for cluster in connects {
-                self.generations.balancer.connect(&cluster, now());
+        while let Some(connects) = self.publish_once() {
+            let exits_idle = self.exit_idle();
+            if connects.is_empty() && !exits_idle {
+                return;
+            }
+            for connect in connects {
+                match connect {
+                    Connect::Cluster(cluster) => self.generations.balancer.connect(&cluster, now()),
+                    Connect::Endpoint(request) => {
+                        self.generations.balancer.connect_endpoint(&request, now());
+                    }
+                }
             }
         }
     }
 
-    /// Returns the clusters for which a connection was requested; `None` while the channel is idle.
-    fn publish_once(&mut self) -> Option<Vec<Arc<str>>> {
+    /// Connects idle clusters if the application has requested that, as soon as they are known.
+    fn exit_idle(&mut self) -> bool {
+        let state = self.published.states.current();
+        self.exits_idle &= state == ChannelState::Connecting || state == ChannelState::Idle;
+        let is_due = self.exits_idle && state == ChannelState::Idle;
+        if is_due {
+            self.exits_idle = false;
+            self.generations.balancer.exit_idle(now());
+        }
+        is_due
+    }
+
+    /// Returns the connections that were requested; `None` while the channel is idle.
+    fn publish_once(&mut self) -> Option<Vec<Connect>> {
         let Some(resolution) = &self.resolution else {
             self.execute();
             if self.published.states.current() != ChannelState::Idle {

@@ -36,6 +36,7 @@ impl Balancing {
         let settings = BalancerSettings {
             pick_first: PickFirstSettings::default(),
             max_concurrent_connects: 256,
+            ring_size_cap: 4_096,
             seed: 1,
         };
         let balancer = Balancer::new(settings, Arc::<Breakers>::default());

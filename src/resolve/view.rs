@@ -190,6 +190,12 @@ impl<'a> RouteView<'a> {
         self.forward().map_or(&[], |forward| &forward.hash_policies)
     }
 
+    /// As [`hash_policies`](Self::hash_policies), for as long as the caller needs them; `None` without any.
+    #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+    pub(crate) fn shared_hash_policies(self) -> Option<std::sync::Arc<[HashPolicy]>> {
+        self.forward().map(|forward| &forward.hash_policies).filter(|it| !it.is_empty()).cloned()
+    }
+
     /// Whether the authority of a request is replaced by the hostname of the endpoint (A81).
     pub fn auto_host_rewrite(self) -> bool {
         self.forward().is_some_and(|forward| forward.auto_host_rewrite)

@@ -2,6 +2,7 @@
 
 #[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "channels execute these policies"))]
 mod endpoint_policy;
+mod ring_hash;
 
 use std::time::Duration;
 
@@ -13,13 +14,14 @@ pub(crate) use self::endpoint_policy::AddedMetadata;
 pub use self::endpoint_policy::{
     CustomPolicy, EndpointBalancer, EndpointPick, EndpointPicker, EndpointPolicy, PickRequest, PolicyEndpoint,
 };
+use self::ring_hash::{from_json, from_message, sizes};
 use super::{Context, Custom, Extension, Invalid, Payload, parts};
 use crate::pb::{
     envoy::{
         config::cluster::v3::{self as cluster, cluster::LbConfig},
         extensions::load_balancing_policies::{
             client_side_weighted_round_robin::v3 as client_side, least_request::v3 as least_request,
-            pick_first::v3 as pick_first, ring_hash::v3 as ring_hash, wrr_locality::v3 as wrr_locality,
+            pick_first::v3 as pick_first, wrr_locality::v3 as wrr_locality,
         },
     },
     google::protobuf as google,
@@ -37,7 +39,7 @@ pub enum LbPolicy {
     /// The first address that can be connected to.
     PickFirst(PickFirst),
     /// By a hash of the request.
-    RingHash(RingHash),
+    RingHash(Box<RingHash>),
     /// The endpoint with fewest requests under way among some at random.
     LeastRequest(LeastRequest),
     /// By weights that are computed from the load that endpoints report.
@@ -64,6 +66,10 @@ pub struct RingHash {
     pub minimum_ring_size: u32,
     /// The largest ring: 1 to 8,388,608, the default.
     pub maximum_ring_size: u32,
+    /// The header whose value is hashed instead of what the route's hash policies compute (A76), in lower case. Only the form as a
+    /// `TypedStruct` has it, whose largest ring is 4096 by default.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_hash_header: Option<Box<str>>,
 }
 
 /// Settings of [`LbPolicy::LeastRequest`].
@@ -150,15 +156,14 @@ fn legacy(from: &Choice) -> Result<LbPolicy, Invalid> {
         Ok(Legacy::ClusterProvided) if from.is_of_custom_type => Ok(in_each_locality(LbPolicy::RoundRobin)),
         Ok(Legacy::RingHash) => {
             let Some(LbConfig::RingHashLbConfig(config)) = &from.config else {
-                return ring_hash_sizes(None, None);
+                return sizes(None, None);
             };
             if config.hash_function != HashFunction::XxHash as i32 {
                 return Err(
                     Invalid::field("hash_function", "only XX_HASH is supported").at("ring_hash_lb_config")
                 );
             }
-            ring_hash_sizes(config.minimum_ring_size, config.maximum_ring_size)
-                .map_err(|e| e.at("ring_hash_lb_config"))
+            sizes(config.minimum_ring_size, config.maximum_ring_size).map_err(|e| e.at("ring_hash_lb_config"))
         }
         Ok(Legacy::LeastRequest) => {
             let choice_count = match &from.config {
@@ -261,7 +266,11 @@ const BUILT_IN: &[(&str, ParsePolicy)] = &[
         })
     }),
     ("envoy.extensions.load_balancing_policies.ring_hash.v3.RingHash", |payload, _, _| {
-        message(payload, ring_hash)
+        message(payload, from_message)
+    }),
+    (RING_HASH_IN_JSON, |payload, _, _| match payload {
+        Payload::Struct(fields) => from_json(&fields).map(Some),
+        Payload::Message(_) => Ok(None),
     }),
     ("envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest", |payload, _, _| {
         message(payload, |it: least_request::LeastRequest| choices(it.choice_count))
@@ -275,40 +284,10 @@ const BUILT_IN: &[(&str, ParsePolicy)] = &[
     }),
 ];
 
-fn ring_hash(from: ring_hash::RingHash) -> Result<LbPolicy, Invalid> {
-    use ring_hash::ring_hash::HashFunction;
-    // The default is Envoy's, which is XX_HASH too (C13).
-    if ![HashFunction::DefaultHash as i32, HashFunction::XxHash as i32].contains(&from.hash_function) {
-        return Err(Invalid::field("hash_function", "only XX_HASH is supported"));
-    }
-    ring_hash_sizes(from.minimum_ring_size, from.maximum_ring_size)
-}
-
 fn wrr_locality(from: wrr_locality::WrrLocality, cx: &Context<'_>, depth: u32) -> Result<LbPolicy, Invalid> {
     let child = from.endpoint_picking_policy.ok_or(Invalid::new("must be set"));
     let child = child.and_then(|child| first_supported(&child, cx, depth + 1));
     Ok(in_each_locality(child.map_err(|e| e.at("endpoint_picking_policy"))?))
-}
-
-/// Rules C7 and C13.
-fn ring_hash_sizes(
-    minimum: Option<google::UInt64Value>,
-    maximum: Option<google::UInt64Value>,
-) -> Result<LbPolicy, Invalid> {
-    let size = |from: Option<google::UInt64Value>, field, default| {
-        let Some(google::UInt64Value { value }) = from else { return Ok(default) };
-        u32::try_from(value).ok().filter(|size| (1..=MAX_RING_SIZE).contains(size)).ok_or_else(|| {
-            Invalid::field(field, format!("must be between 1 and {MAX_RING_SIZE}, is {value}"))
-        })
-    };
-    let minimum_ring_size = size(minimum, "minimum_ring_size", 1024)?;
-    let maximum_ring_size = size(maximum, "maximum_ring_size", MAX_RING_SIZE)?;
-    if minimum_ring_size > maximum_ring_size {
-        let reason =
-            format!("must be at most maximum_ring_size, is {minimum_ring_size} > {maximum_ring_size}");
-        return Err(Invalid::field("minimum_ring_size", reason));
-    }
-    Ok(LbPolicy::RingHash(RingHash { minimum_ring_size, maximum_ring_size }))
 }
 
 /// Rules C8 and C14.
@@ -353,7 +332,8 @@ fn client_side(from: client_side::ClientSideWeightedRoundRobin) -> Result<LbPoli
 }
 
 const MAX_DEPTH: u32 = 16;
-const MAX_RING_SIZE: u32 = 8_388_608;
+/// The name of ring_hash in gRPC's service config, with the fields of that (A42, A76).
+const RING_HASH_IN_JSON: &str = "ring_hash_experimental";
 const MAX_CHOICES: u8 = 10;
 const MIN_WEIGHT_UPDATE_PERIOD: Duration = Duration::from_millis(100);
 

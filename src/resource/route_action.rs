@@ -44,7 +44,7 @@ pub struct ForwardAction {
     #[serde(flatten)]
     pub clusters: ClusterChoice,
     /// The computation of the request's hash, for load balancing by hash.
-    pub hash_policies: Box<[HashPolicy]>,
+    pub hash_policies: Arc<[HashPolicy]>,
     /// The maximum duration of the request (A31-2). 0 is no limit; `None` defers to the listener. In JSON as seconds:
     /// `"1.5s"`.
     #[serde(serialize_with = "parts::serialize_some_seconds")]
@@ -167,7 +167,8 @@ impl ForwardAction {
         };
         Ok(Some(Self {
             clusters,
-            hash_policies: hash_policies.into(),
+            // The default value does not allocate.
+            hash_policies: if hash_policies.is_empty() { Arc::default() } else { hash_policies.into() },
             max_stream_duration,
             retry_policy: retry_policy.map_err(|e| e.at("retry_policy"))?,
             auto_host_rewrite,
@@ -333,7 +334,12 @@ impl RegexRewrite {
 
     /// Replaces each match in the text.
     pub fn apply<'a>(&self, text: &'a str) -> Cow<'a, [u8]> {
-        self.compiled.replace_all(text.as_bytes(), self.template.as_bytes())
+        self.apply_to_bytes(text.as_bytes())
+    }
+
+    /// As [`apply`](Self::apply), for the value of a header, which may not be UTF-8.
+    pub(crate) fn apply_to_bytes<'a>(&self, text: &'a [u8]) -> Cow<'a, [u8]> {
+        self.compiled.replace_all(text, self.template.as_bytes())
     }
 }
 

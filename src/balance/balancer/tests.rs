@@ -39,7 +39,12 @@ fn address(port: u16) -> SocketAddr {
 }
 
 fn locality(name: &str, weight: u32, ports: &[u16]) -> LocalityConfig {
-    let endpoint = |port: &u16| EndpointConfig { addresses: vec![address(*port)], weight: 1, hostname: None };
+    let endpoint = |port: &u16| EndpointConfig {
+        addresses: vec![address(*port)],
+        weight: 1,
+        hostname: None,
+        hash_key: None,
+    };
     let endpoints = ports.iter().map(endpoint).collect();
     LocalityConfig { locality: Locality::new(name, "", ""), weight, endpoints }
 }
@@ -77,6 +82,7 @@ impl Fixture {
         let settings = BalancerSettings {
             pick_first: PickFirstSettings::default(),
             max_concurrent_connects: 3,
+            ring_size_cap: 4_096,
             seed: 1,
         };
         let mut fixture = Self {
@@ -391,8 +397,12 @@ fn ch3_25_connecting_begins_at_a_random_endpoint() {
     let ports: Vec<u16> = (1..=100).collect();
     let mut first = BTreeSet::new();
     for seed in 0..20 {
-        let settings =
-            BalancerSettings { pick_first: PickFirstSettings::default(), max_concurrent_connects: 1, seed };
+        let settings = BalancerSettings {
+            pick_first: PickFirstSettings::default(),
+            max_concurrent_connects: 1,
+            ring_size_cap: 4_096,
+            seed,
+        };
         let mut balancer = Balancer::<()>::new(settings, Arc::default());
         balancer.replace(shop(ROUND_ROBIN, &[&ports]), Instant::now());
         let Some(Command::Connect { address, .. }) = balancer.poll_command() else { panic!() };

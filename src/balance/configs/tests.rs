@@ -34,7 +34,7 @@ fn ch1_25_a_change_of_one_cluster_translates_that_one_alone() {
     let used = (&["cart", "wine"][..], &[][..], &[][..]);
     let first =
         Arc::new(snapshot("shop").eds("cart", &[&["10.0.0.1:80"]]).eds("wine", &[&["10.0.0.2:80"]]).build());
-    let mut translation = Translation::default();
+    let mut translation = Translation::new(4_096);
     let all = ["cart -> cart", "wine -> wine", "cart: 1", "wine: 1"];
     assert_eq!(changes(&mut translation, &first, used), all);
     assert_eq!(changes(&mut translation, &first, used), NONE);
@@ -46,7 +46,7 @@ fn ch1_25_a_change_of_one_cluster_translates_that_one_alone() {
 fn ch1_25_a_change_of_a_leaf_is_none_of_its_aggregates() {
     let mesh = snapshot("shop").aggregate("all", &["one", "two"]).aggregate("some", &["two"]);
     let first = Arc::new(mesh.eds("one", &[]).eds("two", &[&["10.0.0.2:80"]]).build());
-    let mut translation = Translation::default();
+    let mut translation = Translation::new(4_096);
     let used = (&["all", "some"][..], &[][..], &[][..]);
     let all = ["all -> one,two", "some -> two", "one: 0", "two: 1"];
     assert_eq!(changes(&mut translation, &first, used), all);
@@ -62,7 +62,7 @@ fn ch1_25_a_change_of_a_leaf_is_none_of_its_aggregates() {
 #[test]
 fn ch1_20_a_cluster_that_a_snapshot_lacks_keeps_what_was_known() {
     let first = Arc::new(snapshot("shop").eds("cart", &[&["10.0.0.1:80"]]).build());
-    let mut translation = Translation::default();
+    let mut translation = Translation::new(4_096);
     let used = (&["cart"][..], &[][..], &[][..]);
     assert_eq!(changes(&mut translation, &first, used), ["cart -> cart", "cart: 1"]);
     let lacking = Arc::new(without(&first, "cart"));
@@ -74,6 +74,6 @@ fn ch1_20_a_cluster_that_a_snapshot_lacks_keeps_what_was_known() {
 fn ch1_13_a_cluster_that_does_not_exist_is_gone() {
     let first = Arc::new(snapshot("shop").missing("cart").without_endpoints("wine").build());
     let used = (&["cart", "wine"][..], &[][..], &[][..]);
-    let translated = changes(&mut Translation::default(), &first, used);
+    let translated = changes(&mut Translation::new(4_096), &first, used);
     assert_eq!(translated, ["cart is gone", "wine -> wine", "wine: 0"]);
 }

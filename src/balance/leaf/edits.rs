@@ -168,7 +168,7 @@ impl<H: Clone> Leaf<H> {
 fn is_per_endpoint(policy: &Policy) -> bool {
     match policy {
         Policy::RoundRobin | Policy::LeastRequest { .. } | Policy::Weighted(_) => true,
-        Policy::PickFirst { .. } | Policy::Custom(_) => false,
+        Policy::PickFirst { .. } | Policy::RingHash(_) | Policy::Custom(_) => false,
     }
 }
 

@@ -126,7 +126,7 @@ fn endpoint(choices: &mut Choices<'_>) -> EndpointConfig {
         addresses.push(address(1 + first % PORTS));
     }
     let hostname = (choices.below(4) == 0).then(|| "shop.example".into());
-    EndpointConfig { addresses, weight: 1 + choices.below(3) as u32, hostname }
+    EndpointConfig { addresses, weight: 1 + choices.below(3) as u32, hostname, hash_key: None }
 }
 
 /// The leaves of a target, the preferred one first.

@@ -60,7 +60,12 @@ impl<'a> World<'a> {
     #[allow(clippy::disallowed_methods, reason = "its clock begins some time")]
     pub(super) fn new(seed: u64, mut choices: Choices<'a>) -> Self {
         let pick_first = PickFirstSettings::default();
-        let settings = BalancerSettings { pick_first, max_concurrent_connects: MAX_CONNECTS, seed };
+        let settings = BalancerSettings {
+            pick_first,
+            max_concurrent_connects: MAX_CONNECTS,
+            ring_size_cap: 4_096,
+            seed,
+        };
         let (now, breakers) = (Instant::now(), Arc::<Breakers>::default());
         let up = (1..=PORTS).filter(|_| choices.bool()).map(address).collect();
         Self {

@@ -7,7 +7,9 @@ use crate::pb::{
             cluster::v3::{cluster::LbConfig, load_balancing_policy::Policy},
             core::v3 as core,
         },
-        extensions::load_balancing_policies::round_robin::v3 as round_robin,
+        extensions::load_balancing_policies::{
+            ring_hash::v3 as ring_message, round_robin::v3 as round_robin,
+        },
     },
     udpa, xds,
 };
@@ -63,7 +65,7 @@ fn parse_legacy(
 }
 
 fn ring(minimum_ring_size: u32, maximum_ring_size: u32) -> LbPolicy {
-    LbPolicy::RingHash(RingHash { minimum_ring_size, maximum_ring_size })
+    LbPolicy::RingHash(Box::new(RingHash { minimum_ring_size, maximum_ring_size, request_hash_header: None }))
 }
 
 fn round_robin() -> google::Any {
@@ -93,7 +95,7 @@ fn ring_in_both_forms(
 ) -> [Result<LbPolicy, Invalid>; 2] {
     use cluster::cluster::RingHashLbConfig;
     let older = RingHashLbConfig { minimum_ring_size, maximum_ring_size, ..Default::default() };
-    let newer = ring_hash::RingHash { minimum_ring_size, maximum_ring_size, ..Default::default() };
+    let newer = ring_message::RingHash { minimum_ring_size, maximum_ring_size, ..Default::default() };
     [
         parse_legacy(cluster::cluster::LbPolicy::RingHash, Some(LbConfig::RingHashLbConfig(older))),
         parse_list([lb("ring_hash.v3.RingHash", &newer)]),
@@ -134,7 +136,7 @@ fn c7_c13_rejects_other_ring_sizes() {
 /// The older form and the newer one number the functions differently.
 fn hash_function(older: i32, newer: i32) -> [Result<LbPolicy, Invalid>; 2] {
     let older = cluster::cluster::RingHashLbConfig { hash_function: older, ..Default::default() };
-    let newer = ring_hash::RingHash { hash_function: newer, ..Default::default() };
+    let newer = ring_message::RingHash { hash_function: newer, ..Default::default() };
     [
         parse_legacy(cluster::cluster::LbPolicy::RingHash, Some(LbConfig::RingHashLbConfig(older))),
         parse_list([lb("ring_hash.v3.RingHash", &newer)]),

@@ -1,0 +1,63 @@
+//! The connections of ring_hash, which calls request one by one (A42, A61).
+
+use std::sync::Arc;
+
+use super::{Leaf, Scope};
+use crate::balance::{command::Owner, connectivity::Connectivity, group::Groups, member::Member, ring::Ring};
+
+impl<H: Clone> Leaf<H> {
+    /// A pick requested the connection of an endpoint (CH3.33). One that is not on the ring any more, or not idle, has a newer picker.
+    pub(in crate::balance) fn connect_endpoint(
+        &mut self,
+        (ring, rank): (&Arc<Ring>, usize),
+        scope: &mut Scope<'_>,
+    ) {
+        let mut groups = self.priorities.iter().flatten();
+        let Some(member) = groups.find_map(|it| it.on_ring(ring, rank)) else { return };
+        if self.members.get(member).is_some_and(|it| it.connectivity == Connectivity::Idle) {
+            self.with_member(member, scope, Member::connect);
+        }
+    }
+
+    /// Connects one endpoint of the priority in use, if it is idle (CH3.38).
+    pub(super) fn exit_idle(&mut self, scope: &mut Scope<'_>) {
+        if self.current_connectivity() == Connectivity::Idle
+            && let Some(priority) = self.failover.chosen()
+        {
+            self.connect_next((priority, true), scope);
+            self.choose(scope);
+        }
+    }
+
+    /// Connects one endpoint after the other of rings that have no attempt under way, until they have (CH3.37).
+    pub(super) fn connect_on_demand(&mut self, scope: &mut Scope<'_>) {
+        if !self.config.policy.policy.is_on_demand() {
+            return;
+        }
+        for priority in 0..self.priorities.len() {
+            while self.connect_next((priority, false), scope) {}
+        }
+    }
+
+    /// Whether the priority in use is a ring, or rings, that decide by themselves what to do without a ready endpoint.
+    pub(super) fn has_ring_pickers(&self) -> bool {
+        let policy = &self.config.policy;
+        let is_decided = match self.current_connectivity() {
+            Connectivity::Ready | Connectivity::TransientFailure => true,
+            // Otherwise a locality is drawn before, when one of them is ready or all fail (CH3.49).
+            Connectivity::Connecting | Connectivity::Idle => !policy.by_locality,
+        };
+        policy.policy.is_on_demand() && is_decided && self.chosen().is_some_and(|it| !it.is_empty())
+    }
+
+    /// Connects one endpoint of a priority, if that is due; says whether there may be another one to connect.
+    fn connect_next(&mut self, (priority, is_requested): (usize, bool), scope: &mut Scope<'_>) -> bool {
+        let groups = self.priorities.get(priority).and_then(Option::as_ref);
+        let next = |it: &Groups<H>| it.next_on_demand(is_requested, scope.random);
+        let Some(member) = groups.and_then(next) else { return false };
+        scope.commands.set_owner(Owner { leaf: self.place, member });
+        self.members[member].connect(scope);
+        self.settle(member, scope);
+        self.members[member].connectivity != Connectivity::Idle
+    }
+}

@@ -1,0 +1,117 @@
+//! Hash rings (A42): which endpoint is next to a hash.
+
+use std::{fmt::Write, sync::Arc};
+
+use super::hash::hash;
+use crate::resource::load_balancing::RingHash;
+
+/// How ring_hash is configured.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct RingConfig {
+    pub(crate) sizes: RingSizes,
+    /// The header whose value is hashed instead of what the route's policies compute (A76).
+    pub(crate) request_hash_header: Option<Arc<str>>,
+}
+
+/// The smallest and the largest number of entries of a ring.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RingSizes {
+    pub(crate) min: u32,
+    pub(crate) max: u32,
+}
+
+/// A hash ring. Each endpoint has entries on it in proportion to its weight, and a request belongs to the entry that follows its
+/// hash.
+///
+/// Endpoints are known by their rank, which is their place in the order of their keys, so that a ring does not depend on the order
+/// of a list (CH3.30).
+#[derive(Debug, PartialEq)]
+pub(super) struct Ring {
+    /// By rank.
+    endpoints: Box<[RingEndpoint]>,
+    sizes: RingSizes,
+    /// The hashes of the entries in ascending order, apart from their endpoints: to find one, only hashes are read.
+    hashes: Box<[u64]>,
+    /// The ranks of the entries' endpoints.
+    ranks: Box<[u32]>,
+}
+
+/// An endpoint on a ring.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct RingEndpoint {
+    /// Two endpoints with one key have entries in the same places, of which the one of the lower rank is found (CH3.32).
+    pub(super) key: Arc<str>,
+    /// Not 0.
+    pub(super) weight: u64,
+}
+
+impl RingConfig {
+    pub(super) fn of(configured: &RingHash) -> Self {
+        Self {
+            sizes: RingSizes { min: configured.minimum_ring_size, max: configured.maximum_ring_size },
+            request_hash_header: configured.request_hash_header.as_deref().map(Arc::from),
+        }
+    }
+
+    /// With rings of at most this size, which is at least 1 (CH3.28).
+    pub(super) fn capped(self, cap: u32) -> Self {
+        let RingSizes { min, max } = self.sizes;
+        Self { sizes: RingSizes { min: min.min(cap), max: max.min(cap) }, ..self }
+    }
+}
+
+impl Ring {
+    /// The ring of some endpoints, sorted by their keys.
+    pub(super) fn new(endpoints: Box<[RingEndpoint]>, sizes: RingSizes) -> Self {
+        let mut entries = entries(&endpoints, sizes);
+        // Entries of one endpoint with the same hash are equal, so that the rank is all that decides.
+        entries.sort_unstable();
+        let (hashes, ranks): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
+        Self { endpoints, sizes, hashes: hashes.into(), ranks: ranks.into() }
+    }
+
+    /// Whether it is the ring of these endpoints (CH3.31).
+    pub(super) fn is_of(&self, endpoints: &[RingEndpoint], sizes: RingSizes) -> bool {
+        self.sizes == sizes && *self.endpoints == *endpoints
+    }
+
+    /// The ranks of the endpoints from that of a hash on, each as often as it has entries (CH3.33).
+    #[inline]
+    pub(super) fn walk(&self, hash: u64) -> impl Iterator<Item = usize> {
+        let first = self.hashes.partition_point(|it| *it < hash);
+        let (before, after) = self.ranks.split_at(first);
+        after.iter().chain(before).map(|rank| *rank as usize)
+    }
+}
+
+/// The entries of all endpoints: their hashes, and the ranks of their endpoints.
+fn entries(endpoints: &[RingEndpoint], sizes: RingSizes) -> Vec<(u64, u32)> {
+    let sum: u64 = endpoints.iter().map(|it| it.weight).sum();
+    let share = |it: &RingEndpoint| it.weight as f64 / sum as f64;
+    let Some(least) = endpoints.iter().map(share).reduce(f64::min) else { return Vec::new() };
+    // So that the endpoint of the least weight has a whole number of entries, unless there are too many.
+    let scale = ((least * f64::from(sizes.min)).ceil() / least).min(f64::from(sizes.max));
+    let mut entries = Vec::with_capacity(scale.ceil() as usize);
+    let (mut count, mut target) = (0.0, 0.0);
+    let mut text = String::new();
+    for (rank, endpoint) in (0_u32..).zip(endpoints) {
+        target += scale * share(endpoint);
+        text.clear();
+        text.push_str(&endpoint.key);
+        text.push('_');
+        let prefix = text.len();
+        let mut index = 0_u32;
+        while count < target {
+            text.truncate(prefix);
+            // Writing to a text does not fail.
+            let _ = write!(text, "{index}");
+            entries.push((hash(text.as_bytes()), rank));
+            index += 1;
+            count += 1.0;
+        }
+    }
+    entries
+}
+
+#[cfg(test)]
+mod tests;
