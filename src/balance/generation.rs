@@ -189,10 +189,8 @@ impl<H> Generation<H> {
                 )));
             }
             (RouteClusters::Unsupported | RouteClusters::Weighted(_), _) => {
-                let name = &route.route().name;
-                return Selection::NoRoute(
-                    routes.describe(&format!("the action of route {name:?} is not for clients")),
-                );
+                let reason = format!("the action of route {:?} is not for clients", route.route().name);
+                return Selection::NoRoute(routes.describe(&reason));
             }
         };
         match cluster.hold() {

@@ -55,6 +55,7 @@ pub(crate) struct Backend {
 #[derive(Debug, Default)]
 struct State {
     name: String,
+    connections: AtomicUsize,
     calls: AtomicUsize,
     running: AtomicUsize,
     began: Notify,
@@ -73,9 +74,11 @@ impl Backend {
         let (stop, stopped) = oneshot::channel::<()>();
         let service = Echo { state: state.clone() };
         let (bound, address_of) = oneshot::channel();
+        let accepted = state.clone();
         let serving = runtime.spawn(async move {
             let incoming = TcpIncoming::bind(address).unwrap();
             bound.send(incoming.local_addr().unwrap()).unwrap();
+            let incoming = incoming.inspect(|_| drop(accepted.connections.fetch_add(1, Ordering::Relaxed)));
             let router = Server::builder().max_concurrent_streams(MAX_STREAMS).add_service(service);
             let stopped = async {
                 let _ = stopped.await;
@@ -93,6 +96,11 @@ impl Backend {
 
     pub(crate) fn text(&self) -> String {
         self.address.to_string()
+    }
+
+    /// The connections that it has accepted.
+    pub(crate) fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::Relaxed)
     }
 
     /// The calls that have begun.
