@@ -27,6 +27,12 @@ impl RequestHash {
         Self { policies, channel_id, known: None }
     }
 
+    /// A hash that is known already.
+    #[cfg(test)]
+    pub(super) fn of(hash: u64) -> Self {
+        Self { known: Some(hash), ..Self::default() }
+    }
+
     /// Whether the request is not needed any more.
     pub(super) fn is_known(&self) -> bool {
         self.known.is_some()

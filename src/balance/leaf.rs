@@ -181,19 +181,6 @@ impl<H: Clone> Leaf<H> {
         self.with_member(member, scope, |it, scope| it.on_lost(connection, scope));
     }
 
-    /// A pick requested a connection (CH3.22), or found that the policy of the application has failed (CH3.63).
-    pub(super) fn connect(&mut self, scope: &mut Scope<'_>) {
-        if self.config.policy.policy.is_on_demand() {
-            return self.exit_idle(scope);
-        }
-        for member in self.member_places() {
-            if self.members[member].connectivity == Connectivity::Idle {
-                self.with_member(member, scope, Member::connect);
-            }
-        }
-        self.choose(scope);
-    }
-
     /// Delays after failures are over (CH3.3).
     pub(super) fn reset_backoff(&mut self, scope: &mut Scope<'_>) {
         for member in self.member_places() {

@@ -1,4 +1,4 @@
-//! The connections of ring_hash, which calls request one by one (A42, A61).
+//! The connections that calls request: under ring_hash, one by one (A42, A61).
 
 use std::sync::Arc;
 
@@ -6,6 +6,19 @@ use super::{Leaf, Scope};
 use crate::balance::{command::Owner, connectivity::Connectivity, group::Groups, member::Member, ring::Ring};
 
 impl<H: Clone> Leaf<H> {
+    /// A pick requested a connection (CH3.22), or found that the policy of the application has failed (CH3.63).
+    pub(in crate::balance) fn connect(&mut self, scope: &mut Scope<'_>) {
+        if self.config.policy.policy.is_on_demand() {
+            return self.exit_idle(scope);
+        }
+        for member in self.member_places() {
+            if self.members[member].connectivity == Connectivity::Idle {
+                self.with_member(member, scope, Member::connect);
+            }
+        }
+        self.choose(scope);
+    }
+
     /// A pick requested the connection of an endpoint (CH3.33). One that is not on the ring any more, or not idle, has a newer picker.
     pub(in crate::balance) fn connect_endpoint(
         &mut self,
@@ -20,7 +33,7 @@ impl<H: Clone> Leaf<H> {
     }
 
     /// Connects one endpoint of the priority in use, if it is idle (CH3.38).
-    pub(super) fn exit_idle(&mut self, scope: &mut Scope<'_>) {
+    fn exit_idle(&mut self, scope: &mut Scope<'_>) {
         if self.current_connectivity() == Connectivity::Idle
             && let Some(priority) = self.failover.chosen()
         {

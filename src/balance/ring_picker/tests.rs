@@ -1,3 +1,5 @@
+mod grpc_go;
+
 use super::*;
 use crate::{
     balance::{

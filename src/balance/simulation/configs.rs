@@ -7,6 +7,7 @@ use crate::{
     balance::{
         clusters::{ClusterConfig, ClusterConfigs},
         policy::{ClusterPolicy, Drop, EndpointConfig, LeafConfig, LocalityConfig, Policy},
+        ring::{RingConfig, RingSizes},
         weights::WeightSettings,
     },
     resource::Locality,
@@ -14,6 +15,8 @@ use crate::{
 
 /// The clusters that calls are sent to.
 pub(super) const TARGETS: [&str; 2] = ["shop", "cart"];
+/// The header that some rings hash.
+pub(super) const HEADER: &str = "x-user";
 /// The clusters with endpoints.
 pub(super) const LEAVES: [&str; 2] = ["one", "two"];
 /// The number of addresses: 127.0.0.1:1 and so on, those above 6 are IPv6.
@@ -61,12 +64,19 @@ pub(super) fn change(configs: &mut ClusterConfigs, choices: &mut Choices<'_>) {
 }
 
 fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
-    let policy = match choices.below(8) {
+    let ring = |max| {
+        let sizes = RingSizes { min: 64, max };
+        Policy::RingHash(RingConfig { sizes, request_hash_header: (max == 4_096).then(|| HEADER.into()) })
+    };
+    let policy = match choices.below(11) {
         0 => ClusterPolicy { policy: Policy::PickFirst { shuffle: false }, by_locality: false },
         1 => ClusterPolicy { policy: Policy::PickFirst { shuffle: true }, by_locality: true },
         2 => ClusterPolicy { policy: Policy::LeastRequest { choice_count: 2 }, by_locality: false },
         3 => ClusterPolicy { policy: Policy::RoundRobin, by_locality: false },
-        4 | 5 => ClusterPolicy { policy: weighted(choices), by_locality: choices.bool() },
+        4 => ClusterPolicy { policy: ring(4_095), by_locality: false },
+        5 => ClusterPolicy { policy: ring(4_096), by_locality: false },
+        6 => ClusterPolicy { policy: ring(4_095), by_locality: true },
+        7 | 8 => ClusterPolicy { policy: weighted(choices), by_locality: choices.bool() },
         _ => ClusterPolicy { policy: Policy::RoundRobin, by_locality: true },
     };
     let priorities = (0..choices.below(4)).map(|_| {
@@ -126,7 +136,9 @@ fn endpoint(choices: &mut Choices<'_>) -> EndpointConfig {
         addresses.push(address(1 + first % PORTS));
     }
     let hostname = (choices.below(4) == 0).then(|| "shop.example".into());
-    EndpointConfig { addresses, weight: 1 + choices.below(3) as u32, hostname, hash_key: None }
+    // Several endpoints may have the same key.
+    let hash_key = (choices.below(6) == 0).then(|| "key".into());
+    EndpointConfig { addresses, weight: 1 + choices.below(3) as u32, hostname, hash_key }
 }
 
 /// The leaves of a target, the preferred one first.
@@ -146,6 +158,11 @@ pub(super) fn endpoints(localities: &[LocalityConfig]) -> impl Iterator<Item = B
 /// All addresses of a leaf.
 pub(super) fn addresses(leaf: &LeafConfig) -> BTreeSet<SocketAddr> {
     leaf.priorities.iter().flat_map(|localities| endpoints(localities)).flatten().collect()
+}
+
+/// Whether endpoints are connected as calls need them.
+pub(super) fn is_ring(leaf: &LeafConfig) -> bool {
+    matches!(leaf.policy.policy, Policy::RingHash(_))
 }
 
 /// Whether each endpoint has a connection of its own, or only one is connected of all.

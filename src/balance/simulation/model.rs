@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    configs::{addresses, endpoints, is_petiole, leaves},
+    configs::{addresses, endpoints, is_petiole, is_ring, leaves},
     world::{MAX_CONNECTS, World},
 };
 use crate::balance::{
@@ -32,7 +32,7 @@ impl World<'_> {
             let most = most_connections(&self.configs.leaves[name]);
             assert!(connected <= most, "{name}: {connected} connections instead of {most}");
         }
-        let is_busy = !self.attempts.is_empty() || self.balancer.poll_timeout().is_some();
+        let is_busy = self.is_busy();
         for target in self.configs.targets.keys() {
             let has_any = self.leaves_of(target).any(|(_, leaf)| !addresses(leaf).is_empty());
             match self.pickers[target].connectivity {
@@ -44,6 +44,11 @@ impl World<'_> {
                 }
             }
         }
+    }
+
+    /// Whether something is tried, or waited for.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.attempts.is_empty() || self.balancer.poll_timeout().is_some()
     }
 
     /// Each endpoint counts the calls that were sent to it by least_request, and no others.
@@ -96,8 +101,8 @@ impl World<'_> {
     pub(super) fn is_wrong_queue(&self, target: &str) -> Option<String> {
         let longest = self.leaves_of(target).map(|(_, leaf)| 1 + leaf.priorities.len() as u32).sum::<u32>();
         let is_quiet = self.now > self.quiet_since + longest * Duration::from_secs(10);
-        // An idle endpoint of pick_first is one that calls wait for.
-        let can_be_idle = self.leaves_of(target).any(|(_, leaf)| !is_petiole(leaf));
+        // Calls wait for an idle endpoint of pick_first or of a ring, although others may be ready.
+        let can_be_idle = self.leaves_of(target).any(|(_, leaf)| !is_petiole(leaf) || is_ring(leaf));
         if is_quiet && !can_be_idle { self.is_wrong_failure(target) } else { None }
     }
 
@@ -151,7 +156,7 @@ impl World<'_> {
             priorities.into_iter().find(|(_, _, localities)| endpoints(localities).next().is_some())?;
         let connected = self.connected(name);
         let is_connected = |endpoint: &BTreeSet<_>| connected.values().any(|it| endpoint.contains(it));
-        endpoints(localities).find(|it| is_petiole(leaf) && !is_connected(it))
+        endpoints(localities).find(|it| is_petiole(leaf) && !is_ring(leaf) && !is_connected(it))
     }
 
     /// The calls that the circuit breaker of a leaf counts.

@@ -12,7 +12,7 @@ use prost::Message;
 
 use super::{
     choices::Choices,
-    configs::{self, LEAVES, PORTS, TARGETS, address},
+    configs::{self, HEADER, LEAVES, PORTS, TARGETS, address},
 };
 use crate::{
     balance::{
@@ -239,6 +239,8 @@ impl<'a> World<'a> {
                 Pick::Unknown(_) => ("unknown", Some("the cluster is configured".to_owned())),
             };
             assert_eq!(is_wrong, None, "{target}: {pick:?}");
+            let is_waiting = matches!(&pick, Pick::Queue);
+            assert!(!is_waiting || self.is_busy(), "{target}: a call waits for nothing");
             *self.outcomes.entry(outcome).or_default() += 1;
             match pick {
                 Pick::Complete(attempt) => {
@@ -262,8 +264,34 @@ impl<'a> World<'a> {
     fn picked(&mut self, target: &str) -> Option<Pick<ConnectionId>> {
         self.drain();
         let picker = self.pickers.get(target).filter(|_| self.configs.targets.contains_key(target))?;
-        let (draws, random) = (&mut Draws::default(), &mut self.random);
-        Some(picker.pick(&mut PickArgs { draws, random, request: &RouteQuery::new("/", 0) }))
+        let user = self.choices.below(256).to_string();
+        let request = match user.len() {
+            3 => RouteQuery::new("/", 0),
+            _ => RouteQuery::new("/", 0).with_header(HEADER, &user),
+        };
+        let (mut draws, random) = (Draws::default(), &mut self.random);
+        let pick = picker.pick(&mut PickArgs { draws: &mut draws, random, request: &request });
+        if let Some(request) = draws.take_connect_request() {
+            *self.outcomes.entry("request").or_default() += 1;
+            self.balancer.connect_endpoint(&request, self.now);
+            self.drain();
+        }
+        Some(pick)
+    }
+
+    /// A pick after those that have to wait for their endpoints, all of which can be connected.
+    fn picked_at_last(&mut self, target: &str) -> Option<Pick<ConnectionId>> {
+        for _ in 0..100 {
+            match self.picked(target) {
+                Some(Pick::Queue) => {}
+                other => return other,
+            }
+            while let Some(connection) = self.attempts.keys().next().copied() {
+                self.decide(connection);
+                self.drain();
+            }
+        }
+        self.picked(target)
     }
 
     /// Takes pickers and executes commands.
@@ -308,7 +336,7 @@ impl<'a> World<'a> {
             self.calls.clear();
         }
         for target in TARGETS {
-            let Some(pick) = self.picked(target) else { continue };
+            let Some(pick) = self.picked_at_last(target) else { continue };
             let expected = self.expected(target);
             match (&pick, expected) {
                 (Pick::Complete(attempt), Some(addresses)) => {

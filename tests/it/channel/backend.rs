@@ -64,6 +64,7 @@ pub(crate) struct Backend {
 #[derive(Debug, Default)]
 struct State {
     name: String,
+    connections: AtomicUsize,
     calls: AtomicUsize,
     running: AtomicUsize,
     began: Notify,
@@ -88,9 +89,11 @@ impl Backend {
         let (stop, stopped) = oneshot::channel::<()>();
         let (service, reports) = (Echo { state: state.clone() }, Reports { state: state.clone() });
         let (bound, address_of) = oneshot::channel();
+        let accepted = state.clone();
         let serving = runtime.spawn(async move {
             let incoming = TcpIncoming::bind(address).unwrap();
             bound.send(incoming.local_addr().unwrap()).unwrap();
+            let incoming = incoming.inspect(|_| drop(accepted.connections.fetch_add(1, Ordering::Relaxed)));
             let router = Server::builder()
                 .max_concurrent_streams(MAX_STREAMS)
                 .add_service(service)
@@ -111,6 +114,11 @@ impl Backend {
 
     pub(crate) fn text(&self) -> String {
         self.address.to_string()
+    }
+
+    /// The connections that it has accepted.
+    pub(crate) fn connections(&self) -> usize {
+        self.state.connections.load(Ordering::Relaxed)
     }
 
     /// The calls that have begun.

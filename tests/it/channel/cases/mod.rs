@@ -1,6 +1,7 @@
 //! The cases of gRPC's xDS interoperability tests (psm-interop) that concern the channel, with an embedded control plane and
 //! tonic's servers. The names of the tests carry those of the cases.
 
+mod affinity;
 mod failover;
 mod faults;
 mod limits;
