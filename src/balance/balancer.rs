@@ -244,6 +244,12 @@ impl<H: Clone> Balancer<H> {
         self.leaves.get(name).map(|it| it.leaf.current_connectivity())
     }
 
+    /// The ejected endpoints of a cluster with endpoints.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn ejections(&self, name: &str) -> Option<super::leaf::Ejections> {
+        self.leaves.get(name).map(|it| it.leaf.ejections())
+    }
+
     /// Whether no connection is attempted or established.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn is_unconnected(&self) -> bool {

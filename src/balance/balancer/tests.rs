@@ -12,6 +12,7 @@ use crate::{
 
 mod endpoints;
 mod handover;
+mod outliers;
 
 const ROUND_ROBIN: ClusterPolicy = ClusterPolicy { policy: Policy::RoundRobin, by_locality: true };
 const LEAST_REQUEST: ClusterPolicy =

@@ -1,6 +1,7 @@
 //! Calls of a channel to scripted servers, by the configuration of an embedded control plane.
 
 mod idle;
+mod outliers;
 mod peer;
 mod queue;
 pub(super) mod raw;
