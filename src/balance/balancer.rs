@@ -1,5 +1,6 @@
 //! The clusters of a channel: from configurations and events of connections to pickers.
 
+mod load_reports;
 mod on_demand;
 
 use std::{
@@ -23,7 +24,6 @@ use super::{
     pick_first::PickFirstSettings,
     picker::{Choice, ClusterPicker, LeafPicker},
     policy::LeafConfig,
-    weights::LoadReport,
 };
 
 /// Settings of a [`Balancer`].
@@ -178,19 +178,6 @@ impl<H: Clone> Balancer<H> {
         self.commands.forget(connection);
     }
 
-    /// An endpoint has reported its load on a connection, beside the calls (CH9.8).
-    pub(crate) fn on_load(&mut self, connection: ConnectionId, report: LoadReport, now: Instant) {
-        self.with_owner(connection, now, |leaf, member, scope| {
-            leaf.on_load(member, (connection, report), scope)
-        });
-    }
-
-    /// What requests are sent with on a connection.
-    pub(crate) fn handle(&self, connection: ConnectionId) -> Option<H> {
-        let Owner { leaf, member } = self.commands.owner_of(connection)?;
-        self.leaves.all.get(leaf)?.leaf.handle(member)
-    }
-
     /// All delays after failed attempts are over (CH3.3).
     pub(crate) fn reset_backoff(&mut self, now: Instant) {
         for place in self.leaves.places() {
@@ -252,6 +239,12 @@ impl<H: Clone> Balancer<H> {
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn leaf_connectivity(&self, name: &str) -> Option<Connectivity> {
         self.leaves.get(name).map(|it| it.leaf.current_connectivity())
+    }
+
+    /// The ejected endpoints of a cluster with endpoints.
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn ejections(&self, name: &str) -> Option<super::leaf::Ejections> {
+        self.leaves.get(name).map(|it| it.leaf.ejections())
     }
 
     /// Whether no connection is attempted or established.

@@ -15,6 +15,9 @@ use std::{
 
 use slab::Slab;
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(super) use self::outliers::Ejections;
+
 use super::{
     breaker::Breaker,
     command::{Commands, ConnectionId, Owner},

@@ -221,6 +221,14 @@ impl<H> ClusterPicker<H> {
 }
 
 #[cfg(test)]
+impl<H> ReadyEndpoint<H> {
+    /// The successes and failures that outlier detection has counted, if its cluster has it.
+    pub(crate) fn outcomes(&self) -> Option<(u64, u64)> {
+        self.outcomes.as_ref().map(|it| it.current())
+    }
+}
+
+#[cfg(test)]
 impl<H> ClusterPicker<H> {
     /// The endpoints with a connection, in the priority in use.
     pub(crate) fn ready_endpoints(&self) -> usize {

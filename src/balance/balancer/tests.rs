@@ -13,6 +13,7 @@ use crate::{
 mod endpoints;
 mod handover;
 mod on_demand;
+mod outliers;
 mod weights;
 
 const ROUND_ROBIN: ClusterPolicy = ClusterPolicy { policy: Policy::RoundRobin, by_locality: true };

@@ -1,5 +1,10 @@
+use std::time::Duration;
+
 use super::*;
-use crate::resolve::fixture::{eds, snapshot, with, without};
+use crate::{
+    resolve::fixture::{eds, snapshot, with, without},
+    resource::OutlierDetection,
+};
 
 /// What a translation of a snapshot changes: targets with their leaves, and leaves with the number of their endpoints.
 fn changes(
@@ -68,6 +73,34 @@ fn ch1_20_a_cluster_that_a_snapshot_lacks_keeps_what_was_known() {
     let lacking = Arc::new(without(&first, "cart"));
     assert_eq!(changes(&mut translation, &lacking, used), NONE);
     assert_eq!(changes(&mut translation, &first, used), ["cart -> cart"], "its endpoints are the same");
+}
+
+#[test]
+fn ch3_64_the_outlier_detection_of_a_cluster_is_that_of_its_leaf() {
+    let detection = OutlierDetection { max_ejection_percent: 7, ..default_detection() };
+    let mut cart = eds("cart", &[&["10.0.0.1:80"]]);
+    let config = Cluster {
+        outlier_detection: Some(Box::new(detection.clone())),
+        ..(**cart.config.as_ref().unwrap()).clone()
+    };
+    cart.config = Some(Arc::new(config));
+    let first = snapshot("shop").entry(cart).eds("wine", &[&["10.0.0.2:80"]]).build();
+    let names = ["cart", "wine"].map(Arc::from);
+    let changes = Translation::new(4_096).translate(&Arc::new(first), |_| true, (names.into(), Vec::new()));
+    let detections =
+        changes.leaves.iter().map(|(name, leaf)| (&**name, leaf.as_ref().unwrap().outlier_detection.clone()));
+    assert_eq!(detections.collect::<Vec<_>>(), [("cart", Some(detection)), ("wine", None)]);
+}
+
+fn default_detection() -> OutlierDetection {
+    OutlierDetection {
+        interval: Duration::from_secs(10),
+        base_ejection_time: Duration::from_secs(30),
+        max_ejection_time: Duration::from_secs(300),
+        max_ejection_percent: 10,
+        success_rate: None,
+        failure_percentage: None,
+    }
 }
 
 #[test]

@@ -1,10 +1,14 @@
 //! What the decisions of outlier detection mean for the endpoints of a cluster.
 
+#[cfg(any(test, feature = "fuzzing"))]
+use std::collections::BTreeSet;
 use std::{net::SocketAddr, sync::Arc};
 
 use tracing::debug;
 
 use super::{Leaf, Scope};
+#[cfg(any(test, feature = "fuzzing"))]
+use crate::balance::connectivity::Connectivity;
 use crate::balance::{
     member::Key,
     outlier::{Decision, Tracked},
@@ -37,6 +41,33 @@ impl<H: Clone> Leaf<H> {
             Key::Endpoint(addresses) => self.outliers.tracked(addresses),
             Key::All { .. } => None,
         }
+    }
+}
+
+/// What a model looks at: the addresses of the ejected endpoints, the number that is counted of them, that of all endpoints, and
+/// what the endpoints of the priorities in use are.
+#[cfg(any(test, feature = "fuzzing"))]
+#[derive(Debug)]
+pub(in crate::balance) struct Ejections {
+    pub(in crate::balance) ejected: BTreeSet<Vec<SocketAddr>>,
+    pub(in crate::balance) counted: usize,
+    pub(in crate::balance) total: usize,
+    pub(in crate::balance) members: Vec<(Vec<SocketAddr>, bool, Connectivity)>,
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl<H: Clone> Leaf<H> {
+    pub(in crate::balance) fn ejections(&self) -> Ejections {
+        let (ejected, counted, total) = self.outliers.ejected();
+        let members = self.by_key.iter().filter_map(|(key, member)| match key {
+            Key::Endpoint(addresses) => {
+                let it = &self.members[*member];
+                Some((addresses.clone(), it.is_ejected(), it.connectivity))
+            }
+            Key::All { .. } => None,
+        });
+        let ejected = ejected.into_iter().map(<[_]>::to_vec).collect();
+        Ejections { ejected, counted, total, members: members.collect() }
     }
 }
 

@@ -28,6 +28,12 @@ impl Outcomes {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// The successes and failures of the current interval.
+    #[cfg(test)]
+    pub(in crate::balance) fn current(&self) -> (u64, u64) {
+        (self.successes.load(Ordering::Relaxed), self.failures.load(Ordering::Relaxed))
+    }
+
     /// Ends the interval, and gives what it has counted. The two buckets of A50 are these and the result: an exchange loses no
     /// attempt that ends at the same time, which an index of the active bucket does.
     pub(super) fn take(&self) -> Counts {

@@ -42,7 +42,12 @@ fn address(port: u16) -> SocketAddr {
 
 /// Priorities with one locality each.
 fn priorities(ports: &[&[u16]]) -> Vec<Vec<LocalityConfig>> {
-    let endpoint = |port: &u16| EndpointConfig { addresses: vec![address(*port)], weight: 1, hostname: None };
+    let endpoint = |port: &u16| EndpointConfig {
+        addresses: vec![address(*port)],
+        weight: 1,
+        hostname: None,
+        hash_key: None,
+    };
     let each = ports.iter().map(|ports| {
         let endpoints = ports.iter().map(endpoint).collect();
         vec![LocalityConfig { locality: Locality::new("a", "", ""), weight: 1, endpoints }]

@@ -203,6 +203,28 @@ fn ch2_23_the_policy_counts_the_end_of_an_attempt_before_the_circuit_breaker_doe
 }
 
 #[test]
+fn ch3_65_an_attempt_counts_when_it_had_a_stream_and_succeeds_with_ok_alone() {
+    let mut it = Arc::into_inner(endpoint(1)).expect("it is the only one");
+    it.outcomes = Some(Arc::default());
+    let it = Arc::new(it);
+    let ready = [it.clone()].into_iter().collect();
+    let picker = EndpointPicker { rule: PickRule::RoundRobin, ready, next: Arc::default() };
+    let leaf = leaf(Endpoints::Ready([(1, picker)].into()));
+    let mut random = fastrand::Rng::with_seed(1);
+    drop(picked(&leaf, &mut random));
+    assert_eq!(it.outcomes(), Some((0, 0)), "it never had a stream (CH2.22)");
+    let (mut failure, mut success) = (picked(&leaf, &mut random), picked(&leaf, &mut random));
+    failure.on_stream();
+    success.on_stream();
+    success.on_ok();
+    assert_eq!(it.outcomes(), Some((0, 0)), "they have not ended");
+    drop(failure);
+    assert_eq!(it.outcomes(), Some((0, 1)));
+    drop(success);
+    assert_eq!(it.outcomes(), Some((1, 1)));
+}
+
+#[test]
 fn ch1_19_a_cluster_that_the_configuration_lacks_fails_all_calls() {
     let unknown = ClusterPicker::<u16> {
         connectivity: Connectivity::TransientFailure,

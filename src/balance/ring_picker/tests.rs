@@ -29,6 +29,8 @@ fn endpoint(rank: usize) -> Arc<ReadyEndpoint<usize>> {
         hostname: None,
         load: Loads::default().add(),
         breaker: Arc::default(),
+        outcomes: None,
+        weight: None,
     })
 }
 

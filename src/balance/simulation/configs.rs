@@ -10,7 +10,10 @@ use crate::{
         ring::{RingConfig, RingSizes},
         weights::WeightSettings,
     },
-    resource::Locality,
+    resource::{
+        Locality, OutlierDetection,
+        outlier::{FailurePercentage, SuccessRate},
+    },
 };
 
 /// The clusters that calls are sent to.
@@ -91,7 +94,7 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
             _ => [].into(),
         },
         max_requests: if choices.below(4) == 0 { 3 } else { 1_024 },
-        outlier_detection: None,
+        outlier_detection: if choices.below(3) == 0 { Some(outlier_detection(choices)) } else { None },
         service_name: "eds".into(),
         note: None,
         is_dns: choices.below(4) == 0,
@@ -121,7 +124,44 @@ fn edited(leaf: &LeafConfig, choices: &mut Choices<'_>) -> Arc<LeafConfig> {
             _ => {}
         }
     }
-    Arc::new(LeafConfig { priorities, ..leaf.clone() })
+    let outlier_detection = match choices.below(8) {
+        0 => Some(outlier_detection(choices)),
+        1 => None,
+        _ => leaf.outlier_detection.clone(),
+    };
+    Arc::new(LeafConfig { priorities, outlier_detection, ..leaf.clone() })
+}
+
+fn outlier_detection(choices: &mut Choices<'_>) -> OutlierDetection {
+    let percent = [0, 10, 50, 100];
+    let success_rate = SuccessRate {
+        stdev_factor: 500 * choices.below(4) as u32,
+        enforcement_percent: [50, 100][choices.below(2)],
+        minimum_hosts: choices.below(4) as u32,
+        request_volume: choices.below(3) as u32,
+    };
+    let failure_percentage = FailurePercentage {
+        threshold: percent[choices.below(4)],
+        enforcement_percent: [50, 100][choices.below(2)],
+        minimum_hosts: choices.below(3) as u32,
+        request_volume: choices.below(3) as u32,
+    };
+    let mut seconds = |limit| Duration::from_secs(choices.below(limit) as u64);
+    OutlierDetection {
+        interval: seconds(10),
+        base_ejection_time: seconds(10),
+        max_ejection_time: seconds(60),
+        max_ejection_percent: percent[choices.below(4)],
+        success_rate: choices.bool().then_some(success_rate),
+        failure_percentage: choices.bool().then_some(failure_percentage),
+    }
+}
+
+/// The maximum percentage of ejected endpoints, if any can be ejected.
+pub(super) fn max_ejection_percent(leaf: &LeafConfig) -> Option<usize> {
+    let detection = leaf.outlier_detection.as_ref().filter(|_| is_petiole(leaf));
+    let executed = detection.filter(|it| it.success_rate.is_some() || it.failure_percentage.is_some());
+    executed.map(|it| it.max_ejection_percent.into())
 }
 
 fn locality(name: &str, choices: &mut Choices<'_>) -> LocalityConfig {

@@ -8,13 +8,14 @@ use std::{
 };
 
 use super::{
-    configs::{addresses, endpoints, is_petiole, is_ring, leaves},
+    configs::{LEAVES, addresses, endpoints, is_petiole, is_ring, leaves, max_ejection_percent},
     world::{MAX_CONNECTS, World},
 };
 use crate::balance::{
     clusters::{ClusterConfig, ClusterConfigs},
     command::ConnectionId,
     connectivity::Connectivity,
+    leaf::Ejections,
     picker::Attempt,
     policy::LeafConfig,
 };
@@ -24,7 +25,8 @@ impl World<'_> {
     pub(super) fn check(&mut self) {
         assert!(self.attempts.len() <= MAX_CONNECTS, "{} attempts", self.attempts.len());
         self.end_retiring();
-        let running: u32 = super::configs::LEAVES.iter().map(|name| self.running(name)).sum();
+        self.check_ejections(None);
+        let running: u32 = LEAVES.iter().map(|name| self.running(name)).sum();
         assert_eq!(running as usize, self.calls.len(), "calls that are counted");
         self.check_loads();
         for name in self.configs.leaves.keys() {
@@ -49,6 +51,47 @@ impl World<'_> {
     /// Whether something is tried, or waited for.
     pub(super) fn is_busy(&self) -> bool {
         !self.attempts.is_empty() || self.balancer.poll_timeout().is_some()
+    }
+
+    /// Ejections are counted exactly, end with their algorithm, begin by timeouts alone and up to the maximum, and leave connections
+    /// as they are. These are the connections of each leaf before a timeout.
+    pub(super) fn check_ejections(&mut self, before: Option<[BTreeMap<ConnectionId, SocketAddr>; 2]>) {
+        for (place, name) in LEAVES.into_iter().enumerate() {
+            let Some(Ejections { ejected, counted, total, members }) = self.balancer.ejections(name) else {
+                self.ejected.remove(name);
+                continue;
+            };
+            assert_eq!(ejected.len(), counted, "{name}: ejected endpoints that are counted");
+            let leaf = &self.configs.leaves[name];
+            let percent = max_ejection_percent(leaf);
+            assert_eq!(total, percent.map_or(0, |_| listed(leaf).len()), "{name}: endpoints");
+            for (addresses, is_ejected, connectivity) in &members {
+                assert_eq!(*is_ejected, ejected.contains(addresses), "{name}: {addresses:?}");
+                assert!(!is_ejected || *connectivity == Connectivity::TransientFailure, "{name}");
+            }
+            let last = self.ejected.insert(name, ejected.clone()).unwrap_or_default();
+            let new: Vec<_> = ejected.difference(&last).collect();
+            let ended = last.difference(&ejected).count();
+            *self.outcomes.entry("unejected").or_default() += ended as u64;
+            *self.outcomes.entry("ejected").or_default() += new.len() as u64;
+            if ended + new.len() > 0 {
+                self.quiet_since = self.now;
+            }
+            if new.is_empty() {
+                continue;
+            }
+            let before = &before.as_ref().expect("only a timeout ejects")[place];
+            let at_last = last.len() + new.len() - 1;
+            assert!(
+                at_last * 100 < percent.unwrap_or(0) * total,
+                "{name}: {at_last} of {total} were ejected"
+            );
+            let members = members.iter().filter(|it| new.contains(&&it.0));
+            for address in members.flat_map(|it| &it.0) {
+                let mut connections = before.iter().filter(|it| it.1 == address);
+                assert!(connections.all(|it| self.connections.contains_key(it.0)), "{name}: {address}");
+            }
+        }
     }
 
     /// Each endpoint counts the calls that were sent to it by least_request, and no others.
@@ -81,6 +124,13 @@ impl World<'_> {
         match leaf.priorities.iter().position(lists) {
             // An endpoint of the policy before is used as such, whatever its priority is under the next one.
             _ if self.retires(&name, address) => None,
+            _ if listed(leaf)
+                .iter()
+                .filter(|it| it.contains(&address))
+                .all(|it| self.is_ejected(&name, it)) =>
+            {
+                Some("it is ejected".to_owned())
+            }
             Some(priority) => {
                 let better = (0..priority).find(|it| self.is_surely_ready(&name, *it));
                 better.map(|better| format!("priority {better} is ready, it is of {priority}"))
@@ -173,9 +223,17 @@ impl World<'_> {
         let (connected, all) = (self.connected(name), listed(leaf));
         let is_sole = |address| all.iter().filter(|it| it.contains(address)).count() == 1;
         let is_ready = |endpoint: BTreeSet<_>| {
-            connected.values().any(|it| endpoint.contains(it) && is_sole(it) && !self.retires(name, *it))
+            !self.is_ejected(name, &endpoint)
+                && connected
+                    .values()
+                    .any(|it| endpoint.contains(it) && is_sole(it) && !self.retires(name, *it))
         };
         endpoints(localities).any(is_ready)
+    }
+
+    fn is_ejected(&self, name: &str, endpoint: &BTreeSet<SocketAddr>) -> bool {
+        let mut ejected = self.ejected.get(name).into_iter().flatten();
+        ejected.any(|addresses| addresses.iter().eq(endpoint))
     }
 
     fn retires(&self, name: &Arc<str>, address: SocketAddr) -> bool {
@@ -183,7 +241,7 @@ impl World<'_> {
     }
 
     /// The connections of a leaf.
-    fn connected(&self, name: &Arc<str>) -> BTreeMap<ConnectionId, SocketAddr> {
+    pub(super) fn connected(&self, name: &Arc<str>) -> BTreeMap<ConnectionId, SocketAddr> {
         let of = |connection: &ConnectionId| self.balancer.leaf_of(*connection).as_ref() == Some(name);
         self.connections.iter().filter(|(it, _)| of(it)).map(|(it, address)| (*it, *address)).collect()
     }

@@ -49,6 +49,10 @@ pub(super) struct World<'a> {
     /// The addresses of each leaf's policies before, which are used until the current one has connected or failed (CH3.13).
     pub(super) retiring: BTreeMap<Arc<str>, BTreeSet<SocketAddr>>,
     pub(super) calls: Vec<Attempt<ConnectionId>>,
+    /// The backends that fail all calls.
+    sick: BTreeSet<SocketAddr>,
+    /// The ejected endpoints of each leaf, when it was checked last.
+    pub(super) ejected: BTreeMap<&'static str, BTreeSet<Vec<SocketAddr>>>,
     /// The counts of all endpoints that a call was sent to.
     pub(super) loads: Vec<Load>,
     /// When anything but time changed last.
@@ -83,6 +87,8 @@ impl<'a> World<'a> {
             configs: ClusterConfigs::default(),
             retiring: BTreeMap::new(),
             calls: Vec::new(),
+            sick: BTreeSet::new(),
+            ejected: BTreeMap::new(),
             loads: Vec::new(),
             quiet_since: now,
             outcomes: BTreeMap::new(),
@@ -94,7 +100,7 @@ impl<'a> World<'a> {
         if !self.choices.next_operation() {
             return false;
         }
-        match self.choices.below(17) {
+        match self.choices.below(19) {
             0 => self.reconfigure(),
             1..=4 => self.end_attempt(),
             5 => self.lose(),
@@ -111,12 +117,23 @@ impl<'a> World<'a> {
             }
             9 => {
                 let place = self.choices.below(self.calls.len().min(255) + 1);
-                self.calls.truncate(place);
+                self.end_calls(place);
             }
             10 => self.late(),
             11 => self.balancer.reset_backoff(self.now),
-            13 => self.report(),
+            15 => self.report(),
             12 => self.crash(),
+            13 => {
+                let address = address(1 + self.choices.below(usize::from(PORTS)) as u16);
+                if !self.sick.remove(&address) {
+                    self.sick.insert(address);
+                }
+            }
+            14 => {
+                let running = self.calls.len();
+                (0..8).for_each(|_| self.pick());
+                self.end_calls(running);
+            }
             _ => self.pick(),
         }
         self.drain();
@@ -220,10 +237,24 @@ impl<'a> World<'a> {
                 return;
             };
             self.now = self.now.max(at);
+            let connected = LEAVES.map(|name| self.connected(&name.into()));
             self.balancer.handle_timeout(self.now);
             self.drain();
+            self.check_ejections(Some(connected));
         }
         panic!("there is no end of deadlines");
+    }
+
+    /// Calls end, and succeed if their backend is not sick. Some never had a stream.
+    fn end_calls(&mut self, running: usize) {
+        for mut call in self.calls.drain(running..) {
+            if self.random.u8(..8) > 0 {
+                call.on_stream();
+                if !self.sick.contains(&call.endpoint.address) {
+                    call.on_ok();
+                }
+            }
+        }
     }
 
     fn pick(&mut self) {
@@ -325,7 +356,8 @@ impl<'a> World<'a> {
     /// With all backends up and time enough, each target uses the first priority with endpoints.
     pub(super) fn settle(&mut self) {
         self.up = (1..=PORTS).map(address).collect();
-        self.calls.clear();
+        self.sick.clear();
+        self.end_calls(0);
         for _ in 0..400 {
             while let Some(connection) = self.attempts.keys().next().copied() {
                 self.decide(connection);
@@ -333,7 +365,7 @@ impl<'a> World<'a> {
             }
             self.wait(Duration::from_secs(1));
             self.pick();
-            self.calls.clear();
+            self.end_calls(0);
         }
         for target in TARGETS {
             let Some(pick) = self.picked_at_last(target) else { continue };
@@ -348,6 +380,7 @@ impl<'a> World<'a> {
                 (pick, expected) => panic!("{target}: {pick:?} instead of {expected:?}"),
             }
         }
+        assert!(self.ejected.values().all(BTreeSet::is_empty), "no call fails: {:?}", self.ejected);
         for name in LEAVES {
             assert_eq!(self.running(name), 0, "{name}: calls are counted for ever");
         }

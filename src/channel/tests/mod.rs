@@ -2,6 +2,7 @@
 
 mod faults;
 mod idle;
+mod outliers;
 mod peer;
 mod queue;
 pub(super) mod raw;

@@ -93,7 +93,9 @@ impl Backend {
         let serving = runtime.spawn(async move {
             let incoming = TcpIncoming::bind(address).unwrap();
             bound.send(incoming.local_addr().unwrap()).unwrap();
-            let incoming = incoming.inspect(|_| drop(accepted.connections.fetch_add(1, Ordering::Relaxed)));
+            let incoming = incoming.inspect(|_| {
+                accepted.connections.fetch_add(1, Ordering::Relaxed);
+            });
             let router = Server::builder()
                 .max_concurrent_streams(MAX_STREAMS)
                 .add_service(service)

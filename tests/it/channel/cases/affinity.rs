@@ -22,10 +22,8 @@ fn header(name: &str) -> PolicySpecifier {
 async fn with_ring(backends: &[&Backend], hashed: impl IntoIterator<Item = PolicySpecifier>) -> Mesh {
     let mesh = Mesh::start(backends).await;
     mesh.server.set(cluster("cart").edit(|cluster| cluster.lb_policy = LbPolicy::RingHash.into()));
-    let policies: Vec<_> = hashed
-        .into_iter()
-        .map(|it| HashPolicy { policy_specifier: Some(it), terminal: false })
-        .collect();
+    let policies: Vec<_> =
+        hashed.into_iter().map(|it| HashPolicy { policy_specifier: Some(it), terminal: false }).collect();
     let route = route::prefix("").cluster("cart").edit(|route| {
         let Some(Action::Route(action)) = &mut route.action else { panic!("it forwards") };
         action.hash_policy = policies;
