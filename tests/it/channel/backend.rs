@@ -73,6 +73,8 @@ struct State {
     load: Mutex<Option<OrcaLoadReport>>,
     /// The streams of reports beside the calls.
     load_streams: AtomicUsize,
+    /// All calls fail.
+    is_sick: AtomicBool,
     /// They are not served.
     has_no_load_streams: AtomicBool,
 }
@@ -142,6 +144,11 @@ impl Backend {
     /// Streams of load reports are not implemented any more.
     pub(crate) fn refuse_load_streams(&self) {
         self.state.has_no_load_streams.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether all calls fail with INTERNAL from now on.
+    pub(crate) fn set_sick(&self, is_sick: bool) {
+        self.state.is_sick.store(is_sick, Ordering::Relaxed);
     }
 
     /// The calls that are held.
@@ -330,6 +337,9 @@ impl UnaryService<Bytes> for Unary {
         Box::pin(async move {
             let released = state.release.notified();
             let _running = Running::new(&state);
+            if state.is_sick.load(Ordering::Relaxed) {
+                return Err(Status::internal("the backend is sick"));
+            }
             match path.as_str() {
                 HOLD => released.await,
                 EMPTY => return Ok(Response::new(Bytes::new())),

@@ -5,6 +5,7 @@ mod affinity;
 mod failover;
 mod faults;
 mod limits;
+mod outliers;
 mod replacement;
 mod retries;
 mod routing;
