@@ -107,7 +107,7 @@ mod tests {
 
     fn header(name: &str, rewrite: Option<(&str, &str)>) -> PolicySpecifier {
         let regex_rewrite = rewrite.map(|(regex, substitution)| RegexMatchAndSubstitute {
-            pattern: Some(RegexMatcher { regex: regex.into(), ..RegexMatcher::default() }),
+            pattern: Some(RegexMatcher { regex: regex.into() }),
             substitution: substitution.into(),
         });
         PolicySpecifier::Header(Header { header_name: name.into(), regex_rewrite })

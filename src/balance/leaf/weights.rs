@@ -4,7 +4,10 @@ use std::time::Instant;
 
 use super::{Leaf, Scope};
 use crate::balance::{
-    command::ConnectionId, command::Owner, connectivity::Connectivity, weights::LoadReport,
+    command::{ConnectionId, Owner},
+    connectivity::Connectivity,
+    group::Groups,
+    weights::LoadReport,
 };
 
 impl<H: Clone> Leaf<H> {
@@ -31,8 +34,10 @@ impl<H: Clone> Leaf<H> {
             return;
         }
         let config = self.config.clone();
-        let Some(settings) = config.policy.policy.weights() else { return };
-        if self.chosen_mut().is_some_and(|groups| groups.has_new_weights(settings, now)) {
+        let has_new = |groups: &mut Groups<H>| {
+            config.policy.policy.weights().is_some_and(|settings| groups.has_new_weights(settings, now))
+        };
+        if self.chosen_mut().is_some_and(has_new) {
             self.published = None;
         }
         self.schedule_weights(now);

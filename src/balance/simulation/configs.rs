@@ -148,7 +148,7 @@ fn outlier_detection(choices: &mut Choices<'_>) -> OutlierDetection {
     };
     let mut seconds = |limit| Duration::from_secs(choices.below(limit) as u64);
     OutlierDetection {
-        interval: seconds(10),
+        interval: Duration::from_secs(1) + seconds(9),
         base_ejection_time: seconds(10),
         max_ejection_time: seconds(60),
         max_ejection_percent: percent[choices.below(4)],

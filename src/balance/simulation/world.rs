@@ -242,7 +242,12 @@ impl<'a> World<'a> {
             self.drain();
             self.check_ejections(Some(connected));
         }
-        panic!("there is no end of deadlines");
+        panic!(
+            "there is no end of deadlines: {:?} at {:?}, {:?}",
+            self.balancer.poll_timeout(),
+            self.now,
+            self.configs
+        );
     }
 
     /// Calls end, and succeed if their backend is not sick. Some never had a stream.

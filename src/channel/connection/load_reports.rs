@@ -60,12 +60,10 @@ pub(in crate::channel) async fn watch_load(
         if handle.is_lost() {
             return;
         }
-        match end.code() {
-            Code::Unimplemented => {
-                return error!(endpoint = %origin, %end, "the endpoint does not report its load beside the calls");
-            }
-            _ => debug!(endpoint = %origin, %end, "the stream of load reports ended"),
+        if end.code() == Code::Unimplemented {
+            return error!(endpoint = %origin, %end, "the endpoint does not report its load beside the calls");
         }
+        debug!(endpoint = %origin, %end, "the stream of load reports ended");
         sleep_until(next.into()).await;
     }
 }

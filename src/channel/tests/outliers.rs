@@ -14,10 +14,9 @@ impl Mesh {
     fn outcomes(&self) -> Option<(u64, u64)> {
         let (draws, random) = (&mut Draws::default(), &mut fastrand::Rng::new());
         let mut args = PickArgs { draws, random, request: &RouteQuery::new("/", 0) };
-        match self.channel.shared.calls.published.load().pick(0, &mut args) {
-            Pick::Complete(attempt) => attempt.endpoint.outcomes(),
-            _ => None,
-        }
+        let pick = self.channel.shared.calls.published.load().pick(0, &mut args);
+        let Pick::Complete(attempt) = pick else { return None };
+        attempt.endpoint.outcomes()
     }
 
     async fn counts(&self, successes: u64, failures: u64) {

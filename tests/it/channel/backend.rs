@@ -245,7 +245,7 @@ impl Service<http::Request<Body>> for Echo {
                 }
                 _ => Status::unimplemented(path).into_http(),
             };
-            let load = state.load.lock().unwrap().clone();
+            let load = *state.load.lock().unwrap();
             if let Some(load) = load {
                 response = response.map(|body| with_load(body, load));
             }
@@ -313,7 +313,7 @@ impl ServerStreamingService<Bytes> for Reports {
     type Future = BoxFuture<Response<Self::ResponseStream>, Status>;
 
     fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        let load = self.state.load.lock().unwrap().clone();
+        let load = *self.state.load.lock().unwrap();
         Box::pin(async move {
             let request = OrcaLoadReportRequest::decode(request.into_inner()).unwrap();
             assert_eq!(request.report_interval.unwrap().seconds, 7);

@@ -60,12 +60,11 @@ impl Fixture {
 fn other_than(it: &mut Fixture, ports: &[u16]) -> (u64, u16) {
     for step in 1..1_000 {
         let hash = step << 54;
-        if let Pick::Queue = it.pick_hashed(hash) {
-            if let [port] = it.attempted()[..]
-                && !ports.contains(&port)
-            {
-                return (hash, port);
-            }
+        if let Pick::Queue = it.pick_hashed(hash)
+            && let [port] = it.attempted()[..]
+            && !ports.contains(&port)
+        {
+            return (hash, port);
         }
     }
     panic!("no other endpoint than {ports:?}");

@@ -12,8 +12,7 @@ fn ch3_67_success_rate_comes_first_and_then_failure_percentage() {
     // The third is an outlier for both, and is ejected and counted once (CH13.1).
     assert_eq!(it.sweep_after(&[GOOD, GOOD, BAD, GOOD, GOOD]), ["3 success_rate"]);
     assert_eq!(it.ejected(), [3]);
-    let it_again = it.sweep_after(&[BAD, GOOD, GOOD, GOOD, (49, 51)]);
-    let mut sorted = it_again.clone();
+    let mut sorted = it.sweep_after(&[BAD, GOOD, GOOD, GOOD, (49, 51)]);
     sorted.sort();
     assert_eq!(sorted, ["1 failure_percentage", "5 failure_percentage"]);
 }

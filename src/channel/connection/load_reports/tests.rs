@@ -3,7 +3,8 @@ use crate::pb::xds::data::orca::v3::OrcaLoadReport;
 
 fn report(rate: f64) -> Vec<u8> {
     let load = OrcaLoadReport { cpu_utilization: 0.5, rps_fractional: rate, ..OrcaLoadReport::default() };
-    load.encode_to_vec()
+    // A field that is not read, the older number of requests per second, so that the length is no multiple of 3.
+    [load.encode_to_vec(), vec![3 << 3, 5]].concat()
 }
 
 fn trailers(values: &[String]) -> HeaderMap {
