@@ -127,6 +127,7 @@ pub(super) struct Choice {
 
 impl LbPolicy {
     /// Whether the utilization would be that of named metrics (A114).
+    #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
     pub(crate) fn has_custom_metrics(&self) -> bool {
         match self {
             Self::ClientSideWeightedRoundRobin(it) => !it.metric_names_for_computing_utilization.is_empty(),
