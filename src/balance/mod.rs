@@ -13,7 +13,8 @@
 //!
 //! A connection belongs to a cluster and an address: when the configuration changes, the endpoints that have the address now take it
 //! over (`handover`), and the endpoints of a replaced policy may go on for a while (`retiring`). Endpoints whose attempts fail more often
-//! than those of others count as failing for a while (`outlier`).
+//! than those of others count as failing for a while (`outlier`), and those that report more load are picked less often (`weights`,
+//! `weighing`).
 //!
 //! Each is a state machine like the engine: events and the time go in, [`Command`](command::Command)s come out. The result is a
 //! [`ClusterPicker`](picker::ClusterPicker) for each cluster, which is immutable: calls pick without a lock.

@@ -94,7 +94,7 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
             _ => [].into(),
         },
         max_requests: if choices.below(4) == 0 { 3 } else { 1_024 },
-        outlier_detection: if choices.below(3) == 0 { Some(outlier_detection(choices)) } else { None },
+        outlier_detection: if choices.bool() { Some(outlier_detection(choices)) } else { None },
         service_name: "eds".into(),
         note: None,
         is_dns: choices.below(4) == 0,
@@ -148,7 +148,7 @@ fn outlier_detection(choices: &mut Choices<'_>) -> OutlierDetection {
     };
     let mut seconds = |limit| Duration::from_secs(choices.below(limit) as u64);
     OutlierDetection {
-        interval: Duration::from_secs(1) + seconds(9),
+        interval: Duration::from_secs(1) + seconds(3),
         base_ejection_time: seconds(10),
         max_ejection_time: seconds(60),
         max_ejection_percent: percent[choices.below(4)],

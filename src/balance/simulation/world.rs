@@ -71,7 +71,8 @@ impl<'a> World<'a> {
             seed,
         };
         let (now, breakers) = (Instant::now(), Arc::<Breakers>::default());
-        let up = (1..=PORTS).filter(|_| choices.bool()).map(address).collect();
+        let mut some = || (1..=PORTS).filter(|_| choices.bool()).map(address).collect();
+        let (up, sick) = (some(), some());
         Self {
             balancer: Balancer::new(settings, breakers.clone()),
             breakers,
@@ -87,7 +88,7 @@ impl<'a> World<'a> {
             configs: ClusterConfigs::default(),
             retiring: BTreeMap::new(),
             calls: Vec::new(),
-            sick: BTreeSet::new(),
+            sick,
             ejected: BTreeMap::new(),
             loads: Vec::new(),
             quiet_since: now,
@@ -129,7 +130,7 @@ impl<'a> World<'a> {
                     self.sick.insert(address);
                 }
             }
-            14 => {
+            14 | 16 => {
                 let running = self.calls.len();
                 (0..8).for_each(|_| self.pick());
                 self.end_calls(running);
