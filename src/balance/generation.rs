@@ -348,7 +348,7 @@ impl<H: Clone + Debug> Generations<H> {
             if self.warned.insert(filter.to_owned()) {
                 warn!(
                     target,
-                    filter, "the channel does not execute a part of the configuration: HTTP filter"
+                    %filter, "the channel does not execute a part of the configuration: HTTP filter"
                 );
             }
         }
