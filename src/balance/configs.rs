@@ -9,7 +9,8 @@ use tracing::warn;
 
 use super::{
     clusters::{ClusterChanges, ClusterConfig},
-    policy::{ClusterPolicy, Drop, EndpointConfig, LeafConfig, LocalityConfig, Policy},
+    hash::hash,
+    policy::{Configured, Drop, EndpointConfig, LeafConfig, LocalityConfig, Policy},
 };
 use crate::{
     resolve::{ClusterView, Snapshot},
@@ -21,6 +22,8 @@ use crate::{
 pub(super) struct Translation {
     /// The largest size of rings (CH3.28).
     ring_size_cap: u32,
+    /// What the subsets of endpoints depend on, so that other channels have others.
+    seed: u64,
     /// The snapshot that was translated last.
     snapshot: Option<Arc<Snapshot>>,
     /// The leaves of each target that was translated.
@@ -41,9 +44,10 @@ struct Leaf {
 }
 
 impl Translation {
-    pub(super) fn new(ring_size_cap: u32) -> Self {
+    pub(super) fn new(ring_size_cap: u32, seed: u64) -> Self {
         Self {
             ring_size_cap,
+            seed,
             snapshot: None,
             targets: BTreeMap::new(),
             leaves: BTreeMap::new(),
@@ -136,9 +140,21 @@ impl Translation {
             return None;
         }
         (it.cluster, it.assignment, it.note) = (cluster.cloned(), assignment.cloned(), note.clone());
+        let Configured { policy, subset, .. } = self.policy(view);
+        let all = assignment.map_or_else(Vec::new, |it| priorities(it));
+        // The same for the whole life of the channel (CH3.61), and another one for each cluster.
+        let seed = hash(name.as_bytes()) ^ self.seed;
+        let chosen = (!subset.is_all()).then(|| {
+            all.iter().map(|localities| subset.choose(localities, policy.by_locality, seed)).collect()
+        });
+        let (priorities, listed) = match chosen {
+            Some(chosen) => (chosen, Some(all)),
+            None => (all, None),
+        };
         Some(LeafConfig {
-            policy: self.policy(view),
-            priorities: assignment.map_or_else(Vec::new, |it| priorities(it)),
+            policy,
+            priorities,
+            listed,
             drops: assignment.into_iter().flat_map(|it| &it.drops).map(drop_share).collect(),
             max_requests: cluster.map_or(DEFAULT_MAX_REQUESTS, |it| it.max_requests),
             outlier_detection: cluster.and_then(|it| it.outlier_detection.as_deref()).cloned(),
@@ -152,13 +168,13 @@ impl Translation {
     }
 
     /// The policy of a cluster, with a warning for each setting that is not executed.
-    fn policy(&mut self, view: ClusterView<'_>) -> ClusterPolicy {
-        let Some(config) = view.config() else { return ClusterPolicy::of(&LbPolicy::RoundRobin).0 };
-        let (mut policy, unsupported) = ClusterPolicy::of(&config.lb_policy);
-        if let Policy::RingHash(ring) = policy.policy {
-            policy.policy = Policy::RingHash(ring.capped(self.ring_size_cap));
+    fn policy(&mut self, view: ClusterView<'_>) -> Configured {
+        let Some(config) = view.config() else { return Configured::of(&LbPolicy::RoundRobin) };
+        let mut configured = Configured::of(&config.lb_policy);
+        if let Policy::RingHash(ring) = configured.policy.policy {
+            configured.policy.policy = Policy::RingHash(ring.capped(self.ring_size_cap));
         }
-        if let Some(name) = unsupported {
+        if let Some(name) = &configured.unsupported {
             self.warn(view.name(), format!("load balancing policy {name}, round_robin is used instead"));
         }
         if config.lb_policy.has_custom_metrics() {
@@ -171,7 +187,7 @@ impl Translation {
         if config.http_connect {
             self.warn(view.name(), "HTTP CONNECT proxies, connections are direct".to_owned());
         }
-        policy
+        configured
     }
 
     fn warn(&mut self, cluster: &str, what: String) {

@@ -117,7 +117,7 @@ impl<H: Clone> Leaf<H> {
     /// A new configuration. Endpoints that it still lists keep connections and counters, and so do addresses, wherever they are now
     /// (CH1.25, CH3.7).
     pub(super) fn update(&mut self, config: Arc<LeafConfig>, breaker: Arc<Breaker>, scope: &mut Scope<'_>) {
-        self.outliers.update(&self.config.priorities, &config, scope.now);
+        self.outliers.update(self.config.listed(), &config, scope.now);
         if let Some(edits) = self.edits(&config, &breaker) {
             self.config = config;
             return self.apply(edits, scope);

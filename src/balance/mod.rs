@@ -5,7 +5,7 @@
 //! | level | file |
 //! |---|---|
 //! | a cluster that routes name: the leaves of an aggregate in order of preference | `balancer`, `failover` |
-//! | a leaf, with endpoints of its own: priorities | `leaf`, `failover` |
+//! | a leaf, with endpoints of its own, all or a subset: priorities | `leaf`, `subset`, `failover` |
 //! | a priority: localities by weight | `group`, `ready_set` |
 //! | under ring_hash: a hash ring of endpoints | `ring`, `ring_slots`, `ring_picker` |
 //! | an endpoint: addresses, of which one is connected | `member`, `pick_first` |
@@ -53,5 +53,6 @@ pub(crate) mod routes;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;
 mod subchannel;
+mod subset;
 mod weighing;
 pub(crate) mod weights;

@@ -101,7 +101,7 @@ impl Outliers {
         let is_new = self.detection.is_none();
         let start = self.detection.as_ref().map_or(now, |it| it.start);
         self.detection = Some(Detection { config: next.clone(), start });
-        self.list(if is_new { &[] } else { before }, &config.priorities);
+        self.list(if is_new { &[] } else { before }, config.listed());
     }
 
     /// What an endpoint needs, by its sorted addresses. `None` without an algorithm.

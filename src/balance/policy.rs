@@ -1,8 +1,8 @@
 //! What a cluster's configuration says of balancing, as far as it is executed.
 
-use std::{net::SocketAddr, sync::Arc};
+use std::{cmp, net::SocketAddr, sync::Arc};
 
-use super::{ring::RingConfig, weights::WeightSettings};
+use super::{ring::RingConfig, subset::SubsetSizes, weights::WeightSettings};
 use crate::resource::{LbPolicy, Locality, OutlierDetection, load_balancing::CustomPolicy};
 
 /// How an endpoint is chosen among those that are ready.
@@ -33,11 +33,23 @@ pub(crate) struct ClusterPolicy {
     pub(crate) by_locality: bool,
 }
 
+/// What of a configured policy is executed.
+#[derive(Debug)]
+pub(crate) struct Configured {
+    pub(crate) policy: ClusterPolicy,
+    pub(crate) subset: SubsetSizes,
+    /// The name of the policy, if another one is executed instead.
+    pub(crate) unsupported: Option<String>,
+}
+
 /// A cluster with endpoints of its own: one level of priorities over localities.
 #[derive(Debug, Clone)]
 pub(crate) struct LeafConfig {
     pub(crate) policy: ClusterPolicy,
+    /// The endpoints that are used.
     pub(crate) priorities: Vec<Vec<LocalityConfig>>,
+    /// All endpoints, if `priorities` has a subset of them (CH3.61).
+    pub(crate) listed: Option<Vec<Vec<LocalityConfig>>>,
     /// Shares of requests that are dropped (CH4.1).
     pub(crate) drops: Arc<[Drop]>,
     /// The maximum number of concurrent requests (CH4.4).
@@ -85,29 +97,51 @@ impl Policy {
     }
 }
 
-impl ClusterPolicy {
-    /// The policy that is executed, and the name of the configured one if that is another.
-    pub(crate) fn of(configured: &LbPolicy) -> (Self, Option<String>) {
-        let (by_locality, endpoint) = match configured {
-            LbPolicy::WrrLocality(wrr) => (true, &*wrr.endpoint_picking_policy),
-            LbPolicy::RoundRobin
-            | LbPolicy::PickFirst(_)
-            | LbPolicy::RingHash(_)
-            | LbPolicy::LeastRequest(_)
-            | LbPolicy::ClientSideWeightedRoundRobin(_)
-            | LbPolicy::Custom(_) => (false, configured),
-        };
+impl LeafConfig {
+    /// All endpoints, whether they are used or not.
+    pub(super) fn listed(&self) -> &[Vec<LocalityConfig>] {
+        self.listed.as_ref().unwrap_or(&self.priorities)
+    }
+}
+
+impl Configured {
+    /// The policy that is executed.
+    pub(crate) fn of(configured: &LbPolicy) -> Self {
+        let (mut by_locality, mut subset, mut endpoint) = (false, SubsetSizes::default(), configured);
+        loop {
+            endpoint = match endpoint {
+                LbPolicy::WrrLocality(wrr) if !by_locality => {
+                    by_locality = true;
+                    &wrr.endpoint_picking_policy
+                }
+                LbPolicy::RandomSubsetting(it) => {
+                    // A subset of a subset is as large as the smaller of them.
+                    let level = if by_locality { &mut subset.locality } else { &mut subset.priority };
+                    *level = Some(level.map_or(it.subset_size, |size| cmp::min(size, it.subset_size)));
+                    &it.child_policy
+                }
+                LbPolicy::WrrLocality(_)
+                | LbPolicy::RoundRobin
+                | LbPolicy::PickFirst(_)
+                | LbPolicy::RingHash(_)
+                | LbPolicy::LeastRequest(_)
+                | LbPolicy::ClientSideWeightedRoundRobin(_)
+                | LbPolicy::Custom(_) => break,
+            }
+        }
         let (policy, unsupported) = match endpoint {
             LbPolicy::RoundRobin => (Policy::RoundRobin, None),
             LbPolicy::PickFirst(it) => (Policy::PickFirst { shuffle: it.shuffle_address_list }, None),
             LbPolicy::LeastRequest(it) => (Policy::LeastRequest { choice_count: it.choice_count }, None),
             LbPolicy::RingHash(it) => (Policy::RingHash(RingConfig::of(it)), None),
             LbPolicy::ClientSideWeightedRoundRobin(it) => (Policy::Weighted(Box::new((&**it).into())), None),
-            LbPolicy::WrrLocality(_) => (Policy::RoundRobin, Some("wrr_locality in wrr_locality".to_owned())),
+            LbPolicy::WrrLocality(_) | LbPolicy::RandomSubsetting(_) => {
+                (Policy::RoundRobin, Some("wrr_locality in wrr_locality".to_owned()))
+            }
             LbPolicy::Custom(it) if it.is_executed() => (Policy::Custom(it.clone()), None),
             LbPolicy::Custom(it) => (Policy::RoundRobin, Some(it.type_name().to_owned())),
         };
-        (Self { policy, by_locality }, unsupported)
+        Self { policy: ClusterPolicy { policy, by_locality }, subset, unsupported }
     }
 }
 

@@ -4,7 +4,7 @@
 mod endpoint_policy;
 mod ring_hash;
 
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use prost::Message;
 use serde::Serialize;
@@ -21,7 +21,8 @@ use crate::pb::{
         config::cluster::v3::{self as cluster, cluster::LbConfig},
         extensions::load_balancing_policies::{
             client_side_weighted_round_robin::v3 as client_side, least_request::v3 as least_request,
-            pick_first::v3 as pick_first, wrr_locality::v3 as wrr_locality,
+            pick_first::v3 as pick_first, random_subsetting::v3 as random_subsetting,
+            wrr_locality::v3 as wrr_locality,
         },
     },
     google::protobuf as google,
@@ -46,6 +47,8 @@ pub enum LbPolicy {
     ClientSideWeightedRoundRobin(Box<ClientSideWeightedRoundRobin>),
     /// First a locality by weight, then an endpoint in it.
     WrrLocality(WrrLocality),
+    /// Some of the endpoints, others for each client.
+    RandomSubsetting(RandomSubsetting),
     /// A policy of the application's own.
     Custom(CustomPolicy),
 }
@@ -112,6 +115,16 @@ pub struct WrrLocality {
     pub endpoint_picking_policy: Box<LbPolicy>,
 }
 
+/// Settings of [`LbPolicy::RandomSubsetting`] (A68).
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct RandomSubsetting {
+    /// How many endpoints are used at most.
+    pub subset_size: NonZeroU32,
+    /// The policy among them.
+    pub child_policy: Box<LbPolicy>,
+}
+
 /// The load balancing settings of a cluster.
 #[derive(Debug, Default)]
 pub(super) struct Choice {
@@ -132,6 +145,7 @@ impl LbPolicy {
         match self {
             Self::ClientSideWeightedRoundRobin(it) => !it.metric_names_for_computing_utilization.is_empty(),
             Self::WrrLocality(it) => it.endpoint_picking_policy.has_custom_metrics(),
+            Self::RandomSubsetting(it) => it.child_policy.has_custom_metrics(),
             Self::RoundRobin
             | Self::PickFirst(_)
             | Self::RingHash(_)
@@ -283,12 +297,38 @@ const BUILT_IN: &[(&str, ParsePolicy)] = &[
     ("envoy.extensions.load_balancing_policies.wrr_locality.v3.WrrLocality", |payload, cx, depth| {
         message(payload, |it| wrr_locality(it, cx, depth))
     }),
+    (
+        "envoy.extensions.load_balancing_policies.random_subsetting.v3.RandomSubsetting",
+        |payload, cx, depth| message(payload, |it| random_subsetting(it, cx, depth)),
+    ),
 ];
 
 fn wrr_locality(from: wrr_locality::WrrLocality, cx: &Context<'_>, depth: u32) -> Result<LbPolicy, Invalid> {
-    let child = from.endpoint_picking_policy.ok_or(Invalid::new("must be set"));
-    let child = child.and_then(|child| first_supported(&child, cx, depth + 1));
-    Ok(in_each_locality(child.map_err(|e| e.at("endpoint_picking_policy"))?))
+    let policy = child(from.endpoint_picking_policy.as_ref(), cx, depth);
+    Ok(in_each_locality(policy.map_err(|e| e.at("endpoint_picking_policy"))?))
+}
+
+/// The settings that A68 requires (CH3.61).
+fn random_subsetting(
+    from: random_subsetting::RandomSubsetting,
+    cx: &Context<'_>,
+    depth: u32,
+) -> Result<LbPolicy, Invalid> {
+    let size = from.subset_size.map_or(0, |size| size.value);
+    let subset_size = NonZeroU32::new(size)
+        .ok_or_else(|| Invalid::field("subset_size", "must be set and greater than 0"))?;
+    let policy = child(from.child_policy.as_ref(), cx, depth).map_err(|e| e.at("child_policy"))?;
+    Ok(LbPolicy::RandomSubsetting(RandomSubsetting { subset_size, child_policy: Box::new(policy) }))
+}
+
+/// The policy inside another one, which must have one.
+fn child(
+    list: Option<&cluster::LoadBalancingPolicy>,
+    cx: &Context<'_>,
+    depth: u32,
+) -> Result<LbPolicy, Invalid> {
+    let list = list.ok_or_else(|| Invalid::new("must be set"))?;
+    first_supported(list, cx, depth + 1)
 }
 
 /// Rules C8 and C14.

@@ -3,12 +3,14 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{Balancer, Target};
-use crate::balance::{connectivity::Connectivity, leaf::Leaf, ring_picker::ConnectRequest};
+use crate::balance::{
+    configs::Translation, connectivity::Connectivity, leaf::Leaf, ring_picker::ConnectRequest,
+};
 
 impl<H: Clone> Balancer<H> {
-    /// The largest size of hash rings.
-    pub(crate) fn ring_size_cap(&self) -> u32 {
-        self.settings.ring_size_cap
+    /// How the clusters of snapshots are translated for it.
+    pub(in crate::balance) fn translation(&self) -> Translation {
+        Translation::new(self.settings.ring_size_cap, self.settings.seed)
     }
 
     /// A pick requested a connection of a cluster (CH3.22).

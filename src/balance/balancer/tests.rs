@@ -55,6 +55,7 @@ fn leaf(policy: ClusterPolicy, priorities: Vec<Vec<LocalityConfig>>) -> Arc<Leaf
     Arc::new(LeafConfig {
         policy,
         priorities,
+        listed: None,
         drops: [].into(),
         max_requests: 1_024,
         outlier_detection: None,

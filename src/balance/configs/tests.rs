@@ -1,9 +1,13 @@
-use std::time::Duration;
+use std::{num::NonZeroU32, time::Duration};
 
 use super::*;
 use crate::{
+    balance::policy::ClusterPolicy,
     resolve::fixture::{eds, snapshot, with, without},
-    resource::OutlierDetection,
+    resource::{
+        OutlierDetection,
+        load_balancing::{PickFirst, RandomSubsetting, WrrLocality},
+    },
 };
 
 /// What a translation of a snapshot changes: targets with their leaves, and leaves with the number of their endpoints.
@@ -39,7 +43,7 @@ fn ch1_25_a_change_of_one_cluster_translates_that_one_alone() {
     let used = (&["cart", "wine"][..], &[][..], &[][..]);
     let first =
         Arc::new(snapshot("shop").eds("cart", &[&["10.0.0.1:80"]]).eds("wine", &[&["10.0.0.2:80"]]).build());
-    let mut translation = Translation::new(4_096);
+    let mut translation = Translation::new(4_096, 1);
     let all = ["cart -> cart", "wine -> wine", "cart: 1", "wine: 1"];
     assert_eq!(changes(&mut translation, &first, used), all);
     assert_eq!(changes(&mut translation, &first, used), NONE);
@@ -51,7 +55,7 @@ fn ch1_25_a_change_of_one_cluster_translates_that_one_alone() {
 fn ch1_25_a_change_of_a_leaf_is_none_of_its_aggregates() {
     let mesh = snapshot("shop").aggregate("all", &["one", "two"]).aggregate("some", &["two"]);
     let first = Arc::new(mesh.eds("one", &[]).eds("two", &[&["10.0.0.2:80"]]).build());
-    let mut translation = Translation::new(4_096);
+    let mut translation = Translation::new(4_096, 1);
     let used = (&["all", "some"][..], &[][..], &[][..]);
     let all = ["all -> one,two", "some -> two", "one: 0", "two: 1"];
     assert_eq!(changes(&mut translation, &first, used), all);
@@ -67,7 +71,7 @@ fn ch1_25_a_change_of_a_leaf_is_none_of_its_aggregates() {
 #[test]
 fn ch1_20_a_cluster_that_a_snapshot_lacks_keeps_what_was_known() {
     let first = Arc::new(snapshot("shop").eds("cart", &[&["10.0.0.1:80"]]).build());
-    let mut translation = Translation::new(4_096);
+    let mut translation = Translation::new(4_096, 1);
     let used = (&["cart"][..], &[][..], &[][..]);
     assert_eq!(changes(&mut translation, &first, used), ["cart -> cart", "cart: 1"]);
     let lacking = Arc::new(without(&first, "cart"));
@@ -86,7 +90,8 @@ fn ch3_64_the_outlier_detection_of_a_cluster_is_that_of_its_leaf() {
     cart.config = Some(Arc::new(config));
     let first = snapshot("shop").entry(cart).eds("wine", &[&["10.0.0.2:80"]]).build();
     let names = ["cart", "wine"].map(Arc::from);
-    let changes = Translation::new(4_096).translate(&Arc::new(first), |_| true, (names.into(), Vec::new()));
+    let changes =
+        Translation::new(4_096, 1).translate(&Arc::new(first), |_| true, (names.into(), Vec::new()));
     let detections =
         changes.leaves.iter().map(|(name, leaf)| (&**name, leaf.as_ref().unwrap().outlier_detection.clone()));
     assert_eq!(detections.collect::<Vec<_>>(), [("cart", Some(detection)), ("wine", None)]);
@@ -107,6 +112,74 @@ fn default_detection() -> OutlierDetection {
 fn ch1_13_a_cluster_that_does_not_exist_is_gone() {
     let first = Arc::new(snapshot("shop").missing("cart").without_endpoints("wine").build());
     let used = (&["cart", "wine"][..], &[][..], &[][..]);
-    let translated = changes(&mut Translation::new(4_096), &first, used);
+    let translated = changes(&mut Translation::new(4_096, 1), &first, used);
     assert_eq!(translated, ["cart is gone", "wine -> wine", "wine: 0"]);
+}
+
+fn subset(size: u32, child: LbPolicy) -> LbPolicy {
+    let subset_size = NonZeroU32::new(size).unwrap();
+    LbPolicy::RandomSubsetting(RandomSubsetting { subset_size, child_policy: Box::new(child) })
+}
+
+/// What a translation makes of a cluster with this policy and endpoints of these ports; `None` if nothing changed.
+fn translate(
+    translation: &mut Translation,
+    policy: &LbPolicy,
+    ports: std::ops::Range<u16>,
+) -> Option<Arc<LeafConfig>> {
+    let addresses: Vec<_> = ports.map(|port| format!("10.0.0.1:{port}")).collect();
+    let mut entry = eds("cart", &[&addresses.iter().map(String::as_str).collect::<Vec<_>>()]);
+    let cluster = (**entry.config.as_ref().unwrap()).clone();
+    entry.config = Some(Arc::new(Cluster { lb_policy: policy.clone(), ..cluster }));
+    let snapshot = Arc::new(snapshot("shop").entry(entry).build());
+    let changes = translation.translate(&snapshot, |name| name == "cart", (vec!["cart".into()], vec![]));
+    changes.leaves.into_iter().next()?.1
+}
+
+fn ports(priorities: &[Vec<LocalityConfig>]) -> BTreeSet<u16> {
+    let endpoints = priorities.iter().flatten().flat_map(|locality| &locality.endpoints);
+    endpoints.map(|endpoint| endpoint.addresses[0].port()).collect()
+}
+
+#[test]
+fn ch3_61_ch3_62_a_cluster_uses_a_subset_of_its_endpoints_for_the_life_of_its_channel() {
+    let mut translation = Translation::new(4_096, 7);
+    let policy = subset(5, LbPolicy::RoundRobin);
+    let first = translate(&mut translation, &policy, 1..41).unwrap();
+    assert_eq!(first.policy.policy, Policy::RoundRobin);
+    assert_eq!((ports(&first.priorities).len(), ports(first.listed()).len()), (5, 40));
+    let mut replaced = 0;
+    for to in 42..82 {
+        let next = translate(&mut translation, &policy, 1..to).unwrap();
+        replaced += ports(&next.priorities).difference(&ports(&first.priorities)).count();
+        assert!(
+            ports(&next.priorities).difference(&ports(&first.priorities)).count() <= usize::from(to - 41)
+        );
+    }
+    assert!(replaced > 0);
+    let again = translate(&mut translation, &policy, 1..41).unwrap();
+    assert_eq!(ports(&again.priorities), ports(&first.priorities));
+    let other = translate(&mut Translation::new(4_096, 8), &policy, 1..41).unwrap();
+    assert_ne!(ports(&other.priorities), ports(&first.priorities), "another channel");
+    let all = translate(&mut Translation::new(4_096, 7), &LbPolicy::RoundRobin, 1..41).unwrap();
+    assert!(all.listed.is_none() && ports(&all.priorities).len() == 40);
+}
+
+#[test]
+fn ch3_62_subsets_are_of_the_level_at_which_they_are_configured() {
+    let configured = |policy: LbPolicy| Configured::of(&policy);
+    let in_locality =
+        |policy| LbPolicy::WrrLocality(WrrLocality { endpoint_picking_policy: Box::new(policy) });
+    let size = NonZeroU32::new;
+    let it = configured(subset(9, in_locality(subset(3, LbPolicy::RoundRobin))));
+    assert_eq!((it.subset.priority, it.subset.locality), (size(9), size(3)));
+    assert!(it.policy.by_locality && it.unsupported.is_none());
+    let it = configured(in_locality(subset(3, LbPolicy::RoundRobin)));
+    assert_eq!((it.subset.priority, it.subset.locality), (None, size(3)));
+    let first = LbPolicy::PickFirst(PickFirst { shuffle_address_list: true });
+    let it = configured(subset(4, subset(2, subset(3, first))));
+    assert_eq!((it.subset.priority, it.subset.locality), (size(2), None));
+    assert_eq!(it.policy, ClusterPolicy { policy: Policy::PickFirst { shuffle: true }, by_locality: false });
+    let it = configured(in_locality(in_locality(LbPolicy::RoundRobin)));
+    assert_eq!(it.unsupported.as_deref(), Some("wrr_locality in wrr_locality"));
 }

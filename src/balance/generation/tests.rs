@@ -103,7 +103,7 @@ fn ch1_9_a_warning_of_the_listener_is_a_note_and_no_other_route() {
 
 #[test]
 fn ch3_51_ch3_50_endpoints_that_are_not_usable_have_no_weight() {
-    let mut translation = Translation::new(4_096);
+    let mut translation = Translation::new(4_096, 1);
     let endpoints = ["10.0.0.1:80", "10.0.0.2:80 UNHEALTHY", "10.0.0.3:80 DRAINING", "10.0.0.4:80 HEALTHY"];
     let snapshot = Arc::new(snapshot("shop").eds("cart", &[&endpoints]).build());
     let changes = translation.translate(&snapshot, |_| true, (Vec::new(), Vec::new()));

@@ -60,6 +60,7 @@ impl Fixture {
         let config = LeafConfig {
             policy: ClusterPolicy { policy: Policy::RoundRobin, by_locality: false },
             priorities: priorities(ports),
+            listed: None,
             drops: [].into(),
             max_requests: 1_024,
             outlier_detection: Some(detection),
@@ -74,7 +75,7 @@ impl Fixture {
 
     /// Changes the configuration.
     fn update(&mut self, edit: impl FnOnce(&mut LeafConfig)) {
-        let before = self.config.priorities.clone();
+        let before = self.config.listed().to_vec();
         edit(&mut self.config);
         self.outliers.update(&before, &self.config, self.now);
     }

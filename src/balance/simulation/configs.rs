@@ -89,6 +89,7 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
     Arc::new(LeafConfig {
         policy,
         priorities: priorities.collect(),
+        listed: None,
         drops: match choices.below(12) {
             0 => [Drop { category: "all".into(), per_million: 1_000_000 }].into(),
             _ => [].into(),

@@ -1,3 +1,5 @@
+mod subsetting;
+
 use serde::Serialize;
 
 use super::*;

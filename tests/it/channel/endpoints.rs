@@ -3,15 +3,9 @@
 use tonic::Code;
 use xdskit::{
     control_plane::type_url,
-    pb::{
-        envoy::{
-            config::{
-                cluster::v3::{LoadBalancingPolicy, cluster::LbPolicy, load_balancing_policy::Policy},
-                core::v3::TypedExtensionConfig,
-            },
-            extensions::load_balancing_policies::pick_first::v3::PickFirst,
-        },
-        google::protobuf as google,
+    pb::envoy::{
+        config::cluster::v3::cluster::LbPolicy,
+        extensions::load_balancing_policies::pick_first::v3::PickFirst,
     },
 };
 
@@ -195,15 +189,7 @@ async fn ch3_15_channels_shuffle_endpoints_by_their_weights_9_and_1() {
     let mesh = Mesh::start(&[&one]).await;
     mesh.server.set(weighted(&one, &two));
     let shuffle = PickFirst { shuffle_address_list: true };
-    let typed_config = google::Any {
-        type_url: "type.googleapis.com/envoy.extensions.load_balancing_policies.pick_first.v3.PickFirst"
-            .to_owned(),
-        value: prost::Message::encode_to_vec(&shuffle).into(),
-    };
-    let extension = TypedExtensionConfig { typed_config: Some(typed_config), ..Default::default() };
-    let policies = vec![Policy { typed_extension_config: Some(extension) }];
-    mesh.server
-        .set(cluster("cart").edit(|it| it.load_balancing_policy = Some(LoadBalancingPolicy { policies })));
+    mesh.server.set(cluster_with([policy("pick_first.v3.PickFirst", &shuffle)]));
     // 180 of 200 with a standard deviation of 4; chance exceeds three of them once in 370 times.
     let mut rounds = Vec::new();
     for _ in 0..3 {
@@ -319,7 +305,7 @@ async fn ch1_13_a_deleted_cluster_fails_calls_with_its_name() {
     mesh.until(|seen| seen.is_ok()).await;
 }
 
-fn limited(max_requests: u32) -> xdskit::testing::resources::ClusterBuilder {
+fn limited(max_requests: u32) -> ClusterBuilder {
     use xdskit::pb::{
         envoy::config::cluster::v3::{CircuitBreakers, circuit_breakers::Thresholds},
         google::protobuf::UInt32Value,

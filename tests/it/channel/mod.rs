@@ -11,6 +11,7 @@ mod notes;
 mod policies;
 mod routes;
 mod states;
+mod subsets;
 mod weights;
 
 use std::{
@@ -19,14 +20,22 @@ use std::{
 };
 
 use bytes::Bytes;
+use prost::Message;
 use tonic::{Request, Response, Status, client::Grpc, codegen::http::uri::PathAndQuery};
 use xdskit::{
     Bootstrap, Channel, Client,
     channel::ChannelState,
     client::ClientBuilder,
+    pb::{
+        envoy::config::{
+            cluster::v3::{LoadBalancingPolicy, load_balancing_policy::Policy},
+            core::v3::TypedExtensionConfig,
+        },
+        google::protobuf::Any,
+    },
     testing::{
         TestControlPlane,
-        resources::{EndpointsBuilder, cluster, endpoints, listener, route, route_config},
+        resources::{ClusterBuilder, EndpointsBuilder, cluster, endpoints, listener, route, route_config},
     },
 };
 
@@ -42,10 +51,14 @@ struct Mesh {
 
 impl Mesh {
     async fn start(backends: &[&Backend]) -> Self {
+        Self::start_with(cluster("cart"), backends).await
+    }
+
+    async fn start_with(cart_cluster: ClusterBuilder, backends: &[&Backend]) -> Self {
         let server = TestControlPlane::start().await;
         server.set(listener("shop").rds("routes"));
         server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("cart")]));
-        server.set(cluster("cart"));
+        server.set(cart_cluster);
         server.set(cart(backends));
         Self::of(server)
     }
@@ -134,6 +147,22 @@ impl Mesh {
         let mut states = self.channel.watch_state();
         soon(async { while states.next().await.expect("it is there") != expected {} }).await;
     }
+}
+
+/// The cluster `cart` with a list of policies.
+fn cluster_with(policies: impl Into<Vec<Policy>>) -> ClusterBuilder {
+    cluster("cart").edit(|it| {
+        it.load_balancing_policy = Some(LoadBalancingPolicy { policies: policies.into() });
+    })
+}
+
+/// A load balancing policy of a type of Envoy's extensions, or of another one with a `:` before it.
+fn policy(type_name: &str, config: &impl Message) -> Policy {
+    let own = || format!("envoy.extensions.load_balancing_policies.{type_name}");
+    let type_name = type_name.strip_prefix(':').map_or_else(own, ToOwned::to_owned);
+    let type_url = format!("type.googleapis.com/{type_name}");
+    let typed_config = Some(Any { type_url, value: config.encode_to_vec().into() });
+    Policy { typed_extension_config: Some(TypedExtensionConfig { typed_config, ..Default::default() }) }
 }
 
 fn cart(backends: &[&Backend]) -> EndpointsBuilder {

@@ -3,14 +3,7 @@
 use serde::Serialize;
 use tonic::Code;
 use xdskit::{
-    pb::{
-        envoy::config::{
-            cluster::v3::{LoadBalancingPolicy, load_balancing_policy::Policy},
-            core::v3::TypedExtensionConfig,
-        },
-        google::protobuf as google,
-        xds::r#type::v3::TypedStruct,
-    },
+    pb::{google::protobuf as google, xds::r#type::v3::TypedStruct},
     resource::{Context, Extension, Invalid, Payload, Registry, load_balancing::*},
 };
 
@@ -70,19 +63,14 @@ impl EndpointPicker for Picker {
 }
 
 /// A cluster with a list of policies: one that nobody knows, then that of the application.
-fn cart_with_policy() -> xdskit::testing::resources::ClusterBuilder {
+fn cart_with_policy() -> ClusterBuilder {
     let typed = |type_url: &str| {
         let kind = Some(google::value::Kind::StringValue("hello".to_owned()));
         let fields = [("tag".to_owned(), google::Value { kind })].into();
         let type_url = format!("type.googleapis.com/{type_url}");
-        let value = TypedStruct { type_url, value: Some(google::Struct { fields }) };
-        let value = prost::Message::encode_to_vec(&value).into();
-        let type_url = "type.googleapis.com/xds.type.v3.TypedStruct".to_owned();
-        let typed_config = Some(google::Any { type_url, value });
-        Policy { typed_extension_config: Some(TypedExtensionConfig { typed_config, ..Default::default() }) }
+        policy(":xds.type.v3.TypedStruct", &TypedStruct { type_url, value: Some(google::Struct { fields }) })
     };
-    let policies = vec![typed("test.Unknown"), typed("test.Last")];
-    cluster("cart").edit(|it| it.load_balancing_policy = Some(LoadBalancingPolicy { policies }))
+    cluster_with([typed("test.Unknown"), typed("test.Last")])
 }
 
 async fn mesh(backends: &[&Backend]) -> Mesh {

@@ -1,21 +1,14 @@
 //! Weights of endpoints by the load that they report.
 
-use prost::Message;
 use xdskit::pb::{
-    envoy::{
-        config::{
-            cluster::v3::{LoadBalancingPolicy, load_balancing_policy::Policy},
-            core::v3::TypedExtensionConfig,
-        },
-        extensions::load_balancing_policies::client_side_weighted_round_robin::v3::ClientSideWeightedRoundRobin,
-    },
-    google::protobuf::{self as google, Any},
+    envoy::extensions::load_balancing_policies::client_side_weighted_round_robin::v3::ClientSideWeightedRoundRobin,
+    google::protobuf as google,
 };
 
 use super::*;
 
 /// A cluster whose weights change at once, and are read as often as is permitted.
-fn weighted(out_of_band: bool) -> xdskit::testing::resources::ClusterBuilder {
+fn weighted(out_of_band: bool) -> ClusterBuilder {
     let seconds = |seconds| Some(google::Duration { seconds, nanos: 0 });
     let config = ClientSideWeightedRoundRobin {
         enable_oob_load_report: Some(google::BoolValue { value: out_of_band }),
@@ -24,23 +17,11 @@ fn weighted(out_of_band: bool) -> xdskit::testing::resources::ClusterBuilder {
         weight_update_period: seconds(0),
         ..ClientSideWeightedRoundRobin::default()
     };
-    let package = "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3";
-    let typed_config = Some(Any {
-        type_url: format!("type.googleapis.com/{package}.ClientSideWeightedRoundRobin"),
-        value: config.encode_to_vec().into(),
-    });
-    let extension = TypedExtensionConfig { typed_config, ..TypedExtensionConfig::default() };
-    let policies = vec![Policy { typed_extension_config: Some(extension) }];
-    cluster("cart").edit(|it| it.load_balancing_policy = Some(LoadBalancingPolicy { policies }))
+    cluster_with([policy("client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin", &config)])
 }
 
 async fn mesh(backends: &[&Backend], out_of_band: bool) -> Mesh {
-    let server = TestControlPlane::start().await;
-    server.set(listener("shop").rds("routes"));
-    server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("cart")]));
-    server.set(weighted(out_of_band));
-    server.set(cart(backends));
-    Mesh::of(server)
+    Mesh::start_with(weighted(out_of_band), backends).await
 }
 
 /// Makes calls until the backends `one` and `two` have these shares of 40 calls.

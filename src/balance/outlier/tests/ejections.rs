@@ -86,6 +86,19 @@ fn ch3_70_ejections_stop_at_the_maximum_and_one_is_always_possible() {
 }
 
 #[test]
+fn ch3_62_ch3_70_the_maximum_is_of_all_endpoints_also_of_those_outside_of_the_subset() {
+    let all: Vec<u16> = (1..=40).collect();
+    let config = OutlierDetection { max_ejection_percent: 10, ..detection() };
+    let mut it = Fixture::new(config, &[&all[..8]]);
+    it.update(|config| config.listed = Some(priorities(&[&all])));
+    it.sweep_after(&[BAD; 8]);
+    assert_eq!(it.ejected().len(), 4);
+    it.list(&[&all[..8]]);
+    it.update(|config| config.listed = None);
+    assert!(it.outliers.tracked(&[address(9)]).is_none());
+}
+
+#[test]
 fn ch3_70_outliers_are_ejected_in_a_random_order() {
     let mut first = [0_u32; 4];
     for seed in 0..400 {
