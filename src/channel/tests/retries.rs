@@ -18,6 +18,7 @@ fn policy(retry_on: &str, num_retries: u32) -> RetryPolicy {
         retry_on: retry_on.into(),
         num_retries: Some(UInt32Value { value: num_retries }),
         retry_back_off: Some(RetryBackOff { base_interval: millisecond, max_interval: millisecond }),
+        ..RetryPolicy::default()
     }
 }
 
@@ -118,6 +119,51 @@ async fn ch6_1_a_policy_of_the_route_hides_that_of_the_virtual_host() {
         assert_eq!(soon(call).await.unwrap().unwrap_err().code(), code, "{path} {code:?}");
         assert!(peer.is_quiet());
     }
+}
+
+#[tokio::test]
+async fn ch6_3_an_attempt_may_take_longer_than_the_timeout_of_the_policy_for_each() {
+    let mut peer = Peer::start().await;
+    let per_try_timeout = Some(Proto { seconds: 0, nanos: 1 });
+    let policy = RetryPolicy { per_try_timeout, ..policy("unavailable,deadline-exceeded,cancelled", 3) };
+    let mesh = retrying("ch6_3_per_try", &[&peer], policy).await;
+    let (first, second) = (mesh.get("/a"), mesh.get("/b"));
+    let slow = peer.request().await;
+    peer.request().await.respond();
+    soon(second).await.unwrap().unwrap();
+    slow.respond();
+    soon(first).await.unwrap().unwrap();
+    assert!(peer.is_quiet(), "one attempt each");
+}
+
+#[tokio::test]
+async fn ch6_5_a_retry_picks_from_the_newest_picker_of_the_cluster() {
+    let (mut one, mut two) = (Peer::start().await, Peer::start().await);
+    let name = "ch6_5_newest";
+    let mesh = retrying(name, &[&one], policy("unavailable", 3)).await;
+    let call = mesh.get("/a");
+    let first = one.request().await;
+    mesh.server.set(assignment(name, &[&two]));
+    // Until calls go to the endpoint that replaces that of the attempt.
+    let mut probe = tokio::spawn(finish(mesh.begin("/probe", Given::default())));
+    loop {
+        tokio::select! {
+            request = one.request() => request.respond(),
+            request = two.request() => {
+                request.respond();
+                break;
+            }
+        }
+        soon(probe).await.unwrap().unwrap();
+        probe = mesh.get("/probe");
+    }
+    first.fail(Code::Unavailable, &[]);
+    let retry = two.request().await;
+    assert_eq!(retry.header(ATTEMPTS), Some("1"));
+    // There is no other endpoint, and no rule against the same one.
+    retry.fail(Code::Unavailable, &[]);
+    two.request().await.respond();
+    soon(call).await.unwrap().unwrap();
 }
 
 #[tokio::test]
