@@ -2,7 +2,7 @@
 //! turns (CH11.5).
 //!
 //! ```console
-//! $ cargo bench --bench channel            # --quick for a short run; --only calls, cold or throughput for a part
+//! $ cargo bench --bench channel            # --quick for a short run; --only calls, features, cold or throughput for a part
 //! ```
 //!
 //! The servers are a process of their own. On Linux the client's thread is pinned to the first core that the process may use, and
@@ -21,6 +21,7 @@ use calls::{
     backends::{self, Backends, Placement},
     clients::Client,
     cores,
+    features::FEATURES,
     load::{self, Load},
     mesh::Mesh,
 };
@@ -38,6 +39,9 @@ fn main() {
     cores::pin_client();
     if is_part("calls") {
         cost_of_calls(if is_quick { 3 } else { 41 });
+    }
+    if is_part("features") {
+        cost_of_features(if is_quick { 3 } else { 41 });
     }
     if is_part("cold") {
         first_calls(if is_quick { 5 } else { 101 });
@@ -108,6 +112,27 @@ fn print_costs(count: usize, load: Load, [cpu, p50]: &[Samples; 2]) {
         of(p50, "channel"),
         p50.ratio("channel", "tonic"),
     );
+}
+
+/// What a call costs the client's thread with each feature of the configuration, beside one without any.
+fn cost_of_features(rounds: usize) {
+    let backends = Backends::start(10, Placement::Pinned);
+    let runtime = runtime();
+    let clients = FEATURES.map(|(name, features)| {
+        let _within = runtime.enter();
+        (name, Client::xdskit(&Mesh::with(&backends.addresses, features)))
+    });
+    let (none, _) = FEATURES[0];
+    for (in_flight, calls) in [(64, 4_000), (1, 500)] {
+        let [cpu, _] = costs(&clients, &runtime, Load { calls, in_flight, size: 100 }, rounds);
+        println!(
+            "\nfeatures, {in_flight} in flight: CPU of the client's thread for each call of 100 B to 10 endpoints; \
+             medians of {rounds} rounds in turns\n\n| feature | µs | beside none |\n|---|---:|---:|"
+        );
+        for (name, _) in FEATURES {
+            println!("| {name} | {:.2} | {:.2} x |", cpu.median(name) / 1e3, cpu.ratio(name, none));
+        }
+    }
 }
 
 /// From nothing to the response of the first call: a client, its connection to the control plane, four resources in order, and a

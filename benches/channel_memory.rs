@@ -14,6 +14,7 @@ use std::{alloc::System, env, future::Future, hint::black_box, net::SocketAddr, 
 use calls::{
     backends::{self, Backends, Placement},
     clients::Client,
+    features::{FEATURES, Feature},
     load::{self, Load},
     mesh::{Mesh, TARGET},
 };
@@ -39,6 +40,12 @@ fn main() {
     for count in [1, 10] {
         let of = |client| report("call", client, count);
         println!("| {count} | {:.2} | {:.2} | {:.2} |", of("h2"), of("tonic"), of("channel"));
+    }
+    println!(
+        "\nallocations of a unary call of 100 B to 10 endpoints\n\n| feature | allocations |\n|---|---:|"
+    );
+    for (number, (name, _)) in FEATURES.iter().enumerate() {
+        println!("| {name} | {:.2} |", report("feature", &number.to_string(), 10));
     }
     let connected = if is_quick { 50 } else { 250 };
     println!(
@@ -68,16 +75,20 @@ fn report(case: &str, client: &str, count: usize) -> f64 {
 
 fn measure(case: &str, client: &str, count: usize) -> f64 {
     match case {
-        "call" => allocations(client, count),
+        "call" => allocations(client, &[], count),
+        "feature" => {
+            let number: usize = client.parse().expect("a number");
+            allocations("channel", FEATURES[number].1, count)
+        }
         "connected" => connected(client, count),
         _ => refused(client, count),
     }
 }
 
 /// The allocations for each of some calls, one at a time.
-fn allocations(name: &str, count: usize) -> f64 {
+fn allocations(name: &str, features: &[Feature], count: usize) -> f64 {
     let backends = Backends::start(count, Placement::Pinned);
-    let mesh = Mesh::start(&backends.addresses);
+    let mesh = Mesh::with(&backends.addresses, features);
     let runtime = runtime();
     let client = client(name, &runtime, &backends.addresses, &mesh);
     let load = Load { calls: 2_000, in_flight: 1, size: 100 };

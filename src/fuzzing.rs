@@ -13,7 +13,7 @@ use std::{
 use bytes::Bytes;
 
 #[cfg(feature = "channel")]
-pub use self::balancing::{Balancing, Selected};
+pub use self::balancing::{Balancing, Selected, build_ring};
 pub use crate::engine::simulation::Script;
 #[cfg(feature = "json")]
 use crate::format::Format;

@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, sync::mpsc, thread};
 
-use super::cores;
+use super::{cores, features::Feature};
 use tokio::runtime;
 use xdskit::{
     Bootstrap, Client,
@@ -23,6 +23,11 @@ pub(crate) struct Mesh {
 
 impl Mesh {
     pub(crate) fn start(backends: &[SocketAddr]) -> Self {
+        Self::with(backends, &[])
+    }
+
+    /// With features of the route and the cluster.
+    pub(crate) fn with(backends: &[SocketAddr], features: &[Feature]) -> Self {
         let control_plane = ControlPlane::new();
         let mesh = control_plane.clone();
         let (address, bound) = mpsc::channel();
@@ -38,8 +43,12 @@ impl Mesh {
         let mesh = Self { control_plane, address: bound.recv().expect("it was bound") };
         mesh.control_plane.update(|tx| {
             tx.set(listener("shop").rds("routes"));
-            tx.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster(CLUSTER)]));
-            tx.set(cluster(CLUSTER)).set(assignment(backends));
+            let route = route::prefix("").cluster(CLUSTER);
+            let route = features.iter().fold(route, |route, feature| feature.edit_route(route));
+            let cluster =
+                features.iter().fold(cluster(CLUSTER), |cluster, feature| feature.edit_cluster(cluster));
+            tx.set(route_config("routes").virtual_host(["*"], [route]));
+            tx.set(cluster).set(assignment(backends));
         });
         mesh
     }

@@ -6,5 +6,6 @@ pub(crate) mod codec;
 pub(crate) mod cores;
 pub(crate) mod direct;
 pub(crate) mod echo;
+pub(crate) mod features;
 pub(crate) mod load;
 pub(crate) mod mesh;

@@ -46,7 +46,7 @@ pub(crate) mod policy;
 mod ready_set;
 mod retiring;
 pub(crate) mod retry;
-mod ring;
+pub(crate) mod ring;
 pub(crate) mod ring_picker;
 mod ring_slots;
 pub(crate) mod routes;

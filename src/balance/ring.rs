@@ -113,5 +113,14 @@ fn entries(endpoints: &[RingEndpoint], sizes: RingSizes) -> Vec<(u64, u32)> {
     entries
 }
 
+/// Builds a ring of 4,096 entries for endpoints with these keys, in ascending order, and returns the number of its entries. For the
+/// bench `balance`.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn build(keys: &[Arc<str>]) -> usize {
+    let endpoints = keys.iter().map(|key| RingEndpoint { key: key.clone(), weight: 1 });
+    let ring = Ring::new(endpoints.collect(), RingSizes { min: 4_096, max: 4_096 });
+    ring.hashes.len()
+}
+
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,12 @@
 //! The balancing of a channel without connections, for the bench `balance`.
 
-use std::{fmt, sync::Arc, time::Instant};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use prost::Message;
 
 use crate::{
     balance::{
@@ -11,8 +17,12 @@ use crate::{
         generation::{Generation, Generations},
         pick_first::PickFirstSettings,
         picker::{Draws, Pick, PickArgs},
+        ring,
+        ring_picker::ConnectRequest,
         routes::Selection,
+        weights::LoadReport,
     },
+    pb::xds::data::orca::v3::OrcaLoadReport,
     resolve::{RouteQuery, Snapshot},
 };
 
@@ -71,6 +81,49 @@ impl Balancing {
         attempts
     }
 
+    /// Makes calls until none of so many in a row waits for an endpoint to be connected.
+    pub fn connect_on_demand(&mut self, path: &str, calls: usize) {
+        loop {
+            let Some(mut selected) = self.select(path) else { return };
+            let requests: Vec<_> = (0..calls).filter_map(|_| selected.request()).collect();
+            if requests.is_empty() {
+                return;
+            }
+            for request in requests {
+                self.generations.balancer.connect_endpoint(&request, self.now);
+            }
+            self.connect();
+        }
+    }
+
+    /// Lets time pass, and publishes what is due.
+    pub fn pass(&mut self, time: Duration) {
+        self.now += time;
+        self.generations.balancer.handle_timeout(self.now);
+        self.publish();
+    }
+
+    /// Makes so many calls, of which each ends with OK if `is_ok` says so for its number, and with a report of that many requests
+    /// a second.
+    pub fn call(&self, path: &str, calls: u32, is_ok: impl Fn(u32) -> bool) {
+        let Some(mut selected) = self.select(path) else { return };
+        for number in 0..calls {
+            let Pick::Complete(mut attempt) = selected.pick_any() else { continue };
+            attempt.on_stream();
+            if is_ok(number) {
+                attempt.on_ok();
+            }
+            let report = OrcaLoadReport {
+                application_utilization: 0.5,
+                rps_fractional: f64::from(number + 1),
+                ..OrcaLoadReport::default()
+            };
+            if let Some(report) = LoadReport::decode(&report.encode_to_vec()) {
+                attempt.on_report(report, self.now);
+            }
+        }
+    }
+
     /// Selects the cluster of a call, as a call does; `None` if it would wait or fail.
     pub fn select(&self, path: &str) -> Option<Selected> {
         match self.published.select(&RouteQuery::new(path, 0)) {
@@ -93,10 +146,25 @@ impl Balancing {
 impl Selected {
     /// Picks an endpoint for an attempt, which ends at once; false if there is none.
     pub fn pick(&mut self) -> bool {
-        let (draws, random, request) = (&mut Draws::default(), &mut self.random, &RouteQuery::new("/", 0));
-        let pick = self.published.pick(self.cluster.place(), &mut PickArgs { draws, random, request });
-        matches!(pick, Pick::Complete(_))
+        matches!(self.pick_any(), Pick::Complete(_))
     }
+
+    fn pick_any(&mut self) -> Pick<()> {
+        let (draws, random, request) = (&mut Draws::default(), &mut self.random, &RouteQuery::new("/", 0));
+        self.published.pick(self.cluster.place(), &mut PickArgs { draws, random, request })
+    }
+
+    /// The endpoint whose connection a pick requests, if it does.
+    fn request(&mut self) -> Option<ConnectRequest> {
+        let (draws, random, request) = (&mut Draws::default(), &mut self.random, &RouteQuery::new("/", 0));
+        self.published.pick(self.cluster.place(), &mut PickArgs { draws, random, request });
+        draws.take_connect_request()
+    }
+}
+
+/// Builds a hash ring of 4,096 entries for endpoints with these keys, in ascending order, and returns the number of its entries.
+pub fn build_ring(keys: &[Arc<str>]) -> usize {
+    ring::build(keys)
 }
 
 impl fmt::Debug for Balancing {
