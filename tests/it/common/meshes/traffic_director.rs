@@ -156,6 +156,7 @@ fn forward(clusters: ClusterSpecifier) -> Route {
                 retry_on: "unavailable,resource-exhausted".into(),
                 num_retries: number(3),
                 retry_back_off: Some(RetryBackOff { base_interval: seconds(1), max_interval: seconds(10) }),
+                ..RetryPolicy::default()
             }),
             ..RouteAction::default()
         })),
