@@ -217,7 +217,8 @@ impl Call {
         let path = PathAndQuery::from_static(path);
         let response = grpc.server_streaming(request, path, Proto::<Q, R>::new()).await?;
         let (headers, mut stream, _) = response.into_parts();
-        let message = stream.message().await?.ok_or_else(|| Status::internal("a response without a message"))?;
+        let message =
+            stream.message().await?.ok_or_else(|| Status::internal("a response without a message"))?;
         let trailers = stream.trailers().await?.unwrap_or_default();
         Ok(Complete { headers, message, trailers })
     }
