@@ -26,10 +26,11 @@ func (b *backend) testService() *grpc.ServiceDesc {
 				if _, err := receive(stream); err != nil {
 					return err
 				}
-				if err := stream.SetHeader(metadata.Pairs("hostname", b.name)); err != nil {
+				// Headers before the status would commit the call, so that it is not retried.
+				if err := b.behave(stream); err != nil {
 					return err
 				}
-				if err := b.behave(stream); err != nil {
+				if err := stream.SetHeader(metadata.Pairs("hostname", b.name)); err != nil {
 					return err
 				}
 				return stream.SendMsg(response)
