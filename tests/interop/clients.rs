@@ -126,7 +126,7 @@ impl Client {
     /// The distribution of the next calls.
     async fn distribution(&self, num_rpcs: i32) -> LoadBalancerStatsResponse {
         let request = LoadBalancerStatsRequest { num_rpcs, timeout_sec: 20, metadata_keys: Vec::new() };
-        self.call("LoadBalancerStatsService/GetClientStats", request).await
+        self.call("/grpc.testing.LoadBalancerStatsService/GetClientStats", request).await
     }
 
     /// Waits for a distribution of this many calls.
@@ -163,11 +163,11 @@ impl Client {
             metadata: metadata.collect(),
             timeout_sec: load.timeout_sec,
         };
-        let Empty {} = self.call("XdsUpdateClientConfigureService/Configure", request).await;
+        let Empty {} = self.call("/grpc.testing.XdsUpdateClientConfigureService/Configure", request).await;
     }
 
     async fn accumulated(&self) -> LoadBalancerAccumulatedStatsResponse {
-        self.call("LoadBalancerStatsService/GetClientAccumulatedStats", Empty {}).await
+        self.call("/grpc.testing.LoadBalancerStatsService/GetClientAccumulatedStats", Empty {}).await
     }
 
     /// Makes no more calls, and waits until all have ended. Returns how many ended with each status so far.
@@ -232,10 +232,10 @@ impl Client {
 
     async fn call<Q: Message + 'static, R: Message + Default + 'static>(
         &self,
-        method: &str,
+        method: &'static str,
         request: Q,
     ) -> R {
-        let path = format!("/grpc.testing.{method}").parse::<PathAndQuery>().expect("it is a path");
+        let path = PathAndQuery::from_static(method);
         let mut grpc = Grpc::new(self.services.clone());
         within("the services", grpc.ready()).await.expect("they are there");
         let response = within(method, grpc.unary(Request::new(request), path, Proto::<Q, R>::new())).await;
