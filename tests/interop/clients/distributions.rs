@@ -15,11 +15,20 @@ async fn ping_pong_and_round_robin() {
     let backends = backends(["four", "one", "three", "two"]).await;
     let pair = Pair::start(&["--qps=100", "--fail_on_failed_rpcs=true"], &backends.each_ref()).await;
     pair.reach(&["four", "one", "three", "two"]).await;
-    for seen in pair.each(async |client| client.distribution(100).await).await {
-        // Calls that begin at the same time may be counted in another order than they were picked.
-        let is_even = seen.rpcs_by_peer.values().all(|calls| (23..=27).contains(calls));
-        assert!(is_even && seen.num_failures == 0, "{seen:?}");
-    }
+    pair.each(async |client| {
+        let mut rounds = Vec::new();
+        // Calls that begin at the same time may be counted in another order than they are picked, the more the busier the machine is.
+        for _ in 0..3 {
+            let seen = client.distribution(100).await;
+            assert_eq!(seen.num_failures, 0, "{seen:?}");
+            if seen.rpcs_by_peer.values().all(|calls| (23..=27).contains(calls)) {
+                return;
+            }
+            rounds.push(seen.rpcs_by_peer);
+        }
+        panic!("{}: {rounds:?}", client.name);
+    })
+    .await;
 }
 
 #[tokio::test]

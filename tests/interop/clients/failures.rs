@@ -92,8 +92,8 @@ async fn fault_injection() {
             let codes = client.run(load, 400).await;
             let [ok, failed] = [Code::Ok, code].map(|code| codes[&(UNARY, code.into())]);
             let all: i32 = codes.values().sum();
-            // Within 4 standard deviations, which chance exceeds once in 15,000 times.
-            let is_half = (2 * failed - all).pow(2) <= 16 * all;
+            // Within 5 standard deviations, which chance exceeds once in a million times.
+            let is_half = (2 * failed - all).pow(2) <= 25 * all;
             assert!(ok + failed == all && is_half, "{}: {case}: {codes:?}", client.name);
         })
         .await;
@@ -131,7 +131,7 @@ async fn retries() {
     }
 }
 
-/// With one of five backends failing, no call fails, and this crate's channel makes no more attempts than grpc-go.
+/// With one of five backends failing, hardly a call fails, and this crate's channel makes no more attempts than grpc-go.
 #[tokio::test]
 async fn retries_while_a_fifth_fails() {
     let mut all = backends(["five", "four", "one", "three", "two"]).await;
@@ -141,17 +141,29 @@ async fn retries_while_a_fifth_fails() {
     pair.each(async |client| client.stop().await).await;
     let metadata = [(UNARY, BEHAVIOR, "hostname=five error-code-14")];
     let load = Load { metadata: &metadata, ..UNARY_CALLS };
-    let mut per_call = Vec::new();
-    for client in [&pair.ours, &pair.go] {
-        client.all_end(load, &[(UNARY, Code::Ok)]).await;
-        let before = attempts(&mut all).await;
-        let codes = client.run(load, 600).await;
-        let calls: i32 = codes.values().sum();
-        assert!(codes.keys().eq([&(UNARY, 0)]), "{}: {codes:?}", client.name);
-        per_call.push((attempts(&mut all).await - before) as f64 / f64::from(calls));
+    pair.each(async |client| client.all_end(load, &[(UNARY, Code::Ok)]).await).await;
+    // The 5 % are 2 standard deviations of 600 calls, which chance exceeds at times, so there are up to 3 rounds.
+    let mut rounds = Vec::new();
+    for _ in 0..3 {
+        let ours = attempts_per_call(&pair.ours, load, &mut all).await;
+        let go = attempts_per_call(&pair.go, load, &mut all).await;
+        assert!(ours > 1.1, "a fifth of all attempts fails, so that there are 1.25 for each call: {ours}");
+        if ours <= go * 1.05 {
+            return;
+        }
+        rounds.push([ours, go]);
     }
-    // A fifth of all attempts fails: 1.25 for each call. The 5 % are 3 standard deviations of 600 calls.
-    assert!(per_call[0] <= per_call[1] * 1.05 && per_call[0] > 1.1, "ours and grpc-go's: {per_call:?}");
+    panic!("attempts for each call, ours and grpc-go's: {rounds:?}");
+}
+
+async fn attempts_per_call(client: &Client, load: Load<'_>, backends: &mut [Backend]) -> f64 {
+    let before = attempts(backends).await;
+    let codes = client.run(load, 600).await;
+    let calls: i32 = codes.values().sum();
+    // All five attempts of one call in 3,000 get to the backend that fails.
+    let is_expected = codes[&(UNARY, 0)] >= calls - 4 && codes.keys().all(|(_, code)| [0, 14].contains(code));
+    assert!(is_expected, "{}: {codes:?}", client.name);
+    (attempts(backends).await - before) as f64 / f64::from(calls)
 }
 
 async fn attempts(backends: &mut [Backend]) -> u64 {
