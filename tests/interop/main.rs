@@ -4,6 +4,7 @@
 mod ads;
 mod backend;
 mod channel;
+mod clients;
 mod delta;
 mod dumps;
 mod envoy;

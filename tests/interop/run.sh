@@ -21,14 +21,14 @@ main() {
   build_java backends/java Backend warm-up
   install_envoy "$bin/envoy"
   install_python tests/interop/backends/python/requirements.txt "$bin/backends/python"
-  cargo build --locked --quiet --example watch --example walk --example relay
+  cargo build --locked --quiet --example watch --example walk --example relay --example interop_client
   cargo build --locked --quiet --all-features --bin xdskit
   XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_STRICT=$bin/strict XDSKIT_INTEROP_JCP=$bin/jcp/run \
     XDSKIT_INTEROP_ENVOY=$bin/envoy/envoy/_bin/envoy \
     XDSKIT_INTEROP_BACKEND_GO=$bin/backends/go XDSKIT_INTEROP_BACKEND_JAVA=$bin/backends/java/run \
     XDSKIT_INTEROP_BACKEND_PYTHON=$PWD/tests/interop/backends/python/backend.py XDSKIT_INTEROP_PYTHONPATH=$bin/backends/python \
     XDSKIT_INTEROP_WATCH=$target/debug/examples/watch XDSKIT_INTEROP_WALK=$target/debug/examples/walk \
-    XDSKIT_INTEROP_RELAY=$target/debug/examples/relay \
+    XDSKIT_INTEROP_RELAY=$target/debug/examples/relay XDSKIT_INTEROP_CLIENT=$target/debug/examples/interop_client \
     XDSKIT_INTEROP_GRPC_GO=$bin/grpcgo XDSKIT_INTEROP_TOOL=$target/debug/xdskit \
     cargo test --locked --test interop -- --test-threads=6 "$@"
 }

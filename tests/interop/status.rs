@@ -64,12 +64,15 @@ async fn csds_shows_a_client_in_go_what_this_one_knows(setup: Setup) {
 async fn the_tool_shows_what_a_grpc_client_in_go_knows(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let mut command = Command::new(program("XDSKIT_INTEROP_GRPC_GO"));
-    command.args(["-target", "xds:///cart"]).env("GRPC_XDS_BOOTSTRAP", peer.bootstrap_path());
+    command
+        .args(["-server", "xds:///cart", "-stats_port", "0"])
+        .env("GRPC_XDS_BOOTSTRAP", peer.bootstrap_path());
     let mut grpc = Process::start("grpcgo", &mut command);
     let first = grpc.line(PATIENCE).await.unwrap_or_default();
-    let Some(address) = first["address"].as_str() else {
-        panic!("gRPC did not print the address of its status service but {first}:\n{}", grpc.log())
+    let Some(port) = first["stats_port"].as_u64() else {
+        panic!("gRPC did not print the port of its status service but {first}:\n{}", grpc.log())
     };
+    let address = &format!("127.0.0.1:{port}");
     peer.event("an endpoint assignment is requested", |event| {
         event["type"].as_str().is_some_and(|url| url.ends_with("ClusterLoadAssignment"))
     })

@@ -29,11 +29,16 @@ type Unread = Option<ChildStdout>;
 
 impl Process {
     pub(crate) fn start<S: AsRef<str>>(example: &str, args: impl IntoIterator<Item = S>) -> Self {
-        let mut process = Self::start_unread(example, args);
-        if let Err(Some(stdout)) = process.stdout.as_mut().map_err(Option::take) {
-            process.stdout = Ok(lines(stdout));
-        }
-        process
+        Self::example(example, args, &[])
+    }
+
+    /// Starts it with an environment.
+    pub(crate) fn example<S: AsRef<str>>(
+        example: &str,
+        args: impl IntoIterator<Item = S>,
+        env: &[(&str, &str)],
+    ) -> Self {
+        Self::start_program(&["examples", example], args, env)
     }
 
     /// Starts it without a reader of its standard output.
@@ -43,7 +48,15 @@ impl Process {
 
     /// Starts the tool with an environment.
     pub(crate) fn tool<S: AsRef<str>>(args: impl IntoIterator<Item = S>, env: &[(&str, &str)]) -> Self {
-        let mut command = command(&["xdskit"], args);
+        Self::start_program(&["xdskit"], args, env)
+    }
+
+    fn start_program<S: AsRef<str>>(
+        program: &[&str],
+        args: impl IntoIterator<Item = S>,
+        env: &[(&str, &str)],
+    ) -> Self {
+        let mut command = command(program, args);
         let mut process = Self::spawn(command.envs(env.iter().copied()).stdout(Stdio::piped()));
         if let Err(Some(stdout)) = process.stdout.as_mut().map_err(Option::take) {
             process.stdout = Ok(lines(stdout));

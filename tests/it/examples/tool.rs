@@ -284,7 +284,9 @@ async fn help_and_completions_are_printed() {
 
 #[tokio::test]
 async fn all_examples_have_help() {
-    for example in ["watch", "walk", "relay", "mesh", "soak", "call", "greeter", "quickstart"] {
+    for example in
+        ["watch", "walk", "relay", "mesh", "soak", "call", "greeter", "quickstart", "interop_client"]
+    {
         let mut help = Process::start(example, ["--help"]);
         let text = help.text().await;
         assert!(text.to_lowercase().contains(&format!("usage: {example}")), "{text}");

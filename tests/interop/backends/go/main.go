@@ -21,7 +21,10 @@
 //	Hold                  unary: responds after as many milliseconds as its message specifies
 //	Fail                  unary: for the message "CODE TEXT", fails with this status and the trailers x-trailer and x-trailer-bin
 //
-// Each response has the header x-backend with the name of the server, and is compressed if the metadata has x-compress. Calls of
+// This one has UnaryCall and EmptyCall of grpc.testing.TestService, too: the header hostname is the name of the server, and the
+// metadata rpc-behavior is that of grpc/grpc's doc/xds-test-descriptions.md.
+//
+// Each response of interop.Backend has the header x-backend with the name of the server, and is compressed if the metadata has x-compress. Calls of
 // Chat and Hold are reported by lines with the "event" began or cancelled, and the "method".
 package main
 
@@ -63,6 +66,7 @@ func run(name, port string) error {
 		grpc.ForceServerCodec(rawCodec{}), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
 	)
 	server.RegisterService(backend.service(), backend)
+	server.RegisterService(backend.testService(), backend)
 	go func() {
 		if err := server.Serve(listener); err != nil {
 			emit(map[string]any{"event": "broken", "reason": err.Error()})

@@ -2,6 +2,7 @@
 //! tonic's servers. The names of the tests carry those of the cases.
 
 mod affinity;
+mod control_planes;
 mod failover;
 mod faults;
 mod limits;
