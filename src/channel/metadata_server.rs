@@ -1,4 +1,4 @@
-//! Google Cloud's metadata server, which identity tokens are fetched from over HTTP/1.1 (CH5.14).
+//! Google Cloud's metadata server, which identity tokens are fetched from over HTTP/1.1 (CH5.15).
 
 use std::{sync::Arc, time::Duration};
 

@@ -101,7 +101,7 @@ fn respond(status: u16, body: &str) -> Answer {
 }
 
 #[tokio::test]
-async fn ch5_14_the_request_is_that_of_the_metadata_server() {
+async fn ch5_15_the_request_is_that_of_the_metadata_server() {
     let mut server = Metadata::start([respond(200, &token(r#"{"exp":5.5}"#))]).await;
     let it = MetadataServer::new(Some(&server.host));
     let fetched = it.identity_token("https://shop/?a=b&c d").await.unwrap();
@@ -173,7 +173,7 @@ async fn ch5_14_a_server_that_cannot_be_reached_is_unavailable() {
 }
 
 #[tokio::test]
-async fn ch5_14_a_server_that_does_not_answer_is_unavailable_after_10_s() {
+async fn ch5_15_a_server_that_does_not_answer_is_unavailable_after_10_s() {
     let mut server = Metadata::start([Answer::Silence]).await;
     let it = MetadataServer::new(Some(&server.host));
     let fetch = tokio::spawn(async move { it.identity_token("a").await });
@@ -187,7 +187,7 @@ async fn ch5_14_a_server_that_does_not_answer_is_unavailable_after_10_s() {
 }
 
 #[test]
-fn ch5_14_the_usual_host_is_that_of_google_cloud() {
+fn ch5_15_the_usual_host_is_that_of_google_cloud() {
     // The environment of tests has none of its own.
     assert_eq!(&*MetadataServer::new(None).host, DEFAULT_HOST);
     assert_eq!(&*MetadataServer::new(Some("127.0.0.1:1")).host, "127.0.0.1:1");

@@ -284,7 +284,7 @@ async fn ch5_4_state_outlives_updates_and_ends_with_the_idleness_of_the_channel(
 }
 
 #[tokio::test]
-async fn ch5_2_credentials_of_filters_are_sent_on_private_connections_alone() {
+async fn ch2_21_ch5_2_credentials_of_filters_are_sent_on_private_connections_alone() {
     let mut peer = Peer::start().await;
     for is_private in [false, true] {
         let name = if is_private { "ch5_2_private" } else { "ch5_2_plaintext" };

@@ -2,6 +2,7 @@
 
 mod call;
 mod collections;
+mod filters;
 mod messages;
 mod process;
 mod relay;
