@@ -3,10 +3,12 @@
 use std::{
     fmt, mem,
     sync::{
-        Arc,
+        Arc, PoisonError, RwLock,
         atomic::{AtomicUsize, Ordering},
     },
 };
+
+use crate::resource::Cluster;
 
 /// A cluster with a place in generations, and the number of calls that may still pick in it.
 pub(crate) struct ClusterUse {
@@ -16,6 +18,8 @@ pub(crate) struct ClusterUse {
     calls: AtomicUsize,
     /// Called when the last call lets go of a retired cluster.
     on_unused: OnUnused,
+    /// Its configuration, for the HTTP filters that look at it; no other call takes the lock.
+    resource: RwLock<Option<Arc<Cluster>>>,
 }
 
 /// What is called when the last call lets go of a cluster that no route names any more.
@@ -30,11 +34,15 @@ pub(crate) struct ClusterReference {
 
 impl ClusterUse {
     pub(super) fn new(name: Arc<str>, place: usize, on_unused: OnUnused) -> Arc<Self> {
-        Arc::new(Self { name, place, calls: AtomicUsize::new(0), on_unused })
+        Arc::new(Self { name, place, calls: AtomicUsize::new(0), on_unused, resource: RwLock::default() })
     }
 
     pub(super) fn place(&self) -> usize {
         self.place
+    }
+
+    pub(super) fn set_resource(&self, resource: Option<Arc<Cluster>>) {
+        *self.resource.write().unwrap_or_else(PoisonError::into_inner) = resource;
     }
 
     /// A reference, unless the cluster was removed in the meantime.
@@ -68,6 +76,11 @@ impl ClusterReference {
 
     pub(crate) fn place(&self) -> usize {
         self.cluster.place
+    }
+
+    /// The newest configuration of the cluster, if there is one.
+    pub(crate) fn resource(&self) -> Option<Arc<Cluster>> {
+        self.cluster.resource.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// The call is committed: it makes no further pick.

@@ -21,6 +21,7 @@ use super::{
 };
 use crate::{
     error::WatchError,
+    filters::Instances,
     resolve::{RouteQuery, Snapshot},
 };
 
@@ -87,6 +88,8 @@ pub(crate) struct Generations<H> {
     /// See [`Generation::note`].
     note: Option<Arc<str>>,
     warned: BTreeSet<String>,
+    /// Those of the HTTP filters of the newest listener.
+    instances: Instances,
 }
 
 impl<H> Generation<H> {
@@ -163,6 +166,7 @@ impl<H: Clone + Debug> Generations<H> {
             snapshot: None,
             note: None,
             warned: BTreeSet::new(),
+            instances: Instances::default(),
         }
     }
 
@@ -180,7 +184,7 @@ impl<H: Clone + Debug> Generations<H> {
                 let is_same =
                     matches!(&self.routing, Routing::Routes(it) if it.snapshot().has_routes_of(&snapshot));
                 if !is_same {
-                    let (routes, unexecuted) = Routes::compile(&snapshot, &self.uses);
+                    let (routes, unexecuted) = Routes::compile(&snapshot, &self.uses, &mut self.instances);
                     self.warn_of_filters(snapshot.target(), unexecuted);
                     self.set_routing(Routing::Routes(Arc::new(routes)));
                 }
@@ -225,7 +229,7 @@ impl<H: Clone + Debug> Generations<H> {
     /// Forgets everything, as the channel becomes idle (CH1.29).
     pub(crate) fn clear(&mut self, now: Instant) {
         self.set_routing(Routing::Waiting);
-        (self.snapshot, self.note) = (None, None);
+        (self.snapshot, self.note, self.instances) = (None, None, Instances::default());
         self.translation = self.balancer.translation();
         self.update(now);
         (self.added, self.removed) = (Vec::new(), Vec::new());
@@ -299,6 +303,11 @@ impl<H: Clone + Debug> Generations<H> {
         let unknown: Vec<_> = added.iter().filter(is_unknown).cloned().collect();
         let is_used = |name: &str| self.uses.contains_key(name);
         let mut changes = self.translation.translate(snapshot, is_used, (added, removed));
+        for (name, _) in changes.targets.iter().filter(|(_, config)| config.is_some()) {
+            if let Some(cluster) = self.uses.get(name) {
+                cluster.set_resource(snapshot.cluster(name).and_then(|it| it.config()).cloned());
+            }
+        }
         for name in unknown {
             let reason = format!("cluster {name} is not in the configuration").into();
             changes.targets.push((name, Some(ClusterConfig::Unknown(reason))));

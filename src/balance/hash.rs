@@ -33,6 +33,10 @@ impl RequestHash {
         Self { known: Some(hash), ..Self::default() }
     }
 
+    pub(super) fn has_policies(&self) -> bool {
+        self.policies.is_some()
+    }
+
     /// Whether the request is not needed any more.
     pub(super) fn is_known(&self) -> bool {
         self.known.is_some()

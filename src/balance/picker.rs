@@ -198,6 +198,13 @@ impl Draws {
         Self::new(self.hash)
     }
 
+    /// Has the hash be that of a request that may change from now on. Without hash policies it is random anyway.
+    pub(crate) fn fix_hash(&mut self, request: &RouteQuery<'_>, random: &mut fastrand::Rng) {
+        if self.hash.has_policies() {
+            self.hash.get(request, random);
+        }
+    }
+
     /// The endpoint whose connection the last pick requested.
     pub(crate) fn take_connect_request(&mut self) -> Option<ConnectRequest> {
         self.connect.take()

@@ -2,13 +2,14 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    mem,
     sync::Arc,
     time::Duration,
 };
 
 use super::cluster_use::{ClusterReference, ClusterUse};
 use crate::{
-    filters::{ChainCompiler, FilterChain},
+    filters::{ChainCompiler, FilterChain, Instances},
     resolve::{RouteQuery, RouteView, Snapshot},
     resource::{
         http_filter::FilterOverride,
@@ -86,16 +87,19 @@ impl Routes {
     pub(super) fn compile<'a>(
         snapshot: &'a Snapshot,
         uses: &BTreeMap<Arc<str>, Arc<ClusterUse>>,
+        instances: &mut Instances,
     ) -> (Self, BTreeSet<&'a str>) {
         let host = snapshot.virtual_host();
         let common = host.retry_policy.clone().map(Arc::new);
         let filters = snapshot.listener().api().map_or(&[][..], |manager| &manager.http_filters);
-        let mut chains = ChainCompiler::new(filters, &host.filter_overrides);
+        let mut chains =
+            ChainCompiler::new(filters, &host.filter_overrides).with_instances(mem::take(instances));
         let routes = host.routes.iter().map(|route| CompiledRoute {
             clusters: RouteClusters::compile(route, uses, &mut chains),
             retry_policy: retry_policy(route, common.as_ref()),
         });
         let routes = Self { routes: routes.collect(), snapshot: snapshot.without_clusters() };
+        *instances = chains.take_instances();
         (routes, chains.into_unexecuted())
     }
 

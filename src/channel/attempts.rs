@@ -19,6 +19,7 @@ use super::{
     call::Call,
     connection::{Gone, Handle, Reserved, SendError},
     deadline::Over,
+    filters::CredentialHeaders,
     headers::Head,
     published::ShutDown,
     request::{Pump, RequestBody},
@@ -45,6 +46,8 @@ pub(super) struct Attempts<'a> {
     pub(super) retries: Retries,
     /// Those of the current attempt.
     pub(super) draws: Draws,
+    /// Those of the current attempt, if its call has credentials.
+    pub(super) credentials: CredentialHeaders,
 }
 
 /// A response that has begun, its attempt, and what sends the rest of the request.
@@ -106,6 +109,9 @@ impl Call<'_> {
     /// Picks an endpoint and sends the request to it.
     async fn attempt(&mut self, seen: Option<u64>, of: &mut Attempts<'_>) -> Result<Responded, Failure> {
         let (picked, number) = self.pick(of, seen).await?;
+        if !self.credentials.is_empty() {
+            of.credentials = self.authenticate(&picked.endpoint).await.map_err(Failure::Failed)?;
+        }
         let reserved = match Reserved::try_new(picked) {
             Ok(reserved) => reserved,
             Err(picked) => self.wait_for_stream(picked, number).await?,
@@ -136,7 +142,10 @@ impl Call<'_> {
             return Err(Failure::Final(self.too_late("the request was not sent in time")));
         }
         let authority = of.authority(endpoint, &self.context.authority);
-        let request = of.head.request(authority, remaining, of.retries.previous(), attempt.metadata());
+        let mut request = of.head.request(authority, remaining, of.retries.previous(), attempt.metadata());
+        for (name, value) in of.credentials.drain(..) {
+            request.headers_mut().insert(name, value);
+        }
         let sent = endpoint.handle.send(request, is_end);
         let (mut response, stream) = sent.map_err(|error| match error {
             SendError::Gone => Failure::NeverSent(number),

@@ -13,14 +13,30 @@ use tokio::task::AbortHandle;
 use tonic::Status;
 
 use super::{active::ActiveCall, connection::Reserved, deadline::Deadline, status};
-use crate::{balance::retry::Throttled, error::Code};
+use crate::{balance::retry::Throttled, error::Code, resource::http_filter::FilterError};
 
 /// The body of a response of the channel.
 ///
 /// If the call fails after the response has begun, it ends with a [`Status`] as error (CH2.26).
 #[derive(Default)]
 pub struct ChannelBody {
-    running: Option<Running>,
+    state: State,
+}
+
+#[derive(Default)]
+enum State {
+    #[default]
+    Complete,
+    Running(Running),
+    Filtered(Box<Filtered>),
+}
+
+/// The body of a response that an HTTP filter of the application has made, or may have changed.
+struct Filtered {
+    body: Pin<Box<dyn Body<Data = Bytes, Error = FilterError> + Send>>,
+    deadline: Deadline,
+    /// If the call has no other body.
+    _active: Option<ActiveCall>,
 }
 
 /// What a response that is not complete keeps alive.
@@ -46,7 +62,19 @@ impl ChannelBody {
         if stream.is_end_stream() {
             return Self::default();
         }
-        Self { running: Some(Running { stream, is_at_trailers: false, deadline, guards }) }
+        Self { state: State::Running(Running { stream, is_at_trailers: false, deadline, guards }) }
+    }
+
+    /// A body of a filter, which ends at the deadline whatever it waits for.
+    pub(super) fn filtered(
+        body: Pin<Box<dyn Body<Data = Bytes, Error = FilterError> + Send>>,
+        deadline: Deadline,
+        active: Option<ActiveCall>,
+    ) -> Self {
+        if body.is_end_stream() {
+            return Self::default();
+        }
+        Self { state: State::Filtered(Box::new(Filtered { body, deadline, _active: active })) }
     }
 }
 
@@ -58,26 +86,37 @@ impl Body for ChannelBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let Some(running) = &mut self.running else { return Poll::Ready(None) };
-        let frame = match running.poll_frame(cx) {
-            Poll::Ready(frame) => frame,
-            Poll::Pending => {
-                let over = ready!(running.deadline.poll_over(cx));
-                Some(Err(over.status("the response is not complete")))
+        let frame = match &mut self.state {
+            State::Complete => None,
+            State::Running(running) => {
+                let frame = match running.poll_frame(cx) {
+                    Poll::Ready(frame) => frame,
+                    Poll::Pending => Some(Err(ready!(poll_over(&mut running.deadline, cx)))),
+                };
+                if let Some(Err(status)) = &frame {
+                    running.guards.on_status(status::core_code(status.code()));
+                }
+                frame
             }
+            State::Filtered(filtered) => match filtered.body.as_mut().poll_frame(cx) {
+                Poll::Ready(frame) => frame.map(|frame| frame.map_err(Status::from)),
+                Poll::Pending => Some(Err(ready!(poll_over(&mut filtered.deadline, cx)))),
+            },
         };
-        if let Some(Err(status)) = &frame {
-            running.guards.on_status(status::core_code(status.code()));
-        }
         if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) {
-            self.running = None;
+            self.state = State::Complete;
         }
         Poll::Ready(frame)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.running.is_none()
+        matches!(self.state, State::Complete)
     }
+}
+
+/// Ready when the time of a response is over.
+fn poll_over(deadline: &mut Deadline, cx: &mut Context<'_>) -> Poll<Status> {
+    deadline.poll_over(cx).map(|over| over.status("the response is not complete"))
 }
 
 impl Running {
@@ -141,6 +180,6 @@ impl Drop for Guards {
 
 impl fmt::Debug for ChannelBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ChannelBody").field("is_complete", &self.running.is_none()).finish()
+        f.debug_struct("ChannelBody").field("is_complete", &self.is_end_stream()).finish()
     }
 }

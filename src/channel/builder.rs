@@ -46,6 +46,7 @@ pub(super) struct Settings {
     pub(super) connections: ConnectionSettings,
     pub(super) share_connections: bool,
     pub(super) authority: Option<String>,
+    pub(super) metadata_server: Option<String>,
 }
 
 /// The reason why a [`Channel`] cannot be built.
@@ -105,6 +106,7 @@ impl ChannelBuilder {
             connections: ConnectionSettings::default(),
             share_connections: false,
             authority: None,
+            metadata_server: None,
         };
         Self { target, source: None, settings }
     }
@@ -233,6 +235,21 @@ impl ChannelBuilder {
     /// Sets the `:authority` of requests that have none of their own; by default, the service of the target (A47-4).
     pub fn authority(mut self, authority: impl Into<String>) -> Self {
         self.settings.authority = Some(authority.into());
+        self
+    }
+
+    /// Sets the host of Google Cloud's metadata server, such as `127.0.0.1:8080`, from which the HTTP filter `gcp_authn` has its
+    /// tokens (A83). By default, it is that in the environment variable `GCE_METADATA_HOST`, or else `metadata.google.internal`.
+    /// Without a port it is port 80.
+    pub fn gcp_metadata_server(mut self, host: impl Into<String>) -> Self {
+        self.settings.metadata_server = Some(host.into());
+        self
+    }
+
+    /// Has connections count as private, as if they had TLS.
+    #[cfg(test)]
+    pub(super) fn private_connections(mut self) -> Self {
+        self.settings.connections.is_private = true;
         self
     }
 

@@ -13,7 +13,9 @@ use super::{
     body::Guards,
     builder::Settings,
     deadline::{Deadline, Over},
+    filters::Credential,
     headers::{self, Head, Visible},
+    metadata_server::MetadataServer,
     published::{Place, Published, ShutDown},
     request::{Buffer, RequestBody, Rest},
     status,
@@ -21,6 +23,7 @@ use super::{
 };
 use crate::{
     balance::{
+        cluster_use::ClusterReference,
         hash::RequestHash,
         picker::Draws,
         policy::with_note,
@@ -63,6 +66,7 @@ pub(super) struct CallContext {
     retries: RetrySettings,
     /// The hash of calls by the identity of the channel (CH2.17).
     channel_id: u64,
+    pub(super) metadata_server: MetadataServer,
 }
 
 /// A call under way.
@@ -79,6 +83,17 @@ pub(super) struct Call<'a> {
     pub(super) reason: Option<Arc<str>>,
     /// How many times the request was sent.
     pub(super) attempts: u32,
+    /// Those that filters have added.
+    pub(super) credentials: Vec<Credential>,
+}
+
+/// What a call needs of its route to be sent.
+pub(super) struct Routed {
+    pub(super) cluster: ClusterReference,
+    auto_host_rewrite: bool,
+    retries: Retries,
+    pub(super) draws: Draws,
+    pub(super) active: ActiveCall,
 }
 
 impl CallContext {
@@ -101,6 +116,7 @@ impl CallContext {
             buffer: Buffer::new(per_call, per_channel),
             retries: settings.retries.clone(),
             channel_id: fastrand::u64(..),
+            metadata_server: MetadataServer::new(settings.metadata_server.as_deref()),
         }
     }
 
@@ -121,6 +137,7 @@ impl CallContext {
             place: None,
             reason: None,
             attempts: 0,
+            credentials: Vec::new(),
         };
         let mut response = call.run(request, active).await.unwrap_or_else(Status::into_http);
         if call.attempts > 1 {
@@ -152,16 +169,42 @@ impl<'a> Call<'a> {
         if let Some(limit) = max_stream_duration {
             self.limit(limit)?;
         }
-        if let Some(filters) = filters {
-            self.filter(&filters, &parts.headers).await?;
+        let hash = RequestHash::new(hash_policies, self.context.channel_id);
+        let routed = Routed {
+            cluster,
+            auto_host_rewrite,
+            retries: Retries::new(retry_policy, &self.context.retries),
+            draws: Draws::new(hash),
+            active,
+        };
+        let request = Request::from_parts(parts, body);
+        match filters {
+            Some(filters) => self.filtered(&filters, routed, request).await,
+            None => self.forward(routed, request).await,
         }
+    }
+
+    /// Makes the attempts of a call that has passed its filters.
+    pub(super) async fn forward(
+        &mut self,
+        routed: Routed,
+        request: Request<Body>,
+    ) -> Result<Response<ChannelBody>, Status> {
+        let Routed { cluster, auto_host_rewrite, retries, draws, active } = routed;
+        let (parts, body) = request.into_parts();
         let mut body = RequestBody::new(body, &self.context.buffer);
-        let retries = Retries::new(retry_policy, &self.context.retries);
         let throttled = retries.throttled();
-        let (head, draws) =
-            (Head::new(parts), Draws::new(RequestHash::new(hash_policies, self.context.channel_id)));
-        let attempts =
-            Attempts { head, body: &mut body, active: &active, cluster, auto_host_rewrite, retries, draws };
+        let (head, credentials) = (Head::new(parts), Vec::new());
+        let attempts = Attempts {
+            head,
+            body: &mut body,
+            active: &active,
+            cluster,
+            auto_host_rewrite,
+            retries,
+            draws,
+            credentials,
+        };
         let (response, attempt, pump) = self.attempts(attempts).await?;
         let mut guards = Guards { attempt, active, rest: None, throttled };
         // A failure without a body was counted when it was decided that no attempt follows.
@@ -178,7 +221,7 @@ impl<'a> Call<'a> {
     ///
     /// # Errors
     /// The time is over (CH2.16).
-    fn limit(&mut self, time: Duration) -> Result<(), Status> {
+    pub(super) fn limit(&mut self, time: Duration) -> Result<(), Status> {
         let begin = *self.begin.get_or_insert_with(Instant::now);
         self.deadline.limit(begin + time);
         if time.is_zero() { Err(self.too_late("there is no time for the call")) } else { Ok(()) }

@@ -41,6 +41,7 @@ use crate::{
 pub(super) struct Handle {
     send: SendRequest<Bytes>,
     streams: Arc<Streams>,
+    is_private: bool,
 }
 
 /// How connections are made and kept.
@@ -49,6 +50,9 @@ pub(super) struct ConnectionSettings {
     pub(super) keep_alive: KeepAlive,
     /// How long streams may run on after a drain; forever without it (CH3.9).
     pub(super) drain_limit: Option<Duration>,
+    /// Connections count as private, as if they had TLS.
+    #[cfg(test)]
+    pub(super) is_private: bool,
 }
 
 /// An established connection, to be driven by [`drive`](Self::drive).
@@ -103,6 +107,16 @@ enum Drain {
     Begun(Option<Pin<Box<Sleep>>>),
 }
 
+impl ConnectionSettings {
+    /// Whether nobody else can read what connections carry, so that credentials are sent on them: with TLS, of which there is none yet.
+    fn is_private(&self) -> bool {
+        #[cfg(test)]
+        return self.is_private;
+        #[cfg(not(test))]
+        false
+    }
+}
+
 impl Connection {
     /// Connects. The connection is established when the SETTINGS of the peer are there (CH3.4): a listener that accepts and says
     /// nothing is not a success.
@@ -121,7 +135,7 @@ impl Connection {
     }
 
     async fn establish(address: SocketAddr, settings: ConnectionSettings) -> Result<Self, String> {
-        let ConnectionSettings { keep_alive, drain_limit } = settings;
+        let ConnectionSettings { keep_alive, drain_limit, .. } = settings;
         let user_timeout = keep_alive.interval.map(|_| keep_alive.timeout);
         let connected = Socket::connect(address, user_timeout).await;
         let mut socket = connected.map_err(|error| error.to_string())?;
@@ -144,7 +158,8 @@ impl Connection {
         .await?;
         let pings = reads.and_then(|reads| Pings::new(keep_alive, h2.ping_pong(), reads));
         let streams = Streams::new(send.current_max_send_streams());
-        Ok(Self { h2, handle: Handle { send, streams }, pings, drain_limit })
+        let handle = Handle { send, streams, is_private: settings.is_private() };
+        Ok(Self { h2, handle, pings, drain_limit })
     }
 
     pub(super) fn handle(&self) -> Handle {
@@ -154,7 +169,7 @@ impl Connection {
     /// Executes the connection until it is closed. `on_lost` is called as soon as it takes no new streams: when GOAWAY is read,
     /// not at the next call (CH3.5). After `drain`, the connection ends with its last stream, or after the limit (CH3.9).
     pub(super) async fn drive(self, drain: oneshot::Receiver<()>, on_lost: impl FnOnce(Loss)) {
-        let Self { h2, handle: Handle { send, streams }, pings, drain_limit } = self;
+        let Self { h2, handle: Handle { send, streams, .. }, pings, drain_limit } = self;
         let limit = h2.max_concurrent_send_streams();
         streams.set_limit(limit);
         let (send, on_lost, drain) = (Some(send), Some(on_lost), Drain::NotYet(drain));
@@ -267,6 +282,11 @@ impl Handle {
                 Poll::Ready(Ok(())) | Poll::Pending => SendError::Invalid(error),
             }
         })
+    }
+
+    /// Whether credentials may be sent on the connection.
+    pub(super) fn is_private(&self) -> bool {
+        self.is_private
     }
 
     /// Whether the connection takes no new streams.

@@ -1,15 +1,25 @@
 //! The HTTP filters of a call, which run once before its attempts (CH5.1).
 
-use http::HeaderMap;
-use tokio::time::sleep;
-use tonic::{Code, Status};
+mod credentials;
+mod custom;
+mod gcp_authn;
 
-use super::{call::Call, headers::Visible};
+use http::{HeaderMap, Request, Response};
+use tokio::time::sleep;
+use tonic::{Code, Status, body::Body};
+
+pub(super) use self::credentials::{Credential, CredentialHeaders};
+use super::{
+    ChannelBody,
+    call::{Call, Routed},
+    headers::Visible,
+};
 use crate::{
     filters::{
         Filter, FilterChain,
         fault::{self, ActiveFaults, FaultDraws, Injected},
     },
+    resolve::RouteQuery,
     resource::http_filter::Fault,
 };
 
@@ -22,14 +32,44 @@ pub(super) fn running_faults() -> u32 {
 }
 
 impl Call<'_> {
-    /// Runs the filters of the call's route.
+    /// Runs the filters of the call's route, and sends the request unless one of them ends the call.
+    pub(super) async fn filtered(
+        &mut self,
+        chain: &FilterChain,
+        mut routed: Routed,
+        request: Request<Body>,
+    ) -> Result<Response<ChannelBody>, Status> {
+        let (built_in, rest) = until_custom(chain.filters());
+        if !rest.is_empty() {
+            // The hash is that of the request of the application, which filters may change (CH6.21).
+            let visible = Visible(request.headers());
+            let query = RouteQuery::new(request.uri().path(), 0).with_headers(&visible);
+            routed.draws.fix_hash(&query, &mut self.random);
+        }
+        self.filter(built_in, &routed, request.headers()).await?;
+        if rest.is_empty() {
+            self.forward(routed, request).await
+        } else {
+            custom::run(self, rest, routed, request).await
+        }
+    }
+
+    /// Runs filters of the crate.
     ///
     /// # Errors
     /// The call ends: with a status of a filter, which may be OK, or because its time is over.
-    pub(super) async fn filter(&mut self, chain: &FilterChain, headers: &HeaderMap) -> Result<(), Status> {
-        for filter in chain.filters() {
+    async fn filter(
+        &mut self,
+        filters: &[Filter],
+        routed: &Routed,
+        headers: &HeaderMap,
+    ) -> Result<(), Status> {
+        for filter in filters {
             match filter {
                 Filter::Fault(fault) => self.inject(fault, headers).await?,
+                Filter::GcpAuthn(tokens) => self.add_identity(tokens, &routed.cluster)?,
+                // It is run with the rest of the call.
+                Filter::Custom(_) => {}
             }
         }
         Ok(())
@@ -55,4 +95,10 @@ impl Call<'_> {
             Some(code) => Err(Status::new(code, "fault injected")),
         }
     }
+}
+
+/// The filters before the first one of the application, and those from it on.
+fn until_custom(filters: &[Filter]) -> (&[Filter], &[Filter]) {
+    let custom = filters.iter().position(|filter| matches!(filter, Filter::Custom(_)));
+    filters.split_at(custom.unwrap_or(filters.len()))
 }

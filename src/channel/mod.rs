@@ -25,6 +25,7 @@ mod connection;
 mod deadline;
 mod filters;
 mod headers;
+mod metadata_server;
 mod published;
 mod request;
 mod service;

@@ -454,8 +454,10 @@ impl Task {
                 self.active.ended().await;
             }
         };
-        if tokio::time::timeout(grace, ended).await.is_err() {
-            self.active.cancel();
+        let is_ended = tokio::time::timeout(grace, ended).await.is_ok();
+        // Without connections, too, for calls that are still in an HTTP filter of the application.
+        self.active.cancel();
+        if !is_ended {
             self.drivers.shutdown().await;
         }
     }

@@ -3,10 +3,14 @@
 //! A [`FilterChain`] is compiled for each route and cluster when the configuration changes. The shell runs its filters in their
 //! order, once for each call and before any attempt, and executes what each decides.
 
+mod custom;
 pub(crate) mod fault;
+pub(crate) mod gcp_authn;
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, mem, sync::Arc};
 
+pub(crate) use self::custom::{CustomCallFilter, Instances};
+use self::{custom::Made, gcp_authn::IdentityTokens};
 use crate::resource::http_filter::{EffectiveFilter, Fault, FilterOverride, HttpFilter};
 
 /// The filters that handle requests on a route to a cluster, in the order of the listener. It is not empty.
@@ -19,6 +23,9 @@ pub(crate) struct FilterChain {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Filter {
     Fault(Fault),
+    GcpAuthn(Arc<IdentityTokens>),
+    /// A filter of the application.
+    Custom(Arc<CustomCallFilter>),
 }
 
 /// Compiles the chains of the routes of a virtual host (CH5.1).
@@ -30,6 +37,8 @@ pub(crate) struct ChainCompiler<'a> {
     host: &'a [FilterOverride],
     /// Those that equal ones of later routes share: that of routes without overrides, and the last other one.
     shared: [Option<Arc<FilterChain>>; 2],
+    instances: Instances,
+    made: Made<'a>,
     unexecuted: BTreeSet<&'a str>,
 }
 
@@ -41,7 +50,16 @@ impl FilterChain {
 
 impl<'a> ChainCompiler<'a> {
     pub(crate) fn new(filters: &'a [HttpFilter], host: &'a [FilterOverride]) -> Self {
-        Self { filters, host, shared: [None, None], unexecuted: BTreeSet::new() }
+        let (instances, made, unexecuted) = (Instances::default(), Made::default(), BTreeSet::new());
+        Self { filters, host, shared: [None, None], instances, made, unexecuted }
+    }
+
+    /// With the instances of filters that there are (CH5.4). Those of filters that are not listed any more end.
+    #[must_use]
+    pub(crate) fn with_instances(mut self, instances: Instances) -> Self {
+        self.instances = instances;
+        self.instances.retain(self.filters);
+        self
     }
 
     /// The chain for a route with these overrides, and for one of its weighted clusters with others, which take precedence
@@ -60,10 +78,16 @@ impl<'a> ChainCompiler<'a> {
                     filters.push(Filter::Fault(fault.clone()));
                 }
                 EffectiveFilter::Fault(_) => {}
-                EffectiveFilter::Rbac(_)
-                | EffectiveFilter::StatefulSession(_)
-                | EffectiveFilter::GcpAuthn(_)
-                | EffectiveFilter::Custom { .. } => {
+                EffectiveFilter::GcpAuthn(config) => {
+                    filters.push(Filter::GcpAuthn(self.instances.gcp_authn(&filter.name, config)));
+                }
+                EffectiveFilter::Custom { filter: config, setting } => {
+                    match self.made.custom(&mut self.instances, &filter.name, config, setting) {
+                        Some(custom) => filters.push(Filter::Custom(custom)),
+                        None => drop(self.unexecuted.insert(&filter.name)),
+                    }
+                }
+                EffectiveFilter::Rbac(_) | EffectiveFilter::StatefulSession(_) => {
                     self.unexecuted.insert(&filter.name);
                 }
             }
@@ -72,6 +96,11 @@ impl<'a> ChainCompiler<'a> {
             return None;
         }
         Some(self.share(filters, usize::from(!(route.is_empty() && cluster.is_empty()))))
+    }
+
+    /// The instances, with those that were made.
+    pub(crate) fn take_instances(&mut self) -> Instances {
+        mem::take(&mut self.instances)
     }
 
     /// The names of the filters that have an effect on a route of those up to now, and are not executed.

@@ -55,7 +55,7 @@ fn codes(chain: Option<Arc<FilterChain>>) -> Vec<Code> {
         Filter::Fault(Fault {
             abort: Some(FaultAbort { kind: AbortKind::GrpcStatus(code), .. }), ..
         }) => *code,
-        Filter::Fault(_) => panic!("no such fault: {filter:?}"),
+        Filter::Fault(_) | Filter::GcpAuthn(_) | Filter::Custom(_) => panic!("no such fault: {filter:?}"),
     };
     chain.filters().iter().map(code).collect()
 }

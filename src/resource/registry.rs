@@ -4,6 +4,8 @@ use std::{any::TypeId, collections::BTreeMap, fmt};
 
 use serde_json::{Map, Value};
 
+#[cfg(feature = "channel")]
+use super::http_filter::ClientFilter;
 use super::{
     Context, Invalid,
     extension::{Custom, Extension, Payload},
@@ -70,10 +72,20 @@ impl Registry {
         self
     }
 
-    /// Adds a type of HTTP filter for listeners, with overrides in virtual hosts, routes and weighted clusters (A39).
+    /// Adds a type of HTTP filter for listeners, with overrides in virtual hosts, routes and weighted clusters (A39). It is parsed, for
+    /// applications that handle requests themselves; a channel leaves it out, with a warning. See `with_client_filter`.
     #[must_use]
     pub fn with_http_filter<T: HttpFilterExtension>(mut self) -> Self {
         self.http_filters.add::<T>(FilterType::custom::<T>());
+        self
+    }
+
+    /// Adds a type of HTTP filter like [`with_http_filter`](Self::with_http_filter), which channels execute.
+    #[cfg(feature = "channel")]
+    #[must_use]
+    pub fn with_client_filter<T: ClientFilter>(mut self) -> Self {
+        // It is another extension than `T` without execution, so that clients with one and the other are not shared.
+        self.http_filters.add_as(T::TYPE_NAME, TypeId::of::<(T,)>(), FilterType::executed::<T>());
         self
     }
 

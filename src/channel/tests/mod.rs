@@ -1,6 +1,8 @@
 //! Calls of a channel to scripted servers, by the configuration of an embedded control plane.
 
 mod faults;
+mod filters;
+mod gcp_authn;
 mod idle;
 mod outliers;
 mod peer;

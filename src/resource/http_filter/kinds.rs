@@ -1,12 +1,17 @@
 //! Which types of filters there are: the crate's own, and those of the application.
 
-use serde::Serialize;
+use std::fmt;
 
+use serde::{Serialize, Serializer};
+
+#[cfg(feature = "channel")]
+use super::client_filter::{ClientFilter, Execution};
 use super::{Context, Custom, HttpFilterConfig, HttpFilterOverride, Invalid, table::BUILT_IN};
 use crate::resource::{Extension, Payload};
 
 /// The configuration of a type of HTTP filter that the application handles, added with
-/// [`Registry::with_http_filter`](crate::resource::Registry::with_http_filter).
+/// [`Registry::with_http_filter`](crate::resource::Registry::with_http_filter). Filters that channels execute are a `ClientFilter` as
+/// well.
 ///
 /// ```
 /// use serde::Serialize;
@@ -62,12 +67,13 @@ pub enum Sides {
 pub enum NoOverride {}
 
 /// The configuration of a filter that the application has registered. In JSON an object with its type name as key.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[serde(transparent)]
+#[derive(Clone)]
 pub struct CustomFilter {
     config: Custom,
-    #[serde(skip)]
     override_type: &'static str,
+    /// `None` if channels cannot execute it.
+    #[cfg(feature = "channel")]
+    execution: Option<Execution>,
 }
 
 /// Whose requests a listener is for (A39-3).
@@ -112,9 +118,60 @@ impl CustomFilter {
         self.config.get()
     }
 
+    /// Whether channels execute it: it was added with
+    /// [`Registry::with_client_filter`](crate::resource::Registry::with_client_filter).
+    #[cfg(feature = "channel")]
+    pub fn is_executed(&self) -> bool {
+        self.execution.is_some()
+    }
+
+    /// How it is executed, with its configuration.
+    #[cfg(feature = "channel")]
+    pub(crate) fn execution(&self) -> Option<(Execution, &Custom)> {
+        self.execution.map(|execution| (execution, &self.config))
+    }
+
+    /// A filter that is parsed alone, for applications that handle requests themselves.
+    fn parsed<T: HttpFilterExtension>(config: Custom) -> Self {
+        Self {
+            config,
+            override_type: T::Override::TYPE_NAME,
+            #[cfg(feature = "channel")]
+            execution: None,
+        }
+    }
+
+    /// A filter that channels execute.
+    #[cfg(feature = "channel")]
+    pub(crate) fn executed<T: ClientFilter>(config: Custom) -> Self {
+        Self { execution: Some(Execution::of::<T>()), ..Self::parsed::<T>(config) }
+    }
+
     /// Whether an override is for filters of this type.
     pub(super) fn takes(&self, setting: &Custom) -> bool {
         self.override_type == setting.type_name()
+    }
+}
+
+impl fmt::Debug for CustomFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.config.fmt(f)
+    }
+}
+
+impl PartialEq for CustomFilter {
+    fn eq(&self, other: &Self) -> bool {
+        #[cfg(feature = "channel")]
+        if self.is_executed() != other.is_executed() {
+            return false;
+        }
+        self.config == other.config && self.override_type == other.override_type
+    }
+}
+
+impl Serialize for CustomFilter {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        self.config.serialize(to)
     }
 }
 
@@ -171,7 +228,19 @@ impl FilterType {
         Self::new::<T>(
             |payload, cx| {
                 let config = Custom::parse::<T>(payload, cx)?;
-                Ok(HttpFilterConfig::Custom(CustomFilter { config, override_type: T::Override::TYPE_NAME }))
+                Ok(HttpFilterConfig::Custom(CustomFilter::parsed::<T>(config)))
+            },
+            |payload, cx| Custom::parse::<T::Override>(payload, cx).map(HttpFilterOverride::Custom),
+        )
+    }
+
+    /// A type of filter of the application that channels execute.
+    #[cfg(feature = "channel")]
+    pub(in crate::resource) const fn executed<T: ClientFilter>() -> Self {
+        Self::new::<T>(
+            |payload, cx| {
+                let config = Custom::parse::<T>(payload, cx)?;
+                Ok(HttpFilterConfig::Custom(CustomFilter::executed::<T>(config)))
             },
             |payload, cx| Custom::parse::<T::Override>(payload, cx).map(HttpFilterOverride::Custom),
         )

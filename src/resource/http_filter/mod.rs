@@ -3,7 +3,7 @@
 //! The filters of a listener are typed ([`HttpFilterConfig`]), and so are the overrides of virtual hosts, routes and splits
 //! ([`FilterOverride`]). The most specific override of a filter wins and replaces all others (A39-6);
 //! [`HttpFilter::effective`] returns what remains of a filter then. An application handles more types of filters with
-//! [`HttpFilterExtension`]s.
+//! [`HttpFilterExtension`]s, and has channels execute those that are a `ClientFilter` as well.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,6 +18,8 @@ use crate::pb::{
     google::protobuf::Any,
 };
 
+#[cfg(feature = "channel")]
+mod client_filter;
 mod effective;
 mod ext_authz;
 mod ext_proc;
@@ -33,6 +35,10 @@ pub mod rbac;
 
 pub(super) use kinds::{FilterType, Side};
 
+#[cfg(feature = "channel")]
+pub use client_filter::{CallFilter, ClientFilter, FilterBody, FilterError, FilterFuture, Next};
+#[cfg(feature = "channel")]
+pub(crate) use client_filter::{FilterState, Proceed, ProceedFuture};
 pub use ext_authz::{ExtAuthz, ExtAuthzPerRoute};
 pub use ext_proc::{ExtProc, ExtProcPerRoute, ProcessingMode};
 pub use fault::{AbortKind, DelayKind, Fault, FaultAbort, FaultDelay};

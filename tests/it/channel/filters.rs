@@ -1,7 +1,10 @@
 //! The HTTP filters of a listener.
 
+use std::sync::Arc;
+
 use prost::Message;
-use tonic::Code;
+use serde::Serialize;
+use tonic::{Code, codegen::http};
 use xdskit::{
     control_plane::type_url,
     pb::{
@@ -9,7 +12,7 @@ use xdskit::{
             config::{core::v3::TypedExtensionConfig, listener::v3::ApiListener},
             extensions::{
                 filters::{
-                    http::{fault::v3::HttpFault, stateful_session::v3::StatefulSession},
+                    http::{fault::v3::HttpFault, gcp_authn, stateful_session::v3::StatefulSession},
                     network::http_connection_manager::v3::{
                         HttpConnectionManager, HttpFilter, http_filter::ConfigType,
                     },
@@ -19,6 +22,12 @@ use xdskit::{
             r#type::http::v3::Cookie,
         },
         google::protobuf::Any,
+    },
+    resource::{
+        Context, Extension, Invalid, Payload, Registry,
+        http_filter::{
+            CallFilter, ClientFilter, FilterBody, FilterError, FilterFuture, HttpFilterExtension, Next, Sides,
+        },
     },
     testing::resources::ListenerBuilder,
 };
@@ -122,5 +131,121 @@ async fn ch5_1_filters_that_are_executed_or_disabled_are_no_warning() {
     let disabled = HttpFilter { disabled: true, ..session("a") };
     mesh.server.set(shop(|filters| drop(filters.splice(0..0, [fault, disabled]))));
     mesh.call(ECHO, "hello").await.unwrap();
+    assert_eq!(log.text(), "");
+}
+
+/// A filter of the application: it refuses calls, or marks their responses with a text.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+struct Mark(String);
+
+const MARK: &str = "test.Mark";
+
+impl Extension for Mark {
+    const TYPE_NAME: &'static str = MARK;
+
+    fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
+        let text = String::from_utf8_lossy(&payload.message()?).into_owned();
+        if text.is_empty() { Err(Invalid::new("must not be empty")) } else { Ok(Self(text)) }
+    }
+}
+
+impl HttpFilterExtension for Mark {
+    const SIDES: Sides = Sides::Client;
+    type Override = Self;
+}
+
+impl ClientFilter for Mark {
+    type State = ();
+
+    fn state(&self, _: &str) {}
+
+    fn call_filter(&self, setting: Option<&Self>, _: &Arc<()>) -> Box<dyn CallFilter> {
+        Box::new(setting.unwrap_or(self).clone())
+    }
+}
+
+impl CallFilter for Mark {
+    fn call<'a>(&'a self, request: http::Request<FilterBody>, next: Next<'a>) -> FilterFuture<'a> {
+        Box::pin(async move {
+            if self.0 == "refuse" {
+                return Err(FilterError::new(xdskit::error::Code::PermissionDenied, "refused"));
+            }
+            let mut response = next.run(request).await;
+            response.headers_mut().insert("x-mark", self.0.parse().unwrap());
+            Ok(response)
+        })
+    }
+}
+
+fn mark(text: &'static str) -> HttpFilter {
+    let config = Any { type_url: format!("type.googleapis.com/{MARK}"), value: text.as_bytes().into() };
+    let config_type = Some(ConfigType::TypedConfig(config));
+    HttpFilter { name: "mark".into(), config_type, ..HttpFilter::default() }
+}
+
+/// A mesh with a client that has these extensions.
+async fn with_registry(backend: &Backend, registry: Registry) -> Mesh {
+    let Mesh { server, .. } = Mesh::start(&[backend]).await;
+    Mesh::with(server, |client| client.extensions(registry))
+}
+
+#[tokio::test]
+async fn ch5_5_filters_of_the_application_are_executed_with_their_overrides() {
+    let one = Backend::start("one").await;
+    let mesh = with_registry(&one, Registry::new().with_client_filter::<Mark>()).await;
+    mesh.server.set(shop(|filters| filters.insert(0, mark("all"))));
+    let response = mesh.call(ECHO, "hello").await.unwrap();
+    assert_eq!(
+        (response.metadata().get("x-mark").unwrap(), &response.get_ref()[..]),
+        (&"all", &b"hello"[..])
+    );
+    for (text, expected) in [("own", Ok("own".to_owned())), ("refuse", Err(Code::PermissionDenied))] {
+        let Some(ConfigType::TypedConfig(own)) = mark(text).config_type else { panic!("typed") };
+        let route = route::prefix("").cluster("cart").edit(|route| {
+            route.typed_per_filter_config.insert("mark".into(), own);
+        });
+        mesh.server.set(route_config("routes").virtual_host(["*"], [route]));
+        soon(async {
+            loop {
+                let seen = mesh.call(ECHO, "hello").await;
+                let mark = |it: Response<Bytes>| it.metadata()["x-mark"].to_str().unwrap().to_owned();
+                if seen.map(mark).map_err(|status| status.code()) == expected {
+                    break;
+                }
+            }
+        })
+        .await;
+    }
+    // A configuration that cannot be parsed is rejected, and the last known good one stays.
+    mesh.server.set(shop(|filters| filters.insert(0, mark(""))));
+    mesh.server.expect_nack(type_url::LISTENER).await.unwrap();
+    assert_eq!(mesh.call(ECHO, "hello").await.unwrap_err().code(), Code::PermissionDenied);
+}
+
+#[tokio::test]
+async fn ch5_5_filters_that_are_added_to_be_parsed_alone_are_a_warning() {
+    let (log, _guard) = Log::start("xdskit=warn");
+    let one = Backend::start("one").await;
+    let mesh = with_registry(&one, Registry::new().with_http_filter::<Mark>()).await;
+    mesh.server.set(shop(|filters| filters.insert(0, mark("refuse"))));
+    mesh.call(ECHO, "hello").await.unwrap();
+    assert_eq!(log.text().matches("filter=mark").count(), 1, "{}", log.text());
+}
+
+#[tokio::test]
+async fn ch5_13_a_call_that_needs_a_token_fails_without_tls() {
+    const AUTHN: &str = "envoy.extensions.filters.http.gcp_authn.v3.GcpAuthnFilterConfig";
+    const AUDIENCE: &str = "envoy.extensions.filters.http.gcp_authn.v3.Audience";
+    let (log, _guard) = Log::start("xdskit=warn");
+    let one = Backend::start("one").await;
+    let mesh = Mesh::start(&[&one]).await;
+    mesh.server.set(shop(|filters| filters.insert(0, filter("authn", AUTHN, &()))));
+    mesh.call(ECHO, "hello").await.unwrap();
+    mesh.server.set(cluster("cart").edit(|cluster| {
+        let url = gcp_authn::v3::Audience { url: "https://shop".into() };
+        let metadata = cluster.metadata.get_or_insert_default();
+        metadata.typed_filter_metadata.insert("authn".into(), any(AUDIENCE, &url));
+    }));
+    mesh.until(|seen| seen.as_ref().is_err_and(|status| status.code() == Code::Unauthenticated)).await;
     assert_eq!(log.text(), "");
 }

@@ -2,6 +2,7 @@
 
 mod call;
 mod collections;
+mod filters;
 mod interop_client;
 mod messages;
 mod process;

@@ -1,0 +1,104 @@
+//! Google Cloud's metadata server, which identity tokens are fetched from over HTTP/1.1 (CH5.15).
+
+use std::{sync::Arc, time::Duration};
+
+use base64::{
+    Engine,
+    alphabet::URL_SAFE,
+    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
+};
+use bytes::Bytes;
+use http::{Request, StatusCode, header::HOST, uri::Authority};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper::client::conn::http1::handshake;
+use hyper_util::rt::TokioIo;
+use serde_json::Value;
+use tokio::{net::TcpStream, task::JoinSet, time::timeout};
+
+use crate::filters::gcp_authn::{Token, TokenError};
+
+/// Where the metadata server is: a host, with or without a port.
+#[derive(Debug, Clone)]
+pub(super) struct MetadataServer {
+    host: Arc<str>,
+}
+
+impl MetadataServer {
+    /// At a given place, or else at that of the environment (`GCE_METADATA_HOST`), or else at the usual one.
+    pub(super) fn new(given: Option<&str>) -> Self {
+        let environment = || std::env::var("GCE_METADATA_HOST").ok().filter(|it| !it.is_empty());
+        let host = given.map(str::to_owned).or_else(environment);
+        Self { host: host.as_deref().unwrap_or(DEFAULT_HOST).into() }
+    }
+
+    /// Fetches the identity token of the default service account for an audience.
+    pub(super) async fn identity_token(&self, audience: &str) -> Result<Token, TokenError> {
+        let fetched = timeout(TIMEOUT, self.get(audience)).await;
+        let late =
+            |_| TokenError::unavailable(audience, &self.named(&format!("no response within {TIMEOUT:?}")));
+        let body = fetched.map_err(late)??;
+        parse(&body).map_err(|reason| TokenError::unauthenticated(audience, &self.named(&reason)))
+    }
+
+    async fn get(&self, audience: &str) -> Result<Bytes, TokenError> {
+        let unavailable = |error: &dyn std::fmt::Display| {
+            TokenError::unavailable(audience, &self.named(&error.to_string()))
+        };
+        let authority: Authority = self.host.parse().map_err(|error| unavailable(&error))?;
+        let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
+        let socket = TcpStream::connect(address).await.map_err(|error| unavailable(&error))?;
+        let connected = handshake::<_, Empty<Bytes>>(TokioIo::new(socket)).await;
+        let (mut send, connection) = connected.map_err(|error| unavailable(&error))?;
+        // The connection ends with this function, however it ends.
+        let mut driver = JoinSet::new();
+        driver.spawn(connection);
+        let query =
+            url::form_urlencoded::Serializer::new(String::new()).append_pair("audience", audience).finish();
+        let request = Request::get(format!("{PATH}?{query}"))
+            .header(HOST, authority.as_str())
+            .header("metadata-flavor", "Google")
+            .body(Empty::new())
+            .map_err(|error| unavailable(&error))?;
+        let response = send.send_request(request).await.map_err(|error| unavailable(&error))?;
+        if response.status() != StatusCode::OK {
+            return Err(TokenError::of_status(audience, response.status().as_u16()));
+        }
+        let body = Limited::new(response.into_body(), LONGEST).collect().await;
+        Ok(body.map_err(|error| unavailable(&error))?.to_bytes())
+    }
+
+    fn named(&self, reason: &str) -> String {
+        format!("metadata server {}: {reason}", self.host)
+    }
+}
+
+/// Reads a JSON web token. Its signature is for the service to check.
+fn parse(body: &[u8]) -> Result<Token, String> {
+    let text = std::str::from_utf8(body).map_err(|_| NOT_A_TOKEN)?.trim();
+    let parts: Vec<_> = text.split('.').collect();
+    let [_, claims, _] = parts[..] else { return Err(NOT_A_TOKEN.to_owned()) };
+    if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.=".contains(&byte)) {
+        return Err(NOT_A_TOKEN.to_owned());
+    }
+    let claims = BASE64.decode(claims).map_err(|_| NOT_A_TOKEN)?;
+    let claims: Value = serde_json::from_slice(&claims).map_err(|_| NOT_A_TOKEN)?;
+    let expiry = claims.get("exp").and_then(Value::as_f64).ok_or("the token has no expiry (`exp`)")?;
+    let expiry = Duration::try_from_secs_f64(expiry).map_err(|_| "the expiry of the token is no time")?;
+    Ok(Token { text: text.into(), expiry })
+}
+
+/// Web tokens have no padding; some that issue them add it.
+const BASE64: GeneralPurpose = GeneralPurpose::new(
+    &URL_SAFE,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+const DEFAULT_HOST: &str = "metadata.google.internal";
+const PATH: &str = "/computeMetadata/v1/instance/service-accounts/default/identity";
+/// The time that a fetch may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest response in bytes.
+const LONGEST: usize = 64 << 10;
+const NOT_A_TOKEN: &str = "the response is no JSON web token";
+
+#[cfg(test)]
+pub(super) mod tests;

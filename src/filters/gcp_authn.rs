@@ -1,0 +1,258 @@
+//! Identity tokens of Google Cloud (A83): for which audience, when they are fetched, and how long they are used.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use crate::{
+    error::Code,
+    protocol::Backoff,
+    resource::{Cluster, metadata::MetadataValue},
+};
+
+/// The tokens of an instance of the filter, which all its routes share (CH5.13).
+pub(crate) struct IdentityTokens {
+    /// The name of the filter, under which clusters have their audiences.
+    filter: Box<str>,
+    cache: Mutex<TokenCache>,
+}
+
+/// Tokens by their audiences. Of more audiences than permitted, those that were used last stay.
+///
+/// ```text
+///   absent ── request ──▶ fetching ── on_fetched: Ok ──▶ valid until exp − 30 s, fetched again in the last 60 s
+///                              ▲ └── on_fetched: Err ──▶ failed until the end of the backoff
+///                              └───────── request ───────────┘
+/// ```
+pub(crate) struct TokenCache {
+    /// At least 1.
+    capacity: usize,
+    entries: BTreeMap<Arc<str>, Entry>,
+    /// The audiences by their last uses, which are numbered.
+    by_use: BTreeMap<u64, Arc<str>>,
+    uses: u64,
+    /// The calls that wait for the fetch of an audience, whether or not the cache still has it.
+    fetching: BTreeMap<Arc<str>, Vec<OnToken>>,
+}
+
+/// A token, and when it expires, in time since 1970.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Token {
+    pub(crate) text: Arc<str>,
+    pub(crate) expiry: Duration,
+}
+
+/// Why there is no token: the status of the calls that need it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TokenError {
+    pub(crate) code: Code,
+    pub(crate) message: Arc<str>,
+}
+
+/// The token of a call.
+pub(crate) type TokenResult = Result<Arc<str>, TokenError>;
+
+/// What a call that waits is given the token by.
+pub(crate) type OnToken = Box<dyn FnOnce(TokenResult) + Send>;
+
+/// What becomes of a request for a token.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TokenDecision {
+    /// It is used, or the call fails.
+    Now(TokenResult),
+    /// It is used, and a newer one is to be fetched.
+    NowAndFetch(Arc<str>),
+    /// The call waits for the fetch that runs.
+    Wait,
+    /// The call waits for a fetch, which is to begin.
+    Fetch,
+}
+
+#[derive(Default)]
+struct Entry {
+    last_use: u64,
+    /// The token, and until when it is used.
+    token: Option<(Arc<str>, Instant)>,
+    /// The last fetch failed, and none begins before this time.
+    failure: Option<(TokenError, Instant)>,
+    backoff: Option<Backoff>,
+}
+
+impl IdentityTokens {
+    pub(crate) fn new(filter: &str, capacity: usize) -> Arc<Self> {
+        Arc::new(Self { filter: filter.into(), cache: Mutex::new(TokenCache::new(capacity)) })
+    }
+
+    /// The audience of a cluster (CH5.12); `None` if its requests have no token.
+    ///
+    /// # Errors
+    /// The reason why calls to the cluster fail with UNAVAILABLE.
+    pub(crate) fn audience(&self, name: &str, cluster: Option<&Cluster>) -> Result<Option<Arc<str>>, String> {
+        let filter = &self.filter;
+        let Some(cluster) = cluster else {
+            return Err(format!("HTTP filter {filter:?}: the configuration lacks the cluster {name}"));
+        };
+        match cluster.metadata.get(filter) {
+            None => Ok(None),
+            Some(MetadataValue::Audience { url }) => Ok(Some((&**url).into())),
+            Some(MetadataValue::Address(_) | MetadataValue::Custom(_) | MetadataValue::Struct(_)) => Err(
+                format!("HTTP filter {filter:?}: the metadata of cluster {name} under it are no Audience"),
+            ),
+        }
+    }
+
+    /// See [`TokenCache`].
+    pub(crate) fn lock(&self) -> MutexGuard<'_, TokenCache> {
+        self.cache.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn set_capacity(&self, capacity: usize) {
+        self.lock().set_capacity(capacity);
+    }
+}
+
+impl TokenCache {
+    pub(crate) fn new(capacity: usize) -> Self {
+        Self {
+            capacity: capacity.max(1),
+            entries: BTreeMap::new(),
+            by_use: BTreeMap::new(),
+            uses: 0,
+            fetching: BTreeMap::new(),
+        }
+    }
+
+    /// Tokens above a lower number are forgotten at once.
+    pub(crate) fn set_capacity(&mut self, capacity: usize) {
+        self.capacity = capacity.max(1);
+        self.evict(self.capacity);
+    }
+
+    /// A call needs a token. `waiter` is called with the outcome if it has to wait.
+    pub(crate) fn request(&mut self, audience: &Arc<str>, now: Instant, waiter: OnToken) -> TokenDecision {
+        let is_fetching = self.fetching.contains_key(audience);
+        let entry = self.touch(audience);
+        let failure =
+            entry.failure.as_ref().filter(|(_, until)| *until > now).map(|(error, _)| error.clone());
+        if let Some((token, until)) = entry.token.as_ref().filter(|(_, until)| *until > now) {
+            let token = token.clone();
+            if *until - now >= REFRESH || is_fetching || failure.is_some() {
+                return TokenDecision::Now(Ok(token));
+            }
+            self.fetching.insert(audience.clone(), Vec::new());
+            return TokenDecision::NowAndFetch(token);
+        }
+        if let Some(waiters) = self.fetching.get_mut(audience) {
+            waiters.push(waiter);
+            return TokenDecision::Wait;
+        }
+        if let Some(error) = failure {
+            return TokenDecision::Now(Err(error));
+        }
+        self.fetching.insert(audience.clone(), vec![waiter]);
+        TokenDecision::Fetch
+    }
+
+    /// A fetch has ended; `since_1970` is the time of the clock that tokens expire by. Returns the calls that waited for it, to be
+    /// called with the result.
+    pub(crate) fn on_fetched(
+        &mut self,
+        audience: &Arc<str>,
+        outcome: Result<Token, TokenError>,
+        (now, since_1970): (Instant, Duration),
+        random: &mut fastrand::Rng,
+    ) -> (Vec<OnToken>, TokenResult) {
+        let waiters = self.fetching.remove(audience).unwrap_or_default();
+        let outcome = outcome.and_then(|token| match token.expiry.checked_sub(since_1970) {
+            Some(left) if !left.is_zero() => Ok((token.text, left.min(LONGEST).saturating_sub(EARLY))),
+            // A further fetch without a delay would most likely give the same one.
+            _ => Err(TokenError::unauthenticated(audience, "it has expired")),
+        });
+        let result = outcome.as_ref().map(|(token, _)| token.clone()).map_err(Clone::clone);
+        if let Some(entry) = self.entries.get_mut(audience) {
+            match outcome {
+                Ok((token, left)) => {
+                    entry.token = Some((token, now + left));
+                    (entry.failure, entry.backoff) = (None, None);
+                }
+                Err(error) => {
+                    let backoff = entry.backoff.get_or_insert_with(|| Backoff::for_connections(now));
+                    entry.failure = Some((error, now + backoff.next(random)));
+                }
+            }
+        }
+        (waiters, result)
+    }
+
+    /// The entry of an audience, which is the last one used from now on.
+    fn touch(&mut self, audience: &Arc<str>) -> &mut Entry {
+        match self.entries.get(audience) {
+            Some(entry) => drop(self.by_use.remove(&entry.last_use)),
+            None => self.evict(self.capacity - 1),
+        }
+        self.uses += 1;
+        self.by_use.insert(self.uses, audience.clone());
+        let entry = self.entries.entry(audience.clone()).or_default();
+        entry.last_use = self.uses;
+        entry
+    }
+
+    /// Forgets all but so many.
+    fn evict(&mut self, limit: usize) {
+        while self.entries.len() > limit
+            && let Some((_, oldest)) = self.by_use.pop_first()
+        {
+            self.entries.remove(&oldest);
+        }
+    }
+}
+
+impl TokenError {
+    /// The fetch failed in a way that may pass.
+    pub(crate) fn unavailable(audience: &str, reason: &str) -> Self {
+        Self::new(Code::Unavailable, audience, reason)
+    }
+
+    pub(crate) fn unauthenticated(audience: &str, reason: &str) -> Self {
+        Self::new(Code::Unauthenticated, audience, reason)
+    }
+
+    /// The status of the metadata server, other than 200 (CH5.14).
+    pub(crate) fn of_status(audience: &str, status: u16) -> Self {
+        let is_unavailable = Code::from_http_status(status.into()) == Code::Unavailable;
+        let code = if is_unavailable { Code::Unavailable } else { Code::Unauthenticated };
+        Self::new(code, audience, &format!("HTTP status {status}"))
+    }
+
+    fn new(code: Code, audience: &str, reason: &str) -> Self {
+        Self { code, message: format!("identity token for {audience}: {reason}").into() }
+    }
+}
+
+impl fmt::Debug for IdentityTokens {
+    /// Without the tokens.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let audiences: Vec<_> = self.lock().entries.keys().cloned().collect();
+        f.debug_struct("IdentityTokens").field("filter", &self.filter).field("audiences", &audiences).finish()
+    }
+}
+
+/// The tokens are those of the filter with the name.
+impl PartialEq for IdentityTokens {
+    fn eq(&self, other: &Self) -> bool {
+        self.filter == other.filter
+    }
+}
+
+/// How long before its expiry a token is used no more (A83).
+const EARLY: Duration = Duration::from_secs(30);
+/// A token that is used no longer than this is fetched anew while it is used (A83).
+const REFRESH: Duration = Duration::from_secs(60);
+/// Longer times of validity are as good as this one.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3_600);
+
+#[cfg(test)]
+mod tests;
