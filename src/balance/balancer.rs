@@ -24,6 +24,7 @@ use super::{
     pick_first::PickFirstSettings,
     picker::{Choice, ClusterPicker, LeafPicker},
     policy::LeafConfig,
+    streams::Streams,
 };
 
 /// Settings of a [`Balancer`].
@@ -34,6 +35,8 @@ pub(crate) struct BalancerSettings {
     pub(crate) max_concurrent_connects: usize,
     /// The largest size of hash rings (CH3.28). 4,096.
     pub(crate) ring_size_cap: u32,
+    /// The largest number of connections to an endpoint (CH4.9). 10.
+    pub(crate) max_connections_cap: usize,
     pub(crate) seed: u64,
 }
 
@@ -155,11 +158,11 @@ impl<H: Clone> Balancer<H> {
         self.update(ClusterChanges { targets, leaves }, now);
     }
 
-    /// An attempt succeeded: requests can be sent with the handle.
-    pub(crate) fn on_connected(&mut self, connection: ConnectionId, handle: H, now: Instant) {
+    /// An attempt succeeded: requests can be sent.
+    pub(crate) fn on_connected(&mut self, connection: ConnectionId, streams: Arc<Streams<H>>, now: Instant) {
         self.connects.end(connection);
         self.with_owner(connection, now, |leaf, member, scope| {
-            leaf.on_connected(member, (connection, handle), scope);
+            leaf.on_connected(member, (connection, streams), scope);
         });
     }
 

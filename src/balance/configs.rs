@@ -21,6 +21,8 @@ use crate::{
 pub(super) struct Translation {
     /// The largest size of rings (CH3.28).
     ring_size_cap: u32,
+    /// The largest number of connections to an endpoint (CH4.9).
+    max_connections_cap: usize,
     /// The snapshot that was translated last.
     snapshot: Option<Arc<Snapshot>>,
     /// The leaves of each target that was translated.
@@ -41,9 +43,10 @@ struct Leaf {
 }
 
 impl Translation {
-    pub(super) fn new(ring_size_cap: u32) -> Self {
+    pub(super) fn new(ring_size_cap: u32, max_connections_cap: usize) -> Self {
         Self {
             ring_size_cap,
+            max_connections_cap,
             snapshot: None,
             targets: BTreeMap::new(),
             leaves: BTreeMap::new(),
@@ -141,6 +144,7 @@ impl Translation {
             priorities: assignment.map_or_else(Vec::new, |it| priorities(it)),
             drops: assignment.into_iter().flat_map(|it| &it.drops).map(drop_share).collect(),
             max_requests: cluster.map_or(DEFAULT_MAX_REQUESTS, |it| it.max_requests),
+            max_connections: cluster.map_or(1, |it| self.max_connections(it.max_connections)),
             outlier_detection: cluster.and_then(|it| it.outlier_detection.as_deref()).cloned(),
             service_name: match view.kind() {
                 Some(ClusterKind::Eds { service_name, .. }) => service_name.clone(),
@@ -149,6 +153,10 @@ impl Translation {
             note: note.map(Arc::from),
             is_dns: matches!(view.kind(), Some(ClusterKind::LogicalDns { .. })),
         })
+    }
+
+    fn max_connections(&self, configured: u32) -> usize {
+        usize::try_from(configured).unwrap_or(usize::MAX).clamp(1, self.max_connections_cap)
     }
 
     /// The policy of a cluster, with a warning for each setting that is not executed.

@@ -145,7 +145,7 @@ impl<H: Clone + Debug> Generations<H> {
     /// A channel for which nothing is known.
     pub(crate) fn new(balancer: Balancer<H>, on_unused: OnUnused) -> Self {
         Self {
-            translation: Translation::new(balancer.ring_size_cap()),
+            translation: Translation::new(balancer.ring_size_cap(), balancer.max_connections_cap()),
             balancer,
             routing: Routing::Waiting,
             uses: BTreeMap::new(),
@@ -226,7 +226,8 @@ impl<H: Clone + Debug> Generations<H> {
     pub(crate) fn clear(&mut self, now: Instant) {
         self.set_routing(Routing::Waiting);
         (self.snapshot, self.note) = (None, None);
-        self.translation = Translation::new(self.balancer.ring_size_cap());
+        let caps = (self.balancer.ring_size_cap(), self.balancer.max_connections_cap());
+        self.translation = Translation::new(caps.0, caps.1);
         self.update(now);
         (self.added, self.removed) = (Vec::new(), Vec::new());
         self.balancer.close(now);

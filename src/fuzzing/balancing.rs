@@ -12,6 +12,7 @@ use crate::{
         pick_first::PickFirstSettings,
         picker::{Draws, Pick, PickArgs},
         routes::Selection,
+        streams::Streams,
     },
     resolve::{RouteQuery, Snapshot},
 };
@@ -37,6 +38,7 @@ impl Balancing {
             pick_first: PickFirstSettings::default(),
             max_concurrent_connects: 256,
             ring_size_cap: 4_096,
+            max_connections_cap: 10,
             seed: 1,
         };
         let balancer = Balancer::new(settings, Arc::<Breakers>::default());
@@ -58,7 +60,11 @@ impl Balancing {
             match command {
                 Command::Connect { connection, .. } => {
                     attempts += 1;
-                    self.generations.balancer.on_connected(connection, (), self.now);
+                    self.generations.balancer.on_connected(
+                        connection,
+                        Streams::new((), usize::MAX),
+                        self.now,
+                    );
                 }
                 Command::Cancel { .. }
                 | Command::Drain { .. }

@@ -3,7 +3,9 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{Balancer, Target};
-use crate::balance::{connectivity::Connectivity, leaf::Leaf, ring_picker::ConnectRequest};
+use crate::balance::{
+    command::ConnectionId, connectivity::Connectivity, leaf::Leaf, ring_picker::ConnectRequest,
+};
 
 impl<H: Clone> Balancer<H> {
     /// The largest size of hash rings.
@@ -25,6 +27,17 @@ impl<H: Clone> Balancer<H> {
             let endpoint = (&request.ring, request.rank);
             self.with_leaf(place, now, |leaf, scope| leaf.connect_endpoint(endpoint, scope));
         }
+    }
+
+    /// Attempts wait for a further connection to the endpoint of this one (CH4.10). If the connection is lost by now, that was reason
+    /// enough to look at what waits.
+    pub(crate) fn on_full(&mut self, connection: ConnectionId, now: Instant) {
+        self.with_owner(connection, now, |leaf, member, scope| leaf.on_full(member, scope));
+    }
+
+    /// The largest number of connections to an endpoint that clusters may configure.
+    pub(crate) fn max_connections_cap(&self) -> usize {
+        self.settings.max_connections_cap
     }
 
     /// The application requested connections: those of the clusters that are idle (CH3.38).

@@ -39,7 +39,7 @@ fn ch1_25_a_change_of_one_cluster_translates_that_one_alone() {
     let used = (&["cart", "wine"][..], &[][..], &[][..]);
     let first =
         Arc::new(snapshot("shop").eds("cart", &[&["10.0.0.1:80"]]).eds("wine", &[&["10.0.0.2:80"]]).build());
-    let mut translation = Translation::new(4_096);
+    let mut translation = Translation::new(4_096, 10);
     let all = ["cart -> cart", "wine -> wine", "cart: 1", "wine: 1"];
     assert_eq!(changes(&mut translation, &first, used), all);
     assert_eq!(changes(&mut translation, &first, used), NONE);
@@ -51,7 +51,7 @@ fn ch1_25_a_change_of_one_cluster_translates_that_one_alone() {
 fn ch1_25_a_change_of_a_leaf_is_none_of_its_aggregates() {
     let mesh = snapshot("shop").aggregate("all", &["one", "two"]).aggregate("some", &["two"]);
     let first = Arc::new(mesh.eds("one", &[]).eds("two", &[&["10.0.0.2:80"]]).build());
-    let mut translation = Translation::new(4_096);
+    let mut translation = Translation::new(4_096, 10);
     let used = (&["all", "some"][..], &[][..], &[][..]);
     let all = ["all -> one,two", "some -> two", "one: 0", "two: 1"];
     assert_eq!(changes(&mut translation, &first, used), all);
@@ -67,7 +67,7 @@ fn ch1_25_a_change_of_a_leaf_is_none_of_its_aggregates() {
 #[test]
 fn ch1_20_a_cluster_that_a_snapshot_lacks_keeps_what_was_known() {
     let first = Arc::new(snapshot("shop").eds("cart", &[&["10.0.0.1:80"]]).build());
-    let mut translation = Translation::new(4_096);
+    let mut translation = Translation::new(4_096, 10);
     let used = (&["cart"][..], &[][..], &[][..]);
     assert_eq!(changes(&mut translation, &first, used), ["cart -> cart", "cart: 1"]);
     let lacking = Arc::new(without(&first, "cart"));
@@ -86,7 +86,8 @@ fn ch3_64_the_outlier_detection_of_a_cluster_is_that_of_its_leaf() {
     cart.config = Some(Arc::new(config));
     let first = snapshot("shop").entry(cart).eds("wine", &[&["10.0.0.2:80"]]).build();
     let names = ["cart", "wine"].map(Arc::from);
-    let changes = Translation::new(4_096).translate(&Arc::new(first), |_| true, (names.into(), Vec::new()));
+    let changes =
+        Translation::new(4_096, 10).translate(&Arc::new(first), |_| true, (names.into(), Vec::new()));
     let detections =
         changes.leaves.iter().map(|(name, leaf)| (&**name, leaf.as_ref().unwrap().outlier_detection.clone()));
     assert_eq!(detections.collect::<Vec<_>>(), [("cart", Some(detection)), ("wine", None)]);
@@ -107,6 +108,6 @@ fn default_detection() -> OutlierDetection {
 fn ch1_13_a_cluster_that_does_not_exist_is_gone() {
     let first = Arc::new(snapshot("shop").missing("cart").without_endpoints("wine").build());
     let used = (&["cart", "wine"][..], &[][..], &[][..]);
-    let translated = changes(&mut Translation::new(4_096), &first, used);
+    let translated = changes(&mut Translation::new(4_096, 10), &first, used);
     assert_eq!(translated, ["cart is gone", "wine -> wine", "wine: 0"]);
 }

@@ -62,6 +62,7 @@ impl Fixture {
             priorities: priorities(ports),
             drops: [].into(),
             max_requests: 1_024,
+            max_connections: 1,
             outlier_detection: Some(detection),
             service_name: "eds".into(),
             note: None,
