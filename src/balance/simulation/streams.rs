@@ -12,7 +12,7 @@ use std::{
 use super::{
     configs::{LEAVES, PORTS, address},
     model::listed,
-    world::World,
+    world::{MAX_CONNECTS, World},
 };
 use crate::balance::{
     command::ConnectionId,
@@ -42,8 +42,9 @@ pub(super) struct Peers {
     full: Arc<Mutex<Vec<ConnectionId>>>,
     /// The connections and attempts of each leaf and address, when they were checked last.
     counts: BTreeMap<(&'static str, SocketAddr), usize>,
-    /// The greatest limit of connections that each leaf has had.
+    /// The greatest limit of connections that each leaf has had, and that of the attempts that may still wait for others to end.
     scaled: BTreeMap<Arc<str>, usize>,
+    recent: BTreeMap<&'static str, usize>,
 }
 
 impl Peers {
@@ -115,8 +116,9 @@ impl World<'_> {
         assert_eq!(connections.queue().waiting(), 0, "it passes calls that wait");
         let older = connections.all().take_while(|it| !Arc::ptr_eq(it, &streams));
         older.for_each(|it| assert!(it.is_closed() || it.running() >= it.limit(), "an older one is free"));
+        let stream = Stream::Running { streams: streams.clone(), has_response: false };
+        self.calls.push(Call { attempt, stream });
         self.check_limit(&streams);
-        self.calls.push(Call { attempt, stream: Stream::Running { streams, has_response: false } });
     }
 
     /// Gives streams to the calls that wait; those whose connections are all gone end.
@@ -202,13 +204,15 @@ impl World<'_> {
                     *counts.entry((name, *address)).or_insert(0) += 1;
                 }
             }
-            let sole = |address: &SocketAddr| all.iter().filter(|it| *it == address).count() == 1;
-            for ((of, address), count) in
-                counts.iter().filter(|((of, address), _)| *of == name && sole(address))
-            {
+            let recent = self.peers.recent.get(name).copied().unwrap_or_default().max(leaf.max_connections);
+            // Otherwise there are attempts from the time before a limit was lowered, maybe.
+            let has_waiting = self.attempts.len() >= MAX_CONNECTS;
+            self.peers.recent.insert(name, if has_waiting { recent } else { leaf.max_connections });
+            let is_sole = |address: &SocketAddr| all.iter().filter(|it| *it == address).count() == 1;
+            for ((of, address), count) in &counts {
                 let before = self.peers.counts.get(&(*of, *address)).copied().unwrap_or_default();
-                let is_legal =
-                    *count <= before.max(leaf.max_connections) || self.retires(&name.into(), *address);
+                let is_checked = *of == name && is_sole(address) && !self.retires(&name.into(), *address);
+                let is_legal = !is_checked || *count <= before.max(recent);
                 assert!(is_legal, "{name}: {count} connections to {address} after {before}");
             }
         }
