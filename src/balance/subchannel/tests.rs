@@ -1,3 +1,5 @@
+mod simulation;
+
 use std::time::Duration;
 
 use super::*;
