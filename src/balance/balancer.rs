@@ -2,6 +2,7 @@
 
 mod load_reports;
 mod on_demand;
+mod settings;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -12,6 +13,7 @@ use std::{
 
 use slab::Slab;
 
+pub(crate) use self::settings::BalancerSettings;
 use super::{
     breaker::Breakers,
     clusters::{ClusterChanges, ClusterConfig, ClusterConfigs},
@@ -21,21 +23,10 @@ use super::{
     deadlines::Deadlines,
     failover::{Alternatives, Failover},
     leaf::{Leaf, Scope},
-    pick_first::PickFirstSettings,
     picker::{Choice, ClusterPicker, LeafPicker},
     policy::LeafConfig,
+    streams::Streams,
 };
-
-/// Settings of a [`Balancer`].
-#[derive(Debug, Clone)]
-pub(crate) struct BalancerSettings {
-    pub(crate) pick_first: PickFirstSettings,
-    /// Attempts to connect at a time; further ones wait for their turn (CH11.8). 256.
-    pub(crate) max_concurrent_connects: usize,
-    /// The largest size of hash rings (CH3.28). 4,096.
-    pub(crate) ring_size_cap: u32,
-    pub(crate) seed: u64,
-}
 
 /// The state of all clusters of a channel.
 #[derive(Debug)]
@@ -155,11 +146,11 @@ impl<H: Clone> Balancer<H> {
         self.update(ClusterChanges { targets, leaves }, now);
     }
 
-    /// An attempt succeeded: requests can be sent with the handle.
-    pub(crate) fn on_connected(&mut self, connection: ConnectionId, handle: H, now: Instant) {
+    /// An attempt succeeded: requests can be sent.
+    pub(crate) fn on_connected(&mut self, connection: ConnectionId, streams: Arc<Streams<H>>, now: Instant) {
         self.connects.end(connection);
         self.with_owner(connection, now, |leaf, member, scope| {
-            leaf.on_connected(member, (connection, handle), scope);
+            leaf.on_connected(member, (connection, streams), scope);
         });
     }
 

@@ -8,6 +8,7 @@ use std::{
 use tracing::warn;
 
 use super::{
+    balancer::BalancerSettings,
     clusters::{ClusterChanges, ClusterConfig},
     hash::hash,
     policy::{Configured, Drop, EndpointConfig, LeafConfig, LocalityConfig, Policy},
@@ -24,6 +25,8 @@ pub(super) struct Translation {
     ring_size_cap: u32,
     /// What the subsets of endpoints depend on, so that other channels have others.
     seed: u64,
+    /// The largest number of connections to an endpoint (CH4.9).
+    max_connections_cap: usize,
     /// The snapshot that was translated last.
     snapshot: Option<Arc<Snapshot>>,
     /// The leaves of each target that was translated.
@@ -44,10 +47,11 @@ struct Leaf {
 }
 
 impl Translation {
-    pub(super) fn new(ring_size_cap: u32, seed: u64) -> Self {
+    pub(super) fn new(settings: &BalancerSettings) -> Self {
         Self {
-            ring_size_cap,
-            seed,
+            ring_size_cap: settings.ring_size_cap,
+            max_connections_cap: settings.max_connections_cap,
+            seed: settings.seed,
             snapshot: None,
             targets: BTreeMap::new(),
             leaves: BTreeMap::new(),
@@ -157,6 +161,7 @@ impl Translation {
             listed,
             drops: assignment.into_iter().flat_map(|it| &it.drops).map(drop_share).collect(),
             max_requests: cluster.map_or(DEFAULT_MAX_REQUESTS, |it| it.max_requests),
+            max_connections: cluster.map_or(1, |it| self.max_connections(it.max_connections)),
             outlier_detection: cluster.and_then(|it| it.outlier_detection.as_deref()).cloned(),
             service_name: match view.kind() {
                 Some(ClusterKind::Eds { service_name, .. }) => service_name.clone(),
@@ -165,6 +170,10 @@ impl Translation {
             note: note.map(Arc::from),
             is_dns: matches!(view.kind(), Some(ClusterKind::LogicalDns { .. })),
         })
+    }
+
+    fn max_connections(&self, configured: u32) -> usize {
+        usize::try_from(configured).unwrap_or(usize::MAX).clamp(1, self.max_connections_cap)
     }
 
     /// The policy of a cluster, with a warning for each setting that is not executed.

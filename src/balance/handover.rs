@@ -49,7 +49,7 @@ impl<H> Handover<H> {
         connection: ConnectionId,
     ) -> Option<Subchannel<H>> {
         let all = self.by_address.get_mut(&address)?;
-        let place = all.iter().position(|it| it.connection() == Some(connection))?;
+        let place = all.iter().position(|it| it.has(connection))?;
         Some(all.remove(place))
     }
 

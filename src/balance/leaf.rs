@@ -32,6 +32,7 @@ use super::{
     picker::{Endpoints, LeafPicker, Localities},
     policy::LeafConfig,
     retiring::{RETIRING, Retiring},
+    streams::Streams,
 };
 
 /// What each event needs: the time, the random numbers, and where commands go.
@@ -149,10 +150,10 @@ impl<H: Clone> Leaf<H> {
     pub(super) fn on_connected(
         &mut self,
         member: usize,
-        (connection, handle): (ConnectionId, H),
+        (connection, streams): (ConnectionId, Arc<Streams<H>>),
         scope: &mut Scope<'_>,
     ) {
-        self.with_member(member, scope, |it, scope| it.on_connected(connection, handle, scope));
+        self.with_member(member, scope, |it, scope| it.on_connected(connection, streams, scope));
     }
 
     /// An attempt failed.
@@ -312,7 +313,8 @@ impl<H: Clone> Leaf<H> {
         let it = &mut self.members[member];
         scope.commands.set_owner(Owner { leaf: self.place, member });
         let weights = self.config.policy.policy.weights();
-        let of = OfCluster { breaker: &self.breaker, loads: &mut self.loads, weights };
+        let (loads, max_connections) = (&mut self.loads, self.config.max_connections);
+        let of = OfCluster { breaker: &self.breaker, loads, weights, max_connections };
         let change = it.settle(of, scope);
         if change.timeout.0 != change.timeout.1 {
             change.timeout.0.map(|at| self.timeouts.remove(&(at, member)));

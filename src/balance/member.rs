@@ -14,6 +14,9 @@ use super::{
     picker::ReadyEndpoint,
     policy::EndpointConfig,
     ring_slots::EndpointState,
+    stream_queue::Connections,
+    streams::Streams,
+    subchannel::Established,
     weighing::Weighing,
     weights::{LoadReport, WeightSettings},
 };
@@ -103,6 +106,8 @@ pub(super) struct OfCluster<'a> {
     pub(super) loads: &'a mut Loads,
     /// If the policy has weights by load.
     pub(super) weights: Option<&'a WeightSettings>,
+    /// The maximum number of connections to an endpoint (CH4.9).
+    pub(super) max_connections: usize,
 }
 
 impl<H: Clone> Member<H> {
@@ -203,8 +208,13 @@ impl<H: Clone> Member<H> {
         self.pick_first.connect((scope.now, scope.random), scope.commands);
     }
 
-    pub(super) fn on_connected(&mut self, connection: ConnectionId, handle: H, scope: &mut Scope<'_>) {
-        self.pick_first.on_connected((connection, handle), scope.commands);
+    pub(super) fn on_connected(
+        &mut self,
+        connection: ConnectionId,
+        streams: Arc<Streams<H>>,
+        scope: &mut Scope<'_>,
+    ) {
+        self.pick_first.on_connected((connection, streams), scope.commands);
     }
 
     pub(super) fn on_failed(&mut self, connection: ConnectionId, error: Arc<str>, scope: &mut Scope<'_>) {
@@ -212,7 +222,7 @@ impl<H: Clone> Member<H> {
     }
 
     pub(super) fn on_lost(&mut self, connection: ConnectionId, scope: &mut Scope<'_>) {
-        self.pick_first.on_lost(connection, scope.commands);
+        self.pick_first.on_lost(connection, (scope.now, scope.random), scope.commands);
     }
 
     pub(super) fn handle_timeout(&mut self, scope: &mut Scope<'_>) {
@@ -245,7 +255,9 @@ impl<H: Clone> Member<H> {
         if self.is_started && self.reconnects && self.pick_first.connectivity() == Connectivity::Idle {
             self.pick_first.connect((scope.now, scope.random), scope.commands);
         }
-        let connection = self.pick_first.ready().map(|(connection, ..)| connection);
+        self.pick_first.scale(of.max_connections, (scope.now, scope.random), scope.commands);
+        let ready = self.pick_first.ready();
+        let connection = ready.and_then(|it| it.connections.first()).map(|(connection, _)| *connection);
         Weighing::update(&mut self.weighing, of.weights, connection, scope);
         // The connection goes on, and connects again if it is lost: an ejection is not its end (CH3.23).
         let connectivity = match self.is_ejected() {
@@ -261,14 +273,15 @@ impl<H: Clone> Member<H> {
     }
 
     /// Whether pickers have another endpoint from now on, or none.
-    fn refresh_ready(&mut self, OfCluster { breaker, loads, weights }: OfCluster<'_>) -> bool {
+    fn refresh_ready(&mut self, OfCluster { breaker, loads, weights, .. }: OfCluster<'_>) -> bool {
         let is_ejected = self.is_ejected();
-        let Some((connection, address, handle)) = self.pick_first.ready().filter(|_| !is_ejected) else {
+        let ready = self.pick_first.ready().filter(|_| !is_ejected);
+        let Some(Established { address, connections, queue }) = ready else {
             return self.ready.take().is_some();
         };
         let outcomes = self.tracked.as_ref().map(|it| &it.outcomes);
         let is_same = |known: &Arc<ReadyEndpoint<H>>| {
-            known.connection == connection
+            known.connections.are(connections)
                 && Arc::ptr_eq(&known.breaker, breaker)
                 && known.outcomes.as_ref().map(Arc::as_ptr) == outcomes.map(Arc::as_ptr)
                 && known.weight.is_some() == weights.is_some()
@@ -276,11 +289,15 @@ impl<H: Clone> Member<H> {
         if self.ready.as_ref().is_some_and(is_same) {
             return false;
         }
-        let (handle, hostname) = (handle.clone(), self.hostname.clone());
+        // There is one, since the endpoint is ready.
+        let Some(of) = Connections::new(connections, queue) else { return false };
+        let (connection, hostname) = (connections[0].0, self.hostname.clone());
         let load = self.load.get_or_insert_with(|| loads.add()).clone();
         let (breaker, outcomes) = (breaker.clone(), outcomes.cloned());
         let weight = self.weighing.as_ref().map(|it| it.weight().clone());
-        let ready = ReadyEndpoint { connection, handle, address, hostname, load, breaker, outcomes, weight };
+        let connections = of;
+        let ready =
+            ReadyEndpoint { connection, connections, address, hostname, load, breaker, outcomes, weight };
         self.ready = Some(Arc::new(ready));
         true
     }

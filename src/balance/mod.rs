@@ -9,7 +9,8 @@
 //! | a priority: localities by weight | `group`, `ready_set` |
 //! | under ring_hash: a hash ring of endpoints | `ring`, `ring_slots`, `ring_picker` |
 //! | an endpoint: addresses, of which one is connected | `member`, `pick_first` |
-//! | an address: connection, backoff | `subchannel`, `backoff` |
+//! | an address: connections, backoff | `subchannel`, `backoff` |
+//! | the streams of its connections, and the attempts that wait for one | `streams`, `stream_queue` |
 //!
 //! A connection belongs to a cluster and an address: when the configuration changes, the endpoints that have the address now take it
 //! over (`handover`), and the endpoints of a replaced policy may go on for a while (`retiring`). Endpoints whose attempts fail more often
@@ -52,6 +53,8 @@ mod ring_slots;
 pub(crate) mod routes;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;
+pub(crate) mod stream_queue;
+pub(crate) mod streams;
 mod subchannel;
 mod subset;
 mod weighing;

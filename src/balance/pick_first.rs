@@ -14,7 +14,9 @@ use super::{
     command::{Command, Commands, ConnectionId},
     connectivity::Connectivity,
     handover::Handover,
-    subchannel::Subchannel,
+    stream_queue::OnFull,
+    streams::Streams,
+    subchannel::{Established, Subchannel},
 };
 
 /// Settings of [`PickFirst`].
@@ -23,13 +25,15 @@ pub(crate) struct PickFirstSettings {
     pub(crate) backoff: Arc<BackoffSettings>,
     /// How long an attempt is the only one in the first pass (RFC 8305): 100 ms to 2 s; 250 ms (CH3.16).
     pub(crate) attempt_delay: Duration,
+    /// Is called when a further connection is needed.
+    pub(crate) on_full: OnFull,
 }
 
-/// The addresses of an endpoint, and the connection to one of them.
+/// The addresses of an endpoint, and the connection to one of them, or the connections (CH4.9).
 ///
 /// ```text
 ///           connect               on_connected
-///   Idle ─────────────▶ FirstPass ─────────────▶ Ready ──▶ Idle (on_lost)
+///   Idle ─────────────▶ FirstPass ─────────────▶ Ready ──▶ Idle, or FirstPass (on_lost)
 ///                          │ every address failed  ▲
 ///                          ▼                       │ on_connected
 ///                        Failing ──────────────────┘
@@ -72,14 +76,17 @@ enum Phase {
         /// Failures since the last request to resolve again.
         failures: usize,
     },
-    Ready {
-        connection: ConnectionId,
-    },
+    /// One of the subchannels is ready; the others have nothing.
+    Ready,
 }
 
 impl Default for PickFirstSettings {
     fn default() -> Self {
-        Self { backoff: Arc::default(), attempt_delay: Duration::from_millis(250) }
+        Self {
+            backoff: Arc::default(),
+            attempt_delay: Duration::from_millis(250),
+            on_full: OnFull::default(),
+        }
     }
 }
 
@@ -101,7 +108,7 @@ impl<H> PickFirst<H> {
     /// The connectivity that policies above see. A transient failure lasts until a connection is ready (CH3.10).
     pub(crate) fn connectivity(&self) -> Connectivity {
         match self.phase {
-            Phase::Ready { .. } => Connectivity::Ready,
+            Phase::Ready => Connectivity::Ready,
             Phase::Idle | Phase::FirstPass { .. } | Phase::Failing { .. } if self.is_failing => {
                 Connectivity::TransientFailure
             }
@@ -113,11 +120,12 @@ impl<H> PickFirst<H> {
         }
     }
 
-    /// The connection that calls use, its address, and what they are sent with.
-    pub(crate) fn ready(&self) -> Option<(ConnectionId, SocketAddr, &H)> {
-        let Phase::Ready { connection } = self.phase else { return None };
-        let subchannel = &self.addresses[self.position(connection)?].subchannel;
-        subchannel.ready().map(|(connection, handle)| (connection, subchannel.address(), handle))
+    /// The connections that calls use.
+    pub(crate) fn ready(&self) -> Option<Established<'_, H>> {
+        match self.phase {
+            Phase::Ready => self.addresses.iter().find_map(|it| it.subchannel.ready()),
+            Phase::Idle | Phase::FirstPass { .. } | Phase::Failing { .. } => None,
+        }
     }
 
     /// The newest error of a connection.
@@ -129,11 +137,12 @@ impl<H> PickFirst<H> {
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let next = match self.phase {
             Phase::FirstPass { next_at, .. } => next_at,
-            Phase::Idle | Phase::Failing { .. } | Phase::Ready { .. } => None,
+            Phase::Idle | Phase::Failing { .. } | Phase::Ready => None,
         };
         // In the first pass, the end of a delay changes nothing: the address is tried when its turn comes.
         let delays = self.addresses.iter().filter_map(|it| it.subchannel.poll_timeout());
-        next.into_iter().chain(delays.filter(|_| matches!(self.phase, Phase::Failing { .. }))).min()
+        let counts = matches!(self.phase, Phase::Failing { .. } | Phase::Ready);
+        next.into_iter().chain(delays.filter(|_| counts)).min()
     }
 
     /// Gives away what the next list has no use for; [`update`](Self::update) follows.
@@ -186,9 +195,7 @@ impl<H> PickFirst<H> {
         adopted: Option<Subchannel<H>>,
         commands: &mut Commands,
     ) -> Address<H> {
-        if let Some(connection) = adopted.as_ref().and_then(Subchannel::connection) {
-            commands.adopt(connection);
-        }
+        adopted.iter().flat_map(Subchannel::ids).for_each(|connection| commands.adopt(connection));
         let subchannel = adopted.unwrap_or_else(|| Subchannel::new(address, self.settings.backoff.clone()));
         Address { subchannel, has_failed: false }
     }
@@ -207,7 +214,7 @@ impl<H> PickFirst<H> {
         }
         match self.phase {
             Phase::Idle => {}
-            Phase::Ready { .. } | Phase::FirstPass { .. } | Phase::Failing { .. } => {
+            Phase::Ready | Phase::FirstPass { .. } | Phase::Failing { .. } => {
                 self.begin_pass((now, random), commands);
             }
         }
@@ -221,18 +228,22 @@ impl<H> PickFirst<H> {
         }
     }
 
-    /// An attempt succeeded: the others are over (CH3.17). An attempt that was cancelled before is nothing to this endpoint.
-    pub(crate) fn on_connected(&mut self, (connection, handle): (ConnectionId, H), commands: &mut Commands) {
+    /// An attempt succeeded: those to other addresses are over (CH3.17). An attempt that was cancelled before is nothing to this
+    /// endpoint.
+    pub(crate) fn on_connected(
+        &mut self,
+        (connection, streams): (ConnectionId, Arc<Streams<H>>),
+        commands: &mut Commands,
+    ) {
         let Some(position) = self.position(connection) else { return };
-        self.addresses[position].subchannel.on_connected(handle);
+        self.addresses[position].subchannel.on_connected(streams, &self.settings.on_full);
         self.become_ready(position, commands);
     }
 
     fn become_ready(&mut self, position: usize, commands: &mut Commands) {
         self.release_others(position, commands);
-        if let Some((connection, _)) = self.addresses[position].subchannel.ready() {
-            self.is_started = true;
-            self.phase = Phase::Ready { connection };
+        if self.addresses[position].subchannel.ready().is_some() {
+            (self.is_started, self.phase) = (true, Phase::Ready);
             (self.is_failing, self.failures, self.error) = (false, 0, None);
         }
     }
@@ -247,8 +258,12 @@ impl<H> PickFirst<H> {
     ) {
         let Some(position) = self.position(connection) else { return };
         let it = &mut self.addresses[position];
-        it.has_failed = true;
         it.subchannel.on_failed();
+        if self.phase == Phase::Ready {
+            // That was a further connection (CH4.15).
+            return;
+        }
+        it.has_failed = true;
         self.error = Some(error);
         self.failures += 1;
         match &mut self.phase {
@@ -265,18 +280,44 @@ impl<H> PickFirst<H> {
                 self.retry((now, random), commands);
             }
             // There are no attempts then.
-            Phase::Idle | Phase::Ready { .. } => {}
+            Phase::Idle | Phase::Ready => {}
         }
     }
 
     /// The connection accepts no new streams any more, or is closed. An attempt that ends like this had succeeded, unseen
-    /// (CH3.22).
-    pub(crate) fn on_lost(&mut self, connection: ConnectionId, commands: &mut Commands) {
+    /// (CH3.22). When a further connection is attempted, or has failed, the loss of the last one begins a pass (CH4.16).
+    pub(crate) fn on_lost(
+        &mut self,
+        connection: ConnectionId,
+        (now, random): (Instant, &mut fastrand::Rng),
+        commands: &mut Commands,
+    ) {
         let Some(position) = self.position(connection) else { return };
-        self.addresses[position].subchannel.on_lost();
+        let it = &mut self.addresses[position].subchannel;
+        it.on_lost(connection);
+        let connectivity = it.connectivity();
+        if connectivity == Connectivity::Ready {
+            return;
+        }
         self.release_others(position, commands);
         (self.phase, self.is_failing, self.failures) = (Phase::Idle, false, 0);
         commands.push(Command::RequestReresolution);
+        if connectivity != Connectivity::Idle {
+            self.begin_pass((now, random), commands);
+        }
+    }
+
+    /// Attempts a further connection if one is needed (CH4.10); see [`Subchannel::scale`].
+    pub(crate) fn scale(
+        &mut self,
+        limit: usize,
+        (now, random): (Instant, &mut fastrand::Rng),
+        commands: &mut Commands,
+    ) {
+        let ready = self.addresses.iter_mut().find(|it| it.subchannel.ready().is_some());
+        if let Some(it) = ready.filter(|_| self.phase == Phase::Ready) {
+            it.subchannel.scale(limit, (now, random), commands);
+        }
     }
 
     /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
@@ -290,7 +331,8 @@ impl<H> PickFirst<H> {
                 self.try_from(current + 1, (now, random), commands);
             }
             Phase::Failing { .. } => self.retry((now, random), commands),
-            Phase::Idle | Phase::FirstPass { .. } | Phase::Ready { .. } => {}
+            Phase::Ready => self.addresses.iter_mut().for_each(|it| it.subchannel.on_timeout(now)),
+            Phase::Idle | Phase::FirstPass { .. } => {}
         }
     }
 
@@ -316,7 +358,7 @@ impl<H> PickFirst<H> {
     }
 
     fn position(&self, connection: ConnectionId) -> Option<usize> {
-        self.addresses.iter().position(|it| it.subchannel.connection() == Some(connection))
+        self.addresses.iter().position(|it| it.subchannel.has(connection))
     }
 
     /// Tries the addresses from the first one on. Earlier failures count for addresses in backoff, when it is their turn.

@@ -1,5 +1,7 @@
 //! The choice of an endpoint for one attempt: an immutable state, counters, and draws.
 
+mod end;
+
 use std::{
     mem,
     net::SocketAddr,
@@ -10,6 +12,7 @@ use std::{
     time::Instant,
 };
 
+use self::end::End;
 use super::{
     breaker::Breaker,
     command::ConnectionId,
@@ -21,6 +24,7 @@ use super::{
     policy::Drop as DropShare,
     ready_set::ReadySet,
     ring_picker::{ConnectRequest, RingPick, RingPicker},
+    stream_queue::Connections,
     weights::{EndpointWeight, LoadReport, Schedule},
 };
 use crate::{error::Code, resolve::RouteQuery, resource::load_balancing::AddedMetadata};
@@ -28,8 +32,9 @@ use crate::{error::Code, resolve::RouteQuery, resource::load_balancing::AddedMet
 /// An endpoint with a connection. `H` is what the transport sends requests with.
 #[derive(Debug)]
 pub(crate) struct ReadyEndpoint<H> {
+    /// The oldest connection, by which the endpoint is known.
     pub(super) connection: ConnectionId,
-    pub(crate) handle: H,
+    pub(crate) connections: Connections<H>,
     pub(crate) address: SocketAddr,
     pub(crate) hostname: Option<Arc<str>>,
     pub(super) load: Load,
@@ -224,6 +229,14 @@ impl<H> ClusterPicker<H> {
             Choice::Unknown(reason) => Pick::Unknown(reason.clone()),
             Choice::Leaf(leaf) => leaf.pick(args),
         }
+    }
+}
+
+#[cfg(any(test, feature = "fuzzing"))]
+impl<H: Clone> ReadyEndpoint<H> {
+    /// That of the oldest connection.
+    pub(crate) fn handle(&self) -> H {
+        self.connections.oldest().handle().clone()
     }
 }
 
@@ -463,6 +476,19 @@ impl<H> Attempt<H> {
         self.penalty.is_some()
     }
 
+    /// Who counts the end of the attempt, in the order of CH2.23.
+    fn ends(&self) -> impl Iterator<Item = End<'_>> {
+        let endpoint = &*self.endpoint;
+        let outcome = match self.outcome {
+            Outcome::NoStream => None,
+            Outcome::Failure => Some(false),
+            Outcome::Success => Some(true),
+        };
+        let outliers = endpoint.outcomes.as_deref().zip(outcome).map(|(it, is_ok)| End::Outliers(it, is_ok));
+        let policy = self.has_load.then_some(End::Policy(&endpoint.load));
+        [policy, Some(End::Breaker(&endpoint.breaker)), outliers].into_iter().flatten()
+    }
+
     /// The load that the endpoint has reported with its response.
     pub(crate) fn on_report(&self, report: LoadReport, now: Instant) {
         if let (Some(weight), Some(penalty)) = (&self.endpoint.weight, self.penalty) {
@@ -472,19 +498,8 @@ impl<H> Attempt<H> {
 }
 
 impl<H> Drop for Attempt<H> {
-    /// In the order of CH2.23.
     fn drop(&mut self) {
-        if self.has_load {
-            self.endpoint.load.end();
-        }
-        self.endpoint.breaker.release();
-        if let Some(outcomes) = &self.endpoint.outcomes {
-            match self.outcome {
-                Outcome::NoStream => {}
-                Outcome::Failure => outcomes.on_failure(),
-                Outcome::Success => outcomes.on_success(),
-            }
-        }
+        self.ends().for_each(End::count);
     }
 }
 

@@ -54,6 +54,8 @@ pub(crate) struct LeafConfig {
     pub(crate) drops: Arc<[Drop]>,
     /// The maximum number of concurrent requests (CH4.4).
     pub(crate) max_requests: u32,
+    /// The maximum number of connections to an endpoint: at least 1 (CH4.9).
+    pub(crate) max_connections: usize,
     /// As configured: without an algorithm it detects nothing.
     pub(crate) outlier_detection: Option<OutlierDetection>,
     /// The name of the endpoints' resource, a part of the key of the circuit breaker (CH4.7).

@@ -164,14 +164,14 @@ const CHUNK: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::{command::ConnectionId, load::Loads};
+    use crate::balance::{command::ConnectionId, load::Loads, stream_queue::Connections};
 
     fn endpoint(number: usize) -> Arc<ReadyEndpoint<usize>> {
         let address = ([127, 0, 0, 1], 1).into();
         let (load, breaker) = (Loads::default().add(), Arc::default());
         Arc::new(ReadyEndpoint {
             connection: ConnectionId::default(),
-            handle: number,
+            connections: Connections::of_one(number),
             address,
             hostname: None,
             load,
@@ -183,10 +183,10 @@ mod tests {
 
     fn handles(slots: &mut ReadySlots<usize>) -> Vec<usize> {
         let Some(set) = slots.ready() else { return Vec::new() };
-        let listed: Vec<_> = set.iter().map(|it| it.handle).collect();
-        let found: Vec<_> = (0..set.len()).map(|place| set.at(place).handle).collect();
+        let listed: Vec<_> = set.iter().map(|it| it.handle()).collect();
+        let found: Vec<_> = (0..set.len()).map(|place| set.at(place).handle()).collect();
         assert_eq!(listed, found);
-        assert_eq!(set.at(set.len()).handle, listed[0], "places begin again");
+        assert_eq!(set.at(set.len()).handle(), listed[0], "places begin again");
         listed
     }
 

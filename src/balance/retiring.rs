@@ -9,8 +9,8 @@ use super::{
 #[derive(Debug)]
 pub(super) struct Retiring<H> {
     endpoints: Localities<H>,
-    /// The connections of these endpoints that the new policy has not taken over.
-    connections: Vec<Subchannel<H>>,
+    /// What these endpoints have that the new policy has not taken over, by the connections that they are known by.
+    subchannels: Vec<(ConnectionId, Subchannel<H>)>,
 }
 
 impl<H> Retiring<H> {
@@ -22,10 +22,15 @@ impl<H> Retiring<H> {
         commands: &mut Commands,
     ) -> Option<Self> {
         let ready = endpoints.iter().flat_map(|(_, picker)| picker.ready.iter());
-        let connections: Vec<_> =
-            ready.filter_map(|it| handover.take_connection(it.address, it.connection)).collect();
-        connections.iter().filter_map(Subchannel::connection).for_each(|it| commands.adopt(it));
-        let mut retiring = Self { endpoints, connections };
+        let mut subchannels: Vec<_> = ready
+            .filter_map(|it| Some((it.connection, handover.take_connection(it.address, it.connection)?)))
+            .collect();
+        for (_, it) in &mut subchannels {
+            // What they have is enough for the time.
+            it.stop_growing(commands);
+            it.ids().for_each(|connection| commands.adopt(connection));
+        }
+        let mut retiring = Self { endpoints, subchannels };
         retiring.keep_connected();
         Some(retiring).filter(|it| !it.is_over())
     }
@@ -39,20 +44,21 @@ impl<H> Retiring<H> {
         self.endpoints.is_empty()
     }
 
-    pub(super) fn on_lost(&mut self, connection: ConnectionId) {
-        self.connections.retain(|it| it.connection() != Some(connection));
+    pub(super) fn on_lost(&mut self, lost: ConnectionId) {
+        self.subchannels.iter_mut().filter(|(_, it)| it.has(lost)).for_each(|(_, it)| it.on_lost(lost));
+        self.subchannels.retain(|(_, it)| it.ready().is_some());
         self.keep_connected();
     }
 
     /// Ends the connections when their streams have ended.
     pub(super) fn release(self, commands: &mut Commands) {
-        self.connections.into_iter().for_each(|mut it| it.release(commands));
+        self.subchannels.into_iter().for_each(|(_, mut it)| it.release(commands));
     }
 
-    /// Only endpoints whose connection is here are picked.
+    /// Only endpoints whose connections are here are picked.
     fn keep_connected(&mut self) {
-        let connections = &self.connections;
-        let is_connected = |connection| connections.iter().any(|it| it.connection() == Some(connection));
+        let subchannels = &self.subchannels;
+        let is_connected = |connection| subchannels.iter().any(|(known, _)| *known == connection);
         self.endpoints = ready_without(&self.endpoints, |connection| !is_connected(connection));
     }
 }

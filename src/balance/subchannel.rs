@@ -1,37 +1,45 @@
-use std::{net::SocketAddr, sync::Arc, time::Instant};
+use std::{mem, net::SocketAddr, sync::Arc, time::Instant};
 
 use super::{
     backoff::{Attempt, Backoff, BackoffSettings},
     command::{Command, Commands, ConnectionId},
     connectivity::Connectivity,
+    stream_queue::{OnFull, StreamQueue},
+    streams::Streams,
 };
 
-/// One address of an endpoint: at most one connection, and the delay after a failure (CH3.1).
+/// One address of an endpoint: its connections, the attempt at another one, and the delay after a failure (CH3.1).
 ///
 /// ```text
 ///          connect            on_connected
-///   Idle ───────────▶ Connecting ───────────▶ Ready
-///    ▲ ▲                │      │                │
-///    │ └── on_timeout ─ Failed ◀ on_failed      │
-///    └───────────────────────── on_lost ────────┘
+///   Idle ─────────────▶ Connecting ─────────▶ Idle, one connection more
+///    ▲ ▲   scale          │      │
+///    │ └── on_timeout ─ Failed ◀ on_failed
+///    └──── on_lost ───────┘
 /// ```
+///
+/// With a connection it is ready, whatever becomes of the attempt (CH4.15). There is one attempt, and one delay, for all connections
+/// (CH4.12).
 #[derive(Debug)]
 pub(super) struct Subchannel<H> {
     address: SocketAddr,
-    state: State<H>,
+    /// The oldest one first.
+    connections: Vec<(ConnectionId, Arc<Streams<H>>)>,
+    /// Before the connections, while there are any.
+    queue: Option<Arc<StreamQueue<H>>>,
+    /// What the queue knows of further connections.
+    growth: Growth,
+    state: State,
     backoff: Backoff,
 }
 
+/// The attempt at a connection, whether it is the first or a further one.
 #[derive(Debug)]
-enum State<H> {
+enum State {
     Idle,
     Connecting {
         connection: ConnectionId,
         next_at: Instant,
-    },
-    Ready {
-        connection: ConnectionId,
-        handle: H,
     },
     /// The last attempt failed; the next one may begin at this time.
     Failed {
@@ -39,65 +47,127 @@ enum State<H> {
     },
 }
 
+/// Whether a further connection may be attempted, and whether there may be several.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Growth {
+    can_grow: bool,
+    is_strict: bool,
+}
+
+/// The connections of a subchannel, of which there is at least one.
+#[derive(Debug)]
+pub(crate) struct Established<'a, H> {
+    pub(super) address: SocketAddr,
+    /// The oldest one first.
+    pub(super) connections: &'a [(ConnectionId, Arc<Streams<H>>)],
+    pub(super) queue: &'a Arc<StreamQueue<H>>,
+}
+
 impl<H> Subchannel<H> {
     pub(super) fn new(address: SocketAddr, settings: Arc<BackoffSettings>) -> Self {
-        Self { address, state: State::Idle, backoff: Backoff::new(settings) }
+        Self {
+            address,
+            connections: Vec::new(),
+            queue: None,
+            growth: Growth::default(),
+            state: State::Idle,
+            backoff: Backoff::new(settings),
+        }
     }
 
     pub(super) fn address(&self) -> SocketAddr {
         self.address
     }
 
+    /// Ready with any connection, whatever becomes of the attempt at another one (CH4.15).
     pub(super) fn connectivity(&self) -> Connectivity {
         match self.state {
+            _ if !self.connections.is_empty() => Connectivity::Ready,
             State::Idle => Connectivity::Idle,
             State::Connecting { .. } => Connectivity::Connecting,
-            State::Ready { .. } => Connectivity::Ready,
             State::Failed { .. } => Connectivity::TransientFailure,
         }
     }
 
-    /// The connection that is attempted or established.
-    pub(super) fn connection(&self) -> Option<ConnectionId> {
-        match self.state {
-            State::Connecting { connection, .. } | State::Ready { connection, .. } => Some(connection),
+    /// The connections that are established or attempted.
+    pub(super) fn ids(&self) -> impl Iterator<Item = ConnectionId> {
+        let attempted = match self.state {
+            State::Connecting { connection, .. } => Some(connection),
             State::Idle | State::Failed { .. } => None,
-        }
+        };
+        self.connections.iter().map(|(connection, _)| *connection).chain(attempted)
     }
 
-    /// The established connection, and what requests are sent with on it.
-    pub(super) fn ready(&self) -> Option<(ConnectionId, &H)> {
-        match &self.state {
-            State::Ready { connection, handle } => Some((*connection, handle)),
-            State::Idle | State::Connecting { .. } | State::Failed { .. } => None,
-        }
+    /// Whether a connection is established or attempted here.
+    pub(super) fn has(&self, connection: ConnectionId) -> bool {
+        self.ids().any(|it| it == connection)
+    }
+
+    /// The established connections.
+    pub(super) fn ready(&self) -> Option<Established<'_, H>> {
+        let queue = self.queue.as_ref()?;
+        Some(Established { address: self.address, connections: &self.connections, queue })
     }
 
     /// When the delay after a failure is over.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Failed { until } => Some(until),
-            State::Idle | State::Connecting { .. } | State::Ready { .. } => None,
+            State::Idle | State::Connecting { .. } => None,
         }
     }
 
     /// Connects if it is idle.
     pub(super) fn connect(&mut self, now: Instant, random: &mut fastrand::Rng, commands: &mut Commands) {
-        if !matches!(self.state, State::Idle) {
-            return;
+        if self.connectivity() == Connectivity::Idle {
+            self.attempt(now, random, commands);
         }
+    }
+
+    fn attempt(&mut self, now: Instant, random: &mut fastrand::Rng, commands: &mut Commands) {
         let Attempt { timeout, next_at } = self.backoff.begin(now, random);
         let connection = commands.next_id();
         self.state = State::Connecting { connection, next_at };
         commands.push(Command::Connect { connection, address: self.address, timeout });
     }
 
-    /// The attempt succeeded: the peer's SETTINGS are there (CH3.4).
-    pub(super) fn on_connected(&mut self, handle: H) {
-        if let State::Connecting { connection, .. } = self.state {
-            self.state = State::Ready { connection, handle };
-            self.backoff.reset();
+    /// Attempts a further connection if attempts of calls wait for a stream, and there are fewer than the limit, no attempt under way,
+    /// and no delay (CH4.10). To be called after each event. A lower limit closes nothing (CH4.9).
+    pub(super) fn scale(
+        &mut self,
+        limit: usize,
+        (now, random): (Instant, &mut fastrand::Rng),
+        commands: &mut Commands,
+    ) {
+        let count = self.connections.len();
+        let can_grow = count < limit && matches!(self.state, State::Idle);
+        let growth = Growth { can_grow, is_strict: limit > 1 || count > 1 };
+        if self.set_growth(growth) {
+            self.attempt(now, random, commands);
+            self.set_growth(Growth { can_grow: false, ..growth });
         }
+    }
+
+    /// Returns true if attempts of calls wait for a further connection.
+    fn set_growth(&mut self, growth: Growth) -> bool {
+        // Nothing can have come of a queue that could not grow.
+        let is_same = mem::replace(&mut self.growth, growth) == growth && !growth.can_grow;
+        let Some(queue) = self.queue.as_ref().filter(|_| !is_same) else { return false };
+        queue.set_growth(growth.can_grow, growth.is_strict)
+    }
+
+    /// The attempt succeeded: the peer's SETTINGS are there (CH3.4).
+    pub(super) fn on_connected(&mut self, streams: Arc<Streams<H>>, on_full: &OnFull) {
+        let State::Connecting { connection, .. } = self.state else { return };
+        let is_added = self.queue.as_ref().is_some_and(|queue| queue.add(connection, &streams));
+        if !is_added {
+            // It is the first one, or the others are lost, as will be known in a moment.
+            (self.queue, self.growth) =
+                (Some(StreamQueue::of(connection, &streams, on_full)), Growth::default());
+        }
+        self.connections.push((connection, streams));
+        self.state = State::Idle;
+        self.backoff.reset();
     }
 
     /// The attempt failed. The delay is counted from its start (CH3.2), and may be over.
@@ -107,11 +177,24 @@ impl<H> Subchannel<H> {
         }
     }
 
-    /// The connection accepts no new streams any more, or is closed. The next attempt waits for nothing (CH3.3).
-    pub(super) fn on_lost(&mut self) {
-        if self.connection().is_some() {
-            self.state = State::Idle;
-            self.backoff.reset();
+    /// The connection accepts no new streams any more, or is closed. The attempts of calls that wait take another one (CH4.11). After the
+    /// last one, the next attempt waits for nothing (CH3.3), unless a further connection is attempted already, or failed (CH4.16).
+    pub(super) fn on_lost(&mut self, lost: ConnectionId) {
+        match self.state {
+            State::Connecting { connection, .. } if connection == lost => {
+                self.state = State::Idle;
+                self.backoff.reset();
+            }
+            State::Idle | State::Connecting { .. } | State::Failed { .. } => {
+                let lost = self.connections.extract_if(.., |(connection, _)| *connection == lost);
+                lost.for_each(|(_, streams)| streams.close());
+            }
+        }
+        if self.connections.is_empty() {
+            (self.queue, self.growth) = (None, Growth::default());
+            if matches!(self.state, State::Idle) {
+                self.backoff.reset();
+            }
         }
     }
 
@@ -124,15 +207,23 @@ impl<H> Subchannel<H> {
         }
     }
 
-    /// Ends what there is: an attempt is cancelled, a connection drained, a delay forgotten (CH3.17).
+    /// Ends what there is: an attempt is cancelled, connections drained, a delay forgotten (CH3.17).
     pub(super) fn release(&mut self, commands: &mut Commands) {
-        match self.state {
-            State::Connecting { connection, .. } => commands.push(Command::Cancel { connection }),
-            State::Ready { connection, .. } => commands.push(Command::Drain { connection }),
-            State::Idle | State::Failed { .. } => {}
+        self.stop_growing(commands);
+        for (connection, _) in self.connections.drain(..) {
+            commands.push(Command::Drain { connection });
+        }
+        self.queue = None;
+    }
+
+    /// Cancels an attempt, and forgets a delay. The connections stay.
+    pub(super) fn stop_growing(&mut self, commands: &mut Commands) {
+        if let State::Connecting { connection, .. } = self.state {
+            commands.push(Command::Cancel { connection });
         }
         self.state = State::Idle;
         self.backoff.reset();
+        self.set_growth(Growth { can_grow: false, ..self.growth });
     }
 
     /// The next delay is the first one, and a delay in progress is over (CH3.3).
@@ -145,39 +236,4 @@ impl<H> Subchannel<H> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn ch3_1_a_subchannel_connects_when_asked_and_is_idle_again_after_backoff_and_loss() {
-        let (start, mut random) = (Arc::new(()), fastrand::Rng::with_seed(1));
-        let mut commands = Commands::default();
-        let now = Instant::now();
-        let mut it = Subchannel::new(([127, 0, 0, 1], 1).into(), Arc::default());
-        assert_eq!(it.connectivity(), Connectivity::Idle);
-        it.on_connected(start.clone());
-        assert_eq!(it.connectivity(), Connectivity::Idle, "it was not asked to connect");
-        it.connect(now, &mut random, &mut commands);
-        it.connect(now, &mut random, &mut commands);
-        assert_eq!(it.connectivity(), Connectivity::Connecting);
-        it.on_failed();
-        let until = it.poll_timeout().unwrap();
-        assert_eq!(it.connectivity(), Connectivity::TransientFailure);
-        it.connect(now, &mut random, &mut commands);
-        it.on_timeout(until - Duration::from_nanos(1));
-        assert_eq!(it.connectivity(), Connectivity::TransientFailure, "it is in backoff");
-        it.on_timeout(until);
-        assert_eq!(it.connectivity(), Connectivity::Idle);
-        it.connect(until, &mut random, &mut commands);
-        it.on_connected(start.clone());
-        assert_eq!((it.connectivity(), it.ready().is_some()), (Connectivity::Ready, true));
-        it.on_lost();
-        assert_eq!((it.connectivity(), it.ready().is_none()), (Connectivity::Idle, true));
-        assert_eq!(Arc::strong_count(&start), 1, "the handle went with the connection");
-        let connects =
-            std::iter::from_fn(|| commands.poll()).filter(|it| matches!(it, Command::Connect { .. }));
-        assert_eq!(connects.count(), 2);
-    }
-}
+mod tests;

@@ -50,7 +50,8 @@ impl Weighing {
 
     fn set_connection(&mut self, connection: Option<ConnectionId>) {
         if self.connection != connection {
-            if connection.is_some() {
+            // The loss of one of several connections changes nothing for the endpoint (CH4.15).
+            if self.connection.is_none() {
                 self.weight.on_ready();
             }
             (self.connection, self.period) = (connection, None);

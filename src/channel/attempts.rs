@@ -17,7 +17,7 @@ use tonic::Status;
 use super::{
     active::ActiveCall,
     call::Call,
-    connection::{Gone, Handle, Reserved, SendError},
+    connection::{Handle, Reserved, SendError},
     deadline::Over,
     filters::CredentialHeaders,
     headers::Head,
@@ -31,6 +31,7 @@ use crate::{
         cluster_use::ClusterReference,
         picker::{Attempt, Draws, Pick, PickArgs, ReadyEndpoint},
         retry::{AttemptEnd, MAX_NEVER_SENT, Next, Pushback, Repeatable, Retries},
+        stream_queue::Gone,
     },
     error::Code,
     resolve::RouteQuery,
@@ -146,7 +147,7 @@ impl Call<'_> {
         for (name, value) in of.credentials.drain(..) {
             request.headers_mut().insert(name, value);
         }
-        let sent = endpoint.handle.send(request, is_end);
+        let sent = attempt.handle().send(request, is_end);
         let (mut response, stream) = sent.map_err(|error| match error {
             SendError::Gone => Failure::NeverSent(number),
             // What the connection does not accept was said by the caller, not by the peer.
@@ -155,7 +156,7 @@ impl Call<'_> {
             }
         })?;
         attempt.on_stream();
-        let endpoint = attempt.endpoint();
+        let sent = &attempt;
         self.place = None;
         self.attempts += 1;
         let (mut pump, deadline) = ((!is_end).then(|| Pump::new(stream)), self.deadline.at());
@@ -170,7 +171,7 @@ impl Call<'_> {
                     of.cluster.release();
                 }
             }
-            Pin::new(&mut response).poll(cx).map_err(|error| of.failure(&error, endpoint, deadline))
+            Pin::new(&mut response).poll(cx).map_err(|error| of.failure(&error, sent, deadline))
         });
         match self.deadline.watch(response).await {
             Ok(response) => {
@@ -284,7 +285,7 @@ impl Call<'_> {
             Ok(reserved) => reserved.map_err(|Gone| Failure::NeverSent(number)),
             Err(Over::ShutDown) => Err(Failure::Final(self.shut_down())),
             Err(Over::Time) => Err(Failure::Final(status::deadline_exceeded(&format!(
-                "{address}: the server permits no further stream on its connection"
+                "{address}: the server permits no further stream on its connections"
             )))),
         }
     }
@@ -317,13 +318,8 @@ impl Attempts<'_> {
     }
 
     /// The end of an attempt by an error of its stream.
-    fn failure(
-        &self,
-        error: &h2::Error,
-        endpoint: &ReadyEndpoint<Handle>,
-        deadline: Option<Instant>,
-    ) -> Failure {
-        match status::of_stream(error, endpoint, deadline) {
+    fn failure(&self, error: &h2::Error, attempt: &Reserved, deadline: Option<Instant>) -> Failure {
+        match status::of_stream(error, attempt, deadline) {
             _ if self.active.is_shut_down() => Failure::Final(Status::cancelled("channel is shut down")),
             status if status::is_never_processed(error) => Failure::NeverProcessed(status),
             status => Failure::Failed(status),

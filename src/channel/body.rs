@@ -154,7 +154,7 @@ impl Running {
         if self.guards.active.is_shut_down() {
             return Status::cancelled("channel is shut down");
         }
-        status::of_stream(error, self.guards.attempt.endpoint(), self.deadline.at())
+        status::of_stream(error, &self.guards.attempt, self.deadline.at())
     }
 }
 

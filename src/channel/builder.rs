@@ -7,7 +7,6 @@ use crate::{
     Bootstrap, Client,
     balance::{
         balancer::BalancerSettings,
-        pick_first::PickFirstSettings,
         retry::{RetrySettings, Throttle},
     },
     client::BuildError,
@@ -89,12 +88,7 @@ debug_as_message!(ChannelError);
 
 impl ChannelBuilder {
     pub(super) fn new(target: Target) -> Self {
-        let balancer = BalancerSettings {
-            pick_first: PickFirstSettings::default(),
-            max_concurrent_connects: 256,
-            ring_size_cap: 4_096,
-            seed: fastrand::u64(..),
-        };
+        let balancer = BalancerSettings::with_seed(fastrand::u64(..));
         let settings = Settings {
             balancer,
             idle_timeout: Duration::from_secs(30 * 60),
@@ -181,6 +175,15 @@ impl ChannelBuilder {
         self
     }
 
+    /// Sets the largest number of connections to an endpoint that a cluster may configure: at least 1, 10 by default, as in gRPC
+    /// (A105). 1 disables further connections. Clusters configure one, unless they have a `per_host_thresholds` with
+    /// `max_connections`; a further connection is made when calls wait since the server permits no more streams on the others
+    /// (CH4.9). Channels that [share their connections](Self::share_connections) have one to each endpoint.
+    pub fn max_connections_cap(mut self, connections: usize) -> Self {
+        self.settings.balancer.max_connections_cap = connections.max(1);
+        self
+    }
+
     /// Sets the first and the longest delay between attempts to connect to an address; 1 s and 120 s by default. Delays grow by
     /// 1.6 and are up to 20 % longer or shorter at random (CH3.2).
     pub fn connect_backoff(mut self, initial: Duration, max: Duration) -> Self {
@@ -226,7 +229,7 @@ impl ChannelBuilder {
     /// Sets whether the channel shares its connections with the other channels of its client that do, and with its own clusters
     /// (CH3.8); false by default, as in gRPC. Connections to the same address are shared if the channels have the same settings of
     /// keepalive and drain. Limits of connections, such as MAX_CONCURRENT_STREAMS, then hold for all of them together,
-    /// and a connection is drained when none of them uses it.
+    /// a connection is drained when none of them uses it, and there is one to each endpoint, whatever the cluster permits.
     pub fn share_connections(mut self, share: bool) -> Self {
         self.settings.share_connections = share;
         self
@@ -269,6 +272,10 @@ impl ChannelBuilder {
         self,
     ) -> Result<(Channel, impl Future<Output = ()> + Send + use<>, Handle), ChannelError> {
         let Self { target, source, mut settings } = self;
+        if settings.share_connections {
+            // The calls of all channels wait in one queue before a connection, which is not that of a subchannel.
+            settings.balancer.max_connections_cap = 1;
+        }
         if let Some((tokens, ratio)) = settings.retry_throttle {
             let throttle = Throttle::new(tokens, ratio);
             let error = |reason| ChannelError::RetryThrottle { target: target.to_string(), reason };

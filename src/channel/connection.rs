@@ -3,13 +3,12 @@
 mod keep_alive;
 mod load_reports;
 mod socket;
-mod streams;
 
 use std::{
     future::{Future, poll_fn},
     net::SocketAddr,
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Weak},
     task::{Context, Poll, Waker},
     time::Duration,
 };
@@ -25,14 +24,17 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-pub(super) use self::{keep_alive::LongerIntervals, load_reports::watch_load, streams::Gone};
+pub(super) use self::{keep_alive::LongerIntervals, load_reports::watch_load};
 use self::{
     keep_alive::{KeepAlive, Pings},
     socket::Socket,
-    streams::Streams,
 };
 use crate::{
-    balance::picker::{Attempt, ReadyEndpoint},
+    balance::{
+        picker::{Attempt, ReadyEndpoint},
+        stream_queue::Gone,
+        streams::Streams,
+    },
     resource::load_balancing::AddedMetadata,
 };
 
@@ -40,7 +42,6 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(super) struct Handle {
     send: SendRequest<Bytes>,
-    streams: Arc<Streams>,
     is_private: bool,
 }
 
@@ -58,7 +59,7 @@ pub(super) struct ConnectionSettings {
 /// An established connection, to be driven by [`drive`](Self::drive).
 pub(super) struct Connection {
     h2: H2Connection<Socket>,
-    handle: Handle,
+    streams: Arc<Streams<Handle>>,
     pings: Option<Pings>,
     drain_limit: Option<Duration>,
 }
@@ -75,6 +76,8 @@ pub(super) enum Loss {
 #[derive(Debug)]
 pub(super) struct Reserved {
     attempt: Attempt<Handle>,
+    /// The connection of the stream, if it is not the oldest one of the endpoint.
+    other: Option<Arc<Streams<Handle>>>,
     has_response: bool,
 }
 
@@ -92,7 +95,8 @@ struct Driver<F: FnOnce(Loss)> {
     h2: H2Connection<Socket>,
     /// Until no new streams are taken, or none are wanted.
     send: Option<SendRequest<Bytes>>,
-    streams: Arc<Streams>,
+    /// Those who use the connection have it, and it has a handle.
+    streams: Weak<Streams<Handle>>,
     limit: usize,
     pings: Option<Pings>,
     drain: Drain,
@@ -157,23 +161,26 @@ impl Connection {
         })
         .await?;
         let pings = reads.and_then(|reads| Pings::new(keep_alive, h2.ping_pong(), reads));
-        let streams = Streams::new(send.current_max_send_streams());
-        let handle = Handle { send, streams, is_private: settings.is_private() };
-        Ok(Self { h2, handle, pings, drain_limit })
+        let limit = send.current_max_send_streams();
+        let handle = Handle { send, is_private: settings.is_private() };
+        Ok(Self { h2, streams: Streams::new(handle, limit), pings, drain_limit })
     }
 
-    pub(super) fn handle(&self) -> Handle {
-        self.handle.clone()
+    pub(super) fn streams(&self) -> Arc<Streams<Handle>> {
+        self.streams.clone()
     }
 
     /// Executes the connection until it is closed. `on_lost` is called as soon as it takes no new streams: when GOAWAY is read,
     /// not at the next call (CH3.5). After `drain`, the connection ends with its last stream, or after the limit (CH3.9).
     pub(super) async fn drive(self, drain: oneshot::Receiver<()>, on_lost: impl FnOnce(Loss)) {
-        let Self { h2, handle: Handle { send, streams, .. }, pings, drain_limit } = self;
+        let Self { h2, streams, pings, drain_limit } = self;
         let limit = h2.max_concurrent_send_streams();
         streams.set_limit(limit);
-        let (send, on_lost, drain) = (Some(send), Some(on_lost), Drain::NotYet(drain));
-        let mut driver = Driver { h2, send, streams, limit, pings, drain, drain_limit, on_lost };
+        let (send, on_lost, drain) =
+            (Some(streams.handle().send.clone()), Some(on_lost), Drain::NotYet(drain));
+        let used = Arc::downgrade(&streams);
+        drop(streams);
+        let mut driver = Driver { h2, send, streams: used, limit, pings, drain, drain_limit, on_lost };
         poll_fn(|cx| driver.poll(cx)).await;
     }
 }
@@ -187,7 +194,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
         let limit = self.h2.max_concurrent_send_streams();
         if limit != self.limit {
             self.limit = limit;
-            self.streams.set_limit(limit);
+            self.with_streams(|streams| streams.set_limit(limit));
         }
         if end.is_ready() || self.poll_pings(cx).is_ready() {
             return Poll::Ready(());
@@ -208,7 +215,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
 
     fn lose(&mut self, loss: Loss) {
         self.send = None;
-        self.streams.close();
+        self.with_streams(Streams::close);
         if let Some(on_lost) = self.on_lost.take() {
             on_lost(loss);
         }
@@ -217,9 +224,11 @@ impl<F: FnOnce(Loss)> Driver<F> {
     /// Ready when the peer does not answer.
     fn poll_pings(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(pings) = &mut self.pings else { return Poll::Pending };
-        let lost = pings.poll(cx, self.streams.running() > 0);
+        let has_calls = self.streams.upgrade().is_some_and(|it| it.running() > 0);
+        let lost = pings.poll(cx, has_calls);
         if lost.is_ready() {
-            self.streams.set_reason(pings.reason());
+            let reason = pings.reason();
+            self.with_streams(|streams| streams.set_reason(reason));
             self.lose(Loss::Other);
         }
         lost
@@ -236,25 +245,30 @@ impl<F: FnOnce(Loss)> Driver<F> {
             self.drain = Drain::Begun(limit.map(|limit| Box::pin(sleep(limit))));
             // The end of the last handle ends the connection when its streams have ended; this polls it once more.
             (self.send, self.on_lost) = (None, None);
-            self.streams.close();
+            self.with_streams(Streams::close);
             cx.waker().wake_by_ref();
         }
         let Drain::Begun(Some(limit)) = &mut self.drain else { return Poll::Pending };
         let over = limit.as_mut().poll(cx);
         if over.is_ready() {
             let limit = self.drain_limit.unwrap_or_default();
-            self.streams.set_reason(format!(
-                "the channel no longer uses it, and its drain limit of {limit:?} is over"
-            ));
+            let reason = format!("the channel no longer uses it, and its drain limit of {limit:?} is over");
+            self.with_streams(|streams| streams.set_reason(reason));
         }
         over
+    }
+
+    fn with_streams(&self, change: impl FnOnce(&Streams<Handle>)) {
+        if let Some(streams) = self.streams.upgrade() {
+            change(&streams);
+        }
     }
 }
 
 impl<F: FnOnce(Loss)> Drop for Driver<F> {
     /// However the driver ends, nobody waits for a stream any more.
     fn drop(&mut self) {
-        self.streams.close();
+        self.with_streams(Streams::close);
     }
 }
 
@@ -288,35 +302,39 @@ impl Handle {
     pub(super) fn is_private(&self) -> bool {
         self.is_private
     }
-
-    /// Whether the connection takes no new streams.
-    fn is_lost(&self) -> bool {
-        self.streams.is_closed()
-    }
-
-    /// Why the connection was ended from this side, if it was.
-    pub(super) fn lost_by(&self) -> Option<&str> {
-        self.streams.reason()
-    }
 }
 
 impl Reserved {
-    /// Waits for a stream, in the order of the attempts, while the peer permits no further one (CH4.13).
+    /// Waits for a stream, in the order of the attempts, while the peer permits no further one on its connections (CH4.13).
     ///
     /// # Cancel safety
     /// An attempt that is dropped leaves the queue at once.
     pub(super) async fn new(attempt: Attempt<Handle>) -> Result<Self, Gone> {
-        attempt.endpoint.handle.streams.reserve().await?;
-        Ok(Self { attempt, has_response: false })
+        let waiter = attempt.endpoint.connections.queue().wait()?;
+        let other = Some(waiter.await?);
+        Ok(Self { attempt, other, has_response: false })
     }
 
     /// The same without waiting.
     pub(super) fn try_new(attempt: Attempt<Handle>) -> Result<Self, Attempt<Handle>> {
-        if attempt.endpoint.handle.streams.try_reserve() {
-            Ok(Self { attempt, has_response: false })
-        } else {
-            Err(attempt)
+        match attempt.endpoint.connections.try_reserve() {
+            Some(other) => Ok(Self { attempt, other, has_response: false }),
+            None => Err(attempt),
         }
+    }
+
+    /// What the request is sent with.
+    pub(super) fn handle(&self) -> &Handle {
+        self.streams().handle()
+    }
+
+    /// Why the connection was ended from this side, if it was.
+    pub(super) fn lost_by(&self) -> Option<&str> {
+        self.streams().reason()
+    }
+
+    fn streams(&self) -> &Streams<Handle> {
+        self.other.as_ref().unwrap_or_else(|| self.attempt.endpoint.connections.oldest())
     }
 
     pub(super) fn endpoint(&self) -> &ReadyEndpoint<Handle> {
@@ -350,14 +368,14 @@ impl Reserved {
     /// The response has begun.
     pub(super) fn on_response(&mut self) {
         if !std::mem::replace(&mut self.has_response, true) {
-            self.endpoint().handle.streams.on_response();
+            self.streams().on_response();
         }
     }
 }
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        self.endpoint().handle.streams.release(self.has_response);
+        self.streams().release(self.has_response);
     }
 }
 

@@ -14,6 +14,7 @@ use tokio::{
 };
 
 use super::connection::{Connection, ConnectionSettings, Handle, Loss};
+use crate::balance::streams::Streams;
 
 /// The connections of a client's channels that share them, by address and settings.
 #[derive(Default)]
@@ -38,7 +39,7 @@ struct SharedConnection {
 #[derive(Debug, Clone)]
 enum State {
     Connecting,
-    Ready(Handle),
+    Ready(Arc<Streams<Handle>>),
     Failed(Arc<str>),
     Lost(Loss),
 }
@@ -51,7 +52,7 @@ pub(super) struct Lease {
 
 /// What a channel learns of a connection that it uses.
 pub(super) enum Report {
-    Connected(Handle),
+    Connected(Arc<Streams<Handle>>),
     Failed(Arc<str>),
     Lost(Loss),
 }
@@ -112,7 +113,7 @@ async fn run(
     };
     match connected {
         Ok(connection) => {
-            states.send_replace(State::Ready(connection.handle()));
+            states.send_replace(State::Ready(connection.streams()));
             // The state has a handle, which goes with the sender when the connection is drained.
             connection.drive(is_unused, move |loss| drop(states.send_replace(State::Lost(loss)))).await;
         }
@@ -133,7 +134,7 @@ async fn follow(
         Err(_) => State::Failed(format!("{address}: no HTTP/2 connection within {timeout:?}").into()),
     };
     match established {
-        State::Ready(handle) => report(Report::Connected(handle)),
+        State::Ready(streams) => report(Report::Connected(streams)),
         State::Failed(error) => return report(Report::Failed(error)),
         State::Lost(_) | State::Connecting => {
             return report(Report::Failed(format!("{address}: the connection was lost").into()));

@@ -7,8 +7,8 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use super::connection::Handle;
-use crate::balance::{picker::ReadyEndpoint, retry::Pushback};
+use super::connection::Reserved;
+use crate::balance::retry::Pushback;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -61,12 +61,8 @@ pub(super) fn deadline_exceeded(reason: &str) -> Status {
 ///
 /// A server that measures the deadline too may cancel the stream before the timer of the client fires, which has a resolution of
 /// 1 ms: that is the deadline as well.
-pub(super) fn of_stream(
-    error: &h2::Error,
-    endpoint: &ReadyEndpoint<Handle>,
-    deadline: Option<Instant>,
-) -> Status {
-    of_error(error, (endpoint.address, endpoint.handle.lost_by()), deadline)
+pub(super) fn of_stream(error: &h2::Error, attempt: &Reserved, deadline: Option<Instant>) -> Status {
+    of_error(error, (attempt.endpoint().address, attempt.lost_by()), deadline)
 }
 
 /// As before, with the reason why the connection was ended from this side, if it was.

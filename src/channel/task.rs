@@ -1,5 +1,7 @@
 //! The control path: the task of a channel.
 
+mod connections;
+
 use std::{collections::HashMap, future::pending, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{Uri, uri::Authority};
@@ -8,11 +10,12 @@ use tokio::{
         mpsc::{self, UnboundedReceiver, UnboundedSender},
         oneshot,
     },
-    task::{AbortHandle, JoinSet},
+    task::JoinSet,
     time::{Instant, sleep_until},
 };
 use tracing::{debug, info};
 
+use self::connections::{Attempt, Established, LoadWatch};
 use super::{
     ChannelState,
     active::ActiveCalls,
@@ -20,7 +23,7 @@ use super::{
     call::CallContext,
     connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss, watch_load},
     published::{Connect, Published},
-    shared_connections::{Key, Lease, Report},
+    shared_connections::{Key, Report},
 };
 use crate::{
     Client,
@@ -31,6 +34,8 @@ use crate::{
         command::{Command, ConnectionId},
         generation::{Generation, Generations},
         ring_picker::ConnectRequest,
+        stream_queue::OnFull,
+        streams::Streams,
         weights::LoadReport,
     },
     client::{ClusterSubscription, Resolution},
@@ -68,9 +73,11 @@ pub(super) enum Control {
 enum Event {
     Connected(ConnectionId, Box<Connection>),
     /// That of a shared connection.
-    Joined(ConnectionId, Handle),
+    Joined(ConnectionId, Arc<Streams<Handle>>),
     Failed(ConnectionId, Arc<str>),
     Lost(ConnectionId, Loss),
+    /// Calls wait for a further connection beside this one.
+    Full(ConnectionId),
     /// The endpoint has reported its load beside the calls.
     Load(ConnectionId, LoadReport),
 }
@@ -103,21 +110,6 @@ struct Task {
     exits_idle: bool,
 }
 
-/// An attempt to connect.
-enum Attempt {
-    Own(AbortHandle),
-    Shared(Lease),
-}
-
-/// What drains a connection when it is dropped.
-enum Established {
-    Own(#[expect(dead_code, reason = "its end is what counts")] oneshot::Sender<()>),
-    Shared(#[expect(dead_code, reason = "its end is what counts")] Lease),
-}
-
-/// Reads the reports of load beside the calls until it is dropped.
-struct LoadWatch(AbortHandle);
-
 /// The circuit breakers of all channels of the process (CH4.7).
 static BREAKERS: std::sync::OnceLock<Arc<Breakers>> = std::sync::OnceLock::new();
 
@@ -129,7 +121,7 @@ pub(super) fn breakers() -> Arc<Breakers> {
 pub(super) fn run(
     client: Client,
     target: Target,
-    settings: Settings,
+    mut settings: Settings,
     calls: &CallContext,
     (release, control): (mpsc::WeakUnboundedSender<Control>, UnboundedReceiver<Control>),
 ) -> impl Future<Output = ()> + Send + use<> {
@@ -141,6 +133,11 @@ pub(super) fn run(
     });
     let breakers = breakers();
     let (events, received) = mpsc::unbounded_channel();
+    let full = events.clone();
+    settings.balancer.pick_first.on_full = OnFull::new(move |connection| {
+        // Without a task nobody connects.
+        let _ = full.send(Event::Full(connection));
+    });
     let task = Task {
         client,
         target,
@@ -243,18 +240,18 @@ impl Task {
                 let Some((address, _)) = self.attempts.remove(&id) else { return };
                 let (drain, is_drained) = oneshot::channel();
                 self.connections.insert(id, (address, Established::Own(drain)));
-                let (handle, events) = (connection.handle(), self.events.clone());
+                let (streams, events) = (connection.streams(), self.events.clone());
                 let on_lost = move |loss| {
                     // Without a task nobody counts connections.
                     let _ = events.send(Event::Lost(id, loss));
                 };
                 self.drivers.spawn(connection.drive(is_drained, on_lost));
-                balancer.on_connected(id, handle, now());
+                balancer.on_connected(id, streams, now());
             }
-            Event::Joined(id, handle) => {
+            Event::Joined(id, streams) => {
                 if let Some((address, Attempt::Shared(lease))) = self.attempts.remove(&id) {
                     self.connections.insert(id, (address, Established::Shared(lease)));
-                    balancer.on_connected(id, handle, now());
+                    balancer.on_connected(id, streams, now());
                 }
             }
             Event::Failed(id, error) => {
@@ -263,6 +260,7 @@ impl Task {
                     balancer.on_failed(id, error, now());
                 }
             }
+            Event::Full(id) => self.on_full(id),
             Event::Load(id, report) => balancer.on_load(id, report, now()),
             Event::Lost(id, loss) => {
                 self.load_watches.remove(&id);
@@ -274,6 +272,14 @@ impl Task {
                 }
             }
         }
+    }
+
+    /// A further connection may be due.
+    fn on_full(&mut self, connection: ConnectionId) {
+        if let Some((address, _)) = self.connections.get(&connection) {
+            debug!(target_name = %self.target, %address, "all streams are in use, a further connection is requested");
+        }
+        self.generations.balancer.on_full(connection, now());
     }
 
     /// The next connections to the address send half as many pings.
@@ -392,7 +398,7 @@ impl Task {
 
     /// Reads the load that an endpoint reports on a connection, in a task of its own.
     fn watch_load(&mut self, id: ConnectionId, period: Duration) {
-        let Some(handle) = self.generations.balancer.handle(id) else { return };
+        let Some(endpoint) = self.generations.balancer.ready(id) else { return };
         let origin =
             Uri::builder().scheme("http").authority(self.authority.clone()).path_and_query("/").build();
         let Ok(origin) = origin else { return };
@@ -402,8 +408,8 @@ impl Task {
             let _ = events.send(Event::Load(id, report));
         };
         let backoff = Backoff::new(self.backoff.clone());
-        let watch = tokio::spawn(watch_load(handle, (origin, period), backoff, on_report));
-        self.load_watches.insert(id, LoadWatch(watch.abort_handle()));
+        let watch = tokio::spawn(watch_load(endpoint, (origin, period), backoff, on_report));
+        self.load_watches.insert(id, LoadWatch::new(watch.abort_handle()));
     }
 
     /// Connects in a task of its own.
@@ -418,7 +424,7 @@ impl Task {
         if self.shares_connections {
             let report = move |report| {
                 let _ = events.send(match report {
-                    Report::Connected(handle) => Event::Joined(connection, handle),
+                    Report::Connected(streams) => Event::Joined(connection, streams),
                     Report::Failed(error) => Event::Failed(connection, error),
                     Report::Lost(loss) => Event::Lost(connection, loss),
                 });
@@ -460,12 +466,6 @@ impl Task {
         if !is_ended {
             self.drivers.shutdown().await;
         }
-    }
-}
-
-impl Drop for LoadWatch {
-    fn drop(&mut self) {
-        self.0.abort();
     }
 }
 

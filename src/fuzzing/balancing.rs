@@ -20,6 +20,7 @@ use crate::{
         ring,
         ring_picker::ConnectRequest,
         routes::Selection,
+        streams::Streams,
         weights::LoadReport,
     },
     pb::xds::data::orca::v3::OrcaLoadReport,
@@ -43,12 +44,7 @@ pub struct Selected {
 impl Balancing {
     /// A channel that has no snapshot yet, at a time that does not pass.
     pub fn new(now: Instant) -> Self {
-        let settings = BalancerSettings {
-            pick_first: PickFirstSettings::default(),
-            max_concurrent_connects: 256,
-            ring_size_cap: 4_096,
-            seed: 1,
-        };
+        let settings = BalancerSettings::with_seed(1);
         let balancer = Balancer::new(settings, Arc::<Breakers>::default());
         let generations = Generations::new(balancer, Arc::new(|| {}));
         Self { generations, published: Arc::new(Generation::waiting()), now }
@@ -68,7 +64,11 @@ impl Balancing {
             match command {
                 Command::Connect { connection, .. } => {
                     attempts += 1;
-                    self.generations.balancer.on_connected(connection, (), self.now);
+                    self.generations.balancer.on_connected(
+                        connection,
+                        Streams::new((), usize::MAX),
+                        self.now,
+                    );
                 }
                 Command::Cancel { .. }
                 | Command::Drain { .. }

@@ -47,6 +47,8 @@ pub struct Cluster {
     pub lb_policy: LbPolicy,
     /// The maximum number of concurrent requests, 1024 by default (A32).
     pub max_requests: u32,
+    /// The maximum number of connections to each endpoint, 1 by default (A105).
+    pub max_connections: u32,
     /// The conditions for ejecting endpoints whose responses are worse than those of others; `None` disables
     /// ejection.
     pub outlier_detection: Option<Box<OutlierDetection>>,
@@ -179,11 +181,15 @@ impl Cluster {
         let upstream_config = from.decode(from.upstream_config)?;
         let idle_timeout = idle_timeout(upstream_config.as_ref()).map_err(|e| e.at("upstream_config"))?;
         let lrs_server = from.decode(from.lrs_server)?;
+        let circuit_breakers = from.decode(from.circuit_breakers)?;
+        let max_connections =
+            max_connections(circuit_breakers.as_ref()).map_err(|e| e.at("circuit_breakers"))?;
         Ok(Self {
             name,
             kind,
             lb_policy,
-            max_requests: max_requests(from.decode(from.circuit_breakers)?.as_ref()),
+            max_requests: max_requests(circuit_breakers.as_ref()),
+            max_connections,
             outlier_detection,
             tls,
             http_connect,
@@ -198,7 +204,8 @@ impl Cluster {
 
 impl Serialize for Cluster {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Self { name, kind, lb_policy, max_requests, outlier_detection, tls, http_connect, .. } = self;
+        let Self { name, kind, lb_policy, max_requests, max_connections, outlier_detection, .. } = self;
+        let Self { tls, http_connect, .. } = self;
         let Self { idle_timeout, report_load, reported_metrics, override_host_status, metadata, .. } = self;
         let telemetry_labels = self.telemetry_labels();
         ClusterJson {
@@ -206,6 +213,7 @@ impl Serialize for Cluster {
             kind,
             lb_policy,
             max_requests: *max_requests,
+            max_connections: *max_connections,
             outlier_detection: outlier_detection.as_deref(),
             tls: tls.as_deref(),
             http_connect: *http_connect,
@@ -228,6 +236,7 @@ struct ClusterJson<'a> {
     kind: &'a ClusterKind,
     lb_policy: &'a LbPolicy,
     max_requests: u32,
+    max_connections: u32,
     outlier_detection: Option<&'a OutlierDetection>,
     tls: Option<&'a UpstreamTls>,
     http_connect: bool,
@@ -398,6 +407,21 @@ fn max_requests(from: Option<&cluster::CircuitBreakers>) -> u32 {
     from.and_then(|breakers| breakers.thresholds.iter().find(|one| one.priority == default))
         .and_then(|threshold| threshold.max_requests)
         .map_or(DEFAULT_MAX_REQUESTS, |max| max.value)
+}
+
+/// Rule CH4.9.
+fn max_connections(from: Option<&cluster::CircuitBreakers>) -> Result<u32, Invalid> {
+    let default = core::RoutingPriority::Default as i32;
+    let thresholds = from.map_or(&[][..], |breakers| &breakers.per_host_thresholds);
+    let Some(place) = thresholds.iter().position(|one| one.priority == default) else { return Ok(1) };
+    match thresholds[place].max_connections {
+        Some(google::UInt32Value { value: 0 }) => {
+            let invalid = Invalid::field("max_connections", "must be greater than 0");
+            Err(invalid.at_index("per_host_thresholds", place))
+        }
+        Some(google::UInt32Value { value }) => Ok(value),
+        None => Ok(1),
+    }
 }
 
 /// Rule C33 and A75-2.

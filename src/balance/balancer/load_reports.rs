@@ -1,10 +1,11 @@
 //! Reports of load beside the calls.
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use super::Balancer;
 use crate::balance::{
     command::{ConnectionId, Owner},
+    picker::ReadyEndpoint,
     weights::LoadReport,
 };
 
@@ -16,9 +17,9 @@ impl<H: Clone> Balancer<H> {
         });
     }
 
-    /// What requests are sent with on a connection.
-    pub(crate) fn handle(&self, connection: ConnectionId) -> Option<H> {
+    /// The endpoint of a connection, while it is ready.
+    pub(crate) fn ready(&self, connection: ConnectionId) -> Option<Arc<ReadyEndpoint<H>>> {
         let Owner { leaf, member } = self.commands.owner_of(connection)?;
-        self.leaves.all.get(leaf)?.leaf.handle(member)
+        self.leaves.all.get(leaf)?.leaf.ready(member)
     }
 }

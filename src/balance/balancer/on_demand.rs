@@ -4,13 +4,14 @@ use std::{sync::Arc, time::Instant};
 
 use super::{Balancer, Target};
 use crate::balance::{
-    configs::Translation, connectivity::Connectivity, leaf::Leaf, ring_picker::ConnectRequest,
+    command::ConnectionId, configs::Translation, connectivity::Connectivity, leaf::Leaf,
+    ring_picker::ConnectRequest,
 };
 
 impl<H: Clone> Balancer<H> {
     /// How the clusters of snapshots are translated for it.
     pub(in crate::balance) fn translation(&self) -> Translation {
-        Translation::new(self.settings.ring_size_cap, self.settings.seed)
+        Translation::new(&self.settings)
     }
 
     /// A pick requested a connection of a cluster (CH3.22).
@@ -27,6 +28,12 @@ impl<H: Clone> Balancer<H> {
             let endpoint = (&request.ring, request.rank);
             self.with_leaf(place, now, |leaf, scope| leaf.connect_endpoint(endpoint, scope));
         }
+    }
+
+    /// Attempts wait for a further connection to the endpoint of this one (CH4.10). If the connection is lost by now, that was reason
+    /// enough to look at what waits.
+    pub(crate) fn on_full(&mut self, connection: ConnectionId, now: Instant) {
+        self.with_owner(connection, now, |leaf, member, scope| leaf.on_full(member, scope));
     }
 
     /// The application requested connections: those of the clusters that are idle (CH3.38).

@@ -58,6 +58,7 @@ fn leaf(policy: ClusterPolicy, priorities: Vec<Vec<LocalityConfig>>) -> Arc<Leaf
         listed: None,
         drops: [].into(),
         max_requests: 1_024,
+        max_connections: 1,
         outlier_detection: None,
         service_name: "eds".into(),
         note: None,
@@ -82,12 +83,7 @@ fn configs(leaves: &[(&str, Arc<LeafConfig>)], targets: &[(&str, &[&str])]) -> C
 
 impl Fixture {
     fn new(configs: ClusterConfigs) -> Self {
-        let settings = BalancerSettings {
-            pick_first: PickFirstSettings::default(),
-            max_concurrent_connects: 3,
-            ring_size_cap: 4_096,
-            seed: 1,
-        };
+        let settings = BalancerSettings { max_concurrent_connects: 3, ..BalancerSettings::with_seed(1) };
         let mut fixture = Self {
             balancer: Balancer::new(settings, Arc::default()),
             pickers: BTreeMap::new(),
@@ -134,7 +130,7 @@ impl Fixture {
     fn connect(&mut self, port: u16) {
         let connection = self.attempts.remove(&address(port)).expect("an attempt");
         self.connections.insert(address(port), connection);
-        self.balancer.on_connected(connection, address(port), self.now);
+        self.balancer.on_connected(connection, Streams::new(address(port), usize::MAX), self.now);
         self.drain();
     }
 
@@ -192,7 +188,7 @@ impl Fixture {
         for _ in 0..40 {
             let pick = self.pick("shop");
             let Pick::Complete(attempt) = pick else { panic!("{pick:?}") };
-            *ports.entry(attempt.endpoint.handle.port()).or_default() += 1;
+            *ports.entry(attempt.endpoint.handle().port()).or_default() += 1;
         }
         ports
     }
@@ -400,12 +396,7 @@ fn ch3_25_connecting_begins_at_a_random_endpoint() {
     let ports: Vec<u16> = (1..=100).collect();
     let mut first = BTreeSet::new();
     for seed in 0..20 {
-        let settings = BalancerSettings {
-            pick_first: PickFirstSettings::default(),
-            max_concurrent_connects: 1,
-            ring_size_cap: 4_096,
-            seed,
-        };
+        let settings = BalancerSettings { max_concurrent_connects: 1, ..BalancerSettings::with_seed(seed) };
         let mut balancer = Balancer::<()>::new(settings, Arc::default());
         balancer.replace(shop(ROUND_ROBIN, &[&ports]), Instant::now());
         let Some(Command::Connect { address, .. }) = balancer.poll_command() else { panic!() };
@@ -424,7 +415,7 @@ fn ch3_26_the_counter_of_round_robin_lives_on_over_pickers() {
         let priorities = vec![vec![locality("a", weight, &[1, 2, 3])]];
         it.update(configs(&[("shop", leaf(ROUND_ROBIN, priorities))], &[("shop", &["shop"])]));
         let Pick::Complete(attempt) = it.pick("shop") else { panic!() };
-        *counts.entry(attempt.endpoint.handle.port()).or_default() += 1;
+        *counts.entry(attempt.endpoint.handle().port()).or_default() += 1;
     }
     assert_eq!(counts.into_values().collect::<Vec<_>>(), [100; 3]);
 }

@@ -36,6 +36,10 @@ fn changes(
     changes.targets.into_iter().map(target).chain(changes.leaves.into_iter().map(leaf)).collect()
 }
 
+fn with_seed(seed: u64) -> Translation {
+    Translation::new(&BalancerSettings::with_seed(seed))
+}
+
 const NONE: [&str; 0] = [];
 
 #[test]
@@ -43,7 +47,7 @@ fn ch1_25_a_change_of_one_cluster_translates_that_one_alone() {
     let used = (&["cart", "wine"][..], &[][..], &[][..]);
     let first =
         Arc::new(snapshot("shop").eds("cart", &[&["10.0.0.1:80"]]).eds("wine", &[&["10.0.0.2:80"]]).build());
-    let mut translation = Translation::new(4_096, 1);
+    let mut translation = with_seed(1);
     let all = ["cart -> cart", "wine -> wine", "cart: 1", "wine: 1"];
     assert_eq!(changes(&mut translation, &first, used), all);
     assert_eq!(changes(&mut translation, &first, used), NONE);
@@ -55,7 +59,7 @@ fn ch1_25_a_change_of_one_cluster_translates_that_one_alone() {
 fn ch1_25_a_change_of_a_leaf_is_none_of_its_aggregates() {
     let mesh = snapshot("shop").aggregate("all", &["one", "two"]).aggregate("some", &["two"]);
     let first = Arc::new(mesh.eds("one", &[]).eds("two", &[&["10.0.0.2:80"]]).build());
-    let mut translation = Translation::new(4_096, 1);
+    let mut translation = with_seed(1);
     let used = (&["all", "some"][..], &[][..], &[][..]);
     let all = ["all -> one,two", "some -> two", "one: 0", "two: 1"];
     assert_eq!(changes(&mut translation, &first, used), all);
@@ -71,7 +75,7 @@ fn ch1_25_a_change_of_a_leaf_is_none_of_its_aggregates() {
 #[test]
 fn ch1_20_a_cluster_that_a_snapshot_lacks_keeps_what_was_known() {
     let first = Arc::new(snapshot("shop").eds("cart", &[&["10.0.0.1:80"]]).build());
-    let mut translation = Translation::new(4_096, 1);
+    let mut translation = with_seed(1);
     let used = (&["cart"][..], &[][..], &[][..]);
     assert_eq!(changes(&mut translation, &first, used), ["cart -> cart", "cart: 1"]);
     let lacking = Arc::new(without(&first, "cart"));
@@ -90,8 +94,7 @@ fn ch3_64_the_outlier_detection_of_a_cluster_is_that_of_its_leaf() {
     cart.config = Some(Arc::new(config));
     let first = snapshot("shop").entry(cart).eds("wine", &[&["10.0.0.2:80"]]).build();
     let names = ["cart", "wine"].map(Arc::from);
-    let changes =
-        Translation::new(4_096, 1).translate(&Arc::new(first), |_| true, (names.into(), Vec::new()));
+    let changes = with_seed(1).translate(&Arc::new(first), |_| true, (names.into(), Vec::new()));
     let detections =
         changes.leaves.iter().map(|(name, leaf)| (&**name, leaf.as_ref().unwrap().outlier_detection.clone()));
     assert_eq!(detections.collect::<Vec<_>>(), [("cart", Some(detection)), ("wine", None)]);
@@ -112,7 +115,7 @@ fn default_detection() -> OutlierDetection {
 fn ch1_13_a_cluster_that_does_not_exist_is_gone() {
     let first = Arc::new(snapshot("shop").missing("cart").without_endpoints("wine").build());
     let used = (&["cart", "wine"][..], &[][..], &[][..]);
-    let translated = changes(&mut Translation::new(4_096, 1), &first, used);
+    let translated = changes(&mut with_seed(1), &first, used);
     assert_eq!(translated, ["cart is gone", "wine -> wine", "wine: 0"]);
 }
 
@@ -143,7 +146,7 @@ fn ports(priorities: &[Vec<LocalityConfig>]) -> BTreeSet<u16> {
 
 #[test]
 fn ch3_61_ch3_62_a_cluster_uses_a_subset_of_its_endpoints_for_the_life_of_its_channel() {
-    let mut translation = Translation::new(4_096, 7);
+    let mut translation = with_seed(7);
     let policy = subset(5, LbPolicy::RoundRobin);
     let first = translate(&mut translation, &policy, 1..41).unwrap();
     assert_eq!(first.policy.policy, Policy::RoundRobin);
@@ -159,9 +162,9 @@ fn ch3_61_ch3_62_a_cluster_uses_a_subset_of_its_endpoints_for_the_life_of_its_ch
     assert!(replaced > 0);
     let again = translate(&mut translation, &policy, 1..41).unwrap();
     assert_eq!(ports(&again.priorities), ports(&first.priorities));
-    let other = translate(&mut Translation::new(4_096, 8), &policy, 1..41).unwrap();
+    let other = translate(&mut with_seed(8), &policy, 1..41).unwrap();
     assert_ne!(ports(&other.priorities), ports(&first.priorities), "another channel");
-    let all = translate(&mut Translation::new(4_096, 7), &LbPolicy::RoundRobin, 1..41).unwrap();
+    let all = translate(&mut with_seed(7), &LbPolicy::RoundRobin, 1..41).unwrap();
     assert!(all.listed.is_none() && ports(&all.priorities).len() == 40);
 }
 

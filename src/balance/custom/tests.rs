@@ -1,6 +1,7 @@
 use serde::Serialize;
 
 use super::*;
+use crate::balance::stream_queue::Connections;
 use crate::{
     balance::load::Loads,
     resource::{Context, Extension, Invalid, Locality, Payload, load_balancing::EndpointPolicy},
@@ -77,7 +78,7 @@ fn balancer(breaks: bool) -> (CustomBalancer, Vec<Option<Arc<ReadyEndpoint<u16>>
     balancer.set_endpoints(endpoints.collect());
     let ready = |port| ReadyEndpoint {
         connection: Default::default(),
-        handle: port,
+        connections: Connections::of_one(port),
         address: address(port),
         hostname: None,
         load: Loads::default().add(),
@@ -90,7 +91,7 @@ fn balancer(breaks: bool) -> (CustomBalancer, Vec<Option<Arc<ReadyEndpoint<u16>>
 
 fn outcome(picker: &CustomPicker<u16>, path: &str) -> String {
     match picker.pick(&RouteQuery::new(path, 0).with_header("x-user", "ada")) {
-        CustomPick::Endpoint(endpoint, added) => format!("{} {added:?}", endpoint.handle),
+        CustomPick::Endpoint(endpoint, added) => format!("{} {added:?}", endpoint.handle()),
         CustomPick::Wait => "wait".to_owned(),
         CustomPick::Fail(code, message) => format!("{code:?} {message}"),
         CustomPick::Broken => "broken".to_owned(),
@@ -108,7 +109,7 @@ fn ch3_63_a_policy_of_the_application_picks_among_its_endpoints() {
     assert_eq!(outcome(&picker, "/fail"), "DataLoss 7 1 [(1, 5, true), (2, 5, false), (3, 5, true)]");
     let picker = balancer.picker(&[None, None, slots[2].clone()]);
     assert_eq!(outcome(&picker, "/fail"), "DataLoss 7 2 [(1, 5, false), (2, 5, false), (3, 5, true)]");
-    let picker = picker.without(|endpoint| endpoint.handle == 3);
+    let picker = picker.without(|endpoint| endpoint.handle() == 3);
     assert_eq!(outcome(&picker, "/2"), "wait");
 }
 

@@ -2,7 +2,10 @@ use std::net::SocketAddr;
 
 use super::*;
 use crate::{
-    balance::{balancer::BalancerSettings, command::Command, pick_first::PickFirstSettings, picker::Draws},
+    balance::{
+        balancer::BalancerSettings, command::Command, pick_first::PickFirstSettings, picker::Draws,
+        streams::Streams,
+    },
     error::Code,
     resolve::fixture::{error, snapshot, with_warning, without},
     resource::Listener,
@@ -18,7 +21,7 @@ impl Fixture {
     fn new() -> Self {
         let pick_first = PickFirstSettings::default();
         let settings =
-            BalancerSettings { pick_first, max_concurrent_connects: 9, ring_size_cap: 4_096, seed: 1 };
+            BalancerSettings { pick_first, max_concurrent_connects: 9, ..BalancerSettings::with_seed(1) };
         let balancer = Balancer::new(settings, Arc::default());
         Self { generations: Generations::new(balancer, Arc::new(|| {})), now: Instant::now() }
     }
@@ -33,7 +36,11 @@ impl Fixture {
     fn connect(&mut self) -> Generation<SocketAddr> {
         while let Some(command) = self.generations.balancer.poll_command() {
             if let Command::Connect { connection, address, .. } = command {
-                self.generations.balancer.on_connected(connection, address, self.now);
+                self.generations.balancer.on_connected(
+                    connection,
+                    Streams::new(address, usize::MAX),
+                    self.now,
+                );
             }
         }
         self.generations.poll_generation(self.now).expect("it changed")
@@ -103,7 +110,7 @@ fn ch1_9_a_warning_of_the_listener_is_a_note_and_no_other_route() {
 
 #[test]
 fn ch3_51_ch3_50_endpoints_that_are_not_usable_have_no_weight() {
-    let mut translation = Translation::new(4_096, 1);
+    let mut translation = Translation::new(&BalancerSettings::with_seed(1));
     let endpoints = ["10.0.0.1:80", "10.0.0.2:80 UNHEALTHY", "10.0.0.3:80 DRAINING", "10.0.0.4:80 HEALTHY"];
     let snapshot = Arc::new(snapshot("shop").eds("cart", &[&endpoints]).build());
     let changes = translation.translate(&snapshot, |_| true, (Vec::new(), Vec::new()));

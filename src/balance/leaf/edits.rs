@@ -31,6 +31,7 @@ impl<H: Clone> Leaf<H> {
         let is_same = Arc::ptr_eq(&self.breaker, breaker)
             && self.config.policy == config.policy
             && self.config.outlier_detection == config.outlier_detection
+            && self.config.max_connections == config.max_connections
             && is_per_endpoint(&config.policy.policy)
             && are_alike(&self.config.priorities, &config.priorities);
         if !is_same {

@@ -32,6 +32,11 @@ impl<H: Clone> Leaf<H> {
         }
     }
 
+    /// A further connection of an endpoint is needed, which is found out after each event (CH4.10).
+    pub(in crate::balance) fn on_full(&mut self, member: usize, scope: &mut Scope<'_>) {
+        self.with_member(member, scope, |_, _| {});
+    }
+
     /// Connects one endpoint of the priority in use, if it is idle (CH3.38).
     fn exit_idle(&mut self, scope: &mut Scope<'_>) {
         if self.current_connectivity() == Connectivity::Idle

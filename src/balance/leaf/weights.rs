@@ -1,12 +1,13 @@
 //! Weights of endpoints by load: when pickers get new ones (CH3.44).
 
-use std::time::Instant;
+use std::{sync::Arc, time::Instant};
 
 use super::{Leaf, Scope};
 use crate::balance::{
     command::{ConnectionId, Owner},
     connectivity::Connectivity,
     group::Groups,
+    picker::ReadyEndpoint,
     weights::LoadReport,
 };
 
@@ -23,9 +24,9 @@ impl<H: Clone> Leaf<H> {
         it.on_load((connection, report), self.config.policy.policy.weights(), scope);
     }
 
-    /// What requests are sent with to an endpoint, while it is ready.
-    pub(in crate::balance) fn handle(&self, member: usize) -> Option<H> {
-        self.members.get(member)?.ready().map(|ready| ready.handle.clone())
+    /// An endpoint, while it is ready.
+    pub(in crate::balance) fn ready(&self, member: usize) -> Option<Arc<ReadyEndpoint<H>>> {
+        self.members.get(member)?.ready().cloned()
     }
 
     /// Makes a picker if weights have changed, once in each period.

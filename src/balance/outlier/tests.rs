@@ -63,6 +63,7 @@ impl Fixture {
             listed: None,
             drops: [].into(),
             max_requests: 1_024,
+            max_connections: 1,
             outlier_detection: Some(detection),
             service_name: "eds".into(),
             note: None,

@@ -1,4 +1,5 @@
 use super::*;
+use crate::balance::stream_queue::StreamWaiter;
 
 mod simulation;
 
@@ -45,7 +46,8 @@ impl Rig {
 
     /// Connection `number` is ready.
     fn ready(&mut self, number: usize) -> Vec<String> {
-        self.pick_first.on_connected((self.connections[number - 1], ()), &mut self.commands);
+        let streams = Streams::new((), usize::MAX);
+        self.pick_first.on_connected((self.connections[number - 1], streams), &mut self.commands);
         self.drain()
     }
 
@@ -57,7 +59,8 @@ impl Rig {
     }
 
     fn lose(&mut self, number: usize) -> Vec<String> {
-        self.pick_first.on_lost(self.connections[number - 1], &mut self.commands);
+        let connection = self.connections[number - 1];
+        self.pick_first.on_lost(connection, (self.now, &mut self.random), &mut self.commands);
         self.drain()
     }
 
@@ -72,6 +75,18 @@ impl Rig {
         }
         self.now = until;
         said
+    }
+
+    /// A call that waits for a stream of the connections, which have none.
+    fn full(&self) -> StreamWaiter<()> {
+        let ready = self.pick_first.ready().unwrap();
+        ready.connections.iter().for_each(|(_, streams)| streams.set_limit(0));
+        ready.queue.wait().unwrap()
+    }
+
+    fn scale(&mut self, limit: usize) -> Vec<String> {
+        self.pick_first.scale(limit, (self.now, &mut self.random), &mut self.commands);
+        self.drain()
     }
 
     fn state(&self) -> Connectivity {
@@ -237,7 +252,7 @@ fn ch3_22_a_lost_connection_is_idle_and_connects_again_at_once_on_request() {
     rig.fail(1);
     rig.ready(2);
     assert_eq!(rig.lose(2), ["resolve"]);
-    assert_eq!((rig.state(), rig.pick_first.ready()), (Connectivity::Idle, None));
+    assert_eq!((rig.state(), rig.pick_first.ready().is_none()), (Connectivity::Idle, true));
     assert_eq!(rig.pass(Duration::from_secs(600)), NONE);
     assert_eq!(rig.connect(), ["connect 10.0.0.1"], "at the first address, without a delay");
 }
@@ -248,6 +263,47 @@ fn ch3_22_a_connection_that_is_lost_before_it_was_seen_ready_is_idle() {
     rig.pass(DELAY);
     assert_eq!(rig.lose(1), ["cancel 2", "resolve"]);
     assert_eq!(rig.state(), Connectivity::Idle);
+}
+
+#[test]
+fn ch4_15_a_further_connection_that_fails_changes_nothing_for_the_endpoint() {
+    let (mut rig, _) = Rig::connecting(&[1, 2]);
+    rig.fail(1);
+    rig.ready(2);
+    let _waiting = rig.full();
+    assert_eq!(rig.scale(2), ["connect 10.0.0.2"]);
+    assert_eq!(rig.fail(3), NONE);
+    assert_eq!((rig.state(), rig.pick_first.error()), (Connectivity::Ready, None));
+    assert_eq!(rig.pass(BACKOFF), NONE);
+    assert_eq!(rig.scale(2), ["connect 10.0.0.2"], "the delay is over");
+    assert_eq!(rig.ready(4), NONE);
+    assert_eq!(rig.lose(2), NONE);
+    assert_eq!((rig.state(), rig.scale(2)), (Connectivity::Ready, Vec::new()), "nobody waits any more");
+}
+
+#[test]
+fn ch3_22_ch4_16_the_loss_of_the_last_connection_while_another_one_is_attempted_begins_a_pass() {
+    let (mut rig, _) = Rig::connecting(&[1, 2]);
+    rig.fail(1);
+    rig.ready(2);
+    let _waiting = rig.full();
+    assert_eq!(rig.scale(2), ["connect 10.0.0.2"]);
+    assert_eq!(rig.lose(2), ["resolve", "connect 10.0.0.1"]);
+    assert_eq!(rig.state(), Connectivity::Connecting);
+    assert_eq!(rig.ready(3), ["cancel 4"], "the attempt went on");
+    assert_eq!(rig.state(), Connectivity::Ready);
+}
+
+#[test]
+fn ch3_22_ch4_16_the_loss_of_the_last_connection_after_another_one_failed_begins_a_pass() {
+    let (mut rig, _) = Rig::connecting(&[1]);
+    rig.ready(1);
+    let _waiting = rig.full();
+    assert_eq!(rig.scale(2), ["connect 10.0.0.1"]);
+    rig.fail(2);
+    assert_eq!(rig.lose(1), ["resolve", "resolve"], "the only address is in backoff");
+    assert_eq!(rig.state(), Connectivity::TransientFailure);
+    assert_eq!(rig.pass(BACKOFF), ["connect 10.0.0.1"]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
     let (load, breaker) = (Loads::default().add(), BREAKER.with(Arc::clone));
     Arc::new(ReadyEndpoint {
         connection: ConnectionId::default(),
-        handle: port,
+        connections: Connections::of_one(port),
         address,
         hostname: None,
         load,
@@ -56,7 +56,7 @@ fn counts(leaf: &LeafPicker<u16>, picks: usize) -> BTreeMap<u16, usize> {
     let mut random = fastrand::Rng::with_seed(1);
     let mut counts = BTreeMap::new();
     for _ in 0..picks {
-        *counts.entry(picked(leaf, &mut random).endpoint.handle).or_default() += 1;
+        *counts.entry(picked(leaf, &mut random).endpoint.handle()).or_default() += 1;
     }
     counts
 }
@@ -77,10 +77,10 @@ fn ch3_39_least_request_prefers_endpoints_with_fewer_attempts_under_way() {
     for _ in 0..1_000 {
         running.push(picked(&leaf, &mut random));
     }
-    let first = running.iter().filter(|attempt| attempt.endpoint.handle == 1).count();
+    let first = running.iter().filter(|attempt| attempt.endpoint.handle() == 1).count();
     assert!((480..=520).contains(&first), "{first} of 1,000");
     let loads: Vec<_> = [1, 2]
-        .map(|port| running.iter().find(|it| it.endpoint.handle == port).unwrap())
+        .map(|port| running.iter().find(|it| it.endpoint.handle() == port).unwrap())
         .map(|it| it.endpoint.load.clone())
         .into();
     running.clear();
@@ -222,6 +222,57 @@ fn ch3_65_an_attempt_counts_when_it_had_a_stream_and_succeeds_with_ok_alone() {
     assert_eq!(it.outcomes(), Some((0, 1)));
     drop(success);
     assert_eq!(it.outcomes(), Some((1, 1)));
+}
+
+/// An endpoint for which outlier detection counts, under least_request.
+fn tracked() -> (Arc<ReadyEndpoint<u16>>, LeafPicker<u16>) {
+    let mut it = Arc::into_inner(endpoint(1)).expect("it is the only one");
+    it.outcomes = Some(Arc::default());
+    let (it, rule) = (Arc::new(it), PickRule::LeastRequest { choice_count: 2 });
+    let picker = EndpointPicker { rule, ready: [it.clone()].into_iter().collect(), next: Arc::default() };
+    (it, leaf(Endpoints::Ready([(1, picker)].into())))
+}
+
+#[test]
+fn ch2_23_the_end_of_an_attempt_is_counted_by_policy_circuit_breaker_and_outlier_detection() {
+    let (it, leaf) = tracked();
+    let mut attempt = picked(&leaf, &mut fastrand::Rng::new());
+    assert!(matches!(attempt.ends().collect::<Vec<_>>()[..], [End::Policy(_), End::Breaker(_)]), "no stream");
+    attempt.on_stream();
+    let all = |attempt: &Attempt<u16>, succeeds: bool| {
+        let ends: Vec<_> = attempt.ends().collect();
+        matches!(ends[..], [End::Policy(_), End::Breaker(_), End::Outliers(_, is_ok)] if is_ok == succeeds)
+    };
+    assert!(all(&attempt, false));
+    attempt.on_ok();
+    assert!(all(&attempt, true));
+    assert_eq!((it.load.running(), leaf.breaker.running(), it.outcomes()), (1, 1, Some((0, 0))));
+    drop(attempt);
+    assert_eq!((it.load.running(), leaf.breaker.running(), it.outcomes()), (0, 0, Some((1, 0))));
+}
+
+#[test]
+fn ch4_3_drops_by_a_share_or_the_circuit_breaker_are_no_attempts() {
+    let (it, all) = tracked();
+    let random = &mut fastrand::Rng::with_seed(1);
+    let drops = [DropShare { category: "all".into(), per_million: 1_000_000 }].into();
+    let dropping = LeafPicker { drops, ..all };
+    let (none, full) = tracked();
+    let full = LeafPicker { limit: 0, ..full };
+    for leaf in [&dropping, &full] {
+        let dropped = pick(leaf, &mut Draws::default(), random);
+        assert!(matches!(dropped, Pick::Drop(_)), "{dropped:?}");
+    }
+    // The place was taken between the test and the pick, too.
+    let (other, leaf) = tracked();
+    let _running = picked(&leaf, random);
+    let late = LeafPicker { limit: 1, ..leaf };
+    let dropped = late.complete(&other, Counts { has_load: true, ..Counts::NONE }, Vec::new());
+    assert!(matches!(dropped, Pick::Drop(_)), "{dropped:?}");
+    for it in [it, none] {
+        assert_eq!((it.outcomes(), it.load.running()), (Some((0, 0)), 0));
+    }
+    assert_eq!((other.outcomes(), other.load.running()), (Some((0, 0)), 1), "that of the one that runs");
 }
 
 #[test]

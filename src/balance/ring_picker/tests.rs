@@ -7,6 +7,7 @@ use crate::{
         load::Loads,
         picker::Draws,
         ring::{RingEndpoint, RingSizes},
+        stream_queue::Connections,
     },
     resolve::RouteQuery,
 };
@@ -24,7 +25,7 @@ use State::{C, F, I, R};
 fn endpoint(rank: usize) -> Arc<ReadyEndpoint<usize>> {
     Arc::new(ReadyEndpoint {
         connection: ConnectionId::default(),
-        handle: rank,
+        connections: Connections::of_one(rank),
         address: ([127, 0, 0, 1], 1).into(),
         hostname: None,
         load: Loads::default().add(),
@@ -88,7 +89,7 @@ fn outcome(
     pick: (RingPick<'_, usize>, Option<usize>),
 ) -> (Outcome, Option<usize>) {
     let outcome = match pick.0 {
-        RingPick::Endpoint(it) => Outcome::Endpoint(place(picker, it.handle)),
+        RingPick::Endpoint(it) => Outcome::Endpoint(place(picker, it.handle())),
         RingPick::Wait => Outcome::Wait,
         RingPick::Fail(error) => {
             Outcome::Fail(place(picker, error.strip_prefix("error ").unwrap().parse().unwrap()))
@@ -150,7 +151,7 @@ fn ch3_34_without_the_header_the_next_ready_endpoint_is_picked_and_an_idle_one_r
 fn pick(picker: &RingPicker<usize>, request: &RouteQuery<'_>, seed: u64) -> usize {
     let (draws, random) = (&mut Draws::default(), &mut fastrand::Rng::with_seed(seed));
     match picker.pick(&mut PickArgs { draws, random, request }).0 {
-        RingPick::Endpoint(endpoint) => endpoint.handle,
+        RingPick::Endpoint(endpoint) => endpoint.handle(),
         other @ (RingPick::Wait | RingPick::Fail(_)) => panic!("{other:?}"),
     }
 }
@@ -190,7 +191,7 @@ fn ch2_19_a_pick_needs_the_request_until_the_hash_is_known() {
 fn ch3_13_a_ring_of_the_policy_before_has_only_endpoints_that_are_connected() {
     let before = picker(&[R, I, C, R, F], None);
     let first = before.ring.walk(0).next().unwrap();
-    let after = before.without(|it| it.handle == first);
+    let after = before.without(|it| it.handle() == first);
     assert_eq!(hashed(&after), (Outcome::Endpoint(3), None));
     assert_eq!(after.counts, RingCounts { ready: 1, connecting: 0, idle: 0 });
 }

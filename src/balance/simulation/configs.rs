@@ -95,6 +95,7 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
             _ => [].into(),
         },
         max_requests: if choices.below(4) == 0 { 3 } else { 1_024 },
+        max_connections: 1 + choices.below(3),
         outlier_detection: if choices.bool() { Some(outlier_detection(choices)) } else { None },
         service_name: "eds".into(),
         note: None,

@@ -1,7 +1,8 @@
 //! Random configurations, failures and picks under virtual time, beside a reference model.
 //!
 //! A seed, or the bytes of a fuzzer, choose configurations of two clusters over two leaves, whether backends are up, when attempts to
-//! connect end, which connections are lost, which events come late, how time passes, and when calls begin and end. After each step
+//! connect end, which connections are lost, which events come late, how many streams peers permit, how time passes, and when calls
+//! begin and end. After each step
 //! the [model](model) checks that something is tried or waited for, that picks find the endpoints that they have to, that calls are
 //! counted exactly, that no call waits for nothing, and that changes of the configuration and ejections keep connections. At the end
 //! all backends are up and well, no endpoint is ejected any more, and each cluster has to use its first priority.
@@ -13,6 +14,7 @@ mod choices;
 mod configs;
 mod model;
 mod retries;
+mod streams;
 mod world;
 
 use std::collections::BTreeMap;
@@ -44,7 +46,9 @@ mod tests {
 
     #[test]
     fn simulation_of_balancing() {
-        let all = ["complete", "queue", "connect", "request", "fail", "drop", "ejected", "unejected"];
+        let picks = ["complete", "queue", "connect", "request", "fail", "drop", "ejected", "unejected"];
+        let streams = ["waits", "granted", "gone", "scaled"];
+        let all: Vec<_> = picks.into_iter().chain(streams).collect();
         of_seeds(5_000, &all, |seed, random| run(seed, Choices::Seed { random, operations: 80 }));
     }
 

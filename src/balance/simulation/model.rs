@@ -29,9 +29,10 @@ impl World<'_> {
         let running: u32 = LEAVES.iter().map(|name| self.running(name)).sum();
         assert_eq!(running as usize, self.calls.len(), "calls that are counted");
         self.check_loads();
+        self.check_streams();
         for name in self.configs.leaves.keys() {
             let connected = self.connected(name).into_values().filter(|it| !self.retires(name, *it)).count();
-            let most = most_connections(&self.configs.leaves[name]);
+            let most = most_connections(&self.configs.leaves[name]) * self.peers.most_scaled(name);
             assert!(connected <= most, "{name}: {connected} connections instead of {most}");
         }
         let is_busy = self.is_busy();
@@ -97,14 +98,15 @@ impl World<'_> {
     /// Each endpoint counts the calls that were sent to it by least_request, and no others.
     pub(super) fn check_loads(&self) {
         for load in &self.loads {
-            let calls = self.calls.iter().filter(|it| it.has_load && it.endpoint.load == *load);
+            let calls =
+                self.calls.iter().map(|it| &it.attempt).filter(|it| it.has_load && it.endpoint.load == *load);
             assert_eq!(load.running() as usize, calls.count(), "calls that an endpoint counts");
         }
     }
 
     /// What is wrong with an endpoint that was picked.
     pub(super) fn is_wrong_endpoint(&self, target: &str, attempt: &Attempt<ConnectionId>) -> Option<String> {
-        let (connection, address) = (attempt.endpoint.handle, attempt.endpoint.address);
+        let (connection, address) = (attempt.endpoint.handle(), attempt.endpoint.address);
         if self.connections.get(&connection) != Some(&address) {
             return Some("it is not connected".to_owned());
         }
@@ -236,7 +238,7 @@ impl World<'_> {
         ejected.any(|addresses| addresses.iter().eq(endpoint))
     }
 
-    fn retires(&self, name: &Arc<str>, address: SocketAddr) -> bool {
+    pub(super) fn retires(&self, name: &Arc<str>, address: SocketAddr) -> bool {
         self.retiring.get(name).is_some_and(|addresses| addresses.contains(&address))
     }
 
@@ -251,7 +253,7 @@ impl World<'_> {
     }
 }
 
-/// An endpoint has one connection, and so have all endpoints of a priority or locality under pick_first.
+/// An endpoint has one connection, unless it is scaled, and so have all endpoints of a priority or locality under pick_first.
 fn most_connections(leaf: &LeafConfig) -> usize {
     match (is_petiole(leaf), leaf.policy.by_locality) {
         (true, _) => listed(leaf).len(),
@@ -261,6 +263,6 @@ fn most_connections(leaf: &LeafConfig) -> usize {
 }
 
 /// The distinct endpoints of a leaf.
-fn listed(leaf: &LeafConfig) -> BTreeSet<BTreeSet<SocketAddr>> {
+pub(super) fn listed(leaf: &LeafConfig) -> BTreeSet<BTreeSet<SocketAddr>> {
     leaf.priorities.iter().flat_map(|localities| endpoints(localities)).collect()
 }

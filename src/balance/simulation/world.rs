@@ -13,6 +13,7 @@ use prost::Message;
 use super::{
     choices::Choices,
     configs::{self, HEADER, LEAVES, PORTS, TARGETS, address},
+    streams::{Call, Peers},
 };
 use crate::{
     balance::{
@@ -23,7 +24,8 @@ use crate::{
         connectivity::Connectivity,
         load::Load,
         pick_first::PickFirstSettings,
-        picker::{Attempt, ClusterPicker, Draws, Pick, PickArgs},
+        picker::{ClusterPicker, Draws, Pick, PickArgs},
+        streams::Streams,
         weights::LoadReport,
     },
     pb::xds::data::orca::v3::OrcaLoadReport,
@@ -35,7 +37,7 @@ pub(super) struct World<'a> {
     pub(super) balancer: Balancer<ConnectionId>,
     pub(super) breakers: Arc<Breakers>,
     pub(super) pickers: BTreeMap<Arc<str>, Arc<ClusterPicker<ConnectionId>>>,
-    choices: Choices<'a>,
+    pub(super) choices: Choices<'a>,
     random: fastrand::Rng,
     pub(super) now: Instant,
     up: BTreeSet<SocketAddr>,
@@ -48,7 +50,9 @@ pub(super) struct World<'a> {
     pub(super) configs: ClusterConfigs,
     /// The addresses of each leaf's policies before, which are used until the current one has connected or failed (CH3.13).
     pub(super) retiring: BTreeMap<Arc<str>, BTreeSet<SocketAddr>>,
-    pub(super) calls: Vec<Attempt<ConnectionId>>,
+    /// In the order in which they came.
+    pub(super) calls: Vec<Call>,
+    pub(super) peers: Peers,
     /// The backends that fail all calls.
     sick: BTreeSet<SocketAddr>,
     /// The ejected endpoints of each leaf, when it was checked last.
@@ -63,12 +67,12 @@ pub(super) struct World<'a> {
 impl<'a> World<'a> {
     #[allow(clippy::disallowed_methods, reason = "its clock begins some time")]
     pub(super) fn new(seed: u64, mut choices: Choices<'a>) -> Self {
-        let pick_first = PickFirstSettings::default();
+        let peers = Peers::default();
+        let pick_first = PickFirstSettings { on_full: peers.on_full(), ..PickFirstSettings::default() };
         let settings = BalancerSettings {
             pick_first,
             max_concurrent_connects: MAX_CONNECTS,
-            ring_size_cap: 4_096,
-            seed,
+            ..BalancerSettings::with_seed(seed)
         };
         let (now, breakers) = (Instant::now(), Arc::<Breakers>::default());
         let mut some = || (1..=PORTS).filter(|_| choices.bool()).map(address).collect();
@@ -88,6 +92,7 @@ impl<'a> World<'a> {
             configs: ClusterConfigs::default(),
             retiring: BTreeMap::new(),
             calls: Vec::new(),
+            peers,
             sick,
             ejected: BTreeMap::new(),
             loads: Vec::new(),
@@ -101,7 +106,7 @@ impl<'a> World<'a> {
         if !self.choices.next_operation() {
             return false;
         }
-        match self.choices.below(19) {
+        match self.choices.below(22) {
             0 => self.reconfigure(),
             1..=4 => self.end_attempt(),
             5 => self.lose(),
@@ -124,6 +129,9 @@ impl<'a> World<'a> {
             11 => self.balancer.reset_backoff(self.now),
             15 => self.report(),
             12 => self.crash(),
+            17 => self.set_limit(),
+            18 => self.close(),
+            19 => self.respond(),
             13 => {
                 let address = address(1 + self.choices.below(usize::from(PORTS)) as u16);
                 if !self.sick.remove(&address) {
@@ -177,7 +185,8 @@ impl<'a> World<'a> {
         self.quiet_since = self.now;
         if self.up.contains(&address) {
             self.connections.insert(connection, address);
-            self.balancer.on_connected(connection, connection, self.now);
+            let streams = self.peers.accept(connection, address);
+            self.balancer.on_connected(connection, streams, self.now);
         } else {
             self.balancer.on_failed(connection, format!("{address}: refused").into(), self.now);
         }
@@ -187,6 +196,7 @@ impl<'a> World<'a> {
         if let Some(connection) = self.choices.one_of(self.connections.keys().copied()) {
             self.connections.remove(&connection);
             self.quiet_since = self.now;
+            self.peers.close(connection);
             self.balancer.on_lost(connection, self.now);
         }
     }
@@ -199,6 +209,7 @@ impl<'a> World<'a> {
         self.quiet_since = self.now;
         for connection in lost {
             self.connections.remove(&connection);
+            self.peers.close(connection);
             self.balancer.on_lost(connection, self.now);
         }
     }
@@ -207,7 +218,7 @@ impl<'a> World<'a> {
     fn late(&mut self) {
         let Some(connection) = self.choices.one_of(self.ended.iter().copied()) else { return };
         match self.choices.below(3) {
-            0 => self.balancer.on_connected(connection, connection, self.now),
+            0 => self.balancer.on_connected(connection, Streams::new(connection, 1), self.now),
             1 => self.balancer.on_failed(connection, "late".into(), self.now),
             _ => self.balancer.on_lost(connection, self.now),
         }
@@ -221,8 +232,8 @@ impl<'a> World<'a> {
             ..OrcaLoadReport::default()
         };
         let Some(report) = LoadReport::decode(&load.encode_to_vec()) else { return };
-        if let Some(attempt) = self.calls.last() {
-            attempt.on_report(report, self.now);
+        if let Some(call) = self.calls.last() {
+            call.attempt.on_report(report, self.now);
         }
         // A stream may report after it was ended.
         if let Some(connection) = self.choices.one_of(self.watches.iter().copied()) {
@@ -253,13 +264,15 @@ impl<'a> World<'a> {
 
     /// Calls end, and succeed if their backend is not sick. Some never had a stream.
     fn end_calls(&mut self, running: usize) {
-        for mut call in self.calls.drain(running..) {
-            if self.random.u8(..8) > 0 {
-                call.on_stream();
-                if !self.sick.contains(&call.endpoint.address) {
-                    call.on_ok();
+        for Call { mut attempt, stream } in self.calls.split_off(running.min(self.calls.len())) {
+            if stream.is_running() && self.random.u8(..8) > 0 {
+                attempt.on_stream();
+                if !self.sick.contains(&attempt.endpoint.address) {
+                    attempt.on_ok();
                 }
             }
+            drop(stream);
+            self.poll_waiting();
         }
     }
 
@@ -285,7 +298,7 @@ impl<'a> World<'a> {
                     if !self.loads.contains(load) {
                         self.loads.push(load.clone());
                     }
-                    self.calls.push(attempt);
+                    self.begin(attempt);
                 }
                 Pick::QueueAndConnect => self.balancer.connect(target, self.now),
                 Pick::Queue
@@ -332,7 +345,10 @@ impl<'a> World<'a> {
     }
 
     /// Takes pickers and executes commands.
-    fn drain(&mut self) {
+    pub(super) fn drain(&mut self) {
+        for connection in self.peers.take_full() {
+            self.balancer.on_full(connection, self.now);
+        }
         while let Some((name, picker)) = self.balancer.poll_picker(self.now) {
             self.pickers.insert(name, picker);
         }
@@ -347,6 +363,7 @@ impl<'a> World<'a> {
                 }
                 Command::Drain { connection } => {
                     assert!(self.connections.remove(&connection).is_some(), "it is connected");
+                    self.peers.close(connection);
                     self.ended.push(connection);
                 }
                 Command::WatchLoad { connection, .. } => {
@@ -357,12 +374,14 @@ impl<'a> World<'a> {
                 Command::RequestReresolution => {}
             }
         }
+        self.poll_waiting();
     }
 
     /// With all backends up and time enough, each target uses the first priority with endpoints.
     pub(super) fn settle(&mut self) {
         self.up = (1..=PORTS).map(address).collect();
         self.sick.clear();
+        self.serve_waiting();
         self.end_calls(0);
         for _ in 0..400 {
             while let Some(connection) = self.attempts.keys().next().copied() {

@@ -2,6 +2,7 @@
 
 use std::{
     pin::Pin,
+    sync::Arc,
     task::{Context, Poll},
     time::Duration,
 };
@@ -24,7 +25,13 @@ use tracing::{debug, error};
 
 use super::Handle;
 use crate::{
-    balance::{backoff::Backoff, weights::LoadReport},
+    balance::{
+        backoff::Backoff,
+        picker::ReadyEndpoint,
+        stream_queue::{Connections, Gone},
+        streams::Streams,
+        weights::LoadReport,
+    },
     codec::RawCodec,
     pb::{google::protobuf as google, xds::service::orca::v3::OrcaLoadReportRequest},
 };
@@ -36,13 +43,13 @@ pub(super) fn in_trailers(trailers: &HeaderMap) -> Option<LoadReport> {
     LoadReport::decode(&message)
 }
 
-/// Reads the reports of an endpoint on one of its connections, at least so often, until the connection is lost (CH9.8). The stream
+/// Reads the reports of an endpoint on one of its connections, at least so often, until the oldest one is lost (CH9.8). The stream
 /// is opened again after failures, unless the endpoint does not serve it (CH9.9).
 ///
 /// # Cancel safety
 /// The stream ends with this.
 pub(in crate::channel) async fn watch_load(
-    handle: Handle,
+    endpoint: Arc<ReadyEndpoint<Handle>>,
     (origin, period): (Uri, Duration),
     mut backoff: Backoff,
     on_report: impl Fn(LoadReport),
@@ -50,14 +57,14 @@ pub(in crate::channel) async fn watch_load(
     let mut random = fastrand::Rng::new();
     loop {
         let next = backoff.begin(Instant::now().into_std(), &mut random).next_at;
-        let end = read_reports(&handle, (origin.clone(), period), |report| {
+        let end = read_reports(&endpoint, (origin.clone(), period), |report| {
             backoff.reset();
             if let Some(report) = report {
                 on_report(report);
             }
         });
         let end = end.await;
-        if handle.is_lost() {
+        if endpoint.connections.oldest().is_closed() {
             return;
         }
         if end.code() == Code::Unimplemented {
@@ -70,7 +77,7 @@ pub(in crate::channel) async fn watch_load(
 
 /// Reads the reports of one stream, and says how it ended. A message that is no report resets the backoff, too.
 async fn read_reports(
-    handle: &Handle,
+    endpoint: &Arc<ReadyEndpoint<Handle>>,
     (origin, period): (Uri, Duration),
     mut on_message: impl FnMut(Option<LoadReport>),
 ) -> Status {
@@ -80,7 +87,7 @@ async fn read_reports(
     };
     let request = OrcaLoadReportRequest { report_interval: Some(report_interval) };
     let request = tonic::Request::new(request.encode_to_vec().into());
-    let mut client = Grpc::with_origin(OnConnection(handle.clone()), origin);
+    let mut client = Grpc::with_origin(OnConnection(endpoint.clone()), origin);
     let opened = client.server_streaming(request, PathAndQuery::from_static(STREAM), RawCodec).await;
     let mut reports = match opened {
         Ok(response) => response.into_inner(),
@@ -97,12 +104,12 @@ async fn read_reports(
 
 /// Requests on a connection that are not calls of the channel: they count as streams alone (CH9.9).
 #[derive(Debug)]
-struct OnConnection(Handle);
+struct OnConnection(Arc<ReadyEndpoint<Handle>>);
 
 /// A stream of a connection. Another request can have it when this is dropped.
 #[derive(Debug)]
 struct Slot {
-    handle: Handle,
+    streams: Arc<Streams<Handle>>,
     has_response: bool,
 }
 
@@ -122,20 +129,18 @@ impl Service<Request<Body>> for OnConnection {
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        let handle = self.0.clone();
+        let endpoint = self.0.clone();
         Box::pin(async move {
-            let lost = |_| Status::unavailable("the connection was lost");
-            handle.streams.reserve().await.map_err(lost)?;
-            let mut slot = Slot { handle, has_response: false };
+            let mut slot = Slot::new(&endpoint.connections).await?;
             let (parts, body) = request.into_parts();
             let body = body.collect().await?.to_bytes();
-            let sent = slot.handle.send(Request::from_parts(parts, ()), false);
+            let sent = slot.streams.handle().send(Request::from_parts(parts, ()), false);
             let failed = |error: h2::Error| Status::unavailable(error.to_string());
             let (response, mut stream) = sent.map_err(|_| Status::unavailable("the connection was lost"))?;
             stream.send_data(body, true).map_err(failed)?;
             let response = response.await.map_err(failed)?;
             slot.has_response = true;
-            slot.handle.streams.on_response();
+            slot.streams.on_response();
             Ok(response.map(|stream| Reports { stream, _slot: slot }))
         })
     }
@@ -165,9 +170,22 @@ impl http_body::Body for Reports {
     }
 }
 
+impl Slot {
+    /// Waits for a stream of any of the connections, as calls do.
+    async fn new(connections: &Connections<Handle>) -> Result<Self, Status> {
+        let lost = |Gone| Status::unavailable("the connection was lost");
+        let streams = match connections.try_reserve() {
+            Some(None) => connections.oldest().clone(),
+            Some(Some(other)) => other,
+            None => connections.queue().wait().map_err(lost)?.await.map_err(lost)?,
+        };
+        Ok(Self { streams, has_response: false })
+    }
+}
+
 impl Drop for Slot {
     fn drop(&mut self) {
-        self.handle.streams.release(self.has_response);
+        self.streams.release(self.has_response);
     }
 }
 

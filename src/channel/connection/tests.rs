@@ -29,7 +29,7 @@ async fn listen() -> (TcpListener, SocketAddr) {
 
 /// A connection that is driven, and where it tells of its loss.
 struct Driven {
-    handle: Handle,
+    streams: Arc<Streams<Handle>>,
     drain: Option<oneshot::Sender<()>>,
     lost: mpsc::UnboundedReceiver<Loss>,
     task: tokio::task::JoinHandle<()>,
@@ -40,7 +40,7 @@ struct Driven {
 impl Driven {
     fn new(connection: Connection) -> Self {
         let ((drain, is_drained), (tell, lost)) = (oneshot::channel(), mpsc::unbounded_channel());
-        let handle = connection.handle();
+        let streams = connection.streams();
         let polls = Arc::<AtomicUsize>::default();
         let counter = polls.clone();
         let mut drive =
@@ -49,7 +49,7 @@ impl Driven {
             counter.fetch_add(1, Ordering::Relaxed);
             drive.as_mut().poll(cx)
         }));
-        Self { handle, drain: Some(drain), lost, task, polls }
+        Self { streams, drain: Some(drain), lost, task, polls }
     }
 
     fn polls(&self) -> usize {
@@ -57,7 +57,7 @@ impl Driven {
     }
 
     fn request(&self) -> ResponseFuture {
-        self.handle.send(get(), true).unwrap().0
+        self.streams.handle().send(get(), true).unwrap().0
     }
 }
 
@@ -84,9 +84,9 @@ fn get() -> Request<()> {
 }
 
 /// A request without an end, which counts as a call.
-fn reserved(handle: &Handle) -> (ResponseFuture, SendStream<Bytes>) {
-    assert!(handle.streams.try_reserve());
-    handle.send(get(), false).unwrap()
+fn reserved(streams: &Streams<Handle>) -> (ResponseFuture, SendStream<Bytes>) {
+    assert!(streams.try_reserve());
+    streams.handle().send(get(), false).unwrap()
 }
 
 fn status_of(error: &h2::Error) -> tonic::Status {
@@ -155,7 +155,7 @@ async fn ch3_5_goaway_is_seen_when_it_arrives_and_running_streams_finish() {
     driven.lost.recv().await.unwrap();
     respond.send_response(Response::new(()), true).unwrap();
     assert_eq!(response.await.unwrap().status(), 200);
-    drop(driven.handle);
+    drop(driven.streams);
     driven.task.await.unwrap();
     server.await.unwrap();
 }
@@ -225,7 +225,7 @@ async fn ch3_9_a_drained_connection_ends_with_its_last_stream() {
     let response = driven.request();
     let mut respond = next(&mut server).await;
     drop(driven.drain.take());
-    drop(driven.handle);
+    drop(driven.streams);
     let server = tokio::spawn(async move { while server.accept().await.is_some() {} });
     assert!(!driven.task.is_finished());
     respond.send_response(Response::new(()), true).unwrap();
@@ -244,7 +244,7 @@ async fn ch15_5_a_flood_of_resets_leaves_the_connection_usable_or_lost() {
         }
     });
     for _ in 0..2_000 {
-        match driven.handle.send(get(), true) {
+        match driven.streams.handle().send(get(), true) {
             Ok((response, _)) => drop(response.await.unwrap_err()),
             Err(_) => {
                 driven.lost.recv().await.unwrap();
@@ -282,7 +282,7 @@ async fn raw_pair(settings: ConnectionSettings) -> (Driven, Raw) {
 #[tokio::test(start_paused = true)]
 async fn ch3_6_a_peer_that_answers_pings_keeps_its_connection_and_is_lost_when_it_does_not() {
     let (mut driven, mut peer) = pinging(false).await;
-    let (response, _stream) = reserved(&driven.handle);
+    let (response, _stream) = reserved(&driven.streams);
     for _ in 0..3 {
         let ping = peer.frame_of(PING).await;
         assert_eq!(ping.flags, 0);
@@ -292,7 +292,7 @@ async fn ch3_6_a_peer_that_answers_pings_keeps_its_connection_and_is_lost_when_i
     peer.frame_of(PING).await;
     assert_eq!(driven.lost.recv().await, Some(Loss::Other));
     let error = response.await.unwrap_err();
-    let reason = driven.handle.lost_by().unwrap();
+    let reason = driven.streams.reason().unwrap();
     assert_eq!(reason, "no answer to a keepalive ping within 20s");
     let status = status::of_error(&error, ((Ipv4Addr::LOCALHOST, 1).into(), Some(reason)), None);
     assert_eq!(status.code(), tonic::Code::Unavailable);
@@ -304,7 +304,7 @@ async fn ch3_6_a_peer_that_answers_pings_keeps_its_connection_and_is_lost_when_i
 #[tokio::test(start_paused = true)]
 async fn ch3_6_any_bytes_of_the_peer_are_an_answer() {
     let (driven, mut peer) = pinging(false).await;
-    let (_response, _stream) = reserved(&driven.handle);
+    let (_response, _stream) = reserved(&driven.streams);
     for _ in 0..3 {
         let ping = peer.frame_of(PING).await;
         tokio::time::advance(Duration::from_secs(15)).await;
@@ -325,7 +325,7 @@ async fn ch3_6_without_calls_pings_are_sent_only_if_that_is_set() {
     tokio::time::advance(Duration::from_secs(3_600)).await;
     turns().await;
     assert!(peer.is_quiet());
-    let (_response, _stream) = reserved(&driven.handle);
+    let (_response, _stream) = reserved(&driven.streams);
     peer.frame_of(PING).await;
     let (_driven, mut peer) = pinging(true).await;
     peer.frame_of(PING).await;
@@ -390,10 +390,10 @@ fn ch3_5_too_many_pings_double_the_interval_of_the_address() {
 async fn ch3_9_a_drained_connection_is_closed_after_the_limit() {
     let settings = ConnectionSettings { drain_limit: Some(Duration::from_secs(5)), ..Default::default() };
     let (mut driven, _peer) = raw_pair(settings).await;
-    let (response, _stream) = reserved(&driven.handle);
+    let (response, _stream) = reserved(&driven.streams);
     drop(driven.drain.take());
     let error = response.await.unwrap_err();
-    let status = status::of_error(&error, ((Ipv4Addr::LOCALHOST, 1).into(), driven.handle.lost_by()), None);
+    let status = status::of_error(&error, ((Ipv4Addr::LOCALHOST, 1).into(), driven.streams.reason()), None);
     assert_eq!(status.code(), tonic::Code::Unavailable);
     assert!(status.message().ends_with("its drain limit of 5s is over"), "{status:?}");
     driven.task.await.unwrap();
@@ -414,7 +414,7 @@ async fn ch3_9_the_limit_is_not_for_connections_that_the_peer_drains() {
     tokio::time::advance(Duration::from_secs(3_600)).await;
     respond.send_response(Response::new(()), true).unwrap();
     assert_eq!(response.await.unwrap().status(), 200);
-    drop(driven.handle);
+    drop(driven.streams);
     driven.task.await.unwrap();
     server.await.unwrap();
 }
@@ -426,7 +426,7 @@ async fn ch4_13_a_changed_limit_of_the_peer_is_seen_when_it_arrives() {
         let payload = [&[0, 3][..], &limit.to_be_bytes()].concat();
         peer.write(SETTINGS, 0, 0, &payload).await;
         peer.frame_of(SETTINGS).await;
-        let seen = driven.handle.streams.limit();
+        let seen = driven.streams.limit();
         assert_eq!(seen, u64::from(limit));
     }
 }

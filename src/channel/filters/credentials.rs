@@ -27,7 +27,8 @@ impl Call<'_> {
         &mut self,
         endpoint: &ReadyEndpoint<Handle>,
     ) -> Result<CredentialHeaders, Status> {
-        if !endpoint.handle.is_private() {
+        // All connections to an endpoint are made alike.
+        if !endpoint.connections.oldest().handle().is_private() {
             return Err(Status::unauthenticated(format!(
                 "{}: the connection is plaintext, and the call has credentials, which are sent with TLS alone",
                 endpoint.address

@@ -10,12 +10,14 @@ mod queue;
 pub(super) mod raw;
 mod repeats;
 mod retries;
+mod scaling;
 mod sharing;
 mod streams;
 mod timeouts;
 
 use std::{
     future::Future,
+    net::SocketAddr,
     pin::Pin,
     task::{Context, Poll},
     time::Duration,
@@ -55,11 +57,21 @@ impl Mesh {
         peers: &[&Peer],
         settings: impl FnOnce(ChannelBuilder) -> ChannelBuilder,
     ) -> Self {
+        let addresses: Vec<_> = peers.iter().map(|it| it.address).collect();
+        Self::at(name, &addresses, settings).await
+    }
+
+    async fn at(
+        name: &str,
+        addresses: &[SocketAddr],
+        settings: impl FnOnce(ChannelBuilder) -> ChannelBuilder,
+    ) -> Self {
         let server = TestControlPlane::start().await;
         server.set(listener("shop").rds("routes"));
         server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster(name)]));
         server.set(cluster(name));
-        server.set(assignment(name, peers));
+        let addresses: Vec<_> = addresses.iter().map(ToString::to_string).collect();
+        server.set(endpoints(name).locality("eu", "a", addresses.iter().map(String::as_str)));
         let client =
             Client::builder(Bootstrap::from_json(&server.bootstrap_json()).unwrap()).build().unwrap();
         let builder = client.channel("xds:///shop");

@@ -1,6 +1,12 @@
 //! A server whose frames the test writes.
 
-use std::net::{Ipv4Addr, SocketAddr};
+use std::{
+    net::{Ipv4Addr, SocketAddr},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
 
 use bytes::Bytes;
 use h2::{
@@ -25,11 +31,14 @@ pub(super) struct Peer {
     requests: UnboundedReceiver<Received>,
     connections: UnboundedReceiver<UnboundedSender<End>>,
     is_open: watch::Sender<bool>,
+    refuses: Arc<AtomicBool>,
 }
 
 /// A request, and where its response goes.
 pub(super) struct Received {
     pub(super) request: Request<RecvStream>,
+    /// The number of its connection, from 0 on.
+    pub(super) connection: usize,
     respond: SendResponse<Bytes>,
 }
 
@@ -54,8 +63,14 @@ impl Peer {
         let ((send, requests), (opened, connections)) =
             (mpsc::unbounded_channel(), mpsc::unbounded_channel());
         let (is_open, mut opens) = watch::channel(true);
+        let refuses = Arc::<AtomicBool>::default();
+        let refuse = refuses.clone();
         tokio::spawn(async move {
+            let mut number = 0;
             while let Ok((socket, _)) = listener.accept().await {
+                if refuse.load(Ordering::SeqCst) {
+                    continue;
+                }
                 if opens.wait_for(|is_open| *is_open).await.is_err() {
                     return;
                 }
@@ -64,11 +79,12 @@ impl Peer {
                 let (end, ends) = mpsc::unbounded_channel();
                 if let Ok(connection) = builder.handshake(socket).await {
                     let _ = opened.send(end);
-                    tokio::spawn(serve(connection, send.clone(), ends));
+                    tokio::spawn(serve(connection, (number, send.clone()), ends));
+                    number += 1;
                 }
             }
         });
-        Self { address, requests, connections, is_open }
+        Self { address, requests, connections, is_open, refuses }
     }
 
     pub(super) async fn request(&mut self) -> Received {
@@ -87,6 +103,11 @@ impl Peer {
 
     pub(super) fn has_no_further_connection(&mut self) -> bool {
         self.connections.try_recv().is_err()
+    }
+
+    /// Whether further connections are closed as soon as they are accepted.
+    pub(super) fn refuse(&self, refuses: bool) {
+        self.refuses.store(refuses, Ordering::SeqCst);
     }
 
     /// Whether further connections get SETTINGS.
@@ -169,14 +190,14 @@ fn grpc_response() -> Response<()> {
 
 async fn serve(
     mut connection: Connection<TcpStream, Bytes>,
-    requests: UnboundedSender<Received>,
+    (number, requests): (usize, UnboundedSender<Received>),
     mut ends: UnboundedReceiver<End>,
 ) {
     loop {
         tokio::select! {
             accepted = connection.accept() => match accepted {
                 Some(Ok((request, respond))) => {
-                    let _ = requests.send(Received { request, respond });
+                    let _ = requests.send(Received { request, connection: number, respond });
                 }
                 Some(Err(_)) => {}
                 None => return,

@@ -39,13 +39,22 @@ impl RawListener {
 
     /// Accepts a connection, sends SETTINGS, and reads those of the client with their acknowledgement.
     pub(in crate::channel) async fn accept(&self) -> Raw {
+        self.accept_with(&[]).await
+    }
+
+    /// As before, with a number of streams that is permitted.
+    pub(in crate::channel) async fn accept_permitting(&self, streams: u32) -> Raw {
+        self.accept_with(&max_streams(streams)).await
+    }
+
+    async fn accept_with(&self, settings: &[u8]) -> Raw {
         let io = soon(self.listener.accept()).await.unwrap().0;
         io.set_nodelay(true).unwrap();
         let mut raw = Raw { io, unread: Vec::new() };
         let mut preface = [0; 24];
         soon(raw.io.read_exact(&mut preface)).await.unwrap();
         assert!(preface.starts_with(b"PRI * HTTP/2.0"));
-        raw.write(SETTINGS, 0, 0, &[]).await;
+        raw.write(SETTINGS, 0, 0, settings).await;
         raw.write(SETTINGS, ACK, 0, &[]).await;
         loop {
             let frame = raw.frame().await;
@@ -63,6 +72,26 @@ impl Raw {
         frame.extend(stream.to_be_bytes());
         frame.extend(payload);
         soon(self.io.write_all(&frame)).await.unwrap();
+    }
+
+    /// Permits another number of streams, and waits until the client knows.
+    pub(in crate::channel) async fn permit(&mut self, streams: u32) {
+        self.write(SETTINGS, 0, 0, &max_streams(streams)).await;
+        while self.frame_of(SETTINGS).await.flags != ACK {}
+    }
+
+    /// The stream of the next request.
+    pub(in crate::channel) async fn request(&mut self) -> u32 {
+        self.frame_of(HEADERS).await.stream
+    }
+
+    /// Ends a stream with the status OK.
+    pub(in crate::channel) async fn respond(&mut self, stream: u32) {
+        // HPACK: `:status: 200`, and `grpc-status: 0` as literals without index.
+        let mut block = vec![0x88, 0, 11];
+        block.extend(b"grpc-status");
+        block.extend([1, b'0']);
+        self.write(HEADERS, END_HEADERS | END_STREAM, stream, &block).await;
     }
 
     /// The next frame.
@@ -109,6 +138,11 @@ impl Raw {
     }
 }
 
+/// The parameter SETTINGS_MAX_CONCURRENT_STREAMS.
+fn max_streams(streams: u32) -> Vec<u8> {
+    [&[0, 3][..], &streams.to_be_bytes()].concat()
+}
+
 pub(in crate::channel) const DATA: u8 = 0;
 pub(in crate::channel) const HEADERS: u8 = 1;
 pub(in crate::channel) const SETTINGS: u8 = 4;
@@ -116,3 +150,5 @@ pub(in crate::channel) const PING: u8 = 6;
 pub(in crate::channel) const GOAWAY: u8 = 7;
 pub(in crate::channel) const WINDOW_UPDATE: u8 = 8;
 pub(in crate::channel) const ACK: u8 = 1;
+const END_STREAM: u8 = 1;
+const END_HEADERS: u8 = 4;

@@ -101,7 +101,7 @@ fn a_plain_cluster_has_the_defaults() {
         serde_json::json!({
             "name": "shop", "kind": "eds", "service_name": "shop-eds",
             "lb_policy": {"wrr_locality": {"endpoint_picking_policy": "round_robin"}},
-            "max_requests": 1024, "outlier_detection": null, "tls": null, "http_connect": false,
+            "max_requests": 1024, "max_connections": 1, "outlier_detection": null, "tls": null, "http_connect": false,
             "idle_timeout": "3600s", "report_load": false,
             "reported_metrics": {"cpu_utilization": false, "mem_utilization": false,
                 "application_utilization": false, "all_named_metrics": false, "named_metrics": []},

@@ -86,6 +86,15 @@ impl Backend {
 
     /// Starts at an address, as a restarted process does.
     pub(crate) async fn start_at(name: &str, address: SocketAddr) -> Self {
+        Self::start_with(name, address, MAX_STREAMS).await
+    }
+
+    /// Starts one that permits so many streams on each connection.
+    pub(crate) async fn start_permitting(name: &str, streams: u32) -> Self {
+        Self::start_with(name, (Ipv4Addr::LOCALHOST, 0).into(), streams).await
+    }
+
+    async fn start_with(name: &str, address: SocketAddr, max_streams: u32) -> Self {
         let state = Arc::new(State { name: name.to_owned(), ..State::default() });
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -99,7 +108,7 @@ impl Backend {
                 accepted.connections.fetch_add(1, Ordering::Relaxed);
             });
             let router = Server::builder()
-                .max_concurrent_streams(MAX_STREAMS)
+                .max_concurrent_streams(max_streams)
                 .add_service(service)
                 .add_service(reports);
             let stopped = async {

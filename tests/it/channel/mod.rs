@@ -10,6 +10,7 @@ mod life;
 mod notes;
 mod policies;
 mod routes;
+mod scaling;
 mod states;
 mod subsets;
 mod weights;

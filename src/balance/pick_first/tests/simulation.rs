@@ -63,7 +63,7 @@ impl World {
                 let number = self.random.usize(0..self.open.len().max(1));
                 if let Some(connection) = self.open.keys().nth(number).copied() {
                     self.open.remove(&connection);
-                    self.pick_first.on_lost(connection, &mut self.commands);
+                    self.pick_first.on_lost(connection, (self.now, &mut self.random), &mut self.commands);
                 }
             }
             7..9 => self.pick_first.connect((self.now, &mut self.random), &mut self.commands),
@@ -112,7 +112,7 @@ impl World {
         let Some((address, _)) = self.attempts.remove(&connection) else { return };
         if self.accepts[number(address)] {
             self.open.insert(connection, address);
-            self.pick_first.on_connected((connection, ()), &mut self.commands);
+            self.pick_first.on_connected((connection, Streams::new((), usize::MAX)), &mut self.commands);
         } else {
             let now = (self.now, &mut self.random);
             self.pick_first.on_failed(connection, "refused".into(), now, &mut self.commands);
@@ -150,7 +150,7 @@ impl World {
         assert!(self.open.values().all(listed), "a connection to an address that is not listed");
         assert!(self.open.len() <= 1, "one connection: {:?}", self.open);
         assert_eq!(
-            self.pick_first.ready().map(|(connection, ..)| connection),
+            self.pick_first.ready().map(|it| it.connections[0].0),
             self.open.keys().next().copied(),
             "calls use the connection there is"
         );

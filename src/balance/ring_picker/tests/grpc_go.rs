@@ -59,7 +59,7 @@ fn ch3_30_ch3_33_each_of_4000_picks_is_that_of_grpc_go() {
         for (number, expected) in set.picks.iter().enumerate() {
             let (pick, _) = picker.pick_hashed(hash(number.to_string().as_bytes()));
             let RingPick::Endpoint(picked) = pick else { panic!("{pick:?}") };
-            assert_eq!(picked.handle, *expected, "hash {number} of {:?}", set.sizes);
+            assert_eq!(picked.handle(), *expected, "hash {number} of {:?}", set.sizes);
             compared += 1;
         }
     }

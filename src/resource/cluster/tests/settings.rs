@@ -42,6 +42,40 @@ fn c25_ignores_thresholds_of_other_priorities() {
     assert_eq!(max_requests_of([(core::RoutingPriority::High, Some(1))]), 1024);
 }
 
+fn max_connections_of(
+    thresholds: impl IntoIterator<Item = (core::RoutingPriority, Option<u32>)>,
+) -> Result<u32, String> {
+    let threshold = |(priority, max): (core::RoutingPriority, Option<u32>)| Thresholds {
+        priority: priority as i32,
+        max_connections: max.map(|value| google::UInt32Value { value }),
+        ..Default::default()
+    };
+    let per_host_thresholds = thresholds.into_iter().map(threshold).collect();
+    // Those of the cluster limit connections of proxies.
+    let thresholds = vec![threshold((core::RoutingPriority::Default, Some(0)))];
+    let circuit_breakers = Some(CircuitBreakers { thresholds, per_host_thresholds });
+    parse(cluster::Cluster { circuit_breakers, ..eds() }).map(|it| it.max_connections)
+}
+
+#[test]
+fn ch4_9_accepts_the_first_threshold_of_the_default_priority_for_each_endpoint() {
+    use super::core::RoutingPriority::{Default, High};
+    assert_eq!(parse(eds()).unwrap().max_connections, 1);
+    assert_eq!(max_connections_of([]), Ok(1));
+    assert_eq!(max_connections_of([(Default, None), (Default, Some(7))]), Ok(1));
+    assert_eq!(max_connections_of([(High, Some(0)), (Default, Some(7)), (Default, Some(0))]), Ok(7));
+    assert_eq!(max_connections_of([(Default, Some(u32::MAX))]), Ok(u32::MAX));
+}
+
+#[test]
+fn ch4_9_rejects_a_threshold_of_no_connections_with_its_place() {
+    use super::core::RoutingPriority::{Default, High};
+    assert_eq!(
+        max_connections_of([(High, Some(1)), (Default, Some(0))]).unwrap_err(),
+        "circuit_breakers.per_host_thresholds[1].max_connections: must be greater than 0"
+    );
+}
+
 fn detection(from: cluster::OutlierDetection) -> Result<Option<Box<OutlierDetection>>, String> {
     parse(cluster::Cluster { outlier_detection: Some(from), ..eds() })
         .map(|cluster| cluster.outlier_detection)

@@ -1,0 +1,27 @@
+use crate::balance::pick_first::PickFirstSettings;
+
+/// Settings of a [`Balancer`](super::Balancer).
+#[derive(Debug, Clone)]
+pub(crate) struct BalancerSettings {
+    pub(crate) pick_first: PickFirstSettings,
+    /// Attempts to connect at a time; further ones wait for their turn (CH11.8). 256.
+    pub(crate) max_concurrent_connects: usize,
+    /// The largest size of hash rings (CH3.28). 4,096.
+    pub(crate) ring_size_cap: u32,
+    /// The largest number of connections to an endpoint (CH4.9). 10.
+    pub(crate) max_connections_cap: usize,
+    pub(crate) seed: u64,
+}
+
+impl BalancerSettings {
+    /// The usual ones.
+    pub(crate) fn with_seed(seed: u64) -> Self {
+        Self {
+            pick_first: PickFirstSettings::default(),
+            max_concurrent_connects: 256,
+            ring_size_cap: 4_096,
+            max_connections_cap: 10,
+            seed,
+        }
+    }
+}
