@@ -92,6 +92,7 @@ mod tests {
 
     use super::*;
     use crate::{
+        balance::picker::Draws,
         pb::envoy::{
             config::route::v3::{
                 self as pb,
@@ -204,5 +205,16 @@ mod tests {
         let random = &mut fastrand::Rng::with_seed(1);
         let first = hash.get(&RouteQuery::new("/", 0).with_header("x-a", "a"), random);
         assert_eq!(hash.get(&RouteQuery::new("/", 0), random), first);
+    }
+
+    #[test]
+    fn ch6_21_the_hash_is_that_of_the_request_before_filters_change_it() {
+        let random = &mut fastrand::Rng::with_seed(1);
+        let [before, after] = ["a", "b"].map(|value| RouteQuery::new("/", 0).with_header("x-a", value));
+        let draws = |policies| Draws::new(RequestHash::new(policies, CHANNEL));
+        let policies = policies([(header("x-a", None), false)]);
+        let [mut fixed, mut late] = [draws(Some(policies.clone())), draws(Some(policies))];
+        fixed.fix_hash(&before, random);
+        assert_eq!((fixed.hash(&after, random), late.hash(&after, random)), (hash(b"a"), hash(b"b")));
     }
 }

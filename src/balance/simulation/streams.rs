@@ -10,13 +10,14 @@ use std::{
 };
 
 use super::{
-    configs::{LEAVES, PORTS, address},
+    configs::{LEAVES, PORTS, address, endpoints, is_petiole},
     model::listed,
     world::{MAX_CONNECTS, World},
 };
 use crate::balance::{
     command::ConnectionId,
     picker::Attempt,
+    policy::LeafConfig,
     stream_queue::{OnFull, StreamQueue, StreamWaiter},
     streams::Streams,
 };
@@ -197,7 +198,6 @@ impl World<'_> {
             let Some(leaf) = self.configs.leaves.get(name) else { continue };
             let most = self.peers.scaled.entry(name.into()).or_insert(1);
             *most = (*most).max(leaf.max_connections);
-            let all: Vec<_> = listed(leaf).into_iter().flatten().collect();
             let attempts = self.attempts.iter().chain(&self.connections);
             for (connection, address) in attempts {
                 if self.balancer.leaf_of(*connection).as_deref() == Some(name) {
@@ -208,10 +208,10 @@ impl World<'_> {
             // Otherwise there are attempts from the time before a limit was lowered, maybe.
             let has_waiting = self.attempts.len() >= MAX_CONNECTS;
             self.peers.recent.insert(name, if has_waiting { recent } else { leaf.max_connections });
-            let is_sole = |address: &SocketAddr| all.iter().filter(|it| *it == address).count() == 1;
             for ((of, address), count) in &counts {
                 let before = self.peers.counts.get(&(*of, *address)).copied().unwrap_or_default();
-                let is_checked = *of == name && is_sole(address) && !self.retires(&name.into(), *address);
+                let is_checked =
+                    *of == name && is_sole(leaf, address) && !self.retires(&name.into(), *address);
                 let is_legal = !is_checked || *count <= before.max(recent);
                 assert!(is_legal, "{name}: {count} connections to {address} after {before}");
             }
@@ -238,8 +238,7 @@ impl World<'_> {
         let leaf = &self.configs.leaves[&name];
         let count = self.peers.counts.iter().find(|((of, it), _)| **of == *name && *it == address);
         let can_grow = count.is_some_and(|(_, count)| *count < leaf.max_connections);
-        let is_listed = listed(leaf).iter().filter(|it| it.contains(&address)).count() == 1;
-        if can_grow && is_listed && !self.retires(&name, address) {
+        if can_grow && is_sole(leaf, &address) && !self.retires(&name, address) {
             assert!(self.is_busy(), "{address}: a call waits for a connection that nobody attempts");
         }
     }
@@ -259,4 +258,15 @@ impl World<'_> {
     fn count(&mut self, outcome: &'static str) {
         *self.outcomes.entry(outcome).or_default() += 1;
     }
+}
+
+/// Whether one endpoint alone can have connections to an address; under pick_first, one priority or locality.
+fn is_sole(leaf: &LeafConfig, address: &SocketAddr) -> bool {
+    let count = match is_petiole(leaf) {
+        true => listed(leaf).iter().filter(|it| it.contains(address)).count(),
+        false => {
+            leaf.priorities.iter().flat_map(|it| endpoints(it)).filter(|it| it.contains(address)).count()
+        }
+    };
+    count == 1
 }

@@ -346,6 +346,11 @@ async fn ch5_2_a_filter_shortens_the_time_of_a_call() {
     assert_eq!(seen.take(), ["true", "false"]);
 }
 
+/// Waits until the client has reset the stream of a response.
+async fn reset(stream: &mut h2::SendStream<Bytes>) -> h2::Reason {
+    soon(std::future::poll_fn(|cx| stream.poll_reset(cx))).await.unwrap()
+}
+
 /// Lets time pass.
 async fn pass(time: Duration) {
     tokio::time::pause();

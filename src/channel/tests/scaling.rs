@@ -304,7 +304,7 @@ async fn ch4_13_ch4_14_settings_that_change_while_calls_wait_are_seen() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
-    assert!(second.is_quiet() && first.is_quiet(), "one runs, as permitted");
+    assert!(second.is_quiet(), "one runs, as permitted");
     first.permit(1).await;
     let three = first.request().await;
     first.respond(three).await;

@@ -163,8 +163,10 @@ pub(crate) type ProceedFuture<'a> = Pin<Box<dyn Future<Output = Response<FilterB
 #[derive(Clone, Copy)]
 pub(crate) struct Execution {
     state: fn(&Custom, &str) -> Option<FilterState>,
-    call_filter: fn(&Custom, Option<&Custom>, &FilterState) -> Option<Box<dyn CallFilter>>,
+    call_filter: MakeCallFilter,
 }
+
+type MakeCallFilter = fn(&Custom, Option<&Custom>, &FilterState) -> Option<Box<dyn CallFilter>>;
 
 /// The [`ClientFilter::State`] of an instance.
 pub(crate) type FilterState = Arc<dyn Any + Send + Sync>;

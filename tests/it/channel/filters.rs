@@ -183,6 +183,10 @@ fn mark(text: &'static str) -> HttpFilter {
     HttpFilter { name: "mark".into(), config_type, ..HttpFilter::default() }
 }
 
+fn marked(response: &Response<Bytes>) -> String {
+    response.metadata().get("x-mark").unwrap().to_str().unwrap().to_owned()
+}
+
 /// A mesh with a client that has these extensions.
 async fn with_registry(backend: &Backend, registry: Registry) -> Mesh {
     let Mesh { server, .. } = Mesh::start(&[backend]).await;
@@ -195,10 +199,8 @@ async fn ch5_5_filters_of_the_application_are_executed_with_their_overrides() {
     let mesh = with_registry(&one, Registry::new().with_client_filter::<Mark>()).await;
     mesh.server.set(shop(|filters| filters.insert(0, mark("all"))));
     let response = mesh.call(ECHO, "hello").await.unwrap();
-    assert_eq!(
-        (response.metadata().get("x-mark").unwrap(), &response.get_ref()[..]),
-        (&"all", &b"hello"[..])
-    );
+    assert_eq!(marked(&response), "all");
+    assert_eq!(&response.get_ref()[..], b"hello");
     for (text, expected) in [("own", Ok("own".to_owned())), ("refuse", Err(Code::PermissionDenied))] {
         let Some(ConfigType::TypedConfig(own)) = mark(text).config_type else { panic!("typed") };
         let route = route::prefix("").cluster("cart").edit(|route| {
@@ -208,8 +210,7 @@ async fn ch5_5_filters_of_the_application_are_executed_with_their_overrides() {
         soon(async {
             loop {
                 let seen = mesh.call(ECHO, "hello").await;
-                let mark = |it: Response<Bytes>| it.metadata()["x-mark"].to_str().unwrap().to_owned();
-                if seen.map(mark).map_err(|status| status.code()) == expected {
+                if seen.map(|it| marked(&it)).map_err(|status| status.code()) == expected {
                     break;
                 }
             }

@@ -20,7 +20,7 @@ async fn ch4_10_servers_that_permit_few_streams_get_as_many_connections_as_calls
     let backends = [Backend::start_permitting("one", 5).await, Backend::start_permitting("two", 5).await];
     let mesh = Mesh::start(&backends.each_ref()).await;
     mesh.server.set(scaled(3));
-    assert!(mesh.channel.wait_ready(Duration::from_secs(20)).await);
+    mesh.reach(&["one", "two"]).await;
     let mut calls = JoinSet::new();
     let mut hold = |count| {
         for _ in 0..count {

@@ -193,7 +193,7 @@ impl World {
 
     fn check(&mut self) {
         self.poll();
-        let full = std::mem::take(&mut *self.full.lock().unwrap());
+        let full = mem::take(&mut *self.full.lock().unwrap());
         for _ in full {
             self.count("full");
             self.settle();

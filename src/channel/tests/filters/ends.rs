@@ -45,12 +45,12 @@ async fn ch5_2_the_deadline_ends_a_filter_that_has_a_response() {
     let (mesh, begun, ended) = waiting("ch5_2_late", &peer, false).await;
     let call = mesh.with_timeout("/a", "1H");
     let mut received = peer.request().await;
-    let _stream = received.begin_response();
+    let mut stream = received.begin_response();
     soon(begun.notified()).await;
     pass(Duration::from_secs(3_601)).await;
     assert_eq!(status(call).await.0, Code::DeadlineExceeded);
     soon(ended.notified()).await;
-    assert_eq!(received.cancelled().await, h2::Reason::CANCEL);
+    assert_eq!(reset(&mut stream).await, h2::Reason::CANCEL);
     until("nothing runs", || mesh.running("ch5_2_late") == 0).await;
 }
 
