@@ -44,9 +44,9 @@ impl<H> Retiring<H> {
         self.keep_connected();
     }
 
-    /// Ends the connections when their streams have ended.
-    pub(super) fn release(self, commands: &mut Commands) {
-        self.connections.into_iter().for_each(|mut it| it.release(commands));
+    /// Gives away the connections.
+    pub(super) fn surrender(self, handover: &mut Handover<H>) {
+        self.connections.into_iter().for_each(|it| handover.offer(it));
     }
 
     /// Only endpoints whose connection is here are picked.

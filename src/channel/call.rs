@@ -16,6 +16,7 @@ use super::{
     headers::{self, Head, Visible},
     published::{Place, Published, ShutDown},
     request::{Buffer, RequestBody, Rest},
+    session::SessionClusters,
     status,
     task::Control,
 };
@@ -148,20 +149,31 @@ impl<'a> Call<'a> {
             retry_policy,
             hash_policies,
             filters,
+            others,
         } = self.select(&parts).await?;
         if let Some(limit) = max_stream_duration {
             self.limit(limit)?;
         }
+        let mut clusters = SessionClusters::new(cluster, others);
         if let Some(filters) = filters {
-            self.filter(&filters, &parts.headers).await?;
+            self.filter(&filters, &parts, &mut clusters).await?;
         }
+        let (cluster, sessions) = clusters.into_parts();
         let mut body = RequestBody::new(body, &self.context.buffer);
         let retries = Retries::new(retry_policy, &self.context.retries);
         let throttled = retries.throttled();
-        let (head, draws) =
-            (Head::new(parts), Draws::new(RequestHash::new(hash_policies, self.context.channel_id)));
-        let attempts =
-            Attempts { head, body: &mut body, active: &active, cluster, auto_host_rewrite, retries, draws };
+        let mut draws = Draws::new(RequestHash::new(hash_policies, self.context.channel_id));
+        draws.session = sessions.host_override();
+        let attempts = Attempts {
+            head: Head::new(parts),
+            body: &mut body,
+            active: &active,
+            cluster,
+            auto_host_rewrite,
+            retries,
+            draws,
+            sessions,
+        };
         let (response, attempt, pump) = self.attempts(attempts).await?;
         let mut guards = Guards { attempt, active, rest: None, throttled };
         // A failure without a body was counted when it was decided that no attempt follows.

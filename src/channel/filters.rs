@@ -1,10 +1,10 @@
 //! The HTTP filters of a call, which run once before its attempts (CH5.1).
 
-use http::HeaderMap;
+use http::{HeaderMap, request::Parts};
 use tokio::time::sleep;
 use tonic::{Code, Status};
 
-use super::{call::Call, headers::Visible};
+use super::{call::Call, headers::Visible, session::SessionClusters};
 use crate::{
     filters::{
         Filter, FilterChain,
@@ -26,10 +26,18 @@ impl Call<'_> {
     ///
     /// # Errors
     /// The call ends: with a status of a filter, which may be OK, or because its time is over.
-    pub(super) async fn filter(&mut self, chain: &FilterChain, headers: &HeaderMap) -> Result<(), Status> {
+    pub(super) async fn filter(
+        &mut self,
+        chain: &FilterChain,
+        parts: &Parts,
+        clusters: &mut SessionClusters,
+    ) -> Result<(), Status> {
         for filter in chain.filters() {
             match filter {
-                Filter::Fault(fault) => self.inject(fault, headers).await?,
+                Filter::Fault(fault) => self.inject(fault, &parts.headers).await?,
+                Filter::Session(cookie) => {
+                    clusters.read(cookie, parts.uri.path(), &Visible(&parts.headers));
+                }
             }
         }
         Ok(())

@@ -28,6 +28,7 @@ mod headers;
 mod published;
 mod request;
 mod service;
+mod session;
 mod shared_connections;
 mod state;
 mod status;

@@ -4,10 +4,11 @@
 //! order, once for each call and before any attempt, and executes what each decides.
 
 pub(crate) mod fault;
+pub(crate) mod session;
 
 use std::{collections::BTreeSet, sync::Arc};
 
-use crate::resource::http_filter::{EffectiveFilter, Fault, FilterOverride, HttpFilter};
+use crate::resource::http_filter::{EffectiveFilter, Fault, FilterOverride, HttpFilter, SessionCookie};
 
 /// The filters that handle requests on a route to a cluster, in the order of the listener. It is not empty.
 #[derive(Debug, PartialEq)]
@@ -19,6 +20,8 @@ pub(crate) struct FilterChain {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Filter {
     Fault(Fault),
+    /// Keeps sessions by a cookie (A55).
+    Session(Arc<SessionCookie>),
 }
 
 /// Compiles the chains of the routes of a virtual host (CH5.1).
@@ -36,6 +39,11 @@ pub(crate) struct ChainCompiler<'a> {
 impl FilterChain {
     pub(crate) fn filters(&self) -> &[Filter] {
         &self.filters
+    }
+
+    /// Whether it keeps sessions.
+    pub(crate) fn has_session(&self) -> bool {
+        self.filters.iter().any(|it| matches!(it, Filter::Session(_)))
     }
 }
 
@@ -60,10 +68,10 @@ impl<'a> ChainCompiler<'a> {
                     filters.push(Filter::Fault(fault.clone()));
                 }
                 EffectiveFilter::Fault(_) => {}
-                EffectiveFilter::Rbac(_)
-                | EffectiveFilter::StatefulSession(_)
-                | EffectiveFilter::GcpAuthn(_)
-                | EffectiveFilter::Custom { .. } => {
+                EffectiveFilter::StatefulSession(cookie) => {
+                    filters.push(Filter::Session(Arc::new(cookie.clone())));
+                }
+                EffectiveFilter::Rbac(_) | EffectiveFilter::GcpAuthn(_) | EffectiveFilter::Custom { .. } => {
                     self.unexecuted.insert(&filter.name);
                 }
             }

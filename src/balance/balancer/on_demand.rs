@@ -3,7 +3,11 @@
 use std::{sync::Arc, time::Instant};
 
 use super::{Balancer, Target};
-use crate::balance::{connectivity::Connectivity, leaf::Leaf, ring_picker::ConnectRequest};
+use crate::balance::{
+    connectivity::Connectivity,
+    leaf::Leaf,
+    ring_picker::{ConnectRequest, RequestedEndpoint},
+};
 
 impl<H: Clone> Balancer<H> {
     /// The largest size of hash rings.
@@ -19,11 +23,13 @@ impl<H: Clone> Balancer<H> {
         }
     }
 
-    /// A pick requested the connection of an endpoint (CH3.33).
+    /// A pick requested the connection of an endpoint (CH3.33, CH8.11).
     pub(crate) fn connect_endpoint(&mut self, request: &ConnectRequest, now: Instant) {
         if let Some(place) = self.leaves.by_name.get(&request.leaf).copied() {
-            let endpoint = (&request.ring, request.rank);
-            self.with_leaf(place, now, |leaf, scope| leaf.connect_endpoint(endpoint, scope));
+            self.with_leaf(place, now, |leaf, scope| match &request.endpoint {
+                RequestedEndpoint::OnRing { ring, rank } => leaf.connect_endpoint((ring, *rank), scope),
+                RequestedEndpoint::Host(address) => leaf.connect_host(*address, scope),
+            });
         }
     }
 

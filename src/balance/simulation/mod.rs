@@ -1,7 +1,8 @@
 //! Random configurations, failures and picks under virtual time, beside a reference model.
 //!
 //! A seed, or the bytes of a fuzzer, choose configurations of two clusters over two leaves, whether backends are up, when attempts to
-//! connect end, which connections are lost, which events come late, how time passes, and when calls begin and end. After each step
+//! connect end, which connections are lost, which events come late, how time passes, when calls begin and end, whether calls have
+//! sessions, and where their cookies lead. After each step
 //! the [model](model) checks that something is tried or waited for, that picks find the endpoints that they have to, that calls are
 //! counted exactly, that no call waits for nothing, and that changes of the configuration and ejections keep connections. At the end
 //! all backends are up and well, no endpoint is ejected any more, and each cluster has to use its first priority.
@@ -56,7 +57,18 @@ mod tests {
             }
         }
         // Each outcome has to be met often, or the checks of it show nothing.
-        let all = ["complete", "queue", "connect", "request", "fail", "drop", "ejected", "unejected"];
+        let all = [
+            "complete",
+            "queue",
+            "connect",
+            "request",
+            "fail",
+            "drop",
+            "ejected",
+            "unejected",
+            "led",
+            "not led",
+        ];
         let rare = all.map(|it| outcomes.get(it) < Some(&100));
         assert!(seeds.end - seeds.start < 1_000 || !rare.contains(&true), "{outcomes:?}");
     }

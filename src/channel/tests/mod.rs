@@ -8,6 +8,7 @@ mod queue;
 pub(super) mod raw;
 mod repeats;
 mod retries;
+mod session;
 mod sharing;
 mod streams;
 mod timeouts;

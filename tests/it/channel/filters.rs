@@ -9,7 +9,10 @@ use xdskit::{
             config::{core::v3::TypedExtensionConfig, listener::v3::ApiListener},
             extensions::{
                 filters::{
-                    http::{fault::v3::HttpFault, stateful_session::v3::StatefulSession},
+                    http::{
+                        fault::v3::HttpFault, gcp_authn::v3::GcpAuthnFilterConfig,
+                        stateful_session::v3::StatefulSession,
+                    },
                     network::http_connection_manager::v3::{
                         HttpConnectionManager, HttpFilter, http_filter::ConfigType,
                     },
@@ -27,6 +30,7 @@ use super::*;
 use crate::tracing::Log;
 
 const FAULT: &str = "envoy.extensions.filters.http.fault.v3.HTTPFault";
+const AUTHN: &str = "envoy.extensions.filters.http.gcp_authn.v3.GcpAuthnFilterConfig";
 const SESSION: &str = "envoy.extensions.filters.http.stateful_session.v3.StatefulSession";
 const COOKIE_STATE: &str = "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState";
 
@@ -91,12 +95,17 @@ async fn ch5_3_a_chain_without_a_router_at_its_end_is_rejected() {
 }
 
 /// A filter that keeps sessions by a cookie.
-fn session(cookie: &str) -> HttpFilter {
+pub(super) fn session(cookie: &str) -> HttpFilter {
     let cookie = Some(Cookie { name: cookie.to_owned(), ..Cookie::default() });
     let state = Some(any(COOKIE_STATE, &CookieBasedSessionState { cookie }));
     let state = TypedExtensionConfig { name: "cookie".to_owned(), typed_config: state };
     let config = StatefulSession { session_state: Some(state), ..StatefulSession::default() };
     filter("my-session", SESSION, &config)
+}
+
+/// A filter that is not executed.
+fn authn() -> HttpFilter {
+    filter("my-authn", AUTHN, &GcpAuthnFilterConfig::default())
 }
 
 #[tokio::test]
@@ -105,12 +114,13 @@ async fn ch5_1_a_filter_that_is_not_executed_is_a_warning_once() {
     let [one, two] = Backend::start_all(["one", "two"]).await;
     let mesh = Mesh::start(&[&one]).await;
     for (backend, name) in [(&one, "one"), (&two, "two")] {
-        mesh.server.set(shop(|filters| filters.insert(0, session(name))));
+        mesh.server
+            .set(shop(|filters| filters.insert(0, HttpFilter { is_optional: name == "one", ..authn() })));
         // They come after the listener.
         mesh.server.set(cart(&[backend]));
         mesh.until(|seen| seen.unwrap() == name).await;
     }
-    assert_eq!(log.text().matches("filter=my-session").count(), 1, "{}", log.text());
+    assert_eq!(log.text().matches("filter=my-authn").count(), 1, "{}", log.text());
 }
 
 #[tokio::test]
@@ -119,8 +129,8 @@ async fn ch5_1_filters_that_are_executed_or_disabled_are_no_warning() {
     let one = Backend::start("one").await;
     let mesh = Mesh::start(&[&one]).await;
     let fault = fault("fault", &HttpFault::default());
-    let disabled = HttpFilter { disabled: true, ..session("a") };
-    mesh.server.set(shop(|filters| drop(filters.splice(0..0, [fault, disabled]))));
+    let disabled = HttpFilter { disabled: true, ..authn() };
+    mesh.server.set(shop(|filters| drop(filters.splice(0..0, [fault, session("a"), disabled]))));
     mesh.call(ECHO, "hello").await.unwrap();
     assert_eq!(log.text(), "");
 }

@@ -207,6 +207,7 @@ async fn a_broken_pipe_is_a_good_end_of_the_examples_too() {
         ("mesh", &["--help"] as &[_]),
         ("soak", &["--help"]),
         ("greeter", &["--help"]),
+        ("session", &["--help"]),
         ("call", &["--help"]),
         ("quickstart", &["--help"]),
         ("quickstart", &[]),
@@ -284,7 +285,7 @@ async fn help_and_completions_are_printed() {
 
 #[tokio::test]
 async fn all_examples_have_help() {
-    for example in ["watch", "walk", "relay", "mesh", "soak", "call", "greeter", "quickstart"] {
+    for example in ["watch", "walk", "relay", "mesh", "soak", "call", "greeter", "session", "quickstart"] {
         let mut help = Process::start(example, ["--help"]);
         let text = help.text().await;
         assert!(text.to_lowercase().contains(&format!("usage: {example}")), "{text}");

@@ -9,6 +9,7 @@ mod outliers;
 mod replacement;
 mod retries;
 mod routing;
+mod session;
 
 use super::*;
 
