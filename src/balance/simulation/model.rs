@@ -39,6 +39,13 @@ impl World<'_> {
                 assert!(is_allowed, "{name}: {address} is connected, where no cookie may lead");
                 let others = hosts.values().filter(|it| *it == address).count();
                 assert_eq!(others, 1, "{name}: {address} is connected more than once");
+                let mut of_policy = self.connected(name).into_values().filter(|it| !self.retires(name, *it));
+                let is_ejected =
+                    self.ejected.get(&**name).is_some_and(|it| it.iter().flatten().any(|it| it == address));
+                assert!(
+                    is_ejected || !of_policy.any(|it| it == *address),
+                    "{name}: the policy has {address}, too"
+                );
             }
             assert!(connected <= most, "{name}: {connected} connections instead of {most}");
         }

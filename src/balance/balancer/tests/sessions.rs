@@ -291,6 +291,38 @@ fn ch8_15_a_connection_that_no_call_uses_ends_after_the_idle_timeout() {
 }
 
 #[test]
+fn ch8_14_ch8_15_a_sweep_leaves_the_connection_of_an_endpoint_alone_that_began_to_drain() {
+    let mut it = Fixture::with_sessions(with_hosts(ROUND_ROBIN, &[&[1, 2], &[3]], hosts(&[], 60)));
+    it.connect_all();
+    it.update(with_hosts(ROUND_ROBIN, &[&[1], &[3]], hosts(&[2], 60)));
+    assert!(it.is_queued(&[3]));
+    it.connect(3);
+    it.wait(61);
+    assert_eq!(it.connected(), [1, 2]);
+    // Another connection, which a call has made, is one like others.
+    it.lose(2);
+    assert!(it.is_queued(&[2]));
+    it.connect(2);
+    it.wait(61);
+    assert_eq!(it.connected(), [1]);
+}
+
+#[test]
+fn ch8_15_an_endpoint_that_drains_no_more_keeps_its_connection_as_others_do() {
+    let mut it = Fixture::with_sessions(with_hosts(ROUND_ROBIN, &[&[1, 2], &[]], hosts(&[], 60)));
+    it.connect_all();
+    it.update(with_hosts(ROUND_ROBIN, &[&[1], &[]], hosts(&[2], 60)));
+    it.wait(100);
+    assert_eq!(it.connected(), [1, 2]);
+    assert_eq!(it.sent(&[2]), 2);
+    it.update(with_hosts(ROUND_ROBIN, &[&[1], &[2]], hosts(&[], 60)));
+    it.wait(59);
+    assert_eq!(it.connected(), [1, 2]);
+    it.wait(1);
+    assert_eq!(it.connected(), [1], "its priority is not in use");
+}
+
+#[test]
 fn ch8_15_sweeps_are_5_s_from_each_other() {
     let mut it = Fixture::with_sessions(with_hosts(ROUND_ROBIN, &[&[1], &[2, 3, 4]], hosts(&[], 60)));
     it.connect(1);
