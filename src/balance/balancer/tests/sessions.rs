@@ -162,6 +162,27 @@ fn ch8_11_an_ejected_endpoint_counts_as_failing() {
 }
 
 #[test]
+fn ch8_11_an_endpoint_that_cookies_alone_lead_to_is_ejected_like_others() {
+    let configs = with_hosts(ROUND_ROBIN, &[&[1], &[2]], hosts(&[], 3_600));
+    let shop = outliers::detected(&configs.leaves["shop"]);
+    let mut it = Fixture::with_sessions(super::configs(&[("shop", shop)], &[("shop", &["shop"])]));
+    it.connect(1);
+    assert!(it.is_queued(&[2]));
+    it.connect(2);
+    for port in [1, 2].repeat(20) {
+        let (Pick::Complete(mut attempt), _) = it.pick_session(&[port]) else { panic!("both are ready") };
+        attempt.on_stream();
+        if port == 1 {
+            attempt.on_ok();
+        }
+    }
+    it.wait(11);
+    assert_eq!((it.sent(&[2]), it.connected()), (1, vec![1, 2]));
+    it.wait(40);
+    assert_eq!(it.sent(&[2]), 2, "the ejection is over");
+}
+
+#[test]
 fn ch8_10_ch8_12_the_map_has_all_priorities_and_ignores_their_order() {
     let mut it = Fixture::with_sessions(with_hosts(ROUND_ROBIN, &[&[1], &[2]], hosts(&[], 60)));
     it.connect(1);
