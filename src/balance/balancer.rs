@@ -2,6 +2,7 @@
 
 mod load_reports;
 mod on_demand;
+mod sessions;
 mod settings;
 
 use std::{
@@ -41,6 +42,8 @@ pub(crate) struct Balancer<H> {
     changes: Changes,
     commands: Commands,
     connects: Connects,
+    /// Routes have filters that keep sessions.
+    has_sessions: bool,
 }
 
 /// A cluster that requests are sent to.
@@ -102,6 +105,7 @@ impl<H: Clone> Balancer<H> {
             changes: Changes::default(),
             commands: Commands::default(),
             connects: Connects::default(),
+            has_sessions: false,
         }
     }
 
@@ -362,7 +366,8 @@ impl<H: Clone> Balancer<H> {
         let entry = self.leaves.all.vacant_entry();
         let place = entry.key();
         let scope = &mut Scope { now, random: &mut self.random, commands: &mut self.commands };
-        let leaf = Leaf::new((name.clone(), place), (config, breaker), settings, scope);
+        let mut leaf = Leaf::new((name.clone(), place), (config, breaker), settings, scope);
+        leaf.set_sessions(self.has_sessions, scope);
         entry.insert(InUse { leaf, targets: BTreeSet::from([target.clone()]), picker: None });
         self.leaves.by_name.insert(name.clone(), place);
         self.changes.leaves.insert(place);

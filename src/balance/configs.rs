@@ -11,11 +11,14 @@ use super::{
     balancer::BalancerSettings,
     clusters::{ClusterChanges, ClusterConfig},
     hash::hash,
-    policy::{Configured, Drop, EndpointConfig, LeafConfig, LocalityConfig, Policy},
+    policy::{Configured, Drop, EndpointConfig, HostsConfig, LeafConfig, LocalityConfig, Policy},
 };
 use crate::{
     resolve::{ClusterView, Snapshot},
-    resource::{Cluster, ClusterKind, ClusterLoadAssignment, LbPolicy, endpoints::LocalityEndpoints},
+    resource::{
+        Cluster, ClusterKind, ClusterLoadAssignment, Endpoint, HealthStatus, LbPolicy,
+        endpoints::LocalityEndpoints,
+    },
 };
 
 /// Translates the clusters of snapshots, as far as they changed (CH1.25).
@@ -169,6 +172,7 @@ impl Translation {
             },
             note: note.map(Arc::from),
             is_dns: matches!(view.kind(), Some(ClusterKind::LogicalDns { .. })),
+            hosts: cluster.map_or_else(HostsConfig::default, |it| hosts(it, assignment.map(|it| &**it))),
         })
     }
 
@@ -225,14 +229,31 @@ fn priorities(assignment: &ClusterLoadAssignment) -> Vec<Vec<LocalityConfig>> {
 }
 
 fn locality(locality: &LocalityEndpoints) -> LocalityConfig {
-    let usable = locality.endpoints.iter().filter(|it| it.is_healthy()).map(|it| EndpointConfig {
-        addresses: it.addresses().collect(),
-        weight: it.weight.get(),
-        hostname: it.hostname().map(Into::into),
-        hash_key: it.hash_key().map(Into::into),
-    });
-    let endpoints = usable.collect();
+    let endpoints = locality.endpoints.iter().filter(|it| it.is_healthy()).map(endpoint).collect();
     LocalityConfig { locality: locality.locality.clone(), weight: locality.weight.get(), endpoints }
+}
+
+fn endpoint(endpoint: &Endpoint) -> EndpointConfig {
+    EndpointConfig {
+        addresses: endpoint.addresses().collect(),
+        weight: endpoint.weight.get(),
+        hostname: endpoint.hostname().map(Into::into),
+        hash_key: endpoint.hash_key().map(Into::into),
+    }
+}
+
+/// What cookies may lead to, by the health of the endpoints (CH8.10).
+fn hosts(cluster: &Cluster, assignment: Option<&ClusterLoadAssignment>) -> HostsConfig {
+    let priorities = assignment.into_iter().flat_map(|it| &it.priorities);
+    let all = || priorities.clone().flat_map(|it| &it.localities).flat_map(|it| &it.endpoints);
+    let allowed = cluster.override_host_status;
+    let forbidden = all().filter(|it| it.is_healthy() && !allowed.contains(it.health));
+    HostsConfig {
+        draining: all().filter(|it| it.health == HealthStatus::Draining).map(endpoint).collect(),
+        allows_draining: allowed.draining,
+        forbidden: forbidden.map(Endpoint::address).collect(),
+        idle_timeout: cluster.idle_timeout,
+    }
 }
 
 fn drop_share(drop: &crate::resource::endpoints::DropOverload) -> Drop {

@@ -186,6 +186,7 @@ impl<H: Clone + Debug> Generations<H> {
                 if !is_same {
                     let (routes, unexecuted) = Routes::compile(&snapshot, &self.uses, &mut self.instances);
                     self.warn_of_filters(snapshot.target(), unexecuted);
+                    self.balancer.set_sessions(routes.have_sessions(), now);
                     self.set_routing(Routing::Routes(Arc::new(routes)));
                 }
                 self.set_note(snapshot.without_clusters().warnings());

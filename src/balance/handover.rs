@@ -31,6 +31,11 @@ impl<H> Handover<H> {
         self.by_address.values().all(Vec::is_empty)
     }
 
+    /// The addresses of those that were offered.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.by_address.keys().copied().collect()
+    }
+
     /// The best subchannel of an address.
     pub(super) fn take(&mut self, address: SocketAddr) -> Option<Subchannel<H>> {
         self.by_address.get_mut(&address)?.pop()

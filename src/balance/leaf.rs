@@ -2,8 +2,10 @@
 
 mod edits;
 mod failure;
+mod hosts;
 mod on_demand;
 mod outliers;
+mod switch;
 mod weights;
 
 use std::{
@@ -18,6 +20,7 @@ use slab::Slab;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) use self::outliers::Ejections;
 
+pub(super) use self::hosts::HOSTS;
 use super::{
     breaker::Breaker,
     command::{Commands, ConnectionId, Owner},
@@ -28,11 +31,13 @@ use super::{
     load::Loads,
     member::{Key, Member, MemberConfig, OfCluster},
     outlier::Outliers,
+    override_host::OverrideHosts,
     pick_first::PickFirstSettings,
     picker::{Endpoints, LeafPicker, Localities},
     policy::LeafConfig,
     retiring::{RETIRING, Retiring},
     streams::Streams,
+    subchannel::Subchannel,
 };
 
 /// What each event needs: the time, the random numbers, and where commands go.
@@ -58,6 +63,8 @@ pub(super) struct Leaf<H> {
     priorities: Vec<Option<Groups<H>>>,
     failover: Failover,
     outliers: Outliers,
+    /// The endpoints that cookies lead to, if calls have any.
+    hosts: Option<OverrideHosts<H>>,
     /// When members are due.
     timeouts: BTreeSet<(Instant, usize)>,
     /// When the weights of endpoints may have changed.
@@ -96,6 +103,7 @@ impl<H: Clone> Leaf<H> {
             by_key: BTreeMap::new(),
             priorities: Vec::new(),
             failover: Failover::default(),
+            hosts: None,
             timeouts: BTreeSet::new(),
             weights_at: None,
             retiring: None,
@@ -130,6 +138,8 @@ impl<H: Clone> Leaf<H> {
             (0..self.priorities.len()).filter(|it| self.priorities[*it].is_some()).collect();
         let plans: Vec<_> = created.into_iter().filter_map(|it| self.plan(it, scope)).collect();
         let mut handover = self.surrender(&plans);
+        let members = plans.iter().flat_map(|plan| plan.members.iter().flatten());
+        self.surrender_hosts(members.flat_map(|it| &it.addresses), &mut handover);
         let started: Vec<_> = plans.iter().filter(|it| it.groups.is_started).map(|it| it.priority).collect();
         for plan in plans {
             self.fill(plan, &mut handover, scope);
@@ -143,6 +153,7 @@ impl<H: Clone> Leaf<H> {
             scope.commands.set_owner(Owner { leaf: self.place, member: RETIRING });
             self.retiring = Retiring::new(before, &mut handover, scope.commands);
         }
+        self.keep_hosts(&mut handover, scope);
         handover.release(scope.commands);
     }
 
@@ -153,6 +164,10 @@ impl<H: Clone> Leaf<H> {
         (connection, streams): (ConnectionId, Arc<Streams<H>>),
         scope: &mut Scope<'_>,
     ) {
+        if member == HOSTS {
+            let on_full = self.settings.on_full.clone();
+            return self.on_host_event(connection, |it| it.on_connected(streams, &on_full), scope);
+        }
         self.with_member(member, scope, |it, scope| it.on_connected(connection, streams, scope));
     }
 
@@ -163,6 +178,9 @@ impl<H: Clone> Leaf<H> {
         (connection, error): (ConnectionId, Arc<str>),
         scope: &mut Scope<'_>,
     ) {
+        if member == HOSTS {
+            return self.on_host_event(connection, Subchannel::on_failed, scope);
+        }
         if let Some(it) = self.members.get(member) {
             for place in &it.places {
                 if let Some(Some(groups)) = self.priorities.get_mut(place.priority) {
@@ -182,6 +200,9 @@ impl<H: Clone> Leaf<H> {
             }
             return self.choose(scope);
         }
+        if member == HOSTS {
+            return self.on_host_event(connection, |it| it.on_lost(connection), scope);
+        }
         self.with_member(member, scope, |it, scope| it.on_lost(connection, scope));
     }
 
@@ -190,15 +211,15 @@ impl<H: Clone> Leaf<H> {
         for member in self.member_places() {
             self.with_member(member, scope, Member::reset_backoff);
         }
+        self.reset_hosts_backoff(scope);
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let member = self.timeouts.first().map(|(at, _)| *at);
-        [member, self.failover.poll_timeout(), self.outliers.poll_timeout(), self.weights_at]
-            .into_iter()
-            .flatten()
-            .min()
+        let hosts = self.hosts.as_ref().and_then(OverrideHosts::poll_timeout);
+        let own = [self.failover.poll_timeout(), self.outliers.poll_timeout(), self.weights_at];
+        own.into_iter().chain([member, hosts]).flatten().min()
     }
 
     /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
@@ -209,6 +230,7 @@ impl<H: Clone> Leaf<H> {
             self.with_member(member, scope, Member::handle_timeout);
         }
         self.sweep(scope);
+        self.sweep_hosts(scope);
         self.check_weights(scope.now);
         self.choose(scope);
     }
@@ -216,6 +238,7 @@ impl<H: Clone> Leaf<H> {
     /// Ends all attempts, and the connections when their streams have ended.
     pub(super) fn close(&mut self, scope: &mut Scope<'_>) {
         self.priorities.clear();
+        self.close_hosts(scope);
         self.surrender(&[]).release(scope.commands);
         self.end_retiring(scope);
     }
@@ -244,6 +267,7 @@ impl<H: Clone> Leaf<H> {
             limit: self.config.max_requests,
             connectivity,
             endpoints: self.endpoints(now),
+            hosts: self.hosts.as_ref().map(OverrideHosts::picker),
         }))
     }
 
@@ -332,6 +356,7 @@ impl<H: Clone> Leaf<H> {
                 }
             }
         }
+        self.settle_host(member, scope);
     }
 
     /// The next groups of a priority that was created, unless it is configured no more.
@@ -378,23 +403,6 @@ impl<H: Clone> Leaf<H> {
         self.priorities[priority] = Some(groups);
     }
 
-    /// Requests the first connections of a priority's endpoints, from a random one on, so that not all clients begin with the same
-    /// (CH3.25).
-    fn start(&mut self, priority: usize, scope: &mut Scope<'_>) {
-        let Some(Some(groups)) = self.priorities.get_mut(priority) else { return };
-        groups.is_started = true;
-        if self.config.policy.policy.is_on_demand() {
-            return self.connect_on_demand(scope);
-        }
-        let members = groups.list();
-        let first = if members.is_empty() { 0 } else { scope.random.usize(..members.len()) };
-        for member in members[first..].iter().chain(&members[..first]) {
-            scope.commands.set_owner(Owner { leaf: self.place, member: *member });
-            self.members[*member].start(scope);
-            self.settle(*member, scope);
-        }
-    }
-
     /// The endpoint of a configuration, which keeps what it has if it was there.
     fn member(&mut self, config: MemberConfig, handover: &mut Handover<H>, scope: &mut Scope<'_>) -> usize {
         let known = self.by_key.get(&config.key).copied();
@@ -432,35 +440,21 @@ impl<H: Clone> Leaf<H> {
         if let Some(groups) = self.priorities.get_mut(priority) {
             *groups = None;
         }
+        let mut handover = Handover::new();
         let (members, timeouts) = (&mut self.members, &mut self.timeouts);
         self.by_key.retain(|_, member| {
             let it = &mut members[*member];
             it.places.retain(|place| place.priority != priority);
             let is_listed = !it.places.is_empty();
             if !is_listed {
-                let mut it = members.remove(*member);
-                it.close(scope);
+                let it = members.remove(*member);
                 it.timeout.map(|at| timeouts.remove(&(at, *member)));
+                it.surrender(&mut handover);
             }
             is_listed
         });
-    }
-
-    /// The ready endpoints, if the next configuration has another type of policy (CH3.13).
-    fn before_switch(&mut self, config: &LeafConfig, now: Instant) -> Option<Localities<H>> {
-        let policies = (&self.config.policy.policy, &config.policy.policy);
-        let is_switch = mem::discriminant(policies.0) != mem::discriminant(policies.1);
-        match self.endpoints(now) {
-            Endpoints::Ready(endpoints) if is_switch => Some(endpoints),
-            Endpoints::Ready(_) | Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Fail(_) => None,
-        }
-    }
-
-    fn end_retiring(&mut self, scope: &mut Scope<'_>) {
-        if let Some(retiring) = self.retiring.take() {
-            retiring.release(scope.commands);
-            self.published = None;
-        }
+        self.keep_hosts(&mut handover, scope);
+        handover.release(scope.commands);
     }
 
     fn member_places(&self) -> Vec<usize> {
@@ -477,9 +471,13 @@ struct Priorities<'a, 'b, H> {
 impl<H: Clone> Alternatives for Priorities<'_, '_, H> {
     fn create(&mut self, index: usize) {
         let Some(plan) = self.leaf.plan(index, self.scope) else { return };
-        let mut nothing = Handover::new();
-        self.leaf.fill(plan, &mut nothing, self.scope);
+        let mut handover = Handover::new();
+        let members = plan.members.iter().flatten();
+        self.leaf.surrender_hosts(members.flat_map(|it| &it.addresses), &mut handover);
+        self.leaf.fill(plan, &mut handover, self.scope);
         self.leaf.start(index, self.scope);
+        self.leaf.keep_hosts(&mut handover, self.scope);
+        handover.release(self.scope.commands);
     }
 
     fn reactivate(&mut self, index: usize) {

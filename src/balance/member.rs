@@ -10,13 +10,14 @@ use super::{
     leaf::Scope,
     load::{Load, Loads},
     outlier::Tracked,
+    override_host::HostState,
     pick_first::{PickFirst, PickFirstSettings},
     picker::ReadyEndpoint,
     policy::EndpointConfig,
     ring_slots::EndpointState,
     stream_queue::Connections,
     streams::Streams,
-    subchannel::Established,
+    subchannel::{Established, Subchannel},
     weighing::Weighing,
     weights::{LoadReport, WeightSettings},
 };
@@ -138,6 +139,22 @@ impl<H: Clone> Member<H> {
         EndpointState::of(self.connectivity, self.ready(), self.pick_first.error())
     }
 
+    /// What calls with cookies may do with each of its addresses.
+    pub(super) fn host_states(&self) -> Vec<(SocketAddr, HostState<H>)> {
+        let is_sole = self.addresses.len() == 1;
+        let state = |it: &Subchannel<H>| match (it.connectivity(), &self.ready) {
+            (Connectivity::Ready, Some(ready)) => HostState::Ready(ready.clone()),
+            // It is ejected.
+            (Connectivity::Ready, None) => HostState::Failing(None),
+            (Connectivity::Connecting, _) => HostState::Connecting,
+            (Connectivity::Idle, _) if is_sole => HostState::Idle,
+            // It is connected to another address, or none is attempted: which one that will be is not the call's to say.
+            (Connectivity::Idle, _) => HostState::Absent,
+            (Connectivity::TransientFailure, _) => HostState::Failing(it.poll_timeout().filter(|_| is_sole)),
+        };
+        self.pick_first.subchannels().map(|it| (it.address(), state(it))).collect()
+    }
+
     /// Whether it is configured as this already, with a connection of its own.
     pub(super) fn is_as(&self, endpoint: &EndpointConfig) -> bool {
         self.addresses == endpoint.addresses && self.hostname == endpoint.hostname
@@ -244,10 +261,6 @@ impl<H: Clone> Member<H> {
             (Some(weighing), Some(settings)) => weighing.on_report(report, settings, scope),
             (Some(_) | None, _) => scope.commands.push(Command::UnwatchLoad { connection }),
         }
-    }
-
-    pub(super) fn close(&mut self, scope: &mut Scope<'_>) {
-        self.pick_first.close(scope.commands);
     }
 
     /// Connects again if that is the policy's way, and says what changed since the last time.

@@ -17,6 +17,8 @@
 //! than those of others count as failing for a while (`outlier`), and those that report more load are picked less often (`weights`,
 //! `weighing`).
 //!
+//! The endpoints that cookies of sessions name have connections beyond those of their policy, if calls need them (`override_host`).
+//!
 //! Each is a state machine like the engine: events and the time go in, [`Command`](command::Command)s come out. The result is a
 //! [`ClusterPicker`](picker::ClusterPicker) for each cluster, which is immutable: calls pick without a lock.
 
@@ -41,6 +43,7 @@ mod leaf;
 mod load;
 mod member;
 mod outlier;
+pub(crate) mod override_host;
 pub(crate) mod pick_first;
 pub(crate) mod picker;
 pub(crate) mod policy;

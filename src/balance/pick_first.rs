@@ -128,6 +128,11 @@ impl<H> PickFirst<H> {
         }
     }
 
+    /// The subchannel of each address.
+    pub(super) fn subchannels(&self) -> impl Iterator<Item = &Subchannel<H>> {
+        self.addresses.iter().map(|it| &it.subchannel)
+    }
+
     /// The newest error of a connection.
     pub(crate) fn error(&self) -> Option<&Arc<str>> {
         self.error.as_ref()
@@ -185,7 +190,18 @@ impl<H> PickFirst<H> {
         // An attempt gives way to a connection.
         before.into_iter().for_each(|it| handover.offer(it.subchannel));
         if !keeps {
+            self.give_back(handover);
             self.begin_list((now, random), commands);
+        }
+    }
+
+    /// Of several connections that were taken over, the first is used. The others may be of use elsewhere (CH8.15).
+    fn give_back(&mut self, handover: &mut Handover<H>) {
+        let connected =
+            self.addresses.iter_mut().map(|it| &mut it.subchannel).filter(|it| it.ready().is_some());
+        for subchannel in connected.skip(1) {
+            let none = Subchannel::new(subchannel.address(), self.settings.backoff.clone());
+            handover.offer(mem::replace(subchannel, none));
         }
     }
 
@@ -344,12 +360,6 @@ impl<H> PickFirst<H> {
     ) {
         self.addresses.iter_mut().for_each(|it| it.subchannel.reset_backoff(now));
         self.handle_timeout((now, random), commands);
-    }
-
-    /// Ends all attempts, and the connection when its streams have ended.
-    pub(crate) fn close(&mut self, commands: &mut Commands) {
-        self.addresses.iter_mut().for_each(|it| it.subchannel.release(commands));
-        (self.phase, self.is_started, self.is_failing, self.failures) = (Phase::Idle, false, false, 0);
     }
 
     fn release_others(&mut self, position: usize, commands: &mut Commands) {

@@ -21,6 +21,7 @@ use super::{
     hash::RequestHash,
     load::Load,
     outlier::outcomes::Outcomes,
+    override_host::{HostOverride, HostPick, HostPicker},
     policy::Drop as DropShare,
     ready_set::ReadySet,
     ring_picker::{ConnectRequest, RingPick, RingPicker},
@@ -111,6 +112,8 @@ pub(crate) struct Draws {
     hash: RequestHash,
     /// The endpoint whose connection the last pick requests, whatever its result is.
     connect: Option<ConnectRequest>,
+    /// If the call has a session.
+    pub(crate) session: Option<Box<HostOverride>>,
 }
 
 /// What is known of a cluster.
@@ -141,6 +144,8 @@ pub(super) struct LeafPicker<H> {
     pub(super) limit: u32,
     pub(super) connectivity: Connectivity,
     pub(super) endpoints: Endpoints<H>,
+    /// If calls have sessions.
+    pub(super) hosts: Option<HostPicker<H>>,
 }
 
 /// The priority in use.
@@ -200,7 +205,8 @@ impl Draws {
 
     /// For the next attempt of the call.
     pub(crate) fn for_next_attempt(self) -> Self {
-        Self::new(self.hash)
+        let session = self.session.map(|it| Box::new(it.for_next_attempt()));
+        Self { session, ..Self::new(self.hash) }
     }
 
     /// Has the hash be that of a request that may change from now on. Without hash policies it is random anyway.
@@ -227,7 +233,7 @@ impl<H> ClusterPicker<H> {
             Choice::Gone(reason) => Pick::Drop(reason.clone()),
             Choice::Unusable(reason) => Pick::Fail(reason.clone()),
             Choice::Unknown(reason) => Pick::Unknown(reason.clone()),
-            Choice::Leaf(leaf) => leaf.pick(args),
+            Choice::Leaf(leaf) => leaf.pick_in_session(args),
         }
     }
 }
@@ -237,28 +243,6 @@ impl<H: Clone> ReadyEndpoint<H> {
     /// That of the oldest connection.
     pub(crate) fn handle(&self) -> H {
         self.connections.oldest().handle().clone()
-    }
-}
-
-#[cfg(test)]
-impl<H> ReadyEndpoint<H> {
-    /// The successes and failures that outlier detection has counted, if its cluster has it.
-    pub(crate) fn outcomes(&self) -> Option<(u64, u64)> {
-        self.outcomes.as_ref().map(|it| it.current())
-    }
-}
-
-#[cfg(test)]
-impl<H> ClusterPicker<H> {
-    /// The endpoints with a connection, in the priority in use.
-    pub(crate) fn ready_endpoints(&self) -> usize {
-        match &self.choice {
-            Choice::Leaf(leaf) => match &leaf.endpoints {
-                Endpoints::Ready(localities) => localities.iter().map(|(_, it)| it.ready.len()).sum(),
-                Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Fail(_) => 0,
-            },
-            Choice::Gone(_) | Choice::Unusable(_) | Choice::Unknown(_) => 0,
-        }
     }
 }
 
@@ -276,6 +260,17 @@ impl<H> ClusterPicker<H> {
 }
 
 impl<H> LeafPicker<H> {
+    /// Picks, and notes for the call's session to which endpoint it goes (CH8.13).
+    fn pick_in_session(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
+        let pick = self.pick(args);
+        if let (Pick::Complete(attempt), Some(hosts), Some(session)) =
+            (&pick, &self.hosts, &mut args.draws.session)
+        {
+            hosts.note(attempt.endpoint.address, session);
+        }
+        pick
+    }
+
     fn pick(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
         if !mem::replace(&mut args.draws.has_drawn_drops, true)
             && let Some(drop) = self.drops.iter().find(|drop| args.random.u32(..1_000_000) < drop.per_million)
@@ -285,6 +280,11 @@ impl<H> LeafPicker<H> {
         }
         if self.breaker.running() >= self.limit {
             return Pick::Drop(self.overflow());
+        }
+        match self.pick_host(args) {
+            HostPick::Endpoint(endpoint) => return self.complete(endpoint, Counts::NONE, Vec::new()),
+            HostPick::Connect(_) | HostPick::Wait => return Pick::Queue,
+            HostPick::Policy => {}
         }
         let localities = match &self.endpoints {
             Endpoints::Queue => return Pick::Queue,
@@ -322,6 +322,18 @@ impl<H> LeafPicker<H> {
                 }
             },
         }
+    }
+
+    /// The endpoint that the call's cookie names, or its connection (CH8.11).
+    fn pick_host(&self, args: &mut PickArgs<'_, '_>) -> HostPick<'_, H> {
+        let (Some(hosts), Some(session)) = (&self.hosts, &args.draws.session) else {
+            return HostPick::Policy;
+        };
+        let pick = hosts.pick(session);
+        if let HostPick::Connect(address) = pick {
+            args.draws.connect = Some(ConnectRequest::of_host(&self.name, address));
+        }
+        pick
     }
 
     /// The endpoint of a ring, or the reason why there is none. Requests connections beside.

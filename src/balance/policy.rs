@@ -1,6 +1,6 @@
 //! What a cluster's configuration says of balancing, as far as it is executed.
 
-use std::{cmp, net::SocketAddr, sync::Arc};
+use std::{cmp, collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use super::{ring::RingConfig, subset::SubsetSizes, weights::WeightSettings};
 use crate::resource::{LbPolicy, Locality, OutlierDetection, load_balancing::CustomPolicy};
@@ -64,6 +64,19 @@ pub(crate) struct LeafConfig {
     pub(crate) note: Option<Arc<str>>,
     /// Failed connections ask for another look-up of its name (CH1.27).
     pub(crate) is_dns: bool,
+    pub(crate) hosts: HostsConfig,
+}
+
+/// Which endpoints the cookies of sessions may lead to (CH8.10), beside those of all priorities.
+#[derive(Debug, Clone)]
+pub(crate) struct HostsConfig {
+    /// Endpoints that drain, which no policy has.
+    pub(crate) draining: Vec<EndpointConfig>,
+    pub(crate) allows_draining: bool,
+    /// The first addresses of usable endpoints whose health is none that cookies may lead to.
+    pub(crate) forbidden: BTreeSet<SocketAddr>,
+    /// How long a connection is kept for the next call of a session (CH8.15).
+    pub(crate) idle_timeout: Duration,
 }
 
 /// The usable endpoints of a locality (CH3.51).
@@ -90,6 +103,13 @@ pub(crate) struct EndpointConfig {
 pub(crate) struct Drop {
     pub(crate) category: Arc<str>,
     pub(crate) per_million: u32,
+}
+
+impl Default for HostsConfig {
+    fn default() -> Self {
+        let (draining, forbidden) = (Vec::new(), BTreeSet::new());
+        Self { draining, allows_draining: false, forbidden, idle_timeout: Duration::from_secs(3_600) }
+    }
 }
 
 impl Policy {

@@ -50,9 +50,9 @@ impl<H> Retiring<H> {
         self.keep_connected();
     }
 
-    /// Ends the connections when their streams have ended.
-    pub(super) fn release(self, commands: &mut Commands) {
-        self.subchannels.into_iter().for_each(|(_, mut it)| it.release(commands));
+    /// Gives away the connections.
+    pub(super) fn surrender(self, handover: &mut Handover<H>) {
+        self.subchannels.into_iter().for_each(|(_, it)| handover.offer(it));
     }
 
     /// Only endpoints whose connections are here are picked.

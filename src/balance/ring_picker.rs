@@ -1,8 +1,11 @@
 //! The pick of an endpoint on a hash ring (A42, A61, A76).
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, Ordering},
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{
@@ -59,8 +62,25 @@ pub(super) enum RingPick<'a, H> {
 pub(crate) struct ConnectRequest {
     /// The name of the cluster with the endpoint.
     pub(super) leaf: Arc<str>,
-    pub(super) ring: Arc<Ring>,
-    pub(super) rank: usize,
+    pub(super) endpoint: RequestedEndpoint,
+}
+
+/// An endpoint of a cluster.
+#[derive(Debug, Clone)]
+pub(super) enum RequestedEndpoint {
+    OnRing {
+        ring: Arc<Ring>,
+        rank: usize,
+    },
+    /// One that a cookie names (CH8.11).
+    Host(SocketAddr),
+}
+
+impl ConnectRequest {
+    /// For an endpoint of a cluster that a cookie names.
+    pub(super) fn of_host(leaf: &Arc<str>, address: SocketAddr) -> Self {
+        Self { leaf: leaf.clone(), endpoint: RequestedEndpoint::Host(address) }
+    }
 }
 
 /// What the pick of an attempt on a ring starts with.
@@ -86,7 +106,8 @@ impl<H> RingPicker<H> {
 
     /// A request for the connection of an endpoint, by its rank.
     pub(super) fn connect_request(&self, rank: usize, leaf: &Arc<str>) -> ConnectRequest {
-        ConnectRequest { leaf: leaf.clone(), ring: self.ring.clone(), rank }
+        let endpoint = RequestedEndpoint::OnRing { ring: self.ring.clone(), rank };
+        ConnectRequest { leaf: leaf.clone(), endpoint }
     }
 
     /// The reason of a pick that fails.

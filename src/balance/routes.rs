@@ -51,6 +51,8 @@ struct RoutedCluster {
     cluster: Arc<ClusterUse>,
     /// See [`Selected::filters`].
     filters: Option<Arc<FilterChain>>,
+    /// Its weight is not 0: a session may be there.
+    is_drawn: bool,
 }
 
 /// The result of the selection of a cluster.
@@ -79,6 +81,8 @@ pub(crate) struct Selected {
     pub(crate) hash_policies: Option<Arc<[HashPolicy]>>,
     /// The HTTP filters for requests on the route to the cluster (CH5.1); `None` without any.
     pub(crate) filters: Option<Arc<FilterChain>>,
+    /// The other clusters of the route, if the filters keep sessions: the cookie may lead to one of them (CH8.4).
+    pub(crate) others: Vec<ClusterReference>,
 }
 
 impl Routes {
@@ -108,6 +112,11 @@ impl Routes {
         &self.snapshot
     }
 
+    /// Whether calls on some of them have sessions.
+    pub(super) fn have_sessions(&self) -> bool {
+        self.routes.iter().any(|route| route.clusters.all().iter().any(RoutedCluster::has_session))
+    }
+
     /// The cluster of a request.
     pub(super) fn select(&self, query: &RouteQuery<'_>) -> Selection {
         let Some((place, route)) = self.snapshot.route_with_place(query) else {
@@ -129,14 +138,18 @@ impl Routes {
                 );
             }
         };
-        match routed.and_then(|routed| Some((routed.cluster.hold()?, &routed.filters))) {
-            Some((cluster, filters)) => Selection::Selected(Selected {
+        let held = |routed: &RoutedCluster| {
+            Some((routed.cluster.hold()?, routed.filters.clone(), compiled.clusters.others(routed)?))
+        };
+        match routed.and_then(held) {
+            Some((cluster, filters, others)) => Selection::Selected(Selected {
                 cluster,
                 max_stream_duration: route.max_stream_duration(),
                 auto_host_rewrite: route.auto_host_rewrite(),
                 retry_policy: compiled.retry_policy.clone(),
                 hash_policies: route.shared_hash_policies(),
-                filters: filters.clone(),
+                filters,
+                others,
             }),
             // It was removed after this generation was published; a newer one is there.
             None => Selection::Wait,
@@ -155,21 +168,49 @@ impl RouteClusters {
         uses: &BTreeMap<Arc<str>, Arc<ClusterUse>>,
         chains: &mut ChainCompiler<'_>,
     ) -> Self {
-        let mut routed = |name: &Arc<str>, overrides: &[FilterOverride]| RoutedCluster {
+        let mut routed = |name: &Arc<str>, overrides: &[FilterOverride], weight| RoutedCluster {
             cluster: uses[name].clone(),
             filters: chains.chain(&route.filter_overrides, overrides),
+            is_drawn: weight > 0,
         };
         match &route.action {
             RouteAction::Forward(forward) => match &forward.clusters {
-                ClusterChoice::Cluster(name) => Self::One(routed(name, &[])),
+                ClusterChoice::Cluster(name) => Self::One(routed(name, &[], 1)),
                 ClusterChoice::WeightedClusters(weighted) => {
                     let clusters = weighted.clusters.iter();
-                    Self::Weighted(clusters.map(|it| routed(&it.name, &it.filter_overrides)).collect())
+                    Self::Weighted(
+                        clusters.map(|it| routed(&it.name, &it.filter_overrides, it.weight)).collect(),
+                    )
                 }
                 ClusterChoice::Plugin(plugin) => Self::Plugin(plugin.name.to_string()),
             },
             RouteAction::NonForwarding | RouteAction::Unsupported => Self::Unsupported,
         }
+    }
+
+    fn all(&self) -> &[RoutedCluster] {
+        match self {
+            Self::One(routed) => std::slice::from_ref(routed),
+            Self::Weighted(clusters) => clusters,
+            Self::Plugin(_) | Self::Unsupported => &[],
+        }
+    }
+
+    /// The clusters that a cookie may lead to instead of the selected one, if a filter keeps sessions. They are held from the
+    /// selection on, so that they are there when the filter reads the cookie (CH8.9). `None` if one of them was removed already.
+    fn others(&self, selected: &RoutedCluster) -> Option<Vec<ClusterReference>> {
+        if !selected.has_session() {
+            return Some(Vec::new());
+        }
+        let others =
+            self.all().iter().filter(|it| it.is_drawn && !Arc::ptr_eq(&it.cluster, &selected.cluster));
+        others.map(|it| it.cluster.hold()).collect()
+    }
+}
+
+impl RoutedCluster {
+    fn has_session(&self) -> bool {
+        self.filters.as_ref().is_some_and(|it| it.has_session())
     }
 }
 

@@ -23,6 +23,7 @@ use super::{
     headers::Head,
     published::ShutDown,
     request::{Pump, RequestBody},
+    session::Sessions,
     status,
     task::Control,
 };
@@ -49,6 +50,7 @@ pub(super) struct Attempts<'a> {
     pub(super) draws: Draws,
     /// Those of the current attempt, if its call has credentials.
     pub(super) credentials: CredentialHeaders,
+    pub(super) sessions: Sessions,
 }
 
 /// A response that has begun, its attempt, and what sends the rest of the request.
@@ -117,13 +119,17 @@ impl Call<'_> {
             Ok(reserved) => reserved,
             Err(picked) => self.wait_for_stream(picked, number).await?,
         };
-        let responded = self.send(reserved, number, of).await?;
+        let mut responded = self.send(reserved, number, of).await?;
+        of.sessions.set_cookies(responded.0.headers_mut(), &of.draws, of.cluster.name());
         let (response, reserved, _) = &responded;
         if status::in_headers(response.headers()).is_some() {
             reserved.on_trailers(response.headers());
         }
         match status::of_response(response, reserved.endpoint().address) {
-            Some(status) => Err(Failure::Failed(status)),
+            Some(mut status) => {
+                of.sessions.set_cookies_of(&mut status, &of.draws, of.cluster.name());
+                Err(Failure::Failed(status))
+            }
             None if status::is_failure(response) => Err(Failure::Responded(Box::new(responded))),
             None => Ok(responded),
         }
@@ -231,6 +237,9 @@ impl Call<'_> {
     fn pick_now(&mut self, of: &mut Attempts<'_>) -> (Pick<Handle>, u64) {
         let Attempts { head, cluster, draws, .. } = of;
         let query = RouteQuery::new(head.path(), 0).with_headers(head);
+        if let Some(session) = &mut draws.session {
+            session.begin_pick(Instant::now().into_std());
+        }
         let mut args = PickArgs { draws, random: &mut self.random, request: &query };
         let (pick, number) = {
             let generation = self.context.published.load();

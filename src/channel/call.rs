@@ -18,12 +18,12 @@ use super::{
     metadata_server::MetadataServer,
     published::{Place, Published, ShutDown},
     request::{Buffer, RequestBody, Rest},
+    session::SessionClusters,
     status,
     task::Control,
 };
 use crate::{
     balance::{
-        cluster_use::ClusterReference,
         hash::RequestHash,
         picker::Draws,
         policy::with_note,
@@ -89,7 +89,7 @@ pub(super) struct Call<'a> {
 
 /// What a call needs of its route to be sent.
 pub(super) struct Routed {
-    pub(super) cluster: ClusterReference,
+    pub(super) clusters: SessionClusters,
     auto_host_rewrite: bool,
     retries: Retries,
     pub(super) draws: Draws,
@@ -165,13 +165,14 @@ impl<'a> Call<'a> {
             retry_policy,
             hash_policies,
             filters,
+            others,
         } = self.select(&parts).await?;
         if let Some(limit) = max_stream_duration {
             self.limit(limit)?;
         }
         let hash = RequestHash::new(hash_policies, self.context.channel_id);
         let routed = Routed {
-            cluster,
+            clusters: SessionClusters::new(cluster, others),
             auto_host_rewrite,
             retries: Retries::new(retry_policy, &self.context.retries),
             draws: Draws::new(hash),
@@ -190,7 +191,9 @@ impl<'a> Call<'a> {
         routed: Routed,
         request: Request<Body>,
     ) -> Result<Response<ChannelBody>, Status> {
-        let Routed { cluster, auto_host_rewrite, retries, draws, active } = routed;
+        let Routed { clusters, auto_host_rewrite, retries, mut draws, active } = routed;
+        let (cluster, sessions) = clusters.into_parts();
+        draws.session = sessions.host_override();
         let (parts, body) = request.into_parts();
         let mut body = RequestBody::new(body, &self.context.buffer);
         let throttled = retries.throttled();
@@ -203,6 +206,7 @@ impl<'a> Call<'a> {
             auto_host_rewrite,
             retries,
             draws,
+            sessions,
             credentials,
         };
         let (response, attempt, pump) = self.attempts(attempts).await?;

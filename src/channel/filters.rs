@@ -46,7 +46,7 @@ impl Call<'_> {
             let query = RouteQuery::new(request.uri().path(), 0).with_headers(&visible);
             routed.draws.fix_hash(&query, &mut self.random);
         }
-        self.filter(built_in, &routed, request.headers()).await?;
+        self.filter(built_in, &mut routed, (request.uri().path(), request.headers())).await?;
         if rest.is_empty() {
             self.forward(routed, request).await
         } else {
@@ -61,13 +61,14 @@ impl Call<'_> {
     async fn filter(
         &mut self,
         filters: &[Filter],
-        routed: &Routed,
-        headers: &HeaderMap,
+        routed: &mut Routed,
+        (path, headers): (&str, &HeaderMap),
     ) -> Result<(), Status> {
         for filter in filters {
             match filter {
                 Filter::Fault(fault) => self.inject(fault, headers).await?,
-                Filter::GcpAuthn(tokens) => self.add_identity(tokens, &routed.cluster)?,
+                Filter::Session(cookie) => routed.clusters.read(cookie, path, &Visible(headers)),
+                Filter::GcpAuthn(tokens) => self.add_identity(tokens, routed.clusters.cluster())?,
                 // It is run with the rest of the call.
                 Filter::Custom(_) => {}
             }

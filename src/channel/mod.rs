@@ -29,6 +29,7 @@ mod metadata_server;
 mod published;
 mod request;
 mod service;
+mod session;
 mod shared_connections;
 mod state;
 mod status;

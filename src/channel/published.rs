@@ -10,7 +10,7 @@ use std::{
 };
 
 use arc_swap::{ArcSwap, Guard};
-use tokio::sync::oneshot;
+use tokio::{sync::oneshot, time::Instant};
 
 use super::{connection::Handle, state::States};
 use crate::{
@@ -257,6 +257,9 @@ impl PickerWait {
             return None;
         }
         let request = RouteQuery::new("/", 0);
+        if let Some(session) = &mut self.draws.session {
+            session.begin_pick(Instant::now().into_std());
+        }
         let mut args = PickArgs { draws: &mut self.draws, random, request: &request };
         let pick = current.pick(self.place, &mut args);
         connects.extend(self.draws.take_connect_request().map(Connect::Endpoint));

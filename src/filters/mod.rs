@@ -6,12 +6,13 @@
 mod custom;
 pub(crate) mod fault;
 pub(crate) mod gcp_authn;
+pub(crate) mod session;
 
 use std::{collections::BTreeSet, mem, sync::Arc};
 
 pub(crate) use self::custom::{CustomCallFilter, Instances};
 use self::{custom::Made, gcp_authn::IdentityTokens};
-use crate::resource::http_filter::{EffectiveFilter, Fault, FilterOverride, HttpFilter};
+use crate::resource::http_filter::{EffectiveFilter, Fault, FilterOverride, HttpFilter, SessionCookie};
 
 /// The filters that handle requests on a route to a cluster, in the order of the listener. It is not empty.
 #[derive(Debug, PartialEq)]
@@ -23,6 +24,8 @@ pub(crate) struct FilterChain {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Filter {
     Fault(Fault),
+    /// Keeps sessions by a cookie (A55).
+    Session(Arc<SessionCookie>),
     GcpAuthn(Arc<IdentityTokens>),
     /// A filter of the application.
     Custom(Arc<CustomCallFilter>),
@@ -45,6 +48,11 @@ pub(crate) struct ChainCompiler<'a> {
 impl FilterChain {
     pub(crate) fn filters(&self) -> &[Filter] {
         &self.filters
+    }
+
+    /// Whether it keeps sessions.
+    pub(crate) fn has_session(&self) -> bool {
+        self.filters.iter().any(|it| matches!(it, Filter::Session(_)))
     }
 }
 
@@ -78,6 +86,9 @@ impl<'a> ChainCompiler<'a> {
                     filters.push(Filter::Fault(fault.clone()));
                 }
                 EffectiveFilter::Fault(_) => {}
+                EffectiveFilter::StatefulSession(cookie) => {
+                    filters.push(Filter::Session(Arc::new(cookie.clone())));
+                }
                 EffectiveFilter::GcpAuthn(config) => {
                     filters.push(Filter::GcpAuthn(self.instances.gcp_authn(&filter.name, config)));
                 }
@@ -87,7 +98,7 @@ impl<'a> ChainCompiler<'a> {
                         None => drop(self.unexecuted.insert(&filter.name)),
                     }
                 }
-                EffectiveFilter::Rbac(_) | EffectiveFilter::StatefulSession(_) => {
+                EffectiveFilter::Rbac(_) => {
                     self.unexecuted.insert(&filter.name);
                 }
             }

@@ -3,8 +3,8 @@ use crate::{
     error::Code,
     resource::{
         http_filter::{
-            AbortKind, FaultAbort, HttpFilterConfig, HttpFilterOverride, OverrideSetting, SessionCookie,
-            StatefulSession,
+            AbortKind, FaultAbort, GcpAuthn, HttpFilterConfig, HttpFilterOverride, OverrideSetting,
+            StatefulSession, StatefulSessionPerRoute,
         },
         matcher::{Denominator, Fraction},
     },
@@ -38,6 +38,10 @@ fn session(name: &str) -> HttpFilter {
     filter(name, HttpFilterConfig::StatefulSession(StatefulSession { cookie: Some(cookie) }))
 }
 
+fn unexecuted(name: &str) -> HttpFilter {
+    filter(name, HttpFilterConfig::GcpAuthn(GcpAuthn { cache_size: 10 }))
+}
+
 fn with_fault(filter: &str, code: Code) -> FilterOverride {
     let setting = OverrideSetting::Config(HttpFilterOverride::Fault(fault(code)));
     FilterOverride { filter: filter.into(), setting }
@@ -55,7 +59,9 @@ fn codes(chain: Option<Arc<FilterChain>>) -> Vec<Code> {
         Filter::Fault(Fault {
             abort: Some(FaultAbort { kind: AbortKind::GrpcStatus(code), .. }), ..
         }) => *code,
-        Filter::Fault(_) | Filter::GcpAuthn(_) | Filter::Custom(_) => panic!("no such fault: {filter:?}"),
+        Filter::Fault(_) | Filter::Session(_) | Filter::GcpAuthn(_) | Filter::Custom(_) => {
+            panic!("no such fault: {filter:?}")
+        }
     };
     chain.filters().iter().map(code).collect()
 }
@@ -121,7 +127,7 @@ fn ch5_1_routes_share_equal_chains() {
 
 #[test]
 fn ch5_1_filters_without_an_effect_on_any_route_are_not_missed() {
-    let filters = listed([session("a"), session("b"), disabled(session("c"))]);
+    let filters = listed([unexecuted("a"), unexecuted("b"), disabled(unexecuted("c"))]);
     let unexecuted = |routes: &[&[FilterOverride]]| {
         let mut compiler = ChainCompiler::new(&filters, &[]);
         for route in routes {
@@ -133,4 +139,23 @@ fn ch5_1_filters_without_an_effect_on_any_route_are_not_missed() {
     assert_eq!(unexecuted(&[&[]]), ["a", "b"]);
     assert_eq!(unexecuted(&[&both, &first]), ["b"]);
     assert_eq!(unexecuted(&[&both, &both]), [""; 0]);
+}
+
+#[test]
+fn ch8_1_a_session_is_kept_where_a_cookie_is_configured() {
+    let none = filter("a", HttpFilterConfig::StatefulSession(StatefulSession { cookie: None }));
+    let setting = HttpFilterOverride::StatefulSession(StatefulSessionPerRoute { session: None });
+    let disabled = FilterOverride { filter: "b".into(), setting: OverrideSetting::Config(setting) };
+    for (filters, route, expected) in [
+        (listed([none.clone()]), None, 0),
+        (listed([none, session("b")]), None, 1),
+        (listed([session("a"), session("b")]), None, 2),
+        (listed([session("a"), session("b")]), Some(disabled), 1),
+    ] {
+        let mut compiler = ChainCompiler::new(&filters, &[]);
+        let chain = compiler.chain(route.as_slice(), &[]);
+        assert_eq!(chain.as_ref().map_or(0, |it| it.filters().len()), expected);
+        assert_eq!(chain.is_some_and(|it| it.has_session()), expected > 0);
+        assert!(compiler.into_unexecuted().is_empty());
+    }
 }

@@ -4,8 +4,11 @@ use std::{sync::Arc, time::Instant};
 
 use super::{Balancer, Target};
 use crate::balance::{
-    command::ConnectionId, configs::Translation, connectivity::Connectivity, leaf::Leaf,
-    ring_picker::ConnectRequest,
+    command::ConnectionId,
+    configs::Translation,
+    connectivity::Connectivity,
+    leaf::Leaf,
+    ring_picker::{ConnectRequest, RequestedEndpoint},
 };
 
 impl<H: Clone> Balancer<H> {
@@ -22,18 +25,20 @@ impl<H: Clone> Balancer<H> {
         }
     }
 
-    /// A pick requested the connection of an endpoint (CH3.33).
+    /// A pick requested the connection of an endpoint (CH3.33, CH8.11).
     pub(crate) fn connect_endpoint(&mut self, request: &ConnectRequest, now: Instant) {
         if let Some(place) = self.leaves.by_name.get(&request.leaf).copied() {
-            let endpoint = (&request.ring, request.rank);
-            self.with_leaf(place, now, |leaf, scope| leaf.connect_endpoint(endpoint, scope));
+            self.with_leaf(place, now, |leaf, scope| match &request.endpoint {
+                RequestedEndpoint::OnRing { ring, rank } => leaf.connect_endpoint((ring, *rank), scope),
+                RequestedEndpoint::Host(address) => leaf.connect_host(*address, scope),
+            });
         }
     }
 
     /// Attempts wait for a further connection to the endpoint of this one (CH4.10). If the connection is lost by now, that was reason
     /// enough to look at what waits.
     pub(crate) fn on_full(&mut self, connection: ConnectionId, now: Instant) {
-        self.with_owner(connection, now, |leaf, member, scope| leaf.on_full(member, scope));
+        self.with_owner(connection, now, |leaf, member, scope| leaf.on_full(member, connection, scope));
     }
 
     /// The application requested connections: those of the clusters that are idle (CH3.38).

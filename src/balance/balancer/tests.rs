@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     balance::{
         picker::{Draws, Pick, PickArgs},
-        policy::{ClusterPolicy, EndpointConfig, LocalityConfig, Policy},
+        policy::{ClusterPolicy, EndpointConfig, HostsConfig, LocalityConfig, Policy},
     },
     resolve::RouteQuery,
     resource::Locality,
@@ -14,6 +14,7 @@ mod endpoints;
 mod handover;
 mod on_demand;
 mod outliers;
+mod sessions;
 mod weights;
 
 const ROUND_ROBIN: ClusterPolicy = ClusterPolicy { policy: Policy::RoundRobin, by_locality: true };
@@ -63,6 +64,7 @@ fn leaf(policy: ClusterPolicy, priorities: Vec<Vec<LocalityConfig>>) -> Arc<Leaf
         service_name: "eds".into(),
         note: None,
         is_dns: false,
+        hosts: HostsConfig::default(),
     })
 }
 

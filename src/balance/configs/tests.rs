@@ -186,3 +186,26 @@ fn ch3_62_subsets_are_of_the_level_at_which_they_are_configured() {
     let it = configured(in_locality(in_locality(LbPolicy::RoundRobin)));
     assert_eq!(it.unsupported.as_deref(), Some("wrr_locality in wrr_locality"));
 }
+
+#[test]
+fn ch8_10_ch8_14_draining_endpoints_are_for_cookies_alone_and_others_by_their_health() {
+    let endpoints = ["10.0.0.1:80 HEALTHY", "10.0.0.2:80 DRAINING", "10.0.0.3:80 UNHEALTHY", "10.0.0.4:80"];
+    let snapshot = snapshot("shop").eds("cart", &[&endpoints[..3], &endpoints[3..]]).build();
+    let view = snapshot.cluster("cart").unwrap();
+    let (cluster, assignment) = (view.config().unwrap(), view.assignment().unwrap());
+    let usable: Vec<_> = priorities(assignment).into_iter().flatten().flat_map(|it| it.endpoints).collect();
+    assert_eq!(addresses(&usable), ["10.0.0.1:80", "10.0.0.4:80"]);
+    let HostsConfig { draining, allows_draining, forbidden, idle_timeout } = hosts(cluster, Some(assignment));
+    assert_eq!((addresses(&draining), allows_draining), (vec!["10.0.0.2:80".to_owned()], false));
+    assert_eq!((forbidden.len(), idle_timeout), (0, Duration::from_secs(3_600)));
+    let mut cluster = Cluster::clone(cluster);
+    cluster.override_host_status.draining = true;
+    cluster.override_host_status.unknown = false;
+    let HostsConfig { allows_draining, forbidden, .. } = hosts(&cluster, Some(assignment));
+    assert!(allows_draining);
+    assert_eq!(forbidden.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.4:80"]);
+}
+
+fn addresses(endpoints: &[EndpointConfig]) -> Vec<String> {
+    endpoints.iter().flat_map(|it| &it.addresses).map(ToString::to_string).collect()
+}

@@ -59,6 +59,8 @@ impl<H: Clone> Leaf<H> {
             removed.extend(self.remove(edit));
         }
         let mut handover = self.surrender_removed(&removed, &edits);
+        let inserted = edits.iter().flat_map(|edit| &edit.inserted);
+        self.surrender_hosts(inserted.flat_map(|it| &it.addresses), &mut handover);
         for edit in edits {
             self.insert(edit, &mut handover, scope);
         }
@@ -66,6 +68,7 @@ impl<H: Clone> Leaf<H> {
             self.keep_moved(&mut handover, scope);
         }
         self.choose(scope);
+        self.keep_hosts(&mut handover, scope);
         handover.release(scope.commands);
     }
 

@@ -1,11 +1,34 @@
-//! The connections that calls request: under ring_hash, one by one (A42, A61).
+//! The first connections, and those that calls request: under ring_hash, one by one (A42, A61).
 
 use std::sync::Arc;
 
-use super::{Leaf, Scope};
-use crate::balance::{command::Owner, connectivity::Connectivity, group::Groups, member::Member, ring::Ring};
+use super::{HOSTS, Leaf, Scope};
+use crate::balance::{
+    command::{ConnectionId, Owner},
+    connectivity::Connectivity,
+    group::Groups,
+    member::Member,
+    ring::Ring,
+};
 
 impl<H: Clone> Leaf<H> {
+    /// Requests the first connections of a priority's endpoints, from a random one on, so that not all clients begin with the same
+    /// (CH3.25).
+    pub(super) fn start(&mut self, priority: usize, scope: &mut Scope<'_>) {
+        let Some(Some(groups)) = self.priorities.get_mut(priority) else { return };
+        groups.is_started = true;
+        if self.config.policy.policy.is_on_demand() {
+            return self.connect_on_demand(scope);
+        }
+        let members = groups.list();
+        let first = if members.is_empty() { 0 } else { scope.random.usize(..members.len()) };
+        for member in members[first..].iter().chain(&members[..first]) {
+            scope.commands.set_owner(Owner { leaf: self.place, member: *member });
+            self.members[*member].start(scope);
+            self.settle(*member, scope);
+        }
+    }
+
     /// A pick requested a connection (CH3.22), or found that the policy of the application has failed (CH3.63).
     pub(in crate::balance) fn connect(&mut self, scope: &mut Scope<'_>) {
         if self.config.policy.policy.is_on_demand() {
@@ -33,7 +56,15 @@ impl<H: Clone> Leaf<H> {
     }
 
     /// A further connection of an endpoint is needed, which is found out after each event (CH4.10).
-    pub(in crate::balance) fn on_full(&mut self, member: usize, scope: &mut Scope<'_>) {
+    pub(in crate::balance) fn on_full(
+        &mut self,
+        member: usize,
+        connection: ConnectionId,
+        scope: &mut Scope<'_>,
+    ) {
+        if member == HOSTS {
+            return self.on_host_event(connection, |_| {}, scope);
+        }
         self.with_member(member, scope, |_, _| {});
     }
 

@@ -23,10 +23,11 @@ impl<H: Clone> Leaf<H> {
         }
         for (addresses, decision) in self.outliers.sweep(scope.now, scope.random) {
             log(&self.name, &addresses, decision);
+            let tracked = self.outliers.tracked(&addresses);
+            self.track_host(&addresses, tracked.as_ref(), scope);
             // One of a priority that is not in use is there when that is.
             let key = Key::Endpoint(addresses);
             if let Some(member) = self.by_key.get(&key).copied() {
-                let tracked = self.tracked(&key);
                 self.members[member].set_tracked(tracked);
                 self.settle(member, scope);
                 // The text of a failure names the number of ejected endpoints.

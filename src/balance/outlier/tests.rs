@@ -1,6 +1,6 @@
 use super::*;
 use crate::{
-    balance::policy::ClusterPolicy,
+    balance::policy::{ClusterPolicy, HostsConfig},
     resource::{
         Locality,
         outlier::{FailurePercentage, SuccessRate},
@@ -68,6 +68,7 @@ impl Fixture {
             service_name: "eds".into(),
             note: None,
             is_dns: false,
+            hosts: HostsConfig::default(),
         };
         let begin = Instant::now();
         let outliers = Outliers::new(&config, begin);

@@ -8,6 +8,26 @@ std::thread_local! {
     static BREAKER: Arc<Breaker> = Arc::default();
 }
 
+impl<H> ReadyEndpoint<H> {
+    /// The successes and failures that outlier detection has counted, if its cluster has it.
+    pub(crate) fn outcomes(&self) -> Option<(u64, u64)> {
+        self.outcomes.as_ref().map(|it| it.current())
+    }
+}
+
+impl<H> ClusterPicker<H> {
+    /// The endpoints with a connection, in the priority in use.
+    pub(crate) fn ready_endpoints(&self) -> usize {
+        match &self.choice {
+            Choice::Leaf(leaf) => match &leaf.endpoints {
+                Endpoints::Ready(localities) => localities.iter().map(|(_, it)| it.ready.len()).sum(),
+                Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Fail(_) => 0,
+            },
+            Choice::Gone(_) | Choice::Unusable(_) | Choice::Unknown(_) => 0,
+        }
+    }
+}
+
 fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
     let address = ([127, 0, 0, 1], port).into();
     let (load, breaker) = (Loads::default().add(), BREAKER.with(Arc::clone));
@@ -35,6 +55,7 @@ fn leaf(endpoints: Endpoints<u16>) -> LeafPicker<u16> {
         limit: 1_024,
         connectivity: Connectivity::Ready,
         endpoints,
+        hosts: None,
     }
 }
 

@@ -6,7 +6,7 @@ use super::choices::Choices;
 use crate::{
     balance::{
         clusters::{ClusterConfig, ClusterConfigs},
-        policy::{ClusterPolicy, Drop, EndpointConfig, LeafConfig, LocalityConfig, Policy},
+        policy::{ClusterPolicy, Drop, EndpointConfig, HostsConfig, LeafConfig, LocalityConfig, Policy},
         ring::{RingConfig, RingSizes},
         weights::WeightSettings,
     },
@@ -100,6 +100,7 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
         service_name: "eds".into(),
         note: None,
         is_dns: choices.below(4) == 0,
+        hosts: hosts(choices),
     })
 }
 
@@ -114,14 +115,35 @@ fn weighted(choices: &mut Choices<'_>) -> Policy {
     }))
 }
 
+/// What cookies may lead to: often endpoints that drain, and seldom not those of a usable endpoint.
+fn hosts(choices: &mut Choices<'_>) -> HostsConfig {
+    let draining = (0..choices.below(3)).map(|_| endpoint(choices)).collect();
+    let count = choices.below(8) / 6;
+    let forbidden = (0..count).map(|_| address(1 + choices.below(usize::from(PORTS)) as u16)).collect();
+    HostsConfig {
+        draining,
+        allows_draining: choices.below(4) > 0,
+        forbidden,
+        idle_timeout: Duration::from_secs(1 + choices.below(100) as u64),
+    }
+}
+
 /// A leaf with a few other endpoints.
 fn edited(leaf: &LeafConfig, choices: &mut Choices<'_>) -> Arc<LeafConfig> {
-    let mut priorities = leaf.priorities.clone();
+    let (mut priorities, mut hosts) = (leaf.priorities.clone(), leaf.hosts.clone());
+    if choices.bool() {
+        hosts.draining.clear();
+    }
     for endpoints in priorities.iter_mut().flatten().map(|locality| &mut locality.endpoints) {
         let place = choices.below(endpoints.len() + 1);
         match choices.below(4) {
             0 => endpoints.insert(place, endpoint(choices)),
-            1 if place < endpoints.len() => drop(endpoints.remove(place)),
+            1 if place < endpoints.len() => {
+                let removed = endpoints.remove(place);
+                if choices.bool() {
+                    hosts.draining.push(removed);
+                }
+            }
             2 if place < endpoints.len() => endpoints[place] = endpoint(choices),
             _ => {}
         }
@@ -131,7 +153,7 @@ fn edited(leaf: &LeafConfig, choices: &mut Choices<'_>) -> Arc<LeafConfig> {
         1 => None,
         _ => leaf.outlier_detection.clone(),
     };
-    Arc::new(LeafConfig { priorities, outlier_detection, ..leaf.clone() })
+    Arc::new(LeafConfig { priorities, outlier_detection, hosts, ..leaf.clone() })
 }
 
 fn outlier_detection(choices: &mut Choices<'_>) -> OutlierDetection {
@@ -195,6 +217,15 @@ pub(super) fn leaves<'a>(configs: &'a ClusterConfigs, target: &str) -> &'a [Arc<
 pub(super) fn endpoints(localities: &[LocalityConfig]) -> impl Iterator<Item = BTreeSet<SocketAddr>> {
     let endpoints = localities.iter().flat_map(|locality| &locality.endpoints);
     endpoints.map(|endpoint| endpoint.addresses.iter().copied().collect())
+}
+
+/// The endpoint that cookies lead to by an address, and whether they may; the first one that is listed.
+pub(super) fn host(leaf: &LeafConfig, address: SocketAddr) -> Option<(&EndpointConfig, bool)> {
+    let HostsConfig { draining, allows_draining, forbidden, .. } = &leaf.hosts;
+    let usable = leaf.priorities.iter().flatten().flat_map(|locality| &locality.endpoints);
+    let usable = usable.map(|it| (it, !forbidden.contains(&it.addresses[0])));
+    let mut all = usable.chain(draining.iter().map(|it| (it, *allows_draining)));
+    all.find(|(endpoint, _)| endpoint.addresses.contains(&address))
 }
 
 /// All addresses of a leaf.

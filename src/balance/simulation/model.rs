@@ -8,7 +8,7 @@ use std::{
 };
 
 use super::{
-    configs::{LEAVES, addresses, endpoints, is_petiole, is_ring, leaves, max_ejection_percent},
+    configs::{self, LEAVES, addresses, endpoints, is_petiole, is_ring, leaves, max_ejection_percent},
     world::{MAX_CONNECTS, World},
 };
 use crate::balance::{
@@ -16,8 +16,8 @@ use crate::balance::{
     command::ConnectionId,
     connectivity::Connectivity,
     leaf::Ejections,
-    picker::Attempt,
-    policy::LeafConfig,
+    picker::{Attempt, Pick},
+    policy::{EndpointConfig, LeafConfig},
 };
 
 impl World<'_> {
@@ -33,6 +33,21 @@ impl World<'_> {
         for name in self.configs.leaves.keys() {
             let connected = self.connected(name).into_values().filter(|it| !self.retires(name, *it)).count();
             let most = most_connections(&self.configs.leaves[name]) * self.peers.most_scaled(name);
+            let hosts = self.connected_hosts(name);
+            assert!(hosts.is_empty() || self.has_sessions, "{name}: {hosts:?} are kept for no session");
+            for address in hosts.values() {
+                let is_allowed = configs::host(&self.configs.leaves[name], *address).is_some_and(|it| it.1);
+                assert!(is_allowed, "{name}: {address} is connected, where no cookie may lead");
+                let others = hosts.values().filter(|it| *it == address).count();
+                assert!(others <= self.peers.most_scaled(name), "{name}: {address} is connected too often");
+                let mut of_policy = self.connected(name).into_values().filter(|it| !self.retires(name, *it));
+                let is_ejected =
+                    self.ejected.get(&**name).is_some_and(|it| it.iter().flatten().any(|it| it == address));
+                assert!(
+                    is_ejected || !of_policy.any(|it| it == *address),
+                    "{name}: the policy has {address}, too"
+                );
+            }
             assert!(connected <= most, "{name}: {connected} connections instead of {most}");
         }
         let is_busy = self.is_busy();
@@ -166,6 +181,82 @@ impl World<'_> {
         (!is_gone && !can_drop).then(|| "neither gone, nor a share of drops, nor at its limit".to_owned())
     }
 
+    /// What a pick with a cookie has come to, and what is wrong with that.
+    pub(super) fn judge_session(
+        &self,
+        (target, cookie): (&str, &[SocketAddr]),
+        (pick, list): (&Pick<ConnectionId>, Option<&str>),
+    ) -> (&'static str, Option<String>) {
+        match pick {
+            Pick::Complete(attempt) => {
+                let address = attempt.endpoint.address;
+                let is_led = self.has_sessions && cookie.contains(&address) && self.leads(target, attempt);
+                let is_wrong = if is_led { None } else { self.is_wrong_endpoint(target, attempt) };
+                let outcome = if is_led { "led" } else { "not led" };
+                (outcome, is_wrong.or_else(|| self.is_wrong_list(attempt, list)))
+            }
+            Pick::Queue => {
+                let is_attempted = cookie.iter().any(|it| self.attempts.values().any(|other| other == it))
+                    || self.attempts.len() == MAX_CONNECTS;
+                let is_busy = self.is_busy().then_some(()).ok_or("a call waits for nothing".to_owned());
+                let is_wrong = if is_attempted { None } else { self.is_wrong_queue(target) };
+                ("queue in session", is_busy.err().or(is_wrong))
+            }
+            Pick::QueueAndConnect => ("connect in session", self.is_wrong_queue(target)),
+            Pick::Fail(_) => ("fail in session", self.is_wrong_failure(target)),
+            Pick::Drop(_) => ("drop in session", self.is_wrong_drop(target)),
+            Pick::FailAs(..) | Pick::Broken(_) => ("custom", Some("there is no such policy".to_owned())),
+            Pick::Unknown(_) => ("unknown", Some("the cluster is configured".to_owned())),
+        }
+    }
+
+    /// Whether a cookie may lead to an endpoint.
+    fn leads(&self, target: &str, attempt: &Attempt<ConnectionId>) -> bool {
+        let (connection, address) = (attempt.endpoint.handle(), attempt.endpoint.address);
+        let Some(name) = self.balancer.leaf_of(connection) else { return false };
+        let host = configs::host(&self.configs.leaves[&name], address);
+        let addresses = |it: &EndpointConfig| it.addresses.iter().copied().collect();
+        self.connections.get(&connection) == Some(&address)
+            && leaves(&self.configs, target).contains(&name)
+            && host.is_some_and(|(it, is_allowed)| is_allowed && !self.is_ejected(&name, &addresses(it)))
+    }
+
+    /// The addresses that a pick hands back are those of its endpoint.
+    fn is_wrong_list(&self, attempt: &Attempt<ConnectionId>, list: Option<&str>) -> Option<String> {
+        let address = attempt.endpoint.address;
+        let name = self.balancer.leaf_of(attempt.endpoint.handle())?;
+        let host = configs::host(&self.configs.leaves[&name], address).filter(|_| self.has_sessions);
+        let texts = host.map(|(it, _)| it.addresses.iter().map(ToString::to_string).collect::<Vec<_>>());
+        let expected = texts.map(|it| it.join(","));
+        (expected.as_deref() != list).then(|| format!("its addresses are {expected:?}"))
+    }
+
+    /// Whether an endpoint is surely connected that a cookie leads to: the cluster has one leaf, in which no other endpoint can be
+    /// the owner of the connection.
+    pub(super) fn connected_host(&self, target: &str, cookie: &[SocketAddr]) -> bool {
+        let [name] = leaves(&self.configs, target) else { return false };
+        let leaf = &self.configs.leaves[name];
+        let connected = self.all_connected(name);
+        let is_led = |address: &SocketAddr| {
+            let Some((endpoint, is_allowed)) = configs::host(leaf, *address) else { return false };
+            let endpoint: BTreeSet<_> = endpoint.addresses.iter().copied().collect();
+            let lists = listed(leaf).into_iter().chain(endpoints_of(&leaf.hosts.draining));
+            let is_sole =
+                lists.collect::<BTreeSet<_>>().iter().filter(|it| it.contains(address)).count() == 1;
+            let is_connected = connected.values().any(|it| it == address) && !self.retires(name, *address);
+            is_allowed && is_sole && is_connected && !self.is_ejected(name, &endpoint)
+        };
+        self.has_sessions && cookie.iter().any(is_led)
+    }
+
+    /// When no call has had a session for long, the connections that are there for sessions are those of endpoints that drain.
+    pub(super) fn check_idle_hosts(&self, name: &Arc<str>) {
+        for address in self.connected_hosts(name).values() {
+            let draining = &self.configs.leaves[name].hosts.draining;
+            assert!(draining.iter().any(|it| it.addresses.contains(address)), "{name}: {address} is kept");
+        }
+    }
+
     /// The connections that the next configuration must keep, since it still lists their addresses: those of clusters that are in use
     /// before and after.
     pub(super) fn must_stay(&self, next: &ClusterConfigs) -> Vec<ConnectionId> {
@@ -180,13 +271,14 @@ impl World<'_> {
     }
 
     fn must_stay_in(&self, name: &Arc<str>, next: &LeafConfig) -> Vec<ConnectionId> {
-        let connected = self.connected(name);
+        let (connected, mut all_connected) = (self.connected(name), self.connected_hosts(name));
+        all_connected.extend(&connected);
         let all = listed(next);
         let is_kept = |(connection, address): &(&ConnectionId, &SocketAddr)| {
             let mut lists = all.iter().filter(|it| it.contains(*address));
             let (Some(endpoint), None) = (lists.next(), lists.next()) else { return false };
             // An endpoint keeps one of its connections, and pick_first one of all.
-            let others = connected.iter().filter(|(other, _)| other != connection);
+            let others = all_connected.iter().filter(|(other, _)| other != connection);
             others.map(|it| it.1).all(|other| is_petiole(next) && !endpoint.contains(other))
         };
         connected.iter().filter(|it| is_kept(&(it.0, it.1))).map(|it| *it.0).collect()
@@ -242,8 +334,21 @@ impl World<'_> {
         self.retiring.get(name).is_some_and(|addresses| addresses.contains(&address))
     }
 
-    /// The connections of a leaf.
+    /// The connections of a leaf's endpoints.
     pub(super) fn connected(&self, name: &Arc<str>) -> BTreeMap<ConnectionId, SocketAddr> {
+        let mut all = self.all_connected(name);
+        all.retain(|it, _| !self.balancer.is_of_host(*it));
+        all
+    }
+
+    /// The connections of a leaf that are there for sessions alone.
+    fn connected_hosts(&self, name: &Arc<str>) -> BTreeMap<ConnectionId, SocketAddr> {
+        let mut all = self.all_connected(name);
+        all.retain(|it, _| self.balancer.is_of_host(*it));
+        all
+    }
+
+    fn all_connected(&self, name: &Arc<str>) -> BTreeMap<ConnectionId, SocketAddr> {
         let of = |connection: &ConnectionId| self.balancer.leaf_of(*connection).as_ref() == Some(name);
         self.connections.iter().filter(|(it, _)| of(it)).map(|(it, address)| (*it, *address)).collect()
     }
@@ -260,6 +365,10 @@ fn most_connections(leaf: &LeafConfig) -> usize {
         (false, true) => leaf.priorities.iter().map(Vec::len).sum(),
         (false, false) => leaf.priorities.len(),
     }
+}
+
+fn endpoints_of(endpoints: &[EndpointConfig]) -> impl Iterator<Item = BTreeSet<SocketAddr>> {
+    endpoints.iter().map(|endpoint| endpoint.addresses.iter().copied().collect())
 }
 
 /// The distinct endpoints of a leaf.

@@ -23,6 +23,7 @@ use crate::{
         command::{Command, ConnectionId},
         connectivity::Connectivity,
         load::Load,
+        override_host::HostOverride,
         pick_first::PickFirstSettings,
         picker::{ClusterPicker, Draws, Pick, PickArgs},
         streams::Streams,
@@ -48,6 +49,8 @@ pub(super) struct World<'a> {
     /// Those that the balancer has ended, whose events may come late.
     ended: Vec<ConnectionId>,
     pub(super) configs: ClusterConfigs,
+    /// Calls have sessions.
+    pub(super) has_sessions: bool,
     /// The addresses of each leaf's policies before, which are used until the current one has connected or failed (CH3.13).
     pub(super) retiring: BTreeMap<Arc<str>, BTreeSet<SocketAddr>>,
     /// In the order in which they came.
@@ -77,8 +80,11 @@ impl<'a> World<'a> {
         let (now, breakers) = (Instant::now(), Arc::<Breakers>::default());
         let mut some = || (1..=PORTS).filter(|_| choices.bool()).map(address).collect();
         let (up, sick) = (some(), some());
+        let mut balancer = Balancer::new(settings, breakers.clone());
+        let has_sessions = choices.below(4) > 0;
+        balancer.set_sessions(has_sessions, now);
         Self {
-            balancer: Balancer::new(settings, breakers.clone()),
+            balancer,
             breakers,
             pickers: BTreeMap::new(),
             choices,
@@ -90,6 +96,7 @@ impl<'a> World<'a> {
             watches: BTreeSet::new(),
             ended: Vec::new(),
             configs: ClusterConfigs::default(),
+            has_sessions,
             retiring: BTreeMap::new(),
             calls: Vec::new(),
             peers,
@@ -106,7 +113,7 @@ impl<'a> World<'a> {
         if !self.choices.next_operation() {
             return false;
         }
-        match self.choices.below(22) {
+        match self.choices.below(27) {
             0 => self.reconfigure(),
             1..=4 => self.end_attempt(),
             5 => self.lose(),
@@ -143,6 +150,11 @@ impl<'a> World<'a> {
                 (0..8).for_each(|_| self.pick());
                 self.end_calls(running);
             }
+            20 if self.choices.below(8) == 0 => {
+                self.has_sessions = !self.has_sessions;
+                self.balancer.set_sessions(self.has_sessions, self.now);
+            }
+            21..=24 => self.pick_in_session(),
             _ => self.pick(),
         }
         self.drain();
@@ -292,26 +304,60 @@ impl<'a> World<'a> {
             let is_waiting = matches!(&pick, Pick::Queue);
             assert!(!is_waiting || self.is_busy(), "{target}: a call waits for nothing");
             *self.outcomes.entry(outcome).or_default() += 1;
-            match pick {
-                Pick::Complete(attempt) => {
-                    let load = &attempt.endpoint.load;
-                    if !self.loads.contains(load) {
-                        self.loads.push(load.clone());
-                    }
-                    self.begin(attempt);
+            self.follow(target, pick);
+        }
+    }
+
+    /// What a call does after its pick.
+    fn follow(&mut self, target: &str, pick: Pick<ConnectionId>) {
+        match pick {
+            Pick::Complete(attempt) => {
+                let load = &attempt.endpoint.load;
+                if !self.loads.contains(load) {
+                    self.loads.push(load.clone());
                 }
-                Pick::QueueAndConnect => self.balancer.connect(target, self.now),
-                Pick::Queue
-                | Pick::Fail(_)
-                | Pick::Drop(_)
-                | Pick::FailAs(..)
-                | Pick::Broken(_)
-                | Pick::Unknown(_) => {}
+                self.begin(attempt);
             }
+            Pick::QueueAndConnect => self.balancer.connect(target, self.now),
+            Pick::Queue
+            | Pick::Fail(_)
+            | Pick::Drop(_)
+            | Pick::FailAs(..)
+            | Pick::Broken(_)
+            | Pick::Unknown(_) => {}
+        }
+    }
+
+    /// Picks for a call with a cookie.
+    fn pick_in_session(&mut self) {
+        for target in TARGETS {
+            let some = 1 + self.choices.below(3);
+            let cookie: Box<[SocketAddr]> =
+                (0..some).map(|_| address(1 + self.choices.below(usize::from(PORTS)) as u16)).collect();
+            let connected = self.connected_host(target, &cookie);
+            let Some((pick, list)) = self.picked_for(target, Some(&cookie)) else { continue };
+            let (outcome, is_wrong) = self.judge_session((target, &cookie), (&pick, list.as_deref()));
+            assert_eq!(is_wrong, None, "{target}: {cookie:?} {pick:?} {list:?} {:?}", self.configs);
+            let is_found = matches!(&pick, Pick::Complete(it) if cookie.contains(&it.endpoint.address));
+            assert!(
+                is_found || !connected || matches!(&pick, Pick::Drop(_)),
+                "{target}: {cookie:?} {pick:?}"
+            );
+            *self.outcomes.entry(outcome).or_default() += 1;
+            self.follow(target, pick);
         }
     }
 
     fn picked(&mut self, target: &str) -> Option<Pick<ConnectionId>> {
+        self.picked_for(target, None).map(|(pick, _)| pick)
+    }
+
+    /// A pick, and the addresses of the endpoint that it hands back to the session of the call.
+    fn picked_for(
+        &mut self,
+        target: &str,
+        cookie: Option<&[SocketAddr]>,
+    ) -> Option<(Pick<ConnectionId>, Option<Arc<str>>)> {
         self.drain();
         let picker = self.pickers.get(target).filter(|_| self.configs.targets.contains_key(target))?;
         let user = self.choices.below(256).to_string();
@@ -320,13 +366,18 @@ impl<'a> World<'a> {
             _ => RouteQuery::new("/", 0).with_header(HEADER, &user),
         };
         let (mut draws, random) = (Draws::default(), &mut self.random);
+        draws.session = cookie.map(|it| {
+            let mut session = Box::new(HostOverride::new(it.into()));
+            session.begin_pick(self.now);
+            session
+        });
         let pick = picker.pick(&mut PickArgs { draws: &mut draws, random, request: &request });
         if let Some(request) = draws.take_connect_request() {
             *self.outcomes.entry("request").or_default() += 1;
             self.balancer.connect_endpoint(&request, self.now);
             self.drain();
         }
-        Some(pick)
+        Some((pick, draws.session.and_then(|it| it.picked().cloned())))
     }
 
     /// A pick after those that have to wait for their endpoints, all of which can be connected.
@@ -410,6 +461,7 @@ impl<'a> World<'a> {
         assert!(self.ejected.values().all(BTreeSet::is_empty), "no call fails: {:?}", self.ejected);
         for name in LEAVES {
             assert_eq!(self.running(name), 0, "{name}: calls are counted for ever");
+            self.check_idle_hosts(&name.into());
         }
         self.check_loads();
     }

@@ -66,12 +66,14 @@ pub(super) async fn run(
 impl Rest<'_, '_> {
     async fn proceed(&mut self, request: Request<FilterBody>) -> Result<Response<FilterBody>, Status> {
         let (built_in, rest) = super::until_custom(self.filters);
-        if let Some(routed) = &self.routed {
-            self.call.filter(built_in, routed, request.headers()).await?;
+        if let Some(routed) = self.routed {
+            self.call.filter(built_in, routed, (request.uri().path(), request.headers())).await?;
         }
         match rest.split_first() {
             Some((Filter::Custom(filter), rest)) => self.call_filter(filter, rest, request).await,
-            Some((Filter::Fault(_) | Filter::GcpAuthn(_), _)) | None => self.forward(request).await,
+            Some((Filter::Fault(_) | Filter::Session(_) | Filter::GcpAuthn(_), _)) | None => {
+                self.forward(request).await
+            }
         }
     }
 
@@ -146,7 +148,7 @@ impl Rest<'_, '_> {
 
 impl Proceed for Rest<'_, '_> {
     fn cluster(&self) -> &str {
-        self.routed.as_ref().map_or("", |it| it.cluster.name())
+        self.routed.as_ref().map_or("", |it| it.clusters.cluster().name())
     }
 
     fn deadline(&self) -> Option<std::time::Instant> {

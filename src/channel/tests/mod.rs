@@ -11,6 +11,7 @@ pub(super) mod raw;
 mod repeats;
 mod retries;
 mod scaling;
+mod session;
 mod sharing;
 mod streams;
 mod timeouts;

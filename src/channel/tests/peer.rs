@@ -164,6 +164,11 @@ impl Received {
         self.respond.send_response(response, true).unwrap();
     }
 
+    /// Answers as a server that does not speak gRPC.
+    pub(super) fn answer(mut self, status: u16) {
+        self.respond.send_response(Response::builder().status(status).body(()).unwrap(), true).unwrap();
+    }
+
     /// The value of a header of the request.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.request.headers().get(name).map(|value| value.to_str().unwrap())

@@ -12,7 +12,7 @@ use crate::{
 
 const ATTEMPTS: &str = "grpc-previous-rpc-attempts";
 
-fn policy(retry_on: &str, num_retries: u32) -> RetryPolicy {
+pub(super) fn policy(retry_on: &str, num_retries: u32) -> RetryPolicy {
     let millisecond = Some(Proto { seconds: 0, nanos: 1_000_000 });
     RetryPolicy {
         retry_on: retry_on.into(),

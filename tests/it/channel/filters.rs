@@ -36,6 +36,7 @@ use super::*;
 use crate::tracing::Log;
 
 const FAULT: &str = "envoy.extensions.filters.http.fault.v3.HTTPFault";
+const AUTHN: &str = "envoy.extensions.filters.http.gcp_authn.v3.GcpAuthnFilterConfig";
 const SESSION: &str = "envoy.extensions.filters.http.stateful_session.v3.StatefulSession";
 const COOKIE_STATE: &str = "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState";
 
@@ -100,7 +101,7 @@ async fn ch5_3_a_chain_without_a_router_at_its_end_is_rejected() {
 }
 
 /// A filter that keeps sessions by a cookie.
-fn session(cookie: &str) -> HttpFilter {
+pub(super) fn session(cookie: &str) -> HttpFilter {
     let cookie = Some(Cookie { name: cookie.to_owned(), ..Cookie::default() });
     let state = Some(any(COOKIE_STATE, &CookieBasedSessionState { cookie }));
     let state = TypedExtensionConfig { name: "cookie".to_owned(), typed_config: state };
@@ -108,28 +109,33 @@ fn session(cookie: &str) -> HttpFilter {
     filter("my-session", SESSION, &config)
 }
 
+fn authn() -> HttpFilter {
+    filter("my-authn", AUTHN, &gcp_authn::v3::GcpAuthnFilterConfig::default())
+}
+
 #[tokio::test]
 async fn ch5_1_a_filter_that_is_not_executed_is_a_warning_once() {
     let (log, _guard) = Log::start("xdskit=warn");
     let [one, two] = Backend::start_all(["one", "two"]).await;
-    let mesh = Mesh::start(&[&one]).await;
+    let mesh = with_registry(&one, Registry::new().with_http_filter::<Mark>()).await;
     for (backend, name) in [(&one, "one"), (&two, "two")] {
-        mesh.server.set(shop(|filters| filters.insert(0, session(name))));
+        mesh.server.set(shop(|filters| filters.insert(0, mark(name))));
         // They come after the listener.
         mesh.server.set(cart(&[backend]));
         mesh.until(|seen| seen.unwrap() == name).await;
     }
-    assert_eq!(log.text().matches("filter=my-session").count(), 1, "{}", log.text());
+    assert_eq!(log.text().matches("filter=mark").count(), 1, "{}", log.text());
 }
 
 #[tokio::test]
 async fn ch5_1_filters_that_are_executed_or_disabled_are_no_warning() {
     let (log, _guard) = Log::start("xdskit=warn");
     let one = Backend::start("one").await;
-    let mesh = Mesh::start(&[&one]).await;
+    let mesh = with_registry(&one, Registry::new().with_http_filter::<Mark>()).await;
     let fault = fault("fault", &HttpFault::default());
-    let disabled = HttpFilter { disabled: true, ..session("a") };
-    mesh.server.set(shop(|filters| drop(filters.splice(0..0, [fault, disabled]))));
+    let disabled = HttpFilter { disabled: true, ..mark("all") };
+    let filters = [fault, session("a"), authn(), disabled];
+    mesh.server.set(shop(|all| drop(all.splice(0..0, filters))));
     mesh.call(ECHO, "hello").await.unwrap();
     assert_eq!(log.text(), "");
 }
@@ -235,7 +241,6 @@ async fn ch5_5_filters_that_are_added_to_be_parsed_alone_are_a_warning() {
 
 #[tokio::test]
 async fn ch5_13_a_call_that_needs_a_token_fails_without_tls() {
-    const AUTHN: &str = "envoy.extensions.filters.http.gcp_authn.v3.GcpAuthnFilterConfig";
     const AUDIENCE: &str = "envoy.extensions.filters.http.gcp_authn.v3.Audience";
     let (log, _guard) = Log::start("xdskit=warn");
     let one = Backend::start("one").await;

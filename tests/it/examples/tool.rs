@@ -208,6 +208,7 @@ async fn a_broken_pipe_is_a_good_end_of_the_examples_too() {
         ("soak", &["--help"]),
         ("greeter", &["--help"]),
         ("filters", &["--help"]),
+        ("session", &["--help"]),
         ("call", &["--help"]),
         ("quickstart", &["--help"]),
         ("quickstart", &[]),
@@ -294,6 +295,7 @@ async fn all_examples_have_help() {
         "call",
         "greeter",
         "filters",
+        "session",
         "quickstart",
         "interop_client",
     ] {

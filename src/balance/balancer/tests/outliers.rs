@@ -20,7 +20,7 @@ fn detection() -> OutlierDetection {
     }
 }
 
-fn detected(leaf: &Arc<LeafConfig>) -> Arc<LeafConfig> {
+pub(super) fn detected(leaf: &Arc<LeafConfig>) -> Arc<LeafConfig> {
     Arc::new(LeafConfig { outlier_detection: Some(detection()), ..(**leaf).clone() })
 }
 

@@ -10,6 +10,7 @@ mod outliers;
 mod replacement;
 mod retries;
 mod routing;
+mod session;
 
 use super::*;
 

@@ -1,0 +1,454 @@
+//! The endpoints of a cluster by their addresses, for calls whose cookies name one (A55, A75).
+//!
+//! Most of them have the connection of an endpoint of the policy. The others, which drain or are of a priority that is not in use,
+//! get subchannels of their own when a call needs them, and keep those that the policy lets go of as long as calls use them.
+
+mod picker;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+pub(crate) use self::picker::HostOverride;
+use self::picker::{HostEntry, Hosts, LastUsed};
+pub(super) use self::picker::{HostPick, HostPicker, HostState};
+use super::{
+    breaker::Breaker,
+    command::{Commands, ConnectionId},
+    connectivity::Connectivity,
+    handover::Handover,
+    leaf::Scope,
+    load::{Load, Loads},
+    outlier::{Outliers, Tracked},
+    pick_first::PickFirstSettings,
+    picker::ReadyEndpoint,
+    policy::{EndpointConfig, LeafConfig},
+    stream_queue::Connections,
+    subchannel::{Established, Subchannel},
+};
+
+/// The endpoints of a cluster over all its priorities, and those that drain (CH8.10).
+///
+/// [`configure`](Self::configure), [`set_subchannels`](Self::set_subchannels) and events of connections are followed by
+/// [`refresh`](Self::refresh).
+#[derive(Debug)]
+pub(super) struct OverrideHosts<H> {
+    hosts: BTreeMap<SocketAddr, Host<H>>,
+    /// Those with a subchannel that no endpoint of the policy has.
+    owned: BTreeSet<SocketAddr>,
+    connections: BTreeMap<ConnectionId, SocketAddr>,
+    /// What pickers have.
+    published: Hosts<H>,
+    epoch: Instant,
+    settings: PickFirstSettings,
+    max_connections: usize,
+    idle_timeout: Duration,
+    swept_at: Option<Instant>,
+    sweep_at: Option<Instant>,
+}
+
+/// An address of an endpoint.
+#[derive(Debug)]
+struct Host<H> {
+    endpoint: Arc<Endpoint>,
+    last_used: Arc<LastUsed>,
+    tracked: Option<Tracked>,
+    /// The subchannels of the policy's endpoints, by these.
+    subchannels: Vec<(usize, HostState<H>)>,
+    own: Option<Own<H>>,
+}
+
+/// What the addresses of an endpoint have in common.
+#[derive(Debug)]
+struct Endpoint {
+    list: Arc<str>,
+    /// Sorted.
+    addresses: Vec<SocketAddr>,
+    hostname: Option<Arc<str>>,
+    is_draining: bool,
+    is_allowed: bool,
+}
+
+/// A subchannel that no endpoint of the policy has.
+#[derive(Debug)]
+struct Own<H> {
+    subchannel: Subchannel<H>,
+    ready: Option<Arc<ReadyEndpoint<H>>>,
+    load: Option<Load>,
+    /// Its connection is that of an endpoint that drains: it is kept whether or not calls use it (CH8.14).
+    is_drained: bool,
+}
+
+/// What connects an address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Connector {
+    /// An endpoint of the policy.
+    Endpoint(usize),
+    Own,
+}
+
+/// What an endpoint needs of its cluster.
+pub(super) struct OfCluster<'a> {
+    pub(super) breaker: &'a Arc<Breaker>,
+    pub(super) loads: &'a mut Loads,
+}
+
+impl<H: Clone> OverrideHosts<H> {
+    /// Without endpoints.
+    pub(super) fn new(settings: PickFirstSettings, now: Instant) -> Self {
+        Self {
+            hosts: BTreeMap::new(),
+            owned: BTreeSet::new(),
+            connections: BTreeMap::new(),
+            published: Hosts::new(),
+            epoch: now,
+            settings,
+            max_connections: 1,
+            idle_timeout: Duration::ZERO,
+            swept_at: None,
+            sweep_at: None,
+        }
+    }
+
+    /// What picks see.
+    pub(super) fn picker(&self) -> HostPicker<H> {
+        HostPicker { hosts: self.published.clone(), epoch: self.epoch }
+    }
+
+    /// The endpoints of the next configuration, without the subchannels of the policy. An address that is there no more, or that
+    /// cookies may not lead to any more, gives up its own subchannel.
+    pub(super) fn configure(&mut self, config: &LeafConfig, outliers: &Outliers, scope: &mut Scope<'_>) {
+        let mut before = std::mem::take(&mut self.hosts);
+        let usable = config.priorities.iter().flatten().flat_map(|locality| &locality.endpoints);
+        let listed = usable.map(|it| (it, false)).chain(config.hosts.draining.iter().map(|it| (it, true)));
+        for (endpoint, is_draining) in listed {
+            let endpoint = Arc::new(Endpoint::of(endpoint, is_draining, config));
+            for address in &endpoint.addresses {
+                // An address that is listed twice is that of the first endpoint.
+                self.hosts.entry(*address).or_insert_with(|| {
+                    let known = before.remove(address);
+                    let tracked = outliers.tracked(&endpoint.addresses);
+                    Host::new(endpoint.clone(), tracked, known)
+                });
+            }
+        }
+        before.keys().for_each(|address| drop(self.published.remove(address)));
+        before.into_values().filter_map(|it| it.own).for_each(|own| self.release(own, scope.commands));
+        let forbidden: Vec<_> = self.owned.iter().copied().filter(|it| !self.is_allowed(*it)).collect();
+        for address in forbidden {
+            self.owned.remove(&address);
+            if let Some(own) = self.hosts.get_mut(&address).and_then(|it| it.own.take()) {
+                self.release(own, scope.commands);
+            }
+        }
+        (self.idle_timeout, self.max_connections) = (config.hosts.idle_timeout, config.max_connections);
+        self.schedule();
+    }
+
+    /// An endpoint of the policy has these subchannels, which are all that it has or those that it had before.
+    pub(super) fn set_subchannels(
+        &mut self,
+        member: usize,
+        subchannels: impl IntoIterator<Item = (SocketAddr, HostState<H>)>,
+    ) {
+        for (address, state) in subchannels {
+            let Some(host) = self.hosts.get_mut(&address) else { continue };
+            host.subchannels.retain(|(other, _)| *other != member);
+            if !matches!(state, HostState::Absent) {
+                host.subchannels.push((member, state));
+            }
+        }
+    }
+
+    /// Outlier detection has decided on an endpoint.
+    pub(super) fn set_tracked(&mut self, addresses: &[SocketAddr], tracked: Option<&Tracked>) {
+        for address in addresses {
+            let host = self.hosts.get_mut(address).filter(|it| it.endpoint.addresses == addresses);
+            if let Some(host) = host {
+                host.tracked = tracked.cloned();
+            }
+        }
+    }
+
+    /// Whether pickers see another state of an address from now on.
+    pub(super) fn refresh(&mut self, address: SocketAddr, of: OfCluster<'_>, scope: &mut Scope<'_>) -> bool {
+        let Some(host) = self.hosts.get_mut(&address) else { return false };
+        let is_connected = |(_, state): &(_, HostState<H>)| matches!(state, HostState::Ready(_));
+        // The policy's connection serves calls with cookies, too.
+        if host.subchannels.iter().any(is_connected)
+            && let Some(own) = host.own.take()
+        {
+            self.owned.remove(&address);
+            self.release(own, scope.commands);
+        }
+        let Some(host) = self.hosts.get_mut(&address) else { return false };
+        if let Some(own) = &mut host.own {
+            let subchannel = &mut own.subchannel;
+            subchannel.scale(self.max_connections, (scope.now, scope.random), scope.commands);
+            self.connections.extend(subchannel.ids().map(|connection| (connection, address)));
+        }
+        host.refresh_own(address, of);
+        let Endpoint { list, is_allowed, .. } = &*host.endpoint;
+        let (state, is_allowed) = (host.state(), *is_allowed);
+        let is_same = |it: &Arc<HostEntry<H>>| {
+            it.state.is_same(&state) && it.is_allowed == is_allowed && it.list == *list
+        };
+        if self.published.get(&address).is_some_and(is_same) {
+            return false;
+        }
+        let last_used = host.last_used.clone();
+        let entry = HostEntry { list: list.clone(), is_allowed, last_used, state };
+        self.published.insert(address, Arc::new(entry));
+        true
+    }
+
+    /// All addresses.
+    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
+        self.hosts.keys().copied().collect()
+    }
+
+    /// What is to connect an address that a pick found idle or without a subchannel. `None` if it is neither any more: there is a
+    /// newer picker then.
+    pub(super) fn connector(&self, address: SocketAddr, now: Instant) -> Option<Connector> {
+        let host = self.hosts.get(&address).filter(|it| it.endpoint.is_allowed)?;
+        let state = host.state();
+        if !state.is_idle(Some(now)) && !matches!(state, HostState::Absent) {
+            return None;
+        }
+        let mut idle = host.subchannels.iter().filter(|(_, state)| state.is_idle(Some(now)));
+        Some(idle.next().map_or(Connector::Own, |(member, _)| Connector::Endpoint(*member)))
+    }
+
+    /// Connects an address by a subchannel of its own. The commands that follow are those of this.
+    pub(super) fn connect(&mut self, address: SocketAddr, scope: &mut Scope<'_>) {
+        let Some(host) = self.hosts.get_mut(&address) else { return };
+        host.last_used.set(scope.now.saturating_duration_since(self.epoch));
+        let own =
+            host.own.get_or_insert_with(|| Own::new(Subchannel::new(address, self.settings.backoff.clone())));
+        own.subchannel.on_timeout(scope.now);
+        own.subchannel.connect(scope.now, scope.random, scope.commands);
+        self.connections.extend(own.subchannel.ids().map(|connection| (connection, address)));
+        self.owned.insert(address);
+        self.schedule();
+    }
+
+    /// An event of a connection of an own subchannel; returns its address.
+    pub(super) fn on_event(
+        &mut self,
+        connection: ConnectionId,
+        event: impl FnOnce(&mut Subchannel<H>),
+    ) -> Option<SocketAddr> {
+        let address = *self.connections.get(&connection)?;
+        let own = self.hosts.get_mut(&address)?.own.as_mut()?;
+        event(&mut own.subchannel);
+        if !own.subchannel.has(connection) {
+            self.connections.remove(&connection);
+        }
+        if own.subchannel.ids().next().is_none() {
+            own.is_drained = false;
+            self.schedule();
+        }
+        Some(address)
+    }
+
+    /// Delays after failures are over.
+    pub(super) fn reset_backoff(&mut self, now: Instant) {
+        for address in &self.owned {
+            if let Some(own) = self.hosts.get_mut(address).and_then(|it| it.own.as_mut()) {
+                own.subchannel.reset_backoff(now);
+            }
+        }
+    }
+
+    /// Gives the subchannels of some addresses to the endpoints that the policy has for them from now on.
+    pub(super) fn surrender(&mut self, addresses: &[SocketAddr], handover: &mut Handover<H>) {
+        for address in addresses {
+            if self.owned.remove(address)
+                && let Some(own) = self.hosts.get_mut(address).and_then(|it| it.own.take())
+            {
+                self.connections.retain(|_, other| other != address);
+                handover.offer(own.subchannel);
+            }
+        }
+        self.schedule();
+    }
+
+    /// Keeps the subchannels that nobody has taken over, if calls with sessions have used them lately (CH8.15) or their endpoints
+    /// begin to drain (CH8.14). They are of the current owner from now on. Returns the first connection of each.
+    pub(super) fn keep(&mut self, handover: &mut Handover<H>, scope: &mut Scope<'_>) -> Vec<ConnectionId> {
+        let mut kept = Vec::new();
+        for address in handover.addresses() {
+            let Some(host) = self.hosts.get_mut(&address) else { continue };
+            let is_used = is_recent(self.idle_timeout, host.last_used.get(), self.epoch, scope.now);
+            let is_drained = host.endpoint.is_draining && handover.has_ready(address);
+            let has_any = host.own.is_some() || !host.subchannels.is_empty();
+            if has_any || !host.endpoint.is_allowed || !(is_used || is_drained) {
+                continue;
+            }
+            let Some(subchannel) = handover.take(address) else { continue };
+            for connection in subchannel.ids() {
+                scope.commands.adopt(connection);
+                self.connections.insert(connection, address);
+            }
+            kept.extend(subchannel.ids().next());
+            host.own = Some(Own { is_drained, ..Own::new(subchannel) });
+            self.owned.insert(address);
+        }
+        self.schedule();
+        kept
+    }
+
+    /// When [`sweep`](Self::sweep) is due.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.sweep_at
+    }
+
+    /// Gives up the own subchannels that no call has used for long; returns their addresses (CH8.15).
+    pub(super) fn sweep(&mut self, scope: &mut Scope<'_>) -> Vec<SocketAddr> {
+        if self.sweep_at.is_none_or(|at| at > scope.now) {
+            return Vec::new();
+        }
+        self.swept_at = Some(scope.now);
+        let (epoch, timeout, hosts) = (self.epoch, self.idle_timeout, &self.hosts);
+        let is_over = |address: &&SocketAddr| {
+            let host = &hosts[*address];
+            let is_drained = host.own.as_ref().is_some_and(|it| it.is_drained);
+            !is_drained && !is_recent(timeout, host.last_used.get(), epoch, scope.now)
+        };
+        let over: Vec<_> = self.owned.iter().filter(is_over).copied().collect();
+        for address in &over {
+            self.owned.remove(address);
+            if let Some(own) = self.hosts.get_mut(address).and_then(|it| it.own.take()) {
+                self.release(own, scope.commands);
+            }
+        }
+        self.schedule();
+        over
+    }
+
+    /// Ends all own subchannels.
+    pub(super) fn close(mut self, commands: &mut Commands) {
+        let hosts = std::mem::take(&mut self.hosts);
+        hosts.into_values().filter_map(|it| it.own).for_each(|own| self.release(own, commands));
+    }
+
+    fn release(&mut self, mut own: Own<H>, commands: &mut Commands) {
+        self.owned.remove(&own.subchannel.address());
+        for connection in own.subchannel.ids() {
+            self.connections.remove(&connection);
+        }
+        own.subchannel.release(commands);
+    }
+
+    fn is_allowed(&self, address: SocketAddr) -> bool {
+        self.hosts.get(&address).is_some_and(|it| it.endpoint.is_allowed)
+    }
+
+    /// One sweep, for the subchannel that was used longest ago.
+    fn schedule(&mut self) {
+        let own = self.owned.iter().filter_map(|address| self.hosts.get(address));
+        let swept = own.filter(|host| host.own.as_ref().is_some_and(|it| !it.is_drained));
+        let oldest = swept.map(|host| host.last_used.get().unwrap_or_default()).min();
+        let at = oldest.and_then(|it| (self.epoch + it).checked_add(self.idle_timeout));
+        let earliest = self.swept_at.map(|it| it + SWEEP_INTERVAL);
+        self.sweep_at = at.map(|at| earliest.map_or(at, |earliest| at.max(earliest)));
+    }
+}
+
+impl<H: Clone> Host<H> {
+    fn new(endpoint: Arc<Endpoint>, tracked: Option<Tracked>, before: Option<Self>) -> Self {
+        let (last_used, mut own) = before.map_or_else(Default::default, |it| (it.last_used, it.own));
+        if let Some(own) = &mut own {
+            own.is_drained &= endpoint.is_draining;
+        }
+        Self { endpoint, last_used, tracked, subchannels: Vec::new(), own }
+    }
+
+    /// The best of its subchannels. An ejected endpoint counts as failing (CH8.11).
+    fn state(&self) -> HostState<H> {
+        if self.tracked.as_ref().is_some_and(|it| it.is_ejected) {
+            return HostState::Failing(None);
+        }
+        let own = self.own.as_ref().map(Own::state);
+        let all = self.subchannels.iter().map(|(_, state)| state.clone()).chain(own);
+        all.max_by_key(HostState::rank).unwrap_or(HostState::Absent)
+    }
+
+    fn refresh_own(&mut self, address: SocketAddr, OfCluster { breaker, loads }: OfCluster<'_>) {
+        let Some(own) = &mut self.own else { return };
+        let Some(Established { connections, queue, .. }) = own.subchannel.ready() else {
+            own.ready = None;
+            return;
+        };
+        let (outcomes, hostname) = (self.tracked.as_ref().map(|it| &it.outcomes), &self.endpoint.hostname);
+        let is_same = |known: &Arc<ReadyEndpoint<H>>| {
+            known.connections.are(connections)
+                && known.hostname == *hostname
+                && Arc::ptr_eq(&known.breaker, breaker)
+                && known.outcomes.as_ref().map(Arc::as_ptr) == outcomes.map(Arc::as_ptr)
+        };
+        if own.ready.as_ref().is_some_and(is_same) {
+            return;
+        }
+        // There is one, since the endpoint is ready.
+        let Some(of) = Connections::new(connections, queue) else { return };
+        own.ready = Some(Arc::new(ReadyEndpoint {
+            connection: connections[0].0,
+            connections: of,
+            address,
+            hostname: hostname.clone(),
+            load: own.load.get_or_insert_with(|| loads.add()).clone(),
+            breaker: breaker.clone(),
+            outcomes: outcomes.cloned(),
+            weight: None,
+        }));
+    }
+}
+
+impl Endpoint {
+    fn of(endpoint: &EndpointConfig, is_draining: bool, config: &LeafConfig) -> Self {
+        let texts: Vec<_> = endpoint.addresses.iter().map(ToString::to_string).collect();
+        let mut addresses = endpoint.addresses.clone();
+        addresses.sort_unstable();
+        let is_allowed = match is_draining {
+            true => config.hosts.allows_draining,
+            false => endpoint.addresses.first().is_none_or(|it| !config.hosts.forbidden.contains(it)),
+        };
+        Self {
+            list: texts.join(",").into(),
+            addresses,
+            hostname: endpoint.hostname.clone(),
+            is_draining,
+            is_allowed,
+        }
+    }
+}
+
+impl<H> Own<H> {
+    fn new(subchannel: Subchannel<H>) -> Self {
+        Self { subchannel, ready: None, load: None, is_drained: false }
+    }
+
+    fn state(&self) -> HostState<H> {
+        match (self.subchannel.connectivity(), &self.ready) {
+            (Connectivity::Ready, Some(ready)) => HostState::Ready(ready.clone()),
+            (Connectivity::Idle, _) => HostState::Idle,
+            (Connectivity::Connecting | Connectivity::Ready, _) => HostState::Connecting,
+            (Connectivity::TransientFailure, _) => HostState::Failing(self.subchannel.poll_timeout()),
+        }
+    }
+}
+
+/// Whether a call has used an endpoint within the idle timeout.
+fn is_recent(timeout: Duration, last_used: Option<Duration>, epoch: Instant, now: Instant) -> bool {
+    last_used.is_some_and(|it| now.saturating_duration_since(epoch + it) < timeout)
+}
+
+/// Sweeps are no closer to each other.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+//! The sessions of a call: the cookies of its request, and those of its responses (A55, A60).
+
+use std::{mem, sync::Arc};
+
+use http::{HeaderMap, HeaderValue, header::SET_COOKIE};
+use tonic::{Status, metadata::MetadataMap};
+use tracing::debug;
+
+use crate::{
+    balance::{cluster_use::ClusterReference, override_host::HostOverride, picker::Draws},
+    filters::session::{SessionState, set_cookie},
+    resolve::RequestHeaders,
+    resource::http_filter::SessionCookie,
+};
+
+/// The cluster of a call while its filters run, which may move it to where its session is (CH8.9).
+pub(super) struct SessionClusters {
+    cluster: ClusterReference,
+    /// Those that cookies may lead to as well.
+    others: Vec<ClusterReference>,
+    sessions: Sessions,
+}
+
+/// What the session filters of a call have read, in their order; mostly nothing.
+#[derive(Default)]
+pub(super) struct Sessions(Vec<Session>);
+
+/// A session filter that is for the path of the request.
+struct Session {
+    cookie: Arc<SessionCookie>,
+    state: Option<SessionState>,
+}
+
+impl SessionClusters {
+    pub(super) fn new(cluster: ClusterReference, others: Vec<ClusterReference>) -> Self {
+        Self { cluster, others, sessions: Sessions::default() }
+    }
+
+    /// Runs a session filter: the cookie leads to its cluster, if the route has that (CH8.1 to CH8.4).
+    pub(super) fn read(&mut self, cookie: &Arc<SessionCookie>, path: &str, headers: &dyn RequestHeaders) {
+        if !cookie.is_for(path) {
+            return;
+        }
+        let state = SessionState::read(&cookie.name, headers).unwrap_or_else(|reason| {
+            debug!(cookie = &*cookie.name, %reason, "the cookie of a session is ignored");
+            None
+        });
+        if let Some(state) = &state
+            && !state.names(self.cluster.name())
+            && let Some(named) = self.others.iter_mut().find(|it| state.names(it.name()))
+        {
+            mem::swap(&mut self.cluster, named);
+        }
+        self.sessions.0.push(Session { cookie: cookie.clone(), state });
+    }
+
+    /// The cluster of the call up to now.
+    pub(super) fn cluster(&self) -> &ClusterReference {
+        &self.cluster
+    }
+
+    /// The cluster of the call, and its sessions. The others are not referred to any more.
+    pub(super) fn into_parts(self) -> (ClusterReference, Sessions) {
+        (self.cluster, self.sessions)
+    }
+}
+
+impl Sessions {
+    /// What picks need of them: the addresses of the last cookie (CH8.8). `None` if no filter keeps a session.
+    pub(super) fn host_override(&self) -> Option<Box<HostOverride>> {
+        if self.0.is_empty() {
+            return None;
+        }
+        let last = self.0.iter().rev().find_map(|it| it.state.as_ref());
+        Some(Box::new(HostOverride::new(last.map(|it| it.addresses.clone()).unwrap_or_default())))
+    }
+
+    /// Adds the cookies to the headers of an attempt's response that lead to the endpoint it was sent to (CH8.5 to CH8.7).
+    pub(super) fn set_cookies(&self, headers: &mut HeaderMap, draws: &Draws, cluster: &str) {
+        let Some(addresses) = draws.session.as_ref().and_then(|it| it.picked()) else { return };
+        for Session { cookie, state } in &self.0 {
+            let Some(value) = set_cookie(cookie, state.as_ref(), (addresses, cluster)) else { continue };
+            match HeaderValue::try_from(value) {
+                Ok(value) => drop(headers.append(SET_COOKIE, value)),
+                Err(_) => debug!(cookie = &*cookie.name, "the cookie of a session cannot be a header"),
+            }
+        }
+    }
+
+    /// As before, for a response that is the failure of its attempt, such as one of a proxy.
+    pub(super) fn set_cookies_of(&self, status: &mut Status, draws: &Draws, cluster: &str) {
+        if !self.0.is_empty() {
+            let mut headers = mem::take(status.metadata_mut()).into_headers();
+            self.set_cookies(&mut headers, draws, cluster);
+            *status.metadata_mut() = MetadataMap::from_headers(headers);
+        }
+    }
+}

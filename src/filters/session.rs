@@ -1,0 +1,127 @@
+//! Stateful session affinity (A55, A60): cookies that name the endpoint of a session and its cluster.
+
+use std::{fmt, net::SocketAddr};
+
+use base64::{
+    Engine,
+    alphabet::STANDARD as ALPHABET,
+    engine::{
+        DecodePaddingMode,
+        general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD},
+    },
+};
+
+use crate::{resolve::RequestHeaders, resource::http_filter::SessionCookie};
+
+/// The endpoint of a session, as a cookie has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct SessionState {
+    /// The addresses, as they are written in the cookie.
+    list: Box<str>,
+    /// Those of them that are addresses: 1 to 16.
+    pub(crate) addresses: Box<[SocketAddr]>,
+    /// Without the quotes of A60.
+    cluster: Option<Box<str>>,
+}
+
+/// Why a cookie is ignored, as if there were none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum IgnoredCookie {
+    NotBase64,
+    NotUtf8,
+    NoAddress,
+}
+
+impl SessionState {
+    /// What the cookie of a session says in the headers of a request; `None` without a cookie (CH8.2).
+    ///
+    /// # Errors
+    /// The first cookie of this name has another form.
+    pub(crate) fn read(name: &str, headers: &dyn RequestHeaders) -> Result<Option<Self>, IgnoredCookie> {
+        let mut found = None;
+        headers.for_each_value("cookie", &mut |line| found = found.or_else(|| value_of(line, name)));
+        let Some(value) = found else { return Ok(None) };
+        let content = READER.decode(unquoted(value)).map_err(|_| IgnoredCookie::NotBase64)?;
+        Self::parse(str::from_utf8(&content).map_err(|_| IgnoredCookie::NotUtf8)?).map(Some)
+    }
+
+    /// What a cookie contains: addresses, and a cluster behind the first semicolon (CH8.3).
+    fn parse(content: &str) -> Result<Self, IgnoredCookie> {
+        let (list, cluster) = match content.split_once(';') {
+            Some((list, cluster)) => (list, Some(cluster)),
+            None => (content, None),
+        };
+        let addresses: Box<[SocketAddr]> =
+            list.split(',').filter_map(|address| address.parse().ok()).take(MAX_ADDRESSES).collect();
+        if addresses.is_empty() {
+            return Err(IgnoredCookie::NoAddress);
+        }
+        let cluster =
+            cluster.map(|it| it.strip_prefix('"').and_then(|it| it.strip_suffix('"')).unwrap_or(it));
+        let cluster = cluster.filter(|it| !it.is_empty()).map(Into::into);
+        Ok(Self { list: list.into(), addresses, cluster })
+    }
+
+    /// Whether the cookie names this cluster, with or without the prefix of A60's example (CH13.12).
+    pub(crate) fn names(&self, cluster: &str) -> bool {
+        let named = self.cluster.as_deref();
+        named.is_some_and(|it| it == cluster || it.strip_prefix(CLUSTER_PREFIX) == Some(cluster))
+    }
+}
+
+/// The value of the header `set-cookie` for the endpoint that a call was sent to: all its addresses, and the cluster. `None` if the
+/// cookie of the request says the same (CH8.5, CH8.6).
+pub(crate) fn set_cookie(
+    cookie: &SessionCookie,
+    state: Option<&SessionState>,
+    (addresses, cluster): (&str, &str),
+) -> Option<String> {
+    if state.is_some_and(|it| *it.list == *addresses && it.names(cluster)) {
+        return None;
+    }
+    let SessionCookie { name, path, ttl, .. } = cookie;
+    let mut header = format!("{name}={}; HttpOnly", STANDARD.encode(format!("{addresses};{cluster}")));
+    if !path.is_empty() {
+        header.push_str(&format!("; Path={path}"));
+    }
+    if !ttl.is_zero() {
+        header.push_str(&format!("; Max-Age={}", ttl.as_secs()));
+    }
+    Some(header)
+}
+
+impl fmt::Display for IgnoredCookie {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::NotBase64 => "its value is not base64",
+            Self::NotUtf8 => "its content is not UTF-8",
+            Self::NoAddress => "its content has no address",
+        })
+    }
+}
+
+/// The value of the first cookie with a name in a header.
+fn value_of<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
+    line.split(|byte| *byte == b';').find_map(|pair| {
+        let pair = pair.trim_ascii();
+        let end = pair.iter().position(|byte| *byte == b'=')?;
+        (pair[..end] == *name.as_bytes()).then(|| &pair[end + 1..])
+    })
+}
+
+/// Envoy's documentation has a cookie in quotes, which RFC 6265 permits.
+fn unquoted(value: &[u8]) -> &[u8] {
+    value.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\"")).unwrap_or(value)
+}
+
+/// The cookies of other clients may lack the padding.
+const READER: GeneralPurpose = GeneralPurpose::new(
+    &ALPHABET,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+/// Further addresses of a cookie are not looked at.
+const MAX_ADDRESSES: usize = 16;
+const CLUSTER_PREFIX: &str = "cluster:";
+
+#[cfg(test)]
+mod tests;
