@@ -61,6 +61,11 @@ impl Commands {
         self.owner = owner;
     }
 
+    /// The endpoint that commands are of.
+    pub(super) fn owner(&self) -> Owner {
+        self.owner
+    }
+
     /// The endpoint whose commands follow has the connection from now on (CH3.7).
     pub(super) fn adopt(&mut self, connection: ConnectionId) {
         self.owners.insert(connection, self.owner);

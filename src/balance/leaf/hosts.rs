@@ -153,6 +153,8 @@ impl<H: Clone> Leaf<H> {
 
     fn refresh_hosts(&mut self, addresses: impl IntoIterator<Item = SocketAddr>, scope: &mut Scope<'_>) {
         let Some(hosts) = &mut self.hosts else { return };
+        // It may follow from something else that goes on.
+        let owner = scope.commands.owner();
         scope.commands.set_owner(Owner { leaf: self.place, member: HOSTS });
         for address in addresses {
             let of = OfCluster { breaker: &self.breaker, loads: &mut self.loads };
@@ -160,6 +162,7 @@ impl<H: Clone> Leaf<H> {
                 self.published = None;
             }
         }
+        scope.commands.set_owner(owner);
     }
 }
 

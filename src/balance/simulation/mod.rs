@@ -49,7 +49,7 @@ mod tests {
         let picks = ["complete", "queue", "connect", "request", "fail", "drop", "ejected", "unejected"];
         let rest = ["waits", "granted", "gone", "scaled", "led", "not led"];
         let all: Vec<_> = picks.into_iter().chain(rest).collect();
-        of_seeds(5_000, &all, |seed, random| run(seed, Choices::Seed { random, operations: 80 }));
+        of_seeds(10_000, &all, |seed, random| run(seed, Choices::Seed { random, operations: 80 }));
     }
 
     #[test]

@@ -41,8 +41,9 @@ pub(super) struct Peers {
     streams: BTreeMap<ConnectionId, Arc<Streams<ConnectionId>>>,
     /// The requests for further connections.
     full: Arc<Mutex<Vec<ConnectionId>>>,
-    /// The connections and attempts of each leaf and address, when they were checked last.
-    counts: BTreeMap<(&'static str, SocketAddr), usize>,
+    /// The connections and attempts of each leaf and address, of the policy's endpoints and for cookies alone, when they were checked
+    /// last.
+    counts: BTreeMap<(&'static str, SocketAddr, bool), usize>,
     /// The greatest limit of connections that each leaf has had, and that of the attempts that may still wait for others to end.
     scaled: BTreeMap<Arc<str>, usize>,
     recent: BTreeMap<&'static str, usize>,
@@ -201,17 +202,18 @@ impl World<'_> {
             let attempts = self.attempts.iter().chain(&self.connections);
             for (connection, address) in attempts {
                 if self.balancer.leaf_of(*connection).as_deref() == Some(name) {
-                    *counts.entry((name, *address)).or_insert(0) += 1;
+                    let is_of_host = self.balancer.is_of_host(*connection);
+                    *counts.entry((name, *address, is_of_host)).or_insert(0) += 1;
                 }
             }
             let recent = self.peers.recent.get(name).copied().unwrap_or_default().max(leaf.max_connections);
             // Otherwise there are attempts from the time before a limit was lowered, maybe.
             let has_waiting = self.attempts.len() >= MAX_CONNECTS;
             self.peers.recent.insert(name, if has_waiting { recent } else { leaf.max_connections });
-            for ((of, address), count) in &counts {
-                let before = self.peers.counts.get(&(*of, *address)).copied().unwrap_or_default();
-                let is_checked =
-                    *of == name && is_sole(leaf, address) && !self.retires(&name.into(), *address);
+            for (key @ (of, address, is_of_host), count) in &counts {
+                let before = self.peers.counts.get(key).copied().unwrap_or_default();
+                let is_sole = *is_of_host || is_sole(leaf, address);
+                let is_checked = *of == name && is_sole && !self.retires(&name.into(), *address);
                 let is_legal = !is_checked || *count <= before.max(recent);
                 assert!(is_legal, "{name}: {count} connections to {address} after {before}");
             }
@@ -236,9 +238,14 @@ impl World<'_> {
         // That of another connection may be known to a newer picker alone.
         let Some(name) = self.balancer.leaf_of(connection) else { return };
         let leaf = &self.configs.leaves[&name];
-        let count = self.peers.counts.iter().find(|((of, it), _)| **of == *name && *it == address);
+        let is_of_host = self.balancer.is_of_host(connection);
+        let is_key = |(of, it, of_host): &(&str, SocketAddr, bool)| {
+            **of == *name && *it == address && *of_host == is_of_host
+        };
+        let count = self.peers.counts.iter().find(|(key, _)| is_key(key));
         let can_grow = count.is_some_and(|(_, count)| *count < leaf.max_connections);
-        if can_grow && is_sole(leaf, &address) && !self.retires(&name, address) {
+        let is_sole = is_of_host || is_sole(leaf, &address);
+        if can_grow && is_sole && !self.retires(&name, address) {
             assert!(self.is_busy(), "{address}: a call waits for a connection that nobody attempts");
         }
     }

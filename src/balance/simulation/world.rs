@@ -145,7 +145,7 @@ impl<'a> World<'a> {
                     self.sick.insert(address);
                 }
             }
-            14 | 16 => {
+            14 | 16 | 24 | 25 => {
                 let running = self.calls.len();
                 (0..8).for_each(|_| self.pick());
                 self.end_calls(running);
@@ -154,7 +154,7 @@ impl<'a> World<'a> {
                 self.has_sessions = !self.has_sessions;
                 self.balancer.set_sessions(self.has_sessions, self.now);
             }
-            21..=24 => self.pick_in_session(),
+            21..=23 => self.pick_in_session(),
             _ => self.pick(),
         }
         self.drain();
