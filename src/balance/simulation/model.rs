@@ -121,10 +121,12 @@ impl World<'_> {
 
     /// What is wrong with an endpoint that was picked.
     pub(super) fn is_wrong_endpoint(&self, target: &str, attempt: &Attempt<ConnectionId>) -> Option<String> {
-        let (connection, address) = (attempt.endpoint.handle(), attempt.endpoint.address);
-        if self.connections.get(&connection) != Some(&address) {
+        let address = attempt.endpoint.address;
+        // The endpoints of a policy before keep the list of connections that they had.
+        let mut connections = attempt.endpoint.connections.all().map(|it| *it.handle());
+        let Some(connection) = connections.find(|it| self.connections.get(it) == Some(&address)) else {
             return Some("it is not connected".to_owned());
-        }
+        };
         let name = self.balancer.leaf_of(connection)?;
         let Some(place) = leaves(&self.configs, target).iter().position(|leaf| *leaf == name) else {
             return Some(format!("{name} is no leaf of the cluster"));

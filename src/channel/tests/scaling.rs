@@ -98,10 +98,11 @@ async fn ch4_10_calls_that_wait_get_further_connections_up_to_the_limit() {
 
 #[tokio::test]
 async fn ch4_9_the_cap_of_the_channel_and_sharing_limit_the_connections() {
-    let sharing = |builder: ChannelBuilder| builder.share_connections(true);
-    let capped = |builder: ChannelBuilder| builder.max_connections_cap(2);
-    let settings: [(usize, fn(ChannelBuilder) -> ChannelBuilder); 2] = [(1, sharing), (2, capped)];
-    for (connections, settings) in settings {
+    for connections in [1, 2] {
+        let settings = move |builder: ChannelBuilder| match connections {
+            1 => builder.share_connections(true),
+            _ => builder.max_connections_cap(2),
+        };
         let mut peer = permitting(1).await;
         let mesh = Mesh::scaled_at("ch4_9_cap", peer.address, 1_000, settings).await;
         let calls = ["/1", "/2", "/3"].map(|path| mesh.get(path));
