@@ -54,8 +54,10 @@ pub(crate) enum AttemptEnd {
 pub(crate) enum Pushback {
     Absent,
     After(Duration),
-    /// No retry: the value is negative, cannot be parsed, or is one of several.
+    /// No retry: the value is negative.
     Never,
+    /// No retry either: the value is no number, or one of several.
+    Malformed,
 }
 
 /// What follows the end of an attempt.
@@ -154,7 +156,7 @@ impl Retries {
         random: &mut fastrand::Rng,
     ) -> Next {
         let is_retryable = self.policy.as_ref().is_some_and(|policy| retries(policy, code));
-        let is_counted = is_retryable || pushback == Pushback::Never;
+        let is_counted = is_retryable || pushback.forbids();
         let is_permitted = match &self.throttle {
             Some(throttle) if is_counted => throttle.on_failure(),
             Some(_) | None => true,
@@ -167,7 +169,7 @@ impl Retries {
             return Next::Deliver;
         }
         let (delay, backoffs) = match pushback {
-            Pushback::Never => return Next::Deliver,
+            Pushback::Never | Pushback::Malformed => return Next::Deliver,
             Pushback::After(delay) => (delay, 0),
             Pushback::Absent => (backoff(policy, self.backoffs, random), self.backoffs + 1),
         };
@@ -211,16 +213,22 @@ fn retries(policy: &RetryPolicy, code: Code) -> bool {
 }
 
 impl Pushback {
-    /// Parses the values of `grpc-retry-pushback-ms`: a decimal `i32` without sign or leading zeros.
+    /// Whether there is no retry.
+    fn forbids(self) -> bool {
+        matches!(self, Self::Never | Self::Malformed)
+    }
+
+    /// Parses the values of `grpc-retry-pushback-ms`: a decimal `i32` without leading zeros.
     pub(crate) fn parse<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Self {
         let Some(value) = values.next() else { return Self::Absent };
-        let is_canonical = value == b"0" || value.first().is_some_and(|first| (b'1'..=b'9').contains(first));
+        let digits = value.strip_prefix(b"-").unwrap_or(value);
+        let is_canonical =
+            digits == b"0" || digits.first().is_some_and(|first| (b'1'..=b'9').contains(first));
         let number = std::str::from_utf8(value).ok().and_then(|text| text.parse::<i32>().ok());
-        match number.and_then(|number| u64::try_from(number).ok()) {
-            Some(millis) if is_canonical && values.next().is_none() => {
-                Self::After(Duration::from_millis(millis))
-            }
-            Some(_) | None => Self::Never,
+        match number.filter(|_| is_canonical && values.next().is_none()).map(u64::try_from) {
+            Some(Ok(millis)) => Self::After(Duration::from_millis(millis)),
+            Some(Err(_)) => Self::Never,
+            None => Self::Malformed,
         }
     }
 }

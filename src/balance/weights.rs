@@ -8,7 +8,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use prost::Message;
+use prost::{DecodeError, Message};
 
 use crate::{
     pb::xds::data::orca::v3::OrcaLoadReport, resource::load_balancing::ClientSideWeightedRoundRobin,
@@ -75,20 +75,19 @@ impl From<&ClientSideWeightedRoundRobin> for WeightSettings {
 }
 
 impl LoadReport {
-    /// The report in a message `xds.data.orca.v3.OrcaLoadReport`; `None` if it is malformed, or has nothing of which a weight can be
-    /// made (CH3.42).
-    pub(crate) fn decode(message: &[u8]) -> Option<Self> {
+    /// The report in a message `xds.data.orca.v3.OrcaLoadReport`; `None` if it has nothing of which a weight can be made (CH3.42).
+    ///
+    /// # Errors
+    /// The message is malformed.
+    pub(crate) fn decode(message: &[u8]) -> Result<Option<Self>, DecodeError> {
         let OrcaLoadReport { cpu_utilization, rps_fractional, eps, application_utilization } =
-            OrcaLoadReport::decode(message).ok()?;
+            OrcaLoadReport::decode(message)?;
         let is_positive = |value: f64| value > 0.0 && value.is_finite();
         let utilization =
             if application_utilization > 0.0 { application_utilization } else { cpu_utilization };
         let errors = if eps.is_finite() && eps > 0.0 { eps } else { 0.0 };
-        (is_positive(utilization) && is_positive(rps_fractional)).then_some(Self {
-            utilization,
-            rate: rps_fractional,
-            errors,
-        })
+        let is_useful = is_positive(utilization) && is_positive(rps_fractional);
+        Ok(is_useful.then_some(Self { utilization, rate: rps_fractional, errors }))
     }
 
     /// The requests per second that the endpoint could serve.

@@ -14,6 +14,8 @@ use tokio::{
     time::Instant,
 };
 
+use super::malformed::MalformedCounters;
+
 /// Counts the calls under way.
 #[derive(Debug)]
 pub(super) struct ActiveCalls {
@@ -27,6 +29,7 @@ pub(super) struct ActiveCalls {
     stage: watch::Sender<Stage>,
     /// The last call has ended, after the shutdown has begun.
     ended: Notify,
+    malformed: Arc<MalformedCounters>,
 }
 
 /// How far the channel is on its way to its end.
@@ -56,7 +59,13 @@ impl ActiveCalls {
             is_shut_down: AtomicBool::new(false),
             stage: watch::Sender::new(Stage::Running),
             ended: Notify::new(),
+            malformed: Arc::default(),
         })
+    }
+
+    /// What calls and endpoints of the channel have sent that is malformed.
+    pub(super) fn malformed(&self) -> &Arc<MalformedCounters> {
+        &self.malformed
     }
 
     /// A call begins. Says whether the channel is idle, so that it has to be woken.
@@ -131,6 +140,11 @@ impl ActiveCalls {
 }
 
 impl ActiveCall {
+    /// That of its channel.
+    pub(super) fn malformed(&self) -> &MalformedCounters {
+        &self.all.malformed
+    }
+
     pub(super) fn is_shut_down(&self) -> bool {
         self.all.is_shut_down.load(Ordering::Acquire)
     }

@@ -80,6 +80,9 @@ impl Call<'_> {
                 Err(failure) => failure,
             };
             let Some(end) = failure.end() else { return failure.deliver() };
+            if let AttemptEnd::Failed(_, Pushback::Malformed) = end {
+                self.context.active.malformed().on_retry_pushback();
+            }
             let remaining = self.deadline.at().map(|at| at.saturating_duration_since(Instant::now()));
             let can = Repeatable { is_kept: of.body.is_kept() && !of.active.is_shut_down(), remaining };
             match of.retries.next(end, can, &mut self.random) {
@@ -123,7 +126,7 @@ impl Call<'_> {
         of.sessions.set_cookies(responded.0.headers_mut(), &of.draws, of.cluster.name());
         let (response, reserved, _) = &responded;
         if status::in_headers(response.headers()).is_some() {
-            reserved.on_trailers(response.headers());
+            reserved.on_trailers(response.headers(), self.context.active.malformed());
         }
         match status::of_response(response, reserved.endpoint().address) {
             Some(mut status) => {

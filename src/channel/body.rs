@@ -140,7 +140,7 @@ impl Running {
         self.stream.poll_trailers(cx).map(|trailers| match trailers {
             Ok(trailers) => trailers.map(|mut trailers| {
                 status::correct_deadline(&mut trailers, self.deadline.at());
-                self.guards.attempt.on_trailers(&trailers);
+                self.guards.attempt.on_trailers(&trailers, self.guards.active.malformed());
                 if let Some(code) = status::in_headers(&trailers) {
                     self.guards.on_status(code);
                 }

@@ -27,8 +27,10 @@ use tokio::{
 pub(super) use self::{keep_alive::LongerIntervals, load_reports::watch_load};
 use self::{
     keep_alive::{KeepAlive, Pings},
+    load_reports::Malformed,
     socket::Socket,
 };
+use super::malformed::MalformedCounters;
 use crate::{
     balance::{
         picker::{Attempt, ReadyEndpoint},
@@ -357,11 +359,14 @@ impl Reserved {
     }
 
     /// The status of the server, with the load that it reports if the policy reads that.
-    pub(super) fn on_trailers(&self, trailers: &HeaderMap) {
-        if self.attempt.reads_reports()
-            && let Some(report) = load_reports::in_trailers(trailers)
-        {
-            self.attempt.on_report(report, Instant::now().into_std());
+    pub(super) fn on_trailers(&self, trailers: &HeaderMap, malformed: &MalformedCounters) {
+        if !self.attempt.reads_reports() {
+            return;
+        }
+        match load_reports::in_trailers(trailers) {
+            Ok(Some(report)) => self.attempt.on_report(report, Instant::now().into_std()),
+            Ok(None) => {}
+            Err(Malformed) => malformed.on_load_report(),
         }
     }
 

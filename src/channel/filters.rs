@@ -17,7 +17,7 @@ use super::{
 use crate::{
     filters::{
         Filter, FilterChain,
-        fault::{self, ActiveFaults, FaultDraws, Injected},
+        fault::{self, ActiveFaults, Controls, FaultDraws, Injected},
     },
     resolve::RouteQuery,
     resource::http_filter::Fault,
@@ -67,7 +67,10 @@ impl Call<'_> {
         for filter in filters {
             match filter {
                 Filter::Fault(fault) => self.inject(fault, headers).await?,
-                Filter::Session(cookie) => routed.clusters.read(cookie, path, &Visible(headers)),
+                Filter::Session(cookie) => {
+                    let malformed = self.context.active.malformed();
+                    routed.clusters.read(cookie, (path, &Visible(headers)), malformed);
+                }
                 Filter::GcpAuthn(tokens) => self.add_identity(tokens, routed.clusters.cluster())?,
                 // It is run with the rest of the call.
                 Filter::Custom(_) => {}
@@ -80,7 +83,12 @@ impl Call<'_> {
     async fn inject(&mut self, fault: &Fault, headers: &HeaderMap) -> Result<(), Status> {
         let mut draw = || self.random.u32(..1_000_000);
         let draws = FaultDraws { delay: draw(), abort: draw() };
-        let injected = fault::inject(fault, &Visible(headers), draws, &FAULTS);
+        let (injected, malformed) = {
+            let headers = Visible(headers);
+            let controls = Controls::new(&headers);
+            (fault::inject(fault, &controls, draws, &FAULTS), controls.malformed())
+        };
+        self.context.active.malformed().on_fault_headers(malformed);
         // The fault counts until the end of this function, or until the call is dropped.
         let Some(Injected { delay, abort, active: _active }) = injected else { return Ok(()) };
         if let Some(delay) = delay {

@@ -25,6 +25,7 @@ mod connection;
 mod deadline;
 mod filters;
 mod headers;
+mod malformed;
 mod metadata_server;
 mod published;
 mod request;
@@ -43,6 +44,7 @@ pub use self::{
     body::ChannelBody,
     builder::{ChannelBuilder, ChannelError},
     call::{AttemptCount, WaitForReady},
+    malformed::MalformedValues,
     state::{ChannelState, StateWatch},
 };
 use crate::{Client, config::Target};
@@ -112,6 +114,11 @@ impl Channel {
             false
         };
         tokio::time::timeout(timeout, ready).await.unwrap_or(false)
+    }
+
+    /// What the channel has ignored since it was built, as it was malformed.
+    pub fn malformed(&self) -> MalformedValues {
+        self.shared.calls.active.malformed().values()
     }
 
     /// Ends the delays after failed connections, and connects at once (CH3.3). For applications that know of a change of the

@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderValue, header::SET_COOKIE};
 use tonic::{Status, metadata::MetadataMap};
 use tracing::debug;
 
+use super::malformed::MalformedCounters;
 use crate::{
     balance::{cluster_use::ClusterReference, override_host::HostOverride, picker::Draws},
     filters::session::{SessionState, set_cookie},
@@ -37,11 +38,17 @@ impl SessionClusters {
     }
 
     /// Runs a session filter: the cookie leads to its cluster, if the route has that (CH8.1 to CH8.4).
-    pub(super) fn read(&mut self, cookie: &Arc<SessionCookie>, path: &str, headers: &dyn RequestHeaders) {
+    pub(super) fn read(
+        &mut self,
+        cookie: &Arc<SessionCookie>,
+        (path, headers): (&str, &dyn RequestHeaders),
+        malformed: &MalformedCounters,
+    ) {
         if !cookie.is_for(path) {
             return;
         }
         let state = SessionState::read(&cookie.name, headers).unwrap_or_else(|reason| {
+            malformed.on_session_cookie();
             debug!(cookie = &*cookie.name, %reason, "the cookie of a session is ignored");
             None
         });

@@ -408,7 +408,13 @@ impl Task {
             let _ = events.send(Event::Load(id, report));
         };
         let backoff = Backoff::new(self.backoff.clone());
-        let watch = tokio::spawn(watch_load(endpoint, (origin, period), backoff, on_report));
+        let watch = tokio::spawn(watch_load(
+            endpoint,
+            (origin, period),
+            backoff,
+            self.active.malformed().clone(),
+            on_report,
+        ));
         self.load_watches.insert(id, LoadWatch::new(watch.abort_handle()));
     }
 

@@ -1,6 +1,7 @@
 //! Fault injection (A33): which requests are delayed, and which fail without being sent.
 
 use std::{
+    cell::Cell,
     str::FromStr,
     sync::atomic::{AtomicU32, Ordering},
     time::Duration,
@@ -42,10 +43,16 @@ pub(crate) struct FaultDraws {
     pub(crate) abort: u32,
 }
 
+/// The headers of a request that control faults, where the configuration lets them (CH5.7).
+pub(crate) struct Controls<'a> {
+    headers: &'a dyn RequestHeaders,
+    malformed: Cell<u64>,
+}
+
 /// What a filter injects into a call with these headers; `None` if nothing, also at the limit of running faults.
 pub(crate) fn inject<'a>(
     fault: &Fault,
-    headers: &dyn RequestHeaders,
+    headers: &Controls<'_>,
     draws: FaultDraws,
     active: &'a ActiveFaults,
 ) -> Option<Injected<'a>> {
@@ -63,6 +70,32 @@ pub(super) fn is_ever_injected(fault: &Fault) -> bool {
     let abort = fault.abort.as_ref().map(|it| it.percentage);
     let has_share = [delay, abort].into_iter().flatten().any(|it| it.numerator > 0);
     has_share && fault.max_active_faults != Some(0)
+}
+
+impl<'a> Controls<'a> {
+    pub(crate) fn new(headers: &'a dyn RequestHeaders) -> Self {
+        Self { headers, malformed: Cell::new(0) }
+    }
+
+    /// How many headers were looked at and ignored, as they are malformed.
+    pub(crate) fn malformed(&self) -> u64 {
+        self.malformed.get()
+    }
+
+    /// The last value of a header; `None` if it is no such number.
+    fn number<T: FromStr>(&self, name: &str) -> Option<T> {
+        self.number_in(name, |_| true)
+    }
+
+    fn number_in<T: FromStr>(&self, name: &str, is_valid: impl Fn(&T) -> bool) -> Option<T> {
+        let mut last = None;
+        self.headers.for_each_value(name, &mut |value| last = Some(value));
+        let number = std::str::from_utf8(last?).ok().and_then(|text| text.parse().ok()).filter(is_valid);
+        if number.is_none() {
+            self.malformed.set(self.malformed.get() + 1);
+        }
+        number
+    }
 }
 
 impl ActiveFaults {
@@ -89,11 +122,11 @@ impl Drop for ActiveFault<'_> {
     }
 }
 
-fn drawn_delay(delay: &FaultDelay, headers: &dyn RequestHeaders, draw: u32) -> Option<Duration> {
+fn drawn_delay(delay: &FaultDelay, headers: &Controls<'_>, draw: u32) -> Option<Duration> {
     let (time, share) = match delay.kind {
         DelayKind::FixedDelay(time) => (time, delay.percentage),
         DelayKind::HeaderDelay => {
-            let time = Duration::from_millis(number(headers, DELAY)?);
+            let time = Duration::from_millis(headers.number(DELAY)?);
             (time, lowered(delay.percentage, headers, DELAY_PERCENTAGE))
         }
     };
@@ -101,7 +134,7 @@ fn drawn_delay(delay: &FaultDelay, headers: &dyn RequestHeaders, draw: u32) -> O
     (share.matches(draw) && !time.is_zero()).then_some(time)
 }
 
-fn drawn_abort(abort: &FaultAbort, headers: &dyn RequestHeaders, draw: u32) -> Option<Code> {
+fn drawn_abort(abort: &FaultAbort, headers: &Controls<'_>, draw: u32) -> Option<Code> {
     let (code, share) = match abort.kind {
         AbortKind::HttpStatus(status) => (Code::from_http_status(status), abort.percentage),
         AbortKind::GrpcStatus(code) => (code, abort.percentage),
@@ -113,27 +146,20 @@ fn drawn_abort(abort: &FaultAbort, headers: &dyn RequestHeaders, draw: u32) -> O
 }
 
 /// The failure that a request asks for: an HTTP status before one of gRPC (CH5.7).
-fn requested_abort(headers: &dyn RequestHeaders) -> Option<Code> {
-    let http = number::<u32>(headers, ABORT).filter(|status| (200..600).contains(status));
+fn requested_abort(headers: &Controls<'_>) -> Option<Code> {
+    let http = headers.number_in(ABORT, |status: &u32| (200..600).contains(status));
     if let Some(status) = http {
         return Some(Code::from_http_status(status));
     }
-    let grpc: u64 = number(headers, ABORT_GRPC)?;
+    let grpc: u64 = headers.number(ABORT_GRPC)?;
     Some(i32::try_from(grpc).map_or(Code::Unknown, Code::from_i32))
 }
 
 /// The share of the requests that a header may lower, but not raise (A33-3).
-fn lowered(share: Fraction, headers: &dyn RequestHeaders, name: &str) -> Fraction {
-    let Some(requested) = number::<i64>(headers, name) else { return share };
+fn lowered(share: Fraction, headers: &Controls<'_>, name: &str) -> Fraction {
+    let Some(requested) = headers.number::<i64>(name) else { return share };
     let numerator = i64::from(share.numerator).min(requested);
     Fraction::new(u32::try_from(numerator).unwrap_or_default(), share.denominator)
-}
-
-/// The last value of a header; `None` if it is no such number.
-fn number<T: FromStr>(headers: &dyn RequestHeaders, name: &str) -> Option<T> {
-    let mut last = None;
-    headers.for_each_value(name, &mut |value| last = Some(value));
-    std::str::from_utf8(last?).ok()?.parse().ok()
 }
 
 const DELAY: &str = "x-envoy-fault-delay-request";

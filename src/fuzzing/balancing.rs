@@ -118,7 +118,7 @@ impl Balancing {
                 rps_fractional: f64::from(number + 1),
                 ..OrcaLoadReport::default()
             };
-            if let Some(report) = LoadReport::decode(&report.encode_to_vec()) {
+            if let Ok(Some(report)) = LoadReport::decode(&report.encode_to_vec()) {
                 attempt.on_report(report, self.now);
             }
         }

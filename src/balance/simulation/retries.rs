@@ -141,7 +141,8 @@ impl<'a> Calls<'a> {
         match self.choices.below(8) {
             0 => AttemptEnd::NeverSent,
             1 => AttemptEnd::NeverProcessed(code),
-            2 => AttemptEnd::Failed(code, Pushback::Never),
+            2 if millis < 100 => AttemptEnd::Failed(code, Pushback::Never),
+            2 => AttemptEnd::Failed(code, Pushback::Malformed),
             3 => AttemptEnd::Failed(code, Pushback::After(Duration::from_millis(millis))),
             _ => AttemptEnd::Failed(code, Pushback::Absent),
         }
@@ -175,7 +176,9 @@ impl Call {
         let policy =
             self.policy.clone().filter(|it| failure.is_some_and(|(_, one)| it.retry_on.contains(one)));
         let mut is_throttled = false;
-        if let Some(tokens) = tokens.filter(|_| policy.is_some() || pushback == Pushback::Never) {
+        if let Some(tokens) =
+            tokens.filter(|_| policy.is_some() || matches!(pushback, Pushback::Never | Pushback::Malformed))
+        {
             tokens.left = tokens.left.saturating_sub(1_000);
             is_throttled = 2 * tokens.left <= tokens.max;
         }
@@ -184,7 +187,7 @@ impl Call {
             return Expected::Deliver;
         }
         let range = match pushback {
-            Pushback::Never => return Expected::Deliver,
+            Pushback::Never | Pushback::Malformed => return Expected::Deliver,
             Pushback::After(delay) => {
                 self.doublings = 0;
                 delay..=delay

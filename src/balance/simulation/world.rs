@@ -243,7 +243,7 @@ impl<'a> World<'a> {
             rps_fractional: 1.0 + self.choices.below(100) as f64,
             ..OrcaLoadReport::default()
         };
-        let Some(report) = LoadReport::decode(&load.encode_to_vec()) else { return };
+        let Ok(Some(report)) = LoadReport::decode(&load.encode_to_vec()) else { return };
         if let Some(call) = self.calls.last() {
             call.attempt.on_report(report, self.now);
         }

@@ -23,7 +23,7 @@ use tonic::{Code, Status, body::Body, client::Grpc, codegen::BoxFuture};
 use tower_service::Service;
 use tracing::{debug, error};
 
-use super::Handle;
+use super::{super::malformed::MalformedCounters, Handle};
 use crate::{
     balance::{
         backoff::Backoff,
@@ -36,11 +36,15 @@ use crate::{
     pb::{google::protobuf as google, xds::service::orca::v3::OrcaLoadReportRequest},
 };
 
-/// The report in the trailers of a response: the last one if there are several (CH9.7). What is malformed is none.
-pub(super) fn in_trailers(trailers: &HeaderMap) -> Option<LoadReport> {
-    let value = trailers.get_all(LOAD).iter().next_back()?;
-    let message = BASE64.decode(value.as_bytes()).ok()?;
-    LoadReport::decode(&message)
+/// A report that is none.
+#[derive(Debug)]
+pub(super) struct Malformed;
+
+/// The report in the trailers of a response: the last one if there are several (CH9.7).
+pub(super) fn in_trailers(trailers: &HeaderMap) -> Result<Option<LoadReport>, Malformed> {
+    let Some(value) = trailers.get_all(LOAD).iter().next_back() else { return Ok(None) };
+    let message = BASE64.decode(value.as_bytes()).map_err(|_| Malformed)?;
+    LoadReport::decode(&message).map_err(|_| Malformed)
 }
 
 /// Reads the reports of an endpoint on one of its connections, at least so often, until the oldest one is lost (CH9.8). The stream
@@ -52,6 +56,7 @@ pub(in crate::channel) async fn watch_load(
     endpoint: Arc<ReadyEndpoint<Handle>>,
     (origin, period): (Uri, Duration),
     mut backoff: Backoff,
+    malformed: Arc<MalformedCounters>,
     on_report: impl Fn(LoadReport),
 ) {
     let mut random = fastrand::Rng::new();
@@ -59,8 +64,10 @@ pub(in crate::channel) async fn watch_load(
         let next = backoff.begin(Instant::now().into_std(), &mut random).next_at;
         let end = read_reports(&endpoint, (origin.clone(), period), |report| {
             backoff.reset();
-            if let Some(report) = report {
-                on_report(report);
+            match report {
+                Ok(Some(report)) => on_report(report),
+                Ok(None) => {}
+                Err(Malformed) => malformed.on_load_report(),
             }
         });
         let end = end.await;
@@ -79,7 +86,7 @@ pub(in crate::channel) async fn watch_load(
 async fn read_reports(
     endpoint: &Arc<ReadyEndpoint<Handle>>,
     (origin, period): (Uri, Duration),
-    mut on_message: impl FnMut(Option<LoadReport>),
+    mut on_message: impl FnMut(Result<Option<LoadReport>, Malformed>),
 ) -> Status {
     let report_interval = google::Duration {
         seconds: period.as_secs().try_into().unwrap_or(i64::MAX),
@@ -95,7 +102,7 @@ async fn read_reports(
     };
     loop {
         match reports.message().await {
-            Ok(Some(message)) => on_message(LoadReport::decode(&message)),
+            Ok(Some(message)) => on_message(LoadReport::decode(&message).map_err(|_| Malformed)),
             Ok(None) => return Status::ok("the endpoint ended it"),
             Err(status) => return status,
         }

@@ -214,6 +214,18 @@ async fn ch5_8_the_status_ok_is_a_response_without_messages() {
 }
 
 #[tokio::test]
+async fn ch5_7_a_header_that_is_no_number_injects_nothing_and_is_counted() {
+    let mut peer = Peer::start().await;
+    let it = Faulty::start("ch5_7_malformed", &[&peer], delay_by_header()).await;
+    for value in ["soon", "-1", ""] {
+        let call = it.with("/a", &[("x-envoy-fault-delay-request", value)]);
+        peer.request().await.respond();
+        soon(call).await.unwrap().unwrap();
+    }
+    assert_eq!((it.mesh.channel.malformed().fault_headers, running_faults()), (3, 0));
+}
+
+#[tokio::test]
 async fn ch5_10_a_fault_counts_neither_before_nor_after_its_delay() {
     let mut peer = Peer::start().await;
     let limited = HttpFault { max_active_faults: Some(UInt32Value { value: 1 }), ..delay_by_header() };

@@ -4,6 +4,7 @@ mod faults;
 mod filters;
 mod gcp_authn;
 mod idle;
+mod malformed;
 mod outliers;
 mod peer;
 mod queue;

@@ -181,6 +181,7 @@ async fn ch6_8_the_server_says_when_or_that_there_is_no_retry() {
         assert_eq!(code(soon(call).await.unwrap()), Code::Unavailable, "{values:?}");
         assert!(peer.is_quiet());
     }
+    assert_eq!(mesh.channel.malformed().retry_pushback, 2, "a negative number is well-formed");
 }
 
 #[tokio::test]

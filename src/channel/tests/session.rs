@@ -185,6 +185,7 @@ async fn ch8_2_a_malformed_cookie_is_ignored_and_replaced() {
         let response = soon(call).await.unwrap();
         assert_eq!(cookies(&response), [format!("sid={}; HttpOnly; Path=/", value(&one, name))], "{cookie}");
     }
+    assert_eq!(mesh.channel.malformed().session_cookies, 3);
 }
 
 /// A mesh of two clusters with a peer each, by their weights.

@@ -25,7 +25,7 @@ fn second() -> DelayKind {
 /// The delay in milliseconds and the failure of a call, with no other fault running.
 fn injected(fault: &Fault, headers: &[(&str, &str)], draws: FaultDraws) -> (Option<u128>, Option<Code>) {
     let active = ActiveFaults::new();
-    let outcome = match inject(fault, &headers, draws, &active) {
+    let outcome = match inject(fault, &Controls::new(&headers), draws, &active) {
         Some(injected) => (injected.delay.map(|it| it.as_millis()), injected.abort),
         None => (None, None),
     };
@@ -186,9 +186,9 @@ fn ch5_8_the_code_is_that_of_the_http_status() {
 fn ch5_9_a_delay_of_0_is_no_fault() {
     let active = ActiveFaults::new();
     let none = delay(DelayKind::FixedDelay(Duration::ZERO), ALWAYS);
-    assert!(inject(&none, &NO_HEADERS, FIRST, &active).is_none());
+    assert!(inject(&none, &Controls::new(&NO_HEADERS), FIRST, &active).is_none());
     let by_header = delay(DelayKind::HeaderDelay, ALWAYS);
-    assert!(inject(&by_header, &[(DELAY, "0")], FIRST, &active).is_none());
+    assert!(inject(&by_header, &Controls::new(&[(DELAY, "0")]), FIRST, &active).is_none());
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn ch5_10_a_fault_counts_once_until_it_is_over_and_others_do_not_count() {
     let active = ActiveFaults::new();
     let limited = |max, fault| Fault { max_active_faults: max, ..fault };
     let both = Fault { abort: abort(AbortKind::HttpStatus(503), ALWAYS).abort, ..delay(second(), ALWAYS) };
-    let inject = |fault: &Fault, draws| inject(fault, &NO_HEADERS, draws, &active);
+    let inject = |fault: &Fault, draws| inject(fault, &Controls::new(&NO_HEADERS), draws, &active);
     let missed = FaultDraws { delay: 999_999, abort: 999_999 };
     let half = Fraction::new(50, Denominator::Hundred);
     assert!(inject(&limited(Some(9), delay(second(), half)), missed).is_none());
@@ -225,7 +225,7 @@ fn ch5_10_at_no_instant_more_faults_run_than_the_limit() {
         for _ in 0..4 {
             scope.spawn(|| {
                 for _ in 0..10_000 {
-                    let injected = inject(&fault, &NO_HEADERS, FIRST, &active);
+                    let injected = inject(&fault, &Controls::new(&NO_HEADERS), FIRST, &active);
                     most.fetch_max(active.running(), Ordering::Relaxed);
                     drop(injected);
                 }
@@ -244,9 +244,9 @@ fn ch5_11_a_delayed_call_fails_whatever_runs_by_then() {
         max_active_faults: Some(1),
         ..delay(second(), ALWAYS)
     };
-    let injected = inject(&limited, &NO_HEADERS, FIRST, &active).unwrap();
+    let injected = inject(&limited, &Controls::new(&NO_HEADERS), FIRST, &active).unwrap();
     let unlimited = Fault { max_active_faults: None, ..limited };
-    let _others = [(); 3].map(|()| inject(&unlimited, &NO_HEADERS, FIRST, &active).unwrap());
+    let _others = [(); 3].map(|()| inject(&unlimited, &Controls::new(&NO_HEADERS), FIRST, &active).unwrap());
     assert_eq!((injected.delay, injected.abort), (Some(Duration::from_secs(1)), Some(Code::Unavailable)));
 }
 

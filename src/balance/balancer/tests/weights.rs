@@ -24,7 +24,7 @@ fn policy(blackout: u32, out_of_band: Option<u32>) -> ClusterPolicy {
 /// Half the utilization at this rate.
 fn report(rate: f64) -> LoadReport {
     let load = OrcaLoadReport { cpu_utilization: 0.5, rps_fractional: rate, ..OrcaLoadReport::default() };
-    LoadReport::decode(&load.encode_to_vec()).unwrap()
+    LoadReport::decode(&load.encode_to_vec()).unwrap().unwrap()
 }
 
 impl Fixture {

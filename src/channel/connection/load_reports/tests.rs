@@ -17,7 +17,8 @@ fn base64(message: &[u8]) -> String {
 
 #[test]
 fn ch9_7_the_last_report_of_the_trailers_is_read_with_or_without_padding() {
-    let expected = LoadReport::decode(&report(10.0));
+    let expected = LoadReport::decode(&report(10.0)).unwrap();
+    let in_trailers = |values: &HeaderMap| in_trailers(values).unwrap();
     assert!(expected.is_some());
     let padded = base64(&report(10.0));
     assert!(padded.ends_with('='), "{padded}");
@@ -27,10 +28,12 @@ fn ch9_7_the_last_report_of_the_trailers_is_read_with_or_without_padding() {
 }
 
 #[test]
-fn ch9_7_a_malformed_report_is_none() {
-    assert_eq!(in_trailers(&HeaderMap::new()), None);
-    for malformed in ["", "?", "AAA=A", "////"] {
-        assert_eq!(in_trailers(&trailers(&[malformed.to_owned()])), None, "{malformed}");
+fn ch9_7_a_malformed_report_is_told_from_one_that_is_of_no_use() {
+    assert_eq!(in_trailers(&HeaderMap::new()).unwrap(), None);
+    for malformed in ["?", "AAA=A", "////"] {
+        assert!(in_trailers(&trailers(&[malformed.to_owned()])).is_err(), "{malformed}");
     }
-    assert_eq!(in_trailers(&trailers(&[base64(&report(-1.0))])), None);
+    for useless in [String::new(), base64(&report(-1.0))] {
+        assert_eq!(in_trailers(&trailers(&[useless])).unwrap(), None);
+    }
 }
