@@ -46,7 +46,7 @@ mod tests {
         let mut outcomes = BTreeMap::new();
         for seed in seeds.clone() {
             let random = fastrand::Rng::with_seed(seed);
-            let run = || run(seed, Choices::Seed { random: random.clone(), operations: 80 });
+            let run = || run(seed, Choices::Seed { random: random.clone(), operations: 110 });
             match std::panic::catch_unwind(run) {
                 Ok(some) => {
                     some.into_iter().for_each(|(name, count)| *outcomes.entry(name).or_insert(0) += count)
