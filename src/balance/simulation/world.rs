@@ -276,7 +276,12 @@ impl<'a> World<'a> {
 
     /// Calls end, and succeed if their backend is not sick. Some never had a stream.
     fn end_calls(&mut self, running: usize) {
-        for Call { mut attempt, stream } in self.calls.split_off(running.min(self.calls.len())) {
+        let ended = self.calls.split_off(running.min(self.calls.len()));
+        self.end_each(ended);
+    }
+
+    pub(super) fn end_each(&mut self, ended: Vec<Call>) {
+        for Call { mut attempt, stream } in ended {
             if stream.is_running() && self.random.u8(..8) > 0 {
                 attempt.on_stream();
                 if !self.sick.contains(&attempt.endpoint.address) {
