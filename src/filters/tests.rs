@@ -3,8 +3,9 @@ use crate::{
     error::Code,
     resource::{
         http_filter::{
-            AbortKind, FaultAbort, GcpAuthn, HttpFilterConfig, HttpFilterOverride, OverrideSetting,
+            AbortKind, FaultAbort, HttpFilterConfig, HttpFilterOverride, OverrideSetting, Rbac, RbacRules,
             StatefulSession, StatefulSessionPerRoute,
+            rbac::{AuditCondition, AuditLogging, RbacAction},
         },
         matcher::{Denominator, Fraction},
     },
@@ -39,7 +40,12 @@ fn session(name: &str) -> HttpFilter {
 }
 
 fn unexecuted(name: &str) -> HttpFilter {
-    filter(name, HttpFilterConfig::GcpAuthn(GcpAuthn { cache_size: 10 }))
+    let rules = RbacRules {
+        action: RbacAction::Allow,
+        policies: [].into(),
+        audit_logging: AuditLogging { condition: AuditCondition::None, loggers: [].into() },
+    };
+    filter(name, HttpFilterConfig::Rbac(Rbac { rules: Some(rules) }))
 }
 
 fn with_fault(filter: &str, code: Code) -> FilterOverride {

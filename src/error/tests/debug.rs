@@ -16,6 +16,7 @@ use crate::{
     config::{Bootstrap, ConfigError, ServerUri, TargetError, UnknownAuthority, ValidationError},
     control_plane::session::Misuse,
     name::ResourceName,
+    resource::http_filter::FilterError,
     testing::TestControlPlane,
 };
 
@@ -36,6 +37,7 @@ async fn errors() -> Vec<String> {
         printed(BuildError::Bootstrap(ConfigError::new(vec![empty.clone()]))),
         printed(ChannelError::NoBootstrap { target: "xds:///shop".to_owned() }),
         printed(ConfigError::new(vec![empty, ValidationError::new("", "too\nlong")])),
+        printed(FilterError::new(Code::Aborted, "too\nlate")),
         printed(invalid.clone().at_index("clusters", 1)),
         printed("xds:///shop".parse::<ServerUri>().unwrap_err()),
         printed(Misuse::NoTypeUrl),
@@ -54,6 +56,7 @@ async fn main_prints_the_message_of_each_public_error() {
         "BuildError(bootstrap: node.id: empty)",
         "ChannelError(the channel to xds:///shop has no bootstrap: set `bootstrap` or `client`)",
         "ConfigError(node.id: empty; too\\nlong)",
+        "FilterError(ABORTED: too\\nlate)",
         "Invalid(clusters[1].lb_policy: unsupported)",
         "InvalidUri(\"xds:///shop\": not supported: a management server cannot be found through xDS itself)",
         "Misuse(type_url: missing on an aggregated stream)",

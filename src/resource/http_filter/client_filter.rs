@@ -17,7 +17,7 @@ use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 
 use super::HttpFilterExtension;
-use crate::{base::Custom, error::Code};
+use crate::{base::Custom, error::Code, escape::debug_as_message};
 
 /// The configuration of an HTTP filter of an application, which channels execute.
 ///
@@ -143,7 +143,7 @@ pub struct FilterBody {
 }
 
 /// The status of a call that a filter has fail, or of a body that cannot be read.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct FilterError {
     code: Code,
     message: String,
@@ -325,6 +325,8 @@ impl From<Infallible> for FilterError {
 }
 
 impl Error for FilterError {}
+
+debug_as_message!(FilterError);
 
 impl fmt::Display for FilterError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -85,8 +85,9 @@ async fn ch12_session_drain_a_draining_backend_serves_its_sessions_until_it_stop
     two.stop();
     let (next, other) = soon(async {
         loop {
-            // The call that finds the connection gone may fail.
+            // Calls reach it until its connections are closed, and the one that finds them gone may fail.
             match reached(&mesh, Some(&cookie)).await {
+                Ok((name, None)) => assert_eq!(name, "two"),
                 Ok(reached) => return reached,
                 Err(error) => assert_eq!(error.code(), tonic::Code::Unavailable),
             }
