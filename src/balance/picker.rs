@@ -1,6 +1,6 @@
 //! The choice of an endpoint for one attempt: an immutable state, counters, and draws.
 
-mod end;
+mod attempt;
 
 use std::{
     mem,
@@ -9,10 +9,10 @@ use std::{
         Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
-    time::Instant,
 };
 
-use self::end::End;
+pub(crate) use self::attempt::Attempt;
+use self::attempt::Outcome;
 use super::{
     breaker::Breaker,
     command::ConnectionId,
@@ -26,7 +26,7 @@ use super::{
     ready_set::ReadySet,
     ring_picker::{ConnectRequest, RingPick, RingPicker},
     stream_queue::Connections,
-    weights::{EndpointWeight, LoadReport, Schedule},
+    weights::{EndpointWeight, Schedule},
 };
 use crate::{error::Code, resolve::RouteQuery, resource::load_balancing::AddedMetadata};
 
@@ -73,34 +73,6 @@ pub(crate) struct PickArgs<'a, 'b> {
     pub(crate) draws: &'a mut Draws,
     pub(crate) random: &'a mut fastrand::Rng,
     pub(crate) request: &'a RouteQuery<'b>,
-}
-
-/// An attempt that is counted from the pick until this is dropped (CH4.6).
-#[derive(Debug)]
-pub(crate) struct Attempt<H> {
-    pub(crate) endpoint: Arc<ReadyEndpoint<H>>,
-    /// Whether the policy counts the attempts of each endpoint.
-    pub(super) has_load: bool,
-    outcome: Outcome,
-    /// The report of the endpoint is read, with this penalty of errors.
-    penalty: Option<f64>,
-    /// Headers that a policy of the application adds to the request.
-    pub(crate) metadata: Vec<AddedMetadata>,
-}
-
-/// What an attempt has come to, for outlier detection.
-///
-/// ```text
-///   NoStream ── on_stream ──▶ Failure ── on_ok ──▶ Success
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
-    /// It is not counted: it still waits, or its connection was gone before (CH2.22).
-    NoStream,
-    /// However it ends, unless it is with OK: by another status, a reset, the deadline, or as the call is dropped (CH3.65). So does one
-    /// that the server has not processed (`REFUSED_STREAM`): it had a stream, and a server that refuses all of them is one to avoid.
-    Failure,
-    Success,
 }
 
 /// What an attempt remembers over its picks.
@@ -469,49 +441,6 @@ impl<H> Clone for PickRule<H> {
             Self::Custom(custom) => Self::Custom(custom.clone()),
             Self::Ring(ring) => Self::Ring(ring.clone()),
         }
-    }
-}
-
-impl<H> Attempt<H> {
-    /// The request was sent.
-    pub(crate) fn on_stream(&mut self) {
-        self.outcome = Outcome::Failure;
-    }
-
-    /// The response is complete, with the status OK.
-    pub(crate) fn on_ok(&mut self) {
-        self.outcome = Outcome::Success;
-    }
-
-    /// Whether the policy reads the load that the endpoint reports with its response.
-    pub(crate) fn reads_reports(&self) -> bool {
-        self.penalty.is_some()
-    }
-
-    /// Who counts the end of the attempt, in the order of CH2.23.
-    fn ends(&self) -> impl Iterator<Item = End<'_>> {
-        let endpoint = &*self.endpoint;
-        let outcome = match self.outcome {
-            Outcome::NoStream => None,
-            Outcome::Failure => Some(false),
-            Outcome::Success => Some(true),
-        };
-        let outliers = endpoint.outcomes.as_deref().zip(outcome).map(|(it, is_ok)| End::Outliers(it, is_ok));
-        let policy = self.has_load.then_some(End::Policy(&endpoint.load));
-        [policy, Some(End::Breaker(&endpoint.breaker)), outliers].into_iter().flatten()
-    }
-
-    /// The load that the endpoint has reported with its response.
-    pub(crate) fn on_report(&self, report: LoadReport, now: Instant) {
-        if let (Some(weight), Some(penalty)) = (&self.endpoint.weight, self.penalty) {
-            weight.report(report, penalty, now);
-        }
-    }
-}
-
-impl<H> Drop for Attempt<H> {
-    fn drop(&mut self) {
-        self.ends().for_each(End::count);
     }
 }
 

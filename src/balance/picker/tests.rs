@@ -1,6 +1,6 @@
 use std::collections::BTreeMap;
 
-use super::*;
+use super::{attempt::End, *};
 use crate::balance::load::Loads;
 
 std::thread_local! {

@@ -1,0 +1,99 @@
+//! What is counted of an attempt, from its pick to its end.
+
+use std::{sync::Arc, time::Instant};
+
+use super::ReadyEndpoint;
+use crate::{
+    balance::{breaker::Breaker, load::Load, outlier::outcomes::Outcomes, weights::LoadReport},
+    resource::load_balancing::AddedMetadata,
+};
+
+/// An attempt that is counted from the pick until this is dropped (CH4.6).
+#[derive(Debug)]
+pub(crate) struct Attempt<H> {
+    pub(crate) endpoint: Arc<ReadyEndpoint<H>>,
+    /// Whether the policy counts the attempts of each endpoint.
+    pub(in crate::balance) has_load: bool,
+    pub(super) outcome: Outcome,
+    /// The report of the endpoint is read, with this penalty of errors.
+    pub(super) penalty: Option<f64>,
+    /// Headers that a policy of the application adds to the request.
+    pub(crate) metadata: Vec<AddedMetadata>,
+}
+
+/// What an attempt has come to, for outlier detection.
+///
+/// ```text
+///   NoStream ── on_stream ──▶ Failure ── on_ok ──▶ Success
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Outcome {
+    /// It is not counted: it still waits, or its connection was gone before (CH2.22).
+    NoStream,
+    /// However it ends, unless it is with OK: by another status, a reset, the deadline, or as the call is dropped (CH3.65). So does one
+    /// that the server has not processed (`REFUSED_STREAM`): it had a stream, and a server that refuses all of them is one to avoid.
+    Failure,
+    Success,
+}
+
+/// Who counts the end of an attempt; outlier detection with whether it has succeeded.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum End<'a> {
+    Policy(&'a Load),
+    Breaker(&'a Breaker),
+    Outliers(&'a Outcomes, bool),
+}
+
+impl End<'_> {
+    pub(super) fn count(self) {
+        match self {
+            Self::Policy(load) => load.end(),
+            Self::Breaker(breaker) => breaker.release(),
+            Self::Outliers(outcomes, true) => outcomes.on_success(),
+            Self::Outliers(outcomes, false) => outcomes.on_failure(),
+        }
+    }
+}
+
+impl<H> Attempt<H> {
+    /// The request was sent.
+    pub(crate) fn on_stream(&mut self) {
+        self.outcome = Outcome::Failure;
+    }
+
+    /// The response is complete, with the status OK.
+    pub(crate) fn on_ok(&mut self) {
+        self.outcome = Outcome::Success;
+    }
+
+    /// Whether the policy reads the load that the endpoint reports with its response.
+    pub(crate) fn reads_reports(&self) -> bool {
+        self.penalty.is_some()
+    }
+
+    /// Who counts the end of the attempt, in the order of CH2.23.
+    pub(super) fn ends(&self) -> impl Iterator<Item = End<'_>> {
+        let endpoint = &*self.endpoint;
+        let outcome = match self.outcome {
+            Outcome::NoStream => None,
+            Outcome::Failure => Some(false),
+            Outcome::Success => Some(true),
+        };
+        let outliers = endpoint.outcomes.as_deref().zip(outcome).map(|(it, is_ok)| End::Outliers(it, is_ok));
+        let policy = self.has_load.then_some(End::Policy(&endpoint.load));
+        [policy, Some(End::Breaker(&endpoint.breaker)), outliers].into_iter().flatten()
+    }
+
+    /// The load that the endpoint has reported with its response.
+    pub(crate) fn on_report(&self, report: LoadReport, now: Instant) {
+        if let (Some(weight), Some(penalty)) = (&self.endpoint.weight, self.penalty) {
+            weight.report(report, penalty, now);
+        }
+    }
+}
+
+impl<H> Drop for Attempt<H> {
+    fn drop(&mut self) {
+        self.ends().for_each(End::count);
+    }
+}
