@@ -233,7 +233,11 @@ impl<H> ClusterPicker<H> {
 
 impl<H> LeafPicker<H> {
     /// Picks, and notes for the call's session to which endpoint it goes (CH8.13).
+    #[inline]
     fn pick_in_session(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
+        if args.draws.session.is_none() {
+            return self.pick(args);
+        }
         let pick = self.pick(args);
         if let (Pick::Complete(attempt), Some(hosts), Some(session)) =
             (&pick, &self.hosts, &mut args.draws.session)
@@ -243,6 +247,7 @@ impl<H> LeafPicker<H> {
         pick
     }
 
+    #[inline]
     fn pick(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
         if !mem::replace(&mut args.draws.has_drawn_drops, true)
             && let Some(drop) = self.drops.iter().find(|drop| args.random.u32(..1_000_000) < drop.per_million)
@@ -297,6 +302,7 @@ impl<H> LeafPicker<H> {
     }
 
     /// The endpoint that the call's cookie names, or its connection (CH8.11).
+    #[inline]
     fn pick_host(&self, args: &mut PickArgs<'_, '_>) -> HostPick<'_, H> {
         let (Some(hosts), Some(session)) = (&self.hosts, &args.draws.session) else {
             return HostPick::Policy;

@@ -45,6 +45,7 @@ pub(super) enum End<'a> {
 }
 
 impl End<'_> {
+    #[inline]
     pub(super) fn count(self) {
         match self {
             Self::Policy(load) => load.end(),
@@ -72,7 +73,8 @@ impl<H> Attempt<H> {
     }
 
     /// Who counts the end of the attempt, in the order of CH2.23.
-    pub(super) fn ends(&self) -> impl Iterator<Item = End<'_>> {
+    #[inline]
+    pub(super) fn ends(&self) -> [Option<End<'_>>; 3] {
         let endpoint = &*self.endpoint;
         let outcome = match self.outcome {
             Outcome::NoStream => None,
@@ -81,7 +83,7 @@ impl<H> Attempt<H> {
         };
         let outliers = endpoint.outcomes.as_deref().zip(outcome).map(|(it, is_ok)| End::Outliers(it, is_ok));
         let policy = self.has_load.then_some(End::Policy(&endpoint.load));
-        [policy, Some(End::Breaker(&endpoint.breaker)), outliers].into_iter().flatten()
+        [policy, Some(End::Breaker(&endpoint.breaker)), outliers]
     }
 
     /// The load that the endpoint has reported with its response.
@@ -94,6 +96,11 @@ impl<H> Attempt<H> {
 
 impl<H> Drop for Attempt<H> {
     fn drop(&mut self) {
-        self.ends().for_each(End::count);
+        let count = |end: Option<End<'_>>| {
+            if let Some(end) = end {
+                end.count();
+            }
+        };
+        self.ends().into_iter().for_each(count);
     }
 }
