@@ -15,7 +15,6 @@ use crate::{
         cluster_use::ClusterReference,
         command::Command,
         generation::{Generation, Generations},
-        pick_first::PickFirstSettings,
         picker::{Draws, Pick, PickArgs},
         ring,
         ring_picker::ConnectRequest,
