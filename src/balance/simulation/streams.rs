@@ -83,7 +83,7 @@ impl Peers {
 
     fn limit(&self, address: SocketAddr) -> usize {
         // Most peers permit more streams than there are calls.
-        let usual = if address.port() % 3 == 0 { 2 } else { 100 };
+        let usual = if address.port().is_multiple_of(3) { 2 } else { 100 };
         self.limits.get(&address).copied().unwrap_or(usual)
     }
 }
