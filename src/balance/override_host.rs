@@ -122,7 +122,8 @@ impl<H: Clone> OverrideHosts<H> {
     /// cookies may not lead to any more, gives up its own subchannel.
     pub(super) fn configure(&mut self, config: &LeafConfig, outliers: &Outliers, scope: &mut Scope<'_>) {
         let mut before = std::mem::take(&mut self.hosts);
-        let usable = config.priorities.iter().flatten().flat_map(|locality| &locality.endpoints);
+        // Cookies lead to endpoints outside of a subset, too (CH3.62).
+        let usable = config.listed().iter().flatten().flat_map(|locality| &locality.endpoints);
         let listed = usable.map(|it| (it, false)).chain(config.hosts.draining.iter().map(|it| (it, true)));
         for (endpoint, is_draining) in listed {
             let endpoint = Arc::new(Endpoint::of(endpoint, is_draining, config));

@@ -88,6 +88,26 @@ fn ch8_11_calls_stay_on_the_endpoint_of_their_cookie() {
 }
 
 #[test]
+fn ch3_62_ch8_10_a_cookie_leads_to_an_endpoint_outside_of_the_subset() {
+    let subset = |used: &[u16], listed: &[u16]| {
+        let of = |ports| vec![vec![locality("a", 1, ports)]];
+        let leaf = (*leaf(ROUND_ROBIN, of(used))).clone();
+        let config = LeafConfig { listed: Some(of(listed)), hosts: hosts(&[], 3_600), ..leaf };
+        configs(&[("shop", Arc::new(config))], &[("shop", &["shop"])])
+    };
+    let mut it = Fixture::with_sessions(subset(&[1], &[1, 2]));
+    it.connect_all();
+    assert_eq!(it.connected(), [1]);
+    assert!(it.is_queued(&[2]), "it is connected for the cookie");
+    it.connect_all();
+    assert_eq!((it.sent(&[2]), it.sent(&[])), (2, 1));
+    it.update(subset(&[1], &[1, 2, 3]));
+    assert!(it.is_queued(&[3]), "one that came outside of the subset");
+    it.update(subset(&[1], &[1]));
+    assert_eq!(it.sent(&[2]), 1, "it is gone");
+}
+
+#[test]
 fn ch8_11_a_call_waits_for_its_endpoint_to_connect_and_not_for_one_that_fails() {
     let mut it = Fixture::with_sessions(draining(&[1, 2], &[]));
     it.connect(1);
