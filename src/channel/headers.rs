@@ -1,6 +1,6 @@
 //! Headers of requests: what routes see, and what is sent.
 
-use std::time::Duration;
+use std::{io::Write, time::Duration};
 
 use http::{
     HeaderMap, HeaderName, HeaderValue, Method, Request, Uri,
@@ -66,8 +66,14 @@ pub(super) fn set_timeout(headers: &mut HeaderMap, remaining: Duration) {
     let units = [(1, 'n'), (1_000, 'u'), (1_000_000, 'm'), (1_000_000_000, 'S'), (60_000_000_000, 'M')];
     let fitting = units.into_iter().find(|(unit, _)| nanos.div_ceil(*unit) < 100_000_000);
     let (unit, letter) = fitting.unwrap_or((3_600_000_000_000, 'H'));
-    if let Ok(value) = HeaderValue::try_from(format!("{}{letter}", nanos.div_ceil(unit))) {
-        headers.insert(GRPC_TIMEOUT, value);
+    // Without a text of its own, which would be an allocation more.
+    let mut text = [0; LONGEST_NUMBER];
+    let mut rest = &mut text[..];
+    if write!(rest, "{}{letter}", nanos.div_ceil(unit)).is_ok() {
+        let length = LONGEST_NUMBER - rest.len();
+        if let Ok(value) = HeaderValue::from_bytes(&text[..length]) {
+            headers.insert(GRPC_TIMEOUT, value);
+        }
     }
 }
 
@@ -206,6 +212,8 @@ const REMOVED: [HeaderName; 7] =
 const TRAILERS: &str = "trailers";
 const GRPC: &str = "application/grpc";
 const AGENT: &str = concat!("xdskit/", env!("CARGO_PKG_VERSION"));
+/// More than a duration has in hours, with the unit.
+const LONGEST_NUMBER: usize = 24;
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
 const KEEP_ALIVE: HeaderName = HeaderName::from_static("keep-alive");
