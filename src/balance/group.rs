@@ -140,7 +140,7 @@ impl<H: Clone> Groups<H> {
         let to = &mut self.all[group];
         let index = to.members.len();
         to.members.push(member);
-        to.slots.push(it.ready().cloned());
+        to.slots.push(it.listed());
         if let Some(ring) = &mut to.ring {
             ring.fill(index, member, it.state());
         }
@@ -177,7 +177,7 @@ impl<H: Clone> Groups<H> {
     ) -> Place {
         let to = &mut self.all[group];
         to.members[index] = member;
-        to.slots.set(index, it.ready().cloned());
+        to.slots.set(index, it.listed());
         *to.counter(it.connectivity) += 1;
         Place { priority, group, index }
     }
@@ -193,7 +193,7 @@ impl<H: Clone> Groups<H> {
     /// An endpoint has another connection, or none.
     pub(super) fn set_ready(&mut self, place: Place, member: &Member<H>) {
         if let Some(group) = self.all.get_mut(place.group) {
-            group.slots.set(place.index, member.ready().cloned());
+            group.slots.set(place.index, member.listed());
         }
     }
 
@@ -279,7 +279,8 @@ impl<H> Group<H> {
         }
         match (policy, &mut self.custom) {
             (Policy::Custom(_), Some(custom)) => {
-                PickRule::Custom(Arc::new(custom.picker(self.slots.slots())))
+                let slots = self.slots.slots().map(Option::<&_>::cloned).collect();
+                PickRule::Custom(Arc::new(custom.picker(slots)))
             }
             (Policy::LeastRequest { choice_count }, _) => {
                 PickRule::LeastRequest { choice_count: *choice_count }

@@ -14,6 +14,7 @@ use super::{
     pick_first::{PickFirst, PickFirstSettings},
     picker::ReadyEndpoint,
     policy::EndpointConfig,
+    ready_set::Listed,
     ring_slots::EndpointState,
     stream_queue::Connections,
     streams::Streams,
@@ -86,8 +87,10 @@ pub(super) struct Member<H> {
     tracked: Option<Tracked>,
     /// Under a policy that has weights by load.
     weighing: Option<Weighing>,
-    /// What pickers have of it, while it is ready.
+    /// What pickers have of it, while it is connected.
     ready: Option<Arc<ReadyEndpoint<H>>>,
+    /// Pickers leave it out, as it is ejected.
+    is_left_out: bool,
     /// The state that the levels above know: that of the connection, or a failure while it is ejected (CH3.23).
     pub(super) connectivity: Connectivity,
     pub(super) timeout: Option<Instant>,
@@ -124,6 +127,7 @@ impl<H: Clone> Member<H> {
             tracked: None,
             weighing: None,
             ready: None,
+            is_left_out: false,
             connectivity: Connectivity::Idle,
             timeout: None,
         }
@@ -131,7 +135,12 @@ impl<H: Clone> Member<H> {
 
     /// What pickers have of it, while it is ready.
     pub(super) fn ready(&self) -> Option<&Arc<ReadyEndpoint<H>>> {
-        self.ready.as_ref()
+        self.ready.as_ref().filter(|_| !self.is_left_out)
+    }
+
+    /// The same, and what they leave out of it.
+    pub(super) fn listed(&self) -> Option<Listed<H>> {
+        self.ready.as_ref().map(|ready| Listed::new(ready, self.is_left_out))
     }
 
     /// Its state, with what a pick on a ring needs of it.
@@ -142,7 +151,7 @@ impl<H: Clone> Member<H> {
     /// What calls with cookies may do with each of its addresses.
     pub(super) fn host_states(&self) -> Vec<(SocketAddr, HostState<H>)> {
         let is_sole = self.addresses.len() == 1;
-        let state = |it: &Subchannel<H>| match (it.connectivity(), &self.ready) {
+        let state = |it: &Subchannel<H>| match (it.connectivity(), self.ready()) {
             (Connectivity::Ready, Some(ready)) => HostState::Ready(ready.clone()),
             // It is ejected.
             (Connectivity::Ready, None) => HostState::Failing(None),
@@ -288,8 +297,8 @@ impl<H: Clone> Member<H> {
     /// Whether pickers have another endpoint from now on, or none.
     fn refresh_ready(&mut self, OfCluster { breaker, loads, weights, .. }: OfCluster<'_>) -> bool {
         let is_ejected = self.is_ejected();
-        let ready = self.pick_first.ready().filter(|_| !is_ejected);
-        let Some(Established { address, connections, queue }) = ready else {
+        let was_left_out = mem::replace(&mut self.is_left_out, is_ejected);
+        let Some(Established { address, connections, queue }) = self.pick_first.ready() else {
             return self.ready.take().is_some();
         };
         let outcomes = self.tracked.as_ref().map(|it| &it.outcomes);
@@ -300,7 +309,7 @@ impl<H: Clone> Member<H> {
                 && known.weight.is_some() == weights.is_some()
         };
         if self.ready.as_ref().is_some_and(is_same) {
-            return false;
+            return was_left_out != self.is_left_out;
         }
         // There is one, since the endpoint is ready.
         let Some(of) = Connections::new(connections, queue) else { return false };
