@@ -38,6 +38,7 @@
 
 mod control_plane;
 mod expect;
+mod loads;
 mod proxy;
 mod record;
 pub mod resources;
