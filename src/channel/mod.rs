@@ -47,6 +47,8 @@ pub use self::{
     malformed::MalformedValues,
     state::{ChannelState, StateWatch},
 };
+#[cfg(feature = "tls")]
+pub use crate::tls::PeerIdentity;
 use crate::{Client, config::Target};
 
 /// A channel to a target, on which calls are made.
