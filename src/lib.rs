@@ -183,6 +183,9 @@ mod observed;
 mod protocol;
 #[cfg(test)]
 mod scans;
+#[cfg(feature = "tls")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+mod tls;
 mod wire;
 
 pub mod bootstrap;

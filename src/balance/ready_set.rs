@@ -271,6 +271,7 @@ mod tests {
             connection: ConnectionId::default(),
             connections: Connections::of_one(number),
             address,
+            identity: crate::balance::identity::Identity::default(),
             hostname: None,
             load,
             breaker,

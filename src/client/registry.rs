@@ -166,11 +166,11 @@ impl Registry {
         Arc::new(Self {
             commands,
             identity,
-            bootstrap,
             role,
             state: Mutex::default(),
             #[cfg(feature = "channel")]
-            connections: crate::channel::SharedConnections::default(),
+            connections: crate::channel::SharedConnections::new(&bootstrap),
+            bootstrap,
         })
     }
 

@@ -80,6 +80,7 @@ fn balancer(breaks: bool) -> (CustomBalancer, Vec<Option<Arc<ReadyEndpoint<u16>>
         connection: Default::default(),
         connections: Connections::of_one(port),
         address: address(port),
+        identity: crate::balance::identity::Identity::default(),
         hostname: None,
         load: Loads::default().add(),
         breaker: Arc::default(),

@@ -1,0 +1,14 @@
+//! TLS below the transports and the channel: certificate material from files, and the verification of servers.
+
+#[cfg(feature = "channel")]
+#[allow(dead_code, reason = "the channel is about to use it")]
+mod client;
+#[cfg(feature = "channel")]
+#[allow(dead_code, reason = "the channel is about to use it")]
+mod providers;
+
+#[cfg(feature = "channel")]
+pub use self::client::PeerIdentity;
+#[cfg(feature = "channel")]
+#[allow(unused_imports, reason = "the channel is about to use them")]
+pub(crate) use self::{client::ClientTls, providers::Providers};
