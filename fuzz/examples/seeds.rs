@@ -10,6 +10,7 @@ mod texts;
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use prost::Message;
 use xdskit::{
     fuzzing::Script,
@@ -76,7 +77,7 @@ use xdskit::{
     resource::{self, Context, Resource},
 };
 
-use texts::{BOOTSTRAP, ENVOY_JSON, ENVOY_YAML};
+use texts::{BOOTSTRAP, CERTIFICATE, ENVOY_JSON, ENVOY_YAML, KEY};
 
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -116,9 +117,39 @@ fn main() -> io::Result<()> {
     for (i, name) in NAMES.iter().enumerate() {
         write(&corpus.join(format!("name/{i}")), name.as_bytes())?;
     }
+    certificates(&corpus.join("certificates"))?;
     for seed in 0..8_u64 {
         let bytes = [&seed.to_le_bytes()[..], &Script::random_bytes(seed)].concat();
         write(&corpus.join(format!("operations/{seed}")), &bytes)?;
+    }
+    Ok(())
+}
+
+/// One or more for each kind of input of the target.
+fn certificates(corpus: &Path) -> io::Result<()> {
+    let body: String = CERTIFICATE.lines().filter(|line| !line.starts_with('-')).collect();
+    let der = STANDARD.decode(&body).expect("base64");
+    let names = der.windows(5).position(|part| part == [0x06, 0x03, 0x55, 0x1d, 0x11]).expect("it has names");
+    // Behind the identifier: the tag and the length of the text of bytes.
+    let value = &der[names + 7..];
+    let value = &value[..usize::from(value[1]) + 2];
+    let key = format!(r#"{{"kty": "EC", "use": "x509-svid", "x5c": ["{body}"]}}"#);
+    let map = format!(
+        r#"{{"trust_domains": {{"a.example": {{"spiffe_sequence": 1, "keys": [{key}]}}, "b": {{}}}}}}"#
+    );
+    let pair = format!("{CERTIFICATE}\0{KEY}");
+    for (name, kind, input) in [
+        ("certificate", 0, &der[..]),
+        ("names", 1, value),
+        ("pair", 2, pair.as_bytes()),
+        ("both", 2, format!("{CERTIFICATE}{KEY}").as_bytes()),
+        ("bundles", 3, map.as_bytes()),
+        ("id", 4, b"spiffe://a.example/ns/x/sa/y"),
+        ("exact", 5, b"\0a.example\0A.example."),
+        ("wildcard", 5, b"\x01x.a.example\0*.a.example"),
+        ("address", 5, b"\x002001:db8::1\x002001:DB8:0::1"),
+    ] {
+        write(&corpus.join(name), &[&[kind], input].concat())?;
     }
     Ok(())
 }
