@@ -2,6 +2,8 @@
 //!
 //! Each message sets most of the fields that its type reads, so that a mutation of one byte reaches them.
 
+#[path = "seeds/certificates.rs"]
+mod certificates;
 #[path = "../../tests/it/common/meshes/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod meshes;
@@ -10,7 +12,6 @@ mod texts;
 
 use std::{collections::BTreeMap, fs, io, path::Path};
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use prost::Message;
 use xdskit::{
     fuzzing::Script,
@@ -77,7 +78,7 @@ use xdskit::{
     resource::{self, Context, Resource},
 };
 
-use texts::{BOOTSTRAP, CERTIFICATE, ENVOY_JSON, ENVOY_YAML, KEY};
+use texts::{BOOTSTRAP, ENVOY_JSON, ENVOY_YAML, NAMES};
 
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -117,39 +118,12 @@ fn main() -> io::Result<()> {
     for (i, name) in NAMES.iter().enumerate() {
         write(&corpus.join(format!("name/{i}")), name.as_bytes())?;
     }
-    certificates(&corpus.join("certificates"))?;
+    for (name, input) in certificates::inputs() {
+        write(&corpus.join("certificates").join(name), &input)?;
+    }
     for seed in 0..8_u64 {
         let bytes = [&seed.to_le_bytes()[..], &Script::random_bytes(seed)].concat();
         write(&corpus.join(format!("operations/{seed}")), &bytes)?;
-    }
-    Ok(())
-}
-
-/// One or more for each kind of input of the target.
-fn certificates(corpus: &Path) -> io::Result<()> {
-    let body: String = CERTIFICATE.lines().filter(|line| !line.starts_with('-')).collect();
-    let der = STANDARD.decode(&body).expect("base64");
-    let names = der.windows(5).position(|part| part == [0x06, 0x03, 0x55, 0x1d, 0x11]).expect("it has names");
-    // Behind the identifier: the tag and the length of the text of bytes.
-    let value = &der[names + 7..];
-    let value = &value[..usize::from(value[1]) + 2];
-    let key = format!(r#"{{"kty": "EC", "use": "x509-svid", "x5c": ["{body}"]}}"#);
-    let map = format!(
-        r#"{{"trust_domains": {{"a.example": {{"spiffe_sequence": 1, "keys": [{key}]}}, "b": {{}}}}}}"#
-    );
-    let pair = format!("{CERTIFICATE}\0{KEY}");
-    for (name, kind, input) in [
-        ("certificate", 0, &der[..]),
-        ("names", 1, value),
-        ("pair", 2, pair.as_bytes()),
-        ("both", 2, format!("{CERTIFICATE}{KEY}").as_bytes()),
-        ("bundles", 3, map.as_bytes()),
-        ("id", 4, b"spiffe://a.example/ns/x/sa/y"),
-        ("exact", 5, b"\0a.example\0A.example."),
-        ("wildcard", 5, b"\x01x.a.example\0*.a.example"),
-        ("address", 5, b"\x002001:db8::1\x002001:DB8:0::1"),
-    ] {
-        write(&corpus.join(name), &[&[kind], input].concat())?;
     }
     Ok(())
 }
@@ -513,14 +487,6 @@ fn provider(name: &str) -> Option<CertificateProviderPluginInstance> {
 fn value(value: u32) -> Option<UInt32Value> {
     Some(UInt32Value { value })
 }
-
-const NAMES: [&str; 5] = [
-    "outbound|80||shop.default.svc.cluster.local",
-    "xdstp://mesh.example/envoy.config.listener.v3.Listener/shop/a?zone=b&env=prod%20x",
-    "xdstp:///envoy.config.endpoint.v3.ClusterLoadAssignment/eds/*?a=b#alt=xdstp%3A//b/envoy.config.endpoint.v3.ClusterLoadAssignment/x",
-    "xdstp://a/envoy.config.route.v3.RouteConfiguration/list#entry=one",
-    "xdstp://a/x.Y/%2F%C3%A4?k=%26",
-];
 
 const JSON: &str = r#"{"versionInfo":"1","resources":[{"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster",
 "name":"shop","edsClusterConfig":{"edsConfig":{"ads":{}}},"connectTimeout":"1.5s"},{"@type":"type.googleapis.com/a.B","c":1}]}"#;

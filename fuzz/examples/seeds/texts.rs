@@ -1,4 +1,4 @@
-//! Bootstraps.
+//! Bootstraps and names.
 
 /// gRPC's.
 pub(crate) const BOOTSTRAP: &str = r#"{
@@ -78,26 +78,11 @@ admin: {}
 /// Envoy's, as JSON and in camel case.
 pub(crate) const ENVOY_JSON: &str = r#"{"nodeContextParams":["cluster"],"dynamicResources":{"adsConfig":{"apiType":2,"grpcServices":{"envoyGrpc":{"clusterName":"xds"}}},"cdsConfig":{"self":{}},"cdsResourcesLocator":{"name":"xdstp:///envoy.config.cluster.v3.Cluster/*"}},"configSources":[{"authorities":[{"name":""}],"ads":{}}],"staticResources":{"clusters":[{"name":"xds","type":1,"loadAssignment":{"endpoints":[{"lbEndpoints":[{"endpoint":{"address":{"socketAddress":{"address":"::1","portValue":"80"}}}}]}]},"tlsContext":{"commonTlsContext":{}}}]}}"#;
 
-/// A certificate with names of each type, signed by its own key.
-pub(crate) const CERTIFICATE: &str = "-----BEGIN CERTIFICATE-----\n\
-MIIB6jCCAZGgAwIBAgIUU04n1EVJG2cyDqm9j2wR7ppPWG0wCgYIKoZIzj0EAwIw\n\
-FDESMBAGA1UEAwwJYS5leGFtcGxlMCAXDTI2MTEyNTE4NTc0MFoYDzIxMjYxMTAx\n\
-MTg1NzQwWjAUMRIwEAYDVQQDDAlhLmV4YW1wbGUwWTATBgcqhkjOPQIBBggqhkjO\n\
-PQMBBwNCAASlq0PaosHU1Monx5qO7dPx/IC1K2Mdi/abhivpRUnhGsp4oeEAGC6a\n\
-QzQp5ciH7L5sDCsQgftv3qPvFSBl03b/o4G+MIG7MB0GA1UdDgQWBBS2nO8IimOm\n\
-ogFffwkVQLW+7wqnyTAfBgNVHSMEGDAWgBS2nO8IimOmogFffwkVQLW+7wqnyTAP\n\
-BgNVHRMBAf8EBTADAQH/MEkGA1UdEQRCMECCCyouYS5leGFtcGxlhgxzcGlmZmU6\n\
-Ly9hL2KBC29AYS5leGFtcGxlhwQKAAABhxAgAQ24AAAAAAAAAAAAAAABMB0GA1Ud\n\
-JQQWMBQGCCsGAQUFBwMBBggrBgEFBQcDAjAKBggqhkjOPQQDAgNHADBEAiBhNipH\n\
-OC8ZqZVLFJsyimLh346vfCs7Dmg/CzP0TbNxMwIgY4FMMBINfCRZAy7IgUk/P3j0\n\
-dFQWl0Cq9i6z7YZBWXU=\n\
------END CERTIFICATE-----\n\
-";
-
-/// Its key, which is for nothing else.
-pub(crate) const KEY: &str = "-----BEGIN PRIVATE KEY-----\n\
-MIGHAgEAMBMGByqGSM49AgEGCCqGSM49AwEHBG0wawIBAQQgeACrGrm4PbyWiGOl\n\
-QFOUJB5XDGOUOeVm9TPb2HZwUVChRANCAASlq0PaosHU1Monx5qO7dPx/IC1K2Md\n\
-i/abhivpRUnhGsp4oeEAGC6aQzQp5ciH7L5sDCsQgftv3qPvFSBl03b/\n\
------END PRIVATE KEY-----\n\
-";
+/// Names of resources.
+pub(crate) const NAMES: [&str; 5] = [
+    "outbound|80||shop.default.svc.cluster.local",
+    "xdstp://mesh.example/envoy.config.listener.v3.Listener/shop/a?zone=b&env=prod%20x",
+    "xdstp:///envoy.config.endpoint.v3.ClusterLoadAssignment/eds/*?a=b#alt=xdstp%3A//b/envoy.config.endpoint.v3.ClusterLoadAssignment/x",
+    "xdstp://a/envoy.config.route.v3.RouteConfiguration/list#entry=one",
+    "xdstp://a/x.Y/%2F%C3%A4?k=%26",
+];
