@@ -47,9 +47,9 @@ pub enum LoadFault {
     NoResponse,
     /// Each response is sent after this time.
     Delay(Duration),
-    /// The stream ends with this status in place of its first response.
+    /// The stream ends with this status in place of its next response.
     EndBeforeResponse(Status),
-    /// The stream ends with this status after its first response.
+    /// The stream ends with this status after its next response.
     EndAfterResponse(Status),
     /// Bytes that are no message are sent in place of each response.
     Undecodable,

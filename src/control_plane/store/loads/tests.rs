@@ -49,8 +49,8 @@ fn loads(reports: impl IntoIterator<Item = LoadReport>) -> Loads {
     loads
 }
 
-#[test]
-fn lr10_3_reports_are_typed() {
+/// A locality with metrics and two endpoints, one of them without an address.
+fn detailed_locality() -> UpstreamLocalityStats {
     let metric = |name: &str, count, sum| EndpointLoadMetricStats {
         metric_name: name.into(),
         num_requests_finished_with_metric: count,
@@ -70,18 +70,22 @@ fn lr10_3_reports_are_typed() {
     };
     let cpu =
         UnnamedEndpointLoadMetricStats { num_requests_finished_with_metric: 2, total_metric_value: 0.75 };
-    let of_zone = UpstreamLocalityStats {
+    UpstreamLocalityStats {
         cpu_utilization: Some(cpu),
         load_metric_stats: vec![metric("m", 1, 0.5), metric("m", 2, 1.0)],
         upstream_endpoint_stats: vec![endpoint, UpstreamEndpointStats::default()],
         priority: 3,
         ..locality("a", [4, 3, 2, 1])
-    };
+    }
+}
+
+#[test]
+fn lr10_3_reports_are_typed() {
     let stats = ClusterStats {
         cluster_service_name: "service".into(),
         total_dropped_requests: 5,
         dropped_requests: vec![DroppedRequests { category: "throttle".into(), dropped_count: 4 }],
-        ..cluster("shop", vec![of_zone])
+        ..cluster("shop", vec![detailed_locality()])
     };
     let report = report(1, vec![stats]);
     let load = report.cluster("shop").unwrap();
@@ -131,6 +135,19 @@ fn lr10_3_totals_are_sums_of_all_reports_of_a_cluster() {
     assert_eq!((zone.issued, zone.successful, zone.failed), (15, 7, 2));
     assert_eq!(loads.clusters().collect::<Vec<_>>(), ["other", "shop"]);
     assert_eq!(loads.totals("unknown"), LoadTotals::default());
+}
+
+#[test]
+fn lr10_3_totals_of_localities_have_their_metrics_and_endpoints() {
+    let one = || report(1, vec![cluster("shop", vec![detailed_locality()])]);
+    let totals = loads([one(), one()]).totals("shop");
+    let zone = &totals.localities[&Locality::new("eu", "a", "")];
+    assert_eq!(zone.cpu_utilization, MetricSum { count: 4, sum: 1.5 });
+    assert_eq!(zone.memory_utilization, MetricSum::default());
+    assert_eq!(zone.metrics["m"], MetricSum { count: 6, sum: 3.0 });
+    let endpoints: Vec<_> = zone.endpoints.iter().collect();
+    let counts = RequestCounts { issued: 4, failed: 2, ..RequestCounts::default() };
+    assert_eq!(endpoints, [(&"10.0.0.1:80".parse().unwrap(), &counts)]);
 }
 
 #[test]
