@@ -14,6 +14,7 @@ observed config
 format
 resource
 protocol control_plane/store
+lrs
 control_plane/session
 cache
 resolve

@@ -83,6 +83,7 @@
 //! | [`resource`] | | the typed resources, and the trait for types of your own |
 //! | [`config`] | | the configuration of a client as values, and a builder of it |
 //! | [`bootstrap`] | | reading of bootstraps in the formats of gRPC and Envoy |
+//! | [`lrs`] | | load reports: counting of calls by applications that balance by themselves |
 //! | [`name`] | | names of resources: old-style and `xdstp://` |
 //! | [`error`] | | the errors of watches and resolutions |
 //! | [`transport`](transport/index.html) | `client` | connections to management servers, credentials, and the trait for transports of your own |
@@ -224,6 +225,11 @@ pub mod error;
 #[cfg(feature = "fuzzing")]
 #[doc(hidden)]
 pub mod fuzzing;
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+pub mod lrs;
 #[cfg(feature = "metrics")]
 pub mod metrics;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]

@@ -1,0 +1,381 @@
+//! The counts of calls, which all threads add to at once (LR9.2).
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, OnceLock, PoisonError,
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use super::{
+    destination::{Destination, Propagation},
+    metrics::{MetricSums, OrcaLoadReport},
+    outcome::Outcome,
+};
+
+/// The counts of the calls to one locality, or to one endpoint, as long as they are reported under one key.
+///
+/// They only grow. A report is the difference from what the last written report has covered, so a report that was lost needs not be
+/// added back (LR6.7): the next one covers its calls. The number of calls in progress is the difference of the counts, so that
+/// LR5.1 holds for each report by itself.
+///
+/// Each thread counts in a shard, in cache lines that only few others write to. Shards are made at their first use.
+pub(super) struct Counters {
+    destination: Arc<Destination>,
+    shards: Box<[OnceLock<Arc<Shard>>]>,
+    metrics: Option<Arc<Propagation>>,
+    /// What the written reports have covered.
+    reported: [AtomicU64; 3],
+    /// What the report in progress covers.
+    taken: [AtomicU64; 3],
+    /// A handle counts its new calls here.
+    is_current: AtomicBool,
+}
+
+/// The calls of some threads.
+#[repr(align(64))]
+struct Shard {
+    issued: AtomicU64,
+    succeeded: AtomicU64,
+    failed: AtomicU64,
+    sums: Option<Box<ShardSums>>,
+}
+
+struct ShardSums {
+    propagation: Arc<Propagation>,
+    sums: Mutex<MetricSums>,
+}
+
+/// Counts of calls.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Calls {
+    pub(super) issued: u64,
+    pub(super) succeeded: u64,
+    pub(super) failed: u64,
+    pub(super) in_progress: u64,
+}
+
+/// A call in progress, of [`LocalityReporter::call_started`](super::LocalityReporter::call_started). It ends with
+/// [`finish`](Self::finish); if it is dropped before, as a cancelled call is, it has failed (LR5.5).
+///
+/// It may outlive the reporter and the client. It is counted for the cluster, locality and server with which it began.
+#[must_use = "a call that is dropped counts as failed"]
+pub struct ReportedCall {
+    shard: Option<Arc<Shard>>,
+}
+
+/// A counter of dropped calls.
+#[derive(Debug)]
+pub(super) struct DropCounter {
+    destination: Arc<Destination>,
+    count: AtomicU64,
+    reported: AtomicU64,
+    taken: AtomicU64,
+    is_current: AtomicBool,
+}
+
+impl Counters {
+    pub(super) fn new(
+        destination: Arc<Destination>,
+        shards: usize,
+        metrics: Option<Arc<Propagation>>,
+    ) -> Self {
+        Self {
+            destination,
+            shards: (0..shards.max(1)).map(|_| OnceLock::new()).collect(),
+            metrics,
+            reported: Default::default(),
+            taken: Default::default(),
+            is_current: AtomicBool::new(false),
+        }
+    }
+
+    #[inline]
+    pub(super) fn call_started(&self) -> ReportedCall {
+        let shard = self.shards[shard_of_thread() % self.shards.len()].get_or_init(|| self.new_shard());
+        shard.issued.fetch_add(1, Ordering::Relaxed);
+        ReportedCall { shard: Some(shard.clone()) }
+    }
+
+    #[cold]
+    fn new_shard(&self) -> Arc<Shard> {
+        let sums = self.metrics.as_ref().map(|propagation| {
+            Box::new(ShardSums { propagation: propagation.clone(), sums: Mutex::default() })
+        });
+        Arc::new(Shard {
+            issued: AtomicU64::new(0),
+            succeeded: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            sums,
+        })
+    }
+
+    /// Whether calls are counted for this destination and with these metrics.
+    pub(super) fn is_for(&self, destination: &Destination, metrics: Option<&Arc<Propagation>>) -> bool {
+        *self.destination == *destination && self.metrics.as_ref() == metrics
+    }
+
+    /// All calls so far.
+    fn totals(&self) -> [u64; 3] {
+        let mut totals = [0; 3];
+        for shard in self.shards.iter().filter_map(OnceLock::get) {
+            // The ends first: a call that has ended was issued before, so that the difference is never negative. A call ends in the
+            // shard in which it began.
+            totals[SUCCEEDED] += shard.succeeded.load(Ordering::Acquire);
+            totals[FAILED] += shard.failed.load(Ordering::Acquire);
+            totals[ISSUED] += shard.issued.load(Ordering::Relaxed);
+        }
+        totals
+    }
+
+    /// What no written report has covered.
+    pub(super) fn unreported(&self) -> Calls {
+        self.since_reported(self.totals())
+    }
+
+    /// Whether there is something that no written report has covered, or a call in progress.
+    pub(super) fn has_unreported(&self) -> bool {
+        let mut has_metrics = false;
+        self.visit_metrics(|_, sums| has_metrics |= !sums.is_zero());
+        has_metrics || !self.unreported().is_zero()
+    }
+
+    /// The limit of the names of metrics, if metrics are reported.
+    pub(super) fn max_metric_names(&self) -> Option<usize> {
+        self.metrics.as_ref().map(|propagation| propagation.max_names)
+    }
+
+    /// What no written report has covered, for a report. [`on_written`](Self::on_written) confirms it.
+    pub(super) fn take(&self) -> Calls {
+        let totals = self.totals();
+        store(&self.taken, totals);
+        self.since_reported(totals)
+    }
+
+    /// The report of the last [`take`](Self::take) was written.
+    pub(super) fn on_written(&self) {
+        store(&self.reported, load(&self.taken));
+    }
+
+    /// The server does not want what was counted so far (LR6.2).
+    pub(super) fn discard(&self) {
+        self.take();
+        self.on_written();
+        self.take_metrics(&mut MetricSums::default());
+    }
+
+    /// It is listed for reports, from now on or again: nothing is taken.
+    pub(super) fn on_listed(&self) {
+        store(&self.taken, load(&self.reported));
+    }
+
+    fn since_reported(&self, totals: [u64; 3]) -> Calls {
+        let reported = load(&self.reported);
+        let since = |index: usize| totals[index] - reported[index];
+        Calls {
+            issued: since(ISSUED),
+            succeeded: since(SUCCEEDED),
+            failed: since(FAILED),
+            in_progress: totals[ISSUED] - totals[SUCCEEDED] - totals[FAILED],
+        }
+    }
+
+    /// Moves the sums of metrics.
+    pub(super) fn take_metrics(&self, into: &mut MetricSums) {
+        self.visit_metrics(|max_names, sums| into.append(std::mem::take(sums), max_names));
+    }
+
+    /// Copies the sums of metrics.
+    pub(super) fn copy_metrics(&self, into: &mut MetricSums) {
+        self.visit_metrics(|max_names, sums| into.append(sums.clone(), max_names));
+    }
+
+    fn visit_metrics(&self, mut visit: impl FnMut(usize, &mut MetricSums)) {
+        if self.metrics.is_none() {
+            return;
+        }
+        for shard in self.shards.iter().filter_map(OnceLock::get) {
+            if let Some(own) = &shard.sums {
+                visit(
+                    own.propagation.max_names,
+                    &mut own.sums.lock().unwrap_or_else(PoisonError::into_inner),
+                );
+            }
+        }
+    }
+}
+
+impl Calls {
+    pub(super) fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+
+    pub(super) fn add(&mut self, other: Self) {
+        self.issued += other.issued;
+        self.succeeded += other.succeeded;
+        self.failed += other.failed;
+        self.in_progress += other.in_progress;
+    }
+}
+
+impl ReportedCall {
+    /// A call that is not counted.
+    pub(super) fn uncounted() -> Self {
+        Self { shard: None }
+    }
+
+    /// The call has ended. `metrics` is the load that the backend has reported with its response, if it has (LR8.6).
+    #[inline]
+    pub fn finish(mut self, outcome: Outcome, metrics: Option<&OrcaLoadReport>) {
+        if let Some(shard) = self.shard.take() {
+            if let Some(metrics) = metrics {
+                shard.add_metrics(metrics);
+            }
+            shard.count_end(outcome);
+        }
+    }
+
+    /// Whether the metrics of the call's backend are reported; otherwise none need be decoded.
+    #[inline]
+    pub fn wants_metrics(&self) -> bool {
+        self.shard.as_ref().is_some_and(|shard| shard.sums.is_some())
+    }
+}
+
+impl Drop for ReportedCall {
+    #[inline]
+    fn drop(&mut self) {
+        if let Some(shard) = self.shard.take() {
+            shard.count_end(Outcome::Error);
+        }
+    }
+}
+
+impl fmt::Debug for ReportedCall {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReportedCall").field("is_counted", &self.shard.is_some()).finish()
+    }
+}
+
+impl Shard {
+    #[inline]
+    fn count_end(&self, outcome: Outcome) {
+        let count = match outcome {
+            Outcome::Success => &self.succeeded,
+            Outcome::Error => &self.failed,
+        };
+        count.fetch_add(1, Ordering::Release);
+    }
+
+    fn add_metrics(&self, report: &OrcaLoadReport) {
+        if let Some(own) = &self.sums {
+            own.sums.lock().unwrap_or_else(PoisonError::into_inner).add(report, &own.propagation);
+        }
+    }
+}
+
+impl DropCounter {
+    pub(super) fn new(destination: Arc<Destination>) -> Self {
+        Self {
+            destination,
+            count: AtomicU64::new(0),
+            reported: AtomicU64::new(0),
+            taken: AtomicU64::new(0),
+            is_current: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn is_for(&self, destination: &Destination) -> bool {
+        *self.destination == *destination
+    }
+
+    #[inline]
+    pub(super) fn count(&self) {
+        self.count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(super) fn unreported(&self) -> u64 {
+        self.count.load(Ordering::Relaxed) - self.reported.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn take(&self) -> u64 {
+        let count = self.count.load(Ordering::Relaxed);
+        self.taken.store(count, Ordering::Relaxed);
+        count - self.reported.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn on_written(&self) {
+        self.reported.store(self.taken.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+
+    pub(super) fn discard(&self) {
+        self.take();
+        self.on_written();
+    }
+
+    pub(super) fn on_listed(&self) {
+        self.taken.store(self.reported.load(Ordering::Relaxed), Ordering::Relaxed);
+    }
+}
+
+/// What a handle counts with.
+pub(super) trait Count: Send + Sync {
+    /// A handle counts with it from now on, or no more.
+    fn set_current(&self, is_current: bool);
+
+    fn is_current(&self) -> bool;
+}
+
+impl Count for Counters {
+    fn set_current(&self, is_current: bool) {
+        self.is_current.store(is_current, Ordering::Relaxed);
+    }
+
+    fn is_current(&self) -> bool {
+        self.is_current.load(Ordering::Relaxed)
+    }
+}
+
+impl Count for DropCounter {
+    fn set_current(&self, is_current: bool) {
+        self.is_current.store(is_current, Ordering::Relaxed);
+    }
+
+    fn is_current(&self) -> bool {
+        self.is_current.load(Ordering::Relaxed)
+    }
+}
+
+impl fmt::Debug for Counters {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Counters").field("unreported", &self.unreported()).finish_non_exhaustive()
+    }
+}
+
+/// The number of the current thread, by which threads spread over shards.
+fn shard_of_thread() -> usize {
+    // A thread that is ending has no number any more.
+    THREAD.try_with(|number| *number).unwrap_or_default()
+}
+
+fn load(from: &[AtomicU64; 3]) -> [u64; 3] {
+    from.each_ref().map(|one| one.load(Ordering::Relaxed))
+}
+
+/// Called with the lock of all counters held: nobody else writes.
+fn store(into: &[AtomicU64; 3], values: [u64; 3]) {
+    for (one, value) in into.iter().zip(values) {
+        one.store(value, Ordering::Relaxed);
+    }
+}
+
+static THREADS: AtomicUsize = AtomicUsize::new(0);
+
+thread_local! {
+    static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
+}
+
+const ISSUED: usize = 0;
+const SUCCEEDED: usize = 1;
+const FAILED: usize = 2;

@@ -1,0 +1,40 @@
+//! Where the load of a cluster is reported.
+
+use std::sync::Arc;
+
+use crate::resource::cluster::ReportedMetrics;
+
+/// The key of a cluster in reports.
+pub(super) type Key = (Arc<str>, Option<Arc<str>>);
+
+/// Where calls are reported: the server, and the key there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Destination {
+    /// The index of the server.
+    pub(super) server: usize,
+    /// The name of the cluster, and that of its service at EDS, if it has one (LR4.2).
+    pub(super) key: Key,
+}
+
+/// The metrics of backends that are reported (LR8.5).
+#[derive(Debug, PartialEq)]
+pub(super) struct Propagation {
+    pub(super) metrics: ReportedMetrics,
+    /// The maximum number of names.
+    pub(super) max_names: usize,
+}
+
+/// What a resource of CDS says about the reports of its load.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Route {
+    pub(super) destination: Arc<Destination>,
+    pub(super) propagation: Option<Arc<Propagation>>,
+}
+
+impl Propagation {
+    /// `None` if no metric is reported.
+    pub(super) fn new(metrics: &ReportedMetrics, max_names: usize) -> Option<Arc<Self>> {
+        let is_any = *metrics != ReportedMetrics::default();
+        is_any.then(|| Arc::new(Self { metrics: metrics.clone(), max_names }))
+    }
+}

@@ -1,0 +1,175 @@
+//! The wire format of reports, written without building the messages first.
+
+use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+
+use bytes::{BufMut, BytesMut};
+use prost::encoding::{WireType, encode_key, encode_varint};
+
+use super::{
+    counters::Calls,
+    metrics::{MetricSum, MetricSums},
+};
+use crate::config::Locality;
+
+/// Writes a report, message by message, in buffers that are used again.
+#[derive(Debug, Default)]
+pub(super) struct Encoder {
+    cluster: Vec<u8>,
+    locality: Vec<u8>,
+    endpoint: Vec<u8>,
+    metric: Vec<u8>,
+}
+
+impl Encoder {
+    /// Begins a `ClusterStats`.
+    pub(super) fn begin_cluster(&mut self, name: &str) {
+        self.cluster.clear();
+        put_text(1, name, &mut self.cluster);
+    }
+
+    /// Begins an `UpstreamLocalityStats`; `head` is its encoded locality.
+    pub(super) fn begin_locality(&mut self, head: &[u8]) {
+        self.locality.clear();
+        self.locality.extend_from_slice(head);
+    }
+
+    /// Writes an `UpstreamEndpointStats`; `head` is its encoded address.
+    pub(super) fn add_endpoint(&mut self, head: &[u8], calls: &Calls, metrics: &MetricSums) {
+        let Self { endpoint, metric, locality, .. } = self;
+        endpoint.clear();
+        endpoint.extend_from_slice(head);
+        put_calls(calls, endpoint);
+        put_named(&metrics.named, endpoint, metric);
+        put_number(7, calls.issued, endpoint);
+        put_bytes(7, endpoint, locality);
+    }
+
+    /// Ends an `UpstreamLocalityStats`.
+    pub(super) fn end_locality(&mut self, calls: &Calls, metrics: &MetricSums) {
+        let Self { locality, metric, cluster, .. } = self;
+        put_calls(calls, locality);
+        put_named(&metrics.named, locality, metric);
+        put_number(8, calls.issued, locality);
+        for (number, sum) in [(12, metrics.cpu), (13, metrics.mem), (14, metrics.application)] {
+            if !sum.is_zero() {
+                metric.clear();
+                put_number(1, sum.count, metric);
+                put_double(2, sum.total, metric);
+                put_bytes(number, metric, locality);
+            }
+        }
+        put_bytes(2, locality, cluster);
+    }
+
+    /// Writes the dropped calls of a category, or all of them without a category.
+    pub(super) fn add_drops(&mut self, category: &str, count: u64) {
+        let Self { cluster, metric, .. } = self;
+        metric.clear();
+        put_text(1, category, metric);
+        put_number(2, count, metric);
+        put_bytes(5, metric, cluster);
+    }
+
+    pub(super) fn set_dropped(&mut self, total: u64) {
+        put_number(3, total, &mut self.cluster);
+    }
+
+    /// Ends a `ClusterStats`; returns it as a field of the request.
+    pub(super) fn end_cluster(&mut self, interval: Duration, service: Option<&str>) -> &[u8] {
+        let Self { cluster, metric, locality, .. } = self;
+        // 0 would be no interval (LR4.6).
+        let interval = interval.max(Duration::from_nanos(1));
+        metric.clear();
+        put_number(1, interval.as_secs(), metric);
+        put_number(2, interval.subsec_nanos().into(), metric);
+        put_bytes(4, metric, cluster);
+        if let Some(service) = service {
+            put_text(6, service, cluster);
+        }
+        locality.clear();
+        put_bytes(2, cluster, locality);
+        locality
+    }
+}
+
+/// The locality of an `UpstreamLocalityStats`, which is there even if it is empty (LR4.3).
+pub(super) fn locality_head(locality: &Locality) -> Box<[u8]> {
+    let mut message = Vec::new();
+    for (number, part) in [(1, locality.region()), (2, locality.zone()), (3, locality.sub_zone())] {
+        if !part.is_empty() {
+            put_text(number, part, &mut message);
+        }
+    }
+    let mut head = Vec::with_capacity(message.len() + 4);
+    put_bytes(1, &message, &mut head);
+    head.into()
+}
+
+/// The address of an `UpstreamEndpointStats`.
+pub(super) fn endpoint_head(address: SocketAddr) -> Box<[u8]> {
+    let [mut socket, mut whole, mut head] = [const { Vec::new() }; 3];
+    put_text(2, &address.ip().to_string(), &mut socket);
+    put_number(3, address.port().into(), &mut socket);
+    put_bytes(1, &socket, &mut whole);
+    put_bytes(1, &whole, &mut head);
+    head.into()
+}
+
+/// The first request of a stream: the node with one more of its client features (LR2.4).
+pub(super) fn first_request(node: &[u8]) -> BytesMut {
+    let mut with_feature = node.to_vec();
+    put_text(CLIENT_FEATURES, SEND_ALL_CLUSTERS, &mut with_feature);
+    let mut request = BytesMut::with_capacity(with_feature.len() + 6);
+    put_bytes(1, &with_feature, &mut request);
+    request
+}
+
+fn put_calls(calls: &Calls, into: &mut Vec<u8>) {
+    put_number(2, calls.succeeded, into);
+    put_number(3, calls.in_progress, into);
+    put_number(4, calls.failed, into);
+}
+
+fn put_named(named: &BTreeMap<Box<str>, MetricSum>, into: &mut Vec<u8>, metric: &mut Vec<u8>) {
+    for (name, sum) in named {
+        metric.clear();
+        encode_key(1, WireType::LengthDelimited, metric);
+        encode_varint((NAMED.len() + name.len()) as u64, metric);
+        metric.put_slice(NAMED.as_bytes());
+        metric.put_slice(name.as_bytes());
+        put_number(2, sum.count, metric);
+        put_double(3, sum.total, metric);
+        put_bytes(5, metric, into);
+    }
+}
+
+fn put_number(field: u32, number: u64, into: &mut Vec<u8>) {
+    if number != 0 {
+        encode_key(field, WireType::Varint, into);
+        encode_varint(number, into);
+    }
+}
+
+fn put_double(field: u32, number: f64, into: &mut Vec<u8>) {
+    if number != 0.0 {
+        encode_key(field, WireType::SixtyFourBit, into);
+        into.put_f64_le(number);
+    }
+}
+
+fn put_text(field: u32, text: &str, into: &mut Vec<u8>) {
+    put_bytes(field, text.as_bytes(), into);
+}
+
+fn put_bytes(field: u32, bytes: &[u8], into: &mut impl BufMut) {
+    encode_key(field, WireType::LengthDelimited, into);
+    encode_varint(bytes.len() as u64, into);
+    into.put_slice(bytes);
+}
+
+/// The prefix of the names of metrics with names of the application's own (LR8.2).
+pub(super) const NAMED: &str = "named_metrics.";
+
+const SEND_ALL_CLUSTERS: &str = "envoy.lrs.supports_send_all_clusters";
+/// Of a `Node`.
+const CLIENT_FEATURES: u32 = 10;

@@ -1,0 +1,360 @@
+//! The load of one cluster, as it is reported to one server.
+
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    counters::{Calls, Count, Counters, DropCounter},
+    destination::Key,
+    encode::{self, Encoder},
+    metrics::MetricSums,
+    stats::{LoadStats, LocalityStats},
+};
+use crate::config::Locality;
+
+/// The load of a key: what its handles count, and what ended handles have left.
+///
+/// ```text
+///            take             on_written
+///   counted ──────▶ in a report ──────▶ reported
+///      ▲                │
+///      └────────────────┘ the stream ended before: the next `take` covers it as well
+/// ```
+#[derive(Debug, Default)]
+pub(super) struct KeyLoads {
+    /// Since when the next report counts; set when the driver first looks at it (LR4.6).
+    since: Option<Instant>,
+    taken_at: Option<Instant>,
+    localities: BTreeMap<Locality, LocalityLoads>,
+    /// By category; those without one under `None`.
+    drops: BTreeMap<Option<Arc<str>>, Drops>,
+    /// The last report was of the activity, so that one of zeros follows it (LR4.8).
+    is_closing_due: bool,
+    /// Whether the report in progress has activity.
+    takes_activity: bool,
+}
+
+#[derive(Debug)]
+struct LocalityLoads {
+    /// The encoded locality.
+    head: Box<[u8]>,
+    own: Counted,
+    endpoints: BTreeMap<SocketAddr, EndpointLoads>,
+    /// The sum of all, in the report in progress.
+    taken: Calls,
+    taken_metrics: MetricSums,
+    /// It was in the last report.
+    was_reported: bool,
+}
+
+#[derive(Debug)]
+struct EndpointLoads {
+    /// The encoded address.
+    head: Box<[u8]>,
+    own: Counted,
+}
+
+/// The counters of all handles of a locality or an endpoint.
+#[derive(Debug, Default)]
+struct Counted {
+    counters: Vec<Arc<Counters>>,
+    taken: Calls,
+    /// The metrics that no written report has covered, but for those still in the counters.
+    metrics: MetricSums,
+}
+
+#[derive(Debug, Default)]
+struct Drops {
+    counters: Vec<Arc<DropCounter>>,
+    taken: u64,
+}
+
+impl KeyLoads {
+    pub(super) fn list_locality(&mut self, locality: &Locality, counters: Arc<Counters>) {
+        self.locality(locality).own.list(counters);
+    }
+
+    pub(super) fn list_endpoint(
+        &mut self,
+        (locality, address): (&Locality, SocketAddr),
+        counters: Arc<Counters>,
+    ) {
+        let endpoints = &mut self.locality(locality).endpoints;
+        let new = || EndpointLoads { head: encode::endpoint_head(address), own: Counted::default() };
+        endpoints.entry(address).or_insert_with(new).own.list(counters);
+    }
+
+    pub(super) fn list_drops(&mut self, category: Option<&Arc<str>>, counter: Arc<DropCounter>) {
+        let counters = &mut self.drops.entry(category.cloned()).or_default().counters;
+        if !counters.iter().any(|known| Arc::ptr_eq(known, &counter)) {
+            counter.on_listed();
+            counters.push(counter);
+        }
+    }
+
+    fn locality(&mut self, locality: &Locality) -> &mut LocalityLoads {
+        self.localities.entry(locality.clone()).or_insert_with(|| LocalityLoads::new(locality))
+    }
+
+    /// The number of localities, as a measure of the work.
+    pub(super) fn len(&self) -> usize {
+        self.localities.len()
+    }
+
+    /// Begins the first interval.
+    pub(super) fn begin(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
+    }
+
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.since
+    }
+
+    /// Whether a handle counts.
+    pub(super) fn is_live(&self) -> bool {
+        self.drops.values().any(Drops::is_live) || self.localities.values().any(LocalityLoads::is_live)
+    }
+
+    /// Whether a call is in progress.
+    pub(super) fn has_calls(&self) -> bool {
+        self.localities.values().any(|locality| locality.counted().any(Counted::has_calls))
+    }
+
+    /// Writes a report of what was not reported; `None` if there is nothing to say (LR4.8).
+    pub(super) fn take<'a>(
+        &mut self,
+        (name, service): &Key,
+        (now, has_endpoints): (Instant, bool),
+        encoder: &'a mut Encoder,
+    ) -> Option<&'a [u8]> {
+        let dropped: u64 = self.drops.values_mut().map(Drops::take).sum();
+        self.localities.values_mut().for_each(LocalityLoads::take);
+        self.taken_at = Some(now);
+        self.takes_activity = dropped > 0 || self.localities.values().any(|locality| !locality.is_zero());
+        if !self.takes_activity && !self.is_closing_due {
+            return None;
+        }
+        encoder.begin_cluster(name);
+        for locality in self.localities.values_mut() {
+            // The zeros of the localities of the last report end its activity.
+            let is_closed = !self.takes_activity && locality.was_reported;
+            if is_closed || !locality.is_zero() {
+                locality.encode(has_endpoints, encoder);
+            }
+        }
+        encoder.set_dropped(dropped);
+        for (category, drops) in &self.drops {
+            if let Some(category) = category.as_ref().filter(|_| drops.taken > 0) {
+                encoder.add_drops(category, drops.taken);
+            }
+        }
+        let interval = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
+        Some(encoder.end_cluster(interval, service.as_deref()))
+    }
+
+    /// The report of the last [`take`](Self::take) was written. Returns the number of values of metrics that it does not have, since
+    /// there were too many names.
+    pub(super) fn on_written(&mut self) -> u64 {
+        let mut dropped = 0;
+        self.drops.values().flat_map(|drops| &drops.counters).for_each(|counter| counter.on_written());
+        for locality in self.localities.values_mut() {
+            locality.was_reported = !locality.is_zero();
+            dropped += locality.counted_mut().map(Counted::on_written).sum::<u64>();
+        }
+        self.is_closing_due = self.takes_activity;
+        self.since = self.taken_at.or(self.since);
+        self.forget_ended();
+        dropped
+    }
+
+    /// The server does not want to know of it: nothing of it is reported later (LR6.2).
+    pub(super) fn discard(&mut self, now: Instant) {
+        self.drops.values().flat_map(|drops| &drops.counters).for_each(|counter| counter.discard());
+        for locality in self.localities.values_mut() {
+            locality.was_reported = false;
+            locality.counted_mut().for_each(Counted::discard);
+        }
+        self.is_closing_due = false;
+        self.since = Some(now);
+        self.forget_ended();
+    }
+
+    /// Removes the counters that no handle counts with any more and that have nothing to report.
+    pub(super) fn forget_ended(&mut self) {
+        self.drops.retain(|_, drops| {
+            drops.counters.retain(|counter| is_live(counter) || counter.unreported() > 0);
+            !drops.counters.is_empty()
+        });
+        self.localities.retain(|_, locality| {
+            locality.own.forget_ended();
+            locality.endpoints.retain(|_, endpoint| {
+                endpoint.own.forget_ended();
+                !endpoint.own.is_empty()
+            });
+            !locality.own.is_empty() || !locality.endpoints.is_empty()
+        });
+    }
+
+    /// Whether there is neither a handle nor anything to report.
+    pub(super) fn is_empty(&self) -> bool {
+        self.drops.is_empty() && self.localities.is_empty()
+    }
+
+    pub(super) fn stats(&self) -> LoadStats {
+        let mut stats = LoadStats::default();
+        for (category, drops) in &self.drops {
+            let count: u64 = drops.counters.iter().map(|counter| counter.unreported()).sum();
+            stats.dropped += count;
+            if let Some(category) = category.as_ref().filter(|_| count > 0) {
+                stats.dropped_by_category.insert(category.to_string(), count);
+            }
+        }
+        for (locality, loads) in &self.localities {
+            let (mut calls, mut metrics) = (Calls::default(), MetricSums::default());
+            for counted in loads.counted() {
+                counted.counters.iter().for_each(|counters| calls.add(counters.unreported()));
+                metrics.append(counted.metrics.clone(), usize::MAX);
+                counted.counters.iter().for_each(|counters| counters.copy_metrics(&mut metrics));
+            }
+            if !calls.is_zero() || !metrics.is_zero() {
+                stats.localities.insert(locality.clone(), LocalityStats::new(&calls, metrics));
+            }
+        }
+        stats
+    }
+}
+
+impl LocalityLoads {
+    fn new(locality: &Locality) -> Self {
+        Self {
+            head: encode::locality_head(locality),
+            own: Counted::default(),
+            endpoints: BTreeMap::new(),
+            taken: Calls::default(),
+            taken_metrics: MetricSums::default(),
+            was_reported: false,
+        }
+    }
+
+    fn counted(&self) -> impl Iterator<Item = &Counted> {
+        [&self.own].into_iter().chain(self.endpoints.values().map(|endpoint| &endpoint.own))
+    }
+
+    fn counted_mut(&mut self) -> impl Iterator<Item = &mut Counted> {
+        [&mut self.own].into_iter().chain(self.endpoints.values_mut().map(|endpoint| &mut endpoint.own))
+    }
+
+    fn is_live(&self) -> bool {
+        self.counted().flat_map(|counted| &counted.counters).any(is_live)
+    }
+
+    fn take(&mut self) {
+        let (mut calls, mut metrics) = (Calls::default(), MetricSums::default());
+        for counted in self.counted_mut() {
+            counted.take();
+            calls.add(counted.taken);
+            if !counted.metrics.is_zero() {
+                let limit = counted.counters.iter().filter_map(|counters| counters.max_metric_names()).max();
+                metrics.append(counted.metrics.clone(), limit.unwrap_or(usize::MAX));
+            }
+        }
+        (self.taken, self.taken_metrics) = (calls, metrics);
+    }
+
+    fn is_zero(&self) -> bool {
+        self.taken.is_zero() && self.taken_metrics.is_zero()
+    }
+
+    fn encode(&self, has_endpoints: bool, encoder: &mut Encoder) {
+        encoder.begin_locality(&self.head);
+        if has_endpoints {
+            for endpoint in self.endpoints.values() {
+                let EndpointLoads { head, own } = endpoint;
+                if !own.taken.is_zero() || !own.metrics.is_zero() {
+                    encoder.add_endpoint(head, &own.taken, &own.metrics);
+                }
+            }
+        }
+        encoder.end_locality(&self.taken, &self.taken_metrics);
+    }
+}
+
+impl Counted {
+    fn list(&mut self, counters: Arc<Counters>) {
+        // One that is listed already may be in the report in progress.
+        if !self.counters.iter().any(|known| Arc::ptr_eq(known, &counters)) {
+            counters.on_listed();
+            self.counters.push(counters);
+        }
+    }
+
+    fn take(&mut self) {
+        self.taken = Calls::default();
+        for counters in &self.counters {
+            self.taken.add(counters.take());
+            counters.take_metrics(&mut self.metrics);
+        }
+    }
+
+    fn on_written(&mut self) -> u64 {
+        self.counters.iter().for_each(|counters| counters.on_written());
+        std::mem::take(&mut self.metrics).dropped
+    }
+
+    fn discard(&mut self) {
+        self.counters.iter().for_each(|counters| counters.discard());
+        self.metrics = MetricSums::default();
+    }
+
+    fn forget_ended(&mut self) {
+        self.counters.retain(|counters| is_live(counters) || counters.has_unreported());
+    }
+
+    fn is_empty(&self) -> bool {
+        self.counters.is_empty() && self.metrics.is_zero()
+    }
+
+    fn has_calls(&self) -> bool {
+        self.counters.iter().any(|counters| counters.unreported().in_progress > 0)
+    }
+}
+
+impl Drops {
+    fn take(&mut self) -> u64 {
+        self.taken = self.counters.iter().map(|counter| counter.take()).sum();
+        self.taken
+    }
+
+    fn is_live(&self) -> bool {
+        self.counters.iter().any(is_live)
+    }
+}
+
+impl LocalityStats {
+    fn new(calls: &Calls, metrics: MetricSums) -> Self {
+        let utilizations = [
+            ("cpu_utilization", metrics.cpu),
+            ("mem_utilization", metrics.mem),
+            ("application_utilization", metrics.application),
+        ];
+        let utilizations = utilizations.into_iter().filter(|(_, sum)| !sum.is_zero());
+        let utilizations = utilizations.map(|(name, sum)| (name.to_owned(), sum));
+        let named = metrics.named.into_iter().map(|(name, sum)| (format!("{}{name}", encode::NAMED), sum));
+        Self {
+            issued: calls.issued,
+            succeeded: calls.succeeded,
+            failed: calls.failed,
+            in_progress: calls.in_progress,
+            metrics: utilizations.chain(named).collect(),
+        }
+    }
+}
+
+/// Whether a handle counts with it: its handle is there, and has not gone over to another destination.
+fn is_live<C: Count>(counter: &Arc<C>) -> bool {
+    counter.is_current() && Arc::strong_count(counter) > 1
+}

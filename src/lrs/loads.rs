@@ -1,0 +1,323 @@
+//! The loads of all clusters of a client: what the handles, the configuration and the streams share.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::SocketAddr,
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Instant,
+};
+
+use super::{
+    counters::{Counters, DropCounter},
+    destination::{Destination, Key, Propagation, Route},
+    lanes::Lanes,
+    reporter::{ClusterCell, EndpointCell, LoadReporter, LocalityCell},
+    server_loads::ServerLoads,
+    settings::LoadSettings,
+    stats::LoadStats,
+};
+use crate::{
+    config::{Locality, Server},
+    resource::cluster::ReportedMetrics,
+};
+
+/// What a client counts and reports, in one place that its handles, its engine and its driver share.
+///
+/// Its lock is never taken for a call. The driver holds it while it builds a slice of a report.
+pub(crate) struct Loads {
+    settings: LoadSettings,
+    state: Mutex<State>,
+    /// Something has changed for the streams since [`take_changed`](Self::take_changed).
+    has_changed: AtomicBool,
+    /// Wakes the driver.
+    wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
+}
+
+/// What the handles of a cluster have in common.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum CellKey {
+    /// The cluster of this name, which is reported as CDS says.
+    Cluster(Arc<str>),
+    /// A key that the application reports without CDS (LR1.5).
+    Fixed { server: usize, key: Key },
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    /// What CDS says, for the clusters whose load is reported.
+    routes: BTreeMap<Arc<str>, Route>,
+    cells: BTreeMap<CellKey, Weak<ClusterCell>>,
+    /// They are never removed: a client knows those of its bootstrap.
+    pub(super) servers: Vec<ServerLoads>,
+}
+
+/// What the resource of a cluster says about load reports.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ClusterLoads<'a> {
+    /// The server that the cluster came from.
+    pub(crate) server: &'a Arc<Server>,
+    /// The name of the service at EDS, if the resource has one.
+    pub(crate) service: Option<&'a Arc<str>>,
+    pub(crate) metrics: &'a ReportedMetrics,
+}
+
+impl Loads {
+    pub(crate) fn new(settings: LoadSettings) -> Arc<Self> {
+        Arc::new(Self {
+            settings,
+            state: Mutex::default(),
+            has_changed: AtomicBool::new(false),
+            wake: OnceLock::new(),
+        })
+    }
+
+    pub(super) fn settings(&self) -> &LoadSettings {
+        &self.settings
+    }
+
+    /// Sets what wakes the driver, which is called from any thread. Only the first one counts.
+    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client has a driver"))]
+    pub(crate) fn set_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
+        // It is set once.
+        let _ = self.wake.set(Box::new(wake));
+    }
+
+    /// The reporter of the cluster with this name.
+    pub(crate) fn reporter(self: &Arc<Self>, cluster: &str) -> LoadReporter {
+        self.reporter_of(CellKey::Cluster(cluster.into()))
+    }
+
+    /// The reporter of a key, to a server of the bootstrap (LR1.5).
+    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client offers it"))]
+    pub(crate) fn reporter_to(
+        self: &Arc<Self>,
+        server: &Arc<Server>,
+        (cluster, service): (&str, Option<&str>),
+    ) -> LoadReporter {
+        let server = self.lock().server(server);
+        self.reporter_of(CellKey::Fixed { server, key: (cluster.into(), service.map(Into::into)) })
+    }
+
+    /// The resource of a cluster has changed, or the server that it came from (LR1.3). `None` if its load is not reported, or no more.
+    pub(crate) fn set_cluster(&self, cluster: &Arc<str>, loads: Option<ClusterLoads<'_>>) {
+        let mut state = self.lock();
+        let route = loads.map(|loads| state.route(cluster, loads, &self.settings));
+        if state.routes.get(cluster) == route.as_ref() {
+            return;
+        }
+        match route {
+            Some(route) => drop(state.routes.insert(cluster.clone(), route)),
+            None => drop(state.routes.remove(cluster)),
+        }
+        let cell = state.cells.get(&CellKey::Cluster(cluster.clone())).and_then(Weak::upgrade);
+        if let Some(cell) = cell {
+            state.apply(&cell, &self.settings);
+            drop(state);
+            self.notify();
+        }
+    }
+
+    /// Whether the load of no cluster is reported, so that nothing has to be looked at.
+    pub(crate) fn is_reported(&self, cluster: &str) -> bool {
+        self.lock().routes.contains_key(cluster)
+    }
+
+    /// Whether something has changed for the streams since the last call.
+    pub(crate) fn take_changed(&self) -> bool {
+        self.has_changed.load(Ordering::Relaxed) && self.has_changed.swap(false, Ordering::AcqRel)
+    }
+
+    /// Something has changed for the streams.
+    pub(super) fn notify(&self) {
+        if !self.has_changed.swap(true, Ordering::AcqRel)
+            && let Some(wake) = self.wake.get()
+        {
+            wake();
+        }
+    }
+
+    pub(super) fn locality(&self, cluster: &Arc<ClusterCell>, locality: &Locality) -> Arc<LocalityCell> {
+        let mut state = self.lock();
+        if let Some(known) = cluster.parts().localities.get(locality).and_then(Weak::upgrade) {
+            return known;
+        }
+        let cell = Arc::new(LocalityCell::new(cluster.clone(), locality.clone()));
+        let mut parts = cluster.parts();
+        parts.localities.retain(|_, other| other.strong_count() > 0);
+        parts.localities.insert(locality.clone(), Arc::downgrade(&cell));
+        drop(parts);
+        if let Some(route) = state.route_of(cluster.key()) {
+            state.begin_locality(&cell, &route, &self.settings);
+        }
+        cell
+    }
+
+    pub(super) fn endpoint(&self, locality: &Arc<LocalityCell>, address: SocketAddr) -> Arc<EndpointCell> {
+        let mut state = self.lock();
+        if let Some(known) = locality.endpoints().get(&address).and_then(Weak::upgrade) {
+            return known;
+        }
+        let cell = Arc::new(EndpointCell { locality: locality.clone(), address, lanes: Lanes::new() });
+        let mut endpoints = locality.endpoints();
+        endpoints.retain(|_, other| other.strong_count() > 0);
+        endpoints.insert(address, Arc::downgrade(&cell));
+        drop(endpoints);
+        if let Some(route) = state.route_of(locality.cluster.key()) {
+            state.begin_endpoint(&cell, &route, &self.settings);
+        }
+        cell
+    }
+
+    pub(super) fn category(&self, cluster: &Arc<ClusterCell>, category: &str) -> Arc<Lanes<DropCounter>> {
+        let mut state = self.lock();
+        let lanes = cluster
+            .parts()
+            .categories
+            .entry(category.into())
+            .or_insert_with(|| Arc::new(Lanes::new()))
+            .clone();
+        if let Some(route) = state.route_of(cluster.key()) {
+            state.begin_drops(Some(&category.into()), &lanes, &route);
+        }
+        lanes
+    }
+
+    pub(super) fn stats(&self, key: &CellKey) -> Option<LoadStats> {
+        let state = self.lock();
+        let Destination { server, key } = &*state.route_of(key)?.destination;
+        state.servers.get(*server)?.stats(key)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn reporter_of(self: &Arc<Self>, key: CellKey) -> LoadReporter {
+        let mut state = self.lock();
+        if let Some(known) = state.cells.get(&key).and_then(Weak::upgrade) {
+            return LoadReporter::new(known);
+        }
+        let cell = Arc::new(ClusterCell::new(self.clone(), key.clone()));
+        state.cells.insert(key, Arc::downgrade(&cell));
+        state.apply(&cell, &self.settings);
+        drop(state);
+        self.notify();
+        LoadReporter::new(cell)
+    }
+}
+
+impl CellKey {
+    pub(super) fn cluster(&self) -> &Arc<str> {
+        match self {
+            Self::Cluster(name) | Self::Fixed { key: (name, _), .. } => name,
+        }
+    }
+}
+
+impl State {
+    /// The index of a server.
+    fn server(&mut self, server: &Arc<Server>) -> usize {
+        let known = self.servers.iter().position(|known| known.server == *server);
+        known.unwrap_or_else(|| {
+            self.servers.push(ServerLoads::new(server.clone()));
+            self.servers.len() - 1
+        })
+    }
+
+    fn route(&mut self, cluster: &Arc<str>, loads: ClusterLoads<'_>, settings: &LoadSettings) -> Route {
+        let ClusterLoads { server, service, metrics } = loads;
+        let key = (cluster.clone(), service.cloned());
+        Route {
+            destination: Arc::new(Destination { server: self.server(server), key }),
+            propagation: Propagation::new(metrics, settings.max_metric_names),
+        }
+    }
+
+    fn route_of(&self, key: &CellKey) -> Option<Route> {
+        match key {
+            CellKey::Cluster(name) => self.routes.get(name).cloned(),
+            CellKey::Fixed { server, key } => {
+                let destination = Arc::new(Destination { server: *server, key: key.clone() });
+                Some(Route { destination, propagation: None })
+            }
+        }
+    }
+
+    /// Makes the handles of a cluster count for its present destination.
+    fn apply(&mut self, cell: &ClusterCell, settings: &LoadSettings) {
+        let parts = cell.parts();
+        let localities: Vec<_> = parts.localities.values().filter_map(Weak::upgrade).collect();
+        let Some(route) = self.route_of(cell.key()) else {
+            cell.uncategorised.leave();
+            parts.categories.values().for_each(|lanes| lanes.leave());
+            for locality in localities {
+                locality.lanes.leave();
+                let endpoints: Vec<_> = locality.endpoints().values().filter_map(Weak::upgrade).collect();
+                endpoints.iter().for_each(|endpoint| endpoint.lanes.leave());
+            }
+            return;
+        };
+        self.begin_drops(None, &cell.uncategorised, &route);
+        for (category, lanes) in &parts.categories {
+            self.begin_drops(Some(category), lanes, &route);
+        }
+        drop(parts);
+        for locality in localities {
+            self.begin_locality(&locality, &route, settings);
+            let endpoints: Vec<_> = locality.endpoints().values().filter_map(Weak::upgrade).collect();
+            endpoints.iter().for_each(|endpoint| self.begin_endpoint(endpoint, &route, settings));
+        }
+    }
+
+    fn begin_drops(&mut self, category: Option<&Arc<str>>, lanes: &Lanes<DropCounter>, route: &Route) {
+        let Destination { server, key } = &*route.destination;
+        let lane = lanes.switch_to(
+            |known| known.is_for(&route.destination),
+            || DropCounter::new(route.destination.clone()),
+        );
+        if let Some(counter) = lane {
+            self.servers[*server].key(key).list_drops(category, counter);
+        }
+    }
+
+    fn begin_locality(&mut self, cell: &LocalityCell, route: &Route, settings: &LoadSettings) {
+        let Destination { server, key } = &*route.destination;
+        if let Some(counters) = switch(&cell.lanes, route, settings) {
+            self.servers[*server].key(key).list_locality(&cell.locality, counters);
+        }
+    }
+
+    fn begin_endpoint(&mut self, cell: &EndpointCell, route: &Route, settings: &LoadSettings) {
+        let Destination { server, key } = &*route.destination;
+        if let Some(counters) = switch(&cell.lanes, route, settings) {
+            let key = self.servers[*server].key(key);
+            key.list_endpoint((&cell.locality.locality, cell.address), counters);
+        }
+    }
+
+    /// Ends what has no handle any more, and begins the intervals of new keys.
+    pub(super) fn sweep(&mut self, settings: &LoadSettings, now: Instant) {
+        self.cells.retain(|_, cell| cell.strong_count() > 0);
+        for server in &mut self.servers {
+            server.sweep(settings.max_residues, now);
+        }
+    }
+}
+
+fn switch(lanes: &Lanes<Counters>, route: &Route, settings: &LoadSettings) -> Option<Arc<Counters>> {
+    let Route { destination, propagation } = route;
+    lanes.switch_to(
+        |known| known.is_for(destination, propagation.as_ref()),
+        || Counters::new(destination.clone(), settings.shards, propagation.clone()),
+    )
+}
+
+impl fmt::Debug for Loads {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Loads").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,52 @@
+//! Load reports (LRS): how many calls an application sends where, for the management server that balances them.
+//!
+//! A [`Channel`](crate::channel) counts by itself. An application with its own balancing counts with a [`LoadReporter`], which it gets
+//! from a client by the name of a cluster, or from a cluster of a snapshot.
+//!
+//! ```text
+//!   LoadReporter ──▶ Counters ◀── LocalityReporter::call_started     on any thread, without a lock
+//!                       ▲
+//!                       │ take, on_written
+//!   CDS ──▶ Loads ── ServerLoads ──▶ LoadStream ──▶ Connect, Send, Read, Finish ──▶ transport
+//!            where and whether          ▲
+//!                                       └── Connected, RequestSent, Received, Disconnected, timeout
+//! ```
+//!
+//! `Loads` is what the handles and the driver share. `Reporting` is all that the driver drives, without I/O: a `LoadStream` for each
+//! server.
+
+mod counters;
+mod destination;
+mod encode;
+mod key_loads;
+mod lanes;
+mod loads;
+mod metrics;
+mod outcome;
+mod reporter;
+mod reporting;
+mod response;
+mod server_loads;
+mod settings;
+mod stats;
+mod stream;
+
+pub use self::{
+    counters::ReportedCall,
+    metrics::{MetricSum, OrcaLoadReport},
+    outcome::Outcome,
+    reporter::{DropReporter, EndpointReporter, LoadReporter, LocalityReporter},
+    stats::{LoadStats, LocalityStats},
+    stream::LoadStreamState,
+};
+pub(crate) use self::{
+    loads::{ClusterLoads, Loads},
+    reporting::{LoadStreamReport, LoadTarget, Reporting},
+    settings::LoadSettings,
+    stream::LoadCommand,
+};
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,162 @@
+//! The loads that are reported to one server.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    ops::Bound,
+    sync::Arc,
+    time::Instant,
+};
+
+use bytes::{BufMut, Bytes, BytesMut};
+
+use super::{
+    destination::Key, encode::Encoder, key_loads::KeyLoads, response::Order, settings::LoadSettings,
+    stats::LoadStats,
+};
+use crate::config::Server;
+
+/// The loads of the clusters that a server wants to know of, or may.
+#[derive(Debug)]
+pub(super) struct ServerLoads {
+    pub(super) server: Arc<Server>,
+    keys: BTreeMap<Key, KeyLoads>,
+    encoder: Encoder,
+    /// The keys that were dropped without a report (LR6.6).
+    dropped_residues: u64,
+    /// The values of metrics with names beyond the limit (LR8.7).
+    dropped_metrics: u64,
+}
+
+/// A request with reports.
+#[derive(Debug, Default)]
+pub(super) struct Part {
+    pub(super) message: Bytes,
+    keys: Vec<Key>,
+}
+
+/// Reports, in slices.
+#[derive(Debug, Default)]
+pub(super) struct Slice {
+    pub(super) parts: Vec<Part>,
+    /// The key after which the next slice begins; `None` at the end.
+    pub(super) last: Option<Key>,
+}
+
+impl ServerLoads {
+    pub(super) fn new(server: Arc<Server>) -> Self {
+        Self {
+            server,
+            keys: BTreeMap::new(),
+            encoder: Encoder::default(),
+            dropped_residues: 0,
+            dropped_metrics: 0,
+        }
+    }
+
+    pub(super) fn key(&mut self, key: &Key) -> &mut KeyLoads {
+        self.keys.entry(key.clone()).or_default()
+    }
+
+    /// Whether there is a handle, or a call in progress.
+    pub(super) fn is_used(&self) -> bool {
+        self.is_live() || self.keys.values().any(KeyLoads::has_calls)
+    }
+
+    /// Whether there is a handle.
+    pub(super) fn is_live(&self) -> bool {
+        self.keys.values().any(KeyLoads::is_live)
+    }
+
+    pub(super) fn dropped_residues(&self) -> u64 {
+        self.dropped_residues
+    }
+
+    pub(super) fn dropped_metrics(&self) -> u64 {
+        self.dropped_metrics
+    }
+
+    pub(super) fn stats(&self, key: &Key) -> Option<LoadStats> {
+        Some(self.keys.get(key)?.stats())
+    }
+
+    /// Builds the reports of some keys, as many as a slice has localities (LR7.3). Those that are not wanted are discarded (LR6.2).
+    pub(super) fn take(
+        &mut self,
+        after: Option<&Key>,
+        (order, now): (&Order, Instant),
+        settings: &LoadSettings,
+    ) -> Slice {
+        let Self { keys, encoder, .. } = self;
+        let (mut slice, mut message, mut in_message) = (Slice::default(), BytesMut::new(), Vec::new());
+        let mut budget = settings.slice;
+        let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let mut emptied = BTreeSet::new();
+        for (key, loads) in keys.range_mut::<Key, _>((begin, Bound::Unbounded)) {
+            budget = budget.saturating_sub(loads.len() + 1);
+            if !order.wants(&key.0) {
+                loads.discard(now);
+            } else if let Some(report) = loads.take(key, (now, order.has_endpoints), encoder) {
+                // A key that is larger than the limit goes alone (LR4.10).
+                if !message.is_empty() && message.len() + report.len() > settings.max_request_size {
+                    let keys = mem::take(&mut in_message);
+                    slice.parts.push(Part { message: message.split().freeze(), keys });
+                }
+                message.put_slice(report);
+                in_message.push(key.clone());
+            } else {
+                loads.forget_ended();
+            }
+            if loads.is_empty() {
+                emptied.insert(key.clone());
+            }
+            if budget == 0 {
+                slice.last = Some(key.clone());
+                break;
+            }
+        }
+        if !message.is_empty() {
+            slice.parts.push(Part { message: message.freeze(), keys: in_message });
+        }
+        emptied.iter().for_each(|key| drop(self.keys.remove(key)));
+        slice
+    }
+
+    /// The reports of a request were written: accepted by the transport (LR6.7).
+    pub(super) fn on_written(&mut self, part: &Part) {
+        for key in &part.keys {
+            let Some(loads) = self.keys.get_mut(key) else { continue };
+            self.dropped_metrics += loads.on_written();
+            if loads.is_empty() {
+                self.keys.remove(key);
+            }
+        }
+    }
+
+    /// Begins the intervals of new keys, and forgets what is over.
+    pub(super) fn sweep(&mut self, max_residues: usize, now: Instant) {
+        self.keys.retain(|_, loads| {
+            loads.begin(now);
+            loads.forget_ended();
+            !loads.is_empty()
+        });
+        if self.keys.len() <= max_residues {
+            return;
+        }
+        let residues = self.keys.iter().filter(|(_, loads)| !loads.is_live());
+        let mut oldest: Vec<_> = residues.map(|(key, loads)| (loads.since(), key.clone())).collect();
+        let excess = oldest.len().saturating_sub(max_residues);
+        oldest.sort();
+        for (_, key) in &oldest[..excess] {
+            self.keys.remove(key);
+            self.dropped_residues += 1;
+        }
+    }
+}
+
+impl Part {
+    /// The number of keys.
+    pub(super) fn len(&self) -> usize {
+        self.keys.len()
+    }
+}
