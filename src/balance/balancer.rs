@@ -1,5 +1,6 @@
 //! The clusters of a channel: from configurations and events of connections to pickers.
 
+mod labels;
 mod load_reports;
 mod on_demand;
 mod sessions;

@@ -9,6 +9,7 @@ use super::{
     handover::Handover,
     leaf::Scope,
     load::{Load, Loads},
+    observer::LocalityLabel,
     outlier::Tracked,
     override_host::HostState,
     pick_first::{PickFirst, PickFirstSettings},
@@ -82,6 +83,7 @@ pub(super) struct Member<H> {
     pub(super) places: Vec<Place>,
     /// Made with the first connection.
     load: Option<Load>,
+    locality: LocalityLabel,
     /// If its cluster has outlier detection.
     tracked: Option<Tracked>,
     /// Under a policy that has weights by load.
@@ -121,6 +123,7 @@ impl<H: Clone> Member<H> {
             is_started: false,
             places: Vec::new(),
             load: None,
+            locality: LocalityLabel::None,
             tracked: None,
             weighing: None,
             ready: None,
@@ -184,6 +187,18 @@ impl<H: Clone> Member<H> {
     /// What outlier detection knows of it; [`settle`](Self::settle) follows.
     pub(super) fn set_tracked(&mut self, tracked: Option<Tracked>) {
         self.tracked = tracked;
+    }
+
+    /// Sets its locality for metrics; [`settle`](Self::settle) follows.
+    pub(super) fn set_locality(&mut self, locality: LocalityLabel) {
+        if self.locality != locality {
+            (self.locality, self.ready) = (locality, None);
+        }
+    }
+
+    /// The label of its first address's locality.
+    pub(super) fn locality(&self) -> Option<Arc<str>> {
+        self.locality.of(*self.addresses.first()?)
     }
 
     /// Gives away the connections to addresses that it has no more; [`update`](Self::update) follows.
@@ -308,10 +323,18 @@ impl<H: Clone> Member<H> {
         let load = self.load.get_or_insert_with(|| loads.add()).clone();
         let (breaker, outcomes) = (breaker.clone(), outcomes.cloned());
         let weight = self.weighing.as_ref().map(|it| it.weight().clone());
-        let connections = of;
-        let ready =
-            ReadyEndpoint { connection, connections, address, hostname, load, breaker, outcomes, weight };
-        self.ready = Some(Arc::new(ready));
+        let locality = self.locality.of(address);
+        self.ready = Some(Arc::new(ReadyEndpoint {
+            connection,
+            connections: of,
+            address,
+            hostname,
+            locality,
+            load,
+            breaker,
+            outcomes,
+            weight,
+        }));
         true
     }
 }

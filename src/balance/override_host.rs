@@ -401,6 +401,7 @@ impl<H: Clone> Host<H> {
             connections: of,
             address,
             hostname: hostname.clone(),
+            locality: None,
             load: own.load.get_or_insert_with(|| loads.add()).clone(),
             breaker: breaker.clone(),
             outcomes: outcomes.cloned(),

@@ -174,6 +174,7 @@ mod tests {
             connections: Connections::of_one(number),
             address,
             hostname: None,
+            locality: None,
             load,
             breaker,
             outcomes: None,

@@ -35,6 +35,7 @@ mod shared_connections;
 mod state;
 mod status;
 mod task;
+pub(crate) mod telemetry;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -46,6 +47,7 @@ pub use self::{
     call::{AttemptCount, WaitForReady},
     malformed::MalformedValues,
     state::{ChannelState, StateWatch},
+    telemetry::CustomLabel,
 };
 use crate::{Client, config::Target};
 

@@ -17,6 +17,7 @@ use crate::{
     balance::{
         cluster_use::ClusterReference,
         generation::Generation,
+        observer::PickLabels,
         picker::{Draws, Pick, PickArgs},
         ring_picker::ConnectRequest,
     },
@@ -201,6 +202,14 @@ impl<T> Waiter<'_, T> {
         match self.published.lock().calls.get(&self.number)? {
             Waiting::Routes(_) => None,
             Waiting::Picker(wait) => wait.reason.clone(),
+        }
+    }
+
+    /// The labels of the latest pick, while the call waits.
+    pub(super) fn labels(&self) -> Option<PickLabels> {
+        match self.published.lock().calls.get(&self.number)? {
+            Waiting::Routes(_) => None,
+            Waiting::Picker(wait) => wait.draws.labels.clone(),
         }
     }
 }

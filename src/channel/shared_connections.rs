@@ -14,7 +14,7 @@ use tokio::{
 };
 
 use super::connection::{Connection, ConnectionSettings, Handle, Loss};
-use crate::balance::streams::Streams;
+use crate::balance::{disconnect::Disconnect, streams::Streams};
 
 /// The connections of a client's channels that share them, by address and settings.
 #[derive(Default)]
@@ -142,7 +142,7 @@ async fn follow(
     }
     let lost = match state.wait_for(|state| matches!(state, State::Lost(_))).await.as_deref() {
         Ok(State::Lost(loss)) => *loss,
-        Ok(_) | Err(_) => Loss::Other,
+        Ok(_) | Err(_) => Loss::Other(Disconnect::Unknown),
     };
     report(Report::Lost(lost));
 }

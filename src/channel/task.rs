@@ -1,8 +1,9 @@
 //! The control path: the task of a channel.
 
 mod connections;
+mod waits;
 
-use std::{collections::HashMap, future::pending, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
 use http::{Uri, uri::Authority};
 use tokio::{
@@ -11,11 +12,14 @@ use tokio::{
         oneshot,
     },
     task::JoinSet,
-    time::{Instant, sleep_until},
+    time::Instant,
 };
 use tracing::{debug, info};
 
-use self::connections::{Attempt, Established, LoadWatch};
+use self::{
+    connections::{Attempt, Established, LoadWatch},
+    waits::{next, now, until},
+};
 use super::{
     ChannelState,
     active::ActiveCalls,
@@ -24,6 +28,7 @@ use super::{
     connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss, watch_load},
     published::{Connect, Published},
     shared_connections::{Key, Report},
+    telemetry::Subchannels,
 };
 use crate::{
     Client,
@@ -32,6 +37,7 @@ use crate::{
         balancer::Balancer,
         breaker::Breakers,
         command::{Command, ConnectionId},
+        disconnect::Disconnect,
         generation::{Generation, Generations},
         ring_picker::ConnectRequest,
         stream_queue::OnFull,
@@ -102,6 +108,7 @@ struct Task {
     /// The tasks that read the reports of load beside the calls.
     load_watches: HashMap<ConnectionId, LoadWatch>,
     longer_intervals: LongerIntervals,
+    subchannels: Subchannels,
     /// The tasks of the connections.
     drivers: JoinSet<()>,
     events: UnboundedSender<Event>,
@@ -155,6 +162,7 @@ pub(super) fn run(
         connections: HashMap::new(),
         load_watches: HashMap::new(),
         longer_intervals: LongerIntervals::default(),
+        subchannels: Subchannels::new(settings.observer),
         drivers: JoinSet::new(),
         events,
         idle_at: None,
@@ -245,18 +253,21 @@ impl Task {
                     // Without a task nobody counts connections.
                     let _ = events.send(Event::Lost(id, loss));
                 };
+                self.subchannels.on_connected(id, streams.handle().is_private(), || balancer.labels(id));
                 self.drivers.spawn(connection.drive(is_drained, on_lost));
                 balancer.on_connected(id, streams, now());
             }
             Event::Joined(id, streams) => {
                 if let Some((address, Attempt::Shared(lease))) = self.attempts.remove(&id) {
                     self.connections.insert(id, (address, Established::Shared(lease)));
+                    self.subchannels.on_connected(id, streams.handle().is_private(), || balancer.labels(id));
                     balancer.on_connected(id, streams, now());
                 }
             }
             Event::Failed(id, error) => {
                 if self.attempts.remove(&id).is_some() {
                     debug!(target_name = %self.target, error = &*error, "connection attempt failed");
+                    self.subchannels.on_failed(|| balancer.labels(id));
                     balancer.on_failed(id, error, now());
                 }
             }
@@ -265,10 +276,11 @@ impl Task {
             Event::Lost(id, loss) => {
                 self.load_watches.remove(&id);
                 let Some((address, _)) = self.connections.remove(&id) else { return };
+                self.subchannels.on_lost(id, loss.reason());
                 balancer.on_lost(id, now());
                 match loss {
                     Loss::TooManyPings => self.on_too_many_pings(address),
-                    Loss::Other => {}
+                    Loss::Other(_) => {}
                 }
             }
         }
@@ -384,6 +396,7 @@ impl Task {
                 Command::Drain { connection } => {
                     self.load_watches.remove(&connection);
                     self.connections.remove(&connection);
+                    self.subchannels.on_lost(connection, Disconnect::Shutdown);
                 }
                 Command::WatchLoad { connection, period } => self.watch_load(connection, period),
                 Command::UnwatchLoad { connection } => drop(self.load_watches.remove(&connection)),
@@ -473,26 +486,4 @@ impl Task {
             self.drivers.shutdown().await;
         }
     }
-}
-
-/// The next state of the resolution, if there is one.
-async fn next(resolution: &mut Option<Resolution>) -> Result<Arc<Snapshot>, WatchError> {
-    let Some(resolution) = resolution else { return pending().await };
-    match resolution.next().await {
-        Some(resolved) => resolved,
-        // The client was shut down: this is the last state.
-        None => pending().await,
-    }
-}
-
-async fn until(timeout: Option<Instant>) {
-    match timeout {
-        Some(at) => sleep_until(at).await,
-        None => pending().await,
-    }
-}
-
-/// The core's time, which tests can pause.
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
 }

@@ -27,6 +27,8 @@
 //! }
 //! ```
 
+#[cfg(feature = "channel")]
+mod channel;
 mod gauges;
 
 use std::{fmt, sync::Arc};
@@ -36,6 +38,8 @@ use opentelemetry::{
     metrics::{Counter, Meter},
 };
 
+#[cfg(feature = "channel")]
+pub use self::channel::{ChannelMetrics, ChannelMetricsBuilder};
 use self::gauges::{ClientGauges, Gauges};
 use crate::{config::ConfigSource, engine::Metric};
 

@@ -81,6 +81,7 @@ fn balancer(breaks: bool) -> (CustomBalancer, Vec<Option<Arc<ReadyEndpoint<u16>>
         connections: Connections::of_one(port),
         address: address(port),
         hostname: None,
+        locality: None,
         load: Loads::default().add(),
         breaker: Arc::default(),
         outcomes: None,

@@ -11,6 +11,7 @@ fn ready(port: u16) -> HostState<u16> {
         connections: Connections::of_one(port),
         address: address(port),
         hostname: None,
+        locality: None,
         load,
         breaker,
         outcomes: None,

@@ -36,6 +36,7 @@ fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
         connections: Connections::of_one(port),
         address,
         hostname: None,
+        locality: None,
         load,
         breaker,
         outcomes: None,

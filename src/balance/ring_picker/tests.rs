@@ -28,6 +28,7 @@ fn endpoint(rank: usize) -> Arc<ReadyEndpoint<usize>> {
         connections: Connections::of_one(rank),
         address: ([127, 0, 0, 1], 1).into(),
         hostname: None,
+        locality: None,
         load: Loads::default().add(),
         breaker: Arc::default(),
         outcomes: None,

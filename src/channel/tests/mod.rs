@@ -15,6 +15,7 @@ mod scaling;
 mod session;
 mod sharing;
 mod streams;
+mod telemetry;
 mod timeouts;
 
 use std::{
