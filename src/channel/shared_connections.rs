@@ -16,7 +16,10 @@ use super::{
     connection::{Connection, ConnectionSettings, Handle, Loss},
     security::{Peer, SharedTls},
 };
-use crate::{balance::streams::Streams, config::Bootstrap};
+use crate::{
+    balance::{disconnect::Disconnect, streams::Streams},
+    config::Bootstrap,
+};
 
 /// The connections of a client's channels that share them, by peer and settings.
 pub(crate) struct SharedConnections {
@@ -155,7 +158,7 @@ async fn follow(
     }
     let lost = match state.wait_for(|state| matches!(state, State::Lost(_))).await.as_deref() {
         Ok(State::Lost(loss)) => *loss,
-        Ok(_) | Err(_) => Loss::Other,
+        Ok(_) | Err(_) => Loss::Other(Disconnect::Unknown),
     };
     report(Report::Lost(lost));
 }

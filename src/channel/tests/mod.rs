@@ -16,7 +16,9 @@ pub(super) mod secure;
 mod security;
 mod session;
 mod sharing;
+mod spans;
 mod streams;
+mod telemetry;
 mod timeouts;
 
 use std::{
