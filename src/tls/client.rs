@@ -45,7 +45,7 @@ pub(crate) struct ClientTls {
 /// The certificate with which a server has proved its identity (CH7.22).
 #[derive(Clone, PartialEq, Eq)]
 pub struct PeerIdentity {
-    certificate: CertificateDer<'static>,
+    certificate: Arc<[u8]>,
     spiffe_id: Option<Arc<str>>,
 }
 
@@ -187,7 +187,7 @@ impl PeerIdentity {
     fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
         let names = CertificateNames::of(certificate)?;
         let spiffe_id = names.spiffe_id().ok().map(|id| id.as_str().into());
-        Ok(Self { certificate: certificate.clone().into_owned(), spiffe_id })
+        Ok(Self { certificate: certificate.as_ref().into(), spiffe_id })
     }
 }
 

@@ -130,13 +130,13 @@ async fn ch7_8_ch7_15_a_server_that_is_trusted_and_named_is_connected_to_by_http
 async fn ch7_15_tls_1_2_is_used_where_the_server_has_no_other() {
     let world = World::new();
     let issued = world.servers.issue([dns("a.example")]);
-    let mut server = issued.server(None);
-    let only = ServerConfig::builder_with_provider(files::crypto())
+    let newer = issued.server(None);
+    let mut server = ServerConfig::builder_with_provider(files::crypto())
         .with_protocol_versions(&[&rustls::version::TLS12])
         .unwrap()
         .with_no_client_auth()
-        .with_cert_resolver(server.cert_resolver.clone());
-    server = ServerConfig { alpn_protocols: server.alpn_protocols.clone(), ..only };
+        .with_cert_resolver(newer.cert_resolver.clone());
+    server.alpn_protocols = newer.alpn_protocols;
     let (_, seen) = handshake(&world.client(upstream("a.example"), None), &Arc::new(server)).await.unwrap();
     assert_eq!(seen.version, rustls::ProtocolVersion::TLSv1_2);
 }
