@@ -36,13 +36,13 @@ use crate::{
 /// TLS to one endpoint, of one security generation: settings, and the material that they name.
 ///
 /// Sessions are resumed only within it, and only while the material is the same (CH7.16). One is to be made for each
-/// endpoint and whenever the identity of connections changes (CH7.20), so that no session is of another endpoint.
+/// endpoint and for each change of its settings, so that no session is of another endpoint.
 pub(crate) struct ClientTls {
     security: Security,
     generation: Mutex<Option<Arc<Generation>>>,
 }
 
-/// The certificate with which a server has proved its identity (CH7.22).
+/// The certificate with which a server has proved its identity.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PeerIdentity {
     certificate: Arc<[u8]>,

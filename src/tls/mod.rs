@@ -23,6 +23,8 @@ pub use self::client::PeerIdentity;
 #[cfg(feature = "channel")]
 #[allow(unused_imports, reason = "the channel is about to use them")]
 pub(crate) use self::{client::ClientTls, providers::Providers};
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::{names::CertificateNames, spiffe::SpiffeId};
 pub(crate) use self::{
     spiffe::TrustBundleMap,
     verifier::{NameRule, TrustRoots, Verifier},

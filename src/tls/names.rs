@@ -33,12 +33,17 @@ impl CertificateNames {
         let mut names = Vec::new();
         for extension in parsed.extensions().into_iter().flatten() {
             if extension.extn_id == SUBJECT_ALT_NAME {
-                let all = Vec::<AnyRef<'_>>::from_der(extension.extn_value.as_bytes());
-                let all = all.map_err(|e| format!("subject alternative names: {e}"))?;
-                names.extend(all.into_iter().filter_map(name));
+                names.extend(Self::in_extension(extension.extn_value.as_bytes())?);
             }
         }
         Ok(Self { names, not_after: parsed.validity().not_after.to_unix_duration() })
+    }
+
+    /// Reads the value of the extension of subject alternative names.
+    pub(crate) fn in_extension(value: &[u8]) -> Result<Vec<(SanType, String)>, String> {
+        let all =
+            Vec::<AnyRef<'_>>::from_der(value).map_err(|e| format!("subject alternative names: {e}"))?;
+        Ok(all.into_iter().filter_map(name).collect())
     }
 
     /// The names in the order of the certificate; addresses as in RFC 5952.

@@ -171,7 +171,8 @@ impl error::Error for Refused {}
 /// What is wrong with a certificate, in words.
 fn reason(error: &Error) -> String {
     let Error::InvalidCertificate(error) = error else { return error.to_string() };
-    if *error == CertificateError::UnknownIssuer {
+    // Another authority of the same name is found by its name, and does not fit by its key.
+    if [CertificateError::UnknownIssuer, CertificateError::BadSignature].contains(error) {
         return "it is not signed by one of the roots".to_owned();
     }
     error.to_string()

@@ -106,9 +106,11 @@ const HTTP2: &[u8] = b"h2";
 mod tests {
     use std::fs;
 
-    use rcgen::{CertificateParams, KeyPair};
+    use rcgen::{CertificateParams, KeyPair, SanType};
+    use tokio_rustls::TlsAcceptor;
 
     use super::*;
+    use crate::tls::fixture::{Ca, Folder, dns, uri};
 
     #[test]
     fn a65_files_that_cannot_be_used_are_named_with_the_reason() {
@@ -147,6 +149,53 @@ mod tests {
             let start = format!("{field} {}: {reason}", path.display());
             assert!(error.starts_with(&start), "{error:?} is not {start:?}");
         }
+    }
+
+    /// Makes a handshake with a server of a certificate that has this name.
+    async fn handshake(config: &TlsConfig, ca: &Ca, name: SanType) -> Result<(), String> {
+        let server = Arc::new(ca.issue([name]).server(None));
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let tls = Tls::load(config, Alpn::Http2)?;
+        let secure = tls.secure(Box::new(near), "control-plane.example");
+        let (secured, _) = tokio::join!(secure, TlsAcceptor::from(server).accept(far));
+        secured.map(drop).map_err(|e| e.to_string())
+    }
+
+    #[tokio::test]
+    async fn a87_a_server_is_verified_by_the_bundle_of_its_trust_domain() {
+        let (folder, ca, other) = (Folder::new(), Ca::new(), Ca::new());
+        let map = serde_json::json!({ "trust_domains": { "mesh": ca.bundle(), "other": other.bundle() } });
+        // The roots beside a map are ignored.
+        let config = TlsConfig::default()
+            .with_ca_certificate_file(folder.path("missing"))
+            .with_spiffe_trust_bundle_map_file(folder.write("map.json", map.to_string()));
+        handshake(&config, &ca, uri("spiffe://mesh/control-plane")).await.unwrap();
+        for (ca, name, reason) in [
+            (&other, uri("spiffe://mesh/control-plane"), "it is not signed by one of the roots"),
+            (
+                &ca,
+                uri("spiffe://elsewhere/x"),
+                "its trust domain is none of those of the map: [\"mesh\", \"other\"]",
+            ),
+            (&ca, dns("control-plane.example"), "it has no URI, so no SPIFFE id"),
+        ] {
+            let error = handshake(&config, ca, name).await.unwrap_err();
+            assert!(error.contains("map.json") && error.ends_with(reason), "{error:?} is not {reason:?}");
+        }
+        // A name that is set is validated as well.
+        let named = config.with_server_name("control-plane.example");
+        let error = handshake(&named, &ca, uri("spiffe://mesh/control-plane")).await.unwrap_err();
+        assert!(error.ends_with("is not for the host \"control-plane.example\""), "{error}");
+    }
+
+    #[test]
+    fn a87_a_map_that_is_unusable_is_an_error_with_its_place() {
+        let folder = Folder::new();
+        let map = folder.write("map.json", r#"{ "trust_domains": { "a": { "keys": [{}] } } }"#);
+        let config = TlsConfig::default().with_spiffe_trust_bundle_map_file(&map);
+        let error = Tls::load(&config, Alpn::Http2).err().unwrap();
+        let place = "trust_domains[\"a\"].keys[0].kty: missing";
+        assert_eq!(error, format!("spiffe_trust_bundle_map_file {}: {place}", map.display()));
     }
 
     /// A certificate and its key.
