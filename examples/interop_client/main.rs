@@ -25,7 +25,8 @@ use std::{error::Error, io, net::Ipv4Addr, process::ExitCode, sync::Arc};
 use tonic::transport::{Server, server::TcpIncoming};
 use tracing_subscriber::EnvFilter;
 use xdskit::{
-    Channel, Client, cli::print_line, config::Bootstrap, csds::ClientStatusService, resource::Registry,
+    Channel, Client, channel::FallbackCredentials, cli::print_line, config::Bootstrap,
+    csds::ClientStatusService, resource::Registry,
 };
 
 use self::{

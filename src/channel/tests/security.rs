@@ -13,13 +13,17 @@ use crate::{
     channel::FallbackCredentials,
     config::TlsConfig,
     pb::envoy::{
-        config::core::v3::{TransportSocket, transport_socket::ConfigType},
+        config::{
+            cluster::v3::{CircuitBreakers, circuit_breakers::Thresholds},
+            core::v3::{TransportSocket, transport_socket::ConfigType},
+        },
         extensions::transport_sockets::tls::v3::{
             CertificateProviderPluginInstance, CertificateValidationContext, CommonTlsContext,
             UpstreamTlsContext, common_tls_context::ValidationContextType,
         },
         r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern},
     },
+    pb::google::protobuf::UInt32Value,
     tls::PeerIdentity,
 };
 
@@ -47,8 +51,7 @@ fn upstream(names: &[&str], has_identity: bool) -> TransportSocket {
         validation_context_type: Some(ValidationContextType::ValidationContext(validation)),
         ..CommonTlsContext::default()
     };
-    let context =
-        UpstreamTlsContext { common_tls_context: Some(common), ..UpstreamTlsContext::default() };
+    let context = UpstreamTlsContext { common_tls_context: Some(common), ..UpstreamTlsContext::default() };
     socket(UPSTREAM, &context)
 }
 
@@ -91,7 +94,8 @@ fn build(mesh: &Mesh, settings: impl FnOnce(ChannelBuilder) -> ChannelBuilder) -
 /// A mesh of a cluster with TLS, of which a CA has issued all certificates.
 async fn secured(name: &str, peer: &Peer, ca: &Ca, socket: TransportSocket) -> Mesh {
     let files = (&*ca.file(), &ca.issue(&[SHOP]));
-    let mesh = start(name, &[peer.address], files, |it| it.xds_credentials(FallbackCredentials::Plaintext)).await;
+    let mesh =
+        start(name, &[peer.address], files, |it| it.xds_credentials(FallbackCredentials::Plaintext)).await;
     secure(&mesh, name, socket);
     mesh
 }
@@ -167,13 +171,23 @@ async fn ch7_2_tls_that_cannot_be_used_fails_and_is_never_replaced_by_the_fallba
 }
 
 #[tokio::test]
+async fn ch7_2_plaintext_to_a_server_with_tls_is_a_failed_attempt() {
+    let ca = Ca::new();
+    let mut peer = Peer::secured(ca.server(&["shop"])).await;
+    let mesh = Mesh::start("ch7_2_plaintext_client", &[&peer]).await;
+    fails(&mesh, &format!("{}: HTTP/2: ", peer.address)).await;
+    assert!(peer.is_quiet());
+}
+
+#[tokio::test]
 async fn ch7_3_tls_of_the_fallback_is_verified_for_the_authority_of_the_channel() {
     let ca = Ca::new();
     let mut peer = Peer::secured(ca.server(&["shop"])).await;
     let files = (ca.file(), ca.issue(&[SHOP]));
     let fallback = || ca.fallback();
     let mesh =
-        start("ch7_3_right", &[peer.address], (&files.0, &files.1), |it| it.xds_credentials(fallback())).await;
+        start("ch7_3_right", &[peer.address], (&files.0, &files.1), |it| it.xds_credentials(fallback()))
+            .await;
     assert_eq!(answered(&mesh, &mut peer).await.request.uri().scheme_str(), Some("https"));
     let other = |it: ChannelBuilder| it.xds_credentials(fallback()).authority("other.example:80");
     let mesh = start("ch7_3_other", &[peer.address], (&files.0, &files.1), other).await;
@@ -258,15 +272,18 @@ async fn ch7_20_an_update_that_leaves_the_security_as_it_is_keeps_the_connection
     let name = "ch7_20_same";
     let mesh = secured(name, &peer, &ca, upstream(&["a.example"], false)).await;
     answered(&mesh, &mut peer).await;
-    let limit = |limit: u32| {
+    let limited = |requests: u32| {
+        let limit =
+            Thresholds { max_requests: Some(UInt32Value { value: requests }), ..Thresholds::default() };
         let socket = upstream(&["a.example"], false);
         cluster(name).edit(|it| {
             it.transport_socket = Some(socket);
-            it.connect_timeout = Some(crate::pb::google::protobuf::Duration { seconds: limit.into(), nanos: 0 });
+            it.circuit_breakers =
+                Some(CircuitBreakers { thresholds: vec![limit], ..CircuitBreakers::default() });
         })
     };
-    for seconds in 1..10 {
-        mesh.server.set(limit(seconds));
+    for requests in 1..10 {
+        mesh.server.set(limited(requests));
         mesh.server.set(assignment(name, &[&peer]).locality("eu", "b", []));
         assert_eq!(answered(&mesh, &mut peer).await.connection, 0);
     }
@@ -281,7 +298,9 @@ async fn ch7_21_shared_connections_are_of_the_same_security() {
     let mesh = start("ch7_21", &[peer.address], (&files.0, &files.1), fallback).await;
     let get = |channel: &Channel| {
         let (mut channel, request) = (channel.clone(), Request::post("/a").body(Given::default()).unwrap());
-        tokio::spawn(finish(async move { channel.call(request).await.unwrap_or_else(|error| match error {}) }))
+        tokio::spawn(finish(
+            async move { channel.call(request).await.unwrap_or_else(|error| match error {}) },
+        ))
     };
     let same = build(&mesh, fallback);
     let other = build(&mesh, |it| fallback(it).authority("other"));
@@ -323,7 +342,8 @@ async fn ch7_23_a_peer_that_does_not_answer_the_handshake_fails_the_attempt_at_i
     let (peer, ca) = (RawListener::bind().await, Ca::new());
     let files = (ca.file(), ca.issue(&[SHOP]));
     let settings = |it: ChannelBuilder| {
-        let it = it.connect_timeout(Duration::from_millis(100)).connect_backoff(Duration::ZERO, Duration::ZERO);
+        let it =
+            it.connect_timeout(Duration::from_millis(100)).connect_backoff(Duration::ZERO, Duration::ZERO);
         it.xds_credentials(FallbackCredentials::Plaintext)
     };
     let name = "ch7_23_silent";

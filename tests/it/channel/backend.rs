@@ -121,10 +121,7 @@ impl Backend {
             if let Some(tls) = served {
                 server = server.tls_config(tls).unwrap();
             }
-            let router = server
-                .max_concurrent_streams(max_streams)
-                .add_service(service)
-                .add_service(reports);
+            let router = server.max_concurrent_streams(max_streams).add_service(service).add_service(reports);
             let stopped = async {
                 let _ = stopped.await;
             };

@@ -108,8 +108,7 @@ pub(super) fn upstream(names: &[&str], has_identity: bool) -> TransportSocket {
         validation_context_type: Some(ValidationContextType::ValidationContext(validation)),
         ..CommonTlsContext::default()
     };
-    let context =
-        UpstreamTlsContext { common_tls_context: Some(common), ..UpstreamTlsContext::default() };
+    let context = UpstreamTlsContext { common_tls_context: Some(common), ..UpstreamTlsContext::default() };
     let type_url = format!("type.googleapis.com/{UPSTREAM}");
     let any = Any { type_url, value: context.encode_to_vec().into() };
     TransportSocket {
@@ -126,7 +125,8 @@ async fn ch7_7_certificates_that_are_rotated_under_load_fail_no_call() {
     let mesh = pki.mesh(Some(upstream(&[SERVER], true)), &[&one, &two]).await;
     mesh.reach(&["one", "two"]).await;
     let load = mesh.load(4);
-    let both = |answered: &BTreeMap<String, usize>| answered.len() == 2 && answered.values().sum::<usize>() >= 100;
+    let both =
+        |answered: &BTreeMap<String, usize>| answered.len() == 2 && answered.values().sum::<usize>() >= 100;
     for round in 0..3 {
         load.until("both answer", both).await;
         pki.renew();

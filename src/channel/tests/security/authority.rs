@@ -1,9 +1,15 @@
 //! The authority of requests to endpoints (CH2.24).
 
 use super::*;
-use crate::pb::envoy::config::{
-    endpoint::v3::{ClusterLoadAssignment, lb_endpoint::HostIdentifier},
-    route::v3::{RetryPolicy, RouteAction, route::Action, route_action::HostRewriteSpecifier},
+use crate::{
+    pb::{
+        envoy::config::{
+            endpoint::v3::{ClusterLoadAssignment, lb_endpoint::HostIdentifier},
+            route::v3::{RetryPolicy, RouteAction, route::Action, route_action::HostRewriteSpecifier},
+        },
+        google::protobuf::BoolValue,
+    },
+    testing::resources::RouteConfigBuilder,
 };
 
 /// Gives endpoints hostnames, in their order.
@@ -17,10 +23,11 @@ fn set_hostnames(assignment: &mut ClusterLoadAssignment, hostnames: &[&str]) {
 }
 
 /// All requests go to the cluster with the hostname of the endpoint.
-fn rewrite(name: &str, edit: impl FnOnce(&mut RouteAction)) -> crate::testing::resources::RouteConfigBuilder {
+fn rewrite(name: &str, edit: impl FnOnce(&mut RouteAction)) -> RouteConfigBuilder {
     let route = route::prefix("").cluster(name).edit(|it| {
         let Some(Action::Route(action)) = &mut it.action else { panic!("it has one") };
-        action.host_rewrite_specifier = Some(HostRewriteSpecifier::AutoHostRewrite(true.into()));
+        action.host_rewrite_specifier =
+            Some(HostRewriteSpecifier::AutoHostRewrite(BoolValue { value: true }));
         edit(action);
     });
     route_config("routes").virtual_host(["*"], [route])

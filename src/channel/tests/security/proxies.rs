@@ -20,7 +20,8 @@ use crate::pb::envoy::{
 };
 
 const PROXY: &str = "envoy.http11_proxy_transport_socket.proxy_address";
-const HTTP_11_PROXY: &str = "envoy.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport";
+const HTTP_11_PROXY: &str =
+    "envoy.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport";
 
 /// A proxy that tunnels, or answers with something else.
 struct Proxy {
@@ -134,7 +135,8 @@ async fn ch7_25_ch7_26_tls_goes_through_the_tunnel() {
     let name = "ch7_26_tls";
     let mesh = secured(name, &peer, &ca, through_proxies(Some(upstream(&["a.example"], false)))).await;
     mesh.server.set(assignment(name, &[&peer]).edit(of_endpoint(proxy.metadata())));
-    soon(async { while answered(&mesh, &mut peer).await.connection == 0 && proxy.heads().is_empty() {} }).await;
+    soon(async { while answered(&mesh, &mut peer).await.connection == 0 && proxy.heads().is_empty() {} })
+        .await;
     assert_eq!(proxy.heads(), [connect_head(&peer)]);
     let received = answered(&mesh, &mut peer).await;
     assert_eq!(received.request.uri().scheme_str(), Some("https"));
