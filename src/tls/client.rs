@@ -328,14 +328,14 @@ fn explained(error: &(dyn Error + 'static), identity: Option<&Identity>) -> Opti
         }
         error = io.get_ref()?;
     }
-    match error.downcast_ref::<rustls::Error>()? {
-        rustls::Error::InvalidMessage(e) => {
-            Some(format!("the server does not use TLS, its bytes are no message of it: {e:?}"))
-        }
-        rustls::Error::NoApplicationProtocol => Some("ALPN: the server does not use `h2`".to_owned()),
-        rustls::Error::AlertReceived(alert) => Some(alert_text(*alert, identity)),
-        other => Some(other.to_string()),
+    let error = error.downcast_ref::<rustls::Error>()?;
+    if let rustls::Error::InvalidMessage(e) = error {
+        return Some(format!("the server does not use TLS, its bytes are no message of it: {e:?}"));
     }
+    if let rustls::Error::AlertReceived(alert) = error {
+        return Some(alert_text(*alert, identity));
+    }
+    Some(error.to_string())
 }
 
 fn alert_text(alert: rustls::AlertDescription, identity: Option<&Identity>) -> String {
