@@ -23,5 +23,5 @@ pub(crate) use self::{client::ClientTls, providers::Providers};
 pub(crate) use self::{names::CertificateNames, spiffe::SpiffeId};
 pub(crate) use self::{
     spiffe::TrustBundleMap,
-    verifier::{NameRule, TrustRoots, Verifier},
+    verifier::{NameRule, TrustRoots, Verifier, refusal},
 };
