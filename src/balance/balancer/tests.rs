@@ -13,6 +13,7 @@ use crate::{
 
 mod endpoints;
 mod handover;
+mod identity;
 mod observations;
 mod on_demand;
 mod outliers;

@@ -65,7 +65,7 @@ impl Socket {
         let (io, secured) = match &peer.tls {
             None => (Stream::Plaintext(io), None),
             Some(tls) => {
-                let (io, secured) = tls.connect(io).await.map_err(|error| format!("TLS: {error}"))?;
+                let (io, secured) = tls.connect(io).await?;
                 (io.into(), Some(secured))
             }
         };

@@ -23,7 +23,11 @@ use super::{
     args::Connect,
     program::{self, Failure, Program},
 };
-use crate::{Channel, Client, channel::WaitForReady, codec::RawCodec};
+use crate::{
+    Channel, Client,
+    channel::{FallbackCredentials, WaitForReady},
+    codec::RawCodec,
+};
 
 /// Makes calls through a channel: one call of the command line, or as many as commands on standard input request.
 #[derive(Debug, Clone, PartialEq, Parser)]
@@ -52,7 +56,7 @@ pub(crate) struct CallArgs {
 enum Credentials {
     /// Plaintext
     Insecure,
-    /// That of the clusters
+    /// That of the clusters, with plaintext where a cluster has none
     Xds,
 }
 
@@ -69,19 +73,17 @@ pub(super) fn main() -> ExitCode {
 
 fn run(_: Program, args: &CallArgs) -> Result<(), Failure> {
     program::log_to_stderr();
-    if args.credentials == Credentials::Xds {
-        return Err(Failure::Usage(
-            "--credentials xds: the channel does not execute the security of clusters yet; use insecure"
-                .to_owned(),
-        ));
-    }
     let bootstrap = args.connect.bootstrap()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let client = Client::builder(bootstrap).api_type(args.connect.protocol.into()).build();
         let client = client.map_err(|error| Failure::Failed(error.to_string()))?;
-        let channel = client.channel(args.target.as_str()).build();
-        let channel = channel.map_err(|error| Failure::Usage(error.to_string()))?;
+        let builder = client.channel(args.target.as_str());
+        let builder = match args.credentials {
+            Credentials::Insecure => builder,
+            Credentials::Xds => builder.xds_credentials(FallbackCredentials::Plaintext),
+        };
+        let channel = builder.build().map_err(|error| Failure::Usage(error.to_string()))?;
         match &args.method {
             Some(method) => one_call(&channel, method, args).await,
             None => commands(&channel).await,

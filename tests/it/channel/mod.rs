@@ -12,6 +12,7 @@ mod notes;
 mod policies;
 mod routes;
 mod scaling;
+mod security;
 mod states;
 mod subsets;
 mod weights;
