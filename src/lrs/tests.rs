@@ -314,7 +314,7 @@ fn lr7_2_a_late_timer_gives_one_report() {
 
 #[test]
 fn lr9_4_guards_outlive_their_reporter_and_the_client() {
-    let mut rig = Rig::reporting();
+    let rig = Rig::reporting();
     let call = rig.zone().call_started();
     drop(rig);
     std::thread::spawn(move || call.finish(Outcome::Success, None)).join().unwrap();
