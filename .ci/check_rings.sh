@@ -20,7 +20,7 @@ cache
 resolve
 filters
 engine balance'
-shell='client channel transport control_plane csds metrics codec'
+shell='client channel transport tls control_plane csds metrics orca codec'
 edge='bootstrap cli discover fuzzing testing bin lib'
 core=$(tr '\n' ' ' <<<"$floors")
 
@@ -44,8 +44,8 @@ exec perl -e '
 use strict;
 use warnings;
 
-my $outward = qr/cli|channel|client|transport|csds|metrics|bootstrap|discover|testing/;
-my $crates = qr{tokio\w*|tonic\w*|hyper\w*|h2};
+my $outward = qr/cli|channel|client|transport|tls|csds|metrics|orca|bootstrap|discover|testing/;
+my $crates = qr{tokio\w*|tonic\w*|hyper\w*|h2|rustls\w*|x509_cert};
 
 # Names that the root re-exports from outward modules: crate::Client is crate::client::Client.
 my %reexported;

@@ -3,6 +3,8 @@
 
 #[cfg(feature = "channel")]
 mod balancing;
+#[cfg(feature = "tls")]
+mod certificates;
 
 use std::{
     collections::BTreeMap,
@@ -14,6 +16,10 @@ use bytes::Bytes;
 
 #[cfg(feature = "channel")]
 pub use self::balancing::{Balancing, Selected, build_ring};
+#[cfg(feature = "tls")]
+pub use self::certificates::{
+    accepts_name, read_certificate, read_names, read_pair, read_trust_bundles, spiffe_domain,
+};
 pub use crate::engine::simulation::Script;
 #[cfg(feature = "json")]
 use crate::format::Format;

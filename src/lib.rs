@@ -90,6 +90,7 @@
 //! | [`discover`](discover/index.html) | `tower` | the endpoints of a cluster as services for tower's load balancers |
 //! | [`csds`](csds/index.html) | `csds` | the client status service, for tools such as `grpcdebug` |
 //! | [`metrics`](metrics/index.html) | `metrics` | gRPC's metrics of xDS clients, by OpenTelemetry |
+//! | [`orca`](orca/index.html) | `orca` | load reports of tonic servers |
 //! | [`control_plane`](control_plane/index.html) | `control-plane` | an embeddable management server |
 //! | [`testing`](testing/index.html) | `test-util` | a management server for the tests of your application, with faults, expectations and builders |
 //! | [`pb`](pb/index.html) | `unstable-pb` | the protobuf messages; exempt from semantic versioning |
@@ -104,6 +105,7 @@
 //! | `tower` | no | the endpoints of a cluster as a `tower::discover::Discover` |
 //! | `csds` | no | the client status service on tonic |
 //! | `metrics` | no | metrics, by the API of OpenTelemetry |
+//! | `orca` | no | load reports of tonic servers (ORCA) |
 //! | `json` | no | messages as JSON, YAML and protobuf text |
 //! | `files` | no | files as sources of resources; enables `json` |
 //! | `rest` | no | management servers polled over REST; enables `json` |
@@ -143,7 +145,7 @@ mod base;
 mod cache;
 mod capacity;
 mod chunked_slab;
-#[cfg(any(feature = "client", feature = "control-plane"))]
+#[cfg(any(feature = "client", feature = "control-plane", feature = "orca"))]
 mod codec;
 #[cfg_attr(
     not(test),
@@ -184,6 +186,9 @@ mod observed;
 mod protocol;
 #[cfg(test)]
 mod scans;
+#[cfg(feature = "tls")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+mod tls;
 mod wire;
 
 pub mod bootstrap;
@@ -229,6 +234,8 @@ pub mod lrs;
 pub mod metrics;
 #[deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)]
 pub mod name;
+#[cfg(feature = "orca")]
+pub mod orca;
 #[cfg(not(feature = "unstable-pb"))]
 mod pb;
 #[cfg(feature = "unstable-pb")]

@@ -2,6 +2,8 @@
 //!
 //! Each message sets most of the fields that its type reads, so that a mutation of one byte reaches them.
 
+#[path = "seeds/certificates.rs"]
+mod certificates;
 #[path = "../../tests/it/common/meshes/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod meshes;
@@ -76,7 +78,7 @@ use xdskit::{
     resource::{self, Context, Resource},
 };
 
-use texts::{BOOTSTRAP, ENVOY_JSON, ENVOY_YAML};
+use texts::{BOOTSTRAP, ENVOY_JSON, ENVOY_YAML, NAMES};
 
 fn main() -> io::Result<()> {
     let corpus = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus");
@@ -115,6 +117,9 @@ fn main() -> io::Result<()> {
     write(&corpus.join("envoy_bootstrap/json"), ENVOY_JSON.as_bytes())?;
     for (i, name) in NAMES.iter().enumerate() {
         write(&corpus.join(format!("name/{i}")), name.as_bytes())?;
+    }
+    for (name, input) in certificates::inputs() {
+        write(&corpus.join("certificates").join(name), &input)?;
     }
     for seed in 0..8_u64 {
         let bytes = [&seed.to_le_bytes()[..], &Script::random_bytes(seed)].concat();
@@ -482,14 +487,6 @@ fn provider(name: &str) -> Option<CertificateProviderPluginInstance> {
 fn value(value: u32) -> Option<UInt32Value> {
     Some(UInt32Value { value })
 }
-
-const NAMES: [&str; 5] = [
-    "outbound|80||shop.default.svc.cluster.local",
-    "xdstp://mesh.example/envoy.config.listener.v3.Listener/shop/a?zone=b&env=prod%20x",
-    "xdstp:///envoy.config.endpoint.v3.ClusterLoadAssignment/eds/*?a=b#alt=xdstp%3A//b/envoy.config.endpoint.v3.ClusterLoadAssignment/x",
-    "xdstp://a/envoy.config.route.v3.RouteConfiguration/list#entry=one",
-    "xdstp://a/x.Y/%2F%C3%A4?k=%26",
-];
 
 const JSON: &str = r#"{"versionInfo":"1","resources":[{"@type":"type.googleapis.com/envoy.config.cluster.v3.Cluster",
 "name":"shop","edsClusterConfig":{"edsConfig":{"ads":{}}},"connectTimeout":"1.5s"},{"@type":"type.googleapis.com/a.B","c":1}]}"#;

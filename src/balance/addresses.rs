@@ -1,15 +1,19 @@
 //! The list of addresses that pick_first tries (A61, A62, A113).
 
-use std::{collections::HashSet, net::SocketAddr};
+use std::collections::HashSet;
 
-/// The addresses without repetitions, with the families in turns, beginning with the family of the first (CH3.14; RFC 8305,
+use super::identity::Destination;
+
+/// The destinations without repetitions, with the families in turns, beginning with the family of the first (CH3.14; RFC 8305,
 /// section 4).
-pub(super) fn interleaved(addresses: impl IntoIterator<Item = SocketAddr>) -> Vec<SocketAddr> {
+pub(super) fn interleaved(destinations: impl IntoIterator<Item = Destination>) -> Vec<Destination> {
     let mut known = HashSet::new();
-    let unique: Vec<_> = addresses.into_iter().filter(|address| known.insert(*address)).collect();
+    let mut unique: Vec<_> = destinations.into_iter().filter(|it| known.insert(it.clone())).collect();
     let Some(first) = unique.first() else { return unique };
+    let is_ipv4 = first.address.is_ipv4();
+    unique.reverse();
     let (mut same, mut other): (Vec<_>, Vec<_>) =
-        unique.iter().rev().partition(|address| address.is_ipv4() == first.is_ipv4());
+        unique.into_iter().partition(|it| it.address.is_ipv4() == is_ipv4);
     let mut turn = false;
     std::iter::from_fn(|| {
         turn = !turn;
@@ -36,10 +40,8 @@ mod tests {
     use super::*;
 
     fn interleaved_texts(addresses: &[&str]) -> Vec<String> {
-        interleaved(addresses.iter().map(|text| text.parse().unwrap()))
-            .iter()
-            .map(ToString::to_string)
-            .collect()
+        let parsed = addresses.iter().map(|text| text.parse::<std::net::SocketAddr>().unwrap());
+        interleaved(parsed.map(Into::into)).iter().map(ToString::to_string).collect()
     }
 
     #[test]

@@ -1,8 +1,9 @@
 use std::{
     collections::{HashMap, VecDeque},
-    net::SocketAddr,
     time::Duration,
 };
+
+use super::identity::Destination;
 
 /// One attempt to connect, and the connection that it leads to. Events of an id that is no longer in use are ignored, so an
 /// event may cross the command that ends the connection.
@@ -13,7 +14,7 @@ pub(crate) struct ConnectionId(u64);
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
     /// Connect; the attempt fails after the timeout at the latest (CH3.2).
-    Connect { connection: ConnectionId, address: SocketAddr, timeout: Duration },
+    Connect { connection: ConnectionId, destination: Destination, timeout: Duration },
     /// Cancel an attempt.
     Cancel { connection: ConnectionId },
     /// Close a connection as soon as its streams have ended (CH3.9).

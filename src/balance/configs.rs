@@ -1,5 +1,7 @@
 //! From snapshots to the configurations of clusters.
 
+mod endpoints;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -7,18 +9,17 @@ use std::{
 
 use tracing::warn;
 
+use self::endpoints::{Endpoints, hosts};
 use super::{
     balancer::BalancerSettings,
     clusters::{ClusterChanges, ClusterConfig},
     hash::hash,
-    policy::{Configured, Drop, EndpointConfig, HostsConfig, LeafConfig, LocalityConfig, Policy},
+    identity::Security,
+    policy::{Configured, Drop, LeafConfig, Policy},
 };
 use crate::{
     resolve::{ClusterView, Snapshot},
-    resource::{
-        Cluster, ClusterKind, ClusterLoadAssignment, Endpoint, HealthStatus, LbPolicy,
-        endpoints::LocalityEndpoints,
-    },
+    resource::{Cluster, ClusterKind, ClusterLoadAssignment, LbPolicy},
 };
 
 /// Translates the clusters of snapshots, as far as they changed (CH1.25).
@@ -30,6 +31,8 @@ pub(super) struct Translation {
     seed: u64,
     /// The largest number of connections to an endpoint (CH4.9).
     max_connections_cap: usize,
+    /// See [`BalancerSettings::fallback`].
+    fallback: Option<Security>,
     /// The snapshot that was translated last.
     snapshot: Option<Arc<Snapshot>>,
     /// The leaves of each target that was translated.
@@ -47,6 +50,7 @@ struct Leaf {
     cluster: Option<Arc<Cluster>>,
     assignment: Option<Arc<ClusterLoadAssignment>>,
     note: Option<String>,
+    security: Security,
 }
 
 impl Translation {
@@ -55,6 +59,7 @@ impl Translation {
             ring_size_cap: settings.ring_size_cap,
             max_connections_cap: settings.max_connections_cap,
             seed: settings.seed,
+            fallback: settings.fallback.clone(),
             snapshot: None,
             targets: BTreeMap::new(),
             leaves: BTreeMap::new(),
@@ -138,6 +143,7 @@ impl Translation {
         let (cluster, assignment) = (view.config(), view.assignment());
         let errors = [view.error(), view.warning(), view.endpoints_error()].into_iter().flatten();
         let note = errors.map(ToString::to_string).reduce(|one, other| format!("{one}; {other}"));
+        let security = self.security(name, cluster.map(|it| &**it));
         let it = self.leaves.get_mut(name)?;
         let is_same = it.cluster.as_ref().map(Arc::as_ptr) == cluster.map(Arc::as_ptr)
             && it.assignment.as_ref().map(Arc::as_ptr) == assignment.map(Arc::as_ptr)
@@ -147,8 +153,10 @@ impl Translation {
             return None;
         }
         (it.cluster, it.assignment, it.note) = (cluster.cloned(), assignment.cloned(), note.clone());
+        it.security = security.clone();
+        let endpoints = Endpoints::new(&security, cluster.is_some_and(|it| it.http_connect));
         let Configured { policy, subset, .. } = self.policy(view);
-        let all = assignment.map_or_else(Vec::new, |it| priorities(it));
+        let all = assignment.map_or_else(Vec::new, |it| endpoints.priorities(it));
         // The same for the whole life of the channel (CH3.61), and another one for each cluster.
         let seed = hash(name.as_bytes()) ^ self.seed;
         let chosen = (!subset.is_all()).then(|| {
@@ -172,8 +180,24 @@ impl Translation {
             },
             note: note.map(Arc::from),
             is_dns: matches!(view.kind(), Some(ClusterKind::LogicalDns { .. })),
-            hosts: cluster.map_or_else(HostsConfig::default, |it| hosts(it, assignment.map(|it| &**it))),
+            hosts: cluster.map(|it| hosts(it, assignment.map(|it| &**it), &endpoints)).unwrap_or_default(),
+            security,
         })
+    }
+
+    /// How the connections of a cluster are secured. What is equal to what was there before is the same, so that it is compared in no
+    /// time.
+    fn security(&self, leaf: &str, cluster: Option<&Cluster>) -> Security {
+        let known = self.leaves.get(leaf).map(|it| &it.security);
+        let tls = cluster.and_then(|it| it.tls.as_deref());
+        match (&self.fallback, tls) {
+            (None, _) => Security::Plaintext,
+            (Some(fallback), None) => fallback.clone(),
+            (Some(_), Some(tls)) => match known {
+                Some(known @ Security::Cluster { tls: it, .. }) if **it.config() == *tls => known.clone(),
+                Some(_) | None => Security::of_cluster(tls),
+            },
+        }
     }
 
     fn max_connections(&self, configured: u32) -> usize {
@@ -194,11 +218,9 @@ impl Translation {
             let field = "metric_names_for_computing_utilization";
             self.warn(view.name(), format!("{field}, the utilization is that of A58"));
         }
-        if config.tls.is_some() {
-            self.warn(view.name(), "TLS, connections are plaintext".to_owned());
-        }
-        if config.http_connect {
-            self.warn(view.name(), "HTTP CONNECT proxies, connections are direct".to_owned());
+        if config.tls.is_some() && self.fallback.is_none() {
+            let why = "TLS, connections are plaintext since the channel has no xDS credentials";
+            self.warn(view.name(), why.to_owned());
         }
         configured
     }
@@ -220,39 +242,6 @@ fn cluster(view: ClusterView<'_>) -> ClusterConfig {
             ClusterConfig::Unusable(format!("cluster {} has no leaf clusters", view.name()).into())
         }
         None => ClusterConfig::Leaves(leaves),
-    }
-}
-
-fn priorities(assignment: &ClusterLoadAssignment) -> Vec<Vec<LocalityConfig>> {
-    let each = assignment.priorities.iter().map(|it| it.localities.iter().map(locality).collect());
-    each.collect()
-}
-
-fn locality(locality: &LocalityEndpoints) -> LocalityConfig {
-    let endpoints = locality.endpoints.iter().filter(|it| it.is_healthy()).map(endpoint).collect();
-    LocalityConfig { locality: locality.locality.clone(), weight: locality.weight.get(), endpoints }
-}
-
-fn endpoint(endpoint: &Endpoint) -> EndpointConfig {
-    EndpointConfig {
-        addresses: endpoint.addresses().collect(),
-        weight: endpoint.weight.get(),
-        hostname: endpoint.hostname().map(Into::into),
-        hash_key: endpoint.hash_key().map(Into::into),
-    }
-}
-
-/// What cookies may lead to, by the health of the endpoints (CH8.10).
-fn hosts(cluster: &Cluster, assignment: Option<&ClusterLoadAssignment>) -> HostsConfig {
-    let priorities = assignment.into_iter().flat_map(|it| &it.priorities);
-    let all = || priorities.clone().flat_map(|it| &it.localities).flat_map(|it| &it.endpoints);
-    let allowed = cluster.override_host_status;
-    let forbidden = all().filter(|it| it.is_healthy() && !allowed.contains(it.health));
-    HostsConfig {
-        draining: all().filter(|it| it.health == HealthStatus::Draining).map(endpoint).collect(),
-        allows_draining: allowed.draining,
-        forbidden: forbidden.map(Endpoint::address).collect(),
-        idle_timeout: cluster.idle_timeout,
     }
 }
 

@@ -64,14 +64,14 @@ impl CustomBalancer {
         self.endpoints = endpoints;
     }
 
-    pub(super) fn picker<H>(&mut self, slots: &[Option<Arc<ReadyEndpoint<H>>>]) -> CustomPicker<H> {
+    pub(super) fn picker<H>(&mut self, slots: Box<[Option<Arc<ReadyEndpoint<H>>>]>) -> CustomPicker<H> {
         let Self { policy: _, balancer, endpoints, is_broken } = self;
-        endpoints.iter_mut().zip(slots).for_each(|(endpoint, slot)| endpoint.set_ready(slot.is_some()));
+        endpoints.iter_mut().zip(&slots).for_each(|(endpoint, slot)| endpoint.set_ready(slot.is_some()));
         let picker = balancer.as_mut().and_then(|balancer| {
             let made = catch_unwind(AssertUnwindSafe(|| balancer.picker(endpoints)));
             made.map(Arc::from).inspect_err(|_| is_broken.store(true, Ordering::Relaxed)).ok()
         });
-        CustomPicker { picker, ready: slots.into(), is_broken: is_broken.clone() }
+        CustomPicker { picker, ready: slots, is_broken: is_broken.clone() }
     }
 }
 

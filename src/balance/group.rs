@@ -1,7 +1,6 @@
 //! The localities of a priority with their endpoints.
 
 use std::{
-    net::SocketAddr,
     sync::{Arc, atomic::AtomicUsize},
     time::Instant,
 };
@@ -10,9 +9,9 @@ use super::{
     addresses::shuffled,
     connectivity::Connectivity,
     custom::CustomBalancer,
-    member::{Key, Member, MemberConfig, Place},
+    member::{Hostname, Key, Member, MemberConfig, Place},
     picker::{EndpointPicker, Localities, PickRule},
-    policy::{ClusterPolicy, LocalityConfig, Policy},
+    policy::{ClusterPolicy, EndpointConfig, LocalityConfig, Policy},
     ready_set::{ReadySet, ReadySlots},
     ring::Ring,
     ring_picker::RingCounts,
@@ -140,7 +139,7 @@ impl<H: Clone> Groups<H> {
         let to = &mut self.all[group];
         let index = to.members.len();
         to.members.push(member);
-        to.slots.push(it.ready().cloned());
+        to.slots.push(it.listed());
         if let Some(ring) = &mut to.ring {
             ring.fill(index, member, it.state());
         }
@@ -177,7 +176,7 @@ impl<H: Clone> Groups<H> {
     ) -> Place {
         let to = &mut self.all[group];
         to.members[index] = member;
-        to.slots.set(index, it.ready().cloned());
+        to.slots.set(index, it.listed());
         *to.counter(it.connectivity) += 1;
         Place { priority, group, index }
     }
@@ -193,7 +192,7 @@ impl<H: Clone> Groups<H> {
     /// An endpoint has another connection, or none.
     pub(super) fn set_ready(&mut self, place: Place, member: &Member<H>) {
         if let Some(group) = self.all.get_mut(place.group) {
-            group.slots.set(place.index, member.ready().cloned());
+            group.slots.set(place.index, member.listed());
         }
     }
 
@@ -279,7 +278,8 @@ impl<H> Group<H> {
         }
         match (policy, &mut self.custom) {
             (Policy::Custom(_), Some(custom)) => {
-                PickRule::Custom(Arc::new(custom.picker(self.slots.slots())))
+                let slots = self.slots.slots().map(Option::<&_>::cloned).collect();
+                PickRule::Custom(Arc::new(custom.picker(slots)))
             }
             (Policy::LeastRequest { choice_count }, _) => {
                 PickRule::LeastRequest { choice_count: *choice_count }
@@ -393,22 +393,27 @@ impl<'a> GroupConfig<'a> {
             let reconnects = !policy.policy.is_on_demand();
             return endpoints.map(|it| MemberConfig { reconnects, ..MemberConfig::of(it) }).collect();
         };
-        let addresses: Vec<SocketAddr> = if shuffle {
-            shuffled(self.weighted(), random).into_iter().flatten().copied().collect()
+        let endpoints = if shuffle {
+            shuffled(self.weighted(), random)
         } else {
-            let endpoints = self.localities.iter().flat_map(|locality| &locality.endpoints);
-            endpoints.flat_map(|endpoint| endpoint.addresses.iter().copied()).collect()
+            self.localities.iter().flat_map(|locality| &locality.endpoints).collect()
         };
-        if addresses.is_empty() {
+        if endpoints.is_empty() {
             return Vec::new();
         }
+        let hostnames = endpoints.iter().flat_map(|it| {
+            let hostname = it.hostname.iter();
+            hostname.flat_map(|hostname| it.destinations().map(|destination| (destination, hostname.clone())))
+        });
+        let hostname = Hostname::Each(Arc::new(hostnames.collect()));
+        let destinations = endpoints.iter().flat_map(|it| it.destinations()).collect();
         let locality = self.locality.map(ToString::to_string);
         let key = Key::All { priority, locality };
-        vec![MemberConfig { key, addresses, hostname: None, reconnects: policy.by_locality }]
+        vec![MemberConfig { key, destinations, hostname, reconnects: policy.by_locality }]
     }
 
-    /// The addresses of each endpoint with its share of the group (CH3.50).
-    fn weighted(&self) -> Vec<(&[SocketAddr], u64)> {
+    /// Each endpoint with its share of the group (CH3.50).
+    fn weighted(&self) -> Vec<(&'a EndpointConfig, u64)> {
         let sum: u64 = self.localities.iter().map(|it| u64::from(it.weight)).sum();
         let mut weighted = Vec::new();
         for locality in self.localities {
@@ -416,7 +421,7 @@ impl<'a> GroupConfig<'a> {
             let sum: u64 = locality.endpoints.iter().map(|it| u64::from(it.weight)).sum();
             for endpoint in &locality.endpoints {
                 let weight = u64::from(endpoint.weight) * ONE / sum.max(1);
-                weighted.push((endpoint.addresses.as_slice(), ((share * weight) >> 31).max(1)));
+                weighted.push((endpoint, ((share * weight) >> 31).max(1)));
             }
         }
         weighted
@@ -436,14 +441,20 @@ const ONE: u64 = 1 << 31;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::policy::EndpointConfig;
+    use crate::balance::identity::Identity;
 
     #[test]
     fn ch3_50_an_endpoint_weighs_its_share_of_the_locality_times_that_of_the_locality() {
         let locality = |weight, weights: &[u32]| {
             let endpoint = |weight: &u32| {
                 let addresses = vec![([127, 0, 0, 1], *weight as u16).into()];
-                EndpointConfig { addresses, weight: *weight, hostname: None, hash_key: None }
+                EndpointConfig {
+                    addresses,
+                    identity: Identity::default(),
+                    weight: *weight,
+                    hostname: None,
+                    hash_key: None,
+                }
             };
             let endpoints = weights.iter().map(endpoint).collect();
             LocalityConfig { locality: Locality::new("a", "", ""), weight, endpoints }

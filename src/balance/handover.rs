@@ -1,66 +1,67 @@
-use std::{collections::BTreeMap, net::SocketAddr};
+use std::collections::BTreeMap;
 
 use super::{
     command::{Commands, ConnectionId},
     connectivity::Connectivity,
+    identity::Destination,
     subchannel::Subchannel,
 };
 
-/// The subchannels of endpoints that left a configuration, for the endpoints that have their addresses in the next one: a
-/// connection belongs to the cluster and its address, not to a place in the list (CH3.7).
+/// The subchannels of endpoints that left a configuration, for the endpoints that have their destinations in the next one:
+/// a connection belongs to the cluster and its destination, not to a place in the list (CH3.7, CH7.20).
 #[derive(Debug)]
 pub(super) struct Handover<H> {
-    /// The best one of each address is the last.
-    by_address: BTreeMap<SocketAddr, Vec<Subchannel<H>>>,
+    /// The best one of each destination is the last.
+    by_destination: BTreeMap<Destination, Vec<Subchannel<H>>>,
 }
 
 impl<H> Handover<H> {
     pub(super) fn new() -> Self {
-        Self { by_address: BTreeMap::new() }
+        Self { by_destination: BTreeMap::new() }
     }
 
     /// Takes a subchannel that its endpoint needs no more.
     pub(super) fn offer(&mut self, subchannel: Subchannel<H>) {
-        let all = self.by_address.entry(subchannel.address()).or_default();
+        let all = self.by_destination.entry(subchannel.destination().clone()).or_default();
         let place = all.partition_point(|it| value(it) <= value(&subchannel));
         all.insert(place, subchannel);
     }
 
     /// Whether nothing was offered, or all of it was taken.
     pub(super) fn is_empty(&self) -> bool {
-        self.by_address.values().all(Vec::is_empty)
+        self.by_destination.values().all(Vec::is_empty)
     }
 
-    /// The addresses of those that were offered.
-    pub(super) fn addresses(&self) -> Vec<SocketAddr> {
-        self.by_address.keys().copied().collect()
+    /// The destinations of those that were offered.
+    pub(super) fn destinations(&self) -> Vec<Destination> {
+        self.by_destination.keys().cloned().collect()
     }
 
-    /// The best subchannel of an address.
-    pub(super) fn take(&mut self, address: SocketAddr) -> Option<Subchannel<H>> {
-        self.by_address.get_mut(&address)?.pop()
+    /// The best subchannel of a destination.
+    pub(super) fn take(&mut self, destination: &Destination) -> Option<Subchannel<H>> {
+        self.by_destination.get_mut(destination)?.pop()
     }
 
-    /// Whether there is an established connection to an address.
-    pub(super) fn has_ready(&self, address: SocketAddr) -> bool {
-        let best = self.by_address.get(&address).and_then(|all| all.last());
+    /// Whether there is an established connection to a destination.
+    pub(super) fn has_ready(&self, destination: &Destination) -> bool {
+        let best = self.by_destination.get(destination).and_then(|all| all.last());
         best.is_some_and(|it| it.connectivity() == Connectivity::Ready)
     }
 
-    /// The subchannel of an established connection to an address.
+    /// The subchannel of an established connection to a destination.
     pub(super) fn take_connection(
         &mut self,
-        address: SocketAddr,
+        destination: &Destination,
         connection: ConnectionId,
     ) -> Option<Subchannel<H>> {
-        let all = self.by_address.get_mut(&address)?;
+        let all = self.by_destination.get_mut(destination)?;
         let place = all.iter().position(|it| it.has(connection))?;
         Some(all.remove(place))
     }
 
     /// Ends those that nobody has taken.
     pub(super) fn release(self, commands: &mut Commands) {
-        self.by_address.into_values().flatten().for_each(|mut it| it.release(commands));
+        self.by_destination.into_values().flatten().for_each(|mut it| it.release(commands));
     }
 }
 

@@ -34,7 +34,7 @@ use super::{
     override_host::OverrideHosts,
     pick_first::PickFirstSettings,
     picker::{Endpoints, LeafPicker, Localities},
-    policy::LeafConfig,
+    policy::{EndpointConfig, LeafConfig},
     retiring::{RETIRING, Retiring},
     streams::Streams,
     subchannel::Subchannel,
@@ -131,6 +131,7 @@ impl<H: Clone> Leaf<H> {
             self.config = config;
             return self.apply(edits, scope);
         }
+        self.end_conflicting(&config, scope);
         let before = self.before_switch(&config, scope.now);
         (self.config, self.breaker) = (config, breaker);
         self.published = None;
@@ -139,7 +140,7 @@ impl<H: Clone> Leaf<H> {
         let plans: Vec<_> = created.into_iter().filter_map(|it| self.plan(it, scope)).collect();
         let mut handover = self.surrender(&plans);
         let members = plans.iter().flat_map(|plan| plan.members.iter().flatten());
-        self.surrender_hosts(members.flat_map(|it| &it.addresses), &mut handover);
+        self.surrender_hosts(members.flat_map(|it| &it.destinations), &mut handover);
         let started: Vec<_> = plans.iter().filter(|it| it.groups.is_started).map(|it| it.priority).collect();
         for plan in plans {
             self.fill(plan, &mut handover, scope);
@@ -377,7 +378,7 @@ impl<H: Clone> Leaf<H> {
             if let Some(config) = listed.get(key) {
                 let it = &mut members[*member];
                 it.places.clear();
-                it.surrender_unlisted(&config.addresses, &mut handover);
+                it.surrender_unlisted(&config.destinations, &mut handover);
                 return true;
             }
             let it = members.remove(*member);
@@ -426,8 +427,8 @@ impl<H: Clone> Leaf<H> {
         self.priorities.resize_with(self.priorities.len().max(config.priorities.len()), || None);
         for (priority, localities) in config.priorities.iter().enumerate() {
             let endpoints = || localities.iter().flat_map(|it| &it.endpoints);
-            let mut addresses = endpoints().flat_map(|it| &it.addresses);
-            if self.priorities[priority].is_none() && addresses.any(|it| handover.has_ready(*it)) {
+            let mut destinations = endpoints().flat_map(EndpointConfig::destinations);
+            if self.priorities[priority].is_none() && destinations.any(|it| handover.has_ready(&it)) {
                 let plan = Groups::none().plan((priority, localities), &config.policy, scope.random);
                 self.fill(plan, handover, scope);
                 self.failover.retain(priority, scope.now);
@@ -473,7 +474,7 @@ impl<H: Clone> Alternatives for Priorities<'_, '_, H> {
         let Some(plan) = self.leaf.plan(index, self.scope) else { return };
         let mut handover = Handover::new();
         let members = plan.members.iter().flatten();
-        self.leaf.surrender_hosts(members.flat_map(|it| &it.addresses), &mut handover);
+        self.leaf.surrender_hosts(members.flat_map(|it| &it.destinations), &mut handover);
         self.leaf.fill(plan, &mut handover, self.scope);
         self.leaf.start(index, self.scope);
         self.leaf.keep_hosts(&mut handover, self.scope);

@@ -1,12 +1,13 @@
 //! An endpoint of a cluster in use: its addresses, its connection, and what is counted for it.
 
-use std::{mem, net::SocketAddr, sync::Arc, time::Instant};
+use std::{collections::BTreeMap, mem, net::SocketAddr, sync::Arc, time::Instant};
 
 use super::{
     breaker::Breaker,
     command::{Command, ConnectionId},
     connectivity::Connectivity,
     handover::Handover,
+    identity::{Destination, Identity},
     leaf::Scope,
     load::{Load, Loads},
     outlier::Tracked,
@@ -14,6 +15,7 @@ use super::{
     pick_first::{PickFirst, PickFirstSettings},
     picker::ReadyEndpoint,
     policy::EndpointConfig,
+    ready_set::Listed,
     ring_slots::EndpointState,
     stream_queue::Connections,
     streams::Streams,
@@ -25,8 +27,8 @@ use super::{
 /// What makes an endpoint the same in two configurations.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Key {
-    /// The set of its addresses (CH3.24), sorted.
-    Endpoint(Vec<SocketAddr>),
+    /// The set of its addresses (CH3.24), sorted, and the identity of its connections (CH7.20).
+    Endpoint { addresses: Vec<SocketAddr>, identity: Identity },
     /// All endpoints of a priority, or of one of its localities, under pick_first.
     All { priority: usize, locality: Option<String> },
 }
@@ -44,29 +46,45 @@ pub(super) struct Place {
 #[derive(Debug)]
 pub(super) struct MemberConfig {
     pub(super) key: Key,
-    pub(super) addresses: Vec<SocketAddr>,
-    pub(super) hostname: Option<Arc<str>>,
+    pub(super) destinations: Vec<Destination>,
+    pub(super) hostname: Hostname,
     /// A lost connection is replaced at once (CH3.26); otherwise the next pick requests it (CH3.22).
     pub(super) reconnects: bool,
+}
+
+/// The hostname of an endpoint, by which the authority of requests may be rewritten (CH2.24).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Hostname {
+    Of(Option<Arc<str>>),
+    /// Those of all endpoints under pick_first that have one.
+    Each(Arc<BTreeMap<Destination, Arc<str>>>),
+}
+
+impl Hostname {
+    fn of(&self, destination: &Destination) -> Option<Arc<str>> {
+        match self {
+            Self::Of(hostname) => hostname.clone(),
+            Self::Each(each) => each.get(destination).cloned(),
+        }
+    }
 }
 
 impl MemberConfig {
     /// An endpoint with a connection of its own.
     pub(super) fn of(endpoint: &EndpointConfig) -> Self {
         Self {
-            key: Key::of(&endpoint.addresses),
-            addresses: endpoint.addresses.clone(),
-            hostname: endpoint.hostname.clone(),
+            key: Key::of(endpoint.addresses.clone(), endpoint.identity.clone()),
+            destinations: endpoint.destinations().collect(),
+            hostname: Hostname::Of(endpoint.hostname.clone()),
             reconnects: true,
         }
     }
 }
 
 impl Key {
-    fn of(addresses: &[SocketAddr]) -> Self {
-        let mut addresses = addresses.to_vec();
+    fn of(mut addresses: Vec<SocketAddr>, identity: Identity) -> Self {
         addresses.sort_unstable();
-        Self::Endpoint(addresses)
+        Self::Endpoint { addresses, identity }
     }
 }
 
@@ -74,8 +92,8 @@ impl Key {
 #[derive(Debug)]
 pub(super) struct Member<H> {
     pick_first: PickFirst<H>,
-    addresses: Vec<SocketAddr>,
-    hostname: Option<Arc<str>>,
+    destinations: Vec<Destination>,
+    hostname: Hostname,
     reconnects: bool,
     /// A connection was requested once.
     is_started: bool,
@@ -86,8 +104,10 @@ pub(super) struct Member<H> {
     tracked: Option<Tracked>,
     /// Under a policy that has weights by load.
     weighing: Option<Weighing>,
-    /// What pickers have of it, while it is ready.
+    /// What pickers have of it, while it is connected.
     ready: Option<Arc<ReadyEndpoint<H>>>,
+    /// Pickers leave it out, as it is ejected.
+    is_left_out: bool,
     /// The state that the levels above know: that of the connection, or a failure while it is ejected (CH3.23).
     pub(super) connectivity: Connectivity,
     pub(super) timeout: Option<Instant>,
@@ -115,8 +135,8 @@ impl<H: Clone> Member<H> {
     pub(super) fn new(settings: PickFirstSettings) -> Self {
         Self {
             pick_first: PickFirst::new(settings),
-            addresses: Vec::new(),
-            hostname: None,
+            destinations: Vec::new(),
+            hostname: Hostname::Of(None),
             reconnects: true,
             is_started: false,
             places: Vec::new(),
@@ -124,6 +144,7 @@ impl<H: Clone> Member<H> {
             tracked: None,
             weighing: None,
             ready: None,
+            is_left_out: false,
             connectivity: Connectivity::Idle,
             timeout: None,
         }
@@ -131,7 +152,12 @@ impl<H: Clone> Member<H> {
 
     /// What pickers have of it, while it is ready.
     pub(super) fn ready(&self) -> Option<&Arc<ReadyEndpoint<H>>> {
-        self.ready.as_ref()
+        self.ready.as_ref().filter(|_| !self.is_left_out)
+    }
+
+    /// The same, and what they leave out of it.
+    pub(super) fn listed(&self) -> Option<Listed<H>> {
+        self.ready.as_ref().map(|ready| Listed::new(ready, self.is_left_out))
     }
 
     /// Its state, with what a pick on a ring needs of it.
@@ -140,9 +166,9 @@ impl<H: Clone> Member<H> {
     }
 
     /// What calls with cookies may do with each of its addresses.
-    pub(super) fn host_states(&self) -> Vec<(SocketAddr, HostState<H>)> {
-        let is_sole = self.addresses.len() == 1;
-        let state = |it: &Subchannel<H>| match (it.connectivity(), &self.ready) {
+    pub(super) fn host_states(&self) -> Vec<(Destination, HostState<H>)> {
+        let is_sole = self.destinations.len() == 1;
+        let state = |it: &Subchannel<H>| match (it.connectivity(), self.ready()) {
             (Connectivity::Ready, Some(ready)) => HostState::Ready(ready.clone()),
             // It is ejected.
             (Connectivity::Ready, None) => HostState::Failing(None),
@@ -152,12 +178,13 @@ impl<H: Clone> Member<H> {
             (Connectivity::Idle, _) => HostState::Absent,
             (Connectivity::TransientFailure, _) => HostState::Failing(it.poll_timeout().filter(|_| is_sole)),
         };
-        self.pick_first.subchannels().map(|it| (it.address(), state(it))).collect()
+        self.pick_first.subchannels().map(|it| (it.destination().clone(), state(it))).collect()
     }
 
     /// Whether it is configured as this already, with a connection of its own.
     pub(super) fn is_as(&self, endpoint: &EndpointConfig) -> bool {
-        self.addresses == endpoint.addresses && self.hostname == endpoint.hostname
+        let is_alike = matches!(&self.hostname, Hostname::Of(hostname) if *hostname == endpoint.hostname);
+        is_alike && self.destinations.iter().cloned().eq(endpoint.destinations())
     }
 
     /// It is listed there, too; mostly there alone.
@@ -168,12 +195,13 @@ impl<H: Clone> Member<H> {
 
     /// Whether it is listed once, and has one address.
     pub(super) fn is_simple(&self) -> bool {
-        self.places.len() == 1 && self.addresses.len() == 1
+        self.places.len() == 1 && self.destinations.len() == 1
     }
 
     /// Its key, under a policy with a connection for each endpoint.
     pub(super) fn key(&self) -> Key {
-        Key::of(&self.addresses)
+        let identity = self.destinations.first().map(|it| it.identity.clone()).unwrap_or_default();
+        Key::of(self.destinations.iter().map(|it| it.address).collect(), identity)
     }
 
     /// Whether outlier detection has ejected it.
@@ -187,8 +215,8 @@ impl<H: Clone> Member<H> {
     }
 
     /// Gives away the connections to addresses that it has no more; [`update`](Self::update) follows.
-    pub(super) fn surrender_unlisted(&mut self, next: &[SocketAddr], handover: &mut Handover<H>) {
-        if self.addresses != next {
+    pub(super) fn surrender_unlisted(&mut self, next: &[Destination], handover: &mut Handover<H>) {
+        if self.destinations != next {
             self.pick_first.surrender_unlisted(next, handover);
         }
     }
@@ -204,10 +232,10 @@ impl<H: Clone> Member<H> {
         if self.hostname != config.hostname {
             (self.hostname, self.ready) = (config.hostname, None);
         }
-        let can_adopt = || config.addresses.iter().any(|it| handover.has_ready(*it));
-        if self.addresses != config.addresses || (self.pick_first.ready().is_none() && can_adopt()) {
-            self.addresses.clone_from(&config.addresses);
-            self.pick_first.update(config.addresses, handover, (scope.now, scope.random), scope.commands);
+        let can_adopt = || config.destinations.iter().any(|it| handover.has_ready(it));
+        if self.destinations != config.destinations || (self.pick_first.ready().is_none() && can_adopt()) {
+            self.destinations.clone_from(&config.destinations);
+            self.pick_first.update(config.destinations, handover, (scope.now, scope.random), scope.commands);
             // A connection that was taken over is kept like one that was requested.
             self.is_started |= self.pick_first.ready().is_some();
         }
@@ -288,8 +316,8 @@ impl<H: Clone> Member<H> {
     /// Whether pickers have another endpoint from now on, or none.
     fn refresh_ready(&mut self, OfCluster { breaker, loads, weights, .. }: OfCluster<'_>) -> bool {
         let is_ejected = self.is_ejected();
-        let ready = self.pick_first.ready().filter(|_| !is_ejected);
-        let Some(Established { address, connections, queue }) = ready else {
+        let was_left_out = mem::replace(&mut self.is_left_out, is_ejected);
+        let Some(Established { destination, connections, queue }) = self.pick_first.ready() else {
             return self.ready.take().is_some();
         };
         let outcomes = self.tracked.as_ref().map(|it| &it.outcomes);
@@ -300,17 +328,27 @@ impl<H: Clone> Member<H> {
                 && known.weight.is_some() == weights.is_some()
         };
         if self.ready.as_ref().is_some_and(is_same) {
-            return false;
+            return was_left_out != self.is_left_out;
         }
         // There is one, since the endpoint is ready.
         let Some(of) = Connections::new(connections, queue) else { return false };
-        let (connection, hostname) = (connections[0].0, self.hostname.clone());
+        let (connection, hostname) = (connections[0].0, self.hostname.of(destination));
+        let Destination { address, identity } = destination.clone();
         let load = self.load.get_or_insert_with(|| loads.add()).clone();
         let (breaker, outcomes) = (breaker.clone(), outcomes.cloned());
         let weight = self.weighing.as_ref().map(|it| it.weight().clone());
         let connections = of;
-        let ready =
-            ReadyEndpoint { connection, connections, address, hostname, load, breaker, outcomes, weight };
+        let ready = ReadyEndpoint {
+            connection,
+            connections,
+            address,
+            identity,
+            hostname,
+            load,
+            breaker,
+            outcomes,
+            weight,
+        };
         self.ready = Some(Arc::new(ready));
         true
     }

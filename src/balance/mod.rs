@@ -12,7 +12,7 @@
 //! | an address: connections, backoff | `subchannel`, `backoff` |
 //! | the streams of its connections, and the attempts that wait for one | `streams`, `stream_queue` |
 //!
-//! A connection belongs to a cluster and an address: when the configuration changes, the endpoints that have the address now take it
+//! A connection belongs to a cluster, an address, and its `identity`: when the configuration changes, the endpoints that have the address now take it
 //! over (`handover`), and the endpoints of a replaced policy may go on for a while (`retiring`). Endpoints whose attempts fail more often
 //! than those of others count as failing for a while (`outlier`), and those that report more load are picked less often (`weights`,
 //! `weighing`).
@@ -39,6 +39,7 @@ pub(crate) mod generation;
 mod group;
 mod handover;
 pub(crate) mod hash;
+pub(crate) mod identity;
 mod leaf;
 mod load;
 mod member;

@@ -20,6 +20,7 @@ use super::{
     command::{Commands, ConnectionId},
     connectivity::Connectivity,
     handover::Handover,
+    identity::{Destination, Identity},
     leaf::Scope,
     load::{Load, Loads},
     outlier::{Outliers, Tracked},
@@ -67,6 +68,8 @@ struct Endpoint {
     list: Arc<str>,
     /// Sorted.
     addresses: Vec<SocketAddr>,
+    /// That of the connections which cookies may lead to.
+    identity: Identity,
     hostname: Option<Arc<str>>,
     is_draining: bool,
     is_allowed: bool,
@@ -119,7 +122,7 @@ impl<H: Clone> OverrideHosts<H> {
     }
 
     /// The endpoints of the next configuration, without the subchannels of the policy. An address that is there no more, or that
-    /// cookies may not lead to any more, gives up its own subchannel.
+    /// cookies may not lead to any more, gives up its own subchannel, and so does one with another identity (CH7.20).
     pub(super) fn configure(&mut self, config: &LeafConfig, outliers: &Outliers, scope: &mut Scope<'_>) {
         let mut before = std::mem::take(&mut self.hosts);
         // Cookies lead to endpoints outside of a subset, too (CH3.62).
@@ -138,7 +141,8 @@ impl<H: Clone> OverrideHosts<H> {
         }
         before.keys().for_each(|address| drop(self.published.remove(address)));
         before.into_values().filter_map(|it| it.own).for_each(|own| self.release(own, scope.commands));
-        let forbidden: Vec<_> = self.owned.iter().copied().filter(|it| !self.is_allowed(*it)).collect();
+        let is_over = |it: &SocketAddr| !self.is_allowed(*it) || self.has_other_identity(*it);
+        let forbidden: Vec<_> = self.owned.iter().copied().filter(is_over).collect();
         for address in forbidden {
             self.owned.remove(&address);
             if let Some(own) = self.hosts.get_mut(&address).and_then(|it| it.own.take()) {
@@ -153,12 +157,12 @@ impl<H: Clone> OverrideHosts<H> {
     pub(super) fn set_subchannels(
         &mut self,
         member: usize,
-        subchannels: impl IntoIterator<Item = (SocketAddr, HostState<H>)>,
+        subchannels: impl IntoIterator<Item = (Destination, HostState<H>)>,
     ) {
-        for (address, state) in subchannels {
+        for (Destination { address, identity }, state) in subchannels {
             let Some(host) = self.hosts.get_mut(&address) else { continue };
             host.subchannels.retain(|(other, _)| *other != member);
-            if !matches!(state, HostState::Absent) {
+            if !matches!(state, HostState::Absent) && identity == host.endpoint.identity {
                 host.subchannels.push((member, state));
             }
         }
@@ -227,8 +231,9 @@ impl<H: Clone> OverrideHosts<H> {
     pub(super) fn connect(&mut self, address: SocketAddr, scope: &mut Scope<'_>) {
         let Some(host) = self.hosts.get_mut(&address) else { return };
         host.last_used.set(scope.now.saturating_duration_since(self.epoch));
-        let own =
-            host.own.get_or_insert_with(|| Own::new(Subchannel::new(address, self.settings.backoff.clone())));
+        let destination = || Destination::new(address, host.endpoint.identity.clone());
+        let new = || Own::new(Subchannel::new(destination(), self.settings.backoff.clone()));
+        let own = host.own.get_or_insert_with(new);
         own.subchannel.on_timeout(scope.now);
         own.subchannel.connect(scope.now, scope.random, scope.commands);
         self.connections.extend(own.subchannel.ids().map(|connection| (connection, address)));
@@ -264,12 +269,17 @@ impl<H: Clone> OverrideHosts<H> {
         }
     }
 
-    /// Gives the subchannels of some addresses to the endpoints that the policy has for them from now on.
-    pub(super) fn surrender(&mut self, addresses: &[SocketAddr], handover: &mut Handover<H>) {
-        for address in addresses {
-            if self.owned.remove(address)
-                && let Some(own) = self.hosts.get_mut(address).and_then(|it| it.own.take())
-            {
+    /// Gives the subchannels of some destinations to the endpoints that the policy has for them from now on.
+    pub(super) fn surrender<'a>(
+        &mut self,
+        destinations: impl IntoIterator<Item = &'a Destination>,
+        handover: &mut Handover<H>,
+    ) {
+        for destination in destinations {
+            let Some(host) = self.hosts.get_mut(&destination.address) else { continue };
+            if let Some(own) = host.own.take_if(|it| it.subchannel.destination() == destination) {
+                let address = &destination.address;
+                self.owned.remove(address);
                 self.connections.retain(|_, other| other != address);
                 handover.offer(own.subchannel);
             }
@@ -281,15 +291,17 @@ impl<H: Clone> OverrideHosts<H> {
     /// begin to drain (CH8.14). They are of the current owner from now on. Returns the first connection of each.
     pub(super) fn keep(&mut self, handover: &mut Handover<H>, scope: &mut Scope<'_>) -> Vec<ConnectionId> {
         let mut kept = Vec::new();
-        for address in handover.addresses() {
-            let Some(host) = self.hosts.get_mut(&address) else { continue };
+        for destination in handover.destinations() {
+            let address = destination.address;
+            let host = self.hosts.get_mut(&address);
+            let Some(host) = host.filter(|it| it.endpoint.identity == destination.identity) else { continue };
             let is_used = is_recent(self.idle_timeout, host.last_used.get(), self.epoch, scope.now);
-            let is_drained = host.endpoint.is_draining && handover.has_ready(address);
+            let is_drained = host.endpoint.is_draining && handover.has_ready(&destination);
             let has_any = host.own.is_some() || !host.subchannels.is_empty();
             if has_any || !host.endpoint.is_allowed || !(is_used || is_drained) {
                 continue;
             }
-            let Some(subchannel) = handover.take(address) else { continue };
+            let Some(subchannel) = handover.take(&destination) else { continue };
             for connection in subchannel.ids() {
                 scope.commands.adopt(connection);
                 self.connections.insert(connection, address);
@@ -348,6 +360,12 @@ impl<H: Clone> OverrideHosts<H> {
         self.hosts.get(&address).is_some_and(|it| it.endpoint.is_allowed)
     }
 
+    /// Whether its own subchannel is that of another identity.
+    fn has_other_identity(&self, address: SocketAddr) -> bool {
+        let host = self.hosts.get(&address).and_then(|it| Some((it, it.own.as_ref()?)));
+        host.is_some_and(|(host, own)| own.subchannel.destination().identity != host.endpoint.identity)
+    }
+
     /// One sweep, for the subchannel that was used longest ago.
     fn schedule(&mut self) {
         let own = self.owned.iter().filter_map(|address| self.hosts.get(address));
@@ -400,6 +418,7 @@ impl<H: Clone> Host<H> {
             connection: connections[0].0,
             connections: of,
             address,
+            identity: self.endpoint.identity.clone(),
             hostname: hostname.clone(),
             load: own.load.get_or_insert_with(|| loads.add()).clone(),
             breaker: breaker.clone(),
@@ -421,6 +440,7 @@ impl Endpoint {
         Self {
             list: texts.join(",").into(),
             addresses,
+            identity: endpoint.identity.clone(),
             hostname: endpoint.hostname.clone(),
             is_draining,
             is_allowed,

@@ -3,7 +3,6 @@
 
 use std::{
     mem,
-    net::SocketAddr,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -14,6 +13,7 @@ use super::{
     command::{Command, Commands, ConnectionId},
     connectivity::Connectivity,
     handover::Handover,
+    identity::Destination,
     stream_queue::OnFull,
     streams::Streams,
     subchannel::{Established, Subchannel},
@@ -151,8 +151,8 @@ impl<H> PickFirst<H> {
     }
 
     /// Gives away what the next list has no use for; [`update`](Self::update) follows.
-    pub(super) fn surrender_unlisted(&mut self, next: &[SocketAddr], handover: &mut Handover<H>) {
-        let unlisted = self.addresses.extract_if(.., |it| !next.contains(&it.subchannel.address()));
+    pub(super) fn surrender_unlisted(&mut self, next: &[Destination], handover: &mut Handover<H>) {
+        let unlisted = self.addresses.extract_if(.., |it| !next.contains(it.subchannel.destination()));
         unlisted.for_each(|it| handover.offer(it.subchannel));
     }
 
@@ -161,28 +161,28 @@ impl<H> PickFirst<H> {
         self.addresses.into_iter().for_each(|it| handover.offer(it.subchannel));
     }
 
-    /// A new list of addresses. A connection to one of them stays, and so do attempts and delays (CH3.20). What other endpoints had
+    /// A new list of destinations. A connection to one of them stays, and so do attempts and delays (CH3.20). What other endpoints had
     /// of the others is taken over (CH3.7).
     pub(super) fn update(
         &mut self,
-        addresses: impl IntoIterator<Item = SocketAddr>,
+        destinations: impl IntoIterator<Item = Destination>,
         handover: &mut Handover<H>,
         (now, random): (Instant, &mut fastrand::Rng),
         commands: &mut Commands,
     ) {
-        let addresses = interleaved(addresses);
-        self.surrender_unlisted(&addresses, handover);
+        let destinations = interleaved(destinations);
+        self.surrender_unlisted(&destinations, handover);
         let keeps = self.ready().is_some();
         // Most endpoints have one address, and push would make room for four.
-        let mut before = mem::replace(&mut self.addresses, Vec::with_capacity(addresses.len()));
-        for address in addresses {
-            let known = before.iter().position(|it| it.subchannel.address() == address);
-            let is_better = !keeps && handover.has_ready(address);
+        let mut before = mem::replace(&mut self.addresses, Vec::with_capacity(destinations.len()));
+        for destination in destinations {
+            let known = before.iter().position(|it| *it.subchannel.destination() == destination);
+            let is_better = !keeps && handover.has_ready(&destination);
             let address = match known {
                 Some(known) if !is_better => before.remove(known),
                 Some(_) | None => {
-                    let adopted = if keeps { None } else { handover.take(address) };
-                    self.address(address, adopted, commands)
+                    let adopted = if keeps { None } else { handover.take(&destination) };
+                    self.address(destination, adopted, commands)
                 }
             };
             self.addresses.push(address);
@@ -200,19 +200,20 @@ impl<H> PickFirst<H> {
         let connected =
             self.addresses.iter_mut().map(|it| &mut it.subchannel).filter(|it| it.ready().is_some());
         for subchannel in connected.skip(1) {
-            let none = Subchannel::new(subchannel.address(), self.settings.backoff.clone());
+            let none = Subchannel::new(subchannel.destination().clone(), self.settings.backoff.clone());
             handover.offer(mem::replace(subchannel, none));
         }
     }
 
     fn address(
         &self,
-        address: SocketAddr,
+        destination: Destination,
         adopted: Option<Subchannel<H>>,
         commands: &mut Commands,
     ) -> Address<H> {
         adopted.iter().flat_map(Subchannel::ids).for_each(|connection| commands.adopt(connection));
-        let subchannel = adopted.unwrap_or_else(|| Subchannel::new(address, self.settings.backoff.clone()));
+        let subchannel =
+            adopted.unwrap_or_else(|| Subchannel::new(destination, self.settings.backoff.clone()));
         Address { subchannel, has_failed: false }
     }
 

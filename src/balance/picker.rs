@@ -19,6 +19,7 @@ use super::{
     connectivity::Connectivity,
     custom::{CustomPick, CustomPicker},
     hash::RequestHash,
+    identity::{Destination, Identity},
     load::Load,
     outlier::outcomes::Outcomes,
     override_host::{HostOverride, HostPick, HostPicker},
@@ -37,6 +38,8 @@ pub(crate) struct ReadyEndpoint<H> {
     pub(super) connection: ConnectionId,
     pub(crate) connections: Connections<H>,
     pub(crate) address: SocketAddr,
+    /// That of its connections.
+    pub(super) identity: Identity,
     pub(crate) hostname: Option<Arc<str>>,
     pub(super) load: Load,
     /// That of its cluster.
@@ -45,6 +48,18 @@ pub(crate) struct ReadyEndpoint<H> {
     pub(super) outcomes: Option<Arc<Outcomes>>,
     /// Under a policy that has weights by load.
     pub(super) weight: Option<Arc<EndpointWeight>>,
+}
+
+impl<H> ReadyEndpoint<H> {
+    /// That of its connections.
+    pub(super) fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// What its connections lead to.
+    pub(super) fn destination(&self) -> Destination {
+        Destination::new(self.address, self.identity.clone())
+    }
 }
 
 /// The result of a pick.

@@ -2,7 +2,12 @@
 
 use std::{cmp, collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
-use super::{ring::RingConfig, subset::SubsetSizes, weights::WeightSettings};
+use super::{
+    identity::{Destination, Identity, Security},
+    ring::RingConfig,
+    subset::SubsetSizes,
+    weights::WeightSettings,
+};
 use crate::resource::{LbPolicy, Locality, OutlierDetection, load_balancing::CustomPolicy};
 
 /// How an endpoint is chosen among those that are ready.
@@ -64,6 +69,8 @@ pub(crate) struct LeafConfig {
     pub(crate) note: Option<Arc<str>>,
     /// Failed connections ask for another look-up of its name (CH1.27).
     pub(crate) is_dns: bool,
+    /// That of its endpoints, apart from their hostnames.
+    pub(crate) security: Security,
     pub(crate) hosts: HostsConfig,
 }
 
@@ -92,6 +99,8 @@ pub(crate) struct LocalityConfig {
 pub(crate) struct EndpointConfig {
     /// Not empty.
     pub(crate) addresses: Vec<SocketAddr>,
+    /// That of the connections to any of them.
+    pub(crate) identity: Identity,
     pub(crate) weight: u32,
     pub(crate) hostname: Option<Arc<str>>,
     /// Its key on hash rings, instead of its address (CH3.29); not empty.
@@ -123,6 +132,13 @@ impl LeafConfig {
     /// All endpoints, whether they are used or not.
     pub(super) fn listed(&self) -> &[Vec<LocalityConfig>] {
         self.listed.as_ref().unwrap_or(&self.priorities)
+    }
+}
+
+impl EndpointConfig {
+    /// Its addresses, each with the identity of its connections.
+    pub(crate) fn destinations(&self) -> impl Iterator<Item = Destination> {
+        self.addresses.iter().map(|address| Destination::new(*address, self.identity.clone()))
     }
 }
 

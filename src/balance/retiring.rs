@@ -23,7 +23,9 @@ impl<H> Retiring<H> {
     ) -> Option<Self> {
         let ready = endpoints.iter().flat_map(|(_, picker)| picker.ready.iter());
         let mut subchannels: Vec<_> = ready
-            .filter_map(|it| Some((it.connection, handover.take_connection(it.address, it.connection)?)))
+            .filter_map(|it| {
+                Some((it.connection, handover.take_connection(&it.destination(), it.connection)?))
+            })
             .collect();
         for (_, it) in &mut subchannels {
             // What they have is enough for the time.

@@ -183,7 +183,8 @@ mod tests {
 
     fn endpoint(port: u16, hash_key: Option<&str>) -> EndpointConfig {
         let addresses = vec![([127, 0, 0, 1], port).into(), ([127, 0, 0, 2], port).into()];
-        EndpointConfig { addresses, weight: 1, hostname: None, hash_key: hash_key.map(Into::into) }
+        let identity = crate::balance::identity::Identity::default();
+        EndpointConfig { addresses, identity, weight: 1, hostname: None, hash_key: hash_key.map(Into::into) }
     }
 
     fn slots(endpoints: &[EndpointConfig], max: u32, before: Option<RingSlots<u16>>) -> RingSlots<u16> {

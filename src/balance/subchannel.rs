@@ -4,11 +4,12 @@ use super::{
     backoff::{Attempt, Backoff, BackoffSettings},
     command::{Command, Commands, ConnectionId},
     connectivity::Connectivity,
+    identity::Destination,
     stream_queue::{OnFull, StreamQueue},
     streams::Streams,
 };
 
-/// One address of an endpoint: its connections, the attempt at another one, and the delay after a failure (CH3.1).
+/// One destination of an endpoint, which is an address with its identity: its connections, the attempt at another one, and the delay after a failure (CH3.1).
 ///
 /// ```text
 ///          connect            on_connected
@@ -22,7 +23,7 @@ use super::{
 /// (CH4.12).
 #[derive(Debug)]
 pub(super) struct Subchannel<H> {
-    address: SocketAddr,
+    destination: Destination,
     /// The oldest one first.
     connections: Vec<(ConnectionId, Arc<Streams<H>>)>,
     /// Before the connections, while there are any.
@@ -57,16 +58,16 @@ struct Growth {
 /// The connections of a subchannel, of which there is at least one.
 #[derive(Debug)]
 pub(crate) struct Established<'a, H> {
-    pub(super) address: SocketAddr,
+    pub(super) destination: &'a Destination,
     /// The oldest one first.
     pub(super) connections: &'a [(ConnectionId, Arc<Streams<H>>)],
     pub(super) queue: &'a Arc<StreamQueue<H>>,
 }
 
 impl<H> Subchannel<H> {
-    pub(super) fn new(address: SocketAddr, settings: Arc<BackoffSettings>) -> Self {
+    pub(super) fn new(destination: Destination, settings: Arc<BackoffSettings>) -> Self {
         Self {
-            address,
+            destination,
             connections: Vec::new(),
             queue: None,
             growth: Growth::default(),
@@ -75,8 +76,12 @@ impl<H> Subchannel<H> {
         }
     }
 
+    pub(super) fn destination(&self) -> &Destination {
+        &self.destination
+    }
+
     pub(super) fn address(&self) -> SocketAddr {
-        self.address
+        self.destination.address
     }
 
     /// Ready with any connection, whatever becomes of the attempt at another one (CH4.15).
@@ -106,7 +111,7 @@ impl<H> Subchannel<H> {
     /// The established connections.
     pub(super) fn ready(&self) -> Option<Established<'_, H>> {
         let queue = self.queue.as_ref()?;
-        Some(Established { address: self.address, connections: &self.connections, queue })
+        Some(Established { destination: &self.destination, connections: &self.connections, queue })
     }
 
     /// When the delay after a failure is over.
@@ -128,7 +133,8 @@ impl<H> Subchannel<H> {
         let Attempt { timeout, next_at } = self.backoff.begin(now, random);
         let connection = commands.next_id();
         self.state = State::Connecting { connection, next_at };
-        commands.push(Command::Connect { connection, address: self.address, timeout });
+        let destination = self.destination.clone();
+        commands.push(Command::Connect { connection, destination, timeout });
     }
 
     /// Attempts a further connection if attempts of calls wait for a stream, and there are fewer than the limit, no attempt under way,

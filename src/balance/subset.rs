@@ -81,6 +81,7 @@ mod tests {
     fn locality(name: &str, ports: impl IntoIterator<Item = u16>) -> LocalityConfig {
         let endpoint = |port| EndpointConfig {
             addresses: vec![SocketAddr::from(([10, 0, 0, 1], port)), SocketAddr::from(([10, 0, 0, 2], 80))],
+            identity: crate::balance::identity::Identity::default(),
             weight: 1,
             hostname: None,
             hash_key: None,

@@ -80,7 +80,7 @@ impl LoadReport {
     /// # Errors
     /// The message is malformed.
     pub(crate) fn decode(message: &[u8]) -> Result<Option<Self>, DecodeError> {
-        let OrcaLoadReport { cpu_utilization, rps_fractional, eps, application_utilization } =
+        let OrcaLoadReport { cpu_utilization, rps_fractional, eps, application_utilization, .. } =
             OrcaLoadReport::decode(message)?;
         let is_positive = |value: f64| value > 0.0 && value.is_finite();
         let utilization =

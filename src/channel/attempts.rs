@@ -152,6 +152,11 @@ impl Call<'_> {
             return Err(Failure::Final(self.too_late("the request was not sent in time")));
         }
         let authority = of.authority(endpoint, &self.context.authority);
+        if authority != self.context.authority
+            && let Some(Err(reason)) = attempt.handle().secured().map(|it| it.permits(&authority))
+        {
+            return Err(Failure::Failed(self.unavailable(&format!("{}: {reason}", endpoint.address))));
+        }
         let mut request = of.head.request(authority, remaining, of.retries.previous(), attempt.metadata());
         for (name, value) in of.credentials.drain(..) {
             request.headers_mut().insert(name, value);
@@ -186,6 +191,10 @@ impl Call<'_> {
             Ok(response) => {
                 let mut response = response?;
                 attempt.on_response();
+                #[cfg(feature = "tls")]
+                if let Some(secured) = attempt.handle().secured() {
+                    response.extensions_mut().insert(secured.identity().clone());
+                }
                 status::correct_deadline(response.headers_mut(), deadline);
                 Ok((response, attempt, pump))
             }

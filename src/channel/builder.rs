@@ -2,7 +2,9 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, sync::mpsc};
 
-use super::{Channel, Shared, call::CallContext, connection::ConnectionSettings, task};
+use super::{
+    Channel, Shared, call::CallContext, connection::ConnectionSettings, security::FallbackCredentials, task,
+};
 use crate::{
     Bootstrap, Client,
     balance::{
@@ -46,6 +48,8 @@ pub(super) struct Settings {
     pub(super) share_connections: bool,
     pub(super) authority: Option<String>,
     pub(super) metadata_server: Option<String>,
+    /// Without them, TLS of clusters is not executed.
+    pub(super) xds_credentials: Option<FallbackCredentials>,
 }
 
 /// The reason why a [`Channel`] cannot be built.
@@ -101,6 +105,7 @@ impl ChannelBuilder {
             share_connections: false,
             authority: None,
             metadata_server: None,
+            xds_credentials: None,
         };
         Self { target, source: None, settings }
     }
@@ -249,10 +254,26 @@ impl ChannelBuilder {
         self
     }
 
-    /// Has connections count as private, as if they had TLS.
-    #[cfg(test)]
-    pub(super) fn private_connections(mut self) -> Self {
-        self.settings.connections.is_private = true;
+    /// Has connections secured as the clusters configure it (A29), with this for clusters that configure nothing. Without this
+    /// setting, all connections are plaintext, and a cluster with TLS is logged once (CH7.1).
+    ///
+    /// A connection that a cluster secures is never made otherwise: while its certificates cannot be used, or the server has not
+    /// the right ones, attempts fail with the reason, and so do calls (CH7.2). Certificates are those of the bootstrap's
+    /// `certificate_providers`, or of the system. `docs/CHANNEL.md` has a chapter on security.
+    ///
+    /// ```no_run
+    /// use xdskit::{Bootstrap, Channel, channel::FallbackCredentials};
+    ///
+    /// fn shop() -> Result<Channel, Box<dyn std::error::Error>> {
+    ///     let builder = Channel::builder("xds:///shop").bootstrap(Bootstrap::from_env()?);
+    ///     Ok(builder.xds_credentials(FallbackCredentials::Plaintext).build()?)
+    /// }
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn xds_credentials(mut self, fallback: impl Into<FallbackCredentials>) -> Self {
+        let fallback = fallback.into();
+        self.settings.balancer.fallback = Some(fallback.security());
+        self.settings.xds_credentials = Some(fallback);
         self
     }
 

@@ -3,10 +3,11 @@
 mod keep_alive;
 mod load_reports;
 mod socket;
+mod tunnel;
 
 use std::{
     future::{Future, poll_fn},
-    net::SocketAddr,
+    mem,
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll, Waker},
@@ -18,7 +19,7 @@ use h2::{
     Reason, SendStream,
     client::{Builder, Connection as H2Connection, ResponseFuture, SendRequest},
 };
-use http::{HeaderMap, Request};
+use http::{HeaderMap, Request, Uri, uri::Scheme};
 use tokio::{
     sync::oneshot,
     time::{Instant, Sleep, sleep},
@@ -30,7 +31,10 @@ use self::{
     load_reports::Malformed,
     socket::Socket,
 };
-use super::malformed::MalformedCounters;
+use super::{
+    malformed::MalformedCounters,
+    security::{Peer, Secured},
+};
 use crate::{
     balance::{
         picker::{Attempt, ReadyEndpoint},
@@ -44,7 +48,8 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(super) struct Handle {
     send: SendRequest<Bytes>,
-    is_private: bool,
+    /// With TLS alone.
+    secured: Option<Arc<Secured>>,
 }
 
 /// How connections are made and kept.
@@ -53,9 +58,6 @@ pub(super) struct ConnectionSettings {
     pub(super) keep_alive: KeepAlive,
     /// How long streams may run on after a drain; forever without it (CH3.9).
     pub(super) drain_limit: Option<Duration>,
-    /// Connections count as private, as if they had TLS.
-    #[cfg(test)]
-    pub(super) is_private: bool,
 }
 
 /// An established connection, to be driven by [`drive`](Self::drive).
@@ -113,16 +115,6 @@ enum Drain {
     Begun(Option<Pin<Box<Sleep>>>),
 }
 
-impl ConnectionSettings {
-    /// Whether nobody else can read what connections carry, so that credentials are sent on them: with TLS, of which there is none yet.
-    fn is_private(&self) -> bool {
-        #[cfg(test)]
-        return self.is_private;
-        #[cfg(not(test))]
-        false
-    }
-}
-
 impl Connection {
     /// Connects. The connection is established when the SETTINGS of the peer are there (CH3.4): a listener that accepts and says
     /// nothing is not a success.
@@ -130,21 +122,20 @@ impl Connection {
     /// # Errors
     /// A text with the address: the attempt failed, or took longer than the timeout.
     pub(super) async fn connect(
-        address: SocketAddr,
+        peer: &Peer,
         timeout: Duration,
         settings: ConnectionSettings,
     ) -> Result<Self, Arc<str>> {
-        match tokio::time::timeout(timeout, Self::establish(address, settings)).await {
-            Ok(established) => established.map_err(|error| format!("{address}: {error}").into()),
-            Err(_) => Err(format!("{address}: no HTTP/2 connection within {timeout:?}").into()),
+        match tokio::time::timeout(timeout, Self::establish(peer, settings)).await {
+            Ok(established) => established.map_err(|error| format!("{peer}: {error}").into()),
+            Err(_) => Err(format!("{peer}: no HTTP/2 connection within {timeout:?}").into()),
         }
     }
 
-    async fn establish(address: SocketAddr, settings: ConnectionSettings) -> Result<Self, String> {
+    async fn establish(peer: &Peer, settings: ConnectionSettings) -> Result<Self, String> {
         let ConnectionSettings { keep_alive, drain_limit, .. } = settings;
         let user_timeout = keep_alive.interval.map(|_| keep_alive.timeout);
-        let connected = Socket::connect(address, user_timeout).await;
-        let mut socket = connected.map_err(|error| error.to_string())?;
+        let (mut socket, secured) = Socket::connect(peer, user_timeout).await?;
         let reads = keep_alive.interval.map(|_| socket.note_reads());
         let mut builder = Builder::new();
         builder
@@ -164,7 +155,7 @@ impl Connection {
         .await?;
         let pings = reads.and_then(|reads| Pings::new(keep_alive, h2.ping_pong(), reads));
         let limit = send.current_max_send_streams();
-        let handle = Handle { send, is_private: settings.is_private() };
+        let handle = Handle { send, secured: secured.map(Arc::new) };
         Ok(Self { h2, streams: Streams::new(handle, limit), pings, drain_limit })
     }
 
@@ -287,9 +278,12 @@ impl Handle {
     /// Begins a stream. The peer permits it if the attempt is [`Reserved`].
     pub(super) fn send(
         &self,
-        request: Request<()>,
+        mut request: Request<()>,
         is_end: bool,
     ) -> Result<(ResponseFuture, SendStream<Bytes>), SendError> {
+        if self.is_private() {
+            set_https(request.uri_mut());
+        }
         let mut send = self.send.clone();
         send.send_request(request, is_end).map_err(|error| {
             // The connection refuses every stream after GOAWAY, its end, or its last stream id, and otherwise this request alone.
@@ -300,9 +294,14 @@ impl Handle {
         })
     }
 
-    /// Whether credentials may be sent on the connection.
+    /// Whether nobody else can read what the connection carries, so that credentials are sent on it (CH2.21).
     pub(super) fn is_private(&self) -> bool {
-        self.is_private
+        self.secured.is_some()
+    }
+
+    /// What is known of the peer, if the connection has TLS.
+    pub(super) fn secured(&self) -> Option<&Secured> {
+        self.secured.as_deref()
     }
 }
 
@@ -372,7 +371,7 @@ impl Reserved {
 
     /// The response has begun.
     pub(super) fn on_response(&mut self) {
-        if !std::mem::replace(&mut self.has_response, true) {
+        if !mem::replace(&mut self.has_response, true) {
             self.streams().on_response();
         }
     }
@@ -382,6 +381,13 @@ impl Drop for Reserved {
     fn drop(&mut self) {
         self.streams().release(self.has_response);
     }
+}
+
+/// The scheme is that of the connection.
+fn set_https(uri: &mut Uri) {
+    let mut parts = mem::take(uri).into_parts();
+    parts.scheme = Some(Scheme::HTTPS);
+    *uri = Uri::from_parts(parts).unwrap_or_default();
 }
 
 /// The limit of streams until the SETTINGS of the peer are there, which no peer can send (CH15.2).

@@ -29,6 +29,7 @@ mod malformed;
 mod metadata_server;
 mod published;
 mod request;
+mod security;
 mod service;
 mod session;
 mod shared_connections;
@@ -38,6 +39,8 @@ mod task;
 
 use std::{fmt, sync::Arc, time::Duration};
 
+#[cfg(feature = "tls")]
+pub use self::security::FallbackCredentials;
 pub(crate) use self::shared_connections::SharedConnections;
 use self::task::Control;
 pub use self::{
@@ -47,6 +50,8 @@ pub use self::{
     malformed::MalformedValues,
     state::{ChannelState, StateWatch},
 };
+#[cfg(feature = "tls")]
+pub use crate::tls::PeerIdentity;
 use crate::{Client, config::Target};
 
 /// A channel to a target, on which calls are made.

@@ -3,7 +3,6 @@
 use std::{
     collections::HashMap,
     fmt,
-    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError, Weak},
     time::Duration,
 };
@@ -13,19 +12,23 @@ use tokio::{
     task::AbortHandle,
 };
 
-use super::connection::{Connection, ConnectionSettings, Handle, Loss};
-use crate::balance::streams::Streams;
+use super::{
+    connection::{Connection, ConnectionSettings, Handle, Loss},
+    security::{Peer, SharedTls},
+};
+use crate::{balance::streams::Streams, config::Bootstrap};
 
-/// The connections of a client's channels that share them, by address and settings.
-#[derive(Default)]
+/// The connections of a client's channels that share them, by peer and settings.
 pub(crate) struct SharedConnections {
     by_key: Mutex<HashMap<Key, Weak<SharedConnection>>>,
+    /// Of the connections of all channels, shared or not.
+    tls: SharedTls,
 }
 
 /// Connections that are equal in this are the same.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
-    pub(super) address: SocketAddr,
+    pub(super) peer: Peer,
     pub(super) settings: ConnectionSettings,
 }
 
@@ -58,7 +61,17 @@ pub(super) enum Report {
 }
 
 impl SharedConnections {
-    /// Uses the connection to an address, which is attempted if there is none. The reports come in the order of their names, the
+    pub(crate) fn new(bootstrap: &Bootstrap) -> Self {
+        Self { by_key: Mutex::default(), tls: SharedTls::new(bootstrap) }
+    }
+
+    /// What the channels of the client have TLS with.
+    #[cfg(feature = "tls")]
+    pub(super) fn tls(&self) -> &SharedTls {
+        &self.tls
+    }
+
+    /// Uses the connection to a peer, which is attempted if there is none. The reports come in the order of their names, the
     /// first within the timeout. To be called within a runtime.
     pub(super) fn lease(
         &self,
@@ -66,9 +79,9 @@ impl SharedConnections {
         timeout: Duration,
         report: impl Fn(Report) + Send + 'static,
     ) -> Lease {
-        let connection = self.get(key, timeout);
+        let connection = self.get(key.clone(), timeout);
         let state = connection.state.clone();
-        let reports = tokio::spawn(follow(state, (key.address, timeout), report)).abort_handle();
+        let reports = tokio::spawn(follow(state, (key.peer, timeout), report)).abort_handle();
         Lease { _connection: connection, reports }
     }
 
@@ -79,7 +92,7 @@ impl SharedConnections {
             return known;
         }
         by_key.retain(|_, it| it.strong_count() > 0);
-        let connection = SharedConnection::connect(key, timeout);
+        let connection = SharedConnection::connect(key.clone(), timeout);
         by_key.insert(key, Arc::downgrade(&connection));
         connection
     }
@@ -102,13 +115,13 @@ impl SharedConnection {
 
 /// Connects, and executes the connection.
 async fn run(
-    Key { address, settings }: Key,
+    Key { peer, settings }: Key,
     timeout: Duration,
     states: watch::Sender<State>,
     mut is_unused: oneshot::Receiver<()>,
 ) {
     let connected = tokio::select! {
-        connected = Connection::connect(address, timeout, settings) => connected,
+        connected = Connection::connect(&peer, timeout, settings) => connected,
         _ = &mut is_unused => return,
     };
     match connected {
@@ -124,20 +137,20 @@ async fn run(
 /// Reports the states of a connection to a channel.
 async fn follow(
     mut state: watch::Receiver<State>,
-    (address, timeout): (SocketAddr, Duration),
+    (peer, timeout): (Peer, Duration),
     report: impl Fn(Report),
 ) {
     let established = state.wait_for(|state| !matches!(state, State::Connecting));
     let established = match tokio::time::timeout(timeout, established).await {
         Ok(Ok(state)) => state.clone(),
-        Ok(Err(_)) => State::Failed(format!("{address}: the attempt to connect was cancelled").into()),
-        Err(_) => State::Failed(format!("{address}: no HTTP/2 connection within {timeout:?}").into()),
+        Ok(Err(_)) => State::Failed(format!("{peer}: the attempt to connect was cancelled").into()),
+        Err(_) => State::Failed(format!("{peer}: no HTTP/2 connection within {timeout:?}").into()),
     };
     match established {
         State::Ready(streams) => report(Report::Connected(streams)),
         State::Failed(error) => return report(Report::Failed(error)),
         State::Lost(_) | State::Connecting => {
-            return report(Report::Failed(format!("{address}: the connection was lost").into()));
+            return report(Report::Failed(format!("{peer}: the connection was lost").into()));
         }
     }
     let lost = match state.wait_for(|state| matches!(state, State::Lost(_))).await.as_deref() {

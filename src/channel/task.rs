@@ -2,28 +2,17 @@
 
 mod connections;
 
-use std::{collections::HashMap, future::pending, net::SocketAddr, sync::Arc, time::Duration};
+use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
 
-use http::{Uri, uri::Authority};
-use tokio::{
-    sync::{
-        mpsc::{self, UnboundedReceiver, UnboundedSender},
-        oneshot,
-    },
-    task::JoinSet,
-    time::{Instant, sleep_until},
-};
-use tracing::{debug, info};
-
-use self::connections::{Attempt, Established, LoadWatch};
+use self::connections::{Connections, LoadWatch};
 use super::{
     ChannelState,
     active::ActiveCalls,
     builder::Settings,
     call::CallContext,
-    connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss, watch_load},
+    connection::{Connection, Handle, Loss, watch_load},
     published::{Connect, Published},
-    shared_connections::{Key, Report},
+    security::ChannelSecurity,
 };
 use crate::{
     Client,
@@ -42,6 +31,14 @@ use crate::{
     config::Target,
     error::WatchError,
     resolve::Snapshot,
+};
+use http::{Uri, uri::Authority};
+use tokio::{
+    sync::{
+        mpsc::{self, UnboundedReceiver, UnboundedSender},
+        oneshot,
+    },
+    time::{Instant, sleep_until},
 };
 
 /// What calls and handles of a channel request of its task.
@@ -89,7 +86,6 @@ struct Task {
     authority: Authority,
     backoff: Arc<BackoffSettings>,
     idle_timeout: Duration,
-    settings: ConnectionSettings,
     published: Arc<Published>,
     active: Arc<ActiveCalls>,
     generations: Generations<Handle>,
@@ -97,13 +93,9 @@ struct Task {
     resolution: Option<Resolution>,
     subscriptions: HashMap<Arc<str>, ClusterSubscription>,
     shares_connections: bool,
-    attempts: HashMap<ConnectionId, (SocketAddr, Attempt)>,
-    connections: HashMap<ConnectionId, (SocketAddr, Established)>,
+    connections: Connections,
     /// The tasks that read the reports of load beside the calls.
     load_watches: HashMap<ConnectionId, LoadWatch>,
-    longer_intervals: LongerIntervals,
-    /// The tasks of the connections.
-    drivers: JoinSet<()>,
     events: UnboundedSender<Event>,
     idle_at: Option<Instant>,
     /// The application requested connections, which are to be attempted when the clusters are known.
@@ -138,24 +130,24 @@ pub(super) fn run(
         // Without a task nobody connects.
         let _ = full.send(Event::Full(connection));
     });
+    let security = ChannelSecurity::new(&client, settings.xds_credentials, &calls.authority);
+    let own = (client.clone(), target.clone());
+    let shared = (settings.connections, settings.share_connections);
+    let connections = Connections::new(own, shared, security, events.clone());
     let task = Task {
         client,
         target,
         authority: calls.authority.clone(),
         backoff: settings.balancer.pick_first.backoff.clone(),
         idle_timeout: settings.idle_timeout,
-        settings: settings.connections,
         published: calls.published.clone(),
         active: calls.active.clone(),
         generations: Generations::new(Balancer::new(settings.balancer, breakers), on_unused),
         resolution: None,
         subscriptions: HashMap::new(),
         shares_connections: settings.share_connections,
-        attempts: HashMap::new(),
-        connections: HashMap::new(),
+        connections,
         load_watches: HashMap::new(),
-        longer_intervals: LongerIntervals::default(),
-        drivers: JoinSet::new(),
         events,
         idle_at: None,
         exits_idle: false,
@@ -190,14 +182,14 @@ impl Task {
                 }
                 resolved = next(&mut self.resolution) => self.handle_resolution(resolved),
                 () = until(timeout) => self.handle_timeout(),
-                Some(_) = self.drivers.join_next() => continue,
+                Some(()) = self.connections.ended() => continue,
             }
             self.publish();
         }
         self.generations.clear(now());
         self.execute();
         // Running calls go on; each connection ends with its last stream.
-        self.drivers.detach_all();
+        self.connections.detach();
         self.published.states.set(ChannelState::Shutdown);
     }
 
@@ -236,56 +228,31 @@ impl Task {
         let balancer = &mut self.generations.balancer;
         match event {
             Event::Connected(id, connection) => {
-                // It may have been cancelled in the meantime.
-                let Some((address, _)) = self.attempts.remove(&id) else { return };
-                let (drain, is_drained) = oneshot::channel();
-                self.connections.insert(id, (address, Established::Own(drain)));
-                let (streams, events) = (connection.streams(), self.events.clone());
-                let on_lost = move |loss| {
-                    // Without a task nobody counts connections.
-                    let _ = events.send(Event::Lost(id, loss));
-                };
-                self.drivers.spawn(connection.drive(is_drained, on_lost));
-                balancer.on_connected(id, streams, now());
+                if let Some(streams) = self.connections.on_connected(id, *connection) {
+                    balancer.on_connected(id, streams, now());
+                }
             }
             Event::Joined(id, streams) => {
-                if let Some((address, Attempt::Shared(lease))) = self.attempts.remove(&id) {
-                    self.connections.insert(id, (address, Established::Shared(lease)));
+                if self.connections.on_joined(id) {
                     balancer.on_connected(id, streams, now());
                 }
             }
             Event::Failed(id, error) => {
-                if self.attempts.remove(&id).is_some() {
-                    debug!(target_name = %self.target, error = &*error, "connection attempt failed");
+                if self.connections.on_failed(id, &error) {
                     balancer.on_failed(id, error, now());
                 }
             }
-            Event::Full(id) => self.on_full(id),
+            Event::Full(id) => {
+                self.connections.on_full(id);
+                balancer.on_full(id, now());
+            }
             Event::Load(id, report) => balancer.on_load(id, report, now()),
             Event::Lost(id, loss) => {
                 self.load_watches.remove(&id);
-                let Some((address, _)) = self.connections.remove(&id) else { return };
-                balancer.on_lost(id, now());
-                match loss {
-                    Loss::TooManyPings => self.on_too_many_pings(address),
-                    Loss::Other => {}
+                if self.connections.on_lost(id, loss) {
+                    balancer.on_lost(id, now());
                 }
             }
-        }
-    }
-
-    /// A further connection may be due.
-    fn on_full(&mut self, connection: ConnectionId) {
-        if let Some((address, _)) = self.connections.get(&connection) {
-            debug!(target_name = %self.target, %address, "all streams are in use, a further connection is requested");
-        }
-        self.generations.balancer.on_full(connection, now());
-    }
-
-    /// The next connections to the address send half as many pings.
-    fn on_too_many_pings(&mut self, address: SocketAddr) {
-        if let Some(interval) = self.longer_intervals.double(address, self.settings.keep_alive) {
-            info!(target_name = %self.target, %address, ?interval, "the server reports too many pings");
         }
     }
 
@@ -370,20 +337,13 @@ impl Task {
     fn execute(&mut self) {
         while let Some(command) = self.generations.balancer.poll_command() {
             match command {
-                Command::Connect { connection, address, timeout } => {
-                    let keep_alive = self.longer_intervals.apply(address, self.settings.keep_alive);
-                    let settings = ConnectionSettings { keep_alive, ..self.settings };
-                    let attempt = self.attempt(connection, (address, timeout), settings);
-                    self.attempts.insert(connection, (address, attempt));
+                Command::Connect { connection, destination, timeout } => {
+                    self.connections.connect(connection, &destination, timeout);
                 }
-                Command::Cancel { connection } => {
-                    if let Some((_, Attempt::Own(attempt))) = self.attempts.remove(&connection) {
-                        attempt.abort();
-                    }
-                }
+                Command::Cancel { connection } => self.connections.cancel(connection),
                 Command::Drain { connection } => {
                     self.load_watches.remove(&connection);
-                    self.connections.remove(&connection);
+                    self.connections.drain(connection);
                 }
                 Command::WatchLoad { connection, period } => self.watch_load(connection, period),
                 Command::UnwatchLoad { connection } => drop(self.load_watches.remove(&connection)),
@@ -418,39 +378,6 @@ impl Task {
         self.load_watches.insert(id, LoadWatch::new(watch.abort_handle()));
     }
 
-    /// Connects in a task of its own.
-    fn attempt(
-        &self,
-        connection: ConnectionId,
-        (address, timeout): (SocketAddr, Duration),
-        settings: ConnectionSettings,
-    ) -> Attempt {
-        // Without a task nobody counts connections.
-        let events = self.events.clone();
-        if self.shares_connections {
-            let report = move |report| {
-                let _ = events.send(match report {
-                    Report::Connected(streams) => Event::Joined(connection, streams),
-                    Report::Failed(error) => Event::Failed(connection, error),
-                    Report::Lost(loss) => Event::Lost(connection, loss),
-                });
-            };
-            return Attempt::Shared(self.client.connections().lease(
-                Key { address, settings },
-                timeout,
-                report,
-            ));
-        }
-        let attempt = tokio::spawn(async move {
-            let event = match Connection::connect(address, timeout, settings).await {
-                Ok(established) => Event::Connected(connection, Box::new(established)),
-                Err(error) => Event::Failed(connection, error),
-            };
-            let _ = events.send(event);
-        });
-        Attempt::Own(attempt.abort_handle())
-    }
-
     async fn shut_down(&mut self, grace: Duration) {
         self.published.states.set(ChannelState::Shutdown);
         self.active.shut_down();
@@ -461,7 +388,7 @@ impl Task {
         self.published.publish(Generation::waiting());
         self.published.close();
         let ended = async {
-            while self.drivers.join_next().await.is_some() {}
+            while self.connections.ended().await.is_some() {}
             if self.shares_connections {
                 self.active.ended().await;
             }
@@ -470,7 +397,7 @@ impl Task {
         // Without connections, too, for calls that are still in an HTTP filter of the application.
         self.active.cancel();
         if !is_ended {
-            self.drivers.shutdown().await;
+            self.connections.shut_down().await;
         }
     }
 }

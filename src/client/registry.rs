@@ -171,12 +171,12 @@ impl Registry {
         Arc::new(Self {
             commands,
             identity,
-            bootstrap,
             role,
             state: Mutex::default(),
             loads,
             #[cfg(feature = "channel")]
-            connections: crate::channel::SharedConnections::default(),
+            connections: crate::channel::SharedConnections::new(&bootstrap),
+            bootstrap,
         })
     }
 

@@ -34,7 +34,8 @@ pub struct TlsConfig {
     pub certificate_file: Option<PathBuf>,
     /// PEM file of the client's private key.
     pub private_key_file: Option<PathBuf>,
-    /// JSON file of a SPIFFE trust bundle map, used in place of the roots (A87).
+    /// JSON file of a SPIFFE trust bundle map, used in place of the roots (A87). The server's certificate must have a
+    /// SPIFFE id of a trust domain in the map; its host is not validated, unless `server_name` is set.
     pub spiffe_trust_bundle_map_file: Option<PathBuf>,
     /// The server name for SNI and for the validation of its certificate; `None` for its host.
     pub server_name: Option<String>,
@@ -153,6 +154,14 @@ impl TlsConfig {
     #[must_use]
     pub fn with_ca_certificate_file(mut self, path: impl Into<PathBuf>) -> Self {
         self.ca_certificate_file = Some(path.into());
+        self
+    }
+
+    /// Validates the server's certificate with a SPIFFE trust bundle map in a JSON file, in place of root certificates
+    /// (A87).
+    #[must_use]
+    pub fn with_spiffe_trust_bundle_map_file(mut self, path: impl Into<PathBuf>) -> Self {
+        self.spiffe_trust_bundle_map_file = Some(path.into());
         self
     }
 

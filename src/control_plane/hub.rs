@@ -10,6 +10,7 @@ use tonic::Status;
 
 use super::{
     event::Event,
+    load_hub::LoadHub,
     message::Response,
     method::Method,
     session::{Held, NameChanges, Settings},
@@ -24,6 +25,7 @@ pub(super) struct Hub {
     streams: Mutex<Streams>,
     subscriptions: watch::Sender<Subscriptions>,
     observers: Vec<Observer>,
+    pub(super) load_reporting: LoadHub,
 }
 
 pub(super) type Observer = Box<dyn Fn(&Event) + Send + Sync>;
@@ -93,7 +95,8 @@ impl Hub {
         let state = State { store, ..State::default() };
         let (state, subscriptions) =
             (watch::Sender::new(state), watch::Sender::new(Subscriptions::default()));
-        Self { settings, state, streams: Mutex::default(), subscriptions, observers }
+        let (streams, load_reporting) = (Mutex::default(), LoadHub::default());
+        Self { settings, state, streams, subscriptions, observers, load_reporting }
     }
 
     /// Changes the state; `change` returns whether streams must be woken.

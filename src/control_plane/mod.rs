@@ -3,6 +3,7 @@
 //! - [`Store`] contains resources by type and name, with versions; several changes become visible at once.
 //! - [`Session`] is the protocol of one stream without its I/O, so that it also runs under a virtual clock;
 //!   [`DeltaSession`] is the same for the incremental variant.
+//! - [`Loads`] contains the load reports of clients (LRS), and [`session::LoadSession`] is the protocol of their streams.
 //! - [`ControlPlane`] serves a store to any number of clients on tonic: over ADS and over the service of each type, in both
 //!   variants of the protocol and both versions of the transport, and with the feature `json` by REST.
 //!
@@ -18,6 +19,10 @@ mod event;
 #[cfg(feature = "control-plane")]
 mod hub;
 #[cfg(feature = "control-plane")]
+mod load_hub;
+#[cfg(feature = "control-plane")]
+mod load_stream;
+#[cfg(feature = "control-plane")]
 mod message;
 #[cfg(feature = "control-plane")]
 mod method;
@@ -25,6 +30,8 @@ mod method;
 mod rest;
 #[cfg(feature = "control-plane")]
 mod server;
+#[cfg(feature = "control-plane")]
+mod server_handle;
 #[cfg(feature = "control-plane")]
 mod service;
 #[cfg(feature = "control-plane")]
@@ -38,12 +45,17 @@ mod subscriptions;
 pub use self::{
     event::Event,
     hub::Headers,
+    load_hub::{LoadFault, LoadReports},
     message::{Request, Response, Variant},
-    server::{ControlPlane, ControlPlaneBuilder, ServerHandle},
+    server::{ControlPlane, ControlPlaneBuilder},
+    server_handle::ServerHandle,
     service::DiscoveryServices,
     subscriptions::{SubscriptionChange, SubscriptionChanges, Subscriptions},
 };
 #[doc(no_inline)]
 pub use crate::base::type_url;
-pub use session::{DeltaSession, Session};
-pub use store::{AnyResource, Store, Versions};
+pub use session::{DeltaSession, LoadReporting, Session};
+pub use store::{
+    AnyResource, Store, Versions,
+    loads::{LoadReport, LoadTotals, Loads},
+};

@@ -1,28 +1,23 @@
-use std::{
-    io,
-    net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::{io, sync::Arc};
 
 use bytes::Bytes;
-use tokio::{
-    net::{TcpListener, ToSocketAddrs},
-    sync::oneshot,
-    task::JoinHandle,
-};
-use tonic::{Status, service::Routes, transport::server::TcpIncoming};
+use tokio::net::{TcpListener, ToSocketAddrs};
+use tonic::{Status, service::Routes};
 
+#[cfg(feature = "test-util")]
+use super::store::loads::Loads;
 use super::{
     event::Event,
     hub::{Command, Headers, Hub, Observer},
+    load_hub::{LoadCommand, LoadFault, LoadReports},
     message::Response,
+    server_handle::ServerHandle,
     service::DiscoveryServices,
-    session::{Behavior, Held, Settings},
-    store::{AnyResource, Store, Transaction, Versions},
+    session::{Behavior, Held, LoadReporting, Settings},
+    store::{AnyResource, Store, Transaction, Versions, loads::LoadTotals},
     subscriptions::{SubscriptionChanges, Subscriptions},
 };
-use crate::escape::Escaped;
+use crate::pb::envoy::service::load_stats::v3::LoadStatsResponse;
 
 /// A management server: serves resources to any number of clients, over ADS or the services of single types, in both
 /// variants of the protocol and both versions of the transport (v3 and v2).
@@ -185,6 +180,7 @@ impl ControlPlane {
             state.headers = headers;
             true
         });
+        self.hub.load_reporting.change(|state| state.headers = headers);
     }
 
     /// Sets whether requests are read. Unread requests block a client once its flow-control window is full. Intended
@@ -236,9 +232,113 @@ impl ControlPlane {
     }
 
     /// Ends all open streams with a status; returns their number. Connections stay, and clients may open streams
-    /// again.
+    /// again. Streams of load reports go on.
     pub fn disconnect(&self, status: Status) -> usize {
         self.hub.command(&Command::End(status))
+    }
+}
+
+/// # Load reports
+///
+/// The service of load reports (LRS), of v3 and v2, is among the services of a control plane. As with most management servers, it is
+/// not implemented until [`ask_reports`](Self::ask_reports).
+///
+/// ```
+/// use std::time::Duration;
+///
+/// use xdskit::control_plane::{ControlPlane, LoadReporting};
+///
+/// async fn print_loads(control_plane: ControlPlane) {
+///     control_plane.ask_reports(LoadReporting::all(Duration::from_secs(10)));
+///     let mut reports = control_plane.loads();
+///     loop {
+///         let report = reports.next().await;
+///         for load in report.clusters() {
+///             println!("{} sent {:?}", report.node(), load);
+///         }
+///     }
+/// }
+/// ```
+impl ControlPlane {
+    /// Asks all clients for load reports, except those with a node of its own
+    /// [configuration](Self::ask_reports_of). Clients that are asked already get a new response.
+    pub fn ask_reports(&self, reporting: LoadReporting) {
+        self.hub.load_reporting.change(|state| state.config.get_or_insert_default().set(reporting));
+    }
+
+    /// Asks the clients with this node id for load reports.
+    pub fn ask_reports_of(&self, node: &str, reporting: LoadReporting) {
+        self.hub.load_reporting.change(|state| state.config.get_or_insert_default().set_for(node, reporting));
+    }
+
+    /// Ends load reporting: streams end with `UNIMPLEMENTED`, and so do new ones.
+    pub fn refuse_reports(&self) {
+        self.hub.load_reporting.refuse();
+    }
+
+    /// The load reports of all clients: first those that were received already, as far as they are kept (64 MiB), then each new one.
+    pub fn loads(&self) -> LoadReports {
+        LoadReports::new(self.hub.clone())
+    }
+
+    /// The sums of all load reports of a cluster.
+    pub fn load_totals(&self, cluster: &str) -> LoadTotals {
+        self.hub.load_reporting.look(|loads| loads.totals(cluster))
+    }
+
+    /// Forgets all load reports and sums.
+    pub fn clear_loads(&self) {
+        self.hub.load_reporting.clear();
+    }
+
+    /// The number of open streams of load reports.
+    pub fn load_streams(&self) -> usize {
+        self.hub.load_reporting.open_streams()
+    }
+
+    /// Ends all streams of load reports with a status; returns their number.
+    pub fn disconnect_load_streams(&self, status: Status) -> usize {
+        self.hub.load_reporting.command(&LoadCommand::End(status))
+    }
+
+    /// Resets all streams of load reports; returns their number. Intended for tests of clients.
+    ///
+    /// A report of more than 1 MiB is half written then, if reports [are not read](Self::set_load_reading).
+    pub fn reset_load_streams(&self) -> usize {
+        self.hub.load_reporting.command(&LoadCommand::Reset)
+    }
+
+    /// Sets a fault of load reporting, or ends it. Intended for tests of clients.
+    pub fn set_load_fault(&self, fault: Option<LoadFault>) {
+        self.hub.load_reporting.change(|state| state.fault = fault);
+    }
+
+    /// Sets whether load reports are read. Intended for tests of clients.
+    pub fn set_load_reading(&self, reading: bool) {
+        self.hub.load_reporting.change(|state| state.reading_paused = !reading);
+    }
+
+    /// Sends a response unchanged on all streams of load reports; returns their number. Intended for tests of clients.
+    pub fn inject_load_response(&self, response: LoadStatsResponse) -> usize {
+        self.hub.load_reporting.command(&response.into())
+    }
+
+    /// Sends bytes in place of a response on all streams of load reports; returns their number. Intended for tests of
+    /// clients.
+    pub fn inject_load_raw(&self, bytes: impl Into<Bytes>) -> usize {
+        self.hub.load_reporting.command(&LoadCommand::Send(bytes.into()))
+    }
+
+    /// Looks at the load reports.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn look_at_loads<T>(&self, look: impl FnOnce(&Loads) -> T) -> T {
+        self.hub.load_reporting.look(look)
+    }
+
+    /// Waits until `look` finds a value in the load reports. It is called again after each report, and when streams begin and end.
+    #[cfg(feature = "test-util")]
+    pub(crate) async fn find_in_loads<T>(&self, look: impl FnMut(&Loads) -> Option<T>) -> T {
+        self.hub.load_reporting.find(look).await
     }
 }
 
@@ -334,88 +434,3 @@ impl std::fmt::Debug for ControlPlaneBuilder {
         f.debug_struct("ControlPlaneBuilder").field("settings", &self.settings).finish_non_exhaustive()
     }
 }
-
-/// A [`ControlPlane`] that serves on an address. Dropping it shuts down the control plane, without waiting for the
-/// end.
-#[derive(Debug)]
-pub struct ServerHandle {
-    control_plane: ControlPlane,
-    addr: SocketAddr,
-    stop: Mutex<Option<oneshot::Sender<()>>>,
-    task: Option<JoinHandle<Result<(), tonic::transport::Error>>>,
-}
-
-impl ServerHandle {
-    fn start(control_plane: ControlPlane, listener: TcpListener) -> io::Result<Self> {
-        let addr = listener.local_addr()?;
-        let (stop, stopped) = oneshot::channel();
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        let server = tonic::transport::Server::builder()
-            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-            .initial_stream_window_size(WINDOW)
-            .initial_connection_window_size(WINDOW)
-            .max_concurrent_streams(u32::MAX)
-            // REST uses HTTP/1.1 as well.
-            .accept_http1(cfg!(feature = "json"));
-        let service = control_plane.service();
-        let task = tokio::spawn(server.serve_with_incoming_shutdown(service, incoming, async move {
-            // Dropping the sender is a signal, too.
-            let _ = stopped.await;
-        }));
-        Ok(Self { control_plane, addr, stop: Mutex::new(Some(stop)), task: Some(task) })
-    }
-
-    /// The listening address.
-    pub fn addr(&self) -> SocketAddr {
-        self.addr
-    }
-
-    /// The address as a URI for bootstraps.
-    pub fn uri(&self) -> String {
-        format!("http://{}", self.addr)
-    }
-
-    /// The control plane.
-    pub fn control_plane(&self) -> &ControlPlane {
-        &self.control_plane
-    }
-
-    /// Ends all streams of the control plane with `UNAVAILABLE`, closes all connections and releases the address.
-    ///
-    /// Waits until all is closed, but only for some seconds if a client does not read.
-    pub async fn shutdown(mut self) {
-        self.begin_shutdown();
-        let Some(mut task) = self.task.take() else { return };
-        match tokio::time::timeout(SHUTDOWN_GRACE, &mut task).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => {
-                tracing::warn!(addr = %self.addr, error = %Escaped(&error), "serving ended with an error");
-            }
-            Ok(Err(error)) => {
-                tracing::warn!(addr = %self.addr, error = %Escaped(&error), "serving ended");
-            }
-            Err(_) => task.abort(),
-        }
-    }
-
-    fn begin_shutdown(&self) {
-        if let Some(stop) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            let _ = stop.send(());
-        }
-        self.control_plane.disconnect(Status::unavailable("the management server shuts down"));
-    }
-}
-
-impl Drop for ServerHandle {
-    fn drop(&mut self) {
-        self.begin_shutdown();
-    }
-}
-
-/// The interval of keepalive pings.
-const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
-const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
-/// The flow-control window for requests, in bytes.
-const WINDOW: u32 = 1 << 20;
-const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);

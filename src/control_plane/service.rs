@@ -10,11 +10,18 @@ use tonic::{
     server::{Grpc, NamedService, StreamingService},
 };
 
-use super::{event::Event, hub::Hub, method::Method, stream::Stream};
-use crate::codec::RawCodec;
+use super::{
+    event::Event,
+    hub::Hub,
+    load_hub::NOT_SERVED,
+    load_stream::{LoadStream, Resettable, Signals},
+    method::Method,
+    stream::Stream,
+};
+use crate::{codec::RawCodec, config::TransportApiVersion};
 
-/// The services of a [`ControlPlane`](super::ControlPlane), routed by the path of a request: ADS and the service of
-/// each type, of v3 and v2.
+/// The services of a [`ControlPlane`](super::ControlPlane), routed by the path of a request: ADS, the service of
+/// each type, and that of load reports, of v3 and v2.
 ///
 /// A tonic server routes by the name of a service, so the services are added to one by
 /// [`ControlPlane::routes`](super::ControlPlane::routes). With `add_service`, they receive requests for ADS of v3
@@ -48,6 +55,10 @@ where
         if let Some(route) = super::rest::Route::of(&request) {
             let hub = self.hub.clone();
             return Box::pin(async move { Ok(route.answer(hub, request).await) });
+        }
+        if is_load_reporting(request.uri().path()) {
+            let hub = self.hub.clone();
+            return Box::pin(async move { Ok(LoadOpener::answer(hub, request).await) });
         }
         let Some(method) = Method::of(request.uri().path()) else {
             let reason = format!("{} is not served", request.uri().path());
@@ -95,4 +106,53 @@ impl StreamingService<Bytes> for Opener {
             Ok(Response::new(UnboundedReceiverStream::new(responses_out)))
         })
     }
+}
+
+/// Opens a stream of load reports.
+#[derive(Debug)]
+struct LoadOpener {
+    hub: Arc<Hub>,
+    /// Resets the stream.
+    reset: Option<oneshot::Sender<()>>,
+}
+
+impl LoadOpener {
+    async fn answer<B>(hub: Arc<Hub>, request: http::Request<B>) -> http::Response<Body>
+    where
+        B: HttpBody + Send + 'static,
+        B::Error: Into<StdError> + Send + 'static,
+    {
+        let (reset, is_reset) = oneshot::channel();
+        let mut grpc = Grpc::new(RawCodec).max_decoding_message_size(usize::MAX);
+        let response = grpc.streaming(Self { hub, reset: Some(reset) }, request).await;
+        response.map(|body| Body::new(Resettable::new(body, is_reset)))
+    }
+}
+
+impl StreamingService<Bytes> for LoadOpener {
+    type Response = Bytes;
+    type ResponseStream = UnboundedReceiverStream<Result<Bytes, Status>>;
+    type Future = BoxFuture<Response<Self::ResponseStream>, Status>;
+
+    fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
+        let Some((id, commands)) = self.hub.load_reporting.open() else {
+            return Box::pin(async { Err(Status::unimplemented(NOT_SERVED)) });
+        };
+        tracing::debug!(stream = id, peer = ?request.remote_addr(), "stream of load reports opened");
+        let (responses, responses_out) = mpsc::unbounded_channel();
+        let (headers, headers_due) = oneshot::channel();
+        let signals = Signals { headers: Some(headers), reset: self.reset.take() };
+        let stream = LoadStream::new(id, self.hub.clone(), responses, signals);
+        tokio::spawn(stream.run(request.into_inner(), commands));
+        Box::pin(async move {
+            // The sender is dropped when the headers are due; it never sends a value.
+            let _ = headers_due.await;
+            Ok(Response::new(UnboundedReceiverStream::new(responses_out)))
+        })
+    }
+}
+
+/// Whether a path is the method of load reports, in either version.
+fn is_load_reporting(path: &str) -> bool {
+    [TransportApiVersion::V3, TransportApiVersion::V2].iter().any(|version| version.load_reporting() == path)
 }

@@ -5,6 +5,7 @@ use std::{borrow::Cow, collections::BTreeMap, sync::Arc};
 use imbl::OrdMap;
 
 mod any_resource;
+pub mod loads;
 mod locator;
 mod messages;
 mod of_type;

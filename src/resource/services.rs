@@ -37,6 +37,14 @@ impl TransportApiVersion {
         }
     }
 
+    /// Returns the method of load reports, whose messages are the same in both versions (LR2.1).
+    pub(crate) const fn load_reporting(self) -> &'static str {
+        match self {
+            Self::V2 => "/envoy.service.load_stats.v2.LoadReportingService/StreamLoadStats",
+            Self::V3 => "/envoy.service.load_stats.v3.LoadReportingService/StreamLoadStats",
+        }
+    }
+
     /// Returns the prefix of a service's REST path, before its [`rest`](Service::rest).
     pub(crate) const fn rest_prefix(self) -> &'static str {
         match self {

@@ -96,10 +96,10 @@ pub enum SanType {
 
 impl UpstreamTls {
     /// Returns the server name to send to an endpoint (A101): with `auto_host_sni` its hostname without the port, if
-    /// it has one; otherwise `sni`. `None` sends none.
+    /// it has one; otherwise `sni`. `None` sends none: a name that is an address is not sent (CH7.12).
     pub fn server_name<'a>(&'a self, hostname: Option<&'a str>) -> Option<&'a str> {
         let host = hostname.map(without_port).filter(|host| self.auto_host_sni && !host.is_empty());
-        host.or(self.sni.as_deref())
+        host.or(self.sni.as_deref()).filter(|name| name.parse::<IpAddr>().is_err())
     }
 
     /// Returns whether a server certificate with these names is accepted, apart from its signature (A29-13, A101).
@@ -364,17 +364,24 @@ impl SanMatcher {
     }
 }
 
-/// Returns whether a DNS name of a certificate is valid for a host. The first label of the name may be a wildcard,
-/// which stands for one label; a trailing dot and case are ignored.
+/// Returns whether a DNS name of a certificate is valid for a host (CH7.10). The first label of the name may be a
+/// wildcard, which stands for one label; a name with a `*` elsewhere is for no host. A trailing dot and case are ignored.
 fn is_for(name: &str, host: &str) -> bool {
     let [name, host] = [name, host].map(|name| name.strip_suffix('.').unwrap_or(name));
-    let Some(parent) = name.strip_prefix("*.") else { return name.eq_ignore_ascii_case(host) };
-    let covered = host.split_once('.').filter(|(label, _)| !label.is_empty());
-    !parent.is_empty() && covered.is_some_and(|(_, of)| of.eq_ignore_ascii_case(parent))
+    // C-core refuses names that begin with a dot, too.
+    if [name, host].iter().any(|name| name.is_empty() || name.starts_with('.')) {
+        return false;
+    }
+    if !name.contains('*') {
+        return name.eq_ignore_ascii_case(host);
+    }
+    let parent = name.strip_prefix("*.").filter(|parent| !parent.is_empty() && !parent.contains('*'));
+    let covering = host.split_once('.').map(|(_, parent)| parent);
+    parent.zip(covering).is_some_and(|(parent, covering)| parent.eq_ignore_ascii_case(covering))
 }
 
 /// Returns a hostname without its port, and without the brackets of an IPv6 address.
-fn without_port(hostname: &str) -> &str {
+pub(crate) fn without_port(hostname: &str) -> &str {
     if let Some((address, _)) = hostname.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         return address;
     }

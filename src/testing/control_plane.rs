@@ -11,12 +11,14 @@ use tonic::Status;
 use super::{
     FaultyProxy,
     expect::{Ack, ExpectTimeout, Nack},
+    loads::{self, TakenLoads},
     record::{AnswerKind, Log, RecordedRequest, Recorder, Requests},
 };
 use crate::control_plane::{
-    self, AnyResource, Headers, Response, ServerHandle,
+    self, AnyResource, Headers, LoadFault, LoadReport, LoadReporting, LoadTotals, Loads, Response,
+    ServerHandle,
     session::{Answer, Held},
-    store::Transaction,
+    store::{Transaction, loads::ClusterLoad},
 };
 
 /// A management server on loopback for the tests of an application, with faults and expectations.
@@ -50,6 +52,7 @@ use crate::control_plane::{
 pub struct TestControlPlane {
     inner: control_plane::ControlPlane,
     recorder: Arc<Recorder>,
+    loads: TakenLoads,
     addr: SocketAddr,
     server: Mutex<Option<ServerHandle>>,
     timeout: Duration,
@@ -73,7 +76,8 @@ impl TestControlPlane {
         let observer = recorder.clone();
         let inner = settings.observe(move |event| observer.record(event)).build();
         let server = serve(&inner, (Ipv4Addr::LOCALHOST, 0).into()).await;
-        Self { inner, recorder, addr: server.addr(), server: Mutex::new(Some(server)), timeout: TIMEOUT }
+        let (addr, loads) = (server.addr(), TakenLoads::default());
+        Self { inner, recorder, loads, addr, server: Mutex::new(Some(server)), timeout: TIMEOUT }
     }
 
     /// Sets the timeout of expectations, 10 s by default.
@@ -238,8 +242,84 @@ impl TestControlPlane {
     }
 }
 
+/// # Load reports
+impl TestControlPlane {
+    /// Asks all clients for load reports, and open streams anew; until then, load reporting is not implemented. See
+    /// [`ControlPlane::ask_reports`](control_plane::ControlPlane::ask_reports).
+    pub fn ask_reports(&self, reporting: LoadReporting) {
+        self.inner.ask_reports(reporting);
+    }
+
+    /// Waits for the next load of a cluster: the first that no expectation for the cluster has returned yet.
+    ///
+    /// # Errors
+    /// None is received in time.
+    pub async fn expect_load(&self, cluster: &str, within: Duration) -> Result<ClusterLoad, ExpectTimeout> {
+        let take = |loads: &Loads| self.loads.take_load(loads, cluster);
+        self.expect_in_loads(|| format!("load of the cluster {cluster:?}"), within, take).await
+    }
+
+    /// Waits for the next load report: the first with loads that was not returned yet.
+    ///
+    /// # Errors
+    /// None is received in time.
+    pub async fn expect_load_report(&self) -> Result<Arc<LoadReport>, ExpectTimeout> {
+        let take = |loads: &Loads| self.loads.take_report(loads);
+        self.expect_in_loads(|| "load report".to_owned(), self.timeout, take).await
+    }
+
+    /// Waits until the sums of all load reports of a cluster meet a condition.
+    ///
+    /// # Errors
+    /// They do not in time; the error contains them.
+    pub async fn expect_load_totals(
+        &self,
+        cluster: &str,
+        mut condition: impl FnMut(&LoadTotals) -> bool,
+    ) -> Result<LoadTotals, ExpectTimeout> {
+        let look = |loads: &Loads| Some(loads.totals(cluster)).filter(&mut condition);
+        let expected =
+            || format!("expected sums of {cluster:?}, which are {:?},", self.inner.load_totals(cluster));
+        self.expect_in_loads(expected, self.timeout, look).await
+    }
+
+    /// Waits until this many streams of load reports are open.
+    ///
+    /// # Errors
+    /// The number is not reached in time.
+    pub async fn expect_load_streams(&self, streams: usize) -> Result<(), ExpectTimeout> {
+        let look = |_: &Loads| (self.inner.load_streams() == streams).then_some(());
+        let expected = || format!("moment with {streams} open streams of load reports");
+        self.expect_in_loads(expected, self.timeout, look).await
+    }
+
+    /// All requests on streams of load reports, as far as they are kept, including the first ones of streams, which have no loads.
+    pub fn load_requests(&self) -> Vec<Arc<LoadReport>> {
+        self.inner.look_at_loads(|loads| loads.reports().cloned().collect())
+    }
+
+    async fn expect_in_loads<T>(
+        &self,
+        expected: impl FnOnce() -> String,
+        within: Duration,
+        look: impl FnMut(&Loads) -> Option<T>,
+    ) -> Result<T, ExpectTimeout> {
+        if let Ok(found) = tokio::time::timeout(within, self.inner.find_in_loads(look)).await {
+            return Ok(found);
+        }
+        let streams = self.inner.load_streams();
+        let seen = self.inner.look_at_loads(|loads| loads::describe(loads, streams));
+        Err(ExpectTimeout { expected: expected(), waited: within, seen })
+    }
+}
+
 /// # Faults
 impl TestControlPlane {
+    /// Sets a fault of load reporting, or ends it. [`control_plane`](Self::control_plane) has further ones.
+    pub fn set_load_fault(&self, fault: Option<LoadFault>) {
+        self.inner.set_load_fault(fault);
+    }
+
     /// Sends nothing until [`release`](Self::release), not even heartbeats of resources with a time to live. Requests
     /// are still read.
     pub fn hold(&self) {

@@ -34,10 +34,14 @@
 //! collections ([`resources::collection`]), errors in place of resources ([`TestControlPlane::set_error`]), and globs of
 //! `xdstp:` names.
 //!
+//! Clients can be asked for load reports (LRS) by [`TestControlPlane::ask_reports`], and expected to send them by
+//! [`expect_load`](TestControlPlane::expect_load).
+//!
 //! Nothing here sleeps: a test waits for an event, and fails with a reason if the event does not occur in time.
 
 mod control_plane;
 mod expect;
+mod loads;
 mod proxy;
 mod record;
 pub mod resources;

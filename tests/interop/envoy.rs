@@ -168,9 +168,24 @@ pub(crate) struct Envoy {
 
 impl Envoy {
     pub(crate) async fn start(control_plane: SocketAddr, variant: Variant) -> Self {
+        Self::start_with(&bootstrap(control_plane, variant)).await
+    }
+
+    /// Starts one that has a stream of load reports to the control plane, too.
+    pub(crate) async fn start_reporting(control_plane: SocketAddr, variant: Variant) -> Self {
+        let mut bootstrap = bootstrap(control_plane, variant);
+        bootstrap["cluster_manager"]["load_stats_config"] = json!({
+            "api_type": "GRPC",
+            "transport_api_version": "V3",
+            "grpc_services": [{"envoy_grpc": {"cluster_name": "control-plane"}}],
+        });
+        Self::start_with(&bootstrap).await
+    }
+
+    async fn start_with(bootstrap: &Value) -> Self {
         let folder = tempfile::tempdir().expect("a folder for the bootstrap");
         let path = folder.path().join("envoy.json");
-        fs::write(&path, bootstrap(control_plane, variant).to_string()).expect("the folder can be written");
+        fs::write(&path, bootstrap.to_string()).expect("the folder can be written");
         // It does not outlive the test, even if the test is killed.
         let mut command = Command::new("setpriv");
         command.args(["--pdeathsig", "KILL", "--"]).arg(program("XDSKIT_INTEROP_ENVOY"));

@@ -15,6 +15,7 @@ mod library;
 #[allow(dead_code, reason = "the integration tests use all of it")]
 #[path = "../it/common/load.rs"]
 mod load;
+mod loads;
 mod mesh;
 mod observer;
 mod peer;

@@ -14,5 +14,6 @@ mod control_plane;
 mod envoy_bootstrap;
 mod examples;
 mod files;
+mod orca;
 mod suite;
 mod tracing;

@@ -1,4 +1,4 @@
-//! Bootstraps.
+//! Bootstraps and names.
 
 /// gRPC's.
 pub(crate) const BOOTSTRAP: &str = r#"{
@@ -77,3 +77,12 @@ admin: {}
 
 /// Envoy's, as JSON and in camel case.
 pub(crate) const ENVOY_JSON: &str = r#"{"nodeContextParams":["cluster"],"dynamicResources":{"adsConfig":{"apiType":2,"grpcServices":{"envoyGrpc":{"clusterName":"xds"}}},"cdsConfig":{"self":{}},"cdsResourcesLocator":{"name":"xdstp:///envoy.config.cluster.v3.Cluster/*"}},"configSources":[{"authorities":[{"name":""}],"ads":{}}],"staticResources":{"clusters":[{"name":"xds","type":1,"loadAssignment":{"endpoints":[{"lbEndpoints":[{"endpoint":{"address":{"socketAddress":{"address":"::1","portValue":"80"}}}}]}]},"tlsContext":{"commonTlsContext":{}}}]}}"#;
+
+/// Names of resources.
+pub(crate) const NAMES: [&str; 5] = [
+    "outbound|80||shop.default.svc.cluster.local",
+    "xdstp://mesh.example/envoy.config.listener.v3.Listener/shop/a?zone=b&env=prod%20x",
+    "xdstp:///envoy.config.endpoint.v3.ClusterLoadAssignment/eds/*?a=b#alt=xdstp%3A//b/envoy.config.endpoint.v3.ClusterLoadAssignment/x",
+    "xdstp://a/envoy.config.route.v3.RouteConfiguration/list#entry=one",
+    "xdstp://a/x.Y/%2F%C3%A4?k=%26",
+];

@@ -1,4 +1,4 @@
-use crate::balance::pick_first::PickFirstSettings;
+use crate::balance::{identity::Security, pick_first::PickFirstSettings};
 
 /// Settings of a [`Balancer`](super::Balancer).
 #[derive(Debug, Clone)]
@@ -11,6 +11,8 @@ pub(crate) struct BalancerSettings {
     /// The largest number of connections to an endpoint (CH4.9). 10.
     pub(crate) max_connections_cap: usize,
     pub(crate) seed: u64,
+    /// The security of clusters without TLS, if that of the others is executed (CH7.1, CH7.2). `None` is plaintext for all.
+    pub(crate) fallback: Option<Security>,
 }
 
 impl BalancerSettings {
@@ -22,6 +24,7 @@ impl BalancerSettings {
             ring_size_cap: 4_096,
             max_connections_cap: 10,
             seed,
+            fallback: None,
         }
     }
 }

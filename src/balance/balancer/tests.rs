@@ -3,6 +3,7 @@ use std::{net::SocketAddr, time::Duration};
 use super::*;
 use crate::{
     balance::{
+        identity::{Destination, Identity, Security},
         picker::{Draws, Pick, PickArgs},
         policy::{ClusterPolicy, EndpointConfig, HostsConfig, LocalityConfig, Policy},
     },
@@ -44,6 +45,7 @@ fn address(port: u16) -> SocketAddr {
 fn locality(name: &str, weight: u32, ports: &[u16]) -> LocalityConfig {
     let endpoint = |port: &u16| EndpointConfig {
         addresses: vec![address(*port)],
+        identity: Identity::default(),
         weight: 1,
         hostname: None,
         hash_key: None,
@@ -64,6 +66,7 @@ fn leaf(policy: ClusterPolicy, priorities: Vec<Vec<LocalityConfig>>) -> Arc<Leaf
         service_name: "eds".into(),
         note: None,
         is_dns: false,
+        security: Security::default(),
         hosts: HostsConfig::default(),
     })
 }
@@ -112,7 +115,7 @@ impl Fixture {
         }
         while let Some(command) = self.balancer.poll_command() {
             match command {
-                Command::Connect { connection, address, .. } => {
+                Command::Connect { connection, destination: Destination { address, .. }, .. } => {
                     assert!(self.attempts.insert(address, connection).is_none(), "two attempts to {address}");
                 }
                 Command::Cancel { connection } => self.attempts.retain(|_, id| *id != connection),
@@ -401,7 +404,10 @@ fn ch3_25_connecting_begins_at_a_random_endpoint() {
         let settings = BalancerSettings { max_concurrent_connects: 1, ..BalancerSettings::with_seed(seed) };
         let mut balancer = Balancer::<()>::new(settings, Arc::default());
         balancer.replace(shop(ROUND_ROBIN, &[&ports]), Instant::now());
-        let Some(Command::Connect { address, .. }) = balancer.poll_command() else { panic!() };
+        let Some(Command::Connect { destination: Destination { address, .. }, .. }) = balancer.poll_command()
+        else {
+            panic!()
+        };
         first.insert(address);
     }
     assert!(first.len() > 10, "{first:?}");

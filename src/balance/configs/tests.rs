@@ -2,7 +2,7 @@ use std::{num::NonZeroU32, time::Duration};
 
 use super::*;
 use crate::{
-    balance::policy::ClusterPolicy,
+    balance::policy::{ClusterPolicy, EndpointConfig, HostsConfig, LocalityConfig},
     resolve::fixture::{eds, snapshot, with, without},
     resource::{
         OutlierDetection,
@@ -193,15 +193,18 @@ fn ch8_10_ch8_14_draining_endpoints_are_for_cookies_alone_and_others_by_their_he
     let snapshot = snapshot("shop").eds("cart", &[&endpoints[..3], &endpoints[3..]]).build();
     let view = snapshot.cluster("cart").unwrap();
     let (cluster, assignment) = (view.config().unwrap(), view.assignment().unwrap());
-    let usable: Vec<_> = priorities(assignment).into_iter().flatten().flat_map(|it| it.endpoints).collect();
+    let endpoints = Endpoints::new(&Security::Plaintext, false);
+    let usable: Vec<_> =
+        endpoints.priorities(assignment).into_iter().flatten().flat_map(|it| it.endpoints).collect();
     assert_eq!(addresses(&usable), ["10.0.0.1:80", "10.0.0.4:80"]);
-    let HostsConfig { draining, allows_draining, forbidden, idle_timeout } = hosts(cluster, Some(assignment));
+    let HostsConfig { draining, allows_draining, forbidden, idle_timeout } =
+        hosts(cluster, Some(assignment), &endpoints);
     assert_eq!((addresses(&draining), allows_draining), (vec!["10.0.0.2:80".to_owned()], false));
     assert_eq!((forbidden.len(), idle_timeout), (0, Duration::from_secs(3_600)));
     let mut cluster = Cluster::clone(cluster);
     cluster.override_host_status.draining = true;
     cluster.override_host_status.unknown = false;
-    let HostsConfig { allows_draining, forbidden, .. } = hosts(&cluster, Some(assignment));
+    let HostsConfig { allows_draining, forbidden, .. } = hosts(&cluster, Some(assignment), &endpoints);
     assert!(allows_draining);
     assert_eq!(forbidden.iter().map(ToString::to_string).collect::<Vec<_>>(), ["10.0.0.4:80"]);
 }

@@ -80,6 +80,7 @@ fn balancer(breaks: bool) -> (CustomBalancer, Vec<Option<Arc<ReadyEndpoint<u16>>
         connection: Default::default(),
         connections: Connections::of_one(port),
         address: address(port),
+        identity: crate::balance::identity::Identity::default(),
         hostname: None,
         load: Loads::default().add(),
         breaker: Arc::default(),
@@ -101,13 +102,13 @@ fn outcome(picker: &CustomPicker<u16>, path: &str) -> String {
 #[test]
 fn ch3_63_a_policy_of_the_application_picks_among_its_endpoints() {
     let (mut balancer, slots) = balancer(false);
-    let picker = balancer.picker(&slots);
+    let picker = balancer.picker(slots.clone().into());
     assert_eq!(outcome(&picker, "/2"), r#"3 [("x-picked-for", "ada")]"#);
     assert_eq!(outcome(&picker, "/1"), "wait", "it is not ready");
     assert_eq!(outcome(&picker, "/3"), "wait", "there is no such endpoint");
     assert_eq!(outcome(&picker, "/wait"), "wait");
     assert_eq!(outcome(&picker, "/fail"), "DataLoss 7 1 [(1, 5, true), (2, 5, false), (3, 5, true)]");
-    let picker = balancer.picker(&[None, None, slots[2].clone()]);
+    let picker = balancer.picker([None, None, slots[2].clone()].into());
     assert_eq!(outcome(&picker, "/fail"), "DataLoss 7 2 [(1, 5, false), (2, 5, false), (3, 5, true)]");
     let picker = picker.without(|endpoint| endpoint.handle() == 3);
     assert_eq!(outcome(&picker, "/2"), "wait");
@@ -116,7 +117,7 @@ fn ch3_63_a_policy_of_the_application_picks_among_its_endpoints() {
 #[test]
 fn ch3_63_a_policy_that_panics_fails_all_picks_from_then_on() {
     let (mut balancer, slots) = balancer(false);
-    let picker = balancer.picker(&slots);
+    let picker = balancer.picker(slots.clone().into());
     assert_eq!(outcome(&picker, "/0"), r#"1 [("x-picked-for", "ada")]"#);
     assert_eq!(outcome(&picker, "/panic"), "broken");
     assert_eq!(outcome(&picker, "/0"), "broken");
@@ -127,7 +128,7 @@ fn ch3_63_a_policy_that_panics_fails_all_picks_from_then_on() {
 fn ch3_63_a_policy_that_panics_instead_of_making_a_picker_fails_all_picks() {
     let (mut balancer, slots) = balancer(true);
     assert!(!balancer.is_broken());
-    let picker = balancer.picker(&slots);
+    let picker = balancer.picker(slots.clone().into());
     assert!(balancer.is_broken());
     assert_eq!(outcome(&picker, "/0"), "broken");
 }

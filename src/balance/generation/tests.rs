@@ -3,8 +3,8 @@ use std::net::SocketAddr;
 use super::*;
 use crate::{
     balance::{
-        balancer::BalancerSettings, command::Command, pick_first::PickFirstSettings, picker::Draws,
-        streams::Streams,
+        balancer::BalancerSettings, command::Command, identity::Destination, pick_first::PickFirstSettings,
+        picker::Draws, streams::Streams,
     },
     error::Code,
     resolve::fixture::{error, snapshot, with_warning, without},
@@ -35,7 +35,7 @@ impl Fixture {
     /// The generation after all attempts.
     fn connect(&mut self) -> Generation<SocketAddr> {
         while let Some(command) = self.generations.balancer.poll_command() {
-            if let Command::Connect { connection, address, .. } = command {
+            if let Command::Connect { connection, destination: Destination { address, .. }, .. } = command {
                 self.generations.balancer.on_connected(
                     connection,
                     Streams::new(address, usize::MAX),

@@ -60,7 +60,7 @@ impl<H: Clone> Leaf<H> {
         }
         let mut handover = self.surrender_removed(&removed, &edits);
         let inserted = edits.iter().flat_map(|edit| &edit.inserted);
-        self.surrender_hosts(inserted.flat_map(|it| &it.addresses), &mut handover);
+        self.surrender_hosts(inserted.flat_map(|it| &it.destinations), &mut handover);
         for edit in edits {
             self.insert(edit, &mut handover, scope);
         }
@@ -103,7 +103,7 @@ impl<H: Clone> Leaf<H> {
         let mut keys = BTreeSet::new();
         edits.iter().flat_map(|edit| &edit.inserted).all(|config| {
             let known = self.by_key.get(&config.key);
-            config.addresses.len() == 1
+            config.destinations.len() == 1
                 && keys.insert(&config.key)
                 && known.is_none_or(|member| removed.contains(member))
         }) && self.members.iter().all(|(_, member)| member.is_simple())

@@ -6,6 +6,7 @@ use super::{Leaf, Scope};
 use crate::balance::{
     command::{Command, ConnectionId, Owner},
     handover::Handover,
+    identity::Destination,
     member::Member,
     outlier::Tracked,
     override_host::{Connector, OfCluster, OverrideHosts},
@@ -76,7 +77,7 @@ impl<H: Clone> Leaf<H> {
     pub(super) fn settle_host(&mut self, member: usize, scope: &mut Scope<'_>) {
         if let (Some(hosts), Some(it)) = (&mut self.hosts, self.members.get(member)) {
             let subchannels = it.host_states();
-            let addresses: Vec<_> = subchannels.iter().map(|(address, _)| *address).collect();
+            let addresses: Vec<_> = subchannels.iter().map(|(it, _)| it.address).collect();
             hosts.set_subchannels(member, subchannels);
             self.refresh_hosts(addresses, scope);
         }
@@ -95,15 +96,14 @@ impl<H: Clone> Leaf<H> {
         }
     }
 
-    /// The endpoints that the policy has for these addresses from now on take over what calls with cookies have connected.
+    /// The endpoints that the policy has for these destinations from now on take over what calls with cookies have connected.
     pub(super) fn surrender_hosts<'a>(
         &mut self,
-        addresses: impl IntoIterator<Item = &'a SocketAddr>,
+        destinations: impl IntoIterator<Item = &'a Destination>,
         handover: &mut Handover<H>,
     ) {
         if let Some(hosts) = &mut self.hosts {
-            let addresses: Vec<_> = addresses.into_iter().copied().collect();
-            hosts.surrender(&addresses, handover);
+            hosts.surrender(destinations, handover);
         }
     }
 

@@ -10,6 +10,7 @@ use super::{Leaf, Scope};
 #[cfg(any(test, feature = "fuzzing"))]
 use crate::balance::connectivity::Connectivity;
 use crate::balance::{
+    identity::Identity,
     member::Key,
     outlier::{Decision, Tracked},
 };
@@ -26,9 +27,8 @@ impl<H: Clone> Leaf<H> {
             let tracked = self.outliers.tracked(&addresses);
             self.track_host(&addresses, tracked.as_ref(), scope);
             // One of a priority that is not in use is there when that is.
-            let key = Key::Endpoint(addresses);
-            if let Some(member) = self.by_key.get(&key).copied() {
-                self.members[member].set_tracked(tracked);
+            for member in self.members_with(addresses) {
+                self.members[member].set_tracked(tracked.clone());
                 self.settle(member, scope);
                 // The text of a failure names the number of ejected endpoints.
                 self.published = None;
@@ -36,10 +36,17 @@ impl<H: Clone> Leaf<H> {
         }
     }
 
+    /// The endpoints with these addresses: one, unless they are listed with several identities.
+    fn members_with(&self, addresses: Vec<SocketAddr>) -> Vec<usize> {
+        let first = Key::Endpoint { addresses: addresses.clone(), identity: Identity::default() };
+        let is_of = |key: &Key| matches!(key, Key::Endpoint { addresses: own, .. } if *own == addresses);
+        self.by_key.range(first..).take_while(|(key, _)| is_of(key)).map(|(_, member)| *member).collect()
+    }
+
     /// What outlier detection knows of an endpoint, if the cluster has it.
     pub(super) fn tracked(&self, key: &Key) -> Option<Tracked> {
         match key {
-            Key::Endpoint(addresses) => self.outliers.tracked(addresses),
+            Key::Endpoint { addresses, .. } => self.outliers.tracked(addresses),
             Key::All { .. } => None,
         }
     }
@@ -61,7 +68,7 @@ impl<H: Clone> Leaf<H> {
     pub(in crate::balance) fn ejections(&self) -> Ejections {
         let (ejected, counted, total) = self.outliers.ejected();
         let members = self.by_key.iter().filter_map(|(key, member)| match key {
-            Key::Endpoint(addresses) => {
+            Key::Endpoint { addresses, .. } => {
                 let it = &self.members[*member];
                 Some((addresses.clone(), it.is_ejected(), it.connectivity))
             }

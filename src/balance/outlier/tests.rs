@@ -44,6 +44,7 @@ fn address(port: u16) -> SocketAddr {
 fn priorities(ports: &[&[u16]]) -> Vec<Vec<LocalityConfig>> {
     let endpoint = |port: &u16| EndpointConfig {
         addresses: vec![address(*port)],
+        identity: crate::balance::identity::Identity::default(),
         weight: 1,
         hostname: None,
         hash_key: None,
@@ -68,6 +69,7 @@ impl Fixture {
             service_name: "eds".into(),
             note: None,
             is_dns: false,
+            security: crate::balance::identity::Security::default(),
             hosts: HostsConfig::default(),
         };
         let begin = Instant::now();

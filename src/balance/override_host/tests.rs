@@ -10,6 +10,7 @@ fn ready(port: u16) -> HostState<u16> {
         connection: ConnectionId::default(),
         connections: Connections::of_one(port),
         address: address(port),
+        identity: Identity::default(),
         hostname: None,
         load,
         breaker,

@@ -1,3 +1,5 @@
+use std::net::SocketAddr;
+
 use super::*;
 use crate::balance::stream_queue::StreamWaiter;
 
@@ -32,7 +34,7 @@ impl Rig {
     }
 
     fn update(&mut self, addresses: &[u8]) -> Vec<String> {
-        let addresses: Vec<_> = addresses.iter().copied().map(address).collect();
+        let addresses: Vec<_> = addresses.iter().copied().map(address).map(Destination::from).collect();
         let mut handover = Handover::new();
         self.pick_first.update(addresses, &mut handover, (self.now, &mut self.random), &mut self.commands);
         handover.release(&mut self.commands);
@@ -100,7 +102,7 @@ impl Rig {
                 self.connections.iter().position(|other| *other == connection).expect("it is known") + 1
             };
             said.push(match command {
-                Command::Connect { connection, address, .. } => {
+                Command::Connect { connection, destination: Destination { address, .. }, .. } => {
                     self.connections.push(connection);
                     format!("connect {}", address.ip())
                 }

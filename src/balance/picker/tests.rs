@@ -35,6 +35,7 @@ fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
         connection: ConnectionId::default(),
         connections: Connections::of_one(port),
         address,
+        identity: Identity::default(),
         hostname: None,
         load,
         breaker,

@@ -27,6 +27,7 @@ fn endpoint(rank: usize) -> Arc<ReadyEndpoint<usize>> {
         connection: ConnectionId::default(),
         connections: Connections::of_one(rank),
         address: ([127, 0, 0, 1], 1).into(),
+        identity: crate::balance::identity::Identity::default(),
         hostname: None,
         load: Loads::default().add(),
         breaker: Arc::default(),

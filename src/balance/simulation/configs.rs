@@ -6,6 +6,7 @@ use super::choices::Choices;
 use crate::{
     balance::{
         clusters::{ClusterConfig, ClusterConfigs},
+        identity::{Destination, Identity, Security},
         policy::{ClusterPolicy, Drop, EndpointConfig, HostsConfig, LeafConfig, LocalityConfig, Policy},
         ring::{RingConfig, RingSizes},
         weights::WeightSettings,
@@ -86,7 +87,7 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
         let localities = ["a", "b"].into_iter().take(choices.below(3));
         localities.map(|name| locality(name, choices)).collect()
     });
-    Arc::new(LeafConfig {
+    let mut leaf = LeafConfig {
         policy,
         priorities: priorities.collect(),
         listed: None,
@@ -96,12 +97,28 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
         },
         max_requests: if choices.below(4) == 0 { 3 } else { 1_024 },
         max_connections: 1 + choices.below(3),
+        security: Security::Plaintext,
         outlier_detection: if choices.bool() { Some(outlier_detection(choices)) } else { None },
         service_name: "eds".into(),
         note: None,
         is_dns: choices.below(4) == 0,
         hosts: hosts(choices),
-    })
+    };
+    secure(&mut leaf, security(choices));
+    Arc::new(leaf)
+}
+
+fn security(choices: &mut Choices<'_>) -> Security {
+    if choices.bool() { Security::Fallback } else { Security::Plaintext }
+}
+
+/// Gives all endpoints the same security; their proxies stay.
+fn secure(leaf: &mut LeafConfig, security: Security) {
+    let usable = leaf.priorities.iter_mut().flatten().flat_map(|locality| &mut locality.endpoints);
+    for endpoint in usable.chain(&mut leaf.hosts.draining) {
+        endpoint.identity = Identity::new(endpoint.identity.proxy(), security.clone());
+    }
+    leaf.security = security;
 }
 
 fn weighted(choices: &mut Choices<'_>) -> Policy {
@@ -153,7 +170,11 @@ fn edited(leaf: &LeafConfig, choices: &mut Choices<'_>) -> Arc<LeafConfig> {
         1 => None,
         _ => leaf.outlier_detection.clone(),
     };
-    Arc::new(LeafConfig { priorities, outlier_detection, hosts, ..leaf.clone() })
+    let mut leaf = LeafConfig { priorities, outlier_detection, hosts, ..leaf.clone() };
+    // Otherwise, endpoints that have come get the security of the others.
+    let next = if choices.below(6) == 0 { security(choices) } else { leaf.security.clone() };
+    secure(&mut leaf, next);
+    Arc::new(leaf)
 }
 
 fn outlier_detection(choices: &mut Choices<'_>) -> OutlierDetection {
@@ -202,7 +223,9 @@ fn endpoint(choices: &mut Choices<'_>) -> EndpointConfig {
     let hostname = (choices.below(4) == 0).then(|| "shop.example".into());
     // Several endpoints may have the same key.
     let hash_key = (choices.below(6) == 0).then(|| "key".into());
-    EndpointConfig { addresses, weight: 1 + choices.below(3) as u32, hostname, hash_key }
+    let proxy = (choices.below(6) == 0).then(|| address(9));
+    let identity = Identity::new(proxy, Security::Plaintext);
+    EndpointConfig { addresses, identity, weight: 1 + choices.below(3) as u32, hostname, hash_key }
 }
 
 /// The leaves of a target, the preferred one first.
@@ -213,10 +236,10 @@ pub(super) fn leaves<'a>(configs: &'a ClusterConfigs, target: &str) -> &'a [Arc<
     }
 }
 
-/// The sets of addresses of a priority's endpoints.
-pub(super) fn endpoints(localities: &[LocalityConfig]) -> impl Iterator<Item = BTreeSet<SocketAddr>> {
+/// The sets of destinations of a priority's endpoints.
+pub(super) fn endpoints(localities: &[LocalityConfig]) -> impl Iterator<Item = BTreeSet<Destination>> {
     let endpoints = localities.iter().flat_map(|locality| &locality.endpoints);
-    endpoints.map(|endpoint| endpoint.addresses.iter().copied().collect())
+    endpoints.map(|endpoint| endpoint.destinations().collect())
 }
 
 /// The endpoint that cookies lead to by an address, and whether they may; the first one that is listed.
@@ -230,7 +253,8 @@ pub(super) fn host(leaf: &LeafConfig, address: SocketAddr) -> Option<(&EndpointC
 
 /// All addresses of a leaf.
 pub(super) fn addresses(leaf: &LeafConfig) -> BTreeSet<SocketAddr> {
-    leaf.priorities.iter().flat_map(|localities| endpoints(localities)).flatten().collect()
+    let all = leaf.priorities.iter().flat_map(|localities| endpoints(localities));
+    all.flatten().map(|it| it.address).collect()
 }
 
 /// Whether endpoints are connected as calls need them.

@@ -15,6 +15,7 @@ use crate::balance::{
     clusters::{ClusterConfig, ClusterConfigs},
     command::ConnectionId,
     connectivity::Connectivity,
+    identity::Destination,
     leaf::Ejections,
     picker::{Attempt, Pick},
     policy::{EndpointConfig, LeafConfig},
@@ -31,20 +32,24 @@ impl World<'_> {
         self.check_loads();
         self.check_streams();
         for name in self.configs.leaves.keys() {
-            let connected = self.connected(name).into_values().filter(|it| !self.retires(name, *it)).count();
+            let connected =
+                self.connected(name).into_values().filter(|it| !self.retires(name, it.address)).count();
             let most = most_connections(&self.configs.leaves[name]) * self.peers.most_scaled(name);
             let hosts = self.connected_hosts(name);
             assert!(hosts.is_empty() || self.has_sessions, "{name}: {hosts:?} are kept for no session");
-            for address in hosts.values() {
-                let is_allowed = configs::host(&self.configs.leaves[name], *address).is_some_and(|it| it.1);
-                assert!(is_allowed, "{name}: {address} is connected, where no cookie may lead");
-                let others = hosts.values().filter(|it| *it == address).count();
+            for to in hosts.values() {
+                let address = &to.address;
+                let host = configs::host(&self.configs.leaves[name], *address);
+                let is_allowed = host.is_some_and(|it| it.1 && it.0.identity == to.identity);
+                assert!(is_allowed, "{name}: {to:?} is connected, where no cookie may lead");
+                let others = hosts.values().filter(|it| *it == to).count();
                 assert!(others <= self.peers.most_scaled(name), "{name}: {address} is connected too often");
-                let mut of_policy = self.connected(name).into_values().filter(|it| !self.retires(name, *it));
+                let mut of_policy =
+                    self.connected(name).into_values().filter(|it| !self.retires(name, it.address));
                 let is_ejected =
                     self.ejected.get(&**name).is_some_and(|it| it.iter().flatten().any(|it| it == address));
                 assert!(
-                    is_ejected || !of_policy.any(|it| it == *address),
+                    is_ejected || !of_policy.any(|it| it == *to),
                     "{name}: the policy has {address}, too"
                 );
             }
@@ -71,7 +76,7 @@ impl World<'_> {
 
     /// Ejections are counted exactly, end with their algorithm, begin by timeouts alone and up to the maximum, and leave connections
     /// as they are. These are the connections of each leaf before a timeout.
-    pub(super) fn check_ejections(&mut self, before: Option<[BTreeMap<ConnectionId, SocketAddr>; 2]>) {
+    pub(super) fn check_ejections(&mut self, before: Option<[BTreeMap<ConnectionId, Destination>; 2]>) {
         for (place, name) in LEAVES.into_iter().enumerate() {
             let Some(Ejections { ejected, counted, total, members }) = self.balancer.ejections(name) else {
                 self.ejected.remove(name);
@@ -80,7 +85,9 @@ impl World<'_> {
             assert_eq!(ejected.len(), counted, "{name}: ejected endpoints that are counted");
             let leaf = &self.configs.leaves[name];
             let percent = max_ejection_percent(leaf);
-            assert_eq!(total, percent.map_or(0, |_| listed(leaf).len()), "{name}: endpoints");
+            let all: BTreeSet<Vec<_>> =
+                listed(leaf).iter().map(|it| it.iter().map(|it| it.address).collect()).collect();
+            assert_eq!(total, percent.map_or(0, |_| all.len()), "{name}: endpoints");
             for (addresses, is_ejected, connectivity) in &members {
                 assert_eq!(*is_ejected, ejected.contains(addresses), "{name}: {addresses:?}");
                 assert!(!is_ejected || *connectivity == Connectivity::TransientFailure, "{name}");
@@ -104,7 +111,7 @@ impl World<'_> {
             );
             let members = members.iter().filter(|it| new.contains(&&it.0));
             for address in members.flat_map(|it| &it.0) {
-                let mut connections = before.iter().filter(|it| it.1 == address);
+                let mut connections = before.iter().filter(|it| it.1.address == *address);
                 assert!(connections.all(|it| self.connections.contains_key(it.0)), "{name}: {address}");
             }
         }
@@ -124,10 +131,14 @@ impl World<'_> {
         let address = attempt.endpoint.address;
         // The endpoints of a policy before keep the list of connections that they had.
         let mut connections = attempt.endpoint.connections.all().map(|it| *it.handle());
-        let Some(connection) = connections.find(|it| self.connections.get(it) == Some(&address)) else {
+        let destination = attempt.endpoint.destination();
+        let Some(connection) = connections.find(|it| self.connections.get(it) == Some(&destination)) else {
             return Some("it is not connected".to_owned());
         };
         let name = self.balancer.leaf_of(connection)?;
+        if self.is_other(&name, &destination) {
+            return Some(format!("{destination:?} is of another identity"));
+        }
         let Some(place) = leaves(&self.configs, target).iter().position(|leaf| *leaf == name) else {
             return Some(format!("{name} is no leaf of the cluster"));
         };
@@ -139,13 +150,13 @@ impl World<'_> {
         if self.running(&name) > leaf.max_requests {
             return Some("the circuit breaker permits no more".to_owned());
         }
-        let lists = |localities: &Vec<_>| endpoints(localities).any(|it| it.contains(&address));
+        let lists = |localities: &Vec<_>| endpoints(localities).any(|it| it.contains(&destination));
         match leaf.priorities.iter().position(lists) {
             // An endpoint of the policy before is used as such, whatever its priority is under the next one.
             _ if self.retires(&name, address) => None,
             _ if listed(leaf)
                 .iter()
-                .filter(|it| it.contains(&address))
+                .filter(|it| it.contains(&destination))
                 .all(|it| self.is_ejected(&name, it)) =>
             {
                 Some("it is ejected".to_owned())
@@ -198,8 +209,9 @@ impl World<'_> {
                 (outcome, is_wrong.or_else(|| self.is_wrong_list(attempt, list)))
             }
             Pick::Queue => {
-                let is_attempted = cookie.iter().any(|it| self.attempts.values().any(|other| other == it))
-                    || self.attempts.len() == MAX_CONNECTS;
+                let is_attempted =
+                    cookie.iter().any(|it| self.attempts.values().any(|other| other.address == *it))
+                        || self.attempts.len() == MAX_CONNECTS;
                 let is_busy = self.is_busy().then_some(()).ok_or("a call waits for nothing".to_owned());
                 let is_wrong = if is_attempted { None } else { self.is_wrong_queue(target) };
                 ("queue in session", is_busy.err().or(is_wrong))
@@ -214,13 +226,15 @@ impl World<'_> {
 
     /// Whether a cookie may lead to an endpoint.
     fn leads(&self, target: &str, attempt: &Attempt<ConnectionId>) -> bool {
-        let (connection, address) = (attempt.endpoint.handle(), attempt.endpoint.address);
+        let (connection, destination) = (attempt.endpoint.handle(), attempt.endpoint.destination());
+        let address = destination.address;
         let Some(name) = self.balancer.leaf_of(connection) else { return false };
         let host = configs::host(&self.configs.leaves[&name], address);
-        let addresses = |it: &EndpointConfig| it.addresses.iter().copied().collect();
-        self.connections.get(&connection) == Some(&address)
+        let destinations = |it: &EndpointConfig| it.destinations().collect();
+        self.connections.get(&connection) == Some(&destination)
+            && !self.is_other(&name, &destination)
             && leaves(&self.configs, target).contains(&name)
-            && host.is_some_and(|(it, is_allowed)| is_allowed && !self.is_ejected(&name, &addresses(it)))
+            && host.is_some_and(|(it, is_allowed)| is_allowed && !self.is_ejected(&name, &destinations(it)))
     }
 
     /// The addresses that a pick hands back are those of its endpoint.
@@ -241,11 +255,11 @@ impl World<'_> {
         let connected = self.all_connected(name);
         let is_led = |address: &SocketAddr| {
             let Some((endpoint, is_allowed)) = configs::host(leaf, *address) else { return false };
-            let endpoint: BTreeSet<_> = endpoint.addresses.iter().copied().collect();
+            let to = Destination::new(*address, endpoint.identity.clone());
+            let endpoint: BTreeSet<_> = endpoint.destinations().collect();
             let lists = listed(leaf).into_iter().chain(endpoints_of(&leaf.hosts.draining));
-            let is_sole =
-                lists.collect::<BTreeSet<_>>().iter().filter(|it| it.contains(address)).count() == 1;
-            let is_connected = connected.values().any(|it| it == address) && !self.retires(name, *address);
+            let is_sole = lists.collect::<BTreeSet<_>>().iter().filter(|it| it.contains(&to)).count() == 1;
+            let is_connected = connected.values().any(|it| *it == to) && !self.retires(name, *address);
             is_allowed && is_sole && is_connected && !self.is_ejected(name, &endpoint)
         };
         self.has_sessions && cookie.iter().any(is_led)
@@ -253,9 +267,10 @@ impl World<'_> {
 
     /// When no call has had a session for long, the connections that are there for sessions are those of endpoints that drain.
     pub(super) fn check_idle_hosts(&self, name: &Arc<str>) {
-        for address in self.connected_hosts(name).values() {
-            let draining = &self.configs.leaves[name].hosts.draining;
-            assert!(draining.iter().any(|it| it.addresses.contains(address)), "{name}: {address} is kept");
+        for to in self.connected_hosts(name).values() {
+            let mut draining =
+                self.configs.leaves[name].hosts.draining.iter().flat_map(|it| it.destinations());
+            assert!(draining.any(|it| it == *to), "{name}: {to:?} is kept");
         }
     }
 
@@ -274,10 +289,10 @@ impl World<'_> {
 
     fn must_stay_in(&self, name: &Arc<str>, next: &LeafConfig) -> Vec<ConnectionId> {
         let (connected, mut all_connected) = (self.connected(name), self.connected_hosts(name));
-        all_connected.extend(&connected);
+        all_connected.extend(connected.clone());
         let all = listed(next);
-        let is_kept = |(connection, address): &(&ConnectionId, &SocketAddr)| {
-            let mut lists = all.iter().filter(|it| it.contains(*address));
+        let is_kept = |(connection, destination): &(&ConnectionId, &Destination)| {
+            let mut lists = all.iter().filter(|it| it.contains(*destination));
             let (Some(endpoint), None) = (lists.next(), lists.next()) else { return false };
             // An endpoint keeps one of its connections, and pick_first one of all.
             let others = all_connected.iter().filter(|(other, _)| other != connection);
@@ -287,14 +302,14 @@ impl World<'_> {
     }
 
     /// The endpoints that a target may be using now.
-    pub(super) fn expected(&self, target: &str) -> Option<BTreeSet<SocketAddr>> {
+    pub(super) fn expected(&self, target: &str) -> Option<BTreeSet<Destination>> {
         let mut priorities = self.leaves_of(target).flat_map(|(_, leaf)| &leaf.priorities);
         let first = priorities.find(|localities| endpoints(localities).next().is_some());
         first.map(|localities| endpoints(localities).flatten().collect())
     }
 
     /// An endpoint of the priority in use without a connection, when there has been time enough to connect.
-    pub(super) fn unconnected(&self, target: &str) -> Option<BTreeSet<SocketAddr>> {
+    pub(super) fn unconnected(&self, target: &str) -> Option<BTreeSet<Destination>> {
         let priorities = self
             .leaves_of(target)
             .flat_map(|(name, leaf)| leaf.priorities.iter().map(move |it| (name, leaf, it)));
@@ -317,19 +332,32 @@ impl World<'_> {
             return false;
         };
         let (connected, all) = (self.connected(name), listed(leaf));
-        let is_sole = |address| all.iter().filter(|it| it.contains(address)).count() == 1;
+        let is_sole = |destination| all.iter().filter(|it| it.contains(destination)).count() == 1;
         let is_ready = |endpoint: BTreeSet<_>| {
             !self.is_ejected(name, &endpoint)
                 && connected
                     .values()
-                    .any(|it| endpoint.contains(it) && is_sole(it) && !self.retires(name, *it))
+                    .any(|it| endpoint.contains(it) && is_sole(it) && !self.retires(name, it.address))
         };
         endpoints(localities).any(is_ready)
     }
 
-    fn is_ejected(&self, name: &str, endpoint: &BTreeSet<SocketAddr>) -> bool {
+    fn is_ejected(&self, name: &str, endpoint: &BTreeSet<Destination>) -> bool {
         let mut ejected = self.ejected.get(name).into_iter().flatten();
-        ejected.any(|addresses| addresses.iter().eq(endpoint))
+        ejected.any(|addresses| addresses.iter().eq(endpoint.iter().map(|it| &it.address)))
+    }
+
+    /// Whether connections of a leaf are to have another identity: that of the endpoints with the address, or of the cluster if no
+    /// endpoint has it any more (CH7.20).
+    fn is_other(&self, name: &Arc<str>, destination: &Destination) -> bool {
+        let leaf = &self.configs.leaves[name];
+        let usable = leaf.priorities.iter().flatten().flat_map(|locality| &locality.endpoints);
+        let all = usable.chain(&leaf.hosts.draining).flat_map(EndpointConfig::destinations);
+        let listed: Vec<_> = all.filter(|it| it.address == destination.address).collect();
+        match listed.is_empty() {
+            true => *destination.identity.security() != leaf.security,
+            false => !listed.contains(destination),
+        }
     }
 
     pub(super) fn retires(&self, name: &Arc<str>, address: SocketAddr) -> bool {
@@ -337,22 +365,22 @@ impl World<'_> {
     }
 
     /// The connections of a leaf's endpoints.
-    pub(super) fn connected(&self, name: &Arc<str>) -> BTreeMap<ConnectionId, SocketAddr> {
+    pub(super) fn connected(&self, name: &Arc<str>) -> BTreeMap<ConnectionId, Destination> {
         let mut all = self.all_connected(name);
         all.retain(|it, _| !self.balancer.is_of_host(*it));
         all
     }
 
     /// The connections of a leaf that are there for sessions alone.
-    fn connected_hosts(&self, name: &Arc<str>) -> BTreeMap<ConnectionId, SocketAddr> {
+    fn connected_hosts(&self, name: &Arc<str>) -> BTreeMap<ConnectionId, Destination> {
         let mut all = self.all_connected(name);
         all.retain(|it, _| self.balancer.is_of_host(*it));
         all
     }
 
-    fn all_connected(&self, name: &Arc<str>) -> BTreeMap<ConnectionId, SocketAddr> {
+    fn all_connected(&self, name: &Arc<str>) -> BTreeMap<ConnectionId, Destination> {
         let of = |connection: &ConnectionId| self.balancer.leaf_of(*connection).as_ref() == Some(name);
-        self.connections.iter().filter(|(it, _)| of(it)).map(|(it, address)| (*it, *address)).collect()
+        self.connections.iter().filter(|(it, _)| of(it)).map(|(it, to)| (*it, to.clone())).collect()
     }
 
     fn leaves_of<'a>(&'a self, target: &str) -> impl Iterator<Item = (&'a Arc<str>, &'a Arc<LeafConfig>)> {
@@ -369,11 +397,11 @@ fn most_connections(leaf: &LeafConfig) -> usize {
     }
 }
 
-fn endpoints_of(endpoints: &[EndpointConfig]) -> impl Iterator<Item = BTreeSet<SocketAddr>> {
-    endpoints.iter().map(|endpoint| endpoint.addresses.iter().copied().collect())
+fn endpoints_of(endpoints: &[EndpointConfig]) -> impl Iterator<Item = BTreeSet<Destination>> {
+    endpoints.iter().map(|endpoint| endpoint.destinations().collect())
 }
 
 /// The distinct endpoints of a leaf.
-pub(super) fn listed(leaf: &LeafConfig) -> BTreeSet<BTreeSet<SocketAddr>> {
+pub(super) fn listed(leaf: &LeafConfig) -> BTreeSet<BTreeSet<Destination>> {
     leaf.priorities.iter().flat_map(|localities| endpoints(localities)).collect()
 }

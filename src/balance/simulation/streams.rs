@@ -16,6 +16,7 @@ use super::{
 };
 use crate::balance::{
     command::ConnectionId,
+    identity::Destination,
     picker::Attempt,
     policy::LeafConfig,
     stream_queue::{OnFull, StreamQueue, StreamWaiter},
@@ -41,9 +42,9 @@ pub(super) struct Peers {
     streams: BTreeMap<ConnectionId, Arc<Streams<ConnectionId>>>,
     /// The requests for further connections.
     full: Arc<Mutex<Vec<ConnectionId>>>,
-    /// The connections and attempts of each leaf and address, of the policy's endpoints and for cookies alone, when they were checked
+    /// The connections and attempts of each leaf and destination, of the policy's endpoints and for cookies alone, when they were checked
     /// last.
-    counts: BTreeMap<(&'static str, SocketAddr, bool), usize>,
+    counts: BTreeMap<(&'static str, Destination, bool), usize>,
     /// The greatest limit of connections that each leaf has had, and that of the attempts that may still wait for others to end.
     scaled: BTreeMap<Arc<str>, usize>,
     recent: BTreeMap<&'static str, usize>,
@@ -160,7 +161,7 @@ impl World<'_> {
     fn permit(&mut self, address: SocketAddr, limit: usize) {
         self.peers.limits.insert(address, limit);
         for (connection, streams) in &self.peers.streams {
-            if self.connections.get(connection) == Some(&address) {
+            if self.connections.get(connection).is_some_and(|it| it.address == address) {
                 streams.set_limit(limit);
             }
         }
@@ -206,22 +207,22 @@ impl World<'_> {
             let most = self.peers.scaled.entry(name.into()).or_insert(1);
             *most = (*most).max(leaf.max_connections);
             let attempts = self.attempts.iter().chain(&self.connections);
-            for (connection, address) in attempts {
+            for (connection, destination) in attempts {
                 if self.balancer.leaf_of(*connection).as_deref() == Some(name) {
                     let is_of_host = self.balancer.is_of_host(*connection);
-                    *counts.entry((name, *address, is_of_host)).or_insert(0) += 1;
+                    *counts.entry((name, destination.clone(), is_of_host)).or_insert(0) += 1;
                 }
             }
             let recent = self.peers.recent.get(name).copied().unwrap_or_default().max(leaf.max_connections);
             // Otherwise there are attempts from the time before a limit was lowered, maybe.
             let has_waiting = self.attempts.len() >= MAX_CONNECTS;
             self.peers.recent.insert(name, if has_waiting { recent } else { leaf.max_connections });
-            for (key @ (of, address, is_of_host), count) in &counts {
+            for (key @ (of, to, is_of_host), count) in &counts {
                 let before = self.peers.counts.get(key).copied().unwrap_or_default();
-                let is_sole = *is_of_host || is_sole(leaf, address);
-                let is_checked = *of == name && is_sole && !self.retires(&name.into(), *address);
+                let is_sole = *is_of_host || is_sole(leaf, to);
+                let is_checked = *of == name && is_sole && !self.retires(&name.into(), to.address);
                 let is_legal = !is_checked || *count <= before.max(recent);
-                assert!(is_legal, "{name}: {count} connections to {address} after {before}");
+                assert!(is_legal, "{name}: {count} connections to {to:?} after {before}");
             }
         }
         let scaled = counts.values().filter(|it| **it > 1).count();
@@ -233,7 +234,8 @@ impl World<'_> {
     }
 
     fn check_waiting(&self, attempt: &Attempt<ConnectionId>) {
-        let (address, connection) = (attempt.endpoint.address, attempt.endpoint.handle());
+        let (to, connection) = (attempt.endpoint.destination(), attempt.endpoint.handle());
+        let address = to.address;
         let connections = attempt.endpoint.connections.all();
         for streams in connections.filter(|it| !it.is_closed()) {
             assert!(
@@ -245,12 +247,12 @@ impl World<'_> {
         let Some(name) = self.balancer.leaf_of(connection) else { return };
         let leaf = &self.configs.leaves[&name];
         let is_of_host = self.balancer.is_of_host(connection);
-        let is_key = |(of, it, of_host): &(&str, SocketAddr, bool)| {
-            **of == *name && *it == address && *of_host == is_of_host
+        let is_key = |(of, it, of_host): &(&str, Destination, bool)| {
+            **of == *name && *it == to && *of_host == is_of_host
         };
         let count = self.peers.counts.iter().find(|(key, _)| is_key(key));
         let can_grow = count.is_some_and(|(_, count)| *count < leaf.max_connections);
-        let is_sole = is_of_host || is_sole(leaf, &address);
+        let is_sole = is_of_host || is_sole(leaf, &to);
         if can_grow && is_sole && !self.retires(&name, address) {
             assert!(self.is_busy(), "{address}: a call waits for a connection that nobody attempts");
         }
@@ -273,12 +275,13 @@ impl World<'_> {
     }
 }
 
-/// Whether one endpoint alone can have connections to an address; under pick_first, one priority or locality.
-fn is_sole(leaf: &LeafConfig, address: &SocketAddr) -> bool {
+/// Whether one endpoint alone can have connections to a destination; under pick_first, one priority or locality.
+fn is_sole(leaf: &LeafConfig, destination: &Destination) -> bool {
     let count = match is_petiole(leaf) {
-        true => listed(leaf).iter().filter(|it| it.contains(address)).count(),
+        true => listed(leaf).iter().filter(|it| it.contains(destination)).count(),
         false => {
-            leaf.priorities.iter().flat_map(|it| endpoints(it)).filter(|it| it.contains(address)).count()
+            let all = leaf.priorities.iter().flat_map(|it| endpoints(it));
+            all.filter(|it| it.contains(destination)).count()
         }
     };
     count == 1

@@ -22,6 +22,7 @@ use crate::{
         clusters::ClusterConfigs,
         command::{Command, ConnectionId},
         connectivity::Connectivity,
+        identity::Destination,
         load::Load,
         override_host::HostOverride,
         pick_first::PickFirstSettings,
@@ -42,8 +43,8 @@ pub(super) struct World<'a> {
     random: fastrand::Rng,
     pub(super) now: Instant,
     up: BTreeSet<SocketAddr>,
-    pub(super) attempts: BTreeMap<ConnectionId, SocketAddr>,
-    pub(super) connections: BTreeMap<ConnectionId, SocketAddr>,
+    pub(super) attempts: BTreeMap<ConnectionId, Destination>,
+    pub(super) connections: BTreeMap<ConnectionId, Destination>,
     /// Those whose load is watched.
     watches: BTreeSet<ConnectionId>,
     /// Those that the balancer has ended, whose events may come late.
@@ -193,10 +194,11 @@ impl<'a> World<'a> {
 
     /// An attempt succeeds if its backend is up.
     fn decide(&mut self, connection: ConnectionId) {
-        let Some(address) = self.attempts.remove(&connection) else { return };
+        let Some(destination) = self.attempts.remove(&connection) else { return };
+        let address = destination.address;
         self.quiet_since = self.now;
         if self.up.contains(&address) {
-            self.connections.insert(connection, address);
+            self.connections.insert(connection, destination);
             let streams = self.peers.accept(connection, address);
             self.balancer.on_connected(connection, streams, self.now);
         } else {
@@ -215,9 +217,12 @@ impl<'a> World<'a> {
 
     /// A backend goes down with all its connections.
     fn crash(&mut self) {
-        let Some(address) = self.choices.one_of(self.connections.values().copied()) else { return };
+        let Some(address) = self.choices.one_of(self.connections.values().map(|it| it.address)) else {
+            return;
+        };
         self.up.remove(&address);
-        let lost: Vec<_> = self.connections.iter().filter(|it| *it.1 == address).map(|it| *it.0).collect();
+        let lost: Vec<_> =
+            self.connections.iter().filter(|it| it.1.address == address).map(|it| *it.0).collect();
         self.quiet_since = self.now;
         for connection in lost {
             self.connections.remove(&connection);
@@ -410,8 +415,8 @@ impl<'a> World<'a> {
         }
         while let Some(command) = self.balancer.poll_command() {
             match command {
-                Command::Connect { connection, address, .. } => {
-                    assert!(self.attempts.insert(connection, address).is_none());
+                Command::Connect { connection, destination, .. } => {
+                    assert!(self.attempts.insert(connection, destination).is_none());
                 }
                 Command::Cancel { connection } => {
                     assert!(self.attempts.remove(&connection).is_some(), "it is attempted");
@@ -455,7 +460,7 @@ impl<'a> World<'a> {
             let expected = self.expected(target);
             match (&pick, expected) {
                 (Pick::Complete(attempt), Some(addresses)) => {
-                    assert!(addresses.contains(&attempt.endpoint.address), "{pick:?} of {addresses:?}");
+                    assert!(addresses.contains(&attempt.endpoint.destination()), "{pick:?} of {addresses:?}");
                     assert_eq!(self.unconnected(target), None, "{target}: an endpoint has no connection");
                 }
                 (Pick::Fail(_), None) => {}

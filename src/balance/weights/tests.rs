@@ -71,9 +71,10 @@ fn ch3_42_the_utilization_is_that_of_the_application_or_else_of_the_processor() 
         rps_fractional: 10.0,
         eps: 2.0,
         application_utilization: 0.5,
+        ..OrcaLoadReport::default()
     };
-    assert_eq!(decoded(from), Some(report(0.5, 10.0, 2.0)));
-    let without = |application_utilization| OrcaLoadReport { application_utilization, ..from };
+    assert_eq!(decoded(from.clone()), Some(report(0.5, 10.0, 2.0)));
+    let without = |application_utilization| OrcaLoadReport { application_utilization, ..from.clone() };
     for application in [0.0, -1.0, f64::NAN] {
         assert_eq!(decoded(without(application)), Some(report(0.25, 10.0, 2.0)), "{application}");
     }
@@ -81,13 +82,12 @@ fn ch3_42_the_utilization_is_that_of_the_application_or_else_of_the_processor() 
 
 #[test]
 fn ch3_42_reports_without_a_positive_finite_utilization_and_rate_change_nothing() {
-    let good =
-        OrcaLoadReport { cpu_utilization: 0.5, rps_fractional: 10.0, eps: 0.0, application_utilization: 0.0 };
+    let good = || OrcaLoadReport { cpu_utilization: 0.5, rps_fractional: 10.0, ..OrcaLoadReport::default() };
     for bad in [0.0, -1.0, f64::NAN, f64::INFINITY, f64::NEG_INFINITY] {
-        assert_eq!(decoded(OrcaLoadReport { cpu_utilization: bad, ..good }), None, "utilization {bad}");
-        assert_eq!(decoded(OrcaLoadReport { rps_fractional: bad, ..good }), None, "rate {bad}");
+        assert_eq!(decoded(OrcaLoadReport { cpu_utilization: bad, ..good() }), None, "utilization {bad}");
+        assert_eq!(decoded(OrcaLoadReport { rps_fractional: bad, ..good() }), None, "rate {bad}");
         assert_eq!(
-            decoded(OrcaLoadReport { eps: bad, ..good }),
+            decoded(OrcaLoadReport { eps: bad, ..good() }),
             Some(report(0.5, 10.0, 0.0)),
             "errors {bad}"
         );

@@ -17,11 +17,25 @@ use tokio::{
     net::TcpStream,
     time::Instant,
 };
+#[cfg(feature = "tls")]
+use tokio_rustls::client::TlsStream;
 
-/// A TCP connection that notes when bytes were read, if somebody asks for that.
+use super::{
+    super::security::{Peer, Secured},
+    tunnel,
+};
+
+/// A connection that notes when bytes were read, if somebody asks for that.
 pub(super) struct Socket {
-    io: TcpStream,
+    io: Stream,
     reads: Option<Arc<LastRead>>,
+}
+
+/// The stream of bytes to a peer.
+enum Stream {
+    Plaintext(TcpStream),
+    #[cfg(feature = "tls")]
+    Tls(Box<TlsStream<TcpStream>>),
 }
 
 /// When a connection has last read bytes of its peer.
@@ -33,15 +47,29 @@ pub(super) struct LastRead {
 }
 
 impl Socket {
-    /// Connects, without Nagle's delay. `user_timeout` is the longest time that the system keeps the connection while the peer
+    /// Connects, without Nagle's delay: to the endpoint, or to the proxy before it, and then by TLS if the peer has it (CH3.4).
+    /// `user_timeout` is the longest time that the system keeps the connection while the peer
     /// acknowledges nothing (A18), where the system has such an option.
-    pub(super) async fn connect(address: SocketAddr, user_timeout: Option<Duration>) -> io::Result<Self> {
-        let io = TcpStream::connect(address).await?;
-        io.set_nodelay(true)?;
-        if let Some(timeout) = user_timeout {
-            set_user_timeout(&io, timeout)?;
+    ///
+    /// # Errors
+    /// A text with the reason.
+    pub(super) async fn connect(
+        peer: &Peer,
+        user_timeout: Option<Duration>,
+    ) -> Result<(Self, Option<Secured>), String> {
+        let first = peer.proxy.unwrap_or(peer.address);
+        let mut io = tcp(first, user_timeout).await.map_err(|error| error.to_string())?;
+        if peer.proxy.is_some() {
+            tunnel::open(&mut io, peer.address).await?;
         }
-        Ok(Self { io, reads: None })
+        let (io, secured) = match &peer.tls {
+            None => (Stream::Plaintext(io), None),
+            Some(tls) => {
+                let (io, secured) = tls.connect(io).await.map_err(|error| format!("TLS: {error}"))?;
+                (io.into(), Some(secured))
+            }
+        };
+        Ok((Self { io, reads: None }, secured))
     }
 
     /// Notes reads from now on.
@@ -51,7 +79,11 @@ impl Socket {
 
     #[cfg(test)]
     pub(super) fn tcp(&self) -> &TcpStream {
-        &self.io
+        match &self.io {
+            Stream::Plaintext(io) => io,
+            #[cfg(feature = "tls")]
+            Stream::Tls(io) => io.get_ref().0,
+        }
     }
 }
 
@@ -77,7 +109,11 @@ impl AsyncRead for Socket {
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
-        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
+        let polled = match &mut self.io {
+            Stream::Plaintext(io) => Pin::new(io).poll_read(cx, buf),
+            #[cfg(feature = "tls")]
+            Stream::Tls(io) => Pin::new(io).poll_read(cx, buf),
+        };
         if let Some(reads) = &self.reads
             && buf.filled().len() > before
         {
@@ -89,15 +125,27 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write(cx, buf)
+        match &mut self.io {
+            Stream::Plaintext(io) => Pin::new(io).poll_write(cx, buf),
+            #[cfg(feature = "tls")]
+            Stream::Tls(io) => Pin::new(io).poll_write(cx, buf),
+        }
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_flush(cx)
+        match &mut self.io {
+            Stream::Plaintext(io) => Pin::new(io).poll_flush(cx),
+            #[cfg(feature = "tls")]
+            Stream::Tls(io) => Pin::new(io).poll_flush(cx),
+        }
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.io).poll_shutdown(cx)
+        match &mut self.io {
+            Stream::Plaintext(io) => Pin::new(io).poll_shutdown(cx),
+            #[cfg(feature = "tls")]
+            Stream::Tls(io) => Pin::new(io).poll_shutdown(cx),
+        }
     }
 
     fn poll_write_vectored(
@@ -105,12 +153,42 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.io).poll_write_vectored(cx, bufs)
+        match &mut self.io {
+            Stream::Plaintext(io) => Pin::new(io).poll_write_vectored(cx, bufs),
+            #[cfg(feature = "tls")]
+            Stream::Tls(io) => Pin::new(io).poll_write_vectored(cx, bufs),
+        }
     }
 
     fn is_write_vectored(&self) -> bool {
-        self.io.is_write_vectored()
+        match &self.io {
+            Stream::Plaintext(io) => io.is_write_vectored(),
+            #[cfg(feature = "tls")]
+            Stream::Tls(io) => io.is_write_vectored(),
+        }
     }
+}
+
+impl From<TcpStream> for Stream {
+    fn from(io: TcpStream) -> Self {
+        Self::Plaintext(io)
+    }
+}
+
+#[cfg(feature = "tls")]
+impl From<TlsStream<TcpStream>> for Stream {
+    fn from(io: TlsStream<TcpStream>) -> Self {
+        Self::Tls(Box::new(io))
+    }
+}
+
+async fn tcp(address: SocketAddr, user_timeout: Option<Duration>) -> io::Result<TcpStream> {
+    let io = TcpStream::connect(address).await?;
+    io.set_nodelay(true)?;
+    if let Some(timeout) = user_timeout {
+        set_user_timeout(&io, timeout)?;
+    }
+    Ok(io)
 }
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin"))]

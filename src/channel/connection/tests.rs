@@ -1,7 +1,7 @@
 //! Connections to scripted peers.
 
 use std::{
-    net::Ipv4Addr,
+    net::{Ipv4Addr, SocketAddr},
     sync::atomic::{AtomicUsize, Ordering},
 };
 
@@ -71,12 +71,13 @@ async fn pair_with(
 ) -> (Driven, server::Connection<TcpStream, Bytes>) {
     let (listener, address) = listen().await;
     let accept = async { server.handshake(listener.accept().await.unwrap().0).await.unwrap() };
-    let (connected, server) = tokio::join!(Connection::connect(address, BOUND, settings), accept);
+    let peer = address.into();
+    let (connected, server) = tokio::join!(Connection::connect(&peer, BOUND, settings), accept);
     (Driven::new(connected.unwrap_or_else(|error| panic!("{error}"))), server)
 }
 
 async fn connect(address: SocketAddr) -> Result<Connection, Arc<str>> {
-    Connection::connect(address, BOUND, ConnectionSettings::default()).await
+    Connection::connect(&address.into(), BOUND, ConnectionSettings::default()).await
 }
 
 fn get() -> Request<()> {
@@ -273,7 +274,7 @@ async fn pinging(without_calls: bool) -> (Driven, Raw) {
 async fn raw_pair(settings: ConnectionSettings) -> (Driven, Raw) {
     let listener = RawListener::bind().await;
     let connect = async {
-        let connected = Connection::connect(listener.address, BOUND, settings).await;
+        let connected = Connection::connect(&listener.address.into(), BOUND, settings).await;
         Driven::new(connected.unwrap_or_else(|error| panic!("{error}")))
     };
     tokio::join!(connect, listener.accept())
@@ -353,7 +354,7 @@ async fn ch11_11_a_connection_without_calls_is_not_woken() {
 async fn ch3_6_sockets_send_at_once_and_have_the_timeout_of_the_pings() {
     let (listener, address) = listen().await;
     let timeout = Duration::from_secs(20);
-    let socket = Socket::connect(address, Some(timeout)).await.unwrap();
+    let (socket, _) = Socket::connect(&address.into(), Some(timeout)).await.unwrap();
     listener.accept().await.unwrap();
     assert!(socket.tcp().nodelay().unwrap());
     #[cfg(target_os = "linux")]

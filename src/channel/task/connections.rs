@@ -1,23 +1,209 @@
-//! What the task of a channel has of its connections.
+//! The connections of a channel: attempts, those that are established, and the tasks that drive them.
 
-use tokio::{sync::oneshot, task::AbortHandle};
+use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use crate::channel::shared_connections::Lease;
+use tokio::{
+    sync::{mpsc::UnboundedSender, oneshot},
+    task::{AbortHandle, JoinSet},
+};
+use tracing::{debug, info};
+
+use super::Event;
+use crate::{
+    Client,
+    balance::{command::ConnectionId, identity::Destination, streams::Streams},
+    channel::{
+        connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss},
+        security::{ChannelSecurity, Peer},
+        shared_connections::{Key, Lease, Report},
+    },
+    config::Target,
+};
+
+/// What executes the commands of the core that are about connections, and reports what becomes of these.
+pub(super) struct Connections {
+    client: Client,
+    /// For the log.
+    target: Target,
+    settings: ConnectionSettings,
+    security: ChannelSecurity,
+    is_shared: bool,
+    attempts: HashMap<ConnectionId, (SocketAddr, Attempt)>,
+    established: HashMap<ConnectionId, (SocketAddr, Established)>,
+    longer_intervals: LongerIntervals,
+    /// The tasks of the connections.
+    drivers: JoinSet<()>,
+    events: UnboundedSender<Event>,
+}
 
 /// An attempt to connect.
-pub(super) enum Attempt {
+enum Attempt {
     Own(AbortHandle),
     Shared(Lease),
 }
 
 /// What drains a connection when it is dropped.
-pub(super) enum Established {
+enum Established {
     Own(#[expect(dead_code, reason = "its end is what counts")] oneshot::Sender<()>),
     Shared(#[expect(dead_code, reason = "its end is what counts")] Lease),
 }
 
 /// Reads the reports of load beside the calls until it is dropped.
 pub(super) struct LoadWatch(AbortHandle);
+
+impl Connections {
+    pub(super) fn new(
+        (client, target): (Client, Target),
+        (settings, is_shared): (ConnectionSettings, bool),
+        security: ChannelSecurity,
+        events: UnboundedSender<Event>,
+    ) -> Self {
+        Self {
+            client,
+            target,
+            settings,
+            security,
+            is_shared,
+            attempts: HashMap::new(),
+            established: HashMap::new(),
+            longer_intervals: LongerIntervals::default(),
+            drivers: JoinSet::new(),
+            events,
+        }
+    }
+
+    /// Attempts a connection. Whatever it needs is done by a task of its own (CH7.23).
+    pub(super) fn connect(&mut self, id: ConnectionId, destination: &Destination, timeout: Duration) {
+        let peer = self.security.peer(destination);
+        let address = peer.address;
+        let keep_alive = self.longer_intervals.apply(address, self.settings.keep_alive);
+        let settings = ConnectionSettings { keep_alive, ..self.settings };
+        let attempt = match self.is_shared {
+            true => self.lease(id, Key { peer, settings }, timeout),
+            false => self.attempt(id, (peer, timeout), settings),
+        };
+        self.attempts.insert(id, (address, attempt));
+    }
+
+    /// Cancels an attempt.
+    pub(super) fn cancel(&mut self, id: ConnectionId) {
+        if let Some((_, Attempt::Own(attempt))) = self.attempts.remove(&id) {
+            attempt.abort();
+        }
+    }
+
+    /// Closes a connection as soon as its streams have ended.
+    pub(super) fn drain(&mut self, id: ConnectionId) {
+        self.established.remove(&id);
+    }
+
+    /// An attempt has led to a connection, which is driven from now on; `None` if it was cancelled in the meantime.
+    pub(super) fn on_connected(
+        &mut self,
+        id: ConnectionId,
+        connection: Connection,
+    ) -> Option<Arc<Streams<Handle>>> {
+        let (address, _) = self.attempts.remove(&id)?;
+        let (drain, is_drained) = oneshot::channel();
+        self.established.insert(id, (address, Established::Own(drain)));
+        let (streams, events) = (connection.streams(), self.events.clone());
+        let on_lost = move |loss| {
+            // Without a task nobody counts connections.
+            let _ = events.send(Event::Lost(id, loss));
+        };
+        self.drivers.spawn(connection.drive(is_drained, on_lost));
+        Some(streams)
+    }
+
+    /// An attempt has led to a shared connection; false if it was cancelled in the meantime.
+    pub(super) fn on_joined(&mut self, id: ConnectionId) -> bool {
+        let Some((address, Attempt::Shared(lease))) = self.attempts.remove(&id) else { return false };
+        self.established.insert(id, (address, Established::Shared(lease)));
+        true
+    }
+
+    /// An attempt has failed; false if it was cancelled in the meantime.
+    pub(super) fn on_failed(&mut self, id: ConnectionId, error: &str) -> bool {
+        let is_known = self.attempts.remove(&id).is_some();
+        if is_known {
+            debug!(target_name = %self.target, error, "connection attempt failed");
+        }
+        is_known
+    }
+
+    /// A connection takes no new streams any more; false if it was drained in the meantime.
+    pub(super) fn on_lost(&mut self, id: ConnectionId, loss: Loss) -> bool {
+        let Some((address, _)) = self.established.remove(&id) else { return false };
+        match loss {
+            Loss::TooManyPings => self.on_too_many_pings(address),
+            Loss::Other => {}
+        }
+        true
+    }
+
+    /// A further connection may be due.
+    pub(super) fn on_full(&self, id: ConnectionId) {
+        if let Some((address, _)) = self.established.get(&id) {
+            debug!(target_name = %self.target, %address, "all streams are in use, a further connection is requested");
+        }
+    }
+
+    /// Waits for the end of a connection; `None` if there is none.
+    ///
+    /// # Cancel safety
+    /// No end is lost.
+    pub(super) async fn ended(&mut self) -> Option<()> {
+        self.drivers.join_next().await.map(|_| ())
+    }
+
+    /// Lets connections end by themselves.
+    pub(super) fn detach(&mut self) {
+        self.drivers.detach_all();
+    }
+
+    /// Ends all connections.
+    pub(super) async fn shut_down(&mut self) {
+        self.drivers.shutdown().await;
+    }
+
+    /// The next connections to the address send half as many pings.
+    fn on_too_many_pings(&mut self, address: SocketAddr) {
+        if let Some(interval) = self.longer_intervals.double(address, self.settings.keep_alive) {
+            info!(target_name = %self.target, %address, ?interval, "the server reports too many pings");
+        }
+    }
+
+    fn lease(&self, id: ConnectionId, key: Key, timeout: Duration) -> Attempt {
+        let events = self.events.clone();
+        let report = move |report| {
+            // Without a task nobody counts connections.
+            let _ = events.send(match report {
+                Report::Connected(streams) => Event::Joined(id, streams),
+                Report::Failed(error) => Event::Failed(id, error),
+                Report::Lost(loss) => Event::Lost(id, loss),
+            });
+        };
+        Attempt::Shared(self.client.connections().lease(key, timeout, report))
+    }
+
+    fn attempt(
+        &self,
+        id: ConnectionId,
+        (peer, timeout): (Peer, Duration),
+        settings: ConnectionSettings,
+    ) -> Attempt {
+        let events = self.events.clone();
+        let attempt = tokio::spawn(async move {
+            let event = match Connection::connect(&peer, timeout, settings).await {
+                Ok(established) => Event::Connected(id, Box::new(established)),
+                Err(error) => Event::Failed(id, error),
+            };
+            // Without a task nobody counts connections.
+            let _ = events.send(event);
+        });
+        Attempt::Own(attempt.abort_handle())
+    }
+}
 
 impl LoadWatch {
     pub(super) fn new(reading: AbortHandle) -> Self {

@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 
 use self::script::{Scripted, of, overridden, script, with_filters};
 pub(super) use self::script::{any, with_filter};
-use super::*;
+use super::{secure::Ca, *};
 use crate::{
     error::Code as FilterCode,
     pb::{
@@ -285,10 +285,12 @@ async fn ch5_4_state_outlives_updates_and_ends_with_the_idleness_of_the_channel(
 
 #[tokio::test]
 async fn ch2_21_ch5_2_credentials_of_filters_are_sent_on_private_connections_alone() {
-    let mut peer = Peer::start().await;
+    let ca = Ca::new();
     for is_private in [false, true] {
+        let mut peer =
+            if is_private { Peer::secured(ca.server(&["shop"])).await } else { Peer::start().await };
         let name = if is_private { "ch5_2_private" } else { "ch5_2_plaintext" };
-        let settings = |it: ChannelBuilder| if is_private { it.private_connections() } else { it };
+        let settings = |it: ChannelBuilder| if is_private { it.xds_credentials(ca.fallback()) } else { it };
         let mesh = start_with(name, &[&peer], settings).await;
         script(name, |_, request, mut next| {
             Box::pin(async move {

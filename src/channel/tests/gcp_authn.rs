@@ -2,6 +2,7 @@
 
 use super::{
     filters::{any, with_filter},
+    secure::Ca,
     *,
 };
 use crate::{
@@ -34,9 +35,11 @@ fn with_metadata(name: &str, type_name: &str, value: &[u8]) -> ClusterBuilder {
 }
 
 /// A mesh whose cluster has an audience, and whose connections are private.
-async fn start(name: &str, peer: &Peer, metadata: &Metadata) -> Mesh {
+async fn start(name: &str, (peer, ca): (&Peer, &Ca), metadata: &Metadata) -> Mesh {
     let host = metadata.host.clone();
-    let mesh = Mesh::with(name, &[peer], |it| it.gcp_metadata_server(host).private_connections()).await;
+    let fallback = ca.fallback();
+    let settings = |it: ChannelBuilder| it.gcp_metadata_server(host).xds_credentials(fallback);
+    let mesh = Mesh::with(name, &[peer], settings).await;
     with_filter(&mesh, any(FILTER, b""));
     mesh.server.set(with_metadata(name, AUDIENCE, SHOP));
     mesh
@@ -72,8 +75,10 @@ async fn ch5_13_a_call_on_a_plaintext_connection_is_unauthenticated_and_fetches_
 
 #[tokio::test]
 async fn ch5_13_calls_have_the_token_of_one_fetch() {
-    let (mut peer, mut metadata) = (Peer::start().await, Metadata::start([good()]).await);
-    let mesh = start("ch5_13_token", &peer, &metadata).await;
+    let ca = Ca::new();
+    let (mut peer, mut metadata) =
+        (Peer::secured(ca.server(&["shop"])).await, Metadata::start([good()]).await);
+    let mesh = start("ch5_13_token", (&peer, &ca), &metadata).await;
     let calls: Vec<_> = (0..3).map(|_| mesh.get("/a")).collect();
     for _ in 0..3 {
         let received = peer.request().await;
@@ -89,9 +94,10 @@ async fn ch5_13_calls_have_the_token_of_one_fetch() {
 
 #[tokio::test]
 async fn ch5_12_metadata_decide_whether_calls_have_a_token() {
-    let (mut peer, metadata) = (Peer::start().await, Metadata::start([good()]).await);
+    let ca = Ca::new();
+    let (mut peer, metadata) = (Peer::secured(ca.server(&["shop"])).await, Metadata::start([good()]).await);
     let name = "ch5_12_metadata";
-    let mesh = start(name, &peer, &metadata).await;
+    let mesh = start(name, (&peer, &ca), &metadata).await;
     mesh.server.set(cluster(name));
     let call = mesh.get("/none");
     let received = peer.request().await;
@@ -135,8 +141,9 @@ async fn ch5_12_metadata_decide_whether_calls_have_a_token() {
 
 #[tokio::test]
 async fn ch5_12_a_cluster_that_does_not_exist_is_unavailable() {
-    let (peer, metadata) = (Peer::start().await, Metadata::start([good()]).await);
-    let mesh = start("ch5_12_missing", &peer, &metadata).await;
+    let ca = Ca::new();
+    let (peer, metadata) = (Peer::secured(ca.server(&["shop"])).await, Metadata::start([good()]).await);
+    let mesh = start("ch5_12_missing", (&peer, &ca), &metadata).await;
     let route = route::prefix("").cluster("nobody");
     mesh.server.set(route_config("routes").virtual_host(["*"], [route]));
     let (code, message) = status(mesh.get("/a")).await;
@@ -148,8 +155,10 @@ async fn ch5_12_a_cluster_that_does_not_exist_is_unavailable() {
 #[tokio::test]
 async fn ch5_14_calls_fail_with_the_status_of_the_fetch_until_the_end_of_the_backoff() {
     let unavailable = Answer::Respond(503, String::new());
-    let (mut peer, mut metadata) = (Peer::start().await, Metadata::start([unavailable, good()]).await);
-    let mesh = start("ch5_14_backoff", &peer, &metadata).await;
+    let ca = Ca::new();
+    let (mut peer, mut metadata) =
+        (Peer::secured(ca.server(&["shop"])).await, Metadata::start([unavailable, good()]).await);
+    let mesh = start("ch5_14_backoff", (&peer, &ca), &metadata).await;
     let expected = (Code::Unavailable, "identity token for https://shop: HTTP status 503".to_owned());
     assert_eq!(status(mesh.get("/a")).await, expected);
     metadata.request().await;
@@ -163,9 +172,11 @@ async fn ch5_14_calls_fail_with_the_status_of_the_fetch_until_the_end_of_the_bac
 
 #[tokio::test]
 async fn ch5_14_a_call_that_ends_during_a_fetch_leaves_it_to_the_others() {
-    let (mut peer, mut metadata) = (Peer::start().await, Metadata::start([Answer::Silence]).await);
+    let ca = Ca::new();
+    let (mut peer, mut metadata) =
+        (Peer::secured(ca.server(&["shop"])).await, Metadata::start([Answer::Silence]).await);
     let name = "ch5_14_ends";
-    let mesh = start(name, &peer, &metadata).await;
+    let mesh = start(name, (&peer, &ca), &metadata).await;
     let first = mesh.get("/first");
     metadata.request().await;
     let (short, dropped) = (mesh.with_timeout("/short", "5S"), mesh.get("/dropped"));
@@ -183,9 +194,11 @@ async fn ch5_14_a_call_that_ends_during_a_fetch_leaves_it_to_the_others() {
 
 #[tokio::test]
 async fn ch5_13_each_attempt_has_the_token() {
-    let (mut peer, mut metadata) = (Peer::start().await, Metadata::start([good()]).await);
+    let ca = Ca::new();
+    let (mut peer, mut metadata) =
+        (Peer::secured(ca.server(&["shop"])).await, Metadata::start([good()]).await);
     let name = "ch5_13_retries";
-    let mesh = start(name, &peer, &metadata).await;
+    let mesh = start(name, (&peer, &ca), &metadata).await;
     let route = route::prefix("").cluster(name).edit(|route| {
         let Some(Action::Route(action)) = &mut route.action else { panic!("it forwards") };
         action.retry_policy = Some(RetryPolicy { retry_on: "unavailable".into(), ..RetryPolicy::default() });

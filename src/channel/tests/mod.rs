@@ -12,6 +12,8 @@ pub(super) mod raw;
 mod repeats;
 mod retries;
 mod scaling;
+pub(super) mod secure;
+mod security;
 mod session;
 mod sharing;
 mod streams;

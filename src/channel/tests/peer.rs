@@ -21,9 +21,11 @@ use tokio::{
         watch,
     },
 };
+use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
 use tonic::Code;
 
 use super::soon;
+use crate::transport::credentials::Io;
 
 /// Accepts connections and hands over their requests.
 pub(super) struct Peer {
@@ -58,6 +60,15 @@ impl Peer {
     }
 
     pub(super) async fn with(settings: impl Fn(&mut Builder) + Send + 'static) -> Self {
+        Self::start_as(settings, None).await
+    }
+
+    /// With TLS.
+    pub(super) async fn secured(config: ServerConfig) -> Self {
+        Self::start_as(|_| {}, Some(TlsAcceptor::from(Arc::new(config)))).await
+    }
+
+    async fn start_as(settings: impl Fn(&mut Builder) + Send + 'static, tls: Option<TlsAcceptor>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
         let address = listener.local_addr().unwrap();
         let ((send, requests), (opened, connections)) =
@@ -77,6 +88,7 @@ impl Peer {
                 let mut builder = Builder::new();
                 settings(&mut builder);
                 let (end, ends) = mpsc::unbounded_channel();
+                let Some(socket) = secure(socket, tls.as_ref()).await else { continue };
                 if let Ok(connection) = builder.handshake(socket).await {
                     let _ = opened.send(end);
                     tokio::spawn(serve(connection, (number, send.clone()), ends));
@@ -193,8 +205,16 @@ fn grpc_response() -> Response<()> {
     Response::builder().header("content-type", "application/grpc").body(()).unwrap()
 }
 
+/// A socket with TLS, or without; `None` if the client refuses it.
+async fn secure(socket: TcpStream, tls: Option<&TlsAcceptor>) -> Option<Box<dyn Io>> {
+    match tls {
+        None => Some(Box::new(socket)),
+        Some(tls) => Some(Box::new(tls.accept(socket).await.ok()?)),
+    }
+}
+
 async fn serve(
-    mut connection: Connection<TcpStream, Bytes>,
+    mut connection: Connection<Box<dyn Io>, Bytes>,
     (number, requests): (usize, UnboundedSender<Received>),
     mut ends: UnboundedReceiver<End>,
 ) {

@@ -1,4 +1,4 @@
-//! The server side of one ADS stream, without I/O, in both variants of the protocol.
+//! The server side of one ADS stream, without I/O, in both variants of the protocol, and of one stream of load reports.
 
 use std::collections::BTreeSet;
 
@@ -7,6 +7,7 @@ use crate::{escape::debug_as_message, pb::envoy::config::core::v3::ControlPlane}
 mod behavior;
 mod delta;
 mod key;
+mod load_stats;
 mod memory;
 mod pulse;
 #[cfg(feature = "json")]
@@ -21,6 +22,7 @@ pub(super) use self::rest::answer as answer_once;
 pub use self::{
     behavior::{AfterNack, Behavior},
     delta::DeltaSession,
+    load_stats::{LoadReporting, LoadReportingConfig, LoadSession},
     sotw::Session,
 };
 

@@ -42,10 +42,10 @@ pub(super) fn error(stored: &StoredError) -> ResourceError {
     }
 }
 
-fn duration(ttl: Duration) -> protobuf::Duration {
-    // The store's times to live are within the range of the message.
+/// The message of a duration that the caller keeps within its range.
+pub(super) fn duration(span: Duration) -> protobuf::Duration {
     protobuf::Duration {
-        seconds: i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX),
-        nanos: i32::try_from(ttl.subsec_nanos()).unwrap_or_default(),
+        seconds: i64::try_from(span.as_secs()).unwrap_or(i64::MAX),
+        nanos: i32::try_from(span.subsec_nanos()).unwrap_or_default(),
     }
 }

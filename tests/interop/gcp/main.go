@@ -27,6 +27,9 @@
 //	                      does five times a second
 //	lose SERVICE          the routes of the service lead to the missing cluster SERVICE-lost
 //	find SERVICE          the end of that
+//	report CLUSTER        clients report the load of the cluster to this server
+//	conceal CLUSTER       the end of that
+//	loads N [CLUSTER...]  requests load reports of these clusters, or of all, every N milliseconds
 //	invalid               a cluster that gRPC clients must reject, and a valid change in addition
 //	valid                 the end of that
 //	clusters N            N more clusters: bulk-00000, bulk-00001 ...
@@ -124,11 +127,26 @@ func apply(server *server, catalog *catalog, line string) error {
 		server.stop()
 		return server.start()
 	}
+	if words := strings.Fields(line); words[0] == "loads" {
+		return askForLoads(server.loads, words[1:])
+	}
 	changes, err := catalog.command(line)
 	if err != nil {
 		return err
 	}
 	return server.cache.publish(changes)
+}
+
+func askForLoads(loads *loads, args []string) error {
+	if len(args) == 0 {
+		return fmt.Errorf("loads N [CLUSTER...]")
+	}
+	interval, err := numbers(args[:1])
+	if err != nil {
+		return err
+	}
+	loads.ask(interval[0], args[1:])
+	return nil
 }
 
 func alter(mesh *mesh, verb string, args []string) error {
@@ -204,6 +222,11 @@ func alter(mesh *mesh, verb string, args []string) error {
 			return fmt.Errorf("%s SERVICE", verb)
 		}
 		return mesh.setLost(args[0], verb == "lose")
+	case "report", "conceal":
+		if len(args) != 1 {
+			return fmt.Errorf("%s CLUSTER", verb)
+		}
+		return mesh.setReporting(args[0], verb == "report")
 	case "invalid", "valid":
 		mesh.invalid = verb == "invalid"
 	case "clusters":

@@ -29,6 +29,7 @@ type mesh struct {
 	rerouted map[string]string        // by service: the current name of its routes
 	ttls     map[string]time.Duration // by name of a cluster, or of its endpoints
 	lost     map[string]bool          // by service: its routes lead to a missing cluster
+	reports  map[string]bool          // by cluster: its load is reported to this server
 	invalid  bool                     // payments is invalid, and inventory is changed in addition
 	bulk     int                      // the number of additional clusters
 }
@@ -54,6 +55,7 @@ func baseMesh() *mesh {
 		rerouted: map[string]string{},
 		ttls:     map[string]time.Duration{},
 		lost:     map[string]bool{},
+		reports:  map[string]bool{},
 	}
 }
 
@@ -71,6 +73,14 @@ func (m *mesh) weightsOf(service string) [2]uint32 {
 		return [2]uint32{100 - weight, weight}
 	}
 	return m.weights
+}
+
+func (m *mesh) setReporting(cluster string, reporting bool) error {
+	if !m.hasEndpoints(cluster) {
+		return fmt.Errorf("no such cluster with endpoints")
+	}
+	m.reports[cluster] = reporting
+	return nil
 }
 
 func (m *mesh) setFailing(cluster string, failing bool) error {

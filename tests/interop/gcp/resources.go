@@ -86,6 +86,11 @@ func (m *mesh) cluster(name string) *cluster.Cluster {
 			EdsConfig: fromAds(), ServiceName: m.nameOf(name) + "-endpoints",
 		},
 	}
+	if m.reports[name] {
+		made.LrsServer = &core.ConfigSource{
+			ConfigSourceSpecifier: &core.ConfigSource_Self{Self: &core.SelfConfigSource{TransportApiVersion: core.ApiVersion_V3}},
+		}
+	}
 	switch {
 	case m.invalid && name == "payments": // the smallest ring is larger than the largest
 		made.LbPolicy = cluster.Cluster_RING_HASH

@@ -13,6 +13,7 @@ import (
 	discovery "github.com/envoyproxy/go-control-plane/envoy/service/discovery/v3"
 	endpoint "github.com/envoyproxy/go-control-plane/envoy/service/endpoint/v3"
 	listener "github.com/envoyproxy/go-control-plane/envoy/service/listener/v3"
+	lrs "github.com/envoyproxy/go-control-plane/envoy/service/load_stats/v3"
 	route "github.com/envoyproxy/go-control-plane/envoy/service/route/v3"
 	runtime "github.com/envoyproxy/go-control-plane/envoy/service/runtime/v3"
 	secret "github.com/envoyproxy/go-control-plane/envoy/service/secret/v3"
@@ -27,6 +28,7 @@ type server struct {
 	port      int
 	gateway   int
 	cache     served
+	loads     *loads
 	grpc      *grpc.Server
 	http      *http.Server
 	listeners [2]net.Listener
@@ -34,7 +36,7 @@ type server struct {
 }
 
 func newServer(port, gateway int, cache served) (*server, error) {
-	made := &server{cache: cache}
+	made := &server{cache: cache, loads: newLoads()}
 	for _, one := range []struct {
 		wanted int
 		port   *int
@@ -69,7 +71,7 @@ func (s *server) start() error {
 	ctx, cancel := context.WithCancel(context.Background())
 	s.listeners, s.cancel = [2]net.Listener{streams, polls}, cancel
 	server := xds.NewServer(ctx, s.cache, callbacks())
-	s.grpc, s.http = grpcServer(server), &http.Server{Handler: gateway{xds.HTTPGateway{Server: server}}}
+	s.grpc, s.http = grpcServer(server, s.loads), &http.Server{Handler: gateway{xds.HTTPGateway{Server: server}}}
 	go serve(s.grpc.Serve, streams, grpc.ErrServerStopped)
 	go serve(s.http.Serve, polls, http.ErrServerClosed)
 	return nil
@@ -81,8 +83,8 @@ func serve(serving func(net.Listener) error, listener net.Listener, end error) {
 	}
 }
 
-// grpcServer serves aggregated streams, and those of single types.
-func grpcServer(served xds.Server) *grpc.Server {
+// grpcServer serves aggregated streams, those of single types, and those of load reports.
+func grpcServer(served xds.Server, loads *loads) *grpc.Server {
 	// The defaults of gRPC servers are too small for a mesh: 4 MiB a request, and few streams.
 	made := grpc.NewServer(
 		grpc.MaxRecvMsgSize(64<<20),
@@ -100,6 +102,7 @@ func grpcServer(served xds.Server) *grpc.Server {
 	endpoint.RegisterEndpointDiscoveryServiceServer(made, served)
 	secret.RegisterSecretDiscoveryServiceServer(made, served)
 	runtime.RegisterRuntimeDiscoveryServiceServer(made, served)
+	lrs.RegisterLoadReportingServiceServer(made, loads)
 	return made
 }
 

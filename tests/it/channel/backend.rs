@@ -4,20 +4,16 @@ use std::{
     convert::Infallible,
     net::{Ipv4Addr, SocketAddr},
     sync::{
-        Arc, Mutex,
+        Arc,
         atomic::{AtomicBool, AtomicUsize, Ordering},
     },
     task::{Context, Poll},
+    time::Duration,
 };
 
 use bytes::Bytes;
-use futures_util::{
-    Stream, StreamExt,
-    future::join_all,
-    stream::{self, BoxStream},
-};
-use http_body::Frame;
-use http_body_util::BodyExt;
+use futures_util::{Stream, StreamExt, future::join_all, stream::BoxStream};
+use http_body_util::{BodyExt, Full};
 use prost::Message;
 use tokio::{
     runtime::{Builder, Runtime},
@@ -29,13 +25,15 @@ use tonic::{
     body::Body,
     codegen::{
         BoxFuture, Service,
-        http::{self, HeaderName, HeaderValue},
+        http::{self, HeaderName},
     },
-    metadata::BinaryMetadataValue,
-    server::{Grpc, NamedService, ServerStreamingService, StreamingService, UnaryService},
+    server::{Grpc, NamedService, StreamingService, UnaryService},
     transport::{Server, server::TcpIncoming},
 };
-use xdskit::pb::xds::{data::orca::v3::OrcaLoadReport, service::orca::v3::OrcaLoadReportRequest};
+use xdskit::{
+    orca::{CallMetricsLayer, Metric, OpenRcaService, ServerMetrics},
+    pb::xds::service::orca::v3::OrcaLoadReportRequest,
+};
 
 use crate::common::raw::Raw;
 
@@ -70,7 +68,7 @@ struct State {
     began: Notify,
     release: Notify,
     /// The load that is reported, with responses and beside them.
-    load: Mutex<Option<OrcaLoadReport>>,
+    metrics: ServerMetrics,
     /// The streams of reports beside the calls.
     load_streams: AtomicUsize,
     /// All calls fail.
@@ -98,7 +96,9 @@ impl Backend {
         let state = Arc::new(State { name: name.to_owned(), ..State::default() });
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
-        let (service, reports) = (Echo { state: state.clone() }, Reports { state: state.clone() });
+        let service = Echo { state: state.clone() };
+        let reports = OpenRcaService::new(state.metrics.clone()).with_min_interval(Duration::from_millis(1));
+        let reports = Reports { state: state.clone(), reports };
         let (bound, address_of) = oneshot::channel();
         let accepted = state.clone();
         let serving = runtime.spawn(async move {
@@ -109,6 +109,7 @@ impl Backend {
             });
             let router = Server::builder()
                 .max_concurrent_streams(max_streams)
+                .layer(CallMetricsLayer::new(accepted.metrics.clone()))
                 .add_service(service)
                 .add_service(reports);
             let stopped = async {
@@ -141,8 +142,8 @@ impl Backend {
 
     /// Reports this rate with half of its utilization from now on.
     pub(crate) fn report_rate(&self, rate: f64) {
-        let load = OrcaLoadReport { cpu_utilization: 0.5, rps_fractional: rate, ..Default::default() };
-        *self.state.load.lock().unwrap() = Some(load);
+        self.state.metrics.set(Metric::CpuUtilization, 0.5).unwrap();
+        self.state.metrics.set(Metric::RequestsPerSecond, rate).unwrap();
     }
 
     /// The streams of load reports that were opened.
@@ -254,10 +255,6 @@ impl Service<http::Request<Body>> for Echo {
                 }
                 _ => Status::unimplemented(path).into_http(),
             };
-            let load = *state.load.lock().unwrap();
-            if let Some(load) = load {
-                response = response.map(|body| with_load(body, load));
-            }
             response.headers_mut().insert("x-backend", state.name.parse().unwrap());
             response.headers_mut().insert("x-authority", authority.parse().unwrap());
             response.headers_mut().extend(tag.map(|tag| (HeaderName::from_static("x-tag"), tag)));
@@ -270,27 +267,15 @@ impl NamedService for Echo {
     const NAME: &'static str = "test.Echo";
 }
 
-/// Adds a load report to the trailers.
-fn with_load(body: Body, load: OrcaLoadReport) -> Body {
-    let load = BinaryMetadataValue::from_bytes(&load.encode_to_vec());
-    Body::new(body.map_frame(move |frame| match frame.into_trailers() {
-        Ok(mut trailers) => {
-            let value = HeaderValue::from_bytes(load.as_encoded_bytes()).unwrap();
-            trailers.insert("endpoint-load-metrics-bin", value);
-            Frame::trailers(trailers)
-        }
-        Err(frame) => frame,
-    }))
-}
-
 /// The service of load reports beside the calls.
 #[derive(Debug, Clone)]
 struct Reports {
     state: Arc<State>,
+    reports: OpenRcaService,
 }
 
 impl NamedService for Reports {
-    const NAME: &'static str = "xds.service.orca.v3.OpenRcaService";
+    const NAME: &'static str = OpenRcaService::NAME;
 }
 
 impl Service<http::Request<Body>> for Reports {
@@ -303,31 +288,17 @@ impl Service<http::Request<Body>> for Reports {
     }
 
     fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let service = self.clone();
+        let mut service = self.clone();
         Box::pin(async move {
-            assert_eq!(request.uri().path(), "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics");
             service.state.load_streams.fetch_add(1, Ordering::Relaxed);
             if service.state.has_no_load_streams.load(Ordering::Relaxed) {
                 return Ok(Status::unimplemented("no load reports").into_http());
             }
-            Ok(Grpc::new(Raw).server_streaming(service, request).await)
-        })
-    }
-}
-
-/// Reports the current load once.
-impl ServerStreamingService<Bytes> for Reports {
-    type Response = Bytes;
-    type ResponseStream = BoxStream<'static, Result<Bytes, Status>>;
-    type Future = BoxFuture<Response<Self::ResponseStream>, Status>;
-
-    fn call(&mut self, request: Request<Bytes>) -> Self::Future {
-        let load = *self.state.load.lock().unwrap();
-        Box::pin(async move {
-            let request = OrcaLoadReportRequest::decode(request.into_inner()).unwrap();
-            assert_eq!(request.report_interval.unwrap().seconds, 7);
-            let report = stream::iter(load.map(|load| Ok(load.encode_to_vec().into())));
-            Ok(Response::new(report.chain(stream::pending()).boxed()))
+            let (parts, body) = request.into_parts();
+            let body = body.collect().await.unwrap().to_bytes();
+            let message = OrcaLoadReportRequest::decode(&body[PREFIX..]).unwrap();
+            assert_eq!(message.report_interval.unwrap().seconds, 7);
+            service.reports.call(http::Request::from_parts(parts, Body::new(Full::new(body)))).await
         })
     }
 }
@@ -397,3 +368,5 @@ fn counted<T>(stream: impl Stream<Item = T>, running: Running) -> impl Stream<It
 
 /// More streams than any test has on a connection.
 const MAX_STREAMS: u32 = 10_000;
+/// The compression and the length in front of a message.
+const PREFIX: usize = 5;

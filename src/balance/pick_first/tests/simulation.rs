@@ -80,7 +80,7 @@ impl World {
     fn change_list(&mut self) {
         let count = self.random.usize(0..6);
         self.list = (0..count).map(|_| self.random.u8(0..10)).collect();
-        let addresses: Vec<_> = self.list.iter().copied().map(address).collect();
+        let addresses: Vec<_> = self.list.iter().copied().map(address).map(Destination::from).collect();
         let mut handover = Handover::new();
         self.pick_first.update(addresses, &mut handover, (self.now, &mut self.random), &mut self.commands);
         handover.release(&mut self.commands);
@@ -122,7 +122,7 @@ impl World {
     fn obey(&mut self) {
         while let Some(command) = self.commands.poll() {
             match command {
-                Command::Connect { connection, address, timeout } => {
+                Command::Connect { connection, destination: Destination { address, .. }, timeout } => {
                     let taken = if self.random.u32(0..4) == 0 {
                         timeout
                     } else {

@@ -30,6 +30,7 @@ fn sets() -> Vec<Set> {
             ("endpoint", [weight, key, addresses @ ..]) => {
                 let endpoint = EndpointConfig {
                     addresses: addresses.iter().map(|it| it.parse().unwrap()).collect(),
+                    identity: crate::balance::identity::Identity::default(),
                     weight: 1,
                     hostname: None,
                     hash_key: (*key != "-").then(|| (*key).into()),

@@ -40,7 +40,7 @@ impl World {
         let full = Arc::<Mutex<Vec<_>>>::default();
         let requests = full.clone();
         Self {
-            subchannel: Subchannel::new(([127, 0, 0, 1], 1).into(), Arc::default()),
+            subchannel: Subchannel::new(SocketAddr::from(([127, 0, 0, 1], 1)).into(), Arc::default()),
             on_full: OnFull::new(move |connection| requests.lock().unwrap().push(connection)),
             full,
             picker: None,

@@ -3,19 +3,21 @@ use std::{path::Path, sync::Arc};
 use tokio_rustls::{
     TlsConnector,
     rustls::{
-        ClientConfig, Error, InconsistentKeys, RootCertStore,
-        crypto::{CryptoProvider, ring},
-        pki_types::{
-            CertificateDer, PrivateKeyDer, ServerName,
-            pem::{self, PemObject},
-        },
+        ClientConfig, RootCertStore,
+        pki_types::ServerName,
         sign::{CertifiedKey, SingleCertAndKey},
     },
 };
 use tonic::codegen::StdError;
 
-use super::{super::BoxedIo, Alpn, Secured, in_file};
-use crate::config::TlsConfig;
+use super::{super::BoxedIo, Alpn, Secured};
+use crate::{
+    config::TlsConfig,
+    tls::{
+        NameRule, TrustBundleMap, TrustRoots, Verifier,
+        files::{self, Content},
+    },
+};
 
 /// A TLS configuration with certificates as of one time.
 pub(super) struct Tls {
@@ -28,22 +30,18 @@ pub(super) struct Tls {
 impl Tls {
     /// Reads the files, or the system's root certificates.
     pub(super) fn load(config: &TlsConfig, alpn: Alpn) -> Result<Self, String> {
-        if let Some(path) = &config.spiffe_trust_bundle_map_file {
-            return Err(in_file("spiffe_trust_bundle_map_file", path, &"not supported yet"));
-        }
-        let roots = match &config.ca_certificate_file {
-            Some(path) => roots_of(path)?,
-            None => system_roots()?,
-        };
-        let provider =
-            CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()));
-        let builder = ClientConfig::builder_with_provider(provider)
+        let builder = ClientConfig::builder_with_provider(files::crypto())
             .with_safe_default_protocol_versions()
-            .map_err(|e| e.to_string())?
-            .with_root_certificates(roots);
+            .map_err(|e| e.to_string())?;
+        let builder = match &config.spiffe_trust_bundle_map_file {
+            Some(map) => {
+                builder.dangerous().with_custom_certificate_verifier(Arc::new(spiffe_verifier(map, config)?))
+            }
+            None => builder.with_root_certificates(roots(config.ca_certificate_file.as_deref())?),
+        };
         let mut client = match (&config.certificate_file, &config.private_key_file) {
             (Some(certificate), Some(key)) => {
-                let identity = identity(certificate, key, builder.crypto_provider())?;
+                let identity = SingleCertAndKey::from(identity(certificate, key)?);
                 builder.with_client_cert_resolver(Arc::new(identity))
             }
             (None, None) => builder.with_no_client_auth(),
@@ -71,72 +69,35 @@ impl Tls {
     }
 }
 
-/// The client's identity. Certificate and key are two files, of which a rotation may have replaced only one.
-fn identity(certificate: &Path, key: &Path, provider: &CryptoProvider) -> Result<SingleCertAndKey, String> {
-    let chain = certificates_of("certificate_file", certificate)?;
-    let private = PrivateKeyDer::from_pem_file(key)
-        .map_err(|e| in_file("private_key_file", key, &pem_problem(&e, "private key")))?;
-    let private = provider
-        .key_provider
-        .load_private_key(private)
-        .map_err(|e| in_file("private_key_file", key, &format!("a key that cannot be used: {e}")))?;
-    let pair = CertifiedKey::new(chain, private);
-    match pair.keys_match() {
-        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(pair.into()),
-        Err(Error::InconsistentKeys(_)) => {
-            let other = format!("not for the key in private_key_file {}: replace both", key.display());
-            Err(in_file("certificate_file", certificate, &other))
-        }
-        Err(e) => Err(in_file("certificate_file", certificate, &unusable(&e))),
-    }
+fn identity(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
+    let chain = files::read("certificate_file", certificate)?;
+    let private = files::read("private_key_file", key)?;
+    let (chain, private) =
+        (Content { path: certificate, bytes: &chain }, Content { path: key, bytes: &private });
+    files::identity(&chain, &private, &files::crypto()).map_err(|unusable| unusable.reason)
 }
 
-fn roots_of(path: &Path) -> Result<RootCertStore, String> {
-    let mut roots = RootCertStore::empty();
-    for certificate in certificates_of("ca_certificate_file", path)? {
-        roots.add(certificate).map_err(|e| in_file("ca_certificate_file", path, &unusable(&e)))?;
-    }
-    Ok(roots)
+fn roots(path: Option<&Path>) -> Result<RootCertStore, String> {
+    let Some(path) = path else {
+        let system = files::system_certificates().and_then(|found| files::system_roots(&found));
+        return system.map_err(|why| format!("no ca_certificate_file, and {why}"));
+    };
+    let bytes = files::read("ca_certificate_file", path)?;
+    files::roots(&Content { path, bytes: &bytes }).map_err(|unusable| unusable.reason)
 }
 
-fn system_roots() -> Result<RootCertStore, String> {
-    let found = rustls_native_certs::load_native_certs();
-    let mut roots = RootCertStore::empty();
-    let (usable, _) = roots.add_parsable_certificates(found.certs);
-    if usable > 0 {
-        return Ok(roots);
-    }
-    let why: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
-    Err(format!("no ca_certificate_file, and the system has no usable root certificates: {}", why.join("; ")))
-}
-
-fn certificates_of(field: &str, path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
-    let certificates = CertificateDer::pem_file_iter(path)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(|e| in_file(field, path, &pem_problem(&e, "certificate")))?;
-    if certificates.is_empty() {
-        return Err(in_file(field, path, &pem_problem(&pem::Error::NoItemsFound, "certificate")));
-    }
-    Ok(certificates)
-}
-
-/// The reason why a PEM file has no such item.
-fn pem_problem(error: &pem::Error, expected: &str) -> String {
-    if let pem::Error::Io(error) = error {
-        return error.to_string();
-    }
-    if let pem::Error::NoItemsFound = error {
-        return format!("no {expected} in it");
-    }
-    format!("not a PEM file: {error}")
-}
-
-/// rustls uses "invalid peer certificate" for own certificates, too.
-fn unusable(error: &Error) -> String {
-    if let Error::InvalidCertificate(why) = error {
-        return format!("a certificate that cannot be used: {why:?}");
-    }
-    format!("a certificate that cannot be used: {error}")
+/// Verifies the server by the bundle of its trust domain, in place of roots (A87). Such a certificate is for an id and
+/// seldom for a host, so only a host that is set explicitly is verified, too.
+fn spiffe_verifier(map: &Path, config: &TlsConfig) -> Result<Verifier, String> {
+    let field = "spiffe_trust_bundle_map_file";
+    let bundles = TrustBundleMap::parse(&files::read(field, map)?);
+    let bundles = bundles.map_err(|why| files::in_file(field, map, &why))?;
+    let rule = match &config.server_name {
+        Some(name) => NameRule::Host(ServerName::try_from(name.clone()).map_err(|e| e.to_string())?),
+        None => NameRule::Any,
+    };
+    let origin = format!("{field} {}", map.display()).into();
+    Ok(Verifier { roots: Arc::new(TrustRoots::Spiffe(bundles)), origin, rule, crypto: files::crypto() })
 }
 
 const HTTP2: &[u8] = b"h2";
@@ -145,9 +106,11 @@ const HTTP2: &[u8] = b"h2";
 mod tests {
     use std::fs;
 
-    use rcgen::{CertificateParams, KeyPair};
+    use rcgen::{CertificateParams, KeyPair, SanType};
+    use tokio_rustls::TlsAcceptor;
 
     use super::*;
+    use crate::tls::fixture::{Ca, Folder, dns, uri};
 
     #[test]
     fn a65_files_that_cannot_be_used_are_named_with_the_reason() {
@@ -186,6 +149,53 @@ mod tests {
             let start = format!("{field} {}: {reason}", path.display());
             assert!(error.starts_with(&start), "{error:?} is not {start:?}");
         }
+    }
+
+    /// Makes a handshake with a server of a certificate that has this name.
+    async fn handshake(config: &TlsConfig, ca: &Ca, name: SanType) -> Result<(), String> {
+        let server = Arc::new(ca.issue([name]).server(None));
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let tls = Tls::load(config, Alpn::Http2)?;
+        let secure = tls.secure(Box::new(near), "control-plane.example");
+        let (secured, _) = tokio::join!(secure, TlsAcceptor::from(server).accept(far));
+        secured.map(drop).map_err(|e| e.to_string())
+    }
+
+    #[tokio::test]
+    async fn a87_a_server_is_verified_by_the_bundle_of_its_trust_domain() {
+        let (folder, ca, other) = (Folder::new(), Ca::new(), Ca::new());
+        let map = serde_json::json!({ "trust_domains": { "mesh": ca.bundle(), "other": other.bundle() } });
+        // The roots beside a map are ignored.
+        let config = TlsConfig::default()
+            .with_ca_certificate_file(folder.path("missing"))
+            .with_spiffe_trust_bundle_map_file(folder.write("map.json", map.to_string()));
+        handshake(&config, &ca, uri("spiffe://mesh/control-plane")).await.unwrap();
+        for (ca, name, reason) in [
+            (&other, uri("spiffe://mesh/control-plane"), "it is not signed by one of the roots"),
+            (
+                &ca,
+                uri("spiffe://elsewhere/x"),
+                "its trust domain is none of those of the map: [\"mesh\", \"other\"]",
+            ),
+            (&ca, dns("control-plane.example"), "it has no URI, so no SPIFFE id"),
+        ] {
+            let error = handshake(&config, ca, name).await.unwrap_err();
+            assert!(error.contains("map.json") && error.ends_with(reason), "{error:?} is not {reason:?}");
+        }
+        // A name that is set is validated as well.
+        let named = config.with_server_name("control-plane.example");
+        let error = handshake(&named, &ca, uri("spiffe://mesh/control-plane")).await.unwrap_err();
+        assert!(error.ends_with("is not for the host \"control-plane.example\""), "{error}");
+    }
+
+    #[test]
+    fn a87_a_map_that_is_unusable_is_an_error_with_its_place() {
+        let folder = Folder::new();
+        let map = folder.write("map.json", r#"{ "trust_domains": { "a": { "keys": [{}] } } }"#);
+        let config = TlsConfig::default().with_spiffe_trust_bundle_map_file(&map);
+        let error = Tls::load(&config, Alpn::Http2).err().unwrap();
+        let place = "trust_domains[\"a\"].keys[0].kty: missing";
+        assert_eq!(error, format!("spiffe_trust_bundle_map_file {}: {place}", map.display()));
     }
 
     /// A certificate and its key.

@@ -1,0 +1,80 @@
+//! The endpoints of clusters, with the identities of their connections.
+
+use crate::{
+    balance::{
+        identity::{Identity, Security},
+        policy::{EndpointConfig, HostsConfig, LocalityConfig},
+    },
+    resource::{
+        Cluster, ClusterLoadAssignment, Endpoint, HealthStatus, Metadata, endpoints::LocalityEndpoints,
+    },
+};
+
+/// Translates the endpoints of a cluster.
+pub(super) struct Endpoints<'a> {
+    security: &'a Security,
+    /// Their metadata may name an HTTP proxy (CH7.25).
+    may_have_proxies: bool,
+    /// Of the endpoints without proxies and hostnames that matter, which have this in common.
+    identity: Identity,
+}
+
+impl<'a> Endpoints<'a> {
+    pub(super) fn new(security: &'a Security, may_have_proxies: bool) -> Self {
+        Self { security, may_have_proxies, identity: Identity::new(None, security.clone()) }
+    }
+
+    /// The usable endpoints of each priority.
+    pub(super) fn priorities(&self, assignment: &ClusterLoadAssignment) -> Vec<Vec<LocalityConfig>> {
+        let each = assignment.priorities.iter();
+        each.map(|it| it.localities.iter().map(|it| self.locality(it)).collect()).collect()
+    }
+
+    fn locality(&self, of: &LocalityEndpoints) -> LocalityConfig {
+        let usable = of.endpoints.iter().filter(|it| it.is_healthy());
+        let endpoints = usable.map(|it| self.endpoint(it, &of.metadata)).collect();
+        LocalityConfig { locality: of.locality.clone(), weight: of.weight.get(), endpoints }
+    }
+
+    fn endpoint(&self, endpoint: &Endpoint, locality: &Metadata) -> EndpointConfig {
+        EndpointConfig {
+            addresses: endpoint.addresses().collect(),
+            identity: self.identity(endpoint, locality),
+            weight: endpoint.weight.get(),
+            hostname: endpoint.hostname().map(Into::into),
+            hash_key: endpoint.hash_key().map(Into::into),
+        }
+    }
+
+    /// The proxy is that of the endpoint, or else of its locality (A86).
+    fn identity(&self, endpoint: &Endpoint, locality: &Metadata) -> Identity {
+        let metadata = [endpoint.metadata(), locality];
+        let proxies = metadata.into_iter().filter(|_| self.may_have_proxies);
+        let proxy = proxies.filter_map(Metadata::proxy_address).next();
+        let security = self.security.for_hostname(endpoint.hostname());
+        if proxy.is_none() && security == *self.security {
+            return self.identity.clone();
+        }
+        Identity::new(proxy, security)
+    }
+}
+
+/// What cookies may lead to, by the health of the endpoints (CH8.10).
+pub(super) fn hosts(
+    cluster: &Cluster,
+    assignment: Option<&ClusterLoadAssignment>,
+    endpoints: &Endpoints<'_>,
+) -> HostsConfig {
+    let localities = || assignment.into_iter().flat_map(|it| &it.priorities).flat_map(|it| &it.localities);
+    let all =
+        || localities().flat_map(|it| it.endpoints.iter().map(move |endpoint| (endpoint, &it.metadata)));
+    let allowed = cluster.override_host_status;
+    let forbidden = all().map(|it| it.0).filter(|it| it.is_healthy() && !allowed.contains(it.health));
+    let draining = all().filter(|(it, _)| it.health == HealthStatus::Draining);
+    HostsConfig {
+        draining: draining.map(|(it, locality)| endpoints.endpoint(it, locality)).collect(),
+        allows_draining: allowed.draining,
+        forbidden: forbidden.map(Endpoint::address).collect(),
+        idle_timeout: cluster.idle_timeout,
+    }
+}

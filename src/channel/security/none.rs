@@ -1,0 +1,55 @@
+//! Builds without TLS: all connections are plaintext.
+
+use http::uri::Authority;
+use tokio::net::TcpStream;
+
+use super::Peer;
+use crate::{Client, balance::identity::Destination, config::Bootstrap};
+
+/// What the channels of a client have in common.
+#[derive(Debug)]
+pub(in crate::channel) struct SharedTls;
+
+/// The security of a channel's connections.
+pub(in crate::channel) struct ChannelSecurity;
+
+/// There are none.
+#[derive(Debug, Clone)]
+pub(in crate::channel) enum FallbackCredentials {}
+
+/// There is none.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub(in crate::channel) enum Tls {}
+
+/// Nothing is known of a peer without TLS.
+#[derive(Debug)]
+pub(in crate::channel) enum Secured {}
+
+impl SharedTls {
+    pub(in crate::channel) fn new(_: &Bootstrap) -> Self {
+        Self
+    }
+}
+
+impl ChannelSecurity {
+    pub(in crate::channel) fn new(_: &Client, _: Option<FallbackCredentials>, _: &Authority) -> Self {
+        Self
+    }
+
+    /// What a connection to a destination is made with.
+    pub(in crate::channel) fn peer(&mut self, Destination { address, identity }: &Destination) -> Peer {
+        Peer { address: *address, proxy: identity.proxy(), tls: None }
+    }
+}
+
+impl Tls {
+    pub(in crate::channel) async fn connect(&self, _: TcpStream) -> Result<(TcpStream, Secured), String> {
+        match *self {}
+    }
+}
+
+impl Secured {
+    pub(in crate::channel) fn permits(&self, _: &Authority) -> Result<(), String> {
+        match *self {}
+    }
+}

@@ -1,0 +1,205 @@
+use std::{
+    collections::BTreeMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use bytes::Bytes;
+use prost::Message;
+use tokio::sync::{mpsc, watch};
+use tonic::Status;
+
+use super::{
+    hub::{Headers, Hub},
+    session::LoadReportingConfig,
+    store::loads::{LoadReport, Loads},
+};
+use crate::pb::envoy::service::load_stats::v3::LoadStatsResponse;
+
+/// The state that all streams of load reports share.
+///
+/// It is apart from that of the discovery streams, so that neither wakes the other.
+#[derive(Debug, Default)]
+pub(super) struct LoadHub {
+    state: watch::Sender<LoadState>,
+    loads: Mutex<Loads>,
+    /// Changes whenever `loads` or the number of streams does.
+    changes: watch::Sender<()>,
+    streams: Mutex<Streams>,
+}
+
+/// The state that streams follow.
+#[derive(Debug, Clone, Default)]
+pub(super) struct LoadState {
+    /// `None` if load reporting is not served.
+    pub(super) config: Option<LoadReportingConfig>,
+    pub(super) fault: Option<LoadFault>,
+    /// Whether reports are left unread.
+    pub(super) reading_paused: bool,
+    pub(super) headers: Headers,
+}
+
+/// A fault of the service of load reports, for tests of clients.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub enum LoadFault {
+    /// No response is sent as long as the fault is set.
+    NoResponse,
+    /// Each response is sent after this time.
+    Delay(Duration),
+    /// The stream ends with this status in place of its next response.
+    EndBeforeResponse(Status),
+    /// The stream ends with this status after its next response.
+    EndAfterResponse(Status),
+    /// Bytes that are no message are sent in place of each response.
+    Undecodable,
+}
+
+/// A command to a stream.
+#[derive(Debug, Clone)]
+pub(super) enum LoadCommand {
+    /// Sends these bytes as a response.
+    Send(Bytes),
+    /// Ends the stream with this status.
+    End(Status),
+    /// Resets the stream.
+    Reset,
+}
+
+#[derive(Debug, Default)]
+struct Streams {
+    opened: u64,
+    open: BTreeMap<u64, mpsc::UnboundedSender<LoadCommand>>,
+}
+
+/// The load reports of all clients; see [`ControlPlane::loads`](super::ControlPlane::loads).
+#[derive(Debug)]
+pub struct LoadReports {
+    hub: Arc<Hub>,
+    position: u64,
+}
+
+impl LoadHub {
+    pub(super) fn change(&self, change: impl FnOnce(&mut LoadState)) {
+        self.state.send_modify(change);
+    }
+
+    pub(super) fn state(&self) -> LoadState {
+        self.state.borrow().clone()
+    }
+
+    pub(super) fn follow(&self) -> watch::Receiver<LoadState> {
+        self.state.subscribe()
+    }
+
+    /// Stops serving, and ends all streams as if it never was served.
+    pub(super) fn refuse(&self) {
+        self.change(|state| state.config = None);
+        self.command(&LoadCommand::End(Status::unimplemented(NOT_SERVED)));
+    }
+
+    /// Opens a stream, if load reporting is served.
+    pub(super) fn open(&self) -> Option<(u64, mpsc::UnboundedReceiver<LoadCommand>)> {
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let id = {
+            let mut streams = self.streams();
+            // Checked with the lock, so that `refuse` finds every stream that was opened before it.
+            self.state.borrow().config.as_ref()?;
+            streams.opened += 1;
+            let id = streams.opened;
+            streams.open.insert(id, sender);
+            id
+        };
+        self.changes.send_replace(());
+        Some((id, receiver))
+    }
+
+    pub(super) fn close(&self, id: u64) {
+        self.streams().open.remove(&id);
+        self.loads().on_stream_ended(id);
+        self.changes.send_replace(());
+    }
+
+    /// Sends a command to all open streams; returns their number.
+    pub(super) fn command(&self, command: &LoadCommand) -> usize {
+        let streams = self.streams();
+        streams.open.values().filter(|stream| stream.send(command.clone()).is_ok()).count()
+    }
+
+    pub(super) fn open_streams(&self) -> usize {
+        self.streams().open.len()
+    }
+
+    pub(super) fn add(&self, report: LoadReport) {
+        self.loads().add(report);
+        self.changes.send_replace(());
+    }
+
+    pub(super) fn look<T>(&self, look: impl FnOnce(&Loads) -> T) -> T {
+        look(&self.loads())
+    }
+
+    pub(super) fn clear(&self) {
+        self.loads().clear();
+    }
+
+    /// Waits until `look` finds a value. Dropping the future consumes nothing.
+    pub(super) async fn find<T>(&self, mut look: impl FnMut(&Loads) -> Option<T>) -> T {
+        let mut changes = self.changes.subscribe();
+        loop {
+            if let Some(found) = look(&self.loads()) {
+                return found;
+            }
+            // The sender lives as long as `self`.
+            let _ = changes.changed().await;
+        }
+    }
+
+    fn loads(&self) -> MutexGuard<'_, Loads> {
+        // The reports are added one by one, so a panic elsewhere does not corrupt them.
+        self.loads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn streams(&self) -> MutexGuard<'_, Streams> {
+        // The map is consistent after each statement, so a panic elsewhere does not corrupt it.
+        self.streams.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl From<LoadStatsResponse> for LoadCommand {
+    fn from(response: LoadStatsResponse) -> Self {
+        Self::Send(response.encode_to_vec().into())
+    }
+}
+
+impl LoadReports {
+    pub(super) fn new(hub: Arc<Hub>) -> Self {
+        Self { hub, position: 0 }
+    }
+
+    /// Waits for the next report with loads. A reader that is too slow misses the oldest ones.
+    ///
+    /// # Cancel safety
+    /// No report is lost if the future is dropped.
+    pub async fn next(&mut self) -> Arc<LoadReport> {
+        let position = &mut self.position;
+        self.hub.load_reporting.find(|loads| next_with_loads(loads, position)).await
+    }
+
+    /// The next report with loads, if it has been received.
+    pub fn try_next(&mut self) -> Option<Arc<LoadReport>> {
+        next_with_loads(&self.hub.load_reporting.loads(), &mut self.position)
+    }
+}
+
+fn next_with_loads(loads: &Loads, position: &mut u64) -> Option<Arc<LoadReport>> {
+    loop {
+        let (report, next) = loads.at(*position)?;
+        *position = next;
+        if !report.is_empty() {
+            return Some(report.clone());
+        }
+    }
+}
+
+pub(super) const NOT_SERVED: &str = "load reporting is not served";

@@ -1,0 +1,101 @@
+use std::{
+    io,
+    net::SocketAddr,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tonic::{Status, transport::server::TcpIncoming};
+
+use super::server::ControlPlane;
+use crate::escape::Escaped;
+
+/// A [`ControlPlane`] that serves on an address. Dropping it shuts down the control plane, without waiting for the
+/// end.
+#[derive(Debug)]
+pub struct ServerHandle {
+    control_plane: ControlPlane,
+    addr: SocketAddr,
+    stop: Mutex<Option<oneshot::Sender<()>>>,
+    task: Option<JoinHandle<Result<(), tonic::transport::Error>>>,
+}
+
+impl ServerHandle {
+    pub(super) fn start(control_plane: ControlPlane, listener: TcpListener) -> io::Result<Self> {
+        let addr = listener.local_addr()?;
+        let (stop, stopped) = oneshot::channel();
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let server = tonic::transport::Server::builder()
+            .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+            .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+            .initial_stream_window_size(WINDOW)
+            .initial_connection_window_size(CONNECTION_WINDOW)
+            .max_concurrent_streams(u32::MAX)
+            // REST uses HTTP/1.1 as well.
+            .accept_http1(cfg!(feature = "json"));
+        let service = control_plane.service();
+        let task = tokio::spawn(server.serve_with_incoming_shutdown(service, incoming, async move {
+            // Dropping the sender is a signal, too.
+            let _ = stopped.await;
+        }));
+        Ok(Self { control_plane, addr, stop: Mutex::new(Some(stop)), task: Some(task) })
+    }
+
+    /// The listening address.
+    pub fn addr(&self) -> SocketAddr {
+        self.addr
+    }
+
+    /// The address as a URI for bootstraps.
+    pub fn uri(&self) -> String {
+        format!("http://{}", self.addr)
+    }
+
+    /// The control plane.
+    pub fn control_plane(&self) -> &ControlPlane {
+        &self.control_plane
+    }
+
+    /// Ends all streams of the control plane with `UNAVAILABLE`, closes all connections and releases the address.
+    ///
+    /// Waits until all is closed, but only for some seconds if a client does not read.
+    pub async fn shutdown(mut self) {
+        self.begin_shutdown();
+        let Some(mut task) = self.task.take() else { return };
+        match tokio::time::timeout(SHUTDOWN_GRACE, &mut task).await {
+            Ok(Ok(Ok(()))) => {}
+            Ok(Ok(Err(error))) => {
+                tracing::warn!(addr = %self.addr, error = %Escaped(&error), "serving ended with an error");
+            }
+            Ok(Err(error)) => {
+                tracing::warn!(addr = %self.addr, error = %Escaped(&error), "serving ended");
+            }
+            Err(_) => task.abort(),
+        }
+    }
+
+    fn begin_shutdown(&self) {
+        if let Some(stop) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            let _ = stop.send(());
+        }
+        let status = Status::unavailable("the management server shuts down");
+        self.control_plane.disconnect(status.clone());
+        self.control_plane.disconnect_load_streams(status);
+    }
+}
+
+impl Drop for ServerHandle {
+    fn drop(&mut self) {
+        self.begin_shutdown();
+    }
+}
+
+/// The interval of keepalive pings.
+const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
+/// The flow-control window for requests on a stream, in bytes.
+const WINDOW: u32 = 1 << 20;
+/// That of all streams of a connection. A stream that is not read leaves enough of it to the others.
+const CONNECTION_WINDOW: u32 = 8 * WINDOW;
+const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);

@@ -1,0 +1,365 @@
+use std::{
+    error::Error,
+    fmt, io,
+    net::{IpAddr, Ipv4Addr},
+    sync::{Arc, Mutex, OnceLock, PoisonError},
+    time::Duration,
+};
+
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio_rustls::{
+    TlsConnector,
+    client::TlsStream,
+    rustls::{
+        self, CertificateError, ClientConfig, HandshakeKind, OtherError,
+        client::{ClientConnection, Resumption},
+        pki_types::{CertificateDer, ServerName, UnixTime},
+        sign::SingleCertAndKey,
+    },
+};
+
+use super::{
+    Providers, files,
+    material::{Identity, Material, Need},
+    names::CertificateNames,
+    providers::Watching,
+    verifier::{NameRule, Refused, TrustRoots, Verifier},
+};
+use crate::{
+    config::TlsConfig,
+    resource::{
+        UpstreamTls,
+        tls::{Roots, without_port},
+    },
+};
+
+/// TLS to one endpoint, of one security generation: settings, and the material that they name.
+///
+/// Sessions are resumed only within it, and only while the material is the same (CH7.16). One is to be made for each
+/// endpoint and for each change of its settings, so that no session is of another endpoint.
+pub(crate) struct ClientTls {
+    security: Security,
+    generation: Mutex<Option<Arc<Generation>>>,
+}
+
+/// The certificate with which a server has proved its identity.
+#[derive(Clone, PartialEq, Eq)]
+pub struct PeerIdentity {
+    certificate: CertificateDer<'static>,
+    spiffe_id: Option<Arc<str>>,
+}
+
+/// Where material and rules of verification come from.
+enum Security {
+    Cluster(Cluster),
+    Config(Config),
+}
+
+/// TLS of a cluster, by certificate providers.
+struct Cluster {
+    providers: Arc<Providers>,
+    tls: Arc<UpstreamTls>,
+    server_name: Option<Box<str>>,
+    /// Keeps the providers up to date, from the first handshake on.
+    watching: OnceLock<Vec<Arc<Watching>>>,
+}
+
+/// TLS by the files of a configuration.
+struct Config {
+    material: Arc<Material>,
+    has_identity: bool,
+    has_spiffe_map: bool,
+    /// The name that the certificate must have.
+    host: Box<str>,
+    /// Whether the configuration sets it.
+    is_explicit: bool,
+}
+
+/// Settings with material as of one time, and the sessions of it.
+struct Generation {
+    roots: Arc<TrustRoots>,
+    identity: Option<Arc<Identity>>,
+    verifier: Arc<Verifier>,
+    connector: TlsConnector,
+}
+
+/// The material of a handshake.
+struct Loaded {
+    roots: Arc<TrustRoots>,
+    /// What the roots are of.
+    origin: Box<str>,
+    identity: Option<Arc<Identity>>,
+}
+
+impl ClientTls {
+    /// TLS as a cluster configures it (A29). No I/O. `hostname` is the endpoint's (CH7.12).
+    pub(crate) fn of_cluster(
+        providers: Arc<Providers>,
+        tls: Arc<UpstreamTls>,
+        hostname: Option<&str>,
+    ) -> Self {
+        let server_name = tls.server_name(hostname).map(Into::into);
+        Self::new(Security::Cluster(Cluster { providers, tls, server_name, watching: OnceLock::new() }))
+    }
+
+    /// The fallback: TLS that verifies the host name, the channel's authority (CH7.3). No I/O. A map of trust bundles
+    /// takes the place of the host name, unless the configuration names one.
+    pub(crate) fn of_config(config: &TlsConfig, authority: &str) -> Self {
+        let host = config.server_name.as_deref().unwrap_or_else(|| without_port(authority));
+        Self::new(Security::Config(Config {
+            material: Arc::new(Material::of_config(config)),
+            has_identity: config.certificate_file.is_some() || config.private_key_file.is_some(),
+            has_spiffe_map: config.spiffe_trust_bundle_map_file.is_some(),
+            host: host.into(),
+            is_explicit: config.server_name.is_some(),
+        }))
+    }
+
+    fn new(security: Security) -> Self {
+        Self { security, generation: Mutex::default() }
+    }
+
+    /// Loads material if need be, and makes the handshake with ALPN `h2` (CH3.4, CH7.2, CH7.14, CH7.15). The error is
+    /// the text for a status: what, which provider, which names (CH7.18).
+    pub(crate) async fn connect<IO: AsyncRead + AsyncWrite + Unpin + Send>(
+        &self,
+        io: IO,
+    ) -> Result<(TlsStream<IO>, PeerIdentity), String> {
+        let loaded = self.security.load().await?;
+        let generation = self.generation(loaded)?;
+        let name = self.security.sent_name()?;
+        let connected = generation.connector.connect(name, io).await;
+        let stream = connected.map_err(|e| match explained(&e, generation.identity.as_deref()) {
+            Some(reason) => format!("TLS handshake failed: {reason}"),
+            None => format!("TLS handshake failed: {e}"),
+        })?;
+        let identity = generation.check(stream.get_ref().1)?;
+        Ok((stream, identity))
+    }
+
+    /// What an error of a connection means, if it is one of TLS. In TLS 1.3 a server refuses the client's certificate
+    /// after the handshake, so that the first reading fails.
+    pub(crate) fn explain(&self, error: &(dyn Error + 'static)) -> Option<String> {
+        let generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let identity = generation.as_ref().and_then(|generation| generation.identity.as_deref());
+        let mut causes =
+            std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
+        causes.find_map(|cause| explained(cause, identity))
+    }
+
+    /// The generation of the material. New material begins a new one, without sessions (CH7.7, CH7.16).
+    fn generation(&self, loaded: Loaded) -> Result<Arc<Generation>, String> {
+        let mut current = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(current) = current.as_ref().filter(|current| current.is_of(&loaded)) {
+            return Ok(current.clone());
+        }
+        let new = Arc::new(Generation::new(loaded, self.security.rule()?)?);
+        *current = Some(new.clone());
+        Ok(new)
+    }
+}
+
+/// Shows what is configured, never what is in the files.
+impl fmt::Debug for ClientTls {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut f = f.debug_struct("ClientTls");
+        match &self.security {
+            Security::Cluster(cluster) => {
+                f.field("tls", &cluster.tls).field("server_name", &cluster.server_name)
+            }
+            Security::Config(config) => f.field("host", &config.host),
+        };
+        f.finish_non_exhaustive()
+    }
+}
+
+impl PeerIdentity {
+    /// The DER encoding of the server's certificate, the leaf of its chain.
+    pub fn certificate(&self) -> &[u8] {
+        &self.certificate
+    }
+
+    /// The SPIFFE id of the certificate (`spiffe://domain/path`): its only URI, if that is one.
+    pub fn spiffe_id(&self) -> Option<&str> {
+        self.spiffe_id.as_deref()
+    }
+
+    fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
+        let names = CertificateNames::of(certificate)?;
+        let spiffe_id = names.spiffe_id().ok().map(|id| id.as_str().into());
+        Ok(Self { certificate: certificate.clone().into_owned(), spiffe_id })
+    }
+}
+
+impl fmt::Debug for PeerIdentity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PeerIdentity").field("spiffe_id", &self.spiffe_id).finish_non_exhaustive()
+    }
+}
+
+impl Security {
+    /// The material for a handshake. None is an error, never a handshake without (CH7.2, CH7.14).
+    async fn load(&self) -> Result<Loaded, String> {
+        match self {
+            Self::Cluster(cluster) => cluster.load().await,
+            Self::Config(config) => {
+                let material = &config.material;
+                let roots = roots_of(material, true).await?;
+                let identity =
+                    if config.has_identity { Some(identity_of(material, true).await?) } else { None };
+                Ok(Loaded { roots, origin: material.origin().into(), identity })
+            }
+        }
+    }
+
+    fn rule(&self) -> Result<NameRule, String> {
+        Ok(match self {
+            Self::Cluster(cluster) => {
+                NameRule::Cluster { tls: cluster.tls.clone(), sent: cluster.server_name.clone() }
+            }
+            Self::Config(config) if config.has_spiffe_map && !config.is_explicit => NameRule::Any,
+            Self::Config(config) => NameRule::Host(server_name(&config.host)?),
+        })
+    }
+
+    /// The server name of the handshake (CH7.12). An address is never sent, so it stands for none.
+    fn sent_name(&self) -> Result<ServerName<'static>, String> {
+        match self {
+            Self::Cluster(cluster) => match cluster.server_name.as_deref() {
+                Some(name) => server_name(name),
+                None => Ok(ServerName::IpAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into())),
+            },
+            Self::Config(config) => server_name(&config.host),
+        }
+    }
+}
+
+impl Cluster {
+    async fn load(&self) -> Result<Loaded, String> {
+        let roots = match &self.tls.roots {
+            Roots::Provider(provider) => Some(self.providers.instance(&provider.instance_name)?),
+            Roots::System => None,
+        };
+        let identity = self.tls.identity.as_ref();
+        let identity = identity.map(|one| self.providers.instance(&one.instance_name)).transpose()?;
+        self.watching
+            .get_or_init(|| roots.into_iter().chain(identity).map(|provider| provider.watch()).collect());
+        let identity = match identity {
+            Some(provider) => Some(identity_of(provider.material(), false).await?),
+            None => None,
+        };
+        // The system's roots have no task: they are read when a handshake needs them and they are old.
+        let material = roots.map_or(self.providers.system(), |provider| provider.material());
+        let loaded = roots_of(material, roots.is_none()).await?;
+        Ok(Loaded { roots: loaded, origin: material.origin().into(), identity })
+    }
+}
+
+impl Generation {
+    fn new(loaded: Loaded, rule: NameRule) -> Result<Self, String> {
+        let Loaded { roots, origin, identity } = loaded;
+        let crypto = files::crypto();
+        let verifier = Arc::new(Verifier { roots: roots.clone(), origin, rule, crypto: crypto.clone() });
+        let builder = ClientConfig::builder_with_provider(crypto)
+            .with_safe_default_protocol_versions()
+            .map_err(|e| e.to_string())?
+            .dangerous()
+            .with_custom_certificate_verifier(verifier.clone());
+        let mut config = match &identity {
+            Some(identity) => {
+                let key = SingleCertAndKey::from((*identity.key).clone());
+                builder.with_client_cert_resolver(Arc::new(key))
+            }
+            None => builder.with_no_client_auth(),
+        };
+        config.alpn_protocols = vec![HTTP2.to_vec()];
+        config.resumption = Resumption::in_memory_sessions(SESSIONS);
+        Ok(Self { roots, identity, verifier, connector: TlsConnector::from(Arc::new(config)) })
+    }
+
+    fn is_of(&self, loaded: &Loaded) -> bool {
+        let same_identity = match (&self.identity, &loaded.identity) {
+            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
+            (None, None) => true,
+            (Some(_), None) | (None, Some(_)) => false,
+        };
+        same_identity && Arc::ptr_eq(&self.roots, &loaded.roots)
+    }
+
+    /// Checks what the handshake has agreed on, and returns whose certificate it was. A resumed session skips the
+    /// verification, so its certificates are verified here: they may have expired since (CH7.16).
+    fn check(&self, connection: &ClientConnection) -> Result<PeerIdentity, String> {
+        if connection.alpn_protocol() != Some(HTTP2) {
+            return Err("ALPN: the server did not select `h2`, so it does not use HTTP/2".to_owned());
+        }
+        let chain = connection.peer_certificates().and_then(<[_]>::split_first);
+        let (leaf, intermediates) = chain.ok_or("the server has no certificate")?;
+        if connection.handshake_kind() == Some(HandshakeKind::Resumed) {
+            let verified = self.verifier.verify(leaf, intermediates, UnixTime::now());
+            verified.map_err(|refused| format!("TLS handshake failed: {refused}"))?;
+        }
+        PeerIdentity::of(leaf)
+    }
+}
+
+async fn roots_of(material: &Arc<Material>, on_demand: bool) -> Result<Arc<TrustRoots>, String> {
+    let published = material.for_handshake(Need::Roots, on_demand).await;
+    published.roots.map_err(|why| format!("no root certificates of {}: {why}", material.origin()))
+}
+
+async fn identity_of(material: &Arc<Material>, on_demand: bool) -> Result<Arc<Identity>, String> {
+    let published = material.for_handshake(Need::Identity, on_demand).await;
+    published.identity.map_err(|why| format!("no client certificate of {}: {why}", material.origin()))
+}
+
+fn server_name(name: &str) -> Result<ServerName<'static>, String> {
+    ServerName::try_from(name.to_owned()).map_err(|_| format!("{name:?} is no server name that TLS can send"))
+}
+
+/// What an error means: one of rustls, maybe in one of I/O.
+fn explained(error: &(dyn Error + 'static), identity: Option<&Identity>) -> Option<String> {
+    let mut error = error;
+    if let Some(io) = error.downcast_ref::<io::Error>() {
+        if let io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset = io.kind() {
+            return Some("the server closed the connection; does it use TLS, and is it healthy?".to_owned());
+        }
+        error = io.get_ref()?;
+    }
+    match error.downcast_ref::<rustls::Error>()? {
+        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(own))) => {
+            own.downcast_ref::<Refused>().map(ToString::to_string)
+        }
+        rustls::Error::InvalidMessage(e) => {
+            Some(format!("the server does not use TLS, its bytes are no message of it: {e:?}"))
+        }
+        rustls::Error::NoApplicationProtocol => Some("ALPN: the server does not use `h2`".to_owned()),
+        rustls::Error::AlertReceived(alert) => Some(alert_text(*alert, identity)),
+        other => Some(other.to_string()),
+    }
+}
+
+fn alert_text(alert: rustls::AlertDescription, identity: Option<&Identity>) -> String {
+    if alert == rustls::AlertDescription::NoApplicationProtocol {
+        return "ALPN: the server does not use `h2`".to_owned();
+    }
+    let hint = match identity {
+        None => ": does it require a client certificate (the cluster names no provider of one)?".to_owned(),
+        Some(identity) => {
+            let now = Duration::from_secs(UnixTime::now().as_secs());
+            let file = identity.file.display();
+            let expired = identity.expired(now);
+            expired.map_or_else(
+                || format!(": does it trust the certificate in {file}?"),
+                |why| format!(": {why}"),
+            )
+        }
+    };
+    format!("the server sent the TLS alert {alert:?}{hint}")
+}
+
+const HTTP2: &[u8] = b"h2";
+/// The sessions of one endpoint that are kept.
+const SESSIONS: usize = 8;
+
+#[cfg(test)]
+mod tests;

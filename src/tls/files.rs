@@ -1,0 +1,144 @@
+//! Certificates and keys in PEM files: what they contain, or which file is unusable for which reason.
+
+use std::{fs::File, io::Read, path::Path, sync::Arc};
+
+use tokio_rustls::rustls::{
+    Error, InconsistentKeys, RootCertStore,
+    crypto::{CryptoProvider, ring},
+    pki_types::{
+        CertificateDer, PrivateKeyDer,
+        pem::{self, PemObject},
+    },
+    sign::CertifiedKey,
+};
+
+/// A file with its content.
+pub(crate) struct Content<'a> {
+    pub(crate) path: &'a Path,
+    pub(crate) bytes: &'a [u8],
+}
+
+/// The reason why contents are unusable.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Unusable {
+    pub(crate) reason: String,
+    /// Whether it looks like half a rotation or half a file, so that the rest may follow at once (CH7.6).
+    pub(crate) incomplete: bool,
+}
+
+/// Reads a file of a bounded size. `field` is its name in the configuration, for the error.
+pub(crate) fn read(field: &str, path: &Path) -> Result<Vec<u8>, String> {
+    let mut bytes = Vec::new();
+    let open = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
+    open.map_err(|e| in_file(field, path, &e))?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(in_file(field, path, &format!("larger than {} MiB", MAX_FILE >> 20)));
+    }
+    Ok(bytes)
+}
+
+/// The client's identity. Certificate and key are two files, of which a rotation may have replaced only one (CH7.6).
+pub(crate) fn identity(
+    certificate: &Content<'_>,
+    key: &Content<'_>,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, Unusable> {
+    let chain = certificates("certificate_file", certificate)?;
+    let private = PrivateKeyDer::from_pem_slice(key.bytes)
+        .map_err(|e| pem_problem("private_key_file", key.path, &e, "private key"))?;
+    let private = provider.key_provider.load_private_key(private).map_err(|e| {
+        Unusable::new(in_file("private_key_file", key.path, &format!("a key that cannot be used: {e}")))
+    })?;
+    let pair = CertifiedKey::new(chain, private);
+    match pair.keys_match() {
+        Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(pair),
+        Err(Error::InconsistentKeys(_)) => {
+            let other = format!("not for the key in private_key_file {}: replace both", key.path.display());
+            Err(Unusable::incomplete(in_file("certificate_file", certificate.path, &other)))
+        }
+        Err(e) => Err(Unusable::new(in_file("certificate_file", certificate.path, &unusable(&e)))),
+    }
+}
+
+/// The roots of a file: every certificate must be usable, and there must be one (CH7.6).
+pub(crate) fn roots(file: &Content<'_>) -> Result<RootCertStore, Unusable> {
+    let mut roots = RootCertStore::empty();
+    for certificate in certificates("ca_certificate_file", file)? {
+        let unusable = |e| Unusable::new(in_file("ca_certificate_file", file.path, &unusable(&e)));
+        roots.add(certificate).map_err(unusable)?;
+    }
+    Ok(roots)
+}
+
+/// The certificates that the operating system trusts (A82).
+pub(crate) fn system_certificates() -> Result<Vec<CertificateDer<'static>>, String> {
+    let mut found = rustls_native_certs::load_native_certs();
+    if found.certs.is_empty() {
+        let why: Vec<_> = found.errors.iter().map(ToString::to_string).collect();
+        return Err(format!("the system has no usable root certificates: {}", why.join("; ")));
+    }
+    // The order of files in a directory means nothing.
+    found.certs.sort_unstable_by(|a, b| a.as_ref().cmp(b.as_ref()));
+    Ok(found.certs)
+}
+
+/// The usable ones of the system's certificates, of which there must be one.
+pub(crate) fn system_roots(certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
+    let mut roots = RootCertStore::empty();
+    match roots.add_parsable_certificates(certificates.iter().cloned()) {
+        (0, unusable) => Err(format!("the system has no usable root certificates: {unusable} are unusable")),
+        (_, _) => Ok(roots),
+    }
+}
+
+pub(crate) fn certificates(
+    field: &str,
+    file: &Content<'_>,
+) -> Result<Vec<CertificateDer<'static>>, Unusable> {
+    let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(file.bytes).collect();
+    match found {
+        Ok(found) if found.is_empty() => {
+            Err(pem_problem(field, file.path, &pem::Error::NoItemsFound, "certificate"))
+        }
+        Ok(found) => Ok(found),
+        Err(e) => Err(pem_problem(field, file.path, &e, "certificate")),
+    }
+}
+
+/// The process's choice of cryptography, or else ring.
+pub(crate) fn crypto() -> Arc<CryptoProvider> {
+    CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()))
+}
+
+pub(crate) fn in_file(field: &str, path: &Path, why: &dyn std::fmt::Display) -> String {
+    format!("{field} {}: {why}", path.display())
+}
+
+impl Unusable {
+    pub(crate) fn new(reason: String) -> Self {
+        Self { reason, incomplete: false }
+    }
+
+    pub(crate) fn incomplete(reason: String) -> Self {
+        Self { reason, incomplete: true }
+    }
+}
+
+/// The reason why a PEM file has no such item. A file that is being written ends anywhere, or is still empty.
+fn pem_problem(field: &str, path: &Path, error: &pem::Error, expected: &str) -> Unusable {
+    if let pem::Error::NoItemsFound = error {
+        return Unusable::incomplete(in_file(field, path, &format!("no {expected} in it")));
+    }
+    Unusable::incomplete(in_file(field, path, &format!("not a PEM file: {error}")))
+}
+
+/// rustls uses "invalid peer certificate" for own certificates, too.
+fn unusable(error: &Error) -> String {
+    if let Error::InvalidCertificate(why) = error {
+        return format!("a certificate that cannot be used: {why:?}");
+    }
+    format!("a certificate that cannot be used: {error}")
+}
+
+/// The largest size of a file of certificates. All roots of Mozilla are 0.2 MiB.
+const MAX_FILE: u64 = 16 << 20;

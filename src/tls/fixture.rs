@@ -1,0 +1,133 @@
+//! Certificates, files and servers for tests.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use std::{fs, path::PathBuf, sync::Arc};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType,
+};
+use tokio_rustls::rustls::{
+    RootCertStore, ServerConfig,
+    pki_types::{CertificateDer, PrivateKeyDer},
+    server::WebPkiClientVerifier,
+};
+
+use super::files;
+
+/// A certificate authority.
+pub(crate) struct Ca(pub(crate) CertifiedIssuer<'static, KeyPair>);
+
+/// A certificate with its key.
+pub(crate) struct Issued {
+    pub(crate) der: CertificateDer<'static>,
+    pub(crate) pem: String,
+    key: KeyPair,
+}
+
+/// A directory for files, which is removed at the end.
+pub(crate) struct Folder(tempfile::TempDir);
+
+impl Ca {
+    pub(crate) fn new() -> Self {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.0.pem()
+    }
+
+    pub(crate) fn store(&self) -> Arc<RootCertStore> {
+        let mut roots = RootCertStore::empty();
+        roots.add(self.0.der().clone()).unwrap();
+        Arc::new(roots)
+    }
+
+    /// A certificate with these names.
+    pub(crate) fn issue(&self, names: impl IntoIterator<Item = SanType>) -> Issued {
+        self.issue_with(names, |_| {})
+    }
+
+    pub(crate) fn issue_with(
+        &self,
+        names: impl IntoIterator<Item = SanType>,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Issued {
+        let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.subject_alt_names = names.into_iter().collect();
+        params.extended_key_usages =
+            vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
+        change(&mut params);
+        let key = KeyPair::generate().unwrap();
+        let certificate = params.signed_by(&key, &self.0).unwrap();
+        Issued { der: certificate.der().clone(), pem: certificate.pem(), key }
+    }
+
+    /// The bundle of a trust domain with this authority alone, in a map of such.
+    pub(crate) fn bundle(&self) -> serde_json::Value {
+        let x5c = STANDARD.encode(self.0.der());
+        serde_json::json!({ "spiffe_sequence": 1, "keys": [{ "kty": "EC", "use": "x509-svid", "x5c": [x5c] }] })
+    }
+}
+
+impl Issued {
+    pub(crate) fn key_pem(&self) -> String {
+        self.key.serialize_pem()
+    }
+
+    /// A server with this certificate, which demands client certificates of an authority if one is given.
+    pub(crate) fn server(&self, clients: Option<&Ca>) -> ServerConfig {
+        let builder = ServerConfig::builder_with_provider(files::crypto());
+        let builder = builder.with_safe_default_protocol_versions().unwrap();
+        let builder = match clients {
+            Some(ca) => {
+                let verifier = WebPkiClientVerifier::builder_with_provider(ca.store(), files::crypto());
+                builder.with_client_cert_verifier(verifier.build().unwrap())
+            }
+            None => builder.with_no_client_auth(),
+        };
+        let key = PrivateKeyDer::try_from(self.key.serialize_der()).unwrap();
+        let mut config = builder.with_single_cert(vec![self.der.clone()], key).unwrap();
+        config.alpn_protocols = vec![b"h2".to_vec()];
+        config
+    }
+}
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    pub(crate) fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    pub(crate) fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        fs::write(self.path(name), text).unwrap();
+        self.path(name)
+    }
+
+    /// Writes a certificate and its key.
+    pub(crate) fn write_identity(&self, issued: &Issued) -> (PathBuf, PathBuf) {
+        (self.write("tls.crt", &issued.pem), self.write("tls.key", issued.key_pem()))
+    }
+}
+
+pub(crate) fn dns(name: &str) -> SanType {
+    SanType::DnsName(name.try_into().unwrap())
+}
+
+pub(crate) fn uri(name: &str) -> SanType {
+    SanType::URI(name.try_into().unwrap())
+}
+
+pub(crate) fn email(name: &str) -> SanType {
+    SanType::Rfc822Name(name.try_into().unwrap())
+}
+
+pub(crate) fn ip(name: &str) -> SanType {
+    SanType::IpAddress(name.parse().unwrap())
+}

@@ -1,0 +1,127 @@
+//! The certificate providers of a bootstrap (CH7.4).
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    fmt,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use tokio::task::AbortHandle;
+
+use super::material::Material;
+use crate::config::{Bootstrap, CertificateProvider, FileWatcherConfig};
+
+/// The certificate providers of one client (CH7.4). Making it does no I/O: an instance is started by its first user, and
+/// stops with its last one; its last good material is kept for the next user.
+pub(crate) struct Providers {
+    instances: BTreeMap<Box<str>, Result<Arc<Provider>, Box<str>>>,
+    /// The operating system's roots (A82). They are read for handshakes, when they are older than the interval.
+    system: Arc<Material>,
+}
+
+/// An instance, which instances of the same configuration share.
+pub(super) struct Provider {
+    material: Arc<Material>,
+    watching: Mutex<Weak<Watching>>,
+}
+
+/// The task that keeps material up to date, for as long as somebody holds this.
+pub(super) struct Watching {
+    task: AbortHandle,
+}
+
+impl Providers {
+    pub(crate) fn new(bootstrap: &Bootstrap) -> Arc<Self> {
+        let instances = bootstrap.certificate_providers();
+        let mut names: HashMap<&FileWatcherConfig, Vec<&str>> = HashMap::new();
+        for (name, provider) in instances {
+            if let CertificateProvider::FileWatcher(config) = provider {
+                names.entry(config).or_default().push(name);
+            }
+        }
+        let shared: HashMap<_, _> = names
+            .into_iter()
+            .map(|(config, names)| (config, Arc::new(Provider::of_file_watcher(&names, config))))
+            .collect();
+        let instance = |(name, provider): (&String, &CertificateProvider)| {
+            let provider = match provider {
+                CertificateProvider::FileWatcher(config) => {
+                    shared.get(config).cloned().ok_or_else(Box::default)
+                }
+                CertificateProvider::Custom(_) | CertificateProvider::Unknown { .. } => {
+                    let plugin = provider.plugin_name();
+                    let why = format!(
+                        "its plugin {plugin:?} provides no certificates to channels, only `file_watcher` does"
+                    );
+                    Err(why.into())
+                }
+            };
+            (name.as_str().into(), provider)
+        };
+        let instances = instances.iter().map(instance).collect();
+        Arc::new(Self { instances, system: Arc::new(Material::of_system()) })
+    }
+
+    /// An instance by its name, or the reason why it is not usable.
+    pub(super) fn instance(&self, name: &str) -> Result<&Arc<Provider>, String> {
+        let instance = self.instances.get(name);
+        let instance =
+            instance.ok_or_else(|| format!("{}: the bootstrap has none of this name", origin(&[name])))?;
+        instance.as_ref().map_err(|why| format!("{}: {why}", origin(&[name])))
+    }
+
+    pub(super) fn system(&self) -> &Arc<Material> {
+        &self.system
+    }
+}
+
+impl fmt::Debug for Providers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Providers").field("instances", &self.instances.keys()).finish_non_exhaustive()
+    }
+}
+
+impl Provider {
+    fn of_file_watcher(names: &[&str], config: &FileWatcherConfig) -> Self {
+        let material = Arc::new(Material::of_file_watcher(origin(names), config));
+        Self { material, watching: Mutex::default() }
+    }
+
+    pub(super) fn material(&self) -> &Arc<Material> {
+        &self.material
+    }
+
+    /// Keeps the material up to date while the result is held. To be called within a runtime.
+    pub(super) fn watch(&self) -> Arc<Watching> {
+        let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = watching.upgrade().filter(|running| !running.task.is_finished()) {
+            return running;
+        }
+        let material = self.material.clone();
+        let task = tokio::spawn(async move {
+            loop {
+                if let Some(due) = material.refresh().await {
+                    tokio::time::sleep_until(due.into()).await;
+                }
+            }
+        });
+        let started = Arc::new(Watching { task: task.abort_handle() });
+        *watching = Arc::downgrade(&started);
+        started
+    }
+}
+
+impl Drop for Watching {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+/// What instances are called in errors and logs.
+fn origin(names: &[&str]) -> String {
+    let names: Vec<_> = names.iter().map(|name| format!("{name:?}")).collect();
+    format!("certificate provider instance {}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,75 @@
+//! CH7.4: instances, who shares them, and how long they run.
+
+use std::time::Duration;
+
+use super::*;
+use crate::{
+    config::Server,
+    tls::{
+        fixture::{Ca, Folder, dns},
+        material::Need,
+    },
+};
+
+fn providers(all: &[(&str, CertificateProvider)]) -> Arc<Providers> {
+    let builder = Bootstrap::builder().server(Server::new("localhost:1").insecure());
+    let builder = all
+        .iter()
+        .fold(builder, |builder, (name, provider)| builder.certificate_provider(*name, provider.clone()));
+    Providers::new(&builder.build().unwrap())
+}
+
+#[test]
+fn ch7_4_instances_of_equal_configuration_are_one() {
+    let files = |ca: &str| CertificateProvider::FileWatcher(FileWatcherConfig::roots(ca));
+    let providers = providers(&[("a", files("x")), ("b", files("x")), ("c", files("y"))]);
+    let of = |name: &str| providers.instance(name).unwrap();
+    assert!(Arc::ptr_eq(of("a"), of("b")) && !Arc::ptr_eq(of("a"), of("c")));
+    assert_eq!(of("a").material().origin(), "certificate provider instance \"a\", \"b\"");
+}
+
+#[test]
+fn ch7_4_an_instance_that_is_not_usable_is_an_error_with_its_name() {
+    let unknown =
+        CertificateProvider::Unknown { plugin_name: "vault".to_owned(), config: serde_json::Value::Null };
+    let providers = providers(&[("a", unknown)]);
+    let error = |name: &str| providers.instance(name).err().unwrap();
+    assert_eq!(
+        error("a"),
+        "certificate provider instance \"a\": its plugin \"vault\" provides no certificates to channels, only \
+         `file_watcher` does"
+    );
+    assert_eq!(error("b"), "certificate provider instance \"b\": the bootstrap has none of this name");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ch7_4_ch7_5_an_instance_is_kept_up_to_date_from_its_first_user_to_its_last() {
+    let (folder, ca) = (Folder::new(), Ca::new());
+    let generations = [ca.issue([dns("a")]), ca.issue([dns("b")]), ca.issue([dns("c")])];
+    let (certificate, key) = folder.write_identity(&generations[0]);
+    let files = CertificateProvider::FileWatcher(FileWatcherConfig::identity(certificate, key));
+    let providers = providers(&[("a", files)]);
+    let provider = providers.instance("a").unwrap();
+    let leaf = || provider.material().published().identity.ok().map(|identity| identity.key.cert[0].clone());
+    assert_eq!(leaf(), None, "nothing is read before there is a user");
+    let (first, second) = (provider.watch(), provider.watch());
+    assert!(Arc::ptr_eq(&first, &second));
+    provider.material().for_handshake(Need::Identity, false).await;
+    assert_eq!(leaf(), Some(generations[0].der.clone()));
+    folder.write_identity(&generations[1]);
+    drop(first);
+    let interval = crate::config::DEFAULT_REFRESH_INTERVAL + Duration::from_secs(1);
+    tokio::time::sleep(interval).await;
+    assert_eq!(leaf(), Some(generations[1].der.clone()), "one user remains");
+    drop(second);
+    folder.write_identity(&generations[2]);
+    tokio::time::sleep(interval).await;
+    assert_eq!(
+        leaf(),
+        Some(generations[1].der.clone()),
+        "without users nothing is read, and the last good stays"
+    );
+    let _third = provider.watch();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(leaf(), Some(generations[2].der.clone()), "the next user has the files read at once");
+}

@@ -1,0 +1,123 @@
+//! When material is read again, and what a reading changes: decisions alone, with times as arguments (CH7.5, CH7.6).
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::files::Unusable;
+
+/// One kind of material of a provider, such as its identity, which is refreshed apart from others. `S` is what is read,
+/// and `M` what it means.
+///
+/// ```text
+///            a good reading                  a reading that fails
+///  Empty ───────────────────▶ Good ⟲ ◀─────────────────────────▶ Good, with a failure
+///    └──▶ Empty, with a failure            a good reading
+/// ```
+///
+/// The last good material is kept through every failure.
+#[derive(Debug)]
+pub(super) struct Refresh<S, M> {
+    interval: Duration,
+    good: Option<(S, Arc<M>)>,
+    failure: Option<Failure>,
+    last: Option<Instant>,
+    due: Option<Instant>,
+}
+
+/// What a reading has changed.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// Nothing.
+    None,
+    /// There is new material, the first or another.
+    Material,
+    /// The source is as it was before a failure.
+    Mended,
+    /// A failure begins, to be warned of.
+    Failed,
+    /// A failure goes on, maybe for another reason.
+    StillFailed,
+}
+
+/// The failure of all readings since the last good one.
+#[derive(Debug)]
+struct Failure {
+    reason: Arc<str>,
+    /// Whether a second reading soon after the first has been due: at most one in a row of failures.
+    retried: bool,
+}
+
+impl<S: PartialEq, M> Refresh<S, M> {
+    pub(super) fn new(interval: Duration) -> Self {
+        Self { interval: interval.max(MIN_INTERVAL), good: None, failure: None, last: None, due: None }
+    }
+
+    /// The last good material.
+    pub(super) fn material(&self) -> Option<&Arc<M>> {
+        self.good.as_ref().map(|(_, material)| material)
+    }
+
+    /// The reason why the last reading failed.
+    pub(super) fn failure(&self) -> Option<&Arc<str>> {
+        self.failure.as_ref().map(|failure| &failure.reason)
+    }
+
+    /// When the next reading is due; `None` is at once.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.due
+    }
+
+    /// A handshake needs material. If there is none yet, the next reading is due earlier, a second after the last.
+    pub(super) fn handle_need(&mut self) {
+        if self.good.is_none() {
+            let soon = self.last.map(|last| last + RETRY);
+            self.due = self.due.min(soon);
+        }
+    }
+
+    /// Takes a reading. `parse` is asked only if it differs from the last good one.
+    pub(super) fn handle_reading(
+        &mut self,
+        now: Instant,
+        reading: Result<S, String>,
+        parse: impl FnOnce(&S) -> Result<M, Unusable>,
+    ) -> Change {
+        self.last = Some(now);
+        self.due = Some(now + self.interval);
+        let source = match reading {
+            Ok(source) => source,
+            Err(reason) => return self.fail(now, Unusable::new(reason)),
+        };
+        if self.good.as_ref().is_some_and(|(known, _)| *known == source) {
+            return if self.failure.take().is_some() { Change::Mended } else { Change::None };
+        }
+        match parse(&source) {
+            Ok(material) => {
+                self.good = Some((source, Arc::new(material)));
+                self.failure = None;
+                Change::Material
+            }
+            Err(unusable) => self.fail(now, unusable),
+        }
+    }
+
+    fn fail(&mut self, now: Instant, unusable: Unusable) -> Change {
+        let known = self.failure.take();
+        let retried = known.as_ref().is_some_and(|failure| failure.retried);
+        if unusable.incomplete && !retried {
+            self.due = Some(now + RETRY.min(self.interval));
+        }
+        let reason = unusable.reason.into();
+        self.failure = Some(Failure { reason, retried: retried || unusable.incomplete });
+        if known.is_some() { Change::StillFailed } else { Change::Failed }
+    }
+}
+
+/// The time until half a rotation is looked at again, and between readings that handshakes wait for.
+const RETRY: Duration = Duration::from_secs(1);
+const MIN_INTERVAL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests;

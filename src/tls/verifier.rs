@@ -1,0 +1,185 @@
+//! The verification of a server's certificate: chain, then SPIFFE id, then names (CH7.8).
+
+use std::{error, fmt, sync::Arc};
+
+use tokio_rustls::rustls::{
+    CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
+    client::{
+        danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier},
+        verify_server_cert_signed_by_trust_anchor, verify_server_name,
+    },
+    crypto::{CryptoProvider, verify_tls12_signature, verify_tls13_signature},
+    pki_types::{CertificateDer, ServerName, UnixTime},
+    server::ParsedCertificate,
+};
+
+use super::{names::CertificateNames, spiffe::TrustBundleMap};
+
+/// Whom a server's certificate must be signed by.
+#[derive(Debug)]
+pub(crate) enum TrustRoots {
+    /// By one of these.
+    Certificates(Arc<RootCertStore>),
+    /// By one of the trust domain of its SPIFFE id.
+    Spiffe(TrustBundleMap),
+}
+
+/// What the names of a server's certificate must be, once its chain is verified.
+pub(crate) enum NameRule {
+    /// Rules of a cluster (CH7.9, CH7.13).
+    #[cfg(feature = "channel")]
+    Cluster {
+        tls: Arc<crate::resource::UpstreamTls>,
+        /// The server name that is sent, if one is.
+        sent: Option<Box<str>>,
+    },
+    /// The host by the rules of the web (CH7.3).
+    Host(ServerName<'static>),
+    /// Any: the SPIFFE id is the name.
+    Any,
+}
+
+/// Verifies servers by roots and a rule. Its errors name what was seen and what is required (CH7.18).
+pub(crate) struct Verifier {
+    pub(crate) roots: Arc<TrustRoots>,
+    /// Where the roots come from, for errors.
+    pub(crate) origin: Box<str>,
+    pub(crate) rule: NameRule,
+    pub(crate) crypto: Arc<CryptoProvider>,
+}
+
+/// Why a server's certificate is not accepted.
+#[derive(Debug)]
+pub(crate) struct Refused(pub(crate) String);
+
+impl Verifier {
+    /// Verifies a chain, of which the first is the server's own, at a time.
+    pub(crate) fn verify(
+        &self,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<(), Refused> {
+        let parsed = ParsedCertificate::try_from(leaf)
+            .map_err(|e| Refused(format!("the server's certificate is malformed: {}", reason(&e))))?;
+        let names = CertificateNames::of(leaf)
+            .map_err(|e| Refused(format!("the server's certificate is malformed: {e}")))?;
+        let roots = self.roots_for(&names)?;
+        let algorithms = self.crypto.signature_verification_algorithms.all;
+        verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms).map_err(
+            |e| {
+                let (why, origin) = (reason(&e), &self.origin);
+                Refused(format!("the server's certificate ({names}) is not trusted by {origin}: {why}"))
+            },
+        )?;
+        self.verify_names(&parsed, &names)
+    }
+
+    /// The roots of the server's trust domain, or those for all servers (CH7.11).
+    fn roots_for(&self, names: &CertificateNames) -> Result<&RootCertStore, Refused> {
+        let map = match &*self.roots {
+            TrustRoots::Certificates(roots) => return Ok(roots),
+            TrustRoots::Spiffe(map) => map,
+        };
+        let origin = &self.origin;
+        let refused = |why: String| {
+            Refused(format!("the server's certificate ({names}) is refused by {origin}: {why}"))
+        };
+        let id = names.spiffe_id().map_err(refused)?;
+        map.roots(id.domain()).map(AsRef::as_ref).ok_or_else(|| {
+            let known: Vec<_> = map.domains().take(MAX_SHOWN).collect();
+            refused(format!("its trust domain is none of those of the map: {known:?}"))
+        })
+    }
+
+    fn verify_names(&self, parsed: &ParsedCertificate<'_>, names: &CertificateNames) -> Result<(), Refused> {
+        match &self.rule {
+            NameRule::Any => Ok(()),
+            NameRule::Host(host) => verify_server_name(parsed, host).map_err(|_| {
+                let host = host.to_str();
+                Refused(format!("the server's certificate ({names}) is not for the host {host:?}"))
+            }),
+            #[cfg(feature = "channel")]
+            NameRule::Cluster { tls, sent } => {
+                if tls.accepts_names(sent.as_deref(), names.iter()) {
+                    return Ok(());
+                }
+                let required = match sent.as_deref().filter(|_| tls.auto_sni_san_validation) {
+                    Some(sent) => format!("DNS {sent:?}, the server name that was sent"),
+                    None => super::names::Matchers(&tls.san_matchers).to_string(),
+                };
+                Err(Refused(format!("the server's certificate ({names}) has no name that is {required}")))
+            }
+        }
+    }
+}
+
+impl ServerCertVerifier for Verifier {
+    fn verify_server_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        _server_name: &ServerName<'_>,
+        _ocsp_response: &[u8],
+        now: UnixTime,
+    ) -> Result<ServerCertVerified, Error> {
+        match self.verify(end_entity, intermediates, now) {
+            Ok(()) => Ok(ServerCertVerified::assertion()),
+            Err(refused) => Err(CertificateError::Other(OtherError(Arc::new(refused))).into()),
+        }
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.crypto.signature_verification_algorithms;
+        verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.crypto.signature_verification_algorithms;
+        verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.crypto.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+impl fmt::Debug for Verifier {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Verifier").field("origin", &self.origin).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Refused {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl error::Error for Refused {}
+
+/// What is wrong with a certificate, in words.
+fn reason(error: &Error) -> String {
+    let Error::InvalidCertificate(error) = error else { return error.to_string() };
+    // Another authority of the same name is found by its name, and does not fit by its key.
+    if [CertificateError::UnknownIssuer, CertificateError::BadSignature].contains(error) {
+        return "it is not signed by one of the roots".to_owned();
+    }
+    error.to_string()
+}
+
+/// How many trust domains an error shows.
+const MAX_SHOWN: usize = 8;
+
+#[cfg(all(test, feature = "channel"))]
+mod tests;
