@@ -68,7 +68,7 @@ pub struct Cluster {
     /// The metadata of the cluster.
     pub metadata: Metadata,
     /// The resource has the name of its service, which may be that of the cluster.
-    names_service: bool,
+    pub(crate) names_service: bool,
 }
 
 /// The source of a cluster's endpoints.
