@@ -281,6 +281,7 @@ impl<H: Clone> Leaf<H> {
             connectivity,
             endpoints: self.endpoints(now),
             hosts: self.hosts.as_ref().map(OverrideHosts::picker),
+            load: self.config.load.clone(),
         }))
     }
 

@@ -26,6 +26,7 @@ mod addresses;
 pub(crate) mod backoff;
 pub(crate) mod balancer;
 pub(crate) mod breaker;
+mod cluster_load;
 pub(crate) mod cluster_use;
 mod clusters;
 pub(crate) mod command;

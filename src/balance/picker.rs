@@ -11,10 +11,11 @@ use std::{
     },
 };
 
-pub(crate) use self::attempt::Attempt;
-use self::attempt::Outcome;
+pub(crate) use self::attempt::{Attempt, Malformed};
+use self::attempt::{Outcome, Reported};
 use super::{
     breaker::Breaker,
+    cluster_load::ClusterLoad,
     command::ConnectionId,
     connectivity::Connectivity,
     custom::{CustomPick, CustomPicker},
@@ -138,6 +139,8 @@ pub(super) struct LeafPicker<H> {
     pub(super) endpoints: Endpoints<H>,
     /// If calls have sessions.
     pub(super) hosts: Option<HostPicker<H>>,
+    /// If its load is reported.
+    pub(super) load: Option<Arc<ClusterLoad>>,
 }
 
 /// The priority in use.
@@ -294,9 +297,13 @@ impl<H> LeafPicker<H> {
     #[inline]
     fn pick(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
         if !mem::replace(&mut args.draws.has_drawn_drops, true)
-            && let Some(drop) = self.drops.iter().find(|drop| args.random.u32(..1_000_000) < drop.per_million)
+            && let Some(place) =
+                self.drops.iter().position(|drop| args.random.u32(..1_000_000) < drop.per_million)
         {
-            let (name, category) = (&self.name, &drop.category);
+            if let Some(load) = &self.load {
+                load.on_drop(place);
+            }
+            let (name, category) = (&self.name, &self.drops[place].category);
             return Pick::Drop(format!("cluster {name}: dropped by the overload category {category}").into());
         }
         if self.breaker.running() >= self.limit {
@@ -383,10 +390,14 @@ impl<H> LeafPicker<H> {
             endpoint.load.begin();
         }
         let (endpoint, outcome) = (endpoint.clone(), Outcome::NoStream);
-        Pick::Complete(Attempt { endpoint, has_load, outcome, penalty, metadata })
+        let reported = self.load.as_ref().and_then(|load| load.locality(endpoint.address)).map(Reported::new);
+        Pick::Complete(Attempt { endpoint, has_load, outcome, penalty, metadata, reported })
     }
 
     fn overflow(&self) -> Arc<str> {
+        if let Some(load) = &self.load {
+            load.on_overflow();
+        }
         let Self { name, limit, .. } = self;
         format!("cluster {name}: {limit} requests are running, the maximum of its circuit breaker").into()
     }

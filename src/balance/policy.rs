@@ -3,6 +3,7 @@
 use std::{cmp, collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use super::{
+    cluster_load::ClusterLoad,
     identity::{Destination, Identity, Security},
     ring::RingConfig,
     subset::SubsetSizes,
@@ -72,6 +73,8 @@ pub(crate) struct LeafConfig {
     /// That of its endpoints, apart from their hostnames.
     pub(crate) security: Security,
     pub(crate) hosts: HostsConfig,
+    /// If its load is reported.
+    pub(crate) load: Option<Arc<ClusterLoad>>,
 }
 
 /// Which endpoints the cookies of sessions may lead to (CH8.10), beside those of all priorities.

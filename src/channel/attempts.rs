@@ -132,7 +132,7 @@ impl Call<'_> {
         };
         let mut responded = self.send(reserved, number, of).await?;
         of.sessions.set_cookies(responded.0.headers_mut(), &of.draws, of.cluster.name());
-        let (response, reserved, _) = &responded;
+        let (response, reserved, _) = &mut responded;
         if status::in_headers(response.headers()).is_some() {
             reserved.on_trailers(response.headers(), self.context.active.malformed());
         }

@@ -29,7 +29,6 @@ use tokio::{
 pub(super) use self::{keep_alive::LongerIntervals, load_reports::watch_load, loss::Loss};
 use self::{
     keep_alive::{KeepAlive, Pings},
-    load_reports::Malformed,
     socket::Socket,
 };
 use super::{
@@ -39,7 +38,7 @@ use super::{
 use crate::{
     balance::{
         disconnect::Disconnect,
-        picker::{Attempt, ReadyEndpoint},
+        picker::{Attempt, Malformed, ReadyEndpoint},
         stream_queue::Gone,
         streams::Streams,
     },
@@ -348,14 +347,17 @@ impl Reserved {
     }
 
     /// The status of the server, with the load that it reports if the policy reads that.
-    pub(super) fn on_trailers(&self, trailers: &HeaderMap, malformed: &MalformedCounters) {
+    pub(super) fn on_trailers(&mut self, trailers: &HeaderMap, malformed: &MalformedCounters) {
         if !self.attempt.reads_reports() {
             return;
         }
-        match load_reports::in_trailers(trailers) {
-            Ok(Some(report)) => self.attempt.on_report(report, Instant::now().into_std()),
-            Ok(None) => {}
-            Err(Malformed) => malformed.on_load_report(),
+        let attempt = &mut self.attempt;
+        let read = load_reports::in_trailers(trailers).and_then(|message| match message {
+            Some(message) => attempt.on_encoded_report(&message, Instant::now().into_std()),
+            None => Ok(()),
+        });
+        if let Err(Malformed) = read {
+            malformed.on_load_report();
         }
     }
 

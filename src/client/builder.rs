@@ -2,8 +2,10 @@ use std::{
     collections::hash_map::RandomState,
     future::Future,
     hash::{BuildHasher, Hasher},
+    num::NonZero,
     path::Path,
     sync::Arc,
+    thread,
     time::Duration,
 };
 
@@ -17,6 +19,7 @@ use super::{
     Client,
     dns::{Dns, Lookups, SystemDns},
     driver::Driver,
+    load_driver::LoadDriver,
     observer::Observer,
     pool::{self, PoolKey},
     registry::{Registry, Role},
@@ -28,6 +31,8 @@ use crate::{
     config::{ApiType, Bootstrap, ConfigError, Polling},
     engine::{Engine, OnDeletion, Settings},
     escape::debug_as_message,
+    lrs::Reporting,
+    protocol::encode_node,
     resource::{self, Validation},
     transport::{GrpcTransport, Transport, Transports, credentials::CredentialsRegistry},
 };
@@ -181,8 +186,10 @@ impl ClientBuilder {
 
     /// Sets the maximum size of a request of the incremental variant in bytes: 3 MiB by default, since servers accept 4
     /// MiB. Longer lists of names are split over several requests; a single longer name exceeds it. Initial versions that
-    /// do not fit are omitted, so that the server sends these resources again.
+    /// do not fit are omitted, so that the server sends these resources again. Load reports are split in the same way, between
+    /// clusters.
     pub fn max_request_size(mut self, bytes: usize) -> Self {
+        self.settings.load_reports.max_request_size = bytes;
         self.settings.protocol.max_request_size = bytes;
         self
     }
@@ -264,6 +271,12 @@ impl ClientBuilder {
     /// With polling over REST, set it to more than twice the `refresh_delay`, since types may be received that far apart.
     pub fn deletion_grace(mut self, time: Duration) -> Self {
         self.settings.deletion_grace = time;
+        self
+    }
+
+    /// Sets the minimum interval of load reports: 1 s by default. Servers that ask for shorter ones get this one.
+    pub fn min_load_report_interval(mut self, interval: Duration) -> Self {
+        self.settings.load_reports.min_interval = interval;
         self
     }
 
@@ -376,11 +389,17 @@ impl ClientBuilder {
         let registry = &self.settings.registry;
         let parse = |name: &str, config| registry.parse_certificate_provider(name, config);
         let bootstrap = self.bootstrap.plug(&parse).map_err(BuildError::Bootstrap)?;
-        let engine = Engine::new(bootstrap.clone(), self.settings, random_seed());
-        let driver = Driver::new(engine, (transports, lookups), received);
+        let mut settings = self.settings;
+        settings.load_reports.shards = thread::available_parallelism().map_or(1, NonZero::get);
+        let keepalive = settings.protocol.keepalive;
+        let engine = Engine::new(bootstrap.clone(), settings, random_seed());
+        let loads = engine.loads().clone();
+        let reporting = Reporting::new(loads.clone(), &encode_node(bootstrap.node()), random_seed());
+        let load_driver = LoadDriver::new(reporting, keepalive, &commands);
+        let driver = Driver::new(engine, (transports, lookups), (received, load_driver));
         #[cfg(feature = "metrics")]
         let driver = driver.with_recorder(self.metrics.map(|metrics| metrics.recorder(&self.scope)));
-        Ok((Registry::new(commands, identity, (bootstrap, role)), driver.run()))
+        Ok((Registry::new(commands, identity, (bootstrap, role), loads), driver.run()))
     }
 }
 

@@ -15,6 +15,7 @@ use tracing::{debug, trace};
 
 use super::{
     dns::Lookups,
+    load_driver::{LoadDriver, Network},
     registry::{Command, Publish},
 };
 #[cfg(feature = "metrics")]
@@ -44,6 +45,7 @@ pub(super) struct Driver {
     watches: ByWatch<Weak<dyn Publish>>,
     connections: HashMap<StreamId, Box<dyn Connection>>,
     lookups: Lookups,
+    loads: LoadDriver,
     #[cfg(feature = "metrics")]
     recorder: Option<Recorder>,
 }
@@ -53,6 +55,10 @@ pub(super) struct Driver {
 enum Work {
     Commands,
     Event(Input),
+    /// An event of a stream of load reports.
+    LoadEvent(Input),
+    /// The deadline of load reports has passed.
+    LoadDeadline,
     /// The engine's next deadline has passed, or the engine has split its work and the rest is pending.
     Deadline,
     /// All handles and watches are gone.
@@ -63,7 +69,7 @@ impl Driver {
     pub(super) fn new(
         engine: Engine,
         (transports, lookups): (Transports, Lookups),
-        commands: UnboundedReceiver<Command>,
+        (commands, loads): (UnboundedReceiver<Command>, LoadDriver),
     ) -> Self {
         let (reports, events) = mpsc::unbounded_channel();
         Self {
@@ -75,6 +81,7 @@ impl Driver {
             watches: ByWatch::default(),
             connections: HashMap::new(),
             lookups,
+            loads,
             #[cfg(feature = "metrics")]
             recorder: None,
         }
@@ -96,11 +103,21 @@ impl Driver {
                 Work::Commands => {
                     for command in batch.drain(..) {
                         if self.handle_command(command).is_break() {
-                            return;
+                            return self.end().await;
                         }
                     }
                 }
                 Work::Event(event) => self.handle_event(event),
+                Work::LoadEvent(event) => {
+                    let (loads, network) = self.loads();
+                    loads.handle_event(event, network);
+                }
+                Work::LoadDeadline => {
+                    let (loads, network) = self.loads();
+                    loads.handle_timeout(network);
+                    // A report is built in slices.
+                    tokio::task::yield_now().await;
+                }
                 Work::Deadline => {
                     self.engine.handle_timeout(now());
                     self.carry_out();
@@ -108,14 +125,23 @@ impl Driver {
                     // run in between.
                     tokio::task::yield_now().await;
                 }
-                Work::Nothing => return,
+                Work::Nothing => return self.end().await,
             }
         }
     }
 
     /// Waits for work. The choice among several kinds is random, so that none starves another.
     async fn next_work(&mut self, batch: &mut Vec<Command>, mut sleep: Pin<&mut Sleep>) -> Work {
-        let deadline = self.engine.poll_timeout().map(|(at, _)| time::Instant::from_std(at));
+        let of_loads = self.loads.poll_timeout().map(time::Instant::from_std);
+        let of_engine = self.engine.poll_timeout().map(|(at, _)| time::Instant::from_std(at));
+        let deadline = [of_engine, of_loads].into_iter().flatten().min();
+        let over = || {
+            if of_engine <= of_loads && of_engine.is_some() || of_loads.is_none() {
+                Work::Deadline
+            } else {
+                Work::LoadDeadline
+            }
+        };
         let is_over = deadline.is_some_and(|at| at <= time::Instant::now());
         if let Some(at) = deadline
             && !is_over
@@ -126,8 +152,9 @@ impl Driver {
         tokio::select! {
             count = self.commands.recv_many(batch, MAX_BATCH) => if count == 0 { Work::Nothing } else { Work::Commands },
             Some(event) = self.events.recv() => Work::Event(event),
-            () = ready(()), if is_over => Work::Deadline,
-            () = sleep, if deadline.is_some() && !is_over => Work::Deadline,
+            Some(event) = self.loads.next_event() => Work::LoadEvent(event),
+            () = ready(()), if is_over => over(),
+            () = sleep, if deadline.is_some() && !is_over => over(),
         }
     }
 
@@ -158,8 +185,10 @@ impl Driver {
             }
             Command::Status { reply } => {
                 // The caller may be gone.
-                let _ = reply.send(self.engine.status());
+                let _ = reply.send((self.engine.status(), self.loads.status()));
             }
+            // It is looked at below.
+            Command::LoadsChanged => {}
             Command::Shutdown => return ControlFlow::Break(()),
         }
         self.carry_out();
@@ -175,6 +204,7 @@ impl Driver {
             if let StreamEvent::Disconnected { reason, .. } = event {
                 debug!(%stream, kind = ?reason.kind, reason = reason.message, "stream ended");
                 self.connections.remove(&stream);
+                self.loads.on_end(stream);
             }
         }
         self.engine.handle_input(event, now());
@@ -190,6 +220,7 @@ impl Driver {
             match order {
                 Output::Transport(StreamCommand::Connect { stream, to, keepalive }) => {
                     let events = ConnectionEvents::new(stream, self.reports.clone());
+                    self.loads.on_connect(stream, &to);
                     self.connections.insert(stream, self.transports.connect(to, keepalive, events));
                 }
                 Output::Transport(StreamCommand::Send { stream, message }) => {
@@ -199,7 +230,8 @@ impl Driver {
                     self.with_connection(stream, |connection| connection.read())
                 }
                 Output::Transport(StreamCommand::Disconnect { stream }) => {
-                    drop(self.connections.remove(&stream))
+                    self.connections.remove(&stream);
+                    self.loads.on_end(stream);
                 }
                 Output::Lookup { lookup, host } => {
                     trace!(?lookup, host = %Escaped(&host), "dns lookup started");
@@ -211,6 +243,35 @@ impl Driver {
                     }
                 }
             }
+        }
+        let (loads, network) = self.loads();
+        loads.carry_out(network);
+    }
+
+    /// The load reports, and what they are sent with.
+    fn loads(&mut self) -> (&mut LoadDriver, Network<'_>) {
+        let Self { loads, engine, transports, connections, .. } = self;
+        (loads, Network { engine, transports, connections })
+    }
+
+    /// Ends all watches, then sends the last load reports (LR6.8).
+    async fn end(mut self) {
+        self.close_watches();
+        self.loads.shut_down();
+        loop {
+            let (loads, network) = self.loads();
+            loads.carry_out(network);
+            if loads.is_closed() {
+                return;
+            }
+            loads.wait().await;
+        }
+    }
+
+    fn close_watches(&mut self) {
+        let watches: Vec<_> = self.watches.drain().map(|(_, watch)| watch).collect();
+        for watch in watches.iter().filter_map(Weak::upgrade) {
+            watch.close().wake();
         }
     }
 
@@ -236,7 +297,8 @@ impl Driver {
 impl Drop for Driver {
     fn drop(&mut self) {
         self.commands.close();
-        let mut watches: Vec<_> = self.watches.drain().map(|(_, watch)| watch).collect();
+        self.close_watches();
+        let mut watches = Vec::new();
         while let Ok(command) = self.commands.try_recv() {
             match command {
                 Command::Watch { publish, .. } | Command::Resolve { publish, .. } => watches.push(publish),
@@ -245,6 +307,7 @@ impl Drop for Driver {
                 | Command::UnsubscribeCluster { .. }
                 | Command::RequestReresolution { .. }
                 | Command::Status { .. }
+                | Command::LoadsChanged
                 | Command::Shutdown => {}
             }
         }

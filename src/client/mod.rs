@@ -17,6 +17,7 @@ mod cluster_subscription;
 mod dns;
 mod driver;
 mod grpc_status;
+mod load_driver;
 mod members;
 mod observer;
 mod on_change;
@@ -29,9 +30,10 @@ mod status;
 mod watch;
 mod watcher;
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use tokio::runtime::Handle;
+use tracing::warn;
 
 pub use self::{
     builder::{BuildError, ClientBuilder},
@@ -42,7 +44,7 @@ pub use self::{
     on_change::ChangeGuard,
     resolution::Resolution,
     resource_selector::{ResourceSelector, WatchName},
-    status::{ClientStatus, ResourceStatus, ServerStatus, UpdateError},
+    status::{ClientStatus, LastLoadReport, LoadReportStatus, ResourceStatus, ServerStatus, UpdateError},
     watch::Watch,
 };
 pub use crate::{
@@ -56,9 +58,11 @@ pub(crate) use self::status::WeakClient;
 pub(crate) use self::status::table;
 use self::{pool::Share, registry::Registry};
 use crate::{
-    config::{Bootstrap, Target},
+    config::{ApiType, Bootstrap, Server, Target},
+    lrs::LoadReporter,
+    name::ResourceName,
     observed::Observed,
-    resource::Resource,
+    resource::{Cluster, Resource},
 };
 
 /// A client of the management servers of a [`Bootstrap`]. Clones are handles of the same client.
@@ -143,6 +147,47 @@ impl Client {
     /// ```
     pub fn resolve(&self, target: impl Into<Target>) -> Resolution {
         Resolution::new(self.registry.resolution(target.into()), self.share.clone())
+    }
+
+    /// The reporter of the load of a cluster, for applications that balance by themselves. It subscribes to the cluster, whose
+    /// configuration decides whether its load is reported, and to which management server; see [`lrs`](crate::lrs). A
+    /// [`Channel`](crate::channel) reports its load by itself.
+    ///
+    /// It cannot fail: it counts nothing as long as the cluster does not ask for reports.
+    ///
+    /// ```no_run
+    /// use xdskit::{Client, config::Locality, lrs::Outcome};
+    ///
+    /// fn call(client: &Client) {
+    ///     let shop = client.load_reporter("shop");
+    ///     let zone = shop.locality(&Locality::new("europe-west1", "europe-west1-b", ""));
+    ///     let call = zone.call_started();
+    ///     call.finish(Outcome::Success, None);
+    /// }
+    /// ```
+    pub fn load_reporter(&self, cluster: &str) -> LoadReporter {
+        let name = ResourceName::canonicalize(cluster).unwrap_or(Cow::Borrowed(cluster));
+        let reporter = self.registry.loads().reporter(&name);
+        reporter.keep(self.watch::<Cluster>(cluster));
+        reporter
+    }
+
+    /// The reporter of the load of a cluster that is not configured by the management server: it is reported to this server of the
+    /// [bootstrap](Self::bootstrap), under the name of the cluster and that of a service, if there is one.
+    ///
+    /// Nothing is reported to a server that is not in the bootstrap, or that has no streams.
+    pub fn load_reporter_to(&self, server: &Server, cluster: &str, service: Option<&str>) -> LoadReporter {
+        let is_known = |known: &&Arc<Server>| known.has_connection_of(server);
+        let known = self.bootstrap().servers().find(is_known).filter(|it| it.api_type != Some(ApiType::Rest));
+        let reporter = match known {
+            Some(known) => self.registry.loads().reporter_to(known, (cluster, service)),
+            None => {
+                warn!(server = %server.uri, "load is not reported: the server is not in the bootstrap, or has no streams");
+                self.registry.loads().unreported()
+            }
+        };
+        reporter.keep(self.clone());
+        reporter
     }
 
     /// The connections that the channels of the client share.

@@ -22,6 +22,7 @@ use crate::{
     config::{Bootstrap, Target},
     engine::{SelectedName, Selection, Status},
     error::{Blame, Code, Subject, WatchError},
+    lrs::{LoadStreamReport, Loads},
     resolve::Resolved,
     resource::{Erased, Listener, Resource, ResourceType, Validation},
 };
@@ -36,6 +37,7 @@ pub(super) struct Registry {
     bootstrap: Arc<Bootstrap>,
     role: Role,
     state: Mutex<State>,
+    loads: Arc<Loads>,
     #[cfg(feature = "channel")]
     connections: crate::channel::SharedConnections,
 }
@@ -73,8 +75,10 @@ pub(super) enum Command {
     },
     /// Returns the current status.
     Status {
-        reply: oneshot::Sender<Status>,
+        reply: oneshot::Sender<(Status, Vec<LoadStreamReport>)>,
     },
+    /// Something has changed for the streams of load reports.
+    LoadsChanged,
     Shutdown,
 }
 
@@ -162,12 +166,14 @@ impl Registry {
         commands: UnboundedSender<Command>,
         identity: Identity,
         (bootstrap, role): (Arc<Bootstrap>, Role),
+        loads: Arc<Loads>,
     ) -> Arc<Self> {
         Arc::new(Self {
             commands,
             identity,
             role,
             state: Mutex::default(),
+            loads,
             #[cfg(feature = "channel")]
             connections: crate::channel::SharedConnections::new(&bootstrap),
             bootstrap,
@@ -180,6 +186,11 @@ impl Registry {
 
     pub(super) fn bootstrap(&self) -> &Bootstrap {
         &self.bootstrap
+    }
+
+    /// The loads that the client reports.
+    pub(super) fn loads(&self) -> &Arc<Loads> {
+        &self.loads
     }
 
     /// The connections that the channels of the client share.

@@ -2,7 +2,7 @@
 use std::sync::Weak;
 use std::{
     sync::Arc,
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use bytes::Bytes;
@@ -17,6 +17,7 @@ use crate::{
     config::Node,
     engine::{ResourceReport, ServerReport, Status},
     error::WatchError,
+    lrs::{LoadStreamReport, LoadStreamState},
     protocol::ConnectionState,
     resource::Version,
 };
@@ -43,6 +44,8 @@ pub struct ClientStatus {
     pub taken_at: SystemTime,
     /// The management servers that were contacted so far. Empty after the client was shut down.
     pub servers: Vec<ServerStatus>,
+    /// The streams of load reports, of the servers that load was ever reported to.
+    pub load_reports: Vec<LoadReportStatus>,
     /// The watched resources, with any kind of watch: types in the order of their first use, resources in the order
     /// of names. Empty after the client was shut down.
     pub resources: Vec<ResourceStatus>,
@@ -63,6 +66,46 @@ pub struct ServerStatus {
     pub connection: ConnectionState,
     /// The reason why the server is unavailable: it is unreachable, or its last stream ended without a response.
     pub error: Option<String>,
+}
+
+/// The state of the load reports to a management server.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoadReportStatus {
+    /// The URI, as in the bootstrap.
+    pub uri: String,
+    /// The state of the stream.
+    pub state: LoadStreamState,
+    /// The time since which it is in this state.
+    pub since: SystemTime,
+    /// The interval of the reports; `None` as long as the server has not asked for any.
+    pub interval: Option<Duration>,
+    /// The number of clusters that the server has named; `None` if it asks for all, or has not asked.
+    pub wanted_clusters: Option<usize>,
+    /// The last report.
+    pub last_report: Option<LastLoadReport>,
+    /// The number of requests with reports.
+    pub reports_sent: u64,
+    /// Their size in bytes.
+    pub report_bytes: u64,
+    /// The number of streams that failed.
+    pub failures: u64,
+    /// The number of clusters whose last counts were dropped, since too many waited for a report.
+    pub dropped_residues: u64,
+    /// The number of values of backend metrics that were dropped, since they had too many names.
+    pub dropped_metrics: u64,
+}
+
+/// A load report that was sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LastLoadReport {
+    /// The time at which it was written.
+    pub at: SystemTime,
+    /// The number of clusters in it.
+    pub clusters: usize,
+    /// Its size in bytes.
+    pub bytes: usize,
 }
 
 /// The state of a resource.
@@ -162,10 +205,13 @@ impl Registry {
         // Without a driver, the status is empty.
         let status = match self.order(Command::Status { reply }) {
             Ok(()) => replied.await.unwrap_or_default(),
-            Err(_) => Status::default(),
+            Err(_) => Default::default(),
         };
         let clock = Clock { now: super::driver::now(), wall: SystemTime::now() };
-        ClientStatus::new(self.identity(), status, &clock)
+        let (status, load_reports) = status;
+        let status = ClientStatus::new(self.identity(), status, &clock);
+        let load_reports = load_reports.into_iter().map(|report| LoadReportStatus::new(report, &clock));
+        ClientStatus { load_reports: load_reports.collect(), ..status }
     }
 }
 
@@ -189,6 +235,7 @@ impl ClientStatus {
             scope: identity.scope.clone(),
             taken_at: clock.wall,
             servers: servers.into_iter().map(ServerStatus::from).collect(),
+            load_reports: Vec::new(),
             resources: resources.into_iter().map(|report| ResourceStatus::new(report, clock)).collect(),
             #[cfg(feature = "csds")]
             node: identity.node.clone(),
@@ -200,6 +247,28 @@ impl From<ServerReport> for ServerStatus {
     fn from(report: ServerReport) -> Self {
         let ServerReport { uri, type_url, connection, failure } = report;
         Self { uri, type_url, connection, error: failure }
+    }
+}
+
+impl LoadReportStatus {
+    fn new(report: LoadStreamReport, clock: &Clock) -> Self {
+        Self {
+            uri: report.server.uri.to_string(),
+            state: report.state,
+            since: clock.at(report.since),
+            interval: report.interval,
+            wanted_clusters: report.wanted,
+            last_report: report.last_report.map(|last| LastLoadReport {
+                at: clock.at(last.at),
+                clusters: last.clusters,
+                bytes: last.bytes,
+            }),
+            reports_sent: report.reports_sent,
+            report_bytes: report.report_bytes,
+            failures: report.failures,
+            dropped_residues: report.dropped_residues,
+            dropped_metrics: report.dropped_metrics,
+        }
     }
 }
 

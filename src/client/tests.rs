@@ -25,6 +25,7 @@ use crate::{
     config::{Bootstrap, Node, Server},
     engine::{SelectedName, Selection},
     error::{Blame, Code},
+    lrs::{LoadSettings, Loads},
     observed::{ErasedMembers, ErasedObserved, Member},
     resource::{Context, Erased, Invalid, ResourceType, Version},
 };
@@ -244,9 +245,11 @@ fn client() -> (Client, Commands) {
     let bootstrap = Arc::new(bootstrap);
     let observer = Observer::new(Client::builder(bootstrap.clone()), watch::channel(()).1);
     let role = Role::Client(Box::new(observer));
+    let loads = Loads::new(LoadSettings::default());
+    let identity = Identity::new(&Node::new("n1"), "test");
     (
         Client {
-            registry: Registry::new(commands, Identity::new(&Node::new("n1"), "test"), (bootstrap, role)),
+            registry: Registry::new(commands, identity, (bootstrap, role), loads),
             runtime: Handle::current(),
             share: None,
         },
@@ -280,4 +283,6 @@ mod costs;
 mod discover;
 mod durations;
 mod life;
+#[cfg(feature = "test-util")]
+mod load_reports;
 mod resolution;

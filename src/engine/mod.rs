@@ -23,10 +23,7 @@ mod delivery;
 mod failure;
 mod ingest;
 mod io;
-#[cfg_attr(
-    not(any(feature = "metrics", feature = "client")),
-    allow(dead_code, reason = "nothing reads them")
-)]
+mod load_sources;
 mod observability;
 mod resolutions;
 mod selection;
@@ -56,6 +53,7 @@ use self::{
     collections::{Indirections, WatchOrder, list_type},
     delivery::{Delivery, WatchTarget},
     ingest::Ingest,
+    load_sources::LoadSources,
     resolutions::{ResolutionOrder, Resolutions},
     selection::{Refusal, accept_collection, accept_one, check_types},
     store::{Change, Effect, Store, Which},
@@ -67,9 +65,10 @@ pub(crate) use self::{
 };
 use crate::{
     base::WatchId,
-    config::{Bootstrap, Target},
+    config::{Bootstrap, Server, Target},
     error::{Blame, Code, Subject, WatchError},
     escape::Escaped,
+    lrs::Loads,
     name::ResourceName,
     observed::{ErasedMembers, ErasedObserved},
     protocol::{EntryId, StreamEvent, TypeId},
@@ -87,6 +86,7 @@ pub(crate) struct Engine {
     indirections: Indirections,
     delivery: Delivery,
     resolutions: Resolutions,
+    load_sources: LoadSources,
 }
 
 impl Engine {
@@ -99,6 +99,7 @@ impl Engine {
             indirections: Indirections::default(),
             delivery: Delivery::default(),
             resolutions: Resolutions::new(&settings, seed),
+            load_sources: LoadSources::new(&settings),
             bootstrap,
         }
     }
@@ -126,6 +127,7 @@ impl Engine {
                     headers: target.headers().clone(),
                     listener: listener.as_str().into(),
                     node_id: self.store.node_id().clone(),
+                    loads: self.load_sources.loads().clone(),
                 };
                 self.resolutions.begin(watch_id, about);
                 self.delivery.insert(watch_id, WatchTarget::Resolution);
@@ -220,6 +222,16 @@ impl Engine {
         [work, server, expiry, lookup, grace].into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
+    /// The loads of clusters, for those who count and report them.
+    pub(crate) fn loads(&self) -> &Arc<Loads> {
+        self.load_sources.loads()
+    }
+
+    /// Whether there is a stream of resources to a server, or there will be one.
+    pub(crate) fn uses(&self, server: &Server) -> bool {
+        self.authorities.servers().iter().any(|state| state.is_connecting_to(server))
+    }
+
     /// The current state. It costs an iteration over the cache.
     #[cfg(any(test, feature = "client", feature = "fuzzing"))]
     pub(crate) fn status(&self) -> Status {
@@ -230,18 +242,6 @@ impl Engine {
     #[cfg(any(test, feature = "metrics"))]
     pub(crate) fn poll_metric(&mut self) -> Option<Metric> {
         Metric::poll(&mut self.authorities, &mut self.store, self.ingest.updates())
-    }
-
-    /// The counts of the work.
-    #[cfg(test)]
-    pub(crate) fn work_counters(&self) -> ingest::WorkCounters {
-        self.ingest.work_counters()
-    }
-
-    /// The number of resources that are held, waited for or known to be missing.
-    #[cfg(test)]
-    pub(crate) fn resources(&self) -> usize {
-        self.store.len()
     }
 
     /// Handles the effects of a call, until there are none. While a response is in progress, resolutions wait for its
@@ -273,6 +273,7 @@ impl Engine {
         for server in self.authorities.sweep(&mut self.store, |server| ingest.is_busy_with(server)) {
             self.ingest.updates().forget(server);
         }
+        self.load_sources.settle(&mut self.store, &self.authorities);
         self.authorities.settle_deadlines();
     }
 
@@ -331,6 +332,7 @@ impl Engine {
                 change.changed || !entry.is_waiting() || self.store.server_error(entry.group).is_some();
             return self.store.members.publish_glob(&key, is_known);
         }
+        self.load_sources.on_changed(&self.store, &self.authorities, (id, change));
         let has_watches = !entry.watches.is_empty();
         let collections = match change.changed || change.joins {
             true => self.authorities.memberships().collections_of(&self.store, id),

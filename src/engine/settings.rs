@@ -1,6 +1,6 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
-use crate::{config::bounded, protocol, resource::Registry};
+use crate::{config::bounded, lrs::LoadSettings, protocol, resource::Registry};
 
 /// The settings of the engine, with the defaults of a client.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +19,8 @@ pub(crate) struct Settings {
     pub(crate) config_source_root: Option<Arc<Path>>,
     /// The extensions that the application handles.
     pub(crate) registry: Arc<Registry>,
+    /// Those of load reports.
+    pub(crate) load_reports: LoadSettings,
 }
 
 /// The policy for a resource in use that its server has deleted.
@@ -53,6 +55,7 @@ impl Default for Settings {
             follow_config_sources: false,
             config_source_root: None,
             registry: Arc::default(),
+            load_reports: LoadSettings::default(),
         }
     }
 }

@@ -102,6 +102,13 @@ impl Loads {
         self.reporter_of(CellKey::Fixed { server, key: (cluster.into(), service.map(Into::into)) })
     }
 
+    /// A reporter that counts nothing.
+    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client offers it"))]
+    pub(crate) fn unreported(self: &Arc<Self>) -> LoadReporter {
+        // No cluster has this name.
+        LoadReporter::new(Arc::new(ClusterCell::new(self.clone(), CellKey::Cluster("".into()))))
+    }
+
     /// The resource of a cluster has changed, or the server that it came from (LR1.3). `None` if its load is not reported, or no more.
     pub(crate) fn set_cluster(&self, cluster: &Arc<str>, loads: Option<ClusterLoads<'_>>) {
         let mut state = self.lock();
@@ -119,11 +126,6 @@ impl Loads {
             drop(state);
             self.notify();
         }
-    }
-
-    /// Whether the load of no cluster is reported, so that nothing has to be looked at.
-    pub(crate) fn is_reported(&self, cluster: &str) -> bool {
-        self.lock().routes.contains_key(cluster)
     }
 
     /// Whether something has changed for the streams since the last call.
@@ -221,7 +223,7 @@ impl CellKey {
 impl State {
     /// The index of a server.
     fn server(&mut self, server: &Arc<Server>) -> usize {
-        let known = self.servers.iter().position(|known| known.server == *server);
+        let known = self.servers.iter().position(|known| known.server.has_connection_of(server));
         known.unwrap_or_else(|| {
             self.servers.push(ServerLoads::new(server.clone()));
             self.servers.len() - 1

@@ -104,17 +104,6 @@ impl Reporting {
         }
     }
 
-    /// A connection to a server was established for other streams.
-    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client has connections"))]
-    pub(crate) fn on_connection(&mut self, to: &Server, now: Instant) {
-        let state = self.loads.lock();
-        for (stream, loads) in self.streams.iter_mut().zip(&state.servers) {
-            if *loads.server == *to {
-                stream.hasten(now);
-            }
-        }
-    }
-
     /// Sends the last reports and ends all streams (LR6.8). To be driven until [`is_closed`](Self::is_closed).
     pub(crate) fn shut_down(&mut self, now: Instant) {
         let mut state = self.loads.lock();

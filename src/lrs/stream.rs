@@ -231,13 +231,6 @@ impl LoadStream {
         }
     }
 
-    /// The connection to the server was established by someone else: there is no reason to wait longer.
-    pub(super) fn hasten(&mut self, now: Instant) {
-        if let State::BackingOff { until } = &mut self.state {
-            *until = now;
-        }
-    }
-
     /// Sends a last report, if the server wants one, and ends the stream (LR6.8).
     pub(super) fn shut_down(&mut self, loads: &mut ServerLoads, now: Instant) {
         self.is_shut_down = true;

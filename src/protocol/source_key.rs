@@ -196,6 +196,14 @@ impl SourceKey {
         }
     }
 
+    /// The server, if it has streams.
+    pub(crate) fn stream_server(&self) -> Option<&Arc<Server>> {
+        match self {
+            Self::AggregatedStream { server, .. } | Self::TypeStream { server, .. } => Some(server),
+            Self::Rest { .. } | Self::File { .. } => None,
+        }
+    }
+
     /// The management server, or the file in place of one.
     fn server(&self) -> Result<&Arc<Server>, &Arc<PathSource>> {
         match self {

@@ -1,7 +1,7 @@
 use std::{fmt, sync::Arc};
 
 use super::{ClusterView, Snapshot, cluster_entry::ClusterEntry};
-use crate::resource::http_filter::FilterOverride;
+use crate::{lrs::LoadReporter, resource::http_filter::FilterOverride};
 
 /// A cluster of a [`Snapshot`] as an owned value, for futures and tasks: it can be held across `.await` and sent between threads.
 ///
@@ -56,6 +56,11 @@ impl ClusterRef {
     /// The name of the cluster.
     pub fn name(&self) -> &str {
         &self.entry.name
+    }
+
+    /// The reporter of the load of the cluster; see [`ClusterView::load_reporter`].
+    pub fn load_reporter(&self) -> LoadReporter {
+        self.view().load_reporter()
     }
 
     /// The snapshot that the cluster belongs to.

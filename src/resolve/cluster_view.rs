@@ -3,6 +3,7 @@ use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
 use super::{ClusterRef, Snapshot, cluster_entry::ClusterEntry, pick, query::spread};
 use crate::{
     error::WatchError,
+    lrs::LoadReporter,
     resource::{
         Cluster, ClusterKind, ClusterLoadAssignment, Endpoint, HealthStatus, Metadata,
         endpoints::{LocalityEndpoints, Priority},
@@ -214,6 +215,14 @@ impl<'a> ClusterView<'a> {
     /// draining ones if the cluster permits these.
     pub fn affinity_endpoints(self) -> impl Iterator<Item = EndpointView<'a>> {
         self.endpoints().filter(|endpoint| endpoint.keeps_sessions())
+    }
+
+    /// The reporter of the load of the cluster, for applications that balance by themselves. Calls belong to the reporters of the
+    /// [`leaves`](Self::leaves) of an aggregate; its own counts nothing (A37).
+    ///
+    /// It has no interest of its own in the cluster: counting ends with the last watch or resolution of it.
+    pub fn load_reporter(self) -> LoadReporter {
+        self.snapshot.routing.loads.reporter(self.name())
     }
 
     fn warnings(self) -> impl Iterator<Item = &'a WatchError> {

@@ -11,6 +11,7 @@ use super::{
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},
+    lrs::{LoadSettings, Loads},
     pb::{
         envoy::{
             config::{
@@ -162,6 +163,7 @@ impl Draft {
             scope: None,
             virtual_host: HostChoice::Inline(virtual_host),
             warnings,
+            loads: Loads::new(LoadSettings::default()),
         };
         let clusters = clusters.into_iter().map(|entry| (entry.name.clone(), Arc::new(entry))).collect();
         Snapshot { routing: Arc::new(routing), clusters }

@@ -7,6 +7,7 @@ use super::{
 };
 use crate::{
     error::WatchError,
+    lrs::Loads,
     observed::{ErasedMembers, Observed},
     resource::{Cluster, Listener, RouteConfiguration, VirtualHost, cluster::HostPort},
 };
@@ -24,6 +25,8 @@ pub(crate) struct About {
     pub(crate) headers: Arc<[(Arc<str>, Arc<str>)]>,
     pub(crate) listener: Arc<str>,
     pub(crate) node_id: Arc<str>,
+    /// Those of the client.
+    pub(crate) loads: Arc<Loads>,
 }
 
 /// The periods for which a resolution waits.

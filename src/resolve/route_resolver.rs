@@ -134,7 +134,8 @@ impl RouteResolver {
         };
         warnings.extend(warning);
         let (target, authority) = (self.about.target.clone(), self.about.authority.clone());
-        Ok(RoutingConfig { target, authority, listener, scope, routes, virtual_host, warnings })
+        let loads = self.about.loads.clone();
+        Ok(RoutingConfig { target, authority, listener, scope, routes, virtual_host, warnings, loads })
     }
 
     /// The scope whose key the headers of the target have.

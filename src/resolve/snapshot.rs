@@ -7,6 +7,7 @@ use imbl::ordmap::DiffItem;
 use super::cluster_entry::ClusterEntry;
 use crate::{
     error::WatchError,
+    lrs::Loads,
     resource::{Listener, RouteConfiguration, ScopedRouteConfiguration, VirtualHost},
 };
 
@@ -35,6 +36,8 @@ pub(crate) struct RoutingConfig {
     pub(crate) virtual_host: HostChoice,
     /// The reasons why the listener or the routes may be stale.
     pub(crate) warnings: Vec<WatchError>,
+    /// Those of the client.
+    pub(crate) loads: Arc<Loads>,
 }
 
 /// The selected virtual host.

@@ -67,6 +67,8 @@ pub struct Cluster {
     pub override_host_status: OverrideHostStatus,
     /// The metadata of the cluster.
     pub metadata: Metadata,
+    /// The resource has the name of its service, which may be that of the cluster.
+    pub(crate) names_service: bool,
 }
 
 /// The source of a cluster's endpoints.
@@ -156,6 +158,14 @@ impl Cluster {
         TelemetryLabels::of(&self.metadata)
     }
 
+    /// The name of the service in load reports: as the resource has it, and not its default (LR4.2).
+    pub(crate) fn reported_service(&self) -> Option<&Arc<str>> {
+        match &self.kind {
+            ClusterKind::Eds { service_name, .. } => Some(service_name).filter(|_| self.names_service),
+            ClusterKind::LogicalDns { .. } | ClusterKind::Aggregate { .. } => None,
+        }
+    }
+
     fn of(from: &ClusterFields<'_>, cx: &Context<'_>) -> Result<Self, Invalid> {
         if from.name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
@@ -195,6 +205,7 @@ impl Cluster {
             http_connect,
             idle_timeout,
             report_load: report_load(lrs_server.as_ref()).map_err(|e| e.at("lrs_server"))?,
+            names_service: from.eds_config.as_ref().is_some_and(|eds| !eds.service_name.is_empty()),
             reported_metrics: ReportedMetrics::parse(&from.reported_metrics),
             override_host_status: OverrideHostStatus::parse(from.decode(from.common_lb_config)?),
             metadata,

@@ -75,6 +75,22 @@ pub trait Connection: fmt::Debug + Send {
     /// Reads one more message, to be reported as [`ConnectionEvents::received`]. One message is read per call;
     /// further messages wait in the network.
     fn read(&mut self);
+
+    /// Opens one more stream to the same server, over the network connection of this one: that of load reports. By default there
+    /// is none, and [`Transport::connect`] is called for it. If this connection is still being made, the stream waits for it; it
+    /// outlives the stream of this connection.
+    fn open_stream(
+        &mut self,
+        request: &ConnectRequest,
+        events: &ConnectionEvents,
+    ) -> Option<Box<dyn Connection>> {
+        let _ = (request, events);
+        None
+    }
+
+    /// No further message follows: the stream is half closed when all are written, and the server's end of it is reported as
+    /// [`ConnectionEvents::disconnected`]. By default this does nothing, and the stream is aborted a second later.
+    fn finish(&mut self) {}
 }
 
 /// The server and the stream of a connection.
@@ -122,6 +138,15 @@ impl Transports {
             #[cfg(feature = "files")]
             files,
         }
+    }
+
+    /// Opens a stream that carries no resources.
+    pub(crate) fn open_stream(
+        &self,
+        request: ConnectRequest,
+        events: ConnectionEvents,
+    ) -> Box<dyn Connection> {
+        self.servers.connect(request, events)
     }
 
     pub(crate) fn connect(

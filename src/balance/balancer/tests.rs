@@ -70,6 +70,7 @@ fn leaf(policy: ClusterPolicy, priorities: Vec<Vec<LocalityConfig>>) -> Arc<Leaf
         is_dns: false,
         security: Security::default(),
         hosts: HostsConfig::default(),
+        load: None,
     })
 }
 

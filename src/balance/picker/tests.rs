@@ -58,6 +58,7 @@ fn leaf(endpoints: Endpoints<u16>) -> LeafPicker<u16> {
         connectivity: Connectivity::Ready,
         endpoints,
         hosts: None,
+        load: None,
     }
 }
 

@@ -4,6 +4,7 @@ mod faults;
 mod filters;
 mod gcp_authn;
 mod idle;
+mod load_reports;
 mod malformed;
 mod outliers;
 mod peer;

@@ -99,6 +99,11 @@ impl Peer {
         Self { address, requests, connections, is_open, refuses }
     }
 
+    /// The next request, however long it takes; `None` if the listener has ended.
+    pub(super) async fn next_request(&mut self) -> Option<Received> {
+        self.requests.recv().await
+    }
+
     pub(super) async fn request(&mut self) -> Received {
         soon(self.requests.recv()).await.unwrap()
     }

@@ -3,8 +3,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use super::{ClientStatus, ResourceStatus, ServerStatus};
-use crate::{escape::Escaped, protocol::ConnectionState};
+use super::{ClientStatus, LastLoadReport, LoadReportStatus, ResourceStatus, ServerStatus};
+use crate::{escape::Escaped, lrs::LoadStreamState, protocol::ConnectionState};
 
 impl fmt::Display for ClientStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -12,6 +12,9 @@ impl fmt::Display for ClientStatus {
         writeln!(f, ", node {:?}", &*self.node_id)?;
         for server in &self.servers {
             writeln!(f, "{server}")?;
+        }
+        for reports in &self.load_reports {
+            writeln!(f, "{reports}")?;
         }
         if self.resources.is_empty() {
             return f.write_str("No resources are watched.");
@@ -40,6 +43,31 @@ impl ClientStatus {
 
     fn age(&self, at: SystemTime) -> String {
         age(at, self.taken_at)
+    }
+}
+
+impl fmt::Display for LoadReportStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            LoadStreamState::Closed => "no stream",
+            LoadStreamState::Connecting => "connecting",
+            LoadStreamState::Unanswered => "not requested by the server",
+            LoadStreamState::Reporting => "sent",
+            LoadStreamState::BackingOff => "waiting to connect again",
+        };
+        write!(f, "Load reports to {}: {state}", Escaped(&self.uri))?;
+        if let Some(interval) = self.interval {
+            write!(f, " each {interval:?}")?;
+        }
+        match (self.interval, self.wanted_clusters) {
+            (Some(_), Some(number)) => write!(f, ", of {number} named clusters")?,
+            (Some(_), None) => f.write_str(", of all clusters")?,
+            (None, _) => {}
+        }
+        if let Some(LastLoadReport { clusters, bytes, .. }) = self.last_report {
+            write!(f, "; the last of {clusters} clusters in {bytes} bytes")?;
+        }
+        Ok(())
     }
 }
 

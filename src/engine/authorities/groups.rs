@@ -42,6 +42,8 @@ pub(crate) struct AuthorityState {
 pub(in crate::engine) struct Groups {
     groups: Vec<Option<AuthorityState>>,
     vacant: BTreeSet<GroupId>,
+    /// How often the active server of a group has changed.
+    switches: u64,
     /// The groups with an open server.
     by_server: BTreeMap<ServerId, BTreeSet<GroupId>>,
     /// Types with sources or streams of their own have groups of their own. Types that share aggregated streams are in
@@ -100,6 +102,11 @@ impl Groups {
         self.find(authority, TypeId(0)).map(|id| self.get(id))
     }
 
+    /// How often the active server of a group has changed.
+    pub(in crate::engine) fn switches(&self) -> u64 {
+        self.switches
+    }
+
     pub(super) fn find(&self, authority: Option<&str>, ty: TypeId) -> Option<GroupId> {
         let of_type = self.by_type.get(self.index(ty))?;
         match authority {
@@ -155,12 +162,14 @@ impl Groups {
     /// Opens the next server.
     pub(super) fn open_next(&mut self, id: GroupId, server: ServerId) {
         self.get_mut(id).open.push(server);
+        self.switches += 1;
         self.by_server.entry(server).or_default().insert(id);
     }
 
     /// Closes all servers but the first ones; returns the closed ones.
     pub(super) fn close_from(&mut self, id: GroupId, rank: usize) -> Vec<ServerId> {
         let closed = self.get_mut(id).open.split_off(rank);
+        self.switches += u64::from(!closed.is_empty());
         for server in &closed {
             self.unlink(id, *server);
         }

@@ -9,10 +9,10 @@ use std::{
 use super::{super::failure::Failure, AuthorityState};
 use crate::{
     cache::Policy,
-    config::{ConfigSource, ServerFeatures},
+    config::{ConfigSource, Server, ServerFeatures},
     engine::{OnDeletion, Settings},
     invariant,
-    protocol::{Machine, ServerId, SourceKey, SubId, Timer, TypeId},
+    protocol::{ConnectionState, Machine, ServerId, SourceKey, SubId, Timer, TypeId},
 };
 
 /// A management server, and the state that all its resources share.
@@ -62,6 +62,12 @@ struct ServerSlot {
 }
 
 impl ServerState {
+    /// Whether there is a stream to a management server, or there will be one.
+    pub(in crate::engine) fn is_connecting_to(&self, server: &Server) -> bool {
+        self.machine.source_key().stream_server().is_some_and(|own| own.has_connection_of(server))
+            && self.machine.stream().connection() != ConnectionState::Idle
+    }
+
     pub(in crate::engine) fn of_type(&mut self, ty: TypeId) -> &mut TypeState {
         if self.types.len() <= ty.index() {
             self.types.resize_with(ty.index() + 1, TypeState::default);

@@ -53,6 +53,8 @@ pub(super) struct Store {
     redirected: BTreeSet<EntryId>,
     /// Groups with removed entries.
     emptied: BTreeSet<GroupId>,
+    /// Removed entries.
+    removed: Vec<EntryId>,
 }
 
 impl Store {
@@ -69,6 +71,7 @@ impl Store {
             effects: Effects::default(),
             redirected: BTreeSet::new(),
             emptied: BTreeSet::new(),
+            removed: Vec::new(),
         }
     }
 
@@ -142,6 +145,7 @@ impl Store {
         let entry = self.table.remove(id)?;
         self.counts.remove(&entry);
         self.emptied.insert(entry.group);
+        self.removed.push(id);
         self.ttls.set(id, None);
         Some(entry)
     }
@@ -162,6 +166,11 @@ impl Store {
     /// The groups with removed entries since the last time.
     pub(super) fn take_emptied(&mut self) -> BTreeSet<GroupId> {
         mem::take(&mut self.emptied)
+    }
+
+    /// An entry that was removed. Another one may have taken its id.
+    pub(super) fn pop_removed(&mut self) -> Option<EntryId> {
+        self.removed.pop()
     }
 
     /// Changes the state of an entry. True when the state that watches see has changed.

@@ -27,3 +27,17 @@ mod timers;
 mod ttl;
 mod versions;
 mod wildcard;
+
+use super::{Engine, ingest};
+
+impl Engine {
+    /// The counts of the work.
+    fn work_counters(&self) -> ingest::WorkCounters {
+        self.ingest.work_counters()
+    }
+
+    /// The number of resources that are held, waited for or known to be missing.
+    fn resources(&self) -> usize {
+        self.store.len()
+    }
+}

@@ -47,6 +47,7 @@ impl Rig {
             headers: headers.iter().map(|(name, value)| ((*name).into(), (*value).into())).collect(),
             listener: "shop".into(),
             node_id: "n".into(),
+            loads: crate::lrs::Loads::new(crate::lrs::LoadSettings::default()),
         };
         let resolver = Resolver::new(about, Times { grace: GRACE, timeout: TIMEOUT });
         let mut rig = Self { resolver, now: Instant::now(), tree: None };

@@ -91,7 +91,12 @@ impl Call {
                 if !failure.may_be_the_connections() {
                     return failure.into_disconnect(None);
                 }
-                let reason = timeout(LAST_WORDS, end.wait()).await.unwrap_or_default();
+                let reason = match end {
+                    End::Elsewhere => None,
+                    End::ToCome(_) | End::Come(_) => {
+                        timeout(LAST_WORDS, end.wait()).await.unwrap_or_default()
+                    }
+                };
                 failure.into_disconnect(reason)
             }
         }

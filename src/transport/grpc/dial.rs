@@ -1,5 +1,5 @@
 use std::{
-    future::Future,
+    future::{Future, pending},
     sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
@@ -52,9 +52,17 @@ pub(super) struct Link {
 pub(super) enum End {
     ToCome(JoinHandle<hyper::Result<()>>),
     Come(Option<hyper::Error>),
+    /// Another stream waits for it; this one learns of it by its own end.
+    Elsewhere,
 }
 
 impl Dial<'_> {
+    /// The headers of the credentials, as they are now.
+    pub(super) async fn headers(&self) -> Result<HeaderMap, Disconnect> {
+        let load = Loader { server: self.server, registry: self.credentials }.load(Alpn::Http2);
+        Ok(self.bounded(Instant::now(), "its credentials cannot be read", load).await??.headers)
+    }
+
     pub(super) async fn connect(self) -> Result<Link, Disconnect> {
         let begin = Instant::now();
         let load = Loader { server: self.server, registry: self.credentials }.load(Alpn::Http2);
@@ -114,12 +122,15 @@ impl End {
     /// # Cancel safety
     /// It can be called again.
     pub(super) async fn wait(&mut self) -> Option<&hyper::Error> {
+        if let Self::Elsewhere = self {
+            return pending().await;
+        }
         if let Self::ToCome(connection) = self {
             *self = Self::Come(connection.await.ok().and_then(Result::err));
         }
         match self {
             Self::Come(error) => error.as_ref(),
-            Self::ToCome(_) => None,
+            Self::ToCome(_) | Self::Elsewhere => None,
         }
     }
 }

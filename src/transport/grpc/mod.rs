@@ -12,17 +12,20 @@
 //! Each attempt has a connection and a task of its own; a broken connection is never reused, and certificate files
 //! are read for each one. HTTP/2 uses hyper directly and not tonic's channel, because a channel does not expose the
 //! reason for the end of a connection, which distinguishes a crash from "too many pings".
+//!
+//! Load reports are one more stream on the connection of an attempt (`shared`), which lives as long as one of both.
 
 mod call;
 mod dial;
 mod failure;
 mod first_read;
+mod shared;
 
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use tokio::{
-    sync::{Semaphore, mpsc},
+    sync::{Semaphore, mpsc, watch},
     task::AbortHandle,
 };
 use tracing::info;
@@ -30,6 +33,7 @@ use tracing::info;
 use self::{
     call::Call,
     dial::{Dial, Tasks},
+    shared::{Link, SharedLink, SideStream},
 };
 use super::{
     ConnectRequest, Connection, ConnectionEvents, Disconnect, Transport, credentials::CredentialsRegistry,
@@ -109,6 +113,7 @@ impl Transport for GrpcTransport {
         let (messages, outbound) = mpsc::unbounded_channel();
         let permits = Arc::new(Semaphore::new(0));
         let tasks = Tasks::default();
+        let (link, linked) = watch::channel(None);
         let attempt = Attempt {
             target,
             settings: self.settings.clone(),
@@ -116,36 +121,63 @@ impl Transport for GrpcTransport {
             outbound,
             permits: permits.clone(),
             tasks: tasks.clone(),
+            link,
         };
         let reader = tokio::spawn(attempt.run()).abort_handle();
-        Box::new(GrpcConnection { messages, permits, reader, tasks })
+        let link = Arc::new(Link { linked, settings: self.settings.clone(), tasks });
+        Box::new(GrpcConnection { messages: Some(messages), permits, reader, link })
     }
 }
 
 /// The driver's end of a connection.
 #[derive(Debug)]
 struct GrpcConnection {
-    messages: mpsc::UnboundedSender<Bytes>,
+    /// `None` once it is half closed.
+    messages: Option<mpsc::UnboundedSender<Bytes>>,
     permits: Arc<Semaphore>,
     reader: AbortHandle,
-    tasks: Tasks,
+    link: Arc<Link>,
 }
 
 impl Connection for GrpcConnection {
     fn send(&mut self, message: Bytes) {
-        // An error means that the connection has ended, which the reader reports.
-        let _ = self.messages.send(message);
+        if let Some(messages) = &self.messages {
+            // An error means that the connection has ended, which the reader reports.
+            let _ = messages.send(message);
+        }
     }
 
     fn read(&mut self) {
         self.permits.add_permits(1);
+    }
+
+    fn open_stream(
+        &mut self,
+        request: &ConnectRequest,
+        events: &ConnectionEvents,
+    ) -> Option<Box<dyn Connection>> {
+        let (messages, outbound) = mpsc::unbounded_channel();
+        let permits = Arc::new(Semaphore::new(0));
+        let stream = SideStream {
+            target: request.clone(),
+            events: events.clone(),
+            outbound,
+            permits: permits.clone(),
+            settings: self.link.settings.clone(),
+            linked: self.link.linked.clone(),
+        };
+        let reader = tokio::spawn(stream.run()).abort_handle();
+        Some(Box::new(Self { messages: Some(messages), permits, reader, link: self.link.clone() }))
+    }
+
+    fn finish(&mut self) {
+        self.messages = None;
     }
 }
 
 impl Drop for GrpcConnection {
     fn drop(&mut self) {
         self.reader.abort();
-        self.tasks.end();
     }
 }
 
@@ -158,6 +190,8 @@ struct Attempt {
     outbound: mpsc::UnboundedReceiver<Bytes>,
     permits: Arc<Semaphore>,
     tasks: Tasks,
+    /// Shares the connection, when there is one.
+    link: watch::Sender<Option<SharedLink>>,
 }
 
 impl Attempt {
@@ -185,6 +219,7 @@ impl Attempt {
         };
         let link = dial.connect().await?;
         info!(server = %Escaped(&server.uri), "connected");
+        self.link.send_replace(Some(SharedLink::of(&link)));
         self.events.connected();
         let call = Call {
             events: self.events,

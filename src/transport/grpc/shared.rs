@@ -1,0 +1,98 @@
+//! Further streams on a connection.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Uri;
+use hyper::client::conn::http2::SendRequest;
+use tokio::sync::{Semaphore, mpsc, watch};
+use tracing::debug;
+
+use super::{
+    Settings,
+    call::{Call, Outgoing},
+    dial::{self, Dial, End, Tasks},
+};
+use crate::{
+    config::bounded,
+    escape::Escaped,
+    transport::{ConnectRequest, ConnectionEvents, Disconnect, DisconnectKind},
+};
+
+/// A connection, as long as a stream on it lives.
+#[derive(Debug)]
+pub(super) struct Link {
+    /// `None` until there is a connection; closed if none will be.
+    pub(super) linked: watch::Receiver<Option<SharedLink>>,
+    pub(super) settings: Settings,
+    pub(super) tasks: Tasks,
+}
+
+/// What a further stream needs of a connection.
+#[derive(Debug, Clone)]
+pub(super) struct SharedLink {
+    requests: SendRequest<Outgoing>,
+    origin: Uri,
+}
+
+/// A further stream on a connection, from when it waits for that.
+#[derive(Debug)]
+pub(super) struct SideStream {
+    pub(super) target: ConnectRequest,
+    pub(super) settings: Settings,
+    pub(super) events: ConnectionEvents,
+    pub(super) outbound: mpsc::UnboundedReceiver<Bytes>,
+    pub(super) permits: Arc<Semaphore>,
+    pub(super) linked: watch::Receiver<Option<SharedLink>>,
+}
+
+/// The last stream has ended.
+impl Drop for Link {
+    fn drop(&mut self) {
+        self.tasks.end();
+    }
+}
+
+impl SharedLink {
+    pub(super) fn of(link: &dial::Link) -> Self {
+        Self { requests: link.requests.clone(), origin: link.origin.clone() }
+    }
+}
+
+impl SideStream {
+    pub(super) async fn run(self) {
+        let events = self.events.clone();
+        let (uri, path) = (self.target.server.uri.clone(), self.target.path.clone());
+        let reason = self.hold().await.unwrap_or_else(|reason| reason);
+        debug!(server = %Escaped(&uri), %path, kind = ?reason.kind, reason = reason.message, "stream ended");
+        events.disconnected(reason);
+    }
+
+    async fn hold(mut self) -> Result<Disconnect, Disconnect> {
+        let link = self.linked.wait_for(Option::is_some).await.ok().and_then(|link| link.clone());
+        let no_connection = || Disconnect::new(DisconnectKind::Unreachable, "no connection to the server");
+        let SharedLink { requests, origin } = link.ok_or_else(no_connection)?;
+        let server = &self.target.server;
+        // Tokens may have expired since the connection was made.
+        let dial = Dial {
+            server,
+            credentials: &self.settings.credentials,
+            keepalive: bounded(self.target.keepalive),
+            keepalive_timeout: bounded(self.settings.keepalive_timeout),
+            connect_timeout: bounded(self.settings.connect_timeout),
+            events: &self.events,
+            tasks: Tasks::default(),
+        };
+        let headers = dial.headers().await?;
+        self.events.connected();
+        let call = Call {
+            events: self.events.clone(),
+            permits: self.permits,
+            max_message_size: self.settings.max_message_size,
+            server: server.clone(),
+            path: self.target.path.clone(),
+        };
+        let link = dial::Link { requests, end: End::Elsewhere, origin, headers };
+        Ok(call.run(link, self.outbound).await)
+    }
+}
