@@ -5,6 +5,8 @@ mod load_reports;
 mod on_demand;
 mod sessions;
 mod settings;
+#[cfg(any(test, feature = "channel"))]
+mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

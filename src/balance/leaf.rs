@@ -7,6 +7,8 @@ mod labels;
 mod on_demand;
 mod outliers;
 mod priorities;
+#[cfg(any(test, feature = "channel"))]
+mod status;
 mod switch;
 mod weights;
 

@@ -64,7 +64,8 @@ impl MemberConfig {
 }
 
 impl Key {
-    fn of(addresses: &[SocketAddr]) -> Self {
+    /// That of an endpoint with a connection of its own.
+    pub(super) fn of(addresses: &[SocketAddr]) -> Self {
         let mut addresses = addresses.to_vec();
         addresses.sort_unstable();
         Self::Endpoint(addresses)
@@ -140,6 +141,21 @@ impl<H: Clone> Member<H> {
     /// Its state, with what a pick on a ring needs of it.
     pub(super) fn state(&self) -> EndpointState<H> {
         EndpointState::of(self.connectivity, self.ready(), self.pick_first.error())
+    }
+
+    /// The subchannel of each address.
+    pub(super) fn subchannels(&self) -> impl Iterator<Item = &Subchannel<H>> {
+        self.pick_first.subchannels()
+    }
+
+    /// The newest error of a connection.
+    pub(super) fn error(&self) -> Option<&Arc<str>> {
+        self.pick_first.error()
+    }
+
+    /// The weight by load, if there is one that counts.
+    pub(super) fn load_weight(&self, settings: &WeightSettings, now: Instant) -> Option<f64> {
+        self.weighing.as_ref()?.weight().state(settings, now).usable()
     }
 
     /// What calls with cookies may do with each of its addresses.

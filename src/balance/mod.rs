@@ -58,6 +58,8 @@ mod ring_slots;
 pub(crate) mod routes;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;
+#[cfg(any(test, feature = "channel"))]
+pub(crate) mod status;
 pub(crate) mod stream_queue;
 pub(crate) mod streams;
 mod subchannel;

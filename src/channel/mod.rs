@@ -21,6 +21,7 @@ mod attempts;
 mod body;
 mod builder;
 mod call;
+mod channel_status;
 mod connection;
 mod deadline;
 mod filters;
@@ -45,9 +46,17 @@ pub use self::{
     body::ChannelBody,
     builder::{ChannelBuilder, ChannelError},
     call::{AttemptCount, WaitForReady},
+    channel_status::ChannelStatus,
     malformed::MalformedValues,
     state::{ChannelState, StateWatch},
     telemetry::CustomLabel,
+};
+pub use crate::balance::{
+    connectivity::Connectivity,
+    status::{
+        ClusterStatus, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus,
+        UnusedEndpoint,
+    },
 };
 use crate::{Client, config::Target};
 

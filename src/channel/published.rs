@@ -128,7 +128,6 @@ impl Published {
     }
 
     /// The number of calls that wait.
-    #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }

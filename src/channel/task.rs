@@ -25,6 +25,7 @@ use super::{
     active::ActiveCalls,
     builder::Settings,
     call::CallContext,
+    channel_status::Collected,
     connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss, watch_load},
     published::{Connect, Published},
     shared_connections::{Key, Report},
@@ -69,6 +70,8 @@ pub(super) enum Control {
     /// Calls have let go of a cluster.
     Release,
     ResetBackoff,
+    /// What the clusters are doing.
+    Status(oneshot::Sender<Collected>),
     Shutdown {
         grace: Duration,
         done: oneshot::Sender<()>,
@@ -224,8 +227,14 @@ impl Task {
             Control::Unsubscribe(cluster) => self.generations.unsubscribe(&cluster, now()),
             Control::Release => self.generations.release_unused(now()),
             Control::ResetBackoff => self.generations.balancer.reset_backoff(now()),
+            Control::Status(answer) => drop(answer.send(self.status())),
             Control::Shutdown { .. } => {}
         }
+    }
+
+    fn status(&self) -> Collected {
+        let (clusters, leaves) = self.generations.status(now());
+        Collected { error: self.generations.error(), clusters, leaves }
     }
 
     fn wake(&mut self) {

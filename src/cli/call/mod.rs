@@ -60,8 +60,8 @@ const HELP: &str = "\
 A command is a JSON object on a line; commands run concurrently:
   {\"id\":\"a\",\"method\":\"/pkg.Service/Method\",\"headers\":{\"k\":\"v\"},\"body\":\"text\",\"timeout\":1.5,
    \"wait_for_ready\":true,\"count\":100,\"parallel\":10}
-`id` and `method` are required. {\"id\":\"q\",\"quit\":true} ends the program; the end of the input ends it after
-outstanding calls. Each finished command is answered by a JSON object on a line of standard output.";
+`id` and `method` are required. {\"id\":\"s\",\"status\":true} shows what the channel is doing.
+{\"id\":\"q\",\"quit\":true} ends the program; the end of the input ends it after outstanding calls. Each finished command is answered by a JSON object on a line of standard output.";
 
 pub(super) fn main() -> ExitCode {
     Program::Example("call").main(env::args_os().skip(1), run)
@@ -122,6 +122,10 @@ async fn commands(channel: &Channel) -> Result<(), Failure> {
                 }
                 match Command::parse(&line) {
                     Ok(Command::Quit) => return Ok(()),
+                    Ok(Command::Status(id)) => {
+                        let channel = channel.clone();
+                        running.spawn(async move { json!({"id": id, "status": channel.status().await}).to_string() });
+                    }
                     Ok(Command::Call(call)) => {
                         let channel = channel.clone();
                         running.spawn(async move { execute(&channel, *call).await });
