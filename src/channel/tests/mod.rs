@@ -14,6 +14,7 @@ mod retries;
 mod scaling;
 mod session;
 mod sharing;
+mod spans;
 mod streams;
 mod telemetry;
 mod timeouts;

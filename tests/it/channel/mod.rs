@@ -7,6 +7,7 @@ mod changes;
 mod endpoints;
 mod filters;
 mod life;
+mod metrics;
 mod notes;
 mod policies;
 mod routes;
