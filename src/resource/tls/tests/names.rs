@@ -278,7 +278,7 @@ proptest! {
             one(None, StringPattern::Exact(host.into()), false).accepts_names(None, [(SanType::Dns, &*name)])
         };
         let (one, two) = (format!("{label}.{parent}"), format!("x.{label}.{parent}"));
-        prop_assert!(covers(one) && !covers(two) && !covers(parent.clone()));
+        prop_assert!(covers(one) && !covers(two) && !covers(parent));
     }
 
     #[test]
