@@ -49,10 +49,6 @@ impl Tls {
 }
 
 impl Secured {
-    pub(in crate::channel) fn explain(&self, _: &std::io::Error) -> Option<String> {
-        match *self {}
-    }
-
     pub(in crate::channel) fn permits(&self, _: &Authority) -> Result<(), String> {
         match *self {}
     }
