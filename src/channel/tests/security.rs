@@ -1,4 +1,4 @@
-//! Connections that clusters secure, to scripted peers with TLS (CH7).
+//! Connections that clusters secure, to scripted peers with TLS.
 
 mod authority;
 mod proxies;
