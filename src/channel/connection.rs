@@ -138,15 +138,10 @@ impl Connection {
             .max_frame_size(MAX_FRAME)
             .initial_max_send_streams(UNKNOWN);
         let handshake = builder.handshake::<_, Bytes>(socket).await;
-        // A server refuses the certificate of a client after the handshake of TLS 1.3.
-        let reason = |error: h2::Error| {
-            let explained = secured.as_ref().zip(error.get_io()).and_then(|(it, error)| it.explain(error));
-            explained.unwrap_or_else(|| format!("HTTP/2: {error}"))
-        };
-        let (send, mut h2) = handshake.map_err(reason)?;
+        let (send, mut h2) = handshake.map_err(|error| format!("HTTP/2: {error}"))?;
         poll_fn(|cx| match Pin::new(&mut h2).poll(cx) {
             Poll::Ready(Ok(())) => Poll::Ready(Err("HTTP/2: closed before SETTINGS".to_owned())),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(reason(error))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(format!("HTTP/2: {error}"))),
             Poll::Pending if send.current_max_send_streams() != UNKNOWN => Poll::Ready(Ok(())),
             Poll::Pending => Poll::Pending,
         })

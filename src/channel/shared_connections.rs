@@ -14,8 +14,10 @@ use tokio::{
 
 use super::{
     connection::{Connection, ConnectionSettings, Handle, Loss},
-    security::{Peer, SharedTls},
+    security::Peer,
 };
+#[cfg(feature = "tls")]
+use crate::channel::security::SharedTls;
 use crate::{
     balance::{disconnect::Disconnect, streams::Streams},
     config::Bootstrap,
@@ -25,6 +27,7 @@ use crate::{
 pub(crate) struct SharedConnections {
     by_key: Mutex<HashMap<Key, Weak<SharedConnection>>>,
     /// Of the connections of all channels, shared or not.
+    #[cfg(feature = "tls")]
     tls: SharedTls,
 }
 
@@ -64,8 +67,16 @@ pub(super) enum Report {
 }
 
 impl SharedConnections {
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(unused_variables, reason = "without TLS there are no certificates")
+    )]
     pub(crate) fn new(bootstrap: &Bootstrap) -> Self {
-        Self { by_key: Mutex::default(), tls: SharedTls::new(bootstrap) }
+        Self {
+            by_key: Mutex::default(),
+            #[cfg(feature = "tls")]
+            tls: SharedTls::new(bootstrap),
+        }
     }
 
     /// What the channels of the client have TLS with.

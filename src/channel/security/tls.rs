@@ -173,6 +173,15 @@ impl Tls {
         let (io, identity) = self.client.connect(io).await?;
         Ok((io, Secured { identity, tls: self.clone() }))
     }
+
+    /// An error of a connection, with what it means if it is one of TLS: a server refuses the certificate of a client after the
+    /// handshake of TLS 1.3.
+    pub(in crate::channel) fn explained(&self, error: io::Error) -> io::Error {
+        match self.client.explain(&error) {
+            Some(reason) => io::Error::new(error.kind(), reason),
+            None => error,
+        }
+    }
 }
 
 impl PartialEq for Tls {
@@ -198,11 +207,6 @@ impl fmt::Debug for Tls {
 impl Secured {
     pub(in crate::channel) fn identity(&self) -> &PeerIdentity {
         &self.identity
-    }
-
-    /// What an error of the connection means, if it is one of TLS.
-    pub(in crate::channel) fn explain(&self, error: &io::Error) -> Option<String> {
-        self.tls.client.explain(error)
     }
 
     /// Whether the peer may have requests to an authority that is not the channel's (CH2.24). The rules of clusters take the place of
