@@ -175,6 +175,9 @@ impl WeightState {
 impl Schedule {
     /// As [`new`](Self::new), for the states of the weights.
     pub(super) fn of(weights: &[WeightState]) -> Option<Self> {
+        if WeightState::are_too_few(weights) {
+            return None;
+        }
         Self::new(&weights.iter().map(|it| it.usable()).collect::<Vec<_>>())
     }
 

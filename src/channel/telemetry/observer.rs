@@ -87,6 +87,7 @@ pub(crate) enum SecurityLevel {
 
 impl SecurityLevel {
     /// Its name in A94.
+    #[cfg_attr(not(feature = "metrics"), allow(dead_code, reason = "metrics have the names"))]
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::None => "none",

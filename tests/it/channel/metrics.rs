@@ -96,13 +96,13 @@ async fn ch9_10_ch9_11_calls_are_recorded_with_their_methods_statuses_and_sizes(
     let expected = expect(&[
         ("attempt.started method=other", "1"),
         ("attempt.started method=test.Echo/Echo", "3"),
-        ("attempt.duration method=other status=UNKNOWN", "1"),
+        ("attempt.duration method=other status=DATA_LOSS", "1"),
         ("attempt.duration method=test.Echo/Echo status=OK", "3"),
-        (&format!("attempt.sent{sizes}other status=UNKNOWN"), "1 sum 7"),
+        (&format!("attempt.sent{sizes}other status=DATA_LOSS"), "1 sum 7"),
         (&format!("attempt.sent{sizes}test.Echo/Echo status=OK"), "3 sum 15"),
-        (&format!("attempt.rcvd{sizes}other status=UNKNOWN"), "1 sum 0"),
+        (&format!("attempt.rcvd{sizes}other status=DATA_LOSS"), "1 sum 0"),
         (&format!("attempt.rcvd{sizes}test.Echo/Echo status=OK"), "3 sum 15"),
-        ("call.duration method=other status=UNKNOWN", "1"),
+        ("call.duration method=other status=DATA_LOSS", "1"),
         ("call.duration method=test.Echo/Echo status=OK", "3"),
     ]);
     assert_eq!(it.values("grpc.client."), expected);
