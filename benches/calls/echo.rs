@@ -1,6 +1,9 @@
 //! A gRPC server that sends each message back. It is written on `h2` itself, so that it costs little beside the client.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::{
+    future::{Future, ready},
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
 use bytes::Bytes;
 use h2::{
@@ -8,7 +11,10 @@ use h2::{
     server::{Builder, SendResponse},
 };
 use http::{HeaderMap, HeaderValue, Request, Response, header::CONTENT_TYPE};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::{TcpListener, TcpStream},
+};
 
 /// The method that is served, as any other.
 pub(crate) const METHOD: &str = "/bench.Echo/Echo";
@@ -18,25 +24,40 @@ pub(crate) static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
 
 /// Serves until the runtime ends.
 pub(crate) async fn serve(listener: TcpListener) {
+    serve_with(listener, |socket| ready(Some(socket))).await;
+}
+
+/// Serves on what becomes of each connection, such as by a handshake.
+pub(crate) async fn serve_with<T, F>(
+    listener: TcpListener,
+    secure: impl Fn(TcpStream) -> F + Clone + Send + 'static,
+) where
+    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    F: Future<Output = Option<T>> + Send,
+{
     while let Ok((socket, _)) = listener.accept().await {
-        tokio::spawn(async {
+        let secure = secure.clone();
+        tokio::spawn(async move {
             CONNECTIONS.fetch_add(1, Ordering::Relaxed);
             // A client that breaks a connection is its own concern.
-            let _ = connection(socket).await;
+            if socket.set_nodelay(true).is_ok()
+                && let Some(io) = secure(socket).await
+            {
+                let _ = connection(io).await;
+            }
             CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
-async fn connection(socket: TcpStream) -> Result<(), h2::Error> {
-    socket.set_nodelay(true).map_err(|_| h2::Reason::INTERNAL_ERROR)?;
+async fn connection(io: impl AsyncRead + AsyncWrite + Unpin) -> Result<(), h2::Error> {
     let mut builder = Builder::new();
     builder
         .initial_window_size(1 << 20)
         .initial_connection_window_size(8 << 20)
         .max_frame_size(64 << 10)
         .max_send_buffer_size(1 << 20);
-    let mut connection = builder.handshake::<_, Bytes>(socket).await?;
+    let mut connection = builder.handshake::<_, Bytes>(io).await?;
     while let Some(accepted) = connection.accept().await {
         let (request, respond) = accepted?;
         tokio::spawn(echo(request, respond));
