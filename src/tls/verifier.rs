@@ -189,5 +189,5 @@ fn reason(error: &Error) -> String {
 /// How many trust domains an error shows.
 const MAX_SHOWN: usize = 8;
 
-#[cfg(all(test, feature = "channel"))]
+#[cfg(test)]
 mod tests;

@@ -5,7 +5,8 @@ use std::{fs, path::PathBuf};
 
 use bytes::Bytes;
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType,
+    BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
+    SanType,
 };
 use tonic::{
     Request, Status,
@@ -50,6 +51,8 @@ impl Authority {
     pub(crate) fn new() -> Self {
         let mut params = CertificateParams::new(Vec::new()).expect("no names are valid");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        // A certificate with the name of its issuer is one that has signed itself, to C-core.
+        params.distinguished_name.push(DnType::CommonName, "authority");
         let key = KeyPair::generate().expect("a key");
         let issuer = CertifiedIssuer::self_signed(params, key).expect("it can sign itself");
         let folder = tempfile::tempdir().expect("a directory");
