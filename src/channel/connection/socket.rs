@@ -128,7 +128,10 @@ impl AsyncWrite for Socket {
         match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_write(cx, buf),
             #[cfg(feature = "tls")]
-            Stream::Tls(io, tls) => Pin::new(io).poll_write(cx, buf).map_err(|error| tls.explained(error)),
+            Stream::Tls(io, tls) => {
+                let polled = Pin::new(&mut **io).poll_write(cx, buf);
+                written(polled, (io, tls), cx)
+            }
         }
     }
 
@@ -136,7 +139,10 @@ impl AsyncWrite for Socket {
         match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_flush(cx),
             #[cfg(feature = "tls")]
-            Stream::Tls(io, tls) => Pin::new(io).poll_flush(cx).map_err(|error| tls.explained(error)),
+            Stream::Tls(io, tls) => {
+                let polled = Pin::new(&mut **io).poll_flush(cx);
+                written(polled, (io, tls), cx)
+            }
         }
     }
 
@@ -144,7 +150,10 @@ impl AsyncWrite for Socket {
         match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_shutdown(cx),
             #[cfg(feature = "tls")]
-            Stream::Tls(io, tls) => Pin::new(io).poll_shutdown(cx).map_err(|error| tls.explained(error)),
+            Stream::Tls(io, tls) => {
+                let polled = Pin::new(&mut **io).poll_shutdown(cx);
+                written(polled, (io, tls), cx)
+            }
         }
     }
 
@@ -157,7 +166,8 @@ impl AsyncWrite for Socket {
             Stream::Plaintext(io) => Pin::new(io).poll_write_vectored(cx, bufs),
             #[cfg(feature = "tls")]
             Stream::Tls(io, tls) => {
-                Pin::new(io).poll_write_vectored(cx, bufs).map_err(|error| tls.explained(error))
+                let polled = Pin::new(&mut **io).poll_write_vectored(cx, bufs);
+                written(polled, (io, tls), cx)
             }
         }
     }
@@ -181,6 +191,20 @@ impl Stream {
     fn secured(_: TcpStream, tls: &Tls) -> Self {
         match *tls {}
     }
+}
+
+/// The result of a write. A peer that takes no more bytes may have sent an alert before, such as that it refuses the certificate of the
+/// client.
+#[cfg(feature = "tls")]
+fn written<T>(
+    polled: Poll<io::Result<T>>,
+    (io, tls): (&mut TlsStream<TcpStream>, &Tls),
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<T>> {
+    polled.map_err(|error| match Pin::new(io).poll_read(cx, &mut ReadBuf::new(&mut [0])) {
+        Poll::Ready(Err(alert)) => tls.explained(alert),
+        Poll::Ready(Ok(())) | Poll::Pending => tls.explained(error),
+    })
 }
 
 async fn tcp(address: SocketAddr, user_timeout: Option<Duration>) -> io::Result<TcpStream> {
