@@ -5,6 +5,7 @@
 mod balancing;
 #[cfg(feature = "tls")]
 mod certificates;
+mod load_reports;
 
 use std::{
     collections::BTreeMap,
@@ -20,6 +21,7 @@ pub use self::balancing::{Balancing, Selected, build_ring};
 pub use self::certificates::{
     accepts_name, read_certificate, read_names, read_pair, read_trust_bundles, spiffe_domain,
 };
+pub use self::load_reports::{CallCounting, LoadReporting};
 pub use crate::engine::simulation::Script;
 #[cfg(feature = "json")]
 use crate::format::Format;

@@ -277,6 +277,11 @@ struct Readme;
 #[doc = include_str!("../docs/OPERATING.md")]
 struct Operating;
 
+/// The example of the document, compiled.
+#[cfg(all(doctest, feature = "client"))]
+#[doc = include_str!("../docs/LOAD_REPORTS.md")]
+struct LoadReports;
+
 /// The example of the document, compiled and run.
 #[cfg(all(doctest, feature = "client", feature = "test-util"))]
 #[doc = include_str!("../docs/TESTING.md")]

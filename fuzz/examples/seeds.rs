@@ -4,6 +4,8 @@
 
 #[path = "seeds/certificates.rs"]
 mod certificates;
+#[path = "seeds/load_reports.rs"]
+mod load_reports;
 #[path = "../../tests/it/common/meshes/mod.rs"]
 #[allow(dead_code, reason = "the tests use more of it")]
 mod meshes;
@@ -120,6 +122,9 @@ fn main() -> io::Result<()> {
     }
     for (name, input) in certificates::inputs() {
         write(&corpus.join("certificates").join(name), &input)?;
+    }
+    for (name, input) in load_reports::inputs() {
+        write(&corpus.join("load_reports").join(name), &input)?;
     }
     for seed in 0..8_u64 {
         let bytes = [&seed.to_le_bytes()[..], &Script::random_bytes(seed)].concat();

@@ -50,7 +50,7 @@ impl ClusterLoad {
         }
     }
 
-    /// An attempt was dropped by the circuit breaker (A32-2).
+    /// An attempt was dropped by the circuit breaker (A32).
     pub(super) fn on_overflow(&self) {
         self.uncategorised.dropped();
     }

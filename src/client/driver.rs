@@ -111,10 +111,12 @@ impl Driver {
                 Work::LoadEvent(event) => {
                     let (loads, network) = self.loads();
                     loads.handle_event(event, network);
+                    self.record_load_reports();
                 }
                 Work::LoadDeadline => {
                     let (loads, network) = self.loads();
                     loads.handle_timeout(network);
+                    self.record_load_reports();
                     // A report is built in slices.
                     tokio::task::yield_now().await;
                 }
@@ -246,6 +248,14 @@ impl Driver {
         }
         let (loads, network) = self.loads();
         loads.carry_out(network);
+        self.record_load_reports();
+    }
+
+    fn record_load_reports(&mut self) {
+        #[cfg(feature = "metrics")]
+        if let Some(recorder) = &self.recorder {
+            self.loads.record(recorder);
+        }
     }
 
     /// The load reports, and what they are sent with.
@@ -261,10 +271,11 @@ impl Driver {
         loop {
             let (loads, network) = self.loads();
             loads.carry_out(network);
-            if loads.is_closed() {
+            self.record_load_reports();
+            if self.loads.is_closed() {
                 return;
             }
-            loads.wait().await;
+            self.loads.wait().await;
         }
     }
 

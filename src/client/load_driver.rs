@@ -12,6 +12,8 @@ use tokio::{
 use tracing::trace;
 
 use super::{driver::now, registry::Command};
+#[cfg(feature = "metrics")]
+use crate::metrics::{Recorded, Recorder};
 use crate::{
     config::{ApiType, Server},
     engine::{Engine, Input},
@@ -35,6 +37,12 @@ pub(super) struct LoadDriver {
     hosts: BTreeMap<StreamId, Arc<Server>>,
     events: UnboundedReceiver<Input>,
     reports: UnboundedSender<Input>,
+    /// Something may have changed since the metrics were recorded.
+    #[cfg(feature = "metrics")]
+    is_changed: bool,
+    /// In the order of the streams.
+    #[cfg(feature = "metrics")]
+    recorded: Vec<Recorded>,
 }
 
 /// The connections that resources come from, and what makes others.
@@ -64,6 +72,30 @@ impl LoadDriver {
             hosts: BTreeMap::new(),
             events,
             reports,
+            #[cfg(feature = "metrics")]
+            is_changed: false,
+            #[cfg(feature = "metrics")]
+            recorded: Vec::new(),
+        }
+    }
+
+    /// Records the metrics.
+    #[cfg(feature = "metrics")]
+    pub(super) fn record(&mut self, recorder: &Recorder) {
+        if !std::mem::take(&mut self.is_changed) {
+            return;
+        }
+        let reports = self.reporting.status();
+        self.recorded.resize_with(reports.len(), Recorded::default);
+        for (report, recorded) in reports.iter().zip(&mut self.recorded) {
+            recorder.record_load_reports(report, recorded);
+        }
+    }
+
+    fn note_change(&mut self) {
+        #[cfg(feature = "metrics")]
+        {
+            self.is_changed = true;
         }
     }
 
@@ -104,6 +136,7 @@ impl LoadDriver {
     }
 
     pub(super) fn handle_timeout(&mut self, network: Network<'_>) {
+        self.note_change();
         self.reporting.handle_timeout(now());
         self.carry_out(network);
     }
@@ -111,9 +144,11 @@ impl LoadDriver {
     /// Looks at what handles and resources have changed, and executes all commands.
     pub(super) fn carry_out(&mut self, mut network: Network<'_>) {
         if self.reporting.loads().take_changed() {
+            self.note_change();
             self.reporting.handle_change(now());
         }
         while let Some(command) = self.reporting.poll_command() {
+            self.note_change();
             match command {
                 LoadCommand::Connect { stream } => {
                     if let Some(target) = self.reporting.target(stream) {
@@ -169,6 +204,7 @@ impl LoadDriver {
 
     fn pass_on(&mut self, event: Input) {
         let Input::Transport(event) = event else { return };
+        self.note_change();
         let stream = event.stream();
         if !self.connections.contains_key(&stream) {
             return trace!(%stream, "event of a cancelled stream of load reports ignored");

@@ -1,4 +1,4 @@
-//! The clusters whose load is reported, and the servers that they come from (LR1).
+//! The clusters whose load is reported, and the servers that they come from.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -68,7 +68,6 @@ use crate::{
     config::{Bootstrap, Server, Target},
     error::{Blame, Code, Subject, WatchError},
     escape::Escaped,
-    lrs::Loads,
     name::ResourceName,
     observed::{ErasedMembers, ErasedObserved},
     protocol::{EntryId, StreamEvent, TypeId},
@@ -223,7 +222,7 @@ impl Engine {
     }
 
     /// The loads of clusters, for those who count and report them.
-    pub(crate) fn loads(&self) -> &Arc<Loads> {
+    pub(crate) fn loads(&self) -> &Arc<crate::lrs::Loads> {
         self.load_sources.loads()
     }
 

@@ -20,6 +20,8 @@ mod destination;
 mod encode;
 mod key_loads;
 mod lanes;
+#[cfg(feature = "tower")]
+mod layer;
 mod loads;
 mod metrics;
 mod outcome;
@@ -31,6 +33,8 @@ mod settings;
 mod stats;
 mod stream;
 
+#[cfg(feature = "tower")]
+pub use self::layer::{LoadReportBody, LoadReportFuture, LoadReportLayer, LoadReportService};
 pub use self::{
     counters::ReportedCall,
     metrics::{MetricSum, OrcaLoadReport},

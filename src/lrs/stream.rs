@@ -32,7 +32,7 @@ pub(crate) enum LoadCommand {
     Disconnect { stream: StreamId },
 }
 
-/// The stream of load reports to one server (LR2).
+/// The stream of load reports to one server.
 ///
 /// ```text
 ///            a handle begins                  Connected

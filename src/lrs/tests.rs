@@ -1,7 +1,7 @@
 //! The rules of load reports, by the messages that a server sees.
 
 mod reports;
-mod rig;
+pub(super) mod rig;
 
 pub(super) use rig::server;
 use rig::{Rig, all, millis, named, only, response, secs};
@@ -71,7 +71,7 @@ fn lr2_4_the_first_request_has_the_node_alone_and_later_ones_have_none() {
 }
 
 #[test]
-fn lr2_5_lr7_1_reports_begin_one_interval_after_the_first_response() {
+fn lr2_5_lr6_1_lr7_1_reports_begin_one_interval_after_the_first_response() {
     let mut rig = Rig::new();
     let zone = rig.begin("shop", 0);
     drop(zone.call_started());
@@ -175,7 +175,7 @@ fn lr3_3_intervals_have_a_minimum_and_invalid_ones_are_ignored() {
 }
 
 #[test]
-fn lr3_4_lr3_5_a_response_restarts_the_timer_only_with_another_interval() {
+fn lr3_4_lr3_5_lr3_6_a_response_restarts_the_timer_only_with_another_interval() {
     let mut rig = Rig::reporting();
     let due = |rig: &Rig| rig.reporting.poll_timeout().unwrap() - rig.now;
     rig.respond(0, &all(10));

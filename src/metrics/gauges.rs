@@ -23,6 +23,8 @@ pub(super) struct ClientGauges {
 #[derive(Debug, Default)]
 struct Values {
     connected: BTreeMap<(String, u32), bool>,
+    /// The streams of load reports, by server.
+    reporting: BTreeMap<String, bool>,
     resources: BTreeMap<(ResourceKey, u32), u64>,
 }
 
@@ -40,6 +42,18 @@ impl Gauges {
             .with_description("whether there is a working stream to a management server")
             .with_callback(move |observer| {
                 let all = observed.upgrade().map(|gauges| gauges.connected());
+                for (labels, connected) in all.into_iter().flatten() {
+                    observer.observe(connected.into(), &labels);
+                }
+            })
+            .build();
+        let observed = Arc::downgrade(&gauges);
+        meter
+            .u64_observable_gauge("xdskit.lrs.connected")
+            .with_unit("{bool}")
+            .with_description("whether there is a stream of load reports to a management server")
+            .with_callback(move |observer| {
+                let all = observed.upgrade().map(|gauges| gauges.reporting());
                 for (labels, connected) in all.into_iter().flatten() {
                     observer.observe(connected.into(), &labels);
                 }
@@ -77,10 +91,18 @@ impl Gauges {
                 *all.entry((client.target.value.to_string(), server.clone())).or_insert(true) &= connected;
             }
         }
-        let labels = |(target, server)| {
-            [KeyValue::new("grpc.target", target), KeyValue::new("grpc.xds.server", server)]
-        };
-        all.into_iter().map(|(key, connected)| (labels(key), connected)).collect()
+        all.into_iter().map(|(key, connected)| (server_labels(key), connected)).collect()
+    }
+
+    /// Clients with one scope are connected if all of them are that report.
+    fn reporting(&self) -> Vec<([KeyValue; 2], bool)> {
+        let mut all = BTreeMap::<(String, String), bool>::new();
+        for client in self.clients() {
+            for (server, connected) in &lock(&client.values).reporting {
+                *all.entry((client.target.value.to_string(), server.clone())).or_insert(true) &= connected;
+            }
+        }
+        all.into_iter().map(|(key, connected)| (server_labels(key), connected)).collect()
     }
 
     fn resources(&self) -> Vec<([KeyValue; 4], u64)> {
@@ -107,7 +129,20 @@ impl Gauges {
     }
 }
 
+fn server_labels((target, server): (String, String)) -> [KeyValue; 2] {
+    [KeyValue::new("grpc.target", target), KeyValue::new("grpc.xds.server", server)]
+}
+
 impl ClientGauges {
+    /// Sets whether the stream of load reports to a server is connected; `None` if nothing is reported to it.
+    pub(super) fn set_reporting(&self, server: String, connected: Option<bool>) {
+        let all = &mut lock(&self.values).reporting;
+        match connected {
+            Some(connected) => drop(all.insert(server, connected)),
+            None => drop(all.remove(&server)),
+        }
+    }
+
     /// Sets whether a stream is connected; `None` without subscriptions. A stream is identified by its server and a
     /// number.
     pub(super) fn set_connected(&self, stream: (String, u32), connected: Option<bool>) {

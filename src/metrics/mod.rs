@@ -7,6 +7,11 @@
 //! | `grpc.xds_client.resource_updates_valid` | counter | target, server, resource type | resources received and accepted, unchanged ones too |
 //! | `grpc.xds_client.resource_updates_invalid` | counter | target, server, resource type | resources received and rejected |
 //! | `grpc.xds_client.resources` | gauge | target, authority, cache state, resource type | resources in the cache |
+//! | `xdskit.lrs.connected` | gauge | target, server | 1 when the client has a stream of load reports to the server, else 0; none while nothing is reported |
+//! | `xdskit.lrs.reports_sent` | counter | target, server | requests with load reports |
+//! | `xdskit.lrs.report_bytes` | counter | target, server | their size |
+//! | `xdskit.lrs.stream_failures` | counter | target, server | the number of times that a stream of load reports failed |
+//! | `xdskit.lrs.dropped_residues` | counter | target, server | clusters whose last counts were dropped, since too many waited for a report |
 //!
 //! The labels, all with the prefix `grpc.`: `target` is the client's [scope](crate::client::ClientBuilder::scope);
 //! `xds.server` the URI of the server; `xds.resource_type` such as `envoy.config.cluster.v3.Cluster`; `xds.authority` the
@@ -33,6 +38,7 @@
 #[cfg(feature = "channel")]
 mod channel;
 mod gauges;
+mod load_reports;
 
 use std::{fmt, sync::Arc};
 
@@ -43,7 +49,11 @@ use opentelemetry::{
 
 #[cfg(feature = "channel")]
 pub use self::channel::{ChannelMetrics, ChannelMetricsBuilder};
-use self::gauges::{ClientGauges, Gauges};
+pub(crate) use self::load_reports::Recorded;
+use self::{
+    gauges::{ClientGauges, Gauges},
+    load_reports::LoadCounters,
+};
 use crate::{config::ConfigSource, engine::Metric};
 
 /// The instruments of a meter, for any number of clients.
@@ -59,6 +69,7 @@ struct Inner {
     server_failure: Counter<u64>,
     valid: Counter<u64>,
     invalid: Counter<u64>,
+    load_reports: LoadCounters,
     gauges: Arc<Gauges>,
 }
 
@@ -91,6 +102,7 @@ impl Metrics {
                 "{resource}",
                 "resources received that were rejected",
             ),
+            load_reports: LoadCounters::new(meter),
             gauges: Gauges::new(meter),
         };
         Self { inner: Arc::new(inner) }

@@ -117,7 +117,7 @@ async fn lr9_1_lr1_4_reporters_of_snapshots_count_for_the_leaves_of_aggregates()
 }
 
 #[tokio::test]
-async fn lr1_5_clusters_without_cds_are_reported_to_a_server_of_the_bootstrap() {
+async fn lr1_2_lr1_5_clusters_without_cds_are_reported_to_a_server_of_the_bootstrap() {
     let server = server().await;
     let client = client(&server);
     let known = client.bootstrap().servers().next().unwrap().clone();

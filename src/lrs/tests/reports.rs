@@ -113,7 +113,7 @@ fn lr4_7_lr4_8_lr4_9_one_report_of_zeros_follows_activity_and_then_nothing() {
 }
 
 #[test]
-fn lr4_9_drops_alone_are_reported() {
+fn lr4_9_lr5_2_drops_alone_are_reported_and_not_issued() {
     let mut rig = Rig::reporting();
     rig.keep[0].dropped_uncategorised();
     let report = only(&rig.advance(secs(1)));

@@ -27,8 +27,8 @@ use crate::{
     resource::cluster::ReportedMetrics,
 };
 
-pub(super) struct Rig {
-    pub(super) loads: Arc<Loads>,
+pub(in crate::lrs) struct Rig {
+    pub(in crate::lrs) loads: Arc<Loads>,
     pub(super) reporting: Reporting,
     pub(super) now: Instant,
     /// A v3 server, and a v2 server.
@@ -47,7 +47,7 @@ pub(super) struct Rig {
 }
 
 impl Rig {
-    pub(super) fn new() -> Self {
+    pub(in crate::lrs) fn new() -> Self {
         Self::with(LoadSettings::default())
     }
 
@@ -107,7 +107,7 @@ impl Rig {
         self.set_metrics(cluster, (server, service), &ReportedMetrics::default());
     }
 
-    pub(super) fn set_metrics(
+    pub(in crate::lrs) fn set_metrics(
         &mut self,
         cluster: &str,
         (server, service): (usize, Option<&str>),
