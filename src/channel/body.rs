@@ -24,6 +24,7 @@ pub struct ChannelBody {
 }
 
 #[derive(Default)]
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation more for each call")]
 enum State {
     #[default]
     Complete,

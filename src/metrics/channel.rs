@@ -67,7 +67,7 @@ impl ChannelMetrics {
 
     /// To choose instruments, labels, and the methods that have names.
     pub fn builder() -> ChannelMetricsBuilder {
-        let enabled = instruments::NAMES.iter().filter(|it| it.is_default).map(|it| it.name.to_owned());
+        let enabled = instruments::ALL.iter().filter(|it| it.is_default).map(|it| it.name.to_owned());
         ChannelMetricsBuilder {
             enabled: enabled.collect(),
             labels: BTreeSet::new(),
@@ -90,7 +90,7 @@ impl ChannelMetricsBuilder {
 
     /// Enables all instruments of channels.
     pub fn enable_all(self) -> Self {
-        self.enable(instruments::NAMES.iter().map(|it| it.name))
+        self.enable(instruments::ALL.iter().map(|it| it.name))
     }
 
     /// Disables instruments by their names.
@@ -130,7 +130,7 @@ impl ChannelMetricsBuilder {
     /// Creates the instruments that are enabled.
     pub fn build(self, meter: &Meter) -> ChannelMetrics {
         let Self { enabled, labels, methods } = self;
-        let is_known = |name: &str| instruments::NAMES.iter().any(|it| it.name == name);
+        let is_known = |name: &str| instruments::ALL.iter().any(|it| it.name == name);
         for name in enabled.iter().filter(|name| !is_known(name)) {
             warn!(name, "unknown instrument enabled, which is ignored");
         }

@@ -62,7 +62,7 @@ struct Metered {
 
 #[derive(Debug)]
 struct CallRecord {
-    span: Span,
+    span: CheapSpan,
     /// If it is metered.
     begin: Option<Instant>,
     attempts: u32,
@@ -73,12 +73,16 @@ struct CallRecord {
 
 #[derive(Debug)]
 struct AttemptRecord {
-    span: Span,
+    span: CheapSpan,
     begin: Option<Instant>,
     sent: Sent,
     received: MessageBytes,
     labels: PickLabels,
 }
+
+/// A span that takes little room in a call if it is disabled.
+#[derive(Debug)]
+struct CheapSpan(Option<Box<Span>>);
 
 /// The bytes that were sent.
 #[derive(Debug)]
@@ -96,8 +100,8 @@ impl Telemetry {
     /// A call begins.
     pub(super) fn begin<B>(&self, request: &Request<B>) -> CallTelemetry {
         let path = request.uri().path();
-        let span = call_span(&self.target, path);
-        if self.observer.is_none() && span.is_disabled() {
+        let span = CheapSpan::new(call_span(&self.target, path));
+        if self.observer.is_none() && span.0.is_none() {
             return CallTelemetry::default();
         }
         let metered = self.observer.as_ref().map(|observer| {
@@ -117,7 +121,7 @@ impl Telemetry {
 impl CallTelemetry {
     /// The span of the call.
     pub(super) fn span(&self) -> Span {
-        self.call.as_ref().map_or_else(Span::none, |it| it.span.clone())
+        self.call.as_ref().map_or_else(Span::none, |it| it.span.get())
     }
 
     /// What picks are to fill with labels.
@@ -140,11 +144,13 @@ impl CallTelemetry {
             call.retried.retries += u32::from(call.delayed_since.is_some());
             call.end_delay(begin);
             call.attempts += 1;
-            let span = attempt_span(&call.span, call.attempts);
+            let span = call.span.0.as_ref();
+            let span = span.map_or_else(Span::none, |span| attempt_span(span, call.attempts));
+            let span = CheapSpan::new(span);
             let (sent, received) = (Sent::Known(0), MessageBytes::default());
             AttemptRecord { span, begin, sent, received, labels: PickLabels::default() }
         });
-        attempt.span.clone()
+        attempt.span.get()
     }
 
     /// A pick was made.
@@ -165,7 +171,7 @@ impl CallTelemetry {
     pub(super) fn on_stream(&mut self, cluster: &str, endpoint: std::net::SocketAddr) {
         let Some(attempt) = &mut self.attempt else { return };
         let call = self.call.as_ref().map(|it| &it.span);
-        for span in call.into_iter().chain([&attempt.span]).filter(|it| !it.is_disabled()) {
+        for span in call.into_iter().chain([&attempt.span]).filter_map(|it| it.0.as_ref()) {
             span.record("cluster", cluster).record("endpoint", tracing::field::display(endpoint));
         }
         trace!(target: TARGET, cluster, %endpoint, "request sent");
@@ -200,7 +206,7 @@ impl CallTelemetry {
     /// The attempt under way has ended. The call goes on, or ends.
     pub(super) fn end_attempt(&mut self, code: Code) {
         let Some(AttemptRecord { span, begin, sent, received, labels }) = self.attempt.take() else { return };
-        record_code(&span, code);
+        span.record_code(code);
         if let (Some(metered), Some(begin)) = (&self.metered, begin) {
             let (duration, received) = (begin.elapsed(), received.total());
             let summary = AttemptSummary { code, duration, sent: sent.bytes(), received, labels: &labels };
@@ -226,8 +232,10 @@ impl CallTelemetry {
     pub(super) fn end(&mut self, code: Code) {
         self.end_attempt(code);
         let Some(mut call) = self.call.take() else { return };
-        record_code(&call.span, code);
-        call.span.record("attempts", call.attempts);
+        call.span.record_code(code);
+        if let Some(span) = &call.span.0 {
+            span.record("attempts", call.attempts);
+        }
         if let (Some(metered), Some(begin)) = (&self.metered, call.begin) {
             let now = Instant::now();
             call.end_delay(Some(now));
@@ -261,6 +269,22 @@ impl CallRecord {
     }
 }
 
+impl CheapSpan {
+    fn new(span: Span) -> Self {
+        Self((!span.is_disabled()).then(|| Box::new(span)))
+    }
+
+    fn get(&self) -> Span {
+        self.0.as_ref().map_or_else(Span::none, |span| Span::clone(span))
+    }
+
+    fn record_code(&self, code: Code) {
+        if let Some(span) = &self.0 {
+            span.record("code", code.as_str());
+        }
+    }
+}
+
 impl Sent {
     fn bytes(&self) -> u64 {
         match self {
@@ -288,12 +312,6 @@ fn call_span(target: &str, path: &str) -> Span {
 
 fn attempt_span(call: &Span, number: u32) -> Span {
     debug_span!(target: TARGET, parent: call, "attempt", number, cluster = Empty, endpoint = Empty, code = Empty)
-}
-
-fn record_code(span: &Span, code: Code) {
-    if !span.is_disabled() {
-        span.record("code", code.as_str());
-    }
 }
 
 /// The target of the spans and events of calls.

@@ -254,6 +254,22 @@ async fn ch9_14_a_call_that_waited_for_its_endpoint_in_vain_names_the_cluster() 
 }
 
 #[tokio::test]
+async fn ch9_14_the_cluster_is_that_of_the_last_pick_of_a_call_that_waits() {
+    let (failing, silent) = (Peer::start().await, Peer::start().await);
+    failing.refuse(true);
+    silent.open(false);
+    let (mesh, notes) = observed("ch9_14_all", &[]).await;
+    mesh.server.set(cluster("ch9_14_all").aggregate(["ch9_14_one", "ch9_14_two"]));
+    for (name, peer) in [("ch9_14_one", &failing), ("ch9_14_two", &silent)] {
+        mesh.server.set(cluster(name));
+        mesh.server.set(assignment(name, &[peer]));
+    }
+    let status = soon(mesh.with_timeout("/a", "500m")).await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::DeadlineExceeded);
+    assert_eq!(notes.take()[1], "/a attempt DEADLINE_EXCEEDED 0/0 \"ch9_14_two\"");
+}
+
+#[tokio::test]
 async fn ch9_15_a_call_that_a_filter_answers_has_no_attempt() {
     let mut peer = Peer::start().await;
     let name = "ch9_15";

@@ -24,8 +24,14 @@ pub(super) struct Instruments {
     pub(super) open_connections: Option<UpDownCounter<i64>>,
 }
 
+/// Makes those instruments that are enabled.
+struct Maker<'a> {
+    meter: &'a Meter,
+    is_enabled: &'a dyn Fn(&str) -> bool,
+}
+
 /// What an instrument is.
-#[derive(Debug)]
+#[derive(Debug, Clone, Copy)]
 pub(super) struct Instrument {
     pub(super) name: &'static str,
     unit: &'static str,
@@ -38,72 +44,57 @@ pub(super) struct Instrument {
 
 impl Instruments {
     pub(super) fn new(meter: &Meter, is_enabled: &dyn Fn(&str) -> bool) -> Self {
-        let enabled = |it: &'static Instrument| is_enabled(it.name).then_some(it);
-        let counter = |it| {
-            enabled(it).map(|it| {
-                meter.u64_counter(it.name).with_unit(it.unit).with_description(it.description).build()
-            })
-        };
-        let of_numbers = |it| {
-            enabled(it).map(|it| {
-                let histogram = meter.u64_histogram(it.name).with_unit(it.unit);
-                histogram.with_description(it.description).with_boundaries(it.bounds.into()).build()
-            })
-        };
-        let of_values = |it| {
-            enabled(it).map(|it| {
-                let histogram = meter.f64_histogram(it.name).with_unit(it.unit);
-                let histogram = histogram.with_description(it.description);
-                if it.bounds.is_empty() { histogram } else { histogram.with_boundaries(it.bounds.into()) }
-                    .build()
-            })
-        };
-        let up_down = |it| {
-            enabled(it).map(|it| {
-                let counter = meter.i64_up_down_counter(it.name).with_unit(it.unit);
-                counter.with_description(it.description).build()
-            })
-        };
-        let [
-            started,
-            duration,
-            sent,
-            received,
-            call,
-            retries,
-            transparent,
-            delay,
-            fallback,
-            not_yet_usable,
-            stale,
-            weights,
-            enforced,
-            unenforced,
-            succeeded,
-            failed,
-            disconnections,
-            open,
-        ] = &NAMES;
+        let make = Maker { meter, is_enabled };
         Self {
-            attempt_started: counter(started),
-            attempt_duration: of_values(duration),
-            attempt_sent: of_numbers(sent),
-            attempt_received: of_numbers(received),
-            call_duration: of_values(call),
-            retries: of_numbers(retries),
-            transparent_retries: of_numbers(transparent),
-            retry_delay: of_values(delay),
-            rr_fallback: counter(fallback),
-            weight_not_yet_usable: counter(not_yet_usable),
-            weight_stale: counter(stale),
-            endpoint_weights: of_values(weights),
-            ejections_enforced: counter(enforced),
-            ejections_unenforced: counter(unenforced),
-            connections_succeeded: counter(succeeded),
-            connections_failed: counter(failed),
-            disconnections: counter(disconnections),
-            open_connections: up_down(open),
+            attempt_started: make.counter(&ATTEMPT_STARTED),
+            attempt_duration: make.of_values(&ATTEMPT_DURATION),
+            attempt_sent: make.of_numbers(&ATTEMPT_SENT),
+            attempt_received: make.of_numbers(&ATTEMPT_RECEIVED),
+            call_duration: make.of_values(&CALL_DURATION),
+            retries: make.of_numbers(&RETRIES),
+            transparent_retries: make.of_numbers(&TRANSPARENT_RETRIES),
+            retry_delay: make.of_values(&RETRY_DELAY),
+            rr_fallback: make.counter(&RR_FALLBACK),
+            weight_not_yet_usable: make.counter(&WEIGHT_NOT_YET_USABLE),
+            weight_stale: make.counter(&WEIGHT_STALE),
+            endpoint_weights: make.of_values(&ENDPOINT_WEIGHTS),
+            ejections_enforced: make.counter(&EJECTIONS_ENFORCED),
+            ejections_unenforced: make.counter(&EJECTIONS_UNENFORCED),
+            connections_succeeded: make.counter(&CONNECTIONS_SUCCEEDED),
+            connections_failed: make.counter(&CONNECTIONS_FAILED),
+            disconnections: make.counter(&DISCONNECTIONS),
+            open_connections: make.up_down(&OPEN_CONNECTIONS),
         }
+    }
+}
+
+impl Maker<'_> {
+    fn enabled(&self, it: &'static Instrument) -> Option<&'static Instrument> {
+        (self.is_enabled)(it.name).then_some(it)
+    }
+
+    fn counter(&self, it: &'static Instrument) -> Option<Counter<u64>> {
+        let Instrument { name, unit, description, .. } = *self.enabled(it)?;
+        Some(self.meter.u64_counter(name).with_unit(unit).with_description(description).build())
+    }
+
+    fn up_down(&self, it: &'static Instrument) -> Option<UpDownCounter<i64>> {
+        let Instrument { name, unit, description, .. } = *self.enabled(it)?;
+        Some(self.meter.i64_up_down_counter(name).with_unit(unit).with_description(description).build())
+    }
+
+    fn of_numbers(&self, it: &'static Instrument) -> Option<Histogram<u64>> {
+        let Instrument { name, unit, description, bounds, .. } = *self.enabled(it)?;
+        let histogram = self.meter.u64_histogram(name).with_unit(unit).with_description(description);
+        Some(histogram.with_boundaries(bounds.into()).build())
+    }
+
+    fn of_values(&self, it: &'static Instrument) -> Option<Histogram<f64>> {
+        let Instrument { name, unit, description, bounds, .. } = *self.enabled(it)?;
+        let histogram = self.meter.f64_histogram(name).with_unit(unit).with_description(description);
+        // Weights have the buckets of the SDK.
+        let with_bounds = !bounds.is_empty();
+        Some(if with_bounds { histogram.with_boundaries(bounds.into()) } else { histogram }.build())
     }
 }
 
@@ -121,109 +112,127 @@ impl Instrument {
     }
 }
 
-/// All instruments of channels, in the order of [`Instruments`].
-pub(super) static NAMES: [Instrument; 18] = [
-    Instrument::new(
-        "grpc.client.attempt.started",
-        "{attempt}",
-        "Number of client call attempts started, including those that have not completed.",
-    )
-    .on(),
-    Instrument::new(
-        "grpc.client.attempt.duration",
-        "s",
-        "End-to-end time taken to complete a client call attempt, including the time to pick a subchannel.",
-    )
-    .with(&LATENCY)
-    .on(),
-    Instrument::new(
-        "grpc.client.attempt.sent_total_compressed_message_size",
-        "By",
-        "Compressed message bytes sent per client call attempt.",
-    )
-    .with(&SIZE)
-    .on(),
-    Instrument::new(
-        "grpc.client.attempt.rcvd_total_compressed_message_size",
-        "By",
-        "Compressed message bytes received per client call attempt.",
-    )
-    .with(&SIZE)
-    .on(),
-    Instrument::new(
-        "grpc.client.call.duration",
-        "s",
-        "Time taken by gRPC to complete a call, from the perspective of the application.",
-    )
-    .with(&LATENCY)
-    .on(),
-    Instrument::new(
-        "grpc.client.call.retries",
-        "{retry}",
-        "Number of retries during the client call. If there were no retries, 0 is not reported.",
-    )
-    .with(&[1.0, 2.0, 3.0, 4.0, 5.0]),
-    Instrument::new(
-        "grpc.client.call.transparent_retries",
-        "{transparent_retry}",
-        "Number of transparent retries during the client call. If there were none, 0 is not reported.",
-    )
-    .with(&[1.0, 2.0, 3.0, 4.0, 5.0, 10.0]),
-    Instrument::new(
-        "grpc.client.call.retry_delay",
-        "s",
-        "Total time of delay while there is no active attempt during the client call.",
-    )
-    .with(&LATENCY),
-    Instrument::new(
-        "grpc.lb.wrr.rr_fallback",
-        "{update}",
-        "Number of scheduler updates in which there were not enough endpoints with valid weight, which caused the WRR policy to \
-         fall back to RR behavior.",
-    ),
-    Instrument::new(
-        "grpc.lb.wrr.endpoint_weight_not_yet_usable",
-        "{endpoint}",
-        "Number of endpoints from each scheduler update that don't yet have usable weight information.",
-    ),
-    Instrument::new(
-        "grpc.lb.wrr.endpoint_weight_stale",
-        "{endpoint}",
-        "Number of endpoints from each scheduler update whose latest weight is older than the expiration period.",
-    ),
-    Instrument::new(
-        "grpc.lb.wrr.endpoint_weights",
-        "{weight}",
-        "Weight of each endpoint, recorded on every scheduler update. Endpoints without usable weights are recorded as weight 0.",
-    ),
-    Instrument::new(
-        "grpc.lb.outlier_detection.ejections_enforced",
-        "{ejection}",
-        "Number of outlier ejections enforced.",
-    ),
-    Instrument::new(
-        "grpc.lb.outlier_detection.ejections_unenforced",
-        "{ejection}",
-        "Number of outlier ejections that were not enforced, by the maximum of ejections or the enforcement percentage.",
-    ),
-    Instrument::new(
-        "grpc.subchannel.connection_attempts_succeeded",
-        "{attempt}",
-        "Number of successful connection attempts.",
-    ),
-    Instrument::new(
-        "grpc.subchannel.connection_attempts_failed",
-        "{attempt}",
-        "Number of failed connection attempts.",
-    ),
-    Instrument::new(
-        "grpc.subchannel.disconnections",
-        "{disconnection}",
-        "Number of times the selected subchannel becomes disconnected.",
-    ),
-    Instrument::new("grpc.subchannel.open_connections", "{connection}", "Number of open connections."),
+/// All instruments of channels.
+pub(super) static ALL: [&Instrument; 18] = [
+    &ATTEMPT_STARTED,
+    &ATTEMPT_DURATION,
+    &ATTEMPT_SENT,
+    &ATTEMPT_RECEIVED,
+    &CALL_DURATION,
+    &RETRIES,
+    &TRANSPARENT_RETRIES,
+    &RETRY_DELAY,
+    &RR_FALLBACK,
+    &WEIGHT_NOT_YET_USABLE,
+    &WEIGHT_STALE,
+    &ENDPOINT_WEIGHTS,
+    &EJECTIONS_ENFORCED,
+    &EJECTIONS_UNENFORCED,
+    &CONNECTIONS_SUCCEEDED,
+    &CONNECTIONS_FAILED,
+    &DISCONNECTIONS,
+    &OPEN_CONNECTIONS,
 ];
-
+static ATTEMPT_STARTED: Instrument = Instrument::new(
+    "grpc.client.attempt.started",
+    "{attempt}",
+    "Number of client call attempts started, including those that have not completed.",
+)
+.on();
+static ATTEMPT_DURATION: Instrument = Instrument::new(
+    "grpc.client.attempt.duration",
+    "s",
+    "End-to-end time taken to complete a client call attempt, including the time to pick a subchannel.",
+)
+.with(&LATENCY)
+.on();
+static ATTEMPT_SENT: Instrument = Instrument::new(
+    "grpc.client.attempt.sent_total_compressed_message_size",
+    "By",
+    "Compressed message bytes sent per client call attempt.",
+)
+.with(&SIZE)
+.on();
+static ATTEMPT_RECEIVED: Instrument = Instrument::new(
+    "grpc.client.attempt.rcvd_total_compressed_message_size",
+    "By",
+    "Compressed message bytes received per client call attempt.",
+)
+.with(&SIZE)
+.on();
+static CALL_DURATION: Instrument = Instrument::new(
+    "grpc.client.call.duration",
+    "s",
+    "Time taken by gRPC to complete a call, from the perspective of the application.",
+)
+.with(&LATENCY)
+.on();
+static RETRIES: Instrument = Instrument::new(
+    "grpc.client.call.retries",
+    "{retry}",
+    "Number of retries during the client call. If there were no retries, 0 is not reported.",
+)
+.with(&[1.0, 2.0, 3.0, 4.0, 5.0]);
+static TRANSPARENT_RETRIES: Instrument = Instrument::new(
+    "grpc.client.call.transparent_retries",
+    "{transparent_retry}",
+    "Number of transparent retries during the client call. If there were none, 0 is not reported.",
+)
+.with(&[1.0, 2.0, 3.0, 4.0, 5.0, 10.0]);
+static RETRY_DELAY: Instrument = Instrument::new(
+    "grpc.client.call.retry_delay",
+    "s",
+    "Total time of delay while there is no active attempt during the client call.",
+)
+.with(&LATENCY);
+static RR_FALLBACK: Instrument = Instrument::new(
+    "grpc.lb.wrr.rr_fallback",
+    "{update}",
+    "Number of scheduler updates in which there were not enough endpoints with valid weight, which caused the WRR policy to \
+         fall back to RR behavior.",
+);
+static WEIGHT_NOT_YET_USABLE: Instrument = Instrument::new(
+    "grpc.lb.wrr.endpoint_weight_not_yet_usable",
+    "{endpoint}",
+    "Number of endpoints from each scheduler update that don't yet have usable weight information.",
+);
+static WEIGHT_STALE: Instrument = Instrument::new(
+    "grpc.lb.wrr.endpoint_weight_stale",
+    "{endpoint}",
+    "Number of endpoints from each scheduler update whose latest weight is older than the expiration period.",
+);
+static ENDPOINT_WEIGHTS: Instrument = Instrument::new(
+    "grpc.lb.wrr.endpoint_weights",
+    "{weight}",
+    "Weight of each endpoint, recorded on every scheduler update. Endpoints without usable weights are recorded as weight 0.",
+);
+static EJECTIONS_ENFORCED: Instrument = Instrument::new(
+    "grpc.lb.outlier_detection.ejections_enforced",
+    "{ejection}",
+    "Number of outlier ejections enforced.",
+);
+static EJECTIONS_UNENFORCED: Instrument = Instrument::new(
+    "grpc.lb.outlier_detection.ejections_unenforced",
+    "{ejection}",
+    "Number of outlier ejections that were not enforced, by the maximum of ejections or the enforcement percentage.",
+);
+static CONNECTIONS_SUCCEEDED: Instrument = Instrument::new(
+    "grpc.subchannel.connection_attempts_succeeded",
+    "{attempt}",
+    "Number of successful connection attempts.",
+);
+static CONNECTIONS_FAILED: Instrument = Instrument::new(
+    "grpc.subchannel.connection_attempts_failed",
+    "{attempt}",
+    "Number of failed connection attempts.",
+);
+static DISCONNECTIONS: Instrument = Instrument::new(
+    "grpc.subchannel.disconnections",
+    "{disconnection}",
+    "Number of times the selected subchannel becomes disconnected.",
+);
+static OPEN_CONNECTIONS: Instrument =
+    Instrument::new("grpc.subchannel.open_connections", "{connection}", "Number of open connections.");
 /// The bounds of times, in seconds (CH9.13).
 const LATENCY: [f64; 41] = [
     0.0, 0.00001, 0.00005, 0.0001, 0.0003, 0.0006, 0.0008, 0.001, 0.002, 0.003, 0.004, 0.005, 0.006, 0.008,

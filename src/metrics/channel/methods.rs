@@ -10,8 +10,10 @@ pub(super) struct MethodLabels {
     known: ArcSwap<HashMap<Arc<str>, Arc<str>>>,
     other: Arc<str>,
     /// `None` if the known ones are all.
-    is_named: Option<Box<dyn Fn(&str) -> bool + Send + Sync>>,
+    is_named: Option<Box<IsNamed>>,
 }
+
+type IsNamed = dyn Fn(&str) -> bool + Send + Sync;
 
 impl MethodLabels {
     /// These.

@@ -67,7 +67,9 @@ fn points(data: &AggregatedMetrics) -> Vec<(String, String)> {
         AggregatedMetrics::F64(MetricData::Histogram(of)) => {
             of.data_points().map(|it| (text(it.attributes()), it.count().to_string())).collect()
         }
-        other => panic!("{other:?}"),
+        other @ (AggregatedMetrics::F64(_) | AggregatedMetrics::U64(_) | AggregatedMetrics::I64(_)) => {
+            panic!("{other:?}")
+        }
     }
 }
 
