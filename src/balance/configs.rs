@@ -12,6 +12,7 @@ use tracing::warn;
 use self::endpoints::{Endpoints, hosts};
 use super::{
     balancer::BalancerSettings,
+    cluster_load::ClusterLoad,
     clusters::{ClusterChanges, ClusterConfig},
     hash::hash,
     identity::Security,
@@ -182,6 +183,7 @@ impl Translation {
             is_dns: matches!(view.kind(), Some(ClusterKind::LogicalDns { .. })),
             hosts: cluster.map(|it| hosts(it, assignment.map(|it| &**it), &endpoints)).unwrap_or_default(),
             security,
+            load: ClusterLoad::of(view),
         })
     }
 

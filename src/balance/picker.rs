@@ -11,16 +11,18 @@ use std::{
     },
 };
 
-pub(crate) use self::attempt::Attempt;
-use self::attempt::Outcome;
+pub(crate) use self::attempt::{Attempt, Malformed};
+use self::attempt::{Outcome, Reported};
 use super::{
     breaker::Breaker,
+    cluster_load::ClusterLoad,
     command::ConnectionId,
     connectivity::Connectivity,
     custom::{CustomPick, CustomPicker},
     hash::RequestHash,
     identity::{Destination, Identity},
     load::Load,
+    observer::PickLabels,
     outlier::outcomes::Outcomes,
     override_host::{HostOverride, HostPick, HostPicker},
     policy::Drop as DropShare,
@@ -41,6 +43,8 @@ pub(crate) struct ReadyEndpoint<H> {
     /// That of its connections.
     pub(super) identity: Identity,
     pub(crate) hostname: Option<Arc<str>>,
+    /// The label of its locality, if somebody listens.
+    pub(super) locality: Option<Arc<str>>,
     pub(super) load: Load,
     /// That of its cluster.
     pub(super) breaker: Arc<Breaker>,
@@ -101,6 +105,8 @@ pub(crate) struct Draws {
     connect: Option<ConnectRequest>,
     /// If the call has a session.
     pub(crate) session: Option<Box<HostOverride>>,
+    /// If the attempt is to have labels.
+    pub(crate) labels: Option<PickLabels>,
 }
 
 /// What is known of a cluster.
@@ -133,6 +139,8 @@ pub(super) struct LeafPicker<H> {
     pub(super) endpoints: Endpoints<H>,
     /// If calls have sessions.
     pub(super) hosts: Option<HostPicker<H>>,
+    /// If its load is reported.
+    pub(super) load: Option<Arc<ClusterLoad>>,
 }
 
 /// The priority in use.
@@ -190,10 +198,16 @@ impl Draws {
         Self { hash, ..Self::default() }
     }
 
+    /// With labels to be filled, if there are any.
+    pub(crate) fn with_labels(self, labels: Option<PickLabels>) -> Self {
+        Self { labels, ..self }
+    }
+
     /// For the next attempt of the call.
     pub(crate) fn for_next_attempt(self) -> Self {
         let session = self.session.map(|it| Box::new(it.for_next_attempt()));
-        Self { session, ..Self::new(self.hash) }
+        let labels = self.labels.map(|_| PickLabels::default());
+        Self { session, labels, ..Self::new(self.hash) }
     }
 
     /// Has the hash be that of a request that may change from now on. Without hash policies it is random anyway.
@@ -220,7 +234,8 @@ impl<H> ClusterPicker<H> {
             Choice::Gone(reason) => Pick::Drop(reason.clone()),
             Choice::Unusable(reason) => Pick::Fail(reason.clone()),
             Choice::Unknown(reason) => Pick::Unknown(reason.clone()),
-            Choice::Leaf(leaf) => leaf.pick_in_session(args),
+            Choice::Leaf(leaf) if args.draws.labels.is_none() => leaf.pick_in_session(args),
+            Choice::Leaf(leaf) => leaf.pick_with_labels(args),
         }
     }
 }
@@ -247,6 +262,23 @@ impl<H> ClusterPicker<H> {
 }
 
 impl<H> LeafPicker<H> {
+    /// Picks, and notes what the attempt is labelled with (CH9.14): the leaf cluster, whatever the pick is, and the locality.
+    fn pick_with_labels(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
+        let pick = self.pick_in_session(args);
+        let locality = match &pick {
+            Pick::Complete(attempt) => attempt.endpoint.locality.clone(),
+            Pick::Queue
+            | Pick::QueueAndConnect
+            | Pick::Fail(_)
+            | Pick::FailAs(..)
+            | Pick::Broken(_)
+            | Pick::Drop(_)
+            | Pick::Unknown(_) => None,
+        };
+        args.draws.labels = Some(PickLabels { backend_service: Some(self.name.clone()), locality });
+        pick
+    }
+
     /// Picks, and notes for the call's session to which endpoint it goes (CH8.13).
     #[inline]
     fn pick_in_session(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
@@ -265,9 +297,13 @@ impl<H> LeafPicker<H> {
     #[inline]
     fn pick(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
         if !mem::replace(&mut args.draws.has_drawn_drops, true)
-            && let Some(drop) = self.drops.iter().find(|drop| args.random.u32(..1_000_000) < drop.per_million)
+            && let Some(place) =
+                self.drops.iter().position(|drop| args.random.u32(..1_000_000) < drop.per_million)
         {
-            let (name, category) = (&self.name, &drop.category);
+            if let Some(load) = &self.load {
+                load.on_drop(place);
+            }
+            let (name, category) = (&self.name, &self.drops[place].category);
             return Pick::Drop(format!("cluster {name}: dropped by the overload category {category}").into());
         }
         if self.breaker.running() >= self.limit {
@@ -354,10 +390,14 @@ impl<H> LeafPicker<H> {
             endpoint.load.begin();
         }
         let (endpoint, outcome) = (endpoint.clone(), Outcome::NoStream);
-        Pick::Complete(Attempt { endpoint, has_load, outcome, penalty, metadata })
+        let reported = self.load.as_ref().and_then(|load| load.locality(endpoint.address)).map(Reported::new);
+        Pick::Complete(Attempt { endpoint, has_load, outcome, penalty, metadata, reported })
     }
 
     fn overflow(&self) -> Arc<str> {
+        if let Some(load) = &self.load {
+            load.on_overflow();
+        }
         let Self { name, limit, .. } = self;
         format!("cluster {name}: {limit} requests are running, the maximum of its circuit breaker").into()
     }

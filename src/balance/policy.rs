@@ -3,6 +3,7 @@
 use std::{cmp, collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration};
 
 use super::{
+    cluster_load::ClusterLoad,
     identity::{Destination, Identity, Security},
     ring::RingConfig,
     subset::SubsetSizes,
@@ -72,6 +73,8 @@ pub(crate) struct LeafConfig {
     /// That of its endpoints, apart from their hostnames.
     pub(crate) security: Security,
     pub(crate) hosts: HostsConfig,
+    /// If its load is reported.
+    pub(crate) load: Option<Arc<ClusterLoad>>,
 }
 
 /// Which endpoints the cookies of sessions may lead to (CH8.10), beside those of all priorities.
@@ -184,6 +187,18 @@ impl Configured {
 }
 
 impl Policy {
+    /// The name, as in gRPC.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::PickFirst { .. } => "pick_first",
+            Self::RoundRobin => "round_robin",
+            Self::LeastRequest { .. } => "least_request",
+            Self::Weighted(_) => "weighted_round_robin",
+            Self::RingHash(_) => "ring_hash",
+            Self::Custom(_) => "custom",
+        }
+    }
+
     /// The settings of a policy that has weights by load.
     pub(crate) fn weights(&self) -> Option<&WeightSettings> {
         match self {

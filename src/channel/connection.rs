@@ -2,6 +2,7 @@
 
 mod keep_alive;
 mod load_reports;
+mod loss;
 mod socket;
 mod tunnel;
 
@@ -16,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use h2::{
-    Reason, SendStream,
+    SendStream,
     client::{Builder, Connection as H2Connection, ResponseFuture, SendRequest},
 };
 use http::{HeaderMap, Request, Uri, uri::Scheme};
@@ -25,10 +26,9 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-pub(super) use self::{keep_alive::LongerIntervals, load_reports::watch_load};
+pub(super) use self::{keep_alive::LongerIntervals, load_reports::watch_load, loss::Loss};
 use self::{
     keep_alive::{KeepAlive, Pings},
-    load_reports::Malformed,
     socket::Socket,
 };
 use super::{
@@ -37,7 +37,8 @@ use super::{
 };
 use crate::{
     balance::{
-        picker::{Attempt, ReadyEndpoint},
+        disconnect::Disconnect,
+        picker::{Attempt, Malformed, ReadyEndpoint},
         stream_queue::Gone,
         streams::Streams,
     },
@@ -66,14 +67,6 @@ pub(super) struct Connection {
     streams: Arc<Streams<Handle>>,
     pings: Option<Pings>,
     drain_limit: Option<Duration>,
-}
-
-/// Why a connection takes no new streams any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Loss {
-    /// The peer was pinged more often than it permits (CH3.5).
-    TooManyPings,
-    Other,
 }
 
 /// An attempt with a stream of its connection. When it is dropped, another attempt can have the stream.
@@ -201,7 +194,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
         match (refusal, end) {
             (Poll::Ready(Err(error)), _) => Some(Loss::of(&error)),
             (_, Poll::Ready(Err(error))) => Some(Loss::of(error)),
-            (_, Poll::Ready(Ok(()))) => Some(Loss::Other),
+            (_, Poll::Ready(Ok(()))) => Some(Loss::Other(Disconnect::Unknown)),
             (_, Poll::Pending) => None,
         }
     }
@@ -222,7 +215,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
         if lost.is_ready() {
             let reason = pings.reason();
             self.with_streams(|streams| streams.set_reason(reason));
-            self.lose(Loss::Other);
+            self.lose(Loss::Other(Disconnect::TimedOut));
         }
         lost
     }
@@ -262,15 +255,6 @@ impl<F: FnOnce(Loss)> Drop for Driver<F> {
     /// However the driver ends, nobody waits for a stream any more.
     fn drop(&mut self) {
         self.with_streams(Streams::close);
-    }
-}
-
-impl Loss {
-    fn of(error: &h2::Error) -> Self {
-        let is_calm =
-            error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM);
-        // h2 has the debug data of a GOAWAY in its text alone.
-        if is_calm && error.to_string().contains("too_many_pings") { Self::TooManyPings } else { Self::Other }
     }
 }
 
@@ -358,14 +342,17 @@ impl Reserved {
     }
 
     /// The status of the server, with the load that it reports if the policy reads that.
-    pub(super) fn on_trailers(&self, trailers: &HeaderMap, malformed: &MalformedCounters) {
+    pub(super) fn on_trailers(&mut self, trailers: &HeaderMap, malformed: &MalformedCounters) {
         if !self.attempt.reads_reports() {
             return;
         }
-        match load_reports::in_trailers(trailers) {
-            Ok(Some(report)) => self.attempt.on_report(report, Instant::now().into_std()),
-            Ok(None) => {}
-            Err(Malformed) => malformed.on_load_report(),
+        let attempt = &mut self.attempt;
+        let read = load_reports::in_trailers(trailers).and_then(|message| match message {
+            Some(message) => attempt.on_encoded_report(&message, Instant::now().into_std()),
+            None => Ok(()),
+        });
+        if let Err(Malformed) = read {
+            malformed.on_load_report();
         }
     }
 

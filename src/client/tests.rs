@@ -283,4 +283,6 @@ mod costs;
 mod discover;
 mod durations;
 mod life;
+#[cfg(feature = "test-util")]
+mod load_reports;
 mod resolution;

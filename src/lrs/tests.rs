@@ -127,10 +127,10 @@ fn lr3_1_lr3_2_lr6_2_clusters_that_are_not_named_are_discarded() {
     let (shop, cart) = (rig.begin("shop", 0), rig.begin("cart", 0));
     rig.open(0);
     rig.respond(0, &named(&[], 1));
-    [&shop, &cart].map(|zone| drop(zone.call_started()));
+    [&shop, &cart].iter().for_each(|zone| drop(zone.call_started()));
     assert!(rig.advance(secs(5)).is_empty(), "no name is no cluster");
     rig.respond(0, &named(&["cart", "cart", "unknown"], 1));
-    [&shop, &cart].map(|zone| drop(zone.call_started()));
+    [&shop, &cart].iter().for_each(|zone| drop(zone.call_started()));
     rig.advance(millis(500));
     let report = only(&rig.advance(millis(500)));
     assert_eq!(
@@ -139,7 +139,7 @@ fn lr3_1_lr3_2_lr6_2_clusters_that_are_not_named_are_discarded() {
     );
     assert_eq!(report.load_report_interval.unwrap().seconds, 1, "old traffic is not billed");
     rig.respond(0, &all(1));
-    [&shop, &cart].map(|zone| drop(zone.call_started()));
+    [&shop, &cart].iter().for_each(|zone| drop(zone.call_started()));
     let reports = rig.advance(secs(1));
     let issued = |index: usize| reports[index].upstream_locality_stats[0].total_issued_requests;
     assert_eq!((reports.len(), issued(0), issued(1)), (2, 1, 1));

@@ -17,6 +17,9 @@
 //! `connected` has no value for a server without subscriptions, and `resources` none for a state without resources. Nothing
 //! is recorded for a client that has ended. The values of clients with the same scope are added.
 //!
+//! With the feature `channel`, `ChannelMetrics` has those of channels: calls and attempts (A66), retries (A96), weighted_round_robin
+//! (A78), outlier detection (A91) and connections (A94). `docs/CHANNEL.md` lists them.
+//!
 //! ```no_run
 //! use opentelemetry::global;
 //! use xdskit::{Client, config::Bootstrap, metrics::Metrics};
@@ -27,6 +30,8 @@
 //! }
 //! ```
 
+#[cfg(feature = "channel")]
+mod channel;
 mod gauges;
 
 use std::{fmt, sync::Arc};
@@ -36,6 +41,8 @@ use opentelemetry::{
     metrics::{Counter, Meter},
 };
 
+#[cfg(feature = "channel")]
+pub use self::channel::{ChannelMetrics, ChannelMetricsBuilder};
 use self::gauges::{ClientGauges, Gauges};
 use crate::{config::ConfigSource, engine::Metric};
 

@@ -52,7 +52,8 @@ pub struct Cluster {
     /// The conditions for ejecting endpoints whose responses are worse than those of others; `None` disables
     /// ejection.
     pub outlier_detection: Option<Box<OutlierDetection>>,
-    /// TLS settings of connections to the endpoints; `None` leaves TLS to the application's own credentials.
+    /// TLS settings of connections to the endpoints; `None` leaves TLS to the application's own credentials,
+    /// or to the fallback of a channel's xDS credentials.
     pub tls: Option<Box<UpstreamTls>>,
     /// Whether connections go through the HTTP proxy in the metadata of the endpoint or of its locality, if there is
     /// one (A86).
@@ -68,7 +69,7 @@ pub struct Cluster {
     /// The metadata of the cluster.
     pub metadata: Metadata,
     /// The resource has the name of its service, which may be that of the cluster.
-    names_service: bool,
+    pub(crate) names_service: bool,
 }
 
 /// The source of a cluster's endpoints.

@@ -71,6 +71,7 @@ impl Fixture {
             is_dns: false,
             security: crate::balance::identity::Security::default(),
             hosts: HostsConfig::default(),
+            load: None,
         };
         let begin = Instant::now();
         let outliers = Outliers::new(&config, begin);

@@ -5,6 +5,7 @@ use std::{sync::Arc, time::Instant};
 use super::ReadyEndpoint;
 use crate::{
     balance::{breaker::Breaker, load::Load, outlier::outcomes::Outcomes, weights::LoadReport},
+    lrs::{self, LocalityReporter, OrcaLoadReport, ReportedCall},
     resource::load_balancing::AddedMetadata,
 };
 
@@ -19,6 +20,17 @@ pub(crate) struct Attempt<H> {
     pub(super) penalty: Option<f64>,
     /// Headers that a policy of the application adds to the request.
     pub(crate) metadata: Vec<AddedMetadata>,
+    /// If the load of its cluster is reported.
+    pub(super) reported: Option<Reported>,
+}
+
+/// What load reports count of an attempt.
+#[derive(Debug)]
+pub(super) struct Reported {
+    locality: LocalityReporter,
+    /// Once it has a stream.
+    call: Option<ReportedCall>,
+    metrics: Option<OrcaLoadReport>,
 }
 
 /// What an attempt has come to, for outlier detection.
@@ -35,6 +47,10 @@ pub(super) enum Outcome {
     Failure,
     Success,
 }
+
+/// A load report of an endpoint that is none.
+#[derive(Debug)]
+pub(crate) struct Malformed;
 
 /// Who counts the end of an attempt; outlier detection with whether it has succeeded.
 #[derive(Debug, Clone, Copy)]
@@ -60,6 +76,9 @@ impl<H> Attempt<H> {
     /// The request was sent.
     pub(crate) fn on_stream(&mut self) {
         self.outcome = Outcome::Failure;
+        if let Some(reported) = &mut self.reported {
+            reported.call = Some(reported.locality.call_started());
+        }
     }
 
     /// The response is complete, with the status OK.
@@ -67,9 +86,14 @@ impl<H> Attempt<H> {
         self.outcome = Outcome::Success;
     }
 
-    /// Whether the policy reads the load that the endpoint reports with its response.
+    /// Whether anybody reads the load that the endpoint reports with its response.
     pub(crate) fn reads_reports(&self) -> bool {
-        self.penalty.is_some()
+        self.penalty.is_some() || self.reports_metrics()
+    }
+
+    fn reports_metrics(&self) -> bool {
+        let call = self.reported.as_ref().and_then(|reported| reported.call.as_ref());
+        call.is_some_and(ReportedCall::wants_metrics)
     }
 
     /// Who counts the end of the attempt, in the order of CH2.23.
@@ -84,6 +108,25 @@ impl<H> Attempt<H> {
         let outliers = endpoint.outcomes.as_deref().zip(outcome).map(|(it, is_ok)| End::Outliers(it, is_ok));
         let policy = self.has_load.then_some(End::Policy(&endpoint.load));
         [policy, Some(End::Breaker(&endpoint.breaker)), outliers]
+    }
+
+    /// The load that the endpoint has reported with its response, encoded: for the policy, and for load reports (CH9.5).
+    ///
+    /// # Errors
+    /// The message is malformed.
+    pub(crate) fn on_encoded_report(&mut self, message: &[u8], now: Instant) -> Result<(), Malformed> {
+        if self.reports_metrics() {
+            let report = OrcaLoadReport::decode(message).ok_or(Malformed)?;
+            if let Some(reported) = &mut self.reported {
+                reported.metrics = Some(report);
+            }
+        }
+        if self.penalty.is_some()
+            && let Some(report) = LoadReport::decode(message).map_err(|_| Malformed)?
+        {
+            self.on_report(report, now);
+        }
+        Ok(())
     }
 
     /// The load that the endpoint has reported with its response.
@@ -101,6 +144,28 @@ impl<H> Drop for Attempt<H> {
                 end.count();
             }
         };
-        self.ends().into_iter().for_each(count);
+        let reported = self.reported.take();
+        let [policy, others @ ..] = self.ends();
+        count(policy);
+        if let Some(reported) = reported {
+            reported.end(self.outcome);
+        }
+        others.into_iter().for_each(count);
+    }
+}
+
+impl Reported {
+    pub(super) fn new(locality: &LocalityReporter) -> Self {
+        Self { locality: locality.clone(), call: None, metrics: None }
+    }
+
+    /// The attempt has ended. One without a stream was not issued (CH2.22).
+    fn end(self, outcome: Outcome) {
+        let Some(call) = self.call else { return };
+        let outcome = match outcome {
+            Outcome::Success => lrs::Outcome::Success,
+            Outcome::Failure | Outcome::NoStream => lrs::Outcome::Error,
+        };
+        call.finish(outcome, self.metrics.as_ref());
     }
 }

@@ -37,6 +37,7 @@ fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
         address,
         identity: Identity::default(),
         hostname: None,
+        locality: None,
         load,
         breaker,
         outcomes: None,
@@ -57,6 +58,7 @@ fn leaf(endpoints: Endpoints<u16>) -> LeafPicker<u16> {
         connectivity: Connectivity::Ready,
         endpoints,
         hosts: None,
+        load: None,
     }
 }
 

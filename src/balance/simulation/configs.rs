@@ -103,6 +103,7 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
         note: None,
         is_dns: choices.below(4) == 0,
         hosts: hosts(choices),
+        load: None,
     };
     secure(&mut leaf, security(choices));
     Arc::new(leaf)

@@ -27,7 +27,7 @@ use super::{super::malformed::MalformedCounters, Handle};
 use crate::{
     balance::{
         backoff::Backoff,
-        picker::ReadyEndpoint,
+        picker::{Malformed, ReadyEndpoint},
         stream_queue::{Connections, Gone},
         streams::Streams,
         weights::LoadReport,
@@ -36,15 +36,10 @@ use crate::{
     pb::{google::protobuf as google, xds::service::orca::v3::OrcaLoadReportRequest},
 };
 
-/// A report that is none.
-#[derive(Debug)]
-pub(super) struct Malformed;
-
-/// The report in the trailers of a response: the last one if there are several (CH9.7).
-pub(super) fn in_trailers(trailers: &HeaderMap) -> Result<Option<LoadReport>, Malformed> {
+/// The encoded report in the trailers of a response: the last one if there are several (CH9.7).
+pub(super) fn in_trailers(trailers: &HeaderMap) -> Result<Option<Vec<u8>>, Malformed> {
     let Some(value) = trailers.get_all(LOAD).iter().next_back() else { return Ok(None) };
-    let message = BASE64.decode(value.as_bytes()).map_err(|_| Malformed)?;
-    LoadReport::decode(&message).map_err(|_| Malformed)
+    BASE64.decode(value.as_bytes()).map(Some).map_err(|_| Malformed)
 }
 
 /// Reads the reports of an endpoint on one of its connections, at least so often, until the oldest one is lost (CH9.8). The stream

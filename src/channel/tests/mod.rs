@@ -4,6 +4,7 @@ mod faults;
 mod filters;
 mod gcp_authn;
 mod idle;
+mod load_reports;
 mod malformed;
 mod outliers;
 mod peer;
@@ -16,7 +17,9 @@ pub(super) mod secure;
 mod security;
 mod session;
 mod sharing;
+mod spans;
 mod streams;
+mod telemetry;
 mod timeouts;
 
 use std::{

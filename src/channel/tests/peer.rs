@@ -99,6 +99,11 @@ impl Peer {
         Self { address, requests, connections, is_open, refuses }
     }
 
+    /// The next request, however long it takes; `None` if the listener has ended.
+    pub(super) async fn next_request(&mut self) -> Option<Received> {
+        self.requests.recv().await
+    }
+
     pub(super) async fn request(&mut self) -> Received {
         soon(self.requests.recv()).await.unwrap()
     }
@@ -159,6 +164,11 @@ impl Received {
     }
 
     pub(super) fn respond(mut self) {
+        self.end();
+    }
+
+    /// Sends a response, of which nothing is left to send.
+    pub(super) fn end(&mut self) {
         let mut stream = self.respond.send_response(grpc_response(), false).unwrap();
         let mut trailers = HeaderMap::new();
         trailers.insert("grpc-status", "0".parse().unwrap());
