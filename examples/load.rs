@@ -15,7 +15,7 @@ use xdskit::{
     Client,
     cli::print_line,
     config::{Bootstrap, Locality},
-    control_plane::{ControlPlane, LoadReport, LoadReporting},
+    control_plane::{LoadReport, LoadReporting},
     lrs::{LoadReporter, LocalityReporter, Outcome},
     testing::{
         TestControlPlane,
@@ -49,7 +49,6 @@ async fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     server.set(cluster("shop").report_load());
     server.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]).locality("eu", "b", ["10.0.0.2:80"]));
     server.ask_reports(LoadReporting::all(Duration::from_secs(1)));
-    tokio::spawn(print_reports(server.control_plane().clone()));
 
     let client = Client::builder(Bootstrap::from_json(&server.bootstrap_json())?).build()?;
     let shop = Shop::new(client.load_reporter("shop"));
@@ -57,11 +56,27 @@ async fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     while shop.reporter.stats().is_none() {
         sleep(Duration::from_millis(1)).await;
     }
-    let (calls, drops) = shop.drive(Duration::from_secs(options.seconds)).await;
-    let totals = server.expect_load_totals("shop", |totals| {
-        (totals.issued, totals.successful + totals.failed, totals.dropped) == (calls, calls, drops)
-    });
-    let totals = totals.await?;
+    let seconds = Duration::from_secs(options.seconds);
+    let mut driving = tokio::spawn(async move { shop.drive(seconds).await });
+    let mut reports = server.control_plane().loads();
+    let (calls, drops) = loop {
+        tokio::select! {
+            report = reports.next() => print_report(&report),
+            ended = &mut driving => break ended?,
+        }
+    };
+    // The last calls are in the next report.
+    let totals = loop {
+        let totals = server.control_plane().load_totals("shop");
+        if (totals.issued, totals.successful + totals.failed, totals.dropped) == (calls, calls, drops) {
+            break totals;
+        }
+        let report = reports.next().await;
+        print_report(&report);
+    };
+    while let Some(report) = reports.try_next() {
+        print_report(&report);
+    }
     print_line(format_args!(
         "{calls} calls and {drops} drops, in {} reports: {} succeeded, {} failed",
         totals.reports, totals.successful, totals.failed
@@ -82,7 +97,7 @@ impl Shop {
     }
 
     /// Makes calls for some time, and waits for their ends. Returns their number, and that of the drops.
-    async fn drive(&self, time: Duration) -> (u64, u64) {
+    async fn drive(self, time: Duration) -> (u64, u64) {
         let end = Instant::now() + time;
         let (mut calls, mut drops) = (0, 0);
         let mut running = tokio::task::JoinSet::new();
@@ -109,8 +124,8 @@ impl Shop {
     }
 }
 
-/// Prints each report that the control plane receives.
-async fn print_reports(control_plane: ControlPlane) {
+/// Prints a report that the control plane has received.
+fn print_reports(control_plane: ControlPlane) {
     let mut reports = control_plane.loads();
     loop {
         let report = reports.next().await;
