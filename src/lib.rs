@@ -188,6 +188,7 @@ mod protocol;
 mod scans;
 #[cfg(feature = "tls")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+#[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "the channel uses all of it"))]
 mod tls;
 mod wire;
 

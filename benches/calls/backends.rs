@@ -4,6 +4,7 @@ use std::{
     env,
     io::{BufRead, BufReader, Write, stdin},
     net::{Ipv4Addr, SocketAddr},
+    path::Path,
     process::{Child, ChildStdin, ChildStdout, Command, Stdio},
     sync::atomic::Ordering,
     thread,
@@ -11,7 +12,7 @@ use std::{
 
 use tokio::{net::TcpListener, runtime};
 
-use super::{cores, echo};
+use super::{cores, echo, tls};
 
 /// Running servers. They end with this value.
 pub(crate) struct Backends {
@@ -32,6 +33,15 @@ pub(crate) enum Placement {
 
 impl Backends {
     pub(crate) fn start(count: usize, placement: Placement) -> Self {
+        Self::start_as(count, placement, None)
+    }
+
+    /// With TLS, by the files in a folder.
+    pub(crate) fn start_secured(count: usize, placement: Placement, files: &Path) -> Self {
+        Self::start_as(count, placement, Some(files))
+    }
+
+    fn start_as(count: usize, placement: Placement, files: Option<&Path>) -> Self {
         // The process has the cores of the thread that starts it.
         cores::unpin();
         let program = env::current_exe().expect("this program has a path");
@@ -41,6 +51,9 @@ impl Backends {
             &count.to_string(),
             if placement == Placement::Pinned { "pinned" } else { "free" },
         ]);
+        if let Some(files) = files {
+            command.env(FILES, files);
+        }
         let process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn();
         let mut process = process.expect("it can be started");
         let input = process.stdin.take().expect("it is piped");
@@ -93,7 +106,8 @@ pub(crate) fn serve_if_requested() -> bool {
     let listeners: Vec<_> = listeners.map(|it| it.expect("there are free ports")).collect();
     let addresses = listeners.iter().map(|it| it.local_addr().expect("it is bound").to_string());
     println!("{}", addresses.collect::<Vec<_>>().join(" "));
-    listeners.into_iter().for_each(|it| drop(runtime.spawn(echo::serve(it))));
+    let tls = env::var_os(FILES).map(|files| tls::acceptor(Path::new(&files)));
+    listeners.into_iter().for_each(|it| drop(runtime.spawn(echo::serve(it, tls.clone()))));
     thread::spawn(move || runtime.block_on(std::future::pending::<()>()));
     // The end of the input is the end of the bench.
     for _ in stdin().lock().lines().map_while(Result::ok) {
@@ -102,5 +116,7 @@ pub(crate) fn serve_if_requested() -> bool {
     true
 }
 
+/// The environment variable with the folder of certificates, if the servers have TLS.
+const FILES: &str = "XDSKIT_BENCH_TLS";
 /// The first argument of a process of servers.
 const ROLE: &str = "backends";

@@ -1,15 +1,16 @@
 //! The clients that are compared, behind one type.
 
-use std::net::SocketAddr;
+use std::{fs, net::SocketAddr};
 
 use tokio::runtime::Runtime;
-use tonic::transport::{Channel as TonicChannel, Endpoint};
-use xdskit::Channel;
+use tonic::transport::{Certificate, Channel as TonicChannel, ClientTlsConfig, Endpoint};
+use xdskit::{Channel, config::TlsConfig};
 
 use super::{
     direct::Direct,
     load::{Call, Load, run},
     mesh::{Mesh, TARGET},
+    tls::{NAME, Pki},
 };
 
 /// A client with connections to some servers.
@@ -39,6 +40,21 @@ impl Client {
     /// It connects with its first calls. On the current runtime.
     pub(crate) fn xdskit(mesh: &Mesh) -> Self {
         Self::Xdskit(mesh.client().channel(TARGET).build().expect("the target is valid"))
+    }
+
+    /// To one server with TLS. It connects with its first calls. On the current runtime.
+    pub(crate) fn tonic_secured(address: SocketAddr, pki: &Pki) -> Self {
+        let roots = Certificate::from_pem(fs::read(pki.certificate()).expect("it is there"));
+        let tls = ClientTlsConfig::new().ca_certificate(roots).domain_name(NAME);
+        let endpoint = Endpoint::from_shared(format!("https://{address}")).expect("it is valid");
+        Self::Tonic(endpoint.tls_config(tls).expect("it is valid").connect_lazy())
+    }
+
+    /// With TLS. It connects with its first calls. On the current runtime.
+    pub(crate) fn xdskit_secured(mesh: &Mesh, pki: &Pki) -> Self {
+        let tls = TlsConfig::default().with_ca_certificate_file(pki.certificate());
+        let builder = mesh.client().channel(TARGET).xds_credentials(tls);
+        Self::Xdskit(builder.build().expect("the target is valid"))
     }
 
     pub(crate) fn run(&self, runtime: &Runtime, load: Load) -> Vec<Call> {

@@ -8,7 +8,11 @@ use h2::{
     server::{Builder, SendResponse},
 };
 use http::{HeaderMap, HeaderValue, Request, Response, header::CONTENT_TYPE};
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpListener,
+};
+use tokio_rustls::TlsAcceptor;
 
 /// The method that is served, as any other.
 pub(crate) const METHOD: &str = "/bench.Echo/Echo";
@@ -17,19 +21,27 @@ pub(crate) const METHOD: &str = "/bench.Echo/Echo";
 pub(crate) static CONNECTIONS: AtomicUsize = AtomicUsize::new(0);
 
 /// Serves until the runtime ends.
-pub(crate) async fn serve(listener: TcpListener) {
+pub(crate) async fn serve(listener: TcpListener, tls: Option<TlsAcceptor>) {
     while let Ok((socket, _)) = listener.accept().await {
-        tokio::spawn(async {
+        let tls = tls.clone();
+        tokio::spawn(async move {
             CONNECTIONS.fetch_add(1, Ordering::Relaxed);
             // A client that breaks a connection is its own concern.
-            let _ = connection(socket).await;
+            let _ = socket.set_nodelay(true);
+            match tls {
+                None => drop(connection(socket).await),
+                Some(tls) => {
+                    if let Ok(socket) = tls.accept(socket).await {
+                        drop(connection(socket).await);
+                    }
+                }
+            }
             CONNECTIONS.fetch_sub(1, Ordering::Relaxed);
         });
     }
 }
 
-async fn connection(socket: TcpStream) -> Result<(), h2::Error> {
-    socket.set_nodelay(true).map_err(|_| h2::Reason::INTERNAL_ERROR)?;
+async fn connection(socket: impl AsyncRead + AsyncWrite + Unpin) -> Result<(), h2::Error> {
     let mut builder = Builder::new();
     builder
         .initial_window_size(1 << 20)

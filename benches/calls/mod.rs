@@ -9,3 +9,4 @@ pub(crate) mod echo;
 pub(crate) mod features;
 pub(crate) mod load;
 pub(crate) mod mesh;
+pub(crate) mod tls;

@@ -31,6 +31,7 @@ CLIENTS = {
     "envoy": ["calls", "sidecar"],
 }
 PEERS = "tonic {tonic}, tonic-xds 0.1.0-alpha.4, grpc-go 1.85.0, Envoy {envoy}"
+PEERS_OF_TLS = "tonic {tonic}, grpc-go 1.85.0"
 # Bytes of a message, calls in flight, calls in a round.
 CASES = [(100, 64, 10_000), (100, 1, 1_000), (65_536, 64, 2_000), (65_536, 1, 500)]
 ROUNDS = 11
@@ -191,10 +192,15 @@ def first_calls(world, clients, quick):
 
 def versions(envoy):
     """The peers with their versions."""
+    told = subprocess.run([envoy, "--version"], check=True, capture_output=True, text=True).stdout
+    return versions_of(PEERS, envoy=re.search(r"/(\d+\.\d+\.\d+)/", told)[1])
+
+
+def versions_of(peers=PEERS_OF_TLS, **versions):
+    """The same of those that are libraries."""
     with open(os.path.join(os.path.dirname(__file__), "Cargo.lock"), encoding="utf-8") as lock:
         tonic = re.search(r'name = "tonic"\nversion = "([^"]+)"', lock.read())[1]
-    told = subprocess.run([envoy, "--version"], check=True, capture_output=True, text=True).stdout
-    return PEERS.format(tonic=tonic, envoy=re.search(r"/(\d+\.\d+\.\d+)/", told)[1])
+    return peers.format(tonic=tonic, **versions)
 
 
 def main():

@@ -5,6 +5,7 @@
 #   benches/peers/run.sh --quick     to see that everything works: some seconds once it is built
 #   benches/peers/run.sh resources   from the configuration to watches: beside gRPC-Go's client and the crate xds-client
 #   benches/peers/run.sh calls       unary calls: beside tonic, tonic-xds, gRPC-Go, and tonic with an Envoy sidecar
+#   benches/peers/run.sh tls         handshakes and calls over mutual TLS: beside gRPC-Go and tonic
 #   benches/peers/run.sh resources --counts 10000 --only xdskit grpc-go     those alone; prints tables
 #
 # Needs Rust, Go 1.26 and Python 3 with pip, on Linux. What is missing is got from crates.io, the Go module proxy and PyPI, in
@@ -14,12 +15,12 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 . .ci/functions.sh
 
 main() {
-  local tool part parts=(resources calls)
+  local tool part parts=(resources calls tls)
   for tool in cargo go python3; do
     command -v "$tool" >/dev/null || fail "$tool is needed"
   done
   case ${1:-} in
-  resources | calls)
+  resources | calls | tls)
     parts=("$1")
     shift
     ;;
@@ -53,6 +54,16 @@ calls() {
   else
     cp "$raw" docs/performance/calls.jsonl
     python3 benches/peers/call_tables.py "$raw" docs/PERFORMANCE.md
+  fi
+}
+
+tls() {
+  local raw=$target/tls.jsonl
+  if [ $# -gt 0 ]; then
+    python3 benches/peers/tls_rounds.py --bin "$bin" --out "$raw" "$@"
+  else
+    python3 benches/peers/tls_rounds.py --bin "$bin" --out "$raw" --into docs/PERFORMANCE.md
+    cp "$raw" docs/performance/tls.jsonl
   fi
 }
 

@@ -26,7 +26,7 @@ GRPC_XDS_BOOTSTRAP, a file, or GRPC_XDS_BOOTSTRAP_CONFIG, its content.
   --log_rpc_start_and_end     log the beginning and the end of each call
   --request_payload_size=N    bytes that UnaryCall sends (0)
   --response_payload_size=N   bytes that UnaryCall requests (0)
-  --secure_mode=false         there is no TLS to backends yet
+  --secure_mode               TLS as the clusters configure it (off)
   --enable_csm_observability=false";
 
 /// The parsed command line.
@@ -42,6 +42,8 @@ pub(crate) struct Args {
     pub(crate) expect_status: Code,
     pub(crate) request_payload_size: usize,
     pub(crate) response_payload_size: i32,
+    /// TLS as the clusters configure it.
+    pub(crate) secure_mode: bool,
     pub(crate) output: Output,
 }
 
@@ -67,6 +69,7 @@ impl Args {
             expect_status: Code::Ok,
             request_payload_size: 0,
             response_payload_size: 0,
+            secure_mode: false,
             output: Output::default(),
         };
         let mut args = args.into_iter().peekable();
@@ -110,13 +113,11 @@ impl Args {
             }
             "print_response" => self.output.prints_response = boolean(flag, value)?,
             "log_rpc_start_and_end" => self.output.logs_calls = boolean(flag, value)?,
-            "secure_mode" if boolean(flag, value)? => {
-                return Err("--secure_mode is not supported: there is no TLS to backends yet".to_owned());
-            }
+            "secure_mode" => self.secure_mode = boolean(flag, value)?,
             "enable_csm_observability" if boolean(flag, value)? => {
                 return Err("--enable_csm_observability is not supported: there is no exporter".to_owned());
             }
-            "secure_mode" | "enable_csm_observability" => {}
+            "enable_csm_observability" => {}
             _ => return Err(format!("unknown flag --{flag}")),
         }
         Ok(())

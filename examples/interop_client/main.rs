@@ -25,7 +25,8 @@ use std::{error::Error, io, net::Ipv4Addr, process::ExitCode, sync::Arc};
 use tonic::transport::{Server, server::TcpIncoming};
 use tracing_subscriber::EnvFilter;
 use xdskit::{
-    Channel, Client, cli::print_line, config::Bootstrap, csds::ClientStatusService, resource::Registry,
+    Channel, Client, channel::FallbackCredentials, cli::print_line, config::Bootstrap,
+    csds::ClientStatusService, resource::Registry,
 };
 
 use self::{
@@ -66,7 +67,13 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
         .scope(&args.server)
         .extensions(Registry::new().with_endpoint_policy::<RpcBehavior>())
         .build()?;
-    let channels = (0..args.num_channels).map(|_| client.channel(&*args.server).build());
+    let channels = (0..args.num_channels).map(|_| {
+        let builder = client.channel(&*args.server);
+        match args.secure_mode {
+            true => builder.xds_credentials(FallbackCredentials::Plaintext).build(),
+            false => builder.build(),
+        }
+    });
     let channels = channels.collect::<Result<Vec<Channel>, _>>()?;
 
     let stats = Arc::new(Stats::default());

@@ -1,9 +1,12 @@
 //! The clusters of a channel: from configurations and events of connections to pickers.
 
+mod labels;
 mod load_reports;
 mod on_demand;
 mod sessions;
 mod settings;
+#[cfg(any(test, feature = "channel"))]
+mod status;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

@@ -1,6 +1,9 @@
-/// The connectivity of a subchannel, an endpoint or a policy (CH1.3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Connectivity {
+use serde::Serialize;
+
+/// The connectivity of an endpoint, a priority or a cluster (CH1.3). In JSON it is a name such as `TRANSIENT_FAILURE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
+pub enum Connectivity {
     /// No connection, and none is attempted until one is requested.
     Idle,
     /// A connection is being established.

@@ -1,5 +1,8 @@
 //! What calls see: routes and pickers of one time, published together (CH1.19).
 
+#[cfg(any(test, feature = "channel"))]
+mod status;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fmt::Debug,

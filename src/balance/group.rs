@@ -16,7 +16,7 @@ use super::{
     ring::Ring,
     ring_picker::RingCounts,
     ring_slots::{self, RingSlots},
-    weights::{EndpointWeight, Schedule, WeightSettings},
+    weights::{EndpointWeight, Schedule, WeightSettings, WeightState},
 };
 use crate::resource::{Locality, load_balancing::PolicyEndpoint};
 
@@ -52,6 +52,9 @@ struct Group<H> {
     /// The ring of the endpoints, under ring_hash.
     ring: Option<RingSlots<H>>,
 }
+
+/// Is called with the weights that a scheduler is made of, and the locality of the policy if it is that of one (CH3.47).
+pub(super) type OnScheduler<'a> = dyn Fn(Option<&Locality>, &[WeightState]) + 'a;
 
 /// What a group is made of.
 #[derive(Debug)]
@@ -236,6 +239,7 @@ impl<H: Clone> Groups<H> {
         policy: &Policy,
         note: Option<&Arc<str>>,
         now: Instant,
+        on_scheduler: &OnScheduler<'_>,
     ) -> Localities<H> {
         let mut sum = 0;
         let is_ready = self.all.iter().any(|group| group.ready > 0);
@@ -243,7 +247,7 @@ impl<H: Clone> Groups<H> {
             let empty = group.ring.as_ref().filter(|_| !is_ready && !group.members.is_empty());
             let ready = group.slots.ready().or_else(|| empty.map(|_| ReadySet::empty()))?;
             sum += u64::from(group.weight.max(1));
-            let rule = group.rule(policy, note, (&ready, now));
+            let rule = group.rule(policy, note, (&ready, now), on_scheduler);
             Some((sum, EndpointPicker { rule, ready, next: group.next.clone() }))
         });
         pickers.collect()
@@ -258,7 +262,8 @@ impl<H: Clone> Groups<H> {
     pub(super) fn has_new_weights(&mut self, settings: &WeightSettings, now: Instant) -> bool {
         self.all.iter_mut().any(|group| {
             let ready = group.slots.ready();
-            ready.and_then(|ready| schedule(&ready, settings, now)).as_ref() != group.schedule.as_deref()
+            let schedule = ready.and_then(|ready| Schedule::of(&weights(&ready, settings, now)));
+            schedule.as_ref() != group.schedule.as_deref()
         })
     }
 }
@@ -269,6 +274,7 @@ impl<H> Group<H> {
         policy: &Policy,
         note: Option<&Arc<str>>,
         (set, now): (&ReadySet<H>, Instant),
+        on_scheduler: &OnScheduler<'_>,
     ) -> PickRule<H> {
         let Self { ready, connecting, idle, .. } = *self;
         if let Some(ring) = &mut self.ring {
@@ -285,7 +291,9 @@ impl<H> Group<H> {
                 PickRule::LeastRequest { choice_count: *choice_count }
             }
             (Policy::Weighted(settings), _) => {
-                self.schedule = schedule(set, settings, now).map(Arc::new);
+                let weights = weights(set, settings, now);
+                on_scheduler(self.locality.as_ref(), &weights);
+                self.schedule = Schedule::of(&weights).map(Arc::new);
                 let penalty = settings.out_of_band.is_none().then_some(settings.penalty);
                 PickRule::Weighted { schedule: self.schedule.clone(), penalty }
             }
@@ -428,11 +436,10 @@ impl<'a> GroupConfig<'a> {
     }
 }
 
-/// The order in which endpoints are picked by their weights at a time; `None` for one after the other.
-fn schedule<H>(ready: &ReadySet<H>, settings: &WeightSettings, now: Instant) -> Option<Schedule> {
-    let weight = |weight: &Arc<EndpointWeight>| weight.usable(settings, now);
-    let weights: Vec<_> = ready.iter().map(|it| it.weight.as_ref().and_then(weight)).collect();
-    Schedule::new(&weights)
+/// The weights of ready endpoints at a time, in their order.
+fn weights<H>(ready: &ReadySet<H>, settings: &WeightSettings, now: Instant) -> Vec<WeightState> {
+    let state = |weight: &Arc<EndpointWeight>| weight.state(settings, now);
+    ready.iter().map(|it| it.weight.as_ref().map_or(WeightState::NotYetUsable, state)).collect()
 }
 
 /// 1 as a fraction of 2³¹ (CH3.50).

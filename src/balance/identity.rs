@@ -36,6 +36,10 @@ pub(crate) enum Security {
     #[default]
     Plaintext,
     /// TLS as the channel has it for clusters without TLS of their own (CH7.2).
+    #[cfg_attr(
+        not(any(test, feature = "tls", feature = "fuzzing")),
+        expect(dead_code, reason = "there is no TLS")
+    )]
     Fallback,
     /// TLS as the cluster configures it, with the server name that the hostname of the endpoint gives (CH7.12).
     Cluster { tls: ClusterTls, hostname: Option<Arc<str>> },
@@ -89,6 +93,7 @@ impl Identity {
         self.0.as_ref()?.proxy
     }
 
+    #[cfg(any(test, feature = "tls", feature = "fuzzing"))]
     pub(crate) fn security(&self) -> &Security {
         self.0.as_ref().map_or(&Security::Plaintext, |parts| &parts.security)
     }

@@ -3,8 +3,12 @@
 mod edits;
 mod failure;
 mod hosts;
+mod labels;
 mod on_demand;
 mod outliers;
+mod priorities;
+#[cfg(any(test, feature = "channel"))]
+mod status;
 mod switch;
 mod weights;
 
@@ -21,24 +25,28 @@ use slab::Slab;
 pub(super) use self::outliers::Ejections;
 
 pub(super) use self::hosts::HOSTS;
+use self::{labels::Labels, priorities::Priorities};
 use super::{
     breaker::Breaker,
     command::{Commands, ConnectionId, Owner},
     connectivity::Connectivity,
-    failover::{Alternatives, Failover},
+    failover::Failover,
     group::{Groups, Plan},
     handover::Handover,
     load::Loads,
     member::{Key, Member, MemberConfig, OfCluster},
+    observer::Observation,
     outlier::Outliers,
     override_host::OverrideHosts,
     pick_first::PickFirstSettings,
     picker::{Endpoints, LeafPicker, Localities},
-    policy::{EndpointConfig, LeafConfig},
+    policy::{ClusterPolicy, EndpointConfig, LeafConfig},
     retiring::{RETIRING, Retiring},
     streams::Streams,
     subchannel::Subchannel,
+    weights::WeightState,
 };
+use crate::resource::Locality;
 
 /// What each event needs: the time, the random numbers, and where commands go.
 pub(super) struct Scope<'a> {
@@ -56,6 +64,7 @@ pub(super) struct Leaf<H> {
     config: Arc<LeafConfig>,
     breaker: Arc<Breaker>,
     loads: Loads,
+    labels: Labels,
     settings: PickFirstSettings,
     members: Slab<Member<H>>,
     by_key: BTreeMap<Key, usize>,
@@ -98,6 +107,7 @@ impl<H: Clone> Leaf<H> {
             config,
             breaker,
             loads: Loads::default(),
+            labels: Labels::default(),
             settings,
             members: Slab::new(),
             by_key: BTreeMap::new(),
@@ -127,6 +137,8 @@ impl<H: Clone> Leaf<H> {
     /// (CH1.25, CH3.7).
     pub(super) fn update(&mut self, config: Arc<LeafConfig>, breaker: Arc<Breaker>, scope: &mut Scope<'_>) {
         self.outliers.update(self.config.listed(), &config, scope.now);
+        // Those of localities that are listed no more go.
+        self.labels = Labels::default();
         if let Some(edits) = self.edits(&config, &breaker) {
             self.config = config;
             return self.apply(edits, scope);
@@ -287,9 +299,14 @@ impl<H: Clone> Leaf<H> {
     }
 
     fn pickers(&mut self, now: Instant) -> Localities<H> {
-        let config = self.config.clone();
-        let groups = self.chosen_mut().map(|it| it.pickers(&config.policy.policy, config.note.as_ref(), now));
-        groups.unwrap_or_default()
+        let (config, name) = (self.config.clone(), self.name.clone());
+        let observer = self.settings.observer.clone();
+        let on_scheduler = |locality: Option<&Locality>, weights: &[WeightState]| {
+            observer.observe(Observation::Scheduler { cluster: &name, locality, weights });
+        };
+        let ClusterPolicy { policy, .. } = &config.policy;
+        let groups = self.chosen_mut();
+        groups.map(|it| it.pickers(policy, config.note.as_ref(), now, &on_scheduler)).unwrap_or_default()
     }
 
     /// The connectivity of the priority in use.
@@ -394,8 +411,9 @@ impl<H: Clone> Leaf<H> {
     fn fill(&mut self, plan: Plan<H>, handover: &mut Handover<H>, scope: &mut Scope<'_>) {
         let Plan { priority, mut groups, members } = plan;
         for (group, configs) in members.into_iter().enumerate() {
-            for config in configs {
+            for (index, config) in configs.into_iter().enumerate() {
                 let member = self.member(config, handover, scope);
+                self.label(member, (priority, group, index));
                 // Its groups elsewhere learn what it took over.
                 self.settle(member, scope);
                 let place = groups.add(group, (member, &self.members[member]), priority);
@@ -461,37 +479,5 @@ impl<H: Clone> Leaf<H> {
 
     fn member_places(&self) -> Vec<usize> {
         self.members.iter().map(|(place, _)| place).collect()
-    }
-}
-
-/// The priorities of a cluster for the choice among them.
-struct Priorities<'a, 'b, H> {
-    leaf: &'a mut Leaf<H>,
-    scope: &'a mut Scope<'b>,
-}
-
-impl<H: Clone> Alternatives for Priorities<'_, '_, H> {
-    fn create(&mut self, index: usize) {
-        let Some(plan) = self.leaf.plan(index, self.scope) else { return };
-        let mut handover = Handover::new();
-        let members = plan.members.iter().flatten();
-        self.leaf.surrender_hosts(members.flat_map(|it| &it.destinations), &mut handover);
-        self.leaf.fill(plan, &mut handover, self.scope);
-        self.leaf.start(index, self.scope);
-        self.leaf.keep_hosts(&mut handover, self.scope);
-        handover.release(self.scope.commands);
-    }
-
-    fn reactivate(&mut self, index: usize) {
-        self.leaf.start(index, self.scope);
-    }
-
-    fn destroy(&mut self, index: usize) {
-        self.leaf.destroy(index, self.scope);
-    }
-
-    fn connectivity(&self, index: usize) -> Connectivity {
-        let groups = self.leaf.priorities.get(index).and_then(Option::as_ref);
-        groups.map_or(Connectivity::TransientFailure, Groups::connectivity)
     }
 }

@@ -10,6 +10,7 @@ use super::{
     identity::{Destination, Identity},
     leaf::Scope,
     load::{Load, Loads},
+    observer::LocalityLabel,
     outlier::Tracked,
     override_host::HostState,
     pick_first::{PickFirst, PickFirstSettings},
@@ -82,7 +83,8 @@ impl MemberConfig {
 }
 
 impl Key {
-    fn of(mut addresses: Vec<SocketAddr>, identity: Identity) -> Self {
+    /// That of an endpoint with connections of its own.
+    pub(super) fn of(mut addresses: Vec<SocketAddr>, identity: Identity) -> Self {
         addresses.sort_unstable();
         Self::Endpoint { addresses, identity }
     }
@@ -100,6 +102,7 @@ pub(super) struct Member<H> {
     pub(super) places: Vec<Place>,
     /// Made with the first connection.
     load: Option<Load>,
+    locality: LocalityLabel,
     /// If its cluster has outlier detection.
     tracked: Option<Tracked>,
     /// Under a policy that has weights by load.
@@ -141,6 +144,7 @@ impl<H: Clone> Member<H> {
             is_started: false,
             places: Vec::new(),
             load: None,
+            locality: LocalityLabel::None,
             tracked: None,
             weighing: None,
             ready: None,
@@ -163,6 +167,21 @@ impl<H: Clone> Member<H> {
     /// Its state, with what a pick on a ring needs of it.
     pub(super) fn state(&self) -> EndpointState<H> {
         EndpointState::of(self.connectivity, self.ready(), self.pick_first.error())
+    }
+
+    /// The subchannel of each address.
+    pub(super) fn subchannels(&self) -> impl Iterator<Item = &Subchannel<H>> {
+        self.pick_first.subchannels()
+    }
+
+    /// The newest error of a connection.
+    pub(super) fn error(&self) -> Option<&Arc<str>> {
+        self.pick_first.error()
+    }
+
+    /// The weight by load, if there is one that counts.
+    pub(super) fn load_weight(&self, settings: &WeightSettings, now: Instant) -> Option<f64> {
+        self.weighing.as_ref()?.weight().state(settings, now).usable()
     }
 
     /// What calls with cookies may do with each of its addresses.
@@ -212,6 +231,18 @@ impl<H: Clone> Member<H> {
     /// What outlier detection knows of it; [`settle`](Self::settle) follows.
     pub(super) fn set_tracked(&mut self, tracked: Option<Tracked>) {
         self.tracked = tracked;
+    }
+
+    /// Sets its locality for metrics; [`settle`](Self::settle) follows.
+    pub(super) fn set_locality(&mut self, locality: LocalityLabel) {
+        if self.locality != locality {
+            (self.locality, self.ready) = (locality, None);
+        }
+    }
+
+    /// The label of its first address's locality.
+    pub(super) fn locality(&self) -> Option<Arc<str>> {
+        self.locality.of(self.destinations.first()?.address)
     }
 
     /// Gives away the connections to addresses that it has no more; [`update`](Self::update) follows.
@@ -337,19 +368,19 @@ impl<H: Clone> Member<H> {
         let load = self.load.get_or_insert_with(|| loads.add()).clone();
         let (breaker, outcomes) = (breaker.clone(), outcomes.cloned());
         let weight = self.weighing.as_ref().map(|it| it.weight().clone());
-        let connections = of;
-        let ready = ReadyEndpoint {
+        let locality = self.locality.of(address);
+        self.ready = Some(Arc::new(ReadyEndpoint {
             connection,
-            connections,
+            connections: of,
             address,
             identity,
             hostname,
+            locality,
             load,
             breaker,
             outcomes,
             weight,
-        };
-        self.ready = Some(Arc::new(ready));
+        }));
         true
     }
 }

@@ -35,6 +35,7 @@ pub(crate) mod connectivity;
 mod connects;
 mod custom;
 mod deadlines;
+pub(crate) mod disconnect;
 mod failover;
 pub(crate) mod generation;
 mod group;
@@ -44,6 +45,7 @@ pub(crate) mod identity;
 mod leaf;
 mod load;
 mod member;
+pub(crate) mod observer;
 mod outlier;
 pub(crate) mod override_host;
 pub(crate) mod pick_first;
@@ -58,6 +60,8 @@ mod ring_slots;
 pub(crate) mod routes;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;
+#[cfg(any(test, feature = "channel"))]
+pub(crate) mod status;
 pub(crate) mod stream_queue;
 pub(crate) mod streams;
 mod subchannel;

@@ -104,6 +104,11 @@ impl Outliers {
         self.list(if is_new { &[] } else { before }, config.listed());
     }
 
+    /// The earliest end of an endpoint's ejection, by its sorted addresses; `None` if it is not ejected.
+    pub(super) fn ejected_until(&self, addresses: &[SocketAddr]) -> Option<Instant> {
+        self.endpoints.get(addresses)?.ejected_until(&self.detection.as_ref()?.config)
+    }
+
     /// What an endpoint needs, by its sorted addresses. `None` without an algorithm.
     pub(super) fn tracked(&self, addresses: &[SocketAddr]) -> Option<Tracked> {
         let it = self.endpoints.get(addresses)?;

@@ -420,6 +420,7 @@ impl<H: Clone> Host<H> {
             address,
             identity: self.endpoint.identity.clone(),
             hostname: hostname.clone(),
+            locality: None,
             load: own.load.get_or_insert_with(|| loads.add()).clone(),
             breaker: breaker.clone(),
             outcomes: outcomes.cloned(),

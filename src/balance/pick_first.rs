@@ -14,6 +14,7 @@ use super::{
     connectivity::Connectivity,
     handover::Handover,
     identity::Destination,
+    observer::Observer,
     stream_queue::OnFull,
     streams::Streams,
     subchannel::{Established, Subchannel},
@@ -27,6 +28,8 @@ pub(crate) struct PickFirstSettings {
     pub(crate) attempt_delay: Duration,
     /// Is called when a further connection is needed.
     pub(crate) on_full: OnFull,
+    /// What metrics count.
+    pub(crate) observer: Observer,
 }
 
 /// The addresses of an endpoint, and the connection to one of them, or the connections (CH4.9).
@@ -86,6 +89,7 @@ impl Default for PickFirstSettings {
             backoff: Arc::default(),
             attempt_delay: Duration::from_millis(250),
             on_full: OnFull::default(),
+            observer: Observer::default(),
         }
     }
 }

@@ -22,6 +22,7 @@ use super::{
     hash::RequestHash,
     identity::{Destination, Identity},
     load::Load,
+    observer::PickLabels,
     outlier::outcomes::Outcomes,
     override_host::{HostOverride, HostPick, HostPicker},
     policy::Drop as DropShare,
@@ -42,6 +43,8 @@ pub(crate) struct ReadyEndpoint<H> {
     /// That of its connections.
     pub(super) identity: Identity,
     pub(crate) hostname: Option<Arc<str>>,
+    /// The label of its locality, if somebody listens.
+    pub(super) locality: Option<Arc<str>>,
     pub(super) load: Load,
     /// That of its cluster.
     pub(super) breaker: Arc<Breaker>,
@@ -102,6 +105,8 @@ pub(crate) struct Draws {
     connect: Option<ConnectRequest>,
     /// If the call has a session.
     pub(crate) session: Option<Box<HostOverride>>,
+    /// If the attempt is to have labels.
+    pub(crate) labels: Option<PickLabels>,
 }
 
 /// What is known of a cluster.
@@ -193,10 +198,16 @@ impl Draws {
         Self { hash, ..Self::default() }
     }
 
+    /// With labels to be filled, if there are any.
+    pub(crate) fn with_labels(self, labels: Option<PickLabels>) -> Self {
+        Self { labels, ..self }
+    }
+
     /// For the next attempt of the call.
     pub(crate) fn for_next_attempt(self) -> Self {
         let session = self.session.map(|it| Box::new(it.for_next_attempt()));
-        Self { session, ..Self::new(self.hash) }
+        let labels = self.labels.map(|_| PickLabels::default());
+        Self { session, labels, ..Self::new(self.hash) }
     }
 
     /// Has the hash be that of a request that may change from now on. Without hash policies it is random anyway.
@@ -223,7 +234,8 @@ impl<H> ClusterPicker<H> {
             Choice::Gone(reason) => Pick::Drop(reason.clone()),
             Choice::Unusable(reason) => Pick::Fail(reason.clone()),
             Choice::Unknown(reason) => Pick::Unknown(reason.clone()),
-            Choice::Leaf(leaf) => leaf.pick_in_session(args),
+            Choice::Leaf(leaf) if args.draws.labels.is_none() => leaf.pick_in_session(args),
+            Choice::Leaf(leaf) => leaf.pick_with_labels(args),
         }
     }
 }
@@ -250,6 +262,23 @@ impl<H> ClusterPicker<H> {
 }
 
 impl<H> LeafPicker<H> {
+    /// Picks, and notes what the attempt is labelled with (CH9.14): the leaf cluster, whatever the pick is, and the locality.
+    fn pick_with_labels(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
+        let pick = self.pick_in_session(args);
+        let locality = match &pick {
+            Pick::Complete(attempt) => attempt.endpoint.locality.clone(),
+            Pick::Queue
+            | Pick::QueueAndConnect
+            | Pick::Fail(_)
+            | Pick::FailAs(..)
+            | Pick::Broken(_)
+            | Pick::Drop(_)
+            | Pick::Unknown(_) => None,
+        };
+        args.draws.labels = Some(PickLabels { backend_service: Some(self.name.clone()), locality });
+        pick
+    }
+
     /// Picks, and notes for the call's session to which endpoint it goes (CH8.13).
     #[inline]
     fn pick_in_session(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {

@@ -187,6 +187,18 @@ impl Configured {
 }
 
 impl Policy {
+    /// The name, as in gRPC.
+    pub(crate) fn name(&self) -> &'static str {
+        match self {
+            Self::PickFirst { .. } => "pick_first",
+            Self::RoundRobin => "round_robin",
+            Self::LeastRequest { .. } => "least_request",
+            Self::Weighted(_) => "weighted_round_robin",
+            Self::RingHash(_) => "ring_hash",
+            Self::Custom(_) => "custom",
+        }
+    }
+
     /// The settings of a policy that has weights by load.
     pub(crate) fn weights(&self) -> Option<&WeightSettings> {
         match self {

@@ -273,6 +273,7 @@ mod tests {
             address,
             identity: crate::balance::identity::Identity::default(),
             hostname: None,
+            locality: None,
             load,
             breaker,
             outcomes: None,

@@ -44,7 +44,7 @@ impl<H> Streams<H> {
         self.load().running()
     }
 
-    #[cfg(any(test, feature = "fuzzing"))]
+    /// The number of streams that the peer permits.
     pub(crate) fn limit(&self) -> u64 {
         self.load().limit()
     }

@@ -55,6 +55,16 @@ pub(crate) struct EndpointWeight {
     reporting_since: AtomicU64,
 }
 
+/// What a weight is good for at a time (CH3.43).
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum WeightState {
+    /// The endpoint has not reported, or not for long enough.
+    NotYetUsable,
+    /// The last report is too old.
+    Stale,
+    Usable(f64),
+}
+
 /// The order in which ready endpoints are picked: a static stride over their weights (CH3.45).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Schedule {
@@ -125,18 +135,21 @@ impl EndpointWeight {
         self.reporting_since.store(NEVER, Ordering::Relaxed);
     }
 
-    /// The weight at a time; `None` if there is none that counts (CH3.43).
-    pub(super) fn usable(&self, settings: &WeightSettings, now: Instant) -> Option<f64> {
+    /// The weight at a time, and whether it counts (CH3.43).
+    pub(super) fn state(&self, settings: &WeightSettings, now: Instant) -> WeightState {
         let now = self.since_epoch(now);
         let updated = self.updated.load(Ordering::Acquire);
         if updated == NEVER || now.saturating_sub(updated) >= nanoseconds(settings.expiration) {
             self.reporting_since.store(NEVER, Ordering::Relaxed);
-            return None;
+            return if updated == NEVER { WeightState::NotYetUsable } else { WeightState::Stale };
         }
         let since = self.reporting_since.load(Ordering::Relaxed);
         let is_blacked_out = !settings.blackout.is_zero()
             && (since == NEVER || now.saturating_sub(since) < nanoseconds(settings.blackout));
-        (!is_blacked_out).then(|| f64::from_bits(self.weight.load(Ordering::Relaxed)))
+        if is_blacked_out {
+            return WeightState::NotYetUsable;
+        }
+        WeightState::Usable(f64::from_bits(self.weight.load(Ordering::Relaxed)))
     }
 
     fn since_epoch(&self, now: Instant) -> u64 {
@@ -144,7 +157,30 @@ impl EndpointWeight {
     }
 }
 
+impl WeightState {
+    /// The weight, if it counts.
+    pub(crate) fn usable(self) -> Option<f64> {
+        match self {
+            Self::NotYetUsable | Self::Stale => None,
+            Self::Usable(weight) => Some(weight),
+        }
+    }
+
+    /// Whether endpoints with these weights are picked in turns, as too few of them count: fewer than two (CH3.44).
+    pub(crate) fn are_too_few(weights: &[Self]) -> bool {
+        weights.iter().filter(|it| it.usable().is_some()).count() < 2
+    }
+}
+
 impl Schedule {
+    /// As [`new`](Self::new), for the states of the weights.
+    pub(super) fn of(weights: &[WeightState]) -> Option<Self> {
+        if WeightState::are_too_few(weights) {
+            return None;
+        }
+        Self::new(&weights.iter().map(|it| it.usable()).collect::<Vec<_>>())
+    }
+
     /// The schedule for the weights of ready endpoints, in their order. `None` if it would be that of round_robin: fewer than two
     /// have a weight, or all weights are equal (CH3.44).
     pub(super) fn new(weights: &[Option<f64>]) -> Option<Self> {

@@ -74,6 +74,11 @@ impl ActiveCalls {
         (ActiveCall { all: self.clone() }, before & IDLE != 0)
     }
 
+    /// The calls under way.
+    pub(super) fn running(&self) -> usize {
+        self.calls.load(Ordering::Relaxed) & !IDLE
+    }
+
     /// Streams that end from now on were cancelled by the shutdown.
     pub(super) fn shut_down(&self) {
         self.is_shut_down.store(true, Ordering::SeqCst);

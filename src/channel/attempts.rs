@@ -13,6 +13,7 @@ use h2::RecvStream;
 use http::{Response, uri::Authority};
 use tokio::time::{Instant, sleep};
 use tonic::Status;
+use tracing::Instrument;
 
 use super::{
     active::ActiveCall,
@@ -75,10 +76,14 @@ impl Call<'_> {
     pub(super) async fn attempts(&mut self, mut of: Attempts<'_>) -> Result<Responded, Status> {
         let mut seen = None;
         loop {
-            let failure = match self.attempt(seen, &mut of).await {
+            let span = self.telemetry.begin_attempt();
+            let failure = match self.attempt(seen, &mut of).instrument(span).await {
                 Ok(responded) => return Ok(responded),
                 Err(failure) => failure,
             };
+            if let Some(code) = failure.code() {
+                self.telemetry.end_attempt(code);
+            }
             let Some(end) = failure.end() else { return failure.deliver() };
             if let AttemptEnd::Failed(_, Pushback::Malformed) = end {
                 self.context.active.malformed().on_retry_pushback();
@@ -92,6 +97,7 @@ impl Call<'_> {
                 Next::After(delay) => {
                     // What is left of the attempt ends before the delay.
                     drop(failure);
+                    self.telemetry.on_delay();
                     self.back_off(delay).await?;
                     of.repeat();
                     seen = None;
@@ -101,10 +107,12 @@ impl Call<'_> {
             seen = match failure {
                 // The attempt goes on with another connection.
                 Failure::NeverSent(number) => Some(number),
-                Failure::NeverProcessed(_)
-                | Failure::Failed(_)
-                | Failure::Responded(_)
-                | Failure::Final(_) => {
+                Failure::NeverProcessed(_) => {
+                    self.telemetry.on_transparent_retry();
+                    of.repeat();
+                    None
+                }
+                Failure::Failed(_) | Failure::Responded(_) | Failure::Final(_) => {
                     of.repeat();
                     None
                 }
@@ -173,10 +181,17 @@ impl Call<'_> {
         let sent = &attempt;
         self.place = None;
         self.attempts += 1;
-        let (mut pump, deadline) = ((!is_end).then(|| Pump::new(stream)), self.deadline.at());
+        self.telemetry.on_stream(of.cluster.name(), sent.endpoint().address);
+        let counts_bytes = self.telemetry.counts_bytes();
+        let (mut pump, deadline) = ((!is_end).then(|| Pump::new(stream, counts_bytes)), self.deadline.at());
+        let telemetry = &mut self.telemetry;
         let response = poll_fn(|cx| {
             if let Some(sending) = &mut pump {
-                match sending.poll(of.body, cx) {
+                let polled = sending.poll(of.body, cx);
+                if let Some(bytes) = sending.sent() {
+                    telemetry.set_sent(bytes);
+                }
+                match polled {
                     Poll::Ready(Ok(())) => pump = None,
                     Poll::Ready(Err(status)) => return Poll::Ready(Err(Failure::Final(status))),
                     Poll::Pending => {}
@@ -217,6 +232,7 @@ impl Call<'_> {
                 None => None,
             };
             let (pick, number) = waited.unwrap_or_else(|| self.pick_now(of));
+            self.telemetry.on_pick(&of.draws);
             match pick {
                 Pick::Complete(attempt) => return Ok((attempt, number)),
                 Pick::Drop(reason) => return Err(Failure::Final(self.unavailable(&reason))),
@@ -288,6 +304,9 @@ impl Call<'_> {
         };
         let answer = self.deadline.watch(waiter.answer()).await;
         self.reason = waiter.reason().or(self.reason.take());
+        if self.telemetry.has_pick_labels() {
+            self.telemetry.set_labels(waiter.labels());
+        }
         match answer {
             Ok(Ok((picked, draws_back))) => {
                 *draws = draws_back;
@@ -371,6 +390,19 @@ impl Failure {
             }
             Self::Final(_) => return None,
         })
+    }
+
+    /// The status of the attempt; `None` if that goes on.
+    fn code(&self) -> Option<Code> {
+        match self {
+            Self::NeverSent(_) => None,
+            Self::NeverProcessed(status) | Self::Failed(status) | Self::Final(status) => {
+                Some(status::core_code(status.code()))
+            }
+            Self::Responded(responded) => {
+                Some(status::in_headers(responded.0.headers()).unwrap_or(Code::Unknown))
+            }
+        }
     }
 
     /// The call ends as this attempt did.

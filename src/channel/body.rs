@@ -12,7 +12,7 @@ use http_body::{Body, Frame};
 use tokio::task::AbortHandle;
 use tonic::Status;
 
-use super::{active::ActiveCall, connection::Reserved, deadline::Deadline, status};
+use super::{active::ActiveCall, connection::Reserved, deadline::Deadline, status, telemetry::CallTelemetry};
 use crate::{balance::retry::Throttled, error::Code, resource::http_filter::FilterError};
 
 /// The body of a response of the channel.
@@ -24,6 +24,7 @@ pub struct ChannelBody {
 }
 
 #[derive(Default)]
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation more for each call")]
 enum State {
     #[default]
     Complete,
@@ -37,6 +38,7 @@ struct Filtered {
     deadline: Deadline,
     /// If the call has no other body.
     _active: Option<ActiveCall>,
+    telemetry: CallTelemetry,
 }
 
 /// What a response that is not complete keeps alive.
@@ -55,6 +57,7 @@ pub(super) struct Guards {
     pub(super) rest: Option<AbortHandle>,
     /// The throttle of retries, if the channel has one.
     pub(super) throttled: Option<Throttled>,
+    pub(super) telemetry: CallTelemetry,
 }
 
 impl ChannelBody {
@@ -70,11 +73,13 @@ impl ChannelBody {
         body: Pin<Box<dyn Body<Data = Bytes, Error = FilterError> + Send>>,
         deadline: Deadline,
         active: Option<ActiveCall>,
+        mut telemetry: CallTelemetry,
     ) -> Self {
         if body.is_end_stream() {
+            telemetry.end(Code::Unknown);
             return Self::default();
         }
-        Self { state: State::Filtered(Box::new(Filtered { body, deadline, _active: active })) }
+        Self { state: State::Filtered(Box::new(Filtered { body, deadline, _active: active, telemetry })) }
     }
 }
 
@@ -96,12 +101,21 @@ impl Body for ChannelBody {
                 if let Some(Err(status)) = &frame {
                     running.guards.on_status(status::core_code(status.code()));
                 }
+                if let Some(code) = code_of(&frame) {
+                    running.guards.telemetry.end(code);
+                }
                 frame
             }
-            State::Filtered(filtered) => match filtered.body.as_mut().poll_frame(cx) {
-                Poll::Ready(frame) => frame.map(|frame| frame.map_err(Status::from)),
-                Poll::Pending => Some(Err(ready!(poll_over(&mut filtered.deadline, cx)))),
-            },
+            State::Filtered(filtered) => {
+                let frame = match filtered.body.as_mut().poll_frame(cx) {
+                    Poll::Ready(frame) => frame.map(|frame| frame.map_err(Status::from)),
+                    Poll::Pending => Some(Err(ready!(poll_over(&mut filtered.deadline, cx)))),
+                };
+                if let Some(code) = code_of(&frame) {
+                    filtered.telemetry.end(code);
+                }
+                frame
+            }
         };
         if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) {
             self.state = State::Complete;
@@ -111,6 +125,19 @@ impl Body for ChannelBody {
 
     fn is_end_stream(&self) -> bool {
         matches!(self.state, State::Complete)
+    }
+}
+
+/// The code that a response ends with, if this is its end. Without a status it is what tonic's clients make of that.
+fn code_of(frame: &Option<Result<Frame<Bytes>, Status>>) -> Option<Code> {
+    match frame {
+        Some(Ok(frame)) if frame.is_data() => None,
+        Some(Ok(frame)) => {
+            let code = frame.trailers_ref().and_then(status::in_headers);
+            Some(code.unwrap_or(Code::Unknown))
+        }
+        Some(Err(status)) => Some(status::core_code(status.code())),
+        None => Some(Code::Unknown),
     }
 }
 
@@ -127,6 +154,7 @@ impl Running {
                     // An error means that the stream has ended, which the next poll says.
                     let _ = self.stream.flow_control().release_capacity(data.len());
                     if !data.is_empty() {
+                        self.guards.telemetry.on_received(&data);
                         return Poll::Ready(Some(Ok(Frame::data(data))));
                     }
                 }

@@ -3,12 +3,20 @@ use std::{sync::Arc, time::Duration};
 use tokio::{runtime::Handle, sync::mpsc};
 
 use super::{
-    Channel, Shared, call::CallContext, connection::ConnectionSettings, security::FallbackCredentials, task,
+    Channel, Shared,
+    call::CallContext,
+    connection::ConnectionSettings,
+    security::FallbackCredentials,
+    task,
+    telemetry::{ChannelObserver, Telemetry},
 };
+#[cfg(feature = "metrics")]
+use crate::metrics::ChannelMetrics;
 use crate::{
     Bootstrap, Client,
     balance::{
         balancer::BalancerSettings,
+        observer::Observer,
         retry::{RetrySettings, Throttle},
     },
     client::BuildError,
@@ -50,6 +58,10 @@ pub(super) struct Settings {
     pub(super) metadata_server: Option<String>,
     /// Without them, TLS of clusters is not executed.
     pub(super) xds_credentials: Option<FallbackCredentials>,
+    /// Made when the channel is built, with its target.
+    #[cfg(feature = "metrics")]
+    metrics: Option<ChannelMetrics>,
+    pub(super) observer: Option<Arc<dyn ChannelObserver>>,
 }
 
 /// The reason why a [`Channel`] cannot be built.
@@ -106,6 +118,9 @@ impl ChannelBuilder {
             authority: None,
             metadata_server: None,
             xds_credentials: None,
+            #[cfg(feature = "metrics")]
+            metrics: None,
+            observer: None,
         };
         Self { target, source: None, settings }
     }
@@ -254,6 +269,21 @@ impl ChannelBuilder {
         self
     }
 
+    /// Records gRPC's metrics of calls, load balancing and connections (A66, A78, A89, A91, A94, A96), with the target as
+    /// `grpc.target`. Those of the xDS client are recorded by [`ClientBuilder::metrics`](crate::client::ClientBuilder::metrics).
+    #[cfg(feature = "metrics")]
+    pub fn metrics(mut self, metrics: &ChannelMetrics) -> Self {
+        self.settings.metrics = Some(metrics.clone());
+        self
+    }
+
+    /// Records what happens in the channel.
+    #[cfg(test)]
+    pub(super) fn observer(mut self, observer: Arc<dyn ChannelObserver>) -> Self {
+        self.settings.observer = Some(observer);
+        self
+    }
+
     /// Has connections secured as the clusters configure it (A29), with this for clusters that configure nothing. Without this
     /// setting, all connections are plaintext, and a cluster with TLS is logged once (CH7.1).
     ///
@@ -319,7 +349,15 @@ impl ChannelBuilder {
         })?;
         let (control, commands) = mpsc::unbounded_channel();
         let node = client.bootstrap().node().id.clone();
-        let calls = Arc::new(CallContext::new(parsed, node, &settings, control.clone()));
+        #[cfg(feature = "metrics")]
+        if let Some(metrics) = settings.metrics.take() {
+            settings.observer = Some(metrics.recorder(target.as_str()));
+        }
+        if let Some(observer) = settings.observer.clone() {
+            settings.balancer.pick_first.observer = Observer::new(move |it| observer.on_balance(it));
+        }
+        let telemetry = Telemetry::new(settings.observer.clone(), target.as_str().into());
+        let calls = Arc::new(CallContext::new(parsed, node, &settings, control.clone(), telemetry));
         let runtime = client.runtime().clone();
         let commands = (control.downgrade(), commands);
         let task = task::run(client, target.clone(), settings, &calls, commands);

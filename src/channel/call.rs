@@ -5,6 +5,7 @@ use std::{mem, sync::Arc, time::Duration};
 use http::{Request, Response, request::Parts, uri::Authority};
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use tonic::{Status, body::Body};
+use tracing::Instrument;
 
 use super::{
     ChannelBody,
@@ -21,6 +22,7 @@ use super::{
     session::SessionClusters,
     status,
     task::Control,
+    telemetry::{CallTelemetry, Telemetry},
 };
 use crate::{
     balance::{
@@ -67,6 +69,7 @@ pub(super) struct CallContext {
     /// The hash of calls by the identity of the channel (CH2.17).
     channel_id: u64,
     pub(super) metadata_server: MetadataServer,
+    telemetry: Telemetry,
 }
 
 /// A call under way.
@@ -85,6 +88,9 @@ pub(super) struct Call<'a> {
     pub(super) attempts: u32,
     /// Those that filters have added.
     pub(super) credentials: Vec<Credential>,
+    pub(super) telemetry: CallTelemetry,
+    /// A filter of the application may answer in the place of a server.
+    pub(super) is_filtered: bool,
 }
 
 /// What a call needs of its route to be sent.
@@ -102,6 +108,7 @@ impl CallContext {
         node: String,
         settings: &Settings,
         control: UnboundedSender<Control>,
+        telemetry: Telemetry,
     ) -> Self {
         let (per_call, per_channel) = settings.retry_buffer;
         Self {
@@ -117,6 +124,7 @@ impl CallContext {
             retries: settings.retries.clone(),
             channel_id: fastrand::u64(..),
             metadata_server: MetadataServer::new(settings.metadata_server.as_deref()),
+            telemetry,
         }
     }
 
@@ -138,8 +146,15 @@ impl CallContext {
             reason: None,
             attempts: 0,
             credentials: Vec::new(),
+            telemetry: self.telemetry.begin(&request),
+            is_filtered: false,
         };
-        let mut response = call.run(request, active).await.unwrap_or_else(Status::into_http);
+        let span = call.telemetry.span();
+        let responded = call.run(request, active).instrument(span).await;
+        if let Err(status) = &responded {
+            call.telemetry.end(status::core_code(status.code()));
+        }
+        let mut response = responded.unwrap_or_else(Status::into_http);
         if call.attempts > 1 {
             response.extensions_mut().insert(AttemptCount(call.attempts));
         }
@@ -175,7 +190,7 @@ impl<'a> Call<'a> {
             clusters: SessionClusters::new(cluster, others),
             auto_host_rewrite,
             retries: Retries::new(retry_policy, &self.context.retries),
-            draws: Draws::new(hash),
+            draws: Draws::new(hash).with_labels(self.telemetry.pick_labels()),
             active,
         };
         let request = Request::from_parts(parts, body);
@@ -210,12 +225,19 @@ impl<'a> Call<'a> {
             credentials,
         };
         let (response, attempt, pump) = self.attempts(attempts).await?;
-        let mut guards = Guards { attempt, active, rest: None, throttled };
-        // A failure without a body was counted when it was decided that no attempt follows.
-        if let Some(Code::Ok) = status::in_headers(response.headers()) {
-            guards.on_status(Code::Ok);
+        let telemetry = self.telemetry.take(self.is_filtered);
+        let mut guards = Guards { attempt, active, rest: None, throttled, telemetry };
+        match status::in_headers(response.headers()) {
+            Some(Code::Ok) => guards.on_status(Code::Ok),
+            // A failure without a body was counted when it was decided that no attempt follows.
+            Some(code) => guards.telemetry.end(code),
+            None if response.body().is_end_stream() => guards.telemetry.end(Code::Unknown),
+            None => {}
         }
-        let has_more = pump.filter(|_| !response.body().is_end_stream());
+        let mut has_more = pump.filter(|_| !response.body().is_end_stream());
+        if let (Some(pump), true) = (&mut has_more, guards.telemetry.counts_bytes()) {
+            guards.telemetry.share_sent(pump.share_sent());
+        }
         guards.rest = has_more.map(|pump| tokio::spawn(Rest::new(body, pump)).abort_handle());
         let deadline = mem::take(&mut self.deadline);
         Ok(response.map(|stream| ChannelBody::new(stream, deadline, guards)))

@@ -2,6 +2,7 @@
 
 mod keep_alive;
 mod load_reports;
+mod loss;
 mod socket;
 mod tunnel;
 
@@ -16,7 +17,7 @@ use std::{
 
 use bytes::Bytes;
 use h2::{
-    Reason, SendStream,
+    SendStream,
     client::{Builder, Connection as H2Connection, ResponseFuture, SendRequest},
 };
 use http::{HeaderMap, Request, Uri, uri::Scheme};
@@ -25,7 +26,7 @@ use tokio::{
     time::{Instant, Sleep, sleep},
 };
 
-pub(super) use self::{keep_alive::LongerIntervals, load_reports::watch_load};
+pub(super) use self::{keep_alive::LongerIntervals, load_reports::watch_load, loss::Loss};
 use self::{
     keep_alive::{KeepAlive, Pings},
     socket::Socket,
@@ -36,6 +37,7 @@ use super::{
 };
 use crate::{
     balance::{
+        disconnect::Disconnect,
         picker::{Attempt, Malformed, ReadyEndpoint},
         stream_queue::Gone,
         streams::Streams,
@@ -65,14 +67,6 @@ pub(super) struct Connection {
     streams: Arc<Streams<Handle>>,
     pings: Option<Pings>,
     drain_limit: Option<Duration>,
-}
-
-/// Why a connection takes no new streams any more.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Loss {
-    /// The peer was pinged more often than it permits (CH3.5).
-    TooManyPings,
-    Other,
 }
 
 /// An attempt with a stream of its connection. When it is dropped, another attempt can have the stream.
@@ -200,7 +194,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
         match (refusal, end) {
             (Poll::Ready(Err(error)), _) => Some(Loss::of(&error)),
             (_, Poll::Ready(Err(error))) => Some(Loss::of(error)),
-            (_, Poll::Ready(Ok(()))) => Some(Loss::Other),
+            (_, Poll::Ready(Ok(()))) => Some(Loss::Other(Disconnect::Unknown)),
             (_, Poll::Pending) => None,
         }
     }
@@ -221,7 +215,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
         if lost.is_ready() {
             let reason = pings.reason();
             self.with_streams(|streams| streams.set_reason(reason));
-            self.lose(Loss::Other);
+            self.lose(Loss::Other(Disconnect::TimedOut));
         }
         lost
     }
@@ -261,15 +255,6 @@ impl<F: FnOnce(Loss)> Drop for Driver<F> {
     /// However the driver ends, nobody waits for a stream any more.
     fn drop(&mut self) {
         self.with_streams(Streams::close);
-    }
-}
-
-impl Loss {
-    fn of(error: &h2::Error) -> Self {
-        let is_calm =
-            error.is_go_away() && error.is_remote() && error.reason() == Some(Reason::ENHANCE_YOUR_CALM);
-        // h2 has the debug data of a GOAWAY in its text alone.
-        if is_calm && error.to_string().contains("too_many_pings") { Self::TooManyPings } else { Self::Other }
     }
 }
 

@@ -21,6 +21,7 @@ mod attempts;
 mod body;
 mod builder;
 mod call;
+mod channel_status;
 mod connection;
 mod deadline;
 mod filters;
@@ -36,6 +37,7 @@ mod shared_connections;
 mod state;
 mod status;
 mod task;
+pub(crate) mod telemetry;
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -47,8 +49,17 @@ pub use self::{
     body::ChannelBody,
     builder::{ChannelBuilder, ChannelError},
     call::{AttemptCount, WaitForReady},
+    channel_status::ChannelStatus,
     malformed::MalformedValues,
     state::{ChannelState, StateWatch},
+    telemetry::CustomLabel,
+};
+pub use crate::balance::{
+    connectivity::Connectivity,
+    status::{
+        ClusterStatus, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus,
+        UnusedEndpoint,
+    },
 };
 #[cfg(feature = "tls")]
 pub use crate::tls::PeerIdentity;

@@ -17,6 +17,7 @@ use crate::{
     balance::{
         cluster_use::ClusterReference,
         generation::Generation,
+        observer::PickLabels,
         picker::{Draws, Pick, PickArgs},
         ring_picker::ConnectRequest,
     },
@@ -127,7 +128,6 @@ impl Published {
     }
 
     /// The number of calls that wait.
-    #[cfg(test)]
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -201,6 +201,14 @@ impl<T> Waiter<'_, T> {
         match self.published.lock().calls.get(&self.number)? {
             Waiting::Routes(_) => None,
             Waiting::Picker(wait) => wait.reason.clone(),
+        }
+    }
+
+    /// The labels of the latest pick, while the call waits.
+    pub(super) fn labels(&self) -> Option<PickLabels> {
+        match self.published.lock().calls.get(&self.number)? {
+            Waiting::Routes(_) => None,
+            Waiting::Picker(wait) => wait.draws.labels.clone(),
         }
     }
 }

@@ -8,7 +8,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicUsize, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     task::{Context, Poll, ready},
 };
@@ -19,6 +19,8 @@ use http::HeaderMap;
 use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tonic::{Status, body::Body};
+
+use super::telemetry::MessageBytes;
 
 /// How much of requests is kept until their responses begin.
 #[derive(Debug)]
@@ -72,6 +74,14 @@ pub(super) struct Pump {
     /// A part of the body that is not sent completely.
     rest: Bytes,
     has_begun: bool,
+    sent: Option<SentBytes>,
+}
+
+/// The bytes of messages that were sent, and who else looks at them.
+#[derive(Default)]
+struct SentBytes {
+    bytes: MessageBytes,
+    shared: Option<Arc<AtomicU64>>,
 }
 
 /// The rest of a request whose response has begun.
@@ -228,8 +238,23 @@ impl Drop for Parts {
 }
 
 impl Pump {
-    pub(super) fn new(stream: SendStream<Bytes>) -> Self {
-        Self { stream, rest: Bytes::new(), has_begun: false }
+    /// Counts the bytes of messages if they are needed.
+    pub(super) fn new(stream: SendStream<Bytes>, counts_bytes: bool) -> Self {
+        let sent = counts_bytes.then(SentBytes::default);
+        Self { stream, rest: Bytes::new(), has_begun: false, sent }
+    }
+
+    /// The bytes of messages that were sent.
+    pub(super) fn sent(&self) -> Option<u64> {
+        self.sent.as_ref().map(|it| it.bytes.total())
+    }
+
+    /// The same, for a request that is sent beside its response.
+    pub(super) fn share_sent(&mut self) -> Arc<AtomicU64> {
+        let sent = self.sent.get_or_insert_default();
+        let shared = Arc::new(AtomicU64::new(sent.bytes.total()));
+        sent.shared = Some(shared.clone());
+        shared
     }
 
     /// Sends what there is of a body. Ready when all of it is sent, or the stream has ended.
@@ -264,6 +289,9 @@ impl Pump {
             let part = self.rest.split_to(capacity.min(self.rest.len()));
             // The end goes out with the last data if it is known.
             let is_end = self.rest.is_empty() && body.is_at_end(cx)?;
+            if let Some(sent) = &mut self.sent {
+                sent.count(&part);
+            }
             if self.stream.send_data(part, is_end).is_err() || is_end {
                 return Poll::Ready(Ok(()));
             }
@@ -280,6 +308,15 @@ impl Pump {
         match self.stream.capacity() {
             0 => self.stream.poll_capacity(cx).map(|capacity| capacity.and_then(Result::ok)),
             capacity => Poll::Ready(Some(capacity)),
+        }
+    }
+}
+
+impl SentBytes {
+    fn count(&mut self, part: &[u8]) {
+        self.bytes.count(part);
+        if let Some(shared) = &self.shared {
+            shared.store(self.bytes.total(), Ordering::Relaxed);
         }
     }
 }

@@ -10,7 +10,9 @@ use std::{fmt, net::SocketAddr};
 pub use self::tls::FallbackCredentials;
 #[cfg(not(feature = "tls"))]
 pub(super) use self::tls::FallbackCredentials;
-pub(super) use self::tls::{ChannelSecurity, Secured, SharedTls, Tls};
+#[cfg(feature = "tls")]
+pub(super) use self::tls::SharedTls;
+pub(super) use self::tls::{ChannelSecurity, Secured, Tls};
 
 /// The other end of a connection. Connections with equal peers are made alike, so that channels may share them (CH7.21).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -14,14 +14,20 @@ use tokio::{
 
 use super::{
     connection::{Connection, ConnectionSettings, Handle, Loss},
-    security::{Peer, SharedTls},
+    security::Peer,
 };
-use crate::{balance::streams::Streams, config::Bootstrap};
+#[cfg(feature = "tls")]
+use crate::channel::security::SharedTls;
+use crate::{
+    balance::{disconnect::Disconnect, streams::Streams},
+    config::Bootstrap,
+};
 
 /// The connections of a client's channels that share them, by peer and settings.
 pub(crate) struct SharedConnections {
     by_key: Mutex<HashMap<Key, Weak<SharedConnection>>>,
     /// Of the connections of all channels, shared or not.
+    #[cfg(feature = "tls")]
     tls: SharedTls,
 }
 
@@ -61,8 +67,16 @@ pub(super) enum Report {
 }
 
 impl SharedConnections {
+    #[cfg_attr(
+        not(feature = "tls"),
+        expect(unused_variables, reason = "without TLS there are no certificates")
+    )]
     pub(crate) fn new(bootstrap: &Bootstrap) -> Self {
-        Self { by_key: Mutex::default(), tls: SharedTls::new(bootstrap) }
+        Self {
+            by_key: Mutex::default(),
+            #[cfg(feature = "tls")]
+            tls: SharedTls::new(bootstrap),
+        }
     }
 
     /// What the channels of the client have TLS with.
@@ -155,7 +169,7 @@ async fn follow(
     }
     let lost = match state.wait_for(|state| matches!(state, State::Lost(_))).await.as_deref() {
         Ok(State::Lost(loss)) => *loss,
-        Ok(_) | Err(_) => Loss::Other,
+        Ok(_) | Err(_) => Loss::Other(Disconnect::Unknown),
     };
     report(Report::Lost(lost));
 }

@@ -1,9 +1,14 @@
+use std::fmt;
+
+use serde::Serialize;
 use tokio::sync::watch;
 
 use crate::balance::connectivity::Connectivity;
 
-/// The state of a channel (CH1.3), of the clusters of its newest routes together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// The state of a channel (CH1.3), of the clusters of its newest routes together. In JSON it is a name such as
+/// `TRANSIENT_FAILURE`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
+#[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
 pub enum ChannelState {
     /// There are no connections, and none are attempted until there is a call.
@@ -72,6 +77,19 @@ impl States {
             }
             is_new
         });
+    }
+}
+
+/// The name in the documentation of gRPC.
+impl fmt::Display for ChannelState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Idle => "IDLE",
+            Self::Connecting => "CONNECTING",
+            Self::Ready => "READY",
+            Self::TransientFailure => "TRANSIENT_FAILURE",
+            Self::Shutdown => "SHUTDOWN",
+        })
     }
 }
 

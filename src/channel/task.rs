@@ -1,18 +1,33 @@
 //! The control path: the task of a channel.
 
 mod connections;
+mod waits;
 
-use std::{collections::HashMap, future::pending, sync::Arc, time::Duration};
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
-use self::connections::{Connections, LoadWatch};
+use http::{Uri, uri::Authority};
+use tokio::{
+    sync::{
+        mpsc::{self, UnboundedReceiver, UnboundedSender},
+        oneshot,
+    },
+    time::Instant,
+};
+
+use self::{
+    connections::{Connections, LoadWatch},
+    waits::{next, now, until},
+};
 use super::{
     ChannelState,
     active::ActiveCalls,
     builder::Settings,
     call::CallContext,
+    channel_status::Collected,
     connection::{Connection, Handle, Loss, watch_load},
     published::{Connect, Published},
     security::ChannelSecurity,
+    telemetry::Subchannels,
 };
 use crate::{
     Client,
@@ -21,6 +36,7 @@ use crate::{
         balancer::Balancer,
         breaker::Breakers,
         command::{Command, ConnectionId},
+        disconnect::Disconnect,
         generation::{Generation, Generations},
         ring_picker::ConnectRequest,
         stream_queue::OnFull,
@@ -31,14 +47,6 @@ use crate::{
     config::Target,
     error::WatchError,
     resolve::Snapshot,
-};
-use http::{Uri, uri::Authority};
-use tokio::{
-    sync::{
-        mpsc::{self, UnboundedReceiver, UnboundedSender},
-        oneshot,
-    },
-    time::{Instant, sleep_until},
 };
 
 /// What calls and handles of a channel request of its task.
@@ -60,6 +68,8 @@ pub(super) enum Control {
     /// Calls have let go of a cluster.
     Release,
     ResetBackoff,
+    /// What the clusters are doing.
+    Status(oneshot::Sender<Collected>),
     Shutdown {
         grace: Duration,
         done: oneshot::Sender<()>,
@@ -96,6 +106,7 @@ struct Task {
     connections: Connections,
     /// The tasks that read the reports of load beside the calls.
     load_watches: HashMap<ConnectionId, LoadWatch>,
+    subchannels: Subchannels,
     events: UnboundedSender<Event>,
     idle_at: Option<Instant>,
     /// The application requested connections, which are to be attempted when the clusters are known.
@@ -148,6 +159,7 @@ pub(super) fn run(
         shares_connections: settings.share_connections,
         connections,
         load_watches: HashMap::new(),
+        subchannels: Subchannels::new(settings.observer),
         events,
         idle_at: None,
         exits_idle: false,
@@ -208,8 +220,14 @@ impl Task {
             Control::Unsubscribe(cluster) => self.generations.unsubscribe(&cluster, now()),
             Control::Release => self.generations.release_unused(now()),
             Control::ResetBackoff => self.generations.balancer.reset_backoff(now()),
+            Control::Status(answer) => drop(answer.send(self.status())),
             Control::Shutdown { .. } => {}
         }
+    }
+
+    fn status(&self) -> Collected {
+        let (clusters, leaves) = self.generations.status(now());
+        Collected { error: self.generations.error(), clusters, leaves }
     }
 
     fn wake(&mut self) {
@@ -229,16 +247,19 @@ impl Task {
         match event {
             Event::Connected(id, connection) => {
                 if let Some(streams) = self.connections.on_connected(id, *connection) {
+                    self.subchannels.on_connected(id, streams.handle().is_private(), || balancer.labels(id));
                     balancer.on_connected(id, streams, now());
                 }
             }
             Event::Joined(id, streams) => {
                 if self.connections.on_joined(id) {
+                    self.subchannels.on_connected(id, streams.handle().is_private(), || balancer.labels(id));
                     balancer.on_connected(id, streams, now());
                 }
             }
             Event::Failed(id, error) => {
                 if self.connections.on_failed(id, &error) {
+                    self.subchannels.on_failed(|| balancer.labels(id));
                     balancer.on_failed(id, error, now());
                 }
             }
@@ -249,7 +270,9 @@ impl Task {
             Event::Load(id, report) => balancer.on_load(id, report, now()),
             Event::Lost(id, loss) => {
                 self.load_watches.remove(&id);
+                let reason = loss.reason();
                 if self.connections.on_lost(id, loss) {
+                    self.subchannels.on_lost(id, reason);
                     balancer.on_lost(id, now());
                 }
             }
@@ -344,6 +367,7 @@ impl Task {
                 Command::Drain { connection } => {
                     self.load_watches.remove(&connection);
                     self.connections.drain(connection);
+                    self.subchannels.on_lost(connection, Disconnect::Shutdown);
                 }
                 Command::WatchLoad { connection, period } => self.watch_load(connection, period),
                 Command::UnwatchLoad { connection } => drop(self.load_watches.remove(&connection)),
@@ -400,26 +424,4 @@ impl Task {
             self.connections.shut_down().await;
         }
     }
-}
-
-/// The next state of the resolution, if there is one.
-async fn next(resolution: &mut Option<Resolution>) -> Result<Arc<Snapshot>, WatchError> {
-    let Some(resolution) = resolution else { return pending().await };
-    match resolution.next().await {
-        Some(resolved) => resolved,
-        // The client was shut down: this is the last state.
-        None => pending().await,
-    }
-}
-
-async fn until(timeout: Option<Instant>) {
-    match timeout {
-        Some(at) => sleep_until(at).await,
-        None => pending().await,
-    }
-}
-
-/// The core's time, which tests can pause.
-fn now() -> std::time::Instant {
-    Instant::now().into_std()
 }

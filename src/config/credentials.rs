@@ -39,8 +39,8 @@ pub struct TlsConfig {
     pub spiffe_trust_bundle_map_file: Option<PathBuf>,
     /// The server name for SNI and for the validation of its certificate; `None` for its host.
     pub server_name: Option<String>,
-    /// The maximum age of the contents of the files when a connection is made. Since they are read for each
-    /// connection, it has no effect; an open connection keeps the contents that it was opened with.
+    /// The maximum age of the contents of the files when a connection is made. For management servers they are read
+    /// for each connection, so it has no effect; an open connection keeps the contents that it was opened with.
     pub refresh_interval: Duration,
 }
 

@@ -22,6 +22,9 @@
 //! `connected` has no value for a server without subscriptions, and `resources` none for a state without resources. Nothing
 //! is recorded for a client that has ended. The values of clients with the same scope are added.
 //!
+//! With the feature `channel`, `ChannelMetrics` has those of channels: calls and attempts (A66), retries (A96), weighted_round_robin
+//! (A78), outlier detection (A91) and connections (A94). `docs/CHANNEL.md` lists them.
+//!
 //! ```no_run
 //! use opentelemetry::global;
 //! use xdskit::{Client, config::Bootstrap, metrics::Metrics};
@@ -32,6 +35,8 @@
 //! }
 //! ```
 
+#[cfg(feature = "channel")]
+mod channel;
 mod gauges;
 mod load_reports;
 
@@ -42,6 +47,8 @@ use opentelemetry::{
     metrics::{Counter, Meter},
 };
 
+#[cfg(feature = "channel")]
+pub use self::channel::{ChannelMetrics, ChannelMetricsBuilder};
 pub(crate) use self::load_reports::Recorded;
 use self::{
     gauges::{ClientGauges, Gauges},

@@ -52,7 +52,8 @@ pub struct Cluster {
     /// The conditions for ejecting endpoints whose responses are worse than those of others; `None` disables
     /// ejection.
     pub outlier_detection: Option<Box<OutlierDetection>>,
-    /// TLS settings of connections to the endpoints; `None` leaves TLS to the application's own credentials.
+    /// TLS settings of connections to the endpoints; `None` leaves TLS to the application's own credentials,
+    /// or to the fallback of a channel's xDS credentials.
     pub tls: Option<Box<UpstreamTls>>,
     /// Whether connections go through the HTTP proxy in the metadata of the endpoint or of its locality, if there is
     /// one (A86).

@@ -11,7 +11,7 @@ use tokio_rustls::{
     TlsConnector,
     client::TlsStream,
     rustls::{
-        self, CertificateError, ClientConfig, HandshakeKind, OtherError,
+        self, ClientConfig, HandshakeKind,
         client::{ClientConnection, Resumption},
         pki_types::{CertificateDer, ServerName, UnixTime},
         sign::SingleCertAndKey,
@@ -23,7 +23,7 @@ use super::{
     material::{Identity, Material, Need},
     names::CertificateNames,
     providers::Watching,
-    verifier::{NameRule, Refused, TrustRoots, Verifier},
+    verifier::{NameRule, TrustRoots, Verifier, refusal},
 };
 use crate::{
     config::TlsConfig,
@@ -45,7 +45,7 @@ pub(crate) struct ClientTls {
 /// The certificate with which a server has proved its identity.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PeerIdentity {
-    certificate: CertificateDer<'static>,
+    certificate: Arc<[u8]>,
     spiffe_id: Option<Arc<str>>,
 }
 
@@ -133,7 +133,7 @@ impl ClientTls {
             Some(reason) => format!("TLS handshake failed: {reason}"),
             None => format!("TLS handshake failed: {e}"),
         })?;
-        let identity = generation.check(stream.get_ref().1)?;
+        let identity = generation.check(stream.get_ref().1, UnixTime::now())?;
         Ok((stream, identity))
     }
 
@@ -187,7 +187,7 @@ impl PeerIdentity {
     fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
         let names = CertificateNames::of(certificate)?;
         let spiffe_id = names.spiffe_id().ok().map(|id| id.as_str().into());
-        Ok(Self { certificate: certificate.clone().into_owned(), spiffe_id })
+        Ok(Self { certificate: certificate.as_ref().into(), spiffe_id })
     }
 }
 
@@ -288,14 +288,14 @@ impl Generation {
 
     /// Checks what the handshake has agreed on, and returns whose certificate it was. A resumed session skips the
     /// verification, so its certificates are verified here: they may have expired since (CH7.16).
-    fn check(&self, connection: &ClientConnection) -> Result<PeerIdentity, String> {
+    fn check(&self, connection: &ClientConnection, now: UnixTime) -> Result<PeerIdentity, String> {
         if connection.alpn_protocol() != Some(HTTP2) {
             return Err("ALPN: the server did not select `h2`, so it does not use HTTP/2".to_owned());
         }
         let chain = connection.peer_certificates().and_then(<[_]>::split_first);
         let (leaf, intermediates) = chain.ok_or("the server has no certificate")?;
         if connection.handshake_kind() == Some(HandshakeKind::Resumed) {
-            let verified = self.verifier.verify(leaf, intermediates, UnixTime::now());
+            let verified = self.verifier.verify(leaf, intermediates, now);
             verified.map_err(|refused| format!("TLS handshake failed: {refused}"))?;
         }
         PeerIdentity::of(leaf)
@@ -320,22 +320,22 @@ fn server_name(name: &str) -> Result<ServerName<'static>, String> {
 fn explained(error: &(dyn Error + 'static), identity: Option<&Identity>) -> Option<String> {
     let mut error = error;
     if let Some(io) = error.downcast_ref::<io::Error>() {
+        if let Some(refused) = refusal(io) {
+            return Some(refused.to_string());
+        }
         if let io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset = io.kind() {
             return Some("the server closed the connection; does it use TLS, and is it healthy?".to_owned());
         }
         error = io.get_ref()?;
     }
-    match error.downcast_ref::<rustls::Error>()? {
-        rustls::Error::InvalidCertificate(CertificateError::Other(OtherError(own))) => {
-            own.downcast_ref::<Refused>().map(ToString::to_string)
-        }
-        rustls::Error::InvalidMessage(e) => {
-            Some(format!("the server does not use TLS, its bytes are no message of it: {e:?}"))
-        }
-        rustls::Error::NoApplicationProtocol => Some("ALPN: the server does not use `h2`".to_owned()),
-        rustls::Error::AlertReceived(alert) => Some(alert_text(*alert, identity)),
-        other => Some(other.to_string()),
+    let error = error.downcast_ref::<rustls::Error>()?;
+    if let rustls::Error::InvalidMessage(e) = error {
+        return Some(format!("the server does not use TLS, its bytes are no message of it: {e:?}"));
     }
+    if let rustls::Error::AlertReceived(alert) = error {
+        return Some(alert_text(*alert, identity));
+    }
+    Some(error.to_string())
 }
 
 fn alert_text(alert: rustls::AlertDescription, identity: Option<&Identity>) -> String {

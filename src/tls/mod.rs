@@ -1,17 +1,14 @@
 //! TLS below the transports and the channel: certificate material from files, and the verification of servers.
 
 #[cfg(feature = "channel")]
-#[allow(dead_code, reason = "the channel is about to use it")]
 mod client;
 pub(crate) mod files;
 #[cfg(test)]
 pub(crate) mod fixture;
 #[cfg(feature = "channel")]
-#[allow(dead_code, reason = "the channel is about to use it")]
 mod material;
 mod names;
 #[cfg(feature = "channel")]
-#[allow(dead_code, reason = "the channel is about to use it")]
 mod providers;
 #[cfg(feature = "channel")]
 mod refresh;
@@ -21,11 +18,10 @@ mod verifier;
 #[cfg(feature = "channel")]
 pub use self::client::PeerIdentity;
 #[cfg(feature = "channel")]
-#[allow(unused_imports, reason = "the channel is about to use them")]
 pub(crate) use self::{client::ClientTls, providers::Providers};
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::{names::CertificateNames, spiffe::SpiffeId};
 pub(crate) use self::{
     spiffe::TrustBundleMap,
-    verifier::{NameRule, TrustRoots, Verifier},
+    verifier::{NameRule, TrustRoots, Verifier, refusal},
 };

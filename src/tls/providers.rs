@@ -100,9 +100,9 @@ impl Provider {
         let material = self.material.clone();
         let task = tokio::spawn(async move {
             loop {
-                if let Some(due) = material.refresh().await {
-                    tokio::time::sleep_until(due.into()).await;
-                }
+                // Without a time, the runtime ends.
+                let Some(due) = material.refresh().await else { return };
+                tokio::time::sleep_until(due.into()).await;
             }
         });
         let started = Arc::new(Watching { task: task.abort_handle() });

@@ -95,7 +95,7 @@ fn bundle_roots(bundle: &Value) -> Result<RootCertStore, String> {
 
 /// The certificate of a key.
 fn certificate(key: &Map<String, Value>) -> Result<CertificateDer<'static>, String> {
-    if !key.get("kty").and_then(Value::as_str).is_some_and(|kty| !kty.is_empty()) {
+    if key.get("kty").and_then(Value::as_str).is_none_or(str::is_empty) {
         return Err(".kty: missing".to_owned());
     }
     match key.get("use").and_then(Value::as_str) {

@@ -1,6 +1,6 @@
 //! The verification of a server's certificate: chain, then SPIFFE id, then names (CH7.8).
 
-use std::{error, fmt, sync::Arc};
+use std::{error, fmt, io, sync::Arc};
 
 use tokio_rustls::rustls::{
     CertificateError, DigitallySignedStruct, Error, OtherError, RootCertStore, SignatureScheme,
@@ -50,7 +50,7 @@ pub(crate) struct Verifier {
 
 /// Why a server's certificate is not accepted.
 #[derive(Debug)]
-pub(crate) struct Refused(pub(crate) String);
+pub(crate) struct Refused(String);
 
 impl Verifier {
     /// Verifies a chain, of which the first is the server's own, at a time.
@@ -168,6 +168,14 @@ impl fmt::Display for Refused {
 
 impl error::Error for Refused {}
 
+/// The reason why a handshake has failed, if it is that a [`Verifier`] has refused the server. The text of rustls' own error
+/// is not for readers.
+pub(crate) fn refusal(error: &io::Error) -> Option<&Refused> {
+    let error = error.get_ref()?.downcast_ref::<Error>()?;
+    let Error::InvalidCertificate(CertificateError::Other(OtherError(own))) = error else { return None };
+    own.downcast_ref()
+}
+
 /// What is wrong with a certificate, in words.
 fn reason(error: &Error) -> String {
     let Error::InvalidCertificate(error) = error else { return error.to_string() };
@@ -181,5 +189,5 @@ fn reason(error: &Error) -> String {
 /// How many trust domains an error shows.
 const MAX_SHOWN: usize = 8;
 
-#[cfg(all(test, feature = "channel"))]
+#[cfg(test)]
 mod tests;

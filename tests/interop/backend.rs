@@ -6,6 +6,7 @@ use tokio::{process::Command, time::Instant};
 use crate::{
     peer::{free_port, program},
     process::{PATIENCE, Process},
+    security::ServerFiles,
 };
 
 /// A gRPC implementation.
@@ -24,6 +25,7 @@ pub(crate) struct Backend {
     name: &'static str,
     language: Language,
     port: u16,
+    tls: Option<ServerFiles>,
     process: Process,
     /// What was reported of calls and not waited for yet.
     events: Vec<Value>,
@@ -31,10 +33,15 @@ pub(crate) struct Backend {
 
 impl Backend {
     pub(crate) async fn start(language: Language, name: &'static str) -> Self {
-        Self::start_on(language, name, free_port()).await
+        Self::start_on(language, name, free_port(), None).await
     }
 
-    async fn start_on(language: Language, name: &'static str, port: u16) -> Self {
+    /// Starts one that uses TLS.
+    pub(crate) async fn start_tls(language: Language, name: &'static str, tls: ServerFiles) -> Self {
+        Self::start_on(language, name, free_port(), Some(tls)).await
+    }
+
+    async fn start_on(language: Language, name: &'static str, port: u16, tls: Option<ServerFiles>) -> Self {
         let mut command = match language {
             Language::Go => Command::new(program("XDSKIT_INTEROP_BACKEND_GO")),
             Language::Java => Command::new(program("XDSKIT_INTEROP_BACKEND_JAVA")),
@@ -45,10 +52,14 @@ impl Backend {
                 python
             }
         };
-        let mut process = Process::start(name, command.args([name, &port.to_string()]));
+        command.args([name, &port.to_string()]);
+        if let Some(files) = &tls {
+            command.args([&files.pair.certificate, &files.pair.key]).args(&files.client_ca);
+        }
+        let mut process = Process::start(name, &mut command);
         let first = process.line(PATIENCE).await.unwrap_or_default();
         assert_eq!(first["address"], format!("127.0.0.1:{port}"), "{}", process.log());
-        Self { name, language, port, process, events: Vec::new() }
+        Self { name, language, port, tls, process, events: Vec::new() }
     }
 
     pub(crate) fn name(&self) -> &'static str {
@@ -86,13 +97,13 @@ impl Backend {
     pub(crate) async fn restart(mut self) -> Self {
         self.command("quit").await;
         self.process.exit().await;
-        Self::start_on(self.language, self.name, self.port).await
+        Self::start_on(self.language, self.name, self.port, self.tls).await
     }
 
     /// Ends the process by SIGKILL. Returns what starts another one on the same port.
     pub(crate) async fn kill(self) -> Killed {
         self.process.kill().await;
-        Killed { language: self.language, name: self.name, port: self.port }
+        Killed { language: self.language, name: self.name, port: self.port, tls: self.tls }
     }
 
     async fn command(&mut self, command: &str) -> Value {
@@ -122,10 +133,11 @@ pub(crate) struct Killed {
     language: Language,
     name: &'static str,
     port: u16,
+    tls: Option<ServerFiles>,
 }
 
 impl Killed {
     pub(crate) async fn start(self) -> Backend {
-        Backend::start_on(self.language, self.name, self.port).await
+        Backend::start_on(self.language, self.name, self.port, self.tls).await
     }
 }

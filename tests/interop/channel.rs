@@ -21,7 +21,7 @@ use crate::{
     setup::{Setup, TestClient},
 };
 
-const ECHO: &str = "/interop.Backend/Echo";
+pub(crate) const ECHO: &str = "/interop.Backend/Echo";
 const COLLECT: &str = "/interop.Backend/Collect";
 const EXPAND: &str = "/interop.Backend/Expand";
 const CHAT: &str = "/interop.Backend/Chat";
@@ -54,7 +54,7 @@ macro_rules! with_each_backend {
         }
     )+ };
 }
-use with_each_backend;
+pub(crate) use with_each_backend;
 
 /// go-control-plane's mesh, in which a channel calls the service `payments`. It has no endpoints at first.
 struct Mesh {

@@ -1,4 +1,5 @@
-//! Load reports: Envoy reports to this crate's control plane, and a client of this file to the server of `gcp/`.
+//! Load reports: Envoy reports to this crate's control plane; this crate's client, and a plain one of this file, to the server of
+//! `gcp/`.
 
 use std::time::Duration;
 
@@ -9,7 +10,10 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::UnboundedReceiverStream;
 use tonic::{Request, Streaming, client::Grpc, codegen::http::uri::PathAndQuery, transport::Endpoint};
 use xdskit::{
+    Client,
+    config::{self, Bootstrap},
     control_plane::{LoadReporting, Variant},
+    lrs::Outcome,
     pb::{
         envoy::{
             config::{
@@ -27,7 +31,7 @@ use crate::{
     envoy::{Envoy, assert_answer, in_both_variants, mesh},
     http::{backend, get},
     library::within,
-    peer::Peer,
+    peer::{NODE, Peer},
     process::PATIENCE,
     raw::Raw,
     setup::Setup,
@@ -99,6 +103,102 @@ async fn lr10_6_the_server_in_go_reads_what_a_client_reports() {
     assert_eq!((&second["node"], &second["clusters"]), (&json!(""), &expected));
     drop(reporter);
     peer.event("the end of the stream", |event| event["event"] == "loads-closed").await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lr10_6_the_client_reports_its_calls_to_the_server_in_go() {
+    the_client_reports_its_calls(Setup::snapshot_sotw()).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lr10_6_the_client_reports_its_calls_to_the_server_in_go_delta() {
+    the_client_reports_its_calls(Setup::linear_delta()).await;
+}
+
+async fn the_client_reports_its_calls(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
+    peer.command("report payments").await;
+    peer.command("loads 100").await;
+    let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
+    let client = setup.client(Client::builder(bootstrap).min_load_report_interval(INTERVAL));
+    let payments = client.load_reporter("payments");
+    within("the configuration of the cluster", async {
+        while payments.stats().is_none() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let zone = payments.locality(&config::Locality::new("eu", "eu-a", ""));
+    let long = zone.call_started();
+    for outcome in [Outcome::Success, Outcome::Success, Outcome::Success, Outcome::Error] {
+        zone.call_started().finish(outcome, None);
+    }
+    payments.dropped("throttle");
+    payments.dropped_uncategorised();
+    let first = loads(&mut peer, 1).await;
+    assert_eq!((&first["node"], &first["clusters"]), (&json!(NODE), &json!([])));
+    let features = first["features"].as_array().expect("it is a list");
+    assert!(features.contains(&json!("envoy.lrs.supports_send_all_clusters")), "{features:?}");
+    let mut sums = Sums::default();
+    sums.until(&mut peer, |sums| sums.issued == 5 && sums.dropped == 2).await;
+    assert_eq!((sums.successful, sums.failed, sums.in_progress, sums.throttled), (3, 1, 1, 1));
+
+    // The call that runs is reported on the next stream, and nothing twice.
+    peer.command("restart").await;
+    let event = peer.event("another stream", |event| event["event"] == "loads" && event["stream"] == 2).await;
+    assert_eq!((&event["node"], &event["clusters"]), (&json!(NODE), &json!([])));
+    long.finish(Outcome::Success, None);
+    sums.until(&mut peer, |sums| sums.in_progress == 0).await;
+    let total = (sums.issued, sums.successful, sums.failed, sums.dropped);
+    assert_eq!(total, (5, 4, 1, 2));
+    assert_eq!(sums.others, 0, "the other clusters do not ask for reports");
+}
+
+/// The sums of all reports of the cluster `payments`.
+#[derive(Debug, Default)]
+struct Sums {
+    /// The number of requests that are in the sums.
+    requests: usize,
+    issued: u64,
+    successful: u64,
+    failed: u64,
+    /// Those of the newest report.
+    in_progress: u64,
+    dropped: u64,
+    throttled: u64,
+    /// The number of reports of other clusters.
+    others: usize,
+}
+
+impl Sums {
+    async fn until(&mut self, peer: &mut Peer, is_met: impl Fn(&Self) -> bool) {
+        while !is_met(self) {
+            self.requests += 1;
+            let event = loads(peer, self.requests).await;
+            for cluster in event["clusters"].as_array().into_iter().flatten() {
+                self.add(cluster);
+            }
+        }
+    }
+
+    fn add(&mut self, cluster: &Value) {
+        if cluster["cluster"] != "payments" {
+            self.others += 1;
+            return;
+        }
+        assert_eq!(cluster["service"], "payments-endpoints");
+        let number = |value: &Value| value.as_u64().unwrap_or_default();
+        self.dropped += number(&cluster["dropped"]);
+        self.throttled += number(&cluster["dropped_by_category"]["throttle"]);
+        self.in_progress = 0;
+        for zone in cluster["localities"].as_array().into_iter().flatten() {
+            assert_eq!(zone["locality"], "eu/eu-a/");
+            self.issued += number(&zone["issued"]);
+            self.successful += number(&zone["successful"]);
+            self.failed += number(&zone["failed"]);
+            self.in_progress += number(&zone["in_progress"]);
+        }
+    }
 }
 
 /// The request of this number on streams of load reports.

@@ -24,6 +24,7 @@ mod process;
 mod raw;
 mod relay;
 mod rewatch;
+mod security;
 mod setup;
 mod status;
 mod strict;

@@ -12,6 +12,7 @@ use tonic::{
 };
 use xdskit::{
     Bootstrap, Client,
+    metrics::ChannelMetrics,
     testing::{
         TestControlPlane,
         resources::{cluster, endpoints, listener, route, route_config},
@@ -27,17 +28,39 @@ use crate::{
 async fn ch11_3_a_unary_call_allocates_less_than_with_tonics_channel() {
     let _turn = TURN.lock().await;
     let address = serve();
+    let (_server, client) = mesh(address).await;
+    let ours = per_call(client.channel("xds:///shop").build().unwrap()).await;
+    let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let tonics = per_call(endpoint.connect_lazy()).await;
+    assert!(ours <= 24.0 && ours < tonics, "{ours} allocations, {tonics} with tonic's channel");
+    println!("{ours} allocations a call, {tonics} with tonic's channel");
+}
+
+#[tokio::test]
+async fn ch9_20_metrics_allocate_nothing_for_a_call_beside_what_the_meter_does() {
+    let _turn = TURN.lock().await;
+    let (_server, client) = mesh(serve()).await;
+    let without = per_call(client.channel("xds:///shop").build().unwrap()).await;
+    // A meter that does nothing.
+    let metrics = ChannelMetrics::builder().enable_all().all_methods().optional_labels([
+        "grpc.lb.locality",
+        "grpc.lb.backend_service",
+        "grpc.client.call.custom",
+    ]);
+    let metrics = metrics.build(&opentelemetry::global::meter("nothing"));
+    let with = per_call(client.channel("xds:///shop").metrics(&metrics).build().unwrap()).await;
+    assert!(with <= without, "{with} allocations with metrics, {without} without");
+}
+
+/// A mesh whose only endpoint has this address.
+async fn mesh(address: SocketAddr) -> (TestControlPlane, Client) {
     let server = TestControlPlane::start().await;
     server.set(listener("shop").rds("routes"));
     server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("cart")]));
     server.set(cluster("cart"));
     server.set(endpoints("cart").locality("eu", "a", [address.to_string().as_str()]));
     let client = Client::builder(Bootstrap::from_json(&server.bootstrap_json()).unwrap()).build().unwrap();
-    let ours = per_call(client.channel("xds:///shop").build().unwrap()).await;
-    let endpoint = tonic::transport::Endpoint::from_shared(format!("http://{address}")).unwrap();
-    let tonics = per_call(endpoint.connect_lazy()).await;
-    assert!(ours <= 24.0 && ours < tonics, "{ours} allocations, {tonics} with tonic's channel");
-    println!("{ours} allocations a call, {tonics} with tonic's channel");
+    (server, client)
 }
 
 /// The allocations of a unary call of 100 B, after the first ones.

@@ -1,9 +1,11 @@
 //! Calls, measured: `calls CLIENT CONTROL_PLANE BACKEND...`, where CLIENT is `xdskit`, `tonic`, `tonic-xds`, or
 //! `h2` for connections without a channel; or
-//! `calls sidecar CONTROL_PLANE LISTENER LISTENER`, tonic with a proxy that has a listener for each of the two targets.
+//! `calls sidecar CONTROL_PLANE LISTENER LISTENER`, tonic with a proxy that has a listener for each of the two targets; or
+//! `calls xdskit-tls|tonic-tls CONTROL_PLANE BACKEND CERTIFICATES`, over TLS with a folder that `certificates` wrote.
 //!
 //! On the line `round ENDPOINTS SIZE IN_FLIGHT CALLS` on standard input it makes unary calls, and prints what they took, a JSON
-//! object a line; ENDPOINTS is `one` or `all`. A client connects with its first round. The program ends with its input.
+//! object a line; ENDPOINTS is `one` or `all`. A client connects with its first round. `handshakes COUNT` makes so many channels to
+//! `one`, one after the other, each for one call. The program ends with its input.
 
 #[path = "../../calls/codec.rs"]
 mod codec;
@@ -20,18 +22,21 @@ use std::{
     collections::HashMap,
     env,
     error::Error,
+    fs,
     io::stdin,
+    path::Path,
     time::{Duration, Instant},
 };
 
 use direct::Direct;
 use load::{Call, Caller, Load};
 use tokio::runtime::{Builder, Runtime};
-use tonic::transport::{Channel as TonicChannel, Endpoint};
+use tonic::transport::{Certificate, Channel as TonicChannel, ClientTlsConfig, Endpoint, Identity};
 use tonic_xds::{BootstrapConfig, XdsChannelBuilder, XdsChannelConfig, XdsUri};
 use xdskit::{
-    Channel,
-    config::{Bootstrap, Node, Server},
+    Channel, Client,
+    channel::FallbackCredentials,
+    config::{Bootstrap, CertificateProvider, FileWatcherConfig, Node, Server},
 };
 
 /// How clients find the servers.
@@ -52,6 +57,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         "tonic" => serve(|_, target| mesh.tonic(target)),
         "tonic-xds" => serve(|_, target| mesh.tonic_xds(target)),
         "sidecar" => serve(|_, target| mesh.sidecar(target)),
+        "xdskit-tls" => {
+            let client = mesh.xds_client()?;
+            serve(|_, target| Ok(client.channel(format!("xds:///{target}")).xds_credentials(FallbackCredentials::Plaintext).build()?))
+        }
+        "tonic-tls" => serve(|_, _| mesh.tonic_tls()),
         _ => Err(format!("there is no client {client}").into()),
     }
 }
@@ -67,6 +77,34 @@ impl Mesh {
         let count = if target == "one" { 1 } else { self.backends.len() };
         let addresses: Result<Vec<_>, _> = self.backends.iter().take(count).map(|it| it.parse()).collect();
         Ok(runtime.block_on(Direct::connect(&addresses?)))
+    }
+
+    fn xds_client(&self) -> Result<Client, Box<dyn Error>> {
+        let folder = self.certificates()?;
+        let mut files = FileWatcherConfig::identity(folder.join("cert.pem"), folder.join("key.pem"));
+        files.ca_certificate_file = Some(folder.join("ca.pem"));
+        let server = Server::new(self.control_plane.as_str()).insecure();
+        let bootstrap = Bootstrap::builder()
+            .node(Node::new("calls"))
+            .server(server)
+            .certificate_provider("files", CertificateProvider::FileWatcher(files))
+            .build()?;
+        Ok(Client::builder(bootstrap).build()?)
+    }
+
+    fn tonic_tls(&self) -> Result<TonicChannel, Box<dyn Error>> {
+        let (backend, folder) = (self.backends.first().ok_or("no backend")?, self.certificates()?);
+        let read = |name| fs::read(folder.join(name));
+        let tls = ClientTlsConfig::new()
+            .ca_certificate(Certificate::from_pem(read("ca.pem")?))
+            .identity(Identity::from_pem(read("cert.pem")?, read("key.pem")?))
+            .domain_name("backend.test");
+        Ok(Endpoint::from_shared(format!("https://{backend}"))?.tls_config(tls)?.connect_lazy())
+    }
+
+    /// The last argument.
+    fn certificates(&self) -> Result<&Path, Box<dyn Error>> {
+        Ok(Path::new(self.backends.last().ok_or("no certificates")?))
     }
 
     /// It takes the addresses as they are: to one, tonic's plain channel, to all the one that balances.
@@ -110,6 +148,17 @@ fn serve<T: Caller>(
     for line in stdin().lines() {
         let line = line?;
         let words: Vec<_> = line.split_whitespace().collect();
+        if let ["handshakes", count] = words[..] {
+            let (start, cpu) = (Instant::now(), used());
+            let load = Load { calls: 1, in_flight: 1, size: 100 };
+            let mut calls = Vec::new();
+            for _ in 0..count.parse()? {
+                let _within = runtime.enter();
+                calls.extend(round(&runtime, &build(&runtime, "one")?, load));
+            }
+            report(&calls, start.elapsed(), used() - cpu);
+            continue;
+        }
         let ["round", target, size, in_flight, calls] = words[..] else {
             return Err(format!("a line that is not understood: {line}").into());
         };

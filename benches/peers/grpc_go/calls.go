@@ -16,20 +16,29 @@ import (
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
+	xdscreds "google.golang.org/grpc/credentials/xds"
 	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/xds"
 )
 
-// calls makes calls through gRPC-Go's xDS channel, as the program in Rust does: see ../calls/main.rs.
-func calls(controlPlane string) {
+// calls makes calls through gRPC-Go's xDS channel, as the program in Rust does: see ../calls/main.rs. Certificates are a folder, or
+// none.
+func calls(controlPlane, certificates string) {
 	config := fmt.Appendf(nil, `{
 		"xds_servers": [{"server_uri": %q, "channel_creds": [{"type": "insecure"}], "server_features": ["xds_v3"]}],
+		"certificate_providers": {"files": {"plugin_name": "file_watcher", "config": {
+			"ca_certificate_file": %q, "certificate_file": %q, "private_key_file": %q}}},
 		"node": {"id": "grpc-go"}
-	}`, "passthrough:///"+controlPlane)
+	}`, "passthrough:///"+controlPlane,
+		certificates+"/ca.pem", certificates+"/cert.pem", certificates+"/key.pem")
 	channels := map[string]*grpc.ClientConn{}
 	lines := bufio.NewScanner(os.Stdin)
 	for lines.Scan() {
 		words := strings.Fields(lines.Text())
+		if len(words) == 2 && words[0] == "handshakes" {
+			handshakes(config, number(words[1]))
+			continue
+		}
 		if len(words) != 5 || words[0] != "round" {
 			log.Fatalf("a line that is not understood: %s", lines.Text())
 		}
@@ -47,13 +56,33 @@ func calls(controlPlane string) {
 	}
 }
 
+// handshakes makes channels, one after the other, each for one call.
+func handshakes(config []byte, count int) {
+	begin := time.Now()
+	before, _ := used()
+	all := &round{message: make([]byte, 100)}
+	for range count {
+		all.channel = dial(config, "xds:///one")
+		all.left.Store(1)
+		all.run(1)
+		all.channel.Close()
+	}
+	wall := time.Since(begin)
+	after, _ := used()
+	all.report(wall, after-before)
+}
+
 func dial(config []byte, target string) *grpc.ClientConn {
 	resolver, err := xds.NewXDSResolverWithConfigForTesting(config)
 	if err != nil {
 		log.Fatal(err)
 	}
+	security, err := xdscreds.NewClientCredentials(xdscreds.ClientOptions{FallbackCreds: insecure.NewCredentials()})
+	if err != nil {
+		log.Fatal(err)
+	}
 	channel, err := grpc.NewClient(target, grpc.WithResolvers(resolver),
-		grpc.WithTransportCredentials(insecure.NewCredentials()),
+		grpc.WithTransportCredentials(security),
 		grpc.WithDefaultCallOptions(grpc.ForceCodecV2(rawCodec{})))
 	if err != nil {
 		log.Fatal(err)

@@ -29,12 +29,12 @@ const (
 )
 
 func main() {
-	if len(os.Args) != 3 {
-		log.Fatal("usage: grpc-go ADDRESS COUNT, or grpc-go calls ADDRESS")
-	}
-	if os.Args[1] == "calls" {
-		calls(os.Args[2])
+	if len(os.Args) > 2 && os.Args[1] == "calls" {
+		calls(os.Args[2], strings.Join(os.Args[3:], ""))
 		return
+	}
+	if len(os.Args) != 3 {
+		log.Fatal("usage: grpc-go ADDRESS COUNT, or grpc-go calls ADDRESS [CERTIFICATES]")
 	}
 	count, err := strconv.Atoi(os.Args[2])
 	if err != nil {

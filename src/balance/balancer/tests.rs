@@ -13,6 +13,8 @@ use crate::{
 
 mod endpoints;
 mod handover;
+mod identity;
+mod observations;
 mod on_demand;
 mod outliers;
 mod sessions;
@@ -89,7 +91,12 @@ fn configs(leaves: &[(&str, Arc<LeafConfig>)], targets: &[(&str, &[&str])]) -> C
 
 impl Fixture {
     fn new(configs: ClusterConfigs) -> Self {
-        let settings = BalancerSettings { max_concurrent_connects: 3, ..BalancerSettings::with_seed(1) };
+        Self::with(configs, |_| {})
+    }
+
+    fn with(configs: ClusterConfigs, change: impl FnOnce(&mut BalancerSettings)) -> Self {
+        let mut settings = BalancerSettings { max_concurrent_connects: 3, ..BalancerSettings::with_seed(1) };
+        change(&mut settings);
         let mut fixture = Self {
             balancer: Balancer::new(settings, Arc::default()),
             pickers: BTreeMap::new(),

@@ -78,3 +78,6 @@ pub(super) fn hosts(
         idle_timeout: cluster.idle_timeout,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,8 +5,9 @@ use crate::{
     balance::policy::{ClusterPolicy, EndpointConfig, HostsConfig, LocalityConfig},
     resolve::fixture::{eds, snapshot, with, without},
     resource::{
-        OutlierDetection,
+        OutlierDetection, UpstreamTls,
         load_balancing::{PickFirst, RandomSubsetting, WrrLocality},
+        tls::Roots,
     },
 };
 
@@ -211,4 +212,34 @@ fn ch8_10_ch8_14_draining_endpoints_are_for_cookies_alone_and_others_by_their_he
 
 fn addresses(endpoints: &[EndpointConfig]) -> Vec<String> {
     endpoints.iter().flat_map(|it| &it.addresses).map(ToString::to_string).collect()
+}
+
+#[test]
+fn ch7_1_ch7_2_tls_of_a_cluster_is_executed_with_xds_credentials_and_the_fallback_is_for_clusters_without() {
+    let tls = UpstreamTls {
+        identity: None,
+        roots: Roots::System,
+        san_matchers: [].into(),
+        sni: None,
+        auto_host_sni: false,
+        auto_sni_san_validation: false,
+    };
+    let security = |fallback: Option<Security>, tls: Option<&UpstreamTls>| {
+        let mut translation =
+            Translation::new(&BalancerSettings { fallback, ..BalancerSettings::with_seed(1) });
+        let mut entry = eds("cart", &[&["10.0.0.1:80"]]);
+        let cluster = (**entry.config.as_ref().unwrap()).clone();
+        entry.config = Some(Arc::new(Cluster { tls: tls.cloned().map(Box::new), ..cluster }));
+        let snapshot = Arc::new(snapshot("shop").entry(entry).build());
+        let changes = translation.translate(&snapshot, |name| name == "cart", (vec!["cart".into()], vec![]));
+        let leaf = changes.leaves[0].1.clone().unwrap();
+        assert_eq!(*leaf.priorities[0][0].endpoints[0].identity.security(), leaf.security);
+        (leaf.security.clone(), translation.warned.len())
+    };
+    assert_eq!(security(None, Some(&tls)), (Security::Plaintext, 1), "it is logged once");
+    assert_eq!(security(None, None), (Security::Plaintext, 0));
+    let fallback = || Some(Security::Fallback);
+    assert_eq!(security(fallback(), Some(&tls)), (Security::of_cluster(&tls), 0));
+    assert_eq!(security(fallback(), None), (Security::Fallback, 0));
+    assert_eq!(security(Some(Security::Plaintext), Some(&tls)), (Security::of_cluster(&tls), 0));
 }

@@ -82,6 +82,7 @@ fn balancer(breaks: bool) -> (CustomBalancer, Vec<Option<Arc<ReadyEndpoint<u16>>
         address: address(port),
         identity: crate::balance::identity::Identity::default(),
         hostname: None,
+        locality: None,
         load: Loads::default().add(),
         breaker: Arc::default(),
         outcomes: None,

@@ -33,7 +33,8 @@ impl<H: Clone> Leaf<H> {
             && self.config.outlier_detection == config.outlier_detection
             && self.config.max_connections == config.max_connections
             && is_per_endpoint(&config.policy.policy)
-            && are_alike(&self.config.priorities, &config.priorities);
+            && are_alike(&self.config.priorities, &config.priorities)
+            && self.are_labels_same(&config.priorities);
         if !is_same {
             return None;
         }
@@ -155,6 +156,7 @@ impl<H: Clone> Leaf<H> {
         let Edit { priority, group, at, inserted, .. } = edit;
         for (index, config) in inserted.into_iter().enumerate() {
             let member = self.member(config, handover, scope);
+            self.label(member, (priority, group, at + index));
             self.settle(member, scope);
             let Some(Some(groups)) = self.priorities.get_mut(priority) else { return };
             let place = groups.fill((priority, group, at + index), (member, &self.members[member]));

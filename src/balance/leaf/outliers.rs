@@ -12,6 +12,7 @@ use crate::balance::connectivity::Connectivity;
 use crate::balance::{
     identity::Identity,
     member::Key,
+    observer::{Observation, Observer},
     outlier::{Decision, Tracked},
 };
 
@@ -24,6 +25,7 @@ impl<H: Clone> Leaf<H> {
         }
         for (addresses, decision) in self.outliers.sweep(scope.now, scope.random) {
             log(&self.name, &addresses, decision);
+            observe(&self.settings.observer, decision);
             let tracked = self.outliers.tracked(&addresses);
             self.track_host(&addresses, tracked.as_ref(), scope);
             // One of a priority that is not in use is there when that is.
@@ -76,6 +78,18 @@ impl<H: Clone> Leaf<H> {
         });
         let ejected = ejected.into_iter().map(<[_]>::to_vec).collect();
         Ejections { ejected, counted, total, members: members.collect() }
+    }
+}
+
+/// Counts a decision (CH9.17).
+fn observe(observer: &Observer, decision: Decision) {
+    match decision {
+        Decision::Ejected(method) => observer.observe(Observation::Ejected { method: method.as_str() }),
+        Decision::NotEjected(method, reason) => {
+            let (method, reason) = (method.as_str(), reason.as_str());
+            observer.observe(Observation::NotEjected { method, reason });
+        }
+        Decision::Unejected => {}
     }
 }
 

@@ -12,6 +12,7 @@ fn ready(port: u16) -> HostState<u16> {
         address: address(port),
         identity: Identity::default(),
         hostname: None,
+        locality: None,
         load,
         breaker,
         outcomes: None,

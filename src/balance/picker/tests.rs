@@ -37,6 +37,7 @@ fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
         address,
         identity: Identity::default(),
         hostname: None,
+        locality: None,
         load,
         breaker,
         outcomes: None,

@@ -29,6 +29,7 @@ fn endpoint(rank: usize) -> Arc<ReadyEndpoint<usize>> {
         address: ([127, 0, 0, 1], 1).into(),
         identity: crate::balance::identity::Identity::default(),
         hostname: None,
+        locality: None,
         load: Loads::default().add(),
         breaker: Arc::default(),
         outcomes: None,

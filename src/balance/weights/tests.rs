@@ -97,14 +97,17 @@ fn ch3_42_reports_without_a_positive_finite_utilization_and_rate_change_nothing(
     let start = Instant::now();
     let weight = EndpointWeight::new(start);
     weight.report(report(f64::MIN_POSITIVE, f64::MAX, 0.0), 1.0, start);
-    assert_eq!(weight.usable(&WeightSettings { blackout: Duration::ZERO, ..settings() }, start), None);
+    assert_eq!(
+        weight.state(&WeightSettings { blackout: Duration::ZERO, ..settings() }, start).usable(),
+        None
+    );
 }
 
 #[test]
 fn ch3_43_a_weight_counts_from_the_end_of_the_blackout_to_its_expiration() {
     let start = Instant::now();
     let weight = EndpointWeight::new(start);
-    let usable = |seconds| weight.usable(&settings(), start + seconds * SECOND);
+    let usable = |seconds| weight.state(&settings(), start + seconds * SECOND).usable();
     assert_eq!(usable(1), None, "never reported");
     weight.report(report(0.5, 100.0, 0.0), 1.0, start + 2 * SECOND);
     assert_eq!(usable(11), None);
@@ -122,12 +125,12 @@ fn ch3_43_a_new_connection_begins_the_blackout_again_and_keeps_the_weight() {
     let start = Instant::now();
     let weight = EndpointWeight::new(start);
     weight.report(report(0.5, 100.0, 0.0), 1.0, start);
-    let usable = |seconds| weight.usable(&settings(), start + seconds * SECOND);
+    let usable = |seconds| weight.state(&settings(), start + seconds * SECOND).usable();
     assert_eq!(usable(20), Some(200.0));
     weight.on_ready();
     assert_eq!(usable(21), None);
     let no_blackout = WeightSettings { blackout: Duration::ZERO, ..settings() };
-    assert_eq!(weight.usable(&no_blackout, start + 21 * SECOND), Some(200.0), "the last weight");
+    assert_eq!(weight.state(&no_blackout, start + 21 * SECOND).usable(), Some(200.0), "the last weight");
     weight.report(report(0.5, 200.0, 0.0), 1.0, start + 22 * SECOND);
     assert_eq!(usable(31), None);
     assert_eq!(usable(32), Some(400.0));

@@ -21,7 +21,7 @@ use tokio::{
 use tokio_rustls::client::TlsStream;
 
 use super::{
-    super::security::{Peer, Secured},
+    super::security::{Peer, Secured, Tls},
     tunnel,
 };
 
@@ -35,7 +35,7 @@ pub(super) struct Socket {
 enum Stream {
     Plaintext(TcpStream),
     #[cfg(feature = "tls")]
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<TcpStream>>, Tls),
 }
 
 /// When a connection has last read bytes of its peer.
@@ -65,8 +65,8 @@ impl Socket {
         let (io, secured) = match &peer.tls {
             None => (Stream::Plaintext(io), None),
             Some(tls) => {
-                let (io, secured) = tls.connect(io).await.map_err(|error| format!("TLS: {error}"))?;
-                (io.into(), Some(secured))
+                let (io, secured) = tls.connect(io).await?;
+                (Stream::secured(io, tls), Some(secured))
             }
         };
         Ok((Self { io, reads: None }, secured))
@@ -82,7 +82,7 @@ impl Socket {
         match &self.io {
             Stream::Plaintext(io) => io,
             #[cfg(feature = "tls")]
-            Stream::Tls(io) => io.get_ref().0,
+            Stream::Tls(io, _) => io.get_ref().0,
         }
     }
 }
@@ -112,7 +112,7 @@ impl AsyncRead for Socket {
         let polled = match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_read(cx, buf),
             #[cfg(feature = "tls")]
-            Stream::Tls(io) => Pin::new(io).poll_read(cx, buf),
+            Stream::Tls(io, tls) => Pin::new(io).poll_read(cx, buf).map_err(|error| tls.explained(error)),
         };
         if let Some(reads) = &self.reads
             && buf.filled().len() > before
@@ -128,7 +128,10 @@ impl AsyncWrite for Socket {
         match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_write(cx, buf),
             #[cfg(feature = "tls")]
-            Stream::Tls(io) => Pin::new(io).poll_write(cx, buf),
+            Stream::Tls(io, tls) => {
+                let polled = Pin::new(&mut **io).poll_write(cx, buf);
+                written(polled, (io, tls), cx)
+            }
         }
     }
 
@@ -136,7 +139,10 @@ impl AsyncWrite for Socket {
         match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_flush(cx),
             #[cfg(feature = "tls")]
-            Stream::Tls(io) => Pin::new(io).poll_flush(cx),
+            Stream::Tls(io, tls) => {
+                let polled = Pin::new(&mut **io).poll_flush(cx);
+                written(polled, (io, tls), cx)
+            }
         }
     }
 
@@ -144,7 +150,10 @@ impl AsyncWrite for Socket {
         match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_shutdown(cx),
             #[cfg(feature = "tls")]
-            Stream::Tls(io) => Pin::new(io).poll_shutdown(cx),
+            Stream::Tls(io, tls) => {
+                let polled = Pin::new(&mut **io).poll_shutdown(cx);
+                written(polled, (io, tls), cx)
+            }
         }
     }
 
@@ -156,7 +165,10 @@ impl AsyncWrite for Socket {
         match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_write_vectored(cx, bufs),
             #[cfg(feature = "tls")]
-            Stream::Tls(io) => Pin::new(io).poll_write_vectored(cx, bufs),
+            Stream::Tls(io, tls) => {
+                let polled = Pin::new(&mut **io).poll_write_vectored(cx, bufs);
+                written(polled, (io, tls), cx)
+            }
         }
     }
 
@@ -164,22 +176,35 @@ impl AsyncWrite for Socket {
         match &self.io {
             Stream::Plaintext(io) => io.is_write_vectored(),
             #[cfg(feature = "tls")]
-            Stream::Tls(io) => io.is_write_vectored(),
+            Stream::Tls(io, _) => io.is_write_vectored(),
         }
     }
 }
 
-impl From<TcpStream> for Stream {
-    fn from(io: TcpStream) -> Self {
-        Self::Plaintext(io)
+impl Stream {
+    #[cfg(feature = "tls")]
+    fn secured(io: TlsStream<TcpStream>, tls: &Tls) -> Self {
+        Self::Tls(Box::new(io), tls.clone())
+    }
+
+    #[cfg(not(feature = "tls"))]
+    fn secured(_: TcpStream, tls: &Tls) -> Self {
+        match *tls {}
     }
 }
 
+/// The result of a write. A peer that takes no more bytes may have sent an alert before, such as that it refuses the certificate of the
+/// client.
 #[cfg(feature = "tls")]
-impl From<TlsStream<TcpStream>> for Stream {
-    fn from(io: TlsStream<TcpStream>) -> Self {
-        Self::Tls(Box::new(io))
-    }
+fn written<T>(
+    polled: Poll<io::Result<T>>,
+    (io, tls): (&mut TlsStream<TcpStream>, &Tls),
+    cx: &mut Context<'_>,
+) -> Poll<io::Result<T>> {
+    polled.map_err(|error| match Pin::new(io).poll_read(cx, &mut ReadBuf::new(&mut [0])) {
+        Poll::Ready(Err(alert)) => tls.explained(alert),
+        Poll::Ready(Ok(())) | Poll::Pending => tls.explained(error),
+    })
 }
 
 async fn tcp(address: SocketAddr, user_timeout: Option<Duration>) -> io::Result<TcpStream> {

@@ -5,7 +5,7 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 
-use h2::server;
+use h2::{Reason, server};
 use http::Response;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -291,7 +291,7 @@ async fn ch3_6_a_peer_that_answers_pings_keeps_its_connection_and_is_lost_when_i
         turns().await;
     }
     peer.frame_of(PING).await;
-    assert_eq!(driven.lost.recv().await, Some(Loss::Other));
+    assert_eq!(driven.lost.recv().await, Some(Loss::Other(Disconnect::TimedOut)));
     let error = response.await.unwrap_err();
     let reason = driven.streams.reason().unwrap();
     assert_eq!(reason, "no answer to a keepalive ping within 20s");
@@ -365,14 +365,27 @@ async fn ch3_6_sockets_send_at_once_and_have_the_timeout_of_the_pings() {
 async fn ch3_5_a_peer_that_reports_too_many_pings_is_told_apart() {
     for (code, debug, loss) in [
         (11, &b"too_many_pings"[..], Loss::TooManyPings),
-        (11, b"calm", Loss::Other),
-        (2, b"too_many_pings", Loss::Other),
+        (11, b"calm", Loss::Other(Disconnect::GoAway(11))),
+        (2, b"too_many_pings", Loss::Other(Disconnect::GoAway(2))),
     ] {
         let (mut driven, mut peer) = raw_pair(ConnectionSettings::default()).await;
         let payload = [&[0, 0, 0, 0, 0, 0, 0, code], debug].concat();
         peer.write(GOAWAY, 0, 0, &payload).await;
         assert_eq!(driven.lost.recv().await, Some(loss), "{code} {debug:?}");
     }
+}
+
+#[tokio::test]
+async fn ch9_18_the_first_reason_of_a_loss_is_the_one_that_is_seen() {
+    let (mut driven, mut peer) = raw_pair(ConnectionSettings::default()).await;
+    peer.write(GOAWAY, 0, 0, &[0; 8]).await;
+    assert_eq!(driven.lost.recv().await, Some(Loss::Other(Disconnect::GoAway(0))));
+    drop(peer);
+    assert_eq!(driven.lost.recv().await, None, "the end of the socket is no other loss");
+    let (mut driven, peer) = raw_pair(ConnectionSettings::default()).await;
+    drop(peer);
+    assert_eq!(driven.lost.recv().await, Some(Loss::Other(Disconnect::Socket)), "the end without GOAWAY");
+    assert_eq!(Loss::TooManyPings.reason().name(), "GOAWAY ENHANCE_YOUR_CALM");
 }
 
 #[test]

@@ -76,7 +76,8 @@ fn status(head: &[u8]) -> Result<(u16, String), String> {
     let mut parts = line.splitn(3, ' ');
     let (version, code) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let is_http = matches!(version, "HTTP/1.1" | "HTTP/1.0");
-    let code = code.parse().ok().filter(|_| is_http && code.len() == 3);
+    let is_code = code.len() == 3 && code.bytes().all(|byte| byte.is_ascii_digit());
+    let code = code.parse().ok().filter(|_| is_http && is_code);
     let code = code
         .ok_or_else(|| format!("proxy: its response begins with {line:?}, which is no status of HTTP/1.1"))?;
     Ok((code, parts.next().unwrap_or_default().trim().to_owned()))

@@ -52,6 +52,7 @@ pub(super) async fn run(
     request: Request<Body>,
 ) -> Result<Response<ChannelBody>, Status> {
     let (mut routed, is_forwarded) = (Some(routed), Arc::default());
+    call.is_filtered = true;
     let mut rest = Rest { call, filters, routed: &mut routed, is_forwarded: &is_forwarded };
     let response = rest.proceed(request.map(FilterBody::new)).await?;
     let mut deadline = Deadline::new(Some(call.context.active.cancelled()));
@@ -60,7 +61,11 @@ pub(super) async fn run(
     }
     // If a filter has answered, its body is the call.
     let active = routed.map(|it| it.active);
-    Ok(response.map(|body| ChannelBody::filtered(Box::pin(Caught(body)), deadline, active)))
+    let mut telemetry = call.telemetry.take(false);
+    if let Some(code) = status::in_headers(response.headers()) {
+        telemetry.end(code);
+    }
+    Ok(response.map(|body| ChannelBody::filtered(Box::pin(Caught(body)), deadline, active, telemetry)))
 }
 
 impl Rest<'_, '_> {

@@ -4,11 +4,7 @@ use http::uri::Authority;
 use tokio::net::TcpStream;
 
 use super::Peer;
-use crate::{Client, balance::identity::Destination, config::Bootstrap};
-
-/// What the channels of a client have in common.
-#[derive(Debug)]
-pub(in crate::channel) struct SharedTls;
+use crate::{Client, balance::identity::Destination};
 
 /// The security of a channel's connections.
 pub(in crate::channel) struct ChannelSecurity;
@@ -24,12 +20,6 @@ pub(in crate::channel) enum Tls {}
 /// Nothing is known of a peer without TLS.
 #[derive(Debug)]
 pub(in crate::channel) enum Secured {}
-
-impl SharedTls {
-    pub(in crate::channel) fn new(_: &Bootstrap) -> Self {
-        Self
-    }
-}
 
 impl ChannelSecurity {
     pub(in crate::channel) fn new(_: &Client, _: Option<FallbackCredentials>, _: &Authority) -> Self {

@@ -4,6 +4,8 @@ use std::{
     collections::HashMap,
     fmt,
     hash::{Hash, Hasher},
+    io,
+    net::SocketAddr,
     sync::{Arc, Mutex, PoisonError, Weak},
 };
 
@@ -44,10 +46,11 @@ pub(in crate::channel) struct ChannelSecurity {
     fallback: Option<TlsConfig>,
     authority: Authority,
     /// With the sessions of the connections before, which the next ones resume (CH7.16).
-    known: HashMap<Security, Tls>,
+    known: HashMap<Destination, Tls>,
 }
 
-/// TLS of one security generation. It is equal to itself alone, and equal configurations of a client have the same one.
+/// TLS to an endpoint, of one security generation. It is equal to itself alone, and what is configured alike for an endpoint has the
+/// same one in all channels of a client.
 #[derive(Clone)]
 pub(in crate::channel) struct Tls {
     client: Arc<ClientTls>,
@@ -63,9 +66,12 @@ pub(in crate::channel) struct Secured {
     tls: Tls,
 }
 
-/// What makes security the same.
+/// What makes the security of an endpoint the same.
+type Key = (SocketAddr, Source);
+
+/// Where the security of a connection is configured.
 #[derive(Debug, PartialEq, Eq, Hash)]
-enum Key {
+enum Source {
     Fallback(TlsConfig, Authority),
     Cluster(ClusterTls, Option<Arc<str>>),
 }
@@ -99,9 +105,9 @@ impl SharedTls {
             return known;
         }
         in_use.retain(|_, it| it.strong_count() > 0);
-        let new = Arc::new(match &key {
-            Key::Fallback(config, authority) => ClientTls::of_config(config, authority.as_str()),
-            Key::Cluster(tls, hostname) => {
+        let new = Arc::new(match &key.1 {
+            Source::Fallback(config, authority) => ClientTls::of_config(config, authority.as_str()),
+            Source::Cluster(tls, hostname) => {
                 ClientTls::of_cluster(self.providers.clone(), tls.config().clone(), hostname.as_deref())
             }
         });
@@ -125,23 +131,25 @@ impl ChannelSecurity {
     }
 
     /// What a connection to a destination is made with.
-    pub(in crate::channel) fn peer(&mut self, Destination { address, identity }: &Destination) -> Peer {
-        Peer { address: *address, proxy: identity.proxy(), tls: self.tls(identity.security()) }
+    pub(in crate::channel) fn peer(&mut self, destination: &Destination) -> Peer {
+        let Destination { address, identity } = destination;
+        Peer { address: *address, proxy: identity.proxy(), tls: self.tls(destination) }
     }
 
-    fn tls(&mut self, security: &Security) -> Option<Tls> {
-        if let Some(known) = self.known.get(security) {
+    fn tls(&mut self, destination: &Destination) -> Option<Tls> {
+        if let Some(known) = self.known.get(destination) {
             return Some(known.clone());
         }
-        let (key, is_fallback) = match security {
+        let (of, is_fallback) = match destination.identity.security() {
             Security::Plaintext => return None,
             // The core has no fallback without a configuration of it.
-            Security::Fallback => (Key::Fallback(self.fallback.clone()?, self.authority.clone()), true),
-            Security::Cluster { tls, hostname } => (Key::Cluster(tls.clone(), hostname.clone()), false),
+            Security::Fallback => (Source::Fallback(self.fallback.clone()?, self.authority.clone()), true),
+            Security::Cluster { tls, hostname } => (Source::Cluster(tls.clone(), hostname.clone()), false),
         };
-        let tls = Tls { client: self.client.connections().tls().get(key), is_fallback };
+        let client = self.client.connections().tls().get((destination.address, of));
+        let tls = Tls { client, is_fallback };
         self.forget_unused();
-        self.known.insert(security.clone(), tls.clone());
+        self.known.insert(destination.clone(), tls.clone());
         Some(tls)
     }
 
@@ -164,6 +172,15 @@ impl Tls {
     ) -> Result<(TlsStream<TcpStream>, Secured), String> {
         let (io, identity) = self.client.connect(io).await?;
         Ok((io, Secured { identity, tls: self.clone() }))
+    }
+
+    /// An error of a connection, with what it means if it is one of TLS: a server refuses the certificate of a client after the
+    /// handshake of TLS 1.3.
+    pub(in crate::channel) fn explained(&self, error: io::Error) -> io::Error {
+        match self.client.explain(&error) {
+            Some(reason) => io::Error::new(error.kind(), reason),
+            None => error,
+        }
     }
 }
 

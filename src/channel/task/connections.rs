@@ -136,7 +136,7 @@ impl Connections {
         let Some((address, _)) = self.established.remove(&id) else { return false };
         match loss {
             Loss::TooManyPings => self.on_too_many_pings(address),
-            Loss::Other => {}
+            Loss::Other(_) => {}
         }
         true
     }

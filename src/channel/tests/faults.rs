@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Faults are counted for the whole process, so these tests run one after the other.
-static SERIAL: Mutex<()> = Mutex::const_new(());
+pub(super) static SERIAL: Mutex<()> = Mutex::const_new(());
 
 /// A mesh with a filter that injects faults. Its calls are for one cluster.
 struct Faulty {
@@ -69,7 +69,7 @@ impl Faulty {
     }
 }
 
-fn any(fault: &HttpFault) -> Any {
+pub(super) fn any(fault: &HttpFault) -> Any {
     let type_url = "type.googleapis.com/envoy.extensions.filters.http.fault.v3.HTTPFault".into();
     Any { type_url, value: fault.encode_to_vec().into() }
 }
@@ -93,7 +93,7 @@ fn delay_by_header() -> HttpFault {
 }
 
 /// Every call fails.
-fn abort(with: ErrorType) -> HttpFault {
+pub(super) fn abort(with: ErrorType) -> HttpFault {
     let abort = FaultAbort { error_type: Some(with), percentage: percent(100) };
     HttpFault { abort: Some(abort), ..HttpFault::default() }
 }

@@ -9,8 +9,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use http::HeaderName;
 use tokio::sync::Notify;
 
-use self::script::{Scripted, of, overridden, script, with_filters};
-pub(super) use self::script::{any, with_filter};
+use self::script::{Scripted, overridden, with_filters};
+pub(super) use self::script::{any, of, script, with_filter};
 use super::{secure::Ca, *};
 use crate::{
     error::Code as FilterCode,
@@ -33,7 +33,7 @@ async fn start(name: &str, peers: &[&Peer]) -> Mesh {
     start_with(name, peers, |builder| builder).await
 }
 
-async fn start_with(
+pub(super) async fn start_with(
     name: &str,
     peers: &[&Peer],
     settings: impl FnOnce(ChannelBuilder) -> ChannelBuilder,

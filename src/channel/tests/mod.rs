@@ -17,7 +17,9 @@ pub(super) mod secure;
 mod security;
 mod session;
 mod sharing;
+mod spans;
 mod streams;
+mod telemetry;
 mod timeouts;
 
 use std::{

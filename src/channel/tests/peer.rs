@@ -164,6 +164,11 @@ impl Received {
     }
 
     pub(super) fn respond(mut self) {
+        self.end();
+    }
+
+    /// Sends a response, of which nothing is left to send.
+    pub(super) fn end(&mut self) {
         let mut stream = self.respond.send_response(grpc_response(), false).unwrap();
         let mut trailers = HeaderMap::new();
         trailers.insert("grpc-status", "0".parse().unwrap());

@@ -37,6 +37,14 @@ impl RawListener {
         Self { listener, address }
     }
 
+    /// All that a client sends on its next connection until it closes that.
+    pub(in crate::channel) async fn received(&self) -> Vec<u8> {
+        let mut io = soon(self.listener.accept()).await.unwrap().0;
+        let mut all = Vec::new();
+        soon(io.read_to_end(&mut all)).await.unwrap();
+        all
+    }
+
     /// Accepts a connection, sends SETTINGS, and reads those of the client with their acknowledgement.
     pub(in crate::channel) async fn accept(&self) -> Raw {
         self.accept_with(&[]).await

@@ -22,7 +22,7 @@ pub(super) fn policy(retry_on: &str, num_retries: u32) -> RetryPolicy {
     }
 }
 
-fn with_policy(route: RouteBuilder, policy: RetryPolicy) -> RouteBuilder {
+pub(super) fn with_policy(route: RouteBuilder, policy: RetryPolicy) -> RouteBuilder {
     route.edit(|route| {
         let Some(Action::Route(action)) = &mut route.action else { panic!("it forwards") };
         action.retry_policy = Some(policy);

@@ -10,6 +10,8 @@ use tonic::{
 /// A line of standard input.
 pub(super) enum Command {
     Call(Box<Call>),
+    /// What the channel is doing, as the answer to this id.
+    Status(Value),
     Quit,
 }
 
@@ -42,6 +44,9 @@ impl Command {
         let id = value.get("id").cloned().unwrap_or_default();
         if value.get("quit") == Some(&Value::Bool(true)) {
             return Ok(Self::Quit);
+        }
+        if value.get("status") == Some(&Value::Bool(true)) {
+            return Ok(Self::Status(id));
         }
         let call: Call = serde_json::from_value(value).map_err(|error| (id.clone(), error.to_string()))?;
         call.check().map_err(|reason| (id, reason))?;

@@ -23,7 +23,11 @@ use super::{
     args::Connect,
     program::{self, Failure, Program},
 };
-use crate::{Channel, Client, channel::WaitForReady, codec::RawCodec};
+use crate::{
+    Channel, Client,
+    channel::{FallbackCredentials, WaitForReady},
+    codec::RawCodec,
+};
 
 /// Makes calls through a channel: one call of the command line, or as many as commands on standard input request.
 #[derive(Debug, Clone, PartialEq, Parser)]
@@ -52,7 +56,7 @@ pub(crate) struct CallArgs {
 enum Credentials {
     /// Plaintext
     Insecure,
-    /// That of the clusters
+    /// That of the clusters, with plaintext where a cluster has none
     Xds,
 }
 
@@ -60,8 +64,8 @@ const HELP: &str = "\
 A command is a JSON object on a line; commands run concurrently:
   {\"id\":\"a\",\"method\":\"/pkg.Service/Method\",\"headers\":{\"k\":\"v\"},\"body\":\"text\",\"timeout\":1.5,
    \"wait_for_ready\":true,\"count\":100,\"parallel\":10}
-`id` and `method` are required. {\"id\":\"q\",\"quit\":true} ends the program; the end of the input ends it after
-outstanding calls. Each finished command is answered by a JSON object on a line of standard output.";
+`id` and `method` are required. {\"id\":\"s\",\"status\":true} shows what the channel is doing.
+{\"id\":\"q\",\"quit\":true} ends the program; the end of the input ends it after outstanding calls. Each finished command is answered by a JSON object on a line of standard output.";
 
 pub(super) fn main() -> ExitCode {
     Program::Example("call").main(env::args_os().skip(1), run)
@@ -69,19 +73,17 @@ pub(super) fn main() -> ExitCode {
 
 fn run(_: Program, args: &CallArgs) -> Result<(), Failure> {
     program::log_to_stderr();
-    if args.credentials == Credentials::Xds {
-        return Err(Failure::Usage(
-            "--credentials xds: the channel does not execute the security of clusters yet; use insecure"
-                .to_owned(),
-        ));
-    }
     let bootstrap = args.connect.bootstrap()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
         let client = Client::builder(bootstrap).api_type(args.connect.protocol.into()).build();
         let client = client.map_err(|error| Failure::Failed(error.to_string()))?;
-        let channel = client.channel(args.target.as_str()).build();
-        let channel = channel.map_err(|error| Failure::Usage(error.to_string()))?;
+        let builder = client.channel(args.target.as_str());
+        let builder = match args.credentials {
+            Credentials::Insecure => builder,
+            Credentials::Xds => builder.xds_credentials(FallbackCredentials::Plaintext),
+        };
+        let channel = builder.build().map_err(|error| Failure::Usage(error.to_string()))?;
         match &args.method {
             Some(method) => one_call(&channel, method, args).await,
             None => commands(&channel).await,
@@ -122,6 +124,10 @@ async fn commands(channel: &Channel) -> Result<(), Failure> {
                 }
                 match Command::parse(&line) {
                     Ok(Command::Quit) => return Ok(()),
+                    Ok(Command::Status(id)) => {
+                        let channel = channel.clone();
+                        running.spawn(async move { json!({"id": id, "status": channel.status().await}).to_string() });
+                    }
                     Ok(Command::Call(call)) => {
                         let channel = channel.clone();
                         running.spawn(async move { execute(&channel, *call).await });

@@ -9,7 +9,7 @@ mod report;
 mod totals;
 
 pub use self::{
-    report::{ClusterLoad, EndpointLoad, LoadReport, LocalityLoad, MetricSum, RequestCounts},
+    report::{ClusterLoad, EndpointLoad, LoadMetric, LoadReport, LocalityLoad, RequestCounts},
     totals::{LoadTotals, LocalityTotals},
 };
 

@@ -5,7 +5,7 @@ use crate::pb::envoy::{
             Cluster,
             cluster::{ClusterDiscoveryType, CustomClusterType, DiscoveryType, EdsClusterConfig},
         },
-        core::v3::ConfigSource,
+        core::v3::{ConfigSource, SelfConfigSource, config_source::ConfigSourceSpecifier},
         endpoint::v3::{
             ClusterLoadAssignment, Endpoint, LbEndpoint, LocalityLbEndpoints, lb_endpoint::HostIdentifier,
         },
@@ -73,6 +73,16 @@ impl ClusterBuilder {
         self.message.eds_cluster_config = None;
         self.message.load_assignment = None;
         self.discovery(ClusterDiscoveryType::ClusterType(custom))
+    }
+
+    /// Has clients report the load of the cluster to the server that sends it; see
+    /// [`TestControlPlane::ask_reports`](crate::testing::TestControlPlane::ask_reports).
+    #[must_use]
+    pub fn report_load(mut self) -> Self {
+        let this_server = ConfigSourceSpecifier::Self_(SelfConfigSource::default());
+        let source = ConfigSource { config_source_specifier: Some(this_server), ..ConfigSource::default() };
+        self.message.lrs_server = Some(source);
+        self
     }
 
     fn discovery(mut self, discovery: ClusterDiscoveryType) -> Self {

@@ -73,6 +73,16 @@ fn routes_go_to_clusters_in_order() {
 }
 
 #[test]
+fn clusters_ask_for_load_reports() {
+    let parsed = |cluster: ClusterBuilder| {
+        let bytes = cluster.into_message().encode_to_vec().into();
+        resource::Cluster::parse(&bytes, &Context::new()).unwrap().report_load
+    };
+    assert!(!parsed(cluster("a")));
+    assert!(parsed(cluster("a").report_load()));
+}
+
+#[test]
 fn clusters_have_one_kind_of_discovery() {
     let types = |cluster: &Cluster| match &cluster.cluster_discovery_type {
         Some(ClusterDiscoveryType::Type(number)) => (*number, String::new()),

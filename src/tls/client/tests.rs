@@ -270,6 +270,30 @@ async fn ch7_7_ch7_16_sessions_are_resumed_until_there_is_other_material() {
 }
 
 #[tokio::test]
+async fn ch7_16_the_certificate_of_a_resumed_session_is_verified_by_the_time_of_the_handshake() {
+    let world = World::new();
+    let server = Arc::new(world.server());
+    let client = world.client(upstream("a.example"), None);
+    let late = UnixTime::since_unix_epoch(Duration::from_secs(1 << 40));
+    for is_resumed in [false, true] {
+        let (near, far) = tokio::io::duplex(1 << 16);
+        let serve = async {
+            let mut stream = TlsAcceptor::from(server.clone()).accept(far).await.unwrap();
+            stream.write_all(b"x").await.unwrap();
+            stream.flush().await.unwrap();
+            stream
+        };
+        let (connected, _served) = tokio::join!(client.connect(near), serve);
+        let mut stream = connected.unwrap().0;
+        stream.read_exact(&mut [0]).await.unwrap(); // and the tickets before it
+        let generation = client.generation.lock().unwrap().clone().unwrap();
+        let checked = generation.check(stream.get_ref().1, late);
+        // rustls has verified the first by its own clock.
+        assert_eq!(checked.is_err_and(|why| why.contains("expired")), is_resumed);
+    }
+}
+
+#[tokio::test]
 async fn ch7_16_another_generation_resumes_no_session() {
     let world = World::new();
     let server = Arc::new(world.server());

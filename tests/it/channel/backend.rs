@@ -28,7 +28,7 @@ use tonic::{
         http::{self, HeaderName},
     },
     server::{Grpc, NamedService, StreamingService, UnaryService},
-    transport::{Server, server::TcpIncoming},
+    transport::{Server, ServerTlsConfig, server::TcpIncoming},
 };
 use xdskit::{
     orca::{CallMetricsLayer, Metric, OpenRcaService, ServerMetrics},
@@ -54,6 +54,7 @@ pub(crate) const FIFTH: &str = "/test.Echo/Fifth";
 pub(crate) struct Backend {
     pub(crate) address: SocketAddr,
     state: Arc<State>,
+    tls: Option<ServerTlsConfig>,
     stop: Option<oneshot::Sender<()>>,
     serving: JoinHandle<()>,
     runtime: Option<Runtime>,
@@ -84,15 +85,24 @@ impl Backend {
 
     /// Starts at an address, as a restarted process does.
     pub(crate) async fn start_at(name: &str, address: SocketAddr) -> Self {
-        Self::start_with(name, address, MAX_STREAMS).await
+        Self::start_with(name, address, (MAX_STREAMS, None)).await
     }
 
     /// Starts one that permits so many streams on each connection.
     pub(crate) async fn start_permitting(name: &str, streams: u32) -> Self {
-        Self::start_with(name, (Ipv4Addr::LOCALHOST, 0).into(), streams).await
+        Self::start_with(name, (Ipv4Addr::LOCALHOST, 0).into(), (streams, None)).await
     }
 
-    async fn start_with(name: &str, address: SocketAddr, max_streams: u32) -> Self {
+    /// Starts one with TLS.
+    pub(crate) async fn start_secured(name: &str, tls: ServerTlsConfig) -> Self {
+        Self::start_with(name, (Ipv4Addr::LOCALHOST, 0).into(), (MAX_STREAMS, Some(tls))).await
+    }
+
+    async fn start_with(
+        name: &str,
+        address: SocketAddr,
+        (max_streams, tls): (u32, Option<ServerTlsConfig>),
+    ) -> Self {
         let state = Arc::new(State { name: name.to_owned(), ..State::default() });
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (stop, stopped) = oneshot::channel::<()>();
@@ -100,14 +110,18 @@ impl Backend {
         let reports = OpenRcaService::new(state.metrics.clone()).with_min_interval(Duration::from_millis(1));
         let reports = Reports { state: state.clone(), reports };
         let (bound, address_of) = oneshot::channel();
-        let accepted = state.clone();
+        let (accepted, served) = (state.clone(), tls.clone());
         let serving = runtime.spawn(async move {
             let incoming = TcpIncoming::bind(address).unwrap();
             bound.send(incoming.local_addr().unwrap()).unwrap();
             let incoming = incoming.inspect(|_| {
                 accepted.connections.fetch_add(1, Ordering::Relaxed);
             });
-            let router = Server::builder()
+            let mut server = Server::builder();
+            if let Some(tls) = served {
+                server = server.tls_config(tls).unwrap();
+            }
+            let router = server
                 .max_concurrent_streams(max_streams)
                 .layer(CallMetricsLayer::new(accepted.metrics.clone()))
                 .add_service(service)
@@ -118,7 +132,7 @@ impl Backend {
             router.serve_with_incoming_shutdown(incoming, stopped).await.unwrap();
         });
         let address = address_of.await.unwrap();
-        Self { address, state, stop: Some(stop), serving, runtime: Some(runtime) }
+        Self { address, state, tls, stop: Some(stop), serving, runtime: Some(runtime) }
     }
 
     /// Starts one for each name.
@@ -191,7 +205,7 @@ impl Backend {
     pub(crate) async fn restart_gracefully(mut self) -> Self {
         self.stop();
         crate::common::soon(&mut self.serving).await.unwrap();
-        Self::start_at(&self.state.name, self.address).await
+        Self::start_with(&self.state.name, self.address, (MAX_STREAMS, self.tls.clone())).await
     }
 
     /// Ends at once: the connections are reset.

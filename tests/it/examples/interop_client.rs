@@ -215,9 +215,8 @@ async fn the_expected_status_is_the_success() {
 #[tokio::test]
 async fn what_is_not_supported_is_an_error() {
     for (flags, reason) in [
-        (&["--secure_mode=true"] as &[_], "--secure_mode is not supported"),
         (
-            &["--server=xds:///shop", "--enable_csm_observability"],
+            &["--server=xds:///shop", "--enable_csm_observability"] as &[_],
             "--enable_csm_observability is not supported",
         ),
         (

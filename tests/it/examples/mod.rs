@@ -4,6 +4,7 @@ mod call;
 mod collections;
 mod filters;
 mod interop_client;
+mod load;
 mod messages;
 mod process;
 mod relay;

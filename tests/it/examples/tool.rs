@@ -209,6 +209,7 @@ async fn a_broken_pipe_is_a_good_end_of_the_examples_too() {
         ("greeter", &["--help"]),
         ("filters", &["--help"]),
         ("session", &["--help"]),
+        ("load", &["--help"]),
         ("call", &["--help"]),
         ("quickstart", &["--help"]),
         ("quickstart", &[]),
@@ -296,6 +297,7 @@ async fn all_examples_have_help() {
         "greeter",
         "filters",
         "session",
+        "load",
         "quickstart",
         "interop_client",
     ] {

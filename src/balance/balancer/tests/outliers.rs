@@ -24,7 +24,7 @@ pub(super) fn detected(leaf: &Arc<LeafConfig>) -> Arc<LeafConfig> {
     Arc::new(LeafConfig { outlier_detection: Some(detection()), ..(**leaf).clone() })
 }
 
-fn detecting(policy: ClusterPolicy, priorities: &[&[u16]]) -> ClusterConfigs {
+pub(super) fn detecting(policy: ClusterPolicy, priorities: &[&[u16]]) -> ClusterConfigs {
     let mut configs = shop(policy, priorities);
     configs.leaves.values_mut().for_each(|leaf| *leaf = detected(leaf));
     configs
@@ -32,7 +32,7 @@ fn detecting(policy: ClusterPolicy, priorities: &[&[u16]]) -> ClusterConfigs {
 
 impl Fixture {
     /// Makes 40 attempts, which fail on some endpoints.
-    fn attempts(&mut self, bad: &[u16]) {
+    pub(super) fn attempts(&mut self, bad: &[u16]) {
         for _ in 0..40 {
             let Pick::Complete(mut attempt) = self.pick("shop") else { panic!() };
             attempt.on_stream();

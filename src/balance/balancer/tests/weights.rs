@@ -10,7 +10,7 @@ use crate::{
 
 const SECOND: Duration = Duration::from_secs(1);
 
-fn policy(blackout: u32, out_of_band: Option<u32>) -> ClusterPolicy {
+pub(super) fn policy(blackout: u32, out_of_band: Option<u32>) -> ClusterPolicy {
     let settings = WeightSettings {
         blackout: blackout * SECOND,
         expiration: 180 * SECOND,
@@ -29,7 +29,7 @@ fn report(rate: f64) -> LoadReport {
 
 impl Fixture {
     /// A call to each endpoint, whose response reports a load in proportion to the port.
-    fn report_all(&mut self) {
+    pub(super) fn report_all(&mut self) {
         for _ in 0..40 {
             let Pick::Complete(attempt) = self.pick("shop") else { panic!("an endpoint is ready") };
             let rate = f64::from(attempt.endpoint.address.port());

@@ -47,7 +47,7 @@ fn scripts() -> MutexGuard<'static, BTreeMap<&'static str, Script>> {
 }
 
 /// Sets the script of an id. It is given the override of the route.
-pub(super) fn script(
+pub(in crate::channel::tests) fn script(
     id: &'static str,
     run: impl for<'a> Fn(String, Request<FilterBody>, Next<'a>) -> FilterFuture<'a> + Send + Sync + 'static,
 ) {
@@ -55,7 +55,7 @@ pub(super) fn script(
 }
 
 /// The configuration of a filter with a script.
-pub(super) fn of(id: &str) -> Any {
+pub(in crate::channel::tests) fn of(id: &str) -> Any {
     any(Scripted::TYPE_NAME, id.as_bytes())
 }
 

@@ -60,13 +60,13 @@ pub struct LocalityLoad {
     /// The requests.
     pub requests: RequestCounts,
     /// The utilization of the processor, if endpoints reported it.
-    pub cpu_utilization: Option<MetricSum>,
+    pub cpu_utilization: Option<LoadMetric>,
     /// The utilization of the memory.
-    pub memory_utilization: Option<MetricSum>,
+    pub memory_utilization: Option<LoadMetric>,
     /// The utilization as the application defines it.
-    pub application_utilization: Option<MetricSum>,
+    pub application_utilization: Option<LoadMetric>,
     /// Other metrics by name, such as `named_metrics.queue`.
-    pub metrics: BTreeMap<String, MetricSum>,
+    pub metrics: BTreeMap<String, LoadMetric>,
     /// The endpoints, if the server asked for them.
     pub endpoints: Vec<EndpointLoad>,
 }
@@ -80,7 +80,7 @@ pub struct EndpointLoad {
     /// The requests.
     pub requests: RequestCounts,
     /// Metrics by name.
-    pub metrics: BTreeMap<String, MetricSum>,
+    pub metrics: BTreeMap<String, LoadMetric>,
 }
 
 /// Numbers of requests.
@@ -100,7 +100,7 @@ pub struct RequestCounts {
 /// Values of a metric.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 #[non_exhaustive]
-pub struct MetricSum {
+pub struct LoadMetric {
     /// The number of values.
     pub count: u64,
     /// Their sum.
@@ -184,7 +184,7 @@ impl LocalityLoad {
     fn of(stats: &endpoint::UpstreamLocalityStats) -> Self {
         let unnamed = |stats: &Option<endpoint::UnnamedEndpointLoadMetricStats>| {
             let stats = stats.as_ref()?;
-            Some(MetricSum { count: stats.num_requests_finished_with_metric, sum: stats.total_metric_value })
+            Some(LoadMetric { count: stats.num_requests_finished_with_metric, sum: stats.total_metric_value })
         };
         let locality = stats.locality.as_ref();
         Self {
@@ -231,18 +231,18 @@ impl RequestCounts {
     }
 }
 
-impl MetricSum {
+impl LoadMetric {
     pub(super) fn add(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.sum += other.sum;
     }
 }
 
-fn metrics(stats: &[EndpointLoadMetricStats]) -> BTreeMap<String, MetricSum> {
+fn metrics(stats: &[EndpointLoadMetricStats]) -> BTreeMap<String, LoadMetric> {
     let mut metrics = BTreeMap::new();
     for it in stats {
-        let sum: &mut MetricSum = metrics.entry(it.metric_name.clone()).or_default();
-        sum.add(&MetricSum { count: it.num_requests_finished_with_metric, sum: it.total_metric_value });
+        let sum: &mut LoadMetric = metrics.entry(it.metric_name.clone()).or_default();
+        sum.add(&LoadMetric { count: it.num_requests_finished_with_metric, sum: it.total_metric_value });
     }
     metrics
 }

@@ -95,13 +95,13 @@ fn lr10_3_reports_are_typed() {
     let zone = load.locality("eu", "a", "").unwrap();
     let counts = RequestCounts { issued: 4, successful: 3, failed: 2, in_progress: 1 };
     assert_eq!((zone.requests, zone.priority), (counts, 3));
-    assert_eq!(zone.cpu_utilization, Some(MetricSum { count: 2, sum: 0.75 }));
+    assert_eq!(zone.cpu_utilization, Some(LoadMetric { count: 2, sum: 0.75 }));
     assert_eq!((zone.memory_utilization, zone.application_utilization), (None, None));
-    assert_eq!(zone.metrics["m"], MetricSum { count: 3, sum: 1.5 }, "of two entries with the same name");
+    assert_eq!(zone.metrics["m"], LoadMetric { count: 3, sum: 1.5 }, "of two entries with the same name");
     let [first, other] = &zone.endpoints[..] else { panic!("two endpoints") };
     assert_eq!((first.address, other.address), (Some("10.0.0.1:80".parse().unwrap()), None));
     assert_eq!(first.requests, RequestCounts { issued: 2, failed: 1, ..RequestCounts::default() });
-    assert_eq!(first.metrics["m"], MetricSum { count: 1, sum: 0.5 });
+    assert_eq!(first.metrics["m"], LoadMetric { count: 1, sum: 0.5 });
     assert_eq!(load.locality("eu", "b", ""), None);
 }
 
@@ -142,9 +142,9 @@ fn lr10_3_totals_of_localities_have_their_metrics_and_endpoints() {
     let one = || report(1, vec![cluster("shop", vec![detailed_locality()])]);
     let totals = loads([one(), one()]).totals("shop");
     let zone = &totals.localities[&Locality::new("eu", "a", "")];
-    assert_eq!(zone.cpu_utilization, MetricSum { count: 4, sum: 1.5 });
-    assert_eq!(zone.memory_utilization, MetricSum::default());
-    assert_eq!(zone.metrics["m"], MetricSum { count: 6, sum: 3.0 });
+    assert_eq!(zone.cpu_utilization, LoadMetric { count: 4, sum: 1.5 });
+    assert_eq!(zone.memory_utilization, LoadMetric::default());
+    assert_eq!(zone.metrics["m"], LoadMetric { count: 6, sum: 3.0 });
     let endpoints: Vec<_> = zone.endpoints.iter().collect();
     let counts = RequestCounts { issued: 4, failed: 2, ..RequestCounts::default() };
     assert_eq!(endpoints, [(&"10.0.0.1:80".parse().unwrap(), &counts)]);

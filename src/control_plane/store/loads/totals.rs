@@ -1,6 +1,6 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc, time::Duration};
 
-use super::report::{ClusterLoad, LocalityLoad, MetricSum, RequestCounts};
+use super::report::{ClusterLoad, LoadMetric, LocalityLoad, RequestCounts};
 use crate::config::Locality;
 
 /// The sums of all reports of a cluster.
@@ -38,13 +38,13 @@ pub struct LocalityTotals {
     /// Requests that failed.
     pub failed: u64,
     /// The utilization of the processor.
-    pub cpu_utilization: MetricSum,
+    pub cpu_utilization: LoadMetric,
     /// The utilization of the memory.
-    pub memory_utilization: MetricSum,
+    pub memory_utilization: LoadMetric,
     /// The utilization as the application defines it.
-    pub application_utilization: MetricSum,
+    pub application_utilization: LoadMetric,
     /// Other metrics by name.
-    pub metrics: BTreeMap<Arc<str>, MetricSum>,
+    pub metrics: BTreeMap<Arc<str>, LoadMetric>,
     /// The requests of endpoints; those in progress are not counted.
     pub endpoints: BTreeMap<SocketAddr, RequestCounts>,
 }

@@ -256,9 +256,12 @@ fn is_valid_for(name: &str, host: &str) -> bool {
     }
 }
 
+/// Some labels, so few that names and hosts are often alike.
+const LABELS: &str = "(a|A|\\*|a\\*|)(\\.(a|A|\\*|)){0,2}\\.?";
+
 proptest! {
     #[test]
-    fn ch7_10_dns_names_agree_with_a_naive_model(name in "[abA*.]{0,7}", host in "[abA*.]{0,7}") {
+    fn ch7_10_dns_names_agree_with_a_naive_model(name in LABELS, host in LABELS) {
         let expected = !name.is_empty() && is_valid_for(&name, &host);
         let exact = one(None, StringPattern::Exact(host.as_str().into()), false);
         let ignoring = one(None, StringPattern::Exact(host.as_str().into()), true);
@@ -275,7 +278,7 @@ proptest! {
             one(None, StringPattern::Exact(host.into()), false).accepts_names(None, [(SanType::Dns, &*name)])
         };
         let (one, two) = (format!("{label}.{parent}"), format!("x.{label}.{parent}"));
-        prop_assert!(covers(one) && !covers(two) && !covers(parent.clone()));
+        prop_assert!(covers(one) && !covers(two) && !covers(parent));
     }
 
     #[test]

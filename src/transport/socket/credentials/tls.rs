@@ -16,6 +16,7 @@ use crate::{
     tls::{
         NameRule, TrustBundleMap, TrustRoots, Verifier,
         files::{self, Content},
+        refusal,
     },
 };
 
@@ -60,7 +61,11 @@ impl Tls {
 
     pub(super) async fn secure(&self, io: BoxedIo, host: &str) -> Result<Secured, StdError> {
         let name = ServerName::try_from(self.server_name.as_deref().unwrap_or(host).to_owned())?;
-        let io = self.connector.connect(name, io).await?;
+        let connected = self.connector.connect(name, io).await;
+        let io = connected.map_err(|e| match refusal(&e) {
+            Some(refused) => StdError::from(refused.to_string()),
+            None => e.into(),
+        })?;
         let selected_http2 = io.get_ref().1.alpn_protocol() == Some(HTTP2);
         if self.alpn == Alpn::Http2 && !selected_http2 {
             return Err("the server does not use HTTP/2: it did not select `h2` (ALPN)".into());

@@ -3,7 +3,11 @@
 //
 // Usage:
 //
-//	backend NAME [PORT]   serves on 127.0.0.1; without a port, on one that is free
+//	backend NAME [PORT [CERTIFICATE KEY [CLIENT_CA]]]
+//
+// It serves on 127.0.0.1; with port 0, or without one, on one that is free. With the PEM files of a certificate and its key it uses TLS, and
+// with those of an authority it requires client certificates of that. The header x-client then has their subject alternative names of the
+// types URI, DNS and email, sorted and joined by commas.
 //
 // The first line on standard output is {"address":"127.0.0.1:PORT"}. Then it reads commands on standard input, one a line, and
 // responds to each by one line with "done" or "failed". The end of the input ends it.
@@ -42,21 +46,26 @@ import (
 )
 
 func main() {
-	if len(os.Args) != 2 && len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: backend NAME [PORT]")
+	arguments := os.Args[1:]
+	if len(arguments) < 1 || len(arguments) == 3 || len(arguments) > 5 {
+		fmt.Fprintln(os.Stderr, "usage: backend NAME [PORT [CERTIFICATE KEY [CLIENT_CA]]]")
 		os.Exit(2)
 	}
-	port := "0"
-	if len(os.Args) == 3 {
-		port = os.Args[2]
+	name, port, files := arguments[0], "0", []string(nil)
+	if len(arguments) > 1 {
+		port, files = arguments[1], arguments[2:]
 	}
-	if err := run(os.Args[1], port); err != nil {
+	if err := run(name, port, files); err != nil {
 		fmt.Fprintln(os.Stderr, "backend:", err)
 		os.Exit(1)
 	}
 }
 
-func run(name, port string) error {
+func run(name, port string, files []string) error {
+	credentials, err := serverCredentials(files)
+	if err != nil {
+		return err
+	}
 	listener, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", port))
 	if err != nil {
 		return err
@@ -64,6 +73,7 @@ func run(name, port string) error {
 	backend := &backend{name: name, counts: map[string]int{}}
 	server := grpc.NewServer(
 		grpc.ForceServerCodec(rawCodec{}), grpc.MaxRecvMsgSize(maxMessage), grpc.MaxSendMsgSize(maxMessage),
+		grpc.Creds(credentials),
 	)
 	server.RegisterService(backend.service(), backend)
 	server.RegisterService(backend.testService(), backend)

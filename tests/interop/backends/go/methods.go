@@ -48,6 +48,9 @@ func (b *backend) handle(
 	for _, key := range []string{"x-echo", "x-echo-bin"} {
 		headers.Append(key, received.Get(key)...)
 	}
+	if names, ok := clientNames(stream.Context()); ok {
+		headers.Append("x-client", names)
+	}
 	if err := stream.SetHeader(headers); err != nil {
 		return err
 	}

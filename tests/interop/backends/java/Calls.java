@@ -10,6 +10,7 @@ import java.util.TreeMap;
 /** What all calls have in common: they are counted, and their responses have the server's headers. */
 final class Calls implements ServerInterceptor {
   private static final Metadata.Key<String> BACKEND = text("x-backend");
+  private static final Metadata.Key<String> CLIENT = text("x-client");
   private static final Metadata.Key<String> COMPRESS = text("x-compress");
   private static final Metadata.Key<String> ECHO = text("x-echo");
   private static final Metadata.Key<byte[]> ECHO_BIN = Metadata.Key.of("x-echo-bin", Metadata.BINARY_BYTE_MARSHALLER);
@@ -48,6 +49,10 @@ final class Calls implements ServerInterceptor {
             }
             isSent = true;
             headers.put(BACKEND, name);
+            String client = ClientNames.of(call.getAttributes());
+            if (client != null) {
+              headers.put(CLIENT, client);
+            }
             copy(received, headers, ECHO);
             copy(received, headers, ECHO_BIN);
             super.sendHeaders(headers);

@@ -1,12 +1,13 @@
 """A gRPC server for the interoperability tests of the channel, on grpcio, which is C-core.
 
-Usage: backend.py NAME [PORT]. The commands on standard input, the lines on standard output and the methods are those of the
-program in ../go: see go/main.go.
+Usage: backend.py NAME [PORT [CERTIFICATE KEY [CLIENT_CA]]]. The commands on standard input, the lines on standard output and
+the methods are those of the program in ../go: see go/main.go.
 """
 
 import asyncio
 import collections
 import json
+import pathlib
 import sys
 
 import grpc
@@ -44,7 +45,10 @@ class Backend:
         if any(key == "x-compress" for key, _ in received):
             context.set_compression(grpc.Compression.Gzip)
         echoed = [(key, value) for key, value in received if key in ("x-echo", "x-echo-bin")]
-        await context.send_initial_metadata([("x-backend", self.name), *echoed])
+        # C-core has the names of all types together; clients of the tests have no addresses.
+        names = context.auth_context().get("x509_subject_alternative_name", ())
+        client = [("x-client", ",".join(sorted(name.decode() for name in names)))] if names else []
+        await context.send_initial_metadata([("x-backend", self.name), *client, *echoed])
 
     async def echo(self, message, context):
         await self.begin("Echo", context)
@@ -108,7 +112,15 @@ async def stop(server):
     emit({"event": "stopped"})
 
 
-async def main(name, port):
+def credentials(certificate, key, client_ca=None):
+    """TLS: a certificate, its key, and the authority of client certificates."""
+    pair = (pathlib.Path(key).read_bytes(), pathlib.Path(certificate).read_bytes())
+    if client_ca is None:
+        return grpc.ssl_server_credentials([pair])
+    return grpc.ssl_server_credentials([pair], pathlib.Path(client_ca).read_bytes(), require_client_auth=True)
+
+
+async def main(name, port="0", *files):
     backend = Backend(name)
     options = [
         ("grpc.max_receive_message_length", MAX_MESSAGE),
@@ -117,7 +129,10 @@ async def main(name, port):
     ]
     server = grpc.aio.server(options=options)
     server.add_generic_rpc_handlers((backend.handlers(),))
-    port = server.add_insecure_port(f"127.0.0.1:{port}")
+    if files:
+        port = server.add_secure_port(f"127.0.0.1:{port}", credentials(*files))
+    else:
+        port = server.add_insecure_port(f"127.0.0.1:{port}")
     await server.start()
     emit({"address": f"127.0.0.1:{port}"})
     stopping = None
@@ -139,6 +154,6 @@ async def main(name, port):
 
 
 if __name__ == "__main__":
-    if len(sys.argv) not in (2, 3):
-        sys.exit("usage: backend.py NAME [PORT]")
-    asyncio.run(main(sys.argv[1], sys.argv[2] if len(sys.argv) == 3 else "0"))
+    if len(sys.argv) not in (2, 3, 5, 6):
+        sys.exit("usage: backend.py NAME [PORT [CERTIFICATE KEY [CLIENT_CA]]]")
+    asyncio.run(main(*sys.argv[1:]))

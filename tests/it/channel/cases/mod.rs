@@ -10,6 +10,7 @@ mod outliers;
 mod replacement;
 mod retries;
 mod routing;
+mod security;
 mod session;
 
 use super::*;

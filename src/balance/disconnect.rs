@@ -1,0 +1,90 @@
+//! Why a connection was lost, as metrics name it (CH9.18, A94).
+
+use std::io;
+
+/// The first reason that was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Disconnect {
+    /// The peer has sent GOAWAY with this code.
+    GoAway(u32),
+    /// The channel uses the connection no more.
+    Shutdown,
+    Reset,
+    /// By the system, or as pings were not answered.
+    TimedOut,
+    Aborted,
+    /// Otherwise, such as its end without GOAWAY.
+    Socket,
+    Unknown,
+}
+
+impl Disconnect {
+    /// That of a failed socket.
+    pub(crate) fn of_io(kind: io::ErrorKind) -> Self {
+        #[allow(clippy::wildcard_enum_match_arm, reason = "the kinds of errors are not exhaustive")]
+        match kind {
+            io::ErrorKind::ConnectionReset => Self::Reset,
+            io::ErrorKind::TimedOut => Self::TimedOut,
+            io::ErrorKind::ConnectionAborted => Self::Aborted,
+            _ => Self::Socket,
+        }
+    }
+
+    /// Its name in A94.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            // A peer may send any of 2³² codes, which would be as many labels.
+            Self::GoAway(code) => CODES.get(code as usize).copied().unwrap_or("GOAWAY UNKNOWN"),
+            Self::Shutdown => "subchannel shutdown",
+            Self::Reset => "connection reset",
+            Self::TimedOut => "connection timed out",
+            Self::Aborted => "connection aborted",
+            Self::Socket => "socket error",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
+/// GOAWAY with the codes of HTTP/2, by their numbers (RFC 9113, section 7).
+const CODES: [&str; 14] = [
+    "GOAWAY NO_ERROR",
+    "GOAWAY PROTOCOL_ERROR",
+    "GOAWAY INTERNAL_ERROR",
+    "GOAWAY FLOW_CONTROL_ERROR",
+    "GOAWAY SETTINGS_TIMEOUT",
+    "GOAWAY STREAM_CLOSED",
+    "GOAWAY FRAME_SIZE_ERROR",
+    "GOAWAY REFUSED_STREAM",
+    "GOAWAY CANCEL",
+    "GOAWAY COMPRESSION_ERROR",
+    "GOAWAY CONNECT_ERROR",
+    "GOAWAY ENHANCE_YOUR_CALM",
+    "GOAWAY INADEQUATE_SECURITY",
+    "GOAWAY HTTP_1_1_REQUIRED",
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ch9_18_reasons_of_disconnections_have_the_names_of_a94() {
+        let names = [
+            (Disconnect::GoAway(0), "GOAWAY NO_ERROR"),
+            (Disconnect::GoAway(11), "GOAWAY ENHANCE_YOUR_CALM"),
+            (Disconnect::GoAway(13), "GOAWAY HTTP_1_1_REQUIRED"),
+            (Disconnect::GoAway(14), "GOAWAY UNKNOWN"),
+            (Disconnect::GoAway(u32::MAX), "GOAWAY UNKNOWN"),
+            (Disconnect::Shutdown, "subchannel shutdown"),
+            (Disconnect::of_io(io::ErrorKind::ConnectionReset), "connection reset"),
+            (Disconnect::of_io(io::ErrorKind::TimedOut), "connection timed out"),
+            (Disconnect::of_io(io::ErrorKind::ConnectionAborted), "connection aborted"),
+            (Disconnect::of_io(io::ErrorKind::BrokenPipe), "socket error"),
+            (Disconnect::of_io(io::ErrorKind::UnexpectedEof), "socket error"),
+            (Disconnect::Unknown, "unknown"),
+        ];
+        for (reason, name) in names {
+            assert_eq!(reason.name(), name, "{reason:?}");
+        }
+    }
+}

@@ -1,0 +1,52 @@
+//! What a channel is doing, for operators.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt::Debug,
+    net::SocketAddr,
+    sync::Arc,
+    time::Instant,
+};
+
+use super::{Generations, Routing};
+use crate::{
+    balance::status::{ClusterStatus, EndpointStatus, LeafStatus, UnusedEndpoint},
+    resolve::ClusterView,
+};
+
+impl<H: Clone + Debug> Generations<H> {
+    /// The clusters that requests are sent to, and those with endpoints, with the health of these.
+    pub(crate) fn status(&self, now: Instant) -> (Vec<ClusterStatus>, Vec<LeafStatus>) {
+        let mut leaves = self.balancer.leaf_status(now);
+        for leaf in &mut leaves {
+            if let Some(cluster) = self.snapshot.as_ref().and_then(|it| it.cluster(&leaf.name)) {
+                add_health(leaf, cluster);
+            }
+        }
+        (self.balancer.cluster_status(), leaves)
+    }
+
+    /// Why the target cannot be resolved, or why its configuration may be stale.
+    pub(crate) fn error(&self) -> Option<Arc<str>> {
+        match &self.routing {
+            Routing::Failed(error) => Some(error.to_string().into()),
+            Routing::Waiting | Routing::Routes(_) => self.note.clone(),
+        }
+    }
+}
+
+/// Adds the health of the endpoints, and those that are not used.
+fn add_health(leaf: &mut LeafStatus, cluster: ClusterView<'_>) {
+    let health: BTreeMap<SocketAddr, _> = cluster.endpoints().map(|it| (it.address(), it.health())).collect();
+    let mut used = BTreeSet::new();
+    let localities = leaf.priorities.iter_mut().flat_map(|it| &mut it.localities);
+    for endpoint in localities.flat_map(|it| &mut it.endpoints) {
+        let EndpointStatus { addresses, health: of, .. } = endpoint;
+        if let Some(address) = addresses.first() {
+            *of = health.get(address).copied();
+            used.insert(*address);
+        }
+    }
+    let unused = health.into_iter().filter(|(address, _)| !used.contains(address));
+    leaf.unused = unused.map(|(address, health)| UnusedEndpoint { address, health }).collect();
+}

@@ -1,0 +1,110 @@
+//! What a cluster is doing, for operators.
+
+use std::time::Instant;
+
+use super::{Groups, Leaf};
+use crate::balance::{
+    connectivity::Connectivity,
+    member::{Key, Member},
+    policy::{EndpointConfig, LocalityConfig, Policy},
+    status::{ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus},
+};
+
+impl<H: Clone> Leaf<H> {
+    pub(in crate::balance) fn status(&self, now: Instant) -> LeafStatus {
+        let priorities = self.config.priorities.iter().enumerate();
+        LeafStatus {
+            name: self.name.clone(),
+            state: self.connectivity(),
+            policy: self.config.policy.policy.name(),
+            requests: self.breaker.running(),
+            max_requests: self.config.max_requests,
+            priorities: priorities.map(|(index, it)| self.priority_status(index, it, now)).collect(),
+            unused: Vec::new(),
+        }
+    }
+
+    fn priority_status(
+        &self,
+        priority: usize,
+        localities: &[LocalityConfig],
+        now: Instant,
+    ) -> PriorityStatus {
+        let groups = self.priorities.get(priority).and_then(Option::as_ref);
+        let localities = localities.iter().map(|it| LocalityStatus {
+            locality: it.locality.clone(),
+            weight: it.weight,
+            endpoints: it.endpoints.iter().map(|of| self.endpoint_status(of, (priority, it), now)).collect(),
+        });
+        PriorityStatus {
+            state: groups.map(Groups::connectivity),
+            is_active: self.failover.chosen() == Some(priority),
+            error: groups.and_then(|it| it.error.clone()),
+            localities: localities.collect(),
+        }
+    }
+
+    fn endpoint_status(
+        &self,
+        endpoint: &EndpointConfig,
+        (priority, locality): (usize, &LocalityConfig),
+        now: Instant,
+    ) -> EndpointStatus {
+        let by_locality = self.config.policy.by_locality.then(|| locality.locality.to_string());
+        let (key, is_own) = match self.config.policy.policy {
+            Policy::PickFirst { .. } => (Key::All { priority, locality: by_locality }, false),
+            Policy::RoundRobin
+            | Policy::LeastRequest { .. }
+            | Policy::Weighted(_)
+            | Policy::RingHash(_)
+            | Policy::Custom(_) => (Key::of(endpoint.addresses.clone(), endpoint.identity.clone()), true),
+        };
+        let member = self.by_key.get(&key).and_then(|member| self.members.get(*member));
+        let connections = member.map(|it| connections(it, endpoint)).unwrap_or_default();
+        let state = match member {
+            Some(it) if is_own => it.connectivity,
+            Some(it) => state_of_one(it, endpoint),
+            None => Connectivity::Idle,
+        };
+        let weights = self.config.policy.policy.weights();
+        let ejected_until = match &key {
+            Key::Endpoint { addresses, .. } => self.outliers.ejected_until(addresses),
+            Key::All { .. } => None,
+        };
+        EndpointStatus {
+            addresses: endpoint.addresses.clone(),
+            hostname: endpoint.hostname.clone(),
+            health: None,
+            state,
+            weight: endpoint.weight,
+            load_weight: weights.and_then(|settings| member?.load_weight(settings, now)),
+            calls: connections.iter().map(|it| it.calls).sum(),
+            error: member.filter(|_| connections.is_empty()).and_then(|it| it.error().cloned()),
+            connections,
+            ejected_for: ejected_until.map(|until| until.saturating_duration_since(now)),
+        }
+    }
+}
+
+/// The connections to the addresses of an endpoint.
+fn connections<H: Clone>(member: &Member<H>, endpoint: &EndpointConfig) -> Vec<ConnectionStatus> {
+    let ready = member.subchannels().filter(|it| endpoint.addresses.contains(&it.address()));
+    let connections = ready.filter_map(|it| it.ready()).flat_map(|it| {
+        it.connections.iter().map(move |(_, streams)| ConnectionStatus {
+            address: it.destination.address,
+            calls: streams.running(),
+            max_calls: streams.limit(),
+        })
+    });
+    connections.collect()
+}
+
+/// The state of an endpoint that has its connection together with others.
+fn state_of_one<H: Clone>(member: &Member<H>, endpoint: &EndpointConfig) -> Connectivity {
+    let states = || {
+        let own = member.subchannels().filter(|it| endpoint.addresses.contains(&it.address()));
+        own.map(|it| it.connectivity())
+    };
+    let preferred = [Connectivity::Ready, Connectivity::Connecting, Connectivity::TransientFailure];
+    preferred.into_iter().find(|state| states().any(|it| it == *state)).unwrap_or(Connectivity::Idle)
+}

@@ -1,0 +1,124 @@
+//! What the clusters of a channel are doing, as values for operators.
+
+use std::{net::SocketAddr, sync::Arc, time::Duration};
+
+use serde::{Serialize, Serializer};
+
+use super::connectivity::Connectivity;
+use crate::resource::{HealthStatus, Locality};
+
+/// A cluster that routes name, or that the application has subscribed to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ClusterStatus {
+    /// The name.
+    pub name: Arc<str>,
+    /// The state that calls see.
+    pub state: Connectivity,
+    /// The clusters with its endpoints, the preferred one first: the leaves of an aggregate, or the cluster itself. Empty if it
+    /// cannot be used.
+    pub leaves: Vec<Arc<str>>,
+    /// The leaf whose endpoints get the calls, or that they wait for.
+    pub active_leaf: Option<Arc<str>>,
+    /// Why the cluster cannot be used.
+    pub error: Option<Arc<str>>,
+}
+
+/// A cluster with endpoints of its own that is in use: a leaf.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LeafStatus {
+    /// The name.
+    pub name: Arc<str>,
+    /// The state of the priority in use.
+    pub state: Connectivity,
+    /// The load balancing policy, such as `round_robin`.
+    pub policy: &'static str,
+    /// The calls that the circuit breaker counts, of all channels of the process.
+    pub requests: u32,
+    /// The limit of the circuit breaker.
+    pub max_requests: u32,
+    /// The priorities, the preferred one first.
+    pub priorities: Vec<PriorityStatus>,
+    /// The endpoints that calls are not sent to by the configuration: unhealthy and draining ones, and those outside of the subset.
+    pub unused: Vec<UnusedEndpoint>,
+}
+
+/// A priority of a cluster.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct PriorityStatus {
+    /// The state; `None` if the priority is not needed, and was never connected.
+    pub state: Option<Connectivity>,
+    /// Whether it gets the calls, or they wait for it.
+    pub is_active: bool,
+    /// The newest error of a connection.
+    pub error: Option<Arc<str>>,
+    /// Its localities.
+    pub localities: Vec<LocalityStatus>,
+}
+
+/// A locality of a priority.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct LocalityStatus {
+    /// Its name.
+    pub locality: Locality,
+    /// Its weight among the localities of the priority.
+    pub weight: u32,
+    /// Its usable endpoints.
+    pub endpoints: Vec<EndpointStatus>,
+}
+
+/// An endpoint that calls may be sent to.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct EndpointStatus {
+    /// The addresses, the main one first.
+    pub addresses: Vec<SocketAddr>,
+    /// The name.
+    pub hostname: Option<Arc<str>>,
+    /// The health that the management server has reported.
+    pub health: Option<HealthStatus>,
+    /// The state that calls see: a transient failure while it is ejected.
+    pub state: Connectivity,
+    /// The weight in the configuration.
+    pub weight: u32,
+    /// The weight by the load that it has reported, if the policy uses that and it counts now.
+    pub load_weight: Option<f64>,
+    /// The streams of calls under way on its connections, also those of other channels that share a connection.
+    pub calls: u64,
+    /// Its connections, the oldest one first.
+    pub connections: Vec<ConnectionStatus>,
+    /// How much longer outlier detection has it ejected at least, in seconds in JSON.
+    #[serde(serialize_with = "seconds")]
+    pub ejected_for: Option<Duration>,
+    /// The error of the last attempt to connect, while it is not connected.
+    pub error: Option<Arc<str>>,
+}
+
+/// A connection of an endpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct ConnectionStatus {
+    /// The address it is connected to.
+    pub address: SocketAddr,
+    /// The streams under way.
+    pub calls: u64,
+    /// The number of streams that the server permits.
+    pub max_calls: u64,
+}
+
+/// An endpoint that gets no calls.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct UnusedEndpoint {
+    /// The main address.
+    pub address: SocketAddr,
+    /// The health that the management server has reported.
+    pub health: HealthStatus,
+}
+
+fn seconds<S: Serializer>(duration: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
+    duration.map(|it| it.as_secs_f64()).serialize(to)
+}

@@ -1,0 +1,200 @@
+//! What a channel is doing, for its operators.
+
+use std::{fmt, sync::Arc};
+
+use serde::Serialize;
+use tokio::sync::oneshot;
+
+use super::{Channel, ChannelState, task::Control};
+use crate::{
+    balance::{
+        connectivity::Connectivity,
+        status::{ClusterStatus, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus},
+    },
+    escape::Escaped,
+};
+
+/// The state of a channel at one time: its clusters, and their priorities, localities and endpoints with what becomes of calls.
+///
+/// Made by [`Channel::status`]. Its [`Display`](fmt::Display) form is a table for operators, followed by the errors. It is
+/// [`Serialize`], so that a service of the application can show it as JSON to tools; the fields keep their names in later versions,
+/// and further ones are added.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct ChannelStatus {
+    /// The target.
+    pub target: Arc<str>,
+    /// The state of the channel.
+    pub state: ChannelState,
+    /// The calls under way, until their responses are read.
+    pub calls: usize,
+    /// Those of them that wait, for the configuration, an endpoint or a stream.
+    pub waiting: usize,
+    /// Why the target cannot be resolved, or why the configuration may be stale.
+    pub error: Option<Arc<str>>,
+    /// The clusters that routes name, in the order of their names. Empty while the channel is idle.
+    pub clusters: Vec<ClusterStatus>,
+    /// The clusters with endpoints that these consist of. Those of an aggregate that are not needed are not there.
+    pub leaves: Vec<LeafStatus>,
+}
+
+impl Channel {
+    /// What the channel is doing: its clusters, with the state, the weight and the calls of each endpoint, and what is wrong.
+    ///
+    /// The task of the channel collects it, between two events; calls are not delayed. It takes time in proportion to the number of
+    /// endpoints, so that it is for operators and not for each call.
+    ///
+    /// ```no_run
+    /// # async fn show(shop: xdskit::Channel) -> Result<(), serde_json::Error> {
+    /// let status = shop.status().await;
+    /// println!("{status}"); // a table
+    /// println!("{}", serde_json::to_string(&status)?); // for tools
+    /// for leaf in &status.leaves {
+    ///     for endpoint in leaf.endpoints().filter(|it| it.ejected_for.is_some()) {
+    ///         println!("{}: {:?} is ejected", leaf.name, endpoint.addresses);
+    ///     }
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub async fn status(&self) -> ChannelStatus {
+        let (answer, collected) = oneshot::channel();
+        // Without a task the channel is shut down, and has no clusters.
+        let _ = self.shared.control.send(Control::Status(answer));
+        let collected = collected.await.unwrap_or_default();
+        let calls = &self.shared.calls;
+        ChannelStatus {
+            target: self.shared.target.as_str().into(),
+            state: self.state(),
+            calls: calls.active.running(),
+            waiting: calls.published.waiting(),
+            error: collected.error,
+            clusters: collected.clusters,
+            leaves: collected.leaves,
+        }
+    }
+}
+
+/// What the task of a channel knows.
+#[derive(Debug, Default)]
+pub(super) struct Collected {
+    pub(super) error: Option<Arc<str>>,
+    pub(super) clusters: Vec<ClusterStatus>,
+    pub(super) leaves: Vec<LeafStatus>,
+}
+
+impl LeafStatus {
+    /// The endpoints of all priorities.
+    pub fn endpoints(&self) -> impl Iterator<Item = &EndpointStatus> {
+        self.priorities.iter().flat_map(|it| &it.localities).flat_map(|it| &it.endpoints)
+    }
+}
+
+impl fmt::Display for ChannelStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { target, state, calls, waiting, error, clusters, leaves } = self;
+        write!(f, "Channel {}: {state}, {calls} calls, {waiting} of them waiting", Escaped(target))?;
+        for cluster in clusters {
+            write!(f, "\n{cluster}")?;
+        }
+        for leaf in leaves {
+            write!(f, "\n\n{leaf}")?;
+        }
+        error.as_ref().map_or(Ok(()), |error| write!(f, "\n! {}", Escaped(error)))
+    }
+}
+
+impl fmt::Display for ClusterStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cluster {}: {}", Escaped(&self.name), self.state)?;
+        if self.leaves.len() != 1 || self.leaves.first() != Some(&self.name) {
+            let leaves: Vec<_> = self.leaves.iter().map(|it| Escaped(it).to_string()).collect();
+            write!(f, ", leaves {}", leaves.join(", "))?;
+            if let Some(active) = &self.active_leaf {
+                write!(f, " (active: {})", Escaped(active))?;
+            }
+        }
+        self.error.as_ref().map_or(Ok(()), |error| write!(f, "; {}", Escaped(error)))
+    }
+}
+
+impl fmt::Display for LeafStatus {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, state, policy, requests, max_requests, priorities, unused } = self;
+        write!(
+            f,
+            "Endpoints of {}: {state}, {policy}, {requests} of {max_requests} requests",
+            Escaped(name)
+        )?;
+        let all = priorities.iter().enumerate();
+        let rows = all.flat_map(|(number, priority)| priority.rows(number)).collect::<Vec<_>>();
+        write_table(f, &rows)?;
+        for endpoint in unused {
+            write!(f, "\n- {} gets no calls: {:?}", endpoint.address, endpoint.health)?;
+        }
+        for endpoint in self.endpoints() {
+            if let (Some(address), Some(error)) = (endpoint.addresses.first(), &endpoint.error) {
+                write!(f, "\n! {address}: {}", Escaped(error))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl PriorityStatus {
+    fn rows(&self, number: usize) -> impl Iterator<Item = Row> {
+        let priority = format!("{number}{}", if self.is_active { " active" } else { "" });
+        self.localities.iter().flat_map(move |locality| {
+            let priority = priority.clone();
+            locality.endpoints.iter().map(move |it| it.row(&priority, locality))
+        })
+    }
+}
+
+impl EndpointStatus {
+    fn row(&self, priority: &str, of: &LocalityStatus) -> Row {
+        let addresses: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
+        let parts = [of.locality.region(), of.locality.zone(), of.locality.sub_zone()];
+        let parts: Vec<_> =
+            parts.iter().filter(|it| !it.is_empty()).map(|it| Escaped(it).to_string()).collect();
+        let weight =
+            self.load_weight.map_or_else(|| self.weight.to_string(), |load| format!("{load:.1} by load"));
+        [
+            addresses.join(", "),
+            priority.to_owned(),
+            parts.join("/"),
+            self.state.to_string(),
+            self.health.map(|it| format!("{it:?}")).unwrap_or_default(),
+            weight,
+            self.calls.to_string(),
+            self.connections.len().to_string(),
+            self.ejected_for.map(|it| format!("for {} s", it.as_secs())).unwrap_or_default(),
+        ]
+    }
+}
+
+impl fmt::Display for Connectivity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        ChannelState::from(*self).fmt(f)
+    }
+}
+
+type Row = [String; 9];
+
+fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
+    let mut widths = HEAD.map(str::len);
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let head = HEAD.map(ToOwned::to_owned);
+    for row in [&head].into_iter().chain(rows) {
+        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
+        write!(f, "\n{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
+    }
+    Ok(())
+}
+
+const HEAD: [&str; 9] =
+    ["Address", "Priority", "Locality", "State", "Health", "Weight", "Calls", "Connections", "Ejected"];

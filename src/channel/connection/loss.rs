@@ -1,0 +1,35 @@
+//! Why a connection takes no new streams any more.
+
+use h2::Reason;
+
+use crate::balance::disconnect::Disconnect;
+
+/// The loss of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::channel) enum Loss {
+    /// The peer was pinged more often than it permits (CH3.5).
+    TooManyPings,
+    Other(Disconnect),
+}
+
+impl Loss {
+    pub(super) fn of(error: &h2::Error) -> Self {
+        let Some(reason) = error.reason().filter(|_| error.is_go_away() && error.is_remote()) else {
+            let io = error.get_io();
+            return Self::Other(io.map_or(Disconnect::Unknown, |error| Disconnect::of_io(error.kind())));
+        };
+        // h2 has the debug data of a GOAWAY in its text alone.
+        if reason == Reason::ENHANCE_YOUR_CALM && error.to_string().contains("too_many_pings") {
+            return Self::TooManyPings;
+        }
+        Self::Other(Disconnect::GoAway(reason.into()))
+    }
+
+    /// The reason, for metrics (CH9.18).
+    pub(in crate::channel) fn reason(self) -> Disconnect {
+        match self {
+            Self::TooManyPings => Disconnect::GoAway(Reason::ENHANCE_YOUR_CALM.into()),
+            Self::Other(reason) => reason,
+        }
+    }
+}

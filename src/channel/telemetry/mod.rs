@@ -1,0 +1,336 @@
+//! What is recorded of calls: metrics (A66, A89, A96) and spans. Without a listener no clock is read, and nothing is made (CH9.20).
+
+mod observer;
+mod sizes;
+mod subchannels;
+
+use std::{
+    mem,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use http::Request;
+use tokio::time::Instant;
+use tracing::{Span, debug_span, field::Empty, trace};
+
+pub(crate) use self::observer::{
+    AttemptSummary, CallLabels, CallSummary, ChannelObserver, Retried, SecurityLevel, SubchannelEvent,
+};
+pub(super) use self::{sizes::MessageBytes, subchannels::Subchannels};
+use crate::{
+    balance::{observer::PickLabels, picker::Draws},
+    error::Code,
+};
+
+/// An extension of a request: the value of the label `grpc.client.call.custom` of its call and attempts (A108), if that label is
+/// enabled. It should have few values: each makes series of its own.
+///
+/// ```
+/// use xdskit::channel::CustomLabel;
+///
+/// let mut request = tonic::Request::new(());
+/// request.extensions_mut().insert(CustomLabel("checkout".into()));
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CustomLabel(pub Arc<str>);
+
+/// What the calls of a channel are recorded with.
+#[derive(Debug, Clone)]
+pub(super) struct Telemetry {
+    observer: Option<Arc<dyn ChannelObserver>>,
+    target: Arc<str>,
+}
+
+/// The records of a call, and of its attempt under way. They end as CANCELLED when they are dropped.
+#[derive(Debug, Default)]
+pub(super) struct CallTelemetry {
+    /// `None` if there are only spans.
+    metered: Option<Metered>,
+    call: Option<CallRecord>,
+    attempt: Option<AttemptRecord>,
+}
+
+/// Who counts the call, with its labels.
+#[derive(Debug, Clone)]
+struct Metered {
+    observer: Arc<dyn ChannelObserver>,
+    labels: CallLabels,
+}
+
+#[derive(Debug)]
+struct CallRecord {
+    span: CheapSpan,
+    /// If it is metered.
+    begin: Option<Instant>,
+    attempts: u32,
+    retried: Retried,
+    /// Since when there is no attempt, before a retry.
+    delayed_since: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct AttemptRecord {
+    span: CheapSpan,
+    begin: Option<Instant>,
+    sent: Sent,
+    received: MessageBytes,
+    labels: PickLabels,
+}
+
+/// A span that takes little room in a call if it is disabled.
+#[derive(Debug)]
+struct CheapSpan(Option<Box<Span>>);
+
+/// The bytes that were sent.
+#[derive(Debug)]
+enum Sent {
+    Known(u64),
+    /// The request goes on beside the response.
+    Counted(Arc<AtomicU64>),
+}
+
+impl Telemetry {
+    pub(super) fn new(observer: Option<Arc<dyn ChannelObserver>>, target: Arc<str>) -> Self {
+        Self { observer, target }
+    }
+
+    /// A call begins.
+    pub(super) fn begin<B>(&self, request: &Request<B>) -> CallTelemetry {
+        let path = request.uri().path();
+        let span = CheapSpan::new(call_span(&self.target, path));
+        if self.observer.is_none() && span.0.is_none() {
+            return CallTelemetry::default();
+        }
+        let metered = self.observer.as_ref().map(|observer| {
+            let custom = request.extensions().get().map(|CustomLabel(label)| label.clone());
+            Metered {
+                observer: observer.clone(),
+                labels: CallLabels { method: observer.method(path), custom },
+            }
+        });
+        let begin = metered.as_ref().map(|_| Instant::now());
+        let (retried, delayed_since) = (Retried::default(), None);
+        let call = Some(CallRecord { span, begin, attempts: 0, retried, delayed_since });
+        CallTelemetry { metered, call, attempt: None }
+    }
+}
+
+impl CallTelemetry {
+    /// The span of the call.
+    pub(super) fn span(&self) -> Span {
+        self.call.as_ref().map_or_else(Span::none, |it| it.span.get())
+    }
+
+    /// What picks are to fill with labels.
+    pub(super) fn pick_labels(&self) -> Option<PickLabels> {
+        self.has_pick_labels().then(PickLabels::default)
+    }
+
+    pub(super) fn has_pick_labels(&self) -> bool {
+        self.metered.as_ref().is_some_and(|it| it.observer.has_pick_labels())
+    }
+
+    /// An attempt begins, unless there is one, which goes on with another connection (CH2.22). Returns its span.
+    pub(super) fn begin_attempt(&mut self) -> Span {
+        let Some(call) = &mut self.call else { return Span::none() };
+        let attempt = self.attempt.get_or_insert_with(|| {
+            let begin = self.metered.as_ref().map(|it| {
+                it.observer.on_attempt_started(&it.labels);
+                Instant::now()
+            });
+            call.retried.retries += u32::from(call.delayed_since.is_some());
+            call.end_delay(begin);
+            call.attempts += 1;
+            let span = call.span.0.as_ref();
+            let span = span.map_or_else(Span::none, |span| attempt_span(span, call.attempts));
+            let span = CheapSpan::new(span);
+            let (sent, received) = (Sent::Known(0), MessageBytes::default());
+            AttemptRecord { span, begin, sent, received, labels: PickLabels::default() }
+        });
+        attempt.span.get()
+    }
+
+    /// A pick was made.
+    pub(super) fn on_pick(&mut self, draws: &Draws) {
+        if let (Some(attempt), Some(labels)) = (&mut self.attempt, &draws.labels) {
+            attempt.labels.clone_from(labels);
+        }
+    }
+
+    /// Picks were made for the call while it waited.
+    pub(super) fn set_labels(&mut self, labels: Option<PickLabels>) {
+        if let (Some(attempt), Some(labels)) = (&mut self.attempt, labels) {
+            attempt.labels = labels;
+        }
+    }
+
+    /// The request is sent to an endpoint.
+    pub(super) fn on_stream(&mut self, cluster: &str, endpoint: std::net::SocketAddr) {
+        let Some(attempt) = &mut self.attempt else { return };
+        let call = self.call.as_ref().map(|it| &it.span);
+        for span in call.into_iter().chain([&attempt.span]).filter_map(|it| it.0.as_ref()) {
+            span.record("cluster", cluster).record("endpoint", tracing::field::display(endpoint));
+        }
+        trace!(target: TARGET, cluster, %endpoint, "request sent");
+    }
+
+    /// Whether the bytes of messages are counted.
+    pub(super) fn counts_bytes(&self) -> bool {
+        self.metered.is_some()
+    }
+
+    /// So many bytes of messages were sent by now.
+    pub(super) fn set_sent(&mut self, bytes: u64) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.sent = Sent::Known(bytes);
+        }
+    }
+
+    /// Somebody else counts the bytes that are sent.
+    pub(super) fn share_sent(&mut self, bytes: Arc<AtomicU64>) {
+        if let Some(attempt) = &mut self.attempt {
+            attempt.sent = Sent::Counted(bytes);
+        }
+    }
+
+    /// A part of the response was received.
+    pub(super) fn on_received(&mut self, data: &[u8]) {
+        if let (Some(attempt), Some(_)) = (&mut self.attempt, &self.metered) {
+            attempt.received.count(data);
+        }
+    }
+
+    /// The attempt under way has ended. The call goes on, or ends.
+    pub(super) fn end_attempt(&mut self, code: Code) {
+        let Some(AttemptRecord { span, begin, sent, received, labels }) = self.attempt.take() else { return };
+        span.record_code(code);
+        if let (Some(metered), Some(begin)) = (&self.metered, begin) {
+            let (duration, received) = (begin.elapsed(), received.total());
+            let summary = AttemptSummary { code, duration, sent: sent.bytes(), received, labels: &labels };
+            metered.observer.on_attempt_ended(&metered.labels, &summary);
+        }
+    }
+
+    /// The next attempt repeats a request that the server has not processed (CH6.13).
+    pub(super) fn on_transparent_retry(&mut self) {
+        if let Some(call) = &mut self.call {
+            call.retried.transparent += 1;
+        }
+    }
+
+    /// A delay before a retry begins.
+    pub(super) fn on_delay(&mut self) {
+        if let (Some(call), Some(_)) = (&mut self.call, &self.metered) {
+            call.delayed_since = Some(Instant::now());
+        }
+    }
+
+    /// The call has ended, and its attempt if there is one.
+    pub(super) fn end(&mut self, code: Code) {
+        self.end_attempt(code);
+        let Some(mut call) = self.call.take() else { return };
+        call.span.record_code(code);
+        if let Some(span) = &call.span.0 {
+            span.record("attempts", call.attempts);
+        }
+        if let (Some(metered), Some(begin)) = (&self.metered, call.begin) {
+            let now = Instant::now();
+            call.end_delay(Some(now));
+            let summary = CallSummary { code, duration: now - begin, retries: call.retried };
+            metered.observer.on_call_ended(&metered.labels, &summary);
+        }
+    }
+
+    /// The records for the body of a response. The attempt's alone if a filter of the application may answer instead: the call ends
+    /// with what that answers.
+    pub(super) fn take(&mut self, is_filtered: bool) -> Self {
+        if is_filtered {
+            return Self { metered: self.metered.clone(), call: None, attempt: self.attempt.take() };
+        }
+        mem::take(self)
+    }
+}
+
+impl Drop for CallTelemetry {
+    /// Whoever made the call has let go of it.
+    fn drop(&mut self) {
+        self.end(Code::Cancelled);
+    }
+}
+
+impl CallRecord {
+    fn end_delay(&mut self, now: Option<Instant>) {
+        if let (Some(since), Some(now)) = (self.delayed_since.take(), now) {
+            self.retried.delay += now - since;
+        }
+    }
+}
+
+impl CheapSpan {
+    fn new(span: Span) -> Self {
+        Self((!span.is_disabled()).then(|| Box::new(span)))
+    }
+
+    fn get(&self) -> Span {
+        self.0.as_ref().map_or_else(Span::none, |span| Span::clone(span))
+    }
+
+    fn record_code(&self, code: Code) {
+        if let Some(span) = &self.0 {
+            span.record("code", code.as_str());
+        }
+    }
+}
+
+impl Sent {
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Known(bytes) => *bytes,
+            Self::Counted(bytes) => bytes.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The span of a call, which is disabled unless the application's subscriber wants it (CH9.21).
+fn call_span(target: &str, path: &str) -> Span {
+    debug_span!(
+        target: TARGET,
+        "call",
+        otel.name = %format_args!("Sent.{}", path.trim_start_matches('/')),
+        otel.kind = "client",
+        target_name = target,
+        method = path.trim_start_matches('/'),
+        cluster = Empty,
+        endpoint = Empty,
+        attempts = Empty,
+        code = Empty,
+    )
+}
+
+fn attempt_span(call: &Span, number: u32) -> Span {
+    debug_span!(target: TARGET, parent: call, "attempt", number, cluster = Empty, endpoint = Empty, code = Empty)
+}
+
+/// The target of the spans and events of calls.
+const TARGET: &str = "xdskit::call";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ch9_20_without_a_listener_nothing_is_recorded_and_no_clock_is_read() {
+        let request = Request::post("/shop.Cart/Add").body(()).unwrap();
+        // Reading tokio's clock here would be that of the system, so that its absence shows in what is kept.
+        let mut none = Telemetry::new(None, "xds:///shop".into()).begin(&request);
+        assert!(none.metered.is_none() && none.call.is_none());
+        assert!(none.begin_attempt().is_disabled() && none.attempt.is_none());
+        assert!(none.pick_labels().is_none() && !none.counts_bytes());
+        none.on_delay();
+        none.end(Code::Ok);
+        assert!(none.attempt.is_none());
+    }
+}

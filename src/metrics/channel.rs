@@ -1,0 +1,168 @@
+//! gRPC's metrics of channels by the API of OpenTelemetry.
+
+mod instruments;
+mod methods;
+mod recorder;
+
+use std::{collections::BTreeSet, fmt, sync::Arc};
+
+use opentelemetry::metrics::Meter;
+use tracing::warn;
+
+use self::{instruments::Instruments, methods::MethodLabels, recorder::ChannelRecorder};
+use crate::channel::telemetry::ChannelObserver;
+
+/// The instruments of a meter for any number of channels; see the [module](super) for the list of them.
+///
+/// Clones are handles of the same instruments.
+///
+/// ```no_run
+/// use opentelemetry::global;
+/// use xdskit::{Bootstrap, Channel, metrics::ChannelMetrics};
+///
+/// fn channel() -> Result<Channel, Box<dyn std::error::Error>> {
+///     let metrics = ChannelMetrics::builder()
+///         .enable(["grpc.client.call.retries", "grpc.subchannel.open_connections"])
+///         .optional_labels(["grpc.lb.locality", "grpc.lb.backend_service"])
+///         .methods(["shop.Cart/Add", "shop.Cart/Get"])
+///         .build(&global::meter("xdskit")); // once, for all channels
+///     Ok(Channel::builder("xds:///shop").bootstrap(Bootstrap::from_env()?).metrics(&metrics).build()?)
+/// }
+/// ```
+#[derive(Clone)]
+pub struct ChannelMetrics {
+    inner: Arc<Inner>,
+}
+
+struct Inner {
+    instruments: Instruments,
+    labels: OptionalLabels,
+    methods: MethodLabels,
+}
+
+/// Builds [`ChannelMetrics`], made by [`ChannelMetrics::builder`].
+#[derive(Debug)]
+#[must_use = "a builder does nothing until the metrics are built"]
+pub struct ChannelMetricsBuilder {
+    enabled: BTreeSet<String>,
+    labels: BTreeSet<String>,
+    methods: MethodLabels,
+}
+
+/// The optional labels that are enabled.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct OptionalLabels {
+    locality: bool,
+    backend_service: bool,
+    custom: bool,
+    disconnect_error: bool,
+    security_level: bool,
+}
+
+impl ChannelMetrics {
+    /// The instruments that are on by default, without optional labels.
+    pub fn new(meter: &Meter) -> Self {
+        Self::builder().build(meter)
+    }
+
+    /// To choose instruments, labels, and the methods that have names.
+    pub fn builder() -> ChannelMetricsBuilder {
+        let enabled = instruments::ALL.iter().filter(|it| it.is_default).map(|it| it.name.to_owned());
+        ChannelMetricsBuilder {
+            enabled: enabled.collect(),
+            labels: BTreeSet::new(),
+            methods: MethodLabels::default(),
+        }
+    }
+
+    /// The recorder of a channel to this target.
+    pub(crate) fn recorder(&self, target: &str) -> Arc<dyn ChannelObserver> {
+        Arc::new(ChannelRecorder::new(self.clone(), target))
+    }
+}
+
+impl ChannelMetricsBuilder {
+    /// Enables instruments by their names. Unknown names are logged and ignored, as in gRPC: they may be those of another version.
+    pub fn enable<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.enabled.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Enables all instruments of channels.
+    pub fn enable_all(self) -> Self {
+        self.enable(instruments::ALL.iter().map(|it| it.name))
+    }
+
+    /// Disables instruments by their names.
+    pub fn disable<N: AsRef<str>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        for name in names {
+            self.enabled.remove(name.as_ref());
+        }
+        self
+    }
+
+    /// Enables optional labels by their names: `grpc.lb.locality`, `grpc.lb.backend_service`, `grpc.client.call.custom`,
+    /// `grpc.disconnect_error`, `grpc.security_level`. Each applies to the instruments that have it.
+    pub fn optional_labels<N: Into<String>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.labels.extend(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Sets the methods that have their names as the label `grpc.method`, such as `shop.Cart/Add`. All others are `other`, and so
+    /// is every method by default: a client that calls what its users ask for would make series without end.
+    pub fn methods<N: Into<Arc<str>>>(mut self, names: impl IntoIterator<Item = N>) -> Self {
+        self.methods = MethodLabels::of(names.into_iter().map(Into::into));
+        self
+    }
+
+    /// Has the methods for which a function returns true have their names; see [`methods`](Self::methods). The function is called
+    /// once for each of the first thousand methods, and at each call of further ones.
+    pub fn methods_if(mut self, is_named: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        self.methods = MethodLabels::when(is_named);
+        self
+    }
+
+    /// Has all methods have their names, for clients whose code has all of them.
+    pub fn all_methods(self) -> Self {
+        self.methods_if(|_| true)
+    }
+
+    /// Creates the instruments that are enabled.
+    pub fn build(self, meter: &Meter) -> ChannelMetrics {
+        let Self { enabled, labels, methods } = self;
+        let is_known = |name: &str| instruments::ALL.iter().any(|it| it.name == name);
+        for name in enabled.iter().filter(|name| !is_known(name)) {
+            warn!(name, "unknown instrument enabled, which is ignored");
+        }
+        for name in labels.iter().filter(|name| !LABELS.contains(&name.as_str())) {
+            warn!(name, "unknown optional label enabled, which is ignored");
+        }
+        let instruments = Instruments::new(meter, &|name| enabled.contains(name));
+        let labels = OptionalLabels::of(|name| labels.contains(name));
+        ChannelMetrics { inner: Arc::new(Inner { instruments, labels, methods }) }
+    }
+}
+
+impl OptionalLabels {
+    fn of(is_enabled: impl Fn(&str) -> bool) -> Self {
+        let [locality, backend_service, custom, disconnect_error, security_level] = LABELS.map(is_enabled);
+        Self { locality, backend_service, custom, disconnect_error, security_level }
+    }
+}
+
+impl fmt::Debug for ChannelMetrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChannelMetrics").field("labels", &self.inner.labels).finish_non_exhaustive()
+    }
+}
+
+/// The optional labels.
+const LABELS: [&str; 5] = [LOCALITY, BACKEND_SERVICE, CUSTOM, DISCONNECT_ERROR, SECURITY_LEVEL];
+const LOCALITY: &str = "grpc.lb.locality";
+const BACKEND_SERVICE: &str = "grpc.lb.backend_service";
+const CUSTOM: &str = "grpc.client.call.custom";
+const DISCONNECT_ERROR: &str = "grpc.disconnect_error";
+const SECURITY_LEVEL: &str = "grpc.security_level";
+
+#[cfg(test)]
+mod tests;
