@@ -12,11 +12,11 @@ use std::{
     hint::black_box,
     sync::atomic::{AtomicU64, Ordering},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use prost::Message;
-use ratio::{Candidate, Rounds};
+use ratio::{Candidate, Rounds, Samples, spent};
 use xdskit::{
     fuzzing::{CallCounting, LoadReporting},
     pb::{envoy::service::load_stats::v3::LoadStatsResponse, google::protobuf as google},
@@ -47,17 +47,19 @@ fn count_alone() {
 
 /// The time for each call, by the number of threads that count in the same locality.
 fn count_together() {
-    println!("\ncalls in one locality, ns for each thread\n");
+    println!("\ncalls in one locality, ns for each call of the slowest thread\n");
     let cores = thread::available_parallelism().map_or(1, usize::from);
     for threads in (0..).map(|power| 1 << power).take_while(|threads| *threads <= cores) {
         let counting = CallCounting::new(true);
-        let begin = Instant::now();
-        thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| (0..CALLS).for_each(|_| counting.call()));
-            }
+        let count = || {
+            let begin = spent();
+            (0..CALLS).for_each(|_| counting.call());
+            (spent() - begin).as_nanos() as f64 / f64::from(CALLS)
+        };
+        let taken = thread::scope(|scope| {
+            let threads: Vec<_> = (0..threads).map(|_| scope.spawn(count)).collect();
+            threads.into_iter().filter_map(|thread| thread.join().ok()).fold(0.0, f64::max)
         });
-        let taken = begin.elapsed().as_nanos() as f64 / f64::from(CALLS);
         println!("{threads:>3} threads{taken:>8.1}");
     }
 }
@@ -71,27 +73,19 @@ fn build() {
         ..LoadStatsResponse::default()
     };
     reporting.receive(&all.encode_to_vec());
-    let mut report = || {
-        reporting.call(true, None);
-        let begin = Instant::now();
-        let bytes = reporting.pass(Duration::from_secs(1));
-        (begin.elapsed(), bytes, reporting.requests())
-    };
-    let (mut built, mut encoded, mut size) = (Vec::new(), Vec::new(), 0);
+    let (mut samples, mut size) = (Samples::default(), 0);
     for _ in 0..ROUNDS {
-        let (taken, bytes, messages) = report();
-        built.push(taken.as_secs_f64());
-        let begin = Instant::now();
-        let again: usize = messages.iter().map(|message| black_box(message.encode_to_vec()).len()).sum();
-        encoded.push(begin.elapsed().as_secs_f64());
-        assert_eq!(bytes, again);
-        size = bytes;
+        reporting.call(true, None);
+        size = samples.measure("built", 1, || reporting.pass(Duration::from_secs(1)));
+        let messages = reporting.requests();
+        let encode =
+            || messages.iter().map(|message| black_box(message.encode_to_vec()).len()).sum::<usize>();
+        assert_eq!(size, samples.measure("encoded", 1, encode));
     }
-    let median = |all: &mut Vec<f64>| {
-        all.sort_by(f64::total_cmp);
-        all[all.len() / 2] * 1e3
-    };
-    let (built, encoded) = (median(&mut built), median(&mut encoded));
+    let (built, encoded) = (samples.median("built") / 1e6, samples.median("encoded") / 1e6);
     println!("\na report of 1,000 clusters with 10 localities, {size} bytes, ms\n");
-    println!("encoded from structs {encoded:>8.2}\nbuilt {built:>23.2}{:>8.2}x", built / encoded);
+    println!(
+        "encoded from structs {encoded:>8.2}\nbuilt {built:>23.2}{:>8.2}x",
+        samples.ratio("built", "encoded")
+    );
 }

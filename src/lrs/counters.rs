@@ -45,6 +45,8 @@ struct Shard {
 struct ShardSums {
     propagation: Arc<Propagation>,
     sums: Mutex<MetricSums>,
+    /// There may be some: reports do not lock it in vain.
+    is_used: AtomicBool,
 }
 
 /// Counts of calls.
@@ -101,7 +103,11 @@ impl Counters {
     #[cold]
     fn new_shard(&self) -> Arc<Shard> {
         let sums = self.metrics.as_ref().map(|propagation| {
-            Box::new(ShardSums { propagation: propagation.clone(), sums: Mutex::default() })
+            Box::new(ShardSums {
+                propagation: propagation.clone(),
+                sums: Mutex::default(),
+                is_used: AtomicBool::new(false),
+            })
         });
         Arc::new(Shard {
             issued: AtomicU64::new(0),
@@ -196,7 +202,7 @@ impl Counters {
             return;
         }
         for shard in self.shards.iter().filter_map(OnceLock::get) {
-            if let Some(own) = &shard.sums {
+            if let Some(own) = shard.sums.as_ref().filter(|own| own.is_used.load(Ordering::Acquire)) {
                 visit(
                     own.propagation.max_names,
                     &mut own.sums.lock().unwrap_or_else(PoisonError::into_inner),
@@ -271,6 +277,7 @@ impl Shard {
     fn add_metrics(&self, report: &OrcaLoadReport) {
         if let Some(own) = &self.sums {
             own.sums.lock().unwrap_or_else(PoisonError::into_inner).add(report, &own.propagation);
+            own.is_used.store(true, Ordering::Release);
         }
     }
 }

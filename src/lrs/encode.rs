@@ -74,9 +74,9 @@ impl Encoder {
         put_number(3, total, &mut self.cluster);
     }
 
-    /// Ends a `ClusterStats`; returns it as a field of the request.
+    /// Ends a `ClusterStats`, and returns it.
     pub(super) fn end_cluster(&mut self, interval: Duration, service: Option<&str>) -> &[u8] {
-        let Self { cluster, metric, locality, .. } = self;
+        let Self { cluster, metric, .. } = self;
         // 0 would be no interval (LR4.6).
         let interval = interval.max(Duration::from_nanos(1));
         metric.clear();
@@ -86,10 +86,13 @@ impl Encoder {
         if let Some(service) = service {
             put_text(6, service, cluster);
         }
-        locality.clear();
-        put_bytes(2, cluster, locality);
-        locality
+        cluster
     }
+}
+
+/// Writes a `ClusterStats` into a request.
+pub(super) fn put_cluster(cluster: &[u8], into: &mut BytesMut) {
+    put_bytes(2, cluster, into);
 }
 
 /// The locality of an `UpstreamLocalityStats`, which is there even if it is empty (LR4.3).

@@ -185,6 +185,9 @@ impl KeyLoads {
 
     /// Removes the counters that no handle counts with any more and that have nothing to report.
     pub(super) fn forget_ended(&mut self) {
+        if self.has_no_ended() {
+            return;
+        }
         self.drops.retain(|_, drops| {
             drops.counters.retain(|counter| is_live(counter) || counter.unreported() > 0);
             !drops.counters.is_empty()
@@ -197,6 +200,13 @@ impl KeyLoads {
             });
             !locality.own.is_empty() || !locality.endpoints.is_empty()
         });
+    }
+
+    /// Whether a handle counts with all of the counters, as usual.
+    fn has_no_ended(&self) -> bool {
+        let mut counted = self.localities.values().flat_map(LocalityLoads::counted);
+        let mut drops = self.drops.values().flat_map(|drops| &drops.counters);
+        drops.all(is_live) && counted.all(Counted::is_live_or_none)
     }
 
     /// Whether there is neither a handle nor anything to report.
@@ -312,6 +322,11 @@ impl Counted {
 
     fn forget_ended(&mut self) {
         self.counters.retain(|counters| is_live(counters) || counters.has_unreported());
+    }
+
+    /// Whether a handle counts with each of the counters.
+    fn is_live_or_none(&self) -> bool {
+        self.counters.iter().all(is_live)
     }
 
     fn is_empty(&self) -> bool {

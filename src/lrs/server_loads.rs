@@ -8,10 +8,14 @@ use std::{
     time::Instant,
 };
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 
 use super::{
-    destination::Key, encode::Encoder, key_loads::KeyLoads, response::Order, settings::LoadSettings,
+    destination::Key,
+    encode::{self, Encoder},
+    key_loads::KeyLoads,
+    response::Order,
+    settings::LoadSettings,
     stats::LoadStats,
 };
 use crate::config::Server;
@@ -98,11 +102,12 @@ impl ServerLoads {
                 loads.discard(now);
             } else if let Some(report) = loads.take(key, (now, order.has_endpoints), encoder) {
                 // A key that is larger than the limit goes alone (LR4.10).
-                if !message.is_empty() && message.len() + report.len() > settings.max_request_size {
+                if !message.is_empty() && message.len() + report.len() + OVERHEAD > settings.max_request_size
+                {
                     let keys = mem::take(&mut in_message);
                     slice.parts.push(Part { message: message.split().freeze(), keys });
                 }
-                message.put_slice(report);
+                encode::put_cluster(report, &mut message);
                 in_message.push(key.clone());
             } else {
                 loads.forget_ended();
@@ -160,3 +165,6 @@ impl Part {
         self.keys.len()
     }
 }
+
+/// The bytes around a report in its request.
+const OVERHEAD: usize = 6;

@@ -106,7 +106,9 @@ async fn lr9_1_lr1_4_reporters_of_snapshots_count_for_the_leaves_of_aggregates()
     server.set(cluster("all").aggregate(["shop"]));
     server.set(endpoints("shop-eds").locality("eu", "a", ["127.0.0.1:80"]));
     let client = client(&server);
-    let snapshot = client.resolve("xds:///shop").ready().await.unwrap();
+    // Reporters of snapshots have no interest of their own.
+    let mut resolution = client.resolve("xds:///shop");
+    let snapshot = resolution.ready().await.unwrap();
     let endpoint = snapshot.cluster("all").unwrap().pick_endpoint(1).unwrap();
     let zone = endpoint.cluster().load_reporter().locality(&endpoint.locality().locality);
     let own = snapshot.cluster_ref("all").unwrap().load_reporter().locality(&Locality::default());
