@@ -1,6 +1,7 @@
 //! The choice of an endpoint for one attempt: an immutable state, counters, and draws.
 
 mod attempt;
+mod draws;
 
 use std::{
     mem,
@@ -11,20 +12,22 @@ use std::{
     },
 };
 
-pub(crate) use self::attempt::{Attempt, Malformed};
 use self::attempt::{Outcome, Reported};
+pub(crate) use self::{
+    attempt::{Attempt, Malformed},
+    draws::Draws,
+};
 use super::{
     breaker::Breaker,
     cluster_load::ClusterLoad,
     command::ConnectionId,
     connectivity::Connectivity,
     custom::{CustomPick, CustomPicker},
-    hash::RequestHash,
     identity::{Destination, Identity},
     load::Load,
     observer::PickLabels,
     outlier::outcomes::Outcomes,
-    override_host::{HostOverride, HostPick, HostPicker},
+    override_host::{HostPick, HostPicker},
     policy::Drop as DropShare,
     ready_set::ReadySet,
     ring_picker::{ConnectRequest, RingPick, RingPicker},
@@ -92,21 +95,6 @@ pub(crate) struct PickArgs<'a, 'b> {
     pub(crate) draws: &'a mut Draws,
     pub(crate) random: &'a mut fastrand::Rng,
     pub(crate) request: &'a RouteQuery<'b>,
-}
-
-/// What an attempt remembers over its picks.
-#[derive(Debug, Default)]
-pub(crate) struct Draws {
-    /// The shares of dropped requests are drawn once (CH4.2).
-    has_drawn_drops: bool,
-    /// That of the call.
-    hash: RequestHash,
-    /// The endpoint whose connection the last pick requests, whatever its result is.
-    connect: Option<ConnectRequest>,
-    /// If the call has a session.
-    pub(crate) session: Option<Box<HostOverride>>,
-    /// If the attempt is to have labels.
-    pub(crate) labels: Option<PickLabels>,
 }
 
 /// What is known of a cluster.
@@ -190,41 +178,6 @@ pub(super) enum PickRule<H> {
     Custom(Arc<CustomPicker<H>>),
     /// The ring has endpoints that are not ready, too.
     Ring(Arc<RingPicker<H>>),
-}
-
-impl Draws {
-    /// For the first attempt of a call.
-    pub(crate) fn new(hash: RequestHash) -> Self {
-        Self { hash, ..Self::default() }
-    }
-
-    /// With labels to be filled, if there are any.
-    pub(crate) fn with_labels(self, labels: Option<PickLabels>) -> Self {
-        Self { labels, ..self }
-    }
-
-    /// For the next attempt of the call.
-    pub(crate) fn for_next_attempt(self) -> Self {
-        let session = self.session.map(|it| Box::new(it.for_next_attempt()));
-        let labels = self.labels.map(|_| PickLabels::default());
-        Self { session, labels, ..Self::new(self.hash) }
-    }
-
-    /// Has the hash be that of a request that may change from now on. Without hash policies it is random anyway.
-    pub(crate) fn fix_hash(&mut self, request: &RouteQuery<'_>, random: &mut fastrand::Rng) {
-        if self.hash.has_policies() {
-            self.hash.get(request, random);
-        }
-    }
-
-    /// The endpoint whose connection the last pick requested.
-    pub(crate) fn take_connect_request(&mut self) -> Option<ConnectRequest> {
-        self.connect.take()
-    }
-
-    pub(super) fn hash(&mut self, request: &RouteQuery<'_>, random: &mut fastrand::Rng) -> u64 {
-        self.hash.get(request, random)
-    }
 }
 
 impl<H> ClusterPicker<H> {
