@@ -123,9 +123,7 @@ fn main() -> io::Result<()> {
     for (name, input) in certificates::inputs() {
         write(&corpus.join("certificates").join(name), &input)?;
     }
-    for (name, input) in load_reports::inputs() {
-        write(&corpus.join("load_reports").join(name), &input)?;
-    }
+    load_reports::inputs().iter().try_for_each(|(name, input)| write(&corpus.join(name), input))?;
     for seed in 0..8_u64 {
         let bytes = [&seed.to_le_bytes()[..], &Script::random_bytes(seed)].concat();
         write(&corpus.join(format!("operations/{seed}")), &bytes)?;
