@@ -22,7 +22,7 @@ pub(super) struct Lanes<C> {
 #[derive(Debug)]
 struct Lane<C> {
     counters: OnceLock<Arc<C>>,
-    next: OnceLock<Box<Lane<C>>>,
+    next: OnceLock<Box<Self>>,
 }
 
 impl<C: Count> Lanes<C> {

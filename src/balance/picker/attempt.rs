@@ -30,7 +30,7 @@ pub(super) struct Reported {
     locality: LocalityReporter,
     /// Once it has a stream.
     call: Option<ReportedCall>,
-    metrics: Option<OrcaLoadReport>,
+    metrics: Option<Box<OrcaLoadReport>>,
 }
 
 /// What an attempt has come to, for outlier detection.
@@ -118,7 +118,7 @@ impl<H> Attempt<H> {
         if self.reports_metrics() {
             let report = OrcaLoadReport::decode(message).ok_or(Malformed)?;
             if let Some(reported) = &mut self.reported {
-                reported.metrics = Some(report);
+                reported.metrics = Some(Box::new(report));
             }
         }
         if self.penalty.is_some()
@@ -166,6 +166,6 @@ impl Reported {
             Outcome::Success => lrs::Outcome::Success,
             Outcome::Failure | Outcome::NoStream => lrs::Outcome::Error,
         };
-        call.finish(outcome, self.metrics.as_ref());
+        call.finish(outcome, self.metrics.as_deref());
     }
 }
