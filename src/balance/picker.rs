@@ -1,7 +1,7 @@
 //! The choice of an endpoint for one attempt: an immutable state, counters, and draws.
 
 mod attempt;
-mod localities;
+mod draws;
 
 use std::{
     mem,
@@ -12,11 +12,10 @@ use std::{
     },
 };
 
-pub(crate) use self::attempt::{Attempt, Malformed};
-pub(super) use self::localities::ready_without;
-use self::{
-    attempt::{Outcome, Reported},
-    localities::locality,
+use self::attempt::{Outcome, Reported};
+pub(crate) use self::{
+    attempt::{Attempt, Malformed},
+    draws::Draws,
 };
 use super::{
     breaker::Breaker,
@@ -24,12 +23,11 @@ use super::{
     command::ConnectionId,
     connectivity::Connectivity,
     custom::{CustomPick, CustomPicker},
-    hash::RequestHash,
     identity::{Destination, Identity},
     load::Load,
     observer::PickLabels,
     outlier::outcomes::Outcomes,
-    override_host::{HostOverride, HostPick, HostPicker},
+    override_host::{HostPick, HostPicker},
     policy::Drop as DropShare,
     ready_set::ReadySet,
     ring_picker::{ConnectRequest, RingPick, RingPicker},
@@ -97,21 +95,6 @@ pub(crate) struct PickArgs<'a, 'b> {
     pub(crate) draws: &'a mut Draws,
     pub(crate) random: &'a mut fastrand::Rng,
     pub(crate) request: &'a RouteQuery<'b>,
-}
-
-/// What an attempt remembers over its picks.
-#[derive(Debug, Default)]
-pub(crate) struct Draws {
-    /// The shares of dropped requests are drawn once (CH4.2).
-    has_drawn_drops: bool,
-    /// That of the call.
-    hash: RequestHash,
-    /// The endpoint whose connection the last pick requests, whatever its result is.
-    connect: Option<ConnectRequest>,
-    /// If the call has a session.
-    pub(crate) session: Option<Box<HostOverride>>,
-    /// If the attempt is to have labels.
-    pub(crate) labels: Option<PickLabels>,
 }
 
 /// What is known of a cluster.
@@ -195,41 +178,6 @@ pub(super) enum PickRule<H> {
     Custom(Arc<CustomPicker<H>>),
     /// The ring has endpoints that are not ready, too.
     Ring(Arc<RingPicker<H>>),
-}
-
-impl Draws {
-    /// For the first attempt of a call.
-    pub(crate) fn new(hash: RequestHash) -> Self {
-        Self { hash, ..Self::default() }
-    }
-
-    /// With labels to be filled, if there are any.
-    pub(crate) fn with_labels(self, labels: Option<PickLabels>) -> Self {
-        Self { labels, ..self }
-    }
-
-    /// For the next attempt of the call.
-    pub(crate) fn for_next_attempt(self) -> Self {
-        let session = self.session.map(|it| Box::new(it.for_next_attempt()));
-        let labels = self.labels.map(|_| PickLabels::default());
-        Self { session, labels, ..Self::new(self.hash) }
-    }
-
-    /// Has the hash be that of a request that may change from now on. Without hash policies it is random anyway.
-    pub(crate) fn fix_hash(&mut self, request: &RouteQuery<'_>, random: &mut fastrand::Rng) {
-        if self.hash.has_policies() {
-            self.hash.get(request, random);
-        }
-    }
-
-    /// The endpoint whose connection the last pick requested.
-    pub(crate) fn take_connect_request(&mut self) -> Option<ConnectRequest> {
-        self.connect.take()
-    }
-
-    pub(super) fn hash(&mut self, request: &RouteQuery<'_>, random: &mut fastrand::Rng) -> u64 {
-        self.hash.get(request, random)
-    }
 }
 
 impl<H> ClusterPicker<H> {
@@ -406,6 +354,35 @@ impl<H> LeafPicker<H> {
         let Self { name, limit, .. } = self;
         format!("cluster {name}: {limit} requests are running, the maximum of its circuit breaker").into()
     }
+}
+
+/// A locality in proportion to its weight (CH3.49).
+fn locality<'a, H>(
+    localities: &'a [(u64, EndpointPicker<H>)],
+    random: &mut fastrand::Rng,
+) -> &'a EndpointPicker<H> {
+    let [(_, only)] = localities else {
+        let total = localities.last().map_or(1, |(sum, _)| *sum);
+        let draw = random.u64(..total);
+        let place = localities.partition_point(|(sum, _)| *sum <= draw);
+        return &localities[place].1;
+    };
+    only
+}
+
+/// The localities without some of their endpoints.
+pub(super) fn ready_without<H>(
+    localities: &Localities<H>,
+    is_left_out: impl Fn(ConnectionId) -> bool,
+) -> Localities<H> {
+    let (mut before, mut sum) = (0, 0);
+    let rest = localities.iter().filter_map(|(end, picker)| {
+        let weight = end - mem::replace(&mut before, *end);
+        let picker = picker.without(&is_left_out)?;
+        sum += weight;
+        Some((sum, picker))
+    });
+    rest.collect()
 }
 
 impl Counts {

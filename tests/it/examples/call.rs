@@ -53,6 +53,12 @@ async fn each_command_is_answered_by_a_line() {
 
     send(&mut call, &json!({"id": "d", "method": HOLD, "timeout": 0.05}).to_string()).await;
     assert_eq!(answer(&mut call).await["code"], "DEADLINE_EXCEEDED");
+
+    send(&mut call, &json!({"id": "s", "status": true}).to_string()).await;
+    let seen = answer(&mut call).await;
+    assert_eq!((&seen["id"], &seen["status"]["state"]), (&json!("s"), &json!("READY")));
+    let endpoint = &seen["status"]["leaves"][0]["priorities"][0]["localities"][0]["endpoints"][0];
+    assert_eq!(endpoint["addresses"], json!([one.text()]));
     send(&mut call, &json!({"id": "q", "quit": true}).to_string()).await;
     assert!(call.exit().await.success());
 }
