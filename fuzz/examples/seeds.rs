@@ -120,13 +120,10 @@ fn main() -> io::Result<()> {
     for (i, name) in NAMES.iter().enumerate() {
         write(&corpus.join(format!("name/{i}")), name.as_bytes())?;
     }
-    for (target, inputs) in
-        [("certificates", certificates::inputs()), ("load_reports", load_reports::inputs())]
-    {
-        for (name, input) in inputs {
-            write(&corpus.join(target).join(name), &input)?;
-        }
+    for (name, input) in certificates::inputs() {
+        write(&corpus.join("certificates").join(name), &input)?;
     }
+    load_reports::inputs().iter().try_for_each(|(name, input)| write(&corpus.join(name), input))?;
     for seed in 0..8_u64 {
         let bytes = [&seed.to_le_bytes()[..], &Script::random_bytes(seed)].concat();
         write(&corpus.join(format!("operations/{seed}")), &bytes)?;

@@ -3,7 +3,7 @@
 use prost::Message;
 use xdskit::pb::{envoy::service::load_stats::v3::LoadStatsResponse, google::protobuf as google};
 
-/// The inputs, by name.
+/// The inputs, by file.
 pub(crate) fn inputs() -> Vec<(&'static str, Vec<u8>)> {
     let response = |clusters: &[&str], seconds| {
         LoadStatsResponse {
@@ -19,8 +19,8 @@ pub(crate) fn inputs() -> Vec<(&'static str, Vec<u8>)> {
     let steps: [(u8, &[u8]); 4] = [(1, report), (5, b""), (2, b"throttle"), (63, b"")];
     let rest: Vec<u8> = steps.iter().flat_map(|(kind, bytes)| step(*kind, bytes)).collect();
     vec![
-        ("all", [step(0, &response(&[], 1)), rest.clone()].concat()),
-        ("named", [step(0, &response(&["cluster-0", "other"], 2)), rest].concat()),
+        ("load_reports/all", [step(0, &response(&[], 1)), rest.clone()].concat()),
+        ("load_reports/named", [step(0, &response(&["cluster-0", "other"], 2)), rest].concat()),
     ]
 }
 
