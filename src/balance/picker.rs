@@ -2,7 +2,6 @@
 
 mod attempt;
 mod draws;
-mod localities;
 
 use std::{
     mem,
@@ -13,14 +12,10 @@ use std::{
     },
 };
 
-pub(super) use self::localities::ready_without;
+use self::attempt::{Outcome, Reported};
 pub(crate) use self::{
     attempt::{Attempt, Malformed},
     draws::Draws,
-};
-use self::{
-    attempt::{Outcome, Reported},
-    localities::locality,
 };
 use super::{
     breaker::Breaker,
@@ -359,6 +354,35 @@ impl<H> LeafPicker<H> {
         let Self { name, limit, .. } = self;
         format!("cluster {name}: {limit} requests are running, the maximum of its circuit breaker").into()
     }
+}
+
+/// A locality in proportion to its weight (CH3.49).
+fn locality<'a, H>(
+    localities: &'a [(u64, EndpointPicker<H>)],
+    random: &mut fastrand::Rng,
+) -> &'a EndpointPicker<H> {
+    let [(_, only)] = localities else {
+        let total = localities.last().map_or(1, |(sum, _)| *sum);
+        let draw = random.u64(..total);
+        let place = localities.partition_point(|(sum, _)| *sum <= draw);
+        return &localities[place].1;
+    };
+    only
+}
+
+/// The localities without some of their endpoints.
+pub(super) fn ready_without<H>(
+    localities: &Localities<H>,
+    is_left_out: impl Fn(ConnectionId) -> bool,
+) -> Localities<H> {
+    let (mut before, mut sum) = (0, 0);
+    let rest = localities.iter().filter_map(|(end, picker)| {
+        let weight = end - mem::replace(&mut before, *end);
+        let picker = picker.without(&is_left_out)?;
+        sum += weight;
+        Some((sum, picker))
+    });
+    rest.collect()
 }
 
 impl Counts {

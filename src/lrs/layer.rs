@@ -221,8 +221,7 @@ mod tests {
     /// The counts after a call with this response, and its body read to its end, or not.
     fn counts(response: Result<Response<Frames>, ()>, reads: bool) -> (u64, u64, u64) {
         let mut rig = Rig::new();
-        let mut metrics = ReportedMetrics::default();
-        metrics.cpu_utilization = true;
+        let metrics = ReportedMetrics { cpu_utilization: true, ..ReportedMetrics::default() };
         let shop = rig.loads.reporter("shop");
         rig.set_metrics("shop", (0, None), &metrics);
         let mut response = Some(response);

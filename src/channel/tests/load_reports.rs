@@ -46,7 +46,7 @@ fn serve(mut peer: Peer, counts: Arc<Counts>) -> JoinHandle<()> {
     tokio::spawn(async move {
         while let Some(request) = peer.next_request().await {
             let number = counts.issued.fetch_add(1, Ordering::Relaxed);
-            if number % 7 == 0 {
+            if number.is_multiple_of(7) {
                 counts.failed.fetch_add(1, Ordering::Relaxed);
                 request.fail(Code::Unavailable, &[]);
             } else {

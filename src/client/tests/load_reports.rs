@@ -139,8 +139,7 @@ async fn lr8_1_lr8_5_the_metrics_of_the_cluster_are_reported_of_handles_that_wer
     let client = client(&server);
     let zone = client.load_reporter("shop").locality(&Locality::default());
     known(&client).await;
-    let mut report = OrcaLoadReport::default();
-    report.cpu_utilization = 0.5;
+    let report = OrcaLoadReport { cpu_utilization: 0.5, ..OrcaLoadReport::default() };
     let call = zone.call_started();
     assert!(!call.wants_metrics());
     call.finish(Outcome::Success, Some(&report));

@@ -39,6 +39,8 @@ async fn errors() -> Vec<String> {
         printed(ConfigError::new(vec![empty, ValidationError::new("", "too\nlong")])),
         printed(FilterError::new(Code::Aborted, "too\nlate")),
         printed(invalid.clone().at_index("clusters", 1)),
+        #[cfg(feature = "orca")]
+        printed(crate::orca::ServerMetrics::new().set(crate::orca::Metric::MemoryUtilization, 2.0).unwrap_err()),
         printed("xds:///shop".parse::<ServerUri>().unwrap_err()),
         printed(Misuse::NoTypeUrl),
         printed(ResourceName::parse("xdstp:shop").unwrap_err()),
@@ -58,6 +60,7 @@ async fn main_prints_the_message_of_each_public_error() {
         "ConfigError(node.id: empty; too\\nlong)",
         "FilterError(ABORTED: too\\nlate)",
         "Invalid(clusters[1].lb_policy: unsupported)",
+        "InvalidMetric(XX)",
         "InvalidUri(\"xds:///shop\": not supported: a management server cannot be found through xDS itself)",
         "Misuse(type_url: missing on an aggregated stream)",
         "NameError(resource name \"xdstp:shop\": scheme at byte 0: does not start with `xdstp://`)",

@@ -15,9 +15,11 @@ fn lr8_2_only_the_metrics_of_the_cluster_are_summed() {
         let named: Vec<_> = sums.named.iter().map(|(name, sum)| (name.to_string(), sum.total)).collect();
         ([sums.cpu, sums.mem, sums.application].map(|sum| (sum.count, sum.total)), named)
     };
-    let mut metrics = ReportedMetrics::default();
-    metrics.mem_utilization = true;
-    metrics.named_metrics = ["b".into(), "c".into()].into();
+    let mut metrics = ReportedMetrics {
+        mem_utilization: true,
+        named_metrics: ["b".into(), "c".into()].into(),
+        ..ReportedMetrics::default()
+    };
     assert_eq!(of(metrics.clone()), ([(0, 0.0), (1, 0.25), (0, 0.0)], vec![("b".to_owned(), 2.0)]));
     metrics.all_named_metrics = true;
     metrics.cpu_utilization = true;
