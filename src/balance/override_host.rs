@@ -160,9 +160,11 @@ impl<H: Clone> OverrideHosts<H> {
         subchannels: impl IntoIterator<Item = (Destination, HostState<H>)>,
     ) {
         for (Destination { address, identity }, state) in subchannels {
-            let Some(host) = self.hosts.get_mut(&address) else { continue };
+            // The same address may be listed with another identity, which is none of the host's (CH7.20).
+            let host = self.hosts.get_mut(&address).filter(|it| it.endpoint.identity == identity);
+            let Some(host) = host else { continue };
             host.subchannels.retain(|(other, _)| *other != member);
-            if !matches!(state, HostState::Absent) && identity == host.endpoint.identity {
+            if !matches!(state, HostState::Absent) {
                 host.subchannels.push((member, state));
             }
         }

@@ -146,10 +146,8 @@ fn ch7_20_cookies_lead_to_connections_of_the_identity_alone() {
             it.balancer.connect_endpoint(&request, it.now);
             it.drain();
         }
-        match pick {
-            Pick::Complete(attempt) => Some(attempt.endpoint.destination()),
-            _ => None,
-        }
+        let Pick::Complete(attempt) = pick else { return None };
+        Some(attempt.endpoint.destination())
     };
     assert_eq!(led(&mut it), None, "it is connected");
     it.connect(2);

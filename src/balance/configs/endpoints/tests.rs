@@ -110,7 +110,7 @@ fn ch7_20_identities_are_compared_by_what_they_contain() {
     let all = [
         Identity::default(),
         Identity::new(None, Security::Fallback),
-        one.clone(),
+        one,
         Identity::new(Some(proxy(1)), Security::Plaintext),
         Identity::new(Some(proxy(1)), Security::Fallback),
         Identity::new(Some(proxy(2)), Security::Fallback),

@@ -82,7 +82,7 @@ const OPEN: &str = "HTTP/1.1 200 Connection established\r\n\r\n";
 
 /// The transport socket of a proxy, with another one in it.
 fn through_proxies(inner: Option<TransportSocket>) -> TransportSocket {
-    socket(HTTP_11_PROXY, &Http11ProxyUpstreamTransport { transport_socket: inner, ..Default::default() })
+    socket(HTTP_11_PROXY, &Http11ProxyUpstreamTransport { transport_socket: inner })
 }
 
 fn of_endpoint(metadata: Metadata) -> impl FnOnce(&mut ClusterLoadAssignment) {
