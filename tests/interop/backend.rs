@@ -100,6 +100,11 @@ impl Backend {
         Self::start_on(self.language, self.name, self.port, self.tls).await
     }
 
+    /// The same with other certificates.
+    pub(crate) async fn restart_tls(self, tls: ServerFiles) -> Self {
+        Self { tls: Some(tls), ..self }.restart().await
+    }
+
     /// Ends the process by SIGKILL. Returns what starts another one on the same port.
     pub(crate) async fn kill(self) -> Killed {
         self.process.kill().await;

@@ -2,14 +2,20 @@
 
 mod availability;
 mod calls;
+mod security;
 
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::stream;
+use serde_json::Value;
 use tokio::sync::mpsc;
 use tonic::{Request, Response, Status, Streaming, client::Grpc, codegen::http::uri::PathAndQuery};
-use xdskit::{Channel, Client, channel::ChannelState, config::Bootstrap};
+use xdskit::{
+    Channel, Client,
+    channel::{ChannelBuilder, ChannelState, FallbackCredentials},
+    config::Bootstrap,
+};
 
 use crate::{
     backend::{Backend, Language},
@@ -71,6 +77,31 @@ impl Mesh {
 
     /// Calls another service, and gives its cluster of the same name these backends.
     async fn of(language: Language, service: &str, backends: &[&Backend]) -> Self {
+        let peer = Self::peer(language, backends).await;
+        let bootstrap = peer.bootstrap();
+        Self::build(peer, &bootstrap, service, |builder| builder)
+    }
+
+    /// Calls with the credentials of the configuration: the TLS of the cluster, if it has it, and these certificate providers.
+    async fn secured(
+        language: Language,
+        backends: &[&Backend],
+        tls: Option<Value>,
+        providers: Value,
+    ) -> Self {
+        let mut peer = Self::peer(language, backends).await;
+        if let Some(tls) = tls {
+            peer.command(&format!("secure payments {tls}")).await;
+        }
+        let mut bootstrap: Value = serde_json::from_str(&peer.bootstrap()).expect("it is JSON");
+        bootstrap["certificate_providers"] = providers;
+        Self::build(peer, &bootstrap.to_string(), "payments", |builder| {
+            builder.xds_credentials(FallbackCredentials::Plaintext)
+        })
+    }
+
+    /// The control plane, in which `payments` has these backends.
+    async fn peer(language: Language, backends: &[&Backend]) -> Peer {
         let setup = match language {
             Language::Go => Setup::snapshot_sotw(),
             Language::Java => Setup::linear_delta(),
@@ -78,13 +109,21 @@ impl Mesh {
         };
         let mut peer = Peer::start(setup).await;
         peer.command(&endpoints("payments", backends)).await;
-        let bootstrap = Bootstrap::from_json(&peer.bootstrap()).expect("the bootstrap is valid");
-        let client = setup.client(Client::builder(bootstrap));
-        let channel = client
+        peer
+    }
+
+    fn build(
+        peer: Peer,
+        bootstrap: &str,
+        service: &str,
+        settings: impl FnOnce(ChannelBuilder) -> ChannelBuilder,
+    ) -> Self {
+        let bootstrap = Bootstrap::from_json(bootstrap).expect("the bootstrap is valid");
+        let client = peer.setup().client(Client::builder(bootstrap));
+        let builder = client
             .channel(format!("xds:///{service}"))
-            .connect_backoff(Duration::from_millis(50), Duration::from_millis(200))
-            .build()
-            .expect("a channel can be built");
+            .connect_backoff(Duration::from_millis(50), Duration::from_millis(200));
+        let channel = settings(builder).build().expect("a channel can be built");
         Self { peer, _client: client, channel }
     }
 

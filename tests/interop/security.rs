@@ -3,11 +3,13 @@
 
 use std::{fs, path::PathBuf};
 
+use base64::{Engine, engine::general_purpose::STANDARD};
 use bytes::Bytes;
 use rcgen::{
     BasicConstraints, CertificateParams, CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyPair,
     SanType,
 };
+use serde_json::{Value, json};
 use tonic::{
     Request, Status,
     client::Grpc,
@@ -63,6 +65,16 @@ impl Authority {
     /// The PEM file of its certificate.
     pub(crate) fn root(&self) -> PathBuf {
         self.folder.path().join("ca.pem")
+    }
+
+    pub(crate) fn pem(&self) -> String {
+        self.issuer.pem()
+    }
+
+    /// The bundle of a trust domain with this authority alone, as in a map of such (SPIFFE).
+    pub(crate) fn bundle(&self) -> Value {
+        let x5c = STANDARD.encode(self.issuer.der());
+        json!({"spiffe_sequence": 1, "keys": [{"kty": "EC", "use": "x509-svid", "x5c": [x5c]}]})
     }
 
     /// Writes a certificate with these names and its key to `NAME.pem` and `NAME.key`, in place of those before.

@@ -20,6 +20,7 @@
 //	endpoints CLUSTER ADDRESS... [/ ADDRESS...]
 //	                      the endpoints of the cluster, by priority, in one locality each
 //	limit SERVICE N       the maximum stream duration of the service's routes, in milliseconds; 0: none
+//	secure CLUSTER [JSON] the cluster has TLS by this UpstreamTlsContext, without spaces; or the end of that
 //	fallback HOST         another host for the cluster orders-fallback
 //	rename CLUSTER NAME   renames the cluster, its endpoints and the routes to it, all at once
 //	reroute SERVICE NAME  renames its routes, and the reference in its listener
@@ -193,6 +194,11 @@ func alter(mesh *mesh, verb string, args []string) error {
 			return err
 		}
 		return mesh.limit(args[0], time.Duration(limit[0])*time.Millisecond)
+	case "secure":
+		if len(args) != 1 && len(args) != 2 {
+			return fmt.Errorf("secure CLUSTER [JSON]")
+		}
+		return mesh.secure(args[0], strings.Join(args[1:], ""))
 	case "fallback":
 		if len(args) != 1 {
 			return fmt.Errorf("fallback HOST")

@@ -6,8 +6,11 @@ import (
 	"slices"
 	"time"
 
+	tls "github.com/envoyproxy/go-control-plane/envoy/extensions/transport_sockets/tls/v3"
 	"github.com/envoyproxy/go-control-plane/pkg/cache/types"
 	"github.com/envoyproxy/go-control-plane/pkg/resource/v3"
+	"google.golang.org/protobuf/encoding/protojson"
+	"google.golang.org/protobuf/types/known/anypb"
 )
 
 // mesh is the state of the mesh: 25 services with 200 endpoints in three localities.
@@ -24,6 +27,7 @@ type mesh struct {
 	failing  map[string]bool          // by cluster: all its endpoints are unhealthy
 	located  map[string][][]string    // by cluster: the addresses that a test set, by priority
 	limits   map[string]time.Duration // by service: the maximum stream duration of its routes
+	secured  map[string]*anypb.Any    // by cluster: the context of its TLS
 	fallback string                   // the host of orders-fallback
 	renamed  map[string]string        // by cluster: its current name
 	rerouted map[string]string        // by service: the current name of its routes
@@ -50,6 +54,7 @@ func baseMesh() *mesh {
 		failing:  map[string]bool{},
 		located:  map[string][][]string{},
 		limits:   map[string]time.Duration{},
+		secured:  map[string]*anypb.Any{},
 		fallback: "orders.fallback.example",
 		renamed:  map[string]string{},
 		rerouted: map[string]string{},
@@ -117,6 +122,23 @@ func (m *mesh) limit(service string, limit time.Duration) error {
 		return fmt.Errorf("no such service")
 	}
 	m.limits[service] = limit
+	return nil
+}
+
+// secure sets the TLS of a cluster by the JSON of an UpstreamTlsContext, or has it end.
+func (m *mesh) secure(cluster, json string) error {
+	if !m.hasEndpoints(cluster) {
+		return fmt.Errorf("no such cluster with endpoints")
+	}
+	if json == "" {
+		delete(m.secured, cluster)
+		return nil
+	}
+	context := &tls.UpstreamTlsContext{}
+	if err := protojson.Unmarshal([]byte(json), context); err != nil {
+		return err
+	}
+	m.secured[cluster] = packed(context)
 	return nil
 }
 

@@ -86,6 +86,12 @@ func (m *mesh) cluster(name string) *cluster.Cluster {
 			EdsConfig: fromAds(), ServiceName: m.nameOf(name) + "-endpoints",
 		},
 	}
+	if context, ok := m.secured[name]; ok {
+		made.TransportSocket = &core.TransportSocket{
+			Name:       "envoy.transport_sockets.tls",
+			ConfigType: &core.TransportSocket_TypedConfig{TypedConfig: context},
+		}
+	}
 	if m.reports[name] {
 		made.LrsServer = &core.ConfigSource{
 			ConfigSourceSpecifier: &core.ConfigSource_Self{Self: &core.SelfConfigSource{TransportApiVersion: core.ApiVersion_V3}},
