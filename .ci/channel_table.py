@@ -6,7 +6,7 @@ From the project's root:
     .ci/channel_table.py          fails if a rule has neither a test nor a reason, if a test is missing, or the table is out of date
     .ci/channel_table.py --write  writes the tests of each rule
 
-A test is of the rules that its name begins with: `ch3_54_...`, `ch3_13_ch3_7_...`, `lr2_4_...`. A rule that cannot have a test has the reason in
+A test is of the rules that its name begins with, in either group: `ch3_54_...`, `ch3_13_ch3_7_...`, `lr3_3_ch13_3_...`. A rule that cannot have a test has the reason in
 its cell instead, in at least four words without quoted names. All other rows name their tests by hand.
 """
 
@@ -22,7 +22,7 @@ def tests(group):
     """The tests of a group of rules by rule, and the names of all."""
     found, names = {}, set()
     prefix = group.lower()
-    name_of = re.compile(rf"\bfn ({prefix}\d+_\w+)\s*\(")
+    name_of = re.compile(r"\bfn ((?:ch|lr)\d+_\w+)\s*\(")
     for path in sorted(p for folder in ("src", "tests") for p in pathlib.Path(folder).rglob("*.rs")):
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines):
@@ -35,9 +35,11 @@ def tests(group):
             name = match.group(1)
             if "#[ignore" in attributes:
                 sys.exit(f"{path}: {name} is ignored")
-            names.add(name)
-            front = re.match(rf"(?:{prefix}\d+_\d+_)*", name).group()
-            for section, rule in re.findall(rf"{prefix}(\d+)_(\d+)_", front):
+            front = re.match(r"(?:(?:ch|lr)\d+_\d+_)*", name).group()
+            rules = re.findall(rf"{prefix}(\d+)_(\d+)_", front)
+            if rules or name.startswith(prefix):
+                names.add(name)
+            for section, rule in rules:
                 found.setdefault(f"{group}{section}.{rule}", set()).add(name)
     return found, names
 

@@ -125,14 +125,6 @@ impl Shop {
 }
 
 /// Prints a report that the control plane has received.
-fn print_reports(control_plane: ControlPlane) {
-    let mut reports = control_plane.loads();
-    loop {
-        let report = reports.next().await;
-        print_report(&report);
-    }
-}
-
 fn print_report(report: &LoadReport) {
     for load in report.clusters() {
         let interval = load.interval.unwrap_or_default();

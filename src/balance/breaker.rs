@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ch4_5_at_no_instant_more_requests_run_than_the_limit() {
+    fn ch4_5_ch13_4_at_no_instant_more_requests_run_than_the_limit() {
         let (breaker, most) = (Breaker::default(), AtomicU32::new(0));
         thread::scope(|scope| {
             for _ in 0..4 {

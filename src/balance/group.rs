@@ -451,7 +451,7 @@ mod tests {
     use crate::balance::identity::Identity;
 
     #[test]
-    fn ch3_50_an_endpoint_weighs_its_share_of_the_locality_times_that_of_the_locality() {
+    fn ch3_50_ch13_8_an_endpoint_weighs_its_share_of_the_locality_times_that_of_the_locality() {
         let locality = |weight, weights: &[u32]| {
             let endpoint = |weight: &u32| {
                 let addresses = vec![([127, 0, 0, 1], *weight as u16).into()];

@@ -206,10 +206,7 @@ impl Call<'_> {
             Ok(response) => {
                 let mut response = response?;
                 attempt.on_response();
-                #[cfg(feature = "tls")]
-                if let Some(secured) = attempt.handle().secured() {
-                    response.extensions_mut().insert(secured.identity().clone());
-                }
+                attempt.handle().identify(&mut response);
                 status::correct_deadline(response.headers_mut(), deadline);
                 Ok((response, attempt, pump))
             }

@@ -20,7 +20,7 @@ use h2::{
     SendStream,
     client::{Builder, Connection as H2Connection, ResponseFuture, SendRequest},
 };
-use http::{HeaderMap, Request, Uri, uri::Scheme};
+use http::{HeaderMap, Request, Response, Uri, uri::Scheme};
 use tokio::{
     sync::oneshot,
     time::{Instant, Sleep, sleep},
@@ -286,6 +286,16 @@ impl Handle {
     /// What is known of the peer, if the connection has TLS.
     pub(super) fn secured(&self) -> Option<&Secured> {
         self.secured.as_deref()
+    }
+
+    /// Notes in a response who sent it (CH7.22).
+    pub(super) fn identify<B>(&self, response: &mut Response<B>) {
+        #[cfg(feature = "tls")]
+        if let Some(secured) = self.secured() {
+            response.extensions_mut().insert(secured.identity().clone());
+        }
+        #[cfg(not(feature = "tls"))]
+        let _ = response;
     }
 }
 

@@ -146,7 +146,7 @@ fn lr3_1_lr3_2_lr6_2_clusters_that_are_not_named_are_discarded() {
 }
 
 #[test]
-fn lr3_3_intervals_have_a_minimum_and_invalid_ones_are_ignored() {
+fn lr3_3_ch13_3_intervals_have_a_minimum_and_invalid_ones_are_ignored() {
     for (seconds, nanos, interval) in [
         (0, 0, Some(1_000)),
         (0, 999_999_999, Some(1_000)),

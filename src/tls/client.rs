@@ -323,7 +323,9 @@ fn explained(error: &(dyn Error + 'static), identity: Option<&Identity>) -> Opti
         if let Some(refused) = refusal(io) {
             return Some(refused.to_string());
         }
-        if let io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset = io.kind() {
+        if let io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe =
+            io.kind()
+        {
             return Some("the server closed the connection; does it use TLS, and is it healthy?".to_owned());
         }
         error = io.get_ref()?;

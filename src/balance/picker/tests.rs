@@ -151,7 +151,7 @@ fn ch4_1_drops_are_drawn_for_each_category_before_anything_else() {
 }
 
 #[test]
-fn ch4_2_drops_are_drawn_once_for_an_attempt() {
+fn ch4_2_ch13_10_drops_are_drawn_once_for_an_attempt() {
     let mut leaf = leaf(Endpoints::Queue);
     leaf.drops = [DropShare { category: "half".into(), per_million: 500_000 }].into();
     let mut random = fastrand::Rng::with_seed(1);
@@ -303,7 +303,7 @@ fn ch4_3_drops_by_a_share_or_the_circuit_breaker_are_no_attempts() {
 }
 
 #[test]
-fn ch1_19_a_cluster_that_the_configuration_lacks_fails_all_calls() {
+fn ch1_19_ch13_11_a_cluster_that_the_configuration_lacks_fails_all_calls() {
     let unknown = ClusterPicker::<u16> {
         connectivity: Connectivity::TransientFailure,
         choice: Choice::Unknown("no such cluster".into()),

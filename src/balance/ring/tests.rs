@@ -82,7 +82,7 @@ fn ch3_33_a_hash_belongs_to_the_entry_at_or_after_it_and_the_ring_has_no_end() {
 }
 
 #[test]
-fn ch3_32_of_two_endpoints_with_one_key_both_have_entries() {
+fn ch3_32_ch13_6_of_two_endpoints_with_one_key_both_have_entries() {
     let ring = ring(endpoints([("a", 1), ("a", 1), ("b", 1)]), 30, 100);
     let ranks: BTreeSet<_> = ring.walk(0).collect();
     assert_eq!(ranks, [0, 1, 2].into());

@@ -80,7 +80,7 @@ async fn ch6_16_a_body_above_the_limit_is_sent_once_and_keeps_nothing() {
 }
 
 #[tokio::test]
-async fn ch6_16_all_requests_of_a_channel_share_a_limit() {
+async fn ch6_16_ch13_13_all_requests_of_a_channel_share_a_limit() {
     let mut peer = Peer::start().await;
     let mesh = Mesh::with("ch6_16_channel", &[&peer], |it| it.retry_buffer(1_000, 1_500)).await;
     let one = mesh.call("/one", Given::of(parts(&[1_000])));

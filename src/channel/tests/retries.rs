@@ -74,7 +74,7 @@ async fn ch6_19_ch6_20_retries_say_how_many_attempts_came_before_and_the_first_d
 }
 
 #[tokio::test]
-async fn ch6_9_the_status_of_the_last_attempt_is_delivered_unchanged() {
+async fn ch6_9_ch13_11_the_status_of_the_last_attempt_is_delivered_unchanged() {
     let mut peer = Peer::start().await;
     let mesh = retrying("ch6_9_last", &[&peer], policy("unavailable,internal", 2)).await;
     let call = mesh.get("/a");

@@ -156,7 +156,7 @@ async fn ch4_13_responses_that_the_application_has_not_read_do_not_block_its_nex
 }
 
 #[tokio::test]
-async fn ch2_22_an_attempt_whose_connection_is_gone_counts_nowhere_and_waits_for_a_newer_picker() {
+async fn ch2_22_ch13_2_an_attempt_whose_connection_is_gone_counts_nowhere_and_waits_for_a_newer_picker() {
     let mut peer = Peer::start().await;
     let mesh = Mesh::start("ch2_22", &[&peer]).await;
     let first = mesh.get("/first");

@@ -16,6 +16,7 @@ use crate::{
     config::{Bootstrap, ConfigError, ServerUri, TargetError, UnknownAuthority, ValidationError},
     control_plane::session::Misuse,
     name::ResourceName,
+    orca::{Metric, ServerMetrics},
     resource::http_filter::FilterError,
     testing::TestControlPlane,
 };
@@ -39,8 +40,7 @@ async fn errors() -> Vec<String> {
         printed(ConfigError::new(vec![empty, ValidationError::new("", "too\nlong")])),
         printed(FilterError::new(Code::Aborted, "too\nlate")),
         printed(invalid.clone().at_index("clusters", 1)),
-        #[cfg(feature = "orca")]
-        printed(crate::orca::ServerMetrics::new().set(crate::orca::Metric::MemoryUtilization, 2.0).unwrap_err()),
+        printed(ServerMetrics::new().set(Metric::MemoryUtilization, 2.0).unwrap_err()),
         printed("xds:///shop".parse::<ServerUri>().unwrap_err()),
         printed(Misuse::NoTypeUrl),
         printed(ResourceName::parse("xdstp:shop").unwrap_err()),
@@ -60,7 +60,7 @@ async fn main_prints_the_message_of_each_public_error() {
         "ConfigError(node.id: empty; too\\nlong)",
         "FilterError(ABORTED: too\\nlate)",
         "Invalid(clusters[1].lb_policy: unsupported)",
-        "InvalidMetric(XX)",
+        "InvalidMetric(MemoryUtilization must be from 0 to 1, is 2)",
         "InvalidUri(\"xds:///shop\": not supported: a management server cannot be found through xDS itself)",
         "Misuse(type_url: missing on an aggregated stream)",
         "NameError(resource name \"xdstp:shop\": scheme at byte 0: does not start with `xdstp://`)",

@@ -153,7 +153,7 @@ async fn ch1_20_the_clusters_of_the_newest_routes_and_of_calls_that_wait_are_wat
 }
 
 #[tokio::test]
-async fn ch2_4_a_fraction_of_none_matches_no_call_and_one_of_all_each() {
+async fn ch2_4_ch13_11_a_fraction_of_none_matches_no_call_and_one_of_all_each() {
     let one = Backend::start("one").await;
     let mesh = Mesh::start(&[&one]).await;
     let routes = |per_million| {

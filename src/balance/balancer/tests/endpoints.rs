@@ -49,7 +49,7 @@ fn ch3_24_an_endpoint_is_the_set_of_its_addresses() {
 }
 
 #[test]
-fn ch3_39_a_reconnected_endpoint_keeps_its_count() {
+fn ch3_39_ch13_7_a_reconnected_endpoint_keeps_its_count() {
     let mut it = Fixture::new(shop(LEAST_REQUEST, &[&[1]]));
     it.connect(1);
     let running: Vec<_> = (0..5).map(|_| it.pick("shop")).collect();

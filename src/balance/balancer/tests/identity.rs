@@ -37,7 +37,7 @@ fn ring() -> ClusterPolicy {
 }
 
 #[test]
-fn ch7_20_an_update_of_the_identity_has_connections_of_its_own_and_the_ones_before_drain() {
+fn ch7_20_ch13_9_an_update_of_the_identity_has_connections_of_its_own_and_the_ones_before_drain() {
     for policy in [ROUND_ROBIN, LEAST_REQUEST, PICK_FIRST] {
         for identity in [proxied(9), fallback()] {
             let plain = shop(policy.clone(), &[&[1]]);
