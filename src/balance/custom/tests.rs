@@ -118,7 +118,7 @@ fn ch3_63_a_policy_of_the_application_picks_among_its_endpoints() {
 #[test]
 fn ch3_63_a_policy_that_panics_fails_all_picks_from_then_on() {
     let (mut balancer, slots) = balancer(false);
-    let picker = balancer.picker(slots.clone().into());
+    let picker = balancer.picker(slots.into());
     assert_eq!(outcome(&picker, "/0"), r#"1 [("x-picked-for", "ada")]"#);
     assert_eq!(outcome(&picker, "/panic"), "broken");
     assert_eq!(outcome(&picker, "/0"), "broken");
@@ -129,7 +129,7 @@ fn ch3_63_a_policy_that_panics_fails_all_picks_from_then_on() {
 fn ch3_63_a_policy_that_panics_instead_of_making_a_picker_fails_all_picks() {
     let (mut balancer, slots) = balancer(true);
     assert!(!balancer.is_broken());
-    let picker = balancer.picker(slots.clone().into());
+    let picker = balancer.picker(slots.into());
     assert!(balancer.is_broken());
     assert_eq!(outcome(&picker, "/0"), "broken");
 }

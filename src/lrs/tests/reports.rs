@@ -184,7 +184,7 @@ fn lr5_8_lr1_3_a_failover_leaves_calls_where_they_began() {
     assert_eq!(rig.finished, [0], "the last call has ended");
     rig.set("shop", 0);
     drop(zone.call_started());
-    assert_eq!(zone.call_started().wants_metrics(), false);
+    assert!(!zone.call_started().wants_metrics());
     assert_eq!(rig.loads.lock().servers[0].stats(&("shop".into(), None)).unwrap().localities.len(), 1);
 }
 

@@ -1,3 +1,5 @@
+#![allow(clippy::disallowed_methods, reason = "the clock that the tests turn begins some time")]
+
 use super::*;
 use crate::pb::{
     envoy::config::{core::v3::Node, endpoint::v3::ClusterStats},
