@@ -1,9 +1,12 @@
 //! What counts as what, and the messages that it gives.
 
+use prost::Message;
+
 use super::rig::{self, Rig, all, millis, only, secs};
 use crate::{
     config::Locality,
     lrs::{LoadSettings, Outcome},
+    pb::envoy::config::endpoint::v3::ClusterStats,
     protocol::DisconnectKind,
 };
 
@@ -71,6 +74,24 @@ fn lr4_2_lr4_3_lr4_5_a_report_names_the_cluster_its_service_its_localities_and_i
     let keys: Vec<_> = reports.iter().map(|it| &*it.cluster_service_name).collect();
     assert_eq!(keys, ["", "shop-service"], "LR5.8: the old call ended where it began");
     assert_eq!(reports[1].upstream_locality_stats[0].total_error_requests, 1);
+}
+
+#[test]
+fn lr4_4_a_locality_has_the_counts_since_its_last_report_and_no_connections() {
+    let mut rig = Rig::reporting();
+    let call = rig.zone().call_started();
+    rig.zone().call_started().finish(Outcome::Success, None);
+    rig.zone().call_started().finish(Outcome::Error, None);
+    let counts = |reports: &[ClusterStats]| {
+        let it = &reports[0].upstream_locality_stats[0];
+        let ended = [it.total_issued_requests, it.total_successful_requests, it.total_error_requests];
+        (ended, it.total_requests_in_progress)
+    };
+    assert_eq!(counts(&rig.advance(secs(1))), ([3, 1, 1], 1));
+    // The messages of this crate have no fields for numbers of connections, which would be lost in between.
+    assert_eq!(rig.raw, rig.requests.iter().map(Message::encode_to_vec).collect::<Vec<_>>());
+    call.finish(Outcome::Success, None);
+    assert_eq!(counts(&rig.advance(secs(1))), ([0, 1, 0], 0));
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::transport::Transport;
 use macro_rules_attribute::apply;
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use crate::common::*;
 use opentelemetry::metrics::MeterProvider;
@@ -10,7 +10,15 @@ use opentelemetry_sdk::metrics::{
     InMemoryMetricExporter, SdkMeterProvider,
     data::{AggregatedMetrics, MetricData},
 };
-use xdskit::{Client, control_plane::type_url, metrics::Metrics, testing::TestControlPlane};
+use xdskit::{
+    Client,
+    client::LoadReportStatus,
+    config::{Bootstrap, Locality},
+    control_plane::{LoadReporting, type_url},
+    lrs::LoadStreamState,
+    metrics::Metrics,
+    testing::{TestControlPlane, resources},
+};
 
 #[apply(servers)]
 async fn a78_1_the_instruments_have_their_labels(transport: Transport) {
@@ -86,6 +94,45 @@ async fn a_resource_that_is_deleted_changes_its_state(transport: Transport) {
     assert_eq!(collected.states(), ["does_not_exist"]);
 }
 
+#[tokio::test]
+async fn lr9_8_metrics_and_status_tell_of_load_reports() {
+    let server = TestControlPlane::start().await;
+    server.set(resources::cluster("shop").report_load());
+    server.ask_reports(LoadReporting::all(Duration::from_secs(1)));
+    let collected = Collected::new();
+    let bootstrap = Bootstrap::from_json(&server.bootstrap_json()).unwrap();
+    let client = Client::builder(bootstrap).scope("shop").metrics(&collected.metrics).build().unwrap();
+    let zone = client.load_reporter("shop").locality(&Locality::default());
+    soon(client.watch::<Cluster>("shop").ready()).await.unwrap();
+    let call = zone.call_started();
+    let of_server =
+        |name: &str| format!("xdskit.lrs.{name} grpc.target=shop grpc.xds.server={}", server.uri());
+    let status = async |is_met: &dyn Fn(&LoadReportStatus) -> bool| loop {
+        let found = client.status().await.load_reports.into_iter().find(|it| is_met(it));
+        if let Some(found) = found {
+            settle(&client).await;
+            return found;
+        }
+        tokio::task::yield_now().await;
+    };
+    let reporting = soon(status(&|it| it.reports_sent > 0)).await;
+    assert_eq!((reporting.state, reporting.uri.clone()), (LoadStreamState::Reporting, server.uri()));
+    assert_eq!((reporting.interval, reporting.wanted_clusters), (Some(Duration::from_secs(1)), None));
+    let last = reporting.last_report.unwrap();
+    assert_eq!((last.clusters, last.bytes as u64), (1, reporting.report_bytes));
+    let values = collected.values();
+    assert_eq!(values.get(&of_server("connected")), Some(&1), "{values:?}");
+    // The call is still under way, so that there may be another report by now.
+    assert!(
+        values[&of_server("reports_sent")] >= 1 && values[&of_server("report_bytes")] >= last.bytes as u64
+    );
+    assert_eq!(values.get(&of_server("stream_failures")), None);
+    server.control_plane().reset_load_streams();
+    soon(status(&|it| it.failures == 1)).await;
+    assert_eq!(collected.values().get(&of_server("stream_failures")), Some(&1));
+    drop(call);
+}
+
 /// Waits until the driver has processed all earlier commands.
 async fn settle(client: &Client) {
     client.status().await;
@@ -115,7 +162,8 @@ impl Collected {
         let mut values = BTreeMap::new();
         for resource in self.exporter.get_finished_metrics().unwrap() {
             for metric in resource.scope_metrics().flat_map(|scope| scope.metrics()) {
-                let name = metric.name().strip_prefix("grpc.xds_client.").unwrap();
+                let name = metric.name();
+                let name = name.strip_prefix("grpc.xds_client.").unwrap_or(name);
                 let AggregatedMetrics::U64(data) = metric.data() else { panic!("{metric:?}") };
                 let points: Vec<(Vec<_>, u64)> = match data {
                     MetricData::Gauge(gauge) => gauge
