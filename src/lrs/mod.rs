@@ -12,8 +12,8 @@
 //!                                       └── Connected, RequestSent, Received, Disconnected, timeout
 //! ```
 //!
-//! `Loads` is what the handles and the driver share. `Reporting` is all that the driver drives, without I/O: a `LoadStream` for each
-//! server.
+//! `Loads` is what the handles and the driver share. `Reporting` is all that the driver drives, without I/O (LR2.8): a `LoadStream`
+//! for each server.
 
 mod counters;
 mod destination;

@@ -1,4 +1,4 @@
-//! What a server asks for.
+//! What a server asks for. Nothing here depends on the habits of a server such as Traffic Director (LR11.1).
 
 use std::{collections::BTreeSet, time::Duration};
 

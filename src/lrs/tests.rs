@@ -1,4 +1,4 @@
-//! The rules of load reports, by the messages that a server sees.
+//! The rules of load reports, by the messages that a server sees. They exclude the defects that other clients have had (LR11.2).
 
 mod reports;
 pub(super) mod rig;

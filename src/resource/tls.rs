@@ -39,7 +39,7 @@ pub struct UpstreamTls {
     pub auto_sni_san_validation: bool,
 }
 
-/// TLS settings of connections from the clients of a listener.
+/// TLS settings of connections from the clients of a listener. Channels have no use for them (CH7.24).
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DownstreamTls {
