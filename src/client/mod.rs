@@ -105,7 +105,7 @@ impl Client {
     }
 
     /// Watches the resource of this name, an old-style or an `xdstp://` one, given as text or as a
-    /// [`ResourceName`](crate::name::ResourceName).
+    /// [`ResourceName`].
     ///
     /// It subscribes to the resource and returns at once. It cannot fail: any error, including a name that cannot be parsed, is
     /// reported by the watch as [`Observed::Absent`]. A further watch of the same name joins the existing subscription: it yields
@@ -151,7 +151,7 @@ impl Client {
 
     /// The reporter of the load of a cluster, for applications that balance by themselves. It subscribes to the cluster, whose
     /// configuration decides whether its load is reported, and to which management server; see [`lrs`](crate::lrs). A
-    /// [`Channel`](crate::channel) reports its load by itself.
+    /// `Channel` (feature `channel`) reports its load by itself.
     ///
     /// It cannot fail: it counts nothing as long as the cluster does not ask for reports.
     ///

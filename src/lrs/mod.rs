@@ -1,6 +1,6 @@
 //! Load reports (LRS): how many calls an application sends where, for the management server that balances them.
 //!
-//! A [`Channel`](crate::channel) counts by itself. An application with its own balancing counts with a [`LoadReporter`], which it gets
+//! A `Channel` counts by itself. An application with its own balancing counts with a [`LoadReporter`], which it gets
 //! from a client by the name of a cluster, or from a cluster of a snapshot.
 //!
 //! ```text
