@@ -230,6 +230,7 @@ pub mod fuzzing;
     not(test),
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
+#[cfg_attr(not(feature = "client"), allow(dead_code, unused_imports, reason = "the client drives it"))]
 pub mod lrs;
 #[cfg(feature = "metrics")]
 pub mod metrics;

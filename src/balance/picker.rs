@@ -12,11 +12,10 @@ use std::{
     },
 };
 
+#[cfg(feature = "channel")]
+pub(crate) use self::attempt::Malformed;
 use self::attempt::{Outcome, Reported};
-pub(crate) use self::{
-    attempt::{Attempt, Malformed},
-    draws::Draws,
-};
+pub(crate) use self::{attempt::Attempt, draws::Draws};
 use super::{
     breaker::Breaker,
     cluster_load::ClusterLoad,

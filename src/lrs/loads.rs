@@ -80,7 +80,6 @@ impl Loads {
     }
 
     /// Sets what wakes the driver, which is called from any thread. Only the first one counts.
-    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client has a driver"))]
     pub(crate) fn set_wake(&self, wake: impl Fn() + Send + Sync + 'static) {
         // It is set once.
         let _ = self.wake.set(Box::new(wake));
@@ -92,7 +91,6 @@ impl Loads {
     }
 
     /// The reporter of a key, to a server of the bootstrap (LR1.5).
-    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client offers it"))]
     pub(crate) fn reporter_to(
         self: &Arc<Self>,
         server: &Arc<Server>,
@@ -103,7 +101,6 @@ impl Loads {
     }
 
     /// A reporter that counts nothing.
-    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client offers it"))]
     pub(crate) fn unreported(self: &Arc<Self>) -> LoadReporter {
         // No cluster has this name.
         LoadReporter::new(Arc::new(ClusterCell::new(self.clone(), CellKey::Cluster("".into()))))

@@ -93,7 +93,6 @@ impl LoadReporter {
     }
 
     /// Keeps a value as long as there is a handle of the cluster.
-    #[cfg_attr(not(feature = "client"), allow(dead_code, reason = "the client has what to keep"))]
     pub(crate) fn keep(&self, interest: impl Any + Send + Sync) {
         // One is enough.
         let _ = self.cell.interest.set(Box::new(interest));
