@@ -59,7 +59,12 @@ fn main() -> Result<(), Box<dyn Error>> {
         "sidecar" => serve(|_, target| mesh.sidecar(target)),
         "xdskit-tls" => {
             let client = mesh.xds_client()?;
-            serve(|_, target| Ok(client.channel(format!("xds:///{target}")).xds_credentials(FallbackCredentials::Plaintext).build()?))
+            serve(|_, target| {
+                Ok(client
+                    .channel(format!("xds:///{target}"))
+                    .xds_credentials(FallbackCredentials::Plaintext)
+                    .build()?)
+            })
         }
         "tonic-tls" => serve(|_, _| mesh.tonic_tls()),
         _ => Err(format!("there is no client {client}").into()),

@@ -24,12 +24,15 @@ use xdskit::{
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut backends: Vec<_> = std::env::args().skip(1).collect();
-    let tls = (backends.first().map(String::as_str) == Some("--tls")).then(|| backends.remove(0)).map(|_| tls());
+    let tls =
+        (backends.first().map(String::as_str) == Some("--tls")).then(|| backends.remove(0)).map(|_| tls());
     let control_plane = ControlPlane::new();
     control_plane.update(|tx| {
         for (name, count) in [("one", 1), ("all", backends.len())] {
             let routes = route_config(name).virtual_host(["*"], [route::prefix("").cluster(name)]);
-            tx.set(listener(name).rds(name)).set(routes).set(cluster(name).edit(|it| it.transport_socket = tls.clone()));
+            tx.set(listener(name).rds(name))
+                .set(routes)
+                .set(cluster(name).edit(|it| it.transport_socket = tls.clone()));
             tx.set(endpoints(name).locality("eu", "a", backends.iter().take(count).map(String::as_str)));
         }
     });
@@ -43,7 +46,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 fn tls() -> TransportSocket {
-    let instance = || CertificateProviderPluginInstance { instance_name: "files".into(), ..Default::default() };
+    let instance =
+        || CertificateProviderPluginInstance { instance_name: "files".into(), ..Default::default() };
     let name = StringMatcher {
         match_pattern: Some(MatchPattern::Exact("backend.test".into())),
         ..StringMatcher::default()
@@ -62,7 +66,8 @@ fn tls() -> TransportSocket {
     TransportSocket {
         name: "envoy.transport_sockets.tls".into(),
         config_type: Some(ConfigType::TypedConfig(Any {
-            type_url: "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext".into(),
+            type_url: "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+                .into(),
             value: context.encode_to_vec().into(),
         })),
     }
