@@ -19,6 +19,7 @@ mod echo;
 mod load;
 
 use std::{
+    cell::OnceCell,
     collections::HashMap,
     env,
     error::Error,
@@ -58,12 +59,18 @@ fn main() -> Result<(), Box<dyn Error>> {
         "tonic-xds" => serve(|_, target| mesh.tonic_xds(target)),
         "sidecar" => serve(|_, target| mesh.sidecar(target)),
         "xdskit-tls" => {
-            let client = mesh.xds_client()?;
+            // Made in the runtime, with the first channel.
+            let client = OnceCell::new();
             serve(|_, target| {
-                Ok(client
-                    .channel(format!("xds:///{target}"))
-                    .xds_credentials(FallbackCredentials::Plaintext)
-                    .build()?)
+                let client: &Client = match client.get() {
+                    Some(client) => client,
+                    None => {
+                        let made = mesh.xds_client()?;
+                        client.get_or_init(|| made)
+                    }
+                };
+                let builder = client.channel(format!("xds:///{target}"));
+                Ok(builder.xds_credentials(FallbackCredentials::Plaintext).build()?)
             })
         }
         "tonic-tls" => serve(|_, _| mesh.tonic_tls()),
