@@ -2,13 +2,21 @@
 
 use std::{
     io,
-    sync::{Arc, Mutex},
+    sync::{Arc, LazyLock, Mutex},
 };
 
-use tracing::subscriber::{DefaultGuard, set_default};
+use tracing::{
+    Dispatch,
+    subscriber::{DefaultGuard, NoSubscriber, set_default},
+};
 use tracing_subscriber::fmt::format::FmtSpan;
 
 use super::*;
+
+/// While a process has one subscriber only, `tracing` asks that of the thread that comes first to a span or event, which may be
+/// another test's without any, and disables it for all threads. With two that are never dropped, it always asks all.
+static FURTHER_SUBSCRIBERS: LazyLock<[Dispatch; 2]> =
+    LazyLock::new(|| [(); 2].map(|()| Dispatch::new(NoSubscriber::new())));
 
 /// What a subscriber of this thread writes when spans are closed.
 #[derive(Clone, Default)]
@@ -16,6 +24,7 @@ struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     fn start(filter: &str) -> (Self, DefaultGuard) {
+        LazyLock::force(&FURTHER_SUBSCRIBERS);
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
