@@ -3,7 +3,7 @@ use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
 use super::{ClusterRef, Snapshot, cluster_entry::ClusterEntry, pick, query::spread};
 use crate::{
     error::WatchError,
-    lrs::LoadReporter,
+    lrs::{EndpointReporter, LoadReporter},
     resource::{
         Cluster, ClusterKind, ClusterLoadAssignment, Endpoint, HealthStatus, Metadata,
         endpoints::{LocalityEndpoints, Priority},
@@ -344,6 +344,15 @@ impl<'a> EndpointView<'a> {
     /// The locality that it belongs to, with its weight.
     pub fn locality(self) -> &'a LocalityEndpoints {
         self.locality
+    }
+
+    /// The reporter of its load in its cluster and locality, for applications that balance by themselves (LRS). Calls that it counts
+    /// count for the locality, and for the endpoint if the management server asks for that.
+    ///
+    /// This takes a short lock, and the result is to be kept as long as the endpoint is; equal endpoints have the same counters. Like
+    /// [`ClusterView::load_reporter`], it has no interest of its own in the cluster.
+    pub fn load_reporter(self) -> EndpointReporter {
+        self.cluster().load_reporter().locality(&self.locality.locality).endpoint(self.address())
     }
 
     /// Whether requests of an existing session may continue to go to it (A55).

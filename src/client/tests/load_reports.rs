@@ -119,6 +119,28 @@ async fn lr9_1_lr1_4_reporters_of_snapshots_count_for_the_leaves_of_aggregates()
 }
 
 #[tokio::test]
+async fn lr9_3_endpoints_of_a_snapshot_have_the_counters_of_their_leaf_and_locality() {
+    let server = server().await;
+    server.ask_reports(LoadReporting::all(Duration::from_secs(1)).with_endpoints());
+    server.set(listener("shop").rds("routes"));
+    server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("all")]));
+    server.set(cluster("all").aggregate(["shop"]));
+    server.set(endpoints("shop-eds").locality("eu", "a", ["127.0.0.1:80", "127.0.0.1:81"]));
+    let client = client(&server);
+    let mut resolution = client.resolve("xds:///shop");
+    let snapshot = resolution.ready().await.unwrap();
+    let reporters: Vec<_> =
+        snapshot.cluster("all").unwrap().endpoints().map(|endpoint| endpoint.load_reporter()).collect();
+    let locality = Locality::new("eu", "a", "");
+    let zone = snapshot.cluster("shop").unwrap().load_reporter().locality(&locality);
+    drop((reporters[1].call_started(), zone.endpoint(reporters[1].address()).call_started()));
+    let load = server.expect_load("shop", SOON).await.unwrap();
+    assert_eq!((load.localities.len(), &load.localities[0].locality), (1, &locality));
+    let [of_endpoint] = &load.localities[0].endpoints[..] else { panic!("of one endpoint: {load:?}") };
+    assert_eq!((of_endpoint.address, of_endpoint.requests.failed), (Some(reporters[1].address()), 2));
+}
+
+#[tokio::test]
 async fn lr1_2_lr1_5_clusters_without_cds_are_reported_to_a_server_of_the_bootstrap() {
     let server = server().await;
     let client = client(&server);
