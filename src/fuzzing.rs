@@ -1,5 +1,5 @@
 //! Internals for the fuzz targets: the engine in a simulated world, and alone with a server. With the feature `channel` also
-//! those for a bench: the balancing of a channel. Not a part of the API.
+//! those for benches: the balancing of a channel, and the records of its calls. Not a part of the API.
 
 #[cfg(feature = "channel")]
 mod balancing;
@@ -22,6 +22,8 @@ pub use self::certificates::{
     accepts_name, read_certificate, read_names, read_pair, read_trust_bundles, spiffe_domain,
 };
 pub use self::load_reports::{CallCounting, LoadReporting};
+#[cfg(feature = "channel")]
+pub use crate::channel::telemetry::CallRecording;
 pub use crate::engine::simulation::Script;
 #[cfg(feature = "json")]
 use crate::format::Format;

@@ -9,7 +9,7 @@ use xdskit::{Channel, config::TlsConfig};
 use super::{
     direct::Direct,
     load::{Call, Load, run},
-    mesh::{Mesh, TARGET},
+    mesh::Mesh,
     tls::{NAME, Pki},
 };
 
@@ -39,7 +39,7 @@ impl Client {
 
     /// It connects with its first calls. On the current runtime.
     pub(crate) fn xdskit(mesh: &Mesh) -> Self {
-        Self::Xdskit(mesh.client().channel(TARGET).build().expect("the target is valid"))
+        Self::Xdskit(mesh.channel().build().expect("the target is valid"))
     }
 
     /// To one server with TLS. It connects with its first calls. On the current runtime.
@@ -53,7 +53,7 @@ impl Client {
     /// With TLS. It connects with its first calls. On the current runtime.
     pub(crate) fn xdskit_secured(mesh: &Mesh, pki: &Pki) -> Self {
         let tls = TlsConfig::default().with_ca_certificate_file(pki.certificate());
-        let builder = mesh.client().channel(TARGET).xds_credentials(tls);
+        let builder = mesh.channel().xds_credentials(tls);
         Self::Xdskit(builder.build().expect("the target is valid"))
     }
 

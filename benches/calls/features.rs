@@ -1,6 +1,12 @@
-//! What a configuration may ask of each call, for the benches that measure what it costs.
+//! What a configuration or an application may ask of each call, for the benches that measure what it costs.
 
+use std::sync::LazyLock;
+
+use opentelemetry::metrics::MeterProvider;
+use opentelemetry_sdk::metrics::{InMemoryMetricExporter, SdkMeterProvider};
 use xdskit::{
+    channel::ChannelBuilder,
+    metrics::ChannelMetrics,
     pb::{
         envoy::{
             config::{
@@ -20,7 +26,7 @@ use xdskit::{
 
 use prost::Message;
 
-/// A feature of a route or a cluster.
+/// A feature of a route, a cluster or a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Feature {
     Timeout,
@@ -29,10 +35,13 @@ pub(crate) enum Feature {
     CircuitBreaker,
     RingHash,
     Weights,
+    LoadReports,
+    /// The instruments that are on by default, and an exporter that keeps what it gets each minute.
+    Metrics,
 }
 
 /// The features that are measured: each alone, and the first four together.
-pub(crate) const FEATURES: [(&str, &[Feature]); 8] = [
+pub(crate) const FEATURES: [(&str, &[Feature]); 10] = [
     ("none", &[]),
     ("timeout", &[Feature::Timeout]),
     ("retry policy", &[Feature::Retry]),
@@ -41,6 +50,8 @@ pub(crate) const FEATURES: [(&str, &[Feature]); 8] = [
     ("these four", &[Feature::Timeout, Feature::Retry, Feature::OutlierDetection, Feature::CircuitBreaker]),
     ("ring_hash", &[Feature::RingHash]),
     ("weights by load", &[Feature::Weights]),
+    ("load reports", &[Feature::LoadReports]),
+    ("metrics", &[Feature::Metrics]),
 ];
 
 impl Feature {
@@ -64,11 +75,26 @@ impl Feature {
                     Some(RetryPolicy { retry_on, num_retries: value(3), ..Default::default() });
             }
             // Without a hash policy, each call has a random hash.
-            Self::OutlierDetection | Self::CircuitBreaker | Self::RingHash | Self::Weights => {}
+            Self::OutlierDetection
+            | Self::CircuitBreaker
+            | Self::RingHash
+            | Self::Weights
+            | Self::LoadReports
+            | Self::Metrics => {}
+        }
+    }
+
+    pub(crate) fn edit_channel(self, channel: ChannelBuilder) -> ChannelBuilder {
+        match self {
+            Self::Metrics => channel.metrics(&METRICS.1),
+            _ => channel,
         }
     }
 
     pub(crate) fn edit_cluster(self, cluster: ClusterBuilder) -> ClusterBuilder {
+        if self == Self::LoadReports {
+            return cluster.report_load();
+        }
         cluster.edit(|cluster| match self {
             Self::OutlierDetection => cluster.outlier_detection = Some(OutlierDetection::default()),
             Self::CircuitBreaker => {
@@ -77,7 +103,7 @@ impl Feature {
             }
             Self::RingHash => cluster.lb_policy = LbPolicy::RingHash.into(),
             Self::Weights => cluster.load_balancing_policy = Some(weights()),
-            Self::Timeout | Self::Retry => {}
+            Self::Timeout | Self::Retry | Self::LoadReports | Self::Metrics => {}
         })
     }
 }
@@ -90,6 +116,14 @@ fn weights() -> LoadBalancingPolicy {
     let extension = TypedExtensionConfig { typed_config, ..Default::default() };
     LoadBalancingPolicy { policies: vec![Policy { typed_extension_config: Some(extension) }] }
 }
+
+/// With the provider, which ends its exports when it is dropped.
+static METRICS: LazyLock<(SdkMeterProvider, ChannelMetrics)> = LazyLock::new(|| {
+    let exporter = InMemoryMetricExporter::default();
+    let provider = SdkMeterProvider::builder().with_periodic_exporter(exporter).build();
+    let metrics = ChannelMetrics::builder().all_methods().build(&provider.meter("bench"));
+    (provider, metrics)
+});
 
 fn value(value: u32) -> Option<UInt32Value> {
     Some(UInt32Value { value })

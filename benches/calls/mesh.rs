@@ -1,13 +1,14 @@
 //! A control plane on a thread of its own, for the target `xds:///shop`.
 
-use std::{net::SocketAddr, sync::mpsc, thread};
+use std::{net::SocketAddr, sync::mpsc, thread, time::Duration};
 
 use super::{cores, features::Feature};
 use tokio::runtime;
 use xdskit::{
     Bootstrap, Client,
+    channel::ChannelBuilder,
     config::{Node, Server},
-    control_plane::{AnyResource, ControlPlane},
+    control_plane::{AnyResource, ControlPlane, LoadReporting},
     testing::resources::{cluster, endpoints, listener, route, route_config},
 };
 
@@ -19,6 +20,7 @@ pub(crate) const CLUSTER: &str = "cart";
 pub(crate) struct Mesh {
     pub(crate) control_plane: ControlPlane,
     address: SocketAddr,
+    features: Vec<Feature>,
 }
 
 impl Mesh {
@@ -26,7 +28,7 @@ impl Mesh {
         Self::with(backends, &[])
     }
 
-    /// With features of the route and the cluster.
+    /// With features of the route, the cluster and the channel.
     pub(crate) fn with(backends: &[SocketAddr], features: &[Feature]) -> Self {
         let control_plane = ControlPlane::new();
         let mesh = control_plane.clone();
@@ -40,7 +42,9 @@ impl Mesh {
                 std::future::pending::<()>().await;
             });
         });
-        let mesh = Self { control_plane, address: bound.recv().expect("it was bound") };
+        let mesh =
+            Self { control_plane, address: bound.recv().expect("it was bound"), features: features.to_vec() };
+        mesh.control_plane.ask_reports(LoadReporting::all(Duration::from_secs(1)));
         mesh.control_plane.update(|tx| {
             tx.set(listener("shop").rds("routes"));
             let route = route::prefix("").cluster(CLUSTER);
@@ -56,6 +60,12 @@ impl Mesh {
     pub(crate) fn bootstrap(&self) -> Bootstrap {
         let server = Server::new(self.address.to_string()).insecure();
         Bootstrap::builder().node(Node::new("bench")).server(server).build().expect("it is valid")
+    }
+
+    /// A channel with a client of its own, on the current runtime.
+    pub(crate) fn channel(&self) -> ChannelBuilder {
+        let channel = self.client().channel(TARGET);
+        self.features.iter().fold(channel, |channel, feature| feature.edit_channel(channel))
     }
 
     /// A client of its own, on the current runtime.

@@ -1,5 +1,7 @@
 //! What is recorded of calls: metrics (A66, A89, A96) and spans. Without a listener no clock is read, and nothing is made (CH9.20).
 
+#[cfg(feature = "fuzzing")]
+mod call_recording;
 mod observer;
 mod sizes;
 mod subchannels;
@@ -16,6 +18,8 @@ use http::Request;
 use tokio::time::Instant;
 use tracing::{Span, debug_span, field::Empty, trace};
 
+#[cfg(feature = "fuzzing")]
+pub use self::call_recording::CallRecording;
 pub(crate) use self::observer::{
     AttemptSummary, CallLabels, CallSummary, ChannelObserver, Retried, SecurityLevel, SubchannelEvent,
 };
