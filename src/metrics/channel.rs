@@ -1,6 +1,8 @@
 //! gRPC's metrics of channels by the API of OpenTelemetry.
 
 mod instruments;
+mod labels;
+mod method_recorder;
 mod methods;
 mod recorder;
 
@@ -147,6 +149,11 @@ impl OptionalLabels {
     fn of(is_enabled: impl Fn(&str) -> bool) -> Self {
         let [locality, backend_service, custom, disconnect_error, security_level] = LABELS.map(is_enabled);
         Self { locality, backend_service, custom, disconnect_error, security_level }
+    }
+
+    /// Whether there are labels of picks.
+    fn are_of_picks(self) -> bool {
+        self.locality || self.backend_service
     }
 }
 

@@ -21,7 +21,7 @@ use tracing::{Span, debug_span, field::Empty, trace};
 #[cfg(feature = "fuzzing")]
 pub use self::call_recording::CallRecording;
 pub(crate) use self::observer::{
-    AttemptSummary, CallLabels, CallSummary, ChannelObserver, Retried, SecurityLevel, SubchannelEvent,
+    AttemptSummary, CallSummary, ChannelObserver, MethodObserver, Retried, SecurityLevel, SubchannelEvent,
 };
 pub(super) use self::{sizes::MessageBytes, subchannels::Subchannels};
 use crate::{
@@ -57,11 +57,11 @@ pub(super) struct CallTelemetry {
     attempt: Option<AttemptRecord>,
 }
 
-/// Who counts the call, with its labels.
+/// Who counts the call, with the label that the application has given to it.
 #[derive(Debug, Clone)]
 struct Metered {
-    observer: Arc<dyn ChannelObserver>,
-    labels: CallLabels,
+    method: Arc<dyn MethodObserver>,
+    custom: Option<Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -110,10 +110,7 @@ impl Telemetry {
         }
         let metered = self.observer.as_ref().map(|observer| {
             let custom = request.extensions().get().map(|CustomLabel(label)| label.clone());
-            Metered {
-                observer: observer.clone(),
-                labels: CallLabels { method: observer.method(path), custom },
-            }
+            Metered { method: observer.method(path), custom }
         });
         let begin = metered.as_ref().map(|_| Instant::now());
         let (retried, delayed_since) = (Retried::default(), None);
@@ -134,7 +131,7 @@ impl CallTelemetry {
     }
 
     pub(super) fn has_pick_labels(&self) -> bool {
-        self.metered.as_ref().is_some_and(|it| it.observer.has_pick_labels())
+        self.metered.as_ref().is_some_and(|it| it.method.has_pick_labels())
     }
 
     /// An attempt begins, unless there is one, which goes on with another connection (CH2.22). Returns its span.
@@ -142,7 +139,7 @@ impl CallTelemetry {
         let Some(call) = &mut self.call else { return Span::none() };
         let attempt = self.attempt.get_or_insert_with(|| {
             let begin = self.metered.as_ref().map(|it| {
-                it.observer.on_attempt_started(&it.labels);
+                it.method.on_attempt_started(it.custom.as_ref());
                 Instant::now()
             });
             call.retried.retries += u32::from(call.delayed_since.is_some());
@@ -209,13 +206,24 @@ impl CallTelemetry {
 
     /// The attempt under way has ended. The call goes on, or ends.
     pub(super) fn end_attempt(&mut self, code: Code) {
+        if self.attempt.is_some() {
+            self.end_attempt_at(code, self.now());
+        }
+    }
+
+    fn end_attempt_at(&mut self, code: Code, now: Option<Instant>) {
         let Some(AttemptRecord { span, begin, sent, received, labels }) = self.attempt.take() else { return };
         span.record_code(code);
-        if let (Some(metered), Some(begin)) = (&self.metered, begin) {
-            let (duration, received) = (begin.elapsed(), received.total());
+        if let (Some(metered), Some(begin), Some(now)) = (&self.metered, begin, now) {
+            let (duration, received) = (now - begin, received.total());
             let summary = AttemptSummary { code, duration, sent: sent.bytes(), received, labels: &labels };
-            metered.observer.on_attempt_ended(&metered.labels, &summary);
+            metered.method.on_attempt_ended(metered.custom.as_ref(), &summary);
         }
+    }
+
+    /// The time, if somebody counts.
+    fn now(&self) -> Option<Instant> {
+        self.metered.as_ref().map(|_| Instant::now())
     }
 
     /// The next attempt repeats a request that the server has not processed (CH6.13).
@@ -227,24 +235,28 @@ impl CallTelemetry {
 
     /// A delay before a retry begins.
     pub(super) fn on_delay(&mut self) {
-        if let (Some(call), Some(_)) = (&mut self.call, &self.metered) {
-            call.delayed_since = Some(Instant::now());
+        let now = self.now();
+        if let Some(call) = &mut self.call {
+            call.delayed_since = now;
         }
     }
 
     /// The call has ended, and its attempt if there is one.
     pub(super) fn end(&mut self, code: Code) {
-        self.end_attempt(code);
+        if self.call.is_none() {
+            return self.end_attempt(code);
+        }
+        let now = self.now();
+        self.end_attempt_at(code, now);
         let Some(mut call) = self.call.take() else { return };
         call.span.record_code(code);
         if let Some(span) = &call.span.0 {
             span.record("attempts", call.attempts);
         }
-        if let (Some(metered), Some(begin)) = (&self.metered, call.begin) {
-            let now = Instant::now();
+        if let (Some(metered), Some(begin), Some(now)) = (&self.metered, call.begin, now) {
             call.end_delay(Some(now));
             let summary = CallSummary { code, duration: now - begin, retries: call.retried };
-            metered.observer.on_call_ended(&metered.labels, &summary);
+            metered.method.on_call_ended(metered.custom.as_ref(), &summary);
         }
     }
 

@@ -9,20 +9,8 @@ use crate::{
 
 /// Records what happens in a channel. Its methods are called on the path of calls: they take no lock.
 pub(crate) trait ChannelObserver: fmt::Debug + Send + Sync {
-    /// The label of a method, by the path of its requests (CH9.11).
-    fn method(&self, path: &str) -> Arc<str>;
-
-    /// Whether the labels of picks are recorded (CH9.14).
-    fn has_pick_labels(&self) -> bool;
-
-    /// An attempt begins, before its pick.
-    fn on_attempt_started(&self, call: &CallLabels);
-
-    /// An attempt has ended.
-    fn on_attempt_ended(&self, call: &CallLabels, attempt: &AttemptSummary<'_>);
-
-    /// A call has ended.
-    fn on_call_ended(&self, call: &CallLabels, summary: &CallSummary);
+    /// Who records the calls of a method, by the path of its requests (CH9.11).
+    fn method(&self, path: &str) -> Arc<dyn MethodObserver>;
 
     /// A connection has become another state.
     fn on_subchannel(&self, labels: &PickLabels, event: SubchannelEvent);
@@ -31,12 +19,19 @@ pub(crate) trait ChannelObserver: fmt::Debug + Send + Sync {
     fn on_balance(&self, observation: Observation<'_>);
 }
 
-/// The labels of a call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct CallLabels {
-    pub(crate) method: Arc<str>,
-    /// That of the application.
-    pub(crate) custom: Option<Arc<str>>,
+/// Records the calls of a method; `custom` is the label that the application has given to a call.
+pub(crate) trait MethodObserver: fmt::Debug + Send + Sync {
+    /// Whether the labels of picks are recorded (CH9.14).
+    fn has_pick_labels(&self) -> bool;
+
+    /// An attempt begins, before its pick.
+    fn on_attempt_started(&self, custom: Option<&Arc<str>>);
+
+    /// An attempt has ended.
+    fn on_attempt_ended(&self, custom: Option<&Arc<str>>, attempt: &AttemptSummary<'_>);
+
+    /// A call has ended.
+    fn on_call_ended(&self, custom: Option<&Arc<str>>, summary: &CallSummary);
 }
 
 /// An attempt that has ended.

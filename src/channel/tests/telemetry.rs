@@ -12,7 +12,7 @@ use crate::{
     balance::observer::{Observation, PickLabels},
     channel::{
         CustomLabel,
-        telemetry::{AttemptSummary, CallLabels, CallSummary, ChannelObserver, Retried, SubchannelEvent},
+        telemetry::{AttemptSummary, CallSummary, ChannelObserver, MethodObserver, Retried, SubchannelEvent},
     },
     pb::envoy::extensions::filters::http::fault::v3::fault_abort::ErrorType,
     resource::http_filter::FilterBody,
@@ -45,33 +45,9 @@ fn text(labels: &PickLabels) -> String {
     format!("{cluster:?} {locality}")
 }
 
-impl ChannelObserver for Notes {
-    fn method(&self, path: &str) -> Arc<str> {
-        path.into()
-    }
-
-    fn has_pick_labels(&self) -> bool {
-        true
-    }
-
-    fn on_attempt_started(&self, call: &CallLabels) {
-        let custom = call.custom.as_deref().map_or(String::new(), |it| format!(" {it}"));
-        self.write(format!("{}{custom} started", call.method));
-    }
-
-    fn on_attempt_ended(&self, call: &CallLabels, attempt: &AttemptSummary<'_>) {
-        let AttemptSummary { code, sent, received, labels, .. } = attempt;
-        self.write(format!("{} attempt {code} {sent}/{received} {}", call.method, text(labels).trim_end()));
-    }
-
-    fn on_call_ended(&self, call: &CallLabels, summary: &CallSummary) {
-        let Retried { retries, transparent, delay } = summary.retries;
-        assert!(delay <= summary.duration, "{summary:?}");
-        let retried = match (retries, transparent) {
-            (0, 0) => String::new(),
-            _ => format!(" {retries}+{transparent} retries, delay {}", !delay.is_zero()),
-        };
-        self.write(format!("{} call {}{retried}", call.method, summary.code));
+impl ChannelObserver for Arc<Notes> {
+    fn method(&self, path: &str) -> Arc<dyn MethodObserver> {
+        Arc::new(NotesOfMethod { notes: self.clone(), path: path.into() })
     }
 
     fn on_subchannel(&self, labels: &PickLabels, event: SubchannelEvent) {
@@ -81,9 +57,43 @@ impl ChannelObserver for Notes {
     fn on_balance(&self, _: Observation<'_>) {}
 }
 
+/// What is noted of the calls of a path.
+#[derive(Debug)]
+struct NotesOfMethod {
+    notes: Arc<Notes>,
+    path: String,
+}
+
+impl MethodObserver for NotesOfMethod {
+    fn has_pick_labels(&self) -> bool {
+        true
+    }
+
+    fn on_attempt_started(&self, custom: Option<&Arc<str>>) {
+        let custom = custom.map_or(String::new(), |it| format!(" {it}"));
+        self.notes.write(format!("{}{custom} started", self.path));
+    }
+
+    fn on_attempt_ended(&self, _: Option<&Arc<str>>, attempt: &AttemptSummary<'_>) {
+        let AttemptSummary { code, sent, received, labels, .. } = attempt;
+        let attempt = format!("{} attempt {code} {sent}/{received} {}", self.path, text(labels).trim_end());
+        self.notes.write(attempt);
+    }
+
+    fn on_call_ended(&self, _: Option<&Arc<str>>, summary: &CallSummary) {
+        let Retried { retries, transparent, delay } = summary.retries;
+        assert!(delay <= summary.duration, "{summary:?}");
+        let retried = match (retries, transparent) {
+            (0, 0) => String::new(),
+            _ => format!(" {retries}+{transparent} retries, delay {}", !delay.is_zero()),
+        };
+        self.notes.write(format!("{} call {}{retried}", self.path, summary.code));
+    }
+}
+
 async fn observed(name: &str, peers: &[&Peer]) -> (Mesh, Arc<Notes>) {
     let notes = Arc::<Notes>::default();
-    let observer = notes.clone();
+    let observer = Arc::new(notes.clone());
     (Mesh::with(name, peers, |builder| builder.observer(observer)).await, notes)
 }
 
@@ -276,7 +286,7 @@ async fn ch9_15_a_call_that_a_filter_answers_has_no_attempt() {
     // Faults are counted for the whole process.
     let _serial = faults::SERIAL.lock().await;
     let notes = Arc::<Notes>::default();
-    let observer = notes.clone();
+    let observer = Arc::new(notes.clone());
     let mesh = start_with(name, &[&peer], |builder| builder.observer(observer)).await;
     let first = mesh.get("/first");
     peer.request().await.respond();

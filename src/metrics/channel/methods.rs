@@ -29,6 +29,11 @@ impl MethodLabels {
         Self { is_named: Some(Box::new(is_named)), ..Self::default() }
     }
 
+    /// How many methods with names are to be kept: all, if they are known beforehand.
+    pub(super) fn limit(&self) -> usize {
+        if self.is_named.is_some() { MOST } else { usize::MAX }
+    }
+
     /// The label of a method, by the path of its requests. It allocates nothing once the method is known.
     pub(super) fn label(&self, path: &str) -> Arc<str> {
         let method = path.strip_prefix('/').unwrap_or(path);
@@ -60,7 +65,7 @@ impl fmt::Debug for MethodLabels {
 }
 
 /// The label of methods without a name.
-const OTHER: &str = "other";
+pub(super) const OTHER: &str = "other";
 /// How many methods are kept.
 const MOST: usize = 1_000;
 

@@ -14,7 +14,7 @@ use crate::{
         observer::{Observation, PickLabels},
         weights::WeightState,
     },
-    channel::telemetry::{AttemptSummary, CallLabels, CallSummary, Retried, SecurityLevel, SubchannelEvent},
+    channel::telemetry::{AttemptSummary, CallSummary, Retried, SecurityLevel, SubchannelEvent},
     error::Code,
     resource::Locality,
 };
@@ -39,26 +39,21 @@ impl Collected {
     /// Has everything recorded once.
     fn record(&self) {
         let recorder = self.metrics.recorder("xds:///shop");
-        let call = CallLabels { method: recorder.method("/shop.Cart/Add"), custom: Some("checkout".into()) };
-        let pick = PickLabels { backend_service: Some("cart".into()), locality: Some("here".into()) };
-        recorder.on_attempt_started(&call);
-        recorder.on_attempt_ended(
-            &call,
-            &AttemptSummary {
-                code: Code::DeadlineExceeded,
-                duration: Duration::from_millis(15),
-                sent: 10,
-                received: 0,
-                labels: &pick,
-            },
+        let method = recorder.method("/shop.Cart/Add");
+        let (pick, custom) = (pick(), Some("checkout".into()));
+        let (sent, duration) = (10, Duration::from_millis(15));
+        let code = Code::DeadlineExceeded;
+        method.on_attempt_started(custom.as_ref());
+        method.on_attempt_ended(
+            custom.as_ref(),
+            &AttemptSummary { code, duration, sent, received: 0, labels: &pick },
         );
         let retries = Retried { retries: 2, transparent: 1, delay: Duration::from_secs(3) };
-        recorder
-            .on_call_ended(&call, &CallSummary { code: Code::Ok, duration: Duration::from_secs(4), retries });
+        let (code, duration) = (Code::Ok, Duration::from_secs(4));
+        method.on_call_ended(custom.as_ref(), &CallSummary { code, duration, retries });
         // Zeros are not recorded.
-        let retries = Retried::default();
-        recorder
-            .on_call_ended(&call, &CallSummary { code: Code::Ok, duration: Duration::from_secs(1), retries });
+        let (retries, duration) = (Retried::default(), Duration::from_secs(1));
+        method.on_call_ended(custom.as_ref(), &CallSummary { code, duration, retries });
         let weights =
             [WeightState::NotYetUsable, WeightState::Stale, WeightState::Stale, WeightState::Usable(7.0)];
         let (cluster, locality) = ("cart".into(), Locality::new("eu", "", ""));
@@ -95,6 +90,10 @@ impl Collected {
         }
         values
     }
+}
+
+fn pick() -> PickLabels {
+    PickLabels { backend_service: Some("cart".into()), locality: Some("here".into()) }
 }
 
 /// The labels, the value and the bounds of each point.
@@ -290,8 +289,19 @@ fn ch9_10_instruments_are_enabled_and_disabled_by_name() {
 fn ch9_20_labels_of_picks_are_made_if_one_of_them_is_enabled() {
     let has = |labels: &[&str]| {
         let collected = Collected::new(|it| it.optional_labels(labels.iter().copied()));
-        collected.metrics.recorder("xds:///shop").has_pick_labels()
+        collected.metrics.recorder("xds:///shop").method("/shop.Cart/Add").has_pick_labels()
     };
     assert!(!has(&[]) && !has(&[CUSTOM, SECURITY_LEVEL]));
     assert!(has(&[LOCALITY]) && has(&[BACKEND_SERVICE]));
+}
+
+#[test]
+fn ch9_11_a_method_has_one_recorder_in_a_channel_and_all_unnamed_ones_share_one() {
+    let collected = Collected::new(|it| it.methods(["shop.Cart/Add", "shop.Cart/Get"]));
+    let recorder = collected.metrics.recorder("xds:///shop");
+    let of = |path: &str| Arc::as_ptr(&recorder.method(path)).cast::<()>();
+    assert_eq!(of("/shop.Cart/Add"), of("/shop.Cart/Add"));
+    assert_ne!(of("/shop.Cart/Add"), of("/shop.Cart/Get"));
+    assert_ne!(of("/shop.Cart/Add"), of("/other"));
+    assert_eq!(of("/other"), of("/users.text/Any"));
 }

@@ -1,0 +1,56 @@
+//! The labels of a record, made of texts that exist already, so that recording allocates nothing itself.
+
+use std::sync::Arc;
+
+use opentelemetry::{KeyValue, StringValue, Value};
+
+use super::{BACKEND_SERVICE, LOCALITY, OptionalLabels};
+use crate::balance::observer::PickLabels;
+
+/// Up to so many labels, without an allocation.
+#[derive(Clone)]
+pub(super) struct Labels {
+    all: [KeyValue; MOST],
+    count: usize,
+}
+
+impl Labels {
+    /// With these at first.
+    pub(super) fn of(first: &[KeyValue]) -> Self {
+        let label = |place| first.get(place).cloned().unwrap_or_else(|| KeyValue::new("", false));
+        Self { all: std::array::from_fn(label), count: first.len().min(MOST) }
+    }
+
+    pub(super) fn add(&mut self, name: &'static str, value: impl Into<StringValue>) {
+        debug_assert!(self.count < MOST, "{name} is one label too many");
+        if let Some(label) = self.all.get_mut(self.count) {
+            *label = KeyValue::new(name, Value::String(value.into()));
+            self.count += 1;
+        }
+    }
+
+    /// A text, or the empty one.
+    pub(super) fn add_text(&mut self, name: &'static str, text: Option<&Arc<str>>) {
+        match text {
+            Some(text) => self.add(name, text.clone()),
+            None => self.add(name, ""),
+        }
+    }
+
+    /// Those of a pick that are enabled.
+    pub(super) fn add_pick(&mut self, pick: &PickLabels, optional: OptionalLabels) {
+        if optional.locality {
+            self.add_text(LOCALITY, pick.locality.as_ref());
+        }
+        if optional.backend_service {
+            self.add_text(BACKEND_SERVICE, pick.backend_service.as_ref());
+        }
+    }
+
+    pub(super) fn all(&self) -> &[KeyValue] {
+        &self.all[..self.count]
+    }
+}
+
+/// The most labels that an instrument has.
+const MOST: usize = 6;

@@ -1,0 +1,115 @@
+//! The recorder of the calls of one method in one channel. Its labels are made once, unless calls have labels of their own.
+
+use std::sync::{Arc, OnceLock};
+
+use opentelemetry::{KeyValue, metrics::Histogram};
+
+use super::{CUSTOM, ChannelMetrics, labels::Labels};
+use crate::{
+    channel::telemetry::{AttemptSummary, CallSummary, MethodObserver, Retried},
+    error::Code,
+};
+
+#[derive(Debug)]
+pub(super) struct MethodRecorder {
+    metrics: ChannelMetrics,
+    /// The target and the method.
+    labels: [KeyValue; 2],
+    /// Those with a status, by its number; made when a call or an attempt first has it.
+    by_status: [OnceLock<Box<[KeyValue; 3]>>; STATUSES],
+}
+
+impl MethodRecorder {
+    pub(super) fn new(metrics: ChannelMetrics, target: &KeyValue, method: Arc<str>) -> Self {
+        let labels = [target.clone(), KeyValue::new("grpc.method", method)];
+        Self { metrics, labels, by_status: [const { OnceLock::new() }; STATUSES] }
+    }
+
+    /// Passes the labels of a call to a function.
+    fn with_labels(&self, custom: Option<&Arc<str>>, record: impl FnOnce(&[KeyValue])) {
+        if !self.metrics.inner.labels.custom {
+            return record(&self.labels);
+        }
+        let mut labels = Labels::of(&self.labels);
+        labels.add_text(CUSTOM, custom);
+        record(labels.all());
+    }
+
+    fn with_status(&self, code: Code) -> &[KeyValue; 3] {
+        self.by_status[code as usize].get_or_init(|| {
+            let [target, method] = self.labels.clone();
+            Box::new([target, method, KeyValue::new(STATUS, code.as_str())])
+        })
+    }
+}
+
+impl MethodObserver for MethodRecorder {
+    fn has_pick_labels(&self) -> bool {
+        self.metrics.inner.labels.are_of_picks()
+    }
+
+    fn on_attempt_started(&self, custom: Option<&Arc<str>>) {
+        if let Some(counter) = &self.metrics.inner.instruments.attempt_started {
+            self.with_labels(custom, |labels| counter.add(1, labels));
+        }
+    }
+
+    fn on_attempt_ended(&self, custom: Option<&Arc<str>>, attempt: &AttemptSummary<'_>) {
+        let instruments = &self.metrics.inner.instruments;
+        let record = |labels: &[KeyValue]| {
+            if let Some(histogram) = &instruments.attempt_duration {
+                histogram.record(attempt.duration.as_secs_f64(), labels);
+            }
+            record(instruments.attempt_sent.as_ref(), attempt.sent, labels);
+            record(instruments.attempt_received.as_ref(), attempt.received, labels);
+        };
+        let labels = self.with_status(attempt.code);
+        let optional = self.metrics.inner.labels;
+        if !optional.custom && !optional.are_of_picks() {
+            return record(labels);
+        }
+        let mut labels = Labels::of(labels);
+        if optional.custom {
+            labels.add_text(CUSTOM, custom);
+        }
+        labels.add_pick(attempt.labels, optional);
+        record(labels.all());
+    }
+
+    fn on_call_ended(&self, custom: Option<&Arc<str>>, summary: &CallSummary) {
+        let instruments = &self.metrics.inner.instruments;
+        let Retried { retries, transparent, delay } = summary.retries;
+        // Zeros are not recorded (CH9.19).
+        if retries > 0 || transparent > 0 || !delay.is_zero() {
+            self.with_labels(custom, |labels| {
+                if retries > 0 {
+                    record(instruments.retries.as_ref(), retries.into(), labels);
+                }
+                if transparent > 0 {
+                    record(instruments.transparent_retries.as_ref(), transparent.into(), labels);
+                }
+                if let Some(histogram) = instruments.retry_delay.as_ref().filter(|_| !delay.is_zero()) {
+                    histogram.record(delay.as_secs_f64(), labels);
+                }
+            });
+        }
+        let Some(histogram) = &instruments.call_duration else { return };
+        let labels = self.with_status(summary.code);
+        if !self.metrics.inner.labels.custom {
+            return histogram.record(summary.duration.as_secs_f64(), labels);
+        }
+        let mut labels = Labels::of(labels);
+        labels.add_text(CUSTOM, custom);
+        histogram.record(summary.duration.as_secs_f64(), labels.all());
+    }
+}
+
+fn record(histogram: Option<&Histogram<u64>>, value: u64, labels: &[KeyValue]) {
+    if let Some(histogram) = histogram {
+        histogram.record(value, labels);
+    }
+}
+
+const STATUS: &str = "grpc.status";
+/// The number of status codes.
+const STATUSES: usize = 17;
