@@ -1,6 +1,6 @@
-//! gRPC's xDS interoperability tests: the example `interop_client` on this crate's channel and the same client on grpc-go do the
-//! same, by the same configuration of this crate's control plane and with the same backends. Each test compares where their calls
-//! go and how they end.
+//! gRPC's xDS interoperability tests: the example `interop_client` on this crate's channel, the same client on today's grpc-go, and
+//! gRPC-Go's own client on an older one do the same, by the same configuration of this crate's control plane and with the same
+//! backends. Each test compares where their calls go and how they end.
 
 mod distributions;
 mod failures;
@@ -16,11 +16,12 @@ mod messages;
 
 use std::{collections::BTreeMap, time::Duration};
 
-use futures_util::future::join;
+use futures_util::future::join3;
 use prost::Message;
 use serde_json::json;
 use tokio::{
     process::Command,
+    select,
     time::{Instant, sleep},
 };
 use tonic::{
@@ -44,15 +45,15 @@ use self::{
 use crate::{
     backend::{Backend, Language},
     library::within,
-    peer::program,
+    peer::{free_port, program},
     process::{PATIENCE, Process},
 };
 
-/// Both clients of the service `shop`, whose calls go to the cluster `cart` at first.
-struct Pair {
+/// The clients of the service `shop`, whose calls go to the cluster `cart` at first.
+struct Trio {
     server: TestControlPlane,
-    ours: Client,
-    go: Client,
+    /// This crate's, that on today's grpc-go, and gRPC-Go's original.
+    all: [Client; 3],
 }
 
 /// A running client of the tests.
@@ -73,29 +74,52 @@ struct Load<'a> {
 /// How many calls of a method ended with each status, by its number.
 type Codes = BTreeMap<(RpcType, i32), i32>;
 
-impl Pair {
-    /// Starts both with these flags. The cluster has these backends.
+impl Trio {
+    /// Starts all with these flags. The cluster has these backends.
     async fn start(flags: &[&str], backends: &[&Backend]) -> Self {
+        Self::start_each([flags; 3], backends).await
+    }
+
+    /// The same with other flags for each client.
+    async fn start_each(flags: [&[&str]; 3], backends: &[&Backend]) -> Self {
         let server = TestControlPlane::start().await;
         server.set(listener("shop").rds("routes"));
         server.set(cluster("cart"));
         server.set(locality(endpoints("cart"), "a", 0, backends));
         server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("cart")]));
-        let (ours, go) = join(
-            Client::start("interop_client", "XDSKIT_INTEROP_CLIENT", &server, flags),
-            Client::start("grpcgo", "XDSKIT_INTEROP_GRPC_GO", &server, flags),
+        let all = join3(
+            Client::start("interop_client", "XDSKIT_INTEROP_CLIENT", &server, flags[0]),
+            Client::start("grpcgo", "XDSKIT_INTEROP_GRPC_GO", &server, flags[1]),
+            Client::start_original(&server, flags[2]),
         )
-        .await;
-        Self { server, ours, go }
+        .await
+        .into();
+        Self { server, all }
     }
 
     fn set_routes(&self, routes: impl IntoIterator<Item = RouteBuilder>) {
         self.server.set(route_config("routes").virtual_host(["*"], routes));
     }
 
-    /// Does something with both at the same time. The first result is ours.
-    async fn each<T>(&self, act: impl AsyncFn(&Client) -> T) -> [T; 2] {
-        join(act(&self.ours), act(&self.go)).await.into()
+    /// Does something with all at the same time. The results are in the order of the clients.
+    async fn each<T>(&self, act: impl AsyncFn(&Client) -> T) -> [T; 3] {
+        let [ours, go, original] = &self.all;
+        join3(act(ours), act(go), act(original)).await.into()
+    }
+
+    /// Stops the calls, some of which were routed to new clusters, and asserts that none of ours has failed. On grpc-go the routes come
+    /// before the picker that has their new clusters, and calls in between are UNAVAILABLE (CH1.19): those that begin in a moment, and up
+    /// to grpc-go 1.64 all until the endpoints of the cluster are received.
+    async fn stop_after_new_clusters(&self) {
+        let all = self.each(async |client| client.stop().await).await;
+        for (codes, permitted) in all.iter().zip([0, 4, i32::MAX]) {
+            let failures = codes.iter().filter(|((_, code), _)| *code != 0);
+            assert!(failures.clone().all(|((_, code), _)| *code == Code::Unavailable as i32), "{all:?}");
+            assert!(
+                failures.map(|(_, calls)| calls).sum::<i32>() <= permitted,
+                "{permitted} instead of {all:?}"
+            );
+        }
     }
 
     /// Waits until exactly these backends receive the next 100 calls of each client, none of which fails.
@@ -106,21 +130,43 @@ impl Pair {
 
 impl Client {
     async fn start(name: &'static str, variable: &str, server: &TestControlPlane, flags: &[&str]) -> Self {
-        let server =
-            json!({"server_uri": server.addr().to_string(), "channel_creds": [{"type": "insecure"}]});
-        let bootstrap = json!({"xds_servers": [server], "node": {"id": name}}).to_string();
-        let mut command = Command::new(program(variable));
-        command.args(["--server=xds:///shop", "--stats_port=0"]).args(flags);
-        command.env("GRPC_XDS_BOOTSTRAP_CONFIG", bootstrap).env_remove("GRPC_XDS_BOOTSTRAP");
-        command.env("GRPC_GO_LOG_SEVERITY_LEVEL", "warning");
-        let mut process = Process::start(name, &mut command);
+        let mut process =
+            Process::start(name, command(name, variable, server).arg("--stats_port=0").args(flags));
         let first = process.line(PATIENCE).await.unwrap_or_default();
         let Some(port) = first["stats_port"].as_u64() else {
             panic!("{name} did not print its port but {first}:\n{}", process.log())
         };
-        let endpoint = Endpoint::from_shared(format!("http://127.0.0.1:{port}")).expect("a URI");
-        let services = within("the services", endpoint.connect()).await.expect("they are there");
+        let services = within("the services", endpoint(port).connect()).await.expect("they are there");
         Self { process, services, name }
+    }
+
+    /// Starts gRPC-Go's original. It does not print its port, so it is given a free one. It ends if that was taken meanwhile, and is
+    /// started again with another one.
+    async fn start_original(server: &TestControlPlane, flags: &[&str]) -> Self {
+        let name = "grpcgo_original";
+        let mut ended = Vec::new();
+        while ended.len() < 3 {
+            let port = free_port();
+            let mut command = command(name, "XDSKIT_INTEROP_GRPC_GO_ORIGINAL", server);
+            command.arg(format!("--stats_port={port}")).args(flags.iter().copied().map(flag_of_original));
+            let mut process = Process::start(name, &mut command);
+            let services = async {
+                loop {
+                    match endpoint(port.into()).connect().await {
+                        Ok(services) => return services,
+                        Err(_) => sleep(Duration::from_millis(20)).await, // nothing shows when it listens
+                    }
+                }
+            };
+            select! {
+                biased;
+                services = within("the services of the original", services) => {
+                    return Self { process, services, name };
+                }
+                status = process.exit() => ended.push((status, process.log())),
+            }
+        }
+        panic!("{name} ends: {ended:?}")
     }
 
     /// The distribution of the next calls.
@@ -242,6 +288,30 @@ impl Client {
         response
             .unwrap_or_else(|status| panic!("{}: {status}\n{}", self.name, self.process.log()))
             .into_inner()
+    }
+}
+
+/// The command of a client, with its target and bootstrap.
+fn command(name: &str, variable: &str, server: &TestControlPlane) -> Command {
+    let server = json!({"server_uri": server.addr().to_string(), "channel_creds": [{"type": "insecure"}]});
+    let bootstrap = json!({"xds_servers": [server], "node": {"id": name}}).to_string();
+    let mut command = Command::new(program(variable));
+    command.arg("--server=xds:///shop");
+    command.env("GRPC_XDS_BOOTSTRAP_CONFIG", bootstrap).env_remove("GRPC_XDS_BOOTSTRAP");
+    command.env("GRPC_GO_LOG_SEVERITY_LEVEL", "warning");
+    command
+}
+
+fn endpoint(port: u64) -> Endpoint {
+    Endpoint::from_shared(format!("http://127.0.0.1:{port}")).expect("a URI")
+}
+
+/// The flag of gRPC-Go's original that stands for one of the common flags.
+fn flag_of_original(flag: &str) -> String {
+    match flag.split_once('=') {
+        Some(("--fail_on_failed_rpcs", value)) => format!("--fail_on_failed_rpc={value}"),
+        Some(("--rpc_timeout_sec", value)) => format!("--rpc_timeout={value}s"),
+        _ => flag.to_owned(),
     }
 }
 

@@ -16,6 +16,7 @@ main() {
   build_go gcp
   build_go strict
   build_go grpcgo
+  build_go grpcgo_original google.golang.org/grpc/interop/xds/client
   build_go backends/go
   build_java jcp Jcp 0 "$bin/gcp"
   build_java backends/java Backend warm-up
@@ -29,18 +30,20 @@ main() {
     XDSKIT_INTEROP_BACKEND_PYTHON=$PWD/tests/interop/backends/python/backend.py XDSKIT_INTEROP_PYTHONPATH=$bin/backends/python \
     XDSKIT_INTEROP_WATCH=$target/debug/examples/watch XDSKIT_INTEROP_WALK=$target/debug/examples/walk \
     XDSKIT_INTEROP_RELAY=$target/debug/examples/relay XDSKIT_INTEROP_CLIENT=$target/debug/examples/interop_client \
-    XDSKIT_INTEROP_GRPC_GO=$bin/grpcgo XDSKIT_INTEROP_TOOL=$target/debug/xdskit \
+    XDSKIT_INTEROP_GRPC_GO=$bin/grpcgo XDSKIT_INTEROP_GRPC_GO_ORIGINAL=$bin/grpcgo_original \
+    XDSKIT_INTEROP_TOOL=$target/debug/xdskit \
     cargo test --locked --test interop -- --test-threads=6 "$@"
 }
 
-# build_go FOLDER
+# build_go FOLDER [PACKAGE]: the program of the folder, or that of another project's package that its go.mod requires.
 build_go() (
+  package=${2:-.}
   cd "tests/interop/$1"
   export GOFLAGS=-mod=readonly GOTOOLCHAIN=local
   unformatted=$(gofmt -l .)
   [ -z "$unformatted" ] || fail "not formatted by gofmt: $unformatted"
-  go vet ./...
-  go build -o "$bin/$1" .
+  [ "$package" != . ] || go vet ./...
+  go build -o "$bin/$1" "$package"
 )
 
 # build_java FOLDER CLASS ARGUMENT...: the program FOLDER/run, compiled again after changes. The arguments are for its first

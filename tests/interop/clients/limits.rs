@@ -24,7 +24,7 @@ fn limited_to(route: RouteBuilder, seconds: i64) -> RouteBuilder {
 #[tokio::test]
 async fn timeout() {
     let [one] = backends(["one"]).await;
-    let pair = Pair::start(&["--qps=100"], &[&one]).await;
+    let trio = Trio::start(&["--qps=100"], &[&one]).await;
     let unary = || route::path("/grpc.testing.TestService/UnaryCall").cluster("cart");
     let routes = |seconds| [limited_to(unary(), seconds), route::prefix("").cluster("cart")];
     let slow = [(UNARY, BEHAVIOR, "sleep-2"), (EMPTY, BEHAVIOR, "sleep-2")];
@@ -35,8 +35,8 @@ async fn timeout() {
         (1, both, &[(EMPTY, Code::Ok), (UNARY, Code::DeadlineExceeded)]),
         (10, both, &[(EMPTY, Code::Ok), (UNARY, Code::Ok)]),
     ] {
-        pair.set_routes(routes(route));
-        pair.each(async |client| client.all_end(load, expected).await).await;
+        trio.set_routes(routes(route));
+        trio.each(async |client| client.all_end(load, expected).await).await;
     }
 }
 
@@ -52,27 +52,27 @@ fn breaker(name: &str, max_requests: u32) -> ClusterBuilder {
 #[tokio::test]
 async fn circuit_breaking() {
     let [unary, empty] = backends(["unary", "empty"]).await;
-    let pair = Pair::start(&["--qps=100", "--rpc_timeout_sec=100"], &[]).await;
-    pair.each(async |client| client.stop().await).await;
+    let trio = Trio::start(&["--qps=100", "--rpc_timeout_sec=100"], &[&unary]).await;
+    trio.each(async |client| client.stop().await).await;
     for (name, backend, max_requests) in [("of-unary", &unary, 50), ("of-empty", &empty, 100)] {
-        pair.server.set(breaker(name, max_requests));
-        pair.server.set(locality(endpoints(name), "a", 0, &[backend]));
+        trio.server.set(breaker(name, max_requests));
+        trio.server.set(locality(endpoints(name), "a", 0, &[backend]));
     }
-    pair.set_routes([
+    trio.set_routes([
         route::path("/grpc.testing.TestService/UnaryCall").cluster("of-unary"),
         route::prefix("").cluster("of-empty"),
     ]);
     // The routes are there when a call succeeds.
     let short = Load { types: &[UNARY, EMPTY], metadata: &[], timeout_sec: 0 };
-    pair.each(async |client| client.all_end(short, &[(EMPTY, Code::Ok), (UNARY, Code::Ok)]).await).await;
-    pair.each(async |client| client.stop().await).await;
+    trio.each(async |client| client.all_end(short, &[(EMPTY, Code::Ok), (UNARY, Code::Ok)]).await).await;
+    trio.each(async |client| client.stop().await).await;
     let backends = &mut [(unary, "UnaryCall"), (empty, "EmptyCall")];
 
-    let mut open = [[0; 2]; 2];
+    let mut open = [[0; 2]; 3];
     for limit in [50, 80] {
-        pair.server.set(breaker("of-unary", limit));
+        trio.server.set(breaker("of-unary", limit));
         // grpc-go tests its counter before it increments it, so that calls that begin together may exceed the limit.
-        for ((client, open), excess) in [&pair.ours, &pair.go].into_iter().zip(&mut open).zip([0, 2]) {
+        for ((client, open), excess) in trio.all.iter().zip(&mut open).zip([0, 2, 2]) {
             let before = counts(backends).await;
             fill(client, [limit, 100]).await;
             let more = [u64::from(limit) - open[0], 100 - open[1]];

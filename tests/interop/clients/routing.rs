@@ -21,16 +21,16 @@ use xdskit::pb::{
 
 use super::*;
 
-/// Both clients call both methods. The clusters `cart` and `pay` have one backend each, `one` and `two`.
-async fn with_two_clusters(flags: &[&str]) -> (Pair, [Backend; 2]) {
+/// The clients call both methods. The clusters `cart` and `pay` have one backend each, `one` and `two`.
+async fn with_two_clusters(flags: [&[&str]; 3]) -> (Trio, [Backend; 2]) {
     let both = backends(["one", "two"]).await;
-    let pair = Pair::start(flags, &[&both[0]]).await;
-    pair.server.set(cluster("pay"));
-    pair.server.set(locality(endpoints("pay"), "a", 0, &[&both[1]]));
-    (pair, both)
+    let trio = Trio::start_each(flags, &[&both[0]]).await;
+    trio.server.set(cluster("pay"));
+    trio.server.set(locality(endpoints("pay"), "a", 0, &[&both[1]]));
+    (trio, both)
 }
 
-impl Pair {
+impl Trio {
     /// Waits until the calls of each method go to one backend.
     async fn go_to(&self, case: &str, [of_unary, of_empty]: [&str; 2]) {
         let expected = [("EmptyCall", of_empty), ("UnaryCall", of_unary)];
@@ -49,11 +49,11 @@ impl Pair {
 
 #[tokio::test]
 async fn traffic_splitting() {
-    let (pair, _backends) = with_two_clusters(&["--qps=500"]).await;
-    pair.reach(&["one"]).await;
-    pair.set_routes([route::prefix("").weighted([("cart", 20), ("pay", 80)])]);
-    pair.reach(&["one", "two"]).await;
-    pair.each(async |client| {
+    let (trio, _backends) = with_two_clusters([&["--qps=500"]; 3]).await;
+    trio.reach(&["one"]).await;
+    trio.set_routes([route::prefix("").weighted([("cart", 20), ("pay", 80)])]);
+    trio.reach(&["one", "two"]).await;
+    trio.each(async |client| {
         // Within 3 standard deviations, which chance exceeds once in 370 times.
         let is_met = |seen: &LoadBalancerStatsResponse| seen.rpcs_by_peer["one"].abs_diff(200) <= 38;
         client.until("share of 20 % of 1,000 calls", 1_000, is_met).await;
@@ -64,8 +64,8 @@ async fn traffic_splitting() {
 #[tokio::test]
 async fn path_matching() {
     let flags = ["--qps=50", "--rpc=UnaryCall,EmptyCall", "--fail_on_failed_rpcs=true"];
-    let (pair, _backends) = with_two_clusters(&flags).await;
-    pair.go_to("the default route", ["one", "one"]).await;
+    let (trio, _backends) = with_two_clusters([&flags, &flags[..2], &flags[..2]]).await;
+    trio.go_to("the default route", ["one", "one"]).await;
     let unary = || route::prefix("/grpc.testing.TestService/Unary");
     let empty = || route::path("/grpc.testing.TestService/EmptyCall").cluster("pay");
     let any_case = route::path("/gRpC.tEsTinG.tEstseRvice/empTycaLl").cluster("pay");
@@ -79,9 +79,10 @@ async fn path_matching() {
         ("a regex", vec![route::regex(r"^\/.*\/UnaryCall$").cluster("pay")], ["two", "one"]),
         ("a path in any case", vec![any_case], ["one", "two"]),
     ] {
-        pair.set_routes(routes.into_iter().chain([route::prefix("").cluster("cart")]));
-        pair.go_to(case, expected).await;
+        trio.set_routes(routes.into_iter().chain([route::prefix("").cluster("cart")]));
+        trio.go_to(case, expected).await;
     }
+    trio.stop_after_new_clusters().await;
 }
 
 #[tokio::test]
@@ -89,8 +90,8 @@ async fn header_matching() {
     let metadata = "--metadata=EmptyCall:xds_md:empty_ytpme,UnaryCall:xds_md:unary_yranu,\
                     UnaryCall:xds_md_numeric:159";
     let flags = ["--qps=50", "--rpc=UnaryCall,EmptyCall", metadata];
-    let (pair, _backends) = with_two_clusters(&flags).await;
-    pair.go_to("the default route", ["one", "one"]).await;
+    let (trio, _backends) = with_two_clusters([&flags; 3]).await;
+    trio.go_to("the default route", ["one", "one"]).await;
     let regex = RegexMatcher { regex: "^em.*me$".into() };
     let (of_unary, of_empty) = (["two", "one"], ["one", "two"]);
     // The calls move with each case.
@@ -114,31 +115,32 @@ async fn header_matching() {
             HeaderMatcher { name: name.into(), invert_match, header_match_specifier, ..Default::default() };
         let matched =
             route::prefix("").cluster("pay").edit(|it| it.r#match.as_mut().unwrap().headers.push(matcher));
-        pair.set_routes([matched, route::prefix("").cluster("cart")]);
-        pair.go_to(&case, expected).await;
+        trio.set_routes([matched, route::prefix("").cluster("cart")]);
+        trio.go_to(&case, expected).await;
     }
 }
 
-/// Calls with the same value of a header go to one backend, which is the same one for both clients, as the rings are.
+/// Calls with the same value of a header go to one backend, which is the same one for all clients, as the rings are.
 #[tokio::test]
 async fn affinity() {
     let three = backends(["one", "three", "two"]).await;
-    let pair = Pair::start(&["--qps=100"], &three.each_ref()).await;
-    pair.server.set(cluster("cart").edit(|cluster| cluster.lb_policy = LbPolicy::RingHash.into()));
-    pair.set_routes([route::prefix("").cluster("cart").edit(|route| {
+    let trio = Trio::start(&["--qps=100"], &three.each_ref()).await;
+    trio.server.set(cluster("cart").edit(|cluster| cluster.lb_policy = LbPolicy::RingHash.into()));
+    trio.set_routes([route::prefix("").cluster("cart").edit(|route| {
         let Some(Action::Route(action)) = &mut route.action else { panic!("it forwards") };
         let header = Header { header_name: "user".into(), regex_rewrite: None };
         let policy_specifier = Some(PolicySpecifier::Header(header));
         action.hash_policy = vec![HashPolicy { policy_specifier, terminal: false }];
     })]);
     for user in ["ada", "bob", "cleo", "dora", "emil"] {
-        let chosen = pair.each(async |client| {
+        let chosen = trio.each(async |client| {
             client.configure(Load { metadata: &[(UNARY, "user", user)], ..UNARY_CALLS }).await;
             let is_one =
                 |seen: &LoadBalancerStatsResponse| seen.num_failures == 0 && seen.rpcs_by_peer.len() == 1;
             client.until("affinity", 30, is_one).await.rpcs_by_peer
         });
-        let [ours, go] = chosen.await;
+        let [ours, go, original] = chosen.await;
         assert_eq!(ours, go, "{user}");
+        assert_eq!(ours, original, "{user}");
     }
 }
