@@ -203,3 +203,43 @@ pub(super) const NAMED: &str = "named_metrics.";
 const SEND_ALL_CLUSTERS: &str = "envoy.lrs.supports_send_all_clusters";
 /// Of a `Node`.
 const CLIENT_FEATURES: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+    use crate::pb::envoy::config::endpoint::v3::ClusterStats;
+
+    #[test]
+    fn lengths_of_any_size_are_those_of_prost() {
+        let calls = Calls { issued: 3, succeeded: 2, failed: 1, in_progress: 0 };
+        let mut encoder = Encoder::default();
+        for length in [1, 100, 200, 16_000, 17_000, 2_100_000] {
+            let (region, name) = ("r".repeat(length), "m".repeat(length));
+            let named = [(name.as_str().into(), MetricSum { count: 2, total: 1.5 })].into();
+            let metrics = MetricSums { named, ..MetricSums::default() };
+            encoder.begin_cluster("shop");
+            let begun = encoder.begin_locality(&locality_head(&Locality::new(&region, "", "")));
+            encoder.add_endpoint(&endpoint_head(([127, 0, 0, 1], 80).into()), &calls, Some(&metrics));
+            encoder.end_locality(&begun, &calls, Some(&metrics));
+            let bytes = encoder.end_cluster(Duration::from_secs(1), Some(&name));
+            let stats = ClusterStats::decode(bytes).expect("it is a message");
+            assert_eq!(stats.encoded_len(), bytes.len(), "no length takes more bytes than it needs");
+            assert_eq!(stats.cluster_service_name, name);
+            let [locality] = &stats.upstream_locality_stats[..] else { panic!("not one locality") };
+            assert_eq!(locality.locality.as_ref().map(|locality| &locality.region), Some(&region));
+            assert_eq!((locality.total_issued_requests, locality.total_error_requests), (3, 1));
+            let endpoint = &locality.upstream_endpoint_stats[0];
+            assert_eq!((endpoint.total_issued_requests, endpoint.total_successful_requests), (3, 2));
+            for metrics in [&locality.load_metric_stats, &endpoint.load_metric_stats] {
+                let found: Vec<_> = metrics.iter().map(|it| it.metric_name.strip_prefix(NAMED)).collect();
+                assert_eq!(found, [Some(&*name)]);
+                assert_eq!(
+                    (metrics[0].num_requests_finished_with_metric, metrics[0].total_metric_value),
+                    (2, 1.5)
+                );
+            }
+        }
+    }
+}
