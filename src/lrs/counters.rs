@@ -39,14 +39,14 @@ struct Shard {
     issued: AtomicU64,
     succeeded: AtomicU64,
     failed: AtomicU64,
+    /// There may be sums of metrics: reports do not lock them in vain.
+    has_metrics: AtomicBool,
     sums: Option<Box<ShardSums>>,
 }
 
 struct ShardSums {
     propagation: Arc<Propagation>,
     sums: Mutex<MetricSums>,
-    /// There may be some: reports do not lock it in vain.
-    is_used: AtomicBool,
 }
 
 /// Counts of calls.
@@ -103,16 +103,13 @@ impl Counters {
     #[cold]
     fn new_shard(&self) -> Arc<Shard> {
         let sums = self.metrics.as_ref().map(|propagation| {
-            Box::new(ShardSums {
-                propagation: propagation.clone(),
-                sums: Mutex::default(),
-                is_used: AtomicBool::new(false),
-            })
+            Box::new(ShardSums { propagation: propagation.clone(), sums: Mutex::default() })
         });
         Arc::new(Shard {
             issued: AtomicU64::new(0),
             succeeded: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            has_metrics: AtomicBool::new(false),
             sums,
         })
     }
@@ -125,14 +122,12 @@ impl Counters {
     /// All calls so far.
     fn totals(&self) -> [u64; 3] {
         let mut totals = [0; 3];
-        for shard in self.shards.iter().filter_map(OnceLock::get) {
-            // The ends first: a call that has ended was issued before, so that the difference is never negative. A call ends in the
-            // shard in which it began.
-            totals[SUCCEEDED] += shard.succeeded.load(Ordering::Acquire);
-            totals[FAILED] += shard.failed.load(Ordering::Acquire);
-            totals[ISSUED] += shard.issued.load(Ordering::Relaxed);
-        }
+        self.shards().for_each(|shard| shard.add_to(&mut totals));
         totals
+    }
+
+    fn shards(&self) -> impl Iterator<Item = &Shard> {
+        self.shards.iter().filter_map(OnceLock::get).map(|shard| &**shard)
     }
 
     /// What no written report has covered.
@@ -152,9 +147,18 @@ impl Counters {
         self.metrics.as_ref().map(|propagation| propagation.max_names)
     }
 
-    /// What no written report has covered, for a report. [`on_written`](Self::on_written) confirms it.
-    pub(super) fn take(&self) -> Calls {
-        let totals = self.totals();
+    /// What no written report has covered, for a report. [`on_written`](Self::on_written) confirms it. The sums of metrics are moved.
+    pub(super) fn take(&self, metrics: &mut Option<Box<MetricSums>>) -> Calls {
+        let mut totals = [0; 3];
+        for shard in self.shards() {
+            shard.add_to(&mut totals);
+            // After the calls, whose metrics are added before they end.
+            shard.visit_metrics(|max_names, sums| {
+                if *sums != MetricSums::default() {
+                    metrics.get_or_insert_default().append(std::mem::take(sums), max_names);
+                }
+            });
+        }
         store(&self.taken, totals);
         self.since_reported(totals)
     }
@@ -166,9 +170,8 @@ impl Counters {
 
     /// The server does not want what was counted so far (LR6.2).
     pub(super) fn discard(&self) {
-        self.take();
+        self.take(&mut None);
         self.on_written();
-        self.take_metrics(&mut MetricSums::default());
     }
 
     /// It is listed for reports, from now on or again: nothing is taken.
@@ -187,28 +190,13 @@ impl Counters {
         }
     }
 
-    /// Moves the sums of metrics.
-    pub(super) fn take_metrics(&self, into: &mut MetricSums) {
-        self.visit_metrics(|max_names, sums| into.append(std::mem::take(sums), max_names));
-    }
-
     /// Copies the sums of metrics.
     pub(super) fn copy_metrics(&self, into: &mut MetricSums) {
         self.visit_metrics(|max_names, sums| into.append(sums.clone(), max_names));
     }
 
     fn visit_metrics(&self, mut visit: impl FnMut(usize, &mut MetricSums)) {
-        if self.metrics.is_none() {
-            return;
-        }
-        for shard in self.shards.iter().filter_map(OnceLock::get) {
-            if let Some(own) = shard.sums.as_ref().filter(|own| own.is_used.load(Ordering::Acquire)) {
-                visit(
-                    own.propagation.max_names,
-                    &mut own.sums.lock().unwrap_or_else(PoisonError::into_inner),
-                );
-            }
-        }
+        self.shards().for_each(|shard| shard.visit_metrics(&mut visit));
     }
 }
 
@@ -274,10 +262,28 @@ impl Shard {
         count.fetch_add(1, Ordering::Release);
     }
 
+    #[inline]
+    fn add_to(&self, totals: &mut [u64; 3]) {
+        // The ends first: a call that has ended was issued before, so that the difference is never negative. A call ends in the
+        // shard in which it began.
+        totals[SUCCEEDED] += self.succeeded.load(Ordering::Acquire);
+        totals[FAILED] += self.failed.load(Ordering::Acquire);
+        totals[ISSUED] += self.issued.load(Ordering::Relaxed);
+    }
+
+    #[inline]
+    fn visit_metrics(&self, visit: impl FnOnce(usize, &mut MetricSums)) {
+        if self.has_metrics.load(Ordering::Acquire)
+            && let Some(own) = &self.sums
+        {
+            visit(own.propagation.max_names, &mut own.sums.lock().unwrap_or_else(PoisonError::into_inner));
+        }
+    }
+
     fn add_metrics(&self, report: &OrcaLoadReport) {
         if let Some(own) = &self.sums {
             own.sums.lock().unwrap_or_else(PoisonError::into_inner).add(report, &own.propagation);
-            own.is_used.store(true, Ordering::Release);
+            self.has_metrics.store(true, Ordering::Release);
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use bytes::{BufMut, BytesMut};
-use prost::encoding::{WireType, encode_key, encode_varint};
+use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 
 use super::{
     counters::Calls,
@@ -11,14 +11,18 @@ use super::{
 };
 use crate::config::Locality;
 
-/// Writes a report, message by message, in buffers that are used again.
+/// Writes the report of a cluster in a buffer that is used again.
+///
+/// A message within it is written where it stays, and its length is put before it when it ends.
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
     cluster: Vec<u8>,
-    locality: Vec<u8>,
-    endpoint: Vec<u8>,
-    metric: Vec<u8>,
 }
+
+/// Where the body of an unfinished message begins.
+#[derive(Debug)]
+#[must_use]
+pub(super) struct Begun(usize);
 
 impl Encoder {
     /// Begins a `ClusterStats`.
@@ -28,46 +32,50 @@ impl Encoder {
     }
 
     /// Begins an `UpstreamLocalityStats`; `head` is its encoded locality.
-    pub(super) fn begin_locality(&mut self, head: &[u8]) {
-        self.locality.clear();
-        self.locality.extend_from_slice(head);
+    pub(super) fn begin_locality(&mut self, head: &[u8]) -> Begun {
+        let begun = begin_message(2, &mut self.cluster);
+        self.cluster.extend_from_slice(head);
+        begun
     }
 
     /// Writes an `UpstreamEndpointStats`; `head` is its encoded address.
-    pub(super) fn add_endpoint(&mut self, head: &[u8], calls: &Calls, metrics: &MetricSums) {
-        let Self { endpoint, metric, locality, .. } = self;
-        endpoint.clear();
+    pub(super) fn add_endpoint(&mut self, head: &[u8], calls: &Calls, metrics: Option<&MetricSums>) {
+        let endpoint = &mut self.cluster;
+        let begun = begin_message(7, endpoint);
         endpoint.extend_from_slice(head);
         put_calls(calls, endpoint);
-        put_named(&metrics.named, endpoint, metric);
+        if let Some(metrics) = metrics {
+            put_named(&metrics.named, endpoint);
+        }
         put_number(7, calls.issued, endpoint);
-        put_bytes(7, endpoint, locality);
+        end_message(&begun, endpoint);
     }
 
     /// Ends an `UpstreamLocalityStats`.
-    pub(super) fn end_locality(&mut self, calls: &Calls, metrics: &MetricSums) {
-        let Self { locality, metric, cluster, .. } = self;
+    pub(super) fn end_locality(&mut self, begun: &Begun, calls: &Calls, metrics: Option<&MetricSums>) {
+        let locality = &mut self.cluster;
         put_calls(calls, locality);
-        put_named(&metrics.named, locality, metric);
         put_number(8, calls.issued, locality);
-        for (number, sum) in [(12, metrics.cpu), (13, metrics.mem), (14, metrics.application)] {
-            if !sum.is_zero() {
-                metric.clear();
-                put_number(1, sum.count, metric);
-                put_double(2, sum.total, metric);
-                put_bytes(number, metric, locality);
+        if let Some(metrics) = metrics {
+            put_named(&metrics.named, locality);
+            for (number, sum) in [(12, metrics.cpu), (13, metrics.mem), (14, metrics.application)] {
+                if !sum.is_zero() {
+                    let begun = begin_message(number, locality);
+                    put_number(1, sum.count, locality);
+                    put_double(2, sum.total, locality);
+                    end_message(&begun, locality);
+                }
             }
         }
-        put_bytes(2, locality, cluster);
+        end_message(begun, locality);
     }
 
     /// Writes the dropped calls of a category, or all of them without a category.
     pub(super) fn add_drops(&mut self, category: &str, count: u64) {
-        let Self { cluster, metric, .. } = self;
-        metric.clear();
-        put_text(1, category, metric);
-        put_number(2, count, metric);
-        put_bytes(5, metric, cluster);
+        let begun = begin_message(5, &mut self.cluster);
+        put_text(1, category, &mut self.cluster);
+        put_number(2, count, &mut self.cluster);
+        end_message(&begun, &mut self.cluster);
     }
 
     pub(super) fn set_dropped(&mut self, total: u64) {
@@ -76,13 +84,13 @@ impl Encoder {
 
     /// Ends a `ClusterStats`, and returns it.
     pub(super) fn end_cluster(&mut self, interval: Duration, service: Option<&str>) -> &[u8] {
-        let Self { cluster, metric, .. } = self;
+        let cluster = &mut self.cluster;
         // 0 would be no interval (LR4.6).
         let interval = interval.max(Duration::from_nanos(1));
-        metric.clear();
-        put_number(1, interval.as_secs(), metric);
-        put_number(2, interval.subsec_nanos().into(), metric);
-        put_bytes(4, metric, cluster);
+        let begun = begin_message(4, cluster);
+        put_number(1, interval.as_secs(), cluster);
+        put_number(2, interval.subsec_nanos().into(), cluster);
+        end_message(&begun, cluster);
         if let Some(service) = service {
             put_text(6, service, cluster);
         }
@@ -133,17 +141,36 @@ fn put_calls(calls: &Calls, into: &mut Vec<u8>) {
     put_number(4, calls.failed, into);
 }
 
-fn put_named(named: &BTreeMap<Box<str>, MetricSum>, into: &mut Vec<u8>, metric: &mut Vec<u8>) {
+fn put_named(named: &BTreeMap<Box<str>, MetricSum>, into: &mut Vec<u8>) {
     for (name, sum) in named {
-        metric.clear();
-        encode_key(1, WireType::LengthDelimited, metric);
-        encode_varint((NAMED.len() + name.len()) as u64, metric);
-        metric.put_slice(NAMED.as_bytes());
-        metric.put_slice(name.as_bytes());
-        put_number(2, sum.count, metric);
-        put_double(3, sum.total, metric);
-        put_bytes(5, metric, into);
+        let begun = begin_message(5, into);
+        encode_key(1, WireType::LengthDelimited, into);
+        encode_varint((NAMED.len() + name.len()) as u64, into);
+        into.put_slice(NAMED.as_bytes());
+        into.put_slice(name.as_bytes());
+        put_number(2, sum.count, into);
+        put_double(3, sum.total, into);
+        end_message(&begun, into);
     }
+}
+
+/// Begins a message within another one.
+fn begin_message(field: u32, into: &mut Vec<u8>) -> Begun {
+    encode_key(field, WireType::LengthDelimited, into);
+    // For its length, which takes one byte in most messages.
+    into.push(0);
+    Begun(into.len())
+}
+
+fn end_message(begun: &Begun, into: &mut Vec<u8>) {
+    let Begun(begin) = *begun;
+    let length = into.len() - begin;
+    let length_of_length = encoded_len_varint(length as u64);
+    if length_of_length > 1 {
+        into.resize(begin + length + length_of_length - 1, 0);
+        into.copy_within(begin..begin + length, begin + length_of_length - 1);
+    }
+    encode_varint(length as u64, &mut &mut into[begin - 1..]);
 }
 
 fn put_number(field: u32, number: u64, into: &mut Vec<u8>) {
@@ -176,3 +203,43 @@ pub(super) const NAMED: &str = "named_metrics.";
 const SEND_ALL_CLUSTERS: &str = "envoy.lrs.supports_send_all_clusters";
 /// Of a `Node`.
 const CLIENT_FEATURES: u32 = 10;
+
+#[cfg(test)]
+mod tests {
+    use prost::Message;
+
+    use super::*;
+    use crate::pb::envoy::config::endpoint::v3::ClusterStats;
+
+    #[test]
+    fn lengths_of_any_size_are_those_of_prost() {
+        let calls = Calls { issued: 3, succeeded: 2, failed: 1, in_progress: 0 };
+        let mut encoder = Encoder::default();
+        for length in [1, 100, 200, 16_000, 17_000, 2_100_000] {
+            let (region, name) = ("r".repeat(length), "m".repeat(length));
+            let named = [(name.as_str().into(), MetricSum { count: 2, total: 1.5 })].into();
+            let metrics = MetricSums { named, ..MetricSums::default() };
+            encoder.begin_cluster("shop");
+            let begun = encoder.begin_locality(&locality_head(&Locality::new(&region, "", "")));
+            encoder.add_endpoint(&endpoint_head(([127, 0, 0, 1], 80).into()), &calls, Some(&metrics));
+            encoder.end_locality(&begun, &calls, Some(&metrics));
+            let bytes = encoder.end_cluster(Duration::from_secs(1), Some(&name));
+            let stats = ClusterStats::decode(bytes).expect("it is a message");
+            assert_eq!(stats.encoded_len(), bytes.len(), "no length takes more bytes than it needs");
+            assert_eq!(stats.cluster_service_name, name);
+            let [locality] = &stats.upstream_locality_stats[..] else { panic!("not one locality") };
+            assert_eq!(locality.locality.as_ref().map(|locality| &locality.region), Some(&region));
+            assert_eq!((locality.total_issued_requests, locality.total_error_requests), (3, 1));
+            let endpoint = &locality.upstream_endpoint_stats[0];
+            assert_eq!((endpoint.total_issued_requests, endpoint.total_successful_requests), (3, 2));
+            for metrics in [&locality.load_metric_stats, &endpoint.load_metric_stats] {
+                let found: Vec<_> = metrics.iter().map(|it| it.metric_name.strip_prefix(NAMED)).collect();
+                assert_eq!(found, [Some(&*name)]);
+                assert_eq!(
+                    (metrics[0].num_requests_finished_with_metric, metrics[0].total_metric_value),
+                    (2, 1.5)
+                );
+            }
+        }
+    }
+}

@@ -1,6 +1,7 @@
 //! The load of one cluster, as it is reported to one server.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     net::SocketAddr,
     sync::Arc,
@@ -28,6 +29,7 @@ use crate::config::Locality;
 pub(super) struct KeyLoads {
     /// Since when the next report counts; set when the driver first looks at it (LR4.6).
     since: Option<Instant>,
+    /// When the report in progress was taken; `None` if there is none.
     taken_at: Option<Instant>,
     localities: BTreeMap<Locality, LocalityLoads>,
     /// By category; those without one under `None`.
@@ -44,9 +46,8 @@ struct LocalityLoads {
     head: Box<[u8]>,
     own: Counted,
     endpoints: BTreeMap<SocketAddr, EndpointLoads>,
-    /// The sum of all, in the report in progress.
-    taken: Calls,
-    taken_metrics: MetricSums,
+    /// There was something but zeros when a report was last taken.
+    has_activity: bool,
     /// It was in the last report.
     was_reported: bool,
 }
@@ -63,8 +64,8 @@ struct EndpointLoads {
 struct Counted {
     counters: Vec<Arc<Counters>>,
     taken: Calls,
-    /// The metrics that no written report has covered, but for those still in the counters.
-    metrics: MetricSums,
+    /// The metrics that no written report has covered, but for those still in the counters. Few localities have any.
+    metrics: Option<Box<MetricSums>>,
 }
 
 #[derive(Debug, Default)]
@@ -132,17 +133,20 @@ impl KeyLoads {
         encoder: &'a mut Encoder,
     ) -> Option<&'a [u8]> {
         let dropped: u64 = self.drops.values_mut().map(Drops::take).sum();
-        self.localities.values_mut().for_each(LocalityLoads::take);
-        self.taken_at = Some(now);
-        self.takes_activity = dropped > 0 || self.localities.values().any(|locality| !locality.is_zero());
-        if !self.takes_activity && !self.is_closing_due {
+        self.takes_activity = dropped > 0;
+        for locality in self.localities.values_mut() {
+            self.takes_activity |= locality.take();
+        }
+        let has_report = self.takes_activity || self.is_closing_due;
+        self.taken_at = has_report.then_some(now);
+        if !has_report {
             return None;
         }
         encoder.begin_cluster(name);
-        for locality in self.localities.values_mut() {
+        for locality in self.localities.values() {
             // The zeros of the localities of the last report end its activity.
             let is_closed = !self.takes_activity && locality.was_reported;
-            if is_closed || !locality.is_zero() {
+            if is_closed || locality.has_activity {
                 locality.encode(has_endpoints, encoder);
             }
         }
@@ -156,18 +160,27 @@ impl KeyLoads {
         Some(encoder.end_cluster(interval, service.as_deref()))
     }
 
-    /// The report of the last [`take`](Self::take) was written. Returns the number of values of metrics that it does not have, since
-    /// there were too many names.
+    /// The report of the last [`take`](Self::take) was written, if there was one. Returns the number of values of metrics that it does
+    /// not have, since there were too many names.
     pub(super) fn on_written(&mut self) -> u64 {
-        let mut dropped = 0;
-        self.drops.values().flat_map(|drops| &drops.counters).for_each(|counter| counter.on_written());
+        let Some(taken_at) = self.taken_at.take() else { return 0 };
+        let (mut dropped, mut has_ended) = (0, false);
+        for counter in self.drops.values().flat_map(|drops| &drops.counters) {
+            counter.on_written();
+            has_ended |= !is_live(counter);
+        }
         for locality in self.localities.values_mut() {
-            locality.was_reported = !locality.is_zero();
-            dropped += locality.counted_mut().map(Counted::on_written).sum::<u64>();
+            locality.was_reported = locality.has_activity;
+            for counted in locality.counted_mut() {
+                dropped += counted.on_written();
+                has_ended |= !counted.is_live_or_none();
+            }
         }
         self.is_closing_due = self.takes_activity;
-        self.since = self.taken_at.or(self.since);
-        self.forget_ended();
+        self.since = Some(taken_at);
+        if has_ended {
+            self.remove_ended();
+        }
         dropped
     }
 
@@ -179,15 +192,18 @@ impl KeyLoads {
             locality.counted_mut().for_each(Counted::discard);
         }
         self.is_closing_due = false;
-        self.since = Some(now);
+        (self.since, self.taken_at) = (Some(now), None);
         self.forget_ended();
     }
 
     /// Removes the counters that no handle counts with any more and that have nothing to report.
     pub(super) fn forget_ended(&mut self) {
-        if self.has_no_ended() {
-            return;
+        if !self.has_no_ended() {
+            self.remove_ended();
         }
+    }
+
+    fn remove_ended(&mut self) {
         self.drops.retain(|_, drops| {
             drops.counters.retain(|counter| is_live(counter) || counter.unreported() > 0);
             !drops.counters.is_empty()
@@ -227,7 +243,7 @@ impl KeyLoads {
             let (mut calls, mut metrics) = (Calls::default(), MetricSums::default());
             for counted in loads.counted() {
                 counted.counters.iter().for_each(|counters| calls.add(counters.unreported()));
-                metrics.append(counted.metrics.clone(), usize::MAX);
+                counted.metrics.iter().for_each(|sums| metrics.append((**sums).clone(), usize::MAX));
                 counted.counters.iter().for_each(|counters| counters.copy_metrics(&mut metrics));
             }
             if !calls.is_zero() || !metrics.is_zero() {
@@ -244,8 +260,7 @@ impl LocalityLoads {
             head: encode::locality_head(locality),
             own: Counted::default(),
             endpoints: BTreeMap::new(),
-            taken: Calls::default(),
-            taken_metrics: MetricSums::default(),
+            has_activity: false,
             was_reported: false,
         }
     }
@@ -262,34 +277,36 @@ impl LocalityLoads {
         self.counted().flat_map(|counted| &counted.counters).any(is_live)
     }
 
-    fn take(&mut self) {
-        let (mut calls, mut metrics) = (Calls::default(), MetricSums::default());
-        for counted in self.counted_mut() {
-            counted.take();
-            calls.add(counted.taken);
-            if !counted.metrics.is_zero() {
-                let limit = counted.counters.iter().filter_map(|counters| counters.max_metric_names()).max();
-                metrics.append(counted.metrics.clone(), limit.unwrap_or(usize::MAX));
-            }
+    /// Whether there is something but zeros to report.
+    fn take(&mut self) -> bool {
+        self.has_activity = self.own.take();
+        for endpoint in self.endpoints.values_mut() {
+            self.has_activity |= endpoint.own.take();
         }
-        (self.taken, self.taken_metrics) = (calls, metrics);
-    }
-
-    fn is_zero(&self) -> bool {
-        self.taken.is_zero() && self.taken_metrics.is_zero()
+        self.has_activity
     }
 
     fn encode(&self, has_endpoints: bool, encoder: &mut Encoder) {
-        encoder.begin_locality(&self.head);
-        if has_endpoints {
-            for endpoint in self.endpoints.values() {
-                let EndpointLoads { head, own } = endpoint;
-                if !own.taken.is_zero() || !own.metrics.is_zero() {
-                    encoder.add_endpoint(head, &own.taken, &own.metrics);
-                }
+        let begun = encoder.begin_locality(&self.head);
+        let mut calls = self.own.taken;
+        for EndpointLoads { head, own } in self.endpoints.values() {
+            calls.add(own.taken);
+            if has_endpoints && own.has_activity() {
+                encoder.add_endpoint(head, &own.taken, own.metrics.as_deref());
             }
         }
-        encoder.end_locality(&self.taken, &self.taken_metrics);
+        encoder.end_locality(&begun, &calls, self.metrics().as_deref());
+    }
+
+    /// The sums of all, copied if there are several.
+    fn metrics(&self) -> Option<Cow<'_, MetricSums>> {
+        let mut all = self.counted().filter_map(|counted| Some((counted.metrics.as_deref()?, counted)));
+        let mut sums = Cow::Borrowed(all.next()?.0);
+        for (more, counted) in all {
+            let limit = counted.counters.iter().filter_map(|counters| counters.max_metric_names()).max();
+            sums.to_mut().append(more.clone(), limit.unwrap_or(usize::MAX));
+        }
+        Some(sums)
     }
 }
 
@@ -302,22 +319,31 @@ impl Counted {
         }
     }
 
-    fn take(&mut self) {
+    /// Whether there is something but zeros to report.
+    fn take(&mut self) -> bool {
         self.taken = Calls::default();
         for counters in &self.counters {
-            self.taken.add(counters.take());
-            counters.take_metrics(&mut self.metrics);
+            self.taken.add(counters.take(&mut self.metrics));
         }
+        self.has_activity()
+    }
+
+    fn has_activity(&self) -> bool {
+        !self.taken.is_zero() || self.has_metrics()
+    }
+
+    fn has_metrics(&self) -> bool {
+        self.metrics.as_ref().is_some_and(|sums| !sums.is_zero())
     }
 
     fn on_written(&mut self) -> u64 {
         self.counters.iter().for_each(|counters| counters.on_written());
-        std::mem::take(&mut self.metrics).dropped
+        self.metrics.take().map_or(0, |sums| sums.dropped)
     }
 
     fn discard(&mut self) {
         self.counters.iter().for_each(|counters| counters.discard());
-        self.metrics = MetricSums::default();
+        self.metrics = None;
     }
 
     fn forget_ended(&mut self) {
@@ -330,7 +356,7 @@ impl Counted {
     }
 
     fn is_empty(&self) -> bool {
-        self.counters.is_empty() && self.metrics.is_zero()
+        self.counters.is_empty() && !self.has_metrics()
     }
 
     fn has_calls(&self) -> bool {

@@ -1,9 +1,9 @@
 //! The loads that are reported to one server.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     mem,
-    ops::Bound,
+    ops::{Bound, RangeInclusive},
     sync::Arc,
     time::Instant,
 };
@@ -33,10 +33,21 @@ pub(super) struct ServerLoads {
 }
 
 /// A request with reports.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Part {
     pub(super) message: Bytes,
-    keys: Vec<Key>,
+    /// The first and the last key in it.
+    range: RangeInclusive<Key>,
+    /// The number of keys in it.
+    len: usize,
+}
+
+/// A request that reports are put into.
+#[derive(Debug, Default)]
+struct PartBuilder<'a> {
+    message: BytesMut,
+    range: Option<(&'a Key, &'a Key)>,
+    len: usize,
 }
 
 /// Reports, in slices.
@@ -92,50 +103,47 @@ impl ServerLoads {
         settings: &LoadSettings,
     ) -> Slice {
         let Self { keys, encoder, .. } = self;
-        let (mut slice, mut message, mut in_message) = (Slice::default(), BytesMut::new(), Vec::new());
+        let (mut slice, mut part) = (Slice::default(), PartBuilder::default());
         let mut budget = settings.slice;
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let mut emptied = BTreeSet::new();
+        let mut emptied = Vec::new();
         for (key, loads) in keys.range_mut::<Key, _>((begin, Bound::Unbounded)) {
             budget = budget.saturating_sub(loads.len() + 1);
             if !order.wants(&key.0) {
                 loads.discard(now);
             } else if let Some(report) = loads.take(key, (now, order.has_endpoints), encoder) {
                 // A key that is larger than the limit goes alone (LR4.10).
-                if !message.is_empty() && message.len() + report.len() + OVERHEAD > settings.max_request_size
-                {
-                    let keys = mem::take(&mut in_message);
-                    slice.parts.push(Part { message: message.split().freeze(), keys });
+                if part.message.len() + report.len() + OVERHEAD > settings.max_request_size {
+                    slice.parts.extend(part.finish());
                 }
-                encode::put_cluster(report, &mut message);
-                in_message.push(key.clone());
+                part.add(key, report);
             } else {
                 loads.forget_ended();
             }
             if loads.is_empty() {
-                emptied.insert(key.clone());
+                emptied.push(key.clone());
             }
             if budget == 0 {
                 slice.last = Some(key.clone());
                 break;
             }
         }
-        if !message.is_empty() {
-            slice.parts.push(Part { message: message.freeze(), keys: in_message });
-        }
+        slice.parts.extend(part.finish());
         emptied.iter().for_each(|key| drop(self.keys.remove(key)));
         slice
     }
 
     /// The reports of a request were written: accepted by the transport (LR6.7).
     pub(super) fn on_written(&mut self, part: &Part) {
-        for key in &part.keys {
-            let Some(loads) = self.keys.get_mut(key) else { continue };
+        let mut emptied = Vec::new();
+        // Keys in between that are not in the request have no report in progress.
+        for (key, loads) in self.keys.range_mut(part.range.clone()) {
             self.dropped_metrics += loads.on_written();
             if loads.is_empty() {
-                self.keys.remove(key);
+                emptied.push(key.clone());
             }
         }
+        emptied.iter().for_each(|key| drop(self.keys.remove(key)));
     }
 
     /// Begins the intervals of new keys, and forgets what is over.
@@ -162,7 +170,22 @@ impl ServerLoads {
 impl Part {
     /// The number of keys.
     pub(super) fn len(&self) -> usize {
-        self.keys.len()
+        self.len
+    }
+}
+
+impl<'a> PartBuilder<'a> {
+    fn add(&mut self, key: &'a Key, report: &[u8]) {
+        encode::put_cluster(report, &mut self.message);
+        self.range = Some((self.range.map_or(key, |(first, _)| first), key));
+        self.len += 1;
+    }
+
+    /// The request; `None` if there is no report for it. Reports that follow go into another one.
+    fn finish(&mut self) -> Option<Part> {
+        let Self { message, range, len } = mem::take(self);
+        let (first, last) = range?;
+        Some(Part { message: message.freeze(), range: first.clone()..=last.clone(), len })
     }
 }
 
