@@ -63,6 +63,8 @@ pub(super) struct World<'a> {
     sick: BTreeSet<SocketAddr>,
     /// The ejected endpoints of each leaf, when it was checked last.
     pub(super) ejected: BTreeMap<&'static str, BTreeSet<Vec<SocketAddr>>>,
+    /// The same, when it was checked last while no sweep was running: pickers follow the last slice of a sweep.
+    pub(super) ejected_before: BTreeMap<&'static str, BTreeSet<Vec<SocketAddr>>>,
     /// The counts of all endpoints that a call was sent to.
     pub(super) loads: Vec<Load>,
     /// When anything but time changed last.
@@ -75,9 +77,11 @@ impl<'a> World<'a> {
     pub(super) fn new(seed: u64, mut choices: Choices<'a>) -> Self {
         let peers = Peers::default();
         let pick_first = PickFirstSettings { on_full: peers.on_full(), ..PickFirstSettings::default() };
+        let mut random = fastrand::Rng::with_seed(seed);
         let settings = BalancerSettings {
             pick_first,
             max_concurrent_connects: MAX_CONNECTS,
+            sweep_slice: 1 << random.u8(..10),
             ..BalancerSettings::with_seed(seed)
         };
         let (now, breakers) = (Instant::now(), Arc::<Breakers>::default());
@@ -91,7 +95,7 @@ impl<'a> World<'a> {
             breakers,
             pickers: BTreeMap::new(),
             choices,
-            random: fastrand::Rng::with_seed(seed),
+            random,
             now,
             up,
             attempts: BTreeMap::new(),
@@ -105,6 +109,7 @@ impl<'a> World<'a> {
             peers,
             sick,
             ejected: BTreeMap::new(),
+            ejected_before: BTreeMap::new(),
             loads: Vec::new(),
             quiet_since: now,
             outcomes: BTreeMap::new(),
@@ -272,6 +277,13 @@ impl<'a> World<'a> {
             self.balancer.handle_timeout(self.now);
             self.drain();
             self.check_ejections(Some(connected));
+            // Anything may happen between the slices of a sweep.
+            let is_sweeping = |name: &&str| self.balancer.ejections(name).is_some_and(|it| it.is_sweeping);
+            if LEAVES.iter().any(is_sweeping) && self.random.u8(..8) == 0 {
+                *self.outcomes.entry("between slices").or_default() += 1;
+                self.now = end.min(self.now + Duration::from_millis(1));
+                return;
+            }
         }
         panic!(
             "there is no end of deadlines: {:?} at {:?}, {:?}",
