@@ -365,7 +365,7 @@ impl<H: Clone> Balancer<H> {
         }
         let Some(config) = self.configs.leaves.get(name).cloned() else { return };
         let breaker = self.breakers.of(name, &config.service_name);
-        let settings = self.settings.pick_first.clone();
+        let settings = (self.settings.pick_first.clone(), self.settings.sweep_slice);
         let entry = self.leaves.all.vacant_entry();
         let place = entry.key();
         let scope = &mut Scope { now, random: &mut self.random, commands: &mut self.commands };

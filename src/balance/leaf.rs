@@ -72,6 +72,8 @@ pub(super) struct Leaf<H> {
     priorities: Vec<Option<Groups<H>>>,
     failover: Failover,
     outliers: Outliers,
+    /// A sweep that is not over has ejected endpoints, or ended ejections.
+    has_unpublished_ejections: bool,
     /// The endpoints that cookies lead to, if calls have any.
     hosts: Option<OverrideHosts<H>>,
     /// When members are due.
@@ -97,13 +99,14 @@ impl<H: Clone> Leaf<H> {
     pub(super) fn new(
         (name, place): (Arc<str>, usize),
         (config, breaker): (Arc<LeafConfig>, Arc<Breaker>),
-        settings: PickFirstSettings,
+        (settings, sweep_slice): (PickFirstSettings, usize),
         scope: &mut Scope<'_>,
     ) -> Self {
         let mut leaf = Self {
             name,
             place,
-            outliers: Outliers::new(&config, scope.now),
+            outliers: Outliers::new(&config, sweep_slice, scope.now),
+            has_unpublished_ejections: false,
             config,
             breaker,
             loads: Loads::default(),
@@ -272,6 +275,7 @@ impl<H: Clone> Leaf<H> {
             return None;
         }
         self.published = Some(current);
+        self.has_unpublished_ejections = false;
         self.schedule_weights(now);
         Some(Arc::new(LeafPicker {
             name: self.name.clone(),

@@ -233,6 +233,13 @@ impl<H: Clone> Member<H> {
         self.tracked = tracked;
     }
 
+    /// Outlier detection has ejected it, or has ended that; [`settle`](Self::settle) follows.
+    pub(super) fn set_ejected(&mut self, is_ejected: bool) {
+        if let Some(tracked) = &mut self.tracked {
+            tracked.is_ejected = is_ejected;
+        }
+    }
+
     /// Sets its locality for metrics; [`settle`](Self::settle) follows.
     pub(super) fn set_locality(&mut self, locality: LocalityLabel) {
         if self.locality != locality {

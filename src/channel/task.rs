@@ -11,6 +11,7 @@ use tokio::{
         mpsc::{self, UnboundedReceiver, UnboundedSender},
         oneshot,
     },
+    task::yield_now,
     time::Instant,
 };
 
@@ -197,6 +198,10 @@ impl Task {
                 Some(()) = self.connections.ended() => continue,
             }
             self.publish();
+            // The slices of a sweep follow each other without a wait; other tasks must be able to run in between.
+            if self.generations.balancer.poll_timeout().is_some_and(|at| at <= now()) {
+                yield_now().await;
+            }
         }
         self.generations.clear(now());
         self.execute();

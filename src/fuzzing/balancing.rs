@@ -97,9 +97,20 @@ impl Balancing {
 
     /// Lets time pass, and publishes what is due.
     pub fn pass(&mut self, time: Duration) {
+        self.advance(time);
+        while self.handle_timeout() {}
+    }
+
+    /// Lets time pass. What is due then is left to [`handle_timeout`](Self::handle_timeout).
+    pub fn advance(&mut self, time: Duration) {
         self.now += time;
+    }
+
+    /// Does what is due, and publishes it; of large pieces of work a slice. Whether the rest is due at once.
+    pub fn handle_timeout(&mut self) -> bool {
         self.generations.balancer.handle_timeout(self.now);
         self.publish();
+        self.generations.balancer.poll_timeout().is_some_and(|at| at <= self.now)
     }
 
     /// Makes so many calls, of which each ends with OK if `is_ok` says so for its number, and with a report of that many requests

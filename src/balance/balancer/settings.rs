@@ -10,6 +10,9 @@ pub(crate) struct BalancerSettings {
     pub(crate) ring_size_cap: u32,
     /// The largest number of connections to an endpoint (CH4.9). 10.
     pub(crate) max_connections_cap: usize,
+    /// Steps of outlier detection in a row, before anything else has a turn: to look at an endpoint is one, to decide on an outlier
+    /// 50 (CH3.67). 5,000.
+    pub(crate) sweep_slice: usize,
     pub(crate) seed: u64,
     /// The security of clusters without TLS, if that of the others is executed (CH7.1, CH7.2). `None` is plaintext for all.
     pub(crate) fallback: Option<Security>,
@@ -23,6 +26,7 @@ impl BalancerSettings {
             max_concurrent_connects: 256,
             ring_size_cap: 4_096,
             max_connections_cap: 10,
+            sweep_slice: 5_000,
             seed,
             fallback: None,
         }

@@ -8,7 +8,6 @@ use crate::balance::{
     handover::Handover,
     identity::Destination,
     member::Member,
-    outlier::Tracked,
     override_host::{Connector, OfCluster, OverrideHosts},
     subchannel::Subchannel,
 };
@@ -84,14 +83,9 @@ impl<H: Clone> Leaf<H> {
     }
 
     /// Outlier detection has decided on an endpoint.
-    pub(super) fn track_host(
-        &mut self,
-        addresses: &[SocketAddr],
-        tracked: Option<&Tracked>,
-        scope: &mut Scope<'_>,
-    ) {
+    pub(super) fn track_host(&mut self, addresses: &[SocketAddr], scope: &mut Scope<'_>) {
         if let Some(hosts) = &mut self.hosts {
-            hosts.set_tracked(addresses, tracked);
+            hosts.set_tracked(addresses, self.outliers.tracked(addresses).as_ref());
             self.refresh_hosts(addresses.iter().copied(), scope);
         }
     }

@@ -2,7 +2,7 @@
 
 #[cfg(any(test, feature = "fuzzing"))]
 use std::collections::BTreeSet;
-use std::{net::SocketAddr, sync::Arc};
+use std::{mem, net::SocketAddr, sync::Arc};
 
 use tracing::debug;
 
@@ -17,30 +17,44 @@ use crate::balance::{
 };
 
 impl<H: Clone> Leaf<H> {
-    /// Ejects endpoints and ends ejections, if that is due. [`choose`](Self::choose) follows: another priority may be the one in use
-    /// (CH3.72).
+    /// Ejects endpoints and ends ejections, if that is due: those of one slice of a sweep. [`choose`](Self::choose) follows: another
+    /// priority may be the one in use (CH3.72).
+    ///
+    /// A picker is made of all endpoints, so it follows the last slice, unless something else changes it before.
     pub(super) fn sweep(&mut self, scope: &mut Scope<'_>) {
         if self.outliers.poll_timeout().is_none_or(|at| at > scope.now) {
             return;
         }
+        let published = self.published.clone();
         for (addresses, decision) in self.outliers.sweep(scope.now, scope.random) {
             log(&self.name, &addresses, decision);
             observe(&self.settings.observer, decision);
-            let tracked = self.outliers.tracked(&addresses);
-            self.track_host(&addresses, tracked.as_ref(), scope);
-            // One of a priority that is not in use is there when that is.
-            for member in self.members_with(addresses) {
-                self.members[member].set_tracked(tracked.clone());
-                self.settle(member, scope);
-                // The text of a failure names the number of ejected endpoints.
-                self.published = None;
+            if let Some(is_ejected) = decision.is_ejected() {
+                self.set_ejected(&addresses, is_ejected, scope);
+                self.has_unpublished_ejections = true;
             }
+        }
+        if self.outliers.is_sweeping() {
+            self.published = published;
+        } else if mem::take(&mut self.has_unpublished_ejections) {
+            // The text of a failure names the number of ejected endpoints.
+            self.published = None;
+        }
+    }
+
+    /// An endpoint is ejected from now on, or not any more.
+    fn set_ejected(&mut self, addresses: &[SocketAddr], is_ejected: bool, scope: &mut Scope<'_>) {
+        self.track_host(addresses, scope);
+        // One of a priority that is not in use is there when that is.
+        for member in self.members_with(addresses) {
+            self.members[member].set_ejected(is_ejected);
+            self.settle(member, scope);
         }
     }
 
     /// The endpoints with these addresses: one, unless they are listed with several identities.
-    fn members_with(&self, addresses: Vec<SocketAddr>) -> Vec<usize> {
-        let first = Key::Endpoint { addresses: addresses.clone(), identity: Identity::default() };
+    fn members_with(&self, addresses: &[SocketAddr]) -> Vec<usize> {
+        let first = Key::Endpoint { addresses: addresses.to_vec(), identity: Identity::default() };
         let is_of = |key: &Key| matches!(key, Key::Endpoint { addresses: own, .. } if *own == addresses);
         self.by_key.range(first..).take_while(|(key, _)| is_of(key)).map(|(_, member)| *member).collect()
     }
@@ -63,6 +77,8 @@ pub(in crate::balance) struct Ejections {
     pub(in crate::balance) counted: usize,
     pub(in crate::balance) total: usize,
     pub(in crate::balance) members: Vec<(Vec<SocketAddr>, bool, Connectivity)>,
+    /// A sweep is not over.
+    pub(in crate::balance) is_sweeping: bool,
 }
 
 #[cfg(any(test, feature = "fuzzing"))]
@@ -77,7 +93,8 @@ impl<H: Clone> Leaf<H> {
             Key::All { .. } => None,
         });
         let ejected = ejected.into_iter().map(<[_]>::to_vec).collect();
-        Ejections { ejected, counted, total, members: members.collect() }
+        let is_sweeping = self.outliers.is_sweeping();
+        Ejections { ejected, counted, total, members: members.collect(), is_sweeping }
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// How the attempts to an endpoint ended in the current interval.
+/// How the attempts to an endpoint ended, since it was listed.
 ///
 /// Calls count without a lock. A whole cache line, so that those of two endpoints do not slow each other down (CH11.6).
 #[derive(Debug, Default)]
@@ -28,16 +28,25 @@ impl Outcomes {
         self.failures.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// The successes and failures of the current interval.
+    /// All successes and failures.
     #[cfg(test)]
     pub(in crate::balance) fn current(&self) -> (u64, u64) {
         (self.successes.load(Ordering::Relaxed), self.failures.load(Ordering::Relaxed))
     }
 
-    /// Ends the interval, and gives what it has counted. The two buckets of A50 are these and the result: an exchange loses no
-    /// attempt that ends at the same time, which an index of the active bucket does.
-    pub(super) fn take(&self) -> Counts {
-        Counts { successes: take(&self.successes), failures: take(&self.failures) }
+    /// Ends an interval, and gives what it has counted, by what was taken before it. The two buckets of A50 are the result and the
+    /// difference to what is counted from now on: no attempt that ends at the same time is lost, as it may be by an index of the
+    /// active bucket. Nothing is written, so that the cache lines of many endpoints are read side by side.
+    pub(super) fn take_since(&self, taken: &mut Counts) -> Counts {
+        let now = Counts {
+            successes: self.successes.load(Ordering::Relaxed),
+            failures: self.failures.load(Ordering::Relaxed),
+        };
+        let before = std::mem::replace(taken, now);
+        Counts {
+            successes: now.successes.wrapping_sub(before.successes),
+            failures: now.failures.wrapping_sub(before.failures),
+        }
     }
 }
 
@@ -45,9 +54,4 @@ impl Counts {
     pub(super) fn total(self) -> u64 {
         self.successes + self.failures
     }
-}
-
-/// Most endpoints of a large cluster have counted nothing, whose cache lines are left alone.
-fn take(counter: &AtomicU64) -> u64 {
-    if counter.load(Ordering::Relaxed) == 0 { 0 } else { counter.swap(0, Ordering::Relaxed) }
 }

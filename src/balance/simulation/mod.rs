@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn simulation_of_balancing() {
         let picks = ["complete", "queue", "connect", "request", "fail", "drop", "ejected", "unejected"];
-        let rest = ["waits", "granted", "gone", "scaled", "led", "not led"];
+        let rest = ["between slices", "waits", "granted", "gone", "scaled", "led", "not led"];
         let all: Vec<_> = picks.into_iter().chain(rest).collect();
         of_seeds(10_000, &all, |seed, random| run(seed, Choices::Seed { random, operations: 80 }));
     }

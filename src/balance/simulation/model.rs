@@ -78,10 +78,12 @@ impl World<'_> {
     /// as they are. These are the connections of each leaf before a timeout.
     pub(super) fn check_ejections(&mut self, before: Option<[BTreeMap<ConnectionId, Destination>; 2]>) {
         for (place, name) in LEAVES.into_iter().enumerate() {
-            let Some(Ejections { ejected, counted, total, members }) = self.balancer.ejections(name) else {
+            let Some(now) = self.balancer.ejections(name) else {
                 self.ejected.remove(name);
+                self.ejected_before.remove(name);
                 continue;
             };
+            let Ejections { ejected, counted, total, members, is_sweeping } = now;
             assert_eq!(ejected.len(), counted, "{name}: ejected endpoints that are counted");
             let leaf = &self.configs.leaves[name];
             let percent = max_ejection_percent(leaf);
@@ -91,6 +93,9 @@ impl World<'_> {
             for (addresses, is_ejected, connectivity) in &members {
                 assert_eq!(*is_ejected, ejected.contains(addresses), "{name}: {addresses:?}");
                 assert!(!is_ejected || *connectivity == Connectivity::TransientFailure, "{name}");
+            }
+            if !is_sweeping {
+                self.ejected_before.insert(name, ejected.clone());
             }
             let last = self.ejected.insert(name, ejected.clone()).unwrap_or_default();
             let new: Vec<_> = ejected.difference(&last).collect();
@@ -260,7 +265,7 @@ impl World<'_> {
             let lists = listed(leaf).into_iter().chain(endpoints_of(&leaf.hosts.draining));
             let is_sole = lists.collect::<BTreeSet<_>>().iter().filter(|it| it.contains(&to)).count() == 1;
             let is_connected = connected.values().any(|it| *it == to) && !self.retires(name, *address);
-            is_allowed && is_sole && is_connected && !self.is_ejected(name, &endpoint)
+            is_allowed && is_sole && is_connected && !self.may_be_ejected(name, &endpoint)
         };
         self.has_sessions && cookie.iter().any(is_led)
     }
@@ -334,7 +339,7 @@ impl World<'_> {
         let (connected, all) = (self.connected(name), listed(leaf));
         let is_sole = |destination| all.iter().filter(|it| it.contains(destination)).count() == 1;
         let is_ready = |endpoint: BTreeSet<_>| {
-            !self.is_ejected(name, &endpoint)
+            !self.may_be_ejected(name, &endpoint)
                 && connected
                     .values()
                     .any(|it| endpoint.contains(it) && is_sole(it) && !self.retires(name, it.address))
@@ -342,9 +347,14 @@ impl World<'_> {
         endpoints(localities).any(is_ready)
     }
 
+    /// Whether an endpoint is ejected, and was so before a sweep that is running.
     fn is_ejected(&self, name: &str, endpoint: &BTreeSet<Destination>) -> bool {
-        let mut ejected = self.ejected.get(name).into_iter().flatten();
-        ejected.any(|addresses| addresses.iter().eq(endpoint.iter().map(|it| &it.address)))
+        [&self.ejected, &self.ejected_before].into_iter().all(|it| is_among(it.get(name), endpoint))
+    }
+
+    /// Whether an endpoint is ejected, or was so before a sweep that is running.
+    fn may_be_ejected(&self, name: &str, endpoint: &BTreeSet<Destination>) -> bool {
+        [&self.ejected, &self.ejected_before].into_iter().any(|it| is_among(it.get(name), endpoint))
     }
 
     /// Whether connections of a leaf are to have another identity: that of the endpoints with the address, or of the cluster if no
@@ -395,6 +405,11 @@ fn most_connections(leaf: &LeafConfig) -> usize {
         (false, true) => leaf.priorities.iter().map(Vec::len).sum(),
         (false, false) => leaf.priorities.len(),
     }
+}
+
+fn is_among(ejected: Option<&BTreeSet<Vec<SocketAddr>>>, endpoint: &BTreeSet<Destination>) -> bool {
+    let mut ejected = ejected.into_iter().flatten();
+    ejected.any(|addresses| addresses.iter().eq(endpoint.iter().map(|it| &it.address)))
 }
 
 fn endpoints_of(endpoints: &[EndpointConfig]) -> impl Iterator<Item = BTreeSet<Destination>> {

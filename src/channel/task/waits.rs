@@ -18,6 +18,8 @@ pub(super) async fn next(resolution: &mut Option<Resolution>) -> Result<Arc<Snap
 
 pub(super) async fn until(timeout: Option<Instant>) {
     match timeout {
+        // A timer would take the rest of its millisecond.
+        Some(at) if at <= Instant::now() => {}
         Some(at) => sleep_until(at).await,
         None => pending().await,
     }
@@ -26,4 +28,21 @@ pub(super) async fn until(timeout: Option<Instant>) {
 /// The core's time, which tests can pause.
 pub(super) fn now() -> std::time::Instant {
     Instant::now().into_std()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn ch11_9_what_is_due_does_not_wait_for_the_end_of_a_millisecond() {
+        tokio::time::advance(Duration::from_micros(1_500)).await;
+        let at = Instant::now();
+        until(Some(at)).await;
+        assert_eq!(Instant::now(), at);
+        sleep_until(at).await;
+        assert!(Instant::now() > at, "a timer does");
+    }
 }

@@ -192,3 +192,66 @@ fn ch3_60_each_leaf_of_an_aggregate_has_ejections_of_its_own() {
     it.wait(20);
     assert_eq!(it.used(), [1]);
 }
+
+#[test]
+fn ch3_67_ch11_7_pickers_follow_the_last_slice_of_a_sweep_and_other_changes_at_once() {
+    let picker = |it: &Fixture| Arc::as_ptr(&it.pickers["shop"]);
+    for lost_after in 1.. {
+        let configs = detecting(ROUND_ROBIN, &[&[1, 2, 3, 4]]);
+        let mut it = Fixture::with(configs, |settings| settings.sweep_slice = 1);
+        it.connect_all();
+        it.attempts(&[1, 2]);
+        let before = picker(&it);
+        it.now += Duration::from_secs(10);
+        for slice in 1.. {
+            it.balancer.handle_timeout(it.now);
+            let used = it.used();
+            if it.balancer.poll_timeout() > Some(it.now) {
+                assert!(slice > 8, "{slice} slices");
+                let (expected, has_lost) =
+                    if slice > lost_after { (&[3][..], true) } else { (&[3, 4][..], false) };
+                assert_eq!(used, expected);
+                if has_lost {
+                    break;
+                }
+                return;
+            }
+            if slice < lost_after {
+                assert_eq!((used, picker(&it)), (vec![1, 2, 3, 4], before));
+            } else if slice == lost_after {
+                it.lose(4);
+            } else {
+                assert!(!used.contains(&4), "{used:?}");
+            }
+            it.now += Duration::from_millis(1);
+        }
+    }
+}
+
+#[test]
+fn ch3_64_an_update_between_slices_of_a_sweep_loses_no_ejection() {
+    for updated_after in 0..16 {
+        let configs = detecting(ROUND_ROBIN, &[&[1, 2, 3, 4]]);
+        let mut it = Fixture::with(configs, |settings| settings.sweep_slice = 1);
+        it.connect_all();
+        it.attempts(&[1, 2]);
+        it.now += Duration::from_secs(10);
+        for _ in 0..updated_after {
+            it.balancer.handle_timeout(it.now);
+        }
+        // A change of one endpoint, and then one of all.
+        it.update(detecting(ROUND_ROBIN, &[&[1, 5, 3, 4]]));
+        it.connect_all();
+        it.balancer.handle_timeout(it.now);
+        it.update(detecting(ROUND_ROBIN, &[&[5, 4], &[3, 1]]));
+        it.connect_all();
+        it.wait(0);
+        assert_eq!(it.used(), [4, 5], "after {updated_after} slices");
+        it.lose(4);
+        it.lose(5);
+        it.fail(4);
+        it.fail(5);
+        it.connect_all();
+        assert_eq!(it.used(), [3], "1 is ejected, after {updated_after} slices");
+    }
+}

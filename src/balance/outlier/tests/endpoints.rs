@@ -48,7 +48,7 @@ fn ch3_64_endpoints_that_left_are_forgotten() {
         expected.dedup();
         expected.iter().for_each(|port| it.attempts(*port, BAD));
         it.sweep();
-        let known: Vec<_> = it.outliers.endpoints.keys().map(|it| it[0].port()).collect();
+        let known: Vec<_> = it.outliers.endpoints.iter().map(|it| it.addresses()[0].port()).collect();
         assert_eq!((&known, it.ejected()), (&expected, expected.clone()));
     }
 }
