@@ -85,10 +85,7 @@ impl Feature {
     }
 
     pub(crate) fn edit_channel(self, channel: ChannelBuilder) -> ChannelBuilder {
-        match self {
-            Self::Metrics => channel.metrics(&METRICS.1),
-            _ => channel,
-        }
+        if self == Self::Metrics { channel.metrics(&METRICS.1) } else { channel }
     }
 
     pub(crate) fn edit_cluster(self, cluster: ClusterBuilder) -> ClusterBuilder {
