@@ -14,6 +14,8 @@ mod providers;
 mod refresh;
 mod spiffe;
 mod verifier;
+#[cfg(feature = "channel")]
+mod watching;
 
 #[cfg(feature = "channel")]
 pub use self::client::PeerIdentity;
