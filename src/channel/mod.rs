@@ -62,7 +62,7 @@ pub use crate::balance::{
     },
 };
 #[cfg(feature = "tls")]
-pub use crate::tls::PeerIdentity;
+pub use crate::tls::{PeerIdentity, RevocationLists};
 use crate::{Client, config::Target};
 
 /// A channel to a target, on which calls are made.

@@ -22,8 +22,9 @@ use super::{
     Providers, files,
     material::{Identity, Material, Need},
     names::CertificateNames,
-    providers::Watching,
+    revocation::{Lists, Revocation},
     verifier::{NameRule, TrustRoots, Verifier, refusal},
+    watching::Watching,
 };
 use crate::{
     config::TlsConfig,
@@ -39,6 +40,9 @@ use crate::{
 /// endpoint and for each change of its settings, so that no session is of another endpoint.
 pub(crate) struct ClientTls {
     security: Security,
+    revocation: Option<Arc<Revocation>>,
+    /// Keeps the lists up to date, from the first handshake on.
+    watching: OnceLock<Arc<Watching>>,
     generation: Mutex<Option<Arc<Generation>>>,
 }
 
@@ -79,6 +83,7 @@ struct Config {
 struct Generation {
     roots: Arc<TrustRoots>,
     identity: Option<Arc<Identity>>,
+    lists: Option<Arc<Lists>>,
     verifier: Arc<Verifier>,
     connector: TlsConnector,
 }
@@ -89,6 +94,7 @@ struct Loaded {
     /// What the roots are of.
     origin: Box<str>,
     identity: Option<Arc<Identity>>,
+    lists: Option<Arc<Lists>>,
 }
 
 impl ClientTls {
@@ -116,7 +122,12 @@ impl ClientTls {
     }
 
     fn new(security: Security) -> Self {
-        Self { security, generation: Mutex::default() }
+        Self { security, revocation: None, watching: OnceLock::new(), generation: Mutex::default() }
+    }
+
+    /// The same, where no certificate of a server may be revoked by these lists (CH7.17).
+    pub(crate) fn with_revocation(self, revocation: Option<Arc<Revocation>>) -> Self {
+        Self { revocation, ..self }
     }
 
     /// Loads material if need be, and makes the handshake with ALPN `h2` (CH3.4, CH7.2, CH7.14, CH7.15). The error is
@@ -125,7 +136,8 @@ impl ClientTls {
         &self,
         io: IO,
     ) -> Result<(TlsStream<IO>, PeerIdentity), String> {
-        let loaded = self.security.load().await?;
+        let mut loaded = self.security.load().await?;
+        loaded.lists = self.lists().await;
         let generation = self.generation(loaded)?;
         let name = self.security.sent_name()?;
         let connected = generation.connector.connect(name, io).await;
@@ -145,6 +157,13 @@ impl ClientTls {
         let mut causes =
             std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
         causes.find_map(|cause| explained(cause, identity))
+    }
+
+    /// The lists of a handshake.
+    async fn lists(&self) -> Option<Arc<Lists>> {
+        let revocation = self.revocation.as_ref()?;
+        self.watching.get_or_init(|| revocation.watch());
+        Some(revocation.for_handshake().await)
     }
 
     /// The generation of the material. New material begins a new one, without sessions (CH7.7, CH7.16).
@@ -207,7 +226,7 @@ impl Security {
                 let roots = roots_of(material, true).await?;
                 let identity =
                     if config.has_identity { Some(identity_of(material, true).await?) } else { None };
-                Ok(Loaded { roots, origin: material.origin().into(), identity })
+                Ok(Loaded { roots, origin: material.origin().into(), identity, lists: None })
             }
         }
     }
@@ -251,15 +270,21 @@ impl Cluster {
         // The system's roots have no task: they are read when a handshake needs them and they are old.
         let material = roots.map_or(self.providers.system(), |provider| provider.material());
         let loaded = roots_of(material, roots.is_none()).await?;
-        Ok(Loaded { roots: loaded, origin: material.origin().into(), identity })
+        Ok(Loaded { roots: loaded, origin: material.origin().into(), identity, lists: None })
     }
 }
 
 impl Generation {
     fn new(loaded: Loaded, rule: NameRule) -> Result<Self, String> {
-        let Loaded { roots, origin, identity } = loaded;
+        let Loaded { roots, origin, identity, lists } = loaded;
         let crypto = files::crypto();
-        let verifier = Arc::new(Verifier { roots: roots.clone(), origin, rule, crypto: crypto.clone() });
+        let verifier = Arc::new(Verifier {
+            roots: roots.clone(),
+            origin,
+            rule,
+            crypto: crypto.clone(),
+            revocation: lists.clone(),
+        });
         let builder = ClientConfig::builder_with_provider(crypto)
             .with_safe_default_protocol_versions()
             .map_err(|e| e.to_string())?
@@ -274,16 +299,13 @@ impl Generation {
         };
         config.alpn_protocols = vec![HTTP2.to_vec()];
         config.resumption = Resumption::in_memory_sessions(SESSIONS);
-        Ok(Self { roots, identity, verifier, connector: TlsConnector::from(Arc::new(config)) })
+        Ok(Self { roots, identity, lists, verifier, connector: TlsConnector::from(Arc::new(config)) })
     }
 
     fn is_of(&self, loaded: &Loaded) -> bool {
-        let same_identity = match (&self.identity, &loaded.identity) {
-            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        same_identity && Arc::ptr_eq(&self.roots, &loaded.roots)
+        Arc::ptr_eq(&self.roots, &loaded.roots)
+            && is_same(self.identity.as_ref(), loaded.identity.as_ref())
+            && is_same(self.lists.as_ref(), loaded.lists.as_ref())
     }
 
     /// Checks what the handshake has agreed on, and returns whose certificate it was. A resumed session skips the
@@ -299,6 +321,14 @@ impl Generation {
             verified.map_err(|refused| format!("TLS handshake failed: {refused}"))?;
         }
         PeerIdentity::of(leaf)
+    }
+}
+
+fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
     }
 }
 

@@ -13,6 +13,8 @@ use tokio_rustls::rustls::{
     server::ParsedCertificate,
 };
 
+#[cfg(feature = "channel")]
+use super::revocation::{Chain, Lists};
 use super::{names::CertificateNames, spiffe::TrustBundleMap};
 
 /// Whom a server's certificate must be signed by.
@@ -46,6 +48,9 @@ pub(crate) struct Verifier {
     pub(crate) origin: Box<str>,
     pub(crate) rule: NameRule,
     pub(crate) crypto: Arc<CryptoProvider>,
+    /// What no certificate of the chain may be in (CH7.17).
+    #[cfg(feature = "channel")]
+    pub(crate) revocation: Option<Arc<Lists>>,
 }
 
 /// Why a server's certificate is not accepted.
@@ -72,6 +77,12 @@ impl Verifier {
                 Refused(format!("the server's certificate ({names}) is not trusted by {origin}: {why}"))
             },
         )?;
+        #[cfg(feature = "channel")]
+        if let Some(lists) = &self.revocation {
+            let checked = lists.verify(&Chain { leaf, intermediates, roots }, now, algorithms);
+            checked
+                .map_err(|why| Refused(format!("the server's certificate ({names}) is refused: {why}")))?;
+        }
         self.verify_names(&parsed, &names)
     }
 

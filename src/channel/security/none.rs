@@ -10,8 +10,8 @@ use crate::{Client, balance::identity::Destination};
 pub(in crate::channel) struct ChannelSecurity;
 
 /// There are none.
-#[derive(Debug, Clone)]
-pub(in crate::channel) enum FallbackCredentials {}
+#[derive(Debug, Clone, Default)]
+pub(in crate::channel) struct SecuritySettings {}
 
 /// There is none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,7 +22,7 @@ pub(in crate::channel) enum Tls {}
 pub(in crate::channel) enum Secured {}
 
 impl ChannelSecurity {
-    pub(in crate::channel) fn new(_: &Client, _: Option<FallbackCredentials>, _: &Authority) -> Self {
+    pub(in crate::channel) fn new(_: &Client, _: SecuritySettings, _: &Authority) -> Self {
         Self
     }
 

@@ -2,6 +2,7 @@
 
 mod authority;
 mod proxies;
+mod revocation;
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,7 @@
 //! CH7.2 to CH7.18 with handshakes against servers of rustls.
 
+mod revocation;
+
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};

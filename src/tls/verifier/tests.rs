@@ -39,6 +39,7 @@ fn verifier(roots: TrustRoots, tls: UpstreamTls, sent: Option<&str>) -> Verifier
         origin: "certificate provider instance \"ca\"".into(),
         rule: NameRule::Cluster { tls: Arc::new(tls), sent: sent.map(Into::into) },
         crypto: files::crypto(),
+        revocation: None,
     }
 }
 
