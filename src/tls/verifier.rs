@@ -80,8 +80,7 @@ impl Verifier {
         #[cfg(feature = "channel")]
         if let Some(lists) = &self.revocation {
             let checked = lists.verify(&Chain { leaf, intermediates, roots }, now, algorithms);
-            checked
-                .map_err(|why| Refused(format!("the server's certificate ({names}) is refused: {why}")))?;
+            checked.map_err(|why| self.refused(&names, &format!("is refused: {why}")))?;
         }
         self.verify_names(&parsed, &names)
     }
@@ -108,7 +107,7 @@ impl Verifier {
             NameRule::Any => Ok(()),
             NameRule::Host(host) => verify_server_name(parsed, host).map_err(|_| {
                 let host = host.to_str();
-                Refused(format!("the server's certificate ({names}) is not for the host {host:?}"))
+                self.refused(names, &format!("is not for the host {host:?}"))
             }),
             #[cfg(feature = "channel")]
             NameRule::Cluster { tls, sent } => {
@@ -119,9 +118,14 @@ impl Verifier {
                     Some(sent) => format!("DNS {sent:?}, the server name that was sent"),
                     None => super::names::Matchers(&tls.san_matchers).to_string(),
                 };
-                Err(Refused(format!("the server's certificate ({names}) has no name that is {required}")))
+                Err(self.refused(names, &format!("has no name that is {required}")))
             }
         }
+    }
+
+    /// Why a certificate is refused although its chain is trusted (CH7.18).
+    fn refused(&self, names: &CertificateNames, why: &str) -> Refused {
+        Refused(format!("the server's certificate ({names}), trusted by {}, {why}", self.origin))
     }
 }
 

@@ -170,8 +170,8 @@ async fn ch7_18_a_server_that_is_refused_is_an_error_with_names_and_provider() {
     let client = world.client(upstream("b.example"), None);
     assert_eq!(
         error(&client, world.server()).await,
-        "TLS handshake failed: the server's certificate (DNS \"a.example\", URI \"spiffe://servers/a\") has no name \
-         that is exact \"b.example\""
+        "TLS handshake failed: the server's certificate (DNS \"a.example\", URI \"spiffe://servers/a\"), trusted by \
+         certificate provider instance \"both\", has no name that is exact \"b.example\""
     );
 }
 
@@ -344,8 +344,8 @@ async fn ch7_3_the_fallback_verifies_the_host_of_the_authority() {
     let refused = handshake(&ClientTls::of_config(&config, "b.example"), &server).await.unwrap_err();
     assert_eq!(
         refused,
-        "TLS handshake failed: the server's certificate (DNS \"a.example\", URI \"spiffe://servers/a\") is not for \
-         the host \"b.example\""
+        "TLS handshake failed: the server's certificate (DNS \"a.example\", URI \"spiffe://servers/a\"), trusted by \
+         the TLS configuration of the channel, is not for the host \"b.example\""
     );
     let named = config.with_server_name("a.example");
     handshake(&ClientTls::of_config(&named, "b.example"), &server).await.unwrap();

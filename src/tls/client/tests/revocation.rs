@@ -55,8 +55,8 @@ async fn ch7_16_ch7_17_lists_that_change_end_sessions_and_are_for_the_next_hands
     assert!(resumed().await, "the interval is not over");
     interval().await;
     let refused = handshake(&client, &it.server).await.unwrap_err();
-    let start = "TLS handshake failed: the server's certificate (DNS \"a.example\", URI \"spiffe://servers/a\") is \
-                 refused: certificate 07 of the issuer \"CN=an authority\" is revoked by ";
+    let start = "TLS handshake failed: the server's certificate (DNS \"a.example\", URI \"spiffe://servers/a\"), \
+                 trusted by certificate provider instance \"both\", is refused: certificate 07 of the issuer \"CN=an authority\" is revoked by ";
     assert!(refused.starts_with(start) && refused.contains("a.crl: "), "{refused}");
 }
 
