@@ -57,8 +57,8 @@ pub use self::{
 pub use crate::balance::{
     connectivity::Connectivity,
     status::{
-        ClusterStatus, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus,
-        UnusedEndpoint,
+        ClusterStatus, ConnectionSecurity, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus,
+        PriorityStatus, UnusedEndpoint,
     },
 };
 #[cfg(feature = "tls")]

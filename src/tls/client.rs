@@ -51,6 +51,8 @@ pub(crate) struct ClientTls {
 pub struct PeerIdentity {
     certificate: Arc<[u8]>,
     spiffe_id: Option<Arc<str>>,
+    /// The SPIFFE id, or else the first name.
+    name: Option<Arc<str>>,
 }
 
 /// Where material and rules of verification come from.
@@ -203,10 +205,18 @@ impl PeerIdentity {
         self.spiffe_id.as_deref()
     }
 
+    /// The SPIFFE id, or else the first name, for operators.
+    pub(crate) fn name(&self) -> Option<&Arc<str>> {
+        self.name.as_ref()
+    }
+
     fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
         let names = CertificateNames::of(certificate)?;
-        let spiffe_id = names.spiffe_id().ok().map(|id| id.as_str().into());
-        Ok(Self { certificate: certificate.as_ref().into(), spiffe_id })
+        let spiffe_id: Option<Arc<str>> = names.spiffe_id().ok().map(|id| id.as_str().into());
+        let first = || names.iter().next().map(|(_, name)| name);
+        let name = spiffe_id.as_deref().or_else(first);
+        let name = name.map(|name| name.chars().take(MAX_NAME_SHOWN).collect::<String>().into());
+        Ok(Self { certificate: certificate.as_ref().into(), spiffe_id, name })
     }
 }
 
@@ -390,6 +400,8 @@ fn alert_text(alert: rustls::AlertDescription, identity: Option<&Identity>) -> S
 }
 
 const HTTP2: &[u8] = b"h2";
+/// How many characters of a name operators see.
+const MAX_NAME_SHOWN: usize = 256;
 /// The sessions of one endpoint that are kept.
 const SESSIONS: usize = 8;
 

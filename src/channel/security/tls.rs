@@ -238,6 +238,11 @@ impl Secured {
         &self.identity
     }
 
+    /// The SPIFFE id, or else the first name.
+    pub(in crate::channel) fn peer(&self) -> Option<Arc<str>> {
+        self.identity.name().cloned()
+    }
+
     /// Whether the peer may have requests to an authority that is not the channel's (CH2.24). The rules of clusters take the place of
     /// this check.
     ///

@@ -3,6 +3,7 @@
 mod authority;
 mod proxies;
 mod revocation;
+mod status;
 
 use std::path::{Path, PathBuf};
 
@@ -34,6 +35,14 @@ const SHOP: &str = "spiffe://example.org/shop";
 
 /// TLS of a cluster whose servers have one of these names, and whether it has the client's certificate.
 fn upstream(names: &[&str], has_identity: bool) -> TransportSocket {
+    upstream_with(names, has_identity, |_| {})
+}
+
+fn upstream_with(
+    names: &[&str],
+    has_identity: bool,
+    change: impl FnOnce(&mut UpstreamTlsContext),
+) -> TransportSocket {
     let instance = |name: &str| CertificateProviderPluginInstance {
         instance_name: name.to_owned(),
         ..CertificateProviderPluginInstance::default()
@@ -52,7 +61,9 @@ fn upstream(names: &[&str], has_identity: bool) -> TransportSocket {
         validation_context_type: Some(ValidationContextType::ValidationContext(validation)),
         ..CommonTlsContext::default()
     };
-    let context = UpstreamTlsContext { common_tls_context: Some(common), ..UpstreamTlsContext::default() };
+    let mut context =
+        UpstreamTlsContext { common_tls_context: Some(common), ..UpstreamTlsContext::default() };
+    change(&mut context);
     socket(UPSTREAM, &context)
 }
 
