@@ -1,6 +1,7 @@
 //! CH7.2 to CH7.18 with handshakes against servers of rustls.
 
 mod revocation;
+mod system_roots;
 
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
