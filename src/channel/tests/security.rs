@@ -26,6 +26,8 @@ use crate::{
         r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern},
     },
     pb::google::protobuf::UInt32Value,
+    test_log::Log,
+    testing::resources::ClusterBuilder,
     tls::PeerIdentity,
 };
 
@@ -75,6 +77,15 @@ fn socket(type_name: &str, config: &impl prost::Message) -> TransportSocket {
 /// The cluster has a transport socket from now on.
 fn secure(mesh: &Mesh, name: &str, socket: TransportSocket) {
     mesh.server.set(cluster(name).edit(|it| it.transport_socket = Some(socket)));
+}
+
+/// A cluster with a transport socket and a limit of requests, by which tests tell what a channel has.
+fn limited(name: &str, requests: u32, socket: TransportSocket) -> ClusterBuilder {
+    let limit = Thresholds { max_requests: Some(UInt32Value { value: requests }), ..Thresholds::default() };
+    cluster(name).edit(|it| {
+        it.transport_socket = Some(socket);
+        it.circuit_breakers = Some(CircuitBreakers { thresholds: vec![limit], ..CircuitBreakers::default() });
+    })
 }
 
 /// A mesh whose client has the certificate providers `roots` and `identity`, and whose cluster has no TLS yet.
@@ -141,6 +152,30 @@ async fn ch7_1_without_xds_credentials_a_cluster_with_tls_is_connected_in_plaint
     secure(&mesh, name, upstream(&["a.example"], false));
     let received = answered(&mesh, &mut peer).await;
     assert_eq!(received.request.uri().scheme_str(), Some("http"));
+}
+
+#[tokio::test]
+async fn ch7_1_without_xds_credentials_a_cluster_with_tls_is_a_warning_once() {
+    let (log, _guard) = Log::start("xdskit=warn");
+    let (mut peer, ca) = (Peer::start().await, Ca::new());
+    let name = "ch7_1_warning";
+    let mesh = start(name, &[peer.address], (&ca.file(), &ca.issue(&[SHOP])), |it| it).await;
+    for (requests, names) in [(10, ["a.example"]), (20, ["b.example"])] {
+        mesh.server.set(limited(name, requests, upstream(&names, false)));
+        let is_there =
+            async || mesh.channel.status().await.leaves.iter().any(|it| it.max_requests == requests);
+        soon(async {
+            while !is_there().await {
+                answered(&mesh, &mut peer).await;
+            }
+        })
+        .await;
+        let received = answered(&mesh, &mut peer).await;
+        assert_eq!(received.request.uri().scheme_str(), Some("http"));
+    }
+    let warning = "WARN xdskit::balance::configs: the channel does not execute a part of the configuration: TLS, \
+                   connections are plaintext since the channel has no xDS credentials cluster=\"ch7_1_warning\"";
+    assert_eq!(log.lines(), [warning]);
 }
 
 #[tokio::test]
@@ -294,18 +329,8 @@ async fn ch7_20_an_update_that_leaves_the_security_as_it_is_keeps_the_connection
     let name = "ch7_20_same";
     let mesh = secured(name, &peer, &ca, upstream(&["a.example"], false)).await;
     answered(&mesh, &mut peer).await;
-    let limited = |requests: u32| {
-        let limit =
-            Thresholds { max_requests: Some(UInt32Value { value: requests }), ..Thresholds::default() };
-        let socket = upstream(&["a.example"], false);
-        cluster(name).edit(|it| {
-            it.transport_socket = Some(socket);
-            it.circuit_breakers =
-                Some(CircuitBreakers { thresholds: vec![limit], ..CircuitBreakers::default() });
-        })
-    };
     for requests in 1..10 {
-        mesh.server.set(limited(requests));
+        mesh.server.set(limited(name, requests, upstream(&["a.example"], false)));
         mesh.server.set(assignment(name, &[&peer]).locality("eu", "b", []));
         assert_eq!(answered(&mesh, &mut peer).await.connection, 0);
     }

@@ -9,9 +9,12 @@ use rcgen::{
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::*;
-use crate::tls::{
-    files,
-    fixture::{Ca, Folder, dns},
+use crate::{
+    test_log::Log,
+    tls::{
+        files,
+        fixture::{Ca, Folder, dns},
+    },
 };
 
 /// A root, an intermediate authority of it (2), and a server of that (3), with a directory for lists.
@@ -389,6 +392,40 @@ fn ch7_17_bytes_that_are_no_list_are_an_error() {
             let _ = List::in_file(&altered);
         }
     }
+}
+
+#[test]
+fn ch7_17_lists_that_are_unusable_or_have_expired_are_a_warning_once() {
+    let (log, _guard) = Log::start("xdskit::tls=info");
+    let world = World::new();
+    let bad = world.folder.write("bad.crl", "");
+    let expired = world.folder.write("expired.crl", world.root.revoke(&[]).der());
+    let (start, lists) = (tokio::time::Instant::now().into_std(), world.lists());
+    let mut readings = Readings::new(DEFAULT_REFRESH_INTERVAL);
+    let mut read = |interval: u32, year: i32| {
+        let wall = date_time_ymd(year, 6, 1).unix_timestamp().unsigned_abs();
+        readings.read_due(&lists, start + interval * DEFAULT_REFRESH_INTERVAL, Duration::from_secs(wall));
+    };
+    read(0, 2039);
+    read(1, 2039);
+    read(2, 2040);
+    read(3, 2040);
+    world.folder.write("bad.crl", world.authority.revoke(&[]).der());
+    read(4, 2039);
+    read(5, 2040);
+    let (bad, expired) = (bad.display(), expired.display());
+    let has_expired = format!(
+        "WARN xdskit::tls::revocation::readings: certificate revocation list has expired file=\"{expired}\" \
+         seconds=13132800"
+    );
+    let unusable = format!(
+        "WARN xdskit::tls::revocation::readings: certificate revocation lists are unusable; the last good ones are kept \
+         file=\"{bad}\" reason=\"certificate_revocation {bad}: no certificate revocation list (X509 CRL) in it\""
+    );
+    let mut lines = log.lines();
+    // The file that is usable again has expired, too.
+    lines.retain(|line| !line.contains("has expired file") || line.contains("expired.crl"));
+    assert_eq!(lines, [unusable, has_expired.clone(), has_expired]);
 }
 
 #[test]
