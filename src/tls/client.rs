@@ -152,13 +152,21 @@ impl ClientTls {
     }
 
     /// What an error of a connection means, if it is one of TLS. In TLS 1.3 a server refuses the client's certificate
-    /// after the handshake, so that the first reading fails.
-    pub(crate) fn explain(&self, error: &(dyn Error + 'static)) -> Option<String> {
+    /// after the handshake, so that the first reading fails: with its alert, or as closed, since what the client has sent
+    /// before may have the system of the server discard the alert.
+    pub(crate) fn explain(&self, error: &(dyn Error + 'static), has_read: bool) -> Option<String> {
         let generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let identity = generation.as_ref().and_then(|generation| generation.identity.as_deref());
         let mut causes =
             std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
-        causes.find_map(|cause| explained(cause, identity))
+        causes.find_map(|cause| match is_closed(cause) {
+            true if has_read => None,
+            true => Some(format!(
+                "the server closed the connection after the handshake{}",
+                refusal_hint(identity)
+            )),
+            false => explained(cause, identity),
+        })
     }
 
     /// The lists of a handshake.
@@ -363,9 +371,7 @@ fn explained(error: &(dyn Error + 'static), identity: Option<&Identity>) -> Opti
         if let Some(refused) = refusal(io) {
             return Some(refused.to_string());
         }
-        if let io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe =
-            io.kind()
-        {
+        if is_closed(io) {
             return Some("the server closed the connection; does it use TLS, and is it healthy?".to_owned());
         }
         error = io.get_ref()?;
@@ -380,11 +386,24 @@ fn explained(error: &(dyn Error + 'static), identity: Option<&Identity>) -> Opti
     Some(error.to_string())
 }
 
+/// Whether the other side has closed a connection, with no reason.
+fn is_closed(error: &(dyn Error + 'static)) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(kind, Some(UnexpectedEof | ConnectionReset | BrokenPipe))
+}
+
 fn alert_text(alert: rustls::AlertDescription, identity: Option<&Identity>) -> String {
     if alert == rustls::AlertDescription::NoApplicationProtocol {
         return "ALPN: the server does not use `h2`".to_owned();
     }
-    let hint = match identity {
+    let hint = refusal_hint(identity);
+    format!("the server sent the TLS alert {alert:?}{hint}")
+}
+
+/// Why a server may refuse the client.
+fn refusal_hint(identity: Option<&Identity>) -> String {
+    match identity {
         None => ": does it require a client certificate (the cluster names no provider of one)?".to_owned(),
         Some(identity) => {
             let now = Duration::from_secs(UnixTime::now().as_secs());
@@ -395,8 +414,7 @@ fn alert_text(alert: rustls::AlertDescription, identity: Option<&Identity>) -> S
                 |why| format!(": {why}"),
             )
         }
-    };
-    format!("the server sent the TLS alert {alert:?}{hint}")
+    }
 }
 
 const HTTP2: &[u8] = b"h2";

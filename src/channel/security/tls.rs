@@ -204,9 +204,9 @@ impl Tls {
     }
 
     /// An error of a connection, with what it means if it is one of TLS: a server refuses the certificate of a client after the
-    /// handshake of TLS 1.3.
-    pub(in crate::channel) fn explained(&self, error: io::Error) -> io::Error {
-        match self.client.explain(&error) {
+    /// handshake of TLS 1.3. `has_read` is whether the server has sent anything since.
+    pub(in crate::channel) fn explained(&self, error: io::Error, has_read: bool) -> io::Error {
+        match self.client.explain(&error, has_read) {
             Some(reason) => io::Error::new(error.kind(), reason),
             None => error,
         }

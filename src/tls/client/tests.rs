@@ -104,9 +104,10 @@ async fn handshake(client: &ClientTls, server: &Arc<ServerConfig>) -> Result<(Pe
         let read = stream.read_exact(&mut byte).await;
         match read {
             Ok(_) => Ok(identity),
-            Err(e) => {
-                Err(format!("after the handshake: {}", client.explain(&e).unwrap_or_else(|| e.to_string())))
-            }
+            Err(e) => Err(format!(
+                "after the handshake: {}",
+                client.explain(&e, false).unwrap_or_else(|| e.to_string())
+            )),
         }
     };
     let (connected, served) = tokio::join!(connect, serve);
@@ -380,6 +381,30 @@ async fn ch7_18_a_peer_that_does_not_use_tls_is_named_as_such() {
     drop(far);
     let refused = client.connect(near).await.err().unwrap();
     assert!(refused.starts_with("TLS handshake failed: "), "{refused}");
+}
+
+#[tokio::test]
+async fn ch7_18_a_connection_that_is_closed_before_anything_is_read_is_maybe_a_refusal() {
+    let world = World::new();
+    let closed = io::Error::from(io::ErrorKind::ConnectionReset);
+    let client = world.client(upstream("a.example"), None);
+    handshake(&client, &Arc::new(world.server())).await.unwrap();
+    assert_eq!(
+        client.explain(&closed, false).unwrap(),
+        "the server closed the connection after the handshake: does it require a client certificate (the cluster names \
+         no provider of one)?"
+    );
+    assert_eq!(client.explain(&closed, true), None);
+    let client = world.client(mutual("a.example"), None);
+    handshake(&client, &Arc::new(world.server())).await.unwrap();
+    let file = world.folder.path("tls.crt");
+    assert_eq!(
+        client.explain(&closed, false).unwrap(),
+        format!(
+            "the server closed the connection after the handshake: does it trust the certificate in {}?",
+            file.display()
+        )
+    );
 }
 
 #[tokio::test]
