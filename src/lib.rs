@@ -186,6 +186,8 @@ mod observed;
 mod protocol;
 #[cfg(test)]
 mod scans;
+#[cfg(test)]
+mod test_log;
 #[cfg(feature = "tls")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
 #[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "the channel uses all of it"))]

@@ -10,7 +10,8 @@ use std::{
     sync::Arc,
 };
 
-use crate::resource::tls::UpstreamTls;
+use super::status::ConnectionSecurity;
+use crate::resource::tls::{ProviderInstance, Roots, UpstreamTls};
 
 /// An address with the identity of the connections to it. A connection is kept as long as its destination is listed, and another
 /// destination has connections of its own.
@@ -93,7 +94,6 @@ impl Identity {
         self.0.as_ref()?.proxy
     }
 
-    #[cfg(any(test, feature = "tls", feature = "fuzzing"))]
     pub(crate) fn security(&self) -> &Security {
         self.0.as_ref().map_or(&Security::Plaintext, |parts| &parts.security)
     }
@@ -150,6 +150,24 @@ impl Security {
                 Self::Cluster { tls: tls.clone(), hostname: name.map(Into::into) }
             }
             Self::Plaintext | Self::Fallback | Self::Cluster { .. } => self.clone(),
+        }
+    }
+
+    /// What operators see of it, with what the peer has proved to be.
+    pub(crate) fn status(&self, peer: Option<Arc<str>>) -> ConnectionSecurity {
+        match self {
+            Self::Plaintext => ConnectionSecurity::Plaintext,
+            Self::Fallback => ConnectionSecurity::Fallback { peer },
+            Self::Cluster { tls, hostname } => {
+                let name = |instance: &ProviderInstance| (&*instance.instance_name).into();
+                let roots = match &tls.config.roots {
+                    Roots::Provider(instance) => Some(name(instance)),
+                    Roots::System => None,
+                };
+                let server_name = tls.config.server_name(hostname.as_deref()).map(Into::into);
+                let identity = tls.config.identity.as_ref().map(name);
+                ConnectionSecurity::Cluster { roots, identity, server_name, peer }
+            }
         }
     }
 }

@@ -107,6 +107,35 @@ pub struct ConnectionStatus {
     pub calls: u64,
     /// The number of streams that the server permits.
     pub max_calls: u64,
+    /// What secures it.
+    pub security: ConnectionSecurity,
+}
+
+/// What secures a connection of a channel. Its [`Display`](std::fmt::Display) form is for operators.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[serde(tag = "source", rename_all = "SCREAMING_SNAKE_CASE")]
+#[non_exhaustive]
+pub enum ConnectionSecurity {
+    /// Nothing.
+    Plaintext,
+    /// TLS of the channel, for clusters that configure none.
+    #[non_exhaustive]
+    Fallback {
+        /// The server's SPIFFE id, or else the first name of its certificate, at most 256 characters.
+        peer: Option<Arc<str>>,
+    },
+    /// TLS as the cluster configures it.
+    #[non_exhaustive]
+    Cluster {
+        /// The certificate provider instance that has the roots; those of the system without it.
+        roots: Option<Arc<str>>,
+        /// The certificate provider instance that has the client's certificate, if one is offered.
+        identity: Option<Arc<str>>,
+        /// The server name (SNI), if one is sent.
+        server_name: Option<Arc<str>>,
+        /// The server's SPIFFE id, or else the first name of its certificate, at most 256 characters.
+        peer: Option<Arc<str>>,
+    },
 }
 
 /// An endpoint that gets no calls.

@@ -17,6 +17,8 @@ use super::stream_queue::StreamQueue;
 /// above the limit wait in the [`StreamQueue`] before the connections of the subchannel, and not in the transport.
 pub(crate) struct Streams<H> {
     handle: H,
+    /// What the peer has proved to be, if that is known.
+    peer: Option<Arc<str>>,
     state: AtomicU64,
     queue: Mutex<Weak<StreamQueue<H>>>,
     /// Why the connection was ended from this side.
@@ -28,15 +30,26 @@ pub(crate) struct Streams<H> {
 struct State(u64);
 
 impl<H> Streams<H> {
-    /// A connection whose peer permits so many streams.
+    /// A connection to a peer of which nothing is known but that it permits so many streams.
+    #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn new(handle: H, limit: usize) -> Arc<Self> {
+        Self::of_peer(handle, limit, None)
+    }
+
+    /// A connection whose peer permits so many streams, with what it has proved to be.
+    pub(crate) fn of_peer(handle: H, limit: usize, peer: Option<Arc<str>>) -> Arc<Self> {
         let state = AtomicU64::new(State(0).with_limit(limit).0);
-        Arc::new(Self { handle, state, queue: Mutex::default(), reason: OnceLock::new() })
+        Arc::new(Self { handle, peer, state, queue: Mutex::default(), reason: OnceLock::new() })
     }
 
     /// What requests are sent with.
     pub(crate) fn handle(&self) -> &H {
         &self.handle
+    }
+
+    /// What the peer has proved to be, if that is known.
+    pub(crate) fn peer(&self) -> Option<&Arc<str>> {
+        self.peer.as_ref()
     }
 
     /// The number of streams that run.

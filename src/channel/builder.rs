@@ -6,10 +6,12 @@ use super::{
     Channel, Shared,
     call::CallContext,
     connection::ConnectionSettings,
-    security::FallbackCredentials,
+    security::SecuritySettings,
     task,
     telemetry::{ChannelObserver, Telemetry},
 };
+#[cfg(feature = "tls")]
+use super::{RevocationLists, security::FallbackCredentials};
 #[cfg(feature = "metrics")]
 use crate::metrics::ChannelMetrics;
 use crate::{
@@ -56,8 +58,7 @@ pub(super) struct Settings {
     pub(super) share_connections: bool,
     pub(super) authority: Option<String>,
     pub(super) metadata_server: Option<String>,
-    /// Without them, TLS of clusters is not executed.
-    pub(super) xds_credentials: Option<FallbackCredentials>,
+    pub(super) security: SecuritySettings,
     /// Made when the channel is built, with its target.
     #[cfg(feature = "metrics")]
     metrics: Option<ChannelMetrics>,
@@ -98,6 +99,14 @@ pub enum ChannelError {
         /// The reason.
         reason: String,
     },
+    /// [`ChannelBuilder::certificate_revocation`] is set, and no connection would have a certificate to check.
+    #[error(
+        "the channel to {target} has revocation lists, and no `xds_credentials`: its connections have no TLS"
+    )]
+    RevocationWithoutCredentials {
+        /// The target.
+        target: String,
+    },
 }
 
 debug_as_message!(ChannelError);
@@ -117,7 +126,7 @@ impl ChannelBuilder {
             share_connections: false,
             authority: None,
             metadata_server: None,
-            xds_credentials: None,
+            security: SecuritySettings::default(),
             #[cfg(feature = "metrics")]
             metrics: None,
             observer: None,
@@ -303,7 +312,31 @@ impl ChannelBuilder {
     pub fn xds_credentials(mut self, fallback: impl Into<FallbackCredentials>) -> Self {
         let fallback = fallback.into();
         self.settings.balancer.fallback = Some(fallback.security());
-        self.settings.xds_credentials = Some(fallback);
+        self.settings.security.xds_credentials = Some(fallback);
+        self
+    }
+
+    /// Refuses servers whose certificate, or one of its authorities, is revoked by a list (CRL, gRFC A69), on all connections with
+    /// TLS (CH7.17). Without this setting, revocation is not checked. It needs [xDS credentials](Self::xds_credentials).
+    ///
+    /// Certificates whose status is undetermined are refused, unless the lists [fail open](RevocationLists::fail_open). Lists that
+    /// change are for new connections, and no session that began before is resumed; connections stay.
+    ///
+    /// ```no_run
+    /// use xdskit::{
+    ///     Bootstrap, Channel,
+    ///     channel::{FallbackCredentials, RevocationLists},
+    /// };
+    ///
+    /// fn shop() -> Result<Channel, Box<dyn std::error::Error>> {
+    ///     let builder = Channel::builder("xds:///shop").bootstrap(Bootstrap::from_env()?);
+    ///     let builder = builder.xds_credentials(FallbackCredentials::Plaintext);
+    ///     Ok(builder.certificate_revocation(RevocationLists::directory("/etc/pki/crls")).build()?)
+    /// }
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn certificate_revocation(mut self, lists: RevocationLists) -> Self {
+        self.settings.security.revocation = Some(lists);
         self
     }
 
@@ -331,6 +364,10 @@ impl ChannelBuilder {
             let throttle = Throttle::new(tokens, ratio);
             let error = |reason| ChannelError::RetryThrottle { target: target.to_string(), reason };
             settings.retries.throttle = Some(throttle.map_err(error)?);
+        }
+        #[cfg(feature = "tls")]
+        if settings.security.revocation.is_some() && settings.security.xds_credentials.is_none() {
+            return Err(ChannelError::RevocationWithoutCredentials { target: target.to_string() });
         }
         let client = match source {
             None => return Err(ChannelError::NoBootstrap { target: target.to_string() }),

@@ -9,7 +9,9 @@ use super::{Channel, ChannelState, task::Control};
 use crate::{
     balance::{
         connectivity::Connectivity,
-        status::{ClusterStatus, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus},
+        status::{
+            ClusterStatus, ConnectionSecurity, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus,
+        },
     },
     escape::Escaped,
 };
@@ -169,7 +171,36 @@ impl EndpointStatus {
             self.calls.to_string(),
             self.connections.len().to_string(),
             self.ejected_for.map(|it| format!("for {} s", it.as_secs())).unwrap_or_default(),
+            // That of its connections is configured alike.
+            self.connections.first().map(|it| it.security.to_string()).unwrap_or_default(),
         ]
+    }
+}
+
+/// All in one line, without secrets.
+impl fmt::Display for ConnectionSecurity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let named = |peer: &Option<Arc<str>>| match peer {
+            Some(peer) => Escaped(peer).to_string(),
+            None => "a server without names".to_owned(),
+        };
+        match self {
+            Self::Plaintext => f.write_str("plaintext"),
+            Self::Fallback { peer } => write!(f, "fallback TLS to {}", named(peer)),
+            Self::Cluster { roots, identity, server_name, peer } => {
+                write!(f, "TLS to {}", named(peer))?;
+                match roots {
+                    Some(roots) => write!(f, ", roots {}", Escaped(roots))?,
+                    None => f.write_str(", system roots")?,
+                }
+                for (what, value) in [("identity", identity), ("SNI", server_name)] {
+                    if let Some(value) = value {
+                        write!(f, ", {what} {}", Escaped(value))?;
+                    }
+                }
+                Ok(())
+            }
+        }
     }
 }
 
@@ -179,7 +210,7 @@ impl fmt::Display for Connectivity {
     }
 }
 
-type Row = [String; 9];
+type Row = [String; 10];
 
 fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
     let mut widths = HEAD.map(str::len);
@@ -196,5 +227,15 @@ fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
     Ok(())
 }
 
-const HEAD: [&str; 9] =
-    ["Address", "Priority", "Locality", "State", "Health", "Weight", "Calls", "Connections", "Ejected"];
+const HEAD: [&str; 10] = [
+    "Address",
+    "Priority",
+    "Locality",
+    "State",
+    "Health",
+    "Weight",
+    "Calls",
+    "Connections",
+    "Ejected",
+    "Security",
+];

@@ -148,8 +148,9 @@ impl Connection {
         .await?;
         let pings = reads.and_then(|reads| Pings::new(keep_alive, h2.ping_pong(), reads));
         let limit = send.current_max_send_streams();
+        let peer = secured.as_ref().and_then(Secured::peer);
         let handle = Handle { send, secured: secured.map(Arc::new) };
-        Ok(Self { h2, streams: Streams::new(handle, limit), pings, drain_limit })
+        Ok(Self { h2, streams: Streams::of_peer(handle, limit, peer), pings, drain_limit })
     }
 
     pub(super) fn streams(&self) -> Arc<Streams<Handle>> {

@@ -57,12 +57,12 @@ pub use self::{
 pub use crate::balance::{
     connectivity::Connectivity,
     status::{
-        ClusterStatus, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus,
-        UnusedEndpoint,
+        ClusterStatus, ConnectionSecurity, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus,
+        PriorityStatus, UnusedEndpoint,
     },
 };
 #[cfg(feature = "tls")]
-pub use crate::tls::PeerIdentity;
+pub use crate::tls::{PeerIdentity, RevocationLists};
 use crate::{Client, config::Target};
 
 /// A channel to a target, on which calls are made.

@@ -142,7 +142,7 @@ pub(super) fn run(
         // Without a task nobody connects.
         let _ = full.send(Event::Full(connection));
     });
-    let security = ChannelSecurity::new(&client, settings.xds_credentials, &calls.authority);
+    let security = ChannelSecurity::new(&client, settings.security, &calls.authority);
     let own = (client.clone(), target.clone());
     let shared = (settings.connections, settings.share_connections);
     let connections = Connections::new(own, shared, security, events.clone());

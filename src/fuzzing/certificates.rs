@@ -25,6 +25,8 @@ pub fn read_certificate(certificate: &[u8]) -> Option<Vec<(SanType, String)>> {
         origin: "fuzzing".into(),
         rule: NameRule::Any,
         crypto: files::crypto(),
+        #[cfg(feature = "channel")]
+        revocation: None,
     };
     let refused = verifier.verify(&leaf, std::slice::from_ref(&leaf), UnixTime::since_unix_epoch(TIME));
     let refused = refused.expect_err("nobody is trusted").to_string();

@@ -22,8 +22,9 @@ use super::{
     Providers, files,
     material::{Identity, Material, Need},
     names::CertificateNames,
-    providers::Watching,
+    revocation::{Lists, Revocation},
     verifier::{NameRule, TrustRoots, Verifier, refusal},
+    watching::Watching,
 };
 use crate::{
     config::TlsConfig,
@@ -39,6 +40,9 @@ use crate::{
 /// endpoint and for each change of its settings, so that no session is of another endpoint.
 pub(crate) struct ClientTls {
     security: Security,
+    revocation: Option<Arc<Revocation>>,
+    /// Keeps the lists up to date, from the first handshake on.
+    watching: OnceLock<Arc<Watching>>,
     generation: Mutex<Option<Arc<Generation>>>,
 }
 
@@ -47,6 +51,8 @@ pub(crate) struct ClientTls {
 pub struct PeerIdentity {
     certificate: Arc<[u8]>,
     spiffe_id: Option<Arc<str>>,
+    /// The SPIFFE id, or else the first name.
+    name: Option<Arc<str>>,
 }
 
 /// Where material and rules of verification come from.
@@ -79,6 +85,7 @@ struct Config {
 struct Generation {
     roots: Arc<TrustRoots>,
     identity: Option<Arc<Identity>>,
+    lists: Option<Arc<Lists>>,
     verifier: Arc<Verifier>,
     connector: TlsConnector,
 }
@@ -89,6 +96,7 @@ struct Loaded {
     /// What the roots are of.
     origin: Box<str>,
     identity: Option<Arc<Identity>>,
+    lists: Option<Arc<Lists>>,
 }
 
 impl ClientTls {
@@ -116,7 +124,12 @@ impl ClientTls {
     }
 
     fn new(security: Security) -> Self {
-        Self { security, generation: Mutex::default() }
+        Self { security, revocation: None, watching: OnceLock::new(), generation: Mutex::default() }
+    }
+
+    /// The same, where no certificate of a server may be revoked by these lists (CH7.17).
+    pub(crate) fn with_revocation(self, revocation: Option<Arc<Revocation>>) -> Self {
+        Self { revocation, ..self }
     }
 
     /// Loads material if need be, and makes the handshake with ALPN `h2` (CH3.4, CH7.2, CH7.14, CH7.15). The error is
@@ -125,7 +138,8 @@ impl ClientTls {
         &self,
         io: IO,
     ) -> Result<(TlsStream<IO>, PeerIdentity), String> {
-        let loaded = self.security.load().await?;
+        let mut loaded = self.security.load().await?;
+        loaded.lists = self.lists().await;
         let generation = self.generation(loaded)?;
         let name = self.security.sent_name()?;
         let connected = generation.connector.connect(name, io).await;
@@ -138,13 +152,28 @@ impl ClientTls {
     }
 
     /// What an error of a connection means, if it is one of TLS. In TLS 1.3 a server refuses the client's certificate
-    /// after the handshake, so that the first reading fails.
-    pub(crate) fn explain(&self, error: &(dyn Error + 'static)) -> Option<String> {
+    /// after the handshake, so that the first reading fails: with its alert, or as closed, since what the client has sent
+    /// before may have the system of the server discard the alert.
+    pub(crate) fn explain(&self, error: &(dyn Error + 'static), has_read: bool) -> Option<String> {
         let generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let identity = generation.as_ref().and_then(|generation| generation.identity.as_deref());
         let mut causes =
             std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
-        causes.find_map(|cause| explained(cause, identity))
+        causes.find_map(|cause| match is_closed(cause) {
+            true if has_read => None,
+            true => Some(format!(
+                "the server closed the connection after the handshake{}",
+                refusal_hint(identity)
+            )),
+            false => explained(cause, identity),
+        })
+    }
+
+    /// The lists of a handshake.
+    async fn lists(&self) -> Option<Arc<Lists>> {
+        let revocation = self.revocation.as_ref()?;
+        self.watching.get_or_init(|| revocation.watch());
+        Some(revocation.for_handshake().await)
     }
 
     /// The generation of the material. New material begins a new one, without sessions (CH7.7, CH7.16).
@@ -184,10 +213,18 @@ impl PeerIdentity {
         self.spiffe_id.as_deref()
     }
 
+    /// The SPIFFE id, or else the first name, for operators.
+    pub(crate) fn name(&self) -> Option<&Arc<str>> {
+        self.name.as_ref()
+    }
+
     fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
         let names = CertificateNames::of(certificate)?;
-        let spiffe_id = names.spiffe_id().ok().map(|id| id.as_str().into());
-        Ok(Self { certificate: certificate.as_ref().into(), spiffe_id })
+        let spiffe_id: Option<Arc<str>> = names.spiffe_id().ok().map(|id| id.as_str().into());
+        let first = || names.iter().next().map(|(_, name)| name);
+        let name = spiffe_id.as_deref().or_else(first);
+        let name = name.map(|name| name.chars().take(MAX_NAME_SHOWN).collect::<String>().into());
+        Ok(Self { certificate: certificate.as_ref().into(), spiffe_id, name })
     }
 }
 
@@ -207,7 +244,7 @@ impl Security {
                 let roots = roots_of(material, true).await?;
                 let identity =
                     if config.has_identity { Some(identity_of(material, true).await?) } else { None };
-                Ok(Loaded { roots, origin: material.origin().into(), identity })
+                Ok(Loaded { roots, origin: material.origin().into(), identity, lists: None })
             }
         }
     }
@@ -251,15 +288,21 @@ impl Cluster {
         // The system's roots have no task: they are read when a handshake needs them and they are old.
         let material = roots.map_or(self.providers.system(), |provider| provider.material());
         let loaded = roots_of(material, roots.is_none()).await?;
-        Ok(Loaded { roots: loaded, origin: material.origin().into(), identity })
+        Ok(Loaded { roots: loaded, origin: material.origin().into(), identity, lists: None })
     }
 }
 
 impl Generation {
     fn new(loaded: Loaded, rule: NameRule) -> Result<Self, String> {
-        let Loaded { roots, origin, identity } = loaded;
+        let Loaded { roots, origin, identity, lists } = loaded;
         let crypto = files::crypto();
-        let verifier = Arc::new(Verifier { roots: roots.clone(), origin, rule, crypto: crypto.clone() });
+        let verifier = Arc::new(Verifier {
+            roots: roots.clone(),
+            origin,
+            rule,
+            crypto: crypto.clone(),
+            revocation: lists.clone(),
+        });
         let builder = ClientConfig::builder_with_provider(crypto)
             .with_safe_default_protocol_versions()
             .map_err(|e| e.to_string())?
@@ -274,16 +317,13 @@ impl Generation {
         };
         config.alpn_protocols = vec![HTTP2.to_vec()];
         config.resumption = Resumption::in_memory_sessions(SESSIONS);
-        Ok(Self { roots, identity, verifier, connector: TlsConnector::from(Arc::new(config)) })
+        Ok(Self { roots, identity, lists, verifier, connector: TlsConnector::from(Arc::new(config)) })
     }
 
     fn is_of(&self, loaded: &Loaded) -> bool {
-        let same_identity = match (&self.identity, &loaded.identity) {
-            (Some(own), Some(other)) => Arc::ptr_eq(own, other),
-            (None, None) => true,
-            (Some(_), None) | (None, Some(_)) => false,
-        };
-        same_identity && Arc::ptr_eq(&self.roots, &loaded.roots)
+        Arc::ptr_eq(&self.roots, &loaded.roots)
+            && is_same(self.identity.as_ref(), loaded.identity.as_ref())
+            && is_same(self.lists.as_ref(), loaded.lists.as_ref())
     }
 
     /// Checks what the handshake has agreed on, and returns whose certificate it was. A resumed session skips the
@@ -299,6 +339,14 @@ impl Generation {
             verified.map_err(|refused| format!("TLS handshake failed: {refused}"))?;
         }
         PeerIdentity::of(leaf)
+    }
+}
+
+fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
+    match (one, other) {
+        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+        (None, None) => true,
+        (Some(_), None) | (None, Some(_)) => false,
     }
 }
 
@@ -323,9 +371,7 @@ fn explained(error: &(dyn Error + 'static), identity: Option<&Identity>) -> Opti
         if let Some(refused) = refusal(io) {
             return Some(refused.to_string());
         }
-        if let io::ErrorKind::UnexpectedEof | io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe =
-            io.kind()
-        {
+        if is_closed(io) {
             return Some("the server closed the connection; does it use TLS, and is it healthy?".to_owned());
         }
         error = io.get_ref()?;
@@ -340,11 +386,24 @@ fn explained(error: &(dyn Error + 'static), identity: Option<&Identity>) -> Opti
     Some(error.to_string())
 }
 
+/// Whether the other side has closed a connection, with no reason.
+fn is_closed(error: &(dyn Error + 'static)) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(kind, Some(UnexpectedEof | ConnectionReset | BrokenPipe))
+}
+
 fn alert_text(alert: rustls::AlertDescription, identity: Option<&Identity>) -> String {
     if alert == rustls::AlertDescription::NoApplicationProtocol {
         return "ALPN: the server does not use `h2`".to_owned();
     }
-    let hint = match identity {
+    let hint = refusal_hint(identity);
+    format!("the server sent the TLS alert {alert:?}{hint}")
+}
+
+/// Why a server may refuse the client.
+fn refusal_hint(identity: Option<&Identity>) -> String {
+    match identity {
         None => ": does it require a client certificate (the cluster names no provider of one)?".to_owned(),
         Some(identity) => {
             let now = Duration::from_secs(UnixTime::now().as_secs());
@@ -355,11 +414,12 @@ fn alert_text(alert: rustls::AlertDescription, identity: Option<&Identity>) -> S
                 |why| format!(": {why}"),
             )
         }
-    };
-    format!("the server sent the TLS alert {alert:?}{hint}")
+    }
 }
 
 const HTTP2: &[u8] = b"h2";
+/// How many characters of a name operators see.
+const MAX_NAME_SHOWN: usize = 256;
 /// The sessions of one endpoint that are kept.
 const SESSIONS: usize = 8;
 

@@ -6,7 +6,9 @@ use std::{fs, path::PathBuf, sync::Arc};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertifiedIssuer, ExtendedKeyUsagePurpose, IsCa, KeyPair, SanType,
+    BasicConstraints, CertificateParams, CertificateRevocationList, CertificateRevocationListParams,
+    CertifiedIssuer, DnType, ExtendedKeyUsagePurpose, IsCa, KeyIdMethod, KeyPair, RevokedCertParams, SanType,
+    date_time_ymd,
 };
 use tokio_rustls::rustls::{
     RootCertStore, ServerConfig,
@@ -31,9 +33,52 @@ pub(crate) struct Folder(tempfile::TempDir);
 
 impl Ca {
     pub(crate) fn new() -> Self {
-        let mut params = CertificateParams::new(Vec::new()).unwrap();
-        params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        Self(CertifiedIssuer::self_signed(params, KeyPair::generate().unwrap()).unwrap())
+        Self::named("an authority")
+    }
+
+    pub(crate) fn named(name: &str) -> Self {
+        Self(CertifiedIssuer::self_signed(authority(name), KeyPair::generate().unwrap()).unwrap())
+    }
+
+    /// An authority whose certificate is of this one, with a serial number.
+    pub(crate) fn intermediate(
+        &self,
+        name: &str,
+        serial: u64,
+        change: impl FnOnce(&mut CertificateParams),
+    ) -> Self {
+        let mut params = authority(name);
+        params.serial_number = Some(serial.into());
+        change(&mut params);
+        Self(CertifiedIssuer::signed_by(params, KeyPair::generate().unwrap(), &self.0).unwrap())
+    }
+
+    /// A list of revoked certificates, which is valid from 2020 to 2040.
+    pub(crate) fn revoke(&self, serials: &[u64]) -> CertificateRevocationList {
+        self.revoke_with(serials, |_| {})
+    }
+
+    pub(crate) fn revoke_with(
+        &self,
+        serials: &[u64],
+        change: impl FnOnce(&mut CertificateRevocationListParams),
+    ) -> CertificateRevocationList {
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: (*serial).into(),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let mut params = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(2040, 1, 1),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        change(&mut params);
+        params.signed_by(&self.0).unwrap()
     }
 
     pub(crate) fn pem(&self) -> String {
@@ -71,6 +116,13 @@ impl Ca {
         let x5c = STANDARD.encode(self.0.der());
         serde_json::json!({ "spiffe_sequence": 1, "keys": [{ "kty": "EC", "use": "x509-svid", "x5c": [x5c] }] })
     }
+}
+
+fn authority(name: &str) -> CertificateParams {
+    let mut params = CertificateParams::new(Vec::new()).unwrap();
+    params.distinguished_name.push(DnType::CommonName, name);
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+    params
 }
 
 impl Issued {

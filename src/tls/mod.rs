@@ -12,13 +12,17 @@ mod names;
 mod providers;
 #[cfg(feature = "channel")]
 mod refresh;
+#[cfg(feature = "channel")]
+mod revocation;
 mod spiffe;
 mod verifier;
+#[cfg(feature = "channel")]
+mod watching;
 
 #[cfg(feature = "channel")]
-pub use self::client::PeerIdentity;
+pub(crate) use self::{client::ClientTls, providers::Providers, revocation::Revocation};
 #[cfg(feature = "channel")]
-pub(crate) use self::{client::ClientTls, providers::Providers};
+pub use self::{client::PeerIdentity, revocation::RevocationLists};
 #[cfg(feature = "fuzzing")]
 pub(crate) use self::{names::CertificateNames, spiffe::SpiffeId};
 pub(crate) use self::{

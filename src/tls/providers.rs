@@ -3,12 +3,13 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
-    sync::{Arc, Mutex, PoisonError, Weak},
+    sync::Arc,
 };
 
-use tokio::task::AbortHandle;
-
-use super::material::Material;
+use super::{
+    material::Material,
+    watching::{Watch, Watching},
+};
 use crate::config::{Bootstrap, CertificateProvider, FileWatcherConfig};
 
 /// The certificate providers of one client (CH7.4). Making it does no I/O: an instance is started by its first user, and
@@ -22,12 +23,7 @@ pub(crate) struct Providers {
 /// An instance, which instances of the same configuration share.
 pub(super) struct Provider {
     material: Arc<Material>,
-    watching: Mutex<Weak<Watching>>,
-}
-
-/// The task that keeps material up to date, for as long as somebody holds this.
-pub(super) struct Watching {
-    task: AbortHandle,
+    watch: Watch,
 }
 
 impl Providers {
@@ -84,7 +80,7 @@ impl fmt::Debug for Providers {
 impl Provider {
     fn of_file_watcher(names: &[&str], config: &FileWatcherConfig) -> Self {
         let material = Arc::new(Material::of_file_watcher(origin(names), config));
-        Self { material, watching: Mutex::default() }
+        Self { material, watch: Watch::default() }
     }
 
     pub(super) fn material(&self) -> &Arc<Material> {
@@ -93,27 +89,11 @@ impl Provider {
 
     /// Keeps the material up to date while the result is held. To be called within a runtime.
     pub(super) fn watch(&self) -> Arc<Watching> {
-        let mut watching = self.watching.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(running) = watching.upgrade().filter(|running| !running.task.is_finished()) {
-            return running;
-        }
         let material = self.material.clone();
-        let task = tokio::spawn(async move {
-            loop {
-                // Without a time, the runtime ends.
-                let Some(due) = material.refresh().await else { return };
-                tokio::time::sleep_until(due.into()).await;
-            }
-        });
-        let started = Arc::new(Watching { task: task.abort_handle() });
-        *watching = Arc::downgrade(&started);
-        started
-    }
-}
-
-impl Drop for Watching {
-    fn drop(&mut self) {
-        self.task.abort();
+        self.watch.start(move || {
+            let material = material.clone();
+            async move { material.refresh().await }
+        })
     }
 }
 

@@ -13,6 +13,8 @@ use tokio_rustls::rustls::{
     server::ParsedCertificate,
 };
 
+#[cfg(feature = "channel")]
+use super::revocation::{Chain, Lists};
 use super::{names::CertificateNames, spiffe::TrustBundleMap};
 
 /// Whom a server's certificate must be signed by.
@@ -46,6 +48,9 @@ pub(crate) struct Verifier {
     pub(crate) origin: Box<str>,
     pub(crate) rule: NameRule,
     pub(crate) crypto: Arc<CryptoProvider>,
+    /// What no certificate of the chain may be in (CH7.17).
+    #[cfg(feature = "channel")]
+    pub(crate) revocation: Option<Arc<Lists>>,
 }
 
 /// Why a server's certificate is not accepted.
@@ -72,6 +77,11 @@ impl Verifier {
                 Refused(format!("the server's certificate ({names}) is not trusted by {origin}: {why}"))
             },
         )?;
+        #[cfg(feature = "channel")]
+        if let Some(lists) = &self.revocation {
+            let checked = lists.verify(&Chain { leaf, intermediates, roots }, now, algorithms);
+            checked.map_err(|why| self.refused(&names, &format!("is refused: {why}")))?;
+        }
         self.verify_names(&parsed, &names)
     }
 
@@ -97,7 +107,7 @@ impl Verifier {
             NameRule::Any => Ok(()),
             NameRule::Host(host) => verify_server_name(parsed, host).map_err(|_| {
                 let host = host.to_str();
-                Refused(format!("the server's certificate ({names}) is not for the host {host:?}"))
+                self.refused(names, &format!("is not for the host {host:?}"))
             }),
             #[cfg(feature = "channel")]
             NameRule::Cluster { tls, sent } => {
@@ -108,9 +118,14 @@ impl Verifier {
                     Some(sent) => format!("DNS {sent:?}, the server name that was sent"),
                     None => super::names::Matchers(&tls.san_matchers).to_string(),
                 };
-                Err(Refused(format!("the server's certificate ({names}) has no name that is {required}")))
+                Err(self.refused(names, &format!("has no name that is {required}")))
             }
         }
+    }
+
+    /// Why a certificate is refused although its chain is trusted (CH7.18).
+    fn refused(&self, names: &CertificateNames, why: &str) -> Refused {
+        Refused(format!("the server's certificate ({names}), trusted by {}, {why}", self.origin))
     }
 }
 

@@ -94,6 +94,7 @@ fn connections<H: Clone>(member: &Member<H>, endpoint: &EndpointConfig) -> Vec<C
             address: it.destination.address,
             calls: streams.running(),
             max_calls: streams.limit(),
+            security: it.destination.identity.security().status(streams.peer().cloned()),
         })
     });
     connections.collect()

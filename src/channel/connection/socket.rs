@@ -35,7 +35,16 @@ pub(super) struct Socket {
 enum Stream {
     Plaintext(TcpStream),
     #[cfg(feature = "tls")]
-    Tls(Box<TlsStream<TcpStream>>, Tls),
+    Tls(Secure),
+}
+
+/// A stream with TLS.
+#[cfg(feature = "tls")]
+struct Secure {
+    io: Box<TlsStream<TcpStream>>,
+    tls: Tls,
+    /// Whether the peer has sent anything after the handshake.
+    has_read: bool,
 }
 
 /// When a connection has last read bytes of its peer.
@@ -82,7 +91,7 @@ impl Socket {
         match &self.io {
             Stream::Plaintext(io) => io,
             #[cfg(feature = "tls")]
-            Stream::Tls(io, _) => io.get_ref().0,
+            Stream::Tls(it) => it.io.get_ref().0,
         }
     }
 }
@@ -112,7 +121,7 @@ impl AsyncRead for Socket {
         let polled = match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_read(cx, buf),
             #[cfg(feature = "tls")]
-            Stream::Tls(io, tls) => Pin::new(io).poll_read(cx, buf).map_err(|error| tls.explained(error)),
+            Stream::Tls(it) => it.poll_read(cx, buf),
         };
         if let Some(reads) = &self.reads
             && buf.filled().len() > before
@@ -128,9 +137,9 @@ impl AsyncWrite for Socket {
         match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_write(cx, buf),
             #[cfg(feature = "tls")]
-            Stream::Tls(io, tls) => {
-                let polled = Pin::new(&mut **io).poll_write(cx, buf);
-                written(polled, (io, tls), cx)
+            Stream::Tls(it) => {
+                let polled = Pin::new(&mut it.io).poll_write(cx, buf);
+                it.written(polled, cx)
             }
         }
     }
@@ -139,9 +148,9 @@ impl AsyncWrite for Socket {
         match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_flush(cx),
             #[cfg(feature = "tls")]
-            Stream::Tls(io, tls) => {
-                let polled = Pin::new(&mut **io).poll_flush(cx);
-                written(polled, (io, tls), cx)
+            Stream::Tls(it) => {
+                let polled = Pin::new(&mut it.io).poll_flush(cx);
+                it.written(polled, cx)
             }
         }
     }
@@ -150,9 +159,9 @@ impl AsyncWrite for Socket {
         match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_shutdown(cx),
             #[cfg(feature = "tls")]
-            Stream::Tls(io, tls) => {
-                let polled = Pin::new(&mut **io).poll_shutdown(cx);
-                written(polled, (io, tls), cx)
+            Stream::Tls(it) => {
+                let polled = Pin::new(&mut it.io).poll_shutdown(cx);
+                it.written(polled, cx)
             }
         }
     }
@@ -165,9 +174,9 @@ impl AsyncWrite for Socket {
         match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_write_vectored(cx, bufs),
             #[cfg(feature = "tls")]
-            Stream::Tls(io, tls) => {
-                let polled = Pin::new(&mut **io).poll_write_vectored(cx, bufs);
-                written(polled, (io, tls), cx)
+            Stream::Tls(it) => {
+                let polled = Pin::new(&mut it.io).poll_write_vectored(cx, bufs);
+                it.written(polled, cx)
             }
         }
     }
@@ -176,7 +185,7 @@ impl AsyncWrite for Socket {
         match &self.io {
             Stream::Plaintext(io) => io.is_write_vectored(),
             #[cfg(feature = "tls")]
-            Stream::Tls(io, _) => io.is_write_vectored(),
+            Stream::Tls(it) => it.io.is_write_vectored(),
         }
     }
 }
@@ -184,7 +193,7 @@ impl AsyncWrite for Socket {
 impl Stream {
     #[cfg(feature = "tls")]
     fn secured(io: TlsStream<TcpStream>, tls: &Tls) -> Self {
-        Self::Tls(Box::new(io), tls.clone())
+        Self::Tls(Secure { io: Box::new(io), tls: tls.clone(), has_read: false })
     }
 
     #[cfg(not(feature = "tls"))]
@@ -193,18 +202,24 @@ impl Stream {
     }
 }
 
-/// The result of a write. A peer that takes no more bytes may have sent an alert before, such as that it refuses the certificate of the
-/// client.
 #[cfg(feature = "tls")]
-fn written<T>(
-    polled: Poll<io::Result<T>>,
-    (io, tls): (&mut TlsStream<TcpStream>, &Tls),
-    cx: &mut Context<'_>,
-) -> Poll<io::Result<T>> {
-    polled.map_err(|error| match Pin::new(io).poll_read(cx, &mut ReadBuf::new(&mut [0])) {
-        Poll::Ready(Err(alert)) => tls.explained(alert),
-        Poll::Ready(Ok(())) | Poll::Pending => tls.explained(error),
-    })
+impl Secure {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
+        self.has_read |= buf.filled().len() > before;
+        polled.map_err(|error| self.tls.explained(error, self.has_read))
+    }
+
+    /// The result of a write. A peer that takes no more bytes may have sent an alert before, such as that it refuses the certificate
+    /// of the client.
+    fn written<T>(&mut self, polled: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
+        let Self { io, tls, has_read } = self;
+        polled.map_err(|error| match Pin::new(io).poll_read(cx, &mut ReadBuf::new(&mut [0])) {
+            Poll::Ready(Err(alert)) => tls.explained(alert, *has_read),
+            Poll::Ready(Ok(())) | Poll::Pending => tls.explained(error, *has_read),
+        })
+    }
 }
 
 async fn tcp(address: SocketAddr, user_timeout: Option<Duration>) -> io::Result<TcpStream> {

@@ -1,5 +1,7 @@
 //! Builds without TLS: all connections are plaintext.
 
+use std::sync::Arc;
+
 use http::uri::Authority;
 use tokio::net::TcpStream;
 
@@ -10,8 +12,8 @@ use crate::{Client, balance::identity::Destination};
 pub(in crate::channel) struct ChannelSecurity;
 
 /// There are none.
-#[derive(Debug, Clone)]
-pub(in crate::channel) enum FallbackCredentials {}
+#[derive(Debug, Clone, Default)]
+pub(in crate::channel) struct SecuritySettings {}
 
 /// There is none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -22,7 +24,7 @@ pub(in crate::channel) enum Tls {}
 pub(in crate::channel) enum Secured {}
 
 impl ChannelSecurity {
-    pub(in crate::channel) fn new(_: &Client, _: Option<FallbackCredentials>, _: &Authority) -> Self {
+    pub(in crate::channel) fn new(_: &Client, _: SecuritySettings, _: &Authority) -> Self {
         Self
     }
 
@@ -39,6 +41,10 @@ impl Tls {
 }
 
 impl Secured {
+    pub(in crate::channel) fn peer(&self) -> Option<Arc<str>> {
+        match *self {}
+    }
+
     pub(in crate::channel) fn permits(&self, _: &Authority) -> Result<(), String> {
         match *self {}
     }

@@ -18,7 +18,7 @@ use crate::{
     Client,
     balance::identity::{ClusterTls, Destination, Security},
     config::{Bootstrap, TlsConfig},
-    tls::{ClientTls, PeerIdentity, Providers},
+    tls::{ClientTls, PeerIdentity, Providers, Revocation, RevocationLists},
 };
 
 /// What a channel with [xDS credentials](crate::channel::ChannelBuilder::xds_credentials) has for the clusters that configure no TLS.
@@ -33,10 +33,19 @@ pub enum FallbackCredentials {
     Tls(TlsConfig),
 }
 
+/// The settings of a channel for its connections.
+#[derive(Debug, Clone, Default)]
+pub(in crate::channel) struct SecuritySettings {
+    /// Without them, TLS of clusters is not executed.
+    pub(in crate::channel) xds_credentials: Option<FallbackCredentials>,
+    pub(in crate::channel) revocation: Option<RevocationLists>,
+}
+
 /// What the channels of a client have in common.
 pub(in crate::channel) struct SharedTls {
     providers: Arc<Providers>,
     in_use: Mutex<HashMap<Key, Weak<ClientTls>>>,
+    revocations: Mutex<HashMap<RevocationLists, Weak<Revocation>>>,
 }
 
 /// The security of a channel's connections.
@@ -45,6 +54,8 @@ pub(in crate::channel) struct ChannelSecurity {
     /// Where the fallback is TLS.
     fallback: Option<TlsConfig>,
     authority: Authority,
+    /// The lists stay in memory as long as the channel.
+    revocation: Option<(RevocationLists, Arc<Revocation>)>,
     /// With the sessions of the connections before, which the next ones resume (CH7.16).
     known: HashMap<Destination, Tls>,
 }
@@ -67,7 +78,7 @@ pub(in crate::channel) struct Secured {
 }
 
 /// What makes the security of an endpoint the same.
-type Key = (SocketAddr, Source);
+type Key = (SocketAddr, Source, Option<RevocationLists>);
 
 /// Where the security of a connection is configured.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -95,23 +106,36 @@ impl From<TlsConfig> for FallbackCredentials {
 impl SharedTls {
     /// It does no I/O.
     pub(in crate::channel) fn new(bootstrap: &Bootstrap) -> Self {
-        Self { providers: Providers::new(bootstrap), in_use: Mutex::default() }
+        Self { providers: Providers::new(bootstrap), in_use: Mutex::default(), revocations: Mutex::default() }
     }
 
     /// The security of a key, which is made unless a channel uses it.
-    fn get(&self, key: Key) -> Arc<ClientTls> {
+    fn get(&self, key: Key, revocation: Option<Arc<Revocation>>) -> Arc<ClientTls> {
         let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = in_use.get(&key).and_then(Weak::upgrade) {
             return known;
         }
         in_use.retain(|_, it| it.strong_count() > 0);
-        let new = Arc::new(match &key.1 {
+        let new = match &key.1 {
             Source::Fallback(config, authority) => ClientTls::of_config(config, authority.as_str()),
             Source::Cluster(tls, hostname) => {
                 ClientTls::of_cluster(self.providers.clone(), tls.config().clone(), hostname.as_deref())
             }
-        });
+        };
+        let new = Arc::new(new.with_revocation(revocation));
         in_use.insert(key, Arc::downgrade(&new));
+        new
+    }
+
+    /// The lists of a setting, which are read once for all channels of the client.
+    fn revocation(&self, lists: &RevocationLists) -> Arc<Revocation> {
+        let mut revocations = self.revocations.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = revocations.get(lists).and_then(Weak::upgrade) {
+            return known;
+        }
+        revocations.retain(|_, it| it.strong_count() > 0);
+        let new = Revocation::new(lists.clone());
+        revocations.insert(lists.clone(), Arc::downgrade(&new));
         new
     }
 }
@@ -119,15 +143,19 @@ impl SharedTls {
 impl ChannelSecurity {
     pub(in crate::channel) fn new(
         client: &Client,
-        fallback: Option<FallbackCredentials>,
+        settings: SecuritySettings,
         authority: &Authority,
     ) -> Self {
-        let fallback = match fallback {
+        let fallback = match settings.xds_credentials {
             Some(FallbackCredentials::Tls(config)) => Some(config),
             Some(FallbackCredentials::Plaintext) | None => None,
         };
+        let revocation = settings.revocation.map(|lists| {
+            let shared = client.connections().tls().revocation(&lists);
+            (lists, shared)
+        });
         let (client, authority) = (client.clone(), authority.clone());
-        Self { client, fallback, authority, known: HashMap::new() }
+        Self { client, fallback, authority, revocation, known: HashMap::new() }
     }
 
     /// What a connection to a destination is made with.
@@ -146,7 +174,8 @@ impl ChannelSecurity {
             Security::Fallback => (Source::Fallback(self.fallback.clone()?, self.authority.clone()), true),
             Security::Cluster { tls, hostname } => (Source::Cluster(tls.clone(), hostname.clone()), false),
         };
-        let client = self.client.connections().tls().get((destination.address, of));
+        let (lists, revocation) = self.revocation.clone().unzip();
+        let client = self.client.connections().tls().get((destination.address, of, lists), revocation);
         let tls = Tls { client, is_fallback };
         self.forget_unused();
         self.known.insert(destination.clone(), tls.clone());
@@ -175,9 +204,9 @@ impl Tls {
     }
 
     /// An error of a connection, with what it means if it is one of TLS: a server refuses the certificate of a client after the
-    /// handshake of TLS 1.3.
-    pub(in crate::channel) fn explained(&self, error: io::Error) -> io::Error {
-        match self.client.explain(&error) {
+    /// handshake of TLS 1.3. `has_read` is whether the server has sent anything since.
+    pub(in crate::channel) fn explained(&self, error: io::Error, has_read: bool) -> io::Error {
+        match self.client.explain(&error, has_read) {
             Some(reason) => io::Error::new(error.kind(), reason),
             None => error,
         }
@@ -207,6 +236,11 @@ impl fmt::Debug for Tls {
 impl Secured {
     pub(in crate::channel) fn identity(&self) -> &PeerIdentity {
         &self.identity
+    }
+
+    /// The SPIFFE id, or else the first name.
+    pub(in crate::channel) fn peer(&self) -> Option<Arc<str>> {
+        self.identity.name().cloned()
     }
 
     /// Whether the peer may have requests to an authority that is not the channel's (CH2.24). The rules of clusters take the place of

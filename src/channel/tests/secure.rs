@@ -2,7 +2,10 @@
 
 use std::{fs, path::PathBuf, sync::Arc};
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, SanType};
+use rcgen::{
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, CertifiedIssuer, IsCa, KeyIdMethod,
+    KeyPair, RevokedCertParams, SanType, date_time_ymd,
+};
 use tokio_rustls::rustls::{
     RootCertStore, ServerConfig,
     crypto::ring,
@@ -50,7 +53,14 @@ impl Ca {
 
     /// The same, which demands certificates of its clients that a CA has issued.
     pub(in crate::channel) fn server_with(&self, names: &[&str], clients: Option<&Self>) -> ServerConfig {
-        let (certificate, key) = self.pair(names);
+        self.config(self.pair(names), clients)
+    }
+
+    fn config(
+        &self,
+        (certificate, key): (rcgen::Certificate, KeyPair),
+        clients: Option<&Self>,
+    ) -> ServerConfig {
         let key = PrivateKeyDer::Pkcs8(PrivatePkcs8KeyDer::from(key.serialize_der()));
         let provider = Arc::new(ring::default_provider());
         let builder = ServerConfig::builder_with_provider(provider.clone());
@@ -69,13 +79,44 @@ impl Ca {
         config
     }
 
+    /// A server with a serial number, by which its certificate can be revoked.
+    pub(in crate::channel) fn server_with_serial(&self, names: &[&str], serial: u64) -> ServerConfig {
+        self.config(self.pair_with(names, Some(serial)), None)
+    }
+
+    /// A file with the list of the certificates that are revoked.
+    pub(in crate::channel) fn revoke(&self, serials: &[u64]) -> PathBuf {
+        let revoked = |serial: &u64| RevokedCertParams {
+            serial_number: (*serial).into(),
+            revocation_time: date_time_ymd(2020, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2020, 1, 1),
+            next_update: date_time_ymd(4000, 1, 1),
+            crl_number: 1.into(),
+            issuing_distribution_point: None,
+            revoked_certs: serials.iter().map(revoked).collect(),
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let file = self.folder.path().join(format!("{serials:?}.crl"));
+        fs::write(&file, list.signed_by(&self.issuer).unwrap().der()).unwrap();
+        file
+    }
+
     /// TLS with servers of the CA for all clusters that configure none.
     pub(in crate::channel) fn fallback(&self) -> FallbackCredentials {
         TlsConfig::default().with_ca_certificate_file(self.file()).into()
     }
 
     fn pair(&self, names: &[&str]) -> (rcgen::Certificate, KeyPair) {
+        self.pair_with(names, None)
+    }
+
+    fn pair_with(&self, names: &[&str], serial: Option<u64>) -> (rcgen::Certificate, KeyPair) {
         let mut params = CertificateParams::new(Vec::new()).unwrap();
+        params.serial_number = serial.map(Into::into);
         params.subject_alt_names = names.iter().map(|name| san(name)).collect();
         let key = KeyPair::generate().unwrap();
         (params.signed_by(&key, &self.issuer).unwrap(), key)

@@ -2,6 +2,8 @@
 
 mod authority;
 mod proxies;
+mod revocation;
+mod status;
 
 use std::path::{Path, PathBuf};
 
@@ -24,6 +26,8 @@ use crate::{
         r#type::matcher::v3::{StringMatcher, string_matcher::MatchPattern},
     },
     pb::google::protobuf::UInt32Value,
+    test_log::Log,
+    testing::resources::ClusterBuilder,
     tls::PeerIdentity,
 };
 
@@ -33,6 +37,14 @@ const SHOP: &str = "spiffe://example.org/shop";
 
 /// TLS of a cluster whose servers have one of these names, and whether it has the client's certificate.
 fn upstream(names: &[&str], has_identity: bool) -> TransportSocket {
+    upstream_with(names, has_identity, |_| {})
+}
+
+fn upstream_with(
+    names: &[&str],
+    has_identity: bool,
+    change: impl FnOnce(&mut UpstreamTlsContext),
+) -> TransportSocket {
     let instance = |name: &str| CertificateProviderPluginInstance {
         instance_name: name.to_owned(),
         ..CertificateProviderPluginInstance::default()
@@ -51,7 +63,9 @@ fn upstream(names: &[&str], has_identity: bool) -> TransportSocket {
         validation_context_type: Some(ValidationContextType::ValidationContext(validation)),
         ..CommonTlsContext::default()
     };
-    let context = UpstreamTlsContext { common_tls_context: Some(common), ..UpstreamTlsContext::default() };
+    let mut context =
+        UpstreamTlsContext { common_tls_context: Some(common), ..UpstreamTlsContext::default() };
+    change(&mut context);
     socket(UPSTREAM, &context)
 }
 
@@ -63,6 +77,15 @@ fn socket(type_name: &str, config: &impl prost::Message) -> TransportSocket {
 /// The cluster has a transport socket from now on.
 fn secure(mesh: &Mesh, name: &str, socket: TransportSocket) {
     mesh.server.set(cluster(name).edit(|it| it.transport_socket = Some(socket)));
+}
+
+/// A cluster with a transport socket and a limit of requests, by which tests tell what a channel has.
+fn limited(name: &str, requests: u32, socket: TransportSocket) -> ClusterBuilder {
+    let limit = Thresholds { max_requests: Some(UInt32Value { value: requests }), ..Thresholds::default() };
+    cluster(name).edit(|it| {
+        it.transport_socket = Some(socket);
+        it.circuit_breakers = Some(CircuitBreakers { thresholds: vec![limit], ..CircuitBreakers::default() });
+    })
 }
 
 /// A mesh whose client has the certificate providers `roots` and `identity`, and whose cluster has no TLS yet.
@@ -129,6 +152,30 @@ async fn ch7_1_without_xds_credentials_a_cluster_with_tls_is_connected_in_plaint
     secure(&mesh, name, upstream(&["a.example"], false));
     let received = answered(&mesh, &mut peer).await;
     assert_eq!(received.request.uri().scheme_str(), Some("http"));
+}
+
+#[tokio::test]
+async fn ch7_1_without_xds_credentials_a_cluster_with_tls_is_a_warning_once() {
+    let (log, _guard) = Log::start("xdskit=warn");
+    let (mut peer, ca) = (Peer::start().await, Ca::new());
+    let name = "ch7_1_warning";
+    let mesh = start(name, &[peer.address], (&ca.file(), &ca.issue(&[SHOP])), |it| it).await;
+    for (requests, names) in [(10, ["a.example"]), (20, ["b.example"])] {
+        mesh.server.set(limited(name, requests, upstream(&names, false)));
+        let is_there =
+            async || mesh.channel.status().await.leaves.iter().any(|it| it.max_requests == requests);
+        soon(async {
+            while !is_there().await {
+                answered(&mesh, &mut peer).await;
+            }
+        })
+        .await;
+        let received = answered(&mesh, &mut peer).await;
+        assert_eq!(received.request.uri().scheme_str(), Some("http"));
+    }
+    let warning = "WARN xdskit::balance::configs: the channel does not execute a part of the configuration: TLS, \
+                   connections are plaintext since the channel has no xDS credentials cluster=\"ch7_1_warning\"";
+    assert_eq!(log.lines(), [warning]);
 }
 
 #[tokio::test]
@@ -211,14 +258,23 @@ async fn ch7_18_certificates_that_are_not_right_fail_calls_with_the_address_and_
     let (ca, other) = (Ca::new(), Ca::new());
     let peer = Peer::secured(ca.server(&["a.example", "spiffe://example.org/a"])).await;
     let mesh = secured("ch7_18_names", &peer, &ca, upstream(&["b.example"], false)).await;
-    fails(&mesh, &format!("{}: TLS handshake failed: ", peer.address)).await;
-    for text in ["a.example", "spiffe://example.org/a", "b.example"] {
-        fails(&mesh, text).await;
-    }
+    let why = format!(
+        "{}: TLS handshake failed: the server's certificate (DNS \"a.example\", URI \"spiffe://example.org/a\"), \
+         trusted by certificate provider instance \"roots\", has no name that is exact \"b.example\"",
+        peer.address
+    );
+    fails(&mesh, &why).await;
+    let status = mesh.channel.status().await;
+    let errors: Vec<_> = status.leaves[0].endpoints().map(|it| it.error.as_deref()).collect();
+    assert_eq!(errors, [Some(&*why)]);
     let peer = Peer::secured(other.server(&["a.example"])).await;
     let mesh = secured("ch7_18_ca", &peer, &ca, upstream(&["a.example"], false)).await;
-    fails(&mesh, &format!("{}: TLS handshake failed: ", peer.address)).await;
-    fails(&mesh, "roots").await;
+    let why = format!(
+        "{}: TLS handshake failed: the server's certificate (DNS \"a.example\") is not trusted by certificate provider \
+         instance \"roots\": it is not signed by one of the roots",
+        peer.address
+    );
+    fails(&mesh, &why).await;
     let mut peer = Peer::start().await;
     let mesh = secured("ch7_18_plaintext", &peer, &ca, upstream(&["a.example"], false)).await;
     fails(&mesh, "TLS handshake failed: ").await;
@@ -273,18 +329,8 @@ async fn ch7_20_an_update_that_leaves_the_security_as_it_is_keeps_the_connection
     let name = "ch7_20_same";
     let mesh = secured(name, &peer, &ca, upstream(&["a.example"], false)).await;
     answered(&mesh, &mut peer).await;
-    let limited = |requests: u32| {
-        let limit =
-            Thresholds { max_requests: Some(UInt32Value { value: requests }), ..Thresholds::default() };
-        let socket = upstream(&["a.example"], false);
-        cluster(name).edit(|it| {
-            it.transport_socket = Some(socket);
-            it.circuit_breakers =
-                Some(CircuitBreakers { thresholds: vec![limit], ..CircuitBreakers::default() });
-        })
-    };
     for requests in 1..10 {
-        mesh.server.set(limited(requests));
+        mesh.server.set(limited(name, requests, upstream(&["a.example"], false)));
         mesh.server.set(assignment(name, &[&peer]).locality("eu", "b", []));
         assert_eq!(answered(&mesh, &mut peer).await.connection, 0);
     }

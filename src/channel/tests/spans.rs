@@ -1,59 +1,11 @@
 //! The spans of calls and attempts.
 
-use std::{
-    io,
-    sync::{Arc, LazyLock, Mutex},
-};
-
-use tracing::{
-    Dispatch,
-    subscriber::{DefaultGuard, NoSubscriber, set_default},
-};
-use tracing_subscriber::fmt::format::FmtSpan;
-
 use super::*;
+use crate::test_log::Log;
 
-/// While a process has one subscriber only, `tracing` asks that of the thread that comes first to a span or event, which may be
-/// another test's without any, and disables it for all threads. With two that are never dropped, it always asks all.
-static FURTHER_SUBSCRIBERS: LazyLock<[Dispatch; 2]> =
-    LazyLock::new(|| [(); 2].map(|()| Dispatch::new(NoSubscriber::new())));
-
-/// What a subscriber of this thread writes when spans are closed.
-#[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<u8>>>);
-
-impl Log {
-    fn start(filter: &str) -> (Self, DefaultGuard) {
-        LazyLock::force(&FURTHER_SUBSCRIBERS);
-        let log = Self::default();
-        let writer = log.clone();
-        let subscriber = tracing_subscriber::fmt()
-            .with_env_filter(filter)
-            .with_span_events(FmtSpan::CLOSE)
-            .with_ansi(false)
-            .without_time()
-            .with_writer(move || writer.clone())
-            .finish();
-        (log, set_default(subscriber))
-    }
-
-    /// The lines, without how long spans took, and with `ADDRESS` in the place of an address.
-    fn lines(&self, address: SocketAddr) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
-        let text = text.replace(&address.to_string(), "ADDRESS");
-        let line = |line: &str| line.split(" time.busy").next().unwrap_or_default().trim().to_owned();
-        text.lines().map(line).collect()
-    }
-}
-
-impl io::Write for Log {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
+/// The lines, with `ADDRESS` in the place of an address.
+fn lines(log: &Log, address: SocketAddr) -> Vec<String> {
+    log.lines().iter().map(|line| line.replace(&address.to_string(), "ADDRESS")).collect()
 }
 
 #[tokio::test]
@@ -78,7 +30,7 @@ async fn ch9_21_a_call_and_its_attempts_are_spans_that_end_with_them() {
         format!("DEBUG {both}}}:attempt{{number=2 {sent} code=\"OK\"}}: xdskit::call: close"),
         format!("DEBUG {both} code=\"OK\" attempts=2}}: xdskit::call: close"),
     ];
-    assert_eq!(log.lines(peer.address), expected);
+    assert_eq!(lines(&log, peer.address), expected);
 }
 
 #[tokio::test]
@@ -90,6 +42,8 @@ async fn ch9_20_ch9_21_a_subscriber_that_does_not_want_them_gets_no_spans() {
     peer.request().await.respond();
     soon(call).await.unwrap().unwrap();
     assert!(
-        log.lines(peer.address).iter().all(|line| !line.contains("xdskit::call") && !line.contains("call{"))
+        lines(&log, peer.address)
+            .iter()
+            .all(|line| !line.contains("xdskit::call") && !line.contains("call{"))
     );
 }

@@ -7,8 +7,15 @@ use super::{
     rig::{Cds, Eds, Rig, any, response, stream},
 };
 use crate::{
-    config::{ApiType, PathSource, Polling, Server},
+    config::{ApiType, Locality, PathSource, Polling, Server},
+    lrs::Reporting,
+    pb::{
+        envoy::config::core::v3::{ConfigSource, SelfConfigSource, config_source::ConfigSourceSpecifier},
+        google::protobuf::Any,
+    },
     protocol::{ConnectionState, Disconnect, DisconnectKind, StreamEvent},
+    resource::{Cluster, Resource},
+    test_log::Log,
 };
 
 const NONE: Vec<String> = Vec::new();
@@ -355,4 +362,41 @@ fn d1_a_file_that_is_not_there_is_an_error_until_it_is() {
     assert_eq!(rig.failed(DisconnectKind::Unreachable), ["#1 absent UNAVAILABLE"]);
     let outputs = rig.receive(1, &response::<Cds>("1", vec![any::<Cds>("a", "x")]));
     assert_eq!(outputs, ["#1 present 1 x", "read"]);
+}
+
+#[test]
+fn lr1_2_a_cluster_of_a_source_without_streams_is_not_reported_with_one_warning() {
+    let (log, _guard) = Log::start("xdskit=warn");
+    let file = PathSource::new("c.json");
+    let file = Bootstrap::builder().node(crate::config::Node::new("n")).source_for::<Cluster>(file);
+    let file = Rig::of(file.build().unwrap(), Settings::default());
+    for (mut rig, streams) in [(rest(), 0), (file, 0), (Rig::new(), 1)] {
+        let loads = rig.engine.loads().clone();
+        let mut reporting = Reporting::new(loads.clone(), &[], 1);
+        rig.watch::<Cluster>("shop");
+        rig.connect(1);
+        for version in ["1", "2"] {
+            rig.sent(1);
+            let outputs = rig.receive(1, &response::<Cluster>(version, vec![reported("shop", version)]));
+            assert_eq!(outputs[0], format!("#1 present {version} shop"));
+            if outputs.len() == 2 {
+                rig.next();
+            }
+        }
+        drop(loads.reporter("shop").locality(&Locality::default()).call_started());
+        reporting.handle_change(rig.now);
+        assert_eq!(reporting.status().len(), streams);
+    }
+    let warning = "WARN xdskit::engine::load_sources: load is not reported: the cluster's source has no stream \
+                   cluster=shop source=";
+    assert_eq!(log.lines(), [format!("{warning}a:1"), format!("{warning}c.json")]);
+}
+
+/// A cluster whose load is to be reported to its own server.
+fn reported(name: &str, service: &str) -> Any {
+    let own = ConfigSourceSpecifier::Self_(SelfConfigSource::default());
+    let own = Some(ConfigSource { config_source_specifier: Some(own), ..ConfigSource::default() });
+    let cluster = crate::testing::resources::cluster(name).eds_service(service);
+    let message = cluster.edit(|it| it.lrs_server = own).into_message();
+    Any { type_url: Cluster::TYPE_URL.into(), value: prost::Message::encode_to_vec(&message).into() }
 }

@@ -1,5 +1,8 @@
 //! CH7.2 to CH7.18 with handshakes against servers of rustls.
 
+mod revocation;
+mod system_roots;
+
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
@@ -101,9 +104,10 @@ async fn handshake(client: &ClientTls, server: &Arc<ServerConfig>) -> Result<(Pe
         let read = stream.read_exact(&mut byte).await;
         match read {
             Ok(_) => Ok(identity),
-            Err(e) => {
-                Err(format!("after the handshake: {}", client.explain(&e).unwrap_or_else(|| e.to_string())))
-            }
+            Err(e) => Err(format!(
+                "after the handshake: {}",
+                client.explain(&e, false).unwrap_or_else(|| e.to_string())
+            )),
         }
     };
     let (connected, served) = tokio::join!(connect, serve);
@@ -168,8 +172,8 @@ async fn ch7_18_a_server_that_is_refused_is_an_error_with_names_and_provider() {
     let client = world.client(upstream("b.example"), None);
     assert_eq!(
         error(&client, world.server()).await,
-        "TLS handshake failed: the server's certificate (DNS \"a.example\", URI \"spiffe://servers/a\") has no name \
-         that is exact \"b.example\""
+        "TLS handshake failed: the server's certificate (DNS \"a.example\", URI \"spiffe://servers/a\"), trusted by \
+         certificate provider instance \"both\", has no name that is exact \"b.example\""
     );
 }
 
@@ -342,8 +346,8 @@ async fn ch7_3_the_fallback_verifies_the_host_of_the_authority() {
     let refused = handshake(&ClientTls::of_config(&config, "b.example"), &server).await.unwrap_err();
     assert_eq!(
         refused,
-        "TLS handshake failed: the server's certificate (DNS \"a.example\", URI \"spiffe://servers/a\") is not for \
-         the host \"b.example\""
+        "TLS handshake failed: the server's certificate (DNS \"a.example\", URI \"spiffe://servers/a\"), trusted by \
+         the TLS configuration of the channel, is not for the host \"b.example\""
     );
     let named = config.with_server_name("a.example");
     handshake(&ClientTls::of_config(&named, "b.example"), &server).await.unwrap();
@@ -377,6 +381,30 @@ async fn ch7_18_a_peer_that_does_not_use_tls_is_named_as_such() {
     drop(far);
     let refused = client.connect(near).await.err().unwrap();
     assert!(refused.starts_with("TLS handshake failed: "), "{refused}");
+}
+
+#[tokio::test]
+async fn ch7_18_a_connection_that_is_closed_before_anything_is_read_is_maybe_a_refusal() {
+    let world = World::new();
+    let closed = io::Error::from(io::ErrorKind::ConnectionReset);
+    let client = world.client(upstream("a.example"), None);
+    handshake(&client, &Arc::new(world.server())).await.unwrap();
+    assert_eq!(
+        client.explain(&closed, false).unwrap(),
+        "the server closed the connection after the handshake: does it require a client certificate (the cluster names \
+         no provider of one)?"
+    );
+    assert_eq!(client.explain(&closed, true), None);
+    let client = world.client(mutual("a.example"), None);
+    handshake(&client, &Arc::new(world.server())).await.unwrap();
+    let file = world.folder.path("tls.crt");
+    assert_eq!(
+        client.explain(&closed, false).unwrap(),
+        format!(
+            "the server closed the connection after the handshake: does it trust the certificate in {}?",
+            file.display()
+        )
+    );
 }
 
 #[tokio::test]

@@ -39,6 +39,7 @@ fn verifier(roots: TrustRoots, tls: UpstreamTls, sent: Option<&str>) -> Verifier
         origin: "certificate provider instance \"ca\"".into(),
         rule: NameRule::Cluster { tls: Arc::new(tls), sent: sent.map(Into::into) },
         crypto: files::crypto(),
+        revocation: None,
     }
 }
 
@@ -146,8 +147,8 @@ fn ch7_18_a_name_that_does_not_match_is_an_error_with_those_seen_and_those_requi
     tls.san_matchers = tls.san_matchers.into_iter().chain([uri_prefix]).collect();
     assert_eq!(
         refusal(&verifier(TrustRoots::Certificates(ca.store()), tls, None), &certificate),
-        "the server's certificate (DNS \"a.example\", URI \"spiffe://a/b\") has no name that is \
-         exact \"x\" or URI prefix \"spiffe://b/\""
+        "the server's certificate (DNS \"a.example\", URI \"spiffe://a/b\"), trusted by certificate \
+         provider instance \"ca\", has no name that is exact \"x\" or URI prefix \"spiffe://b/\""
     );
 }
 
@@ -162,8 +163,8 @@ fn ch7_13_the_server_name_that_was_sent_takes_the_place_of_the_matchers() {
     assert!(accepts(&verifier(None), &workload));
     assert_eq!(
         refusal(&verifier(Some("a.example")), &workload),
-        "the server's certificate (URI \"spiffe://a/b\") has no name that is \
-         DNS \"a.example\", the server name that was sent"
+        "the server's certificate (URI \"spiffe://a/b\"), trusted by certificate provider instance \
+         \"ca\", has no name that is DNS \"a.example\", the server name that was sent"
     );
 }
 

@@ -176,7 +176,11 @@ async fn ch9_22_the_status_of_the_client_has_its_scope_and_that_of_the_channel_i
     let table = status.to_string();
     let line = table.lines().find(|line| line.starts_with(&one.text())).unwrap();
     let columns: Vec<_> = line.split_whitespace().collect();
-    assert_eq!(columns, [&one.text(), "0", "active", "eu/a", "READY", "Unknown", "1", "0", "1"], "{table}");
+    assert_eq!(
+        columns,
+        [&one.text(), "0", "active", "eu/a", "READY", "Unknown", "1", "0", "1", "plaintext"],
+        "{table}"
+    );
     mesh.channel.shutdown(Duration::from_secs(10)).await;
     let status = mesh.channel.status().await;
     assert_eq!((status.state, status.clusters.len()), (ChannelState::Shutdown, 0));

@@ -102,7 +102,14 @@ fn spiffe_verifier(map: &Path, config: &TlsConfig) -> Result<Verifier, String> {
         None => NameRule::Any,
     };
     let origin = format!("{field} {}", map.display()).into();
-    Ok(Verifier { roots: Arc::new(TrustRoots::Spiffe(bundles)), origin, rule, crypto: files::crypto() })
+    Ok(Verifier {
+        roots: Arc::new(TrustRoots::Spiffe(bundles)),
+        origin,
+        rule,
+        crypto: files::crypto(),
+        #[cfg(feature = "channel")]
+        revocation: None,
+    })
 }
 
 const HTTP2: &[u8] = b"h2";

@@ -1,0 +1,177 @@
+//! Certificate revocation lists from files, kept up to date (CH7.17, A69).
+
+mod list;
+mod lists;
+mod readings;
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
+};
+
+use tokio_rustls::rustls::pki_types::UnixTime;
+
+pub(super) use self::lists::{Chain, Lists};
+use self::readings::Readings;
+use super::watching::{Watch, Watching};
+use crate::config::DEFAULT_REFRESH_INTERVAL;
+
+/// The certificate revocation lists (CRLs) of a channel, which the certificates of servers must not be in (gRFC
+/// [A69](https://github.com/grpc/proposal/blob/master/A69-crl-enhancements.md)). They are set by
+/// [`ChannelBuilder::certificate_revocation`](crate::channel::ChannelBuilder::certificate_revocation).
+///
+/// Files are PEM (any number of `X509 CRL` sections) or DER (one list), of 16 MiB at most, and 64 MiB in all. They are read
+/// before the first handshake and then at the interval. A file that becomes unusable is a warning, and its last good lists are
+/// kept; a file that is removed from a directory ends its lists, once all files of the directory can be read.
+///
+/// A list counts if the issuer of the certificate has signed it. Each certificate of a server's chain is looked up, except the
+/// root. Delta lists, indirect lists, lists of some reasons only, and lists without a next update are not supported.
+///
+/// By default, a certificate is refused if its status is *undetermined*: no list of its issuer is there, or all have expired.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct RevocationLists {
+    source: Source,
+    refresh_interval: Duration,
+    fails_open: bool,
+}
+
+/// Where lists are read from.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum Source {
+    Directory(PathBuf),
+    Files(Vec<PathBuf>),
+}
+
+/// The lists of a setting, which all channels of a client with this setting share.
+pub(crate) struct Revocation {
+    settings: RevocationLists,
+    readings: Arc<tokio::sync::Mutex<Readings>>,
+    published: Mutex<Published>,
+    watch: Watch,
+}
+
+/// What the last reading had as its result.
+#[derive(Clone, Default)]
+struct Published {
+    /// `None` before the first reading.
+    lists: Option<Arc<Lists>>,
+    due: Option<Instant>,
+}
+
+impl RevocationLists {
+    /// All files of a directory, whatever their names; those that begin with a dot, and directories in it, are skipped.
+    pub fn directory(path: impl Into<PathBuf>) -> Self {
+        Self::new(Source::Directory(path.into()))
+    }
+
+    /// These files.
+    pub fn files<P: Into<PathBuf>>(paths: impl IntoIterator<Item = P>) -> Self {
+        Self::new(Source::Files(paths.into_iter().map(Into::into).collect()))
+    }
+
+    /// Accepts certificates whose status is undetermined; by default they are refused.
+    pub fn fail_open(mut self) -> Self {
+        self.fails_open = true;
+        self
+    }
+
+    /// Sets the time between readings: at least 1 s, 10 min by default.
+    pub fn refresh_interval(mut self, interval: Duration) -> Self {
+        self.refresh_interval = interval;
+        self
+    }
+
+    fn new(source: Source) -> Self {
+        Self { source, refresh_interval: DEFAULT_REFRESH_INTERVAL, fails_open: false }
+    }
+}
+
+/// For errors and logs.
+impl fmt::Display for RevocationLists {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the certificate revocation lists ")?;
+        match &self.source {
+            Source::Directory(path) => write!(f, "in {}", path.display()),
+            Source::Files(paths) => {
+                for (at, path) in paths.iter().take(MAX_SHOWN).enumerate() {
+                    write!(f, "{}{}", if at == 0 { "" } else { ", " }, path.display())?;
+                }
+                match paths.len().saturating_sub(MAX_SHOWN) {
+                    0 => Ok(()),
+                    more => write!(f, " and {more} more"),
+                }
+            }
+        }
+    }
+}
+
+impl Revocation {
+    /// It does no I/O.
+    pub(crate) fn new(settings: RevocationLists) -> Arc<Self> {
+        let readings = Arc::new(tokio::sync::Mutex::new(Readings::new(settings.refresh_interval)));
+        Arc::new(Self { settings, readings, published: Mutex::default(), watch: Watch::default() })
+    }
+
+    /// Keeps the lists up to date while the result is held. To be called within a runtime.
+    pub(super) fn watch(self: &Arc<Self>) -> Arc<Watching> {
+        let this = Arc::downgrade(self);
+        self.watch.start(move || {
+            let this = this.upgrade();
+            async move { this?.read(false).await }
+        })
+    }
+
+    /// The lists for a handshake: the last good ones. They are read if there are none.
+    pub(super) async fn for_handshake(self: &Arc<Self>) -> Arc<Lists> {
+        if self.published().lists.is_none_or(|lists| lists.is_empty()) {
+            self.read(true).await;
+        }
+        // Without a reading the runtime ends, and with it the handshake.
+        self.published().lists.unwrap_or_else(|| {
+            let failures = vec!["not read yet".into()];
+            Arc::new(Lists::new(self.settings.to_string().into(), false, [], failures))
+        })
+    }
+
+    fn published(&self) -> Published {
+        self.published.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Reads what is due, and returns when the next reading is. If it is needed, what has never been good is due earlier.
+    async fn read(self: &Arc<Self>, is_needed: bool) -> Option<Instant> {
+        // Handshakes that wait for the same reading find it done. One that is given up leaves a reading that goes on.
+        let mut readings = self.readings.clone().lock_owned().await;
+        if is_needed {
+            readings.handle_need();
+        }
+        let this = self.clone();
+        let read = move || {
+            let now = tokio::time::Instant::now().into_std();
+            let wall = Duration::from_secs(UnixTime::now().as_secs());
+            let has_changed = readings.read_due(&this.settings, now, wall);
+            let mut published = this.published.lock().unwrap_or_else(PoisonError::into_inner);
+            // Sessions are of the lists that they began with, so those that are the same stay the same (CH7.16).
+            if has_changed || published.lists.is_none() {
+                published.lists = Some(Arc::new(readings.lists(&this.settings)));
+            }
+            published.due = readings.poll_timeout();
+            published.due
+        };
+        // It fails only if the runtime ends.
+        tokio::task::spawn_blocking(read).await.ok().flatten()
+    }
+}
+
+impl fmt::Debug for Revocation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Revocation").field("settings", &self.settings).finish_non_exhaustive()
+    }
+}
+
+/// How many files an error names.
+const MAX_SHOWN: usize = 4;
+
+#[cfg(test)]
+mod tests;

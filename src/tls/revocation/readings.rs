@@ -1,0 +1,198 @@
+//! Which files are read, and what readings change.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fs, io, mem,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::{
+    super::{
+        files::{self, Unusable, in_file},
+        refresh::{Change, Refresh},
+    },
+    RevocationLists, Source,
+    list::{List, NoLists},
+    lists::Lists,
+};
+
+/// The states of a directory and its files. Each file is refreshed apart from the others (A69).
+pub(super) struct Readings {
+    interval: Duration,
+    directory: Refresh<Vec<PathBuf>, Vec<PathBuf>>,
+    files: BTreeMap<PathBuf, File>,
+    /// The last good lists of files that are gone, until all others can be read.
+    gone: BTreeMap<PathBuf, Arc<Vec<Arc<List>>>>,
+    /// Files with expired lists, of which there was a warning.
+    expired: BTreeSet<PathBuf>,
+}
+
+type File = Refresh<Vec<u8>, Vec<Arc<List>>>;
+
+impl Readings {
+    pub(super) fn new(interval: Duration) -> Self {
+        let directory = Refresh::new(interval);
+        Self { interval, directory, files: BTreeMap::new(), gone: BTreeMap::new(), expired: BTreeSet::new() }
+    }
+
+    /// A handshake has no lists: what has never been good is due earlier.
+    pub(super) fn handle_need(&mut self) {
+        self.directory.handle_need();
+        self.files.values_mut().for_each(Refresh::handle_need);
+    }
+
+    /// When the next reading is due; `None` is at once.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let files = self.files.values().map(Refresh::poll_timeout);
+        files.chain([self.directory.poll_timeout()]).min().flatten()
+    }
+
+    /// Reads what is due, and returns whether the lists are others. `wall` is the time since 1970.
+    pub(super) fn read_due(&mut self, of: &RevocationLists, now: Instant, wall: Duration) -> bool {
+        let mut has_changed = false;
+        if is_due(self.directory.poll_timeout(), now) {
+            let change = self.directory.handle_reading(now, of.source.files(), |paths| Ok(paths.clone()));
+            has_changed |= log(&of.to_string(), &change, self.directory.failure());
+        }
+        self.match_files();
+        let mut total = 0;
+        for (path, file) in &mut self.files {
+            if is_due(file.poll_timeout(), now) {
+                let reading = read(path, &mut total);
+                let change = file.handle_reading(now, reading, |bytes| parse(path, bytes));
+                has_changed |= log(&path.display().to_string(), &change, file.failure());
+            }
+        }
+        has_changed |= self.forget_gone();
+        self.warn_of_expired(wall);
+        has_changed
+    }
+
+    /// The last good lists.
+    pub(super) fn lists(&self, settings: &RevocationLists) -> Lists {
+        let lists = self.good().map(|(path, list)| (path.clone(), list.clone()));
+        let failures = self.failures().cloned().collect();
+        Lists::new(settings.to_string().into(), settings.fails_open, lists, failures)
+    }
+
+    /// The reasons why lists cannot be read.
+    pub(super) fn failures(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.directory.failure().into_iter().chain(self.files.values().filter_map(Refresh::failure))
+    }
+
+    /// Has a state for each file that is listed, and no other.
+    fn match_files(&mut self) {
+        let listed = self.directory.material().cloned().unwrap_or_default();
+        let mut before = mem::take(&mut self.files);
+        for path in &*listed {
+            let file = before.remove(path).unwrap_or_else(|| Refresh::new(self.interval));
+            self.files.insert(path.clone(), file);
+        }
+        let lists = |(path, file): (PathBuf, File)| Some((path, file.material()?.clone()));
+        self.gone.extend(before.into_iter().filter_map(lists));
+    }
+
+    /// Forgets the lists of files that are gone, unless a file cannot be read: it may be what they are in now (A69).
+    fn forget_gone(&mut self) -> bool {
+        self.failures().next().is_none() && !mem::take(&mut self.gone).is_empty()
+    }
+
+    fn good(&self) -> impl Iterator<Item = (&PathBuf, &Arc<List>)> {
+        let files = self.files.iter().filter_map(|(path, file)| Some((path, file.material()?)));
+        let all = files.chain(&self.gone);
+        all.flat_map(|(path, lists)| lists.iter().map(move |list| (path, list)))
+    }
+
+    /// A list that has expired is a warning once.
+    fn warn_of_expired(&mut self, wall: Duration) {
+        let expired: BTreeMap<_, _> =
+            self.good().filter_map(|(path, list)| Some((path.clone(), list.expired(wall)?))).collect();
+        for (path, ago) in expired.iter().filter(|(path, _)| !self.expired.contains(*path)) {
+            let (file, seconds) = (path.display().to_string(), ago.as_secs());
+            tracing::warn!(file, seconds, "certificate revocation list has expired");
+        }
+        self.expired = expired.into_keys().collect();
+    }
+}
+
+impl Source {
+    fn files(&self) -> Result<Vec<PathBuf>, String> {
+        match self {
+            Self::Files(paths) => Ok(paths.clone()),
+            Self::Directory(directory) => {
+                let files = files_in(directory).map_err(|e| in_file(FIELD, directory, &e))?;
+                if files.len() > MAX_FILES {
+                    return Err(in_file(FIELD, directory, &format!("more than {MAX_FILES} files")));
+                }
+                Ok(files)
+            }
+        }
+    }
+}
+
+/// The files of a directory, in the order of their names.
+fn files_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        let is_hidden = entry.file_name().as_encoded_bytes().starts_with(b".");
+        // A link to nowhere is a file that cannot be read.
+        if !is_hidden && !entry.path().is_dir() {
+            files.push(entry.path());
+        }
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+/// Reads a file, of which all together have a bounded size.
+fn read(path: &Path, total: &mut usize) -> Result<Vec<u8>, String> {
+    let bytes = files::read(FIELD, path)?;
+    *total += bytes.len();
+    if *total > MAX_TOTAL {
+        return Err(in_file(FIELD, path, &format!("more than {} MiB of lists in all", MAX_TOTAL >> 20)));
+    }
+    Ok(bytes)
+}
+
+fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Arc<List>>, Unusable> {
+    match List::in_file(bytes) {
+        Ok(lists) => Ok(lists.into_iter().map(Arc::new).collect()),
+        Err(NoLists::Incomplete(why)) => Err(Unusable::incomplete(in_file(FIELD, path, &why))),
+        Err(NoLists::Unusable(why)) => Err(Unusable::new(in_file(FIELD, path, &why))),
+    }
+}
+
+fn is_due(due: Option<Instant>, now: Instant) -> bool {
+    due.is_none_or(|due| due <= now)
+}
+
+/// Logs what a reading has changed, and returns whether it has. A failure is a warning once, until it is over.
+fn log(file: &str, change: &Change, reason: Option<&Arc<str>>) -> bool {
+    let reason = reason.map_or("", |reason| &**reason);
+    match change {
+        Change::None => return false,
+        Change::Material => tracing::debug!(file, "certificate revocation lists loaded"),
+        Change::Mended => tracing::info!(file, "certificate revocation lists are usable again"),
+        Change::Failed => {
+            tracing::warn!(
+                file,
+                reason,
+                "certificate revocation lists are unusable; the last good ones are kept"
+            );
+        }
+        Change::StillFailed => {
+            tracing::debug!(file, reason, "certificate revocation lists are still unusable");
+            return false;
+        }
+    }
+    true
+}
+
+/// The name of the setting, for errors.
+const FIELD: &str = "certificate_revocation";
+const MAX_FILES: usize = 1024;
+/// The largest size of all files together, in bytes.
+const MAX_TOTAL: usize = 64 << 20;
