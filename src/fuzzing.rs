@@ -17,6 +17,8 @@ use bytes::Bytes;
 
 #[cfg(feature = "channel")]
 pub use self::balancing::{Balancing, Selected, build_ring};
+#[cfg(all(feature = "tls", feature = "channel"))]
+pub use self::certificates::read_revocation_lists;
 #[cfg(feature = "tls")]
 pub use self::certificates::{
     accepts_name, read_certificate, read_names, read_pair, read_trust_bundles, spiffe_domain,

@@ -1,5 +1,5 @@
-//! What peers and files say of identities: certificates, their names, PEM, SPIFFE ids and bundles. It is read, or there is a
-//! reason; and names match as the plainest reading of the rules says.
+//! What peers and files say of identities: certificates, their names, PEM, SPIFFE ids and bundles, and revocation lists. It is
+//! read, or there is a reason; and names match as the plainest reading of the rules says.
 
 #![no_main]
 
@@ -7,19 +7,23 @@ use std::net::IpAddr;
 
 use libfuzzer_sys::fuzz_target;
 use xdskit::{
-    fuzzing::{accepts_name, read_certificate, read_names, read_pair, read_trust_bundles, spiffe_domain},
+    fuzzing::{
+        accepts_name, read_certificate, read_names, read_pair, read_revocation_lists, read_trust_bundles,
+        spiffe_domain,
+    },
     resource::tls::SanType,
 };
 
 fuzz_target!(|input: &[u8]| {
     let Some((kind, rest)) = input.split_first() else { return };
-    match kind % 6 {
+    match kind % 7 {
         0 => check_names(read_certificate(rest)),
         1 => check_names(read_names(rest)),
         2 => check_pair(rest),
         3 => check_bundles(rest),
         4 => check_id(rest),
-        _ => check_match(rest),
+        5 => check_match(rest),
+        _ => check_lists(rest),
     }
 });
 
@@ -52,6 +56,16 @@ fn check_pair(input: &[u8]) {
 fn check_bundles(input: &[u8]) {
     for (domain, _) in read_trust_bundles(input).into_iter().flatten() {
         assert_eq!(spiffe_domain(&format!("spiffe://{domain}/x")), Some(&*domain));
+    }
+}
+
+/// The serial numbers of a list in DER are in its bytes.
+fn check_lists(input: &[u8]) {
+    let Some(lists) = read_revocation_lists(input) else { return };
+    assert!(!lists.is_empty());
+    if let [0x30, 0x80..=0xff, ..] = input {
+        let is_there = |serial: &Vec<u8>| input.windows(serial.len()).any(|window| window == serial);
+        assert!(lists.iter().flatten().all(is_there));
     }
 }
 

@@ -10,6 +10,7 @@ use std::{
     sync::Arc,
 };
 
+#[cfg(any(test, feature = "channel"))]
 use super::status::ConnectionSecurity;
 use crate::resource::tls::{ProviderInstance, Roots, UpstreamTls};
 
@@ -154,6 +155,7 @@ impl Security {
     }
 
     /// What operators see of it, with what the peer has proved to be.
+    #[cfg(any(test, feature = "channel"))]
     pub(crate) fn status(&self, peer: Option<Arc<str>>) -> ConnectionSecurity {
         match self {
             Self::Plaintext => ConnectionSecurity::Plaintext,

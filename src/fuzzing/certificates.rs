@@ -57,6 +57,12 @@ pub fn read_trust_bundles(json: &[u8]) -> Option<Vec<(String, usize)>> {
     Some(map.domains().map(|domain| (domain.to_owned(), roots(domain))).collect())
 }
 
+/// Reads revocation lists in PEM or DER; returns the serial numbers in each.
+#[cfg(feature = "channel")]
+pub fn read_revocation_lists(file: &[u8]) -> Option<Vec<Vec<Vec<u8>>>> {
+    reasoned(crate::tls::revocation::read_lists(file))
+}
+
 /// The trust domain of a SPIFFE id.
 pub fn spiffe_domain(uri: &str) -> Option<&str> {
     reasoned(SpiffeId::parse(uri).map_err(str::to_owned)).map(|id| id.domain())

@@ -13,7 +13,7 @@ mod providers;
 #[cfg(feature = "channel")]
 mod refresh;
 #[cfg(feature = "channel")]
-mod revocation;
+pub(crate) mod revocation;
 mod spiffe;
 mod verifier;
 #[cfg(feature = "channel")]

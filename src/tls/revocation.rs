@@ -170,6 +170,22 @@ impl fmt::Debug for Revocation {
     }
 }
 
+/// The serial numbers in each list of a file.
+#[cfg(feature = "fuzzing")]
+pub(crate) fn read_lists(bytes: &[u8]) -> Result<Vec<Vec<Vec<u8>>>, String> {
+    use self::list::{List, NoLists};
+
+    let serials = |list: List| {
+        let serials: Vec<_> = list.revoked().map(<[u8]>::to_vec).collect();
+        assert!(serials.iter().all(|serial| list.names(serial)) && !list.names(&[0, 0]), "{list:?}");
+        serials
+    };
+    match List::in_file(bytes) {
+        Ok(lists) => Ok(lists.into_iter().map(serials).collect()),
+        Err(NoLists::Incomplete(reason) | NoLists::Unusable(reason)) => Err(reason),
+    }
+}
+
 /// How many files an error names.
 const MAX_SHOWN: usize = 4;
 

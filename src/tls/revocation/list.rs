@@ -92,6 +92,12 @@ impl List {
         self.revoked.binary_search_by(|one| (**one).cmp(serial)).is_ok()
     }
 
+    /// The serial numbers of revoked certificates.
+    #[cfg(feature = "fuzzing")]
+    pub(super) fn revoked(&self) -> impl Iterator<Item = &[u8]> {
+        self.revoked.iter().map(|serial| &**serial)
+    }
+
     pub(super) fn scope(&self) -> Option<&IssuingDistributionPoint> {
         self.scope.as_ref()
     }
