@@ -10,9 +10,7 @@ use std::{
     sync::Arc,
 };
 
-#[cfg(any(test, feature = "channel"))]
-use super::status::ConnectionSecurity;
-use crate::resource::tls::{ProviderInstance, Roots, UpstreamTls};
+use crate::resource::tls::UpstreamTls;
 
 /// An address with the identity of the connections to it. A connection is kept as long as its destination is listed, and another
 /// destination has connections of its own.
@@ -151,25 +149,6 @@ impl Security {
                 Self::Cluster { tls: tls.clone(), hostname: name.map(Into::into) }
             }
             Self::Plaintext | Self::Fallback | Self::Cluster { .. } => self.clone(),
-        }
-    }
-
-    /// What operators see of it, with what the peer has proved to be.
-    #[cfg(any(test, feature = "channel"))]
-    pub(crate) fn status(&self, peer: Option<Arc<str>>) -> ConnectionSecurity {
-        match self {
-            Self::Plaintext => ConnectionSecurity::Plaintext,
-            Self::Fallback => ConnectionSecurity::Fallback { peer },
-            Self::Cluster { tls, hostname } => {
-                let name = |instance: &ProviderInstance| (&*instance.instance_name).into();
-                let roots = match &tls.config.roots {
-                    Roots::Provider(instance) => Some(name(instance)),
-                    Roots::System => None,
-                };
-                let server_name = tls.config.server_name(hostname.as_deref()).map(Into::into);
-                let identity = tls.config.identity.as_ref().map(name);
-                ConnectionSecurity::Cluster { roots, identity, server_name, peer }
-            }
         }
     }
 }

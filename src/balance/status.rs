@@ -4,8 +4,11 @@ use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use serde::{Serialize, Serializer};
 
-use super::connectivity::Connectivity;
-use crate::resource::{HealthStatus, Locality};
+use super::{connectivity::Connectivity, identity::Security};
+use crate::resource::{
+    HealthStatus, Locality,
+    tls::{ProviderInstance, Roots},
+};
 
 /// A cluster that routes name, or that the application has subscribed to.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -136,6 +139,27 @@ pub enum ConnectionSecurity {
         /// The server's SPIFFE id, or else the first name of its certificate, at most 256 characters.
         peer: Option<Arc<str>>,
     },
+}
+
+impl ConnectionSecurity {
+    /// That of a connection, with what the peer has proved to be.
+    pub(super) fn of(security: &Security, peer: Option<Arc<str>>) -> Self {
+        match security {
+            Security::Plaintext => Self::Plaintext,
+            Security::Fallback => Self::Fallback { peer },
+            Security::Cluster { tls, hostname } => {
+                let config = tls.config();
+                let name = |instance: &ProviderInstance| (&*instance.instance_name).into();
+                let roots = match &config.roots {
+                    Roots::Provider(instance) => Some(name(instance)),
+                    Roots::System => None,
+                };
+                let server_name = config.server_name(hostname.as_deref()).map(Into::into);
+                let identity = config.identity.as_ref().map(name);
+                Self::Cluster { roots, identity, server_name, peer }
+            }
+        }
+    }
 }
 
 /// An endpoint that gets no calls.

@@ -7,7 +7,9 @@ use crate::balance::{
     connectivity::Connectivity,
     member::{Key, Member},
     policy::{EndpointConfig, LocalityConfig, Policy},
-    status::{ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus},
+    status::{
+        ConnectionSecurity, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus,
+    },
 };
 
 impl<H: Clone> Leaf<H> {
@@ -94,7 +96,7 @@ fn connections<H: Clone>(member: &Member<H>, endpoint: &EndpointConfig) -> Vec<C
             address: it.destination.address,
             calls: streams.running(),
             max_calls: streams.limit(),
-            security: it.destination.identity.security().status(streams.peer().cloned()),
+            security: ConnectionSecurity::of(it.destination.identity.security(), streams.peer().cloned()),
         })
     });
     connections.collect()
