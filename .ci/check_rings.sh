@@ -21,7 +21,7 @@ resolve
 filters
 engine balance'
 shell='client channel transport tls control_plane csds metrics orca codec'
-edge='bootstrap cli discover fuzzing testing bin lib'
+edge='bootstrap cli discover fuzzing testing test_log bin lib'
 core=$(tr '\n' ' ' <<<"$floors")
 
 # Every module of src/ is in one ring.
