@@ -59,6 +59,12 @@ impl<S: PartialEq, M> Refresh<S, M> {
         self.good.as_ref().map(|(_, material)| material)
     }
 
+    /// What the last good material was read from.
+    #[cfg(feature = "channel")]
+    pub(super) fn source(&self) -> Option<&S> {
+        self.good.as_ref().map(|(source, _)| source)
+    }
+
     /// The reason why the last reading failed.
     pub(super) fn failure(&self) -> Option<&Arc<str>> {
         self.failure.as_ref().map(|failure| &failure.reason)

@@ -21,6 +21,8 @@ use super::{
 /// The states of a directory and its files. Each file is refreshed apart from the others (A69).
 pub(super) struct Readings {
     interval: Duration,
+    /// The largest size of all files together, in bytes.
+    max_total: usize,
     directory: Refresh<Vec<PathBuf>, Vec<PathBuf>>,
     files: BTreeMap<PathBuf, File>,
     /// The last good lists of files that are gone, until all others can be read.
@@ -33,8 +35,19 @@ type File = Refresh<Vec<u8>, Vec<Arc<List>>>;
 
 impl Readings {
     pub(super) fn new(interval: Duration) -> Self {
-        let directory = Refresh::new(interval);
-        Self { interval, directory, files: BTreeMap::new(), gone: BTreeMap::new(), expired: BTreeSet::new() }
+        Self {
+            interval,
+            max_total: MAX_TOTAL,
+            directory: Refresh::new(interval),
+            files: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            expired: BTreeSet::new(),
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn with_max_total(self, max_total: usize) -> Self {
+        Self { max_total, ..self }
     }
 
     /// A handshake has no lists: what has never been good is due earlier.
@@ -57,10 +70,12 @@ impl Readings {
             has_changed |= log(&of.to_string(), &change, self.directory.failure());
         }
         self.match_files();
-        let mut total = 0;
+        // Those that are not due are kept.
+        let kept = self.files.values().filter(|file| !is_due(file.poll_timeout(), now));
+        let mut left = self.max_total.saturating_sub(kept.filter_map(Refresh::source).map(Vec::len).sum());
         for (path, file) in &mut self.files {
             if is_due(file.poll_timeout(), now) {
-                let reading = read(path, &mut total);
+                let reading = read(path, &mut left, self.max_total);
                 let change = file.handle_reading(now, reading, |bytes| parse(path, bytes));
                 has_changed |= log(&path.display().to_string(), &change, file.failure());
             }
@@ -147,13 +162,12 @@ fn files_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Reads a file, of which all together have a bounded size.
-fn read(path: &Path, total: &mut usize) -> Result<Vec<u8>, String> {
+/// Reads a file, of which all together have a bounded size, and takes its size from what is `left` of that.
+fn read(path: &Path, left: &mut usize, max_total: usize) -> Result<Vec<u8>, String> {
     let bytes = files::read(FIELD, path)?;
-    *total += bytes.len();
-    if *total > MAX_TOTAL {
-        return Err(in_file(FIELD, path, &format!("more than {} MiB of lists in all", MAX_TOTAL >> 20)));
-    }
+    *left = left
+        .checked_sub(bytes.len())
+        .ok_or_else(|| in_file(FIELD, path, &format!("more than {} MiB of lists in all", max_total >> 20)))?;
     Ok(bytes)
 }
 

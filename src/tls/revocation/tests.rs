@@ -377,6 +377,25 @@ async fn ch7_17_lists_have_a_largest_size() {
 }
 
 #[test]
+#[allow(clippy::disallowed_methods, reason = "its clock begins some time")]
+fn ch7_17_files_that_are_not_due_count_for_the_largest_size_too() {
+    let world = World::new();
+    let list = world.root.revoke(&[1]).der().to_vec();
+    world.folder.write("a.crl", &list);
+    world.folder.write("b.crl", "");
+    let lists = world.lists();
+    let mut readings = Readings::new(lists.refresh_interval).with_max_total(list.len() * 3 / 2);
+    let (now, wall) = (Instant::now(), Duration::ZERO);
+    readings.read_due(&lists, now, wall);
+    world.folder.write("b.crl", &list);
+    // It was half-written, and is read again alone.
+    readings.read_due(&lists, now + Duration::from_secs(1), wall);
+    let failures: Vec<_> = readings.failures().collect();
+    let [failure] = &*failures else { panic!("{failures:?}") };
+    contains(failure, &["b.crl: more than 0 MiB of lists in all"]);
+}
+
+#[test]
 fn ch7_17_bytes_that_are_no_list_are_an_error() {
     use super::list::List;
     let der = Ca::new().revoke(&[1, 2]).der().to_vec();
