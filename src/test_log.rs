@@ -2,11 +2,11 @@
 
 use std::{
     io,
-    sync::{Arc, LazyLock, Mutex},
+    sync::{Arc, LazyLock, Mutex, MutexGuard},
 };
 
 use tracing::{
-    Dispatch,
+    Dispatch, Subscriber,
     subscriber::{DefaultGuard, NoSubscriber, set_default},
 };
 use tracing_subscriber::fmt::format::FmtSpan;
@@ -18,7 +18,6 @@ pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 impl Log {
     /// Begins to write what a filter permits, until the guard is dropped.
     pub(crate) fn start(filter: &str) -> (Self, DefaultGuard) {
-        LazyLock::force(&FURTHER_SUBSCRIBERS);
         let log = Self::default();
         let writer = log.clone();
         let subscriber = tracing_subscriber::fmt()
@@ -28,20 +27,30 @@ impl Log {
             .without_time()
             .with_writer(move || writer.clone())
             .finish();
-        (log, set_default(subscriber))
+        (log, set_subscriber(subscriber))
     }
 
     /// The lines, without how long spans took.
     pub(crate) fn lines(&self) -> Vec<String> {
-        let text = String::from_utf8(self.0.lock().unwrap().clone()).unwrap();
+        let text = String::from_utf8(self.written().clone()).expect("a log is text");
         let line = |line: &str| line.split(" time.busy").next().unwrap_or_default().trim().to_owned();
         text.lines().map(line).collect()
     }
+
+    fn written(&self) -> MutexGuard<'_, Vec<u8>> {
+        self.0.lock().expect("no writer panics")
+    }
+}
+
+/// Has a subscriber log what this thread does, until the guard is dropped.
+pub(crate) fn set_subscriber(subscriber: impl Subscriber + Send + Sync + 'static) -> DefaultGuard {
+    LazyLock::force(&FURTHER_SUBSCRIBERS);
+    set_default(subscriber)
 }
 
 impl io::Write for Log {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().unwrap().write(bytes)
+        self.written().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {

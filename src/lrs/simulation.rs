@@ -385,7 +385,8 @@ impl World {
             LoadCommand::Send { stream, message } => {
                 let peer = &mut self.peers[stream.server.0 as usize];
                 assert!(peer.in_flight.is_none() && !peer.is_half_closed && peer.stream == Some(stream));
-                peer.in_flight = Some(lrs::LoadStatsRequest::decode(message).unwrap());
+                let request = lrs::LoadStatsRequest::decode(message).expect("requests are messages");
+                peer.in_flight = Some(request);
             }
             LoadCommand::Read { .. } => {}
             LoadCommand::Finish { stream } => self.peers[stream.server.0 as usize].is_half_closed = true,

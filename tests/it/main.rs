@@ -16,4 +16,7 @@ mod examples;
 mod files;
 mod orca;
 mod suite;
+#[allow(dead_code, reason = "the tests of the library use more of it")]
+#[path = "../../src/test_log.rs"]
+mod test_log;
 mod tracing;

@@ -4,15 +4,12 @@
 
 use std::{
     io,
-    sync::{Arc, LazyLock, Mutex},
+    sync::{Arc, Mutex},
 };
 
-use crate::{common::*, transport::Transport};
+use crate::{common::*, test_log::set_subscriber, transport::Transport};
 use bytes::Bytes;
-use tracing::{
-    Dispatch,
-    subscriber::{DefaultGuard, NoSubscriber},
-};
+use tracing::subscriber::DefaultGuard;
 use tracing_subscriber::fmt::MakeWriter;
 use xdskit::{
     Resource, ResourceSelector,
@@ -310,25 +307,19 @@ impl Dns for Nowhere {
     }
 }
 
-/// While a process has one subscriber only, `tracing` asks that of the thread that comes first to a span or event, which may be
-/// another test's without any, and disables it for all threads. With two that are never dropped, it always asks all.
-static FURTHER_SUBSCRIBERS: LazyLock<[Dispatch; 2]> =
-    LazyLock::new(|| [(); 2].map(|()| Dispatch::new(NoSubscriber::new())));
-
 /// What is logged on this thread.
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<u8>>>);
 
 impl Log {
     pub(crate) fn start(filter: &str) -> (Self, DefaultGuard) {
-        LazyLock::force(&FURTHER_SUBSCRIBERS);
         let log = Self::default();
         let subscriber = tracing_subscriber::fmt()
             .with_env_filter(filter)
             .with_ansi(false)
             .with_writer(log.clone())
             .finish();
-        (log, tracing::subscriber::set_default(subscriber))
+        (log, set_subscriber(subscriber))
     }
 
     pub(crate) fn text(&self) -> String {

@@ -145,17 +145,7 @@ async fn fails(mesh: &Mesh, text: &str) {
 }
 
 #[tokio::test]
-async fn ch7_1_without_xds_credentials_a_cluster_with_tls_is_connected_in_plaintext() {
-    let (mut peer, ca) = (Peer::start().await, Ca::new());
-    let name = "ch7_1_plaintext";
-    let mesh = start(name, &[peer.address], (&ca.file(), &ca.issue(&[SHOP])), |it| it).await;
-    secure(&mesh, name, upstream(&["a.example"], false));
-    let received = answered(&mesh, &mut peer).await;
-    assert_eq!(received.request.uri().scheme_str(), Some("http"));
-}
-
-#[tokio::test]
-async fn ch7_1_without_xds_credentials_a_cluster_with_tls_is_a_warning_once() {
+async fn ch7_1_without_xds_credentials_a_cluster_with_tls_is_plaintext_and_a_warning_once() {
     let (log, _guard) = Log::start("xdskit=warn");
     let (mut peer, ca) = (Peer::start().await, Ca::new());
     let name = "ch7_1_warning";

@@ -81,6 +81,26 @@ fn mutual(exact: &str) -> UpstreamTls {
     UpstreamTls { identity: Some(instance("both")), ..upstream(exact) }
 }
 
+/// Makes a handshake over a pipe, and checks what was agreed on as if it was another time.
+async fn checked_at(
+    time: UnixTime,
+    client: &ClientTls,
+    server: &Arc<ServerConfig>,
+) -> Result<PeerIdentity, String> {
+    let (near, far) = tokio::io::duplex(1 << 16);
+    let serve = async {
+        let mut stream = TlsAcceptor::from(server.clone()).accept(far).await.unwrap();
+        stream.write_all(b"x").await.unwrap();
+        stream.flush().await.unwrap();
+        stream
+    };
+    let (connected, _served) = tokio::join!(client.connect(near), serve);
+    let mut stream = connected.unwrap().0;
+    stream.read_exact(&mut [0]).await.unwrap(); // and the tickets before it
+    let generation = client.generation.lock().unwrap().clone().unwrap();
+    generation.check(stream.get_ref().1, time)
+}
+
 /// Makes a handshake over a pipe. The server then sends a byte, after its tickets.
 async fn handshake(client: &ClientTls, server: &Arc<ServerConfig>) -> Result<(PeerIdentity, Seen), String> {
     let (near, far) = tokio::io::duplex(1 << 16);
@@ -280,18 +300,7 @@ async fn ch7_16_the_certificate_of_a_resumed_session_is_verified_by_the_time_of_
     let client = world.client(upstream("a.example"), None);
     let late = UnixTime::since_unix_epoch(Duration::from_secs(1 << 40));
     for is_resumed in [false, true] {
-        let (near, far) = tokio::io::duplex(1 << 16);
-        let serve = async {
-            let mut stream = TlsAcceptor::from(server.clone()).accept(far).await.unwrap();
-            stream.write_all(b"x").await.unwrap();
-            stream.flush().await.unwrap();
-            stream
-        };
-        let (connected, _served) = tokio::join!(client.connect(near), serve);
-        let mut stream = connected.unwrap().0;
-        stream.read_exact(&mut [0]).await.unwrap(); // and the tickets before it
-        let generation = client.generation.lock().unwrap().clone().unwrap();
-        let checked = generation.check(stream.get_ref().1, late);
+        let checked = checked_at(late, &client, &server).await;
         // rustls has verified the first by its own clock.
         assert_eq!(checked.is_err_and(|why| why.contains("expired")), is_resumed);
     }

@@ -67,18 +67,7 @@ async fn ch7_16_ch7_17_lists_that_have_expired_refuse_a_resumed_session() {
     // In 2042, when the certificates are valid.
     let late = UnixTime::since_unix_epoch(Duration::from_secs(72 * 365 * 86_400));
     for is_resumed in [false, true] {
-        let (near, far) = tokio::io::duplex(1 << 16);
-        let serve = async {
-            let mut stream = TlsAcceptor::from(it.server.clone()).accept(far).await.unwrap();
-            stream.write_all(b"x").await.unwrap();
-            stream.flush().await.unwrap();
-            stream
-        };
-        let (connected, _served) = tokio::join!(client.connect(near), serve);
-        let mut stream = connected.unwrap().0;
-        stream.read_exact(&mut [0]).await.unwrap(); // and the tickets before it
-        let generation = client.generation.lock().unwrap().clone().unwrap();
-        let checked = generation.check(stream.get_ref().1, late);
+        let checked = checked_at(late, &client, &it.server).await;
         assert_eq!(checked.is_err_and(|why| why.contains("a.crl has expired")), is_resumed);
     }
 }
