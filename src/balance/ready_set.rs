@@ -155,7 +155,8 @@ impl<H> ReadySet<H> {
     #[inline]
     pub(super) fn slot(&self, place: usize) -> &Slot<H> {
         let len = self.len();
-        let place = place % len;
+        // The places that follow from weights are those of ready endpoints: a division for each of their picks is spared.
+        let place = if place < len { place } else { place % len };
         if let [only] = &*self.chunks {
             return only.slot(place, len);
         }

@@ -1,6 +1,6 @@
 //! Hash rings (A42): which endpoint is next to a hash.
 
-use std::{fmt::Write, sync::Arc};
+use std::{fmt::Write, ops::Range, sync::Arc};
 
 use super::hash::hash;
 use crate::resource::load_balancing::RingHash;
@@ -34,6 +34,17 @@ pub(super) struct Ring {
     hashes: Box<[u64]>,
     /// The ranks of the entries' endpoints.
     ranks: Box<[u32]>,
+    index: HashIndex,
+}
+
+/// Where the entries begin whose hashes have the same leading bits. There are about as many of these ranges as entries, so that a range
+/// has one entry mostly.
+#[derive(Debug, PartialEq)]
+struct HashIndex {
+    /// One for each value of the leading bits, and the number of entries at the end.
+    starts: Box<[u32]>,
+    /// The bits that follow the leading ones: at most 63.
+    rest: u32,
 }
 
 /// An endpoint on a ring.
@@ -67,7 +78,8 @@ impl Ring {
         // Entries of one endpoint with the same hash are equal, so that the rank is all that decides.
         entries.sort_unstable();
         let (hashes, ranks): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
-        Self { endpoints, sizes, hashes: hashes.into(), ranks: ranks.into() }
+        let index = HashIndex::new(&hashes);
+        Self { endpoints, sizes, hashes: hashes.into(), ranks: ranks.into(), index }
     }
 
     /// Whether it is the ring of these endpoints (CH3.31).
@@ -78,9 +90,35 @@ impl Ring {
     /// The ranks of the endpoints from that of a hash on, each as often as it has entries (CH3.33).
     #[inline]
     pub(super) fn walk(&self, hash: u64) -> impl Iterator<Item = usize> {
-        let first = self.hashes.partition_point(|it| *it < hash);
+        let near = self.index.range(hash);
+        let first = near.start + self.hashes[near].partition_point(|it| *it < hash);
         let (before, after) = self.ranks.split_at(first);
         after.iter().chain(before).map(|rank| *rank as usize)
+    }
+}
+
+impl HashIndex {
+    /// The index of hashes in ascending order.
+    fn new(hashes: &[u64]) -> Self {
+        let bits = hashes.len().next_power_of_two().ilog2().max(1);
+        let rest = u64::BITS - bits;
+        let mut starts = vec![0; (1 << bits) + 1];
+        for hash in hashes {
+            starts[(hash >> rest) as usize + 1] += 1;
+        }
+        let mut sum = 0;
+        for start in &mut starts {
+            sum += *start;
+            *start = sum;
+        }
+        Self { starts: starts.into(), rest }
+    }
+
+    /// The entries with the leading bits of a hash.
+    #[inline]
+    fn range(&self, hash: u64) -> Range<usize> {
+        let bits = (hash >> self.rest) as usize;
+        self.starts[bits] as usize..self.starts[bits + 1] as usize
     }
 }
 

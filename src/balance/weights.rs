@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicU64, AtomicUsize, Ordering},
     },
     time::{Duration, Instant},
 };
@@ -204,18 +204,37 @@ impl Schedule {
         (!is_equal).then_some(Self { weights })
     }
 
-    /// The place of the next endpoint. `next` is a counter, of which each value is taken once.
-    pub(super) fn pick(&self, mut next: impl FnMut() -> u64) -> usize {
-        let (count, full) = (self.weights.len() as u64, u64::from(FULL));
+    /// The place of the next endpoint. `turn` is that of the next pick; each turn is of one endpoint.
+    ///
+    /// The turns of endpoints that are skipped are taken together with that of the pick: it changes the counter once.
+    pub(super) fn pick(&self, turn: &AtomicUsize) -> usize {
+        let mut first = turn.load(Ordering::Relaxed);
         loop {
-            let sequence = next();
-            let (round, place) = (sequence / count, (sequence % count) as usize);
+            let (skipped, place) = self.next_after(first as u64);
+            let next = first.wrapping_add(skipped).wrapping_add(1);
+            match turn.compare_exchange_weak(first, next, Ordering::Relaxed, Ordering::Relaxed) {
+                Ok(_) => return place,
+                Err(now) => first = now,
+            }
+        }
+    }
+
+    /// How many turns are skipped from one on, and the endpoint of the next one. The mean number of turns is at most [`MAX_RATIO`].
+    fn next_after(&self, turn: u64) -> (usize, usize) {
+        let (count, full) = (self.weights.len(), u64::from(FULL));
+        let (round, mut place) = (turn / count as u64, (turn % count as u64) as usize);
+        let (mut round, mut skipped) = (round % full, 0);
+        loop {
             let weight = u64::from(self.weights[place]);
             // The endpoint is skipped in the share of the rounds that its weight lacks. The offset distributes the skips of
             // endpoints of equal weight over the rounds.
-            let phase = weight * (round % full) + place as u64 * OFFSET;
+            let phase = weight * round + place as u64 * OFFSET;
             if phase % full >= full - weight {
-                return place;
+                return (skipped, place);
+            }
+            (skipped, place) = (skipped + 1, place + 1);
+            if place == count {
+                (round, place) = ((round + 1) % full, 0);
             }
         }
     }

@@ -56,6 +56,24 @@ fn ch3_30_a_ring_without_room_for_all_has_entries_of_some() {
 }
 
 #[test]
+fn ch3_33_the_entry_of_a_hash_is_the_first_that_is_not_below_it() {
+    let mut random = fastrand::Rng::with_seed(1);
+    for count in [1, 2, 3, 4, 5, 7, 8, 9, 100, 1_000] {
+        let ring = ring(endpoints(backends(count)), count as u32, 4_096);
+        let near = ring.hashes.iter().flat_map(|hash| [hash.wrapping_sub(1), *hash, hash.wrapping_add(1)]);
+        let far = [0, 1, u64::MAX >> 1, u64::MAX - 1, u64::MAX];
+        let any: Vec<_> = (0..1_000).map(|_| random.u64(..)).collect();
+        for hash in near.chain(far).chain(any) {
+            let first = ring.hashes.iter().position(|it| *it >= hash).unwrap_or(0);
+            let walk: Vec<_> = ring.walk(hash).collect();
+            let expected = ring.ranks[first..].iter().chain(&ring.ranks[..first]);
+            assert!(walk.iter().copied().eq(expected.map(|rank| *rank as usize)), "{hash} among {count}");
+        }
+    }
+    assert_eq!(ring(endpoints::<&str>([]), 1, 100).walk(5).next(), None);
+}
+
+#[test]
 fn ch3_30_an_entry_is_the_hash_of_key_and_number() {
     let ring = ring(endpoints([("10.0.0.1:80", 1), ("[::1]:80", 1)]), 4, 100);
     let mut expected = Vec::new();

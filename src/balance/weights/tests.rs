@@ -1,3 +1,5 @@
+use std::thread;
+
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -18,15 +20,17 @@ fn decoded(from: OrcaLoadReport) -> Option<LoadReport> {
 /// How often each endpoint is picked.
 fn counts(schedule: &Schedule, first: u64, picks: usize) -> Vec<usize> {
     let mut counts = vec![0; schedule.weights.len()];
-    let mut next = first;
-    for _ in 0..picks {
-        let place = schedule.pick(|| {
-            next += 1;
-            next - 1
-        });
-        counts[place] += 1;
-    }
+    let turn = AtomicUsize::new(first as usize);
+    (0..picks).for_each(|_| counts[schedule.pick(&turn)] += 1);
     counts
+}
+
+/// Whether the endpoint of a turn is skipped, as CH3.45 has it.
+fn is_skipped(schedule: &Schedule, turn: u64) -> bool {
+    let count = schedule.weights.len() as u64;
+    let (round, place) = (u128::from(turn / count), turn % count);
+    let weight = u128::from(schedule.weights[place as usize]);
+    (weight * round + u128::from(place) * 32_767) % 65_535 < 65_535 - weight
 }
 
 fn schedule(weights: &[f64]) -> Option<Schedule> {
@@ -178,21 +182,57 @@ fn ch3_45_random_weights_are_all_picked_in_proportion_with_few_tries() {
         let weights: Vec<f64> = (0..2 + random.usize(..40)).map(|_| 1.0 + random.f64() * 20.0).collect();
         let schedule = schedule(&weights).unwrap();
         let (sum, picks) = (weights.iter().sum::<f64>(), 100_000);
-        let (mut next, mut tries) = (random.u64(..1 << 48), 0_u64);
+        let first = random.usize(..1 << 48);
+        let turn = AtomicUsize::new(first);
         let mut counts = vec![0_usize; weights.len()];
-        for _ in 0..picks {
-            let place = schedule.pick(|| {
-                (next, tries) = (next + 1, tries + 1);
-                next - 1
-            });
-            counts[place] += 1;
-        }
+        (0..picks).for_each(|_| counts[schedule.pick(&turn)] += 1);
         for (count, weight) in counts.iter().zip(&weights) {
             let expected = weight / sum * picks as f64;
             assert!((*count as f64 - expected).abs() <= 3.0 + expected * 0.01, "{count} for {expected}");
         }
+        let tries = turn.into_inner() - first;
         assert!(tries <= 10 * picks, "{tries} tries");
     }
+}
+
+#[test]
+fn ch3_45_turns_are_skipped_by_the_weight_and_the_round() {
+    let mut random = fastrand::Rng::with_seed(2);
+    for _ in 0..50 {
+        let weights: Vec<f64> = (0..2 + random.usize(..9)).map(|_| 1.0 + random.f64() * 20.0).collect();
+        let schedule = schedule(&weights).unwrap();
+        let mut expected = random.u64(..) >> random.u32(16..64);
+        let turn = AtomicUsize::new(expected as usize);
+        for _ in 0..1_000 {
+            while is_skipped(&schedule, expected) {
+                expected += 1;
+            }
+            assert_eq!(schedule.pick(&turn) as u64, expected % weights.len() as u64, "turn {expected}");
+            expected += 1;
+            assert_eq!(turn.load(Ordering::Relaxed) as u64, expected);
+        }
+    }
+}
+
+#[test]
+fn ch3_45_picks_of_several_threads_take_each_turn_once() {
+    let (schedule, turn) = (schedule(&[1.0, 2.0, 7.0, 4.0]).unwrap(), AtomicUsize::new(0));
+    let counts = thread::scope(|scope| {
+        let threads = [(); 4].map(|()| {
+            scope.spawn(|| {
+                let mut counts = [0; 4];
+                (0..20_000).for_each(|_| counts[schedule.pick(&turn)] += 1);
+                counts
+            })
+        });
+        threads.map(|thread| thread.join().unwrap())
+    });
+    let mut expected = [0; 4];
+    for turn in (0..turn.load(Ordering::Relaxed) as u64).filter(|turn| !is_skipped(&schedule, *turn)) {
+        expected[turn as usize % 4] += 1;
+    }
+    let sum = [0, 1, 2, 3].map(|place| counts.iter().map(|it| it[place]).sum::<usize>());
+    assert_eq!(sum, expected);
 }
 
 /// gRPC-Go never picks an endpoint whose weight is below 1/131,070 of the greatest (CH13.5).
