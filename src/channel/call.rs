@@ -136,17 +136,18 @@ impl CallContext {
             let _ = self.control.send(Control::Wake);
         }
         let wait = request.extensions().get().map_or(self.wait_for_ready, |WaitForReady(wait)| *wait);
+        let telemetry = self.telemetry.begin(&request);
         let mut call = Call {
             context: self,
             waits_for_ready: wait,
-            begin: None,
+            begin: telemetry.begin(),
             deadline: Deadline::new(self.shares_connections.then(|| self.active.clone().cancelled())),
             random: fastrand::Rng::new(),
             place: None,
             reason: None,
             attempts: 0,
             credentials: Vec::new(),
-            telemetry: self.telemetry.begin(&request),
+            telemetry,
             is_filtered: false,
         };
         let span = call.telemetry.span();
@@ -195,7 +196,10 @@ impl<'a> Call<'a> {
         };
         let request = Request::from_parts(parts, body);
         match filters {
-            Some(filters) => self.filtered(&filters, routed, request).await,
+            Some(filters) => {
+                self.telemetry.on_wait();
+                self.filtered(&filters, routed, request).await
+            }
             None => self.forward(routed, request).await,
         }
     }
@@ -277,6 +281,7 @@ impl<'a> Call<'a> {
     async fn wait_for_routes(&mut self, seen: u64) -> Result<(), Status> {
         let waiter = self.place()?.wait_for_routes(seen).map_err(|ShutDown| self.shut_down())?;
         let Some(mut waiter) = waiter else { return Ok(()) };
+        self.telemetry.on_wait();
         match self.deadline.watch(waiter.answer()).await {
             Ok(answer) => answer.map_err(|ShutDown| self.shut_down()),
             Err(over) => Err(self.over(over, "there is no configuration yet")),

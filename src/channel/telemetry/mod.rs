@@ -69,6 +69,8 @@ struct CallRecord {
     span: CheapSpan,
     /// If it is metered.
     begin: Option<Instant>,
+    /// The begin, until the call waits for something or makes an attempt, which begins then, too: the clock is read once for both.
+    just_begun: Option<Instant>,
     attempts: u32,
     retried: Retried,
     /// Since when there is no attempt, before a retry.
@@ -114,7 +116,7 @@ impl Telemetry {
         });
         let begin = metered.as_ref().map(|_| Instant::now());
         let (retried, delayed_since) = (Retried::default(), None);
-        let call = Some(CallRecord { span, begin, attempts: 0, retried, delayed_since });
+        let call = Some(CallRecord { span, begin, just_begun: begin, attempts: 0, retried, delayed_since });
         CallTelemetry { metered, call, attempt: None }
     }
 }
@@ -123,6 +125,18 @@ impl CallTelemetry {
     /// The span of the call.
     pub(super) fn span(&self) -> Span {
         self.call.as_ref().map_or_else(Span::none, |it| it.span.get())
+    }
+
+    /// When the call began, if it is metered.
+    pub(super) fn begin(&self) -> Option<Instant> {
+        self.call.as_ref().and_then(|it| it.begin)
+    }
+
+    /// The call waits for something before its first attempt.
+    pub(super) fn on_wait(&mut self) {
+        if let Some(call) = &mut self.call {
+            call.just_begun = None;
+        }
     }
 
     /// What picks are to fill with labels.
@@ -140,7 +154,7 @@ impl CallTelemetry {
         let attempt = self.attempt.get_or_insert_with(|| {
             let begin = self.metered.as_ref().map(|it| {
                 it.method.on_attempt_started(it.custom.as_ref());
-                Instant::now()
+                call.just_begun.take().unwrap_or_else(Instant::now)
             });
             call.retried.retries += u32::from(call.delayed_since.is_some());
             call.end_delay(begin);

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use h2::Reason;
+use tokio::sync::Notify;
 
 use super::{
     filters::{of, script, start_with, with_filter},
@@ -23,6 +24,8 @@ use crate::{
 struct Notes {
     calls: Mutex<Vec<String>>,
     connections: Mutex<Vec<String>>,
+    /// Of attempts and calls, as they end.
+    durations: Mutex<Vec<Duration>>,
 }
 
 impl Notes {
@@ -32,6 +35,12 @@ impl Notes {
 
     fn connections(&self) -> Vec<String> {
         std::mem::take(&mut self.connections.lock().unwrap())
+    }
+
+    /// The durations of the attempt and the call that have ended.
+    fn durations(&self) -> [Duration; 2] {
+        let durations = std::mem::take(&mut *self.durations.lock().unwrap());
+        durations.try_into().unwrap_or_else(|other| panic!("{other:?}"))
     }
 
     fn write(&self, line: String) {
@@ -75,7 +84,8 @@ impl MethodObserver for NotesOfMethod {
     }
 
     fn on_attempt_ended(&self, _: Option<&Arc<str>>, attempt: &AttemptSummary<'_>) {
-        let AttemptSummary { code, sent, received, labels, .. } = attempt;
+        let AttemptSummary { code, duration, sent, received, labels } = attempt;
+        self.notes.durations.lock().unwrap().push(*duration);
         let attempt = format!("{} attempt {code} {sent}/{received} {}", self.path, text(labels).trim_end());
         self.notes.write(attempt);
     }
@@ -83,6 +93,7 @@ impl MethodObserver for NotesOfMethod {
     fn on_call_ended(&self, _: Option<&Arc<str>>, summary: &CallSummary) {
         let Retried { retries, transparent, delay } = summary.retries;
         assert!(delay <= summary.duration, "{summary:?}");
+        self.notes.durations.lock().unwrap().push(summary.duration);
         let retried = match (retries, transparent) {
             (0, 0) => String::new(),
             _ => format!(" {retries}+{transparent} retries, delay {}", !delay.is_zero()),
@@ -123,6 +134,49 @@ async fn ch9_10_a_call_and_its_attempt_are_recorded_when_they_end() {
     let attempt = format!("/headers-alone attempt NOT_FOUND 0/0 \"ch9_10\" {PLACE}");
     let expected = ["/headers-alone started".to_owned(), attempt, "/headers-alone call NOT_FOUND".to_owned()];
     assert_eq!(notes.take(), expected);
+}
+
+#[tokio::test]
+async fn ch9_12_an_attempt_begins_after_a_wait_for_routes() {
+    let mut peer = Peer::start().await;
+    let mut mesh = Mesh::start("ch9_12_routes", &[&peer]).await;
+    let notes = Arc::<Notes>::default();
+    let late = mesh.client.channel("xds:///late").observer(Arc::new(notes.clone()));
+    mesh.channel = late.build().unwrap();
+    let call = mesh.get("/a");
+    mesh.waits(1).await;
+    mesh.server.set(listener("late").rds("routes"));
+    peer.request().await.respond();
+    soon(call).await.unwrap().unwrap();
+    let [attempt, all] = notes.durations();
+    assert!(attempt < all, "{attempt:?} of {all:?}");
+}
+
+#[tokio::test]
+async fn ch9_12_an_attempt_begins_after_the_filters() {
+    let mut peer = Peer::start().await;
+    let name = "ch9_12_filters";
+    let notes = Arc::<Notes>::default();
+    let observer = Arc::new(notes.clone());
+    let mesh = start_with(name, &[&peer], |builder| builder.observer(observer)).await;
+    let (entered, is_over) = (Arc::new(Notify::new()), Arc::new(Notify::new()));
+    let of_filter = (entered.clone(), is_over.clone());
+    script(name, move |_, request, next| {
+        let (entered, is_over) = of_filter.clone();
+        Box::pin(async move {
+            entered.notify_one();
+            is_over.notified().await;
+            Ok(next.run(request).await)
+        })
+    });
+    with_filter(&mesh, of(name));
+    let call = mesh.get("/a");
+    soon(entered.notified()).await;
+    is_over.notify_one();
+    peer.request().await.respond();
+    soon(call).await.unwrap().unwrap();
+    let [attempt, all] = notes.durations();
+    assert!(attempt < all, "{attempt:?} of {all:?}");
 }
 
 #[tokio::test]
