@@ -106,7 +106,7 @@ fn candidate(name: &'static str, world: World) -> Candidate<'static> {
     Candidate::kept(name, move || {
         let _living = &world;
         let picked = (0..PICKS).filter(|_| selected.pick()).count();
-        // A ring has entries so close to another one that no call before has found their endpoints: one call in 60,000 does.
+        // A ring has entries so close to another one that no call before has found their endpoints, which few calls meet.
         assert!(picked + 10 > PICKS, "{name}: {picked} of {PICKS} calls have an endpoint");
     })
 }
