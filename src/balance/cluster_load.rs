@@ -3,7 +3,7 @@
 use std::{collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use crate::{
-    lrs::{DropReporter, LocalityReporter},
+    lrs::{DropReporter, EndpointReporter},
     resolve::ClusterView,
 };
 
@@ -11,7 +11,8 @@ use crate::{
 /// them.
 #[derive(Debug)]
 pub(crate) struct ClusterLoad {
-    localities: BTreeMap<SocketAddr, LocalityReporter>,
+    /// By each of their addresses; they are reported under the main one.
+    endpoints: BTreeMap<SocketAddr, EndpointReporter>,
     /// In the order of the drops of the cluster.
     drops: Box<[DropReporter]>,
     uncategorised: DropReporter,
@@ -22,25 +23,27 @@ impl ClusterLoad {
     pub(super) fn of(view: ClusterView<'_>) -> Option<Arc<Self>> {
         view.config().filter(|config| config.report_load)?;
         let (reporter, assignment) = (view.load_reporter(), view.assignment());
-        let mut localities = BTreeMap::new();
+        let mut endpoints = BTreeMap::new();
         let all = assignment.iter().flat_map(|it| &it.priorities).flat_map(|it| &it.localities);
         for locality in all {
             let handle = reporter.locality(&locality.locality);
-            for address in locality.endpoints.iter().flat_map(|it| it.addresses()) {
-                localities.entry(address).or_insert_with(|| handle.clone());
+            for endpoint in &locality.endpoints {
+                for address in endpoint.addresses() {
+                    endpoints.entry(address).or_insert_with(|| handle.endpoint(endpoint.address()));
+                }
             }
         }
         let drops = assignment.iter().flat_map(|it| &it.drops);
         Some(Arc::new(Self {
-            localities,
+            endpoints,
             drops: drops.map(|drop| reporter.drop_reporter(&drop.category)).collect(),
             uncategorised: reporter.drop_reporter(""),
         }))
     }
 
     /// Who counts the attempts to an endpoint.
-    pub(super) fn locality(&self, address: SocketAddr) -> Option<&LocalityReporter> {
-        self.localities.get(&address)
+    pub(super) fn endpoint(&self, address: SocketAddr) -> Option<&EndpointReporter> {
+        self.endpoints.get(&address)
     }
 
     /// An attempt was dropped by an overload category, given its place (CH9.4).

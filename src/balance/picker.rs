@@ -346,7 +346,7 @@ impl<H> LeafPicker<H> {
             endpoint.load.begin();
         }
         let (endpoint, outcome) = (endpoint.clone(), Outcome::NoStream);
-        let reported = self.load.as_ref().and_then(|load| load.locality(endpoint.address)).map(Reported::new);
+        let reported = self.load.as_ref().and_then(|load| load.endpoint(endpoint.address)).map(Reported::new);
         Pick::Complete(Attempt { endpoint, has_load, outcome, penalty, metadata, reported })
     }
 

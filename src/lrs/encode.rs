@@ -4,12 +4,23 @@ use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
 
 use bytes::{BufMut, BytesMut};
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+use serde_json::{Map, Value};
 
 use super::{
     counters::Calls,
     metrics::{MetricSum, MetricSums},
 };
 use crate::config::Locality;
+
+/// What is written of an endpoint.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct EndpointStats<'a> {
+    /// The encoded address.
+    pub(super) head: &'a [u8],
+    pub(super) calls: &'a Calls,
+    pub(super) metrics: Option<&'a MetricSums>,
+    pub(super) metadata: Option<&'a Map<String, Value>>,
+}
 
 /// Writes the report of a cluster in a buffer that is used again.
 ///
@@ -38,16 +49,19 @@ impl Encoder {
         begun
     }
 
-    /// Writes an `UpstreamEndpointStats`; `head` is its encoded address.
-    pub(super) fn add_endpoint(&mut self, head: &[u8], calls: &Calls, metrics: Option<&MetricSums>) {
+    /// Writes an `UpstreamEndpointStats`.
+    pub(super) fn add_endpoint(&mut self, stats: &EndpointStats<'_>) {
         let endpoint = &mut self.cluster;
         let begun = begin_message(7, endpoint);
-        endpoint.extend_from_slice(head);
-        put_calls(calls, endpoint);
-        if let Some(metrics) = metrics {
+        endpoint.extend_from_slice(stats.head);
+        put_calls(stats.calls, endpoint);
+        if let Some(metrics) = stats.metrics {
             put_named(&metrics.named, endpoint);
         }
-        put_number(7, calls.issued, endpoint);
+        if let Some(metadata) = stats.metadata {
+            put_struct(6, metadata, endpoint);
+        }
+        put_number(7, stats.calls.issued, endpoint);
         end_message(&begun, endpoint);
     }
 
@@ -82,8 +96,8 @@ impl Encoder {
         put_number(3, total, &mut self.cluster);
     }
 
-    /// Ends a `ClusterStats`, and returns it.
-    pub(super) fn end_cluster(&mut self, interval: Duration, service: Option<&str>) -> &[u8] {
+    /// Ends a `ClusterStats`.
+    pub(super) fn end_cluster(&mut self, interval: Duration, service: Option<&str>) {
         let cluster = &mut self.cluster;
         // 0 would be no interval (LR4.6).
         let interval = interval.max(Duration::from_nanos(1));
@@ -94,7 +108,11 @@ impl Encoder {
         if let Some(service) = service {
             put_text(6, service, cluster);
         }
-        cluster
+    }
+
+    /// What is written of the `ClusterStats`.
+    pub(super) fn cluster(&self) -> &[u8] {
+        &self.cluster
     }
 }
 
@@ -154,6 +172,41 @@ fn put_named(named: &BTreeMap<Box<str>, MetricSum>, into: &mut Vec<u8>) {
     }
 }
 
+/// Writes a `google.protobuf.Struct`, with its keys in the order of the map: sorted, as they are when it is parsed (LR4.1).
+fn put_struct(field: u32, object: &Map<String, Value>, into: &mut Vec<u8>) {
+    let begun = begin_message(field, into);
+    for (key, value) in object {
+        let entry = begin_message(1, into);
+        if !key.is_empty() {
+            put_text(1, key, into);
+        }
+        put_value(2, value, into);
+        end_message(&entry, into);
+    }
+    end_message(&begun, into);
+}
+
+/// Writes a `google.protobuf.Value`, which has the field of its kind even for a default value. Its depth is limited by the parser's.
+fn put_value(field: u32, value: &Value, into: &mut Vec<u8>) {
+    let begun = begin_message(field, into);
+    match value {
+        Value::Null => put_bool(1, false, into),
+        Value::Number(number) => {
+            encode_key(2, WireType::SixtyFourBit, into);
+            into.put_f64_le(number.as_f64().unwrap_or_default());
+        }
+        Value::String(text) => put_text(3, text, into),
+        Value::Bool(is_true) => put_bool(4, *is_true, into),
+        Value::Object(object) => put_struct(5, object, into),
+        Value::Array(values) => {
+            let list = begin_message(6, into);
+            values.iter().for_each(|value| put_value(1, value, into));
+            end_message(&list, into);
+        }
+    }
+    end_message(&begun, into);
+}
+
 /// Begins a message within another one.
 fn begin_message(field: u32, into: &mut Vec<u8>) -> Begun {
     encode_key(field, WireType::LengthDelimited, into);
@@ -178,6 +231,11 @@ fn put_number(field: u32, number: u64, into: &mut Vec<u8>) {
         encode_key(field, WireType::Varint, into);
         encode_varint(number, into);
     }
+}
+
+fn put_bool(field: u32, is_true: bool, into: &mut Vec<u8>) {
+    encode_key(field, WireType::Varint, into);
+    into.put_u8(is_true.into());
 }
 
 fn put_double(field: u32, number: f64, into: &mut Vec<u8>) {
@@ -207,9 +265,10 @@ const CLIENT_FEATURES: u32 = 10;
 #[cfg(test)]
 mod tests {
     use prost::Message;
+    use serde_json::json;
 
     use super::*;
-    use crate::pb::envoy::config::endpoint::v3::ClusterStats;
+    use crate::{pb::envoy::config::endpoint::v3::ClusterStats, resource::json_object};
 
     #[test]
     fn lengths_of_any_size_are_those_of_prost() {
@@ -219,19 +278,33 @@ mod tests {
             let (region, name) = ("r".repeat(length), "m".repeat(length));
             let named = [(name.as_str().into(), MetricSum { count: 2, total: 1.5 })].into();
             let metrics = MetricSums { named, ..MetricSums::default() };
+            let metadata =
+                json!({ &name: [name], "": { "f": false, "n": null, "t": true, "x": [0, -1.5, {}] } });
+            let endpoint = EndpointStats {
+                head: &endpoint_head(([127, 0, 0, 1], 80).into()),
+                calls: &calls,
+                metrics: Some(&metrics),
+                metadata: metadata.as_object(),
+            };
             encoder.begin_cluster("shop");
             let begun = encoder.begin_locality(&locality_head(&Locality::new(&region, "", "")));
-            encoder.add_endpoint(&endpoint_head(([127, 0, 0, 1], 80).into()), &calls, Some(&metrics));
+            encoder.add_endpoint(&endpoint);
             encoder.end_locality(&begun, &calls, Some(&metrics));
-            let bytes = encoder.end_cluster(Duration::from_secs(1), Some(&name));
-            let stats = ClusterStats::decode(bytes).expect("it is a message");
-            assert_eq!(stats.encoded_len(), bytes.len(), "no length takes more bytes than it needs");
+            encoder.end_cluster(Duration::from_secs(1), Some(&name));
+            let stats = ClusterStats::decode(encoder.cluster()).expect("it is a message");
+            assert_eq!(
+                stats.encoded_len(),
+                encoder.cluster().len(),
+                "no length takes more bytes than it needs"
+            );
             assert_eq!(stats.cluster_service_name, name);
             let [locality] = &stats.upstream_locality_stats[..] else { panic!("not one locality") };
             assert_eq!(locality.locality.as_ref().map(|locality| &locality.region), Some(&region));
             assert_eq!((locality.total_issued_requests, locality.total_error_requests), (3, 1));
             let endpoint = &locality.upstream_endpoint_stats[0];
             assert_eq!((endpoint.total_issued_requests, endpoint.total_successful_requests), (3, 2));
+            let found = endpoint.metadata.clone().map(|object| Value::Object(json_object(object)));
+            assert!(found == Some(metadata), "the metadata is what it was");
             for metrics in [&locality.load_metric_stats, &endpoint.load_metric_stats] {
                 let found: Vec<_> = metrics.iter().map(|it| it.metric_name.strip_prefix(NAMED)).collect();
                 assert_eq!(found, [Some(&*name)]);

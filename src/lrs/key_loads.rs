@@ -8,14 +8,17 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tracing::debug;
+
 use super::{
     counters::{Calls, Count, Counters, DropCounter},
     destination::Key,
-    encode::{self, Encoder},
+    encode::{self, Encoder, EndpointStats},
+    endpoint_metadata::{Assignment, EndpointMetadata},
     metrics::MetricSums,
     stats::{LoadStats, LocalityStats},
 };
-use crate::config::Locality;
+use crate::{config::Locality, escape::Escaped};
 
 /// The load of a key: what its handles count, and what ended handles have left.
 ///
@@ -38,6 +41,18 @@ pub(super) struct KeyLoads {
     is_closing_due: bool,
     /// Whether the report in progress has activity.
     takes_activity: bool,
+    /// The endpoints that the cluster has by EDS, for their metadata.
+    assignment: Assignment,
+}
+
+/// How a report is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    pub(super) now: Instant,
+    /// The server asks for the counts of endpoints (LR3.7).
+    pub(super) has_endpoints: bool,
+    /// The size in bytes above which a report has no metadata.
+    pub(super) max_size: usize,
 }
 
 #[derive(Debug)]
@@ -97,13 +112,17 @@ impl KeyLoads {
         }
     }
 
+    pub(super) fn set_assignment(&mut self, assignment: &Assignment) {
+        self.assignment = assignment.clone();
+    }
+
     fn locality(&mut self, locality: &Locality) -> &mut LocalityLoads {
         self.localities.entry(locality.clone()).or_insert_with(|| LocalityLoads::new(locality))
     }
 
-    /// The number of localities, as a measure of the work.
+    /// The number of localities and endpoints, as a measure of the work.
     pub(super) fn len(&self) -> usize {
-        self.localities.len()
+        self.localities.values().map(|locality| 1 + locality.endpoints.len()).sum()
     }
 
     /// Begins the first interval.
@@ -126,38 +145,51 @@ impl KeyLoads {
     }
 
     /// Writes a report of what was not reported; `None` if there is nothing to say (LR4.8).
-    pub(super) fn take<'a>(
-        &mut self,
-        (name, service): &Key,
-        (now, has_endpoints): (Instant, bool),
-        encoder: &'a mut Encoder,
-    ) -> Option<&'a [u8]> {
-        let dropped: u64 = self.drops.values_mut().map(Drops::take).sum();
-        self.takes_activity = dropped > 0;
+    pub(super) fn take<'a>(&mut self, key: &Key, terms: Terms, encoder: &'a mut Encoder) -> Option<&'a [u8]> {
+        self.takes_activity = self.drops.values_mut().map(Drops::take).sum::<u64>() > 0;
         for locality in self.localities.values_mut() {
             self.takes_activity |= locality.take();
         }
         let has_report = self.takes_activity || self.is_closing_due;
-        self.taken_at = has_report.then_some(now);
+        self.taken_at = has_report.then_some(terms.now);
         if !has_report {
             return None;
         }
+        let assignment = terms.has_endpoints.then(|| self.assignment.get()).flatten();
+        let metadata = assignment.as_deref().and_then(EndpointMetadata::of);
+        self.encode(key, &terms, metadata.as_ref(), encoder);
+        if metadata.is_some() && encoder.cluster().len() > terms.max_size {
+            // Counts must arrive, and metadata of some endpoints alone would look like the absence of the others'.
+            debug!(cluster = %Escaped(&key.0), "the metadata of endpoints is too large for a load report, and left out");
+            self.encode(key, &terms, None, encoder);
+        }
+        Some(encoder.cluster())
+    }
+
+    /// Writes the report that was taken.
+    fn encode(
+        &self,
+        (name, service): &Key,
+        terms: &Terms,
+        metadata: Option<&EndpointMetadata<'_>>,
+        encoder: &mut Encoder,
+    ) {
         encoder.begin_cluster(name);
-        for locality in self.localities.values() {
+        for (at, locality) in &self.localities {
             // The zeros of the localities of the last report end its activity.
             let is_closed = !self.takes_activity && locality.was_reported;
             if is_closed || locality.has_activity {
-                locality.encode(has_endpoints, encoder);
+                locality.encode(terms, metadata.map(|all| (at, all)), encoder);
             }
         }
-        encoder.set_dropped(dropped);
+        encoder.set_dropped(self.drops.values().map(|drops| drops.taken).sum());
         for (category, drops) in &self.drops {
             if let Some(category) = category.as_ref().filter(|_| drops.taken > 0) {
                 encoder.add_drops(category, drops.taken);
             }
         }
-        let interval = self.since.map_or(Duration::ZERO, |since| now.saturating_duration_since(since));
-        Some(encoder.end_cluster(interval, service.as_deref()))
+        let interval = self.since.map_or(Duration::ZERO, |since| terms.now.saturating_duration_since(since));
+        encoder.end_cluster(interval, service.as_deref());
     }
 
     /// The report of the last [`take`](Self::take) was written, if there was one. Returns the number of values of metrics that it does
@@ -286,13 +318,22 @@ impl LocalityLoads {
         self.has_activity
     }
 
-    fn encode(&self, has_endpoints: bool, encoder: &mut Encoder) {
+    fn encode(
+        &self,
+        terms: &Terms,
+        metadata: Option<(&Locality, &EndpointMetadata<'_>)>,
+        encoder: &mut Encoder,
+    ) {
         let begun = encoder.begin_locality(&self.head);
         let mut calls = self.own.taken;
-        for EndpointLoads { head, own } in self.endpoints.values() {
+        for (address, EndpointLoads { head, own }) in &self.endpoints {
             calls.add(own.taken);
-            if has_endpoints && own.has_activity() {
-                encoder.add_endpoint(head, &own.taken, own.metrics.as_deref());
+            if terms.has_endpoints && own.has_activity() {
+                // A report that is too large already is written anew without metadata, so that the buffer needs no more room.
+                let metadata = metadata.filter(|_| encoder.cluster().len() <= terms.max_size);
+                let metadata = metadata.and_then(|(locality, all)| all.get(locality, *address));
+                let (calls, metrics) = (&own.taken, own.metrics.as_deref());
+                encoder.add_endpoint(&EndpointStats { head, calls, metrics, metadata });
             }
         }
         encoder.end_locality(&begun, &calls, self.metrics().as_deref());

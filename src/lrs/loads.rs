@@ -14,6 +14,7 @@ use std::{
 use super::{
     counters::{Counters, DropCounter},
     destination::{Destination, Key, Propagation, Route},
+    endpoint_metadata::Assignment,
     lanes::Lanes,
     reporter::{ClusterCell, EndpointCell, LoadReporter, LocalityCell},
     server_loads::ServerLoads,
@@ -22,7 +23,7 @@ use super::{
 };
 use crate::{
     config::{Locality, Server},
-    resource::cluster::ReportedMetrics,
+    resource::{ClusterLoadAssignment, cluster::ReportedMetrics},
 };
 
 /// What a client counts and reports, in one place that its handles, its engine and its driver share.
@@ -50,6 +51,8 @@ pub(super) enum CellKey {
 pub(super) struct State {
     /// What CDS says, for the clusters whose load is reported.
     routes: BTreeMap<Arc<str>, Route>,
+    /// What EDS says, for such clusters in snapshots.
+    assignments: BTreeMap<Arc<str>, Assignment>,
     cells: BTreeMap<CellKey, Weak<ClusterCell>>,
     /// They are never removed: a client knows those of its bootstrap.
     pub(super) servers: Vec<ServerLoads>,
@@ -125,6 +128,16 @@ impl Loads {
         }
     }
 
+    /// A cluster whose load is reported has other endpoints. The next report has their metadata (LR9.5).
+    pub(crate) fn set_assignment(&self, cluster: &Arc<str>, endpoints: &Arc<ClusterLoadAssignment>) {
+        let (mut state, assignment) = (self.lock(), Assignment::of(endpoints));
+        if let Some(destination) = state.routes.get(cluster).map(|route| route.destination.clone()) {
+            state.servers[destination.server].set_assignment(&destination.key, &assignment);
+        }
+        forget_if_doubled(&mut state.assignments, Assignment::is_in_use);
+        state.assignments.insert(cluster.clone(), assignment);
+    }
+
     /// Whether something has changed for the streams since the last call.
     pub(crate) fn take_changed(&self) -> bool {
         self.has_changed.load(Ordering::Relaxed) && self.has_changed.swap(false, Ordering::AcqRel)
@@ -162,7 +175,7 @@ impl Loads {
         }
         let cell = Arc::new(EndpointCell { locality: locality.clone(), address, lanes: Lanes::new() });
         let mut endpoints = locality.endpoints();
-        endpoints.retain(|_, other| other.strong_count() > 0);
+        forget_if_doubled(&mut endpoints, |other| other.strong_count() > 0);
         endpoints.insert(address, Arc::downgrade(&cell));
         drop(endpoints);
         if let Some(route) = state.route_of(locality.cluster.key()) {
@@ -293,8 +306,14 @@ impl State {
     fn begin_endpoint(&mut self, cell: &EndpointCell, route: &Route, settings: &LoadSettings) {
         let Destination { server, key } = &*route.destination;
         if let Some(counters) = switch(&cell.lanes, route, settings) {
-            let key = self.servers[*server].key(key);
-            key.list_endpoint((&cell.locality.locality, cell.address), counters);
+            let loads = self.servers[*server].key(key);
+            loads.list_endpoint((&cell.locality.locality, cell.address), counters);
+            // The key may be new. One that is reported without CDS has no endpoints by EDS.
+            if let CellKey::Cluster(name) = cell.locality.cluster.key()
+                && let Some(assignment) = self.assignments.get(name)
+            {
+                loads.set_assignment(assignment);
+            }
         }
     }
 
@@ -304,6 +323,13 @@ impl State {
         for server in &mut self.servers {
             server.sweep(settings.max_residues, now);
         }
+    }
+}
+
+/// Removes what is not in use any more when the number has doubled, so that the cost of many insertions is linear.
+fn forget_if_doubled<K: Ord, V>(all: &mut BTreeMap<K, V>, is_in_use: impl Fn(&V) -> bool) {
+    if all.len().is_power_of_two() {
+        all.retain(|_, value| is_in_use(value));
     }
 }
 

@@ -18,6 +18,7 @@
 mod counters;
 mod destination;
 mod encode;
+mod endpoint_metadata;
 mod key_loads;
 mod lanes;
 #[cfg(feature = "tower")]

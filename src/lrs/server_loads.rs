@@ -13,7 +13,8 @@ use bytes::{Bytes, BytesMut};
 use super::{
     destination::Key,
     encode::{self, Encoder},
-    key_loads::KeyLoads,
+    endpoint_metadata::Assignment,
+    key_loads::{KeyLoads, Terms},
     response::Order,
     settings::LoadSettings,
     stats::LoadStats,
@@ -73,6 +74,13 @@ impl ServerLoads {
         self.keys.entry(key.clone()).or_default()
     }
 
+    /// The endpoints of a cluster have changed. A key without handles has no use for them.
+    pub(super) fn set_assignment(&mut self, key: &Key, assignment: &Assignment) {
+        if let Some(loads) = self.keys.get_mut(key) {
+            loads.set_assignment(assignment);
+        }
+    }
+
     /// Whether there is a handle, or a call in progress.
     pub(super) fn is_used(&self) -> bool {
         self.is_live() || self.keys.values().any(KeyLoads::has_calls)
@@ -95,7 +103,7 @@ impl ServerLoads {
         Some(self.keys.get(key)?.stats())
     }
 
-    /// Builds the reports of some keys, as many as a slice has localities (LR7.3). Those that are not wanted are discarded (LR6.2).
+    /// Builds the reports of some keys, as many as a slice has localities and endpoints (LR7.3). Those that are not wanted are discarded (LR6.2).
     pub(super) fn take(
         &mut self,
         after: Option<&Key>,
@@ -105,13 +113,15 @@ impl ServerLoads {
         let Self { keys, encoder, .. } = self;
         let (mut slice, mut part) = (Slice::default(), PartBuilder::default());
         let mut budget = settings.slice;
+        let max_size = settings.max_request_size.saturating_sub(OVERHEAD);
+        let terms = Terms { now, has_endpoints: order.has_endpoints, max_size };
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut emptied = Vec::new();
         for (key, loads) in keys.range_mut::<Key, _>((begin, Bound::Unbounded)) {
             budget = budget.saturating_sub(loads.len() + 1);
             if !order.wants(&key.0) {
                 loads.discard(now);
-            } else if let Some(report) = loads.take(key, (now, order.has_endpoints), encoder) {
+            } else if let Some(report) = loads.take(key, terms, encoder) {
                 // A key that is larger than the limit goes alone (LR4.10).
                 if part.message.len() + report.len() + OVERHEAD > settings.max_request_size {
                     slice.parts.extend(part.finish());

@@ -13,7 +13,7 @@ pub(crate) struct LoadSettings {
     pub(crate) max_residues: usize,
     /// The maximum number of named metrics of a locality in an interval (LR8.7).
     pub(crate) max_metric_names: usize,
-    /// The number of localities that a report is built of at a time (LR7.3).
+    /// The number of localities and endpoints that a report is built of at a time (LR7.3).
     pub(crate) slice: usize,
     /// The time for the last report and the end of a stream (LR6.8).
     pub(crate) farewell: Duration,

@@ -20,7 +20,7 @@ use super::{
     routed::{Next, RoutedClusters},
     usage::Usage,
 };
-use crate::{error::WatchError, invariant, observed::Observed, resource::Cluster};
+use crate::{error::WatchError, invariant, lrs::Loads, observed::Observed, resource::Cluster};
 
 /// The clusters of a resolution: their users, their readiness, and their entries in snapshots.
 ///
@@ -60,6 +60,8 @@ struct Pending {
 struct Settings {
     grace: Duration,
     node_id: Arc<str>,
+    /// The metadata of endpoints is reported with their load.
+    loads: Arc<Loads>,
 }
 
 /// The latest configuration of a cluster with endpoints of its own.
@@ -71,7 +73,7 @@ struct LatestConfig<'a> {
 }
 
 impl Graph {
-    pub(super) fn new(node_id: Arc<str>, grace: Duration) -> Self {
+    pub(super) fn new(node_id: Arc<str>, loads: Arc<Loads>, grace: Duration) -> Self {
         Self {
             nodes: Nodes::default(),
             sources: EndpointSources::default(),
@@ -80,7 +82,7 @@ impl Graph {
             routed: RoutedClusters::default(),
             entries: OrdMap::new(),
             pending: Pending::default(),
-            settings: Settings { grace, node_id },
+            settings: Settings { grace, node_id, loads },
             orders: Vec::new(),
             work: 0,
         }
@@ -329,8 +331,13 @@ impl Graph {
 
     /// Shows something of a cluster, unless that is shown already.
     fn set_shown(&mut self, name: &Arc<str>, entry: ClusterEntry) {
+        let is_reported = entry.config.as_ref().is_some_and(|config| config.report_load);
+        let endpoints = entry.endpoints.clone().filter(|_| is_reported);
         if self.update(name, |node| node.show(entry)) == Some(true) {
             self.pending.touched.insert(name.clone());
+            if let Some(endpoints) = endpoints {
+                self.settings.loads.set_assignment(name, &endpoints);
+            }
         }
     }
 

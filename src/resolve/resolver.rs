@@ -37,7 +37,7 @@ pub(crate) struct Resolver {
 
 impl Resolver {
     pub(crate) fn new(about: About, times: Times) -> Self {
-        let graph = Graph::new(about.node_id.clone(), times.grace);
+        let graph = Graph::new(about.node_id.clone(), about.loads.clone(), times.grace);
         let mut route_resolver = RouteResolver::new(about, times);
         let orders = route_resolver.take_orders().into();
         Self { route_resolver, stale: false, next: None, current: None, failed: None, graph, orders }

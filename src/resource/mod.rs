@@ -61,6 +61,8 @@ pub mod virtual_host;
 
 pub(crate) use collection::{Inline, List, ListEntry};
 
+#[cfg(any(test, feature = "control-plane", feature = "fuzzing"))]
+pub(crate) use self::parts::json_object;
 pub(crate) use crate::base::Erased;
 pub use crate::base::{Invalid, TypeUrl, Version, type_url};
 pub use cluster::{Cluster, ClusterKind};

@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use super::ReadyEndpoint;
 use crate::{
     balance::{breaker::Breaker, load::Load, outlier::outcomes::Outcomes, weights::LoadReport},
-    lrs::{self, LocalityReporter, OrcaLoadReport, ReportedCall},
+    lrs::{self, EndpointReporter, OrcaLoadReport, ReportedCall},
     resource::load_balancing::AddedMetadata,
 };
 
@@ -27,7 +27,7 @@ pub(crate) struct Attempt<H> {
 /// What load reports count of an attempt.
 #[derive(Debug)]
 pub(super) struct Reported {
-    locality: LocalityReporter,
+    endpoint: EndpointReporter,
     /// Once it has a stream.
     call: Option<ReportedCall>,
     metrics: Option<Box<OrcaLoadReport>>,
@@ -77,7 +77,7 @@ impl<H> Attempt<H> {
     pub(crate) fn on_stream(&mut self) {
         self.outcome = Outcome::Failure;
         if let Some(reported) = &mut self.reported {
-            reported.call = Some(reported.locality.call_started());
+            reported.call = Some(reported.endpoint.call_started());
         }
     }
 
@@ -155,8 +155,8 @@ impl<H> Drop for Attempt<H> {
 }
 
 impl Reported {
-    pub(super) fn new(locality: &LocalityReporter) -> Self {
-        Self { locality: locality.clone(), call: None, metrics: None }
+    pub(super) fn new(endpoint: &EndpointReporter) -> Self {
+        Self { endpoint: endpoint.clone(), call: None, metrics: None }
     }
 
     /// The attempt has ended. One without a stream was not issued (CH2.22).

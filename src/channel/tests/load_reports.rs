@@ -3,16 +3,18 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use serde_json::json;
+
 use super::{retries::policy, *};
 use crate::{
     control_plane::LoadReporting,
     pb::{
         envoy::config::{
             cluster::v3::{CircuitBreakers, circuit_breakers::Thresholds},
-            core::v3::{ConfigSource, SelfConfigSource, config_source::ConfigSourceSpecifier},
+            core::v3::{ConfigSource, Metadata, SelfConfigSource, config_source::ConfigSourceSpecifier},
             route::v3::route::Action,
         },
-        google::protobuf::UInt32Value,
+        google::protobuf::{self, UInt32Value, value::Kind},
     },
     testing::resources::ClusterBuilder,
 };
@@ -123,6 +125,46 @@ async fn ch9_2_attempts_count_from_their_stream_to_their_end() {
     let ended = |totals: &crate::control_plane::LoadTotals| totals.successful == 1;
     let totals = mesh.server.expect_load_totals(name, ended).await.unwrap();
     assert_eq!((totals.issued, totals.failed, totals.in_progress), (1, 0, 0));
+}
+
+#[tokio::test]
+async fn lr9_5_lr3_7_a_channel_reports_each_endpoint_with_its_latest_metadata() {
+    let name = "lr9_5_endpoints";
+    let (mut peer, other) = (Peer::start().await, Peer::start().await);
+    let mesh = mesh(name, &[&peer]).await;
+    mesh.server.ask_reports(LoadReporting::all(Duration::from_secs(1)).with_endpoints());
+    for version in ["one", "other"] {
+        let fields = json!({ "version": version });
+        mesh.server.set(assignment(name, &[&peer]).locality("us", "b", [&*other.address.to_string()]).edit(
+            |assignment| {
+                // All calls go to the first one.
+                assignment.endpoints[1].priority = 1;
+                assignment.endpoints[0].lb_endpoints[0].metadata = Some(with_version(version));
+            },
+        ));
+        soon(async {
+            loop {
+                let call = mesh.get("/a");
+                peer.request().await.respond();
+                call.await.unwrap().unwrap();
+                let load = mesh.server.expect_load(name, Duration::from_secs(20)).await.unwrap();
+                let [locality] = &load.localities[..] else { panic!("not one locality: {load:?}") };
+                let [endpoint] = &locality.endpoints[..] else { continue };
+                assert_eq!((endpoint.address, endpoint.requests), (Some(peer.address), locality.requests));
+                // The endpoints may be known later than the load is counted.
+                if Some(&endpoint.metadata) == fields.as_object() {
+                    return;
+                }
+            }
+        })
+        .await;
+    }
+}
+
+fn with_version(version: &str) -> Metadata {
+    let version = protobuf::Value { kind: Some(Kind::StringValue(version.to_owned())) };
+    let object = protobuf::Struct { fields: [("version".to_owned(), version)].into() };
+    Metadata { filter_metadata: [("envoy.lb".to_owned(), object)].into(), ..Metadata::default() }
 }
 
 #[tokio::test]

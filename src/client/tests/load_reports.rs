@@ -2,17 +2,24 @@
 
 use std::{net::SocketAddr, time::Duration};
 
+use serde_json::{Map, json};
+
 use crate::{
     Client,
     client::{LoadReportStatus, ResourceSelector},
     config::{Bootstrap, Locality, Server},
-    control_plane::{LoadReporting, LoadTotals},
+    control_plane::{LoadReporting, LoadTotals, store::loads::EndpointLoad},
     lrs::{LoadStreamState, OrcaLoadReport, Outcome},
-    pb::envoy::config::core::v3::{ConfigSource, SelfConfigSource, config_source::ConfigSourceSpecifier},
+    pb::{
+        envoy::config::core::v3::{
+            ConfigSource, Metadata, SelfConfigSource, config_source::ConfigSourceSpecifier,
+        },
+        google::protobuf::{self, value::Kind},
+    },
     resource::Cluster,
     testing::{
         TestControlPlane,
-        resources::{ClusterBuilder, cluster, endpoints, listener, route, route_config},
+        resources::{ClusterBuilder, EndpointsBuilder, cluster, endpoints, listener, route, route_config},
     },
 };
 
@@ -191,6 +198,52 @@ async fn lr3_7_endpoints_are_reported_on_request() {
     let load = server.expect_load("shop", SOON).await.unwrap();
     let of = &load.localities[0].endpoints[0];
     assert_eq!((of.address, of.requests.successful), (Some(address), 1));
+}
+
+#[tokio::test]
+async fn lr9_5_endpoints_are_reported_with_their_metadata_of_eds_by_all_handles() {
+    let server = server().await;
+    server.ask_reports(LoadReporting::all(Duration::from_secs(1)).with_endpoints());
+    server.set(listener("shop").rds("routes"));
+    server.set(route_config("routes").virtual_host(["*"], [route::prefix("").cluster("shop")]));
+    server.set(with_metadata("one"));
+    let client = client(&server);
+    let mut resolution = client.resolve("xds:///shop");
+    let snapshot = resolution.ready().await.unwrap();
+    let endpoints: Vec<_> = snapshot.cluster("shop").unwrap().endpoints().collect();
+    let by_name = client.load_reporter("shop").locality(&endpoints[1].locality().locality);
+    let handles = [endpoints[0].load_reporter(), by_name.endpoint(endpoints[1].address())];
+    drop(snapshot);
+    for version in ["one", "other"] {
+        server.set(with_metadata(version));
+        let is_reported = soon(async {
+            loop {
+                handles.iter().for_each(|handle| drop(handle.call_started()));
+                let load = server.expect_load("shop", SOON).await.unwrap();
+                let endpoints = load.localities.iter().flat_map(|it| &it.endpoints);
+                let of = |it: &EndpointLoad| (it.address.unwrap().port(), it.metadata.clone());
+                let found: Vec<_> = endpoints.map(of).collect();
+                let object = json!({ "version": version, "number": 1.5 }).as_object().unwrap().clone();
+                // The endpoints may be known later than the load is counted.
+                if found == [(80, object), (81, Map::new())] {
+                    return true;
+                }
+            }
+        });
+        assert!(is_reported.await, "with the metadata of {version}");
+    }
+}
+
+/// Two endpoints, of which the first has metadata.
+fn with_metadata(version: &str) -> EndpointsBuilder {
+    let text = |text: &str| protobuf::Value { kind: Some(Kind::StringValue(text.to_owned())) };
+    let number = protobuf::Value { kind: Some(Kind::NumberValue(1.5)) };
+    let fields = [("version".to_owned(), text(version)), ("number".to_owned(), number)].into();
+    let filter_metadata = [("envoy.lb".to_owned(), protobuf::Struct { fields })].into();
+    endpoints("shop-eds").locality("eu", "a", ["127.0.0.1:80", "127.0.0.1:81"]).edit(|assignment| {
+        assignment.endpoints[0].lb_endpoints[0].metadata =
+            Some(Metadata { filter_metadata, ..Metadata::default() });
+    })
 }
 
 /// A management server that asks for all load each second, and has a cluster that is reported.

@@ -74,7 +74,11 @@ impl Rig {
 
     /// A reporter of `shop` whose server asks for reports each second.
     pub(super) fn reporting() -> Self {
-        let mut rig = Self::new();
+        Self::reporting_with(LoadSettings::default())
+    }
+
+    pub(super) fn reporting_with(settings: LoadSettings) -> Self {
+        let mut rig = Self::with(settings);
         rig.zone = Some(rig.begin("shop", 0));
         rig.open(0);
         rig.respond(0, &all(1));

@@ -6,6 +6,7 @@ use std::{
 };
 
 use prost::Message;
+use serde_json::{Map, Value};
 
 use crate::{
     config::Locality,
@@ -19,6 +20,7 @@ use crate::{
         },
         google::protobuf,
     },
+    resource::json_object,
 };
 
 /// A request of a client on a stream of load reports. The first one of a stream has no loads.
@@ -81,6 +83,8 @@ pub struct EndpointLoad {
     pub requests: RequestCounts,
     /// Metrics by name.
     pub metrics: BTreeMap<String, LoadMetric>,
+    /// The metadata, as a rule that of EDS for load balancing (`envoy.lb`); empty if there is none.
+    pub metadata: Map<String, Value>,
 }
 
 /// Numbers of requests.
@@ -218,6 +222,7 @@ impl EndpointLoad {
                 in_progress: stats.total_requests_in_progress,
             },
             metrics: metrics(&stats.load_metric_stats),
+            metadata: stats.metadata.clone().map(json_object).unwrap_or_default(),
         }
     }
 }
