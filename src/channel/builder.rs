@@ -293,6 +293,13 @@ impl ChannelBuilder {
         self
     }
 
+    /// The steps of a slice of a sweep of outlier detection.
+    #[cfg(test)]
+    pub(super) fn sweep_slice(mut self, steps: usize) -> Self {
+        self.settings.balancer.sweep_slice = steps;
+        self
+    }
+
     /// Has connections secured as the clusters configure it (A29), with this for clusters that configure nothing. Without this
     /// setting, all connections are plaintext, and a cluster with TLS is logged once (CH7.1).
     ///
