@@ -3,6 +3,7 @@
 mod labels;
 mod load_reports;
 mod on_demand;
+mod rotation;
 mod sessions;
 mod settings;
 #[cfg(any(test, feature = "channel"))]
@@ -172,6 +173,7 @@ impl<H: Clone> Balancer<H> {
 
     /// A connection takes no more requests, or is closed.
     pub(crate) fn on_lost(&mut self, connection: ConnectionId, now: Instant) {
+        self.connects.on_lost(connection);
         self.with_owner(connection, now, |leaf, member, scope| leaf.on_lost(member, connection, scope));
         self.commands.forget(connection);
     }

@@ -13,8 +13,14 @@ pub(crate) struct ConnectionId(u64);
 /// What load balancing requests of the connector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Connect; the attempt fails after the timeout at the latest (CH3.2).
-    Connect { connection: ConnectionId, destination: Destination, timeout: Duration },
+    /// Connect; the attempt fails after the timeout at the latest (CH3.2). Calls do not wait for a connection that is to replace
+    /// another one (CH7.7).
+    Connect {
+        connection: ConnectionId,
+        destination: Destination,
+        timeout: Duration,
+        replaces: Option<ConnectionId>,
+    },
     /// Cancel an attempt.
     Cancel { connection: ConnectionId },
     /// Close a connection as soon as its streams have ended (CH3.9).

@@ -1,16 +1,18 @@
 //! What a connection leads to, and how it is secured (CH7.20).
 //!
-//! All of this is compared by configuration, and not by certificates: a certificate that is rotated changes no identity (CH7.7).
+//! All of this is compared by configuration, and not by certificates: a certificate that is rotated changes no identity. What a
+//! rotation changes, if the channel is to connect again, is which connections are [outdated](Rotation) (CH7.7).
 
 use std::{
     cmp::Ordering,
+    collections::BTreeSet,
     fmt,
     hash::{Hash, Hasher},
     net::SocketAddr,
     sync::Arc,
 };
 
-use crate::resource::tls::UpstreamTls;
+use crate::resource::tls::{Roots, UpstreamTls};
 
 /// An address with the identity of the connections to it. A connection is kept as long as its destination is listed, and another
 /// destination has connections of its own.
@@ -51,6 +53,15 @@ pub(crate) struct ClusterTls {
     config: Arc<UpstreamTls>,
     /// The configuration as a text: equal texts are equal configurations.
     text: Arc<str>,
+}
+
+/// Certificates that were replaced by others: the instances of certificate providers, by what of theirs it was.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Rotation {
+    /// Those with other root certificates, or another map of trust bundles.
+    pub(crate) roots: BTreeSet<Box<str>>,
+    /// Those with another client certificate.
+    pub(crate) identities: BTreeSet<Box<str>>,
 }
 
 impl Destination {
@@ -95,6 +106,14 @@ impl Identity {
 
     pub(crate) fn security(&self) -> &Security {
         self.0.as_ref().map_or(&Security::Plaintext, |parts| &parts.security)
+    }
+
+    /// Whether connections are made with certificates that were replaced.
+    pub(super) fn is_of(&self, rotation: &Rotation) -> bool {
+        match self.security() {
+            Security::Plaintext | Security::Fallback => false,
+            Security::Cluster { tls, .. } => tls.is_of(rotation),
+        }
     }
 }
 
@@ -156,6 +175,15 @@ impl Security {
 impl ClusterTls {
     pub(crate) fn config(&self) -> &Arc<UpstreamTls> {
         &self.config
+    }
+
+    fn is_of(&self, rotation: &Rotation) -> bool {
+        let roots = match &self.config.roots {
+            Roots::Provider(provider) => rotation.roots.contains(&*provider.instance_name),
+            Roots::System => false,
+        };
+        let identity = self.config.identity.as_ref();
+        roots || identity.is_some_and(|it| rotation.identities.contains(&*it.instance_name))
     }
 }
 

@@ -7,6 +7,7 @@ mod labels;
 mod on_demand;
 mod outliers;
 mod priorities;
+mod rotation;
 #[cfg(any(test, feature = "channel"))]
 mod status;
 mod switch;
@@ -24,7 +25,7 @@ use slab::Slab;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) use self::outliers::Ejections;
 
-pub(super) use self::hosts::HOSTS;
+pub(super) use self::{hosts::HOSTS, rotation::Rotated};
 use self::{labels::Labels, priorities::Priorities};
 use super::{
     breaker::Breaker,
@@ -182,7 +183,10 @@ impl<H: Clone> Leaf<H> {
     ) {
         if member == HOSTS {
             let on_full = self.settings.on_full.clone();
-            return self.on_host_event(connection, |it| it.on_connected(streams, &on_full), scope);
+            let event = |it: &mut Subchannel<H>, commands: &mut Commands| {
+                it.on_connected(streams, &on_full, commands);
+            };
+            return self.on_host_event(connection, event, scope);
         }
         self.with_member(member, scope, |it, scope| it.on_connected(connection, streams, scope));
     }
@@ -195,7 +199,7 @@ impl<H: Clone> Leaf<H> {
         scope: &mut Scope<'_>,
     ) {
         if member == HOSTS {
-            return self.on_host_event(connection, Subchannel::on_failed, scope);
+            return self.on_host_event(connection, |it, _| it.on_failed(), scope);
         }
         if let Some(it) = self.members.get(member) {
             for place in &it.places {
@@ -217,7 +221,7 @@ impl<H: Clone> Leaf<H> {
             return self.choose(scope);
         }
         if member == HOSTS {
-            return self.on_host_event(connection, |it| it.on_lost(connection), scope);
+            return self.on_host_event(connection, |it, _| it.on_lost(connection), scope);
         }
         self.with_member(member, scope, |it, scope| it.on_lost(connection, scope));
     }

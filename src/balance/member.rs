@@ -7,8 +7,8 @@ use super::{
     command::{Command, ConnectionId},
     connectivity::Connectivity,
     handover::Handover,
-    identity::{Destination, Identity},
-    leaf::Scope,
+    identity::{Destination, Identity, Rotation},
+    leaf::{Rotated, Scope},
     load::{Load, Loads},
     observer::LocalityLabel,
     outlier::Tracked,
@@ -316,6 +316,16 @@ impl<H: Clone> Member<H> {
         self.pick_first.reset_backoff((scope.now, scope.random), scope.commands);
     }
 
+    /// Whether any of its connections is made with certificates that were replaced.
+    pub(super) fn is_of(&self, rotation: &Rotation) -> bool {
+        self.destinations.iter().any(|it| it.identity.is_of(rotation))
+    }
+
+    /// Certificates were replaced; [`settle`](Self::settle) follows.
+    pub(super) fn on_rotation(&mut self, rotation: &Rotated<'_>, scope: &mut Scope<'_>) {
+        self.pick_first.on_rotation(rotation, (scope.now, scope.random), scope.commands);
+    }
+
     /// The endpoint has reported its load beside the calls. Reports that nobody needs any more are ended.
     pub(super) fn on_load(
         &mut self,
@@ -360,7 +370,8 @@ impl<H: Clone> Member<H> {
         };
         let outcomes = self.tracked.as_ref().map(|it| &it.outcomes);
         let is_same = |known: &Arc<ReadyEndpoint<H>>| {
-            known.connections.are(connections)
+            known.connection == connections[0].0
+                && known.connections.are(connections)
                 && Arc::ptr_eq(&known.breaker, breaker)
                 && known.outcomes.as_ref().map(Arc::as_ptr) == outcomes.map(Arc::as_ptr)
                 && known.weight.is_some() == weights.is_some()

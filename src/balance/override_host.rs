@@ -21,7 +21,7 @@ use super::{
     connectivity::Connectivity,
     handover::Handover,
     identity::{Destination, Identity},
-    leaf::Scope,
+    leaf::{Rotated, Scope},
     load::{Load, Loads},
     outlier::{Outliers, Tracked},
     pick_first::PickFirstSettings,
@@ -247,19 +247,35 @@ impl<H: Clone> OverrideHosts<H> {
     pub(super) fn on_event(
         &mut self,
         connection: ConnectionId,
-        event: impl FnOnce(&mut Subchannel<H>),
+        event: impl FnOnce(&mut Subchannel<H>, &mut Commands),
+        commands: &mut Commands,
     ) -> Option<SocketAddr> {
         let address = *self.connections.get(&connection)?;
         let own = self.hosts.get_mut(&address)?.own.as_mut()?;
-        event(&mut own.subchannel);
-        if !own.subchannel.has(connection) {
-            self.connections.remove(&connection);
-        }
+        let before: Vec<_> = own.subchannel.ids().collect();
+        event(&mut own.subchannel, commands);
+        let ended = before.iter().filter(|it| !own.subchannel.has(**it));
+        ended.for_each(|it| _ = self.connections.remove(it));
         if own.subchannel.ids().next().is_none() {
             own.is_drained = false;
             self.schedule();
         }
         Some(address)
+    }
+
+    /// Certificates were replaced; returns the addresses whose own subchannels were connected with those before. An attempt to replace a
+    /// connection that fails here is repeated at the next rotation.
+    pub(super) fn on_rotation(&mut self, rotation: &Rotated<'_>, now: Instant) -> Vec<SocketAddr> {
+        let mut rotated = Vec::new();
+        for address in &self.owned {
+            let own = self.hosts.get_mut(address).and_then(|it| it.own.as_mut());
+            if let Some(own) = own.filter(|it| it.subchannel.destination().identity.is_of(rotation.of)) {
+                own.subchannel.on_rotation(rotation.running, now);
+                own.subchannel.on_timeout(now);
+                rotated.push(*address);
+            }
+        }
+        rotated
     }
 
     /// Delays after failures are over.
@@ -406,7 +422,8 @@ impl<H: Clone> Host<H> {
         };
         let (outcomes, hostname) = (self.tracked.as_ref().map(|it| &it.outcomes), &self.endpoint.hostname);
         let is_same = |known: &Arc<ReadyEndpoint<H>>| {
-            known.connections.are(connections)
+            known.connection == connections[0].0
+                && known.connections.are(connections)
                 && known.hostname == *hostname
                 && Arc::ptr_eq(&known.breaker, breaker)
                 && known.outcomes.as_ref().map(Arc::as_ptr) == outcomes.map(Arc::as_ptr)

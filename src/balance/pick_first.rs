@@ -14,6 +14,7 @@ use super::{
     connectivity::Connectivity,
     handover::Handover,
     identity::Destination,
+    leaf::Rotated,
     observer::Observer,
     stream_queue::OnFull,
     streams::Streams,
@@ -257,7 +258,7 @@ impl<H> PickFirst<H> {
         commands: &mut Commands,
     ) {
         let Some(position) = self.position(connection) else { return };
-        self.addresses[position].subchannel.on_connected(streams, &self.settings.on_full);
+        self.addresses[position].subchannel.on_connected(streams, &self.settings.on_full, commands);
         self.become_ready(position, commands);
     }
 
@@ -364,6 +365,19 @@ impl<H> PickFirst<H> {
         commands: &mut Commands,
     ) {
         self.addresses.iter_mut().for_each(|it| it.subchannel.reset_backoff(now));
+        self.handle_timeout((now, random), commands);
+    }
+
+    /// Certificates were replaced: connections that were made with those before are outdated (CH7.7).
+    pub(super) fn on_rotation(
+        &mut self,
+        rotation: &Rotated<'_>,
+        (now, random): (Instant, &mut fastrand::Rng),
+        commands: &mut Commands,
+    ) {
+        let of_it = |it: &&mut Subchannel<H>| it.destination().identity.is_of(rotation.of);
+        let subchannels = self.addresses.iter_mut().map(|it| &mut it.subchannel);
+        subchannels.filter(of_it).for_each(|it| it.on_rotation(rotation.running, now));
         self.handle_timeout((now, random), commands);
     }
 

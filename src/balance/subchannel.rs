@@ -1,4 +1,4 @@
-use std::{mem, net::SocketAddr, sync::Arc, time::Instant};
+use std::{collections::BTreeSet, mem, net::SocketAddr, sync::Arc, time::Instant};
 
 use super::{
     backoff::{Attempt, Backoff, BackoffSettings},
@@ -21,11 +21,16 @@ use super::{
 ///
 /// With a connection it is ready, whatever becomes of the attempt (CH4.15). There is one attempt, and one delay, for all connections
 /// (CH4.12).
+///
+/// A connection that was made with certificates which have been replaced since is outdated. Outdated connections serve calls until
+/// each is replaced, the oldest one first, by a connection that is ready (CH7.7).
 #[derive(Debug)]
 pub(super) struct Subchannel<H> {
     destination: Destination,
     /// The oldest one first.
     connections: Vec<(ConnectionId, Arc<Streams<H>>)>,
+    /// The number of outdated connections, which are the oldest ones.
+    outdated: usize,
     /// Before the connections, while there are any.
     queue: Option<Arc<StreamQueue<H>>>,
     /// What the queue knows of further connections.
@@ -41,6 +46,10 @@ enum State {
     Connecting {
         connection: ConnectionId,
         next_at: Instant,
+        /// The outdated connection that it is to replace.
+        replaces: Option<ConnectionId>,
+        /// Certificates have been replaced since it began.
+        is_outdated: bool,
     },
     /// The last attempt failed; the next one may begin at this time.
     Failed {
@@ -69,6 +78,7 @@ impl<H> Subchannel<H> {
         Self {
             destination,
             connections: Vec::new(),
+            outdated: 0,
             queue: None,
             growth: Growth::default(),
             state: State::Idle,
@@ -125,20 +135,26 @@ impl<H> Subchannel<H> {
     /// Connects if it is idle.
     pub(super) fn connect(&mut self, now: Instant, random: &mut fastrand::Rng, commands: &mut Commands) {
         if self.connectivity() == Connectivity::Idle {
-            self.attempt(now, random, commands);
+            self.attempt(None, (now, random), commands);
         }
     }
 
-    fn attempt(&mut self, now: Instant, random: &mut fastrand::Rng, commands: &mut Commands) {
+    fn attempt(
+        &mut self,
+        replaces: Option<ConnectionId>,
+        (now, random): (Instant, &mut fastrand::Rng),
+        commands: &mut Commands,
+    ) {
         let Attempt { timeout, next_at } = self.backoff.begin(now, random);
         let connection = commands.next_id();
-        self.state = State::Connecting { connection, next_at };
+        self.state = State::Connecting { connection, next_at, replaces, is_outdated: false };
         let destination = self.destination.clone();
-        commands.push(Command::Connect { connection, destination, timeout });
+        commands.push(Command::Connect { connection, destination, timeout, replaces });
     }
 
-    /// Attempts a further connection if attempts of calls wait for a stream, and there are fewer than the limit, no attempt under way,
-    /// and no delay (CH4.10). To be called after each event. A lower limit closes nothing (CH4.9).
+    /// Attempts the replacement of an outdated connection (CH7.7), or a further connection if attempts of calls wait for a stream and
+    /// there are fewer than the limit (CH4.10). Neither while an attempt is under way, or during a delay. To be called after each
+    /// event. A lower limit closes nothing (CH4.9).
     pub(super) fn scale(
         &mut self,
         limit: usize,
@@ -146,10 +162,13 @@ impl<H> Subchannel<H> {
         commands: &mut Commands,
     ) {
         let count = self.connections.len();
-        let can_grow = count < limit && matches!(self.state, State::Idle);
+        let is_idle = matches!(self.state, State::Idle);
+        let outdated = self.connections.first().filter(|_| is_idle && self.outdated > 0);
+        let replaces = outdated.map(|(connection, _)| *connection);
+        let can_grow = count < limit && is_idle && replaces.is_none();
         let growth = Growth { can_grow, is_strict: limit > 1 || count > 1 };
-        if self.set_growth(growth) {
-            self.attempt(now, random, commands);
+        if self.set_growth(growth) || replaces.is_some() {
+            self.attempt(replaces, (now, random), commands);
             self.set_growth(Growth { can_grow: false, ..growth });
         }
     }
@@ -162,18 +181,49 @@ impl<H> Subchannel<H> {
         queue.set_growth(growth.can_grow, growth.is_strict)
     }
 
-    /// The attempt succeeded: the peer's SETTINGS are there (CH3.4).
-    pub(super) fn on_connected(&mut self, streams: Arc<Streams<H>>, on_full: &OnFull) {
-        let State::Connecting { connection, .. } = self.state else { return };
-        let is_added = self.queue.as_ref().is_some_and(|queue| queue.add(connection, &streams));
-        if !is_added {
-            // It is the first one, or the others are lost, as will be known in a moment.
+    /// The attempt succeeded: the peer's SETTINGS are there (CH3.4). The connection that it replaces is drained.
+    pub(super) fn on_connected(
+        &mut self,
+        streams: Arc<Streams<H>>,
+        on_full: &OnFull,
+        commands: &mut Commands,
+    ) {
+        let State::Connecting { connection, replaces, is_outdated, .. } = self.state else { return };
+        if let Some((connection, _)) = replaces.and_then(|replaced| self.remove(replaced)) {
+            commands.push(Command::Drain { connection });
+        }
+        // The sole connection leaves its queue behind, which may be that of other channels, too.
+        let queue = self.queue.as_ref().filter(|_| !self.connections.is_empty());
+        if !queue.is_some_and(|queue| queue.add(connection, &streams)) {
+            // It is the only one, or the others are lost, as will be known in a moment.
             (self.queue, self.growth) =
                 (Some(StreamQueue::of(connection, &streams, on_full)), Growth::default());
         }
         self.connections.push((connection, streams));
+        if is_outdated {
+            self.outdated = self.connections.len();
+        }
         self.state = State::Idle;
         self.backoff.reset();
+    }
+
+    /// Takes a connection out. It was outdated if it is one of the oldest.
+    fn remove(&mut self, connection: ConnectionId) -> Option<(ConnectionId, Arc<Streams<H>>)> {
+        let place = self.connections.iter().position(|(it, _)| *it == connection)?;
+        self.outdated -= usize::from(place < self.outdated);
+        Some(self.connections.remove(place))
+    }
+
+    /// Certificates with which connections are made have been replaced: the connections are outdated, and so is that of an attempt that
+    /// is among the running ones, which may have used those before. A delay after a failure is over, since the failure may have been
+    /// theirs (CH7.7).
+    pub(super) fn on_rotation(&mut self, running: &BTreeSet<ConnectionId>, now: Instant) {
+        self.outdated = self.connections.len();
+        match &mut self.state {
+            State::Idle => {}
+            State::Connecting { connection, is_outdated, .. } => *is_outdated |= running.contains(connection),
+            State::Failed { .. } => self.reset_backoff(now),
+        }
     }
 
     /// The attempt failed. The delay is counted from its start (CH3.2), and may be over.
@@ -192,8 +242,9 @@ impl<H> Subchannel<H> {
                 self.backoff.reset();
             }
             State::Idle | State::Connecting { .. } | State::Failed { .. } => {
-                let lost = self.connections.extract_if(.., |(connection, _)| *connection == lost);
-                lost.for_each(|(_, streams)| streams.close());
+                if let Some((_, streams)) = self.remove(lost) {
+                    streams.close();
+                }
             }
         }
         if self.connections.is_empty() {
@@ -219,7 +270,7 @@ impl<H> Subchannel<H> {
         for (connection, _) in self.connections.drain(..) {
             commands.push(Command::Drain { connection });
         }
-        self.queue = None;
+        (self.queue, self.outdated) = (None, 0);
     }
 
     /// Cancels an attempt, and forgets a delay. The connections stay.

@@ -347,6 +347,35 @@ impl ChannelBuilder {
         self
     }
 
+    /// Sets whether connections are replaced when their certificates are; false by default (CH7.7). By default, certificates that
+    /// change are for new connections, and connections stay.
+    ///
+    /// With this setting, other files of a certificate provider (a client certificate with its key, roots, or a map of trust bundles)
+    /// have each connection made again whose cluster uses what changed. The connection before serves calls until the next one is
+    /// ready; then new calls go there, and the one before ends with its last call. No call waits for that, and none fails but those
+    /// that outlast the [drain limit](Self::drain_limit). If the next connection cannot be made, the one before stays in use, and
+    /// further attempts follow with the usual backoff, and at the next change.
+    ///
+    /// At most 64 connections of a channel are replaced at a time, and only while no endpoint without a connection waits for its turn.
+    /// Shared connections are replaced for the channels that have this setting.
+    ///
+    /// Connections stay for changes of revocation lists, of the system's roots, and of the files of the fallback.
+    ///
+    /// ```no_run
+    /// use xdskit::{Bootstrap, Channel, channel::FallbackCredentials};
+    ///
+    /// fn shop() -> Result<Channel, Box<dyn std::error::Error>> {
+    ///     let builder = Channel::builder("xds:///shop").bootstrap(Bootstrap::from_env()?);
+    ///     let builder = builder.xds_credentials(FallbackCredentials::Plaintext);
+    ///     Ok(builder.reconnect_on_rotation(true).build()?)
+    /// }
+    /// ```
+    #[cfg(feature = "tls")]
+    pub fn reconnect_on_rotation(mut self, reconnect: bool) -> Self {
+        self.settings.security.reconnect_on_rotation = reconnect;
+        self
+    }
+
     /// Builds the channel. It does no I/O, and does not fail for reachability (CH1.1).
     ///
     /// # Errors

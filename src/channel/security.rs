@@ -10,7 +10,7 @@ use std::{fmt, net::SocketAddr};
 pub use self::tls::FallbackCredentials;
 #[cfg(feature = "tls")]
 pub(super) use self::tls::SharedTls;
-pub(super) use self::tls::{ChannelSecurity, Secured, SecuritySettings, Tls};
+pub(super) use self::tls::{ChannelSecurity, RotationWatch, Secured, SecuritySettings, Tls};
 
 /// The other end of a connection. Connections with equal peers are made alike, so that channels may share them (CH7.21).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]

@@ -14,6 +14,7 @@ use tokio::{
     task::yield_now,
     time::Instant,
 };
+use tracing::info;
 
 use self::{
     connections::{Connections, LoadWatch},
@@ -27,7 +28,7 @@ use super::{
     channel_status::Collected,
     connection::{Connection, Handle, Loss, watch_load},
     published::{Connect, Published},
-    security::ChannelSecurity,
+    security::{ChannelSecurity, RotationWatch},
     telemetry::Subchannels,
 };
 use crate::{
@@ -39,6 +40,7 @@ use crate::{
         command::{Command, ConnectionId},
         disconnect::Disconnect,
         generation::{Generation, Generations},
+        identity::Rotation,
         ring_picker::ConnectRequest,
         stream_queue::OnFull,
         streams::Streams,
@@ -105,6 +107,7 @@ struct Task {
     subscriptions: HashMap<Arc<str>, ClusterSubscription>,
     shares_connections: bool,
     connections: Connections,
+    rotations: RotationWatch,
     /// The tasks that read the reports of load beside the calls.
     load_watches: HashMap<ConnectionId, LoadWatch>,
     subchannels: Subchannels,
@@ -143,6 +146,7 @@ pub(super) fn run(
         let _ = full.send(Event::Full(connection));
     });
     let security = ChannelSecurity::new(&client, settings.security, &calls.authority);
+    let rotations = security.rotations();
     let own = (client.clone(), target.clone());
     let shared = (settings.connections, settings.share_connections);
     let connections = Connections::new(own, shared, security, events.clone());
@@ -159,6 +163,7 @@ pub(super) fn run(
         subscriptions: HashMap::new(),
         shares_connections: settings.share_connections,
         connections,
+        rotations,
         load_watches: HashMap::new(),
         subchannels: Subchannels::new(settings.observer),
         events,
@@ -195,6 +200,7 @@ impl Task {
                 }
                 resolved = next(&mut self.resolution) => self.handle_resolution(resolved),
                 () = until(timeout) => self.handle_timeout(),
+                rotation = self.rotations.next() => self.handle_rotation(&rotation),
                 Some(()) = self.connections.ended() => continue,
             }
             self.publish();
@@ -284,6 +290,13 @@ impl Task {
         }
     }
 
+    /// Certificates were replaced, and the connections that were made with those before are to be replaced (CH7.7).
+    fn handle_rotation(&mut self, rotation: &Rotation) {
+        let Rotation { roots, identities } = rotation;
+        info!(target_name = %self.target, ?roots, ?identities, "certificates were rotated, connections are replaced");
+        self.generations.balancer.on_rotation(rotation, now());
+    }
+
     fn handle_timeout(&mut self) {
         let balancer = &mut self.generations.balancer;
         if balancer.poll_timeout().is_some_and(|at| at <= now()) {
@@ -365,7 +378,7 @@ impl Task {
     fn execute(&mut self) {
         while let Some(command) = self.generations.balancer.poll_command() {
             match command {
-                Command::Connect { connection, destination, timeout } => {
+                Command::Connect { connection, destination, timeout, replaces: _ } => {
                     self.connections.connect(connection, &destination, timeout);
                 }
                 Command::Cancel { connection } => self.connections.cancel(connection),

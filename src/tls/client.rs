@@ -132,6 +132,14 @@ impl ClientTls {
         Self { revocation, ..self }
     }
 
+    /// How often the material of its certificate providers was replaced by other material.
+    pub(crate) fn rotations(&self) -> u64 {
+        match &self.security {
+            Security::Cluster(cluster) => cluster.rotations(),
+            Security::Config(_) => 0,
+        }
+    }
+
     /// Loads material if need be, and makes the handshake with ALPN `h2` (CH3.4, CH7.2, CH7.14, CH7.15). The error is
     /// the text for a status: what, which provider, which names (CH7.18).
     pub(crate) async fn connect<IO: AsyncRead + AsyncWrite + Unpin + Send>(
@@ -272,6 +280,16 @@ impl Security {
 }
 
 impl Cluster {
+    fn rotations(&self) -> u64 {
+        let of = |name: &str| self.providers.instance(name).map(|it| it.material().published().rotations);
+        let roots = match &self.tls.roots {
+            Roots::Provider(provider) => of(&provider.instance_name).ok(),
+            Roots::System => None,
+        };
+        let identity = self.tls.identity.as_ref().and_then(|it| of(&it.instance_name).ok());
+        roots.map_or(0, |it| it.roots) + identity.map_or(0, |it| it.identity)
+    }
+
     async fn load(&self) -> Result<Loaded, String> {
         let roots = match &self.tls.roots {
             Roots::Provider(provider) => Some(self.providers.instance(&provider.instance_name)?),

@@ -6,6 +6,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::sync::watch;
 use tokio_rustls::rustls::{pki_types::CertificateDer, sign::CertifiedKey};
 
 use super::{
@@ -25,6 +26,8 @@ pub(super) struct Material {
     sources: Sources,
     readings: Arc<tokio::sync::Mutex<Readings>>,
     published: Mutex<Published>,
+    /// Is notified of rotations.
+    changes: watch::Sender<()>,
 }
 
 /// The last good material, or the reason why there is none.
@@ -34,6 +37,14 @@ pub(super) struct Published {
     pub(super) roots: Result<Arc<TrustRoots>, Arc<str>>,
     /// When the next reading is due; `None` is at once.
     due: Option<Instant>,
+    pub(super) rotations: Rotations,
+}
+
+/// How often good material was replaced by other material. The first one replaces nothing.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct Rotations {
+    pub(super) identity: u64,
+    pub(super) roots: u64,
 }
 
 /// A client's certificate with its key.
@@ -123,6 +134,7 @@ impl Material {
                 "it has neither a ca_certificate_file nor a spiffe_trust_bundle_map_file",
             )),
             due: None,
+            rotations: Rotations::default(),
         };
         let readings = Readings { identity: Refresh::new(interval), roots: Refresh::new(interval) };
         Self {
@@ -130,7 +142,13 @@ impl Material {
             sources,
             readings: Arc::new(tokio::sync::Mutex::new(readings)),
             published: Mutex::new(published),
+            changes: watch::Sender::new(()),
         }
+    }
+
+    /// The same, which notifies of rotations here.
+    pub(super) fn with_changes(self, changes: watch::Sender<()>) -> Self {
+        Self { changes, ..self }
     }
 
     /// What the material is of: `certificate provider instance "a"`.
@@ -172,7 +190,14 @@ impl Material {
         let read = move || {
             let now = now();
             readings.read_due(&this, now);
-            *this.published.lock().unwrap_or_else(PoisonError::into_inner) = this.publish(&readings);
+            let next = this.publish(&readings);
+            let mut published = this.published.lock().unwrap_or_else(PoisonError::into_inner);
+            let is_rotated = published.rotations != next.rotations;
+            *published = next;
+            drop(published);
+            if is_rotated {
+                this.changes.send_replace(());
+            }
         };
         // It fails only if the runtime ends.
         drop(tokio::task::spawn_blocking(read).await);
@@ -183,11 +208,15 @@ impl Material {
         let identity = self.sources.identity.as_ref().map(|_| &readings.identity);
         let roots = self.sources.roots.as_ref().map(|_| &readings.roots);
         let dues = [identity.map(Refresh::poll_timeout), roots.map(Refresh::poll_timeout)];
-        Published {
-            identity: identity.map_or(old.identity, latest),
-            roots: roots.map_or(old.roots, latest),
+        let mut new = Published {
+            identity: identity.map_or_else(|| old.identity.clone(), latest),
+            roots: roots.map_or_else(|| old.roots.clone(), latest),
             due: dues.into_iter().flatten().min().flatten(),
-        }
+            rotations: old.rotations,
+        };
+        new.rotations.identity += u64::from(is_replaced(&old.identity, &new.identity));
+        new.rotations.roots += u64::from(is_replaced(&old.roots, &new.roots));
+        new
     }
 
     /// Logs what a reading has changed. A failure is a warning once, until it is over (CH7.6).
@@ -314,6 +343,11 @@ impl RootsContent {
 
 fn roots_source(map: Option<&PathBuf>, roots: Option<&PathBuf>) -> Option<RootsSource> {
     map.cloned().map(RootsSource::SpiffeMap).or_else(|| roots.cloned().map(RootsSource::Pem))
+}
+
+/// Whether there was good material, and there is another one now.
+fn is_replaced<M>(old: &Result<Arc<M>, Arc<str>>, new: &Result<Arc<M>, Arc<str>>) -> bool {
+    matches!((old, new), (Ok(old), Ok(new)) if !Arc::ptr_eq(old, new))
 }
 
 /// The last good material of one kind, or the reason of the last failure.

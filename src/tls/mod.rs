@@ -20,7 +20,11 @@ mod verifier;
 mod watching;
 
 #[cfg(feature = "channel")]
-pub(crate) use self::{client::ClientTls, providers::Providers, revocation::Revocation};
+pub(crate) use self::{
+    client::ClientTls,
+    providers::{ProviderRotations, Providers, RotatedInstance},
+    revocation::Revocation,
+};
 #[cfg(feature = "channel")]
 pub use self::{client::PeerIdentity, revocation::RevocationLists};
 #[cfg(feature = "fuzzing")]

@@ -3,11 +3,14 @@
 use std::{
     collections::{BTreeMap, HashMap},
     fmt,
+    future::pending,
     sync::Arc,
 };
 
+use tokio::sync::watch;
+
 use super::{
-    material::Material,
+    material::{Material, Rotations},
     watching::{Watch, Watching},
 };
 use crate::config::{Bootstrap, CertificateProvider, FileWatcherConfig};
@@ -18,6 +21,23 @@ pub(crate) struct Providers {
     instances: BTreeMap<Box<str>, Result<Arc<Provider>, Box<str>>>,
     /// The operating system's roots (A82). They are read for handshakes, when they are older than the interval.
     system: Arc<Material>,
+    /// Is notified of rotations of any instance.
+    changes: watch::Sender<()>,
+}
+
+/// The rotations of a client's certificate providers, for one that follows them.
+pub(crate) struct ProviderRotations {
+    providers: Arc<Providers>,
+    changes: watch::Receiver<()>,
+    seen: BTreeMap<Box<str>, Rotations>,
+}
+
+/// A certificate provider whose good material was replaced by other material (CH7.7).
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct RotatedInstance {
+    pub(crate) name: Box<str>,
+    pub(crate) identity: bool,
+    pub(crate) roots: bool,
 }
 
 /// An instance, which instances of the same configuration share.
@@ -28,7 +48,7 @@ pub(super) struct Provider {
 
 impl Providers {
     pub(crate) fn new(bootstrap: &Bootstrap) -> Arc<Self> {
-        let instances = bootstrap.certificate_providers();
+        let (instances, changes) = (bootstrap.certificate_providers(), watch::Sender::new(()));
         let mut names: HashMap<&FileWatcherConfig, Vec<&str>> = HashMap::new();
         for (name, provider) in instances {
             if let CertificateProvider::FileWatcher(config) = provider {
@@ -37,7 +57,9 @@ impl Providers {
         }
         let shared: HashMap<_, _> = names
             .into_iter()
-            .map(|(config, names)| (config, Arc::new(Provider::of_file_watcher(&names, config))))
+            .map(|(config, names)| {
+                (config, Arc::new(Provider::of_file_watcher(&names, config, changes.clone())))
+            })
             .collect();
         let instance = |(name, provider): (&String, &CertificateProvider)| {
             let provider = match provider {
@@ -55,7 +77,7 @@ impl Providers {
             (name.as_str().into(), provider)
         };
         let instances = instances.iter().map(instance).collect();
-        Arc::new(Self { instances, system: Arc::new(Material::of_system()) })
+        Arc::new(Self { instances, system: Arc::new(Material::of_system()), changes })
     }
 
     /// An instance by its name, or the reason why it is not usable.
@@ -69,6 +91,55 @@ impl Providers {
     pub(super) fn system(&self) -> &Arc<Material> {
         &self.system
     }
+
+    fn rotations(&self) -> impl Iterator<Item = (&str, Rotations)> {
+        let usable = self.instances.iter().filter_map(|(name, it)| Some((&**name, it.as_ref().ok()?)));
+        usable.map(|(name, it)| (name, it.material.published().rotations))
+    }
+}
+
+impl ProviderRotations {
+    /// Those from now on.
+    pub(crate) fn new(providers: Arc<Providers>) -> Self {
+        let changes = providers.changes.subscribe();
+        let seen = providers.rotations().map(|(name, it)| (name.into(), it)).collect();
+        Self { providers, changes, seen }
+    }
+
+    /// Waits for rotations, and returns all since the last time.
+    ///
+    /// # Cancel safety
+    /// No rotation is lost.
+    pub(crate) async fn next(&mut self) -> Vec<RotatedInstance> {
+        loop {
+            if self.changes.changed().await.is_err() {
+                // Not while there are providers.
+                return pending().await;
+            }
+            let rotated = self.rotated();
+            if !rotated.is_empty() {
+                return rotated;
+            }
+        }
+    }
+
+    fn rotated(&mut self) -> Vec<RotatedInstance> {
+        let mut rotated = Vec::new();
+        for (name, now) in self.providers.rotations() {
+            let before = self.seen.insert(name.into(), now).unwrap_or_default();
+            let (identity, roots) = (before.identity != now.identity, before.roots != now.roots);
+            if identity || roots {
+                rotated.push(RotatedInstance { name: name.into(), identity, roots });
+            }
+        }
+        rotated
+    }
+}
+
+impl fmt::Debug for ProviderRotations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ProviderRotations").field("seen", &self.seen).finish_non_exhaustive()
+    }
 }
 
 impl fmt::Debug for Providers {
@@ -78,9 +149,9 @@ impl fmt::Debug for Providers {
 }
 
 impl Provider {
-    fn of_file_watcher(names: &[&str], config: &FileWatcherConfig) -> Self {
-        let material = Arc::new(Material::of_file_watcher(origin(names), config));
-        Self { material, watch: Watch::default() }
+    fn of_file_watcher(names: &[&str], config: &FileWatcherConfig, changes: watch::Sender<()>) -> Self {
+        let material = Material::of_file_watcher(origin(names), config).with_changes(changes);
+        Self { material: Arc::new(material), watch: Watch::default() }
     }
 
     pub(super) fn material(&self) -> &Arc<Material> {

@@ -17,6 +17,7 @@ mod identity;
 mod observations;
 mod on_demand;
 mod outliers;
+mod rotation;
 mod sessions;
 mod weights;
 
@@ -34,6 +35,8 @@ struct Fixture {
     random: fastrand::Rng,
     attempts: BTreeMap<SocketAddr, ConnectionId>,
     connections: BTreeMap<SocketAddr, ConnectionId>,
+    /// Those before them to the same addresses.
+    before: Vec<(SocketAddr, ConnectionId)>,
     drained: Vec<SocketAddr>,
     /// The periods of the reports of load beside the calls.
     watches: BTreeMap<ConnectionId, Duration>,
@@ -104,6 +107,7 @@ impl Fixture {
             random: fastrand::Rng::with_seed(1),
             attempts: BTreeMap::new(),
             connections: BTreeMap::new(),
+            before: Vec::new(),
             drained: Vec::new(),
             watches: BTreeMap::new(),
             lookups: 0,
@@ -129,6 +133,7 @@ impl Fixture {
                 Command::Cancel { connection } => self.attempts.retain(|_, id| *id != connection),
                 Command::Drain { connection } => {
                     let drained = self.connections.extract_if(.., |_, id| *id == connection);
+                    let drained = drained.chain(self.before.extract_if(.., |it| it.1 == connection));
                     self.drained.extend(drained.map(|(address, _)| address));
                 }
                 Command::WatchLoad { connection, period } => {
@@ -142,7 +147,8 @@ impl Fixture {
 
     fn connect(&mut self, port: u16) {
         let connection = self.attempts.remove(&address(port)).expect("an attempt");
-        self.connections.insert(address(port), connection);
+        let before = self.connections.insert(address(port), connection);
+        self.before.extend(before.map(|before| (address(port), before)));
         self.balancer.on_connected(connection, Streams::new(address(port), usize::MAX), self.now);
         self.drain();
     }

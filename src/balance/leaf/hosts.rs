@@ -2,9 +2,9 @@
 
 use std::net::SocketAddr;
 
-use super::{Leaf, Scope};
+use super::{Leaf, Rotated, Scope};
 use crate::balance::{
-    command::{Command, ConnectionId, Owner},
+    command::{Command, Commands, ConnectionId, Owner},
     handover::Handover,
     identity::Destination,
     member::Member,
@@ -48,10 +48,11 @@ impl<H: Clone> Leaf<H> {
     pub(super) fn on_host_event(
         &mut self,
         connection: ConnectionId,
-        event: impl FnOnce(&mut Subchannel<H>),
+        event: impl FnOnce(&mut Subchannel<H>, &mut Commands),
         scope: &mut Scope<'_>,
     ) {
-        let address = self.hosts.as_mut().and_then(|it| it.on_event(connection, event));
+        scope.commands.set_owner(Owner { leaf: self.place, member: HOSTS });
+        let address = self.hosts.as_mut().and_then(|it| it.on_event(connection, event, scope.commands));
         self.refresh_hosts(address, scope);
     }
 
@@ -60,6 +61,14 @@ impl<H: Clone> Leaf<H> {
         if let Some(hosts) = &mut self.hosts {
             hosts.reset_backoff(scope.now);
             let addresses = hosts.addresses();
+            self.refresh_hosts(addresses, scope);
+        }
+    }
+
+    /// Certificates were replaced (CH7.7).
+    pub(super) fn rotate_hosts(&mut self, rotation: &Rotated<'_>, scope: &mut Scope<'_>) {
+        if let Some(hosts) = &mut self.hosts {
+            let addresses = hosts.on_rotation(rotation, scope.now);
             self.refresh_hosts(addresses, scope);
         }
     }

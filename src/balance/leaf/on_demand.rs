@@ -63,7 +63,7 @@ impl<H: Clone> Leaf<H> {
         scope: &mut Scope<'_>,
     ) {
         if member == HOSTS {
-            return self.on_host_event(connection, |_| {}, scope);
+            return self.on_host_event(connection, |_, _| {}, scope);
         }
         self.with_member(member, scope, |_, _| {});
     }

@@ -43,7 +43,7 @@ impl Rig {
     /// The attempt succeeds.
     fn connected(&mut self, streams: usize) -> usize {
         let streams = Streams::new(self.start.clone(), streams);
-        self.subchannel.on_connected(streams, &OnFull::default());
+        self.subchannel.on_connected(streams, &OnFull::default(), &mut self.commands);
         self.scale()
     }
 

@@ -1,12 +1,15 @@
 //! Builds without TLS: all connections are plaintext.
 
-use std::sync::Arc;
+use std::{future::pending, sync::Arc};
 
 use http::uri::Authority;
 use tokio::net::TcpStream;
 
 use super::Peer;
-use crate::{Client, balance::identity::Destination};
+use crate::{
+    Client,
+    balance::identity::{Destination, Rotation},
+};
 
 /// The security of a channel's connections.
 pub(in crate::channel) struct ChannelSecurity;
@@ -14,6 +17,10 @@ pub(in crate::channel) struct ChannelSecurity;
 /// There are none.
 #[derive(Debug, Clone, Default)]
 pub(in crate::channel) struct SecuritySettings {}
+
+/// There are no certificates.
+#[derive(Debug)]
+pub(in crate::channel) struct RotationWatch;
 
 /// There is none.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -28,9 +35,21 @@ impl ChannelSecurity {
         Self
     }
 
+    /// There are none.
+    pub(in crate::channel) fn rotations(&self) -> RotationWatch {
+        RotationWatch
+    }
+
     /// What a connection to a destination is made with.
     pub(in crate::channel) fn peer(&mut self, Destination { address, identity }: &Destination) -> Peer {
         Peer { address: *address, proxy: identity.proxy(), tls: None }
+    }
+}
+
+impl RotationWatch {
+    /// Waits forever.
+    pub(in crate::channel) async fn next(&mut self) -> Rotation {
+        pending().await
     }
 }
 

@@ -3,6 +3,7 @@
 use std::{
     collections::HashMap,
     fmt,
+    future::pending,
     hash::{Hash, Hasher},
     io,
     net::SocketAddr,
@@ -16,9 +17,11 @@ use tokio_rustls::client::TlsStream;
 use super::Peer;
 use crate::{
     Client,
-    balance::identity::{ClusterTls, Destination, Security},
+    balance::identity::{ClusterTls, Destination, Rotation, Security},
     config::{Bootstrap, TlsConfig},
-    tls::{ClientTls, PeerIdentity, Providers, Revocation, RevocationLists},
+    tls::{
+        ClientTls, PeerIdentity, ProviderRotations, Providers, Revocation, RevocationLists, RotatedInstance,
+    },
 };
 
 /// What a channel with [xDS credentials](crate::channel::ChannelBuilder::xds_credentials) has for the clusters that configure no TLS.
@@ -39,6 +42,7 @@ pub(in crate::channel) struct SecuritySettings {
     /// Without them, TLS of clusters is not executed.
     pub(in crate::channel) xds_credentials: Option<FallbackCredentials>,
     pub(in crate::channel) revocation: Option<RevocationLists>,
+    pub(in crate::channel) reconnect_on_rotation: bool,
 }
 
 /// What the channels of a client have in common.
@@ -56,6 +60,8 @@ pub(in crate::channel) struct ChannelSecurity {
     authority: Authority,
     /// The lists stay in memory as long as the channel.
     revocation: Option<(RevocationLists, Arc<Revocation>)>,
+    /// Connections are replaced when their certificates are.
+    reconnects: bool,
     /// With the sessions of the connections before, which the next ones resume (CH7.16).
     known: HashMap<Destination, Tls>,
 }
@@ -67,7 +73,13 @@ pub(in crate::channel) struct Tls {
     client: Arc<ClientTls>,
     /// The peer has proved that it is the channel's authority (CH7.3).
     is_fallback: bool,
+    /// The number of rotations before the connection, if it is to be replaced at the next one: it is shared until then (CH7.7).
+    rotations: u64,
 }
+
+/// The rotations of certificates, if connections are to be replaced at them (CH7.7).
+#[derive(Debug)]
+pub(in crate::channel) struct RotationWatch(Option<ProviderRotations>);
 
 /// What is known of the peer of a connection with TLS.
 #[derive(Debug)]
@@ -155,13 +167,24 @@ impl ChannelSecurity {
             (lists, shared)
         });
         let (client, authority) = (client.clone(), authority.clone());
-        Self { client, fallback, authority, revocation, known: HashMap::new() }
+        let reconnects = settings.reconnect_on_rotation;
+        Self { client, fallback, authority, revocation, reconnects, known: HashMap::new() }
     }
 
     /// What a connection to a destination is made with.
     pub(in crate::channel) fn peer(&mut self, destination: &Destination) -> Peer {
         let Destination { address, identity } = destination;
-        Peer { address: *address, proxy: identity.proxy(), tls: self.tls(destination) }
+        let mut tls = self.tls(destination);
+        if let Some(tls) = tls.as_mut().filter(|_| self.reconnects) {
+            tls.rotations = tls.client.rotations();
+        }
+        Peer { address: *address, proxy: identity.proxy(), tls }
+    }
+
+    /// The rotations from now on.
+    pub(in crate::channel) fn rotations(&self) -> RotationWatch {
+        let providers = || self.client.connections().tls().providers.clone();
+        RotationWatch(self.reconnects.then(|| ProviderRotations::new(providers())))
     }
 
     fn tls(&mut self, destination: &Destination) -> Option<Tls> {
@@ -176,7 +199,7 @@ impl ChannelSecurity {
         };
         let (lists, revocation) = self.revocation.clone().unzip();
         let client = self.client.connections().tls().get((destination.address, of, lists), revocation);
-        let tls = Tls { client, is_fallback };
+        let tls = Tls { client, is_fallback, rotations: 0 };
         self.forget_unused();
         self.known.insert(destination.clone(), tls.clone());
         Some(tls)
@@ -187,6 +210,26 @@ impl ChannelSecurity {
         if self.known.len() >= MOST_KNOWN && self.known.len().is_power_of_two() {
             self.known.retain(|_, it| Arc::strong_count(&it.client) > 1);
         }
+    }
+}
+
+impl RotationWatch {
+    /// Waits for the next rotation; forever if connections are not to be replaced.
+    ///
+    /// # Cancel safety
+    /// No rotation is lost.
+    pub(in crate::channel) async fn next(&mut self) -> Rotation {
+        let Some(rotations) = &mut self.0 else { return pending().await };
+        let mut rotation = Rotation::default();
+        for RotatedInstance { name, identity, roots } in rotations.next().await {
+            if identity {
+                rotation.identities.insert(name.clone());
+            }
+            if roots {
+                rotation.roots.insert(name);
+            }
+        }
+        rotation
     }
 }
 
@@ -215,7 +258,7 @@ impl Tls {
 
 impl PartialEq for Tls {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.client, &other.client)
+        Arc::ptr_eq(&self.client, &other.client) && self.rotations == other.rotations
     }
 }
 
@@ -223,7 +266,7 @@ impl Eq for Tls {}
 
 impl Hash for Tls {
     fn hash<S: Hasher>(&self, state: &mut S) {
-        Arc::as_ptr(&self.client).hash(state);
+        (Arc::as_ptr(&self.client), self.rotations).hash(state);
     }
 }
 

@@ -3,6 +3,7 @@
 mod authority;
 mod proxies;
 mod revocation;
+mod rotation;
 mod status;
 
 use std::path::{Path, PathBuf};
@@ -97,7 +98,10 @@ async fn start(
 ) -> Mesh {
     let mut mesh = Mesh::at(name, addresses, |it| it).await;
     let mut bootstrap: Value = serde_json::from_str(&mesh.server.bootstrap_json()).unwrap();
-    let file_watcher = |config: Value| json!({"plugin_name": "file_watcher", "config": config});
+    let file_watcher = |mut config: Value| {
+        config["refresh_interval"] = "1s".into();
+        json!({"plugin_name": "file_watcher", "config": config})
+    };
     bootstrap["certificate_providers"] = json!({
         "roots": file_watcher(json!({"ca_certificate_file": roots})),
         "identity": file_watcher(json!({"certificate_file": identity.0, "private_key_file": identity.1})),

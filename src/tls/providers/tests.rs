@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use futures_util::FutureExt;
+
 use super::*;
 use crate::{
     config::Server,
@@ -72,4 +74,38 @@ async fn ch7_4_ch7_5_an_instance_is_kept_up_to_date_from_its_first_user_to_its_l
     let _third = provider.watch();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(leaf(), Some(generations[2].der.clone()), "the next user has the files read at once");
+}
+
+#[tokio::test(start_paused = true)]
+async fn ch7_7_a_rotation_is_good_material_in_the_place_of_other_material() {
+    let (folder, ca) = (Folder::new(), Ca::new());
+    let mut files = FileWatcherConfig::identity(folder.path("tls.crt"), folder.path("tls.key"));
+    files.ca_certificate_file = Some(folder.path("ca.crt"));
+    let roots = CertificateProvider::FileWatcher(FileWatcherConfig::roots(folder.path("ca.crt")));
+    let providers = providers(&[("both", CertificateProvider::FileWatcher(files)), ("roots", roots)]);
+    let mut rotations = ProviderRotations::new(providers.clone());
+    let watched = ["both", "roots"].map(|name| providers.instance(name).unwrap().watch());
+    let interval = crate::config::DEFAULT_REFRESH_INTERVAL + Duration::from_secs(1);
+    let mut next = async || {
+        tokio::time::sleep(interval).await;
+        rotations.next().now_or_never().unwrap_or_default()
+    };
+    let rotated = |name: &str, identity, roots| RotatedInstance { name: name.into(), identity, roots };
+    assert_eq!(next().await, [], "there are no files");
+    let issued = ca.issue([dns("a")]);
+    folder.write_identity(&issued);
+    folder.write("ca.crt", ca.pem());
+    assert_eq!(next().await, [], "the first material replaces nothing");
+    folder.write_identity(&ca.issue([dns("b")]));
+    assert_eq!(next().await, [rotated("both", true, false)]);
+    folder.write("tls.crt", &issued.pem);
+    assert_eq!(next().await, [], "half a rotation");
+    folder.write_identity(&issued);
+    folder.write("ca.crt", format!("{}{}", ca.pem(), Ca::new().pem()));
+    assert_eq!(next().await, [rotated("both", true, true), rotated("roots", false, true)]);
+    folder.write_identity(&issued);
+    assert_eq!(next().await, [], "the same bytes");
+    folder.write("ca.crt", "text");
+    assert_eq!(next().await, [], "what is not usable");
+    drop(watched);
 }

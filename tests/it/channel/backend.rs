@@ -2,6 +2,7 @@
 
 use std::{
     convert::Infallible,
+    hash::{DefaultHasher, Hash, Hasher},
     net::{Ipv4Addr, SocketAddr},
     sync::{
         Arc,
@@ -25,10 +26,13 @@ use tonic::{
     body::Body,
     codegen::{
         BoxFuture, Service,
-        http::{self, HeaderName},
+        http::{self, HeaderName, HeaderValue},
     },
     server::{Grpc, NamedService, StreamingService, UnaryService},
-    transport::{Server, ServerTlsConfig, server::TcpIncoming},
+    transport::{
+        Server, ServerTlsConfig,
+        server::{TcpConnectInfo, TcpIncoming, TlsConnectInfo},
+    },
 };
 use xdskit::{
     orca::{CallMetricsLayer, Metric, OpenRcaService, ServerMetrics},
@@ -262,6 +266,7 @@ impl Service<http::Request<Body>> for Echo {
             let path = request.uri().path().to_owned();
             let tag = request.headers().get("x-tag").cloned();
             let authority = request.uri().authority().map_or_else(String::new, ToString::to_string);
+            let client = client_certificate(&request);
             let mut response = match path.as_str() {
                 CHAT => Grpc::new(Raw).streaming(Chat { state: state.clone() }, request).await,
                 ECHO | EMPTY | HOLD | FAIL | FIFTH => {
@@ -271,10 +276,19 @@ impl Service<http::Request<Body>> for Echo {
             };
             response.headers_mut().insert("x-backend", state.name.parse().unwrap());
             response.headers_mut().insert("x-authority", authority.parse().unwrap());
+            response.headers_mut().extend(client.map(|it| (HeaderName::from_static("x-client"), it)));
             response.headers_mut().extend(tag.map(|tag| (HeaderName::from_static("x-tag"), tag)));
             Ok(response)
         })
     }
+}
+
+/// What tells the certificates of clients apart.
+fn client_certificate(request: &http::Request<Body>) -> Option<HeaderValue> {
+    let info = request.extensions().get::<TlsConnectInfo<TcpConnectInfo>>()?;
+    let mut hasher = DefaultHasher::new();
+    info.peer_certs()?.first()?.as_ref().hash(&mut hasher);
+    Some(hasher.finish().into())
 }
 
 impl NamedService for Echo {

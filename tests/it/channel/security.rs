@@ -5,7 +5,7 @@ use std::{fs, path::PathBuf};
 use serde_json::{Value, json};
 use tonic::transport::{Certificate, ServerTlsConfig};
 use xdskit::{
-    channel::{FallbackCredentials, PeerIdentity},
+    channel::{ChannelBuilder, FallbackCredentials, PeerIdentity},
     pb::envoy::{
         config::core::v3::{TransportSocket, transport_socket::ConfigType},
         extensions::transport_sockets::tls::v3::{
@@ -16,7 +16,7 @@ use xdskit::{
     },
 };
 
-use super::*;
+use super::{backend::HOLD, *};
 use crate::common::tls::{Ca, Files};
 
 const UPSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext";
@@ -61,6 +61,16 @@ impl Pki {
 
     /// A mesh whose client has the certificate providers `roots` and `identity`, which are read again every second.
     pub(super) async fn mesh(&self, socket: Option<TransportSocket>, backends: &[&Backend]) -> Mesh {
+        self.mesh_with(socket, backends, |builder| builder).await
+    }
+
+    /// The same, with settings of the channel.
+    async fn mesh_with(
+        &self,
+        socket: Option<TransportSocket>,
+        backends: &[&Backend],
+        settings: impl FnOnce(ChannelBuilder) -> ChannelBuilder,
+    ) -> Mesh {
         let cart = cluster("cart").edit(|it| it.transport_socket = socket);
         let mut mesh = Mesh::start_with(cart, backends).await;
         let mut bootstrap: Value = serde_json::from_str(&mesh.server.bootstrap_json()).unwrap();
@@ -77,13 +87,12 @@ impl Pki {
             "identity": provider(files),
         });
         mesh.client = Client::builder(Bootstrap::from_json(&bootstrap.to_string()).unwrap()).build().unwrap();
-        mesh.channel = mesh
+        let builder = mesh
             .client
             .channel("xds:///shop")
             .connect_backoff(Duration::from_millis(50), Duration::from_millis(200))
-            .xds_credentials(FallbackCredentials::Plaintext)
-            .build()
-            .unwrap();
+            .xds_credentials(FallbackCredentials::Plaintext);
+        mesh.channel = settings(builder).build().unwrap();
         mesh
     }
 }
@@ -141,6 +150,58 @@ async fn ch7_7_certificates_that_are_rotated_under_load_fail_no_call() {
     }
     load.until("both answer", both).await;
     assert_eq!(load.stop().await, []);
+}
+
+#[tokio::test]
+async fn ch7_7_new_calls_have_the_new_certificate_if_the_channel_reconnects_and_none_fails() {
+    let pki = Pki::new();
+    let backends = [
+        Backend::start_secured("one", pki.mutual()).await,
+        Backend::start_secured("two", pki.mutual()).await,
+    ];
+    let socket = Some(upstream(&[SERVER], true));
+    let mesh =
+        pki.mesh_with(socket, &[&backends[0], &backends[1]], |it| it.reconnect_on_rotation(true)).await;
+    mesh.reach(&["one", "two"]).await;
+    let held = tokio::spawn({
+        let channel = mesh.channel.clone();
+        async move { call(&channel, HOLD, Request::new("held".into())).await }
+    });
+    let channel = mesh.channel.clone();
+    let load = Load::start(4, move || {
+        let channel = channel.clone();
+        async move {
+            let response = call(&channel, ECHO, Request::new("hello".into())).await?;
+            let client = response.metadata().get("x-client").unwrap().to_str().unwrap().to_owned();
+            Ok(format!("{} {client}", backend_of(&response)))
+        }
+    });
+    let mut seen = BTreeSet::new();
+    for rotations in 1..=3 {
+        load.until("both answer", |answered| answered.values().sum::<usize>() >= 100).await;
+        if rotations > 1 {
+            pki.renew();
+        }
+        // Each backend has the new certificate, and no call the one before.
+        let is_new = |answered: &BTreeMap<String, usize>| {
+            answered.len() == 2 && answered.keys().all(|it| !seen.contains(it))
+        };
+        let mut answered = BTreeMap::new();
+        while !is_new(&answered) {
+            answered = load.until("calls", |it| it.values().sum::<usize>() >= 100).await;
+        }
+        seen.extend(answered.into_keys());
+        assert_eq!((backends[0].connections(), backends[1].connections()), (rotations, rotations));
+    }
+    // Other roots are a rotation as well; equal bytes are none.
+    let all = format!("{}{}", pki.servers.root(), Ca::new().root());
+    fs::write(pki.path("roots.pem.new"), all).unwrap();
+    fs::rename(pki.path("roots.pem.new"), pki.path("roots.pem")).unwrap();
+    load.until("there are other connections", |_| backends.iter().all(|it| it.connections() == 4)).await;
+    assert_eq!(load.stop().await, []);
+    assert!(!held.is_finished(), "a call ends in its own time");
+    backends.iter().for_each(Backend::release);
+    soon(held).await.unwrap().unwrap();
 }
 
 #[tokio::test]

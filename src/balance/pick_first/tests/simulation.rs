@@ -122,7 +122,9 @@ impl World {
     fn obey(&mut self) {
         while let Some(command) = self.commands.poll() {
             match command {
-                Command::Connect { connection, destination: Destination { address, .. }, timeout } => {
+                Command::Connect {
+                    connection, destination: Destination { address, .. }, timeout, ..
+                } => {
                     let taken = if self.random.u32(0..4) == 0 {
                         timeout
                     } else {

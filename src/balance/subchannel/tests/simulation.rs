@@ -56,7 +56,7 @@ impl World {
     }
 
     fn step(&mut self) {
-        match self.random.u8(..16) {
+        match self.random.u8(..17) {
             0..=4 => self.begin(),
             5..=7 if !self.calls.is_empty() => {
                 let place = self.random.usize(..self.calls.len());
@@ -77,6 +77,13 @@ impl World {
             }
             14 => {
                 self.limit = 1 + self.random.usize(..3);
+                self.settle();
+            }
+            15 => {
+                let running = self.attempt.iter().copied().filter(|_| self.random.bool()).collect();
+                self.subchannel.on_rotation(&running, self.now);
+                self.subchannel.on_timeout(self.now);
+                self.count("rotated");
                 self.settle();
             }
             _ => {
@@ -153,7 +160,9 @@ impl World {
         let Some(connection) = self.attempt.take() else { return };
         let streams = Streams::new(0, self.random.usize(..4));
         self.streams.insert(connection, streams.clone());
-        self.subchannel.on_connected(streams, &self.on_full);
+        let count = self.subchannel.connections.len();
+        self.subchannel.on_connected(streams, &self.on_full, &mut self.commands);
+        assert!(self.subchannel.connections.len() >= count.max(1), "there is one for each that is replaced");
         self.settle();
     }
 
@@ -175,9 +184,22 @@ impl World {
         let count = self.subchannel.ids().count();
         self.subchannel.scale(self.limit, (self.now, &mut self.random), &mut self.commands);
         while let Some(command) = self.commands.poll() {
-            let Command::Connect { connection, .. } = command else { panic!("{command:?}") };
-            assert_eq!(self.attempt.replace(connection), None, "one attempt at a time");
-            assert!(count < self.limit || self.subchannel.ids().count() == 1, "{count} connections");
+            match command {
+                Command::Connect { connection, replaces, .. } => {
+                    assert_eq!(self.attempt.replace(connection), None, "one attempt at a time");
+                    let is_within = count < self.limit || self.subchannel.ids().count() == 1;
+                    assert!(is_within || replaces.is_some(), "{count} connections");
+                    assert!(replaces.is_none_or(|it| self.streams.contains_key(&it)), "it is connected");
+                }
+                Command::Drain { connection } => {
+                    self.streams.remove(&connection).expect("it is connected").close();
+                    self.count("replaced");
+                }
+                Command::Cancel { .. }
+                | Command::WatchLoad { .. }
+                | Command::UnwatchLoad { .. }
+                | Command::RequestReresolution => panic!("{command:?}"),
+            }
         }
         // Calls see the change sooner or later.
         if self.random.u8(..4) > 0 {
@@ -217,6 +239,8 @@ impl World {
             let can_grow = self.attempt.is_none() && self.subchannel.poll_timeout().is_none();
             assert!(!can_grow || ready.connections.len() >= self.limit, "nothing is attempted");
         }
+        let is_due = self.attempt.is_none() && self.subchannel.poll_timeout().is_none();
+        assert!(!is_due || self.subchannel.outdated == 0, "no outdated connection is replaced");
     }
 
     /// With streams enough and no losses, all calls are served.
@@ -261,6 +285,6 @@ fn ch4_10_simulation_of_a_subchannel_with_several_connections() {
             }
         }
     }
-    let all = ["gone", "cancelled", "granted", "full"];
+    let all = ["gone", "cancelled", "granted", "full", "rotated", "replaced"];
     assert!(one.is_some() || all.iter().all(|it| outcomes.get(it) > Some(&1_000)), "{outcomes:?}");
 }
