@@ -14,6 +14,7 @@ use crate::{
     resource::{
         Locality, OutlierDetection,
         outlier::{FailurePercentage, SuccessRate},
+        tls::{ProviderInstance, Roots, UpstreamTls},
     },
 };
 
@@ -21,6 +22,8 @@ use crate::{
 pub(super) const TARGETS: [&str; 2] = ["shop", "cart"];
 /// The header that some rings hash.
 pub(super) const HEADER: &str = "x-user";
+/// The certificate provider whose roots some clusters use.
+pub(super) const ROOTS: &str = "roots";
 /// The clusters with endpoints.
 pub(super) const LEAVES: [&str; 2] = ["one", "two"];
 /// The number of addresses: 127.0.0.1:1 and so on, those above 6 are IPv6.
@@ -110,7 +113,21 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
 }
 
 fn security(choices: &mut Choices<'_>) -> Security {
-    if choices.bool() { Security::Fallback } else { Security::Plaintext }
+    match choices.below(3) {
+        0 => Security::Plaintext,
+        1 => Security::Fallback,
+        _ => Security::of_cluster(&UpstreamTls {
+            identity: None,
+            roots: Roots::Provider(ProviderInstance {
+                instance_name: ROOTS.into(),
+                certificate_name: "".into(),
+            }),
+            san_matchers: [].into(),
+            sni: None,
+            auto_host_sni: false,
+            auto_sni_san_validation: false,
+        }),
+    }
 }
 
 /// Gives all endpoints the same security; their proxies stay.

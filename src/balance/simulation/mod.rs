@@ -2,7 +2,7 @@
 //!
 //! A seed, or the bytes of a fuzzer, choose configurations of two clusters over two leaves, whether backends are up, when attempts to
 //! connect end, which connections are lost, which events come late, how many streams peers permit, how time passes, when calls
-//! begin and end, whether calls have sessions, and where their cookies lead. After each step
+//! begin and end, whether calls have sessions, where their cookies lead, and when certificates are rotated. After each step
 //! the [model](model) checks that something is tried or waited for, that picks find the endpoints that they have to, that calls are
 //! counted exactly, that no call waits for nothing, and that changes of the configuration and ejections keep connections. At the end
 //! all backends are up and well, no endpoint is ejected any more, and each cluster has to use its first priority.
@@ -47,7 +47,7 @@ mod tests {
     #[test]
     fn simulation_of_balancing() {
         let picks = ["complete", "queue", "connect", "request", "fail", "drop", "ejected", "unejected"];
-        let rest = ["between slices", "waits", "granted", "gone", "scaled", "led", "not led"];
+        let rest = ["between slices", "waits", "granted", "gone", "scaled", "led", "not led", "outdated"];
         let all: Vec<_> = picks.into_iter().chain(rest).collect();
         of_seeds(10_000, &all, |seed, random| run(seed, Choices::Seed { random, operations: 80 }));
     }

@@ -206,7 +206,11 @@ impl World<'_> {
             let Some(leaf) = self.configs.leaves.get(name) else { continue };
             let most = self.peers.scaled.entry(name.into()).or_insert(1);
             *most = (*most).max(leaf.max_connections);
-            let attempts = self.attempts.iter().chain(&self.connections);
+            // One that replaces a connection is in addition to the limit until that is drained.
+            let replaces =
+                |attempt| self.replaced.get(attempt).is_some_and(|it| self.connections.contains_key(it));
+            let attempts = self.attempts.iter().filter(|(attempt, _)| !replaces(attempt));
+            let attempts = attempts.chain(&self.connections);
             for (connection, destination) in attempts {
                 if self.balancer.leaf_of(*connection).as_deref() == Some(name) {
                     let is_of_host = self.balancer.is_of_host(*connection);

@@ -1,5 +1,6 @@
 //! Backends that are up or down, the connections to them, and a balancer that is told of these.
 
+mod rotation;
 mod settled;
 
 use std::{
@@ -47,6 +48,10 @@ pub(super) struct World<'a> {
     up: BTreeSet<SocketAddr>,
     pub(super) attempts: BTreeMap<ConnectionId, Destination>,
     pub(super) connections: BTreeMap<ConnectionId, Destination>,
+    /// The connections that attempts are to replace.
+    pub(super) replaced: BTreeMap<ConnectionId, ConnectionId>,
+    /// The connections that were made before the last rotation.
+    outdated: BTreeSet<ConnectionId>,
     /// Those whose load is watched.
     watches: BTreeSet<ConnectionId>,
     /// Those that the balancer has ended, whose events may come late.
@@ -100,6 +105,8 @@ impl<'a> World<'a> {
             up,
             attempts: BTreeMap::new(),
             connections: BTreeMap::new(),
+            replaced: BTreeMap::new(),
+            outdated: BTreeSet::new(),
             watches: BTreeSet::new(),
             ended: Vec::new(),
             configs: ClusterConfigs::default(),
@@ -121,7 +128,7 @@ impl<'a> World<'a> {
         if !self.choices.next_operation() {
             return false;
         }
-        match self.choices.below(27) {
+        match self.choices.below(28) {
             0 => self.reconfigure(),
             1..=4 => self.end_attempt(),
             5 => self.lose(),
@@ -163,6 +170,7 @@ impl<'a> World<'a> {
                 self.balancer.set_sessions(self.has_sessions, self.now);
             }
             21..=23 => self.pick_in_session(),
+            26 => self.rotate(),
             _ => self.pick(),
         }
         self.drain();
@@ -414,7 +422,8 @@ impl<'a> World<'a> {
         }
         while let Some(command) = self.balancer.poll_command() {
             match command {
-                Command::Connect { connection, destination, .. } => {
+                Command::Connect { connection, destination, replaces, .. } => {
+                    self.replaced.extend(replaces.map(|replaced| (connection, replaced)));
                     assert!(self.attempts.insert(connection, destination).is_none());
                 }
                 Command::Cancel { connection } => {
@@ -425,6 +434,9 @@ impl<'a> World<'a> {
                     assert!(self.connections.remove(&connection).is_some(), "it is connected");
                     self.peers.close(connection);
                     self.ended.push(connection);
+                    if self.outdated.remove(&connection) {
+                        *self.outcomes.entry("outdated").or_default() += 1;
+                    }
                 }
                 Command::WatchLoad { connection, .. } => {
                     // One of several connections may be lost after another one, before the command is executed.

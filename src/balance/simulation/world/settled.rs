@@ -46,6 +46,7 @@ impl World<'_> {
             self.check_idle_hosts(&name.into());
         }
         self.check_loads();
+        self.check_outdated();
     }
 
     /// Closes everything; says how often picks had each outcome.
