@@ -8,6 +8,7 @@ use std::{
 
 use serde_json::{Map, Value};
 
+use super::weak_map::Referent;
 use crate::{
     config::Locality,
     resource::{ClusterLoadAssignment, metadata::MetadataValue},
@@ -33,9 +34,11 @@ impl Assignment {
     pub(super) fn get(&self) -> Option<Arc<ClusterLoadAssignment>> {
         self.0.upgrade()
     }
+}
 
-    pub(super) fn is_in_use(&self) -> bool {
-        self.0.strong_count() > 0
+impl Referent for Assignment {
+    fn is_alive(&self) -> bool {
+        self.0.is_alive()
     }
 }
 

@@ -20,6 +20,7 @@ use super::{
     server_loads::ServerLoads,
     settings::LoadSettings,
     stats::LoadStats,
+    weak_map::WeakMap,
 };
 use crate::{
     config::{Locality, Server},
@@ -52,7 +53,7 @@ pub(super) struct State {
     /// What CDS says, for the clusters whose load is reported.
     routes: BTreeMap<Arc<str>, Route>,
     /// What EDS says, for such clusters in snapshots.
-    assignments: BTreeMap<Arc<str>, Assignment>,
+    assignments: WeakMap<Arc<str>, Assignment>,
     cells: BTreeMap<CellKey, Weak<ClusterCell>>,
     /// They are never removed: a client knows those of its bootstrap.
     pub(super) servers: Vec<ServerLoads>,
@@ -134,7 +135,6 @@ impl Loads {
         if let Some(destination) = state.routes.get(cluster).map(|route| route.destination.clone()) {
             state.servers[destination.server].set_assignment(&destination.key, &assignment);
         }
-        forget_if_doubled(&mut state.assignments, Assignment::is_in_use);
         state.assignments.insert(cluster.clone(), assignment);
     }
 
@@ -174,10 +174,7 @@ impl Loads {
             return known;
         }
         let cell = Arc::new(EndpointCell { locality: locality.clone(), address, lanes: Lanes::new() });
-        let mut endpoints = locality.endpoints();
-        forget_if_doubled(&mut endpoints, |other| other.strong_count() > 0);
-        endpoints.insert(address, Arc::downgrade(&cell));
-        drop(endpoints);
+        locality.endpoints().insert(address, Arc::downgrade(&cell));
         if let Some(route) = state.route_of(locality.cluster.key()) {
             state.begin_endpoint(&cell, &route, &self.settings);
         }
@@ -323,13 +320,6 @@ impl State {
         for server in &mut self.servers {
             server.sweep(settings.max_residues, now);
         }
-    }
-}
-
-/// Removes what is not in use any more when the number has doubled, so that the cost of many insertions is linear.
-fn forget_if_doubled<K: Ord, V>(all: &mut BTreeMap<K, V>, is_in_use: impl Fn(&V) -> bool) {
-    if all.len().is_power_of_two() {
-        all.retain(|_, value| is_in_use(value));
     }
 }
 

@@ -33,6 +33,7 @@ mod server_loads;
 mod settings;
 mod stats;
 mod stream;
+mod weak_map;
 
 #[cfg(feature = "tower")]
 pub use self::layer::{LoadReportBody, LoadReportFuture, LoadReportLayer, LoadReportService};

@@ -13,6 +13,7 @@ use super::{
     lanes::Lanes,
     loads::{CellKey, Loads},
     stats::LoadStats,
+    weak_map::WeakMap,
 };
 use crate::config::Locality;
 
@@ -78,7 +79,7 @@ pub(super) struct LocalityCell {
     pub(super) cluster: Arc<ClusterCell>,
     pub(super) locality: Locality,
     pub(super) lanes: Lanes<Counters>,
-    endpoints: Mutex<BTreeMap<SocketAddr, Weak<EndpointCell>>>,
+    endpoints: Mutex<WeakMap<SocketAddr, Weak<EndpointCell>>>,
 }
 
 pub(super) struct EndpointCell {
@@ -218,7 +219,7 @@ impl LocalityCell {
         Self { cluster, locality, lanes: Lanes::new(), endpoints: Mutex::default() }
     }
 
-    pub(super) fn endpoints(&self) -> MutexGuard<'_, BTreeMap<SocketAddr, Weak<EndpointCell>>> {
+    pub(super) fn endpoints(&self) -> MutexGuard<'_, WeakMap<SocketAddr, Weak<EndpointCell>>> {
         self.endpoints.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
