@@ -39,11 +39,16 @@ fn endpoint(rank: usize) -> Arc<ReadyEndpoint<usize>> {
 
 /// A picker of endpoints that are ordered by their first entries after hash 0.
 fn picker(states: &[State], header: Option<&str>) -> RingPicker<usize> {
+    picker_of(states, header, RingSizes { min: 1_024, max: 4_096 })
+}
+
+/// The same with a ring of some size. Endpoints without an entry are the last ones.
+fn picker_of(states: &[State], header: Option<&str>, sizes: RingSizes) -> RingPicker<usize> {
     let endpoints = (0..states.len()).map(|it| RingEndpoint { key: format!("{it:03}").into(), weight: 1 });
-    let ring = Arc::new(Ring::new(endpoints.collect(), RingSizes { min: 1_024, max: 4_096 }));
+    let ring = Arc::new(Ring::new(endpoints.collect(), sizes));
     let mut slots: Vec<Option<RingSlot<usize>>> = states.iter().map(|_| None).collect();
     let mut order: Vec<usize> = Vec::new();
-    for rank in ring.walk(0) {
+    for rank in ring.walk(0).chain(0..states.len()) {
         if !order.contains(&rank) {
             order.push(rank);
         }
@@ -106,6 +111,13 @@ fn hashed(picker: &RingPicker<usize>) -> (Outcome, Option<usize>) {
 
 fn random(picker: &RingPicker<usize>) -> (Outcome, Option<usize>) {
     outcome(picker, picker.pick_random(0))
+}
+
+#[test]
+fn ch3_33_the_error_is_that_of_the_first_entry_although_another_endpoint_without_entries_is_idle() {
+    let picker = picker_of(&[F, F, I], None, RingSizes { min: 2, max: 2 });
+    assert_eq!(picker.ring.walk(0).count(), 2);
+    assert_eq!(hashed(&picker), (Outcome::Fail(0), None));
 }
 
 #[test]
