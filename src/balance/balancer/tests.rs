@@ -441,3 +441,17 @@ fn ch3_26_the_counter_of_round_robin_lives_on_over_pickers() {
     }
     assert_eq!(counts.into_values().collect::<Vec<_>>(), [100; 3]);
 }
+
+#[test]
+fn ch3_26_channels_begin_with_any_endpoint() {
+    let ports: Vec<u16> = (1..=100).collect();
+    let mut first = BTreeSet::new();
+    for seed in 0..20 {
+        let settings = |it: &mut BalancerSettings| *it = BalancerSettings::with_seed(seed);
+        let mut it = Fixture::with(shop(ROUND_ROBIN, &[&ports]), settings);
+        it.connect_all();
+        let Pick::Complete(attempt) = it.pick("shop") else { panic!() };
+        first.insert(attempt.endpoint.handle().port());
+    }
+    assert!(first.len() > 10, "{first:?}");
+}
