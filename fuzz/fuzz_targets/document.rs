@@ -12,8 +12,9 @@ fuzz_target!(|input: &[u8]| {
     assert!(!response.is_empty() || says_so, "nothing is never a response without resources");
     let Some(json) = show_response(&response) else { return };
     let again = read_document(JSON, json.as_bytes());
-    // In binary there may be what JSON cannot say, such as fields that are not known.
-    if format % 4 != BINARY {
+    // In binary there may be what JSON cannot say, such as fields that are not known. A response that is empty becomes `{}`, which is
+    // refused, since it does not name resources.
+    if format % 4 != BINARY && !response.is_empty() {
         assert_eq!(again, Some(response), "{json}");
     }
 });
