@@ -1,7 +1,7 @@
 //! Connections are of an identity: the proxy before their endpoint, and their security (CH7.20).
 
 use super::*;
-use crate::balance::{override_host::HostOverride, ring::RingConfig, ring::RingSizes};
+use crate::balance::ring::{RingConfig, RingSizes};
 
 fn proxied(port: u16) -> Identity {
     Identity::new(Some(address(port)), Security::Plaintext)
@@ -135,18 +135,7 @@ fn ch7_20_cookies_lead_to_connections_of_the_identity_alone() {
     it.update(draining(&fallback()));
     it.connect_all();
     let led = |it: &mut Fixture| {
-        let mut session = Box::new(HostOverride::new([address(2)].into()));
-        session.begin_pick(it.now);
-        let mut draws = Draws::default();
-        draws.session = Some(session);
-        let request = RouteQuery::new("/", 0);
-        let args = &mut PickArgs { draws: &mut draws, random: &mut it.random, request: &request };
-        let pick = it.pickers["shop"].pick(args);
-        if let Some(request) = draws.take_connect_request() {
-            it.balancer.connect_endpoint(&request, it.now);
-            it.drain();
-        }
-        let Pick::Complete(attempt) = pick else { return None };
+        let (Pick::Complete(attempt), _) = it.pick_session(&[2]) else { return None };
         Some(attempt.endpoint.destination())
     };
     assert_eq!(led(&mut it), None, "it is connected");

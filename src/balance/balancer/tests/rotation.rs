@@ -4,7 +4,6 @@ use super::*;
 use crate::{
     balance::{
         identity::Rotation,
-        override_host::HostOverride,
         ring::{RingConfig, RingSizes},
     },
     resource::tls::{ProviderInstance, Roots, UpstreamTls},
@@ -256,18 +255,7 @@ fn ch7_7_connections_that_cookies_alone_lead_to_are_replaced_as_well() {
     it.update(mutual(configs(&[("shop", Arc::new(leaf))], &[("shop", &["shop"])])));
     it.connect_all();
     let led = |it: &mut Fixture| {
-        let mut session = Box::new(HostOverride::new([address(2)].into()));
-        session.begin_pick(it.now);
-        let mut draws = Draws::default();
-        draws.session = Some(session);
-        let request = RouteQuery::new("/", 0);
-        let args = &mut PickArgs { draws: &mut draws, random: &mut it.random, request: &request };
-        let pick = it.pickers["shop"].pick(args);
-        if let Some(request) = draws.take_connect_request() {
-            it.balancer.connect_endpoint(&request, it.now);
-            it.drain();
-        }
-        let Pick::Complete(attempt) = pick else { return None };
+        let (Pick::Complete(attempt), _) = it.pick_session(&[2]) else { return None };
         Some(attempt.endpoint.connection)
     };
     assert_eq!(led(&mut it), None);

@@ -35,7 +35,7 @@ impl Fixture {
 
     /// A pick of a call whose cookie has these ports, with the addresses of the endpoint that it found. What the pick requests is
     /// connected.
-    fn pick_session(&mut self, ports: &[u16]) -> (Pick<SocketAddr>, Option<String>) {
+    pub(super) fn pick_session(&mut self, ports: &[u16]) -> (Pick<SocketAddr>, Option<String>) {
         self.drain();
         let mut session = Box::new(HostOverride::new(ports.iter().map(|port| address(*port)).collect()));
         session.begin_pick(self.now);
