@@ -7,6 +7,8 @@ use std::io;
 pub(crate) enum Disconnect {
     /// The peer has sent GOAWAY with this code.
     GoAway(u32),
+    /// The channel has sent GOAWAY with this code, since the peer has exceeded a limit, or broken a rule of HTTP/2.
+    SentGoAway(u32),
     /// The channel uses the connection no more.
     Shutdown,
     Reset,
@@ -35,6 +37,7 @@ impl Disconnect {
         match self {
             // A peer may send any of 2³² codes, which would be as many labels.
             Self::GoAway(code) => CODES.get(code as usize).copied().unwrap_or("GOAWAY UNKNOWN"),
+            Self::SentGoAway(code) => SENT_CODES.get(code as usize).copied().unwrap_or("sent GOAWAY UNKNOWN"),
             Self::Shutdown => "subchannel shutdown",
             Self::Reset => "connection reset",
             Self::TimedOut => "connection timed out",
@@ -45,23 +48,31 @@ impl Disconnect {
     }
 }
 
-/// GOAWAY with the codes of HTTP/2, by their numbers (RFC 9113, section 7).
-const CODES: [&str; 14] = [
-    "GOAWAY NO_ERROR",
-    "GOAWAY PROTOCOL_ERROR",
-    "GOAWAY INTERNAL_ERROR",
-    "GOAWAY FLOW_CONTROL_ERROR",
-    "GOAWAY SETTINGS_TIMEOUT",
-    "GOAWAY STREAM_CLOSED",
-    "GOAWAY FRAME_SIZE_ERROR",
-    "GOAWAY REFUSED_STREAM",
-    "GOAWAY CANCEL",
-    "GOAWAY COMPRESSION_ERROR",
-    "GOAWAY CONNECT_ERROR",
-    "GOAWAY ENHANCE_YOUR_CALM",
-    "GOAWAY INADEQUATE_SECURITY",
-    "GOAWAY HTTP_1_1_REQUIRED",
-];
+/// Names of GOAWAY frames with the codes of HTTP/2, by their numbers (RFC 9113, section 7).
+macro_rules! codes {
+    ($($code:literal)+) => {
+        const CODES: [&str; 14] = [$(concat!("GOAWAY ", $code)),+];
+        /// Names of the same frames if the channel sends them, which A94 has no names for.
+        const SENT_CODES: [&str; 14] = [$(concat!("sent GOAWAY ", $code)),+];
+    };
+}
+
+codes! {
+    "NO_ERROR"
+    "PROTOCOL_ERROR"
+    "INTERNAL_ERROR"
+    "FLOW_CONTROL_ERROR"
+    "SETTINGS_TIMEOUT"
+    "STREAM_CLOSED"
+    "FRAME_SIZE_ERROR"
+    "REFUSED_STREAM"
+    "CANCEL"
+    "COMPRESSION_ERROR"
+    "CONNECT_ERROR"
+    "ENHANCE_YOUR_CALM"
+    "INADEQUATE_SECURITY"
+    "HTTP_1_1_REQUIRED"
+}
 
 #[cfg(test)]
 mod tests {
@@ -75,6 +86,8 @@ mod tests {
             (Disconnect::GoAway(13), "GOAWAY HTTP_1_1_REQUIRED"),
             (Disconnect::GoAway(14), "GOAWAY UNKNOWN"),
             (Disconnect::GoAway(u32::MAX), "GOAWAY UNKNOWN"),
+            (Disconnect::SentGoAway(11), "sent GOAWAY ENHANCE_YOUR_CALM"),
+            (Disconnect::SentGoAway(14), "sent GOAWAY UNKNOWN"),
             (Disconnect::Shutdown, "subchannel shutdown"),
             (Disconnect::of_io(io::ErrorKind::ConnectionReset), "connection reset"),
             (Disconnect::of_io(io::ErrorKind::TimedOut), "connection timed out"),

@@ -172,6 +172,9 @@ impl Call<'_> {
         let sent = attempt.handle().send(request, is_end);
         let (mut response, stream) = sent.map_err(|error| match error {
             SendError::Gone => Failure::NeverSent(number),
+            SendError::TooLarge { size, limit } => {
+                Failure::Final(status::request_too_large(endpoint.address, size, limit))
+            }
             // What the connection does not accept was said by the caller, not by the peer.
             SendError::Invalid(error) => {
                 Failure::Final(Status::internal(format!("the request cannot be sent: {error}")))
@@ -206,6 +209,7 @@ impl Call<'_> {
             Ok(response) => {
                 let mut response = response?;
                 attempt.on_response();
+                status::check_header_list(response.headers(), &attempt).map_err(Failure::Final)?;
                 attempt.handle().identify(&mut response);
                 status::correct_deadline(response.headers_mut(), deadline);
                 Ok((response, attempt, pump))

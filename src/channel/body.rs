@@ -1,76 +1,78 @@
 //! The body of responses.
 
 use std::{
-    fmt,
+    fmt, mem,
     pin::Pin,
-    task::{Context, Poll, ready},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker},
 };
 
 use bytes::Bytes;
 use h2::RecvStream;
 use http_body::{Body, Frame};
-use tokio::task::AbortHandle;
+use tokio::{task::AbortHandle, time::Instant};
 use tonic::Status;
 
-use super::{active::ActiveCall, connection::Reserved, deadline::Deadline, status, telemetry::CallTelemetry};
-use crate::{balance::retry::Throttled, error::Code, resource::http_filter::FilterError};
+use super::{
+    active::ActiveCall,
+    deadline::{Deadline, Over},
+    response::{Guards, NextFrame, RunningResponse, code_of, is_data},
+    status,
+    telemetry::CallTelemetry,
+};
+use crate::{error::Code, resource::http_filter::FilterError};
 
 /// The body of a response of the channel.
 ///
-/// If the call fails after the response has begun, it ends with a [`Status`] as error (CH2.26).
+/// If the call fails after the response has begun, it ends with a [`Status`] as error (CH2.26). At the deadline of the call the stream
+/// is reset, whether the body is polled or not, and the status is the next frame.
 #[derive(Default)]
 pub struct ChannelBody {
     state: State,
 }
 
 #[derive(Default)]
-#[expect(clippy::large_enum_variant, reason = "a box would be an allocation more for each call")]
 enum State {
     #[default]
     Complete,
-    Running(Running),
-    Filtered(Box<Filtered>),
+    Running(Arc<RunningResponse>),
+    Filtered(FilteredResponse),
 }
 
 /// The body of a response that an HTTP filter of the application has made, or may have changed.
+struct FilteredResponse {
+    state: Arc<Mutex<FilteredState>>,
+    deadline: Option<Instant>,
+    timer: Option<AbortHandle>,
+}
+
+/// The body is taken out while it is polled, since it is the application's code.
+enum FilteredState {
+    Waiting { filtered: Box<Filtered>, waker: Option<Waker> },
+    Polled,
+    Ended(Status),
+}
+
 struct Filtered {
-    body: Pin<Box<dyn Body<Data = Bytes, Error = FilterError> + Send>>,
-    deadline: Deadline,
+    body: FilteredBody,
     /// If the call has no other body.
     _active: Option<ActiveCall>,
     telemetry: CallTelemetry,
 }
 
-/// What a response that is not complete keeps alive.
-struct Running {
-    stream: RecvStream,
-    /// All data have been read.
-    is_at_trailers: bool,
-    deadline: Deadline,
-    guards: Guards,
-}
-
-/// What ends with the call: counters, and the rest of the request.
-pub(super) struct Guards {
-    pub(super) attempt: Reserved,
-    pub(super) active: ActiveCall,
-    pub(super) rest: Option<AbortHandle>,
-    /// The throttle of retries, if the channel has one.
-    pub(super) throttled: Option<Throttled>,
-    pub(super) telemetry: CallTelemetry,
-}
+type FilteredBody = Pin<Box<dyn Body<Data = Bytes, Error = FilterError> + Send>>;
 
 impl ChannelBody {
     pub(super) fn new(stream: RecvStream, deadline: Deadline, guards: Guards) -> Self {
         if stream.is_end_stream() {
             return Self::default();
         }
-        Self { state: State::Running(Running { stream, is_at_trailers: false, deadline, guards }) }
+        Self { state: State::Running(RunningResponse::new(stream, deadline, guards)) }
     }
 
     /// A body of a filter, which ends at the deadline whatever it waits for.
     pub(super) fn filtered(
-        body: Pin<Box<dyn Body<Data = Bytes, Error = FilterError> + Send>>,
+        body: FilteredBody,
         deadline: Deadline,
         active: Option<ActiveCall>,
         mut telemetry: CallTelemetry,
@@ -79,7 +81,8 @@ impl ChannelBody {
             telemetry.end(Code::Unknown);
             return Self::default();
         }
-        Self { state: State::Filtered(Box::new(Filtered { body, deadline, _active: active, telemetry })) }
+        let filtered = Box::new(Filtered { body, _active: active, telemetry });
+        Self { state: State::Filtered(FilteredResponse::new(filtered, deadline)) }
     }
 }
 
@@ -91,36 +94,17 @@ impl Body for ChannelBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = match &mut self.state {
-            State::Complete => None,
-            State::Running(running) => {
-                let frame = match running.poll_frame(cx) {
-                    Poll::Ready(frame) => frame,
-                    Poll::Pending => Some(Err(ready!(poll_over(&mut running.deadline, cx)))),
-                };
-                if let Some(Err(status)) = &frame {
-                    running.guards.on_status(status::core_code(status.code()));
-                }
-                if let Some(code) = code_of(&frame) {
-                    running.guards.telemetry.end(code);
-                }
-                frame
-            }
-            State::Filtered(filtered) => {
-                let frame = match filtered.body.as_mut().poll_frame(cx) {
-                    Poll::Ready(frame) => frame.map(|frame| frame.map_err(Status::from)),
-                    Poll::Pending => Some(Err(ready!(poll_over(&mut filtered.deadline, cx)))),
-                };
-                if let Some(code) = code_of(&frame) {
-                    filtered.telemetry.end(code);
-                }
-                frame
-            }
+        let polled = match &mut self.state {
+            State::Complete => Poll::Ready(None),
+            State::Running(running) => running.poll_frame(cx),
+            State::Filtered(filtered) => filtered.poll_frame(cx),
         };
-        if !matches!(&frame, Some(Ok(frame)) if frame.is_data()) {
+        if let Poll::Ready(frame) = &polled
+            && !is_data(frame)
+        {
             self.state = State::Complete;
         }
-        Poll::Ready(frame)
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -128,80 +112,98 @@ impl Body for ChannelBody {
     }
 }
 
-/// The code that a response ends with, if this is its end. Without a status it is what tonic's clients make of that.
-fn code_of(frame: &Option<Result<Frame<Bytes>, Status>>) -> Option<Code> {
-    match frame {
-        Some(Ok(frame)) if frame.is_data() => None,
-        Some(Ok(frame)) => {
-            let code = frame.trailers_ref().and_then(status::in_headers);
-            Some(code.unwrap_or(Code::Unknown))
-        }
-        Some(Err(status)) => Some(status::core_code(status.code())),
-        None => Some(Code::Unknown),
+impl FilteredResponse {
+    fn new(filtered: Box<Filtered>, deadline: Deadline) -> Self {
+        let at = deadline.at();
+        let state = Arc::new(Mutex::new(FilteredState::Waiting { filtered, waker: None }));
+        let timer = deadline.is_limited().then(|| {
+            let ending = state.clone();
+            let timer = async move { end_filtered(&ending, deadline.passed().await) };
+            tokio::spawn(timer).abort_handle()
+        });
+        Self { state, deadline: at, timer }
     }
-}
 
-/// Ready when the time of a response is over.
-fn poll_over(deadline: &mut Deadline, cx: &mut Context<'_>) -> Poll<Status> {
-    deadline.poll_over(cx).map(|over| over.status("the response is not complete"))
-}
-
-impl Running {
-    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        while !self.is_at_trailers {
-            match self.stream.poll_data(cx) {
-                Poll::Ready(Some(Ok(data))) => {
-                    // An error means that the stream has ended, which the next poll says.
-                    let _ = self.stream.flow_control().release_capacity(data.len());
-                    if !data.is_empty() {
-                        self.guards.telemetry.on_received(&data);
-                        return Poll::Ready(Some(Ok(Frame::data(data))));
-                    }
-                }
-                Poll::Ready(Some(Err(error))) => {
-                    return Poll::Ready(Some(Err(self.status(&error))));
-                }
-                Poll::Ready(None) => self.is_at_trailers = true,
-                Poll::Pending => return Poll::Pending,
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
+        let taken = mem::replace(&mut *lock(&self.state), FilteredState::Polled);
+        let mut filtered = match taken {
+            FilteredState::Waiting { filtered, .. } => filtered,
+            FilteredState::Ended(status) => return Poll::Ready(Some(Err(status))),
+            FilteredState::Polled => return Poll::Ready(None),
+        };
+        // The deadline ends the response also if there are always more data.
+        let polled = match self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
+            true => Poll::Ready(Some(Err(filtered.end(Over::Time)))),
+            false => filtered.poll_frame(cx),
+        };
+        match &polled {
+            Poll::Ready(frame) if !is_data(frame) => polled,
+            Poll::Ready(_) => {
+                self.put_back(filtered, None).map_or(polled, |status| Poll::Ready(Some(Err(status))))
+            }
+            Poll::Pending => {
+                let ended = self.put_back(filtered, Some(cx.waker().clone()));
+                ended.map_or(polled, |status| Poll::Ready(Some(Err(status))))
             }
         }
-        self.stream.poll_trailers(cx).map(|trailers| match trailers {
-            Ok(trailers) => trailers.map(|mut trailers| {
-                status::correct_deadline(&mut trailers, self.deadline.at());
-                self.guards.attempt.on_trailers(&trailers, self.guards.active.malformed());
-                if let Some(code) = status::in_headers(&trailers) {
-                    self.guards.on_status(code);
-                }
-                Ok(Frame::trailers(trailers))
-            }),
-            Err(error) => Some(Err(self.status(&error))),
-        })
     }
 
-    fn status(&self, error: &h2::Error) -> Status {
-        if self.guards.active.is_shut_down() {
-            return Status::cancelled("channel is shut down");
-        }
-        status::of_stream(error, &self.guards.attempt, self.deadline.at())
-    }
-}
-
-impl Guards {
-    /// The call has ended with this status.
-    pub(super) fn on_status(&mut self, code: Code) {
-        if code == Code::Ok {
-            self.attempt.on_ok();
-        }
-        if let Some(throttled) = &self.throttled {
-            throttled.record(code);
+    /// Has the response wait for its next poll. Returns the status if it has ended in the meantime.
+    fn put_back(&self, mut filtered: Box<Filtered>, waker: Option<Waker>) -> Option<Status> {
+        let mut state = lock(&self.state);
+        match &*state {
+            FilteredState::Ended(status) => {
+                filtered.telemetry.end(status::core_code(status.code()));
+                Some(status.clone())
+            }
+            FilteredState::Polled | FilteredState::Waiting { .. } => {
+                *state = FilteredState::Waiting { filtered, waker };
+                None
+            }
         }
     }
 }
 
-impl Drop for Guards {
+/// Ends a response of a filter.
+fn end_filtered(state: &Mutex<FilteredState>, over: Over) {
+    let mut state = lock(state);
+    match mem::replace(&mut *state, FilteredState::Polled) {
+        FilteredState::Waiting { mut filtered, waker } => {
+            *state = FilteredState::Ended(filtered.end(over));
+            drop(state);
+            drop(filtered);
+            if let Some(waker) = waker {
+                waker.wake();
+            }
+        }
+        FilteredState::Polled => *state = FilteredState::Ended(over.status(INCOMPLETE)),
+        ended @ FilteredState::Ended(_) => *state = ended,
+    }
+}
+
+impl Filtered {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
+        let polled =
+            self.body.as_mut().poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Status::from)));
+        if let Poll::Ready(frame) = &polled
+            && let Some(code) = code_of(frame)
+        {
+            self.telemetry.end(code);
+        }
+        polled
+    }
+
+    fn end(&mut self, over: Over) -> Status {
+        let status = over.status(INCOMPLETE);
+        self.telemetry.end(status::core_code(status.code()));
+        status
+    }
+}
+
+impl Drop for FilteredResponse {
     fn drop(&mut self) {
-        if let Some(rest) = &self.rest {
-            rest.abort();
+        if let Some(timer) = &self.timer {
+            timer.abort();
         }
     }
 }
@@ -211,3 +213,9 @@ impl fmt::Debug for ChannelBody {
         f.debug_struct("ChannelBody").field("is_complete", &self.is_end_stream()).finish()
     }
 }
+
+fn lock(state: &Mutex<FilteredState>) -> MutexGuard<'_, FilteredState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+const INCOMPLETE: &str = "the response is not complete";

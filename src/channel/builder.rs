@@ -255,6 +255,31 @@ impl ChannelBuilder {
         self
     }
 
+    /// Sets the largest header list of a response, and of its trailers: 16 KiB by default, as in gRPC, at least 1 KiB, and 256 MiB at
+    /// most. A header list counts the lengths of names and values and 32 bytes for each field (RFC 9113, section 6.5.2). Servers
+    /// are told the limit. A call whose response exceeds it fails with RESOURCE_EXHAUSTED; a connection whose server exceeds 32
+    /// times the limit, and 512 KiB, is closed.
+    pub fn max_header_list_size(mut self, bytes: u32) -> Self {
+        self.settings.connections.http2.max_header_list_size = bytes.clamp(1 << 10, 256 << 20);
+        self
+    }
+
+    /// Sets the largest window of a stream: how many bytes a server may send on it before the application reads them; 16 MiB by
+    /// default, as in gRPC, and 64 KiB to 2 GiB. Windows begin with 64 KiB, and grow while applications read what a
+    /// connection transfers, by an estimate of its bandwidth-delay product. With 64 KiB they stay as they are.
+    pub fn max_stream_window(mut self, bytes: u32) -> Self {
+        self.settings.connections.http2.max_stream_window = bytes.clamp((1 << 16) - 1, (1 << 31) - 1);
+        self
+    }
+
+    /// Sets how many bytes the responses on a connection may hold that the application has not read, above 64 KiB for each; 64 MiB
+    /// by default. Windows grow no further with less room. So 1,000 responses that nobody reads hold 128 MiB at most. What one of
+    /// them holds never delays another.
+    pub fn max_unread(mut self, bytes: usize) -> Self {
+        self.settings.connections.http2.max_unread = bytes as u64;
+        self
+    }
+
     /// Sets whether the channel shares its connections with the other channels of its client that do, and with its own clusters
     /// (CH3.8); false by default, as in gRPC. Connections to the same address are shared if the channels have the same settings of
     /// keepalive and drain. Limits of connections, such as MAX_CONCURRENT_STREAMS, then hold for all of them together,

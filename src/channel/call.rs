@@ -11,7 +11,6 @@ use super::{
     ChannelBody,
     active::{ActiveCall, ActiveCalls},
     attempts::Attempts,
-    body::Guards,
     builder::Settings,
     deadline::{Deadline, Over},
     filters::Credential,
@@ -19,6 +18,7 @@ use super::{
     metadata_server::MetadataServer,
     published::{Place, Published, ShutDown},
     request::{Buffer, RequestBody, Rest},
+    response::Guards,
     session::SessionClusters,
     status,
     task::Control,
@@ -230,7 +230,8 @@ impl<'a> Call<'a> {
         };
         let (response, attempt, pump) = self.attempts(attempts).await?;
         let telemetry = self.telemetry.take(self.is_filtered);
-        let mut guards = Guards { attempt, active, rest: None, throttled, telemetry };
+        let (rest, cancellation) = (None, None);
+        let mut guards = Guards { attempt, active, rest, cancellation, throttled, telemetry };
         match status::in_headers(response.headers()) {
             Some(Code::Ok) => guards.on_status(Code::Ok),
             // A failure without a body was counted when it was decided that no attempt follows.

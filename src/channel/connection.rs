@@ -1,35 +1,51 @@
 //! HTTP/2 connections to endpoints, on `h2`.
 
+mod driver;
+mod frames;
+mod http2;
+mod inbound;
 mod keep_alive;
 mod load_reports;
 mod loss;
+mod outbound;
+mod preface;
+mod responses;
 mod socket;
 mod tunnel;
+mod window;
 
 use std::{
     future::{Future, poll_fn},
     mem,
+    net::SocketAddr,
     pin::Pin,
-    sync::{Arc, Weak},
+    sync::Arc,
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use bytes::Bytes;
 use h2::{
-    SendStream,
-    client::{Builder, Connection as H2Connection, ResponseFuture, SendRequest},
+    PingPong, SendStream,
+    client::{Connection as H2Connection, ResponseFuture, SendRequest},
 };
 use http::{HeaderMap, Request, Response, Uri, uri::Scheme};
-use tokio::{
-    sync::oneshot,
-    time::{Instant, Sleep, sleep},
-};
+use tokio::{sync::oneshot, time::Instant};
 
-pub(super) use self::{keep_alive::LongerIntervals, load_reports::watch_load, loss::Loss};
 use self::{
-    keep_alive::{KeepAlive, Pings},
+    driver::{Driver, Parts},
+    http2::UNKNOWN_STREAMS,
+    inbound::Inbound,
+    keep_alive::{KeepAlive, KeepAliveTimer},
     socket::Socket,
+    window::StreamWindow,
+};
+pub(super) use self::{
+    http2::Http2Settings,
+    keep_alive::LongerIntervals,
+    load_reports::watch_load,
+    loss::Loss,
+    responses::{Registration, Responses},
 };
 use super::{
     malformed::MalformedCounters,
@@ -37,7 +53,6 @@ use super::{
 };
 use crate::{
     balance::{
-        disconnect::Disconnect,
         picker::{Attempt, Malformed, ReadyEndpoint},
         stream_queue::Gone,
         streams::Streams,
@@ -51,6 +66,9 @@ pub(super) struct Handle {
     send: SendRequest<Bytes>,
     /// With TLS alone.
     secured: Option<Arc<Secured>>,
+    address: SocketAddr,
+    responses: Arc<Responses>,
+    http2: Http2Settings,
 }
 
 /// How connections are made and kept.
@@ -59,13 +77,16 @@ pub(super) struct ConnectionSettings {
     pub(super) keep_alive: KeepAlive,
     /// How long streams may run on after a drain; forever without it (CH3.9).
     pub(super) drain_limit: Option<Duration>,
+    pub(super) http2: Http2Settings,
 }
 
 /// An established connection, to be driven by [`drive`](Self::drive).
 pub(super) struct Connection {
     h2: H2Connection<Socket>,
     streams: Arc<Streams<Handle>>,
-    pings: Option<Pings>,
+    ping_pong: Option<PingPong>,
+    keep_alive: Option<KeepAliveTimer>,
+    window: StreamWindow,
     drain_limit: Option<Duration>,
 }
 
@@ -83,29 +104,10 @@ pub(super) struct Reserved {
 pub(super) enum SendError {
     /// The connection takes no new streams (CH6.12).
     Gone,
+    /// The headers are larger than the peer accepts.
+    TooLarge { size: usize, limit: u32 },
     /// The request is not one that HTTP/2 can carry.
     Invalid(h2::Error),
-}
-
-/// What executes a connection.
-struct Driver<F: FnOnce(Loss)> {
-    h2: H2Connection<Socket>,
-    /// Until no new streams are taken, or none are wanted.
-    send: Option<SendRequest<Bytes>>,
-    /// Those who use the connection have it, and it has a handle.
-    streams: Weak<Streams<Handle>>,
-    limit: usize,
-    pings: Option<Pings>,
-    drain: Drain,
-    drain_limit: Option<Duration>,
-    on_lost: Option<F>,
-}
-
-/// Whether the channel still uses a connection.
-enum Drain {
-    NotYet(oneshot::Receiver<()>),
-    /// The time left to the streams that run.
-    Begun(Option<Pin<Box<Sleep>>>),
 }
 
 impl Connection {
@@ -126,31 +128,34 @@ impl Connection {
     }
 
     async fn establish(peer: &Peer, settings: ConnectionSettings) -> Result<Self, String> {
-        let ConnectionSettings { keep_alive, drain_limit, .. } = settings;
+        let ConnectionSettings { keep_alive, drain_limit, http2 } = settings;
         let user_timeout = keep_alive.interval.map(|_| keep_alive.timeout);
         let (mut socket, secured) = Socket::connect(peer, user_timeout).await?;
-        let reads = keep_alive.interval.map(|_| socket.note_reads());
-        let mut builder = Builder::new();
-        builder
-            .enable_push(false)
-            .initial_window_size(STREAM_WINDOW)
-            .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_frame_size(MAX_FRAME)
-            .initial_max_send_streams(UNKNOWN);
-        let handshake = builder.handshake::<_, Bytes>(socket).await;
+        socket.announce_header_list_size(http2.max_header_list_size);
+        if keep_alive.interval.is_some() {
+            socket.note_reads();
+        }
+        let inbound = socket.inbound().clone();
+        let handshake = http2.client().handshake::<_, Bytes>(socket).await;
         let (send, mut h2) = handshake.map_err(|error| format!("HTTP/2: {error}"))?;
         poll_fn(|cx| match Pin::new(&mut h2).poll(cx) {
-            Poll::Ready(Ok(())) => Poll::Ready(Err("HTTP/2: closed before SETTINGS".to_owned())),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(format!("HTTP/2: {error}"))),
-            Poll::Pending if send.current_max_send_streams() != UNKNOWN => Poll::Ready(Ok(())),
+            Poll::Ready(end) => Poll::Ready(Err(end_before_settings(&end, &inbound))),
+            Poll::Pending if send.current_max_send_streams() != UNKNOWN_STREAMS => Poll::Ready(Ok(())),
             Poll::Pending => Poll::Pending,
         })
         .await?;
-        let pings = reads.and_then(|reads| Pings::new(keep_alive, h2.ping_pong(), reads));
         let limit = send.current_max_send_streams();
-        let peer = secured.as_ref().and_then(Secured::peer);
-        let handle = Handle { send, secured: secured.map(Arc::new) };
-        Ok(Self { h2, streams: Streams::of_peer(handle, limit, peer), pings, drain_limit })
+        let identity = secured.as_ref().and_then(Secured::peer);
+        let (secured, responses) = (secured.map(Arc::new), Responses::new(inbound.clone()));
+        let handle = Handle { send, secured, address: peer.address, responses, http2 };
+        Ok(Self {
+            ping_pong: h2.ping_pong(),
+            h2,
+            streams: Streams::of_peer(handle, limit, identity),
+            keep_alive: KeepAliveTimer::new(keep_alive, &inbound),
+            window: StreamWindow::new(&http2, Instant::now().into_std()),
+            drain_limit,
+        })
     }
 
     pub(super) fn streams(&self) -> Arc<Streams<Handle>> {
@@ -160,102 +165,21 @@ impl Connection {
     /// Executes the connection until it is closed. `on_lost` is called as soon as it takes no new streams: when GOAWAY is read,
     /// not at the next call (CH3.5). After `drain`, the connection ends with its last stream, or after the limit (CH3.9).
     pub(super) async fn drive(self, drain: oneshot::Receiver<()>, on_lost: impl FnOnce(Loss)) {
-        let Self { h2, streams, pings, drain_limit } = self;
-        let limit = h2.max_concurrent_send_streams();
-        streams.set_limit(limit);
-        let (send, on_lost, drain) =
-            (Some(streams.handle().send.clone()), Some(on_lost), Drain::NotYet(drain));
-        let used = Arc::downgrade(&streams);
-        drop(streams);
-        let mut driver = Driver { h2, send, streams: used, limit, pings, drain, drain_limit, on_lost };
+        let Self { h2, streams, ping_pong, keep_alive, window, drain_limit } = self;
+        let parts = Parts { h2, streams, ping_pong, keep_alive, window, drain, drain_limit };
+        let mut driver = Driver::new(parts, on_lost);
         poll_fn(|cx| driver.poll(cx)).await;
     }
 }
 
-impl<F: FnOnce(Loss)> Driver<F> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let end = Pin::new(&mut self.h2).poll(cx);
-        if let Some(loss) = self.loss(&end, cx) {
-            self.lose(loss);
+/// Why a connection ended before the SETTINGS of the peer, or together with them.
+fn end_before_settings(end: &Result<(), h2::Error>, inbound: &Inbound) -> String {
+    match (inbound.go_away(), end) {
+        (Some(go_away), _) => {
+            format!("HTTP/2: the server closed the connection at its beginning with {go_away}")
         }
-        let limit = self.h2.max_concurrent_send_streams();
-        if limit != self.limit {
-            self.limit = limit;
-            self.with_streams(|streams| streams.set_limit(limit));
-        }
-        if end.is_ready() || self.poll_pings(cx).is_ready() {
-            return Poll::Ready(());
-        }
-        self.poll_drain(cx)
-    }
-
-    /// Whether the connection has ceased to take new streams.
-    fn loss(&mut self, end: &Poll<Result<(), h2::Error>>, cx: &mut Context<'_>) -> Option<Loss> {
-        let refusal = self.send.as_mut()?.poll_ready(cx);
-        match (refusal, end) {
-            (Poll::Ready(Err(error)), _) => Some(Loss::of(&error)),
-            (_, Poll::Ready(Err(error))) => Some(Loss::of(error)),
-            (_, Poll::Ready(Ok(()))) => Some(Loss::Other(Disconnect::Unknown)),
-            (_, Poll::Pending) => None,
-        }
-    }
-
-    fn lose(&mut self, loss: Loss) {
-        self.send = None;
-        self.with_streams(Streams::close);
-        if let Some(on_lost) = self.on_lost.take() {
-            on_lost(loss);
-        }
-    }
-
-    /// Ready when the peer does not answer.
-    fn poll_pings(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        let Some(pings) = &mut self.pings else { return Poll::Pending };
-        let has_calls = self.streams.upgrade().is_some_and(|it| it.running() > 0);
-        let lost = pings.poll(cx, has_calls);
-        if lost.is_ready() {
-            let reason = pings.reason();
-            self.with_streams(|streams| streams.set_reason(reason));
-            self.lose(Loss::Other(Disconnect::TimedOut));
-        }
-        lost
-    }
-
-    /// Ready when the time of a drain is over.
-    fn poll_drain(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        if let Drain::NotYet(drain) = &mut self.drain {
-            if Pin::new(drain).poll(cx).is_pending() {
-                return Poll::Pending;
-            }
-            // A connection that was lost ends by itself.
-            let limit = self.drain_limit.filter(|_| self.on_lost.is_some());
-            self.drain = Drain::Begun(limit.map(|limit| Box::pin(sleep(limit))));
-            // The end of the last handle ends the connection when its streams have ended; this polls it once more.
-            (self.send, self.on_lost) = (None, None);
-            self.with_streams(Streams::close);
-            cx.waker().wake_by_ref();
-        }
-        let Drain::Begun(Some(limit)) = &mut self.drain else { return Poll::Pending };
-        let over = limit.as_mut().poll(cx);
-        if over.is_ready() {
-            let limit = self.drain_limit.unwrap_or_default();
-            let reason = format!("the channel no longer uses it, and its drain limit of {limit:?} is over");
-            self.with_streams(|streams| streams.set_reason(reason));
-        }
-        over
-    }
-
-    fn with_streams(&self, change: impl FnOnce(&Streams<Handle>)) {
-        if let Some(streams) = self.streams.upgrade() {
-            change(&streams);
-        }
-    }
-}
-
-impl<F: FnOnce(Loss)> Drop for Driver<F> {
-    /// However the driver ends, nobody waits for a stream any more.
-    fn drop(&mut self) {
-        self.with_streams(Streams::close);
+        (None, Err(error)) => format!("HTTP/2: {error}"),
+        (None, Ok(())) => "HTTP/2: closed before SETTINGS".to_owned(),
     }
 }
 
@@ -268,6 +192,13 @@ impl Handle {
     ) -> Result<(ResponseFuture, SendStream<Bytes>), SendError> {
         if self.is_private() {
             set_https(request.uri_mut());
+        }
+        // A server that is sent more than it accepts may end the connection, and with it all other calls.
+        if let Some(limit) = self.responses.inbound().max_header_list_size() {
+            let size = request_size(&request);
+            if size > limit as usize {
+                return Err(SendError::TooLarge { size, limit });
+            }
         }
         let mut send = self.send.clone();
         send.send_request(request, is_end).map_err(|error| {
@@ -287,6 +218,16 @@ impl Handle {
     /// What is known of the peer, if the connection has TLS.
     pub(super) fn secured(&self) -> Option<&Secured> {
         self.secured.as_deref()
+    }
+
+    /// The responses under way on the connection.
+    pub(super) fn responses(&self) -> &Arc<Responses> {
+        &self.responses
+    }
+
+    /// The limits of what the connection receives.
+    pub(super) fn http2(&self) -> &Http2Settings {
+        &self.http2
     }
 
     /// Notes in a response who sent it (CH7.22).
@@ -388,14 +329,23 @@ fn set_https(uri: &mut Uri) {
     *uri = Uri::from_parts(parts).unwrap_or_default();
 }
 
-/// The limit of streams until the SETTINGS of the peer are there, which no peer can send (CH15.2).
-const UNKNOWN: usize = usize::MAX - 1;
-/// The bytes that a peer may send on a stream before they are read.
-const STREAM_WINDOW: u32 = 1 << 20;
-/// The bytes that a peer may send on all streams of a connection before they are read.
-const CONNECTION_WINDOW: u32 = 4 << 20;
-/// The longest frame that a peer may send.
-const MAX_FRAME: u32 = 64 << 10;
+/// The size of a list of headers by HTTP/2's count: the lengths of names and values, and 32 bytes for each field (RFC 9113,
+/// section 6.5.2).
+pub(super) fn header_list_size(headers: &HeaderMap) -> usize {
+    headers.iter().map(|(name, value)| name.as_str().len() + value.len() + FIELD_OVERHEAD).sum()
+}
+
+/// The size of the header list of a request, with `:method`, `:scheme`, `:authority` and `:path`.
+fn request_size(request: &Request<()>) -> usize {
+    let uri = request.uri();
+    let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    let path = uri.path_and_query().map_or(1, |path| path.as_str().len());
+    let pseudo = [request.method().as_str().len(), uri.scheme_str().unwrap_or("http").len(), authority, path];
+    let names = ":method:scheme:authority:path".len() + pseudo.len() * FIELD_OVERHEAD;
+    header_list_size(request.headers()) + pseudo.iter().sum::<usize>() + names
+}
+
+const FIELD_OVERHEAD: usize = 32;
 
 #[cfg(test)]
 mod tests;

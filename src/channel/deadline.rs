@@ -52,6 +52,21 @@ impl Deadline {
         }
     }
 
+    /// Whether anything ends the call.
+    pub(super) fn is_limited(&self) -> bool {
+        self.at.is_some() || self.cancelled.is_some()
+    }
+
+    /// Waits for the end of the call's time.
+    pub(super) async fn passed(mut self) -> Over {
+        poll_fn(|cx| self.poll_over(cx)).await
+    }
+
+    /// The end of the channel, without the time of the call, if the end of the connection does not show it.
+    pub(super) fn into_cancelled(self) -> Option<impl Future<Output = ()> + Send + 'static> {
+        self.cancelled
+    }
+
     /// What a future gives.
     ///
     /// # Errors

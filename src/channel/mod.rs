@@ -30,6 +30,7 @@ mod malformed;
 mod metadata_server;
 mod published;
 mod request;
+mod response;
 mod security;
 mod service;
 mod session;

@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use super::connection::Reserved;
+use super::connection::{Reserved, header_list_size};
 use crate::balance::retry::Pushback;
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
@@ -62,6 +62,15 @@ pub(super) fn deadline_exceeded(reason: &str) -> Status {
 /// A server that measures the deadline too may cancel the stream before the timer of the client fires, which has a resolution of
 /// 1 ms: that is the deadline as well.
 pub(super) fn of_stream(error: &h2::Error, attempt: &Reserved, deadline: Option<Instant>) -> Status {
+    // h2 does not tell headers that are too large from malformed ones, which are much rarer.
+    if error.is_reset() && error.is_library() && error.reason() == Some(Reason::PROTOCOL_ERROR) {
+        let http2 = attempt.handle().http2();
+        let (limit, announced) = (http2.enforced_header_list_size(), http2.max_header_list_size);
+        return Status::resource_exhausted(format!(
+            "{}: the headers or trailers of the response are malformed, or larger than {limit} bytes (max_header_list_size is {announced})",
+            attempt.endpoint().address
+        ));
+    }
     of_error(error, (attempt.endpoint().address, attempt.lost_by()), deadline)
 }
 
@@ -89,6 +98,29 @@ pub(super) fn of_error(
         Reason::INADEQUATE_SECURITY => Status::permission_denied(message),
         _ => Status::internal(message),
     }
+}
+
+/// Whether the headers or trailers of a response are within the limit of the channel (CH15.9).
+///
+/// # Errors
+/// The status of the call.
+pub(super) fn check_header_list(headers: &HeaderMap, attempt: &Reserved) -> Result<(), Status> {
+    let (size, limit) = (header_list_size(headers), attempt.handle().http2().max_header_list_size);
+    if size <= limit as usize {
+        return Ok(());
+    }
+    Err(Status::resource_exhausted(format!(
+        "{}: the headers or trailers of the response have {size} bytes, max_header_list_size is {limit}",
+        attempt.endpoint().address
+    )))
+}
+
+/// The status of a request whose headers the endpoint would not accept: some servers end the connection instead of the call.
+pub(super) fn request_too_large(address: SocketAddr, size: usize, limit: u32) -> Status {
+    Status::resource_exhausted(format!(
+        "{address}: the headers of the request have {size} bytes, and the server accepts {limit} \
+         (SETTINGS_MAX_HEADER_LIST_SIZE)"
+    ))
 }
 
 /// Turns the status CANCELLED of a server into DEADLINE_EXCEEDED if the deadline has passed (CH2.26): servers that measure the deadline

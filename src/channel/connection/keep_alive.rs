@@ -13,7 +13,7 @@ use std::{
 use h2::{Ping, PingPong};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use super::socket::LastRead;
+use super::inbound::Inbound;
 
 /// When connections send pings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -58,7 +58,7 @@ impl Default for KeepAlive {
     }
 }
 
-/// The pings of a connection.
+/// The keepalive pings of a connection.
 ///
 /// ```text
 ///            no call runs               silent for the interval          nothing is read in time
@@ -66,12 +66,11 @@ impl Default for KeepAlive {
 ///           ────────────▶          ◀──────────────────────────
 ///            a call runs                  anything is read
 /// ```
-pub(super) struct Pings {
+pub(super) struct KeepAliveTimer {
     interval: Duration,
     timeout: Duration,
     without_calls: bool,
-    ping_pong: PingPong,
-    last_read: Arc<LastRead>,
+    inbound: Arc<Inbound>,
     state: State,
     timer: Pin<Box<Sleep>>,
 }
@@ -85,29 +84,25 @@ enum State {
     Awaiting(Instant),
 }
 
-impl Pings {
+impl KeepAliveTimer {
     /// The pings of a connection by the settings, unless they are off.
-    pub(super) fn new(
-        settings: KeepAlive,
-        ping_pong: Option<PingPong>,
-        last_read: Arc<LastRead>,
-    ) -> Option<Self> {
+    pub(super) fn new(settings: KeepAlive, inbound: &Arc<Inbound>) -> Option<Self> {
         let KeepAlive { interval, timeout, without_calls } = settings;
-        let (interval, ping_pong) = (interval?, ping_pong?);
-        let timer = Box::pin(sleep_until(due(last_read.at(), interval)));
-        Some(Self { interval, timeout, without_calls, ping_pong, last_read, state: State::Watching, timer })
+        let interval = interval?;
+        let timer = Box::pin(sleep_until(due(inbound.last_read(), interval)));
+        let (inbound, state) = (inbound.clone(), State::Watching);
+        Some(Self { interval, timeout, without_calls, inbound, state, timer })
     }
 
     /// Sends pings when they are due. Ready when the peer has not answered in time.
-    pub(super) fn poll(&mut self, cx: &mut Context<'_>, has_calls: bool) -> Poll<()> {
-        // Any bytes of the peer are an answer. This takes that of the last ping, so that another can be sent.
-        let _ = self.ping_pong.poll_pong(cx);
+    pub(super) fn poll(&mut self, cx: &mut Context<'_>, has_calls: bool, pings: &mut PingPong) -> Poll<()> {
         let is_needed = has_calls || self.without_calls;
         loop {
             match self.state {
                 State::Dormant if !is_needed => return Poll::Pending,
                 State::Dormant => self.watch(),
-                State::Awaiting(sent) if self.last_read.at() >= sent => self.watch(),
+                // Any bytes of the peer are an answer.
+                State::Awaiting(sent) if self.inbound.last_read() >= sent => self.watch(),
                 State::Watching | State::Awaiting(_) => {}
             }
             if self.timer.as_mut().poll(cx).is_pending() {
@@ -115,7 +110,7 @@ impl Pings {
             }
             match self.state {
                 State::Awaiting(_) => return Poll::Ready(()),
-                State::Dormant | State::Watching => self.on_timer(is_needed),
+                State::Dormant | State::Watching => self.on_timer(is_needed, pings),
             }
         }
     }
@@ -126,13 +121,13 @@ impl Pings {
     }
 
     /// The peer may have been silent for the interval.
-    fn on_timer(&mut self, is_needed: bool) {
+    fn on_timer(&mut self, is_needed: bool, pings: &mut PingPong) {
         let now = Instant::now();
-        if due(self.last_read.at(), self.interval) > now {
+        if due(self.inbound.last_read(), self.interval) > now {
             self.watch();
         } else if is_needed {
             // An error means that the connection ends, or that an earlier ping is not answered yet, which will do as well.
-            let _ = self.ping_pong.send_ping(Ping::opaque());
+            let _ = pings.send_ping(Ping::opaque());
             self.state = State::Awaiting(now);
             self.timer.as_mut().reset(due(now, self.timeout));
         } else {
@@ -142,7 +137,7 @@ impl Pings {
 
     fn watch(&mut self) {
         self.state = State::Watching;
-        self.timer.as_mut().reset(due(self.last_read.at(), self.interval));
+        self.timer.as_mut().reset(due(self.inbound.last_read(), self.interval));
     }
 }
 

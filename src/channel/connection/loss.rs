@@ -14,7 +14,11 @@ pub(in crate::channel) enum Loss {
 
 impl Loss {
     pub(super) fn of(error: &h2::Error) -> Self {
-        let Some(reason) = error.reason().filter(|_| error.is_go_away() && error.is_remote()) else {
+        let go_away = error.reason().filter(|_| error.is_go_away());
+        if let Some(reason) = go_away.filter(|_| error.is_library()) {
+            return Self::Other(Disconnect::SentGoAway(reason.into()));
+        }
+        let Some(reason) = go_away.filter(|_| error.is_remote()) else {
             let io = error.get_io();
             return Self::Other(io.map_or(Disconnect::Unknown, |error| Disconnect::of_io(error.kind())));
         };

@@ -4,31 +4,33 @@ use std::{
     io,
     net::SocketAddr,
     pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-    task::{Context, Poll},
+    sync::Arc,
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
-    time::Instant,
 };
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
 use super::{
     super::security::{Peer, Secured, Tls},
+    inbound::{Inbound, InboundFrames},
+    outbound::OutboundFrames,
+    preface::Preface,
     tunnel,
 };
 
-/// A connection that notes when bytes were read, if somebody asks for that.
+/// A connection whose frames are followed as they arrive.
 pub(super) struct Socket {
     io: Stream,
-    reads: Option<Arc<LastRead>>,
+    frames: InboundFrames,
+    written: OutboundFrames,
+    notes_reads: bool,
+    preface: Preface,
 }
 
 /// The stream of bytes to a peer.
@@ -45,14 +47,6 @@ struct Secure {
     tls: Tls,
     /// Whether the peer has sent anything after the handshake.
     has_read: bool,
-}
-
-/// When a connection has last read bytes of its peer.
-#[derive(Debug)]
-pub(super) struct LastRead {
-    start: Instant,
-    /// In nanoseconds since the start.
-    last: AtomicU64,
 }
 
 impl Socket {
@@ -78,12 +72,36 @@ impl Socket {
                 (Stream::secured(io, tls), Some(secured))
             }
         };
-        Ok((Self { io, reads: None }, secured))
+        let frames = InboundFrames::new(Inbound::new());
+        let (written, preface) = (OutboundFrames::default(), Preface::default());
+        Ok((Self { io, frames, written, notes_reads: false, preface }, secured))
     }
 
-    /// Notes reads from now on.
-    pub(super) fn note_reads(&mut self) -> Arc<LastRead> {
-        self.reads.insert(LastRead::new()).clone()
+    /// Notes the time of reads from now on.
+    pub(super) fn note_reads(&mut self) {
+        self.notes_reads = true;
+    }
+
+    /// Has the first SETTINGS announce this header list size, whatever h2 writes.
+    pub(super) fn announce_header_list_size(&mut self, size: u32) {
+        self.preface = Preface::announcing(size);
+    }
+
+    /// So many of these bytes were written, after the preface.
+    fn on_written(&mut self, bufs: &[io::IoSlice<'_>], mut written: usize) {
+        for buf in bufs {
+            let part = &buf[..written.min(buf.len())];
+            written -= part.len();
+            let resets = self.written.write(part);
+            if resets > 0 {
+                self.frames.counts().on_answered_forgotten(resets);
+            }
+        }
+    }
+
+    /// The counts of what arrives.
+    pub(super) fn inbound(&self) -> &Arc<Inbound> {
+        self.frames.counts()
     }
 
     #[cfg(test)]
@@ -96,37 +114,30 @@ impl Socket {
     }
 }
 
-impl LastRead {
-    fn new() -> Arc<Self> {
-        Arc::new(Self { start: Instant::now(), last: AtomicU64::new(0) })
-    }
-
-    pub(super) fn at(&self) -> Instant {
-        self.start + Duration::from_nanos(self.last.load(Ordering::Relaxed))
-    }
-
-    fn note(&self) {
-        let elapsed = self.start.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);
-        self.last.store(elapsed, Ordering::Relaxed);
-    }
-}
-
 impl AsyncRead for Socket {
     fn poll_read(
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        let Self { io, frames, notes_reads, .. } = &mut *self;
+        if frames.counts().needs_compaction() {
+            // The driver merges what has arrived, and goes on.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
         let before = buf.filled().len();
-        let polled = match &mut self.io {
+        let polled = match io {
             Stream::Plaintext(io) => Pin::new(io).poll_read(cx, buf),
             #[cfg(feature = "tls")]
             Stream::Tls(it) => it.poll_read(cx, buf),
         };
-        if let Some(reads) = &self.reads
-            && buf.filled().len() > before
-        {
-            reads.note();
+        let read = buf.filled().get(before..).unwrap_or_default();
+        if !read.is_empty() {
+            frames.read(read);
+            if *notes_reads {
+                frames.counts().on_read();
+            }
         }
         polled
     }
@@ -134,14 +145,16 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.io {
-            Stream::Plaintext(io) => Pin::new(io).poll_write(cx, buf),
-            #[cfg(feature = "tls")]
-            Stream::Tls(it) => {
-                let polled = Pin::new(&mut it.io).poll_write(cx, buf);
-                it.written(polled, cx)
-            }
+        let Self { io, preface, .. } = &mut *self;
+        if preface.is_written() {
+            let written = ready!(io.poll_write(cx, buf))?;
+            self.on_written(&[io::IoSlice::new(buf)], written);
+            return Poll::Ready(Ok(written));
         }
+        let part = preface.changed(buf);
+        let written = ready!(io.poll_write(cx, &part))?;
+        preface.on_written(&part[..written]);
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -171,14 +184,13 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.io {
-            Stream::Plaintext(io) => Pin::new(io).poll_write_vectored(cx, bufs),
-            #[cfg(feature = "tls")]
-            Stream::Tls(it) => {
-                let polled = Pin::new(&mut it.io).poll_write_vectored(cx, bufs);
-                it.written(polled, cx)
-            }
+        if !self.preface.is_written() {
+            let first = bufs.iter().find(|buf| !buf.is_empty());
+            return self.poll_write(cx, first.map_or(&[], |buf| buf));
         }
+        let written = ready!(self.io.poll_write_vectored(cx, bufs))?;
+        self.on_written(bufs, written);
+        Poll::Ready(Ok(written))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -191,6 +203,32 @@ impl AsyncWrite for Socket {
 }
 
 impl Stream {
+    fn poll_write_vectored(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plaintext(io) => Pin::new(io).poll_write_vectored(cx, bufs),
+            #[cfg(feature = "tls")]
+            Self::Tls(it) => {
+                let polled = Pin::new(&mut it.io).poll_write_vectored(cx, bufs);
+                it.written(polled, cx)
+            }
+        }
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        match self {
+            Self::Plaintext(io) => Pin::new(io).poll_write(cx, buf),
+            #[cfg(feature = "tls")]
+            Self::Tls(it) => {
+                let polled = Pin::new(&mut it.io).poll_write(cx, buf);
+                it.written(polled, cx)
+            }
+        }
+    }
+
     #[cfg(feature = "tls")]
     fn secured(io: TlsStream<TcpStream>, tls: &Tls) -> Self {
         Self::Tls(Secure { io: Box::new(io), tls: tls.clone(), has_read: false })

@@ -3,6 +3,8 @@
 mod faults;
 mod filters;
 mod gcp_authn;
+mod header_lists;
+mod held_responses;
 mod idle;
 mod load_reports;
 mod malformed;

@@ -201,6 +201,13 @@ impl Received {
         self.respond.send_response(grpc_response(), false).unwrap()
     }
 
+    /// The same with further headers.
+    pub(super) fn begin_response_with(&mut self, headers: HeaderMap) -> h2::SendStream<Bytes> {
+        let mut response = grpc_response();
+        response.headers_mut().extend(headers);
+        self.respond.send_response(response, false).unwrap()
+    }
+
     pub(super) fn reset(mut self, reason: Reason) {
         self.respond.send_reset(reason);
     }

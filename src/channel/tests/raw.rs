@@ -55,7 +55,8 @@ impl RawListener {
         self.accept_with(&max_streams(streams)).await
     }
 
-    async fn accept_with(&self, settings: &[u8]) -> Raw {
+    /// As before, with these parameters in its SETTINGS.
+    pub(in crate::channel) async fn accept_with(&self, settings: &[u8]) -> Raw {
         let io = soon(self.listener.accept()).await.unwrap().0;
         io.set_nodelay(true).unwrap();
         let mut raw = Raw { io, unread: Vec::new() };
@@ -91,6 +92,13 @@ impl Raw {
     /// The stream of the next request.
     pub(in crate::channel) async fn request(&mut self) -> u32 {
         self.frame_of(HEADERS).await.stream
+    }
+
+    /// Begins a response.
+    pub(in crate::channel) async fn begin_response(&mut self, stream: u32) {
+        // HPACK: `:status: 200`, and a literal without index.
+        let block = [&[0x88, 0, 12][..], b"content-type", &[16], b"application/grpc"].concat();
+        self.write(HEADERS, END_HEADERS, stream, &block).await;
     }
 
     /// Ends a stream with the status OK.
@@ -131,6 +139,15 @@ impl Raw {
         std::iter::from_fn(|| self.take_frame()).collect()
     }
 
+    /// The next frame, if it has arrived.
+    pub(in crate::channel) fn take_read_frame(&mut self) -> Option<RawFrame> {
+        let mut more = [0; 1 << 16];
+        while let Ok(read @ 1..) = self.io.try_read(&mut more) {
+            self.unread.extend(&more[..read]);
+        }
+        self.take_frame()
+    }
+
     /// Whether nothing was sent that the test has not read.
     pub(in crate::channel) fn is_quiet(&mut self) -> bool {
         self.unread.is_empty() && self.io.try_read(&mut [0]).is_err()
@@ -153,6 +170,7 @@ fn max_streams(streams: u32) -> Vec<u8> {
 
 pub(in crate::channel) const DATA: u8 = 0;
 pub(in crate::channel) const HEADERS: u8 = 1;
+pub(in crate::channel) const RST_STREAM: u8 = 3;
 pub(in crate::channel) const SETTINGS: u8 = 4;
 pub(in crate::channel) const PING: u8 = 6;
 pub(in crate::channel) const GOAWAY: u8 = 7;

@@ -1,0 +1,216 @@
+//! What arrives on a connection, as far as h2 does not show it.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+    },
+};
+
+use tokio::time::Instant;
+
+use super::{
+    frames::{DATA, FrameHead, FramePart, FrameReader, GO_AWAY, Prefix, SETTINGS},
+    http2::{COMPACT_AFTER, REPLACE_AFTER_RESETS},
+};
+
+/// The counts of what an endpoint has sent on a connection. The socket writes them.
+#[derive(Debug)]
+pub(super) struct Inbound {
+    start: Instant,
+    /// The time of the last read, in nanoseconds since the start.
+    last_read: AtomicU64,
+    /// The bytes that applications have read of responses.
+    consumed: AtomicU64,
+    /// The number of small DATA frames since the last [compaction](Self::on_compacted).
+    small_frames: AtomicU32,
+    /// SETTINGS_MAX_HEADER_LIST_SIZE of the endpoint.
+    max_header_list_size: AtomicU32,
+    go_away: Mutex<Option<GoAway>>,
+    /// The number of frames on forgotten streams that h2 has answered.
+    forgotten: AtomicUsize,
+}
+
+/// A GOAWAY frame.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct GoAway {
+    code: u32,
+    debug_data: Vec<u8>,
+}
+
+/// Follows the frames of an endpoint.
+#[derive(Debug)]
+pub(super) struct InboundFrames {
+    counts: Arc<Inbound>,
+    reader: FrameReader,
+    kind: Kind,
+    parameter: Prefix<6>,
+    go_away: Vec<u8>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Settings,
+    GoAway,
+    Other,
+}
+
+impl Inbound {
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self {
+            start: Instant::now(),
+            last_read: AtomicU64::new(0),
+            consumed: AtomicU64::new(0),
+            small_frames: AtomicU32::new(0),
+            max_header_list_size: AtomicU32::new(u32::MAX),
+            go_away: Mutex::default(),
+            forgotten: AtomicUsize::new(0),
+        })
+    }
+
+    /// When bytes were last read, if reads are noted.
+    pub(super) fn last_read(&self) -> Instant {
+        self.start + std::time::Duration::from_nanos(self.last_read.load(Ordering::Relaxed))
+    }
+
+    pub(super) fn on_read(&self) {
+        let elapsed = self.start.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);
+        self.last_read.store(elapsed, Ordering::Relaxed);
+    }
+
+    /// The application has read so many bytes of a response.
+    pub(super) fn on_consumed(&self, bytes: usize) {
+        self.consumed.fetch_add(bytes as u64, Ordering::Relaxed);
+    }
+
+    /// The bytes that applications have read of responses, since the connection was made.
+    pub(super) fn consumed(&self) -> u64 {
+        self.consumed.load(Ordering::Relaxed)
+    }
+
+    /// Whether so many small DATA frames have arrived that they are to be merged before more are read.
+    pub(super) fn needs_compaction(&self) -> bool {
+        self.small_frames.load(Ordering::Relaxed) >= COMPACT_AFTER
+    }
+
+    pub(super) fn on_compacted(&self) {
+        self.small_frames.store(0, Ordering::Relaxed);
+    }
+
+    /// The largest header list that the endpoint accepts, if it has a limit.
+    pub(super) fn max_header_list_size(&self) -> Option<u32> {
+        let size = self.max_header_list_size.load(Ordering::Relaxed);
+        (size != u32::MAX).then_some(size)
+    }
+
+    pub(super) fn on_answered_forgotten(&self, frames: usize) {
+        self.forgotten.fetch_add(frames, Ordering::Relaxed);
+    }
+
+    /// The number of frames on forgotten streams that h2 has answered.
+    #[cfg(test)]
+    pub(super) fn answered_forgotten(&self) -> usize {
+        self.forgotten.load(Ordering::Relaxed)
+    }
+
+    /// Whether the connection is to be replaced before h2 closes it.
+    pub(super) fn is_worn_out(&self) -> bool {
+        self.forgotten.load(Ordering::Relaxed) >= REPLACE_AFTER_RESETS
+    }
+
+    /// The GOAWAY frame that has arrived last.
+    pub(super) fn go_away(&self) -> Option<GoAway> {
+        self.go_away.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+}
+
+impl InboundFrames {
+    pub(super) fn new(counts: Arc<Inbound>) -> Self {
+        Self {
+            counts,
+            reader: FrameReader::default(),
+            kind: Kind::Other,
+            parameter: Prefix::default(),
+            go_away: Vec::new(),
+        }
+    }
+
+    pub(super) fn counts(&self) -> &Arc<Inbound> {
+        &self.counts
+    }
+
+    /// Takes the next bytes that have arrived.
+    pub(super) fn read(&mut self, mut bytes: &[u8]) {
+        while let Some(part) = self.reader.next(&mut bytes) {
+            match part {
+                FramePart::Head(head) => self.begin_frame(head),
+                FramePart::Payload(payload) => self.read_payload(payload),
+            }
+        }
+    }
+
+    fn begin_frame(&mut self, head: FrameHead) {
+        self.kind = match head.kind {
+            SETTINGS if head.flags & ACK == 0 => Kind::Settings,
+            GO_AWAY => Kind::GoAway,
+            DATA if head.length < SMALL => {
+                self.counts.small_frames.fetch_add(1, Ordering::Relaxed);
+                Kind::Other
+            }
+            _ => Kind::Other,
+        };
+        self.parameter = Prefix::default();
+        self.go_away.clear();
+    }
+
+    fn read_payload(&mut self, mut payload: &[u8]) {
+        match self.kind {
+            Kind::Other => {}
+            Kind::Settings => {
+                while let Some([high, low, value @ ..]) = self.parameter.take(&mut payload) {
+                    if [high, low] == MAX_HEADER_LIST_SIZE {
+                        let size = u32::from_be_bytes(value);
+                        self.counts.max_header_list_size.store(size, Ordering::Relaxed);
+                    }
+                }
+            }
+            Kind::GoAway => {
+                let room = (GO_AWAY_HEAD + MAX_DEBUG_DATA).saturating_sub(self.go_away.len());
+                self.go_away.extend(payload.iter().take(room));
+                if self.reader.is_at_end() {
+                    let go_away = GoAway::parse(&self.go_away);
+                    *self.counts.go_away.lock().unwrap_or_else(PoisonError::into_inner) = go_away;
+                }
+            }
+        }
+    }
+}
+
+impl GoAway {
+    fn parse(payload: &[u8]) -> Option<Self> {
+        let (head, debug_data) = payload.split_at_checked(GO_AWAY_HEAD)?;
+        let code = u32::from_be_bytes(head[4..].try_into().ok()?);
+        Some(Self { code, debug_data: debug_data.to_vec() })
+    }
+}
+
+impl fmt::Display for GoAway {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "GOAWAY {:?}", h2::Reason::from(self.code))?;
+        match &*self.debug_data {
+            [] => Ok(()),
+            data => write!(f, " {:?}", String::from_utf8_lossy(data)),
+        }
+    }
+}
+
+const ACK: u8 = 1;
+/// The identifier of a parameter of SETTINGS.
+const MAX_HEADER_LIST_SIZE: [u8; 2] = [0, 6];
+/// DATA frames below this length take more memory than their payload in h2.
+const SMALL: u32 = 256;
+/// The last stream and the code.
+const GO_AWAY_HEAD: usize = 8;
+/// How much of the debug data is kept.
+const MAX_DEBUG_DATA: usize = 200;

@@ -1,0 +1,145 @@
+//! The responses under way on a connection, for what must not wait until their applications poll them.
+
+use std::{
+    collections::BTreeSet,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use slab::Slab;
+use tokio::{
+    runtime::Handle,
+    sync::Notify,
+    time::{Instant, sleep_until},
+};
+
+use super::{super::response::RunningResponse, inbound::Inbound};
+
+/// The responses under way on a connection. Each ends at its deadline, whoever holds it (CH2.14).
+#[derive(Debug)]
+pub(in crate::channel) struct Responses {
+    registry: Mutex<Registry>,
+    /// An earlier deadline than the one that the task waits for.
+    earlier: Notify,
+    /// The runtime of the connection.
+    runtime: Handle,
+    inbound: Arc<Inbound>,
+}
+
+/// A place among the responses under way, until it is dropped.
+#[derive(Debug)]
+pub(in crate::channel) struct Registration {
+    responses: Arc<Responses>,
+    key: usize,
+    deadline: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+struct Registry {
+    all: Slab<Weak<RunningResponse>>,
+    deadlines: BTreeSet<(Instant, usize)>,
+    /// The deadline that the task waits for, while it runs.
+    awaited: Option<Instant>,
+}
+
+impl Responses {
+    /// Without responses. To be called within the runtime of the connection.
+    pub(super) fn new(inbound: Arc<Inbound>) -> Arc<Self> {
+        let (registry, earlier, runtime) = (Mutex::default(), Notify::new(), Handle::current());
+        Arc::new(Self { registry, earlier, runtime, inbound })
+    }
+
+    /// The counts of what the connection receives.
+    pub(super) fn inbound(&self) -> &Inbound {
+        &self.inbound
+    }
+
+    /// An application has read so many bytes of a response.
+    pub(in crate::channel) fn on_consumed(&self, bytes: usize) {
+        self.inbound.on_consumed(bytes);
+    }
+
+    /// Has a response end at its deadline.
+    pub(in crate::channel) fn register(
+        self: &Arc<Self>,
+        response: Weak<RunningResponse>,
+        deadline: Option<Instant>,
+    ) -> Registration {
+        let mut registry = self.lock();
+        let key = registry.all.insert(response);
+        if let Some(deadline) = deadline {
+            registry.deadlines.insert((deadline, key));
+            // The task is not woken for later deadlines: calls in sequence, each with the same timeout, cost no wake.
+            match registry.awaited {
+                Some(awaited) if awaited <= deadline => {}
+                Some(_) => self.earlier.notify_one(),
+                None => {
+                    registry.awaited = Some(deadline);
+                    self.runtime.spawn(self.clone().expire());
+                }
+            }
+        }
+        Registration { responses: self.clone(), key, deadline }
+    }
+
+    /// Merges the small DATA frames of all responses (CH15.10).
+    pub(super) fn compact(&self) {
+        self.upgrade_all().iter().for_each(|response| response.compact());
+        self.inbound.on_compacted();
+    }
+
+    /// The number of bytes that wait to be read.
+    pub(in crate::channel) fn unread(&self) -> u64 {
+        self.upgrade_all().iter().map(|response| response.unread() as u64).sum()
+    }
+
+    /// The responses under way, to be used without the lock.
+    fn upgrade_all(&self) -> Vec<Arc<RunningResponse>> {
+        self.lock().all.iter().filter_map(|(_, response)| response.upgrade()).collect()
+    }
+
+    /// Ends responses at their deadlines, until there are none.
+    async fn expire(self: Arc<Self>) {
+        loop {
+            let (due, next) = self.take_due(Instant::now());
+            due.iter().for_each(|response| response.exceed_deadline());
+            drop(due);
+            let Some(next) = next else { return };
+            tokio::select! {
+                () = sleep_until(next) => {}
+                () = self.earlier.notified() => {}
+            }
+        }
+    }
+
+    /// The responses whose deadlines have passed, and the next deadline.
+    fn take_due(&self, now: Instant) -> (Vec<Arc<RunningResponse>>, Option<Instant>) {
+        let mut registry = self.lock();
+        let mut due = Vec::new();
+        while let Some((_, key)) = registry.deadlines.first().copied().filter(|(at, _)| *at <= now) {
+            registry.deadlines.pop_first();
+            due.extend(registry.all.get(key).and_then(Weak::upgrade));
+        }
+        registry.awaited = registry.deadlines.first().map(|(at, _)| *at);
+        (due, registry.awaited)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Registry> {
+        self.registry.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The number of responses under way.
+    #[cfg(test)]
+    pub(in crate::channel) fn len(&self) -> usize {
+        self.lock().all.len()
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        let mut registry = self.responses.lock();
+        registry.all.try_remove(self.key);
+        if let Some(deadline) = self.deadline {
+            registry.deadlines.remove(&(deadline, self.key));
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! The window of streams, by an estimate of the bandwidth-delay product, as in gRPC.
+
+use std::time::{Duration, Instant};
+
+use super::http2::{Http2Settings, INITIAL_WINDOW};
+
+/// Decides how many bytes an endpoint may send on each stream of a connection before the application reads them.
+///
+/// The estimate is the number of bytes that applications take while a PING is under way: twice as much keeps the connection busy.
+/// Bytes that nobody reads are not counted, so that responses without a reader get no larger windows. A window is never below
+/// [`INITIAL_WINDOW`], never above the largest one that is set, and what all streams hold unread above the initial window stays
+/// below the limit of the connection.
+///
+/// ```text
+///           wants_sample, on_ping            on_pong
+///   Waiting ─────────────────────▶ Sampling ─────────▶ Waiting
+/// ```
+#[derive(Debug)]
+pub(super) struct StreamWindow {
+    largest: u32,
+    max_unread: u64,
+    /// The window that the endpoint knows.
+    current: u32,
+    estimate: u64,
+    sample: Sample,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Sample {
+    Waiting { from: u64, not_before: Instant, delay: Duration },
+    Sampling { from: u64, delay: Duration },
+}
+
+/// How much of a connection is in use.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Load {
+    /// The number of streams.
+    pub(super) streams: u64,
+    /// The bytes that wait to be read on all of them.
+    pub(super) unread: u64,
+}
+
+impl StreamWindow {
+    pub(super) fn new(settings: &Http2Settings, now: Instant) -> Self {
+        Self {
+            largest: settings.max_stream_window.max(INITIAL_WINDOW),
+            max_unread: settings.max_unread,
+            current: INITIAL_WINDOW,
+            estimate: INITIAL_WINDOW.into(),
+            sample: Sample::Waiting { from: 0, not_before: now, delay: FIRST_DELAY },
+        }
+    }
+
+    /// Whether a PING is to be sent, after applications have taken so many bytes in all. A connection that transfers little gets none.
+    /// The time is read only if it decides.
+    pub(super) fn wants_sample(&self, consumed: u64, now: impl FnOnce() -> Instant) -> bool {
+        match self.sample {
+            Sample::Waiting { from, not_before, .. } => {
+                self.estimate < self.largest.into()
+                    && consumed.saturating_sub(from) >= u64::from(INITIAL_WINDOW) / 2
+                    && now() >= not_before
+            }
+            Sample::Sampling { .. } => false,
+        }
+    }
+
+    /// A PING is sent.
+    pub(super) fn on_ping(&mut self, consumed: u64) {
+        if let Sample::Waiting { delay, .. } = self.sample {
+            self.sample = Sample::Sampling { from: consumed, delay };
+        }
+    }
+
+    /// The PING was acknowledged. While the estimate grows, the next sample follows at once; otherwise after growing delays.
+    pub(super) fn on_pong(&mut self, consumed: u64, now: Instant) {
+        let Sample::Sampling { from, delay } = self.sample else { return };
+        let taken = consumed.saturating_sub(from);
+        let grows = taken.saturating_mul(3) >= self.estimate.saturating_mul(2);
+        let (not_before, delay) = match grows {
+            true => (now, FIRST_DELAY),
+            false => (now + delay, (delay * 2).min(LONGEST_DELAY)),
+        };
+        if grows {
+            self.estimate = taken.max(self.estimate).saturating_mul(2).min(self.largest.into());
+        }
+        self.sample = Sample::Waiting { from: consumed, not_before, delay };
+    }
+
+    /// Whether [`change`](Self::change) may return another window than the initial one.
+    pub(super) fn may_change(&self) -> bool {
+        self.estimate > INITIAL_WINDOW.into()
+    }
+
+    /// The window that is to be announced, if that differs enough from the one that the endpoint knows.
+    pub(super) fn change(&self, load: Load) -> Option<u32> {
+        let window = self.window(load);
+        let is_larger = window > self.current && (window - self.current >= self.current / 4);
+        let is_much_smaller = window < self.current / 2;
+        (is_larger || is_much_smaller).then_some(window)
+    }
+
+    /// A window was announced.
+    pub(super) fn on_announced(&mut self, window: u32) {
+        self.current = window;
+    }
+
+    fn window(&self, load: Load) -> u32 {
+        let room = self.max_unread.saturating_sub(load.unread) / load.streams.max(1);
+        let room = room.try_into().unwrap_or(u32::MAX).saturating_add(INITIAL_WINDOW);
+        let estimate = self.estimate.try_into().unwrap_or(u32::MAX);
+        estimate.min(self.largest).min(room).max(INITIAL_WINDOW)
+    }
+}
+
+const FIRST_DELAY: Duration = Duration::from_millis(100);
+const LONGEST_DELAY: Duration = Duration::from_secs(10);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SETTINGS: Http2Settings =
+        Http2Settings { max_header_list_size: 0, max_stream_window: 16 << 20, max_unread: 64 << 20 };
+    const ONE: Load = Load { streams: 1, unread: 0 };
+
+    fn window(now: Instant) -> StreamWindow {
+        StreamWindow::new(&SETTINGS, now)
+    }
+
+    /// A sample during which applications take so many bytes.
+    fn sample(window: &mut StreamWindow, consumed: &mut u64, taken: u64, now: Instant) {
+        *consumed += u64::from(INITIAL_WINDOW);
+        assert!(window.wants_sample(*consumed, || now));
+        window.on_ping(*consumed);
+        assert!(!window.wants_sample(*consumed + taken, || now), "one PING at a time");
+        *consumed += taken;
+        window.on_pong(*consumed, now);
+    }
+
+    #[test]
+    fn ch15_7_stream_windows_grow_with_what_applications_read_while_a_ping_is_under_way() {
+        let (now, mut consumed) = (Instant::now(), 0);
+        let mut window = window(now);
+        assert_eq!(window.change(ONE), None, "64 KiB at first");
+        sample(&mut window, &mut consumed, 60_000, now);
+        let next = window.change(ONE).unwrap();
+        assert_eq!(next, 2 * INITIAL_WINDOW);
+        window.on_announced(next);
+        sample(&mut window, &mut consumed, 1 << 20, now);
+        assert_eq!(window.change(ONE), Some(2 << 20));
+        window.on_announced(2 << 20);
+        for _ in 0..8 {
+            let taken = window.estimate;
+            if window.wants_sample(consumed + taken, || now) {
+                sample(&mut window, &mut consumed, taken, now);
+            }
+        }
+        assert_eq!(window.change(ONE), Some(16 << 20), "never above the largest window");
+        assert!(!window.wants_sample(u64::MAX, || now), "and nothing is left to be found");
+    }
+
+    #[test]
+    fn ch15_7_a_stable_estimate_is_sampled_after_growing_delays() {
+        let (mut now, mut consumed) = (Instant::now(), 0);
+        let mut window = window(now);
+        for expected in [100, 200, 400, 800, 1_600, 3_200, 6_400, 10_000, 10_000] {
+            sample(&mut window, &mut consumed, 0, now);
+            let delay = Duration::from_millis(expected);
+            assert!(!window.wants_sample(u64::MAX, || now + delay - Duration::from_nanos(1)));
+            now += delay;
+        }
+        assert_eq!(window.change(ONE), None);
+    }
+
+    #[test]
+    fn ch15_7_windows_without_a_reader_stay_within_the_limit_of_the_connection() {
+        let (now, mut consumed) = (Instant::now(), 0);
+        let mut window = window(now);
+        sample(&mut window, &mut consumed, 16 << 20, now);
+        window.on_announced(16 << 20);
+        let load = |streams, unread| Load { streams, unread };
+        assert_eq!(window.change(load(2, 0)), None);
+        assert_eq!(window.change(load(1_000, 0)), Some((64 << 20) / 1_000 + INITIAL_WINDOW));
+        assert_eq!(window.change(load(1, 64 << 20)), Some(INITIAL_WINDOW), "all of it is in use");
+        assert_eq!(window.change(load(1, u64::MAX)), Some(INITIAL_WINDOW));
+        window.on_announced(INITIAL_WINDOW);
+        assert_eq!(window.change(load(1, 0)), Some(16 << 20), "and what is read may be used again");
+    }
+
+    #[test]
+    fn ch15_7_the_largest_window_is_never_below_the_initial_one() {
+        let settings = Http2Settings { max_stream_window: 0, max_unread: 0, ..SETTINGS };
+        let window = StreamWindow::new(&settings, Instant::now());
+        assert!(!window.wants_sample(u64::MAX, Instant::now));
+        assert_eq!(window.change(ONE), None);
+    }
+}

@@ -1,0 +1,316 @@
+//! A response under way: what the application reads of it, and what ends it without the application.
+
+use std::{
+    fmt, mem,
+    net::SocketAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    task::{Context, Poll, Waker, ready},
+};
+
+use bytes::{Bytes, BytesMut};
+use h2::RecvStream;
+use http_body::Frame;
+use tokio::{task::AbortHandle, time::Instant};
+use tonic::Status;
+
+use super::{
+    active::ActiveCall,
+    connection::{Registration, Reserved},
+    deadline::{Deadline, Over},
+    status,
+    telemetry::CallTelemetry,
+};
+use crate::{balance::retry::Throttled, error::Code};
+
+/// A response under way. The application reads it by its [body](super::ChannelBody). Its deadline, and the end of the channel, end it
+/// whether the application polls it or not: the stream is reset, and all counts of the call are released.
+///
+/// The lock is that of one call: whoever reads the response has it, and for moments its connection.
+pub(super) struct RunningResponse {
+    state: Mutex<State>,
+}
+
+#[expect(clippy::large_enum_variant, reason = "a box would be an allocation more for each call")]
+enum State {
+    Running(Running),
+    /// It has ended with this status, which the application has not seen yet.
+    Ended(Status),
+    Complete,
+}
+
+struct Running {
+    stream: RecvStream,
+    /// Data that arrived in small frames, and whose window is not given back yet.
+    merged: BytesMut,
+    /// All data have been read.
+    is_at_trailers: bool,
+    deadline: Option<Instant>,
+    guards: Guards,
+    /// The task of the application, while it waits.
+    waker: Option<Waker>,
+    registration: Option<Registration>,
+}
+
+/// What ends with the call: counters, and the rest of the request.
+pub(super) struct Guards {
+    pub(super) attempt: Reserved,
+    pub(super) active: ActiveCall,
+    pub(super) rest: Option<AbortHandle>,
+    /// Waits for the end of a channel that shares its connections.
+    pub(super) cancellation: Option<AbortHandle>,
+    /// The throttle of retries, if the channel has one.
+    pub(super) throttled: Option<Throttled>,
+    pub(super) telemetry: CallTelemetry,
+}
+
+/// What the application reads next.
+pub(super) type NextFrame = Option<Result<Frame<Bytes>, Status>>;
+
+impl RunningResponse {
+    /// A response of which something is left to be read.
+    pub(super) fn new(stream: RecvStream, deadline: Deadline, guards: Guards) -> Arc<Self> {
+        let responses = guards.attempt.handle().responses().clone();
+        let at = deadline.at();
+        let running = Running {
+            stream,
+            merged: BytesMut::new(),
+            is_at_trailers: false,
+            deadline: at,
+            guards,
+            waker: None,
+            registration: None,
+        };
+        let response = Arc::new(Self { state: Mutex::new(State::Running(running)) });
+        let registration = responses.register(Arc::downgrade(&response), at);
+        // A response that has ended in the meantime has no place any more.
+        if let State::Running(running) = &mut *response.lock() {
+            running.registration = Some(registration);
+        }
+        response.end_when_cancelled(deadline);
+        response
+    }
+
+    /// The end of a connection that other channels use as well is not that of the channel's calls.
+    fn end_when_cancelled(self: &Arc<Self>, deadline: Deadline) {
+        let Some(cancelled) = deadline.into_cancelled() else { return };
+        let running = Arc::downgrade(self);
+        let watch = tokio::spawn(async move {
+            cancelled.await;
+            if let Some(running) = running.upgrade() {
+                running.end(Over::ShutDown);
+            }
+        });
+        if let State::Running(running) = &mut *self.lock() {
+            running.guards.cancellation = Some(watch.abort_handle());
+        }
+    }
+
+    /// The next frame for the application; `None` at the end.
+    pub(super) fn poll_frame(&self, cx: &mut Context<'_>) -> Poll<NextFrame> {
+        let mut state = self.lock();
+        let frame = match &mut *state {
+            // The deadline ends the response also if there are always more data.
+            State::Running(running) if running.is_over() => Some(Err(running.end(Over::Time))),
+            State::Running(running) => ready!(running.poll_frame(cx)),
+            State::Ended(status) => Some(Err(status.clone())),
+            State::Complete => None,
+        };
+        if !is_data(&frame) {
+            // What ends with the call is released without the lock.
+            let ended = mem::replace(&mut *state, State::Complete);
+            drop(state);
+            drop(ended);
+        }
+        Poll::Ready(frame)
+    }
+
+    /// The deadline of the call has passed.
+    pub(super) fn exceed_deadline(&self) {
+        self.end(Over::Time);
+    }
+
+    /// Ends the response with a status that the application sees next.
+    fn end(&self, over: Over) {
+        let mut state = self.lock();
+        let State::Running(running) = &mut *state else { return };
+        let status = running.end(over);
+        let waker = running.waker.take();
+        let ended = mem::replace(&mut *state, State::Ended(status));
+        drop(state);
+        // The stream is reset here.
+        drop(ended);
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    /// The number of bytes that wait to be read.
+    pub(super) fn unread(&self) -> usize {
+        match &mut *self.lock() {
+            State::Running(running) => running.stream.flow_control().used_capacity(),
+            State::Ended(_) | State::Complete => 0,
+        }
+    }
+
+    /// Merges the data that wait to be read, so that each byte of theirs takes a byte, whatever frames they came in.
+    pub(super) fn compact(&self) {
+        let mut state = self.lock();
+        let State::Running(running) = &mut *state else { return };
+        running.compact();
+        let waker = running.waker.take();
+        drop(state);
+        // The stream has forgotten who waits for it.
+        if let Some(waker) = waker {
+            waker.wake();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Running {
+    fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
+        let polled = self.poll_stream(cx);
+        match &polled {
+            Poll::Pending => self.wait(cx.waker()),
+            Poll::Ready(Some(Err(status))) => self.guards.on_status(status::core_code(status.code())),
+            Poll::Ready(_) => {}
+        }
+        if let Poll::Ready(frame) = &polled
+            && let Some(code) = code_of(frame)
+        {
+            self.guards.telemetry.end(code);
+        }
+        polled
+    }
+
+    fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
+        if !self.merged.is_empty() {
+            let data = self.merged.split().freeze();
+            return Poll::Ready(Some(Ok(self.take(data))));
+        }
+        while !self.is_at_trailers {
+            match ready!(self.stream.poll_data(cx)) {
+                Some(Ok(data)) if data.is_empty() => {}
+                Some(Ok(data)) => return Poll::Ready(Some(Ok(self.take(data)))),
+                Some(Err(error)) => return Poll::Ready(Some(Err(self.status(&error)))),
+                None => self.is_at_trailers = true,
+            }
+        }
+        self.stream.poll_trailers(cx).map(|trailers| match trailers {
+            Ok(trailers) => trailers.map(|mut trailers| {
+                status::check_header_list(&trailers, &self.guards.attempt)?;
+                status::correct_deadline(&mut trailers, self.deadline);
+                self.guards.attempt.on_trailers(&trailers, self.guards.active.malformed());
+                if let Some(code) = status::in_headers(&trailers) {
+                    self.guards.on_status(code);
+                }
+                Ok(Frame::trailers(trailers))
+            }),
+            Err(error) => Some(Err(self.status(&error))),
+        })
+    }
+
+    /// The application takes data, so that the endpoint may send as many more.
+    fn take(&mut self, data: Bytes) -> Frame<Bytes> {
+        // An error means that the stream has ended, which the next poll returns.
+        let _ = self.stream.flow_control().release_capacity(data.len());
+        self.guards.on_consumed(data.len());
+        self.guards.telemetry.on_received(&data);
+        Frame::data(data)
+    }
+
+    fn compact(&mut self) {
+        let waiting = self.stream.flow_control().used_capacity();
+        if waiting <= self.merged.len() {
+            return;
+        }
+        self.merged.reserve(waiting - self.merged.len());
+        let mut cx = Context::from_waker(Waker::noop());
+        // The end, and errors, are there again when the application polls.
+        while let Poll::Ready(Some(Ok(data))) = self.stream.poll_data(&mut cx) {
+            self.merged.extend_from_slice(&data);
+        }
+    }
+
+    fn wait(&mut self, waker: &Waker) {
+        match &mut self.waker {
+            Some(known) => known.clone_from(waker),
+            None => self.waker = Some(waker.clone()),
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.deadline.is_some_and(|deadline| deadline <= Instant::now())
+    }
+
+    /// The status of a response that ends before it is complete.
+    fn end(&mut self, over: Over) -> Status {
+        let status = over.status(&format!("{}: the response is not complete", self.guards.address()));
+        let code = status::core_code(status.code());
+        self.guards.on_status(code);
+        self.guards.telemetry.end(code);
+        status
+    }
+
+    fn status(&self, error: &h2::Error) -> Status {
+        if self.guards.active.is_shut_down() {
+            return Status::cancelled("channel is shut down");
+        }
+        status::of_stream(error, &self.guards.attempt, self.deadline)
+    }
+}
+
+impl Guards {
+    /// The call has ended with this status.
+    pub(super) fn on_status(&mut self, code: Code) {
+        if code == Code::Ok {
+            self.attempt.on_ok();
+        }
+        if let Some(throttled) = &self.throttled {
+            throttled.record(code);
+        }
+    }
+
+    fn on_consumed(&self, bytes: usize) {
+        self.attempt.handle().responses().on_consumed(bytes);
+    }
+
+    fn address(&self) -> SocketAddr {
+        self.attempt.endpoint().address
+    }
+}
+
+impl Drop for Guards {
+    fn drop(&mut self) {
+        for task in self.rest.iter().chain(&self.cancellation) {
+            task.abort();
+        }
+    }
+}
+
+impl fmt::Debug for RunningResponse {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RunningResponse").finish_non_exhaustive()
+    }
+}
+
+/// Whether the response goes on after this.
+pub(super) fn is_data(frame: &NextFrame) -> bool {
+    matches!(frame, Some(Ok(frame)) if frame.is_data())
+}
+
+/// The code that a response ends with, if this is its end. Without a status it is what tonic's clients make of that.
+pub(super) fn code_of(frame: &NextFrame) -> Option<Code> {
+    match frame {
+        Some(Ok(frame)) if frame.is_data() => None,
+        Some(Ok(frame)) => {
+            let code = frame.trailers_ref().and_then(status::in_headers);
+            Some(code.unwrap_or(Code::Unknown))
+        }
+        Some(Err(status)) => Some(status::core_code(status.code())),
+        None => Some(Code::Unknown),
+    }
+}
