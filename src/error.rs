@@ -121,6 +121,17 @@ impl WatchError {
         Self::with_reason(self.inner.code, self.inner.blame, about, reason)
     }
 
+    /// The same error, with more text.
+    pub(crate) fn and(&self, more: &str) -> Self {
+        let with_more = |text: &str| format!("{}{more}", shortened(text, LONGEST_REASON)).into();
+        let reason = match &self.inner.reason {
+            Reason::Text(text) => Reason::Text(with_more(text)),
+            Reason::Server(text) => Reason::Server(with_more(text)),
+            Reason::Invalid(invalid) => Reason::Invalid(invalid.clone().and(more)),
+        };
+        Self { inner: Arc::new(Inner { reason, ..(*self.inner).clone() }) }
+    }
+
     fn with_reason(code: Code, blame: Blame, about: Subject, reason: Reason) -> Self {
         let Subject { type_url, name, node } = about;
         Self { inner: Arc::new(Inner { code, blame, type_url, name, node, reason }) }
