@@ -10,6 +10,9 @@
 //! assert_eq!(format!("{error:?}"), "BootstrapError(bootstrap: xds_servers[0].channel_creds: missing)");
 //! ```
 
+#[cfg(any(test, feature = "channel", feature = "cli", feature = "fuzzing"))]
+pub(crate) mod merged;
+
 use std::{borrow::Cow, error::Error, fmt, sync::Arc};
 
 use serde::Serialize;

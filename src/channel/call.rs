@@ -28,9 +28,9 @@ use crate::{
     balance::{
         hash::RequestHash,
         picker::Draws,
-        policy::with_note,
         retry::{Retries, RetrySettings},
         routes::{Selected, Selection},
+        stale_config::with_stale_config,
     },
     error::Code,
     resolve::RouteQuery,
@@ -302,18 +302,18 @@ impl<'a> Call<'a> {
 
     pub(super) fn too_late(&self, reason: &str) -> Status {
         match &self.reason {
-            Some(reason) => status::deadline_exceeded(&self.with_note(reason)),
+            Some(reason) => status::deadline_exceeded(&self.with_stale_config(reason)),
             None => status::deadline_exceeded(reason),
         }
     }
 
     /// The status of a call without a route or a usable endpoint.
     pub(super) fn failed(&self, reason: &str) -> Status {
-        self.unavailable(&self.with_note(reason))
+        self.unavailable(&self.with_stale_config(reason))
     }
 
-    fn with_note(&self, reason: &str) -> String {
-        with_note(reason.to_owned(), self.context.published.load().note.as_deref())
+    fn with_stale_config(&self, reason: &str) -> String {
+        with_stale_config(reason, self.context.published.load().stale_config.as_deref())
     }
 
     /// The end of a call that waits for what comes before its stream.
