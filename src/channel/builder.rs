@@ -168,8 +168,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets how many bytes of a request, and of all requests of the channel, are kept until the response begins; 256 KiB and
-    /// 16 MiB by default (CH6.16). What is kept is sent again if the server did not process it, and for retries. A request of which more was sent
+    /// Sets how much memory is used, in bytes, to keep a request, and all requests of the channel, until the response begins; 256 KiB and
+    /// 16 MiB by default (CH6.16). It is that of the messages with the bookkeeping for them. What is kept is sent again if the server did not process it, and for retries. A request of which more was sent
     /// fails then, and so does any request with a body if nothing is kept (0).
     pub fn retry_buffer(mut self, per_call: usize, per_channel: usize) -> Self {
         self.settings.retry_buffer = (per_call, per_channel);

@@ -18,7 +18,7 @@ use super::{
     headers::{self, Head, Visible},
     metadata_server::MetadataServer,
     published::{Place, Published, ShutDown},
-    request::{Buffer, RequestBody, Rest},
+    request::{RequestBody, Rest, RetryBuffer},
     session::SessionClusters,
     status,
     task::Control,
@@ -64,7 +64,7 @@ pub(super) struct CallContext {
     max_queued: usize,
     /// The end of a shared connection is not that of the channel's calls.
     shares_connections: bool,
-    pub(super) buffer: Arc<Buffer>,
+    pub(super) buffer: Arc<RetryBuffer>,
     retries: RetrySettings,
     /// The hash of calls by the identity of the channel (CH2.17).
     channel_id: u64,
@@ -120,7 +120,7 @@ impl CallContext {
             wait_for_ready: settings.wait_for_ready,
             max_queued: settings.max_queued,
             shares_connections: settings.share_connections,
-            buffer: Buffer::new(per_call, per_channel),
+            buffer: RetryBuffer::new(per_call, per_channel),
             retries: settings.retries.clone(),
             channel_id: fastrand::u64(..),
             metadata_server: MetadataServer::new(settings.metadata_server.as_deref()),
