@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use h2::RecvStream;
+use bytes::Bytes;
+use h2::{RecvStream, SendStream, client::ResponseFuture};
 use http::{Response, uri::Authority};
 use tokio::time::{Instant, sleep};
 use tonic::Status;
@@ -59,7 +60,8 @@ pub(super) type Responded = (Response<RecvStream>, Reserved, Option<Pump>);
 
 /// How an attempt ended.
 enum Failure {
-    /// The connection was gone before (CH6.12). The next attempt needs a picker that is newer than that of this generation.
+    /// The connection was gone before anything was written (CH6.12). The next attempt needs a picker that is newer than that of this
+    /// generation.
     NeverSent(u64),
     /// The server said that it did not process the request (CH6.13).
     NeverProcessed(Status),
@@ -105,8 +107,11 @@ impl Call<'_> {
                 }
             }
             seen = match failure {
-                // The attempt goes on with another connection.
-                Failure::NeverSent(number) => Some(number),
+                // The attempt goes on with another connection, from the beginning of the body.
+                Failure::NeverSent(number) => {
+                    of.body.rewind();
+                    Some(number)
+                }
                 Failure::NeverProcessed(_) => {
                     self.telemetry.on_transparent_retry();
                     of.repeat();
@@ -128,7 +133,7 @@ impl Call<'_> {
         }
         let reserved = match Reserved::try_new(picked) {
             Ok(reserved) => reserved,
-            Err(picked) => self.wait_for_stream(picked, number).await?,
+            Err(picked) => self.wait_for_stream(picked, number, of.cluster.name()).await?,
         };
         let mut responded = self.send(reserved, number, of).await?;
         of.sessions.set_cookies(responded.0.headers_mut(), &of.draws, of.cluster.name());
@@ -153,34 +158,11 @@ impl Call<'_> {
         number: u64,
         of: &mut Attempts<'_>,
     ) -> Result<Responded, Failure> {
-        let endpoint = attempt.endpoint();
         let is_end = poll_fn(|cx| Poll::Ready(of.body.is_at_end(cx))).await.map_err(Failure::Final)?;
-        let remaining = self.deadline.at().map(|at| at.saturating_duration_since(Instant::now()));
-        if remaining.is_some_and(|it| it.is_zero()) {
-            return Err(Failure::Final(self.too_late("the request was not sent in time")));
-        }
-        let authority = of.authority(endpoint, &self.context.authority);
-        if authority != self.context.authority
-            && let Some(Err(reason)) = attempt.handle().secured().map(|it| it.permits(&authority))
-        {
-            return Err(Failure::Failed(self.unavailable(&format!("{}: {reason}", endpoint.address))));
-        }
-        let mut request = of.head.request(authority, remaining, of.retries.previous(), attempt.metadata());
-        for (name, value) in of.credentials.drain(..) {
-            request.headers_mut().insert(name, value);
-        }
-        let sent = attempt.handle().send(request, is_end);
-        let (mut response, stream) = sent.map_err(|error| match error {
-            SendError::Gone => Failure::NeverSent(number),
-            // What the connection does not accept was said by the caller, not by the peer.
-            SendError::Invalid(error) => {
-                Failure::Final(Status::internal(format!("the request cannot be sent: {error}")))
-            }
-        })?;
-        attempt.on_stream();
+        let (mut response, stream) = self.begin_stream(&attempt, number, of, is_end)?;
+        attempt.on_stream(response.stream_id());
         let sent = &attempt;
         self.place = None;
-        self.attempts += 1;
         self.telemetry.on_stream(of.cluster.name(), sent.endpoint().address);
         let counts_bytes = self.telemetry.counts_bytes();
         let (mut pump, deadline) = ((!is_end).then(|| Pump::new(stream, counts_bytes)), self.deadline.at());
@@ -200,9 +182,14 @@ impl Call<'_> {
                     of.cluster.release();
                 }
             }
-            Pin::new(&mut response).poll(cx).map_err(|error| of.failure(&error, sent, deadline))
+            Pin::new(&mut response).poll(cx).map_err(|error| match sent.is_unsent() && of.can_go_on() {
+                true => Failure::NeverSent(number),
+                false => of.failure(&error, sent, deadline),
+            })
         });
-        match self.deadline.watch(response).await {
+        let responded = self.deadline.watch(response).await;
+        self.attempts += u32::from(!attempt.is_unsent());
+        match responded {
             Ok(response) => {
                 let mut response = response?;
                 attempt.on_response();
@@ -210,8 +197,41 @@ impl Call<'_> {
                 status::correct_deadline(response.headers_mut(), deadline);
                 Ok((response, attempt, pump))
             }
-            Err(over) => Err(Failure::Final(over.status("no response"))),
+            Err(over) => Err(Failure::Final(over.status(&of.missing_response(&attempt)))),
         }
+    }
+
+    /// Begins the stream of an attempt.
+    fn begin_stream(
+        &self,
+        attempt: &Reserved,
+        number: u64,
+        of: &mut Attempts<'_>,
+        is_end: bool,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), Failure> {
+        let endpoint = attempt.endpoint();
+        let remaining = self.deadline.at().map(|at| at.saturating_duration_since(Instant::now()));
+        if remaining.is_some_and(|it| it.is_zero()) {
+            return Err(Failure::Final(self.too_late("the request was not sent in time")));
+        }
+        let authority = of.authority(endpoint, &self.context.authority);
+        if authority != self.context.authority
+            && let Some(Err(reason)) = attempt.handle().secured().map(|it| it.permits(&authority))
+        {
+            return Err(Failure::Failed(self.unavailable(&format!("{}: {reason}", endpoint.address))));
+        }
+        let mut request = of.head.request(authority, remaining, of.retries.previous(), attempt.metadata());
+        for (name, value) in of.credentials.drain(..) {
+            request.headers_mut().insert(name, value);
+        }
+        let sent = attempt.handle().send(request, is_end);
+        sent.map_err(|error| match error {
+            SendError::Gone => Failure::NeverSent(number),
+            // What the connection does not accept was said by the caller, not by the peer.
+            SendError::Invalid(error) => {
+                Failure::Final(Status::internal(format!("the request cannot be sent: {error}")))
+            }
+        })
     }
 
     /// Waits for an endpoint, by a picker that is newer than that of a generation.
@@ -315,15 +335,21 @@ impl Call<'_> {
     }
 
     /// Waits until the peer permits another stream (CH4.13). If the connection is lost before, nothing was sent (CH6.12).
-    async fn wait_for_stream(&mut self, attempt: Attempt<Handle>, number: u64) -> Result<Reserved, Failure> {
+    async fn wait_for_stream(
+        &mut self,
+        attempt: Attempt<Handle>,
+        number: u64,
+        cluster: &str,
+    ) -> Result<Reserved, Failure> {
         self.place().map_err(Failure::Final)?;
         let address = attempt.endpoint.address;
         match self.until_shut_down(Reserved::new(attempt)).await {
             Ok(reserved) => reserved.map_err(|Gone| Failure::NeverSent(number)),
             Err(Over::ShutDown) => Err(Failure::Final(self.shut_down())),
-            Err(Over::Time) => Err(Failure::Final(status::deadline_exceeded(&format!(
-                "{address}: the server permits no further stream on its connections"
-            )))),
+            Err(Over::Time) => {
+                let reason = format!("cluster {cluster}, {address}: {NO_STREAM}");
+                Err(Failure::Final(status::deadline_exceeded(&reason)))
+            }
         }
     }
 
@@ -352,6 +378,18 @@ impl Attempts<'_> {
     fn repeat(&mut self) {
         self.draws = mem::take(&mut self.draws).for_next_attempt();
         self.body.rewind();
+    }
+
+    /// Whether an attempt whose request was not sent can go on with another connection.
+    fn can_go_on(&self) -> bool {
+        self.body.is_kept() && !self.active.is_shut_down()
+    }
+
+    /// What an attempt without a response waits for.
+    fn missing_response(&self, attempt: &Reserved) -> String {
+        let (cluster, address) = (self.cluster.name(), attempt.endpoint().address);
+        let missing = if attempt.is_unsent() { NO_STREAM } else { "no response" };
+        format!("cluster {cluster}, {address}: {missing}")
     }
 
     /// The end of an attempt by an error of its stream.
@@ -415,3 +453,6 @@ impl Failure {
 fn never_sent() -> Status {
     Status::internal(format!("{MAX_NEVER_SENT} connections were lost before the request was sent"))
 }
+
+/// Why a call has no stream yet, for the end of its time.
+const NO_STREAM: &str = "the server permits no further stream on its connections";

@@ -3,6 +3,7 @@
 mod keep_alive;
 mod load_reports;
 mod loss;
+mod sent_streams;
 mod socket;
 mod tunnel;
 
@@ -17,7 +18,7 @@ use std::{
 
 use bytes::Bytes;
 use h2::{
-    SendStream,
+    SendStream, StreamId,
     client::{Builder, Connection as H2Connection, ResponseFuture, SendRequest},
 };
 use http::{HeaderMap, Request, Response, Uri, uri::Scheme};
@@ -29,6 +30,7 @@ use tokio::{
 pub(super) use self::{keep_alive::LongerIntervals, load_reports::watch_load, loss::Loss};
 use self::{
     keep_alive::{KeepAlive, Pings},
+    sent_streams::SentStreams,
     socket::Socket,
 };
 use super::{
@@ -51,6 +53,7 @@ pub(super) struct Handle {
     send: SendRequest<Bytes>,
     /// With TLS alone.
     secured: Option<Arc<Secured>>,
+    sent: Arc<SentStreams>,
 }
 
 /// How connections are made and kept.
@@ -75,6 +78,8 @@ pub(super) struct Reserved {
     attempt: Attempt<Handle>,
     /// The connection of the stream, if it is not the oldest one of the endpoint.
     other: Option<Arc<Streams<Handle>>>,
+    /// The number of the stream, once it is there.
+    stream: Option<u32>,
     has_response: bool,
 }
 
@@ -130,6 +135,7 @@ impl Connection {
         let user_timeout = keep_alive.interval.map(|_| keep_alive.timeout);
         let (mut socket, secured) = Socket::connect(peer, user_timeout).await?;
         let reads = keep_alive.interval.map(|_| socket.note_reads());
+        let sent = socket.sent_streams();
         let mut builder = Builder::new();
         builder
             .enable_push(false)
@@ -149,7 +155,7 @@ impl Connection {
         let pings = reads.and_then(|reads| Pings::new(keep_alive, h2.ping_pong(), reads));
         let limit = send.current_max_send_streams();
         let peer = secured.as_ref().and_then(Secured::peer);
-        let handle = Handle { send, secured: secured.map(Arc::new) };
+        let handle = Handle { send, secured: secured.map(Arc::new), sent };
         Ok(Self { h2, streams: Streams::of_peer(handle, limit, peer), pings, drain_limit })
     }
 
@@ -308,13 +314,13 @@ impl Reserved {
     pub(super) async fn new(attempt: Attempt<Handle>) -> Result<Self, Gone> {
         let waiter = attempt.endpoint.connections.queue().wait()?;
         let other = Some(waiter.await?);
-        Ok(Self { attempt, other, has_response: false })
+        Ok(Self { attempt, other, stream: None, has_response: false })
     }
 
     /// The same without waiting.
     pub(super) fn try_new(attempt: Attempt<Handle>) -> Result<Self, Attempt<Handle>> {
         match attempt.endpoint.connections.try_reserve() {
-            Some(other) => Ok(Self { attempt, other, has_response: false }),
+            Some(other) => Ok(Self { attempt, other, stream: None, has_response: false }),
             None => Err(attempt),
         }
     }
@@ -342,9 +348,16 @@ impl Reserved {
         &self.attempt.metadata
     }
 
-    /// The request was sent: the attempt is one for outlier detection (CH3.65).
-    pub(super) fn on_stream(&mut self) {
+    /// The request has a stream: the attempt is one for outlier detection (CH3.65), unless it is never sent.
+    pub(super) fn on_stream(&mut self, stream: StreamId) {
+        self.stream = Some(stream.as_u32());
         self.attempt.on_stream();
+    }
+
+    /// Whether the request is still with this side (CH6.12): the server permits no further stream, or the connection has not written
+    /// it yet.
+    pub(super) fn is_unsent(&self) -> bool {
+        !self.has_response && self.stream.is_none_or(|stream| !self.handle().sent.contains(stream))
     }
 
     /// The response is complete, with the status OK.
@@ -377,6 +390,9 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
+        if self.is_unsent() {
+            self.attempt.on_never_sent();
+        }
         self.streams().release(self.has_response);
     }
 }

@@ -22,13 +22,15 @@ use tokio_rustls::client::TlsStream;
 
 use super::{
     super::security::{Peer, Secured, Tls},
+    sent_streams::{FrameHeads, SentStreams},
     tunnel,
 };
 
-/// A connection that notes when bytes were read, if somebody asks for that.
+/// A connection that notes which requests were written, and when bytes were read, if somebody asks for that.
 pub(super) struct Socket {
     io: Stream,
     reads: Option<Arc<LastRead>>,
+    writes: FrameHeads,
 }
 
 /// The stream of bytes to a peer.
@@ -78,12 +80,17 @@ impl Socket {
                 (Stream::secured(io, tls), Some(secured))
             }
         };
-        Ok((Self { io, reads: None }, secured))
+        Ok((Self { io, reads: None, writes: FrameHeads::new() }, secured))
     }
 
     /// Notes reads from now on.
     pub(super) fn note_reads(&mut self) -> Arc<LastRead> {
         self.reads.insert(LastRead::new()).clone()
+    }
+
+    /// The streams whose requests are written.
+    pub(super) fn sent_streams(&self) -> Arc<SentStreams> {
+        self.writes.sent().clone()
     }
 
     #[cfg(test)]
@@ -134,14 +141,18 @@ impl AsyncRead for Socket {
 
 impl AsyncWrite for Socket {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match &mut self.io {
+        let polled = match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_write(cx, buf),
             #[cfg(feature = "tls")]
             Stream::Tls(it) => {
                 let polled = Pin::new(&mut it.io).poll_write(cx, buf);
                 it.written(polled, cx)
             }
+        };
+        if let Poll::Ready(Ok(written)) = &polled {
+            self.writes.on_written(&buf[..*written]);
         }
+        polled
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -171,14 +182,23 @@ impl AsyncWrite for Socket {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match &mut self.io {
+        let polled = match &mut self.io {
             Stream::Plaintext(io) => Pin::new(io).poll_write_vectored(cx, bufs),
             #[cfg(feature = "tls")]
             Stream::Tls(it) => {
                 let polled = Pin::new(&mut it.io).poll_write_vectored(cx, bufs);
                 it.written(polled, cx)
             }
+        };
+        if let Poll::Ready(Ok(written)) = &polled {
+            let mut left = *written;
+            for buf in bufs {
+                let part = left.min(buf.len());
+                self.writes.on_written(&buf[..part]);
+                left -= part;
+            }
         }
+        polled
     }
 
     fn is_write_vectored(&self) -> bool {

@@ -21,6 +21,7 @@ mod spans;
 mod streams;
 mod telemetry;
 mod timeouts;
+mod unsent;
 
 use std::{
     future::Future,
