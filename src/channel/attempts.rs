@@ -141,7 +141,8 @@ impl Call<'_> {
         if status::in_headers(response.headers()).is_some() {
             reserved.on_trailers(response.headers(), self.context.active.malformed());
         }
-        match status::of_response(response, reserved.endpoint().address) {
+        let is_end = response.body().is_end_stream();
+        match status::of_response(response, is_end, reserved.endpoint().address) {
             Some(mut status) => {
                 of.sessions.set_cookies_of(&mut status, &of.draws, of.cluster.name());
                 Err(Failure::Failed(status))

@@ -12,7 +12,10 @@ use http_body::{Body, Frame};
 use tokio::task::AbortHandle;
 use tonic::Status;
 
-use super::{active::ActiveCall, connection::Reserved, deadline::Deadline, status, telemetry::CallTelemetry};
+use super::{
+    active::ActiveCall, connection::Reserved, deadline::Deadline, status, status::ResponseHead,
+    telemetry::CallTelemetry,
+};
 use crate::{balance::retry::Throttled, error::Code, resource::http_filter::FilterError};
 
 /// The body of a response of the channel.
@@ -53,6 +56,8 @@ struct Running {
 /// What ends with the call: counters, and the rest of the request.
 pub(super) struct Guards {
     pub(super) attempt: Reserved,
+    /// For trailers without a status.
+    pub(super) head: ResponseHead,
     pub(super) active: ActiveCall,
     pub(super) rest: Option<AbortHandle>,
     /// The throttle of retries, if the channel has one.
@@ -166,14 +171,17 @@ impl Running {
             }
         }
         self.stream.poll_trailers(cx).map(|trailers| match trailers {
-            Ok(trailers) => trailers.map(|mut trailers| {
-                status::correct_deadline(&mut trailers, self.deadline.at());
-                self.guards.attempt.on_trailers(&trailers, self.guards.active.malformed());
-                if let Some(code) = status::in_headers(&trailers) {
-                    self.guards.on_status(code);
-                }
-                Ok(Frame::trailers(trailers))
-            }),
+            Ok(trailers) => {
+                let trailers = self.guards.head.end(trailers, self.guards.attempt.endpoint().address);
+                Some(trailers.map(|mut trailers| {
+                    status::correct_deadline(&mut trailers, self.deadline.at());
+                    self.guards.attempt.on_trailers(&trailers, self.guards.active.malformed());
+                    if let Some(code) = status::in_headers(&trailers) {
+                        self.guards.on_status(code);
+                    }
+                    Frame::trailers(trailers)
+                }))
+            }
             Err(error) => Some(Err(self.status(&error))),
         })
     }

@@ -20,7 +20,7 @@ use super::{
     published::{Place, Published, ShutDown},
     request::{RequestBody, Rest, RetryBuffer},
     session::SessionClusters,
-    status,
+    status::{self, ResponseHead},
     task::Control,
     telemetry::{CallTelemetry, Telemetry},
 };
@@ -228,17 +228,18 @@ impl<'a> Call<'a> {
             sessions,
             credentials,
         };
-        let (response, attempt, pump) = self.attempts(attempts).await?;
+        let (mut response, attempt, pump) = self.attempts(attempts).await?;
         let telemetry = self.telemetry.take(self.is_filtered);
-        let mut guards = Guards { attempt, active, rest: None, throttled, telemetry };
+        let is_end = response.body().is_end_stream();
+        let head = ResponseHead::new(&mut response, is_end);
+        let mut guards = Guards { attempt, head, active, rest: None, throttled, telemetry };
         match status::in_headers(response.headers()) {
             Some(Code::Ok) => guards.on_status(Code::Ok),
             // A failure without a body was counted when it was decided that no attempt follows.
             Some(code) => guards.telemetry.end(code),
-            None if response.body().is_end_stream() => guards.telemetry.end(Code::Unknown),
             None => {}
         }
-        let mut has_more = pump.filter(|_| !response.body().is_end_stream());
+        let mut has_more = pump.filter(|_| !is_end);
         if let (Some(pump), true) = (&mut has_more, guards.telemetry.counts_bytes()) {
             guards.telemetry.share_sent(pump.share_sent());
         }

@@ -267,6 +267,27 @@ async fn ch6_16_a_stream_of_messages_is_replayed_and_goes_on_in_a_retry() {
 }
 
 #[tokio::test]
+async fn ch2_25_ch6_10_a_response_that_is_a_failure_by_its_http_status_alone_is_retried() {
+    let mut peer = Peer::start().await;
+    let mesh = retrying("ch2_25_retried", &[&peer], policy("unavailable", 2)).await;
+    let call = mesh.get("/a");
+    peer.request().await.answer_as_grpc(503);
+    peer.request().await.answer(503);
+    peer.request().await.respond();
+    soon(call).await.unwrap().unwrap();
+    let call = mesh.get("/b");
+    peer.request().await.answer_as_grpc(400);
+    let status = soon(call).await.unwrap().unwrap_err();
+    let text = format!("{}: the response has no grpc-status, HTTP status 400 Bad Request", peer.address);
+    assert_eq!((status.code(), status.message()), (Code::Internal, &*text));
+    let call = mesh.get("/c");
+    peer.request().await.end_without_status();
+    let status = soon(call).await.unwrap().unwrap_err();
+    let text = format!("{}: the trailers have no grpc-status, HTTP status 200 OK", peer.address);
+    assert_eq!((status.code(), status.message()), (Code::Unknown, &*text));
+}
+
+#[tokio::test]
 async fn ch6_16_a_request_above_the_buffer_is_not_retried() {
     let mut peer = Peer::start().await;
     let mesh =
