@@ -331,7 +331,7 @@ impl Call<'_> {
                 Ok(picked)
             }
             Ok(Err(ShutDown)) => Err(self.shut_down()),
-            Err(over) => Err(self.over(over, "the cluster is connecting")),
+            Err(over) => Err(self.over(over, &format!("cluster {} is connecting", cluster.name()))),
         }
     }
 

@@ -36,6 +36,7 @@ use self::{
 use super::{
     malformed::MalformedCounters,
     security::{Peer, Secured},
+    status::shown,
 };
 use crate::{
     balance::{
@@ -144,10 +145,10 @@ impl Connection {
             .max_frame_size(MAX_FRAME)
             .initial_max_send_streams(UNKNOWN);
         let handshake = builder.handshake::<_, Bytes>(socket).await;
-        let (send, mut h2) = handshake.map_err(|error| format!("HTTP/2: {error}"))?;
+        let (send, mut h2) = handshake.map_err(|error| format!("HTTP/2: {}", shown(&error)))?;
         poll_fn(|cx| match Pin::new(&mut h2).poll(cx) {
             Poll::Ready(Ok(())) => Poll::Ready(Err("HTTP/2: closed before SETTINGS".to_owned())),
-            Poll::Ready(Err(error)) => Poll::Ready(Err(format!("HTTP/2: {error}"))),
+            Poll::Ready(Err(error)) => Poll::Ready(Err(format!("HTTP/2: {}", shown(&error)))),
             Poll::Pending if send.current_max_send_streams() != UNKNOWN => Poll::Ready(Ok(())),
             Poll::Pending => Poll::Pending,
         })

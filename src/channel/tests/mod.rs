@@ -6,6 +6,7 @@ mod gcp_authn;
 mod idle;
 mod load_reports;
 mod malformed;
+mod messages;
 mod outliers;
 mod peer;
 mod queue;
