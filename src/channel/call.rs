@@ -17,6 +17,7 @@ use super::{
     filters::Credential,
     headers::{self, Head, Visible},
     metadata_server::MetadataServer,
+    plain_http,
     published::{Place, Published, ShutDown},
     request::{RequestBody, Rest, RetryBuffer},
     session::SessionClusters,
@@ -135,6 +136,7 @@ impl CallContext {
             // An error means that the channel was shut down.
             let _ = self.control.send(Control::Wake);
         }
+        let is_grpc = status::is_grpc(request.headers());
         let wait = request.extensions().get().map_or(self.wait_for_ready, |WaitForReady(wait)| *wait);
         let telemetry = self.telemetry.begin(&request);
         let mut call = Call {
@@ -156,6 +158,9 @@ impl CallContext {
             call.telemetry.end(status::core_code(status.code()));
         }
         let mut response = responded.unwrap_or_else(Status::into_http);
+        if !is_grpc {
+            plain_http::fail(&mut response);
+        }
         if call.attempts > 1 {
             response.extensions_mut().insert(AttemptCount(call.attempts));
         }

@@ -9,6 +9,7 @@ mod malformed;
 mod messages;
 mod outliers;
 mod peer;
+mod plain_http;
 mod queue;
 pub(super) mod raw;
 mod repeats;
