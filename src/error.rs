@@ -10,6 +10,9 @@
 //! assert_eq!(format!("{error:?}"), "BootstrapError(bootstrap: xds_servers[0].channel_creds: missing)");
 //! ```
 
+#[cfg(any(test, feature = "channel", feature = "cli", feature = "fuzzing"))]
+pub(crate) mod merged;
+
 use std::{borrow::Cow, error::Error, fmt, sync::Arc};
 
 use serde::Serialize;
@@ -119,6 +122,17 @@ impl WatchError {
             Reason::Invalid(invalid) => Reason::Invalid(invalid.clone()),
         };
         Self::with_reason(self.inner.code, self.inner.blame, about, reason)
+    }
+
+    /// The same error, with more text.
+    pub(crate) fn and(&self, more: &str) -> Self {
+        let with_more = |text: &str| format!("{}{more}", shortened(text, LONGEST_REASON)).into();
+        let reason = match &self.inner.reason {
+            Reason::Text(text) => Reason::Text(with_more(text)),
+            Reason::Server(text) => Reason::Server(with_more(text)),
+            Reason::Invalid(invalid) => Reason::Invalid(invalid.clone().and(more)),
+        };
+        Self { inner: Arc::new(Inner { reason, ..(*self.inner).clone() }) }
     }
 
     fn with_reason(code: Code, blame: Blame, about: Subject, reason: Reason) -> Self {

@@ -22,6 +22,41 @@ impl<T: Display> Display for Escaped<T> {
     }
 }
 
+/// The text of another party up to so many characters, with a mark if it is longer. What is cut off is not even formatted.
+pub(crate) fn cut(text: impl Display, limit: usize) -> String {
+    let mut cut = Cut { text: String::new(), left: limit };
+    if write!(cut, "{text}").is_err() {
+        cut.text.push_str("...(truncated)");
+    }
+    cut.text
+}
+
+/// A writer that takes so many characters. Further ones are an error.
+struct Cut {
+    text: String,
+    left: usize,
+}
+
+impl Write for Cut {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        match text.char_indices().nth(self.left) {
+            None => {
+                self.left -= text.chars().count();
+                self.text.push_str(text);
+                Ok(())
+            }
+            Some((end, _)) => {
+                self.left = 0;
+                self.text.push_str(&text[..end]);
+                Err(fmt::Error)
+            }
+        }
+    }
+}
+
+/// The longest text of a peer in a message, in characters.
+pub(crate) const PEER_TEXT: usize = 200;
+
 /// A writer that escapes its input.
 struct Escape<'a, 'b>(&'a mut fmt::Formatter<'b>);
 
@@ -76,5 +111,20 @@ mod tests {
     #[test]
     fn the_parts_of_what_is_shown_are_escaped() {
         assert_eq!(Escaped(format_args!("{}{:?}{}", "\n", "\n", 7)).to_string(), "\\n\"\\n\"7");
+    }
+
+    #[test]
+    fn texts_of_peers_are_cut_between_characters_with_a_mark() {
+        for (text, shown) in [
+            ("", ""),
+            ("市場市", "市場市"),
+            ("市場市場", "市場市...(truncated)"),
+            ("abcdefgh", "abc...(truncated)"),
+        ] {
+            assert_eq!(cut(text, 3), shown);
+        }
+        assert_eq!(cut(format_args!("{}{:?}", 12, "市"), 5), "12\"市\"");
+        assert_eq!(cut(format_args!("{}{:?}", 12, "市場"), 4), "12\"市...(truncated)");
+        assert_eq!(cut("a", 0), "...(truncated)");
     }
 }

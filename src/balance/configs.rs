@@ -9,7 +9,7 @@ use std::{
 
 use tracing::warn;
 
-use self::endpoints::{Endpoints, hosts};
+use self::endpoints::{Endpoints, hosts, unusable};
 use super::{
     balancer::BalancerSettings,
     cluster_load::ClusterLoad,
@@ -17,6 +17,7 @@ use super::{
     hash::hash,
     identity::Security,
     policy::{Configured, Drop, LeafConfig, Policy},
+    stale_config::merged,
 };
 use crate::{
     resolve::{ClusterView, Snapshot},
@@ -143,7 +144,7 @@ impl Translation {
     fn translate_leaf(&mut self, name: &Arc<str>, view: ClusterView<'_>) -> Option<LeafConfig> {
         let (cluster, assignment) = (view.config(), view.assignment());
         let errors = [view.error(), view.warning(), view.endpoints_error()].into_iter().flatten();
-        let note = errors.map(ToString::to_string).reduce(|one, other| format!("{one}; {other}"));
+        let note = merged(errors);
         let security = self.security(name, cluster.map(|it| &**it));
         let it = self.leaves.get_mut(name)?;
         let is_same = it.cluster.as_ref().map(Arc::as_ptr) == cluster.map(Arc::as_ptr)
@@ -180,6 +181,7 @@ impl Translation {
                 Some(ClusterKind::LogicalDns { .. } | ClusterKind::Aggregate { .. }) | None => "".into(),
             },
             note: note.map(Arc::from),
+            unusable: assignment.and_then(|assignment| unusable(assignment)).map(Arc::from),
             is_dns: matches!(view.kind(), Some(ClusterKind::LogicalDns { .. })),
             hosts: cluster.map(|it| hosts(it, assignment.map(|it| &**it), &endpoints)).unwrap_or_default(),
             security,

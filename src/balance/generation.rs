@@ -21,6 +21,7 @@ use super::{
     connectivity::Connectivity,
     picker::{ClusterPicker, Draws, Pick, PickArgs},
     routes::{Routes, Selection},
+    stale_config::StaleConfig,
 };
 use crate::{
     error::WatchError,
@@ -37,7 +38,7 @@ pub(crate) struct Generation<H> {
     pub(crate) connectivity: Connectivity,
     versions: Versions,
     /// Why the listener or the routes may be stale, for the messages of calls that fail anyway (CH1.9).
-    pub(crate) note: Option<Arc<str>>,
+    pub(crate) stale_config: Option<Arc<StaleConfig>>,
 }
 
 /// How old the parts of a generation are, by the numbers of the generations in which they changed.
@@ -88,8 +89,8 @@ pub(crate) struct Generations<H> {
     on_unused: OnUnused,
     /// The latest snapshot.
     snapshot: Option<Arc<Snapshot>>,
-    /// See [`Generation::note`].
-    note: Option<Arc<str>>,
+    /// See [`Generation::stale_config`].
+    stale_config: Option<Arc<StaleConfig>>,
     warned: BTreeSet<String>,
     /// Those of the HTTP filters of the newest listener.
     instances: Instances,
@@ -99,7 +100,13 @@ impl<H> Generation<H> {
     /// Before anything is known.
     pub(crate) fn waiting() -> Self {
         let (pickers, connectivity) = (Pickers::new(), Connectivity::Idle);
-        Self { routing: Routing::Waiting, pickers, connectivity, versions: Versions::default(), note: None }
+        Self {
+            routing: Routing::Waiting,
+            pickers,
+            connectivity,
+            versions: Versions::default(),
+            stale_config: None,
+        }
     }
 
     /// The number of this generation; later ones have greater numbers, but for those of idle channels, which have 0.
@@ -167,7 +174,7 @@ impl<H: Clone + Debug> Generations<H> {
             is_changed: true,
             on_unused,
             snapshot: None,
-            note: None,
+            stale_config: None,
             warned: BTreeSet::new(),
             instances: Instances::default(),
         }
@@ -192,12 +199,12 @@ impl<H: Clone + Debug> Generations<H> {
                     self.balancer.set_sessions(routes.have_sessions(), now);
                     self.set_routing(Routing::Routes(Arc::new(routes)));
                 }
-                self.set_note(snapshot.without_clusters().warnings());
+                self.set_stale_config(StaleConfig::of(snapshot.without_clusters().warnings()));
                 self.snapshot = Some(snapshot);
             }
             Err(error) => {
                 self.set_routing(Routing::Failed(error));
-                self.note = None;
+                self.stale_config = None;
             }
         }
         self.update(now);
@@ -233,7 +240,7 @@ impl<H: Clone + Debug> Generations<H> {
     /// Forgets everything, as the channel becomes idle (CH1.29).
     pub(crate) fn clear(&mut self, now: Instant) {
         self.set_routing(Routing::Waiting);
-        (self.snapshot, self.note, self.instances) = (None, None, Instances::default());
+        (self.snapshot, self.stale_config, self.instances) = (None, None, Instances::default());
         self.translation = self.balancer.translation();
         self.update(now);
         (self.added, self.removed) = (Vec::new(), Vec::new());
@@ -262,8 +269,8 @@ impl<H: Clone + Debug> Generations<H> {
         self.versions.number += 1;
         let (routing, pickers, versions) =
             (self.routing.clone(), self.pickers.clone(), self.versions.clone());
-        let (connectivity, note) = (self.connectivity(), self.note.clone());
-        Some(Generation { routing, pickers, connectivity, versions, note })
+        let (connectivity, stale_config) = (self.connectivity(), self.stale_config.clone());
+        Some(Generation { routing, pickers, connectivity, versions, stale_config })
     }
 
     /// The state of the channel (CH3.12).
@@ -288,10 +295,9 @@ impl<H: Clone + Debug> Generations<H> {
         (self.routing, self.is_changed, self.may_release) = (routing, true, true);
     }
 
-    fn set_note<'a>(&mut self, warnings: impl Iterator<Item = &'a WatchError>) {
-        let note = warnings.map(ToString::to_string).reduce(|one, other| format!("{one}; {other}"));
-        if self.note.as_deref() != note.as_deref() {
-            (self.note, self.is_changed) = (note.map(Arc::from), true);
+    fn set_stale_config(&mut self, stale_config: Option<Arc<StaleConfig>>) {
+        if self.stale_config != stale_config {
+            (self.stale_config, self.is_changed) = (stale_config, true);
         }
     }
 

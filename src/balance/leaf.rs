@@ -270,10 +270,9 @@ impl<H: Clone> Leaf<H> {
 
     /// The new picker, if anything changed.
     pub(super) fn take_picker(&mut self, now: Instant) -> Option<Arc<LeafPicker<H>>> {
-        let groups = self.chosen();
         let connectivity = self.connectivity();
         let is_failing = connectivity == Connectivity::TransientFailure;
-        let error = groups.and_then(|groups| groups.error.clone()).filter(|_| is_failing);
+        let error = self.failing().and_then(|groups| groups.error.clone()).filter(|_| is_failing);
         let current = Published { chosen: self.failover.chosen(), connectivity, error };
         if self.published.as_ref() == Some(&current) {
             return None;

@@ -60,6 +60,7 @@ mod ring_slots;
 pub(crate) mod routes;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;
+pub(crate) mod stale_config;
 #[cfg(any(test, feature = "channel"))]
 pub(crate) mod status;
 pub(crate) mod stream_queue;

@@ -68,6 +68,8 @@ pub(crate) struct LeafConfig {
     pub(crate) service_name: Arc<str>,
     /// Why there may be no endpoints (CH1.14), or why they may be stale (CH1.9).
     pub(crate) note: Option<Arc<str>>,
+    /// The numbers of endpoints by the reasons why none is usable, if none is.
+    pub(crate) unusable: Option<Arc<str>>,
     /// Failed connections ask for another look-up of its name (CH1.27).
     pub(crate) is_dns: bool,
     /// That of its endpoints, apart from their hostnames.
@@ -209,13 +211,5 @@ impl Policy {
             | Self::RingHash(_)
             | Self::Custom(_) => None,
         }
-    }
-}
-
-/// The reason why a call fails, and why the configuration may be stale (CH1.9).
-pub(crate) fn with_note(reason: String, note: Option<&str>) -> String {
-    match note {
-        Some(note) => format!("{reason} (the configuration may be stale: {note})"),
-        None => reason,
     }
 }

@@ -1,6 +1,7 @@
 //! The retries of a call (A6, A44): whether another attempt follows the end of one, and after which delay.
 
 use std::{
+    mem,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -36,6 +37,8 @@ pub(crate) struct Retries {
     was_unprocessed: bool,
     /// Attempts that did not get a stream.
     never_sent: u32,
+    /// A connection was lost after the request was sent on it, and before any response.
+    has_lost_connection: bool,
 }
 
 /// How an attempt ended without a response that the call begins with.
@@ -45,6 +48,8 @@ pub(crate) enum AttemptEnd {
     NeverSent,
     /// The server said that it did not process the request (CH6.13). The code is that of the call if this is the end.
     NeverProcessed(Code),
+    /// The connection was lost before the response (CH6.14).
+    ConnectionLost(Code),
     /// Any other failure: by the server, by the loss of a connection, or without a usable endpoint (CH6.10).
     Failed(Code, Pushback),
 }
@@ -116,6 +121,7 @@ impl Retries {
             backoffs: 0,
             was_unprocessed: false,
             never_sent: 0,
+            has_lost_connection: false,
         }
     }
 
@@ -141,6 +147,12 @@ impl Retries {
             AttemptEnd::NeverProcessed(_) if can.is_kept && !self.was_unprocessed && self.retries == 0 => {
                 self.was_unprocessed = true;
                 Next::Free
+            }
+            // The request may be why the connection was ended, as by servers that limit headers: it is not to end all others, too.
+            AttemptEnd::ConnectionLost(code) => {
+                let is_first = !mem::replace(&mut self.has_lost_connection, true);
+                let can = Repeatable { is_kept: can.is_kept && is_first, ..can };
+                self.by_policy(code, Pushback::Absent, can, random)
             }
             AttemptEnd::NeverProcessed(code) => self.by_policy(code, Pushback::Absent, can, random),
             AttemptEnd::Failed(code, pushback) => self.by_policy(code, pushback, can, random),

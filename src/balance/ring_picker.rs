@@ -11,8 +11,8 @@ use std::{
 use super::{
     hash::hash,
     picker::{PickArgs, ReadyEndpoint},
-    policy::with_note,
     ring::Ring,
+    stale_config::with_stale_cluster,
 };
 
 /// A ring and what is known of its endpoints. It is immutable, but for the endpoints that picks have requested.
@@ -114,7 +114,7 @@ impl<H> RingPicker<H> {
     pub(super) fn failure(&self, leaf: &str, error: &str) -> Arc<str> {
         let reason =
             format!("cluster {leaf}: no endpoint can be reached, the error of the first is: {error}");
-        with_note(reason, self.note.as_deref()).into()
+        with_stale_cluster(reason, self.note.as_deref()).into()
     }
 
     fn start(&self, args: &mut PickArgs<'_, '_>) -> Start {

@@ -9,6 +9,7 @@ use std::{
 
 use super::cluster_use::{ClusterReference, ClusterUse};
 use crate::{
+    escape::{PEER_TEXT, cut},
     filters::{ChainCompiler, FilterChain, Instances},
     resolve::{RouteQuery, RouteView, Snapshot},
     resource::{
@@ -38,8 +39,8 @@ struct CompiledRoute {
 
 #[derive(Debug)]
 enum RouteClusters {
-    /// The action is not for clients.
-    Unsupported,
+    /// The action is not for clients. This is its name.
+    Unsupported(&'static str),
     One(RoutedCluster),
     Weighted(Vec<RoutedCluster>),
     Plugin(String),
@@ -120,7 +121,7 @@ impl Routes {
     /// The cluster of a request.
     pub(super) fn select(&self, query: &RouteQuery<'_>) -> Selection {
         let Some((place, route)) = self.snapshot.route_with_place(query) else {
-            return Selection::NoRoute(self.describe("no route matches the request"));
+            return Selection::NoRoute(self.describe(&self.no_match(query.path())));
         };
         let compiled = &self.routes[place];
         let routed = match &compiled.clusters {
@@ -131,11 +132,11 @@ impl Routes {
                     "the cluster specifier plugin {name} is not executed by the channel"
                 )));
             }
-            RouteClusters::Unsupported => {
-                let name = &route.route().name;
-                return Selection::NoRoute(
-                    self.describe(&format!("the action of route {name:?} is not for clients")),
-                );
+            RouteClusters::Unsupported(action) => {
+                let (name, path) = (&route.route().name, cut(query.path(), PEER_TEXT));
+                return Selection::NoRoute(self.describe(&format!(
+                    "the action of route {name:?} for the path {path:?} is {action}, which is not for clients"
+                )));
             }
         };
         let held = |routed: &RoutedCluster| {
@@ -153,6 +154,27 @@ impl Routes {
             }),
             // It was removed after this generation was published; a newer one is there.
             None => Selection::Wait,
+        }
+    }
+
+    /// Why a request has no route, with the routes that could have matched if clients executed them.
+    fn no_match(&self, path: &str) -> String {
+        let host = self.snapshot.virtual_host();
+        let (routes, path) = (host.routes.len(), cut(path, PEER_TEXT));
+        let mut counts = BTreeMap::new();
+        for omitted in &host.omitted_routes {
+            *counts.entry(omitted.field).or_insert(0) += 1;
+        }
+        let text =
+            format!("no route matches the path {path:?} and the headers of the request ({routes} routes");
+        match counts.len() {
+            0 => format!("{text})"),
+            _ => {
+                let counts: Vec<_> =
+                    counts.iter().map(|(field, count)| format!("{count} for {field}")).collect();
+                let omitted = host.omitted_routes.len();
+                format!("{text}, and {omitted} that clients leave out: {})", counts.join(", "))
+            }
         }
     }
 
@@ -184,7 +206,8 @@ impl RouteClusters {
                 }
                 ClusterChoice::Plugin(plugin) => Self::Plugin(plugin.name.to_string()),
             },
-            RouteAction::NonForwarding | RouteAction::Unsupported => Self::Unsupported,
+            RouteAction::NonForwarding => Self::Unsupported("non_forwarding_action"),
+            RouteAction::Unsupported(action) => Self::Unsupported(action.name()),
         }
     }
 
@@ -192,7 +215,7 @@ impl RouteClusters {
         match self {
             Self::One(routed) => std::slice::from_ref(routed),
             Self::Weighted(clusters) => clusters,
-            Self::Plugin(_) | Self::Unsupported => &[],
+            Self::Plugin(_) | Self::Unsupported(_) => &[],
         }
     }
 

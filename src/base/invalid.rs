@@ -34,6 +34,11 @@ impl Invalid {
         Self::new(reason).at(field)
     }
 
+    /// Appends to the reason.
+    pub(crate) fn and(self, more: &str) -> Self {
+        Self { reason: format!("{}{more}", self.reason).into(), ..self }
+    }
+
     /// Prepends `field` to the path.
     #[must_use]
     pub fn at(mut self, field: &str) -> Self {

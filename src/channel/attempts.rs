@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-use h2::RecvStream;
+use bytes::Bytes;
+use h2::{RecvStream, SendStream, client::ResponseFuture};
 use http::{Response, uri::Authority};
 use tokio::time::{Instant, sleep};
 use tonic::Status;
@@ -59,10 +60,13 @@ pub(super) type Responded = (Response<RecvStream>, Reserved, Option<Pump>);
 
 /// How an attempt ended.
 enum Failure {
-    /// The connection was gone before (CH6.12). The next attempt needs a picker that is newer than that of this generation.
+    /// The connection was gone before anything was written (CH6.12). The next attempt needs a picker that is newer than that of this
+    /// generation.
     NeverSent(u64),
     /// The server said that it did not process the request (CH6.13).
     NeverProcessed(Status),
+    /// The connection was lost after the request was sent, and before the response.
+    ConnectionLost(Status),
     /// Without a status of the server, or without a usable endpoint (CH6.10).
     Failed(Status),
     /// With a response that is a status alone.
@@ -105,14 +109,20 @@ impl Call<'_> {
                 }
             }
             seen = match failure {
-                // The attempt goes on with another connection.
-                Failure::NeverSent(number) => Some(number),
+                // The attempt goes on with another connection, from the beginning of the body.
+                Failure::NeverSent(number) => {
+                    of.body.rewind();
+                    Some(number)
+                }
                 Failure::NeverProcessed(_) => {
                     self.telemetry.on_transparent_retry();
                     of.repeat();
                     None
                 }
-                Failure::Failed(_) | Failure::Responded(_) | Failure::Final(_) => {
+                Failure::ConnectionLost(_)
+                | Failure::Failed(_)
+                | Failure::Responded(_)
+                | Failure::Final(_) => {
                     of.repeat();
                     None
                 }
@@ -128,7 +138,7 @@ impl Call<'_> {
         }
         let reserved = match Reserved::try_new(picked) {
             Ok(reserved) => reserved,
-            Err(picked) => self.wait_for_stream(picked, number).await?,
+            Err(picked) => self.wait_for_stream(picked, number, of.cluster.name()).await?,
         };
         let mut responded = self.send(reserved, number, of).await?;
         of.sessions.set_cookies(responded.0.headers_mut(), &of.draws, of.cluster.name());
@@ -136,7 +146,8 @@ impl Call<'_> {
         if status::in_headers(response.headers()).is_some() {
             reserved.on_trailers(response.headers(), self.context.active.malformed());
         }
-        match status::of_response(response, reserved.endpoint().address) {
+        let is_end = response.body().is_end_stream();
+        match status::of_response(response, is_end, reserved.endpoint().address) {
             Some(mut status) => {
                 of.sessions.set_cookies_of(&mut status, &of.draws, of.cluster.name());
                 Err(Failure::Failed(status))
@@ -153,37 +164,11 @@ impl Call<'_> {
         number: u64,
         of: &mut Attempts<'_>,
     ) -> Result<Responded, Failure> {
-        let endpoint = attempt.endpoint();
         let is_end = poll_fn(|cx| Poll::Ready(of.body.is_at_end(cx))).await.map_err(Failure::Final)?;
-        let remaining = self.deadline.at().map(|at| at.saturating_duration_since(Instant::now()));
-        if remaining.is_some_and(|it| it.is_zero()) {
-            return Err(Failure::Final(self.too_late("the request was not sent in time")));
-        }
-        let authority = of.authority(endpoint, &self.context.authority);
-        if authority != self.context.authority
-            && let Some(Err(reason)) = attempt.handle().secured().map(|it| it.permits(&authority))
-        {
-            return Err(Failure::Failed(self.unavailable(&format!("{}: {reason}", endpoint.address))));
-        }
-        let mut request = of.head.request(authority, remaining, of.retries.previous(), attempt.metadata());
-        for (name, value) in of.credentials.drain(..) {
-            request.headers_mut().insert(name, value);
-        }
-        let sent = attempt.handle().send(request, is_end);
-        let (mut response, stream) = sent.map_err(|error| match error {
-            SendError::Gone => Failure::NeverSent(number),
-            SendError::TooLarge { size, limit } => {
-                Failure::Final(status::request_too_large(endpoint.address, size, limit))
-            }
-            // What the connection does not accept was said by the caller, not by the peer.
-            SendError::Invalid(error) => {
-                Failure::Final(Status::internal(format!("the request cannot be sent: {error}")))
-            }
-        })?;
-        attempt.on_stream();
+        let (mut response, stream) = self.begin_stream(&attempt, number, of, is_end)?;
+        attempt.on_stream(response.stream_id());
         let sent = &attempt;
         self.place = None;
-        self.attempts += 1;
         self.telemetry.on_stream(of.cluster.name(), sent.endpoint().address);
         let counts_bytes = self.telemetry.counts_bytes();
         let (mut pump, deadline) = ((!is_end).then(|| Pump::new(stream, counts_bytes)), self.deadline.at());
@@ -203,9 +188,14 @@ impl Call<'_> {
                     of.cluster.release();
                 }
             }
-            Pin::new(&mut response).poll(cx).map_err(|error| of.failure(&error, sent, deadline))
+            Pin::new(&mut response).poll(cx).map_err(|error| match sent.is_unsent() && of.can_go_on() {
+                true => Failure::NeverSent(number),
+                false => of.failure(&error, sent, deadline),
+            })
         });
-        match self.deadline.watch(response).await {
+        let responded = self.deadline.watch(response).await;
+        self.attempts += u32::from(!attempt.is_unsent());
+        match responded {
             Ok(response) => {
                 let mut response = response?;
                 attempt.on_response();
@@ -214,8 +204,44 @@ impl Call<'_> {
                 status::correct_deadline(response.headers_mut(), deadline);
                 Ok((response, attempt, pump))
             }
-            Err(over) => Err(Failure::Final(over.status("no response"))),
+            Err(over) => Err(Failure::Final(over.status(&of.missing_response(&attempt)))),
         }
+    }
+
+    /// Begins the stream of an attempt.
+    fn begin_stream(
+        &self,
+        attempt: &Reserved,
+        number: u64,
+        of: &mut Attempts<'_>,
+        is_end: bool,
+    ) -> Result<(ResponseFuture, SendStream<Bytes>), Failure> {
+        let endpoint = attempt.endpoint();
+        let remaining = self.deadline.at().map(|at| at.saturating_duration_since(Instant::now()));
+        if remaining.is_some_and(|it| it.is_zero()) {
+            return Err(Failure::Final(self.too_late("the request was not sent in time")));
+        }
+        let authority = of.authority(endpoint, &self.context.authority);
+        if authority != self.context.authority
+            && let Some(Err(reason)) = attempt.handle().secured().map(|it| it.permits(&authority))
+        {
+            return Err(Failure::Failed(self.unavailable(&format!("{}: {reason}", endpoint.address))));
+        }
+        let mut request = of.head.request(authority, remaining, of.retries.previous(), attempt.metadata());
+        for (name, value) in of.credentials.drain(..) {
+            request.headers_mut().insert(name, value);
+        }
+        let sent = attempt.handle().send(request, is_end);
+        sent.map_err(|error| match error {
+            SendError::Gone => Failure::NeverSent(number),
+            SendError::TooLarge { size, limit } => {
+                Failure::Final(status::request_too_large(endpoint.address, size, limit))
+            }
+            // What the connection does not accept was said by the caller, not by the peer.
+            SendError::Invalid(error) => {
+                Failure::Final(Status::internal(format!("the request cannot be sent: {error}")))
+            }
+        })
     }
 
     /// Waits for an endpoint, by a picker that is newer than that of a generation.
@@ -314,20 +340,26 @@ impl Call<'_> {
                 Ok(picked)
             }
             Ok(Err(ShutDown)) => Err(self.shut_down()),
-            Err(over) => Err(self.over(over, "the cluster is connecting")),
+            Err(over) => Err(self.over(over, &format!("cluster {} is connecting", cluster.name()))),
         }
     }
 
     /// Waits until the peer permits another stream (CH4.13). If the connection is lost before, nothing was sent (CH6.12).
-    async fn wait_for_stream(&mut self, attempt: Attempt<Handle>, number: u64) -> Result<Reserved, Failure> {
+    async fn wait_for_stream(
+        &mut self,
+        attempt: Attempt<Handle>,
+        number: u64,
+        cluster: &str,
+    ) -> Result<Reserved, Failure> {
         self.place().map_err(Failure::Final)?;
         let address = attempt.endpoint.address;
         match self.until_shut_down(Reserved::new(attempt)).await {
             Ok(reserved) => reserved.map_err(|Gone| Failure::NeverSent(number)),
             Err(Over::ShutDown) => Err(Failure::Final(self.shut_down())),
-            Err(Over::Time) => Err(Failure::Final(status::deadline_exceeded(&format!(
-                "{address}: the server permits no further stream on its connections"
-            )))),
+            Err(Over::Time) => {
+                let reason = format!("cluster {cluster}, {address}: {NO_STREAM}");
+                Err(Failure::Final(status::deadline_exceeded(&reason)))
+            }
         }
     }
 
@@ -358,11 +390,24 @@ impl Attempts<'_> {
         self.body.rewind();
     }
 
+    /// Whether an attempt whose request was not sent can go on with another connection.
+    fn can_go_on(&self) -> bool {
+        self.body.is_kept() && !self.active.is_shut_down()
+    }
+
+    /// What an attempt without a response waits for.
+    fn missing_response(&self, attempt: &Reserved) -> String {
+        let (cluster, address) = (self.cluster.name(), attempt.endpoint().address);
+        let missing = if attempt.is_unsent() { NO_STREAM } else { "no response" };
+        format!("cluster {cluster}, {address}: {missing}")
+    }
+
     /// The end of an attempt by an error of its stream.
     fn failure(&self, error: &h2::Error, attempt: &Reserved, deadline: Option<Instant>) -> Failure {
         match status::of_stream(error, attempt, deadline) {
             _ if self.active.is_shut_down() => Failure::Final(Status::cancelled("channel is shut down")),
             status if status::is_never_processed(error) => Failure::NeverProcessed(status),
+            status if status::is_connection_lost(error) => Failure::ConnectionLost(status),
             status => Failure::Failed(status),
         }
     }
@@ -383,6 +428,7 @@ impl Failure {
         Some(match self {
             Self::NeverSent(_) => AttemptEnd::NeverSent,
             Self::NeverProcessed(status) => AttemptEnd::NeverProcessed(status::core_code(status.code())),
+            Self::ConnectionLost(status) => AttemptEnd::ConnectionLost(status::core_code(status.code())),
             Self::Failed(status) => AttemptEnd::Failed(status::core_code(status.code()), Pushback::Absent),
             Self::Responded(responded) => {
                 let headers = responded.0.headers();
@@ -397,9 +443,10 @@ impl Failure {
     fn code(&self) -> Option<Code> {
         match self {
             Self::NeverSent(_) => None,
-            Self::NeverProcessed(status) | Self::Failed(status) | Self::Final(status) => {
-                Some(status::core_code(status.code()))
-            }
+            Self::NeverProcessed(status)
+            | Self::ConnectionLost(status)
+            | Self::Failed(status)
+            | Self::Final(status) => Some(status::core_code(status.code())),
             Self::Responded(responded) => {
                 Some(status::in_headers(responded.0.headers()).unwrap_or(Code::Unknown))
             }
@@ -410,7 +457,10 @@ impl Failure {
     fn deliver(self) -> Result<Responded, Status> {
         match self {
             Self::NeverSent(_) => Err(never_sent()),
-            Self::NeverProcessed(status) | Self::Failed(status) | Self::Final(status) => Err(status),
+            Self::NeverProcessed(status)
+            | Self::ConnectionLost(status)
+            | Self::Failed(status)
+            | Self::Final(status) => Err(status),
             Self::Responded(responded) => Ok(*responded),
         }
     }
@@ -419,3 +469,6 @@ impl Failure {
 fn never_sent() -> Status {
     Status::internal(format!("{MAX_NEVER_SENT} connections were lost before the request was sent"))
 }
+
+/// Why a call has no stream yet, for the end of its time.
+const NO_STREAM: &str = "the server permits no further stream on its connections";

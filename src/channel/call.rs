@@ -16,11 +16,12 @@ use super::{
     filters::Credential,
     headers::{self, Head, Visible},
     metadata_server::MetadataServer,
+    plain_http,
     published::{Place, Published, ShutDown},
-    request::{Buffer, RequestBody, Rest},
+    request::{RequestBody, Rest, RetryBuffer},
     response::Guards,
     session::SessionClusters,
-    status,
+    status::{self, ResponseHead},
     task::Control,
     telemetry::{CallTelemetry, Telemetry},
 };
@@ -28,9 +29,9 @@ use crate::{
     balance::{
         hash::RequestHash,
         picker::Draws,
-        policy::with_note,
         retry::{Retries, RetrySettings},
         routes::{Selected, Selection},
+        stale_config::with_stale_config,
     },
     error::Code,
     resolve::RouteQuery,
@@ -64,7 +65,7 @@ pub(super) struct CallContext {
     max_queued: usize,
     /// The end of a shared connection is not that of the channel's calls.
     shares_connections: bool,
-    pub(super) buffer: Arc<Buffer>,
+    pub(super) buffer: Arc<RetryBuffer>,
     retries: RetrySettings,
     /// The hash of calls by the identity of the channel (CH2.17).
     channel_id: u64,
@@ -120,7 +121,7 @@ impl CallContext {
             wait_for_ready: settings.wait_for_ready,
             max_queued: settings.max_queued,
             shares_connections: settings.share_connections,
-            buffer: Buffer::new(per_call, per_channel),
+            buffer: RetryBuffer::new(per_call, per_channel),
             retries: settings.retries.clone(),
             channel_id: fastrand::u64(..),
             metadata_server: MetadataServer::new(settings.metadata_server.as_deref()),
@@ -135,6 +136,7 @@ impl CallContext {
             // An error means that the channel was shut down.
             let _ = self.control.send(Control::Wake);
         }
+        let is_grpc = status::is_grpc(request.headers());
         let wait = request.extensions().get().map_or(self.wait_for_ready, |WaitForReady(wait)| *wait);
         let telemetry = self.telemetry.begin(&request);
         let mut call = Call {
@@ -156,6 +158,9 @@ impl CallContext {
             call.telemetry.end(status::core_code(status.code()));
         }
         let mut response = responded.unwrap_or_else(Status::into_http);
+        if !is_grpc {
+            plain_http::fail(&mut response);
+        }
         if call.attempts > 1 {
             response.extensions_mut().insert(AttemptCount(call.attempts));
         }
@@ -228,18 +233,19 @@ impl<'a> Call<'a> {
             sessions,
             credentials,
         };
-        let (response, attempt, pump) = self.attempts(attempts).await?;
+        let (mut response, attempt, pump) = self.attempts(attempts).await?;
         let telemetry = self.telemetry.take(self.is_filtered);
+        let is_end = response.body().is_end_stream();
+        let head = ResponseHead::new(&mut response, is_end);
         let (rest, cancellation) = (None, None);
-        let mut guards = Guards { attempt, active, rest, cancellation, throttled, telemetry };
+        let mut guards = Guards { attempt, head, active, rest, cancellation, throttled, telemetry };
         match status::in_headers(response.headers()) {
             Some(Code::Ok) => guards.on_status(Code::Ok),
             // A failure without a body was counted when it was decided that no attempt follows.
             Some(code) => guards.telemetry.end(code),
-            None if response.body().is_end_stream() => guards.telemetry.end(Code::Unknown),
             None => {}
         }
-        let mut has_more = pump.filter(|_| !response.body().is_end_stream());
+        let mut has_more = pump.filter(|_| !is_end);
         if let (Some(pump), true) = (&mut has_more, guards.telemetry.counts_bytes()) {
             guards.telemetry.share_sent(pump.share_sent());
         }
@@ -303,18 +309,18 @@ impl<'a> Call<'a> {
 
     pub(super) fn too_late(&self, reason: &str) -> Status {
         match &self.reason {
-            Some(reason) => status::deadline_exceeded(&self.with_note(reason)),
+            Some(reason) => status::deadline_exceeded(&self.with_stale_config(reason)),
             None => status::deadline_exceeded(reason),
         }
     }
 
     /// The status of a call without a route or a usable endpoint.
     pub(super) fn failed(&self, reason: &str) -> Status {
-        self.unavailable(&self.with_note(reason))
+        self.unavailable(&self.with_stale_config(reason))
     }
 
-    fn with_note(&self, reason: &str) -> String {
-        with_note(reason.to_owned(), self.context.published.load().note.as_deref())
+    fn with_stale_config(&self, reason: &str) -> String {
+        with_stale_config(reason, self.context.published.load().stale_config.as_deref())
     }
 
     /// The end of a call that waits for what comes before its stream.

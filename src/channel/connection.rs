@@ -26,7 +26,7 @@ use std::{
 
 use bytes::Bytes;
 use h2::{
-    PingPong, SendStream,
+    PingPong, SendStream, StreamId,
     client::{Connection as H2Connection, ResponseFuture, SendRequest},
 };
 use http::{HeaderMap, Request, Response, Uri, uri::Scheme};
@@ -37,6 +37,7 @@ use self::{
     http2::UNKNOWN_STREAMS,
     inbound::Inbound,
     keep_alive::{KeepAlive, KeepAliveTimer},
+    outbound::Outbound,
     socket::Socket,
     window::StreamWindow,
 };
@@ -50,6 +51,7 @@ pub(super) use self::{
 use super::{
     malformed::MalformedCounters,
     security::{Peer, Secured},
+    status::shown,
 };
 use crate::{
     balance::{
@@ -68,6 +70,7 @@ pub(super) struct Handle {
     secured: Option<Arc<Secured>>,
     address: SocketAddr,
     responses: Arc<Responses>,
+    outbound: Arc<Outbound>,
     http2: Http2Settings,
 }
 
@@ -96,6 +99,8 @@ pub(super) struct Reserved {
     attempt: Attempt<Handle>,
     /// The connection of the stream, if it is not the oldest one of the endpoint.
     other: Option<Arc<Streams<Handle>>>,
+    /// The number of the stream, once it is there.
+    stream: Option<u32>,
     has_response: bool,
 }
 
@@ -135,9 +140,9 @@ impl Connection {
         if keep_alive.interval.is_some() {
             socket.note_reads();
         }
-        let inbound = socket.inbound().clone();
+        let (inbound, outbound) = (socket.inbound().clone(), socket.outbound().clone());
         let handshake = http2.client().handshake::<_, Bytes>(socket).await;
-        let (send, mut h2) = handshake.map_err(|error| format!("HTTP/2: {error}"))?;
+        let (send, mut h2) = handshake.map_err(|error| format!("HTTP/2: {}", shown(&error)))?;
         poll_fn(|cx| match Pin::new(&mut h2).poll(cx) {
             Poll::Ready(end) => Poll::Ready(Err(end_before_settings(&end, &inbound))),
             Poll::Pending if send.current_max_send_streams() != UNKNOWN_STREAMS => Poll::Ready(Ok(())),
@@ -147,7 +152,7 @@ impl Connection {
         let limit = send.current_max_send_streams();
         let identity = secured.as_ref().and_then(Secured::peer);
         let (secured, responses) = (secured.map(Arc::new), Responses::new(inbound.clone()));
-        let handle = Handle { send, secured, address: peer.address, responses, http2 };
+        let handle = Handle { send, secured, address: peer.address, responses, outbound, http2 };
         Ok(Self {
             ping_pong: h2.ping_pong(),
             h2,
@@ -178,7 +183,7 @@ fn end_before_settings(end: &Result<(), h2::Error>, inbound: &Inbound) -> String
         (Some(go_away), _) => {
             format!("HTTP/2: the server closed the connection at its beginning with {go_away}")
         }
-        (None, Err(error)) => format!("HTTP/2: {error}"),
+        (None, Err(error)) => format!("HTTP/2: {}", shown(error)),
         (None, Ok(())) => "HTTP/2: closed before SETTINGS".to_owned(),
     }
 }
@@ -249,13 +254,13 @@ impl Reserved {
     pub(super) async fn new(attempt: Attempt<Handle>) -> Result<Self, Gone> {
         let waiter = attempt.endpoint.connections.queue().wait()?;
         let other = Some(waiter.await?);
-        Ok(Self { attempt, other, has_response: false })
+        Ok(Self { attempt, other, stream: None, has_response: false })
     }
 
     /// The same without waiting.
     pub(super) fn try_new(attempt: Attempt<Handle>) -> Result<Self, Attempt<Handle>> {
         match attempt.endpoint.connections.try_reserve() {
-            Some(other) => Ok(Self { attempt, other, has_response: false }),
+            Some(other) => Ok(Self { attempt, other, stream: None, has_response: false }),
             None => Err(attempt),
         }
     }
@@ -283,9 +288,16 @@ impl Reserved {
         &self.attempt.metadata
     }
 
-    /// The request was sent: the attempt is one for outlier detection (CH3.65).
-    pub(super) fn on_stream(&mut self) {
+    /// The request has a stream: the attempt is one for outlier detection (CH3.65), unless it is never sent.
+    pub(super) fn on_stream(&mut self, stream: StreamId) {
+        self.stream = Some(stream.as_u32());
         self.attempt.on_stream();
+    }
+
+    /// Whether the request is still with this side (CH6.12): the server permits no further stream, or the connection has not written
+    /// it yet.
+    pub(super) fn is_unsent(&self) -> bool {
+        !self.has_response && self.stream.is_none_or(|stream| !self.handle().outbound.has_begun(stream))
     }
 
     /// The response is complete, with the status OK.
@@ -318,6 +330,9 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
+        if self.is_unsent() {
+            self.attempt.on_never_sent();
+        }
         self.streams().release(self.has_response);
     }
 }

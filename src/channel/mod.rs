@@ -14,6 +14,35 @@
 //! }
 //! ```
 //!
+//! # Plain HTTP
+//!
+//! A channel carries gRPC alone. For plain HTTP, resolve the target, and send the request with an HTTP client of your own:
+//!
+//! ```no_run
+//! use std::error::Error;
+//!
+//! use http_body_util::BodyExt;
+//! use hyper::{Request, client::conn::http1};
+//! use hyper_util::rt::TokioIo;
+//! use tokio::net::TcpStream;
+//! use xdskit::{Client, RouteQuery};
+//!
+//! async fn fetch(client: &Client, path: &str) -> Result<String, Box<dyn Error>> {
+//!     let mut shop = client.resolve("xds:///shop"); // keep it: the watches end with it
+//!     let snapshot = shop.ready().await?;
+//!     let random = fastrand::u64(..);
+//!     let route = snapshot.route(&RouteQuery::new(path, random)).ok_or("no route")?;
+//!     let cluster = route.pick_cluster().ok_or("no cluster")?;
+//!     let address = cluster.pick_endpoint(random).ok_or("no usable endpoint")?.address();
+//!     let socket = TokioIo::new(TcpStream::connect(address).await?);
+//!     let (mut http, connection) = http1::handshake(socket).await?;
+//!     tokio::spawn(connection);
+//!     let request = Request::get(path).header("host", snapshot.authority()).body(String::new())?;
+//!     let body = http.send_request(request).await?.into_body().collect().await?;
+//!     Ok(String::from_utf8(body.to_bytes().to_vec())?)
+//! }
+//! ```
+//!
 //! `docs/CHANNEL.md` describes what is executed, and what happens when something fails.
 
 mod active;
@@ -28,6 +57,7 @@ mod filters;
 mod headers;
 mod malformed;
 mod metadata_server;
+mod plain_http;
 mod published;
 mod request;
 mod response;

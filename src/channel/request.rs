@@ -1,5 +1,7 @@
 //! The body of a request: read once, kept for a repeated attempt, and sent on a stream (CH6.16, CH6.17).
 
+mod replay;
+
 use std::{
     any::Any,
     error::Error,
@@ -8,7 +10,7 @@ use std::{
     pin::Pin,
     sync::{
         Arc,
-        atomic::{AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU64, Ordering},
     },
     task::{Context, Poll, ready},
 };
@@ -20,17 +22,9 @@ use http_body::Body as _;
 use http_body_util::BodyExt as _;
 use tonic::{Status, body::Body};
 
+use self::replay::Replay;
+pub(super) use self::replay::RetryBuffer;
 use super::telemetry::MessageBytes;
-
-/// How much of requests is kept until their responses begin.
-#[derive(Debug)]
-pub(super) struct Buffer {
-    /// Bytes of one request.
-    per_call: usize,
-    /// Bytes of all requests of the channel.
-    per_channel: usize,
-    used: AtomicUsize,
-}
 
 /// A body that is read once. What was sent of it is kept, as long as the buffer has room, to be sent again.
 pub(super) struct RequestBody {
@@ -39,33 +33,15 @@ pub(super) struct RequestBody {
     ahead: Option<Part>,
     /// The end of the body was read.
     is_read: bool,
-    kept: Kept,
-    /// How many of the kept parts the current attempt has sent.
-    replayed: usize,
+    replay: Replay,
 }
 
 /// A part of a body.
 #[derive(Debug, Clone)]
 pub(super) enum Part {
     Data(Bytes),
-    Trailers(HeaderMap),
+    Trailers(Box<HeaderMap>),
     End,
-}
-
-/// What was sent of a body.
-enum Kept {
-    Nothing(Arc<Buffer>),
-    Parts(Parts),
-    /// The request is not sent again.
-    Dropped,
-}
-
-/// The first part has a place of its own, since most requests have one.
-struct Parts {
-    first: Part,
-    more: Vec<Part>,
-    size: usize,
-    buffer: Arc<Buffer>,
 }
 
 /// Sends a body on the stream of an attempt.
@@ -90,64 +66,32 @@ pub(super) struct Rest {
     pump: Pump,
 }
 
-impl Buffer {
-    pub(super) fn new(per_call: usize, per_channel: usize) -> Arc<Self> {
-        Arc::new(Self { per_call, per_channel, used: AtomicUsize::new(0) })
-    }
-
-    /// The bytes that are kept of all requests.
-    #[cfg(test)]
-    pub(super) fn used(&self) -> usize {
-        self.used.load(Ordering::Relaxed)
-    }
-
-    /// Counts bytes of a request that has so many already; false if there is no room.
-    fn take(&self, bytes: usize, before: usize) -> bool {
-        if before + bytes > self.per_call {
-            return false;
-        }
-        let is_taken = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.per_channel;
-        if !is_taken {
-            self.release(bytes);
-        }
-        is_taken
-    }
-
-    fn release(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
-    }
-}
-
 impl RequestBody {
-    pub(super) fn new(body: Body, buffer: &Arc<Buffer>) -> Self {
+    pub(super) fn new(body: Body, buffer: &Arc<RetryBuffer>) -> Self {
         let is_read = body.is_end_stream();
         let ahead = is_read.then_some(Part::End);
-        Self { body, ahead, is_read, kept: Kept::Nothing(buffer.clone()), replayed: 0 }
+        Self { body, ahead, is_read, replay: Replay::new(buffer) }
     }
 
     /// Begins again, for another attempt. Only a request that [`is_kept`](Self::is_kept) can.
     pub(super) fn rewind(&mut self) {
-        debug_assert!(self.is_kept(), "the beginning is not there any more");
-        self.replayed = 0;
+        self.replay.rewind();
     }
 
     /// Whether all that was sent can be sent again.
     pub(super) fn is_kept(&self) -> bool {
-        match self.kept {
-            Kept::Nothing(_) | Kept::Parts(_) => true,
-            Kept::Dropped => false,
-        }
+        self.replay.is_kept()
     }
 
     /// The request is not sent again (CH6.11).
     pub(super) fn commit(&mut self) {
-        self.kept = Kept::Dropped;
+        self.replay.discard();
     }
 
     /// Reads ahead, so that the first data and the end go out together with what is before them (CH15.6). True if the body has
     /// ended: nothing follows.
     pub(super) fn is_at_end(&mut self, cx: &mut Context<'_>) -> Result<bool, Status> {
-        if self.replay().is_some() {
+        if self.replay.is_replaying() {
             return Ok(false);
         }
         match self.poll_ahead(cx) {
@@ -158,9 +102,7 @@ impl RequestBody {
 
     /// The next part, to be sent now. After the end it is `End` again.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Part, Status>> {
-        if let Some(part) = self.replay() {
-            let part = part.clone();
-            self.replayed += 1;
+        if let Some(part) = self.replay.next_part() {
             return Poll::Ready(Ok(part));
         }
         ready!(self.poll_ahead(cx))?;
@@ -170,18 +112,9 @@ impl RequestBody {
                 Poll::Ready(Ok(Part::End))
             }
             Some(part) => {
-                self.keep(&part);
+                self.replay.keep(&part);
                 Poll::Ready(Ok(part))
             }
-        }
-    }
-
-    /// What was sent by an earlier attempt, and not yet by this one.
-    fn replay(&self) -> Option<&Part> {
-        let Kept::Parts(Parts { first, more, .. }) = &self.kept else { return None };
-        match self.replayed {
-            0 => Some(first),
-            replayed => more.get(replayed - 1),
         }
     }
 
@@ -193,47 +126,15 @@ impl RequestBody {
                     // An empty part is none: some peers count empty frames as an attack.
                     Ok(data) if data.is_empty() => continue,
                     Ok(data) => Part::Data(data),
-                    Err(frame) => frame.into_trailers().map_or(Part::End, Part::Trailers),
+                    Err(frame) => {
+                        frame.into_trailers().map_or(Part::End, |trailers| Part::Trailers(trailers.into()))
+                    }
                 },
             };
             self.is_read = !matches!(part, Part::Data(_));
             self.ahead = Some(part);
         }
         Poll::Ready(Ok(self.ahead.get_or_insert(Part::End)))
-    }
-
-    fn keep(&mut self, part: &Part) {
-        let size = part.size();
-        self.replayed += 1;
-        match &mut self.kept {
-            Kept::Nothing(buffer) if buffer.take(size, 0) => {
-                let (first, buffer) = (part.clone(), buffer.clone());
-                self.kept = Kept::Parts(Parts { first, more: Vec::new(), size, buffer });
-            }
-            Kept::Parts(parts) if parts.buffer.take(size, parts.size) => {
-                parts.size += size;
-                parts.more.push(part.clone());
-            }
-            Kept::Nothing(_) | Kept::Parts(_) | Kept::Dropped => self.kept = Kept::Dropped,
-        }
-    }
-}
-
-impl Part {
-    fn size(&self) -> usize {
-        match self {
-            Self::Data(data) => data.len(),
-            Self::Trailers(trailers) => {
-                trailers.iter().map(|(name, value)| name.as_str().len() + value.len()).sum()
-            }
-            Self::End => 0,
-        }
-    }
-}
-
-impl Drop for Parts {
-    fn drop(&mut self) {
-        self.buffer.release(self.size);
     }
 }
 
@@ -276,7 +177,7 @@ impl Pump {
                     Part::Data(data) => self.rest = data,
                     // An error of the stream has its reason in the response.
                     Part::Trailers(trailers) => {
-                        let _ = self.stream.send_trailers(trailers);
+                        let _ = self.stream.send_trailers(*trailers);
                         return Poll::Ready(Ok(()));
                     }
                     Part::End => {

@@ -9,6 +9,7 @@ use std::{
 
 use bytes::{Bytes, BytesMut};
 use h2::RecvStream;
+use http::HeaderMap;
 use http_body::Frame;
 use tokio::{task::AbortHandle, time::Instant};
 use tonic::Status;
@@ -17,7 +18,7 @@ use super::{
     active::ActiveCall,
     connection::{Registration, Reserved},
     deadline::{Deadline, Over},
-    status,
+    status::{self, ResponseHead},
     telemetry::CallTelemetry,
 };
 use crate::{balance::retry::Throttled, error::Code};
@@ -54,6 +55,8 @@ struct Running {
 /// What ends with the call: counters, and the rest of the request.
 pub(super) struct Guards {
     pub(super) attempt: Reserved,
+    /// For trailers without a status.
+    pub(super) head: ResponseHead,
     pub(super) active: ActiveCall,
     pub(super) rest: Option<AbortHandle>,
     /// Waits for the end of a channel that shares its connections.
@@ -199,18 +202,24 @@ impl Running {
                 None => self.is_at_trailers = true,
             }
         }
-        self.stream.poll_trailers(cx).map(|trailers| match trailers {
-            Ok(trailers) => trailers.map(|mut trailers| {
-                status::check_header_list(&trailers, &self.guards.attempt)?;
-                status::correct_deadline(&mut trailers, self.deadline);
-                self.guards.attempt.on_trailers(&trailers, self.guards.active.malformed());
-                if let Some(code) = status::in_headers(&trailers) {
-                    self.guards.on_status(code);
-                }
-                Ok(Frame::trailers(trailers))
-            }),
-            Err(error) => Some(Err(self.status(&error))),
+        self.stream.poll_trailers(cx).map(|trailers| {
+            let trailers = trailers.map_err(|error| self.status(&error));
+            Some(trailers.and_then(|trailers| self.end_with(trailers)))
         })
+    }
+
+    /// The end of the response.
+    fn end_with(&mut self, trailers: Option<HeaderMap>) -> Result<Frame<Bytes>, Status> {
+        if let Some(trailers) = &trailers {
+            status::check_header_list(trailers, &self.guards.attempt)?;
+        }
+        let mut trailers = self.guards.head.end(trailers, self.guards.address())?;
+        status::correct_deadline(&mut trailers, self.deadline);
+        self.guards.attempt.on_trailers(&trailers, self.guards.active.malformed());
+        if let Some(code) = status::in_headers(&trailers) {
+            self.guards.on_status(code);
+        }
+        Ok(Frame::trailers(trailers))
     }
 
     /// The application takes data, so that the endpoint may send as many more.

@@ -3,16 +3,21 @@
 use std::net::SocketAddr;
 
 use h2::{Reason, RecvStream};
-use http::{HeaderMap, HeaderName, HeaderValue, Response, header::CONTENT_TYPE};
+use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header::CONTENT_TYPE};
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
 use super::connection::{Reserved, header_list_size};
-use crate::balance::retry::Pushback;
+use crate::{
+    balance::retry::Pushback,
+    escape::{PEER_TEXT, cut},
+};
 
 const GRPC_STATUS: HeaderName = HeaderName::from_static("grpc-status");
 const GRPC_MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
 const PUSHBACK: HeaderName = HeaderName::from_static("grpc-retry-pushback-ms");
+/// The content type of gRPC.
+const GRPC: &[u8] = b"application/grpc";
 /// The code OK as a value of `grpc-status`.
 const OK: &str = "0";
 /// The code CANCELLED as a value of `grpc-status`.
@@ -83,13 +88,13 @@ pub(super) fn of_error(
     let Some(reason) = error.reason().filter(|_| !error.is_io()) else {
         return match lost_by {
             Some(reason) => Status::unavailable(format!("{address}: the connection was closed: {reason}")),
-            None => Status::unavailable(format!("{address}: the connection was lost: {error}")),
+            None => Status::unavailable(format!("{address}: the connection was lost: {}", shown(error))),
         };
     };
     if error.is_go_away() {
-        return Status::unavailable(format!("{address}: the connection was closed: {error}"));
+        return Status::unavailable(format!("{address}: the connection was closed: {}", shown(error)));
     }
-    let message = format!("{address}: the stream was reset: {error}");
+    let message = format!("{address}: the stream was reset: {}", shown(error));
     match reason {
         Reason::REFUSED_STREAM => Status::unavailable(message),
         Reason::CANCEL if deadline.is_some_and(|it| it <= Instant::now()) => deadline_exceeded(&message),
@@ -123,6 +128,11 @@ pub(super) fn request_too_large(address: SocketAddr, size: usize, limit: u32) ->
     ))
 }
 
+/// The text of an error, which may have the debug data of a GOAWAY.
+pub(super) fn shown(error: &h2::Error) -> String {
+    cut(error, PEER_TEXT)
+}
+
 /// Turns the status CANCELLED of a server into DEADLINE_EXCEEDED if the deadline has passed (CH2.26): servers that measure the deadline
 /// too, such as tonic's, end the call with CANCELLED, and may do so before the timer of the client fires.
 pub(super) fn correct_deadline(headers: &mut HeaderMap, deadline: Option<Instant>) {
@@ -139,22 +149,85 @@ pub(super) fn correct_deadline(headers: &mut HeaderMap, deadline: Option<Instant
     }
 }
 
-/// The status of a response that is not one of gRPC, such as that of a proxy on the way (CH2.25).
-pub(super) fn of_response<B>(response: &Response<B>, address: SocketAddr) -> Option<Status> {
-    let is_grpc = |value: &HeaderValue| value.as_bytes().starts_with(b"application/grpc");
+/// The status of a call by the head of a response without `grpc-status` (CH2.25), such as that of a proxy on the way. `None` if the
+/// trailers have the status, or the head is one itself.
+///
+/// | `grpc-status` | content type | END_STREAM | the status of the call |
+/// |---|---|---|---|
+/// | present | any | set | `grpc-status` |
+/// | present | any | not set | that of the trailers, or else this one |
+/// | absent | gRPC | not set | that of the trailers |
+/// | absent | gRPC | set | by the HTTP status |
+/// | absent | other, or none | any | by the HTTP status |
+///
+/// The HTTP status 200 without a status of gRPC is UNKNOWN.
+pub(super) fn of_response<B>(response: &Response<B>, is_end: bool, address: SocketAddr) -> Option<Status> {
     let headers = response.headers();
-    if headers.contains_key(GRPC_STATUS) || headers.get(CONTENT_TYPE).is_some_and(is_grpc) {
+    if headers.contains_key(GRPC_STATUS) {
         return None;
     }
-    let code = crate::error::Code::from_http_status(response.status().as_u16().into());
-    let content = headers.get(CONTENT_TYPE);
-    Some(Status::new(
-        Code::from(code as i32),
-        format!(
-            "{address}: the response is not one of gRPC: HTTP status {}, content-type {content:?}",
-            response.status()
-        ),
-    ))
+    let what = match is_grpc(headers) {
+        true if !is_end => return None,
+        true => "the response has no grpc-status".to_owned(),
+        false => {
+            let content = headers.get(CONTENT_TYPE).map(|value| String::from_utf8_lossy(value.as_bytes()));
+            let content = content
+                .as_deref()
+                .map_or("none".to_owned(), |content| format!("{:?}", cut(content, PEER_TEXT)));
+            format!("the response is not one of gRPC: content-type {content}")
+        }
+    };
+    Some(of_http(response.status(), &what, address))
+}
+
+/// The status of a call that has none of gRPC.
+fn of_http(http: StatusCode, what: &str, address: SocketAddr) -> Status {
+    let code = crate::error::Code::from_http_status(http.as_u16().into());
+    Status::new(Code::from(code as i32), format!("{address}: {what}, HTTP status {http}"))
+}
+
+/// Whether the content type is one of gRPC: `application/grpc`, alone or with a suffix or parameters. `application/grpc-web` is
+/// another one.
+pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
+    let Some(value) = headers.get(CONTENT_TYPE).map(HeaderValue::as_bytes) else { return false };
+    let (name, rest) = value.split_at(value.len().min(GRPC.len()));
+    name.eq_ignore_ascii_case(GRPC) && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
+}
+
+/// What the head of a response contains for trailers without a status.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ResponseHead {
+    http: StatusCode,
+    /// The head has the status OK, though it is not the end.
+    is_ok: bool,
+}
+
+impl ResponseHead {
+    /// The head of a response that goes on if `is_end` is false. Its status OK is taken out of it then, as clients take it for the end.
+    pub(super) fn new<B>(response: &mut Response<B>, is_end: bool) -> Self {
+        let is_ok = !is_end && response.headers().get(GRPC_STATUS).is_some_and(|code| code == OK);
+        if is_ok {
+            response.headers_mut().remove(GRPC_STATUS);
+        }
+        Self { http: response.status(), is_ok }
+    }
+
+    /// The trailers of a response that has ended, with a status.
+    ///
+    /// # Errors
+    /// There is none: the call fails by the HTTP status.
+    pub(super) fn end(self, trailers: Option<HeaderMap>, address: SocketAddr) -> Result<HeaderMap, Status> {
+        match trailers {
+            Some(trailers) if trailers.contains_key(GRPC_STATUS) => Ok(trailers),
+            trailers if self.is_ok => {
+                let mut trailers = trailers.unwrap_or_default();
+                trailers.insert(GRPC_STATUS, HeaderValue::from_static(OK));
+                Ok(trailers)
+            }
+            Some(_) => Err(of_http(self.http, "the trailers have no grpc-status", address)),
+            None => Err(of_http(self.http, "the response ended without trailers", address)),
+        }
+    }
 }
 
 /// Whether a response is a status alone, other than OK: there is nothing yet that the application could have seen (CH6.11).
@@ -179,6 +252,11 @@ pub(super) fn pushback(headers: &HeaderMap) -> Pushback {
     Pushback::parse(headers.get_all(PUSHBACK).iter().map(HeaderValue::as_bytes))
 }
 
+/// Whether a stream ended together with its connection.
+pub(super) fn is_connection_lost(error: &h2::Error) -> bool {
+    error.is_io() || error.is_go_away()
+}
+
 /// Whether the server cannot have processed the request (CH6.13, CH15.4).
 pub(super) fn is_never_processed(error: &h2::Error) -> bool {
     if !error.is_remote() {
@@ -197,71 +275,4 @@ fn with_node(reason: &str, node: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    #[test]
-    fn ch2_26_a_stream_that_the_server_cancels_after_the_deadline_has_exceeded_it() {
-        let cancelled = h2::Error::from(Reason::CANCEL);
-        let peer = (([127, 0, 0, 1], 80).into(), None);
-        let of = |deadline| of_error(&cancelled, peer, deadline).code();
-        let now = Instant::now();
-        assert_eq!(of(Some(now)), Code::DeadlineExceeded);
-        assert_eq!(of(Some(now + Duration::from_secs(600))), Code::Cancelled);
-        assert_eq!(of(None), Code::Cancelled);
-        let refused = h2::Error::from(Reason::REFUSED_STREAM);
-        let status = of_error(&refused, peer, Some(now));
-        assert_eq!(status.code(), Code::Unavailable, "other resets keep their codes");
-    }
-
-    #[test]
-    fn ch2_26_a_status_cancelled_after_the_deadline_is_deadline_exceeded() {
-        let now = Instant::now();
-        let of = |code, message: Option<&'static str>, deadline| {
-            let mut headers = HeaderMap::new();
-            headers.insert(GRPC_STATUS, HeaderValue::from_static(code));
-            if let Some(message) = message {
-                headers.insert(GRPC_MESSAGE, HeaderValue::from_static(message));
-            }
-            correct_deadline(&mut headers, deadline);
-            let status = Status::from_header_map(&headers).unwrap();
-            (status.code(), status.message().to_owned())
-        };
-        let exceeded = |message: &str| (Code::DeadlineExceeded, format!("deadline exceeded: {message}"));
-        assert_eq!(of("1", Some("Timeout%20expired"), Some(now)), exceeded("Timeout expired"));
-        assert_eq!(of("1", None, Some(now)), exceeded("call cancelled by the server"));
-        let later = now + Duration::from_secs(600);
-        assert_eq!(of("1", Some("no"), Some(later)), (Code::Cancelled, "no".to_owned()));
-        assert_eq!(of("1", Some("no"), None), (Code::Cancelled, "no".to_owned()));
-        assert_eq!(of("14", Some("no"), Some(now)), (Code::Unavailable, "no".to_owned()));
-        assert_eq!(of("0", None, Some(now)), (Code::Ok, String::new()));
-    }
-
-    #[test]
-    fn ch2_25_a_response_that_is_not_of_grpc_has_the_code_of_its_http_status() {
-        for (http, code) in [
-            (200, Code::Unknown),
-            (400, Code::Internal),
-            (401, Code::Unauthenticated),
-            (403, Code::PermissionDenied),
-            (404, Code::Unimplemented),
-            (429, Code::Unavailable),
-            (500, Code::Unknown),
-            (502, Code::Unavailable),
-            (503, Code::Unavailable),
-            (504, Code::Unavailable),
-        ] {
-            let response =
-                Response::builder().status(http).header(CONTENT_TYPE, "text/html").body(()).unwrap();
-            let status = of_response(&response, ([127, 0, 0, 1], 80).into()).unwrap();
-            assert_eq!(status.code(), code, "{http}");
-            assert!(status.message().starts_with("127.0.0.1:80: "), "{status:?}");
-        }
-        for (name, value) in [("grpc-status", "0"), ("content-type", "application/grpc+proto")] {
-            let response = Response::builder().status(503).header(name, value).body(()).unwrap();
-            assert!(of_response(&response, ([127, 0, 0, 1], 80).into()).is_none(), "{name}");
-        }
-    }
-}
+mod tests;

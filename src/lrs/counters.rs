@@ -16,7 +16,7 @@ use super::{
 
 /// The counts of the calls to one locality, or to one endpoint, as long as they are reported under one key.
 ///
-/// They only grow. A report is the difference from what the last written report has covered, so a report that was lost needs not be
+/// They only grow, but for calls that are [withdrawn](ReportedCall::withdraw). A report is the difference from what the last written report has covered, so a report that was lost needs not be
 /// added back (LR6.7): the next one covers its calls. The number of calls in progress is the difference of the counts, so that
 /// LR5.1 holds for each report by itself.
 ///
@@ -39,6 +39,8 @@ struct Shard {
     issued: AtomicU64,
     succeeded: AtomicU64,
     failed: AtomicU64,
+    /// Calls that were issued and then turned out not to have been sent.
+    withdrawn: AtomicU64,
     /// There may be sums of metrics: reports do not lock them in vain.
     has_metrics: AtomicBool,
     sums: Option<Box<ShardSums>>,
@@ -109,6 +111,7 @@ impl Counters {
             issued: AtomicU64::new(0),
             succeeded: AtomicU64::new(0),
             failed: AtomicU64::new(0),
+            withdrawn: AtomicU64::new(0),
             has_metrics: AtomicBool::new(false),
             sums,
         })
@@ -181,7 +184,8 @@ impl Counters {
 
     fn since_reported(&self, totals: [u64; 3]) -> Calls {
         let reported = load(&self.reported);
-        let since = |index: usize| totals[index] - reported[index];
+        // A report may have covered a call that was withdrawn after it: later ones are less by that.
+        let since = |index: usize| totals[index].saturating_sub(reported[index]);
         Calls {
             issued: since(ISSUED),
             succeeded: since(SUCCEEDED),
@@ -230,6 +234,14 @@ impl ReportedCall {
         }
     }
 
+    /// The call was not sent after all: it is as if it had not been issued.
+    #[cfg(any(test, feature = "channel"))]
+    pub(crate) fn withdraw(mut self) {
+        if let Some(shard) = self.shard.take() {
+            shard.withdrawn.fetch_add(1, Ordering::Release);
+        }
+    }
+
     /// Whether the metrics of the call's backend are reported; otherwise none need be decoded.
     #[inline]
     pub fn wants_metrics(&self) -> bool {
@@ -268,7 +280,8 @@ impl Shard {
         // shard in which it began.
         totals[SUCCEEDED] += self.succeeded.load(Ordering::Acquire);
         totals[FAILED] += self.failed.load(Ordering::Acquire);
-        totals[ISSUED] += self.issued.load(Ordering::Relaxed);
+        let withdrawn = self.withdrawn.load(Ordering::Acquire);
+        totals[ISSUED] += self.issued.load(Ordering::Relaxed) - withdrawn;
     }
 
     #[inline]

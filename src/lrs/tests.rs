@@ -336,6 +336,27 @@ fn lr1_5_keys_without_cds_are_reported_to_a_named_server() {
 }
 
 #[test]
+fn lr5_1_a_call_that_is_withdrawn_is_reported_nowhere_and_one_that_was_reported_is_made_up_for() {
+    let mut rig = Rig::reporting();
+    let zone = rig.zone().clone();
+    zone.call_started().withdraw();
+    zone.call_started().finish(Outcome::Success, None);
+    let counts = |report: crate::pb::envoy::config::endpoint::v3::ClusterStats| {
+        let it = &report.upstream_locality_stats[0];
+        let ended = it.total_successful_requests + it.total_error_requests;
+        (it.total_issued_requests, ended, it.total_requests_in_progress)
+    };
+    assert_eq!(counts(only(&rig.advance(secs(1)))), (1, 1, 0), "the withdrawn one is not there");
+    let call = zone.call_started();
+    assert_eq!(counts(only(&rig.advance(secs(1)))), (1, 0, 1));
+    call.withdraw();
+    for _ in 0..3 {
+        zone.call_started().finish(Outcome::Error, None);
+    }
+    assert_eq!(counts(only(&rig.advance(secs(1)))), (2, 3, 0), "one was reported already");
+}
+
+#[test]
 fn lr5_1_lr5_7_many_threads_count_exactly_while_reports_are_taken() {
     let mut rig = Rig::reporting();
     let zone = rig.zone().clone();

@@ -387,6 +387,7 @@ fn assignment(address: &HostPort, ips: &[IpAddr]) -> Option<ClusterLoadAssignmen
         cluster_name: address.to_string().into(),
         priorities: [Priority { localities: [locality].into() }].into(),
         drops: [].into(),
+        omitted_localities: 0,
     })
 }
 

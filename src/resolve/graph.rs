@@ -98,6 +98,12 @@ impl Graph {
         mem::take(&mut self.orders)
     }
 
+    /// The clusters that the prepared routes wait for.
+    pub(super) fn delaying(&self) -> impl Iterator<Item = String> {
+        let delaying: Vec<_> = self.usage().delaying().map(ToString::to_string).collect();
+        delaying.into_iter()
+    }
+
     /// Whether the prepared routes can be put into use.
     pub(super) fn is_next_ready(&self) -> bool {
         self.usage().is_next_ready()

@@ -6,6 +6,7 @@ use super::{
     orders::{About, Order, Seen, Times},
     route_resolver::RouteResolver,
     routed::Next,
+    scopes::some_of,
     snapshot::{RoutingConfig, Snapshot},
 };
 use crate::error::WatchError;
@@ -31,6 +32,8 @@ pub(crate) struct Resolver {
     current: Option<Arc<RoutingConfig>>,
     /// The error of the target, if there is no tree.
     failed: Option<WatchError>,
+    /// The error that was published last, if there is no tree.
+    published: Option<WatchError>,
     graph: Graph,
     orders: VecDeque<Order>,
 }
@@ -40,7 +43,16 @@ impl Resolver {
         let graph = Graph::new(about.node_id.clone(), about.loads.clone(), times.grace);
         let mut route_resolver = RouteResolver::new(about, times);
         let orders = route_resolver.take_orders().into();
-        Self { route_resolver, stale: false, next: None, current: None, failed: None, graph, orders }
+        Self {
+            route_resolver,
+            stale: false,
+            next: None,
+            current: None,
+            failed: None,
+            published: None,
+            graph,
+            orders,
+        }
     }
 
     /// Handles an update of a watched resource.
@@ -76,6 +88,7 @@ impl Resolver {
             self.graph.process(true, now);
             (self.current, self.failed, publish) = (Some(next), None, true);
         }
+        self.publish_failure();
         self.orders.extend(self.graph.take_orders());
         if publish && let Some(routing) = &self.current {
             let snapshot = Snapshot { routing: routing.clone(), clusters: self.graph.entries().clone() };
@@ -157,10 +170,23 @@ impl Resolver {
     /// There is no tree any more. Its clusters stay watched until there is another (F8).
     fn fail(&mut self, reason: WatchError) {
         self.prepare(None);
-        self.current = None;
-        if self.failed.as_ref() != Some(&reason) {
-            self.orders.push_back(Order::Publish(Err(reason.clone())));
-            self.failed = Some(reason);
+        (self.current, self.failed) = (None, Some(reason));
+    }
+
+    /// Publishes the error of the target if it is another one. As long as the routes that end it wait for clusters, it is out of
+    /// date, and names these.
+    fn publish_failure(&mut self) {
+        let failure = self.failed.as_ref().map(|failed| match &self.next {
+            None => failed.clone(),
+            Some(next) => failed.and(&format!(
+                "; newer routes {:?} wait for the clusters {}",
+                next.routes.name,
+                some_of(self.graph.delaying())
+            )),
+        });
+        if let Some(failure) = failure.as_ref().filter(|_| self.published != failure) {
+            self.orders.push_back(Order::Publish(Err(failure.clone())));
         }
+        self.published = failure;
     }
 }

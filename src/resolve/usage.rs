@@ -50,14 +50,18 @@ impl Usage<'_> {
         self.descendants.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots().any())
     }
 
+    /// The clusters without which the next routes are not used, in the order of their names.
+    pub(super) fn delaying(&self) -> impl Iterator<Item = &Arc<str>> {
+        self.nodes.index().unready().iter().filter(|name| self.is_next(name))
+    }
+
     /// Whether all clusters of the next routes are ready. While others serve, the routes wait for clusters that are missing only
     /// because the server cannot be reached, and for a while for those that do not exist: the error may be older than the routes.
     pub(super) fn is_next_ready(&self) -> bool {
         let index = self.nodes.index();
-        let delays = |name: &Arc<str>| self.is_next(name);
         let delays_service = |name: &Arc<str>| self.is_next(name) && self.is_awaited(name);
         self.has_next()
-            && !index.unready().iter().any(delays)
+            && self.delaying().next().is_none()
             && !(self.routed.is_serving() && index.unreachable().iter().any(delays_service))
             && self.routed.readiness_deadline().is_none()
     }

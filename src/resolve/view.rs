@@ -119,7 +119,7 @@ impl<'a> RouteView<'a> {
     pub fn forward(self) -> Option<&'a ForwardAction> {
         match &self.route.action {
             RouteAction::Forward(forward) => Some(forward),
-            RouteAction::NonForwarding | RouteAction::Unsupported => None,
+            RouteAction::NonForwarding | RouteAction::Unsupported(_) => None,
         }
     }
 

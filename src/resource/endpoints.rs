@@ -30,6 +30,9 @@ pub struct ClusterLoadAssignment {
     pub priorities: Box<[Priority]>,
     /// The fractions of requests to drop.
     pub drops: Box<[DropOverload]>,
+    /// The number of localities without a weight, which are omitted (E2).
+    #[serde(skip_serializing_if = "is_zero")]
+    pub omitted_localities: usize,
 }
 
 /// A priority: localities that are used together.
@@ -91,7 +94,8 @@ impl ClusterLoadAssignment {
             return Err(Invalid::field("cluster_name", "must not be empty"));
         }
         let drops = policy.map_or(Ok([].into()), DropOverload::read).map_err(|e| e.at("policy"))?;
-        Ok(Self { cluster_name: cx.share(name), drops, priorities: priorities(count, bytes, cx)? })
+        let (priorities, omitted_localities) = priorities(count, bytes, cx)?;
+        Ok(Self { cluster_name: cx.share(name), drops, priorities, omitted_localities })
     }
 
     /// Returns all localities, the highest priority first.
@@ -213,8 +217,16 @@ struct Draft {
     locality: LocalityEndpoints,
 }
 
-/// Rules E1 to E6 and E9, for an assignment of `count` localities.
-fn priorities(count: usize, assignment: &Bytes, cx: &Context<'_>) -> Result<Box<[Priority]>, Invalid> {
+fn is_zero(number: &usize) -> bool {
+    *number == 0
+}
+
+/// Rules E1 to E6 and E9, for an assignment of `count` localities; and the number of those that are omitted.
+fn priorities(
+    count: usize,
+    assignment: &Bytes,
+    cx: &Context<'_>,
+) -> Result<(Box<[Priority]>, usize), Invalid> {
     let mut drafts = Vec::with_capacity(count);
     for (place, bytes) in parts::repeated(assignment, 2).enumerate() {
         let fields = LocalityFields::read(bytes)?;
@@ -238,7 +250,8 @@ fn priorities(count: usize, assignment: &Bytes, cx: &Context<'_>) -> Result<Box<
         check_localities(drafts)?;
     }
     check_addresses(&drafts)?;
-    Ok(grouped(drafts))
+    let omitted = count - drafts.len();
+    Ok((grouped(drafts), omitted))
 }
 
 /// Groups localities that are sorted by priority, without gaps.

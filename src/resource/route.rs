@@ -11,7 +11,7 @@ use super::{
     cluster_plugin::Plugins,
     http_filter::{self, FilterOverride},
     parts,
-    route_action::{ForwardAction, RouteAction, Scope},
+    route_action::{ForwardAction, ProxyAction, RouteAction, Scope},
     route_match::RouteMatch,
 };
 use crate::base::type_url;
@@ -100,28 +100,32 @@ impl Resource for RouteConfiguration {
 }
 
 impl Route {
-    /// Rules R10 to R27; `None` for a route to be omitted.
-    pub(super) fn parse(message: pb::Route, scope: &Scope<'_>) -> Result<Option<Self>, Invalid> {
+    /// Rules R10 to R27; the name of a field for a route to be omitted because of it.
+    pub(super) fn parse(
+        message: pb::Route,
+        scope: &Scope<'_>,
+    ) -> Result<Result<Self, &'static str>, Invalid> {
         let Some(matcher) = message.r#match else {
             return Err(Invalid::field("match", "must be set"));
         };
         if !matcher.query_parameters.is_empty() {
-            return Ok(None);
+            return Ok(Err("query_parameters"));
         }
         let matcher = RouteMatch::parse(matcher).map_err(|e| e.at("match"))?;
         let action = match message.action {
             Some(Action::Route(action)) => match ForwardAction::parse(action, scope) {
-                Ok(Some(action)) => RouteAction::Forward(action),
-                Ok(None) => return Ok(None),
+                Ok(Ok(action)) => RouteAction::Forward(action),
+                Ok(Err(field)) => return Ok(Err(field)),
                 Err(e) => return Err(e.at("route")),
             },
             Some(Action::NonForwardingAction(_)) => RouteAction::NonForwarding,
-            Some(Action::Redirect(_) | Action::DirectResponse(_) | Action::FilterAction(_)) | None => {
-                RouteAction::Unsupported
-            }
+            Some(Action::Redirect(_)) => RouteAction::Unsupported(ProxyAction::Redirect),
+            Some(Action::DirectResponse(_)) => RouteAction::Unsupported(ProxyAction::DirectResponse),
+            Some(Action::FilterAction(_)) => RouteAction::Unsupported(ProxyAction::FilterAction),
+            None => RouteAction::Unsupported(ProxyAction::Unknown),
         };
         let filter_overrides = http_filter::parse_overrides(message.typed_per_filter_config, scope.cx)?;
-        Ok(Some(Self { name: message.name.into(), matcher, action, filter_overrides }))
+        Ok(Ok(Self { name: message.name.into(), matcher, action, filter_overrides }))
     }
 }
 

@@ -33,7 +33,22 @@ pub enum RouteAction {
     /// Serves the request locally; for servers.
     NonForwarding,
     /// An action for proxies alone: a request that matches the route fails (R27).
-    Unsupported,
+    Unsupported(ProxyAction),
+}
+
+/// The action of a route that only a proxy executes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ProxyAction {
+    /// Redirects the request.
+    Redirect,
+    /// Responds without a cluster.
+    DirectResponse,
+    /// Leaves the request to a filter.
+    FilterAction,
+    /// There is no action, or one that this client does not know.
+    Unknown,
 }
 
 /// The forwarding of a request to a cluster.
@@ -132,6 +147,18 @@ pub struct RegexRewrite {
     compiled: regex::bytes::Regex,
 }
 
+impl ProxyAction {
+    /// The name of its field, such as `direct_response`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Redirect => "redirect",
+            Self::DirectResponse => "direct_response",
+            Self::FilterAction => "filter_action",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 impl RouteAction {
     /// Returns the clusters that are known in advance: not those of a plugin.
     pub fn clusters(&self) -> impl Iterator<Item = &Arc<str>> {
@@ -142,17 +169,21 @@ impl RouteAction {
             }
             Self::Forward(ForwardAction { clusters: ClusterChoice::Plugin(_), .. })
             | Self::NonForwarding
-            | Self::Unsupported => (None, None),
+            | Self::Unsupported(_) => (None, None),
         };
         one.into_iter().chain(several.into_iter().flat_map(|w| w.clusters.iter().map(|c| &c.name)))
     }
 }
 
 impl ForwardAction {
-    /// Rules R18 to R26; `None` for a route to be dropped because its cluster specifier is not supported (R21).
-    pub(super) fn parse(message: route::RouteAction, scope: &Scope<'_>) -> Result<Option<Self>, Invalid> {
-        let Some(clusters) = ClusterChoice::parse(message.cluster_specifier, scope)? else {
-            return Ok(None);
+    /// Rules R18 to R26; the name of the cluster specifier for a route to be dropped because that is not supported (R21).
+    pub(super) fn parse(
+        message: route::RouteAction,
+        scope: &Scope<'_>,
+    ) -> Result<Result<Self, &'static str>, Invalid> {
+        let clusters = match ClusterChoice::parse(message.cluster_specifier, scope)? {
+            Ok(clusters) => clusters,
+            Err(specifier) => return Ok(Err(specifier)),
         };
         let mut hash_policies = Vec::with_capacity(message.hash_policy.len());
         for (i, policy) in message.hash_policy.into_iter().enumerate() {
@@ -165,7 +196,7 @@ impl ForwardAction {
             Some(HostRewriteSpecifier::AutoHostRewrite(rewrite)) => rewrite.value && scope.cx.trusted_server,
             None => false,
         };
-        Ok(Some(Self {
+        Ok(Ok(Self {
             clusters,
             // The default value does not allocate.
             hash_policies: if hash_policies.is_empty() { Arc::default() } else { hash_policies.into() },
@@ -185,20 +216,24 @@ pub(super) struct Scope<'a> {
 }
 
 impl ClusterChoice {
-    fn parse(specifier: Option<ClusterSpecifier>, scope: &Scope<'_>) -> Result<Option<Self>, Invalid> {
+    fn parse(
+        specifier: Option<ClusterSpecifier>,
+        scope: &Scope<'_>,
+    ) -> Result<Result<Self, &'static str>, Invalid> {
         match specifier {
             Some(ClusterSpecifier::Cluster(name)) if name.is_empty() => {
                 Err(Invalid::field("cluster", "must not be empty"))
             }
-            Some(ClusterSpecifier::Cluster(name)) => Ok(Some(Self::Cluster(name.into()))),
+            Some(ClusterSpecifier::Cluster(name)) => Ok(Ok(Self::Cluster(name.into()))),
             Some(ClusterSpecifier::WeightedClusters(weighted)) => WeightedClusters::parse(weighted, scope.cx)
-                .map(|weighted| Some(Self::WeightedClusters(weighted)))
+                .map(|weighted| Ok(Self::WeightedClusters(weighted)))
                 .map_err(|e| e.at("weighted_clusters")),
             Some(ClusterSpecifier::ClusterSpecifierPlugin(name)) => {
                 let plugin = scope.plugins.find(&name).map_err(|e| e.at("cluster_specifier_plugin"))?;
-                Ok(plugin.map(Self::Plugin))
+                Ok(plugin.map(Self::Plugin).ok_or("cluster_specifier_plugin"))
             }
-            Some(ClusterSpecifier::ClusterHeader(_)) | None => Ok(None),
+            Some(ClusterSpecifier::ClusterHeader(_)) => Ok(Err("cluster_header")),
+            None => Ok(Err("cluster_specifier")),
         }
     }
 }

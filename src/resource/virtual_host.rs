@@ -32,11 +32,24 @@ pub struct VirtualHost {
     /// The routes, of which the first that matches a request is used. Routes that can never match are omitted (R11,
     /// R21).
     pub routes: Routes,
+    /// The routes that are omitted.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub omitted_routes: Box<[OmittedRoute]>,
     /// The retry policy of routes without one.
     pub retry_policy: Option<RetryPolicy>,
     /// Settings of HTTP filters, sorted by filter; those of a route take precedence.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub filter_overrides: Box<[FilterOverride]>,
+}
+
+/// A route that a client cannot use, so that requests are matched by the others as if it were not there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct OmittedRoute {
+    /// Its index among the routes of the message.
+    pub index: usize,
+    /// The field that a client does not execute, such as `query_parameters`.
+    pub field: &'static str,
 }
 
 impl VirtualHost {
@@ -46,15 +59,19 @@ impl VirtualHost {
             return Err(Invalid::field("domains", "must not be empty"));
         }
         let domains = parts::each("domains", message.domains, DomainPattern::new)?;
-        let mut routes = Vec::with_capacity(message.routes.len());
-        for (i, route) in message.routes.into_iter().enumerate() {
-            routes.extend(Route::parse(route, scope).map_err(|e| e.at_index("routes", i))?);
+        let (mut routes, mut omitted) = (Vec::with_capacity(message.routes.len()), Vec::new());
+        for (index, route) in message.routes.into_iter().enumerate() {
+            match Route::parse(route, scope).map_err(|e| e.at_index("routes", index))? {
+                Ok(route) => routes.push(route),
+                Err(field) => omitted.push(OmittedRoute { index, field }),
+            }
         }
         let retry_policy = message.retry_policy.as_ref().map(RetryPolicy::parse).transpose();
         Ok(Self {
             name: message.name.into(),
             domains,
             routes: Routes::new(routes.into()),
+            omitted_routes: omitted.into(),
             retry_policy: retry_policy.map_err(|e| e.at("retry_policy"))?,
             filter_overrides: http_filter::parse_overrides(message.typed_per_filter_config, scope.cx)?,
         })

@@ -70,6 +70,7 @@ fn leaf(policy: ClusterPolicy, priorities: Vec<Vec<LocalityConfig>>) -> Arc<Leaf
         outlier_detection: None,
         service_name: "eds".into(),
         note: None,
+        unusable: None,
         is_dns: false,
         security: Security::default(),
         hosts: HostsConfig::default(),

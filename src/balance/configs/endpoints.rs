@@ -59,6 +59,39 @@ impl<'a> Endpoints<'a> {
     }
 }
 
+/// The numbers of endpoints by the reasons why none of them is usable; `None` if one is.
+pub(super) fn unusable(assignment: &ClusterLoadAssignment) -> Option<String> {
+    if assignment.endpoints().any(Endpoint::is_healthy) {
+        return None;
+    }
+    let count = |health| assignment.endpoints().filter(|endpoint| endpoint.health == health).count();
+    let reasons = [
+        (HealthStatus::Unhealthy, "unhealthy"),
+        (HealthStatus::Draining, "draining"),
+        (HealthStatus::Timeout, "timed out in health checks"),
+        (HealthStatus::Degraded, "degraded"),
+        (HealthStatus::Unrecognized, "of an unknown health"),
+    ];
+    let reasons = reasons.map(|(health, reason)| (count(health), reason));
+    let counted: Vec<_> = reasons.iter().filter(|(count, _)| *count > 0).collect();
+    let text = match counted[..] {
+        [] => "the assignment has no endpoints".to_owned(),
+        [(1, reason)] => format!("the only endpoint is {reason}"),
+        [(count, reason)] => format!("all {count} endpoints are {reason}"),
+        _ => {
+            let all: usize = counted.iter().map(|(count, _)| count).sum();
+            let reasons: Vec<_> =
+                counted.iter().map(|(count, reason)| format!("{count} are {reason}")).collect();
+            format!("of {all} endpoints {}", reasons.join(", "))
+        }
+    };
+    Some(match assignment.omitted_localities {
+        0 => text,
+        1 => format!("{text}; 1 locality without weight is left out"),
+        omitted => format!("{text}; {omitted} localities without weight are left out"),
+    })
+}
+
 /// What cookies may lead to, by the health of the endpoints (CH8.10).
 pub(super) fn hosts(
     cluster: &Cluster,

@@ -30,7 +30,9 @@ impl<H: Clone + Debug> Generations<H> {
     pub(crate) fn error(&self) -> Option<Arc<str>> {
         match &self.routing {
             Routing::Failed(error) => Some(error.to_string().into()),
-            Routing::Waiting | Routing::Routes(_) => self.note.clone(),
+            Routing::Waiting | Routing::Routes(_) => {
+                self.stale_config.as_ref().map(|stale_config| stale_config.text().clone())
+            }
         }
     }
 }

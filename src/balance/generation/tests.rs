@@ -97,15 +97,15 @@ fn ch1_9_a_warning_of_the_listener_is_a_note_and_no_other_route() {
     let first = snapshot("shop").eds("cart", &[&["10.0.0.1:80"]]).build();
     it.resolve(first.clone());
     let connected = it.connect();
-    assert_eq!(connected.note, None);
+    assert_eq!(connected.stale_config, None);
     let stale = with_warning(&first, error::<Listener>("shop", Code::Unavailable, "the server is away"));
     let generation = it.resolve(stale.clone()).unwrap();
     let note = "Listener \"shop\": the server is away [node id: test]";
-    assert_eq!(generation.note.as_deref(), Some(note));
+    assert_eq!(&**generation.stale_config.as_ref().unwrap().text(), note);
     assert_eq!(generation.routes_since(), connected.routes_since(), "no call selects again");
     assert!(picked(&generation).iter().eq(["10.0.0.1:80"]));
     assert!(it.resolve(stale).is_none(), "it is the same");
-    assert_eq!(it.resolve(first).unwrap().note, None);
+    assert_eq!(it.resolve(first).unwrap().stale_config, None);
 }
 
 #[test]

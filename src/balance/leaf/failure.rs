@@ -3,13 +3,20 @@
 use std::sync::Arc;
 
 use super::Leaf;
-use crate::balance::{group::Groups, policy::with_note};
+use crate::balance::{group::Groups, stale_config::with_stale_cluster};
 
 impl<H: Clone> Leaf<H> {
-    /// What is wrong with the priority in use.
+    /// The priority whose failure is that of the cluster: the one in use, or, if that is empty, the last one with endpoints.
+    pub(super) fn failing(&self) -> Option<&Groups<H>> {
+        let has_endpoints = |groups: &&Groups<H>| !groups.is_empty();
+        let others = self.priorities.iter().rev().flatten();
+        self.chosen().filter(has_endpoints).or_else(|| others.into_iter().find(has_endpoints))
+    }
+
+    /// What is wrong with the cluster.
     pub(super) fn failure(&self) -> Arc<str> {
         let name = &self.name;
-        match self.chosen() {
+        match self.failing() {
             Some(groups) if groups.is_broken() => {
                 format!("cluster {name}: the load balancing policy panicked").into()
             }
@@ -20,7 +27,7 @@ impl<H: Clone> Leaf<H> {
                     let reasons: Vec<_> = ejected.into_iter().chain(error).collect();
                     let reason =
                         format!("cluster {name}: no endpoint can be reached, {}", reasons.join(", "));
-                    with_note(reason, self.config.note.as_deref()).into()
+                    with_stale_cluster(reason, self.config.note.as_deref()).into()
                 }
             },
             Some(_) | None => self.no_endpoints(),
@@ -37,9 +44,11 @@ impl<H: Clone> Leaf<H> {
 
     fn no_endpoints(&self) -> Arc<str> {
         let name = &self.name;
-        match &self.config.note {
-            Some(note) => format!("cluster {name} has no usable endpoints: {note}").into(),
-            None => format!("cluster {name} has no usable endpoints").into(),
+        let reasons: Vec<_> =
+            [&self.config.unusable, &self.config.note].into_iter().flatten().map(|it| &**it).collect();
+        match &reasons[..] {
+            [] => format!("cluster {name} has no usable endpoints").into(),
+            reasons => format!("cluster {name} has no usable endpoints: {}", reasons.join("; ")).into(),
         }
     }
 }

@@ -69,6 +69,7 @@ impl Fixture {
             outlier_detection: Some(detection),
             service_name: "eds".into(),
             note: None,
+            unusable: None,
             is_dns: false,
             security: crate::balance::identity::Security::default(),
             hosts: HostsConfig::default(),

@@ -37,6 +37,7 @@ pub(super) struct Reported {
 ///
 /// ```text
 ///   NoStream ── on_stream ──▶ Failure ── on_ok ──▶ Success
+///      ◀───── on_never_sent ─────┘
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
@@ -78,6 +79,14 @@ impl<H> Attempt<H> {
         self.outcome = Outcome::Failure;
         if let Some(reported) = &mut self.reported {
             reported.call = Some(reported.endpoint.call_started());
+        }
+    }
+
+    /// The stream has ended before anything of the request was written: the attempt counts nowhere (CH6.12).
+    pub(crate) fn on_never_sent(&mut self) {
+        self.outcome = Outcome::NoStream;
+        if let Some(call) = self.reported.as_mut().and_then(|reported| reported.call.take()) {
+            call.withdraw();
         }
     }
 

@@ -55,6 +55,18 @@ fn ch6_1_attempts_are_one_more_than_the_retries_and_at_most_those_of_the_channel
 }
 
 #[test]
+fn ch6_14_a_request_is_repeated_after_the_loss_of_one_connection_and_not_of_a_second() {
+    let lost = AttemptEnd::ConnectionLost(Code::Unavailable);
+    assert_eq!(Fixture::new(4).retries_of(lost), 1);
+    let mut mixed = Fixture::new(4);
+    for end in [UNAVAILABLE, lost, UNAVAILABLE] {
+        assert!(matches!(mixed.next(end), Next::After(_)), "{end:?}");
+    }
+    assert_eq!(mixed.next(lost), Next::Deliver);
+    assert_eq!(Fixture::of(None, &RetrySettings::default()).retries_of(lost), 0);
+}
+
+#[test]
 fn ch6_2_the_codes_of_the_policy_are_retried_and_no_others() {
     let conditions = [
         (RetryOn::Cancelled, Code::Cancelled),

@@ -104,6 +104,7 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
         outlier_detection: if choices.bool() { Some(outlier_detection(choices)) } else { None },
         service_name: "eds".into(),
         note: None,
+        unusable: None,
         is_dns: choices.below(4) == 0,
         hosts: hosts(choices),
         load: None,

@@ -43,6 +43,7 @@ struct Call {
     never_sent: u32,
     /// The attempts that a server has not processed, and that were repeated for that reason.
     unprocessed: u32,
+    lost_connections: u32,
 }
 
 /// What has to follow.
@@ -144,6 +145,7 @@ impl<'a> Calls<'a> {
             2 if millis < 100 => AttemptEnd::Failed(code, Pushback::Never),
             2 => AttemptEnd::Failed(code, Pushback::Malformed),
             3 => AttemptEnd::Failed(code, Pushback::After(Duration::from_millis(millis))),
+            4 => AttemptEnd::ConnectionLost(code),
             _ => AttemptEnd::Failed(code, Pushback::Absent),
         }
     }
@@ -159,7 +161,7 @@ impl<'a> Calls<'a> {
 
 impl Call {
     /// What has to follow the end of an attempt. It is noted.
-    fn expected(&mut self, end: AttemptEnd, can: Repeatable, tokens: Option<&mut Tokens>) -> Expected {
+    fn expected(&mut self, end: AttemptEnd, mut can: Repeatable, tokens: Option<&mut Tokens>) -> Expected {
         let (code, pushback) = match end {
             AttemptEnd::NeverSent => {
                 self.never_sent += 1;
@@ -170,6 +172,11 @@ impl Call {
                 return Expected::Free;
             }
             AttemptEnd::NeverProcessed(code) => (code, Pushback::Absent),
+            AttemptEnd::ConnectionLost(code) => {
+                self.lost_connections += 1;
+                can.is_kept &= self.lost_connections == 1;
+                (code, Pushback::Absent)
+            }
             AttemptEnd::Failed(code, pushback) => (code, pushback),
         };
         let failure = FAILURES.iter().find(|failure| failure.0 == code);

@@ -23,6 +23,7 @@ use super::{
     Handle,
     keep_alive::KeepAliveTimer,
     loss::Loss,
+    outbound::Outbound,
     responses::Responses,
     socket::Socket,
     window::{Load, StreamWindow},
@@ -37,6 +38,7 @@ pub(super) struct Driver<F: FnOnce(Loss)> {
     /// Those who use the connection have it, and it has a handle.
     streams: Weak<Streams<Handle>>,
     responses: Arc<Responses>,
+    outbound: Arc<Outbound>,
     limit: usize,
     ping_pong: Option<PingPong>,
     keep_alive: Option<KeepAliveTimer>,
@@ -81,6 +83,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
             limit,
             send: Some(handle.send.clone()),
             responses: handle.responses().clone(),
+            outbound: handle.outbound.clone(),
             streams: Arc::downgrade(&streams),
             h2,
             ping_pong,
@@ -126,9 +129,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
             (_, Poll::Ready(Err(error))) => Some(Loss::of(error)),
             (_, Poll::Ready(Ok(()))) => Some(Loss::Other(Disconnect::Unknown)),
             // Its streams go on, on the way to its end.
-            (_, Poll::Pending) if self.responses.inbound().is_worn_out() => {
-                Some(Loss::Other(Disconnect::Shutdown))
-            }
+            (_, Poll::Pending) if self.outbound.is_worn_out() => Some(Loss::Other(Disconnect::Shutdown)),
             (_, Poll::Pending) => None,
         }
     }

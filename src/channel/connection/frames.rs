@@ -15,6 +15,7 @@ pub(super) struct FrameHead {
     pub(super) length: u32,
     pub(super) kind: u8,
     pub(super) flags: u8,
+    pub(super) stream: u32,
 }
 
 /// What comes next in the bytes.
@@ -33,6 +34,11 @@ pub(super) struct Prefix<const N: usize> {
 }
 
 impl FrameReader {
+    /// Frames that begin after so many other bytes, which are returned as a payload.
+    pub(super) fn after(others: usize) -> Self {
+        Self { remaining: others, ..Self::default() }
+    }
+
     /// The next part; `None` when the bytes are used up.
     pub(super) fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<FramePart<'a>> {
         if self.remaining > 0 {
@@ -40,10 +46,11 @@ impl FrameReader {
             self.remaining -= payload.len();
             return (!payload.is_empty()).then_some(FramePart::Payload(payload));
         }
-        let [high, middle, low, kind, flags, ..] = self.head.take(bytes)?;
+        let [high, middle, low, kind, flags, stream @ ..] = self.head.take(bytes)?;
         let length = u32::from_be_bytes([0, high, middle, low]);
         self.remaining = length as usize;
-        Some(FramePart::Head(FrameHead { length, kind, flags }))
+        let stream = u32::from_be_bytes(stream) & !RESERVED;
+        Some(FramePart::Head(FrameHead { length, kind, flags, stream }))
     }
 
     /// Whether the payload of the current frame is complete.
@@ -73,9 +80,12 @@ impl<const N: usize> Default for Prefix<N> {
 }
 
 pub(super) const DATA: u8 = 0;
+pub(super) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;
 pub(super) const SETTINGS: u8 = 4;
 pub(super) const GO_AWAY: u8 = 7;
+/// The reserved bit before the number of a stream.
+const RESERVED: u32 = 1 << 31;
 
 #[cfg(test)]
 mod tests {
@@ -91,7 +101,7 @@ mod tests {
             b"x",
         ];
         let bytes = bytes.concat();
-        let head = |length, kind, flags| FrameHead { length, kind, flags };
+        let head = |length, kind, flags| FrameHead { length, kind, flags, stream: u32::from(kind == DATA) };
         let expected = vec![
             (head(3, DATA, 1), b"abc".to_vec()),
             (head(0, SETTINGS, 1), Vec::new()),

@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        atomic::{AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use super::{
     frames::{DATA, FrameHead, FramePart, FrameReader, GO_AWAY, Prefix, SETTINGS},
-    http2::{COMPACT_AFTER, REPLACE_AFTER_RESETS},
+    http2::COMPACT_AFTER,
 };
 
 /// The counts of what an endpoint has sent on a connection. The socket writes them.
@@ -28,8 +28,6 @@ pub(super) struct Inbound {
     /// SETTINGS_MAX_HEADER_LIST_SIZE of the endpoint.
     max_header_list_size: AtomicU32,
     go_away: Mutex<Option<GoAway>>,
-    /// The number of frames on forgotten streams that h2 has answered.
-    forgotten: AtomicUsize,
 }
 
 /// A GOAWAY frame.
@@ -65,7 +63,6 @@ impl Inbound {
             small_frames: AtomicU32::new(0),
             max_header_list_size: AtomicU32::new(u32::MAX),
             go_away: Mutex::default(),
-            forgotten: AtomicUsize::new(0),
         })
     }
 
@@ -102,21 +99,6 @@ impl Inbound {
     pub(super) fn max_header_list_size(&self) -> Option<u32> {
         let size = self.max_header_list_size.load(Ordering::Relaxed);
         (size != u32::MAX).then_some(size)
-    }
-
-    pub(super) fn on_answered_forgotten(&self, frames: usize) {
-        self.forgotten.fetch_add(frames, Ordering::Relaxed);
-    }
-
-    /// The number of frames on forgotten streams that h2 has answered.
-    #[cfg(test)]
-    pub(super) fn answered_forgotten(&self) -> usize {
-        self.forgotten.load(Ordering::Relaxed)
-    }
-
-    /// Whether the connection is to be replaced before h2 closes it.
-    pub(super) fn is_worn_out(&self) -> bool {
-        self.forgotten.load(Ordering::Relaxed) >= REPLACE_AFTER_RESETS
     }
 
     /// The GOAWAY frame that has arrived last.

@@ -37,8 +37,14 @@ use crate::{
 };
 
 /// The encoded report in the trailers of a response: the last one if there are several (CH9.7).
+///
+/// # Errors
+/// It is not in base64, or longer than [`MAX_LOAD_REPORT`], so that it would hold up the call, and all that run on its thread.
 pub(super) fn in_trailers(trailers: &HeaderMap) -> Result<Option<Vec<u8>>, Malformed> {
     let Some(value) = trailers.get_all(LOAD).iter().next_back() else { return Ok(None) };
+    if value.len() > MAX_LOAD_REPORT {
+        return Err(Malformed);
+    }
     BASE64.decode(value.as_bytes()).map(Some).map_err(|_| Malformed)
 }
 
@@ -89,7 +95,8 @@ async fn read_reports(
     };
     let request = OrcaLoadReportRequest { report_interval: Some(report_interval) };
     let request = tonic::Request::new(request.encode_to_vec().into());
-    let mut client = Grpc::with_origin(OnConnection(endpoint.clone()), origin);
+    let mut client = Grpc::with_origin(OnConnection(endpoint.clone()), origin)
+        .max_decoding_message_size(MAX_STREAMED_REPORT);
     let opened = client.server_streaming(request, PathAndQuery::from_static(STREAM), RawCodec).await;
     let mut reports = match opened {
         Ok(response) => response.into_inner(),
@@ -97,6 +104,7 @@ async fn read_reports(
     };
     loop {
         match reports.message().await {
+            Ok(Some(message)) if message.len() > MAX_LOAD_REPORT => on_message(Err(Malformed)),
             Ok(Some(message)) => on_message(LoadReport::decode(&message).map_err(|_| Malformed)),
             Ok(None) => return Status::ok("the endpoint ended it"),
             Err(status) => return status,
@@ -191,6 +199,11 @@ impl Drop for Slot {
     }
 }
 
+/// The longest load report that is decoded, in bytes: encoded in base64 in a trailer, or as a message beside the calls. It has room for
+/// hundreds of metrics.
+pub(in crate::channel) const MAX_LOAD_REPORT: usize = 16 << 10;
+/// The longest message beside the calls that is read, so that its report can be counted as malformed. A longer one ends the stream.
+const MAX_STREAMED_REPORT: usize = 64 << 10;
 /// Servers leave the padding out (PROTOCOL-HTTP2.md).
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use super::outbound::PREFACE;
+
 /// Rewrites SETTINGS_MAX_HEADER_LIST_SIZE in the SETTINGS frame after the connection preface.
 ///
 /// The h2 crate announces the size at which it resets streams, and closes connections at 4 times that. Servers are to know the
@@ -66,8 +68,6 @@ fn settings_length(bytes: &[u8]) -> Option<usize> {
     Some(usize::from(head[1]) << 8 | usize::from(head[2]))
 }
 
-/// The length of the connection preface before the SETTINGS.
-const PREFACE: usize = 24;
 const FRAME_HEAD: usize = 9;
 
 #[cfg(test)]

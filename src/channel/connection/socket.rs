@@ -19,7 +19,7 @@ use tokio_rustls::client::TlsStream;
 use super::{
     super::security::{Peer, Secured, Tls},
     inbound::{Inbound, InboundFrames},
-    outbound::OutboundFrames,
+    outbound::{Outbound, OutboundFrames},
     preface::Preface,
     tunnel,
 };
@@ -73,7 +73,7 @@ impl Socket {
             }
         };
         let frames = InboundFrames::new(Inbound::new());
-        let (written, preface) = (OutboundFrames::default(), Preface::default());
+        let (written, preface) = (OutboundFrames::new(), Preface::default());
         Ok((Self { io, frames, written, notes_reads: false, preface }, secured))
     }
 
@@ -87,21 +87,23 @@ impl Socket {
         self.preface = Preface::announcing(size);
     }
 
-    /// So many of these bytes were written, after the preface.
+    /// So many of these bytes were written.
     fn on_written(&mut self, bufs: &[io::IoSlice<'_>], mut written: usize) {
         for buf in bufs {
             let part = &buf[..written.min(buf.len())];
             written -= part.len();
-            let resets = self.written.write(part);
-            if resets > 0 {
-                self.frames.counts().on_answered_forgotten(resets);
-            }
+            self.written.write(part);
         }
     }
 
     /// The counts of what arrives.
     pub(super) fn inbound(&self) -> &Arc<Inbound> {
         self.frames.counts()
+    }
+
+    /// The counts of what is written.
+    pub(super) fn outbound(&self) -> &Arc<Outbound> {
+        self.written.counts()
     }
 
     #[cfg(test)]
@@ -154,6 +156,7 @@ impl AsyncWrite for Socket {
         let part = preface.changed(buf);
         let written = ready!(io.poll_write(cx, &part))?;
         preface.on_written(&part[..written]);
+        self.written.write(&part[..written]);
         Poll::Ready(Ok(written))
     }
 

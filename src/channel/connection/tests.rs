@@ -287,7 +287,7 @@ async fn ch15_8_a_connection_with_many_late_frames_is_replaced_before_it_is_clos
     let (mut driven, mut peer) = raw_pair(ConnectionSettings::default()).await;
     let running = driven.request();
     let kept = peer.request().await;
-    let inbound = driven.streams.handle().responses().inbound();
+    let outbound = driven.streams.handle().outbound.clone();
     for count in 1..=3 {
         let ended = driven.request();
         let stream = peer.request().await;
@@ -296,10 +296,10 @@ async fn ch15_8_a_connection_with_many_late_frames_is_replaced_before_it_is_clos
         // Nothing is remembered of a stream that has ended.
         peer.write(HEADERS, 5, stream, &[0x88]).await;
         assert_eq!(peer.frame_of(RST_STREAM).await.stream, stream);
-        assert_eq!(inbound.answered_forgotten(), count);
+        assert_eq!(outbound.answered_forgotten(), count);
     }
     assert!(!driven.streams.is_closed());
-    inbound.on_answered_forgotten(REPLACE_AFTER_RESETS);
+    outbound.on_answered_forgotten(REPLACE_AFTER_RESETS);
     peer.permit(100).await;
     assert_eq!(driven.lost.recv().await, Some(Loss::Other(Disconnect::Shutdown)));
     assert!(driven.streams.is_closed(), "no call begins on it");

@@ -271,7 +271,9 @@ async fn ch15_10_small_messages_that_wait_to_be_read_are_merged_and_lose_no_call
     soon(call).await.unwrap().unwrap();
     let expected: String = (0..200).map(|number| format!("{number:0>100}")).collect();
     for mut response in held {
-        response.stream.send_trailers(http::HeaderMap::new()).unwrap();
+        let mut trailers = http::HeaderMap::new();
+        trailers.insert("grpc-status", "0".parse().unwrap());
+        response.stream.send_trailers(trailers).unwrap();
         let mut body = response.response.into_body();
         let mut read = Vec::new();
         while let Some(frame) = next_frame(&mut body).await {

@@ -8,8 +8,10 @@ mod held_responses;
 mod idle;
 mod load_reports;
 mod malformed;
+mod messages;
 mod outliers;
 mod peer;
+mod plain_http;
 mod queue;
 pub(super) mod raw;
 mod repeats;
@@ -23,6 +25,7 @@ mod spans;
 mod streams;
 mod telemetry;
 mod timeouts;
+mod unsent;
 
 use std::{
     future::Future,

@@ -25,7 +25,7 @@ impl Mesh {
     }
 
     /// The successes and failures of the only endpoint, if they are counted.
-    fn outcomes(&self) -> Option<(u64, u64)> {
+    pub(super) fn outcomes(&self) -> Option<(u64, u64)> {
         self.pick()?.outcomes()
     }
 
@@ -34,7 +34,7 @@ impl Mesh {
         (0..20).filter_map(|_| Some(self.pick()?.address)).collect()
     }
 
-    async fn counts(&self, successes: u64, failures: u64) {
+    pub(super) async fn counts(&self, successes: u64, failures: u64) {
         until("attempts are counted", || self.outcomes() == Some((successes, failures))).await;
     }
 }

@@ -191,6 +191,19 @@ impl Received {
         self.respond.send_response(Response::builder().status(status).body(()).unwrap(), true).unwrap();
     }
 
+    /// The same, as an intermediary that answers with the content type of gRPC alone.
+    pub(super) fn answer_as_grpc(mut self, status: u16) {
+        let mut response = grpc_response();
+        *response.status_mut() = http::StatusCode::from_u16(status).unwrap();
+        self.respond.send_response(response, true).unwrap();
+    }
+
+    /// Ends the response with trailers that have no status.
+    pub(super) fn end_without_status(mut self) {
+        let mut stream = self.begin_response();
+        stream.send_trailers(HeaderMap::from_iter([(http::header::DATE, "today".parse().unwrap())])).unwrap();
+    }
+
     /// The value of a header of the request.
     pub(super) fn header(&self, name: &str) -> Option<&str> {
         self.request.headers().get(name).map(|value| value.to_str().unwrap())

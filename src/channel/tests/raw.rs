@@ -103,11 +103,22 @@ impl Raw {
 
     /// Ends a stream with the status OK.
     pub(in crate::channel) async fn respond(&mut self, stream: u32) {
-        // HPACK: `:status: 200`, and `grpc-status: 0` as literals without index.
-        let mut block = vec![0x88, 0, 11];
-        block.extend(b"grpc-status");
-        block.extend([1, b'0']);
-        self.write(HEADERS, END_HEADERS | END_STREAM, stream, &block).await;
+        self.headers(stream, &[("grpc-status", "0")], true).await;
+    }
+
+    /// Sends the head of a response with the HTTP status 200, which may be its end.
+    pub(in crate::channel) async fn headers(&mut self, stream: u32, headers: &[(&str, &str)], is_end: bool) {
+        // HPACK: `:status: 200` by its index, the others as literals without one.
+        let mut block = vec![0x88];
+        for (name, value) in headers {
+            block.push(0);
+            for text in [name, value] {
+                block.push(u8::try_from(text.len()).unwrap());
+                block.extend(text.as_bytes());
+            }
+        }
+        let end = if is_end { END_STREAM } else { 0 };
+        self.write(HEADERS, END_HEADERS | end, stream, &block).await;
     }
 
     /// The next frame.

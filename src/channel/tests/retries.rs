@@ -234,6 +234,28 @@ async fn ch6_14_a_lost_connection_and_a_reset_are_retried_by_the_policy_alone() 
 }
 
 #[tokio::test]
+async fn ch6_14_a_call_that_makes_servers_end_their_connections_ends_two_of_them_at_most() {
+    let mut peer = Peer::start().await;
+    let mesh = retrying("ch6_14_fatal", &[&peer], policy("unavailable", 4)).await;
+    let call = mesh.get("/fatal");
+    for _ in 0..2 {
+        let attempt = peer.request().await;
+        peer.connection()
+            .await
+            .send(End::Abrupt(h2::Reason::ENHANCE_YOUR_CALM))
+            .unwrap_or_else(|_| panic!("it is open"));
+        drop(attempt);
+    }
+    let status = soon(call).await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable);
+    let neighbour = mesh.get("/neighbour");
+    let received = peer.request().await;
+    assert_eq!(received.path(), "/neighbour", "no third attempt");
+    received.respond();
+    soon(neighbour).await.unwrap().unwrap();
+}
+
+#[tokio::test]
 async fn ch6_13_ch6_15_an_unprocessed_attempt_is_free_once_and_then_one_of_the_policy() {
     let mut peer = Peer::start().await;
     let mesh = retrying("ch6_15_free", &[&peer], policy("unavailable", 1)).await;
@@ -264,6 +286,27 @@ async fn ch6_16_a_stream_of_messages_is_replayed_and_goes_on_in_a_retry() {
     second.respond();
     soon(call).await.unwrap().unwrap();
     assert_eq!(mesh.buffered(), 0);
+}
+
+#[tokio::test]
+async fn ch2_25_ch6_10_a_response_that_is_a_failure_by_its_http_status_alone_is_retried() {
+    let mut peer = Peer::start().await;
+    let mesh = retrying("ch2_25_retried", &[&peer], policy("unavailable", 2)).await;
+    let call = mesh.get("/a");
+    peer.request().await.answer_as_grpc(503);
+    peer.request().await.answer(503);
+    peer.request().await.respond();
+    soon(call).await.unwrap().unwrap();
+    let call = mesh.get("/b");
+    peer.request().await.answer_as_grpc(400);
+    let status = soon(call).await.unwrap().unwrap_err();
+    let text = format!("{}: the response has no grpc-status, HTTP status 400 Bad Request", peer.address);
+    assert_eq!((status.code(), status.message()), (Code::Internal, &*text));
+    let call = mesh.get("/c");
+    peer.request().await.end_without_status();
+    let status = soon(call).await.unwrap().unwrap_err();
+    let text = format!("{}: the trailers have no grpc-status, HTTP status 200 OK", peer.address);
+    assert_eq!((status.code(), status.message()), (Code::Unknown, &*text));
 }
 
 #[tokio::test]

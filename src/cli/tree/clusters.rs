@@ -112,7 +112,7 @@ impl<'a> Clusters<'a> {
     }
 
     fn warning(&self, warning: &Warning<'_>) -> Branch {
-        let text = format!("may be stale: {}: {warning}", warning.error.code());
+        let text = format!("may be stale: {}: {warning}", warning.error().code());
         Branch::leaf(format!("{} {}", self.artist.warning_mark(), self.artist.paint.yellow(text)))
     }
 

@@ -101,7 +101,7 @@ impl Artist {
             warnings.into_iter().partition(|warning| warning.is_local(snapshot));
         let warnings = general.iter().map(|warning| {
             let since = since(warning).map(|time| format!(" since {time}")).unwrap_or_default();
-            let text = format!("may be stale{since}: {}: {warning}", warning.error.code());
+            let text = format!("may be stale{since}: {}: {warning}", warning.error().code());
             Branch::leaf(format!("{} {}", self.warning_mark(), self.paint.yellow(text)))
         });
         let mut below: Vec<_> = warnings.collect();

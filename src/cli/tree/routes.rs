@@ -32,7 +32,7 @@ impl Artist {
         let forward = match action {
             RouteAction::Forward(forward) => forward,
             RouteAction::NonForwarding => return self.nowhere("served by the server itself"),
-            RouteAction::Unsupported => return self.nowhere("what only a proxy can do"),
+            RouteAction::Unsupported(_) => return self.nowhere("what only a proxy can do"),
         };
         match &forward.clusters {
             ClusterChoice::Cluster(name) => self.cluster_name(name, snapshot),

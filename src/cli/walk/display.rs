@@ -108,14 +108,14 @@ impl Target {
     fn date(&mut self, seen: &Seen, now: SystemTime) {
         let Ok(snapshot) = seen else { return self.warnings.clear() };
         let warnings = Warning::of(snapshot).into_iter();
-        let dated = warnings.map(|warning| (warning.error.clone(), self.since(&warning).unwrap_or(now)));
+        let dated = warnings.map(|warning| (warning.error().clone(), self.since(&warning).unwrap_or(now)));
         self.warnings = dated.collect();
     }
 
     fn since(&self, warning: &Warning<'_>) -> Option<SystemTime> {
         // While a server is unreachable, the reason may change with each attempt.
         let goes_on = |before: &WatchError| {
-            warning.error == before || (warning.error.is_transient() && before.is_transient())
+            warning.error() == before || (warning.error().is_transient() && before.is_transient())
         };
         self.warnings.iter().find(|(error, _)| goes_on(error)).map(|(_, begin)| *begin)
     }

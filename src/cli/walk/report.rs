@@ -51,7 +51,7 @@ struct Failure<'a> {
 impl<'a> Tree<'a> {
     fn new(target: &'a str, snapshot: &'a Snapshot) -> Self {
         let problem = |warning: Warning<'_>| Problem {
-            code: warning.error.code().as_str(),
+            code: warning.error().code().as_str(),
             message: warning.to_string(),
         };
         Self {

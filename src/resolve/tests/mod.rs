@@ -1,4 +1,5 @@
 mod aggregates;
+mod failures;
 mod graces;
 mod hosts;
 mod on_demand;

@@ -176,6 +176,7 @@ fn e2_e3_ignores_localities_without_weight_before_any_other_check() {
         };
         let parsed = parse_localities([bad.clone(), locality("a", 0, [at("10.0.0.1")])]).unwrap();
         assert_eq!(zones(&parsed), [["a"]]);
+        assert_eq!(parsed.omitted_localities, 1);
         // Its priority does not fill a gap either.
         let filler = LocalityLbEndpoints { priority: 0, ..bad };
         let e = parse_localities([filler, locality("a", 1, [])]).unwrap_err();

@@ -214,9 +214,13 @@ fn r10_rejects_a_route_without_a_match() {
 fn r11_ignores_a_route_with_query_parameters() {
     let query_parameters = vec![pb::QueryParameterMatcher { name: "debug".into() }];
     let queried = matching(pb::RouteMatch { query_parameters, ..prefix("/a") });
-    let left = parse_routes(&routes(vec![queried, matching(prefix("/b"))]));
+    let message = routes(vec![matching(prefix("/b")), queried]);
+    let left = parse_routes(&message);
     assert_eq!(left.len(), 1);
     assert!(left[0].matcher.path.matches("/b"));
+    let parsed: RouteConfiguration = parse(&message).unwrap();
+    let [omitted] = &*parsed.virtual_hosts[0].omitted_routes else { panic!("{parsed:?}") };
+    assert_eq!((omitted.index, omitted.field), (1, "query_parameters"));
 }
 
 #[test]
@@ -224,14 +228,17 @@ fn r27_accepts_actions_of_servers_and_of_proxies() {
     let served = on("/", Some(Action::NonForwardingAction(pb::NonForwardingAction {})));
     assert_eq!(only_route(&routes(vec![served])).action, RouteAction::NonForwarding);
     // A request that matches one of these fails.
-    for action in [
-        None,
-        Some(Action::Redirect(pb::RedirectAction {})),
-        Some(Action::DirectResponse(pb::DirectResponseAction::default())),
-        Some(Action::FilterAction(pb::FilterAction {})),
+    for (action, name) in [
+        (None, "unknown"),
+        (Some(Action::Redirect(pb::RedirectAction {})), "redirect"),
+        (Some(Action::DirectResponse(pb::DirectResponseAction::default())), "direct_response"),
+        (Some(Action::FilterAction(pb::FilterAction {})), "filter_action"),
     ] {
         let parsed = only_route(&routes(vec![on("/", action)]));
-        assert_eq!(parsed.action, RouteAction::Unsupported);
+        assert!(
+            matches!(parsed.action, RouteAction::Unsupported(action) if action.name() == name),
+            "{parsed:?}"
+        );
         assert_eq!(parsed.action.clusters().count(), 0);
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 fn accepted(action: route::RouteAction) -> ForwardAction {
     match only_route(&routes(vec![acting(action)])).action {
         RouteAction::Forward(action) => action,
-        other @ (RouteAction::NonForwarding | RouteAction::Unsupported) => panic!("{other:?}"),
+        other @ (RouteAction::NonForwarding | RouteAction::Unsupported(_)) => panic!("{other:?}"),
     }
 }
 

@@ -64,7 +64,7 @@ fn parse(config: Option<pb::RouteLookupConfig>) -> Result<RouteLookup, String> {
             ClusterChoice::Plugin(plugin) => Ok(plugin.config.get::<RouteLookup>().unwrap().clone()),
             other @ (ClusterChoice::Cluster(_) | ClusterChoice::WeightedClusters(_)) => panic!("{other:?}"),
         },
-        other @ (RouteAction::NonForwarding | RouteAction::Unsupported) => panic!("{other:?}"),
+        other @ (RouteAction::NonForwarding | RouteAction::Unsupported(_)) => panic!("{other:?}"),
     }
 }
 

@@ -43,3 +43,24 @@ fn ch9_7_a_malformed_report_is_told_from_one_that_is_of_no_use() {
         assert_eq!(read(&trailers(&[useless])).unwrap(), None);
     }
 }
+
+#[test]
+fn ch9_7_a_report_above_the_limit_is_malformed_and_not_decoded() {
+    // Padded by a field that is not read, so that the report itself is good.
+    let of_length = |length: usize| {
+        let mut message = report(10.0);
+        message.extend([
+            15 << 3 | 2,
+            0x80 | u8::try_from(length % 128).unwrap(),
+            u8::try_from(length / 128).unwrap(),
+        ]);
+        message.extend(vec![0; length]);
+        base64(&message)
+    };
+    let longest =
+        (0..MAX_LOAD_REPORT).rev().map(of_length).find(|value| value.len() <= MAX_LOAD_REPORT).unwrap();
+    assert_eq!(longest.len(), MAX_LOAD_REPORT);
+    assert!(read(&trailers(std::slice::from_ref(&longest))).unwrap().is_some());
+    assert!(read(&trailers(&[format!("{longest}A")])).is_err());
+    assert!(read(&trailers(&["A".repeat(1_250_000)])).is_err());
+}
