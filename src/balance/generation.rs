@@ -173,6 +173,11 @@ impl<H: Clone + Debug> Generations<H> {
         }
     }
 
+    /// Whether nothing is known yet: neither routes nor the reason why there are none.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.routing, Routing::Waiting)
+    }
+
     /// The clusters that are in the tree, if there are others than the last time: those of the newest routes, and those that calls
     /// refer to (CH1.20). Their watches are to be kept.
     pub(crate) fn poll_clusters(&mut self) -> Option<BTreeSet<Arc<str>>> {

@@ -22,11 +22,13 @@ use crate::{
         retry::{RetrySettings, Throttle},
     },
     client::BuildError,
-    config::{Target, TargetError},
+    config::{Target, TargetError, bounded},
     escape::debug_as_message,
 };
 
 /// Builds a [`Channel`].
+///
+/// Durations of more than 30 years are shortened to 30 years, so that `Duration::MAX` means never.
 #[derive(Debug)]
 #[must_use = "a builder does nothing until the channel is built"]
 pub struct ChannelBuilder {
@@ -154,10 +156,10 @@ impl ChannelBuilder {
     }
 
     /// Sets the time without calls after which the channel closes its connections and ends its watches until the next call
-    /// (A62): at least 1 s, 30 min by default; zero for never.
+    /// (A62): 1 s to 30 years, 30 min by default; zero for never.
     pub fn idle_timeout(mut self, time: Duration) -> Self {
         let shortest = if time.is_zero() { Duration::ZERO } else { Duration::from_secs(1) };
-        self.settings.idle_timeout = time.max(shortest);
+        self.settings.idle_timeout = bounded(time).max(shortest);
         self
     }
 
@@ -213,32 +215,35 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets the first and the longest delay between attempts to connect to an address; 1 s and 120 s by default. Delays grow by
-    /// 1.6 and are up to 20 % longer or shorter at random (CH3.2).
+    /// Sets the first and the longest delay between attempts to connect to an address: 1 ms to 30 years each, 1 s and 120 s by
+    /// default. Delays grow by 1.6 and are up to 20 % longer or shorter at random (CH3.2).
     pub fn connect_backoff(mut self, initial: Duration, max: Duration) -> Self {
         let backoff = Arc::make_mut(&mut self.settings.balancer.pick_first.backoff);
-        (backoff.initial, backoff.max) = (initial, max);
+        backoff.initial = bounded(initial).max(SHORTEST);
+        backoff.max = bounded(max).max(SHORTEST);
         self
     }
 
-    /// Sets the time that an attempt to connect has at least; 20 s by default (CH3.2). An attempt includes the SETTINGS of the
-    /// endpoint.
+    /// Sets the time that an attempt to connect has at least: up to 30 years, 20 s by default (CH3.2). An attempt includes the
+    /// SETTINGS of the endpoint.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        Arc::make_mut(&mut self.settings.balancer.pick_first.backoff).min_connect_timeout = timeout;
+        let backoff = Arc::make_mut(&mut self.settings.balancer.pick_first.backoff);
+        backoff.min_connect_timeout = bounded(timeout);
         self
     }
 
-    /// Sets how long a connection is silent before it sends a ping (A8): at least 10 s, never by default. Servers end connections
-    /// with more pings than they permit; the interval is then doubled for the address (CH3.5).
+    /// Sets how long a connection is silent before it sends a ping (A8): 10 s to 30 years, never by default. Servers end
+    /// connections with more pings than they permit; the interval is then doubled for the address (CH3.5).
     pub fn keep_alive_interval(mut self, interval: Duration) -> Self {
-        self.settings.connections.keep_alive.interval = Some(interval.max(Duration::from_secs(10)));
+        self.settings.connections.keep_alive.interval = Some(bounded(interval).max(Duration::from_secs(10)));
         self
     }
 
-    /// Sets how long the answer to a ping may take, 20 s by default. Without one the connection is lost, and its calls fail with
-    /// UNAVAILABLE. Connections that send pings also have this time as their `TCP_USER_TIMEOUT`, where the system has that (A18).
+    /// Sets how long the answer to a ping may take: 1 ms to 30 years, 20 s by default. Without one the connection is lost, and its
+    /// calls fail with UNAVAILABLE. Connections that send pings also have this time as their `TCP_USER_TIMEOUT`, where the system
+    /// has that (A18); at most 24 days.
     pub fn keep_alive_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.connections.keep_alive.timeout = timeout;
+        self.settings.connections.keep_alive.timeout = bounded(timeout).max(SHORTEST);
         self
     }
 
@@ -248,10 +253,10 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets how long calls may run on a connection that the channel no longer uses, such as that of a removed endpoint; without
-    /// a limit by default (CH3.9). Calls that run longer fail with UNAVAILABLE.
+    /// Sets how long calls may run on a connection that the channel no longer uses, such as that of a removed endpoint: up to 30
+    /// years, without a limit by default (CH3.9). Calls that run longer fail with UNAVAILABLE.
     pub fn drain_limit(mut self, limit: Duration) -> Self {
-        self.settings.connections.drain_limit = Some(limit);
+        self.settings.connections.drain_limit = Some(bounded(limit));
         self
     }
 
@@ -291,6 +296,13 @@ impl ChannelBuilder {
     pub(super) fn observer(mut self, observer: Arc<dyn ChannelObserver>) -> Self {
         self.settings.observer = Some(observer);
         self
+    }
+
+    /// The first and the longest delay between attempts to connect.
+    #[cfg(test)]
+    pub(super) fn backoff(&self) -> (Duration, Duration) {
+        let backoff = &self.settings.balancer.pick_first.backoff;
+        (backoff.initial, backoff.max)
     }
 
     /// The steps of a slice of a sweep of outlier detection.
@@ -437,3 +449,6 @@ impl ChannelBuilder {
         Ok((Channel { shared: Arc::new(Shared { calls, control, target }) }, task, runtime))
     }
 }
+
+/// The shortest delay between attempts to connect, and the shortest time for the answer to a ping. Zero would be a loop without a wait.
+const SHORTEST: Duration = Duration::from_millis(1);

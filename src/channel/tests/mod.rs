@@ -19,6 +19,7 @@ mod session;
 mod sharing;
 mod spans;
 mod streams;
+mod task_end;
 mod telemetry;
 mod timeouts;
 
