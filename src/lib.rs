@@ -160,6 +160,8 @@ mod engine;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 mod escape;
+#[cfg(feature = "client")]
+mod file_reads;
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 #[cfg_attr(
     not(test),
