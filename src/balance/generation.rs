@@ -90,6 +90,7 @@ pub(crate) struct Generations<H> {
     snapshot: Option<Arc<Snapshot>>,
     /// See [`Generation::note`].
     note: Option<Arc<str>>,
+    /// The HTTP filters of the newest routes that are not executed, which were logged.
     warned: BTreeSet<String>,
     /// Those of the HTTP filters of the newest listener.
     instances: Instances,
@@ -360,16 +361,16 @@ impl<H: Clone + Debug> Generations<H> {
         }
     }
 
-    /// Logs once what is configured and not executed.
+    /// Logs what is configured and not executed, unless the routes before had it.
     fn warn_of_filters(&mut self, target: &str, unexecuted: BTreeSet<&str>) {
-        for filter in unexecuted {
-            if self.warned.insert(filter.to_owned()) {
-                warn!(
-                    target,
-                    %filter, "the channel does not execute a part of the configuration: HTTP filter"
-                );
-            }
+        let unexecuted: BTreeSet<_> = unexecuted.into_iter().map(str::to_owned).collect();
+        for filter in unexecuted.difference(&self.warned) {
+            warn!(
+                target,
+                %filter, "the channel does not execute a part of the configuration: HTTP filter"
+            );
         }
+        self.warned = unexecuted;
     }
 }
 
