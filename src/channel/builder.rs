@@ -18,6 +18,7 @@ use crate::{
     Bootstrap, Client,
     balance::{
         balancer::BalancerSettings,
+        identity::EndpointCredentials,
         observer::Observer,
         retry::{RetrySettings, Throttle},
     },
@@ -312,8 +313,32 @@ impl ChannelBuilder {
         self
     }
 
-    /// Has connections secured as the clusters configure it (A29), with this for clusters that configure nothing. Without this
-    /// setting, all connections are plaintext, and a cluster with TLS is logged once (CH7.1).
+    /// Has all connections in plaintext, and the TLS that clusters configure ignored, as gRPC's insecure credentials do. This is for
+    /// tests, and for networks that secure connections by themselves.
+    ///
+    /// Without a choice between this and `xds_credentials`, clusters without TLS are called in plaintext, and calls to a
+    /// cluster with TLS fail with UNAVAILABLE (CH7.1). The later of both settings counts.
+    ///
+    /// ```no_run
+    /// use xdskit::{Bootstrap, Channel};
+    ///
+    /// fn shop() -> Result<Channel, Box<dyn std::error::Error>> {
+    ///     let builder = Channel::builder("xds:///shop").bootstrap(Bootstrap::from_env()?);
+    ///     Ok(builder.insecure_credentials().build()?)
+    /// }
+    /// ```
+    pub fn insecure_credentials(mut self) -> Self {
+        self.settings.balancer.credentials = EndpointCredentials::Insecure;
+        #[cfg(feature = "tls")]
+        {
+            self.settings.security.xds_credentials = None;
+        }
+        self
+    }
+
+    /// Has connections secured as the clusters configure it (A29), with the fallback for clusters that configure nothing. Without
+    /// this setting, calls to a cluster with TLS fail, unless [`insecure_credentials`](Self::insecure_credentials) are set
+    /// (CH7.1).
     ///
     /// A connection that a cluster secures is never made otherwise: while its certificates cannot be used, or the server has not
     /// the right ones, attempts fail with the reason, and so do calls (CH7.2). Certificates are those of the bootstrap's
@@ -330,7 +355,7 @@ impl ChannelBuilder {
     #[cfg(feature = "tls")]
     pub fn xds_credentials(mut self, fallback: impl Into<FallbackCredentials>) -> Self {
         let fallback = fallback.into();
-        self.settings.balancer.fallback = Some(fallback.security());
+        self.settings.balancer.credentials = fallback.credentials();
         self.settings.security.xds_credentials = Some(fallback);
         self
     }
