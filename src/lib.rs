@@ -123,6 +123,9 @@
     allow(dead_code, unreachable_pub, reason = "the client is what drives the engine")
 )]
 
+#[cfg(feature = "client")]
+#[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "the channel uses all of it"))]
+mod background;
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 #[cfg_attr(
     not(test),
@@ -157,6 +160,8 @@ mod engine;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 mod escape;
+#[cfg(feature = "client")]
+mod file_reads;
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 #[cfg_attr(
     not(test),

@@ -71,7 +71,7 @@ async fn run(args: Args) -> Result<(), Box<dyn Error>> {
         let builder = client.channel(&*args.server);
         match args.secure_mode {
             true => builder.xds_credentials(FallbackCredentials::Plaintext).build(),
-            false => builder.build(),
+            false => builder.insecure_credentials().build(),
         }
     });
     let channels = channels.collect::<Result<Vec<Channel>, _>>()?;

@@ -15,7 +15,7 @@ use super::{
     cluster_load::ClusterLoad,
     clusters::{ClusterChanges, ClusterConfig},
     hash::hash,
-    identity::Security,
+    identity::{EndpointCredentials, Security},
     policy::{Configured, Drop, LeafConfig, Policy},
     stale_config::merged,
 };
@@ -33,15 +33,13 @@ pub(super) struct Translation {
     seed: u64,
     /// The largest number of connections to an endpoint (CH4.9).
     max_connections_cap: usize,
-    /// See [`BalancerSettings::fallback`].
-    fallback: Option<Security>,
+    /// See [`BalancerSettings::credentials`].
+    credentials: EndpointCredentials,
     /// The snapshot that was translated last.
     snapshot: Option<Arc<Snapshot>>,
     /// The leaves of each target that was translated.
     targets: BTreeMap<Arc<str>, Vec<Arc<str>>>,
     leaves: BTreeMap<Arc<str>, Leaf>,
-    /// Warnings are logged once.
-    warned: BTreeSet<String>,
 }
 
 /// A leaf with what it was translated from.
@@ -53,6 +51,8 @@ struct Leaf {
     assignment: Option<Arc<ClusterLoadAssignment>>,
     note: Option<String>,
     security: Security,
+    /// The parts of its configuration that are not executed, which were logged.
+    warned: BTreeSet<String>,
 }
 
 impl Translation {
@@ -61,11 +61,10 @@ impl Translation {
             ring_size_cap: settings.ring_size_cap,
             max_connections_cap: settings.max_connections_cap,
             seed: settings.seed,
-            fallback: settings.fallback.clone(),
+            credentials: settings.credentials.clone(),
             snapshot: None,
             targets: BTreeMap::new(),
             leaves: BTreeMap::new(),
-            warned: BTreeSet::new(),
         }
     }
 
@@ -143,8 +142,14 @@ impl Translation {
     /// The configuration of a leaf, if it is another one than before.
     fn translate_leaf(&mut self, name: &Arc<str>, view: ClusterView<'_>) -> Option<LeafConfig> {
         let (cluster, assignment) = (view.config(), view.assignment());
+        let refusal = self.refusal(cluster.map(|it| &**it));
+        // An endpoint that is not to be called is as one that is not there.
+        let assignment = assignment.filter(|_| refusal.is_none());
         let errors = [view.error(), view.warning(), view.endpoints_error()].into_iter().flatten();
-        let note = merged(errors);
+        let note = match (refusal, merged(errors)) {
+            (Some(refusal), Some(errors)) => Some(format!("{refusal}; {errors}")),
+            (refusal, errors) => refusal.map(ToOwned::to_owned).or(errors),
+        };
         let security = self.security(name, cluster.map(|it| &**it));
         let it = self.leaves.get_mut(name)?;
         let is_same = it.cluster.as_ref().map(Arc::as_ptr) == cluster.map(Arc::as_ptr)
@@ -157,7 +162,7 @@ impl Translation {
         (it.cluster, it.assignment, it.note) = (cluster.cloned(), assignment.cloned(), note.clone());
         it.security = security.clone();
         let endpoints = Endpoints::new(&security, cluster.is_some_and(|it| it.http_connect));
-        let Configured { policy, subset, .. } = self.policy(view);
+        let Configured { policy, subset, .. } = self.policy(name, view);
         let all = assignment.map_or_else(Vec::new, |it| endpoints.priorities(it));
         // The same for the whole life of the channel (CH3.61), and another one for each cluster.
         let seed = hash(name.as_bytes()) ^ self.seed;
@@ -194,13 +199,22 @@ impl Translation {
     fn security(&self, leaf: &str, cluster: Option<&Cluster>) -> Security {
         let known = self.leaves.get(leaf).map(|it| &it.security);
         let tls = cluster.and_then(|it| it.tls.as_deref());
-        match (&self.fallback, tls) {
-            (None, _) => Security::Plaintext,
-            (Some(fallback), None) => fallback.clone(),
-            (Some(_), Some(tls)) => match known {
+        match (&self.credentials, tls) {
+            // A cluster with TLS has no endpoints without a choice.
+            (EndpointCredentials::Unset | EndpointCredentials::Insecure, _) => Security::Plaintext,
+            (EndpointCredentials::Xds { fallback }, None) => fallback.clone(),
+            (EndpointCredentials::Xds { .. }, Some(tls)) => match known {
                 Some(known @ Security::Cluster { tls: it, .. }) if **it.config() == *tls => known.clone(),
                 Some(_) | None => Security::of_cluster(tls),
             },
+        }
+    }
+
+    /// Why the endpoints of a cluster are not called: it has TLS, and nobody has chosen to execute or to ignore that (CH7.1).
+    fn refusal(&self, cluster: Option<&Cluster>) -> Option<&'static str> {
+        match self.credentials {
+            EndpointCredentials::Unset => cluster?.tls.as_ref().map(|_| NO_CREDENTIALS),
+            EndpointCredentials::Insecure | EndpointCredentials::Xds { .. } => None,
         }
     }
 
@@ -208,32 +222,35 @@ impl Translation {
         usize::try_from(configured).unwrap_or(usize::MAX).clamp(1, self.max_connections_cap)
     }
 
-    /// The policy of a cluster, with a warning for each setting that is not executed.
-    fn policy(&mut self, view: ClusterView<'_>) -> Configured {
+    /// The policy of a leaf, with a warning for each setting that is not executed.
+    fn policy(&mut self, leaf: &Arc<str>, view: ClusterView<'_>) -> Configured {
         let Some(config) = view.config() else { return Configured::of(&LbPolicy::RoundRobin) };
         let mut configured = Configured::of(&config.lb_policy);
         if let Policy::RingHash(ring) = configured.policy.policy {
             configured.policy.policy = Policy::RingHash(ring.capped(self.ring_size_cap));
         }
+        let mut unexecuted = BTreeSet::new();
         if let Some(name) = &configured.unsupported {
-            self.warn(view.name(), format!("load balancing policy {name}, round_robin is used instead"));
+            unexecuted.insert(format!("load balancing policy {name}, round_robin is used instead"));
         }
         if config.lb_policy.has_custom_metrics() {
             let field = "metric_names_for_computing_utilization";
-            self.warn(view.name(), format!("{field}, the utilization is that of A58"));
+            unexecuted.insert(format!("{field}, the utilization is that of A58"));
         }
-        if config.tls.is_some() && self.fallback.is_none() {
-            let why = "TLS, connections are plaintext since the channel has no xDS credentials";
-            self.warn(view.name(), why.to_owned());
+        if self.refusal(Some(config)).is_some() {
+            unexecuted.insert("TLS, calls fail since the channel has no credentials".to_owned());
         }
+        self.warn(leaf, unexecuted);
         configured
     }
 
-    fn warn(&mut self, cluster: &str, what: String) {
-        let text = format!("{cluster}: {what}");
-        if self.warned.insert(text) {
-            warn!(cluster, "the channel does not execute a part of the configuration: {what}");
+    /// Logs what the configuration before did not have.
+    fn warn(&mut self, leaf: &Arc<str>, unexecuted: BTreeSet<String>) {
+        let Some(known) = self.leaves.get_mut(leaf) else { return };
+        for what in unexecuted.difference(&known.warned) {
+            warn!(cluster = &**leaf, "the channel does not execute a part of the configuration: {what}");
         }
+        known.warned = unexecuted;
     }
 }
 
@@ -253,6 +270,14 @@ fn drop_share(drop: &crate::resource::endpoints::DropOverload) -> Drop {
     Drop { category: (&*drop.category).into(), per_million: drop.requests_per_million }
 }
 
+/// Why a cluster with TLS is not called.
+#[cfg(feature = "tls")]
+const NO_CREDENTIALS: &str = "it has TLS, and the channel has no credentials: set `ChannelBuilder::xds_credentials`, or \
+                              `insecure_credentials` to ignore the TLS of clusters";
+/// Why a cluster with TLS is not called.
+#[cfg(not(feature = "tls"))]
+const NO_CREDENTIALS: &str = "it has TLS, and this build has not (feature `tls`): set `ChannelBuilder::insecure_credentials` to \
+                              ignore the TLS of clusters";
 /// The limit of concurrent requests of a cluster without one (A32).
 const DEFAULT_MAX_REQUESTS: u32 = 1_024;
 

@@ -91,6 +91,7 @@ pub(crate) struct Generations<H> {
     snapshot: Option<Arc<Snapshot>>,
     /// See [`Generation::stale_config`].
     stale_config: Option<Arc<StaleConfig>>,
+    /// The HTTP filters of the newest routes that are not executed, which were logged.
     warned: BTreeSet<String>,
     /// Those of the HTTP filters of the newest listener.
     instances: Instances,
@@ -178,6 +179,11 @@ impl<H: Clone + Debug> Generations<H> {
             warned: BTreeSet::new(),
             instances: Instances::default(),
         }
+    }
+
+    /// Whether nothing is known yet: neither routes nor the reason why there are none.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.routing, Routing::Waiting)
     }
 
     /// The clusters that are in the tree, if there are others than the last time: those of the newest routes, and those that calls
@@ -361,16 +367,16 @@ impl<H: Clone + Debug> Generations<H> {
         }
     }
 
-    /// Logs once what is configured and not executed.
+    /// Logs what is configured and not executed, unless the routes before had it.
     fn warn_of_filters(&mut self, target: &str, unexecuted: BTreeSet<&str>) {
-        for filter in unexecuted {
-            if self.warned.insert(filter.to_owned()) {
-                warn!(
-                    target,
-                    %filter, "the channel does not execute a part of the configuration: HTTP filter"
-                );
-            }
+        let unexecuted: BTreeSet<_> = unexecuted.into_iter().map(str::to_owned).collect();
+        for filter in unexecuted.difference(&self.warned) {
+            warn!(
+                target,
+                %filter, "the channel does not execute a part of the configuration: HTTP filter"
+            );
         }
+        self.warned = unexecuted;
     }
 }
 

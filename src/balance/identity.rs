@@ -47,6 +47,21 @@ pub(crate) enum Security {
     Cluster { tls: ClusterTls, hostname: Option<Arc<str>> },
 }
 
+/// The choice of the application for the security of connections (CH7.1).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum EndpointCredentials {
+    /// There is no choice: clusters without TLS are called in plaintext, and clusters with TLS are not called.
+    Unset,
+    /// Plaintext, whatever clusters configure.
+    Insecure,
+    /// TLS as clusters configure it, and the fallback for clusters without TLS.
+    #[cfg_attr(
+        not(any(test, feature = "tls", feature = "fuzzing")),
+        expect(dead_code, reason = "there is no TLS")
+    )]
+    Xds { fallback: Security },
+}
+
 /// The TLS of a cluster, which is compared by what it contains.
 #[derive(Clone)]
 pub(crate) struct ClusterTls {

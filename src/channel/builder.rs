@@ -18,15 +18,18 @@ use crate::{
     Bootstrap, Client,
     balance::{
         balancer::BalancerSettings,
+        identity::EndpointCredentials,
         observer::Observer,
         retry::{RetrySettings, Throttle},
     },
     client::BuildError,
-    config::{Target, TargetError},
+    config::{Target, TargetError, bounded},
     escape::debug_as_message,
 };
 
 /// Builds a [`Channel`].
+///
+/// Durations of more than 30 years are shortened to 30 years, so that `Duration::MAX` means never.
 #[derive(Debug)]
 #[must_use = "a builder does nothing until the channel is built"]
 pub struct ChannelBuilder {
@@ -154,10 +157,10 @@ impl ChannelBuilder {
     }
 
     /// Sets the time without calls after which the channel closes its connections and ends its watches until the next call
-    /// (A62): at least 1 s, 30 min by default; zero for never.
+    /// (A62): 1 s to 30 years, 30 min by default; zero for never.
     pub fn idle_timeout(mut self, time: Duration) -> Self {
         let shortest = if time.is_zero() { Duration::ZERO } else { Duration::from_secs(1) };
-        self.settings.idle_timeout = time.max(shortest);
+        self.settings.idle_timeout = bounded(time).max(shortest);
         self
     }
 
@@ -213,32 +216,35 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets the first and the longest delay between attempts to connect to an address; 1 s and 120 s by default. Delays grow by
-    /// 1.6 and are up to 20 % longer or shorter at random (CH3.2).
+    /// Sets the first and the longest delay between attempts to connect to an address: 1 ms to 30 years each, 1 s and 120 s by
+    /// default. Delays grow by 1.6 and are up to 20 % longer or shorter at random (CH3.2).
     pub fn connect_backoff(mut self, initial: Duration, max: Duration) -> Self {
         let backoff = Arc::make_mut(&mut self.settings.balancer.pick_first.backoff);
-        (backoff.initial, backoff.max) = (initial, max);
+        backoff.initial = bounded(initial).max(SHORTEST);
+        backoff.max = bounded(max).max(SHORTEST);
         self
     }
 
-    /// Sets the time that an attempt to connect has at least; 20 s by default (CH3.2). An attempt includes the SETTINGS of the
-    /// endpoint.
+    /// Sets the time that an attempt to connect has at least: up to 30 years, 20 s by default (CH3.2). An attempt includes the
+    /// SETTINGS of the endpoint.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        Arc::make_mut(&mut self.settings.balancer.pick_first.backoff).min_connect_timeout = timeout;
+        let backoff = Arc::make_mut(&mut self.settings.balancer.pick_first.backoff);
+        backoff.min_connect_timeout = bounded(timeout);
         self
     }
 
-    /// Sets how long a connection is silent before it sends a ping (A8): at least 10 s, never by default. Servers end connections
-    /// with more pings than they permit; the interval is then doubled for the address (CH3.5).
+    /// Sets how long a connection is silent before it sends a ping (A8): 10 s to 30 years, never by default. Servers end
+    /// connections with more pings than they permit; the interval is then doubled for the address (CH3.5).
     pub fn keep_alive_interval(mut self, interval: Duration) -> Self {
-        self.settings.connections.keep_alive.interval = Some(interval.max(Duration::from_secs(10)));
+        self.settings.connections.keep_alive.interval = Some(bounded(interval).max(Duration::from_secs(10)));
         self
     }
 
-    /// Sets how long the answer to a ping may take, 20 s by default. Without one the connection is lost, and its calls fail with
-    /// UNAVAILABLE. Connections that send pings also have this time as their `TCP_USER_TIMEOUT`, where the system has that (A18).
+    /// Sets how long the answer to a ping may take: 1 ms to 30 years, 20 s by default. Without one the connection is lost, and its
+    /// calls fail with UNAVAILABLE. Connections that send pings also have this time as their `TCP_USER_TIMEOUT`, where the system
+    /// has that (A18); at most 24 days.
     pub fn keep_alive_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.connections.keep_alive.timeout = timeout;
+        self.settings.connections.keep_alive.timeout = bounded(timeout).max(SHORTEST);
         self
     }
 
@@ -248,10 +254,10 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets how long calls may run on a connection that the channel no longer uses, such as that of a removed endpoint; without
-    /// a limit by default (CH3.9). Calls that run longer fail with UNAVAILABLE.
+    /// Sets how long calls may run on a connection that the channel no longer uses, such as that of a removed endpoint: up to 30
+    /// years, without a limit by default (CH3.9). Calls that run longer fail with UNAVAILABLE.
     pub fn drain_limit(mut self, limit: Duration) -> Self {
-        self.settings.connections.drain_limit = Some(limit);
+        self.settings.connections.drain_limit = Some(bounded(limit));
         self
     }
 
@@ -318,6 +324,13 @@ impl ChannelBuilder {
         self
     }
 
+    /// The first and the longest delay between attempts to connect.
+    #[cfg(test)]
+    pub(super) fn backoff(&self) -> (Duration, Duration) {
+        let backoff = &self.settings.balancer.pick_first.backoff;
+        (backoff.initial, backoff.max)
+    }
+
     /// The steps of a slice of a sweep of outlier detection.
     #[cfg(test)]
     pub(super) fn sweep_slice(mut self, steps: usize) -> Self {
@@ -325,8 +338,32 @@ impl ChannelBuilder {
         self
     }
 
-    /// Has connections secured as the clusters configure it (A29), with this for clusters that configure nothing. Without this
-    /// setting, all connections are plaintext, and a cluster with TLS is logged once (CH7.1).
+    /// Has all connections in plaintext, and the TLS that clusters configure ignored, as gRPC's insecure credentials do. This is for
+    /// tests, and for networks that secure connections by themselves.
+    ///
+    /// Without a choice between this and `xds_credentials`, clusters without TLS are called in plaintext, and calls to a
+    /// cluster with TLS fail with UNAVAILABLE (CH7.1). The later of both settings counts.
+    ///
+    /// ```no_run
+    /// use xdskit::{Bootstrap, Channel};
+    ///
+    /// fn shop() -> Result<Channel, Box<dyn std::error::Error>> {
+    ///     let builder = Channel::builder("xds:///shop").bootstrap(Bootstrap::from_env()?);
+    ///     Ok(builder.insecure_credentials().build()?)
+    /// }
+    /// ```
+    pub fn insecure_credentials(mut self) -> Self {
+        self.settings.balancer.credentials = EndpointCredentials::Insecure;
+        #[cfg(feature = "tls")]
+        {
+            self.settings.security.xds_credentials = None;
+        }
+        self
+    }
+
+    /// Has connections secured as the clusters configure it (A29), with the fallback for clusters that configure nothing. Without
+    /// this setting, calls to a cluster with TLS fail, unless [`insecure_credentials`](Self::insecure_credentials) are set
+    /// (CH7.1).
     ///
     /// A connection that a cluster secures is never made otherwise: while its certificates cannot be used, or the server has not
     /// the right ones, attempts fail with the reason, and so do calls (CH7.2). Certificates are those of the bootstrap's
@@ -343,7 +380,7 @@ impl ChannelBuilder {
     #[cfg(feature = "tls")]
     pub fn xds_credentials(mut self, fallback: impl Into<FallbackCredentials>) -> Self {
         let fallback = fallback.into();
-        self.settings.balancer.fallback = Some(fallback.security());
+        self.settings.balancer.credentials = fallback.credentials();
         self.settings.security.xds_credentials = Some(fallback);
         self
     }
@@ -462,3 +499,6 @@ impl ChannelBuilder {
         Ok((Channel { shared: Arc::new(Shared { calls, control, target }) }, task, runtime))
     }
 }
+
+/// The shortest delay between attempts to connect, and the shortest time for the answer to a ping. Zero would be a loop without a wait.
+const SHORTEST: Duration = Duration::from_millis(1);

@@ -331,8 +331,13 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// The status of a call for which the channel has ended.
     pub(super) fn shut_down(&self) -> Status {
-        self.unavailable("channel is shut down")
+        match self.context.published.closed() {
+            Some(reason) => self.unavailable(&reason),
+            // The shutdown has begun.
+            None => self.unavailable(SHUT_DOWN),
+        }
     }
 
     pub(super) fn unavailable(&self, reason: &str) -> Status {
@@ -340,5 +345,7 @@ impl<'a> Call<'a> {
     }
 }
 
+/// Why calls fail after [`Channel::shutdown`](super::Channel::shutdown).
+pub(super) const SHUT_DOWN: &str = "channel is shut down";
 /// The longest time that a deadline is computed for; longer ones are none.
 pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);

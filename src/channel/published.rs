@@ -12,7 +12,10 @@ use std::{
 use arc_swap::{ArcSwap, Guard};
 use tokio::{sync::oneshot, time::Instant};
 
-use super::{connection::Handle, state::States};
+use super::{
+    connection::Handle,
+    state::{ChannelState, States},
+};
 use crate::{
     balance::{
         cluster_use::ClusterReference,
@@ -59,7 +62,7 @@ pub(super) enum Connect {
     Endpoint(ConnectRequest),
 }
 
-/// The channel was shut down.
+/// The channel was shut down, or its task has ended: [`Published::closed`] has the reason.
 #[derive(Debug)]
 pub(super) struct ShutDown;
 
@@ -67,7 +70,8 @@ pub(super) struct ShutDown;
 struct Queue {
     calls: BTreeMap<u64, Waiting>,
     next: u64,
-    is_closed: bool,
+    /// Why no call can wait any more.
+    closed: Option<Arc<str>>,
 }
 
 /// What a call waits for.
@@ -111,11 +115,24 @@ impl Published {
         self.lock().pick_anew(before.number(), &generation)
     }
 
-    /// Ends all waiting, as the channel is shut down.
-    pub(super) fn close(&self) {
+    /// Ends all waiting, now and later, for a reason. Only the first one counts.
+    pub(super) fn close(&self, reason: impl Into<Arc<str>>) {
         let mut queue = self.lock();
-        queue.is_closed = true;
+        queue.closed.get_or_insert(reason.into());
         queue.calls.clear();
+    }
+
+    /// The task of the channel has ended without a shutdown: calls that wait and later ones fail for a reason.
+    pub(super) fn fail(&self, reason: String) {
+        self.close(reason);
+        // A call that has seen the routes before finds the queue closed.
+        self.generation.store(Arc::new(Generation::waiting()));
+        self.states.set(ChannelState::Shutdown);
+    }
+
+    /// Why no call can wait any more, once that is so.
+    pub(super) fn closed(&self) -> Option<Arc<str>> {
+        self.lock().closed.clone()
     }
 
     /// A place in the queue, unless as many calls wait as permitted (CH1.12).
@@ -153,7 +170,7 @@ impl<'a> Place<'a> {
     /// Waits for routes that are newer than those of a generation. `None` if they are there.
     pub(super) fn wait_for_routes(&self, seen: u64) -> Result<Option<Waiter<'a, ()>>, ShutDown> {
         let mut queue = self.published.lock();
-        if queue.is_closed {
+        if queue.closed.is_some() {
             return Err(ShutDown);
         }
         if self.published.load().routes_since() > seen {
@@ -173,7 +190,7 @@ impl<'a> Place<'a> {
         (draws, waits_for_ready): (Draws, bool),
     ) -> Result<Result<Waiter<'a, Picked>, Draws>, ShutDown> {
         let mut queue = self.published.lock();
-        if queue.is_closed {
+        if queue.closed.is_some() {
             return Err(ShutDown);
         }
         if self.published.load().picker_since(cluster.place()) > seen {

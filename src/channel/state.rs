@@ -19,7 +19,8 @@ pub enum ChannelState {
     Ready,
     /// The target cannot be resolved, or no endpoint can be reached; fail-fast calls fail.
     TransientFailure,
-    /// The channel was shut down. This is final.
+    /// The channel was shut down, or its task has ended: it has panicked, or the runtime that the channel was built on has ended.
+    /// This is final, and all calls fail with the reason.
     Shutdown,
 }
 

@@ -24,7 +24,7 @@ use super::{
     ChannelState,
     active::ActiveCalls,
     builder::Settings,
-    call::CallContext,
+    call::{CallContext, SHUT_DOWN},
     channel_status::Collected,
     connection::{Connection, Handle, Loss, watch_load},
     published::{Connect, Published},
@@ -33,6 +33,7 @@ use super::{
 };
 use crate::{
     Client,
+    background::{TaskEnd, supervise},
     balance::{
         backoff::{Backoff, BackoffSettings},
         balancer::Balancer,
@@ -113,6 +114,8 @@ struct Task {
     subchannels: Subchannels,
     events: UnboundedSender<Event>,
     idle_at: Option<Instant>,
+    /// The client of the resolution has ended, so that no further state follows.
+    has_client_ended: bool,
     /// The application requested connections, which are to be attempted when the clusters are known.
     exits_idle: bool,
 }
@@ -168,9 +171,15 @@ pub(super) fn run(
         subchannels: Subchannels::new(settings.observer),
         events,
         idle_at: None,
+        has_client_ended: false,
         exits_idle: false,
     };
-    task.run(control, received)
+    let published = calls.published.clone();
+    supervise("channel", task.run(control, received), move |end| match end {
+        TaskEnd::Completed => {}
+        TaskEnd::Panicked(message) => published.fail(format!("the task of the channel panicked: {message}")),
+        TaskEnd::Dropped => published.fail(RUNTIME_ENDED.to_owned()),
+    })
 }
 
 impl Task {
@@ -198,7 +207,10 @@ impl Task {
                         next = events.try_recv().ok();
                     }
                 }
-                resolved = next(&mut self.resolution) => self.handle_resolution(resolved),
+                resolved = next(&mut self.resolution), if !self.has_client_ended => match resolved {
+                    Some(resolved) => self.handle_resolution(resolved),
+                    None => self.handle_client_end(),
+                },
                 () = until(timeout) => self.handle_timeout(),
                 rotation = self.rotations.next() => self.handle_rotation(&rotation),
                 Some(()) = self.connections.ended() => continue,
@@ -245,12 +257,21 @@ impl Task {
         if self.resolution.is_none() {
             self.active.wake();
             self.resolution = Some(self.client.resolve(&self.target));
+            self.has_client_ended = false;
             self.idle_at = (!self.idle_timeout.is_zero()).then(|| Instant::now() + self.idle_timeout);
         }
     }
 
     fn handle_resolution(&mut self, resolved: Result<Arc<Snapshot>, WatchError>) {
         self.generations.handle_resolution(resolved, now());
+    }
+
+    /// What is known stays in use. Without anything, calls would wait for what never follows.
+    fn handle_client_end(&mut self) {
+        self.has_client_ended = true;
+        if let Some(resolution) = self.resolution.as_ref().filter(|_| self.generations.is_waiting()) {
+            self.generations.handle_resolution(Err(resolution.shut_down()), now());
+        }
     }
 
     fn handle_event(&mut self, event: Event) {
@@ -410,13 +431,10 @@ impl Task {
             let _ = events.send(Event::Load(id, report));
         };
         let backoff = Backoff::new(self.backoff.clone());
-        let watch = tokio::spawn(watch_load(
-            endpoint,
-            (origin, period),
-            backoff,
-            self.active.malformed().clone(),
-            on_report,
-        ));
+        let malformed = self.active.malformed().clone();
+        let watch = watch_load(endpoint, (origin, period), backoff, malformed, on_report);
+        // Without it, the weights that the endpoint has reported expire.
+        let watch = tokio::spawn(supervise("load of an endpoint", watch, |_| {}));
         self.load_watches.insert(id, LoadWatch::new(watch.abort_handle()));
     }
 
@@ -428,7 +446,7 @@ impl Task {
         self.resolution = None;
         self.subscriptions.clear();
         self.published.publish(Generation::waiting());
-        self.published.close();
+        self.published.close(SHUT_DOWN);
         let ended = async {
             while self.connections.ended().await.is_some() {}
             if self.shares_connections {
@@ -443,3 +461,7 @@ impl Task {
         }
     }
 }
+
+/// Why calls fail without the runtime of the task.
+const RUNTIME_ENDED: &str =
+    "the runtime that the channel was built on has ended: build the channel on the runtime that uses it";

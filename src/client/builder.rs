@@ -28,7 +28,8 @@ use super::{
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
 use crate::{
-    config::{ApiType, Bootstrap, ConfigError, Polling},
+    background::supervise,
+    config::{ApiType, Bootstrap, ConfigError, Polling, bounded},
     engine::{Engine, OnDeletion, Settings},
     escape::debug_as_message,
     lrs::Reporting,
@@ -274,9 +275,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the minimum interval of load reports: 1 s by default. Servers that ask for shorter ones get this one.
+    /// Sets the minimum interval of load reports: up to 30 years, 1 s by default. Servers that ask for shorter ones get this one.
     pub fn min_load_report_interval(mut self, interval: Duration) -> Self {
-        self.settings.load_reports.min_interval = interval;
+        self.settings.load_reports.min_interval = bounded(interval);
         self
     }
 
@@ -293,7 +294,8 @@ impl ClientBuilder {
     /// There is no current tokio runtime, or the bootstrap does not match the extensions.
     pub fn build(self) -> Result<Client, BuildError> {
         let (client, driver) = self.build_with_driver()?;
-        client.runtime.spawn(driver);
+        // Its end closes the watches; a panic is logged.
+        client.runtime.spawn(supervise("client", driver, |_| {}));
         Ok(client)
     }
 

@@ -38,6 +38,8 @@ pub(super) struct Driver {
     engine: Engine,
     transports: Transports,
     commands: UnboundedReceiver<Command>,
+    /// Commands that were received and not handled yet, the last one first.
+    batch: Vec<Command>,
     events: UnboundedReceiver<Input>,
     /// Cloned for the transport and for lookups. It contains few events: a stream reads one message per order to
     /// read, and a lookup ends once.
@@ -76,6 +78,7 @@ impl Driver {
             engine,
             transports,
             commands,
+            batch: Vec::with_capacity(MAX_BATCH),
             events,
             reports,
             watches: ByWatch::default(),
@@ -95,13 +98,13 @@ impl Driver {
     }
 
     pub(super) async fn run(mut self) {
-        let mut batch = Vec::with_capacity(MAX_BATCH);
         let mut sleep = pin!(time::sleep_until(time::Instant::now()));
         self.carry_out();
         loop {
-            match self.next_work(&mut batch, sleep.as_mut()).await {
+            match self.next_work(sleep.as_mut()).await {
                 Work::Commands => {
-                    for command in batch.drain(..) {
+                    self.batch.reverse();
+                    while let Some(command) = self.batch.pop() {
                         if self.handle_command(command).is_break() {
                             return self.end().await;
                         }
@@ -133,7 +136,7 @@ impl Driver {
     }
 
     /// Waits for work. The choice among several kinds is random, so that none starves another.
-    async fn next_work(&mut self, batch: &mut Vec<Command>, mut sleep: Pin<&mut Sleep>) -> Work {
+    async fn next_work(&mut self, mut sleep: Pin<&mut Sleep>) -> Work {
         let of_loads = self.loads.poll_timeout().map(time::Instant::from_std);
         let of_engine = self.engine.poll_timeout().map(|(at, _)| time::Instant::from_std(at));
         let deadline = [of_engine, of_loads].into_iter().flatten().min();
@@ -152,7 +155,7 @@ impl Driver {
             sleep.as_mut().reset(at);
         }
         tokio::select! {
-            count = self.commands.recv_many(batch, MAX_BATCH) => if count == 0 { Work::Nothing } else { Work::Commands },
+            count = self.commands.recv_many(&mut self.batch, MAX_BATCH) => if count == 0 { Work::Nothing } else { Work::Commands },
             Some(event) = self.events.recv() => Work::Event(event),
             Some(event) = self.loads.next_event() => Work::LoadEvent(event),
             () = ready(()), if is_over => over(),
@@ -310,7 +313,8 @@ impl Drop for Driver {
         self.commands.close();
         self.close_watches();
         let mut watches = Vec::new();
-        while let Ok(command) = self.commands.try_recv() {
+        let received = std::mem::take(&mut self.batch).into_iter();
+        for command in received.chain(std::iter::from_fn(|| self.commands.try_recv().ok())) {
             match command {
                 Command::Watch { publish, .. } | Command::Resolve { publish, .. } => watches.push(publish),
                 Command::Unwatch { .. }

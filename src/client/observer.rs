@@ -9,7 +9,7 @@ use super::{
     ClientBuilder,
     registry::{Registry, Role},
 };
-use crate::resource::Validation;
+use crate::{background::supervise, resource::Validation};
 
 /// The observing part of a client with gRPC's rules. It has streams of its own, so that servers receive the ACK or
 /// NACK of each profile separately. It starts with the first observing watch, and ends with the last one.
@@ -54,13 +54,14 @@ pub(super) fn of(client: &Arc<Registry>, runtime: &Handle) -> Arc<Registry> {
     let built = observer.builder.clone().build_part(role);
     let (observing, driver) = built.expect("the client was built with the same settings, and has a runtime");
     let mut ended = observer.ended.clone();
-    runtime.spawn(async move {
+    let task = async move {
         tokio::select! {
             () = driver => {}
             // An error means that the client has ended, including all its parts.
             _ = ended.changed() => {}
         }
-    });
+    };
+    runtime.spawn(supervise("observing part of a client", task, |_| {}));
     *known = Arc::downgrade(&observing);
     observing
 }

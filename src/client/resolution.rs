@@ -143,7 +143,7 @@ impl Resolution {
     }
 
     /// The error after the client was shut down.
-    #[cfg(feature = "tower")]
+    #[cfg(any(feature = "tower", feature = "channel"))]
     pub(crate) fn shut_down(&self) -> WatchError {
         self.watcher.watch().shut_down()
     }

@@ -7,6 +7,8 @@ use std::{
 
 use serde_json::Value;
 
+use super::bounded;
+
 /// The channel credentials of a management server: the security of connections to it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
@@ -180,10 +182,10 @@ impl TlsConfig {
         self
     }
 
-    /// Sets the maximum age of the contents of the files when a connection is made.
+    /// Sets the maximum age of the contents of the files when a connection is made: up to 30 years.
     #[must_use]
     pub fn with_refresh_interval(mut self, interval: Duration) -> Self {
-        self.refresh_interval = interval;
+        self.refresh_interval = bounded(interval);
         self
     }
 

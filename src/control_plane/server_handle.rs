@@ -35,10 +35,17 @@ impl ServerHandle {
             // REST uses HTTP/1.1 as well.
             .accept_http1(cfg!(feature = "json"));
         let service = control_plane.service();
-        let task = tokio::spawn(server.serve_with_incoming_shutdown(service, incoming, async move {
+        let serving = server.serve_with_incoming_shutdown(service, incoming, async move {
             // Dropping the sender is a signal, too.
             let _ = stopped.await;
-        }));
+        });
+        let task = tokio::spawn(async move {
+            let served = serving.await;
+            if let Err(error) = &served {
+                tracing::error!(%addr, error = %Escaped(error), "serving ended with an error");
+            }
+            served
+        });
         Ok(Self { control_plane, addr, stop: Mutex::new(Some(stop)), task: Some(task) })
     }
 
@@ -64,10 +71,8 @@ impl ServerHandle {
         self.begin_shutdown();
         let Some(mut task) = self.task.take() else { return };
         match tokio::time::timeout(SHUTDOWN_GRACE, &mut task).await {
-            Ok(Ok(Ok(()))) => {}
-            Ok(Ok(Err(error))) => {
-                tracing::warn!(addr = %self.addr, error = %Escaped(&error), "serving ended with an error");
-            }
+            // An error was logged when it occurred.
+            Ok(Ok(Ok(()) | Err(_))) => {}
             Ok(Err(error)) => {
                 tracing::warn!(addr = %self.addr, error = %Escaped(&error), "serving ended");
             }

@@ -182,6 +182,13 @@ impl Counters {
         store(&self.taken, load(&self.reported));
     }
 
+    /// What the report in progress covers.
+    pub(super) fn in_report(&self) -> Calls {
+        let (taken, reported) = (load(&self.taken), load(&self.reported));
+        let since = |index: usize| taken[index] - reported[index];
+        Calls { issued: since(ISSUED), succeeded: since(SUCCEEDED), failed: since(FAILED), in_progress: 0 }
+    }
+
     fn since_reported(&self, totals: [u64; 3]) -> Calls {
         let reported = load(&self.reported);
         // A report may have covered a call that was withdrawn after it: later ones are less by that.
@@ -214,6 +221,13 @@ impl Calls {
         self.succeeded += other.succeeded;
         self.failed += other.failed;
         self.in_progress += other.in_progress;
+    }
+
+    pub(super) fn subtract(&mut self, other: Self) {
+        self.issued -= other.issued;
+        self.succeeded -= other.succeeded;
+        self.failed -= other.failed;
+        self.in_progress -= other.in_progress;
     }
 }
 
@@ -323,6 +337,11 @@ impl DropCounter {
 
     pub(super) fn unreported(&self) -> u64 {
         self.count.load(Ordering::Relaxed) - self.reported.load(Ordering::Relaxed)
+    }
+
+    /// What the report in progress covers.
+    pub(super) fn in_report(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed) - self.reported.load(Ordering::Relaxed)
     }
 
     pub(super) fn take(&self) -> u64 {

@@ -1,7 +1,6 @@
 //! The load of one cluster, as it is reported to one server.
 
 use std::{
-    borrow::Cow,
     collections::BTreeMap,
     net::SocketAddr,
     sync::Arc,
@@ -12,9 +11,11 @@ use tracing::debug;
 
 use super::{
     counters::{Calls, Count, Counters, DropCounter},
+    departed::DepartedDrops,
     destination::Key,
-    encode::{self, Encoder, EndpointStats},
+    encode::{self, Encoder},
     endpoint_metadata::{Assignment, EndpointMetadata},
+    locality_loads::LocalityLoads,
     metrics::MetricSums,
     stats::{LoadStats, LocalityStats},
 };
@@ -43,6 +44,10 @@ pub(super) struct KeyLoads {
     takes_activity: bool,
     /// The endpoints that the cluster has by EDS, for their metadata.
     assignment: Assignment,
+    /// How many counters were listed since departed ones were last removed.
+    listed: usize,
+    /// The number of listed counters at which departed ones are removed.
+    sweep_at: usize,
 }
 
 /// How a report is written.
@@ -55,43 +60,16 @@ pub(super) struct Terms {
     pub(super) max_size: usize,
 }
 
-#[derive(Debug)]
-struct LocalityLoads {
-    /// The encoded locality.
-    head: Box<[u8]>,
-    own: Counted,
-    endpoints: BTreeMap<SocketAddr, EndpointLoads>,
-    /// There was something but zeros when a report was last taken.
-    has_activity: bool,
-    /// It was in the last report.
-    was_reported: bool,
-}
-
-#[derive(Debug)]
-struct EndpointLoads {
-    /// The encoded address.
-    head: Box<[u8]>,
-    own: Counted,
-}
-
-/// The counters of all handles of a locality or an endpoint.
-#[derive(Debug, Default)]
-struct Counted {
-    counters: Vec<Arc<Counters>>,
-    taken: Calls,
-    /// The metrics that no written report has covered, but for those still in the counters. Few localities have any.
-    metrics: Option<Box<MetricSums>>,
-}
-
 #[derive(Debug, Default)]
 struct Drops {
     counters: Vec<Arc<DropCounter>>,
     taken: u64,
+    departed: DepartedDrops,
 }
 
 impl KeyLoads {
     pub(super) fn list_locality(&mut self, locality: &Locality, counters: Arc<Counters>) {
-        self.locality(locality).own.list(counters);
+        self.locality(locality).list(counters);
     }
 
     pub(super) fn list_endpoint(
@@ -99,9 +77,7 @@ impl KeyLoads {
         (locality, address): (&Locality, SocketAddr),
         counters: Arc<Counters>,
     ) {
-        let endpoints = &mut self.locality(locality).endpoints;
-        let new = || EndpointLoads { head: encode::endpoint_head(address), own: Counted::default() };
-        endpoints.entry(address).or_insert_with(new).own.list(counters);
+        self.locality(locality).list_endpoint(address, counters);
     }
 
     pub(super) fn list_drops(&mut self, category: Option<&Arc<str>>, counter: Arc<DropCounter>) {
@@ -122,7 +98,16 @@ impl KeyLoads {
 
     /// The number of localities and endpoints, as a measure of the work.
     pub(super) fn len(&self) -> usize {
-        self.localities.values().map(|locality| 1 + locality.endpoints.len()).sum()
+        self.localities.values().map(LocalityLoads::len).sum()
+    }
+
+    /// The number of drop categories, and the counters of each but its first.
+    #[cfg(test)]
+    pub(super) fn categories(&self) -> usize {
+        self.drops
+            .iter()
+            .filter_map(|(category, drops)| category.as_ref().map(|_| drops.counters.len().max(1)))
+            .sum()
     }
 
     /// Begins the first interval.
@@ -141,7 +126,7 @@ impl KeyLoads {
 
     /// Whether a call is in progress.
     pub(super) fn has_calls(&self) -> bool {
-        self.localities.values().any(|locality| locality.counted().any(Counted::has_calls))
+        self.localities.values().any(LocalityLoads::has_calls)
     }
 
     /// Writes a report of what was not reported; `None` if there is nothing to say (LR4.8).
@@ -197,16 +182,14 @@ impl KeyLoads {
     pub(super) fn on_written(&mut self) -> u64 {
         let Some(taken_at) = self.taken_at.take() else { return 0 };
         let (mut dropped, mut has_ended) = (0, false);
-        for counter in self.drops.values().flat_map(|drops| &drops.counters) {
-            counter.on_written();
-            has_ended |= !is_live(counter);
+        for drops in self.drops.values_mut() {
+            drops.departed.on_written();
+            drops.counters.iter().for_each(|counter| counter.on_written());
+            has_ended |= drops.has_ended();
         }
         for locality in self.localities.values_mut() {
-            locality.was_reported = locality.has_activity;
-            for counted in locality.counted_mut() {
-                dropped += counted.on_written();
-                has_ended |= !counted.is_live_or_none();
-            }
+            dropped += locality.on_written();
+            has_ended |= locality.has_ended();
         }
         self.is_closing_due = self.takes_activity;
         self.since = Some(taken_at);
@@ -218,11 +201,11 @@ impl KeyLoads {
 
     /// The server does not want to know of it: nothing of it is reported later (LR6.2).
     pub(super) fn discard(&mut self, now: Instant) {
-        self.drops.values().flat_map(|drops| &drops.counters).for_each(|counter| counter.discard());
-        for locality in self.localities.values_mut() {
-            locality.was_reported = false;
-            locality.counted_mut().for_each(Counted::discard);
+        for drops in self.drops.values_mut() {
+            drops.departed = DepartedDrops::default();
+            drops.counters.iter().for_each(|counter| counter.discard());
         }
+        self.localities.values_mut().for_each(LocalityLoads::discard);
         self.is_closing_due = false;
         (self.since, self.taken_at) = (Some(now), None);
         self.forget_ended();
@@ -238,23 +221,50 @@ impl KeyLoads {
     fn remove_ended(&mut self) {
         self.drops.retain(|_, drops| {
             drops.counters.retain(|counter| is_live(counter) || counter.unreported() > 0);
-            !drops.counters.is_empty()
+            !drops.is_empty()
         });
         self.localities.retain(|_, locality| {
-            locality.own.forget_ended();
-            locality.endpoints.retain(|_, endpoint| {
-                endpoint.own.forget_ended();
-                !endpoint.own.is_empty()
-            });
-            !locality.own.is_empty() || !locality.endpoints.is_empty()
+            locality.remove_ended();
+            !locality.is_empty()
         });
+    }
+
+    /// Bounds what departed handles have left (LR6.6): beyond the limit, endpoints and handles have no counters of their own, drop
+    /// categories are none, and localities are dropped; their number is returned. It is looked at after as many listed counters as
+    /// there were the last time, so that listing many costs as much each as listing few.
+    pub(super) fn bound_departed(&mut self, limit: usize) -> u64 {
+        self.listed += 1;
+        if self.listed < self.sweep_at {
+            return 0;
+        }
+        self.remove_ended();
+        if self.localities.values().map(LocalityLoads::departed).sum::<usize>() > limit {
+            self.localities.values_mut().for_each(LocalityLoads::fold_departed);
+        }
+        let departed = self.localities.iter().filter(|(_, locality)| locality.is_departed());
+        let excess: Vec<_> = departed.skip(limit).map(|(at, _)| at.clone()).collect();
+        excess.iter().for_each(|at| drop(self.localities.remove(at)));
+        self.drops.values_mut().for_each(Drops::fold_departed);
+        self.fold_departed_categories(limit);
+        self.listed = 0;
+        self.sweep_at = (self.len() + self.drops.len()).max(SMALL);
+        excess.len() as u64
+    }
+
+    /// The drops of departed categories beyond the limit are of none.
+    fn fold_departed_categories(&mut self, limit: usize) {
+        let departed =
+            self.drops.iter().filter(|(category, drops)| category.is_some() && drops.counters.is_empty());
+        let excess: Vec<_> = departed.skip(limit).map(|(category, _)| category.clone()).collect();
+        for category in excess {
+            let departed = self.drops.remove(&category).map(|drops| drops.departed).unwrap_or_default();
+            self.drops.entry(None).or_default().departed.append(departed);
+        }
     }
 
     /// Whether a handle counts with all of the counters, as usual.
     fn has_no_ended(&self) -> bool {
-        let mut counted = self.localities.values().flat_map(LocalityLoads::counted);
-        let mut drops = self.drops.values().flat_map(|drops| &drops.counters);
-        drops.all(is_live) && counted.all(Counted::is_live_or_none)
+        !self.drops.values().any(Drops::has_ended) && !self.localities.values().any(LocalityLoads::has_ended)
     }
 
     /// Whether there is neither a handle nor anything to report.
@@ -266,18 +276,14 @@ impl KeyLoads {
         let mut stats = LoadStats::default();
         for (category, drops) in &self.drops {
             let count: u64 = drops.counters.iter().map(|counter| counter.unreported()).sum();
+            let count = count + drops.departed.unreported();
             stats.dropped += count;
             if let Some(category) = category.as_ref().filter(|_| count > 0) {
                 stats.dropped_by_category.insert(category.to_string(), count);
             }
         }
         for (locality, loads) in &self.localities {
-            let (mut calls, mut metrics) = (Calls::default(), MetricSums::default());
-            for counted in loads.counted() {
-                counted.counters.iter().for_each(|counters| calls.add(counters.unreported()));
-                counted.metrics.iter().for_each(|sums| metrics.append((**sums).clone(), usize::MAX));
-                counted.counters.iter().for_each(|counters| counters.copy_metrics(&mut metrics));
-            }
+            let (calls, metrics) = loads.unreported();
             if !calls.is_zero() || !metrics.is_zero() {
                 stats.localities.insert(locality.clone(), LocalityStats::new(&calls, metrics));
             }
@@ -286,133 +292,31 @@ impl KeyLoads {
     }
 }
 
-impl LocalityLoads {
-    fn new(locality: &Locality) -> Self {
-        Self {
-            head: encode::locality_head(locality),
-            own: Counted::default(),
-            endpoints: BTreeMap::new(),
-            has_activity: false,
-            was_reported: false,
-        }
-    }
-
-    fn counted(&self) -> impl Iterator<Item = &Counted> {
-        [&self.own].into_iter().chain(self.endpoints.values().map(|endpoint| &endpoint.own))
-    }
-
-    fn counted_mut(&mut self) -> impl Iterator<Item = &mut Counted> {
-        [&mut self.own].into_iter().chain(self.endpoints.values_mut().map(|endpoint| &mut endpoint.own))
-    }
-
-    fn is_live(&self) -> bool {
-        self.counted().flat_map(|counted| &counted.counters).any(is_live)
-    }
-
-    /// Whether there is something but zeros to report.
-    fn take(&mut self) -> bool {
-        self.has_activity = self.own.take();
-        for endpoint in self.endpoints.values_mut() {
-            self.has_activity |= endpoint.own.take();
-        }
-        self.has_activity
-    }
-
-    fn encode(
-        &self,
-        terms: &Terms,
-        metadata: Option<(&Locality, &EndpointMetadata<'_>)>,
-        encoder: &mut Encoder,
-    ) {
-        let begun = encoder.begin_locality(&self.head);
-        let mut calls = self.own.taken;
-        for (address, EndpointLoads { head, own }) in &self.endpoints {
-            calls.add(own.taken);
-            if terms.has_endpoints && own.has_activity() {
-                // A report that is too large already is written anew without metadata, so that the buffer needs no more room.
-                let metadata = metadata.filter(|_| encoder.cluster().len() <= terms.max_size);
-                let metadata = metadata.and_then(|(locality, all)| all.get(locality, *address));
-                let (calls, metrics) = (&own.taken, own.metrics.as_deref());
-                encoder.add_endpoint(&EndpointStats { head, calls, metrics, metadata });
-            }
-        }
-        encoder.end_locality(&begun, &calls, self.metrics().as_deref());
-    }
-
-    /// The sums of all, copied if there are several.
-    fn metrics(&self) -> Option<Cow<'_, MetricSums>> {
-        let mut all = self.counted().filter_map(|counted| Some((counted.metrics.as_deref()?, counted)));
-        let mut sums = Cow::Borrowed(all.next()?.0);
-        for (more, counted) in all {
-            let limit = counted.counters.iter().filter_map(|counters| counters.max_metric_names()).max();
-            sums.to_mut().append(more.clone(), limit.unwrap_or(usize::MAX));
-        }
-        Some(sums)
-    }
-}
-
-impl Counted {
-    fn list(&mut self, counters: Arc<Counters>) {
-        // One that is listed already may be in the report in progress.
-        if !self.counters.iter().any(|known| Arc::ptr_eq(known, &counters)) {
-            counters.on_listed();
-            self.counters.push(counters);
-        }
-    }
-
-    /// Whether there is something but zeros to report.
-    fn take(&mut self) -> bool {
-        self.taken = Calls::default();
-        for counters in &self.counters {
-            self.taken.add(counters.take(&mut self.metrics));
-        }
-        self.has_activity()
-    }
-
-    fn has_activity(&self) -> bool {
-        !self.taken.is_zero() || self.has_metrics()
-    }
-
-    fn has_metrics(&self) -> bool {
-        self.metrics.as_ref().is_some_and(|sums| !sums.is_zero())
-    }
-
-    fn on_written(&mut self) -> u64 {
-        self.counters.iter().for_each(|counters| counters.on_written());
-        self.metrics.take().map_or(0, |sums| sums.dropped)
-    }
-
-    fn discard(&mut self) {
-        self.counters.iter().for_each(|counters| counters.discard());
-        self.metrics = None;
-    }
-
-    fn forget_ended(&mut self) {
-        self.counters.retain(|counters| is_live(counters) || counters.has_unreported());
-    }
-
-    /// Whether a handle counts with each of the counters.
-    fn is_live_or_none(&self) -> bool {
-        self.counters.iter().all(is_live)
+impl Drops {
+    fn take(&mut self) -> u64 {
+        let counted: u64 = self.counters.iter().map(|counter| counter.take()).sum();
+        self.taken = counted + self.departed.take();
+        self.taken
     }
 
     fn is_empty(&self) -> bool {
-        self.counters.is_empty() && !self.has_metrics()
+        self.counters.is_empty() && self.departed.unreported() == 0
     }
 
-    fn has_calls(&self) -> bool {
-        self.counters.iter().any(|counters| counters.unreported().in_progress > 0)
-    }
-}
-
-impl Drops {
-    fn take(&mut self) -> u64 {
-        self.taken = self.counters.iter().map(|counter| counter.take()).sum();
-        self.taken
+    /// Counts as a number what counters without a handle have left.
+    fn fold_departed(&mut self) {
+        for counter in self.counters.extract_if(.., |counter| !is_live(counter)) {
+            self.departed.add(&counter);
+        }
     }
 
     fn is_live(&self) -> bool {
         self.counters.iter().any(is_live)
+    }
+
+    /// Whether a part of it is without a handle.
+    fn has_ended(&self) -> bool {
+        self.counters.is_empty() || !self.counters.iter().all(is_live)
     }
 }
 
@@ -437,6 +341,9 @@ impl LocalityStats {
 }
 
 /// Whether a handle counts with it: its handle is there, and has not gone over to another destination.
-fn is_live<C: Count>(counter: &Arc<C>) -> bool {
+pub(super) fn is_live<C: Count>(counter: &Arc<C>) -> bool {
     counter.is_current() && Arc::strong_count(counter) > 1
 }
+
+/// So few listed counters are not worth a sweep.
+const SMALL: usize = 64;

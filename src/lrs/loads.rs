@@ -169,28 +169,40 @@ impl Loads {
     }
 
     pub(super) fn endpoint(&self, locality: &Arc<LocalityCell>, address: SocketAddr) -> Arc<EndpointCell> {
-        let mut state = self.lock();
+        // The lock of all keeps two threads from making two cells.
+        let state = self.lock();
         if let Some(known) = locality.endpoints().get(&address).and_then(Weak::upgrade) {
             return known;
         }
-        let cell = Arc::new(EndpointCell { locality: locality.clone(), address, lanes: Lanes::new() });
+        let cell = Arc::new(EndpointCell::new(locality.clone(), address));
         locality.endpoints().insert(address, Arc::downgrade(&cell));
-        if let Some(route) = state.route_of(locality.cluster.key()) {
-            state.begin_endpoint(&cell, &route, &self.settings);
-        }
+        drop(state);
         cell
+    }
+
+    /// The first call of an endpoint begins.
+    #[cold]
+    pub(super) fn begin_endpoint(&self, cell: &EndpointCell) {
+        let mut state = self.lock();
+        if cell.is_called.load(Ordering::Relaxed) {
+            return;
+        }
+        if let Some(route) = state.route_of(cell.locality.cluster.key()) {
+            state.begin_endpoint(cell, &route, &self.settings);
+        }
+        // Only now, so that another thread with its first call does not find the endpoint without counters.
+        cell.is_called.store(true, Ordering::Release);
     }
 
     pub(super) fn category(&self, cluster: &Arc<ClusterCell>, category: &str) -> Arc<Lanes<DropCounter>> {
         let mut state = self.lock();
-        let lanes = cluster
-            .parts()
-            .categories
-            .entry(category.into())
-            .or_insert_with(|| Arc::new(Lanes::new()))
-            .clone();
+        if let Some(known) = cluster.parts().categories.get(category) {
+            return known.clone();
+        }
+        let (category, lanes): (Arc<str>, _) = (category.into(), Arc::new(Lanes::new()));
+        cluster.parts().categories.insert(category.clone(), lanes.clone());
         if let Some(route) = state.route_of(cluster.key()) {
-            state.begin_drops(Some(&category.into()), &lanes, &route);
+            state.begin_drops(Some(&category), &lanes, &route, &self.settings);
         }
         lanes
     }
@@ -270,19 +282,27 @@ impl State {
             }
             return;
         };
-        self.begin_drops(None, &cell.uncategorised, &route);
-        for (category, lanes) in &parts.categories {
-            self.begin_drops(Some(category), lanes, &route);
+        self.begin_drops(None, &cell.uncategorised, &route, settings);
+        for (category, lanes) in parts.categories.iter() {
+            self.begin_drops(Some(category), lanes, &route, settings);
         }
         drop(parts);
         for locality in localities {
             self.begin_locality(&locality, &route, settings);
             let endpoints: Vec<_> = locality.endpoints().values().filter_map(Weak::upgrade).collect();
-            endpoints.iter().for_each(|endpoint| self.begin_endpoint(endpoint, &route, settings));
+            for endpoint in endpoints.iter().filter(|endpoint| endpoint.is_called.load(Ordering::Relaxed)) {
+                self.begin_endpoint(endpoint, &route, settings);
+            }
         }
     }
 
-    fn begin_drops(&mut self, category: Option<&Arc<str>>, lanes: &Lanes<DropCounter>, route: &Route) {
+    fn begin_drops(
+        &mut self,
+        category: Option<&Arc<str>>,
+        lanes: &Lanes<DropCounter>,
+        route: &Route,
+        settings: &LoadSettings,
+    ) {
         let Destination { server, key } = &*route.destination;
         let lane = lanes.switch_to(
             |known| known.is_for(&route.destination),
@@ -290,6 +310,7 @@ impl State {
         );
         if let Some(counter) = lane {
             self.servers[*server].key(key).list_drops(category, counter);
+            self.servers[*server].bound_departed(key, settings.max_departed);
         }
     }
 
@@ -297,6 +318,7 @@ impl State {
         let Destination { server, key } = &*route.destination;
         if let Some(counters) = switch(&cell.lanes, route, settings) {
             self.servers[*server].key(key).list_locality(&cell.locality, counters);
+            self.servers[*server].bound_departed(key, settings.max_departed);
         }
     }
 
@@ -311,6 +333,7 @@ impl State {
             {
                 loads.set_assignment(assignment);
             }
+            self.servers[*server].bound_departed(key, settings.max_departed);
         }
     }
 

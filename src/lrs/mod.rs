@@ -16,6 +16,7 @@
 //! for each server.
 
 mod counters;
+mod departed;
 mod destination;
 mod encode;
 mod endpoint_metadata;
@@ -24,6 +25,7 @@ mod lanes;
 #[cfg(feature = "tower")]
 mod layer;
 mod loads;
+mod locality_loads;
 mod metrics;
 mod outcome;
 mod reporter;

@@ -5,7 +5,10 @@ use std::{
     collections::BTreeMap,
     fmt,
     net::SocketAddr,
-    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak},
+    sync::{
+        Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use super::{
@@ -72,7 +75,7 @@ pub(super) struct ClusterCell {
 #[derive(Default)]
 pub(super) struct Parts {
     pub(super) localities: BTreeMap<Locality, Weak<LocalityCell>>,
-    pub(super) categories: BTreeMap<Arc<str>, Arc<Lanes<DropCounter>>>,
+    pub(super) categories: WeakMap<Arc<str>, Arc<Lanes<DropCounter>>>,
 }
 
 pub(super) struct LocalityCell {
@@ -86,6 +89,8 @@ pub(super) struct EndpointCell {
     pub(super) locality: Arc<LocalityCell>,
     pub(super) address: SocketAddr,
     pub(super) lanes: Lanes<Counters>,
+    /// A call was counted. There are no counters before: most endpoints of a large cluster are never called.
+    pub(super) is_called: AtomicBool,
 }
 
 impl LoadReporter {
@@ -161,8 +166,12 @@ impl LocalityReporter {
 
 impl EndpointReporter {
     /// Counts a call as issued to the endpoint, and as in progress until it is finished; see [`LocalityReporter::call_started`].
+    /// The first call makes the counters of the endpoint, for which it takes a lock.
     #[inline]
     pub fn call_started(&self) -> ReportedCall {
+        if !self.cell.is_called.load(Ordering::Acquire) {
+            self.cell.locality.cluster.loads.begin_endpoint(&self.cell);
+        }
         call_started(&self.cell.lanes)
     }
 
@@ -211,6 +220,12 @@ impl ClusterCell {
 impl Drop for ClusterCell {
     fn drop(&mut self) {
         self.loads.notify();
+    }
+}
+
+impl EndpointCell {
+    pub(super) fn new(locality: Arc<LocalityCell>, address: SocketAddr) -> Self {
+        Self { locality, address, lanes: Lanes::new(), is_called: AtomicBool::new(false) }
     }
 }
 

@@ -4,7 +4,10 @@ use std::{collections::BTreeSet, time::Duration};
 
 use prost::Message;
 
-use crate::pb::{envoy::service::load_stats::v3 as pb, google::protobuf as google};
+use crate::{
+    config::bounded,
+    pb::{envoy::service::load_stats::v3 as pb, google::protobuf as google},
+};
 
 /// What the server wants to know, and how often: a `LoadStatsResponse`.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,7 +27,7 @@ impl Order {
         let names = || response.clusters.into_iter().map(Into::into).collect();
         Ok(Self {
             clusters: (!response.send_all_clusters).then(names),
-            interval: interval.max(min_interval),
+            interval: bounded(interval.max(min_interval)),
             has_endpoints: response.report_endpoint_granularity,
         })
     }

@@ -74,6 +74,13 @@ impl ServerLoads {
         self.keys.entry(key.clone()).or_default()
     }
 
+    /// Bounds what departed handles of a key have left, after something was listed (LR6.6).
+    pub(super) fn bound_departed(&mut self, key: &Key, limit: usize) {
+        if let Some(loads) = self.keys.get_mut(key) {
+            self.dropped_residues += loads.bound_departed(limit);
+        }
+    }
+
     /// The endpoints of a cluster have changed. A key without handles has no use for them.
     pub(super) fn set_assignment(&mut self, key: &Key, assignment: &Assignment) {
         if let Some(loads) = self.keys.get_mut(key) {
@@ -89,6 +96,12 @@ impl ServerLoads {
     /// Whether there is a handle.
     pub(super) fn is_live(&self) -> bool {
         self.keys.values().any(KeyLoads::is_live)
+    }
+
+    /// The number of localities, endpoints and drop categories that have counters, or have left any.
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.keys.values().map(|loads| loads.len() + loads.categories()).sum()
     }
 
     pub(super) fn dropped_residues(&self) -> u64 {

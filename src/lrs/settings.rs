@@ -11,6 +11,9 @@ pub(crate) struct LoadSettings {
     pub(crate) max_request_size: usize,
     /// The maximum number of keys of a server without a handle that wait for their last report (LR6.6).
     pub(crate) max_residues: usize,
+    /// The maximum number of departed endpoints, localities and drop categories of a key that have counters of their own while they
+    /// wait for a report (LR6.6). Endpoints beyond it are reported with their localities, categories without one; localities are dropped.
+    pub(crate) max_departed: usize,
     /// The maximum number of named metrics of a locality in an interval (LR8.7).
     pub(crate) max_metric_names: usize,
     /// The number of localities and endpoints that a report is built of at a time (LR7.3).
@@ -26,6 +29,7 @@ impl Default for LoadSettings {
             min_interval: Duration::from_secs(1),
             max_request_size: 3 << 20,
             max_residues: 10_000,
+            max_departed: 1_000,
             max_metric_names: 1_000,
             slice: 2_000,
             farewell: Duration::from_secs(1),

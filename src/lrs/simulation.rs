@@ -88,6 +88,7 @@ impl World {
             slice: 3,
             max_request_size: 200,
             max_metric_names: 5,
+            max_departed: 3,
             ..LoadSettings::default()
         };
         let loads = Loads::new(settings);

@@ -1,5 +1,6 @@
 //! The rules of load reports, by the messages that a server sees. They exclude the defects that other clients have had (LR11.2).
 
+mod departed;
 mod endpoint_metadata;
 mod reports;
 pub(super) mod rig;

@@ -1,6 +1,10 @@
 //! A map of what others keep alive.
 
-use std::{borrow::Borrow, collections::BTreeMap, sync::Weak};
+use std::{
+    borrow::Borrow,
+    collections::BTreeMap,
+    sync::{Arc, Weak},
+};
 
 /// Values that do not keep what they refer to. Those whose referents are gone are removed when the number of entries has doubled since the
 /// last time, so that many insertions cost as much each as few.
@@ -23,12 +27,24 @@ impl<T> Referent for Weak<T> {
     }
 }
 
+/// Kept until the next sweep, so that what is used by turns is not made anew each time.
+impl<T> Referent for Arc<T> {
+    fn is_alive(&self) -> bool {
+        Self::strong_count(self) > 1
+    }
+}
+
 impl<K: Ord, V: Referent> WeakMap<K, V> {
     pub(super) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
     {
         self.entries.get(key)
+    }
+
+    /// In the order of the keys, those whose referents are gone as well.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
+        self.entries.iter()
     }
 
     /// In the order of the keys, those whose referents are gone as well.
@@ -56,7 +72,7 @@ const SMALL: usize = 8;
 
 #[cfg(test)]
 mod tests {
-    use std::{cell::Cell, rc::Rc, sync::Arc};
+    use std::{cell::Cell, rc::Rc};
 
     use super::*;
 

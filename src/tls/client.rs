@@ -23,6 +23,7 @@ use super::{
     material::{Identity, Material, Need},
     names::CertificateNames,
     revocation::{Lists, Revocation},
+    unreadable::{TOO_LARGE, Unreadable},
     verifier::{NameRule, TrustRoots, Verifier, refusal},
     watching::Watching,
 };
@@ -396,7 +397,13 @@ fn explained(error: &(dyn Error + 'static), identity: Option<&Identity>) -> Opti
     }
     let error = error.downcast_ref::<rustls::Error>()?;
     if let rustls::Error::InvalidMessage(e) = error {
-        return Some(format!("the server does not use TLS, its bytes are no message of it: {e:?}"));
+        return Some(match Unreadable::of(e) {
+            Unreadable::NotTls => {
+                format!("the server does not use TLS, its bytes are no message of it: {e:?}")
+            }
+            Unreadable::TooLarge => format!("the server cannot be verified: {TOO_LARGE}"),
+            Unreadable::Malformed => format!("the server sent a malformed message of TLS: {e:?}"),
+        });
     }
     if let rustls::Error::AlertReceived(alert) = error {
         return Some(alert_text(*alert, identity));

@@ -1,6 +1,6 @@
 //! Certificates and keys in PEM files: what they contain, or which file is unusable for which reason.
 
-use std::{fs::File, io::Read, path::Path, sync::Arc};
+use std::{path::Path, sync::Arc};
 
 use tokio_rustls::rustls::{
     Error, InconsistentKeys, RootCertStore,
@@ -11,6 +11,9 @@ use tokio_rustls::rustls::{
     },
     sign::CertifiedKey,
 };
+
+use crate::file_reads;
+pub(crate) use crate::file_reads::in_file;
 
 /// A file with its content.
 pub(crate) struct Content<'a> {
@@ -26,15 +29,16 @@ pub(crate) struct Unusable {
     pub(crate) incomplete: bool,
 }
 
-/// Reads a file of a bounded size. `field` is its name in the configuration, for the error.
+/// Reads a regular file of a bounded size. `field` is its name in the configuration, for the error.
 pub(crate) fn read(field: &str, path: &Path) -> Result<Vec<u8>, String> {
-    let mut bytes = Vec::new();
-    let open = File::open(path).and_then(|file| file.take(MAX_FILE + 1).read_to_end(&mut bytes));
-    open.map_err(|e| in_file(field, path, &e))?;
-    if bytes.len() as u64 > MAX_FILE {
-        return Err(in_file(field, path, &format!("larger than {} MiB", MAX_FILE >> 20)));
-    }
-    Ok(bytes)
+    file_reads::read(field, path, MAX_FILE)
+}
+
+/// What a file means, or that its parser has panicked: that must not end the task which reads the file again.
+#[cfg(feature = "channel")]
+pub(super) fn parsed<T>(parse: impl FnOnce() -> Result<T, Unusable>) -> Result<T, Unusable> {
+    let parsed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(parse));
+    parsed.unwrap_or_else(|_| Err(Unusable::new("its content has the parser panic".to_owned())))
 }
 
 /// The client's identity. Certificate and key are two files, of which a rotation may have replaced only one (CH7.6).
@@ -108,10 +112,6 @@ pub(crate) fn certificates(
 /// The process's choice of cryptography, or else ring.
 pub(crate) fn crypto() -> Arc<CryptoProvider> {
     CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()))
-}
-
-pub(crate) fn in_file(field: &str, path: &Path, why: &dyn std::fmt::Display) -> String {
-    format!("{field} {}: {why}", path.display())
 }
 
 impl Unusable {

@@ -132,6 +132,15 @@ impl Issued {
 
     /// A server with this certificate, which demands client certificates of an authority if one is given.
     pub(crate) fn server(&self, clients: Option<&Ca>) -> ServerConfig {
+        self.server_with([], clients)
+    }
+
+    /// The same, which sends further certificates.
+    pub(crate) fn server_with(
+        &self,
+        others: impl IntoIterator<Item = CertificateDer<'static>>,
+        clients: Option<&Ca>,
+    ) -> ServerConfig {
         let builder = ServerConfig::builder_with_provider(files::crypto());
         let builder = builder.with_safe_default_protocol_versions().unwrap();
         let builder = match clients {
@@ -142,7 +151,8 @@ impl Issued {
             None => builder.with_no_client_auth(),
         };
         let key = PrivateKeyDer::try_from(self.key.serialize_der()).unwrap();
-        let mut config = builder.with_single_cert(vec![self.der.clone()], key).unwrap();
+        let chain = std::iter::once(self.der.clone()).chain(others).collect();
+        let mut config = builder.with_single_cert(chain, key).unwrap();
         config.alpn_protocols = vec![b"h2".to_vec()];
         config
     }

@@ -6,25 +6,35 @@ use std::{
     time::{Duration, Instant},
 };
 
-use tokio::sync::watch;
+use tokio::{
+    sync::{oneshot, watch},
+    task::spawn_blocking,
+};
 use tokio_rustls::rustls::{pki_types::CertificateDer, sign::CertifiedKey};
 
 use super::{
     files::{self, Content, Unusable, in_file},
     names::CertificateNames,
-    refresh::{Change, Refresh},
+    refresh::{Change, Refresh, is_due},
     spiffe::TrustBundleMap,
     verifier::TrustRoots,
 };
-use crate::config::{DEFAULT_REFRESH_INTERVAL, FileWatcherConfig, TlsConfig};
+use crate::{
+    background::supervise,
+    config::{DEFAULT_REFRESH_INTERVAL, FileWatcherConfig, TlsConfig},
+    file_reads::FileReads,
+};
 
-/// Material of one origin: identity, roots or both. Readings are made one after the other, on threads for blocking
-/// operations; the last good material is published.
+/// Material of one origin: identity, roots or both. Readings of a kind are made one after the other, on threads for blocking
+/// operations and within a limit of time; the last good material is published.
 pub(super) struct Material {
     /// What the material is of, for errors and logs: `certificate provider instance "a"`.
     origin: Box<str>,
     sources: Sources,
-    readings: Arc<tokio::sync::Mutex<Readings>>,
+    /// The states of both kinds of material, each of which is refreshed apart from the other (CH7.5).
+    identity: Arc<tokio::sync::Mutex<Refresh<IdentityBytes, Identity>>>,
+    roots: Arc<tokio::sync::Mutex<Refresh<RootsContent, TrustRoots>>>,
+    reads: FileReads,
     published: Mutex<Published>,
     /// Is notified of rotations.
     changes: watch::Sender<()>,
@@ -35,8 +45,9 @@ pub(super) struct Material {
 pub(super) struct Published {
     pub(super) identity: Result<Arc<Identity>, Arc<str>>,
     pub(super) roots: Result<Arc<TrustRoots>, Arc<str>>,
-    /// When the next reading is due; `None` is at once.
-    due: Option<Instant>,
+    /// When the next readings are due; `None` is at once.
+    identity_due: Option<Instant>,
+    roots_due: Option<Instant>,
     pub(super) rotations: Rotations,
 }
 
@@ -76,12 +87,6 @@ enum RootsSource {
     Pem(PathBuf),
     SpiffeMap(PathBuf),
     System,
-}
-
-/// The states of both kinds of material, each of which is refreshed apart from the other (CH7.5).
-struct Readings {
-    identity: Refresh<IdentityBytes, Identity>,
-    roots: Refresh<RootsContent, TrustRoots>,
 }
 
 /// The contents of two files. They include a private key, so there is no `Debug`.
@@ -133,14 +138,16 @@ impl Material {
                 sources.roots.is_some(),
                 "it has neither a ca_certificate_file nor a spiffe_trust_bundle_map_file",
             )),
-            due: None,
+            identity_due: None,
+            roots_due: None,
             rotations: Rotations::default(),
         };
-        let readings = Readings { identity: Refresh::new(interval), roots: Refresh::new(interval) };
         Self {
             origin: origin.into(),
             sources,
-            readings: Arc::new(tokio::sync::Mutex::new(readings)),
+            identity: Arc::new(tokio::sync::Mutex::new(Refresh::new(interval))),
+            roots: Arc::new(tokio::sync::Mutex::new(Refresh::new(interval))),
+            reads: FileReads::default(),
             published: Mutex::new(published),
             changes: watch::Sender::new(()),
         }
@@ -161,62 +168,91 @@ impl Material {
         self.published.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The material for a handshake. It is read if something that the handshake needs has never been good; with
-    /// `on_demand`, whenever a reading is due.
+    /// The material for a handshake. It is read if what the handshake needs has never been good; with `on_demand`, whenever a
+    /// reading is due.
     pub(super) async fn for_handshake(self: &Arc<Self>, need: Need, on_demand: bool) -> Published {
         let published = self.published();
-        let is_due = published.due.is_none_or(|due| due <= now());
+        let is_due = is_due(published.due(need), now());
         if published.has(need) && !(on_demand && is_due) {
             return published;
         }
-        self.read(Some(need)).await;
+        match need {
+            Need::Identity => self.read_identity(true).await,
+            Need::Roots => self.read_roots(true).await,
+        }
         self.published()
     }
 
     /// Reads what is due, and returns when the next reading is.
     pub(super) async fn refresh(self: &Arc<Self>) -> Option<Instant> {
-        self.read(None).await;
-        self.published().due
+        tokio::join!(self.read_identity(false), self.read_roots(false));
+        let published = self.published();
+        let identity = self.sources.identity.as_ref().map(|_| published.identity_due);
+        let roots = self.sources.roots.as_ref().map(|_| published.roots_due);
+        [identity, roots].into_iter().flatten().min().flatten()
     }
 
-    /// Reads what is due. With a need, what has never been good is due earlier.
-    async fn read(self: &Arc<Self>, need: Option<Need>) {
-        // Handshakes that wait for the same reading find it done. One that is given up leaves a reading that goes on.
-        let mut readings = self.readings.clone().lock_owned().await;
-        if let Some(need) = need {
-            readings.handle_need(need);
-        }
+    /// Reads certificate and key if that is due. If they are needed and have never been good, they are due earlier.
+    async fn read_identity(self: &Arc<Self>, is_needed: bool) {
+        let Some((certificate, key)) = self.sources.identity.clone() else { return };
         let this = self.clone();
-        let read = move || {
-            let now = now();
-            readings.read_due(&this, now);
-            let next = this.publish(&readings);
-            let mut published = this.published.lock().unwrap_or_else(PoisonError::into_inner);
-            let is_rotated = published.rotations != next.rotations;
-            *published = next;
-            drop(published);
-            if is_rotated {
-                this.changes.send_replace(());
+        read_in_background(async move {
+            // Handshakes that wait for the same reading find it done.
+            let mut identity = this.identity.clone().lock_owned().await;
+            if !identity.begin_reading(is_needed, now()) {
+                return;
             }
-        };
-        // It fails only if the runtime ends.
-        drop(tokio::task::spawn_blocking(read).await);
+            let files = (certificate.clone(), key.clone());
+            let read = move || IdentityBytes::read(&files.0, &files.1);
+            let reading = this.reads.read("certificate_file", &certificate, read).await;
+            let parse = move || {
+                let change = identity
+                    .handle_reading(now(), reading, |bytes| Identity::parse(&certificate, &key, bytes));
+                this.log("identity", &change, identity.failure());
+                if let Some(identity) = identity.material().filter(|_| change == Change::Material) {
+                    identity.warn_if_expired(&this.origin);
+                }
+                let (latest, due) = (latest(&identity), identity.poll_timeout());
+                this.publish(|published| published.set_identity(latest, due));
+            };
+            // It fails only if the runtime ends.
+            drop(spawn_blocking(parse).await);
+        })
+        .await;
     }
 
-    fn publish(&self, readings: &Readings) -> Published {
-        let old = self.published();
-        let identity = self.sources.identity.as_ref().map(|_| &readings.identity);
-        let roots = self.sources.roots.as_ref().map(|_| &readings.roots);
-        let dues = [identity.map(Refresh::poll_timeout), roots.map(Refresh::poll_timeout)];
-        let mut new = Published {
-            identity: identity.map_or_else(|| old.identity.clone(), latest),
-            roots: roots.map_or_else(|| old.roots.clone(), latest),
-            due: dues.into_iter().flatten().min().flatten(),
-            rotations: old.rotations,
-        };
-        new.rotations.identity += u64::from(is_replaced(&old.identity, &new.identity));
-        new.rotations.roots += u64::from(is_replaced(&old.roots, &new.roots));
-        new
+    /// Reads the roots if that is due. If they are needed and have never been good, they are due earlier.
+    async fn read_roots(self: &Arc<Self>, is_needed: bool) {
+        let Some(source) = self.sources.roots.clone() else { return };
+        let this = self.clone();
+        read_in_background(async move {
+            let mut roots = this.roots.clone().lock_owned().await;
+            if !roots.begin_reading(is_needed, now()) {
+                return;
+            }
+            let (field, path) = source.file();
+            let reading = this.reads.read(field, &path, move || source.read()).await;
+            let parse = move || {
+                let change = roots.handle_reading(now(), reading, RootsContent::parse);
+                this.log("roots", &change, roots.failure());
+                let (latest, due) = (latest(&roots), roots.poll_timeout());
+                this.publish(|published| published.set_roots(latest, due));
+            };
+            drop(spawn_blocking(parse).await);
+        })
+        .await;
+    }
+
+    /// Publishes what a reading has led to. A change that is a rotation is notified.
+    fn publish(&self, change: impl FnOnce(&mut Published)) {
+        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        let before = published.rotations;
+        change(&mut published);
+        let is_rotated = published.rotations != before;
+        drop(published);
+        if is_rotated {
+            self.changes.send_replace(());
+        }
     }
 
     /// Logs what a reading has changed. A failure is a warning once, until it is over (CH7.6).
@@ -248,33 +284,22 @@ impl Published {
             Need::Roots => self.roots.is_ok(),
         }
     }
-}
 
-impl Readings {
-    fn handle_need(&mut self, need: Need) {
+    fn due(&self, need: Need) -> Option<Instant> {
         match need {
-            Need::Identity => self.identity.handle_need(),
-            Need::Roots => self.roots.handle_need(),
+            Need::Identity => self.identity_due,
+            Need::Roots => self.roots_due,
         }
     }
 
-    fn read_due(&mut self, of: &Material, now: Instant) {
-        let is_due = |due: Option<Instant>| due.is_none_or(|due| due <= now);
-        if let Some((certificate, key)) =
-            of.sources.identity.as_ref().filter(|_| is_due(self.identity.poll_timeout()))
-        {
-            let change = self.identity.handle_reading(now, IdentityBytes::read(certificate, key), |bytes| {
-                Identity::parse(certificate, key, bytes)
-            });
-            of.log("identity", &change, self.identity.failure());
-            if let Some(identity) = self.identity.material().filter(|_| change == Change::Material) {
-                identity.warn_if_expired(&of.origin);
-            }
-        }
-        if let Some(source) = of.sources.roots.as_ref().filter(|_| is_due(self.roots.poll_timeout())) {
-            let change = self.roots.handle_reading(now, source.read(), RootsContent::parse);
-            of.log("roots", &change, self.roots.failure());
-        }
+    fn set_identity(&mut self, latest: Result<Arc<Identity>, Arc<str>>, due: Option<Instant>) {
+        self.rotations.identity += u64::from(is_replaced(&self.identity, &latest));
+        (self.identity, self.identity_due) = (latest, due);
+    }
+
+    fn set_roots(&mut self, latest: Result<Arc<TrustRoots>, Arc<str>>, due: Option<Instant>) {
+        self.rotations.roots += u64::from(is_replaced(&self.roots, &latest));
+        (self.roots, self.roots_due) = (latest, due);
     }
 }
 
@@ -312,6 +337,15 @@ impl IdentityBytes {
 }
 
 impl RootsSource {
+    /// The name of the file in the configuration, and its path.
+    fn file(&self) -> (&'static str, PathBuf) {
+        match self {
+            Self::Pem(path) => ("ca_certificate_file", path.clone()),
+            Self::SpiffeMap(path) => ("spiffe_trust_bundle_map_file", path.clone()),
+            Self::System => ("the system's root certificates", PathBuf::new()),
+        }
+    }
+
     fn read(&self) -> Result<RootsContent, String> {
         Ok(match self {
             Self::Pem(path) => RootsContent::Pem(path.clone(), files::read("ca_certificate_file", path)?),
@@ -358,8 +392,19 @@ fn latest<S: PartialEq, M>(refresh: &Refresh<S, M>) -> Result<Arc<M>, Arc<str>> 
         .ok_or_else(|| refresh.failure().cloned().unwrap_or_else(|| "not read yet".into()))
 }
 
+/// Executes a reading in a task of its own: a handshake that is given up leaves a reading that goes on.
+pub(super) async fn read_in_background(reading: impl Future<Output = ()> + Send + 'static) {
+    let (done, is_done) = oneshot::channel();
+    tokio::spawn(supervise("reading of certificate files", reading, move |_| {
+        // The handshake may have been given up.
+        let _ = done.send(());
+    }));
+    // An error means that the runtime has ended.
+    let _ = is_done.await;
+}
+
 /// The current time of the runtime.
-fn now() -> Instant {
+pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
 

@@ -15,6 +15,7 @@ mod refresh;
 #[cfg(feature = "channel")]
 pub(crate) mod revocation;
 mod spiffe;
+mod unreadable;
 mod verifier;
 #[cfg(feature = "channel")]
 mod watching;
@@ -31,5 +32,6 @@ pub use self::{client::PeerIdentity, revocation::RevocationLists};
 pub(crate) use self::{names::CertificateNames, spiffe::SpiffeId};
 pub(crate) use self::{
     spiffe::TrustBundleMap,
+    unreadable::{TOO_LARGE, Unreadable},
     verifier::{NameRule, TrustRoots, Verifier, refusal},
 };

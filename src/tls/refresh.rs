@@ -5,7 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::files::Unusable;
+use super::files::{Unusable, parsed};
+use crate::config::bounded;
 
 /// One kind of material of a provider, such as its identity, which is refreshed apart from others. `S` is what is read,
 /// and `M` what it means.
@@ -51,7 +52,13 @@ struct Failure {
 
 impl<S: PartialEq, M> Refresh<S, M> {
     pub(super) fn new(interval: Duration) -> Self {
-        Self { interval: interval.max(MIN_INTERVAL), good: None, failure: None, last: None, due: None }
+        Self {
+            interval: bounded(interval).max(MIN_INTERVAL),
+            good: None,
+            failure: None,
+            last: None,
+            due: None,
+        }
     }
 
     /// The last good material.
@@ -83,6 +90,14 @@ impl<S: PartialEq, M> Refresh<S, M> {
         }
     }
 
+    /// Whether a reading is due. A handshake that needs material may have it due earlier.
+    pub(super) fn begin_reading(&mut self, is_needed: bool, now: Instant) -> bool {
+        if is_needed {
+            self.handle_need();
+        }
+        is_due(self.due, now)
+    }
+
     /// Takes a reading. `parse` is asked only if it differs from the last good one.
     pub(super) fn handle_reading(
         &mut self,
@@ -99,7 +114,7 @@ impl<S: PartialEq, M> Refresh<S, M> {
         if self.good.as_ref().is_some_and(|(known, _)| *known == source) {
             return if self.failure.take().is_some() { Change::Mended } else { Change::None };
         }
-        match parse(&source) {
+        match parsed(|| parse(&source)) {
             Ok(material) => {
                 self.good = Some((source, Arc::new(material)));
                 self.failure = None;
@@ -119,6 +134,11 @@ impl<S: PartialEq, M> Refresh<S, M> {
         self.failure = Some(Failure { reason, retried: retried || unusable.incomplete });
         if known.is_some() { Change::StillFailed } else { Change::Failed }
     }
+}
+
+/// Whether a reading is due, which `None` is at once.
+pub(super) fn is_due(due: Option<Instant>, now: Instant) -> bool {
+    due.is_none_or(|due| due <= now)
 }
 
 /// The time until half a rotation is looked at again, and between readings that handshakes wait for.

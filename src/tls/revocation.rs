@@ -11,12 +11,19 @@ use std::{
     time::{Duration, Instant},
 };
 
+use tokio::task::spawn_blocking;
 use tokio_rustls::rustls::pki_types::UnixTime;
 
 pub(super) use self::lists::{Chain, Lists};
 use self::readings::Readings;
-use super::watching::{Watch, Watching};
-use crate::config::DEFAULT_REFRESH_INTERVAL;
+use super::{
+    material::{now, read_in_background},
+    watching::{Watch, Watching},
+};
+use crate::{
+    config::{DEFAULT_REFRESH_INTERVAL, bounded},
+    file_reads::FileReads,
+};
 
 /// The certificate revocation lists (CRLs) of a channel, which the certificates of servers must not be in (gRFC
 /// [A69](https://github.com/grpc/proposal/blob/master/A69-crl-enhancements.md)). They are set by
@@ -48,6 +55,7 @@ enum Source {
 pub(crate) struct Revocation {
     settings: RevocationLists,
     readings: Arc<tokio::sync::Mutex<Readings>>,
+    reads: FileReads,
     published: Mutex<Published>,
     watch: Watch,
 }
@@ -77,9 +85,9 @@ impl RevocationLists {
         self
     }
 
-    /// Sets the time between readings: at least 1 s, 10 min by default.
+    /// Sets the time between readings: 1 s to 30 years, 10 min by default.
     pub fn refresh_interval(mut self, interval: Duration) -> Self {
-        self.refresh_interval = interval;
+        self.refresh_interval = bounded(interval).max(Duration::from_secs(1));
         self
     }
 
@@ -111,7 +119,8 @@ impl Revocation {
     /// It does no I/O.
     pub(crate) fn new(settings: RevocationLists) -> Arc<Self> {
         let readings = Arc::new(tokio::sync::Mutex::new(Readings::new(settings.refresh_interval)));
-        Arc::new(Self { settings, readings, published: Mutex::default(), watch: Watch::default() })
+        let reads = FileReads::default();
+        Arc::new(Self { settings, readings, reads, published: Mutex::default(), watch: Watch::default() })
     }
 
     /// Keeps the lists up to date while the result is held. To be called within a runtime.
@@ -141,26 +150,52 @@ impl Revocation {
 
     /// Reads what is due, and returns when the next reading is. If it is needed, what has never been good is due earlier.
     async fn read(self: &Arc<Self>, is_needed: bool) -> Option<Instant> {
-        // Handshakes that wait for the same reading find it done. One that is given up leaves a reading that goes on.
+        let this = self.clone();
+        // A handshake that is given up leaves a reading that goes on.
+        read_in_background(async move { this.read_due(is_needed).await }).await;
+        self.published().due
+    }
+
+    async fn read_due(self: Arc<Self>, is_needed: bool) {
+        // Handshakes that wait for the same reading find it done.
         let mut readings = self.readings.clone().lock_owned().await;
         if is_needed {
             readings.handle_need();
         }
-        let this = self.clone();
-        let read = move || {
-            let now = tokio::time::Instant::now().into_std();
-            let wall = Duration::from_secs(UnixTime::now().as_secs());
-            let has_changed = readings.read_due(&this.settings, now, wall);
-            let mut published = this.published.lock().unwrap_or_else(PoisonError::into_inner);
-            // Sessions are of the lists that they began with, so those that are the same stay the same (CH7.16).
-            if has_changed || published.lists.is_none() {
-                published.lists = Some(Arc::new(readings.lists(&this.settings)));
+        let begin = now();
+        let directory = match readings.is_directory_due(begin) {
+            true => {
+                let source = self.settings.source.clone();
+                let path = source.path();
+                Some(self.reads.read(readings::FIELD, &path, move || source.files()).await)
             }
-            published.due = readings.poll_timeout();
-            published.due
+            false => None,
+        };
+        let has_changed = readings.handle_directory(&self.settings, begin, directory);
+        let (mut left, mut files) = (readings.left(begin), Vec::new());
+        for path in readings.due_files(begin) {
+            // One that hangs delays those after it, and no more.
+            let file = path.clone();
+            let reading = self.reads.read(readings::FIELD, &path, move || readings::read(&file)).await;
+            let reading = reading.and_then(|bytes| left.take(&path, bytes));
+            files.push((path, reading));
+        }
+        let parse = move || {
+            let wall = Duration::from_secs(UnixTime::now().as_secs());
+            let has_changed = readings.handle_files(begin, wall, files) | has_changed;
+            self.publish(&readings, has_changed);
         };
         // It fails only if the runtime ends.
-        tokio::task::spawn_blocking(read).await.ok().flatten()
+        drop(spawn_blocking(parse).await);
+    }
+
+    fn publish(&self, readings: &Readings, has_changed: bool) {
+        let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
+        // Sessions are of the lists that they began with, so those that are the same stay the same (CH7.16).
+        if has_changed || published.lists.is_none() {
+            published.lists = Some(Arc::new(readings.lists(&self.settings)));
+        }
+        published.due = readings.poll_timeout();
     }
 }
 

@@ -1,4 +1,4 @@
-use crate::balance::{identity::Security, pick_first::PickFirstSettings};
+use crate::balance::{identity::EndpointCredentials, pick_first::PickFirstSettings};
 
 /// Settings of a [`Balancer`](super::Balancer).
 #[derive(Debug, Clone)]
@@ -14,8 +14,8 @@ pub(crate) struct BalancerSettings {
     /// 50 (CH3.67). 5,000.
     pub(crate) sweep_slice: usize,
     pub(crate) seed: u64,
-    /// The security of clusters without TLS, if that of the others is executed (CH7.1, CH7.2). `None` is plaintext for all.
-    pub(crate) fallback: Option<Security>,
+    /// What the application has chosen for the security of connections (CH7.1, CH7.2).
+    pub(crate) credentials: EndpointCredentials,
 }
 
 impl BalancerSettings {
@@ -28,7 +28,7 @@ impl BalancerSettings {
             max_connections_cap: 10,
             sweep_slice: 5_000,
             seed,
-            fallback: None,
+            credentials: EndpointCredentials::Unset,
         }
     }
 }

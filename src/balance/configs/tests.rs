@@ -215,7 +215,7 @@ fn addresses(endpoints: &[EndpointConfig]) -> Vec<String> {
 }
 
 #[test]
-fn ch7_1_ch7_2_tls_of_a_cluster_is_executed_with_xds_credentials_and_the_fallback_is_for_clusters_without() {
+fn ch7_1_ch7_2_credentials_decide_what_becomes_of_the_tls_of_clusters() {
     let tls = UpstreamTls {
         identity: None,
         roots: Roots::System,
@@ -224,22 +224,40 @@ fn ch7_1_ch7_2_tls_of_a_cluster_is_executed_with_xds_credentials_and_the_fallbac
         auto_host_sni: false,
         auto_sni_san_validation: false,
     };
-    let security = |fallback: Option<Security>, tls: Option<&UpstreamTls>| {
+    let security = |credentials: EndpointCredentials, tls: Option<&UpstreamTls>| {
         let mut translation =
-            Translation::new(&BalancerSettings { fallback, ..BalancerSettings::with_seed(1) });
+            Translation::new(&BalancerSettings { credentials, ..BalancerSettings::with_seed(1) });
         let mut entry = eds("cart", &[&["10.0.0.1:80"]]);
         let cluster = (**entry.config.as_ref().unwrap()).clone();
         entry.config = Some(Arc::new(Cluster { tls: tls.cloned().map(Box::new), ..cluster }));
         let snapshot = Arc::new(snapshot("shop").entry(entry).build());
         let changes = translation.translate(&snapshot, |name| name == "cart", (vec!["cart".into()], vec![]));
         let leaf = changes.leaves[0].1.clone().unwrap();
-        assert_eq!(*leaf.priorities[0][0].endpoints[0].identity.security(), leaf.security);
-        (leaf.security.clone(), translation.warned.len())
+        let endpoints = leaf.priorities.iter().flatten().flat_map(|locality| &locality.endpoints);
+        let used: Vec<_> = endpoints.map(|endpoint| endpoint.identity.security().clone()).collect();
+        (used, leaf.note.as_deref().map(str::to_owned), translation.leaves["cart"].warned.len())
     };
-    assert_eq!(security(None, Some(&tls)), (Security::Plaintext, 1), "it is logged once");
-    assert_eq!(security(None, None), (Security::Plaintext, 0));
-    let fallback = || Some(Security::Fallback);
-    assert_eq!(security(fallback(), Some(&tls)), (Security::of_cluster(&tls), 0));
-    assert_eq!(security(fallback(), None), (Security::Fallback, 0));
-    assert_eq!(security(Some(Security::Plaintext), Some(&tls)), (Security::of_cluster(&tls), 0));
+    use EndpointCredentials::{Insecure, Unset};
+    let xds = |fallback: Security| EndpointCredentials::Xds { fallback };
+    let all = |security: Security| (vec![security], None, 0);
+    assert_eq!(security(Unset, Some(&tls)), (vec![], Some(NO_CREDENTIALS.to_owned()), 1), "it fails closed");
+    assert_eq!(security(Unset, None), all(Security::Plaintext));
+    assert_eq!(security(Insecure, Some(&tls)), all(Security::Plaintext));
+    assert_eq!(security(Insecure, None), all(Security::Plaintext));
+    assert_eq!(security(xds(Security::Fallback), Some(&tls)), all(Security::of_cluster(&tls)));
+    assert_eq!(security(xds(Security::Fallback), None), all(Security::Fallback));
+    assert_eq!(security(xds(Security::Plaintext), Some(&tls)), all(Security::of_cluster(&tls)));
+}
+
+#[test]
+fn ch11_12_warnings_are_kept_for_what_is_configured_now() {
+    let mut translation = Translation::new(&BalancerSettings::with_seed(1));
+    let snapshot = Arc::new(snapshot("shop").entry(eds("cart", &[&["10.0.0.1:80"]])).build());
+    translation.translate(&snapshot, |name| name == "cart", (vec!["cart".into()], vec![]));
+    for update in 0..100 {
+        translation.warn(&"cart".into(), [format!("policy {update}")].into());
+        assert_eq!(translation.leaves["cart"].warned.len(), 1, "update {update}");
+    }
+    translation.warn(&"gone".into(), ["policy".to_owned()].into());
+    assert_eq!(translation.leaves.len(), 1);
 }

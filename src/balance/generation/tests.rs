@@ -118,3 +118,15 @@ fn ch3_51_ch3_50_endpoints_that_are_not_usable_have_no_weight() {
     let addresses = leaf.priorities[0][0].endpoints.iter().map(|it| it.addresses[0].to_string());
     assert!(addresses.eq(["10.0.0.1:80", "10.0.0.4:80"]), "weights are summed over those that are listed");
 }
+
+#[test]
+fn ch11_12_warnings_of_filters_are_kept_for_the_routes_now() {
+    let mut it = Fixture::new();
+    for update in 0..100 {
+        let name = format!("example.filter_{update}");
+        it.generations.warn_of_filters("xds:///shop", [&*name].into());
+        assert_eq!(it.generations.warned, [name].into());
+    }
+    it.generations.warn_of_filters("xds:///shop", [].into());
+    assert!(it.generations.warned.is_empty());
+}

@@ -14,6 +14,7 @@ use h2::{Ping, PingPong};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::inbound::Inbound;
+use crate::config::bounded;
 
 /// When connections send pings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,6 +32,8 @@ pub(in crate::channel) struct KeepAlive {
 #[derive(Debug, Default)]
 pub(in crate::channel) struct LongerIntervals {
     by_address: HashMap<SocketAddr, Duration>,
+    /// The number of addresses at which those that are not used are forgotten.
+    sweep_at: usize,
 }
 
 impl LongerIntervals {
@@ -40,15 +43,28 @@ impl LongerIntervals {
         KeepAlive { interval, ..settings }
     }
 
-    /// A server reported too many pings. Returns the interval of its next connections.
+    /// A server reported too many pings. Returns the interval of its next connections. When there are as many addresses as twice
+    /// those that were in use the last time, those that are not any more are forgotten.
     pub(in crate::channel) fn double(
         &mut self,
         address: SocketAddr,
         settings: KeepAlive,
+        is_used: impl Fn(&SocketAddr) -> bool,
     ) -> Option<Duration> {
-        let doubled = self.apply(address, settings).interval?.saturating_mul(2);
+        let doubled = bounded(self.apply(address, settings).interval?.saturating_mul(2));
         self.by_address.insert(address, doubled);
+        if self.by_address.len() >= self.sweep_at.max(MAX_UNUSED_INTERVALS) {
+            self.by_address.retain(|known, _| *known == address || is_used(known));
+            self.sweep_at = 2 * self.by_address.len();
+        }
         Some(doubled)
+    }
+}
+
+#[cfg(test)]
+impl LongerIntervals {
+    pub(super) fn len(&self) -> usize {
+        self.by_address.len()
     }
 }
 
@@ -141,10 +157,11 @@ impl KeepAliveTimer {
     }
 }
 
-/// A time that can be waited for, even if the duration is the longest one.
+/// A time that can be waited for: intervals that were doubled are longer than the longest setting.
 fn due(from: Instant, after: Duration) -> Instant {
-    from + after.min(LONGEST)
+    from + bounded(after)
 }
 
-/// Longer times are as good as never.
-const LONGEST: Duration = Duration::from_secs(30 * 365 * 24 * 3600);
+/// The addresses without a connection whose intervals are kept: as many as a channel may lose connections to at a time, so that few of
+/// them report too many pings again.
+pub(super) const MAX_UNUSED_INTERVALS: usize = 1_024;

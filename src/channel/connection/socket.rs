@@ -274,10 +274,14 @@ async fn tcp(address: SocketAddr, user_timeout: Option<Duration>) -> io::Result<
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin"))]
 fn set_user_timeout(io: &TcpStream, timeout: Duration) -> io::Result<()> {
-    socket2::SockRef::from(io).set_tcp_user_timeout(Some(timeout))
+    socket2::SockRef::from(io).set_tcp_user_timeout(Some(timeout.min(LONGEST_USER_TIMEOUT)))
 }
 
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin")))]
 fn set_user_timeout(_: &TcpStream, _: Duration) -> io::Result<()> {
     Ok(())
 }
+
+/// The system takes the time as a signed number of milliseconds, and refuses a longer one with `EINVAL`.
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin"))]
+const LONGEST_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);

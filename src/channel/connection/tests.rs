@@ -521,11 +521,38 @@ fn ch3_5_too_many_pings_double_the_interval_of_the_address() {
     let settings = KeepAlive { interval: Some(Duration::from_secs(10)), ..KeepAlive::default() };
     let (one, other) = ((Ipv4Addr::LOCALHOST, 1).into(), (Ipv4Addr::LOCALHOST, 2).into());
     let mut longer = LongerIntervals::default();
-    assert_eq!(longer.double(one, settings), Some(Duration::from_secs(20)));
-    assert_eq!(longer.double(one, settings), Some(Duration::from_secs(40)));
+    let none = |_: &SocketAddr| false;
+    assert_eq!(longer.double(one, settings, none), Some(Duration::from_secs(20)));
+    assert_eq!(longer.double(one, settings, none), Some(Duration::from_secs(40)));
     assert_eq!(longer.apply(one, settings).interval, Some(Duration::from_secs(40)));
     assert_eq!(longer.apply(other, settings), settings);
-    assert_eq!(longer.double(other, KeepAlive::default()), None, "no pings were sent");
+    assert_eq!(longer.double(other, KeepAlive::default(), none), None, "no pings were sent");
+}
+
+#[test]
+fn ch3_5_ch11_12_intervals_of_departed_addresses_are_bounded() {
+    let settings = KeepAlive { interval: Some(Duration::from_secs(10)), ..KeepAlive::default() };
+    let address = |number: u32| SocketAddr::from((Ipv4Addr::from(number), 80));
+    let mut longer = LongerIntervals::default();
+    let is_used = |at: &SocketAddr| *at == address(0);
+    for number in 0..10_000 {
+        longer.double(address(number), settings, is_used);
+        assert!(longer.len() <= keep_alive::MAX_UNUSED_INTERVALS, "{}", longer.len());
+    }
+    let doubled = Some(Duration::from_secs(20));
+    assert_eq!(longer.apply(address(0), settings).interval, doubled, "its connection is there");
+    assert_eq!(longer.apply(address(9_999), settings).interval, doubled, "the newest one");
+}
+
+#[tokio::test]
+async fn ch1_32_a_connection_whose_driver_is_dropped_is_lost() {
+    let (mut driven, _server) = pair().await;
+    while driven.polls() == 0 {
+        tokio::task::yield_now().await;
+    }
+    driven.task.abort();
+    let lost = driven.lost.recv().await;
+    assert!(matches!(lost, Some(Loss::Other(Disconnect::Unknown))), "{lost:?}");
 }
 
 #[tokio::test(start_paused = true)]

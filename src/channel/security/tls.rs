@@ -17,7 +17,7 @@ use tokio_rustls::client::TlsStream;
 use super::Peer;
 use crate::{
     Client,
-    balance::identity::{ClusterTls, Destination, Rotation, Security},
+    balance::identity::{ClusterTls, Destination, EndpointCredentials, Rotation, Security},
     config::{Bootstrap, TlsConfig},
     tls::{
         ClientTls, PeerIdentity, ProviderRotations, Providers, Revocation, RevocationLists, RotatedInstance,
@@ -39,7 +39,7 @@ pub enum FallbackCredentials {
 /// The settings of a channel for its connections.
 #[derive(Debug, Clone, Default)]
 pub(in crate::channel) struct SecuritySettings {
-    /// Without them, TLS of clusters is not executed.
+    /// Without them, there is no TLS.
     pub(in crate::channel) xds_credentials: Option<FallbackCredentials>,
     pub(in crate::channel) revocation: Option<RevocationLists>,
     pub(in crate::channel) reconnect_on_rotation: bool,
@@ -100,12 +100,13 @@ enum Source {
 }
 
 impl FallbackCredentials {
-    /// What the core has of it.
-    pub(in crate::channel) fn security(&self) -> Security {
-        match self {
+    /// What the core has of xDS credentials with this fallback.
+    pub(in crate::channel) fn credentials(&self) -> EndpointCredentials {
+        let fallback = match self {
             Self::Plaintext => Security::Plaintext,
             Self::Tls(_) => Security::Fallback,
-        }
+        };
+        EndpointCredentials::Xds { fallback }
     }
 }
 

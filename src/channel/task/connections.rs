@@ -1,6 +1,11 @@
 //! The connections of a channel: attempts, those that are established, and the tasks that drive them.
 
-use std::{collections::HashMap, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    collections::{HashMap, HashSet},
+    net::SocketAddr,
+    sync::Arc,
+    time::Duration,
+};
 
 use tokio::{
     sync::{mpsc::UnboundedSender, oneshot},
@@ -11,6 +16,7 @@ use tracing::{debug, info};
 use super::Event;
 use crate::{
     Client,
+    background::{TaskEnd, supervise},
     balance::{command::ConnectionId, identity::Destination, streams::Streams},
     channel::{
         connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss},
@@ -168,7 +174,14 @@ impl Connections {
 
     /// The next connections to the address send half as many pings.
     fn on_too_many_pings(&mut self, address: SocketAddr) {
-        if let Some(interval) = self.longer_intervals.double(address, self.settings.keep_alive) {
+        let used: HashSet<_> = self
+            .attempts
+            .values()
+            .map(|(at, _)| *at)
+            .chain(self.established.values().map(|(at, _)| *at))
+            .collect();
+        let doubled = self.longer_intervals.double(address, self.settings.keep_alive, |at| used.contains(at));
+        if let Some(interval) = doubled {
             info!(target_name = %self.target, %address, ?interval, "the server reports too many pings");
         }
     }
@@ -192,16 +205,24 @@ impl Connections {
         (peer, timeout): (Peer, Duration),
         settings: ConnectionSettings,
     ) -> Attempt {
-        let events = self.events.clone();
-        let attempt = tokio::spawn(async move {
+        let (events, on_end) = (self.events.clone(), self.events.clone());
+        let text = peer.to_string();
+        let attempt = async move {
             let event = match Connection::connect(&peer, timeout, settings).await {
                 Ok(established) => Event::Connected(id, Box::new(established)),
                 Err(error) => Event::Failed(id, error),
             };
             // Without a task nobody counts connections.
             let _ = events.send(event);
+        };
+        let attempt = supervise("connection attempt", attempt, move |end| {
+            // An attempt that is cancelled is not waited for.
+            if let TaskEnd::Panicked(message) = end {
+                let error = format!("{text}: the attempt to connect panicked: {message}");
+                let _ = on_end.send(Event::Failed(id, error.into()));
+            }
         });
-        Attempt::Own(attempt.abort_handle())
+        Attempt::Own(tokio::spawn(attempt).abort_handle())
     }
 }
 

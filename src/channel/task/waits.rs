@@ -6,12 +6,10 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{client::Resolution, error::WatchError, resolve::Snapshot};
 
-/// The next state of the resolution, if there is one.
-pub(super) async fn next(resolution: &mut Option<Resolution>) -> Result<Arc<Snapshot>, WatchError> {
-    let Some(resolution) = resolution else { return pending().await };
-    match resolution.next().await {
-        Some(resolved) => resolved,
-        // The client was shut down: this is the last state.
+/// The next state of the resolution, if there is a resolution; `None` once its client has ended.
+pub(super) async fn next(resolution: &mut Option<Resolution>) -> Option<Result<Arc<Snapshot>, WatchError>> {
+    match resolution {
+        Some(resolution) => resolution.next().await,
         None => pending().await,
     }
 }

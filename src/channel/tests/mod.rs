@@ -23,6 +23,7 @@ mod session;
 mod sharing;
 mod spans;
 mod streams;
+mod task_end;
 mod telemetry;
 mod timeouts;
 mod unsent;

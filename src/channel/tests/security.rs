@@ -149,11 +149,15 @@ async fn fails(mesh: &Mesh, text: &str) {
 }
 
 #[tokio::test]
-async fn ch7_1_without_xds_credentials_a_cluster_with_tls_is_plaintext_and_a_warning_once() {
+async fn ch7_1_with_insecure_credentials_the_tls_of_clusters_is_ignored() {
     let (log, _guard) = Log::start("xdskit=warn");
     let (mut peer, ca) = (Peer::start().await, Ca::new());
-    let name = "ch7_1_warning";
-    let mesh = start(name, &[peer.address], (&ca.file(), &ca.issue(&[SHOP])), |it| it).await;
+    let name = "ch7_1_insecure";
+    let files = (&*ca.file(), &ca.issue(&[SHOP]));
+    // The later choice counts.
+    let settings =
+        |it: ChannelBuilder| it.xds_credentials(FallbackCredentials::Plaintext).insecure_credentials();
+    let mesh = start(name, &[peer.address], files, settings).await;
     for (requests, names) in [(10, ["a.example"]), (20, ["b.example"])] {
         mesh.server.set(limited(name, requests, upstream(&names, false)));
         let is_there =
@@ -167,9 +171,38 @@ async fn ch7_1_without_xds_credentials_a_cluster_with_tls_is_plaintext_and_a_war
         let received = answered(&mesh, &mut peer).await;
         assert_eq!(received.request.uri().scheme_str(), Some("http"));
     }
+    assert_eq!(log.lines(), [""; 0]);
+}
+
+#[tokio::test]
+async fn ch7_1_without_credentials_calls_to_a_cluster_with_tls_fail_with_the_names_of_the_settings() {
+    let (log, _guard) = Log::start("xdskit=warn");
+    let (mut peer, ca) = (Peer::start().await, Ca::new());
+    let name = "ch7_1_unset";
+    let mesh = start(name, &[peer.address], (&ca.file(), &ca.issue(&[SHOP])), |it| it).await;
+    // A mesh without TLS needs no choice.
+    answered(&mesh, &mut peer).await;
+    for (requests, names) in [(10, ["a.example"]), (20, ["b.example"])] {
+        mesh.server.set(limited(name, requests, upstream(&names, false)));
+        let is_there =
+            async || mesh.channel.status().await.leaves.iter().any(|it| it.max_requests == requests);
+        soon(async { while !is_there().await {} }).await;
+        fails(
+            &mesh,
+            "cluster ch7_1_unset has no usable endpoints: it has TLS, and the channel has no credentials",
+        )
+        .await;
+        fails(&mesh, "`ChannelBuilder::xds_credentials`").await;
+        fails(&mesh, "`insecure_credentials`").await;
+    }
     let warning = "WARN xdskit::balance::configs: the channel does not execute a part of the configuration: TLS, \
-                   connections are plaintext since the channel has no xDS credentials cluster=\"ch7_1_warning\"";
+                   calls fail since the channel has no credentials cluster=\"ch7_1_unset\"";
     assert_eq!(log.lines(), [warning]);
+    // TLS that the cluster has no more needs no choice, either.
+    mesh.server.set(cluster(name));
+    let is_plain = async || mesh.channel.status().await.leaves.iter().any(|it| it.max_requests == 1_024);
+    soon(async { while !is_plain().await {} }).await;
+    answered(&mesh, &mut peer).await;
 }
 
 #[tokio::test]

@@ -80,7 +80,7 @@ fn run(_: Program, args: &CallArgs) -> Result<(), Failure> {
         let client = client.map_err(|error| Failure::Failed(error.to_string()))?;
         let builder = client.channel(args.target.as_str());
         let builder = match args.credentials {
-            Credentials::Insecure => builder,
+            Credentials::Insecure => builder.insecure_credentials(),
             Credentials::Xds => builder.xds_credentials(FallbackCredentials::Plaintext),
         };
         let channel = builder.build().map_err(|error| Failure::Usage(error.to_string()))?;

@@ -53,12 +53,16 @@ async fn relay(
     let mut reports = interval(args.report);
     reports.tick().await;
     let mut complaints = figures.complaints();
-    let relaying = tokio::spawn(relay.run());
+    let mut relaying = tokio::spawn(relay.run());
     loop {
         tokio::select! {
             interrupted = tokio::signal::ctrl_c() => {
                 interrupted?;
                 break;
+            }
+            ended = &mut relaying => {
+                let reason = ended.err().map_or_else(|| "its clients have ended".to_owned(), |e| e.to_string());
+                return Err(Failure::Failed(format!("the relay has ended: {reason}")));
             }
             _ = reports.tick() => print(&figures.report(&control_plane, args.json)).await?,
             Ok(()) = complaints.changed() => {

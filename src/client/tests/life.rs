@@ -137,3 +137,28 @@ async fn one_with_a_transport_of_its_own_is_shared_with_nobody() {
         tokio::task::yield_now().await;
     }
 }
+
+/// A transport that panics, in the driver.
+#[derive(Debug)]
+struct Panics;
+
+impl Transport for Panics {
+    fn connect(&self, _: ConnectRequest, _: ConnectionEvents) -> Box<dyn Connection> {
+        panic!("as it should");
+    }
+}
+
+#[tokio::test]
+async fn a_panic_of_the_driver_ends_all_watches_and_is_logged() {
+    let (log, _guard) = crate::test_log::Log::start("xdskit::background=error");
+    let bootstrap = Bootstrap::builder().server(Server::new("localhost:1").insecure()).build().unwrap();
+    let client = Client::builder(bootstrap).transport(Panics).build().unwrap();
+    let (mut watch, mut resolution) = (client.watch::<Text>("a"), client.resolve("xds:///shop"));
+    assert!(watch.next().await.is_none());
+    assert!(resolution.next().await.is_none());
+    assert!(client.watch::<Text>("b").next().await.is_none(), "one that begins later");
+    client.shutdown().await;
+    let panicked =
+        "ERROR xdskit::background: background task panicked task=\"client\" reason=\"as it should\"";
+    assert_eq!(log.lines(), [panicked]);
+}

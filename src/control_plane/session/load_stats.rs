@@ -5,7 +5,10 @@ use std::{
 };
 
 use super::{super::store::loads::LoadReport, wrap};
-use crate::pb::envoy::service::load_stats::v3::{LoadStatsRequest, LoadStatsResponse};
+use crate::{
+    config::bounded,
+    pb::envoy::service::load_stats::v3::{LoadStatsRequest, LoadStatsResponse},
+};
 
 /// What a client is asked to report: the clusters, how often, and whether each endpoint for itself.
 ///
@@ -56,15 +59,15 @@ pub struct LoadSession {
 }
 
 impl LoadReporting {
-    /// All clusters, every `interval`.
+    /// All clusters, every `interval`, which is 30 years at most.
     pub fn all(interval: Duration) -> Self {
-        Self { clusters: None, interval, with_endpoints: false }
+        Self { clusters: None, interval: bounded(interval), with_endpoints: false }
     }
 
-    /// These clusters, every `interval`. With no names, a client reports nothing, and its stream stays open.
+    /// These clusters, every `interval`, which is 30 years at most. With no names, a client reports nothing, and its stream stays open.
     pub fn of<N: Into<String>>(clusters: impl IntoIterator<Item = N>, interval: Duration) -> Self {
         let clusters = Some(clusters.into_iter().map(Into::into).collect());
-        Self { clusters, interval, with_endpoints: false }
+        Self { clusters, interval: bounded(interval), with_endpoints: false }
     }
 
     /// Asks for the load of each endpoint, too.

@@ -168,6 +168,13 @@ impl Rig {
         panic!("there is no end of the commands");
     }
 
+    /// The transport accepts the last request, which it has stalled.
+    pub(super) fn accept(&mut self, server: u32) {
+        let stream = self.stream(server);
+        self.is_stalled = false;
+        self.reporting.handle_event(StreamEvent::RequestSent { stream }, self.now);
+    }
+
     pub(super) fn open(&mut self, server: u32) {
         let stream = self.stream(server);
         self.reporting.handle_event(StreamEvent::Connected { stream }, self.now);

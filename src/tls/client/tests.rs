@@ -393,6 +393,25 @@ async fn ch7_18_a_peer_that_does_not_use_tls_is_named_as_such() {
 }
 
 #[tokio::test]
+async fn ch7_18_ch7_28_certificates_beyond_the_limit_are_named_as_such() {
+    let world = World::new();
+    let client = world.client(upstream("a.example"), None);
+    let names = |from: usize, count: usize| {
+        (from..from + count)
+            .map(|number| dns(&format!("{number}.endpoints.example")))
+            .chain([dns("a.example")])
+    };
+    let leaf = world.servers.issue(names(0, 1_000));
+    handshake(&client, &Arc::new(leaf.server(None))).await.unwrap();
+    // rustls reads a certificate of its own up to the same size, so that others follow the server's.
+    let others = (1..4).map(|number| world.servers.issue(names(1_000 * number, 1_000)).der);
+    let large = Arc::new(leaf.server_with(others, None));
+    let refused = handshake(&client, &large).await.unwrap_err();
+    assert!(refused.contains("its certificates are larger than 64 KiB, the limit"), "{refused}");
+    assert!(!refused.contains("does not use TLS"), "{refused}");
+}
+
+#[tokio::test]
 async fn ch7_18_a_connection_that_is_closed_before_anything_is_read_is_maybe_a_refusal() {
     let world = World::new();
     let closed = io::Error::from(io::ErrorKind::ConnectionReset);

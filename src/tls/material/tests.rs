@@ -33,7 +33,7 @@ async fn ch7_6_certificate_and_key_change_together_or_not_at_all() {
     assert_eq!(leaf(&read(&material).await), first.der);
     folder.write("tls.crt", &second.pem);
     assert_eq!(leaf(&read(&material).await), first.der, "unequal generations");
-    assert!(material.readings.lock().await.identity.failure().unwrap().contains("replace both"));
+    assert!(material.identity.lock().await.failure().unwrap().contains("replace both"));
     // A second later, the key is there, too.
     folder.write("tls.key", second.key_pem());
     tokio::time::advance(Duration::from_secs(1)).await;
@@ -60,11 +60,11 @@ async fn ch7_6_files_that_are_unusable_keep_the_last_good_material() {
     ] {
         write_or_remove(&folder, file, content);
         assert_eq!(leaf(&read(&material).await), good.der, "{file} {reason}");
-        let failure = material.readings.lock().await.identity.failure().unwrap().clone();
+        let failure = material.identity.lock().await.failure().unwrap().clone();
         assert!(failure.contains(file) && failure.contains(reason), "{failure:?}: {reason:?}");
         folder.write_identity(&good);
         read(&material).await;
-        assert_eq!(material.readings.lock().await.identity.failure(), None);
+        assert_eq!(material.identity.lock().await.failure(), None);
     }
     for (content, reason) in [
         (Some(&*format!("{}{half}", ca.pem())), "missing section end"),
@@ -74,13 +74,13 @@ async fn ch7_6_files_that_are_unusable_keep_the_last_good_material() {
     ] {
         write_or_remove(&folder, "ca.crt", content);
         assert!(read(&material).await.roots.is_ok(), "{reason}");
-        let failure = material.readings.lock().await.roots.failure().unwrap().clone();
+        let failure = material.roots.lock().await.failure().unwrap().clone();
         assert!(
             failure.contains("ca_certificate_file") && failure.contains(reason),
             "{failure:?}: {reason:?}"
         );
     }
-    assert_eq!(material.readings.lock().await.identity.failure(), None, "each is refreshed by itself");
+    assert_eq!(material.identity.lock().await.failure(), None, "each is refreshed by itself");
 }
 
 #[tokio::test(start_paused = true)]
@@ -191,8 +191,71 @@ fn write_or_remove(folder: &Folder, file: &str, content: Option<&str>) {
     }
 }
 
+#[cfg(unix)]
+#[tokio::test(start_paused = true)]
+async fn ch7_27_a_fifo_in_the_place_of_a_file_is_an_error_and_rotations_go_on() {
+    let (folder, ca, other) = (Folder::new(), Ca::new(), Ca::new());
+    folder.write("ca.crt", ca.pem());
+    folder.write_identity(&ca.issue([dns("a")]));
+    let material = watcher(&folder);
+    read(&material).await.roots.unwrap_or_else(|why| panic!("{why}"));
+    fs::remove_file(folder.path("ca.crt")).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(folder.path("ca.crt")).status().unwrap().success());
+    assert!(read(&material).await.roots.is_ok(), "the last good material is kept");
+    let failure = material.roots.lock().await.failure().unwrap().clone();
+    assert!(failure.ends_with("ca.crt: it is not a regular file"), "{failure}");
+    fs::remove_file(folder.path("ca.crt")).unwrap();
+    folder.write("ca.crt", other.pem());
+    assert_eq!(read(&material).await.rotations.roots, 1);
+    assert_eq!(material.roots.lock().await.failure(), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ch7_27_roots_that_hang_delay_neither_the_identity_nor_later_rotations() {
+    let (folder, ca, other) = (Folder::new(), Ca::new(), Ca::new());
+    let (first, second) = (ca.issue([dns("a")]), ca.issue([dns("b")]));
+    folder.write("ca.crt", ca.pem());
+    folder.write_identity(&first);
+    let material = watcher(&folder);
+    read(&material).await;
+    // All readings of the roots hang.
+    let (end, ends) = std::sync::mpsc::channel::<()>();
+    let ends = Arc::new(Mutex::new(ends));
+    for _ in 0..crate::file_reads::MAX_HANGING {
+        let (of, path, ends) = (material.clone(), folder.path("ca.crt"), ends.clone());
+        tokio::spawn(async move {
+            let hangs = move || Ok(ends.lock().unwrap().recv());
+            of.reads.read("it", &path, hangs).await
+        });
+    }
+    tokio::task::yield_now().await;
+    folder.write_identity(&second);
+    folder.write("ca.crt", other.pem());
+    tokio::time::advance(DEFAULT_REFRESH_INTERVAL).await;
+    let refresh = tokio::spawn({
+        let material = material.clone();
+        async move { material.refresh().await }
+    });
+    while material.published().rotations.identity == 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(leaf(&material.published()), second.der, "the identity is there before");
+    let identity = material.for_handshake(Need::Identity, false).await;
+    assert_eq!(leaf(&identity), second.der, "no handshake waits for what it does not need");
+    tokio::time::advance(Duration::from_secs(11)).await;
+    refresh.await.unwrap();
+    assert_eq!(material.published().rotations.roots, 0, "the last good roots are kept");
+    let failure = material.roots.lock().await.failure().unwrap().clone();
+    assert!(failure.contains("2 readings before have not ended"), "{failure}");
+    drop(end);
+    while material.reads.running() > 0 {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(read(&material).await.rotations.roots, 1, "the roots of the file are there");
+}
+
 #[test]
 fn ch7_6_a_file_without_end_is_an_error() {
     let error = files::read("ca_certificate_file", Path::new("/dev/zero")).unwrap_err();
-    assert_eq!(error, "ca_certificate_file /dev/zero: larger than 16 MiB");
+    assert_eq!(error, "ca_certificate_file /dev/zero: it is not a regular file");
 }

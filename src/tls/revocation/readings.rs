@@ -11,7 +11,7 @@ use std::{
 use super::{
     super::{
         files::{self, Unusable, in_file},
-        refresh::{Change, Refresh},
+        refresh::{Change, Refresh, is_due},
     },
     RevocationLists, Source,
     list::{List, NoLists},
@@ -62,27 +62,71 @@ impl Readings {
         files.chain([self.directory.poll_timeout()]).min().flatten()
     }
 
-    /// Reads what is due, and returns whether the lists are others. `wall` is the time since 1970.
-    pub(super) fn read_due(&mut self, of: &RevocationLists, now: Instant, wall: Duration) -> bool {
+    /// Whether the list of files is to be read.
+    pub(super) fn is_directory_due(&self, now: Instant) -> bool {
+        is_due(self.directory.poll_timeout(), now)
+    }
+
+    /// Takes a reading of the list of files, and returns whether that has changed. Without one, the files are those before.
+    pub(super) fn handle_directory(
+        &mut self,
+        of: &RevocationLists,
+        now: Instant,
+        reading: Option<Result<Vec<PathBuf>, String>>,
+    ) -> bool {
         let mut has_changed = false;
-        if is_due(self.directory.poll_timeout(), now) {
-            let change = self.directory.handle_reading(now, of.source.files(), |paths| Ok(paths.clone()));
-            has_changed |= log(&of.to_string(), &change, self.directory.failure());
+        if let Some(reading) = reading {
+            let change = self.directory.handle_reading(now, reading, |paths| Ok(paths.clone()));
+            has_changed = log(&of.to_string(), &change, self.directory.failure());
         }
         self.match_files();
-        // Those that are not due are kept.
+        has_changed
+    }
+
+    /// The files that are to be read, in the order of their names.
+    pub(super) fn due_files(&self, now: Instant) -> Vec<PathBuf> {
+        let due = self.files.iter().filter(|(_, file)| is_due(file.poll_timeout(), now));
+        due.map(|(path, _)| path.clone()).collect()
+    }
+
+    /// The bytes that are left for files that are due: those that are not due are kept.
+    pub(super) fn left(&self, now: Instant) -> Left {
         let kept = self.files.values().filter(|file| !is_due(file.poll_timeout(), now));
-        let mut left = self.max_total.saturating_sub(kept.filter_map(Refresh::source).map(Vec::len).sum());
-        for (path, file) in &mut self.files {
-            if is_due(file.poll_timeout(), now) {
-                let reading = read(path, &mut left, self.max_total);
-                let change = file.handle_reading(now, reading, |bytes| parse(path, bytes));
+        let kept: usize = kept.filter_map(Refresh::source).map(Vec::len).sum();
+        Left { left: self.max_total.saturating_sub(kept), max_total: self.max_total }
+    }
+
+    /// Takes readings of files, and returns whether the lists are others. `wall` is the time since 1970.
+    pub(super) fn handle_files(
+        &mut self,
+        now: Instant,
+        wall: Duration,
+        readings: Vec<(PathBuf, Result<Vec<u8>, String>)>,
+    ) -> bool {
+        let mut has_changed = false;
+        for (path, reading) in readings {
+            if let Some(file) = self.files.get_mut(&path) {
+                let change = file.handle_reading(now, reading, |bytes| parse(&path, bytes));
                 has_changed |= log(&path.display().to_string(), &change, file.failure());
             }
         }
         has_changed |= self.forget_gone();
         self.warn_of_expired(wall);
         has_changed
+    }
+
+    /// Reads what is due, at once.
+    #[cfg(test)]
+    pub(super) fn read_due(&mut self, of: &RevocationLists, now: Instant, wall: Duration) -> bool {
+        let directory = self.is_directory_due(now).then(|| of.source.files());
+        let has_changed = self.handle_directory(of, now, directory);
+        let mut left = self.left(now);
+        let readings = self.due_files(now).into_iter().map(|path| {
+            let reading = read(&path).and_then(|bytes| left.take(&path, bytes));
+            (path, reading)
+        });
+        let readings = readings.collect();
+        self.handle_files(now, wall, readings) | has_changed
     }
 
     /// The last good lists.
@@ -133,7 +177,15 @@ impl Readings {
 }
 
 impl Source {
-    fn files(&self) -> Result<Vec<PathBuf>, String> {
+    /// The path of the list of files.
+    pub(super) fn path(&self) -> PathBuf {
+        match self {
+            Self::Files(_) => PathBuf::new(),
+            Self::Directory(directory) => directory.clone(),
+        }
+    }
+
+    pub(super) fn files(&self) -> Result<Vec<PathBuf>, String> {
         match self {
             Self::Files(paths) => Ok(paths.clone()),
             Self::Directory(directory) => {
@@ -162,13 +214,26 @@ fn files_in(directory: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// Reads a file, of which all together have a bounded size, and takes its size from what is `left` of that.
-fn read(path: &Path, left: &mut usize, max_total: usize) -> Result<Vec<u8>, String> {
-    let bytes = files::read(FIELD, path)?;
-    *left = left
-        .checked_sub(bytes.len())
-        .ok_or_else(|| in_file(FIELD, path, &format!("more than {} MiB of lists in all", max_total >> 20)))?;
-    Ok(bytes)
+/// Reads a file.
+pub(super) fn read(path: &Path) -> Result<Vec<u8>, String> {
+    files::read(FIELD, path)
+}
+
+/// The rest of the largest size of all files together.
+pub(super) struct Left {
+    left: usize,
+    max_total: usize,
+}
+
+impl Left {
+    /// Takes the size of a file.
+    pub(super) fn take(&mut self, path: &Path, bytes: Vec<u8>) -> Result<Vec<u8>, String> {
+        let mib = self.max_total >> 20;
+        let left = self.left.checked_sub(bytes.len());
+        self.left =
+            left.ok_or_else(|| in_file(FIELD, path, &format!("more than {mib} MiB of lists in all")))?;
+        Ok(bytes)
+    }
 }
 
 fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Arc<List>>, Unusable> {
@@ -177,10 +242,6 @@ fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Arc<List>>, Unusable> {
         Err(NoLists::Incomplete(why)) => Err(Unusable::incomplete(in_file(FIELD, path, &why))),
         Err(NoLists::Unusable(why)) => Err(Unusable::new(in_file(FIELD, path, &why))),
     }
-}
-
-fn is_due(due: Option<Instant>, now: Instant) -> bool {
-    due.is_none_or(|due| due <= now)
 }
 
 /// Logs what a reading has changed, and returns whether it has. A failure is a warning once, until it is over.
@@ -206,7 +267,7 @@ fn log(file: &str, change: &Change, reason: Option<&Arc<str>>) -> bool {
 }
 
 /// The name of the setting, for errors.
-const FIELD: &str = "certificate_revocation";
+pub(super) const FIELD: &str = "certificate_revocation";
 const MAX_FILES: usize = 1024;
 /// The largest size of all files together, in bytes.
 const MAX_TOTAL: usize = 64 << 20;

@@ -1,7 +1,6 @@
 //! Reading a file, whose path may come from a server: only regular files, up to a size, and within a directory.
 
 use std::{
-    fs::{self, File, Metadata},
     io::{self, Read},
     path::{Path, PathBuf},
 };
@@ -9,6 +8,7 @@ use std::{
 use super::{SETTLE, watch::Stamp};
 use crate::{
     config::PathSource,
+    file_reads,
     protocol::{Disconnect, DisconnectKind},
 };
 
@@ -43,11 +43,7 @@ fn resolved(file: &PathSource) -> Result<PathBuf, Disconnect> {
 }
 
 fn whole(path: &Path, limit: usize) -> Result<Vec<u8>, Disconnect> {
-    // Checked before opening, which would wait for the writer of a FIFO, and has side effects on some devices.
-    check(&fs::metadata(path).map_err(unreadable)?)?;
-    let file = File::open(path).map_err(unreadable)?;
-    // The file may have been replaced.
-    check(&file.metadata().map_err(unreadable)?)?;
+    let file = file_reads::open(path).map_err(unreadable)?;
     let mut document = Vec::new();
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     file.take(most).read_to_end(&mut document).map_err(unreadable)?;
@@ -56,13 +52,6 @@ fn whole(path: &Path, limit: usize) -> Result<Vec<u8>, Disconnect> {
         return Err(Disconnect::new(DisconnectKind::TooLarge { limit }, message));
     }
     Ok(document)
-}
-
-fn check(metadata: &Metadata) -> Result<(), Disconnect> {
-    match metadata.is_file() {
-        true => Ok(()),
-        false => Err(refused("it is not a regular file".to_owned())),
-    }
 }
 
 fn unreadable(error: io::Error) -> Disconnect {
@@ -77,6 +66,7 @@ fn refused(why: String) -> Disconnect {
 #[cfg(unix)]
 mod tests {
     use std::{
+        fs,
         os::unix::fs::symlink,
         process::Command,
         sync::{Arc, mpsc},
@@ -100,7 +90,7 @@ mod tests {
     fn write(path: &Path, content: &[u8]) {
         fs::write(path, content).unwrap();
         let before = SystemTime::now() - Duration::from_secs(10);
-        File::options().write(true).open(path).unwrap().set_modified(before).unwrap();
+        fs::File::options().write(true).open(path).unwrap().set_modified(before).unwrap();
     }
 
     fn message(outcome: Result<Vec<u8>, Disconnect>) -> String {

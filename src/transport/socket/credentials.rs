@@ -1,4 +1,4 @@
-use std::{error::Error, path::Path, time::SystemTime};
+use std::{error::Error, path::Path, sync::OnceLock, time::SystemTime};
 
 use http::{HeaderMap, header::AUTHORIZATION};
 use tonic::codegen::StdError;
@@ -6,6 +6,7 @@ use tonic::codegen::StdError;
 use super::{BoxedIo, with_causes};
 use crate::{
     config::{CallCredentials, ChannelCredentials, CustomCredentials, Server, TlsConfig},
+    file_reads::FileReads,
     transport::{
         Disconnect, DisconnectKind,
         credentials::{
@@ -107,12 +108,9 @@ impl Loader<'_> {
         for credentials in credentials {
             match credentials {
                 CallCredentials::JwtTokenFile(path) => {
-                    let path = path.clone();
-                    let read = move || {
-                        let token = token::read(&path, SystemTime::now());
-                        token.map_err(|reason| in_file("jwt_token_file", &path, &reason))
-                    };
-                    headers.append(AUTHORIZATION, in_background(read).await?);
+                    let file = path.clone();
+                    let read = move || token::read(&file, SystemTime::now());
+                    headers.append(AUTHORIZATION, in_background(token::FIELD, path, read).await?);
                 }
                 CallCredentials::Custom(custom) => {
                     let plugin = self.registry.call(custom.type_name());
@@ -162,7 +160,10 @@ impl Credentials {
 impl Channel {
     #[cfg(feature = "tls")]
     async fn tls(config: TlsConfig, alpn: Alpn) -> Result<Self, Disconnect> {
-        in_background(move || tls::Tls::load(&config, alpn)).await.map(Self::Tls)
+        let files =
+            [&config.ca_certificate_file, &config.spiffe_trust_bundle_map_file, &config.certificate_file];
+        let first = files.into_iter().flatten().next().cloned().unwrap_or_default();
+        in_background("the files of TLS,", &first, move || tls::Tls::load(&config, alpn)).await.map(Self::Tls)
     }
 
     #[cfg(not(feature = "tls"))]
@@ -172,13 +173,17 @@ impl Channel {
     }
 }
 
-/// Reads files on a thread for blocking operations.
+/// Reads files on a thread for blocking operations, within a limit of time. One of them is named.
 async fn in_background<T: Send + 'static>(
+    field: &str,
+    path: &Path,
     read: impl FnOnce() -> Result<T, String> + Send + 'static,
 ) -> Result<T, Disconnect> {
-    let read = tokio::task::spawn_blocking(read).await;
-    read.unwrap_or_else(|e| Err(e.to_string())).map_err(unusable)
+    READS.get_or_init(FileReads::default).read(field, path, read).await.map_err(unusable)
 }
+
+/// The readings of all clients of the process: each connection has its files read.
+static READS: OnceLock<FileReads> = OnceLock::new();
 
 fn not_registered(kind: &str, custom: &CustomCredentials) -> Disconnect {
     unusable(format!(
@@ -193,8 +198,4 @@ fn failed(kind: &str, custom: &CustomCredentials, error: &(dyn Error + 'static))
 
 fn unusable(reason: impl Into<String>) -> Disconnect {
     Disconnect::new(DisconnectKind::Credentials, reason)
-}
-
-fn in_file(field: &str, path: &Path, why: &dyn std::fmt::Display) -> String {
-    format!("{field} {}: {why}", path.display())
 }

@@ -4,6 +4,8 @@ use std::{error::Error, io};
 use tokio_rustls::rustls::{self, CertificateError};
 
 use crate::config::ChannelCredentials;
+#[cfg(feature = "tls")]
+use crate::tls::{TOO_LARGE, Unreadable};
 
 /// Describes an error with its source chain, and suggests what to check.
 ///
@@ -87,8 +89,14 @@ fn of_io(error: &io::Error, channel: &ChannelCredentials) -> Option<String> {
 #[cfg(feature = "tls")]
 fn of_tls(error: &rustls::Error, channel: &ChannelCredentials) -> Option<String> {
     let ChannelCredentials::Tls(config) = channel else { return None };
-    if let rustls::Error::InvalidMessage(_) = error {
-        return Some("it does not use TLS; is it one for channel_creds `insecure`?".to_owned());
+    if let rustls::Error::InvalidMessage(error) = error {
+        return match Unreadable::of(error) {
+            Unreadable::NotTls => {
+                Some("it does not use TLS; is it one for channel_creds `insecure`?".to_owned())
+            }
+            Unreadable::TooLarge => Some(TOO_LARGE.to_owned()),
+            Unreadable::Malformed => None,
+        };
     }
     if let rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired) = error {
         return Some("does the server require a client certificate (certificate_file)?".to_owned());

@@ -7,12 +7,19 @@ use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use http::HeaderValue;
 use serde_json::Value;
 
+use crate::file_reads;
+
 /// Reads a JSON web token, and returns it as the value of `authorization` (A97).
 ///
 /// A stream is one call, so it has one token: that in the file when the stream is opened. The server checks the
 /// signature; the check here is that the token has not expired.
 pub(super) fn read(path: &Path, now: SystemTime) -> Result<HeaderValue, String> {
-    let text = std::fs::read_to_string(path).map_err(|e| e.to_string())?;
+    let bytes = file_reads::read(FIELD, path, MAX_TOKEN)?;
+    parse(&bytes, now).map_err(|reason| file_reads::in_file(FIELD, path, &reason))
+}
+
+fn parse(bytes: &[u8], now: SystemTime) -> Result<HeaderValue, String> {
+    let text = std::str::from_utf8(bytes).map_err(|_| NOT_A_TOKEN.to_owned())?;
     let token = text.trim();
     let expiry = expiry(token)?;
     let age = now.duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -75,6 +82,10 @@ fn days_of_month(year: u64, month: u64) -> u64 {
     }
 }
 
+/// The name of the file in the configuration.
+pub(super) const FIELD: &str = "jwt_token_file";
+/// The largest size of a token's file in bytes. Servers refuse much smaller ones.
+const MAX_TOKEN: u64 = 64 << 10;
 const DAY: u64 = 24 * 60 * 60;
 const NOT_A_TOKEN: &str = "not a JSON web token";
 
@@ -88,7 +99,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("token");
         fs::write(&path, text).unwrap();
-        let value = read(&path, UNIX_EPOCH + Duration::from_secs(NOW))?;
+        let prefix = format!("jwt_token_file {}: ", path.display());
+        let value = read(&path, UNIX_EPOCH + Duration::from_secs(NOW))
+            .map_err(|error| error.strip_prefix(&prefix).unwrap().to_owned())?;
         assert!(value.is_sensitive(), "it is in no log");
         Ok(value.to_str().unwrap().to_owned())
     }
@@ -133,6 +146,13 @@ mod tests {
         ] {
             assert_eq!(read_text(text), Err(reason.to_owned()), "{text:?}");
         }
+    }
+
+    #[test]
+    fn a97_a_file_that_is_no_token_by_its_size_is_not_read() {
+        let error = read_text(&"a".repeat(64 * 1024 + 1)).unwrap_err();
+        assert_eq!(error, "larger than 64 KiB");
+        assert_eq!(read_text(&"a".repeat(64 * 1024)), Err(NOT_A_TOKEN.to_owned()));
     }
 
     #[test]

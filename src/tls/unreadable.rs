@@ -1,0 +1,32 @@
+//! What a message that is none of TLS tells of the other side.
+
+use tokio_rustls::rustls::InvalidMessage;
+
+/// Why a message of the other side cannot be read.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Unreadable {
+    /// The other side does not use TLS.
+    NotTls,
+    /// The certificates of the other side are larger than the limit of rustls for a message of a handshake.
+    TooLarge,
+    /// The other side uses TLS, and its message is malformed.
+    Malformed,
+}
+
+impl Unreadable {
+    pub(crate) fn of(error: &InvalidMessage) -> Self {
+        use InvalidMessage::{
+            CertificatePayloadTooLarge, HandshakePayloadTooLarge, InvalidContentType, UnknownProtocolVersion,
+        };
+        if matches!(error, InvalidContentType | UnknownProtocolVersion) {
+            Self::NotTls
+        } else if matches!(error, CertificatePayloadTooLarge | HandshakePayloadTooLarge) {
+            Self::TooLarge
+        } else {
+            Self::Malformed
+        }
+    }
+}
+
+/// What is wrong with a server whose certificates are too large.
+pub(crate) const TOO_LARGE: &str = "its certificates are larger than 64 KiB, the limit: are there too many names in them, or too many of them?";
