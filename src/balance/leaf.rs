@@ -390,8 +390,8 @@ impl<H: Clone> Leaf<H> {
     fn plan(&mut self, priority: usize, scope: &mut Scope<'_>) -> Option<Plan<H>> {
         let mut before = self.priorities[priority].take().unwrap_or_else(Groups::none);
         let config = self.config.clone();
-        let localities = config.priorities.get(priority)?;
-        Some(before.plan((priority, localities), &config.policy, scope.random))
+        config.priorities.get(priority)?;
+        Some(before.plan(priority, &config, scope.random))
     }
 
     /// Takes endpoints from their places, and from those that are listed no more what they have (CH3.9).
@@ -456,7 +456,7 @@ impl<H: Clone> Leaf<H> {
             let endpoints = || localities.iter().flat_map(|it| &it.endpoints);
             let mut destinations = endpoints().flat_map(EndpointConfig::destinations);
             if self.priorities[priority].is_none() && destinations.any(|it| handover.has_ready(&it)) {
-                let plan = Groups::none().plan((priority, localities), &config.policy, scope.random);
+                let plan = Groups::none().plan(priority, &config, scope.random);
                 self.fill(plan, handover, scope);
                 self.failover.retain(priority, scope.now);
             }
