@@ -1,5 +1,6 @@
 //! A cluster with endpoints of its own: priorities, localities and endpoints (CH2.20).
 
+mod connects;
 mod edits;
 mod failure;
 mod hosts;
@@ -30,6 +31,7 @@ use self::{labels::Labels, priorities::Priorities};
 use super::{
     breaker::Breaker,
     command::{Commands, ConnectionId, Owner},
+    connect_error::ConnectError,
     connectivity::Connectivity,
     failover::Failover,
     group::{Groups, Plan},
@@ -182,9 +184,9 @@ impl<H: Clone> Leaf<H> {
         scope: &mut Scope<'_>,
     ) {
         if member == HOSTS {
-            let on_full = self.settings.on_full.clone();
+            let (now, on_full) = (scope.now, self.settings.on_full.clone());
             let event = |it: &mut Subchannel<H>, commands: &mut Commands| {
-                it.on_connected(streams, &on_full, commands);
+                it.on_connected(streams, now, &on_full, commands);
             };
             return self.on_host_event(connection, event, scope);
         }
@@ -195,19 +197,13 @@ impl<H: Clone> Leaf<H> {
     pub(super) fn on_failed(
         &mut self,
         member: usize,
-        (connection, error): (ConnectionId, Arc<str>),
+        (connection, error): (ConnectionId, ConnectError),
         scope: &mut Scope<'_>,
     ) {
         if member == HOSTS {
-            return self.on_host_event(connection, |it, _| it.on_failed(), scope);
+            return self.on_host_event(connection, |it, _| it.on_failed(error.cause), scope);
         }
-        if let Some(it) = self.members.get(member) {
-            for place in &it.places {
-                if let Some(Some(groups)) = self.priorities.get_mut(place.priority) {
-                    groups.error = Some(error.clone());
-                }
-            }
-        }
+        self.set_error(member, &error.text);
         self.with_member(member, scope, |it, scope| it.on_failed(connection, error, scope));
     }
 
@@ -215,15 +211,20 @@ impl<H: Clone> Leaf<H> {
     pub(super) fn on_lost(&mut self, member: usize, connection: ConnectionId, scope: &mut Scope<'_>) {
         if member == RETIRING {
             if let Some(retiring) = &mut self.retiring {
-                retiring.on_lost(connection);
+                retiring.on_lost(connection, scope.now);
                 self.published = None;
             }
             return self.choose(scope);
         }
         if member == HOSTS {
-            return self.on_host_event(connection, |it, _| it.on_lost(connection), scope);
+            let now = scope.now;
+            return self.on_host_event(connection, |it, _| it.on_lost(connection, now), scope);
         }
         self.with_member(member, scope, |it, scope| it.on_lost(connection, scope));
+        let error = self.members.get(member).and_then(|it| it.error().cloned());
+        if let Some(error) = error {
+            self.set_error(member, &error);
+        }
     }
 
     /// Delays after failures are over (CH3.3).

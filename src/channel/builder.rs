@@ -191,7 +191,9 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets the number of connections that are attempted at a time: at least 1, 256 by default (CH11.8).
+    /// Sets the number of attempts to connect that begin at a time: at least 1, 256 by default (CH11.8). An attempt counts until it
+    /// ends, or for 500 ms: silent endpoints delay the connections to others no longer than that. What waits has turns between clusters
+    /// and their priorities.
     pub fn max_concurrent_connects(mut self, attempts: usize) -> Self {
         self.settings.balancer.max_concurrent_connects = attempts.max(1);
         self
@@ -204,8 +206,6 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets the largest number of connections to an endpoint that a cluster may configure: at least 1, 10 by default, as in gRPC
-    /// (A105). 1 disables further connections. Clusters configure one, unless they have a `per_host_thresholds` with
     /// Sets the largest number of entries that the hash rings of a cluster have together: 65,536 by default, and at least
     /// [`ring_size_cap`](Self::ring_size_cap). A cluster with `wrr_locality` has a ring for each locality, and one for each priority that was
     /// used. If these were to have more, the entries are divided in proportion to the endpoints of the rings (CH3.30).
@@ -214,6 +214,8 @@ impl ChannelBuilder {
         self
     }
 
+    /// Sets the largest number of connections to an endpoint that a cluster may configure: at least 1, 10 by default, as in gRPC
+    /// (A105). 1 disables further connections. Clusters configure one, unless they have a `per_host_thresholds` with
     /// `max_connections`; a further connection is made when calls wait since the server permits no more streams on the others
     /// (CH4.9). Channels that [share their connections](Self::share_connections) have one to each endpoint.
     pub fn max_connections_cap(mut self, connections: usize) -> Self {

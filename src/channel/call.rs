@@ -234,7 +234,10 @@ impl<'a> Call<'a> {
         match status::in_headers(response.headers()) {
             Some(Code::Ok) => guards.on_status(Code::Ok),
             // A failure without a body was counted when it was decided that no attempt follows.
-            Some(code) => guards.telemetry.end(code),
+            Some(code) => {
+                guards.attempt.on_complete();
+                guards.telemetry.end(code);
+            }
             None if response.body().is_end_stream() => guards.telemetry.end(Code::Unknown),
             None => {}
         }

@@ -4,7 +4,7 @@ use crate::balance::{identity::Security, pick_first::PickFirstSettings};
 #[derive(Debug, Clone)]
 pub(crate) struct BalancerSettings {
     pub(crate) pick_first: PickFirstSettings,
-    /// Attempts to connect at a time; further ones wait for their turn (CH11.8). 256.
+    /// Attempts to connect that begin at a time; further ones wait for their turn (CH11.8). 256.
     pub(crate) max_concurrent_connects: usize,
     /// The largest size of hash rings (CH3.28). 4,096.
     pub(crate) ring_size_cap: u32,

@@ -6,6 +6,16 @@ use super::Leaf;
 use crate::balance::{group::Groups, policy::with_note};
 
 impl<H: Clone> Leaf<H> {
+    /// An endpoint has another error, which is the newest one of its priorities.
+    pub(super) fn set_error(&mut self, member: usize, error: &Arc<str>) {
+        let Some(it) = self.members.get(member) else { return };
+        for place in &it.places {
+            if let Some(Some(groups)) = self.priorities.get_mut(place.priority) {
+                groups.error = Some(error.clone());
+            }
+        }
+    }
+
     /// What is wrong with the priority in use.
     pub(super) fn failure(&self) -> Arc<str> {
         let name = &self.name;

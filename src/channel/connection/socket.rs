@@ -24,6 +24,7 @@ use super::{
     super::security::{Peer, Secured, Tls},
     tunnel,
 };
+use crate::balance::connect_error::ConnectError;
 
 /// A connection that notes when bytes were read, if somebody asks for that.
 pub(super) struct Socket {
@@ -65,9 +66,9 @@ impl Socket {
     pub(super) async fn connect(
         peer: &Peer,
         user_timeout: Option<Duration>,
-    ) -> Result<(Self, Option<Secured>), String> {
+    ) -> Result<(Self, Option<Secured>), ConnectError> {
         let first = peer.proxy.unwrap_or(peer.address);
-        let mut io = tcp(first, user_timeout).await.map_err(|error| error.to_string())?;
+        let mut io = tcp(first, user_timeout).await.map_err(|error| ConnectError::of_io(&error))?;
         if peer.proxy.is_some() {
             tunnel::open(&mut io, peer.address).await?;
         }

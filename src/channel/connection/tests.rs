@@ -77,7 +77,8 @@ async fn pair_with(
 }
 
 async fn connect(address: SocketAddr) -> Result<Connection, Arc<str>> {
-    Connection::connect(&address.into(), BOUND, ConnectionSettings::default()).await
+    let connected = Connection::connect(&address.into(), BOUND, ConnectionSettings::default()).await;
+    connected.map_err(|error| error.text)
 }
 
 fn get() -> Request<()> {

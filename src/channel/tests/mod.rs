@@ -10,6 +10,7 @@ mod outliers;
 mod peer;
 mod queue;
 pub(super) mod raw;
+mod reconnecting;
 mod repeats;
 mod retries;
 mod scaling;
