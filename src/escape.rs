@@ -23,6 +23,7 @@ impl<T: Display> Display for Escaped<T> {
 }
 
 /// The text of another party up to so many characters, with a mark if it is longer. What is cut off is not even formatted.
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 pub(crate) fn cut(text: impl Display, limit: usize) -> String {
     let mut cut = Cut { text: String::new(), left: limit };
     if write!(cut, "{text}").is_err() {
@@ -32,11 +33,13 @@ pub(crate) fn cut(text: impl Display, limit: usize) -> String {
 }
 
 /// A writer that takes so many characters. Further ones are an error.
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 struct Cut {
     text: String,
     left: usize,
 }
 
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 impl Write for Cut {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         match text.char_indices().nth(self.left) {
@@ -55,6 +58,7 @@ impl Write for Cut {
 }
 
 /// The longest text of a peer in a message, in characters.
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 pub(crate) const PEER_TEXT: usize = 200;
 
 /// A writer that escapes its input.

@@ -24,12 +24,16 @@ pub(crate) struct Backoff {
     settings: Arc<BackoffSettings>,
     /// The next delay before jitter.
     next: Duration,
+    /// The last one.
+    last: Duration,
 }
 
 /// An attempt that begins: its timeout, and when the next one may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attempt {
     pub(super) timeout: Duration,
+    /// The delay to the next attempt, from the begin of this one.
+    pub(super) delay: Duration,
     pub(crate) next_at: Instant,
 }
 
@@ -47,15 +51,22 @@ impl Default for BackoffSettings {
 
 impl Backoff {
     pub(crate) fn new(settings: Arc<BackoffSettings>) -> Self {
-        Self { next: settings.initial.min(settings.max), settings }
+        let first = settings.initial.min(settings.max);
+        Self { next: first, last: first, settings }
     }
 
     /// Begins an attempt. The delay to the next attempt is counted from here.
     pub(crate) fn begin(&mut self, now: Instant, random: &mut fastrand::Rng) -> Attempt {
         let BackoffSettings { multiplier, jitter, max, min_connect_timeout, .. } = *self.settings;
         let delay = self.next.mul_f64(1.0 - jitter + 2.0 * jitter * random.f64());
+        self.last = self.next;
         self.next = self.next.mul_f64(multiplier).min(max);
-        Attempt { timeout: delay.max(min_connect_timeout), next_at: now + delay }
+        Attempt { timeout: delay.max(min_connect_timeout), delay, next_at: now + delay }
+    }
+
+    /// The next delay is the last one again: it does not grow.
+    pub(super) fn repeat(&mut self) {
+        self.next = self.last;
     }
 
     /// The next delay is the first one again.
@@ -74,7 +85,7 @@ mod tests {
         let mut backoff = Backoff::new(Arc::default());
         let mut expected = 1.0_f64;
         for _ in 0..20 {
-            let Attempt { timeout, next_at } = backoff.begin(now, &mut random);
+            let Attempt { timeout, next_at, .. } = backoff.begin(now, &mut random);
             let delay = next_at - now;
             let relative = delay.as_secs_f64() / expected;
             assert!((0.799..1.201).contains(&relative), "{delay:?} is not {expected} s ± 20 %");
@@ -96,7 +107,7 @@ mod tests {
             min_connect_timeout: Duration::from_millis(250),
         }));
         let mut attempt = || {
-            let Attempt { timeout, next_at } = backoff.begin(now, &mut random);
+            let Attempt { timeout, next_at, .. } = backoff.begin(now, &mut random);
             (timeout.as_millis(), (next_at - now).as_millis())
         };
         assert_eq!(

@@ -1,5 +1,6 @@
 //! The clusters of a channel: from configurations and events of connections to pickers.
 
+mod commands;
 mod labels;
 mod load_reports;
 mod on_demand;
@@ -22,7 +23,8 @@ pub(crate) use self::settings::BalancerSettings;
 use super::{
     breaker::Breakers,
     clusters::{ClusterChanges, ClusterConfig, ClusterConfigs},
-    command::{Command, Commands, ConnectionId, Owner},
+    command::{Commands, ConnectionId, Owner},
+    connect_error::ConnectError,
     connectivity::Connectivity,
     connects::Connects,
     deadlines::Deadlines,
@@ -78,6 +80,8 @@ struct InUse<H> {
 enum Due {
     Leaf(usize),
     Target(Arc<str>),
+    /// An attempt to connect that waits for its turn.
+    Connect,
 }
 
 /// What has to follow from events, so that an event costs what it changes (CH1.25).
@@ -156,15 +160,16 @@ impl<H: Clone> Balancer<H> {
 
     /// An attempt succeeded: requests can be sent.
     pub(crate) fn on_connected(&mut self, connection: ConnectionId, streams: Arc<Streams<H>>, now: Instant) {
-        self.connects.end(connection);
+        self.connects.on_connected(connection);
         self.with_owner(connection, now, |leaf, member, scope| {
             leaf.on_connected(member, (connection, streams), scope);
         });
     }
 
     /// An attempt failed. The error names the address.
-    pub(crate) fn on_failed(&mut self, connection: ConnectionId, error: Arc<str>, now: Instant) {
-        self.connects.end(connection);
+    pub(crate) fn on_failed(&mut self, connection: ConnectionId, error: ConnectError, now: Instant) {
+        let cause = self.connects.on_failed(connection, error.cause, now);
+        let error = ConnectError { cause, ..error };
         self.with_owner(connection, now, |leaf, member, scope| {
             leaf.on_failed(member, (connection, error), scope);
         });
@@ -198,18 +203,11 @@ impl<H: Clone> Balancer<H> {
                 Due::Target(name) => {
                     self.changes.targets.insert(name);
                 }
+                // The next command is polled after each event.
+                Due::Connect => self.deadlines.set(Due::Connect, None),
             }
         }
         self.settle(now);
-    }
-
-    /// What the connector is to do next.
-    pub(crate) fn poll_command(&mut self) -> Option<Command> {
-        while let Some((owner, command)) = self.commands.poll_owned() {
-            let is_dns = self.leaves.all.get(owner.leaf).is_some_and(|it| it.leaf.is_dns());
-            self.connects.take(command, is_dns);
-        }
-        self.connects.poll(self.settings.max_concurrent_connects)
     }
 
     /// The next picker that changed, with its cluster.

@@ -13,14 +13,8 @@ pub(crate) struct ConnectionId(u64);
 /// What load balancing requests of the connector.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Command {
-    /// Connect; the attempt fails after the timeout at the latest (CH3.2). Calls do not wait for a connection that is to replace
-    /// another one (CH7.7).
-    Connect {
-        connection: ConnectionId,
-        destination: Destination,
-        timeout: Duration,
-        replaces: Option<ConnectionId>,
-    },
+    /// Connect; the attempt fails after the timeout at the latest (CH3.2).
+    Connect { connection: ConnectionId, destination: Destination, timeout: Duration, purpose: Purpose },
     /// Cancel an attempt.
     Cancel { connection: ConnectionId },
     /// Close a connection as soon as its streams have ended (CH3.9).
@@ -33,11 +27,37 @@ pub(crate) enum Command {
     RequestReresolution,
 }
 
+/// What an attempt to connect is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Purpose {
+    /// The endpoint has no connection.
+    First {
+        /// It did not answer the last attempt.
+        was_silent: bool,
+    },
+    /// Calls wait for a further connection of the endpoint (CH4.10).
+    Further,
+    /// Replace this connection, which calls use as long (CH7.7).
+    Replace(ConnectionId),
+}
+
+impl Purpose {
+    /// The connection that is to be replaced.
+    pub(crate) fn replaces(self) -> Option<ConnectionId> {
+        match self {
+            Self::Replace(connection) => Some(connection),
+            Self::First { .. } | Self::Further => None,
+        }
+    }
+}
+
 /// The commands that are not taken yet, and the connections with the endpoints that they are of.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
-    queue: VecDeque<(Owner, Command)>,
+    queue: VecDeque<OwnedCommand>,
     owner: Owner,
+    /// The commands that follow are requested by a call, or by the application.
+    is_requested: bool,
     owners: HashMap<ConnectionId, Owner>,
     last: u64,
 }
@@ -47,6 +67,15 @@ pub(crate) struct Commands {
 pub(super) struct Owner {
     pub(super) leaf: usize,
     pub(super) member: usize,
+}
+
+/// A command, and on whose account it was given.
+#[derive(Debug)]
+pub(super) struct OwnedCommand {
+    pub(super) command: Command,
+    pub(super) owner: Owner,
+    /// A call, or the application, has requested it.
+    pub(super) is_requested: bool,
 }
 
 impl Commands {
@@ -60,7 +89,13 @@ impl Commands {
             }
             Command::WatchLoad { .. } | Command::UnwatchLoad { .. } | Command::RequestReresolution => {}
         }
-        self.queue.push_back((self.owner, command));
+        let (owner, is_requested) = (self.owner, self.is_requested);
+        self.queue.push_back(OwnedCommand { command, owner, is_requested });
+    }
+
+    /// Whether the commands that follow are requested by a call, or by the application.
+    pub(super) fn set_requested(&mut self, is_requested: bool) {
+        self.is_requested = is_requested;
     }
 
     /// The commands that follow are of this endpoint.
@@ -94,14 +129,14 @@ impl Commands {
     }
 
     /// The next command with its endpoint, the oldest one first.
-    pub(super) fn poll_owned(&mut self) -> Option<(Owner, Command)> {
+    pub(super) fn poll_owned(&mut self) -> Option<OwnedCommand> {
         self.queue.pop_front()
     }
 
     /// The next command, the oldest one first.
     #[cfg(test)]
     pub(super) fn poll(&mut self) -> Option<Command> {
-        self.poll_owned().map(|(_, command)| command)
+        self.poll_owned().map(|owned| owned.command)
     }
 
     /// Whether no connection is attempted or established.

@@ -29,6 +29,8 @@ use crate::{
 pub(super) struct Translation {
     /// The largest size of rings (CH3.28).
     ring_size_cap: u32,
+    /// The largest number of entries of the rings of a cluster (CH3.30).
+    cluster_ring_entries: u32,
     /// What the subsets of endpoints depend on, so that other channels have others.
     seed: u64,
     /// The largest number of connections to an endpoint (CH4.9).
@@ -59,6 +61,7 @@ impl Translation {
     pub(super) fn new(settings: &BalancerSettings) -> Self {
         Self {
             ring_size_cap: settings.ring_size_cap,
+            cluster_ring_entries: settings.cluster_ring_entries,
             max_connections_cap: settings.max_connections_cap,
             seed: settings.seed,
             credentials: settings.credentials.clone(),
@@ -227,7 +230,8 @@ impl Translation {
         let Some(config) = view.config() else { return Configured::of(&LbPolicy::RoundRobin) };
         let mut configured = Configured::of(&config.lb_policy);
         if let Policy::RingHash(ring) = configured.policy.policy {
-            configured.policy.policy = Policy::RingHash(ring.capped(self.ring_size_cap));
+            configured.policy.policy =
+                Policy::RingHash(ring.capped(self.ring_size_cap, self.cluster_ring_entries));
         }
         let mut unexecuted = BTreeSet::new();
         if let Some(name) = &configured.unsupported {

@@ -1,98 +1,155 @@
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+//! Which attempts to connect begin, and when (CH11.8).
 
-use super::command::{Command, ConnectionId};
+mod shortage;
+mod slots;
+mod waiting;
 
-/// The attempts to connect, of which a limited number runs at a time (CH11.8).
+use std::{
+    collections::{BTreeMap, BTreeSet, VecDeque},
+    time::{Duration, Instant},
+};
+
+pub(super) use self::waiting::{QueueId, QueuePart, Urgency};
+use self::{
+    shortage::Shortage,
+    slots::{Slot, Slots},
+    waiting::Waiting,
+};
+use super::{
+    command::{Command, ConnectionId},
+    connect_error::ConnectFailure,
+};
+
+/// The attempts to connect, of which a limited number begins at a time.
 ///
-/// Those that replace a connection in use have turns when no other attempt waits, and a quarter of the limit: certificates may be
-/// replaced for all endpoints at once, and calls wait for none of these (CH7.7).
+/// An attempt holds a slot until it ends, or for [`SLOT_TIME`] if it does not: an endpoint without an answer keeps no other one from
+/// being connected for longer. What waits for a slot has its turn by its [`Urgency`], then in turns between clusters and their
+/// priorities. A quarter of the slots is for attempts that calls have requested, and for priorities that have no slot.
+///
+/// While file descriptors are lacking, each cluster attempts one connection a second, and clusters without any connection go first.
 #[derive(Debug, Default)]
 pub(super) struct Connects {
     outgoing: VecDeque<Command>,
-    running: BTreeSet<ConnectionId>,
-    /// Those of them that replace a connection in use.
-    replacing: BTreeSet<ConnectionId>,
-    /// Attempts that wait for others to end, in the order of their requests, which is that of the ids.
-    waiting: BTreeMap<ConnectionId, Command>,
-    /// Those that wait and replace a connection in use, with its id.
-    waiting_replacements: BTreeMap<ConnectionId, (ConnectionId, Command)>,
-    /// The same by the connections that they replace.
+    waiting: Waiting,
+    slots: Slots,
+    /// The attempts that have begun and not ended, with and without a slot.
+    running: BTreeMap<ConnectionId, Running>,
+    shortage: Shortage,
+    /// Connections in use, by those of attempts that are to replace them and wait.
     replaced: BTreeMap<ConnectionId, ConnectionId>,
 }
 
+/// An attempt that has begun.
+#[derive(Debug)]
+struct Running {
+    queue: QueueId,
+    urgency: Urgency,
+    slot_ends_at: Instant,
+}
+
 impl Connects {
-    /// Takes a command of an endpoint. Only logical DNS clusters resolve their names again.
-    pub(super) fn take(&mut self, command: Command, is_dns: bool) {
-        match command {
-            Command::Connect { connection, replaces, .. } => match replaces {
-                None => drop(self.waiting.insert(connection, command)),
-                Some(replaced) => {
-                    self.waiting_replacements.insert(connection, (replaced, command));
-                    self.replaced.insert(replaced, connection);
-                }
-            },
-            Command::Cancel { connection } => {
-                self.replacing.remove(&connection);
-                if self.running.remove(&connection) {
-                    self.outgoing.push_back(command);
-                } else if let Some((replaced, _)) = self.waiting_replacements.remove(&connection) {
-                    self.replaced.remove(&replaced);
-                } else {
-                    self.waiting.remove(&connection);
-                }
-            }
-            Command::Drain { .. } | Command::WatchLoad { .. } | Command::UnwatchLoad { .. } => {
-                self.outgoing.push_back(command);
-            }
-            Command::RequestReresolution if is_dns => {
-                if !self.outgoing.contains(&command) {
-                    self.outgoing.push_back(command);
-                }
-            }
-            Command::RequestReresolution => {}
+    /// An attempt is to begin as soon as it has a slot.
+    pub(super) fn add(&mut self, connection: ConnectionId, command: Command, turn: (Urgency, QueueId)) {
+        if let Command::Connect { purpose, .. } = &command
+            && let Some(replaced) = purpose.replaces()
+        {
+            self.replaced.insert(replaced, connection);
+        }
+        self.waiting.insert(connection, command, turn);
+    }
+
+    /// A command that is none to connect.
+    pub(super) fn pass(&mut self, command: Command) {
+        if !matches!(command, Command::RequestReresolution) || !self.outgoing.contains(&command) {
+            self.outgoing.push_back(command);
+        }
+    }
+
+    /// An attempt is no longer needed.
+    pub(super) fn cancel(&mut self, connection: ConnectionId) {
+        if self.running.remove(&connection).is_some() {
+            self.slots.free(connection);
+            self.outgoing.push_back(Command::Cancel { connection });
+        } else if self.waiting.remove(connection).is_some() {
+            self.replaced.retain(|_, attempt| *attempt != connection);
         }
     }
 
     /// The next command for the connector.
-    pub(super) fn poll(&mut self, max_running: usize) -> Option<Command> {
+    pub(super) fn poll(&mut self, limit: usize, now: Instant) -> Option<Command> {
         if let Some(command) = self.outgoing.pop_front() {
             return Some(command);
         }
-        if self.running.len() >= max_running {
-            return None;
+        self.slots.expire(now);
+        self.shortage.expire(now);
+        let (slots, shortage) = (&self.slots, &self.shortage);
+        let may_begin = |urgency: Urgency, queue: QueueId| {
+            slots.permit(limit, urgency, queue) && shortage.permits(urgency, queue.leaf, now)
+        };
+        let (connection, command, (urgency, queue)) = self.waiting.take_next(may_begin)?;
+        if let Command::Connect { purpose, .. } = &command
+            && let Some(replaced) = purpose.replaces()
+        {
+            self.replaced.remove(&replaced);
         }
-        if let Some((connection, command)) = self.waiting.pop_first() {
-            self.running.insert(connection);
-            return Some(command);
-        }
-        if self.replacing.len() >= (max_running / 4).max(1) {
-            return None;
-        }
-        let (connection, (replaced, command)) = self.waiting_replacements.pop_first()?;
-        self.replaced.remove(&replaced);
-        self.running.insert(connection);
-        self.replacing.insert(connection);
+        let slot_ends_at = now + SLOT_TIME;
+        self.slots.hold(connection, Slot { ends_at: slot_ends_at, queue, urgency });
+        self.shortage.on_begin(queue.leaf, now);
+        self.running.insert(connection, Running { queue, urgency, slot_ends_at });
         Some(command)
     }
 
-    /// An attempt ended.
-    pub(super) fn end(&mut self, connection: ConnectionId) {
-        self.running.remove(&connection);
-        self.replacing.remove(&connection);
+    /// When [`poll`](Self::poll) may have another command, although nothing has happened.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let ends = [self.slots.first_end(), self.shortage.poll_timeout()];
+        ends.into_iter().flatten().min().filter(|_| !self.waiting.is_empty())
+    }
+
+    /// An attempt succeeded.
+    pub(super) fn on_connected(&mut self, connection: ConnectionId) {
+        if let Some(running) = self.end(connection) {
+            self.shortage.on_connected(running.queue.leaf);
+        }
+    }
+
+    /// An attempt failed. Returns the cause, which is [`ConnectFailure::Silent`] if it had lost its slot before.
+    pub(super) fn on_failed(
+        &mut self,
+        connection: ConnectionId,
+        cause: ConnectFailure,
+        now: Instant,
+    ) -> ConnectFailure {
+        let Some(Running { queue, urgency, slot_ends_at }) = self.end(connection) else { return cause };
+        match cause {
+            ConnectFailure::NoDescriptor => self.shortage.on_failed(urgency, queue.leaf, now),
+            ConnectFailure::Refused if slot_ends_at <= now => return ConnectFailure::Silent,
+            ConnectFailure::Refused | ConnectFailure::Silent => {}
+        }
+        cause
     }
 
     /// A connection was lost: calls may wait for the attempt to replace it.
     pub(super) fn on_lost(&mut self, lost: ConnectionId) {
-        let attempt = self.replaced.remove(&lost);
-        if let Some((connection, (_, command))) =
-            attempt.and_then(|it| self.waiting_replacements.remove_entry(&it))
-        {
-            self.waiting.insert(connection, command);
+        self.end(lost);
+        if let Some(attempt) = self.replaced.remove(&lost) {
+            self.waiting.change_urgency(attempt, Urgency::Ordinary);
         }
     }
 
     /// The attempts that have begun.
-    pub(super) fn running(&self) -> &BTreeSet<ConnectionId> {
-        &self.running
+    pub(super) fn running(&self) -> BTreeSet<ConnectionId> {
+        self.running.keys().copied().collect()
+    }
+
+    fn end(&mut self, connection: ConnectionId) -> Option<Running> {
+        self.slots.free(connection);
+        self.running.remove(&connection)
     }
 }
+
+/// The longest time for which an attempt holds its slot. Most connections are made in less, and of those that take longer not many
+/// begin at once.
+pub(super) const SLOT_TIME: Duration = Duration::from_millis(500);
+
+#[cfg(test)]
+mod tests;

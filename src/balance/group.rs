@@ -1,24 +1,26 @@
 //! The localities of a priority with their endpoints.
 
+mod config;
+
 use std::{
     sync::{Arc, atomic::AtomicUsize},
     time::Instant,
 };
 
+use self::config::{GroupConfig, RingBudget};
 use super::{
-    addresses::shuffled,
     connectivity::Connectivity,
     custom::CustomBalancer,
-    member::{Hostname, Key, Member, MemberConfig, Place},
+    member::{Member, MemberConfig, Place},
     picker::{EndpointPicker, Localities, PickRule},
-    policy::{ClusterPolicy, EndpointConfig, LocalityConfig, Policy},
+    policy::{LeafConfig, Policy},
     ready_set::{ReadySet, ReadySlots},
     ring::Ring,
     ring_picker::RingCounts,
     ring_slots::{self, RingSlots},
     weights::{EndpointWeight, Schedule, WeightSettings, WeightState},
 };
-use crate::resource::{Locality, load_balancing::PolicyEndpoint};
+use crate::resource::Locality;
 
 /// The endpoints of a priority, in groups among which requests are divided by weight.
 #[derive(Debug)]
@@ -56,14 +58,6 @@ struct Group<H> {
 /// Is called with the weights that a scheduler is made of, and the locality of the policy if it is that of one (CH3.47).
 pub(super) type OnScheduler<'a> = dyn Fn(Option<&Locality>, &[WeightState]) + 'a;
 
-/// What a group is made of.
-#[derive(Debug)]
-struct GroupConfig<'a> {
-    locality: Option<&'a Locality>,
-    weight: u32,
-    localities: &'a [LocalityConfig],
-}
-
 /// The groups of a priority by its next configuration, without their endpoints yet.
 pub(super) struct Plan<H> {
     pub(super) priority: usize,
@@ -81,12 +75,14 @@ impl<H: Clone> Groups<H> {
     /// The next configuration of a priority. Groups keep the state of those of the same locality.
     pub(super) fn plan(
         &mut self,
-        (priority, localities): (usize, &[LocalityConfig]),
-        policy: &ClusterPolicy,
+        priority: usize,
+        config: &LeafConfig,
         random: &mut fastrand::Rng,
     ) -> Plan<H> {
+        let localities = config.priorities.get(priority).map_or(&[][..], Vec::as_slice);
+        let policy = &config.policy;
         let configs = GroupConfig::all(localities, policy);
-        let groups = Self::of(&configs, self, policy, random);
+        let groups = Self::of(&configs, self, config, random);
         let members = configs.iter().map(|config| config.members(priority, policy, random)).collect();
         Plan { priority, groups, members }
     }
@@ -95,9 +91,10 @@ impl<H: Clone> Groups<H> {
     fn of(
         configs: &[GroupConfig<'_>],
         before: &mut Self,
-        policy: &ClusterPolicy,
+        config: &LeafConfig,
         random: &mut fastrand::Rng,
     ) -> Self {
+        let (policy, budget) = (&config.policy, RingBudget::of(config));
         let all = configs.iter().map(|config| {
             let mut known = before.all.iter_mut().find(|it| it.locality.as_ref() == config.locality);
             Group {
@@ -117,7 +114,7 @@ impl<H: Clone> Groups<H> {
                 ),
                 custom: config.custom(policy, known.as_mut().and_then(|it| it.custom.take()), random),
                 schedule: None,
-                ring: config.ring(policy, known.and_then(|it| it.ring.take())),
+                ring: config.ring(policy, budget.as_ref(), known.and_then(|it| it.ring.take())),
             }
         });
         Self { all: all.collect(), is_started: before.is_started, error: before.error.take() }
@@ -347,132 +344,8 @@ impl<H> Group<H> {
     }
 }
 
-impl<'a> GroupConfig<'a> {
-    /// The groups of a priority.
-    fn all(localities: &'a [LocalityConfig], policy: &ClusterPolicy) -> Vec<Self> {
-        if !policy.by_locality {
-            return vec![Self { locality: None, weight: 1, localities }];
-        }
-        let each = localities.chunks(1).map(|one| Self {
-            locality: Some(&one[0].locality),
-            weight: one[0].weight,
-            localities: one,
-        });
-        each.collect()
-    }
-
-    /// The policy of the application, which keeps its state if its configuration is equal.
-    fn custom(
-        &self,
-        policy: &ClusterPolicy,
-        before: Option<CustomBalancer>,
-        random: &mut fastrand::Rng,
-    ) -> Option<CustomBalancer> {
-        let Policy::Custom(policy) = &policy.policy else { return None };
-        let before = before.filter(|it| it.is_of(policy) && !it.is_broken());
-        let mut custom = before.unwrap_or_else(|| CustomBalancer::new(policy, random.u64(..)));
-        let endpoints = self.localities.iter().flat_map(|locality| {
-            locality.endpoints.iter().map(|it| {
-                let (addresses, hostname) = (it.addresses.clone(), it.hostname.clone());
-                PolicyEndpoint::new(addresses, locality.locality.clone(), it.weight, hostname)
-            })
-        });
-        custom.set_endpoints(endpoints.collect());
-        Some(custom)
-    }
-
-    /// The ring of ring_hash. The one before is taken over if it is of the same endpoints.
-    fn ring<H>(&self, policy: &ClusterPolicy, before: Option<RingSlots<H>>) -> Option<RingSlots<H>> {
-        let Policy::RingHash(config) = &policy.policy else { return None };
-        let endpoints = self.localities.iter().flat_map(|locality| &locality.endpoints);
-        let weights = self.weighted().into_iter().map(|(_, weight)| weight);
-        Some(RingSlots::new(endpoints.zip(weights), config, before))
-    }
-
-    /// The endpoints of the group: one for each, or one for all under pick_first.
-    fn members(
-        &self,
-        priority: usize,
-        policy: &ClusterPolicy,
-        random: &mut fastrand::Rng,
-    ) -> Vec<MemberConfig> {
-        let Policy::PickFirst { shuffle } = policy.policy else {
-            let endpoints = self.localities.iter().flat_map(|locality| &locality.endpoints);
-            let reconnects = !policy.policy.is_on_demand();
-            return endpoints.map(|it| MemberConfig { reconnects, ..MemberConfig::of(it) }).collect();
-        };
-        let endpoints = if shuffle {
-            shuffled(self.weighted(), random)
-        } else {
-            self.localities.iter().flat_map(|locality| &locality.endpoints).collect()
-        };
-        if endpoints.is_empty() {
-            return Vec::new();
-        }
-        let hostnames = endpoints.iter().flat_map(|it| {
-            let hostname = it.hostname.iter();
-            hostname.flat_map(|hostname| it.destinations().map(|destination| (destination, hostname.clone())))
-        });
-        let hostname = Hostname::Each(Arc::new(hostnames.collect()));
-        let destinations = endpoints.iter().flat_map(|it| it.destinations()).collect();
-        let locality = self.locality.map(ToString::to_string);
-        let key = Key::All { priority, locality };
-        vec![MemberConfig { key, destinations, hostname, reconnects: policy.by_locality }]
-    }
-
-    /// Each endpoint with its share of the group (CH3.50).
-    fn weighted(&self) -> Vec<(&'a EndpointConfig, u64)> {
-        let sum: u64 = self.localities.iter().map(|it| u64::from(it.weight)).sum();
-        let mut weighted = Vec::new();
-        for locality in self.localities {
-            let share = u64::from(locality.weight) * ONE / sum.max(1);
-            let sum: u64 = locality.endpoints.iter().map(|it| u64::from(it.weight)).sum();
-            for endpoint in &locality.endpoints {
-                let weight = u64::from(endpoint.weight) * ONE / sum.max(1);
-                weighted.push((endpoint, ((share * weight) >> 31).max(1)));
-            }
-        }
-        weighted
-    }
-}
-
 /// The weights of ready endpoints at a time, in their order.
 fn weights<H>(ready: &ReadySet<H>, settings: &WeightSettings, now: Instant) -> Vec<WeightState> {
     let state = |weight: &Arc<EndpointWeight>| weight.state(settings, now);
     ready.iter().map(|it| it.weight.as_ref().map_or(WeightState::NotYetUsable, state)).collect()
-}
-
-/// 1 as a fraction of 2³¹ (CH3.50).
-const ONE: u64 = 1 << 31;
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::balance::identity::Identity;
-
-    #[test]
-    fn ch3_50_ch13_8_an_endpoint_weighs_its_share_of_the_locality_times_that_of_the_locality() {
-        let locality = |weight, weights: &[u32]| {
-            let endpoint = |weight: &u32| {
-                let addresses = vec![([127, 0, 0, 1], *weight as u16).into()];
-                EndpointConfig {
-                    addresses,
-                    identity: Identity::default(),
-                    weight: *weight,
-                    hostname: None,
-                    hash_key: None,
-                }
-            };
-            let endpoints = weights.iter().map(endpoint).collect();
-            LocalityConfig { locality: Locality::new("a", "", ""), weight, endpoints }
-        };
-        let localities = [locality(1, &[1, 3]), locality(3, &[5]), locality(u32::MAX - 4, &[])];
-        let weights = |localities: &[LocalityConfig]| {
-            let config = GroupConfig { locality: None, weight: 1, localities };
-            config.weighted().into_iter().map(|(_, weight)| weight).collect::<Vec<_>>()
-        };
-        assert_eq!(weights(&localities[..2]), [ONE / 16, 3 * ONE / 16, 3 * ONE / 4]);
-        assert_eq!(weights(&localities), [1, 1, 1], "none is left out");
-        assert!(weights(&[locality(1, &[])]).is_empty());
-    }
 }

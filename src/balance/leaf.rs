@@ -1,5 +1,6 @@
 //! A cluster with endpoints of its own: priorities, localities and endpoints (CH2.20).
 
+mod connects;
 mod edits;
 mod failure;
 mod hosts;
@@ -30,6 +31,7 @@ use self::{labels::Labels, priorities::Priorities};
 use super::{
     breaker::Breaker,
     command::{Commands, ConnectionId, Owner},
+    connect_error::ConnectError,
     connectivity::Connectivity,
     failover::Failover,
     group::{Groups, Plan},
@@ -182,9 +184,9 @@ impl<H: Clone> Leaf<H> {
         scope: &mut Scope<'_>,
     ) {
         if member == HOSTS {
-            let on_full = self.settings.on_full.clone();
+            let (now, on_full) = (scope.now, self.settings.on_full.clone());
             let event = |it: &mut Subchannel<H>, commands: &mut Commands| {
-                it.on_connected(streams, &on_full, commands);
+                it.on_connected(streams, now, &on_full, commands);
             };
             return self.on_host_event(connection, event, scope);
         }
@@ -195,19 +197,13 @@ impl<H: Clone> Leaf<H> {
     pub(super) fn on_failed(
         &mut self,
         member: usize,
-        (connection, error): (ConnectionId, Arc<str>),
+        (connection, error): (ConnectionId, ConnectError),
         scope: &mut Scope<'_>,
     ) {
         if member == HOSTS {
-            return self.on_host_event(connection, |it, _| it.on_failed(), scope);
+            return self.on_host_event(connection, |it, _| it.on_failed(error.cause), scope);
         }
-        if let Some(it) = self.members.get(member) {
-            for place in &it.places {
-                if let Some(Some(groups)) = self.priorities.get_mut(place.priority) {
-                    groups.error = Some(error.clone());
-                }
-            }
-        }
+        self.set_error(member, &error.text);
         self.with_member(member, scope, |it, scope| it.on_failed(connection, error, scope));
     }
 
@@ -215,15 +211,20 @@ impl<H: Clone> Leaf<H> {
     pub(super) fn on_lost(&mut self, member: usize, connection: ConnectionId, scope: &mut Scope<'_>) {
         if member == RETIRING {
             if let Some(retiring) = &mut self.retiring {
-                retiring.on_lost(connection);
+                retiring.on_lost(connection, scope.now);
                 self.published = None;
             }
             return self.choose(scope);
         }
         if member == HOSTS {
-            return self.on_host_event(connection, |it, _| it.on_lost(connection), scope);
+            let now = scope.now;
+            return self.on_host_event(connection, |it, _| it.on_lost(connection, now), scope);
         }
         self.with_member(member, scope, |it, scope| it.on_lost(connection, scope));
+        let error = self.members.get(member).and_then(|it| it.error().cloned());
+        if let Some(error) = error {
+            self.set_error(member, &error);
+        }
     }
 
     /// Delays after failures are over (CH3.3).
@@ -389,8 +390,8 @@ impl<H: Clone> Leaf<H> {
     fn plan(&mut self, priority: usize, scope: &mut Scope<'_>) -> Option<Plan<H>> {
         let mut before = self.priorities[priority].take().unwrap_or_else(Groups::none);
         let config = self.config.clone();
-        let localities = config.priorities.get(priority)?;
-        Some(before.plan((priority, localities), &config.policy, scope.random))
+        config.priorities.get(priority)?;
+        Some(before.plan(priority, &config, scope.random))
     }
 
     /// Takes endpoints from their places, and from those that are listed no more what they have (CH3.9).
@@ -455,7 +456,7 @@ impl<H: Clone> Leaf<H> {
             let endpoints = || localities.iter().flat_map(|it| &it.endpoints);
             let mut destinations = endpoints().flat_map(EndpointConfig::destinations);
             if self.priorities[priority].is_none() && destinations.any(|it| handover.has_ready(&it)) {
-                let plan = Groups::none().plan((priority, localities), &config.policy, scope.random);
+                let plan = Groups::none().plan(priority, &config, scope.random);
                 self.fill(plan, handover, scope);
                 self.failover.retain(priority, scope.now);
             }

@@ -5,6 +5,7 @@ use std::{collections::BTreeMap, mem, net::SocketAddr, sync::Arc, time::Instant}
 use super::{
     breaker::Breaker,
     command::{Command, ConnectionId},
+    connect_error::ConnectError,
     connectivity::Connectivity,
     handover::Handover,
     identity::{Destination, Identity, Rotation},
@@ -297,10 +298,10 @@ impl<H: Clone> Member<H> {
         streams: Arc<Streams<H>>,
         scope: &mut Scope<'_>,
     ) {
-        self.pick_first.on_connected((connection, streams), scope.commands);
+        self.pick_first.on_connected((connection, streams), scope.now, scope.commands);
     }
 
-    pub(super) fn on_failed(&mut self, connection: ConnectionId, error: Arc<str>, scope: &mut Scope<'_>) {
+    pub(super) fn on_failed(&mut self, connection: ConnectionId, error: ConnectError, scope: &mut Scope<'_>) {
         self.pick_first.on_failed(connection, error, (scope.now, scope.random), scope.commands);
     }
 

@@ -31,6 +31,7 @@ pub(crate) mod cluster_use;
 mod clusters;
 pub(crate) mod command;
 mod configs;
+pub(crate) mod connect_error;
 pub(crate) mod connectivity;
 mod connects;
 mod custom;

@@ -11,6 +11,7 @@ use super::{
     addresses::interleaved,
     backoff::BackoffSettings,
     command::{Command, Commands, ConnectionId},
+    connect_error::ConnectError,
     connectivity::Connectivity,
     handover::Handover,
     identity::Destination,
@@ -255,10 +256,11 @@ impl<H> PickFirst<H> {
     pub(crate) fn on_connected(
         &mut self,
         (connection, streams): (ConnectionId, Arc<Streams<H>>),
+        now: Instant,
         commands: &mut Commands,
     ) {
         let Some(position) = self.position(connection) else { return };
-        self.addresses[position].subchannel.on_connected(streams, &self.settings.on_full, commands);
+        self.addresses[position].subchannel.on_connected(streams, now, &self.settings.on_full, commands);
         self.become_ready(position, commands);
     }
 
@@ -274,19 +276,19 @@ impl<H> PickFirst<H> {
     pub(crate) fn on_failed(
         &mut self,
         connection: ConnectionId,
-        error: Arc<str>,
+        error: ConnectError,
         (now, random): (Instant, &mut fastrand::Rng),
         commands: &mut Commands,
     ) {
         let Some(position) = self.position(connection) else { return };
         let it = &mut self.addresses[position];
-        it.subchannel.on_failed();
+        it.subchannel.on_failed(error.cause);
         if self.phase == Phase::Ready {
             // That was a further connection (CH4.15).
             return;
         }
         it.has_failed = true;
-        self.error = Some(error);
+        self.error = Some(error.text);
         self.failures += 1;
         match &mut self.phase {
             Phase::FirstPass { current, .. } if *current == position => {
@@ -316,8 +318,12 @@ impl<H> PickFirst<H> {
     ) {
         let Some(position) = self.position(connection) else { return };
         let it = &mut self.addresses[position].subchannel;
-        it.on_lost(connection);
+        it.on_lost(connection, now);
         let connectivity = it.connectivity();
+        if it.is_delayed() {
+            // Calls that fail until the delay is over have no other error.
+            self.error = Some(format!("{}: {LOST_UNPROVEN}", it.address()).into());
+        }
         if connectivity == Connectivity::Ready {
             return;
         }
@@ -448,6 +454,7 @@ impl<H> PickFirst<H> {
     }
 }
 
+const LOST_UNPROVEN: &str = "the connection was lost again before it had carried a complete call";
 const SHORTEST_DELAY: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_secs(2);
 

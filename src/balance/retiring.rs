@@ -1,3 +1,5 @@
+use std::time::Instant;
+
 use super::{
     command::{Commands, ConnectionId},
     handover::Handover,
@@ -46,8 +48,8 @@ impl<H> Retiring<H> {
         self.endpoints.is_empty()
     }
 
-    pub(super) fn on_lost(&mut self, lost: ConnectionId) {
-        self.subchannels.iter_mut().filter(|(_, it)| it.has(lost)).for_each(|(_, it)| it.on_lost(lost));
+    pub(super) fn on_lost(&mut self, lost: ConnectionId, now: Instant) {
+        self.subchannels.iter_mut().filter(|(_, it)| it.has(lost)).for_each(|(_, it)| it.on_lost(lost, now));
         self.subchannels.retain(|(_, it)| it.ready().is_some());
         self.keep_connected();
     }

@@ -1,6 +1,10 @@
 //! Hash rings (A42): which endpoint is next to a hash.
 
-use std::{fmt::Write, ops::Range, sync::Arc};
+use std::{
+    fmt::Write,
+    ops::Range,
+    sync::{Arc, OnceLock},
+};
 
 use super::hash::hash;
 use crate::resource::load_balancing::RingHash;
@@ -9,6 +13,8 @@ use crate::resource::load_balancing::RingHash;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RingConfig {
     pub(crate) sizes: RingSizes,
+    /// The largest number of entries that the rings of a cluster have together (CH3.30).
+    pub(crate) cluster_entries: u32,
     /// The header whose value is hashed instead of what the route's policies compute (A76).
     pub(crate) request_hash_header: Option<Arc<str>>,
 }
@@ -25,11 +31,19 @@ pub(crate) struct RingSizes {
 ///
 /// Endpoints are known by their rank, which is their place in the order of their keys, so that a ring does not depend on the order
 /// of a list (CH3.30).
-#[derive(Debug, PartialEq)]
+///
+/// The entries are built when a pick needs them: a cluster may have a ring for each of its localities, most of which are never used.
+#[derive(Debug)]
 pub(super) struct Ring {
     /// By rank.
     endpoints: Box<[RingEndpoint]>,
     sizes: RingSizes,
+    entries: OnceLock<Entries>,
+}
+
+/// The entries of a ring.
+#[derive(Debug)]
+struct Entries {
     /// The hashes of the entries in ascending order, apart from their endpoints: to find one, only hashes are read.
     hashes: Box<[u64]>,
     /// The ranks of the entries' endpoints.
@@ -39,7 +53,7 @@ pub(super) struct Ring {
 
 /// Where the entries begin whose hashes have the same leading bits. There are about as many of these ranges as entries, so that a range
 /// has one entry mostly.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct HashIndex {
     /// One for each value of the leading bits, and the number of entries at the end.
     starts: Box<[u32]>,
@@ -60,26 +74,34 @@ impl RingConfig {
     pub(super) fn of(configured: &RingHash) -> Self {
         Self {
             sizes: RingSizes { min: configured.minimum_ring_size, max: configured.maximum_ring_size },
+            cluster_entries: u32::MAX,
             request_hash_header: configured.request_hash_header.as_deref().map(Arc::from),
         }
     }
 
-    /// With rings of at most this size, which is at least 1 (CH3.28).
-    pub(super) fn capped(self, cap: u32) -> Self {
+    /// With rings of at most this size, which is at least 1 (CH3.28), and of so many entries together. A single ring may have the
+    /// former in any case.
+    pub(super) fn capped(self, cap: u32, cluster_entries: u32) -> Self {
         let RingSizes { min, max } = self.sizes;
-        Self { sizes: RingSizes { min: min.min(cap), max: max.min(cap) }, ..self }
+        let sizes = RingSizes { min: min.min(cap), max: max.min(cap) };
+        Self { sizes, cluster_entries: cluster_entries.max(cap), ..self }
     }
 }
 
 impl Ring {
     /// The ring of some endpoints, sorted by their keys.
     pub(super) fn new(endpoints: Box<[RingEndpoint]>, sizes: RingSizes) -> Self {
-        let mut entries = entries(&endpoints, sizes);
-        // Entries of one endpoint with the same hash are equal, so that the rank is all that decides.
-        entries.sort_unstable();
-        let (hashes, ranks): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
-        let index = HashIndex::new(&hashes);
-        Self { endpoints, sizes, hashes: hashes.into(), ranks: ranks.into(), index }
+        Self { endpoints, sizes, entries: OnceLock::new() }
+    }
+
+    /// Whether a pick has needed the entries.
+    pub(super) fn is_built(&self) -> bool {
+        self.entries.get().is_some()
+    }
+
+    /// Builds the entries before a pick needs them.
+    pub(super) fn build(&self) {
+        self.entries();
     }
 
     /// Whether it is the ring of these endpoints (CH3.31).
@@ -90,10 +112,27 @@ impl Ring {
     /// The ranks of the endpoints from that of a hash on, each as often as it has entries (CH3.33).
     #[inline]
     pub(super) fn walk(&self, hash: u64) -> impl Iterator<Item = usize> {
-        let near = self.index.range(hash);
-        let first = near.start + self.hashes[near].partition_point(|it| *it < hash);
-        let (before, after) = self.ranks.split_at(first);
+        let entries = self.entries();
+        let near = entries.index.range(hash);
+        let first = near.start + entries.hashes[near].partition_point(|it| *it < hash);
+        let (before, after) = entries.ranks.split_at(first);
         after.iter().chain(before).map(|rank| *rank as usize)
+    }
+
+    #[inline]
+    fn entries(&self) -> &Entries {
+        self.entries.get_or_init(|| Entries::new(&self.endpoints, self.sizes))
+    }
+}
+
+impl Entries {
+    fn new(endpoints: &[RingEndpoint], sizes: RingSizes) -> Self {
+        let mut entries = entries(endpoints, sizes);
+        // Entries of one endpoint with the same hash are equal, so that the rank is all that decides.
+        entries.sort_unstable();
+        let (hashes, ranks): (Vec<_>, Vec<_>) = entries.into_iter().unzip();
+        let index = HashIndex::new(&hashes);
+        Self { hashes: hashes.into(), ranks: ranks.into(), index }
     }
 }
 
@@ -122,13 +161,23 @@ impl HashIndex {
     }
 }
 
+impl RingSizes {
+    /// The number of entries of a ring of endpoints with these weights, before it is rounded.
+    pub(super) fn scale(self, weights: impl Iterator<Item = u64> + Clone) -> f64 {
+        let sum: u64 = weights.clone().sum();
+        let Some(least) = weights.map(|weight| weight as f64 / sum as f64).reduce(f64::min) else {
+            return 0.0;
+        };
+        // So that the endpoint of the least weight has a whole number of entries, unless there are too many.
+        ((least * f64::from(self.min)).ceil() / least).min(f64::from(self.max))
+    }
+}
+
 /// The entries of all endpoints: their hashes, and the ranks of their endpoints.
 fn entries(endpoints: &[RingEndpoint], sizes: RingSizes) -> Vec<(u64, u32)> {
     let sum: u64 = endpoints.iter().map(|it| it.weight).sum();
     let share = |it: &RingEndpoint| it.weight as f64 / sum as f64;
-    let Some(least) = endpoints.iter().map(share).reduce(f64::min) else { return Vec::new() };
-    // So that the endpoint of the least weight has a whole number of entries, unless there are too many.
-    let scale = ((least * f64::from(sizes.min)).ceil() / least).min(f64::from(sizes.max));
+    let scale = sizes.scale(endpoints.iter().map(|it| it.weight));
     let mut entries = Vec::with_capacity(scale.ceil() as usize);
     let (mut count, mut target) = (0.0, 0.0);
     let mut text = String::new();
@@ -157,7 +206,7 @@ fn entries(endpoints: &[RingEndpoint], sizes: RingSizes) -> Vec<(u64, u32)> {
 pub(crate) fn build(keys: &[Arc<str>]) -> usize {
     let endpoints = keys.iter().map(|key| RingEndpoint { key: key.clone(), weight: 1 });
     let ring = Ring::new(endpoints.collect(), RingSizes { min: 4_096, max: 4_096 });
-    ring.hashes.len()
+    ring.entries().hashes.len()
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@ use super::{
     connectivity::Connectivity,
     picker::ReadyEndpoint,
     policy::EndpointConfig,
-    ring::{Ring, RingConfig, RingEndpoint},
+    ring::{Ring, RingEndpoint, RingSizes},
     ring_picker::{CHUNK, RingCounts, RingPicker, RingSlot},
 };
 
@@ -45,11 +45,12 @@ pub(super) enum EndpointState<H> {
 }
 
 impl<H> RingSlots<H> {
-    /// The ring of some endpoints with their weights, which are to be set then. A ring of the same endpoints is taken over
-    /// (CH3.31).
+    /// The ring of some endpoints with their weights, which are to be set then. A ring of the same endpoints is taken over, and the one
+    /// that follows a ring in use is built at once, so that no pick has to (CH3.31).
     pub(super) fn new<'a>(
         endpoints: impl Iterator<Item = (&'a EndpointConfig, u64)>,
-        config: &RingConfig,
+        sizes: RingSizes,
+        header: Option<Arc<str>>,
         before: Option<Self>,
     ) -> Self {
         let mut listed: Vec<_> = endpoints
@@ -62,11 +63,20 @@ impl<H> RingSlots<H> {
             ranks[*place] = rank;
         }
         let endpoints: Box<[_]> = listed.into_iter().map(|(endpoint, _)| endpoint).collect();
-        let known = before.map(|it| it.ring).filter(|ring| ring.is_of(&endpoints, config.sizes));
-        let ring = known.unwrap_or_else(|| Arc::new(Ring::new(endpoints, config.sizes)));
+        let before = before.map(|slots| slots.ring);
+        let ring = match before {
+            Some(ring) if ring.is_of(&endpoints, sizes) => ring,
+            before => {
+                let ring = Ring::new(endpoints, sizes);
+                if before.is_some_and(|before| before.is_built()) {
+                    ring.build();
+                }
+                Arc::new(ring)
+            }
+        };
         let states = vec_of(ranks.len(), || Slot { member: usize::MAX, state: EndpointState::Idle });
         let chunks = vec_of(ranks.len().div_ceil(CHUNK), || [].into());
-        let (changed, header) = ((0..chunks.len()).collect(), config.request_hash_header.clone());
+        let changed = (0..chunks.len()).collect();
         Self { ring, header, ranks: ranks.into(), states, chunks, changed }
     }
 
@@ -179,7 +189,6 @@ fn vec_of<T>(count: usize, make: impl FnMut() -> T) -> Vec<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::balance::ring::RingSizes;
 
     fn endpoint(port: u16, hash_key: Option<&str>) -> EndpointConfig {
         let addresses = vec![([127, 0, 0, 1], port).into(), ([127, 0, 0, 2], port).into()];
@@ -188,8 +197,8 @@ mod tests {
     }
 
     fn slots(endpoints: &[EndpointConfig], max: u32, before: Option<RingSlots<u16>>) -> RingSlots<u16> {
-        let config = RingConfig { sizes: RingSizes { min: 8, max }, request_hash_header: None };
-        let mut slots = RingSlots::new(endpoints.iter().map(|it| (it, 1)), &config, before);
+        let sizes = RingSizes { min: 8, max };
+        let mut slots = RingSlots::new(endpoints.iter().map(|it| (it, 1)), sizes, None, before);
         (0..endpoints.len()).for_each(|place| slots.fill(place, 100 + place, EndpointState::Idle));
         slots
     }
@@ -220,6 +229,20 @@ mod tests {
         let fourth = slots(&[endpoint(1, None), endpoint(2, Some("b")), endpoint(3, None)], 10, Some(third));
         let before = fourth.ring.clone();
         assert!(!Arc::ptr_eq(&slots(&list, 10, Some(fourth)).ring, &before));
+    }
+
+    #[test]
+    fn ch3_31_a_ring_is_built_by_the_first_pick_and_the_one_that_follows_it_before_any_pick() {
+        let list = [endpoint(1, None), endpoint(2, None)];
+        let mut first = slots(&list, 9, None);
+        let picker = first.picker(RingCounts::default(), None);
+        assert!(!first.ring.is_built(), "neither the list nor a picker needs it");
+        let second = slots(&list[..1], 9, Some(first));
+        assert!(!second.ring.is_built());
+        assert!(picker.ring.walk(0).next().is_some() && picker.ring.is_built());
+        let mut third = slots(&list, 9, Some(second));
+        assert!(third.picker(RingCounts::default(), None).ring.walk(0).next().is_some());
+        assert!(slots(&list[1..], 9, Some(third)).ring.is_built());
     }
 
     #[test]

@@ -78,6 +78,19 @@ impl<H> Streams<H> {
         self.grant_if_waiting(before);
     }
 
+    /// A call on the connection is complete: the peer has sent its status.
+    pub(crate) fn on_complete(&self) {
+        // Written once, since all streams share what is written.
+        if !self.has_completed_call() {
+            self.set(COMPLETED, true);
+        }
+    }
+
+    /// Whether any call on the connection was complete.
+    pub(super) fn has_completed_call(&self) -> bool {
+        self.load().has(COMPLETED)
+    }
+
     /// A stream has ended, whose response had begun or not.
     pub(crate) fn release(&self, has_response: bool) {
         let ended = if has_response { RUNNING + RESPONDED } else { RUNNING };
@@ -229,3 +242,5 @@ const WAITING: u64 = 1 << 60;
 const CLOSED: u64 = 1 << 61;
 /// No stream is passed on to the transport above the limit.
 const STRICT: u64 = 1 << 62;
+/// A call was complete.
+const COMPLETED: u64 = 1 << 63;

@@ -2,7 +2,8 @@ use std::{collections::BTreeSet, mem, net::SocketAddr, sync::Arc, time::Instant}
 
 use super::{
     backoff::{Attempt, Backoff, BackoffSettings},
-    command::{Command, Commands, ConnectionId},
+    command::{Command, Commands, ConnectionId, Purpose},
+    connect_error::ConnectFailure,
     connectivity::Connectivity,
     identity::Destination,
     stream_queue::{OnFull, StreamQueue},
@@ -16,8 +17,15 @@ use super::{
 ///   Idle ─────────────▶ Connecting ─────────▶ Idle, one connection more
 ///    ▲ ▲   scale          │      │
 ///    │ └── on_timeout ─ Failed ◀ on_failed
-///    └──── on_lost ───────┘
+///    └──── on_lost ───────┤  ▲
+///                         ▼  │ connect
+///                       Delayed
 /// ```
+///
+/// A connection proves itself by a complete call, or by living for as long as the delay after its attempt. One that is lost before is
+/// replaced once without waiting; the loss of the next one makes the subchannel wait for the end of the delay, and the delays grow until a
+/// connection has proved itself (CH3.3). Otherwise an endpoint that accepts connections and closes them would be connected to again and
+/// again without a pause.
 ///
 /// With a connection it is ready, whatever becomes of the attempt (CH4.15). There is one attempt, and one delay, for all connections
 /// (CH4.12).
@@ -29,6 +37,8 @@ pub(super) struct Subchannel<H> {
     destination: Destination,
     /// The oldest one first.
     connections: Vec<(ConnectionId, Arc<Streams<H>>)>,
+    /// The trial of each connection.
+    trials: Vec<Trial>,
     /// The number of outdated connections, which are the oldest ones.
     outdated: usize,
     /// Before the connections, while there are any.
@@ -37,15 +47,25 @@ pub(super) struct Subchannel<H> {
     growth: Growth,
     state: State,
     backoff: Backoff,
+    /// A connection was lost before it had proved itself, and none has proved itself since.
+    has_lost_unproven: bool,
+    /// The endpoint did not answer the last attempt.
+    was_silent: bool,
 }
 
 /// The attempt at a connection, whether it is the first or a further one.
 #[derive(Debug)]
 enum State {
     Idle,
+    /// There is no connection, and no attempt succeeds before this time: one that is requested fails at once.
+    Delayed {
+        until: Instant,
+    },
     Connecting {
         connection: ConnectionId,
-        next_at: Instant,
+        attempt: Attempt,
+        /// It began after the loss of a connection that had not proved itself.
+        follows_loss: bool,
         /// The outdated connection that it is to replace.
         replaces: Option<ConnectionId>,
         /// Certificates have been replaced since it began.
@@ -55,6 +75,19 @@ enum State {
     Failed {
         until: Instant,
     },
+}
+
+/// What a connection has to do to prove itself, beside carrying a complete call.
+#[derive(Debug, Clone, Copy)]
+struct Trial {
+    /// It lives until then.
+    ends_at: Instant,
+    /// Otherwise the next attempt may begin then.
+    next_at: Instant,
+    /// Its attempt began after the loss of a connection that had not proved itself.
+    follows_loss: bool,
+    /// It has reset the backoff, which it does once.
+    has_reset: bool,
 }
 
 /// Whether a further connection may be attempted, and whether there may be several.
@@ -78,11 +111,14 @@ impl<H> Subchannel<H> {
         Self {
             destination,
             connections: Vec::new(),
+            trials: Vec::new(),
             outdated: 0,
             queue: None,
             growth: Growth::default(),
             state: State::Idle,
             backoff: Backoff::new(settings),
+            has_lost_unproven: false,
+            was_silent: false,
         }
     }
 
@@ -98,7 +134,7 @@ impl<H> Subchannel<H> {
     pub(super) fn connectivity(&self) -> Connectivity {
         match self.state {
             _ if !self.connections.is_empty() => Connectivity::Ready,
-            State::Idle => Connectivity::Idle,
+            State::Idle | State::Delayed { .. } => Connectivity::Idle,
             State::Connecting { .. } => Connectivity::Connecting,
             State::Failed { .. } => Connectivity::TransientFailure,
         }
@@ -108,7 +144,7 @@ impl<H> Subchannel<H> {
     pub(super) fn ids(&self) -> impl Iterator<Item = ConnectionId> {
         let attempted = match self.state {
             State::Connecting { connection, .. } => Some(connection),
-            State::Idle | State::Failed { .. } => None,
+            State::Idle | State::Delayed { .. } | State::Failed { .. } => None,
         };
         self.connections.iter().map(|(connection, _)| *connection).chain(attempted)
     }
@@ -128,28 +164,41 @@ impl<H> Subchannel<H> {
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match self.state {
             State::Failed { until } => Some(until),
-            State::Idle | State::Connecting { .. } => None,
+            State::Idle | State::Delayed { .. } | State::Connecting { .. } => None,
         }
     }
 
-    /// Connects if it is idle.
+    /// Whether the next attempt has to wait, as connections were lost that had not proved themselves.
+    pub(super) fn is_delayed(&self) -> bool {
+        matches!(self.state, State::Delayed { .. })
+    }
+
+    /// Connects if it is idle. If that has to wait, it is as if an attempt had failed.
     pub(super) fn connect(&mut self, now: Instant, random: &mut fastrand::Rng, commands: &mut Commands) {
-        if self.connectivity() == Connectivity::Idle {
-            self.attempt(None, (now, random), commands);
+        match self.state {
+            _ if !self.connections.is_empty() => {}
+            State::Delayed { until } if until > now => self.state = State::Failed { until },
+            State::Idle | State::Delayed { .. } => {
+                let purpose = Purpose::First { was_silent: self.was_silent };
+                self.attempt(purpose, (now, random), commands);
+            }
+            State::Connecting { .. } | State::Failed { .. } => {}
         }
     }
 
     fn attempt(
         &mut self,
-        replaces: Option<ConnectionId>,
+        purpose: Purpose,
         (now, random): (Instant, &mut fastrand::Rng),
         commands: &mut Commands,
     ) {
-        let Attempt { timeout, next_at } = self.backoff.begin(now, random);
-        let connection = commands.next_id();
-        self.state = State::Connecting { connection, next_at, replaces, is_outdated: false };
-        let destination = self.destination.clone();
-        commands.push(Command::Connect { connection, destination, timeout, replaces });
+        self.end_trials(now);
+        let attempt = self.backoff.begin(now, random);
+        let (connection, replaces) = (commands.next_id(), purpose.replaces());
+        let follows_loss = self.has_lost_unproven;
+        self.state = State::Connecting { connection, attempt, follows_loss, replaces, is_outdated: false };
+        let (destination, timeout) = (self.destination.clone(), attempt.timeout);
+        commands.push(Command::Connect { connection, destination, timeout, purpose });
     }
 
     /// Attempts the replacement of an outdated connection (CH7.7), or a further connection if attempts of calls wait for a stream and
@@ -168,7 +217,8 @@ impl<H> Subchannel<H> {
         let can_grow = count < limit && is_idle && replaces.is_none();
         let growth = Growth { can_grow, is_strict: limit > 1 || count > 1 };
         if self.set_growth(growth) || replaces.is_some() {
-            self.attempt(replaces, (now, random), commands);
+            let purpose = replaces.map_or(Purpose::Further, Purpose::Replace);
+            self.attempt(purpose, (now, random), commands);
             self.set_growth(Growth { can_grow: false, ..growth });
         }
     }
@@ -185,12 +235,18 @@ impl<H> Subchannel<H> {
     pub(super) fn on_connected(
         &mut self,
         streams: Arc<Streams<H>>,
+        now: Instant,
         on_full: &OnFull,
         commands: &mut Commands,
     ) {
-        let State::Connecting { connection, replaces, is_outdated, .. } = self.state else { return };
-        if let Some((connection, _)) = replaces.and_then(|replaced| self.remove(replaced)) {
-            commands.push(Command::Drain { connection });
+        let State::Connecting { connection, attempt, follows_loss, replaces, is_outdated } = self.state
+        else {
+            return;
+        };
+        if let Some(replaced) = replaces
+            && self.remove(replaced).is_some()
+        {
+            commands.push(Command::Drain { connection: replaced });
         }
         // The sole connection leaves its queue behind, which may be that of other channels, too.
         let queue = self.queue.as_ref().filter(|_| !self.connections.is_empty());
@@ -200,18 +256,18 @@ impl<H> Subchannel<H> {
                 (Some(StreamQueue::of(connection, &streams, on_full)), Growth::default());
         }
         self.connections.push((connection, streams));
+        self.trials.push(Trial::new(attempt, follows_loss, now));
         if is_outdated {
             self.outdated = self.connections.len();
         }
-        self.state = State::Idle;
-        self.backoff.reset();
+        (self.state, self.was_silent) = (State::Idle, false);
     }
 
     /// Takes a connection out. It was outdated if it is one of the oldest.
-    fn remove(&mut self, connection: ConnectionId) -> Option<(ConnectionId, Arc<Streams<H>>)> {
-        let place = self.connections.iter().position(|(it, _)| *it == connection)?;
-        self.outdated -= usize::from(place < self.outdated);
-        Some(self.connections.remove(place))
+    fn remove(&mut self, connection: ConnectionId) -> Option<(Arc<Streams<H>>, Trial)> {
+        let index = self.connections.iter().position(|(known, _)| *known == connection)?;
+        self.outdated -= usize::from(index < self.outdated);
+        Some((self.connections.remove(index).1, self.trials.remove(index)))
     }
 
     /// Certificates with which connections are made have been replaced: the connections are outdated, and so is that of an attempt that
@@ -222,36 +278,70 @@ impl<H> Subchannel<H> {
         match &mut self.state {
             State::Idle => {}
             State::Connecting { connection, is_outdated, .. } => *is_outdated |= running.contains(connection),
-            State::Failed { .. } => self.reset_backoff(now),
+            State::Delayed { .. } | State::Failed { .. } => self.reset_backoff(now),
         }
     }
 
-    /// The attempt failed. The delay is counted from its start (CH3.2), and may be over.
-    pub(super) fn on_failed(&mut self) {
-        if let State::Connecting { next_at, .. } = self.state {
-            self.state = State::Failed { until: next_at };
+    /// The attempt failed. The delay is counted from its start (CH3.2), and may be over. It does not grow if the failure was not the
+    /// endpoint's.
+    pub(super) fn on_failed(&mut self, cause: ConnectFailure) {
+        let State::Connecting { attempt, .. } = self.state else { return };
+        self.state = State::Failed { until: attempt.next_at };
+        match cause {
+            ConnectFailure::Refused => self.was_silent = false,
+            ConnectFailure::Silent => self.was_silent = true,
+            ConnectFailure::NoDescriptor => self.backoff.repeat(),
         }
     }
 
     /// The connection accepts no new streams any more, or is closed. The attempts of calls that wait take another one (CH4.11). After the
-    /// last one, the next attempt waits for nothing (CH3.3), unless a further connection is attempted already, or failed (CH4.16).
-    pub(super) fn on_lost(&mut self, lost: ConnectionId) {
+    /// last one, the next attempt waits for nothing if the connection had proved itself, and once if it had not (CH3.3), unless a further
+    /// connection is attempted already, or failed (CH4.16).
+    pub(super) fn on_lost(&mut self, lost: ConnectionId, now: Instant) {
         match self.state {
-            State::Connecting { connection, .. } if connection == lost => {
+            // It had succeeded, unseen.
+            State::Connecting { connection, attempt, follows_loss, .. } if connection == lost => {
                 self.state = State::Idle;
-                self.backoff.reset();
+                self.on_unproven_lost(Trial::new(attempt, follows_loss, now));
             }
-            State::Idle | State::Connecting { .. } | State::Failed { .. } => {
-                if let Some((_, streams)) = self.remove(lost) {
+            State::Idle | State::Delayed { .. } | State::Connecting { .. } | State::Failed { .. } => {
+                if let Some((streams, trial)) = self.remove(lost) {
                     streams.close();
+                    match trial.is_passed(&streams, now) {
+                        true => {
+                            self.backoff.reset();
+                            self.has_lost_unproven = false;
+                        }
+                        false => self.on_unproven_lost(trial),
+                    }
                 }
             }
         }
         if self.connections.is_empty() {
             (self.queue, self.growth) = (None, Growth::default());
-            if matches!(self.state, State::Idle) {
+        }
+    }
+
+    /// Connections that have proved themselves reset the backoff, before an attempt at a further one.
+    fn end_trials(&mut self, now: Instant) {
+        for ((_, streams), trial) in self.connections.iter().zip(&mut self.trials) {
+            if !trial.has_reset && trial.is_passed(streams, now) {
+                trial.has_reset = true;
                 self.backoff.reset();
+                self.has_lost_unproven = false;
             }
+        }
+    }
+
+    /// A connection was lost before it had proved itself. If it followed the loss of another such one, the next attempt waits.
+    fn on_unproven_lost(&mut self, trial: Trial) {
+        self.has_lost_unproven = true;
+        if trial.follows_loss && matches!(self.state, State::Idle) {
+            let until = trial.next_at;
+            self.state = match self.connections.is_empty() {
+                true => State::Delayed { until },
+                false => State::Failed { until },
+            };
         }
     }
 
@@ -270,25 +360,56 @@ impl<H> Subchannel<H> {
         for (connection, _) in self.connections.drain(..) {
             commands.push(Command::Drain { connection });
         }
+        self.trials.clear();
+        if let State::Failed { until } = self.state {
+            self.state = State::Delayed { until };
+        }
         (self.queue, self.outdated) = (None, 0);
     }
 
-    /// Cancels an attempt, and forgets a delay. The connections stay.
+    /// Cancels an attempt, and forgets a delay, unless connections were lost that had not proved themselves: endpoints with several such
+    /// addresses would be connected to without a pause otherwise. The connections stay.
     pub(super) fn stop_growing(&mut self, commands: &mut Commands) {
-        if let State::Connecting { connection, .. } = self.state {
-            commands.push(Command::Cancel { connection });
+        let until = match self.state {
+            State::Idle => None,
+            State::Connecting { connection, attempt, .. } => {
+                commands.push(Command::Cancel { connection });
+                Some(attempt.next_at)
+            }
+            State::Delayed { until } | State::Failed { until } => Some(until),
+        };
+        self.state = match until.filter(|_| self.has_lost_unproven) {
+            Some(until) if self.connections.is_empty() => State::Delayed { until },
+            Some(until) => State::Failed { until },
+            None => State::Idle,
+        };
+        if !self.has_lost_unproven {
+            self.backoff.reset();
         }
-        self.state = State::Idle;
-        self.backoff.reset();
         self.set_growth(Growth { can_grow: false, ..self.growth });
     }
 
     /// The next delay is the first one, and a delay in progress is over (CH3.3).
     pub(super) fn reset_backoff(&mut self, now: Instant) {
         self.backoff.reset();
-        if let State::Failed { until } = &mut self.state {
-            *until = now.min(*until);
+        self.has_lost_unproven = false;
+        match &mut self.state {
+            State::Failed { until } => *until = now.min(*until),
+            State::Delayed { .. } => self.state = State::Idle,
+            State::Idle | State::Connecting { .. } => {}
         }
+    }
+}
+
+impl Trial {
+    /// The trial of a connection that has just been established.
+    fn new(Attempt { delay, next_at, .. }: Attempt, follows_loss: bool, now: Instant) -> Self {
+        Self { ends_at: now + delay, next_at, follows_loss, has_reset: false }
+    }
+
+    /// Whether the connection has proved itself.
+    fn is_passed<H>(&self, streams: &Streams<H>, now: Instant) -> bool {
+        streams.has_completed_call() || self.ends_at <= now
     }
 }
 

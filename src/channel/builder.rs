@@ -6,6 +6,7 @@ use super::{
     Channel, Shared,
     call::CallContext,
     connection::ConnectionSettings,
+    error::ChannelError,
     security::SecuritySettings,
     task,
     telemetry::{ChannelObserver, Telemetry},
@@ -22,9 +23,7 @@ use crate::{
         observer::Observer,
         retry::{RetrySettings, Throttle},
     },
-    client::BuildError,
-    config::{Target, TargetError, bounded},
-    escape::debug_as_message,
+    config::{Target, bounded},
 };
 
 /// Builds a [`Channel`].
@@ -67,52 +66,6 @@ pub(super) struct Settings {
     metrics: Option<ChannelMetrics>,
     pub(super) observer: Option<Arc<dyn ChannelObserver>>,
 }
-
-/// The reason why a [`Channel`] cannot be built.
-#[derive(thiserror::Error)]
-#[non_exhaustive]
-pub enum ChannelError {
-    /// Neither a bootstrap nor a client was given.
-    #[error("the channel to {target} has no bootstrap: set `bootstrap` or `client`")]
-    NoBootstrap {
-        /// The target.
-        target: String,
-    },
-    /// The target cannot be parsed, or its authority is not in the bootstrap (A47-1).
-    #[error(transparent)]
-    Target(#[from] TargetError),
-    /// The client of the bootstrap cannot be built.
-    #[error(transparent)]
-    Client(#[from] BuildError),
-    /// The authority is not one of a URI.
-    #[error("the authority {authority:?} of the channel to {target} is not valid: {reason}")]
-    Authority {
-        /// The target.
-        target: String,
-        /// The authority as given.
-        authority: String,
-        /// The reason.
-        reason: String,
-    },
-    /// A number of [`ChannelBuilder::retry_throttle`] is out of its range.
-    #[error("the retry throttle of the channel to {target} is not valid: {reason}")]
-    RetryThrottle {
-        /// The target.
-        target: String,
-        /// The reason.
-        reason: String,
-    },
-    /// [`ChannelBuilder::certificate_revocation`] is set, and no connection would have a certificate to check.
-    #[error(
-        "the channel to {target} has revocation lists, and no `xds_credentials`: its connections have no TLS"
-    )]
-    RevocationWithoutCredentials {
-        /// The target.
-        target: String,
-    },
-}
-
-debug_as_message!(ChannelError);
 
 impl ChannelBuilder {
     pub(super) fn new(target: Target) -> Self {
@@ -171,8 +124,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets how many bytes of a request, and of all requests of the channel, are kept until the response begins; 256 KiB and
-    /// 16 MiB by default (CH6.16). What is kept is sent again if the server did not process it, and for retries. A request of which more was sent
+    /// Sets how much memory is used, in bytes, to keep a request, and all requests of the channel, until the response begins; 256 KiB and
+    /// 16 MiB by default (CH6.16). It is that of the messages with the bookkeeping for them. What is kept is sent again if the server did not process it, and for retries. A request of which more was sent
     /// fails then, and so does any request with a body if nothing is kept (0).
     pub fn retry_buffer(mut self, per_call: usize, per_channel: usize) -> Self {
         self.settings.retry_buffer = (per_call, per_channel);
@@ -194,7 +147,9 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets the number of connections that are attempted at a time: at least 1, 256 by default (CH11.8).
+    /// Sets the number of attempts to connect that begin at a time: at least 1, 256 by default (CH11.8). An attempt counts until it
+    /// ends, or for 500 ms: silent endpoints delay the connections to others no longer than that. What waits has turns between clusters
+    /// and their priorities.
     pub fn max_concurrent_connects(mut self, attempts: usize) -> Self {
         self.settings.balancer.max_concurrent_connects = attempts.max(1);
         self
@@ -204,6 +159,14 @@ impl ChannelBuilder {
     /// ask for larger ones, which spread calls more evenly and take 12 bytes an entry.
     pub fn ring_size_cap(mut self, entries: u32) -> Self {
         self.settings.balancer.ring_size_cap = entries.clamp(1, 8_388_608);
+        self
+    }
+
+    /// Sets the largest number of entries that the hash rings of a cluster have together: 65,536 by default, and at least
+    /// [`ring_size_cap`](Self::ring_size_cap). A cluster with `wrr_locality` has a ring for each locality, and one for each priority that was
+    /// used. If these were to have more, the entries are divided in proportion to the endpoints of the rings (CH3.30).
+    pub fn cluster_ring_entries(mut self, entries: u32) -> Self {
+        self.settings.balancer.cluster_ring_entries = entries;
         self
     }
 

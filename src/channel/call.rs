@@ -242,7 +242,10 @@ impl<'a> Call<'a> {
         match status::in_headers(response.headers()) {
             Some(Code::Ok) => guards.on_status(Code::Ok),
             // A failure without a body was counted when it was decided that no attempt follows.
-            Some(code) => guards.telemetry.end(code),
+            Some(code) => {
+                guards.attempt.on_complete();
+                guards.telemetry.end(code);
+            }
             None => {}
         }
         let mut has_more = pump.filter(|_| !is_end);

@@ -55,6 +55,7 @@ use super::{
 };
 use crate::{
     balance::{
+        connect_error::ConnectError,
         picker::{Attempt, Malformed, ReadyEndpoint},
         stream_queue::Gone,
         streams::Streams,
@@ -125,14 +126,17 @@ impl Connection {
         peer: &Peer,
         timeout: Duration,
         settings: ConnectionSettings,
-    ) -> Result<Self, Arc<str>> {
+    ) -> Result<Self, ConnectError> {
         match tokio::time::timeout(timeout, Self::establish(peer, settings)).await {
-            Ok(established) => established.map_err(|error| format!("{peer}: {error}").into()),
+            Ok(established) => established.map_err(|error| {
+                let text = format!("{peer}: {error}");
+                error.with_text(text)
+            }),
             Err(_) => Err(format!("{peer}: no HTTP/2 connection within {timeout:?}").into()),
         }
     }
 
-    async fn establish(peer: &Peer, settings: ConnectionSettings) -> Result<Self, String> {
+    async fn establish(peer: &Peer, settings: ConnectionSettings) -> Result<Self, ConnectError> {
         let ConnectionSettings { keep_alive, drain_limit, http2 } = settings;
         let user_timeout = keep_alive.interval.map(|_| keep_alive.timeout);
         let (mut socket, secured) = Socket::connect(peer, user_timeout).await?;
@@ -303,10 +307,17 @@ impl Reserved {
     /// The response is complete, with the status OK.
     pub(super) fn on_ok(&mut self) {
         self.attempt.on_ok();
+        self.on_complete();
+    }
+
+    /// The response is complete, whatever its status is: the connection has proved itself (CH3.3).
+    pub(super) fn on_complete(&self) {
+        self.streams().on_complete();
     }
 
     /// The status of the server, with the load that it reports if the policy reads that.
     pub(super) fn on_trailers(&mut self, trailers: &HeaderMap, malformed: &MalformedCounters) {
+        self.on_complete();
         if !self.attempt.reads_reports() {
             return;
         }

@@ -53,6 +53,7 @@ mod call;
 mod channel_status;
 mod connection;
 mod deadline;
+mod error;
 mod filters;
 mod headers;
 mod malformed;
@@ -78,9 +79,10 @@ pub(crate) use self::shared_connections::SharedConnections;
 use self::task::Control;
 pub use self::{
     body::ChannelBody,
-    builder::{ChannelBuilder, ChannelError},
+    builder::ChannelBuilder,
     call::{AttemptCount, WaitForReady},
     channel_status::ChannelStatus,
+    error::ChannelError,
     malformed::MalformedValues,
     state::{ChannelState, StateWatch},
     telemetry::CustomLabel,

@@ -19,7 +19,7 @@ use super::{
 #[cfg(feature = "tls")]
 use crate::channel::security::SharedTls;
 use crate::{
-    balance::{disconnect::Disconnect, streams::Streams},
+    balance::{connect_error::ConnectError, disconnect::Disconnect, streams::Streams},
     config::Bootstrap,
 };
 
@@ -49,7 +49,7 @@ struct SharedConnection {
 enum State {
     Connecting,
     Ready(Arc<Streams<Handle>>),
-    Failed(Arc<str>),
+    Failed(ConnectError),
     Lost(Loss),
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Lease {
 /// What a channel learns of a connection that it uses.
 pub(super) enum Report {
     Connected(Arc<Streams<Handle>>),
-    Failed(Arc<str>),
+    Failed(ConnectError),
     Lost(Loss),
 }
 

@@ -155,7 +155,8 @@ pub(super) fn correct_deadline(headers: &mut HeaderMap, deadline: Option<Instant
 /// | `grpc-status` | content type | END_STREAM | the status of the call |
 /// |---|---|---|---|
 /// | present | any | set | `grpc-status` |
-/// | present | any | not set | that of the trailers, or else this one |
+/// | OK | any | not set | that of the trailers, or else OK |
+/// | a failure | any | not set | `grpc-status` |
 /// | absent | gRPC | not set | that of the trailers |
 /// | absent | gRPC | set | by the HTTP status |
 /// | absent | other, or none | any | by the HTTP status |

@@ -39,6 +39,7 @@ use crate::{
         balancer::Balancer,
         breaker::Breakers,
         command::{Command, ConnectionId},
+        connect_error::ConnectError,
         disconnect::Disconnect,
         generation::{Generation, Generations},
         identity::Rotation,
@@ -85,7 +86,7 @@ enum Event {
     Connected(ConnectionId, Box<Connection>),
     /// That of a shared connection.
     Joined(ConnectionId, Arc<Streams<Handle>>),
-    Failed(ConnectionId, Arc<str>),
+    Failed(ConnectionId, ConnectError),
     Lost(ConnectionId, Loss),
     /// Calls wait for a further connection beside this one.
     Full(ConnectionId),
@@ -290,7 +291,7 @@ impl Task {
                 }
             }
             Event::Failed(id, error) => {
-                if self.connections.on_failed(id, &error) {
+                if self.connections.on_failed(id, &error.text) {
                     self.subchannels.on_failed(|| balancer.labels(id));
                     balancer.on_failed(id, error, now());
                 }
@@ -397,9 +398,9 @@ impl Task {
     }
 
     fn execute(&mut self) {
-        while let Some(command) = self.generations.balancer.poll_command() {
+        while let Some(command) = self.generations.balancer.poll_command(now()) {
             match command {
-                Command::Connect { connection, destination, timeout, replaces: _ } => {
+                Command::Connect { connection, destination, timeout, purpose: _ } => {
                     self.connections.connect(connection, &destination, timeout);
                 }
                 Command::Cancel { connection } => self.connections.cancel(connection),

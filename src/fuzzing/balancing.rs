@@ -59,7 +59,7 @@ impl Balancing {
     pub fn connect(&mut self) -> usize {
         let mut attempts = 0;
         self.publish();
-        while let Some(command) = self.generations.balancer.poll_command() {
+        while let Some(command) = self.generations.balancer.poll_command(self.now) {
             match command {
                 Command::Connect { connection, .. } => {
                     attempts += 1;

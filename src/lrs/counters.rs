@@ -249,7 +249,7 @@ impl ReportedCall {
     }
 
     /// The call was not sent after all: it is as if it had not been issued.
-    #[cfg(any(test, feature = "channel"))]
+    #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
     pub(crate) fn withdraw(mut self) {
         if let Some(shard) = self.shard.take() {
             shard.withdrawn.fetch_add(1, Ordering::Release);

@@ -21,17 +21,21 @@ impl<H: Clone> Balancer<H> {
     pub(crate) fn connect(&mut self, target: &str, now: Instant) {
         let Some(leaf) = self.targets.get(target).and_then(Target::chosen) else { return };
         if let Some(place) = self.leaves.by_name.get(leaf).copied() {
+            self.commands.set_requested(true);
             self.with_leaf(place, now, Leaf::connect);
+            self.commands.set_requested(false);
         }
     }
 
     /// A pick requested the connection of an endpoint (CH3.33, CH8.11).
     pub(crate) fn connect_endpoint(&mut self, request: &ConnectRequest, now: Instant) {
         if let Some(place) = self.leaves.by_name.get(&request.leaf).copied() {
+            self.commands.set_requested(true);
             self.with_leaf(place, now, |leaf, scope| match &request.endpoint {
                 RequestedEndpoint::OnRing { ring, rank } => leaf.connect_endpoint((ring, *rank), scope),
                 RequestedEndpoint::Host(address) => leaf.connect_host(*address, scope),
             });
+            self.commands.set_requested(false);
         }
     }
 

@@ -3,6 +3,7 @@ use std::{net::SocketAddr, time::Duration};
 use super::*;
 use crate::{
     balance::{
+        command::Command,
         identity::{Destination, Identity, Security},
         picker::{Draws, Pick, PickArgs},
         policy::{ClusterPolicy, EndpointConfig, HostsConfig, LocalityConfig, Policy},
@@ -11,6 +12,7 @@ use crate::{
     resource::Locality,
 };
 
+mod connects;
 mod endpoints;
 mod handover;
 mod identity;
@@ -126,7 +128,7 @@ impl Fixture {
         while let Some((name, picker)) = self.balancer.poll_picker(self.now) {
             self.pickers.insert(name, picker);
         }
-        while let Some(command) = self.balancer.poll_command() {
+        while let Some(command) = self.balancer.poll_command(self.now) {
             match command {
                 Command::Connect { connection, destination: Destination { address, .. }, .. } => {
                     assert!(self.attempts.insert(address, connection).is_none(), "two attempts to {address}");
@@ -419,7 +421,8 @@ fn ch3_25_connecting_begins_at_a_random_endpoint() {
         let settings = BalancerSettings { max_concurrent_connects: 1, ..BalancerSettings::with_seed(seed) };
         let mut balancer = Balancer::<()>::new(settings, Arc::default());
         balancer.replace(shop(ROUND_ROBIN, &[&ports]), Instant::now());
-        let Some(Command::Connect { destination: Destination { address, .. }, .. }) = balancer.poll_command()
+        let Some(Command::Connect { destination: Destination { address, .. }, .. }) =
+            balancer.poll_command(Instant::now())
         else {
             panic!()
         };

@@ -34,7 +34,7 @@ impl Fixture {
 
     /// The generation after all attempts.
     fn connect(&mut self) -> Generation<SocketAddr> {
-        while let Some(command) = self.generations.balancer.poll_command() {
+        while let Some(command) = self.generations.balancer.poll_command(self.now) {
             if let Command::Connect { connection, destination: Destination { address, .. }, .. } = command {
                 self.generations.balancer.on_connected(
                     connection,

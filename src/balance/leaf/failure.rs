@@ -13,6 +13,16 @@ impl<H: Clone> Leaf<H> {
         self.chosen().filter(has_endpoints).or_else(|| others.into_iter().find(has_endpoints))
     }
 
+    /// An endpoint has another error, which is the newest one of its priorities.
+    pub(super) fn set_error(&mut self, member: usize, error: &Arc<str>) {
+        let Some(it) = self.members.get(member) else { return };
+        for place in &it.places {
+            if let Some(Some(groups)) = self.priorities.get_mut(place.priority) {
+                groups.error = Some(error.clone());
+            }
+        }
+    }
+
     /// What is wrong with the cluster.
     pub(super) fn failure(&self) -> Arc<str> {
         let name = &self.name;

@@ -49,7 +49,7 @@ impl Rig {
     /// Connection `number` is ready.
     fn ready(&mut self, number: usize) -> Vec<String> {
         let streams = Streams::new((), usize::MAX);
-        self.pick_first.on_connected((self.connections[number - 1], streams), &mut self.commands);
+        self.pick_first.on_connected((self.connections[number - 1], streams), self.now, &mut self.commands);
         self.drain()
     }
 
@@ -276,7 +276,7 @@ fn ch4_15_a_further_connection_that_fails_changes_nothing_for_the_endpoint() {
     assert_eq!(rig.scale(2), ["connect 10.0.0.2"]);
     assert_eq!(rig.fail(3), NONE);
     assert_eq!((rig.state(), rig.pick_first.error()), (Connectivity::Ready, None));
-    assert_eq!(rig.pass(BACKOFF), NONE);
+    assert_eq!(rig.pass(2 * BACKOFF), NONE);
     assert_eq!(rig.scale(2), ["connect 10.0.0.2"], "the delay is over");
     assert_eq!(rig.ready(4), NONE);
     assert_eq!(rig.lose(2), NONE);
@@ -305,7 +305,7 @@ fn ch3_22_ch4_16_the_loss_of_the_last_connection_after_another_one_failed_begins
     rig.fail(2);
     assert_eq!(rig.lose(1), ["resolve", "resolve"], "the only address is in backoff");
     assert_eq!(rig.state(), Connectivity::TransientFailure);
-    assert_eq!(rig.pass(BACKOFF), ["connect 10.0.0.1"]);
+    assert_eq!(rig.pass(2 * BACKOFF), ["connect 10.0.0.1"]);
 }
 
 #[test]

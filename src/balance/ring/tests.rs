@@ -20,7 +20,7 @@ fn backends(count: usize) -> impl Iterator<Item = (String, u64)> {
 /// The number of entries of each endpoint.
 fn sizes(ring: &Ring) -> BTreeMap<&str, usize> {
     let mut sizes = BTreeMap::new();
-    for rank in &ring.ranks {
+    for rank in &ring.entries().ranks {
         *sizes.entry(&*ring.endpoints[*rank as usize].key).or_default() += 1;
     }
     sizes
@@ -46,13 +46,13 @@ fn ch3_30_the_entries_of_endpoints_are_proportional_to_their_weights() {
         sizes(&ring(endpoints([("a", one / 4), ("b", 3 * one / 4)]), 8, 100)),
         [("a", 2), ("b", 6)].into()
     );
-    assert!(ring(endpoints::<&str>([]), 1, 100).hashes.is_empty());
+    assert!(ring(endpoints::<&str>([]), 1, 100).entries().hashes.is_empty());
 }
 
 #[test]
 fn ch3_30_a_ring_without_room_for_all_has_entries_of_some() {
     let ring = ring(endpoints(backends(100)), 10, 10);
-    assert_eq!((ring.hashes.len(), sizes(&ring).len()), (10, 10));
+    assert_eq!((ring.entries().hashes.len(), sizes(&ring).len()), (10, 10));
 }
 
 #[test]
@@ -60,13 +60,14 @@ fn ch3_33_the_entry_of_a_hash_is_the_first_that_is_not_below_it() {
     let mut random = fastrand::Rng::with_seed(1);
     for count in [1, 2, 3, 4, 5, 7, 8, 9, 100, 1_000] {
         let ring = ring(endpoints(backends(count)), count as u32, 4_096);
-        let near = ring.hashes.iter().flat_map(|hash| [hash.wrapping_sub(1), *hash, hash.wrapping_add(1)]);
+        let near =
+            ring.entries().hashes.iter().flat_map(|hash| [hash.wrapping_sub(1), *hash, hash.wrapping_add(1)]);
         let far = [0, 1, u64::MAX >> 1, u64::MAX - 1, u64::MAX];
         let any: Vec<_> = (0..1_000).map(|_| random.u64(..)).collect();
         for hash in near.chain(far).chain(any) {
-            let first = ring.hashes.iter().position(|it| *it >= hash).unwrap_or(0);
+            let first = ring.entries().hashes.iter().position(|it| *it >= hash).unwrap_or(0);
             let walk: Vec<_> = ring.walk(hash).collect();
-            let expected = ring.ranks[first..].iter().chain(&ring.ranks[..first]);
+            let expected = ring.entries().ranks[first..].iter().chain(&ring.entries().ranks[..first]);
             assert!(walk.iter().copied().eq(expected.map(|rank| *rank as usize)), "{hash} among {count}");
         }
     }
@@ -81,17 +82,19 @@ fn ch3_30_an_entry_is_the_hash_of_key_and_number() {
         expected.extend((0..2).map(|index| (hash(format!("{key}_{index}").as_bytes()), rank)));
     }
     expected.sort_unstable();
-    let entries: Vec<_> = ring.hashes.iter().copied().zip(ring.ranks.iter().copied()).collect();
+    let entries: Vec<_> =
+        ring.entries().hashes.iter().copied().zip(ring.entries().ranks.iter().copied()).collect();
     assert_eq!(entries, expected);
 }
 
 #[test]
 fn ch3_33_a_hash_belongs_to_the_entry_at_or_after_it_and_the_ring_has_no_end() {
     let ring = ring(endpoints(backends(3)), 30, 100);
-    let last = ring.hashes.len() - 1;
-    for (place, hash) in ring.hashes.iter().enumerate() {
-        let ranks =
-            |place: usize| ring.ranks[place..].iter().chain(&ring.ranks[..place]).map(|it| *it as usize);
+    let last = ring.entries().hashes.len() - 1;
+    for (place, hash) in ring.entries().hashes.iter().enumerate() {
+        let ranks = |place: usize| {
+            ring.entries().ranks[place..].iter().chain(&ring.entries().ranks[..place]).map(|it| *it as usize)
+        };
         assert!(ring.walk(*hash).eq(ranks(place)), "the entry at the hash itself");
         assert!(ring.walk(hash - 1).eq(ranks(place)));
         assert!(ring.walk(hash + 1).eq(ranks(if place == last { 0 } else { place + 1 })));
@@ -104,17 +107,27 @@ fn ch3_32_ch13_6_of_two_endpoints_with_one_key_both_have_entries() {
     let ring = ring(endpoints([("a", 1), ("a", 1), ("b", 1)]), 30, 100);
     let ranks: BTreeSet<_> = ring.walk(0).collect();
     assert_eq!(ranks, [0, 1, 2].into());
-    let first = ring.ranks.iter().position(|rank| *rank < 2).unwrap();
-    assert_eq!((ring.ranks[first], ring.ranks[first + 1]), (0, 1), "the first one is found");
-    assert_eq!(ring.hashes[first], ring.hashes[first + 1]);
+    let first = ring.entries().ranks.iter().position(|rank| *rank < 2).unwrap();
+    assert_eq!(
+        (ring.entries().ranks[first], ring.entries().ranks[first + 1]),
+        (0, 1),
+        "the first one is found"
+    );
+    assert_eq!(ring.entries().hashes[first], ring.entries().hashes[first + 1]);
 }
 
 #[test]
 fn ch3_28_sizes_are_capped() {
-    let config = RingConfig { sizes: RingSizes { min: 1_024, max: 8_388_608 }, request_hash_header: None };
-    assert_eq!(config.clone().capped(4_096).sizes, RingSizes { min: 1_024, max: 4_096 });
-    assert_eq!(config.clone().capped(100).sizes, RingSizes { min: 100, max: 100 });
-    assert_eq!(config.clone().capped(u32::MAX), config);
+    let config = RingConfig {
+        sizes: RingSizes { min: 1_024, max: 8_388_608 },
+        cluster_entries: u32::MAX,
+        request_hash_header: None,
+    };
+    assert_eq!(config.clone().capped(4_096, 65_536).sizes, RingSizes { min: 1_024, max: 4_096 });
+    assert_eq!(config.clone().capped(100, 1).sizes, RingSizes { min: 100, max: 100 });
+    assert_eq!(config.clone().capped(4_096, 10_000).cluster_entries, 10_000);
+    assert_eq!(config.clone().capped(4_096, 100).cluster_entries, 4_096, "one ring always has its size");
+    assert_eq!(config.clone().capped(u32::MAX, u32::MAX), config);
 }
 
 #[test]
@@ -127,8 +140,9 @@ fn ch3_30_a_changed_endpoint_moves_what_it_has_to_and_nothing_else() {
     let added = backends(21).last().unwrap().0;
     let moved: Vec<_> = hashes.iter().filter(|hash| owner(&fewer, **hash) != owner(&more, **hash)).collect();
     assert!(moved.iter().all(|hash| owner(&more, **hash) == added), "only to the endpoint that was added");
-    let of_added = more.ranks.iter().filter(|rank| *more.endpoints[**rank as usize].key == *added).count();
-    assert_eq!((of_added, more.hashes.len()), (400, 8_400));
+    let of_added =
+        more.entries().ranks.iter().filter(|rank| *more.endpoints[**rank as usize].key == *added).count();
+    assert_eq!((of_added, more.entries().hashes.len()), (400, 8_400));
     // One in 21, as far as 400 random entries are even.
     let share = moved.len() as f64 / hashes.len() as f64;
     assert!((0.8..1.2).contains(&(share * 21.0)), "{share}");

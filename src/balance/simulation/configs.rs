@@ -73,7 +73,8 @@ pub(super) fn change(configs: &mut ClusterConfigs, choices: &mut Choices<'_>) {
 fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
     let ring = |max| {
         let sizes = RingSizes { min: 64, max };
-        Policy::RingHash(RingConfig { sizes, request_hash_header: (max == 4_096).then(|| HEADER.into()) })
+        let request_hash_header = (max == 4_096).then(|| HEADER.into());
+        Policy::RingHash(RingConfig { sizes, cluster_entries: 150, request_hash_header })
     };
     let policy = match choices.below(11) {
         0 => ClusterPolicy { policy: Policy::PickFirst { shuffle: false }, by_locality: false },

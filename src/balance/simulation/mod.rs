@@ -7,12 +7,18 @@
 //! counted exactly, that no call waits for nothing, and that changes of the configuration and ejections keep connections. At the end
 //! all backends are up and well, no endpoint is ejected any more, and each cluster has to use its first priority.
 //!
+//! [Another world](connecting) has many silent endpoints and few slots for attempts, and a bound of the time to the first pick.
+//!
 //! One seed in eight of a fuzzer chooses the [ends of attempts](retries) instead, and the policies and limits that decide whether
 //! another one follows.
 
 mod choices;
 mod configs;
+#[cfg(test)]
+mod connecting;
 mod model;
+#[cfg(test)]
+pub(in crate::balance) mod network;
 mod retries;
 mod streams;
 mod world;
@@ -42,7 +48,14 @@ fn run(seed: u64, choices: Choices<'_>) -> BTreeMap<&'static str, u64> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{connecting::Connecting, *};
+
+    #[test]
+    fn ch11_8_simulation_of_connecting_to_silent_endpoints() {
+        of_seeds(1_000, &["served", "added", "failover from more than the limit"], |seed, _| {
+            Connecting::new(seed).play()
+        });
+    }
 
     #[test]
     fn simulation_of_balancing() {

@@ -9,12 +9,13 @@ use std::{
 
 use super::{
     configs::{self, LEAVES, addresses, endpoints, is_petiole, is_ring, leaves, max_ejection_percent},
-    world::{MAX_CONNECTS, World},
+    world::World,
 };
 use crate::balance::{
     clusters::{ClusterConfig, ClusterConfigs},
     command::ConnectionId,
     connectivity::Connectivity,
+    connects::SLOT_TIME,
     identity::Destination,
     leaf::Ejections,
     picker::{Attempt, Pick},
@@ -24,7 +25,7 @@ use crate::balance::{
 impl World<'_> {
     /// Something is tried or waited for; every call is counted; and no cluster fails with a connection to an endpoint.
     pub(super) fn check(&mut self) {
-        assert!(self.attempts.len() <= MAX_CONNECTS, "{} attempts", self.attempts.len());
+        assert!(self.held_slots() <= self.max_connects, "{} attempts have begun", self.held_slots());
         self.end_retiring();
         self.check_ejections(None);
         let running: u32 = LEAVES.iter().map(|name| self.running(name)).sum();
@@ -67,6 +68,12 @@ impl World<'_> {
                 }
             }
         }
+    }
+
+    /// The attempts that have begun lately and are not over (CH11.8).
+    pub(super) fn held_slots(&self) -> usize {
+        let is_held = |connection: &&ConnectionId| self.begun[*connection] + SLOT_TIME > self.now;
+        self.attempts.keys().filter(is_held).count()
     }
 
     /// Whether something is tried, or waited for.
@@ -216,7 +223,7 @@ impl World<'_> {
             Pick::Queue => {
                 let is_attempted =
                     cookie.iter().any(|it| self.attempts.values().any(|other| other.address == *it))
-                        || self.attempts.len() == MAX_CONNECTS;
+                        || self.held_slots() == self.max_connects;
                 let is_busy = self.is_busy().then_some(()).ok_or("a call waits for nothing".to_owned());
                 let is_wrong = if is_attempted { None } else { self.is_wrong_queue(target) };
                 ("queue in session", is_busy.err().or(is_wrong))

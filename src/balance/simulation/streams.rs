@@ -12,7 +12,7 @@ use std::{
 use super::{
     configs::{LEAVES, PORTS, address, endpoints, is_petiole},
     model::listed,
-    world::{MAX_CONNECTS, World},
+    world::World,
 };
 use crate::balance::{
     command::ConnectionId,
@@ -219,7 +219,7 @@ impl World<'_> {
             }
             let recent = self.peers.recent.get(name).copied().unwrap_or_default().max(leaf.max_connections);
             // Otherwise there are attempts from the time before a limit was lowered, maybe.
-            let has_waiting = self.attempts.len() >= MAX_CONNECTS;
+            let has_waiting = self.held_slots() >= self.max_connects - self.max_connects / 4;
             self.peers.recent.insert(name, if has_waiting { recent } else { leaf.max_connections });
             for (key @ (of, to, is_of_host), count) in &counts {
                 let before = self.peers.counts.get(key).copied().unwrap_or_default();

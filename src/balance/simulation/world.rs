@@ -47,6 +47,10 @@ pub(super) struct World<'a> {
     pub(super) now: Instant,
     up: BTreeSet<SocketAddr>,
     pub(super) attempts: BTreeMap<ConnectionId, Destination>,
+    /// When attempts began.
+    pub(super) begun: BTreeMap<ConnectionId, Instant>,
+    /// Attempts that begin at a time.
+    pub(super) max_connects: usize,
     pub(super) connections: BTreeMap<ConnectionId, Destination>,
     /// The connections that attempts are to replace.
     pub(super) replaced: BTreeMap<ConnectionId, ConnectionId>,
@@ -83,9 +87,10 @@ impl<'a> World<'a> {
         let peers = Peers::default();
         let pick_first = PickFirstSettings { on_full: peers.on_full(), ..PickFirstSettings::default() };
         let mut random = fastrand::Rng::with_seed(seed);
+        let max_connects = [1, 2, 4, 8][random.usize(..4)];
         let settings = BalancerSettings {
             pick_first,
-            max_concurrent_connects: MAX_CONNECTS,
+            max_concurrent_connects: max_connects,
             sweep_slice: 1 << random.u8(..10),
             ..BalancerSettings::with_seed(seed)
         };
@@ -104,6 +109,8 @@ impl<'a> World<'a> {
             now,
             up,
             attempts: BTreeMap::new(),
+            begun: BTreeMap::new(),
+            max_connects,
             connections: BTreeMap::new(),
             replaced: BTreeMap::new(),
             outdated: BTreeSet::new(),
@@ -313,6 +320,7 @@ impl<'a> World<'a> {
                 attempt.on_stream();
                 if !self.sick.contains(&attempt.endpoint.address) {
                     attempt.on_ok();
+                    attempt.endpoint.connections.oldest().on_complete();
                 }
             }
             drop(stream);
@@ -420,11 +428,12 @@ impl<'a> World<'a> {
         while let Some((name, picker)) = self.balancer.poll_picker(self.now) {
             self.pickers.insert(name, picker);
         }
-        while let Some(command) = self.balancer.poll_command() {
+        while let Some(command) = self.balancer.poll_command(self.now) {
             match command {
-                Command::Connect { connection, destination, replaces, .. } => {
-                    self.replaced.extend(replaces.map(|replaced| (connection, replaced)));
+                Command::Connect { connection, destination, purpose, .. } => {
+                    self.replaced.extend(purpose.replaces().map(|replaced| (connection, replaced)));
                     assert!(self.attempts.insert(connection, destination).is_none());
+                    self.begun.insert(connection, self.now);
                 }
                 Command::Cancel { connection } => {
                     assert!(self.attempts.remove(&connection).is_some(), "it is attempted");
@@ -457,5 +466,3 @@ impl<'a> World<'a> {
         self.retiring.retain(|name, _| balancer.leaf_connectivity(name) == Some(Connectivity::Connecting));
     }
 }
-
-pub(super) const MAX_CONNECTS: usize = 4;

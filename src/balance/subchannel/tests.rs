@@ -43,19 +43,24 @@ impl Rig {
     /// The attempt succeeds.
     fn connected(&mut self, streams: usize) -> usize {
         let streams = Streams::new(self.start.clone(), streams);
-        self.subchannel.on_connected(streams, &OnFull::default(), &mut self.commands);
+        self.subchannel.on_connected(streams, self.now, &OnFull::default(), &mut self.commands);
         self.scale()
     }
 
     fn failed(&mut self) -> usize {
-        self.subchannel.on_failed();
+        self.subchannel.on_failed(ConnectFailure::Refused);
         self.scale()
+    }
+
+    /// A call is complete on each connection.
+    fn complete(&self) {
+        self.subchannel.connections.iter().for_each(|(_, streams)| streams.on_complete());
     }
 
     /// The oldest connection, or the attempt, ends.
     fn lost(&mut self) -> usize {
         let oldest = self.subchannel.ids().next().unwrap();
-        self.subchannel.on_lost(oldest);
+        self.subchannel.on_lost(oldest, self.now);
         self.scale()
     }
 
@@ -152,8 +157,9 @@ fn ch4_11_the_end_of_a_delay_and_a_loss_add_a_connection_while_attempts_wait() {
 }
 
 #[test]
-fn ch4_12_all_connections_have_one_backoff_which_success_resets() {
+fn ch4_12_all_connections_have_one_backoff_which_a_complete_call_resets() {
     let mut rig = Rig::ready(2, 0);
+    rig.complete();
     let waiting = rig.wait();
     let mut delays = Vec::new();
     rig.scale();
@@ -165,6 +171,7 @@ fn ch4_12_all_connections_have_one_backoff_which_success_resets() {
     }
     assert!(delays.is_sorted() && delays[2] > 2_000, "{delays:?}");
     rig.connected(0);
+    rig.complete();
     assert_eq!(rig.lost(), 1);
     let begin = rig.now;
     rig.failed();
@@ -180,6 +187,56 @@ fn ch4_12_all_connections_have_one_backoff_which_success_resets() {
     rig.failed();
     rig.delay();
     assert!((rig.now - begin).as_millis() <= 1_200, "the first delay after a loss (CH3.3)");
+}
+
+#[test]
+fn ch3_3_a_connection_that_has_proved_itself_resets_the_backoff_of_further_ones_once() {
+    let mut rig = Rig::ready(2, 0);
+    rig.complete();
+    let waiting = rig.wait();
+    rig.scale();
+    let mut delays = Vec::new();
+    for _ in 0..4 {
+        let begin = rig.now;
+        rig.failed();
+        assert_eq!(rig.delay(), 1);
+        delays.push((rig.now - begin).as_millis());
+    }
+    assert!(delays[0] <= 1_200 && delays.is_sorted(), "the first delay, and then longer ones: {delays:?}");
+    drop(waiting);
+}
+
+#[test]
+fn ch3_3_a_further_connection_that_is_lost_at_once_is_replaced_once_and_then_with_backoff() {
+    let mut rig = Rig::ready(2, 0);
+    let waiting = rig.wait();
+    assert_eq!(rig.scale(), 1);
+    let lose_youngest = |rig: &mut Rig| {
+        rig.connected(0);
+        let youngest = rig.subchannel.connections[1].0;
+        rig.subchannel.on_lost(youngest, rig.now);
+        rig.scale()
+    };
+    assert_eq!(lose_youngest(&mut rig), 1, "at once");
+    assert_eq!(lose_youngest(&mut rig), 0);
+    assert_eq!(rig.state(), (Connectivity::Ready, 1));
+    let begin = rig.now;
+    assert_eq!(rig.delay(), 1);
+    assert!((rig.now - begin).as_millis() >= 1_280);
+    drop(waiting);
+}
+
+#[test]
+fn ch3_1_ch3_3_an_endpoint_whose_connections_are_lost_at_once_is_idle_until_it_is_asked_to_connect() {
+    let mut rig = Rig::ready(1, 1);
+    rig.lost();
+    assert_eq!((rig.state().0, rig.connect()), (Connectivity::Idle, 1), "at once");
+    rig.connected(1);
+    rig.lost();
+    assert_eq!((rig.state().0, rig.subchannel.poll_timeout()), (Connectivity::Idle, None));
+    assert_eq!((rig.connect(), rig.state().0), (0, Connectivity::TransientFailure));
+    assert_eq!(rig.delay(), 0);
+    assert_eq!((rig.state().0, rig.connect()), (Connectivity::Idle, 1));
 }
 
 #[test]

@@ -23,6 +23,7 @@ use super::{
     preface::Preface,
     tunnel,
 };
+use crate::balance::connect_error::ConnectError;
 
 /// A connection whose frames are followed as they arrive.
 pub(super) struct Socket {
@@ -59,9 +60,9 @@ impl Socket {
     pub(super) async fn connect(
         peer: &Peer,
         user_timeout: Option<Duration>,
-    ) -> Result<(Self, Option<Secured>), String> {
+    ) -> Result<(Self, Option<Secured>), ConnectError> {
         let first = peer.proxy.unwrap_or(peer.address);
-        let mut io = tcp(first, user_timeout).await.map_err(|error| error.to_string())?;
+        let mut io = tcp(first, user_timeout).await.map_err(|error| ConnectError::of_io(&error))?;
         if peer.proxy.is_some() {
             tunnel::open(&mut io, peer.address).await?;
         }

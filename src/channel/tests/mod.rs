@@ -14,6 +14,7 @@ mod peer;
 mod plain_http;
 mod queue;
 pub(super) mod raw;
+mod reconnecting;
 mod repeats;
 mod retries;
 mod scaling;

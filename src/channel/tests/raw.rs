@@ -55,9 +55,19 @@ impl RawListener {
         self.accept_with(&max_streams(streams)).await
     }
 
-    /// As before, with these parameters in its SETTINGS.
+    /// As [`accept`](Self::accept), whenever the client connects.
+    pub(in crate::channel) async fn accept_when_it_comes(&self) -> Raw {
+        let io = self.listener.accept().await.unwrap().0;
+        Self::exchange_settings(io, &[]).await
+    }
+
+    /// As [`accept`](Self::accept), with these parameters in its SETTINGS.
     pub(in crate::channel) async fn accept_with(&self, settings: &[u8]) -> Raw {
         let io = soon(self.listener.accept()).await.unwrap().0;
+        Self::exchange_settings(io, settings).await
+    }
+
+    async fn exchange_settings(io: TcpStream, settings: &[u8]) -> Raw {
         io.set_nodelay(true).unwrap();
         let mut raw = Raw { io, unread: Vec::new() };
         let mut preface = [0; 24];
@@ -81,6 +91,11 @@ impl Raw {
         frame.extend(stream.to_be_bytes());
         frame.extend(payload);
         soon(self.io.write_all(&frame)).await.unwrap();
+    }
+
+    /// Reads until the client closes the connection.
+    pub(in crate::channel) async fn read_to_end(&mut self) {
+        soon(self.io.read_to_end(&mut self.unread)).await.unwrap();
     }
 
     /// Permits another number of streams, and waits until the client knows.

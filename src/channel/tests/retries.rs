@@ -236,7 +236,9 @@ async fn ch6_14_a_lost_connection_and_a_reset_are_retried_by_the_policy_alone() 
 #[tokio::test]
 async fn ch6_14_a_call_that_makes_servers_end_their_connections_ends_two_of_them_at_most() {
     let mut peer = Peer::start().await;
-    let mesh = retrying("ch6_14_fatal", &[&peer], policy("unavailable", 4)).await;
+    // The neighbor waits for the delay of an endpoint that has ended its connections.
+    let waiting = |builder: ChannelBuilder| builder.wait_for_ready(true);
+    let mesh = retrying_with("ch6_14_fatal", &[&peer], policy("unavailable", 4), waiting).await;
     let call = mesh.get("/fatal");
     for _ in 0..2 {
         let attempt = peer.request().await;

@@ -97,7 +97,11 @@ async fn ch6_12_a_request_waits_on_at_most_1000_connections_that_are_lost() {
         it.max_concurrent_streams(0);
     })
     .await;
-    let mesh = Mesh::start("ch6_12_limit", &[&peer]).await;
+    let settings = |builder: ChannelBuilder| {
+        // Connections are made again without delay, although none of them carries a call.
+        builder.connect_backoff(Duration::from_millis(1), Duration::from_millis(1)).wait_for_ready(true)
+    };
+    let mesh = Mesh::at("ch6_12_limit", &[peer.address], settings).await;
     let call = mesh.get("/a");
     let published = &mesh.channel.shared.calls.published;
     let mut lost = 0;

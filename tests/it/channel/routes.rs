@@ -84,7 +84,8 @@ async fn ch2_5_a_route_that_does_not_forward_fails_the_call() {
     let (mesh, _one, _two) = two_clusters(route_config("routes").virtual_host(["*"], routes)).await;
     let error = mesh.call(ECHO, "hello").await.unwrap_err();
     assert_eq!(error.code(), Code::Unavailable);
-    assert!(error.message().contains("\"inbound\" is not for clients"), "{error:?}");
+    let expected = "the action of route \"inbound\" for the path \"/test.Echo/Echo\" is non_forwarding_action, which is not for clients";
+    assert!(error.message().contains(expected), "{error:?}");
 }
 
 #[tokio::test]

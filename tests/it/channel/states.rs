@@ -195,8 +195,8 @@ async fn ch2_27_a_call_that_fails_is_a_response_with_a_status() {
     let mesh = Mesh::start(&[&one]).await;
     mesh.server.set(route_config("routes").virtual_host(["*"], [route::prefix("/other").cluster("cart")]));
     mesh.until(|seen| seen.is_err()).await;
-    let request = http::Request::builder().uri(ECHO).body(Body::empty()).unwrap();
-    let response = soon(mesh.channel.clone().call(request)).await.unwrap();
+    let request = http::Request::builder().uri(ECHO).header("content-type", "application/grpc");
+    let response = soon(mesh.channel.clone().call(request.body(Body::empty()).unwrap())).await.unwrap();
     assert_eq!(response.status(), 200);
     assert_eq!(response.headers()["grpc-status"], (Code::Unavailable as i32).to_string());
     assert_eq!(response.headers()["content-type"], "application/grpc");

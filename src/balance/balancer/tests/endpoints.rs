@@ -151,7 +151,8 @@ fn ch3_52_a_policy_that_is_not_in_wrr_locality_has_all_localities_in_one_list() 
 
 #[test]
 fn ch3_53_calls_do_not_spill_to_the_next_priority_while_one_endpoint_is_ready() {
-    let mut it = Fixture::new(shop(ROUND_ROBIN, &[&[1, 2, 3, 4], &[5]]));
+    let limit = |settings: &mut BalancerSettings| settings.max_concurrent_connects = 8;
+    let mut it = Fixture::with(shop(ROUND_ROBIN, &[&[1, 2, 3, 4], &[5]]), limit);
     it.connect(1);
     (2..=4).for_each(|port| it.fail(port));
     assert_eq!((it.ports(), it.attempted()), (BTreeMap::from([(1, 40)]), vec![]));

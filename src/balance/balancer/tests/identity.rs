@@ -31,7 +31,7 @@ fn with(configs: &ClusterConfigs, ports: &[u16], identity: &Identity) -> Cluster
 fn ring() -> ClusterPolicy {
     let sizes = RingSizes { min: 8, max: 8 };
     ClusterPolicy {
-        policy: Policy::RingHash(RingConfig { sizes, request_hash_header: None }),
+        policy: Policy::RingHash(RingConfig { sizes, cluster_entries: u32::MAX, request_hash_header: None }),
         by_locality: false,
     }
 }

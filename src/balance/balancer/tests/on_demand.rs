@@ -8,7 +8,7 @@ use crate::balance::{
 
 fn ring_hash() -> ClusterPolicy {
     let sizes = RingSizes { min: 1_024, max: 4_096 };
-    let policy = Policy::RingHash(RingConfig { sizes, request_hash_header: None });
+    let policy = Policy::RingHash(RingConfig { sizes, cluster_entries: u32::MAX, request_hash_header: None });
     ClusterPolicy { policy, by_locality: false }
 }
 

@@ -112,7 +112,8 @@ impl World {
         let Some((address, _)) = self.attempts.remove(&connection) else { return };
         if self.accepts[number(address)] {
             self.open.insert(connection, address);
-            self.pick_first.on_connected((connection, Streams::new((), usize::MAX)), &mut self.commands);
+            let streams = Streams::new((), usize::MAX);
+            self.pick_first.on_connected((connection, streams), self.now, &mut self.commands);
         } else {
             let now = (self.now, &mut self.random);
             self.pick_first.on_failed(connection, "refused".into(), now, &mut self.commands);

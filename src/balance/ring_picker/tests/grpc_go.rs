@@ -49,9 +49,10 @@ fn ch3_30_ch3_33_each_of_4000_picks_is_that_of_grpc_go() {
     let mut compared = 0;
     for set in sets() {
         let sizes = RingSizes { min: set.sizes[0], max: set.sizes[1] };
-        let config = RingConfig { sizes, request_hash_header: None }.capped(4_096);
+        let config = RingConfig { sizes, cluster_entries: u32::MAX, request_hash_header: None }
+            .capped(4_096, u32::MAX);
         let endpoints = set.endpoints.iter().map(|(endpoint, weight)| (endpoint, *weight));
-        let mut slots = RingSlots::new(endpoints, &config, None);
+        let mut slots = RingSlots::new(endpoints, config.sizes, None, None);
         for place in 0..set.endpoints.len() {
             slots.fill(place, place, EndpointState::Ready(endpoint(place)));
         }

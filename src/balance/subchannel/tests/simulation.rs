@@ -65,7 +65,7 @@ impl World {
             8 | 9 => self.succeed(),
             10 => {
                 if self.attempt.take().is_some() {
-                    self.subchannel.on_failed();
+                    self.subchannel.on_failed(ConnectFailure::Refused);
                     self.settle();
                 }
             }
@@ -161,7 +161,7 @@ impl World {
         let streams = Streams::new(0, self.random.usize(..4));
         self.streams.insert(connection, streams.clone());
         let count = self.subchannel.connections.len();
-        self.subchannel.on_connected(streams, &self.on_full, &mut self.commands);
+        self.subchannel.on_connected(streams, self.now, &self.on_full, &mut self.commands);
         assert!(self.subchannel.connections.len() >= count.max(1), "there is one for each that is replaced");
         self.settle();
     }
@@ -175,7 +175,7 @@ impl World {
     fn lose(&mut self) {
         let Some((connection, _)) = self.one() else { return };
         self.streams.remove(&connection);
-        self.subchannel.on_lost(connection);
+        self.subchannel.on_lost(connection, self.now);
         self.settle();
     }
 
@@ -185,7 +185,8 @@ impl World {
         self.subchannel.scale(self.limit, (self.now, &mut self.random), &mut self.commands);
         while let Some(command) = self.commands.poll() {
             match command {
-                Command::Connect { connection, replaces, .. } => {
+                Command::Connect { connection, purpose, .. } => {
+                    let replaces = purpose.replaces();
                     assert_eq!(self.attempt.replace(connection), None, "one attempt at a time");
                     let is_within = count < self.limit || self.subchannel.ids().count() == 1;
                     assert!(is_within || replaces.is_some(), "{count} connections");
@@ -251,7 +252,7 @@ impl World {
                 break;
             }
             self.streams.remove(&connection);
-            self.subchannel.on_lost(connection);
+            self.subchannel.on_lost(connection, self.now);
             self.settle();
         }
         self.poll();

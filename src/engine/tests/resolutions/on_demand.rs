@@ -240,7 +240,9 @@ fn a_virtual_host_that_comes_after_the_does_not_exist_time_is_used() {
         "routes/shop",
         &[],
     )]));
-    assert_eq!(outputs, ["send Cluster +a"]);
+    let [error, sent] = &outputs[..] else { panic!("{outputs:?}") };
+    assert!(error.starts_with(&missing()) && error.contains("wait for the clusters a"), "{error}");
+    assert_eq!(sent, "send Cluster +a");
     assert_eq!(rig.serve("a"), ["#1 tree routes: a=10.0.0.1:80"]);
 }
 

@@ -1,0 +1,49 @@
+//! Why a channel cannot be built.
+
+use crate::{client::BuildError, config::TargetError, escape::debug_as_message};
+
+/// The reason why a [`Channel`] cannot be built.
+#[derive(thiserror::Error)]
+#[non_exhaustive]
+pub enum ChannelError {
+    /// Neither a bootstrap nor a client was given.
+    #[error("the channel to {target} has no bootstrap: set `bootstrap` or `client`")]
+    NoBootstrap {
+        /// The target.
+        target: String,
+    },
+    /// The target cannot be parsed, or its authority is not in the bootstrap (A47-1).
+    #[error(transparent)]
+    Target(#[from] TargetError),
+    /// The client of the bootstrap cannot be built.
+    #[error(transparent)]
+    Client(#[from] BuildError),
+    /// The authority is not one of a URI.
+    #[error("the authority {authority:?} of the channel to {target} is not valid: {reason}")]
+    Authority {
+        /// The target.
+        target: String,
+        /// The authority as given.
+        authority: String,
+        /// The reason.
+        reason: String,
+    },
+    /// A number of [`ChannelBuilder::retry_throttle`] is out of its range.
+    #[error("the retry throttle of the channel to {target} is not valid: {reason}")]
+    RetryThrottle {
+        /// The target.
+        target: String,
+        /// The reason.
+        reason: String,
+    },
+    /// [`ChannelBuilder::certificate_revocation`] is set, and no connection would have a certificate to check.
+    #[error(
+        "the channel to {target} has revocation lists, and no `xds_credentials`: its connections have no TLS"
+    )]
+    RevocationWithoutCredentials {
+        /// The target.
+        target: String,
+    },
+}
+
+debug_as_message!(ChannelError);
