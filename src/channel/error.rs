@@ -2,7 +2,7 @@
 
 use crate::{client::BuildError, config::TargetError, escape::debug_as_message};
 
-/// The reason why a [`Channel`] cannot be built.
+/// The reason why a [`Channel`](super::Channel) cannot be built.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
@@ -28,7 +28,7 @@ pub enum ChannelError {
         /// The reason.
         reason: String,
     },
-    /// A number of [`ChannelBuilder::retry_throttle`] is out of its range.
+    /// A number of [`ChannelBuilder::retry_throttle`](super::ChannelBuilder::retry_throttle) is out of its range.
     #[error("the retry throttle of the channel to {target} is not valid: {reason}")]
     RetryThrottle {
         /// The target.
@@ -36,7 +36,7 @@ pub enum ChannelError {
         /// The reason.
         reason: String,
     },
-    /// [`ChannelBuilder::certificate_revocation`] is set, and no connection would have a certificate to check.
+    /// [`ChannelBuilder::certificate_revocation`](super::ChannelBuilder::certificate_revocation) is set, and no connection would have a certificate to check.
     #[error(
         "the channel to {target} has revocation lists, and no `xds_credentials`: its connections have no TLS"
     )]

@@ -231,6 +231,7 @@ impl<F: FnOnce(Loss)> Drop for Driver<F> {
     /// However the driver ends, nobody waits for a stream any more, and nobody takes the connection for a usable one.
     fn drop(&mut self) {
         self.with_streams(Streams::close);
+        self.responses.close();
         if let Some(on_lost) = self.on_lost.take() {
             on_lost(Loss::Other(Disconnect::Unknown));
         }

@@ -39,6 +39,8 @@ struct Registry {
     deadlines: BTreeSet<(Instant, usize)>,
     /// The deadline that the task waits for, while it runs.
     awaited: Option<Instant>,
+    /// The connection has ended: the task ends with the last deadline, not when that would have passed.
+    is_closed: bool,
 }
 
 impl Responses {
@@ -79,6 +81,12 @@ impl Responses {
             }
         }
         Registration { responses: self.clone(), key, deadline }
+    }
+
+    /// The connection has ended. Responses that applications hold end at their deadlines nevertheless.
+    pub(super) fn close(&self) {
+        self.lock().is_closed = true;
+        self.earlier.notify_one();
     }
 
     /// Merges the small DATA frames of all responses (CH15.10).
@@ -140,6 +148,9 @@ impl Drop for Registration {
         registry.all.try_remove(self.key);
         if let Some(deadline) = self.deadline {
             registry.deadlines.remove(&(deadline, self.key));
+            if registry.is_closed && registry.deadlines.is_empty() {
+                self.responses.earlier.notify_one();
+            }
         }
     }
 }

@@ -221,6 +221,18 @@ async fn ch2_14_an_earlier_deadline_than_those_before_is_kept() {
 }
 
 #[tokio::test]
+async fn ch2_14_the_task_of_deadlines_ends_with_the_connection_and_its_last_response() {
+    let mut peer = Peer::start().await;
+    let mesh = Mesh::start("ch2_14_task", &[&peer]).await;
+    let response = hold(&mesh, &mut peer, request(Some("100S"))).await;
+    let responses = std::sync::Arc::downgrade(mesh.handle().responses());
+    peer.connection().await.send(End::Crash).unwrap_or_else(|_| panic!("it is open"));
+    peer.connection().await;
+    drop(response);
+    until("nothing waits for a deadline", || responses.strong_count() == 0).await;
+}
+
+#[tokio::test]
 async fn ch2_14_the_deadline_ends_the_upload_beside_a_response() {
     let mut peer = Peer::start().await;
     let mesh = Mesh::start("ch2_14_upload", &[&peer]).await;
