@@ -210,4 +210,6 @@ impl fmt::Debug for Channel {
 }
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;

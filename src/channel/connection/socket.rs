@@ -20,6 +20,8 @@ use tokio::{
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
+#[cfg(test)]
+use super::super::simulation::{self, Pipe};
 use super::{
     super::security::{Peer, Secured, Tls},
     tunnel,
@@ -36,6 +38,9 @@ enum Stream {
     Plaintext(TcpStream),
     #[cfg(feature = "tls")]
     Tls(Secure),
+    /// In the network of a simulation.
+    #[cfg(test)]
+    Memory(Pipe),
 }
 
 /// A stream with TLS.
@@ -67,6 +72,11 @@ impl Socket {
         user_timeout: Option<Duration>,
     ) -> Result<(Self, Option<Secured>), String> {
         let first = peer.proxy.unwrap_or(peer.address);
+        #[cfg(test)]
+        if let Some(connecting) = simulation::connect(first, user_timeout) {
+            let io = connecting.await.map_err(|error| error.to_string())?;
+            return Ok((Self { io: Stream::Memory(io), reads: None }, None));
+        }
         let mut io = tcp(first, user_timeout).await.map_err(|error| error.to_string())?;
         if peer.proxy.is_some() {
             tunnel::open(&mut io, peer.address).await?;
@@ -92,6 +102,7 @@ impl Socket {
             Stream::Plaintext(io) => io,
             #[cfg(feature = "tls")]
             Stream::Tls(it) => it.io.get_ref().0,
+            Stream::Memory(_) => panic!("it has no socket"),
         }
     }
 }
@@ -122,6 +133,8 @@ impl AsyncRead for Socket {
             Stream::Plaintext(io) => Pin::new(io).poll_read(cx, buf),
             #[cfg(feature = "tls")]
             Stream::Tls(it) => it.poll_read(cx, buf),
+            #[cfg(test)]
+            Stream::Memory(io) => Pin::new(io).poll_read(cx, buf),
         };
         if let Some(reads) = &self.reads
             && buf.filled().len() > before
@@ -141,6 +154,8 @@ impl AsyncWrite for Socket {
                 let polled = Pin::new(&mut it.io).poll_write(cx, buf);
                 it.written(polled, cx)
             }
+            #[cfg(test)]
+            Stream::Memory(io) => Pin::new(io).poll_write(cx, buf),
         }
     }
 
@@ -152,6 +167,8 @@ impl AsyncWrite for Socket {
                 let polled = Pin::new(&mut it.io).poll_flush(cx);
                 it.written(polled, cx)
             }
+            #[cfg(test)]
+            Stream::Memory(io) => Pin::new(io).poll_flush(cx),
         }
     }
 
@@ -163,6 +180,8 @@ impl AsyncWrite for Socket {
                 let polled = Pin::new(&mut it.io).poll_shutdown(cx);
                 it.written(polled, cx)
             }
+            #[cfg(test)]
+            Stream::Memory(io) => Pin::new(io).poll_shutdown(cx),
         }
     }
 
@@ -178,6 +197,8 @@ impl AsyncWrite for Socket {
                 let polled = Pin::new(&mut it.io).poll_write_vectored(cx, bufs);
                 it.written(polled, cx)
             }
+            #[cfg(test)]
+            Stream::Memory(io) => Pin::new(io).poll_write_vectored(cx, bufs),
         }
     }
 
@@ -186,6 +207,8 @@ impl AsyncWrite for Socket {
             Stream::Plaintext(io) => io.is_write_vectored(),
             #[cfg(feature = "tls")]
             Stream::Tls(it) => it.io.is_write_vectored(),
+            #[cfg(test)]
+            Stream::Memory(io) => io.is_write_vectored(),
         }
     }
 }
