@@ -3,10 +3,7 @@
 use std::{
     future::{Future, pending, poll_fn},
     pin::{Pin, pin},
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
+    sync::{Arc, atomic::AtomicUsize},
     task::{Context, Poll, ready},
     time::Duration,
 };
@@ -23,7 +20,7 @@ use tower_service::Service;
 
 use super::{
     plan::{Plan, Plans},
-    report::Report,
+    report::{Report, SmallPart, SmallParts},
 };
 use crate::channel::{Channel, ChannelBody};
 
@@ -96,8 +93,8 @@ pub(super) struct Upload {
     size: usize,
     gap: Duration,
     timer: Option<Pin<Box<Sleep>>>,
-    /// Counts the parts of one byte that were taken.
-    taken: Arc<AtomicU64>,
+    /// The parts of one byte that are kept.
+    kept: Arc<AtomicUsize>,
 }
 
 impl Application {
@@ -105,8 +102,12 @@ impl Application {
     pub(super) async fn call(self, environment: &Environment) {
         let limits = self.deadline.into_iter().chain(environment.max_stream_duration);
         let ends_at = limits.min().map(|deadline| Instant::now() + deadline);
-        let (_, message) = environment.plans.add(self.plan, ends_at.map(|at| at + environment.slack));
-        let (gate, upload) = Upload::new(self.sending, message, environment.report.small_parts());
+        let (number, message) = environment.plans.add(self.plan, ends_at.map(|at| at + environment.slack));
+        let (gate, upload) = Upload::new(self.sending, message);
+        if let Sending::SmallParts(parts) = self.sending {
+            let parts = parts as usize;
+            environment.report.on_small_parts(SmallParts { number, parts, kept: upload.kept.clone() });
+        }
         let mut request = Request::post("/near/Application");
         if let Some(deadline) = self.deadline {
             request = request.header("grpc-timeout", format!("{}m", deadline.as_millis()));
@@ -231,7 +232,7 @@ impl Cancel {
 
 impl Upload {
     /// A body, and what it waits for.
-    fn new(sending: Sending, first: Bytes, taken: &Arc<AtomicU64>) -> (Option<oneshot::Sender<()>>, Self) {
+    fn new(sending: Sending, first: Bytes) -> (Option<oneshot::Sender<()>>, Self) {
         let (parts, size, gap) = match sending {
             Sending::Unary | Sending::AfterResponse => (0, 0, Duration::ZERO),
             Sending::SmallParts(parts) => (parts, 1, Duration::ZERO),
@@ -244,13 +245,12 @@ impl Upload {
             }
             Sending::Unary | Sending::SmallParts(_) | Sending::Endless { .. } => (None, None),
         };
-        let taken = taken.clone();
-        (open, Self { first: Some(first), gate, parts, size, gap, timer: None, taken })
+        (open, Self { first: Some(first), gate, parts, size, gap, timer: None, kept: Arc::default() })
     }
 
     /// One message.
     pub(super) fn unary(message: Bytes) -> Self {
-        Self::new(Sending::Unary, message, &Arc::default()).1
+        Self::new(Sending::Unary, message).1
     }
 }
 
@@ -281,7 +281,7 @@ impl Body for Upload {
         }
         self.parts -= 1;
         if self.size == 1 {
-            self.taken.fetch_add(1, Ordering::Relaxed);
+            return Poll::Ready(Some(Ok(Frame::data(SmallPart::bytes(&self.kept)))));
         }
         Poll::Ready(Some(Ok(Frame::data(Bytes::from_static(&ZEROS[..self.size])))))
     }

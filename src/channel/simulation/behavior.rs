@@ -105,11 +105,14 @@ impl Behavior {
 
     pub(super) fn with(mut self, quirks: impl IntoIterator<Item = Quirk>) -> Self {
         for quirk in quirks {
-            match quirk {
-                Quirk::SmallStreamWindow(window) => self.stream_window = window,
-                Quirk::MaxStreams(streams) => self.max_streams = Some(streams),
-                Quirk::HeaderLimit(limit) => self.header_limit = Some(limit),
-                _ => {}
+            if let Quirk::SmallStreamWindow(window) = quirk {
+                self.stream_window = window;
+            }
+            if let Quirk::MaxStreams(streams) = quirk {
+                self.max_streams = Some(streams);
+            }
+            if let Quirk::HeaderLimit(limit) = quirk {
+                self.header_limit = Some(limit);
             }
             self.quirks.push(quirk);
         }
@@ -127,18 +130,18 @@ impl Behavior {
 
     /// The smallest number of streams that it ever permits.
     pub(super) fn fewest_streams(&self) -> u32 {
-        let changes = self.quirks.iter().filter_map(|quirk| match quirk {
-            Quirk::ChangesMaxStreams { to, .. } => Some(*to),
-            _ => None,
+        let changes = self.quirks.iter().filter_map(|quirk| {
+            let Quirk::ChangesMaxStreams { to, .. } = quirk else { return None };
+            Some(*to)
         });
         changes.chain(self.max_streams).min().unwrap_or(u32::MAX)
     }
 
     /// The number of resets that ends a connection.
     pub(super) fn max_resets(&self) -> Option<u32> {
-        self.quirks.iter().find_map(|quirk| match quirk {
-            Quirk::LimitsResets(resets) => Some(*resets),
-            _ => None,
+        self.quirks.iter().find_map(|quirk| {
+            let Quirk::LimitsResets(resets) = quirk else { return None };
+            Some(*resets)
         })
     }
 
@@ -182,18 +185,21 @@ impl Behavior {
 
     /// How long a PING waits for its answer; `None` is forever.
     pub(super) fn pong_after(&self) -> Option<Duration> {
-        self.quirks.iter().fold(Some(Duration::ZERO), |after, quirk| match quirk {
-            Quirk::NoPong => None,
-            Quirk::LatePong(late) => Some(*late),
-            _ => after,
-        })
+        if self.has(|quirk| *quirk == Quirk::NoPong) {
+            return None;
+        }
+        let late = self.quirks.iter().find_map(|quirk| {
+            let Quirk::LatePong(late) = quirk else { return None };
+            Some(*late)
+        });
+        Some(late.unwrap_or_default())
     }
 
     /// The largest DATA frame that it writes.
     pub(super) fn frame(&self) -> usize {
-        let small = self.quirks.iter().filter_map(|quirk| match quirk {
-            Quirk::SmallFrames(bytes) => Some(*bytes),
-            _ => None,
+        let small = self.quirks.iter().filter_map(|quirk| {
+            let Quirk::SmallFrames(bytes) = quirk else { return None };
+            Some(*bytes)
         });
         small.min().unwrap_or(usize::MAX)
     }

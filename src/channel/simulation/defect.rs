@@ -58,6 +58,11 @@ impl Defects {
         Self::and(&env::var("XDSKIT_SIMULATION_FAMILY").unwrap_or_default())
     }
 
+    /// Those that are fixed, and one more.
+    pub(super) fn and_one(defect: Defect) -> Self {
+        Self::and(&format!("{defect:?}"))
+    }
+
     /// Those that are fixed, and those of a list with commas.
     fn and(family: &str) -> Self {
         let named = |defect: &Defect| family.split(',').any(|name| name == format!("{defect:?}"));

@@ -144,22 +144,12 @@ impl Peer {
             let now = Instant::now();
             self.act(now);
             self.streams.handle_time(now);
-            let mut is_over = false;
             let has_read = match self.poll_read(cx) {
                 Poll::Ready(true) => true,
-                Poll::Ready(false) => {
-                    is_over = true;
-                    false
-                }
+                Poll::Ready(false) => return Poll::Ready(()),
                 Poll::Pending => false,
             };
-            if is_over {
-                return Poll::Ready(());
-            }
-            let has_written = match self.poll_write(cx, now) {
-                Ok(has_written) => has_written,
-                Err(()) => return Poll::Ready(()),
-            };
+            let Ok(has_written) = self.poll_write(cx, now) else { return Poll::Ready(()) };
             for stream in self.streams.take_ended() {
                 self.stats.on_stream_end(self.number, stream);
             }
@@ -198,6 +188,8 @@ impl Peer {
     fn act(&mut self, now: Instant) {
         while let Some(place) = self.acts.iter().position(|due| due.at <= now) {
             match self.acts.swap_remove(place).act {
+                // The last stream of a GOAWAY is never above that of one before.
+                Act::GoAway(GoAwayStyle::TwoSteps) if self.state == State::Draining => {}
                 Act::Permit(streams) => {
                     let setting = Setting { id: frames::MAX_CONCURRENT_STREAMS, value: streams };
                     frames::write_settings(&mut self.out, &[setting]);
@@ -315,10 +307,13 @@ impl Peer {
     fn handle_data(&mut self, frame: &Frame, now: Instant) {
         let length = frame.payload.len() as u32;
         if self.streams.needs_plan(frame.stream)
-            && let Some((plan, deadline)) = self.plans.read(&frame.payload)
+            && let Some(planned) = self.plans.read(&frame.payload)
         {
-            self.streams.set_plan(frame.stream, plan, now);
-            self.stats.on_stream(self.number, frame.stream, deadline);
+            self.streams.set_plan(frame.stream, planned, now);
+            self.stats.on_stream(self.number, frame.stream, planned.deadline);
+        }
+        if let Some(number) = self.streams.number(frame.stream) {
+            self.plans.on_data(number, frame.payload.len());
         }
         if frame.has(frames::END_STREAM) {
             self.streams.end_request(frame.stream, now);

@@ -45,6 +45,14 @@ pub(super) enum PlanEnd {
     Open,
 }
 
+/// What a peer reads of a request.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Planned {
+    pub(super) number: u32,
+    pub(super) plan: Plan,
+    pub(super) deadline: Option<Instant>,
+}
+
 /// The plans of all requests of a run.
 #[derive(Debug, Default)]
 pub(super) struct Plans {
@@ -58,6 +66,8 @@ struct Entry {
     deadline: Option<Instant>,
     /// How many peers have read the request.
     seen: AtomicUsize,
+    /// The bytes of the request that peers have read.
+    received: AtomicUsize,
 }
 
 impl Plan {
@@ -81,7 +91,7 @@ impl Plans {
     pub(super) fn add(&self, plan: Plan, deadline: Option<Instant>) -> (u32, Bytes) {
         let mut all = lock(&self.all);
         let number = all.len() as u32;
-        all.push(Entry { plan, deadline, seen: AtomicUsize::new(0) });
+        all.push(Entry { plan, deadline, seen: AtomicUsize::new(0), received: AtomicUsize::new(0) });
         let mut message = BytesMut::with_capacity(PREFIX + 4);
         message.put_slice(&[0, 0, 0, 0, 4]);
         message.put_u32(number);
@@ -89,13 +99,25 @@ impl Plans {
     }
 
     /// The plan of a request, from its first data; `None` if these are others.
-    pub(super) fn read(&self, data: &[u8]) -> Option<(Plan, Option<Instant>)> {
+    pub(super) fn read(&self, data: &[u8]) -> Option<Planned> {
         let number = data.get(PREFIX..PREFIX + 4)?;
         let number = u32::from_be_bytes(number.try_into().ok()?);
         let all = lock(&self.all);
         let entry = all.get(number as usize)?;
         entry.seen.fetch_add(1, Ordering::Relaxed);
-        Some((entry.plan, entry.deadline))
+        Some(Planned { number, plan: entry.plan, deadline: entry.deadline })
+    }
+
+    /// A peer has read data of a request.
+    pub(super) fn on_data(&self, number: u32, bytes: usize) {
+        if let Some(entry) = lock(&self.all).get(number as usize) {
+            entry.received.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// The bytes of a request that peers have read.
+    pub(super) fn received(&self, number: u32) -> usize {
+        lock(&self.all).get(number as usize).map_or(0, |entry| entry.received.load(Ordering::Relaxed))
     }
 
     /// Whether any peer has read the request.

@@ -4,9 +4,11 @@ use std::{
     collections::BTreeMap,
     sync::{
         Arc, Mutex,
-        atomic::{AtomicU64, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
 };
+
+use bytes::Bytes;
 
 use super::network::lock;
 
@@ -15,7 +17,38 @@ use super::network::lock;
 pub(super) struct Report {
     violations: Mutex<Vec<String>>,
     outcomes: Mutex<BTreeMap<&'static str, u64>>,
-    small_parts: Arc<AtomicU64>,
+    uploads: Mutex<Vec<SmallParts>>,
+}
+
+/// A request of parts of one byte.
+#[derive(Debug, Clone)]
+pub(super) struct SmallParts {
+    pub(super) number: u32,
+    pub(super) parts: usize,
+    /// The parts that anything refers to.
+    pub(super) kept: Arc<AtomicUsize>,
+}
+
+/// A part of one byte, which is counted as long as anything refers to it.
+pub(super) struct SmallPart(Arc<AtomicUsize>);
+
+impl SmallPart {
+    pub(super) fn bytes(kept: &Arc<AtomicUsize>) -> Bytes {
+        kept.fetch_add(1, Ordering::Relaxed);
+        Bytes::from_owner(Self(kept.clone()))
+    }
+}
+
+impl AsRef<[u8]> for SmallPart {
+    fn as_ref(&self) -> &[u8] {
+        &[0]
+    }
+}
+
+impl Drop for SmallPart {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }
 
 impl Report {
@@ -43,12 +76,13 @@ impl Report {
         lock(&self.outcomes).clone()
     }
 
-    /// Counts the parts of one byte that requests have given.
-    pub(super) fn small_parts(&self) -> &Arc<AtomicU64> {
-        &self.small_parts
+    /// A request of small parts begins.
+    pub(super) fn on_small_parts(&self, upload: SmallParts) {
+        lock(&self.uploads).push(upload);
     }
 
-    pub(super) fn small_parts_taken(&self) -> u64 {
-        self.small_parts.load(Ordering::Relaxed)
+    /// The requests of small parts.
+    pub(super) fn small_parts(&self) -> Vec<SmallParts> {
+        lock(&self.uploads).clone()
     }
 }

@@ -36,6 +36,8 @@ pub(super) struct Script {
     pub(super) max_connections: u32,
     /// The longest time of the applications' calls, by their route.
     pub(super) max_stream_duration: Option<Duration>,
+    /// Whether the route of the applications has a retry policy.
+    pub(super) retries: bool,
     /// Whether endpoints come and go, which are never used.
     pub(super) churns: bool,
     /// Whether the channel is shut down at the end, or dropped.
@@ -102,6 +104,7 @@ impl Script {
             policy,
             max_connections: [1, 1, 3][random.usize(..3)],
             max_stream_duration: has_limit.then(|| Duration::from_millis(500 + random.u64(..1_000))),
+            retries: random.usize(..4) == 0,
             churns,
             shuts_down: random.bool(),
         };
@@ -162,14 +165,22 @@ impl Script {
             (setting(BuilderSetting::limits_queue), "queue"),
             (goes_away && setting(BuilderSetting::keeps_no_requests), "nothing is kept"),
             (goes_away && setting(BuilderSetting::connects_once), "connects once"),
+            (goes_away && self.has_few_slots(), "slots"),
+            (self.has_lone_ring_entry(), "ring"),
         ];
         reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
+    }
+
+    /// Whether a ring has one entry for several endpoints, of which the others are then never picked (A42).
+    fn has_lone_ring_entry(&self) -> bool {
+        let is_small = self.settings.contains(&BuilderSetting::RingSizeCap(0));
+        self.policy == LbPolicy::RingHash && is_small && self.silent + self.others > 0
     }
 
     /// Whether a call that was never sent can always be sent on another connection.
     pub(super) fn sends_again(&self) -> bool {
         let hinders = |setting: &BuilderSetting| setting.limits_queue() || setting.connects_once();
-        let is_silenced = self.fault.is_some_and(|fault| fault.is_silent);
+        let is_silenced = self.fault.is_some_and(|fault| fault.is_silent) || self.has_lone_ring_entry();
         self.near.serves_again() && !is_silenced && self.silent == 0 && !self.settings.iter().any(hinders)
     }
 }

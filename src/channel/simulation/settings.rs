@@ -109,16 +109,12 @@ impl BuilderSetting {
     }
 
     pub(super) fn slots(self) -> Option<usize> {
-        match self {
-            Self::MaxConcurrentConnects(attempts) => Some(attempts.max(1)),
-            _ => None,
-        }
+        let Self::MaxConcurrentConnects(attempts) = self else { return None };
+        Some(attempts.max(1))
     }
 
     pub(super) fn kept_of_one_call(self) -> Option<usize> {
-        match self {
-            Self::RetryBuffer { per_call, per_channel } => Some(per_call.min(per_channel)),
-            _ => None,
-        }
+        let Self::RetryBuffer { per_call, per_channel } = self else { return None };
+        Some(per_call.min(per_channel))
     }
 }

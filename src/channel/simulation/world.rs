@@ -3,7 +3,7 @@
 use std::{
     collections::BTreeMap,
     net::{Ipv4Addr, SocketAddr},
-    sync::Arc,
+    sync::{Arc, atomic::Ordering},
     time::Duration,
 };
 
@@ -22,7 +22,7 @@ use super::{
     neighbor::{Endpoint, Neighbor, Rule},
     network::{Access, Host, Installed, Network},
     plan::Plans,
-    report::Report,
+    report::{Report, SmallParts},
     script::{Script, Silence},
 };
 use crate::{
@@ -31,7 +31,7 @@ use crate::{
     pb::{
         envoy::config::{
             cluster::v3::{CircuitBreakers, circuit_breakers::Thresholds},
-            route::v3::{Route, route::Action, route_action::MaxStreamDuration},
+            route::v3::{RetryPolicy, Route, route::Action, route_action::MaxStreamDuration},
         },
         google::protobuf::UInt32Value,
     },
@@ -86,7 +86,7 @@ impl<'a> World<'a> {
         control.update(|tx| {
             tx.set(listener("shop").rds("routes"));
             let applications = route::prefix("/near/Application").cluster(&names.near);
-            let applications = applications.edit(|route| limit_time(route, script.max_stream_duration));
+            let applications = applications.edit(|route| edit_route(route, script));
             let [near, far] = [("/near", &names.near), ("/far", &names.far)]
                 .map(|(prefix, name)| route::prefix(prefix).cluster(name));
             tx.set(route_config("routes").virtual_host(["*"], [applications, near, far]));
@@ -159,9 +159,8 @@ impl<'a> World<'a> {
     }
 
     fn call_neighbors(&mut self) {
-        let script = self.script;
-        let bound =
-            if self.begin.elapsed() < script.first_bound() { script.first_bound() } else { script.bound() };
+        let (script, at) = (self.script, self.begin.elapsed());
+        let bound = if at < script.first_bound() { script.first_bound() } else { script.bound() };
         let is_refused = script.settings.iter().any(|setting| setting.limits_queue());
         let near = match script.excuse() {
             Some(_) => {
@@ -175,8 +174,8 @@ impl<'a> World<'a> {
         let slots = if script.has_few_slots() { Duration::from_secs(4) } else { Duration::ZERO };
         let far_bound = script.bound() + 8 * script.link.delay + slots;
         for neighbor in [
-            Neighbor { endpoint: Endpoint::Near, rule: near, bound, text: self.longest_text() },
-            Neighbor { endpoint: Endpoint::Far, rule: far, bound: far_bound, text: self.longest_text() },
+            Neighbor { endpoint: Endpoint::Near, at, rule: near, bound, text: self.longest_text() },
+            Neighbor { endpoint: Endpoint::Far, at, rule: far, bound: far_bound, text: self.longest_text() },
         ] {
             self.neighbors.spawn(neighbor.call(self.environment.clone()));
         }
@@ -204,7 +203,7 @@ impl<'a> World<'a> {
                 format!("{name}: the client has ended connections: {go_aways:?}")
             });
         }
-        if !self.script.near.breaks_connections() {
+        if !self.script.near.breaks_connections() && self.script.fault.is_none() {
             let late = self.near.stats.streams_after_deadline(self.script.bound(), Instant::now());
             report.check(late == 0, || format!("{late} streams are open long after their deadlines"));
         }
@@ -217,14 +216,15 @@ impl<'a> World<'a> {
 
     /// A request of more parts than its limit has room for is not kept.
     fn check_kept_parts(&self) {
-        let report = &self.environment.report;
+        let Environment { report, plans, .. } = &self.environment;
         let limit = self.script.settings.iter().rev().find_map(|setting| setting.kept_of_one_call());
-        let limit = limit.unwrap_or(KEPT) as u64;
-        let taken = report.small_parts_taken();
-        let parts = limit / PART + 1;
-        let kept = self.environment.channel.shared.calls.buffer.used() as u64;
-        let is_over = self.defects.is_on(Defect::SmallParts) && taken > 4 * parts;
-        report.check(!is_over || kept <= 3 * parts, || format!("{kept} parts of {taken} are kept"));
+        let most = limit.unwrap_or(KEPT) / PART + 100;
+        for SmallParts { number, parts, kept } in report.small_parts() {
+            // Those that the server has read are on their way no more.
+            let kept = kept.load(Ordering::Relaxed);
+            let is_kept = plans.received(number) >= parts && kept > most;
+            report.check(!is_kept, || format!("{kept} parts of {parts} are kept"));
+        }
     }
 
     /// The applications leave, and all servers are well.
@@ -252,7 +252,8 @@ impl<'a> World<'a> {
             let environment = || Environment { report: Arc::default(), ..self.environment.clone() };
             loop {
                 let (environment, bound) = (environment(), self.script.first_bound());
-                let neighbor = Neighbor { endpoint, rule: Rule::Succeeds, bound, text: usize::MAX };
+                let at = self.begin.elapsed();
+                let neighbor = Neighbor { endpoint, at, rule: Rule::Succeeds, bound, text: usize::MAX };
                 neighbor.call(environment.clone()).await;
                 let Some(violation) = environment.report.first() else { break };
                 if since.elapsed() > RECOVERY {
@@ -272,7 +273,7 @@ impl<'a> World<'a> {
             return report.violation("the task of the channel does not answer");
         };
         let endpoints = status.leaves.iter().flat_map(|leaf| leaf.endpoints());
-        let streams: u64 = endpoints.map(|endpoint| u64::from(endpoint.calls)).sum();
+        let streams: u64 = endpoints.map(|endpoint| endpoint.calls).sum();
         let breakers = task::breakers();
         let counts = [
             ("calls", status.calls),
@@ -347,15 +348,18 @@ fn near_cluster(name: &str, script: &Script) -> ClusterBuilder {
     if script.churns { own.report_load() } else { own }
 }
 
-/// Limits the time of calls by a route.
-fn limit_time(route: &mut Route, limit: Option<Duration>) {
-    let (Some(limit), Some(Action::Route(action))) = (limit, &mut route.action) else { return };
-    let limit = crate::pb::google::protobuf::Duration {
-        seconds: limit.as_secs() as i64,
-        nanos: limit.subsec_nanos() as i32,
-    };
-    action.max_stream_duration =
-        Some(MaxStreamDuration { max_stream_duration: Some(limit), ..MaxStreamDuration::default() });
+/// What the route of the applications has besides its cluster.
+fn edit_route(route: &mut Route, script: &Script) {
+    let Some(Action::Route(action)) = &mut route.action else { return };
+    if script.retries {
+        let retry_on = "unavailable,cancelled,resource-exhausted".to_owned();
+        action.retry_policy = Some(RetryPolicy { retry_on, ..RetryPolicy::default() });
+    }
+    action.max_stream_duration = script.max_stream_duration.map(|limit| {
+        let (seconds, nanos) = (limit.as_secs() as i64, limit.subsec_nanos() as i32);
+        let limit = crate::pb::google::protobuf::Duration { seconds, nanos };
+        MaxStreamDuration { max_stream_duration: Some(limit), ..MaxStreamDuration::default() }
+    });
 }
 
 fn other(number: usize) -> SocketAddr {
@@ -385,7 +389,7 @@ const ATTEMPTS: usize = 5;
 /// What is kept of a request by default.
 const KEPT: usize = 256 << 10;
 /// The bytes that a part of a request takes beside its payload.
-const PART: u64 = 32;
+const PART: usize = 32;
 /// The longest backoff of a run, and an attempt to connect.
 const RECOVERY: Duration = Duration::from_secs(200);
 /// The time after which nothing is under way any more.

@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::super::{
     frames::{self, HeaderBlock},
-    plan::{PREFIX, Plan, PlanEnd},
+    plan::{PREFIX, Plan, PlanEnd, Planned},
 };
 
 /// The streams that are open.
@@ -32,6 +32,8 @@ pub(super) struct Streams {
 #[derive(Debug)]
 struct Stream {
     plan: Option<Plan>,
+    /// The number of the request, if that was read.
+    number: Option<u32>,
     has_request_ended: bool,
     window: i64,
     phase: Phase,
@@ -80,6 +82,7 @@ impl Streams {
     pub(super) fn begin(&mut self, stream: u32, now: Instant) {
         let new = Stream {
             plan: None,
+            number: None,
             has_request_ended: false,
             window: self.initial_window,
             phase: Phase::Request,
@@ -92,14 +95,19 @@ impl Streams {
         self.wait(stream, now + PATIENCE);
     }
 
-    /// The plan of a request was read. False if it is known.
+    /// Whether the plan of a request is not known yet.
     pub(super) fn needs_plan(&self, stream: u32) -> bool {
         self.open.get(&stream).is_some_and(|stream| stream.plan.is_none())
     }
 
-    pub(super) fn set_plan(&mut self, id: u32, plan: Plan, now: Instant) {
+    /// The number of a request, if that was read.
+    pub(super) fn number(&self, stream: u32) -> Option<u32> {
+        self.open.get(&stream)?.number
+    }
+
+    pub(super) fn set_plan(&mut self, id: u32, planned: Planned, now: Instant) {
         let Some(stream) = self.open.get_mut(&id) else { return };
-        stream.plan = Some(plan);
+        (stream.plan, stream.number) = (Some(planned.plan), Some(planned.number));
         self.respond_when_due(id, now);
     }
 
