@@ -73,9 +73,9 @@ impl Socket {
     ) -> Result<(Self, Option<Secured>), String> {
         let first = peer.proxy.unwrap_or(peer.address);
         #[cfg(test)]
-        if let Some(connecting) = simulation::connect(first, user_timeout) {
+        if let Some(connecting) = simulation::connect(first) {
             let io = connecting.await.map_err(|error| error.to_string())?;
-            return Ok((Self { io: Stream::Memory(io), reads: None }, None));
+            return Ok((Self::over(Stream::Memory(io)), None));
         }
         let mut io = tcp(first, user_timeout).await.map_err(|error| error.to_string())?;
         if peer.proxy.is_some() {
@@ -88,7 +88,11 @@ impl Socket {
                 (Stream::secured(io, tls), Some(secured))
             }
         };
-        Ok((Self { io, reads: None }, secured))
+        Ok((Self::over(io), secured))
+    }
+
+    fn over(io: Stream) -> Self {
+        Self { io, reads: None }
     }
 
     /// Notes reads from now on.

@@ -108,7 +108,7 @@ impl Application {
             let parts = parts as usize;
             environment.report.on_small_parts(SmallParts { number, parts, kept: upload.kept.clone() });
         }
-        let mut request = Request::post("/near/Application");
+        let mut request = Request::post("/near/Application").header("content-type", GRPC);
         if let Some(deadline) = self.deadline {
             request = request.header("grpc-timeout", format!("{}m", deadline.as_millis()));
         }
@@ -172,9 +172,10 @@ async fn read_frames(
     for _ in 0..frames {
         match poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await {
             Some(Ok(frame)) if frame.is_data() => {
-                if deadline.is_some_and(|at| at < Instant::now()) {
-                    report.violation("data of a response are read after the deadline of its call");
-                }
+                let late =
+                    deadline.map(|at| Instant::now().saturating_duration_since(at)).unwrap_or_default();
+                report
+                    .check(late.is_zero(), || format!("data are read {late:?} after the deadline of a call"));
             }
             Some(_) | None => break,
         }
@@ -315,5 +316,7 @@ pub(super) async fn finish(response: Response<ChannelBody>) -> Result<usize, Sta
 
 /// The largest part of an upload.
 static ZEROS: [u8; 32 << 10] = [0; 32 << 10];
+/// The content type of requests.
+pub(super) const GRPC: &str = "application/grpc";
 /// The length of a metadata value.
 const METADATA: usize = 4_000;

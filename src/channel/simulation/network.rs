@@ -69,16 +69,9 @@ pub(super) struct Installed;
 /// Connects in the network of the thread. `None` without one: the connection is one of the system.
 pub(in crate::channel) fn connect(
     address: SocketAddr,
-    user_timeout: Option<Duration>,
 ) -> Option<impl Future<Output = io::Result<Pipe>> + Send + use<>> {
     let network = NETWORK.with_borrow(Option::clone)?;
-    Some(async move {
-        // Longer times are no `TCP_USER_TIMEOUT` of Linux.
-        if user_timeout.is_some_and(|timeout| i32::try_from(timeout.as_millis()).is_err()) {
-            return Err(ErrorKind::InvalidInput.into());
-        }
-        network.connect(address).await
-    })
+    Some(async move { network.connect(address).await })
 }
 
 impl Network {

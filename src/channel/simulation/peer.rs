@@ -41,6 +41,7 @@ pub(super) async fn serve(io: Pipe, behavior: Behavior, stats: Arc<Stats>, plans
         block: 0,
         resets: 0,
         state: State::Running,
+        has_ended: false,
         timer: Box::pin(sleep_until(Instant::now())),
         number,
         stats: stats.clone(),
@@ -67,6 +68,7 @@ struct Peer {
     block: usize,
     resets: u32,
     state: State,
+    has_ended: bool,
     timer: Pin<Box<Sleep>>,
     number: usize,
     stats: Arc<Stats>,
@@ -82,6 +84,8 @@ enum State {
     Ending,
     /// Nothing is read or written any more.
     Silent,
+    /// Nothing is written any more. What the client has sent before it sees the end is read, to know of it.
+    Closed,
 }
 
 /// An act of the connection, and its time.
@@ -97,6 +101,8 @@ enum Act {
     Drain,
     Silence,
     Cut,
+    /// The end of a closed connection.
+    End,
     Pong(Bytes),
 }
 
@@ -143,6 +149,9 @@ impl Peer {
             }
             let now = Instant::now();
             self.act(now);
+            if self.has_ended {
+                return Poll::Ready(());
+            }
             self.streams.handle_time(now);
             let has_read = match self.poll_read(cx) {
                 Poll::Ready(true) => true,
@@ -155,12 +164,21 @@ impl Peer {
             }
             let is_drained = self.state == State::Draining && self.streams.len() == 0;
             if self.out.is_empty() && (self.state == State::Ending || is_drained) {
-                return Poll::Ready(());
+                self.close(cx, now);
             }
             if !has_read && !has_written && self.poll_timer(cx).is_pending() {
                 return Poll::Pending;
             }
         }
+    }
+
+    fn close(&mut self, cx: &mut Context<'_>, now: Instant) {
+        // The pipe closes at once.
+        let _ = Pin::new(&mut self.io).poll_shutdown(cx);
+        self.state = State::Closed;
+        self.streams = Streams::new(0);
+        self.stats.on_connection_end(self.number);
+        self.acts = vec![Due { at: now + LINGER, act: Act::End }];
     }
 
     /// Waits for the end of a connection on which nothing happens any more.
@@ -207,6 +225,7 @@ impl Peer {
                 Act::GoAway(GoAwayStyle::Error { code, debug }) => self.go_away(code, &vec![b'd'; debug]),
                 Act::Silence => self.state = State::Silent,
                 Act::Cut => self.state = State::Ending,
+                Act::End => self.has_ended = true,
                 Act::Pong(payload) => frames::write(&mut self.out, frames::PING, frames::ACK, 0, &payload),
             }
         }
@@ -236,7 +255,11 @@ impl Peer {
             self.has_preface = true;
         }
         while let Some(frame) = Frame::take(&mut self.unread) {
-            self.handle(frame);
+            match self.state {
+                State::Closed if frame.kind == frames::DATA => drop(self.plans.read(&frame.payload)),
+                State::Closed => {}
+                State::Running | State::Draining | State::Ending | State::Silent => self.handle(frame),
+            }
         }
         Poll::Ready(true)
     }
@@ -312,6 +335,10 @@ impl Peer {
             self.streams.set_plan(frame.stream, planned, now);
             self.stats.on_stream(self.number, frame.stream, planned.deadline);
         }
+        if !self.streams.contains(frame.stream) {
+            // It is not processed, but it was sent.
+            self.plans.read(&frame.payload);
+        }
         if let Some(number) = self.streams.number(frame.stream) {
             self.plans.on_data(number, frame.payload.len());
         }
@@ -352,5 +379,7 @@ impl Peer {
     }
 }
 
+/// The longest round trip, after which nothing arrives any more.
+const LINGER: Duration = Duration::from_millis(150);
 /// Streams above a limit that was lowered, and those whose end is under way, are not refused.
 const SLACK: usize = 64;

@@ -93,14 +93,14 @@ impl Plans {
         let number = all.len() as u32;
         all.push(Entry { plan, deadline, seen: AtomicUsize::new(0), received: AtomicUsize::new(0) });
         let mut message = BytesMut::with_capacity(PREFIX + 4);
-        message.put_slice(&[0, 0, 0, 0, 4]);
+        message.put_slice(&MESSAGE);
         message.put_u32(number);
         (number, message.freeze())
     }
 
     /// The plan of a request, from its first data; `None` if these are others.
     pub(super) fn read(&self, data: &[u8]) -> Option<Planned> {
-        let number = data.get(PREFIX..PREFIX + 4)?;
+        let number = data.strip_prefix(&MESSAGE)?.get(..4)?;
         let number = u32::from_be_bytes(number.try_into().ok()?);
         let all = lock(&self.all);
         let entry = all.get(number as usize)?;
@@ -126,5 +126,7 @@ impl Plans {
     }
 }
 
+/// The prefix of the first message of a request.
+const MESSAGE: [u8; PREFIX] = [0, 0, 0, 0, 4];
 /// The length of a message's prefix in gRPC.
 pub(super) const PREFIX: usize = 5;

@@ -179,9 +179,14 @@ impl Script {
 
     /// Whether a call that was never sent can always be sent on another connection.
     pub(super) fn sends_again(&self) -> bool {
-        let hinders = |setting: &BuilderSetting| setting.limits_queue() || setting.connects_once();
-        let is_silenced = self.fault.is_some_and(|fault| fault.is_silent) || self.has_lone_ring_entry();
-        self.near.serves_again() && !is_silenced && self.silent == 0 && !self.settings.iter().any(hinders)
+        let hinders = |setting: &BuilderSetting| {
+            setting.limits_queue() || setting.connects_once() || setting.keeps_no_requests()
+        };
+        // A fault of the network loses what was sent.
+        let is_hindered = self.fault.is_some() || self.silent > 0 || self.has_lone_ring_entry();
+        // Without a window, a peer has the headers of a request, and not its number.
+        let is_read_at_once = self.near.stream_window > 0;
+        self.near.serves_again() && is_read_at_once && !is_hindered && !self.settings.iter().any(hinders)
     }
 }
 

@@ -54,10 +54,7 @@ impl BuilderSetting {
         };
         let ends_task = matches!(
             setting,
-            Self::IdleTimeout(Duration::MAX)
-                | Self::ConnectBackoff { initial: Duration::MAX, .. }
-                | Self::KeepAliveTimeout(Duration::MAX)
-                | Self::KeepAliveInterval(Duration::MAX)
+            Self::IdleTimeout(Duration::MAX) | Self::ConnectBackoff { initial: Duration::MAX, .. }
         );
         (!ends_task || defects.is_on(Defect::LongestDurations)).then_some(setting)
     }

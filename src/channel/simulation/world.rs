@@ -209,8 +209,10 @@ impl<'a> World<'a> {
         }
         let is_slow = !self.script.settings.iter().any(|setting| setting.connects_without_delay());
         let attempts = self.near.stats.attempts_in_a_second();
-        let most = ATTEMPTS * self.script.max_connections as usize;
-        report.check(!is_slow || attempts <= most, || format!("{attempts} attempts to connect in a second"));
+        let calls: usize = self.script.crowds.iter().map(|crowd| crowd.count * crowd.rounds).sum();
+        report.check(!is_slow || attempts <= ATTEMPTS + 3 * calls, || {
+            format!("{attempts} attempts to connect in a second")
+        });
         self.check_kept_parts();
     }
 
@@ -384,8 +386,9 @@ const FAR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0
 const TICK: Duration = Duration::from_millis(100);
 /// The endpoints that come and go with each tick.
 const CHURN: u32 = 20;
-/// More attempts within a second, for a connection that the cluster permits, are made without delay.
-const ATTEMPTS: usize = 5;
+/// More attempts within a second are made without delay. A connection that has served a call is replaced at once: there are ten
+/// calls, and those of applications.
+const ATTEMPTS: usize = 25;
 /// What is kept of a request by default.
 const KEPT: usize = 256 << 10;
 /// The bytes that a part of a request takes beside its payload.
