@@ -149,12 +149,12 @@ impl Application {
                     return;
                 }
                 let report = report.clone();
-                let reading = read_frames(body, (usize::MAX, Duration::ZERO), deadline, report);
+                let reading = read_frames(body, usize::MAX, Duration::ZERO, deadline, report);
                 let task = AbortOnDrop(tokio::spawn(async { drop(reading.await) }));
                 return task.await;
             }
         };
-        let body = read_frames(body, (frames, gap), deadline, report.clone()).await;
+        let body = read_frames(body, frames, gap, deadline, report.clone()).await;
         if let Reading::Held(_) = self.reading {
             pending::<()>().await;
         }
@@ -165,7 +165,8 @@ impl Application {
 /// Reads a number of frames with a time between them. A frame that is read long after the deadline is reported.
 async fn read_frames(
     mut body: ChannelBody,
-    (frames, gap): (usize, Duration),
+    frames: usize,
+    gap: Duration,
     deadline: Option<Instant>,
     report: Arc<Report>,
 ) -> ChannelBody {
@@ -294,7 +295,9 @@ impl Body for Upload {
 
 /// The status of a response, and the bytes of its body.
 pub(super) async fn finish(response: Response<ChannelBody>) -> Result<usize, Status> {
-    if let Some(status) = Status::from_header_map(response.headers()).filter(|it| it.code() != Code::Ok) {
+    if let Some(status) =
+        Status::from_header_map(response.headers()).filter(|status| status.code() != Code::Ok)
+    {
         return Err(status);
     }
     let (mut body, mut bytes, mut has_status) = (response.into_body(), 0, false);

@@ -151,7 +151,8 @@ impl Script {
     /// Why calls beside the applications may wait, or fail: the server limits connections or streams, as the protocol permits, or the
     /// settings forbid what would help. `None` if they may not.
     pub(super) fn excuse(&self) -> Option<&'static str> {
-        let setting = |condition: fn(BuilderSetting) -> bool| self.settings.iter().any(|it| condition(*it));
+        let setting =
+            |condition: fn(BuilderSetting) -> bool| self.settings.iter().any(|setting| condition(*setting));
         let goes_away = self.near.has(|quirk| matches!(quirk, Quirk::GoAway { .. }));
         let resets = self.crowds.iter().any(Crowd::resets_streams);
         let uploads = self.crowds.iter().any(|crowd| crowd.application.sending != Sending::Unary);

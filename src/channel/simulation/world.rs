@@ -96,8 +96,10 @@ impl<'a> World<'a> {
             tx.set(endpoints(&names.far).locality("eu", "a", [FAR.to_string().as_str()]));
         });
         let client = control.client();
-        let builder =
-            script.settings.iter().fold(client.channel("xds:///shop"), |builder, it| it.apply(builder));
+        let builder = script
+            .settings
+            .iter()
+            .fold(client.channel("xds:///shop"), |builder, setting| setting.apply(builder));
         let channel = builder.build().expect("the settings are valid");
         let environment = Environment {
             channel,
