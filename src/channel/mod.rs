@@ -243,4 +243,6 @@ impl fmt::Debug for Channel {
 }
 
 #[cfg(test)]
+mod simulation;
+#[cfg(test)]
 mod tests;

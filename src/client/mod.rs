@@ -190,6 +190,12 @@ impl Client {
         reporter
     }
 
+    /// The counters that load reports are made of.
+    #[cfg(test)]
+    pub(crate) fn listed_load_cells(&self) -> usize {
+        self.registry.loads().listed()
+    }
+
     /// The connections that the channels of the client share.
     #[cfg(feature = "channel")]
     pub(crate) fn connections(&self) -> &crate::channel::SharedConnections {

@@ -213,6 +213,12 @@ impl Loads {
         state.servers.get(*server)?.stats(key)
     }
 
+    /// The localities and endpoints whose counters reports are made of.
+    #[cfg(test)]
+    pub(crate) fn listed(&self) -> usize {
+        self.lock().servers.iter().map(ServerLoads::listed).sum()
+    }
+
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

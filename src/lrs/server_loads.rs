@@ -70,6 +70,11 @@ impl ServerLoads {
         }
     }
 
+    #[cfg(test)]
+    pub(super) fn listed(&self) -> usize {
+        self.keys.values().map(KeyLoads::len).sum()
+    }
+
     pub(super) fn key(&mut self, key: &Key) -> &mut KeyLoads {
         self.keys.entry(key.clone()).or_default()
     }

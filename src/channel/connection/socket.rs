@@ -16,6 +16,8 @@ use tokio::{
 #[cfg(feature = "tls")]
 use tokio_rustls::client::TlsStream;
 
+#[cfg(test)]
+use super::super::simulation::{self, Pipe};
 use super::{
     super::security::{Peer, Secured, Tls},
     inbound::{Inbound, InboundFrames},
@@ -39,6 +41,9 @@ enum Stream {
     Plaintext(TcpStream),
     #[cfg(feature = "tls")]
     Tls(Secure),
+    /// In the network of a simulation.
+    #[cfg(test)]
+    Memory(Pipe),
 }
 
 /// A stream with TLS.
@@ -62,6 +67,11 @@ impl Socket {
         user_timeout: Option<Duration>,
     ) -> Result<(Self, Option<Secured>), ConnectError> {
         let first = peer.proxy.unwrap_or(peer.address);
+        #[cfg(test)]
+        if let Some(connecting) = simulation::connect(first) {
+            let io = connecting.await.map_err(|error| ConnectError::of_io(&error))?;
+            return Ok((Self::over(Stream::Memory(io)), None));
+        }
         let mut io = tcp(first, user_timeout).await.map_err(|error| ConnectError::of_io(&error))?;
         if peer.proxy.is_some() {
             tunnel::open(&mut io, peer.address).await?;
@@ -73,9 +83,13 @@ impl Socket {
                 (Stream::secured(io, tls), Some(secured))
             }
         };
+        Ok((Self::over(io), secured))
+    }
+
+    fn over(io: Stream) -> Self {
         let frames = InboundFrames::new(Inbound::new());
         let (written, preface) = (OutboundFrames::new(), Preface::default());
-        Ok((Self { io, frames, written, notes_reads: false, preface }, secured))
+        Self { io, frames, written, notes_reads: false, preface }
     }
 
     /// Notes the time of reads from now on.
@@ -113,6 +127,7 @@ impl Socket {
             Stream::Plaintext(io) => io,
             #[cfg(feature = "tls")]
             Stream::Tls(it) => it.io.get_ref().0,
+            Stream::Memory(_) => panic!("it has no socket"),
         }
     }
 }
@@ -134,6 +149,8 @@ impl AsyncRead for Socket {
             Stream::Plaintext(io) => Pin::new(io).poll_read(cx, buf),
             #[cfg(feature = "tls")]
             Stream::Tls(it) => it.poll_read(cx, buf),
+            #[cfg(test)]
+            Stream::Memory(io) => Pin::new(io).poll_read(cx, buf),
         };
         let read = buf.filled().get(before..).unwrap_or_default();
         if !read.is_empty() {
@@ -169,6 +186,8 @@ impl AsyncWrite for Socket {
                 let polled = Pin::new(&mut it.io).poll_flush(cx);
                 it.written(polled, cx)
             }
+            #[cfg(test)]
+            Stream::Memory(io) => Pin::new(io).poll_flush(cx),
         }
     }
 
@@ -180,6 +199,8 @@ impl AsyncWrite for Socket {
                 let polled = Pin::new(&mut it.io).poll_shutdown(cx);
                 it.written(polled, cx)
             }
+            #[cfg(test)]
+            Stream::Memory(io) => Pin::new(io).poll_shutdown(cx),
         }
     }
 
@@ -202,6 +223,8 @@ impl AsyncWrite for Socket {
             Stream::Plaintext(io) => io.is_write_vectored(),
             #[cfg(feature = "tls")]
             Stream::Tls(it) => it.io.is_write_vectored(),
+            #[cfg(test)]
+            Stream::Memory(io) => io.is_write_vectored(),
         }
     }
 }
@@ -219,6 +242,8 @@ impl Stream {
                 let polled = Pin::new(&mut it.io).poll_write_vectored(cx, bufs);
                 it.written(polled, cx)
             }
+            #[cfg(test)]
+            Self::Memory(io) => Pin::new(io).poll_write_vectored(cx, bufs),
         }
     }
 
@@ -230,6 +255,8 @@ impl Stream {
                 let polled = Pin::new(&mut it.io).poll_write(cx, buf);
                 it.written(polled, cx)
             }
+            #[cfg(test)]
+            Self::Memory(io) => Pin::new(io).poll_write(cx, buf),
         }
     }
 
