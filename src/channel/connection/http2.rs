@@ -42,8 +42,9 @@ impl Http2Settings {
             .max_concurrent_reset_streams(REMEMBERED_RESETS)
             .reset_stream_duration(RESET_MEMORY)
             .max_local_error_reset_streams(Some(LOCAL_ERROR_RESETS))
-            // At the end of this budget the crate closes the connection. `Responses::compact` keeps it from being used up.
-            .data_frame_budget(SMALL_FRAME_COST * MAX_SMALL_FRAMES);
+            // At the end of this budget the crate closes the connection, and it is charged for frames on streams that were reset without
+            // being given back. `Responses::compact` bounds what small frames take instead.
+            .data_frame_budget(usize::MAX);
         builder
     }
 
@@ -74,9 +75,5 @@ const RESET_MEMORY: Duration = Duration::from_secs(3);
 const LOCAL_ERROR_RESETS: usize = 1 << 17;
 /// The number of answers to such frames after which a connection is replaced.
 pub(super) const REPLACE_AFTER_RESETS: usize = LOCAL_ERROR_RESETS / 2;
-/// What the h2 crate takes of its budget for a small frame, at most.
-const SMALL_FRAME_COST: usize = 256;
-/// How many small DATA frames may wait to be read.
-const MAX_SMALL_FRAMES: usize = 8 * COMPACT_AFTER as usize;
 /// How many times larger the enforced header list size is than the announced one.
 const ENFORCED_FACTOR: u32 = 8;

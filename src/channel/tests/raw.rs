@@ -98,6 +98,11 @@ impl Raw {
         soon(self.io.read_to_end(&mut self.unread)).await.unwrap();
     }
 
+    /// Writes frames as bytes.
+    pub(in crate::channel) async fn write_bytes(&mut self, frames: &[u8]) {
+        soon(self.io.write_all(frames)).await.unwrap();
+    }
+
     /// Permits another number of streams, and waits until the client knows.
     pub(in crate::channel) async fn permit(&mut self, streams: u32) {
         self.write(SETTINGS, 0, 0, &max_streams(streams)).await;
