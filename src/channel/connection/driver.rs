@@ -2,6 +2,7 @@
 
 use std::{
     future::Future,
+    mem,
     pin::Pin,
     sync::{Arc, Weak},
     task::{Context, Poll},
@@ -51,6 +52,8 @@ pub(super) struct Driver<F: FnOnce(Loss)> {
 /// The announcement of other windows.
 struct WindowUpdates {
     window: StreamWindow,
+    /// The bytes that applications had read at the last poll.
+    seen: u64,
     /// When the unread bytes are to be looked at again, which takes a moment for each response.
     next_look: Instant,
 }
@@ -88,7 +91,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
             h2,
             ping_pong,
             keep_alive,
-            window: WindowUpdates { window, next_look: Instant::now() },
+            window: WindowUpdates { window, seen: 0, next_look: Instant::now() },
             drain: Drain::NotYet(drain),
             drain_limit,
             on_lost: Some(on_lost),
@@ -168,14 +171,16 @@ impl<F: FnOnce(Loss)> Driver<F> {
 
     /// Measures how much applications read, and announces the windows that they need.
     fn poll_windows(&mut self, cx: &mut Context<'_>) {
-        let WindowUpdates { window, next_look } = &mut self.window;
+        let WindowUpdates { window, seen, next_look } = &mut self.window;
         let consumed = self.responses.inbound().consumed();
+        let before = mem::replace(seen, consumed);
         if window.wants_sample(consumed, || Instant::now().into_std())
             && let Some(ping_pong) = &mut self.ping_pong
             // An error means that a ping is under way already.
             && ping_pong.send_ping(Ping::opaque()).is_ok()
         {
-            window.on_ping(consumed);
+            // What asks for the sample counts, as in gRPC: nothing else may follow before the answer.
+            window.on_ping(before);
         }
         if !window.may_change() {
             return;

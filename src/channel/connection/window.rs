@@ -57,25 +57,27 @@ impl StreamWindow {
         match self.sample {
             Sample::Waiting { from, not_before, .. } => {
                 self.estimate < self.largest.into()
-                    && consumed.saturating_sub(from) >= u64::from(INITIAL_WINDOW) / 2
+                    && consumed.saturating_sub(from) >= LEAST_CONSUMED
                     && now() >= not_before
             }
             Sample::Sampling { .. } => false,
         }
     }
 
-    /// A PING is sent.
-    pub(super) fn on_ping(&mut self, consumed: u64) {
+    /// A PING is sent. The sample begins with what applications take after so many bytes.
+    pub(super) fn on_ping(&mut self, from: u64) {
         if let Sample::Waiting { delay, .. } = self.sample {
-            self.sample = Sample::Sampling { from: consumed, delay };
+            self.sample = Sample::Sampling { from, delay };
         }
     }
 
-    /// The PING was acknowledged. While the estimate grows, the next sample follows at once; otherwise after growing delays.
+    /// The PING was acknowledged. The estimate grows if applications have taken half of it meanwhile: less than in gRPC, which counts
+    /// what arrives, since applications that make one call after the other take a message only after its end. While the estimate
+    /// grows, the next sample follows at once; otherwise after growing delays.
     pub(super) fn on_pong(&mut self, consumed: u64, now: Instant) {
         let Sample::Sampling { from, delay } = self.sample else { return };
         let taken = consumed.saturating_sub(from);
-        let grows = taken.saturating_mul(3) >= self.estimate.saturating_mul(2);
+        let grows = taken.saturating_mul(2) >= self.estimate;
         let (not_before, delay) = match grows {
             true => (now, FIRST_DELAY),
             false => (now + delay, (delay * 2).min(LONGEST_DELAY)),
@@ -112,6 +114,8 @@ impl StreamWindow {
     }
 }
 
+/// What applications take before a PING is sent, in bytes: early in a message that fills the initial window.
+const LEAST_CONSUMED: u64 = 16 << 10;
 const FIRST_DELAY: Duration = Duration::from_millis(100);
 const LONGEST_DELAY: Duration = Duration::from_secs(10);
 
