@@ -32,7 +32,7 @@ pub(crate) enum Command {
 pub(crate) enum Purpose {
     /// The endpoint has no connection.
     First {
-        /// It did not answer the last attempt.
+        /// Whether the endpoint left the last attempt without an answer.
         was_silent: bool,
     },
     /// Calls wait for a further connection of the endpoint (CH4.10).

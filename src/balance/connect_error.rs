@@ -32,7 +32,7 @@ impl ConnectError {
         Self { text: error.to_string().into(), cause }
     }
 
-    /// The same failure with another text.
+    /// Replaces the text of the failure.
     #[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "channels have sockets"))]
     pub(crate) fn with_text(self, text: impl Into<Arc<str>>) -> Self {
         Self { text: text.into(), ..self }

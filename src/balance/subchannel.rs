@@ -64,7 +64,7 @@ enum State {
     Connecting {
         connection: ConnectionId,
         attempt: Attempt,
-        /// It began after the loss of a connection that had not proved itself.
+        /// Whether the attempt began after the loss of a connection that had not proved itself.
         follows_loss: bool,
         /// The outdated connection that it is to replace.
         replaces: Option<ConnectionId>,
@@ -80,13 +80,13 @@ enum State {
 /// What a connection has to do to prove itself, beside carrying a complete call.
 #[derive(Debug, Clone, Copy)]
 struct Trial {
-    /// It lives until then.
+    /// The time until which the connection has to live.
     ends_at: Instant,
-    /// Otherwise the next attempt may begin then.
+    /// The begin of the next attempt, unless the connection proves itself.
     next_at: Instant,
     /// Its attempt began after the loss of a connection that had not proved itself.
     follows_loss: bool,
-    /// It has reset the backoff, which it does once.
+    /// Whether the connection has reset the backoff, which happens once.
     has_reset: bool,
 }
 

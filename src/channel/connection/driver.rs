@@ -34,7 +34,7 @@ use crate::balance::{disconnect::Disconnect, streams::Streams};
 /// Executes a connection until it is closed.
 pub(super) struct Driver<F: FnOnce(Loss)> {
     h2: H2Connection<Socket>,
-    /// Until no new streams are taken, or none are wanted.
+    /// Set while the connection takes new streams, and the channel begins some.
     send: Option<SendRequest<Bytes>>,
     /// Those who use the connection have it, and it has a handle.
     streams: Weak<Streams<Handle>>,
