@@ -21,7 +21,7 @@ use super::{
     status::{self, ResponseHead},
     telemetry::CallTelemetry,
 };
-use crate::{balance::retry::Throttled, error::Code};
+use crate::{background::supervise, balance::retry::Throttled, error::Code};
 
 /// A response under way. The application reads it by its [body](super::ChannelBody). Its deadline, and the end of the channel, end it
 /// whether the application polls it or not: the stream is reset, and all counts of the call are released.
@@ -43,6 +43,8 @@ struct Running {
     stream: RecvStream,
     /// Data that arrived in small frames, and whose window is not given back yet.
     merged: BytesMut,
+    /// The bytes that the application has read since they last asked for a larger window.
+    read: u64,
     /// All data have been read.
     is_at_trailers: bool,
     deadline: Option<Instant>,
@@ -77,6 +79,7 @@ impl RunningResponse {
         let running = Running {
             stream,
             merged: BytesMut::new(),
+            read: 0,
             is_at_trailers: false,
             deadline: at,
             guards,
@@ -97,12 +100,13 @@ impl RunningResponse {
     fn end_when_cancelled(self: &Arc<Self>, deadline: Deadline) {
         let Some(cancelled) = deadline.into_cancelled() else { return };
         let running = Arc::downgrade(self);
-        let watch = tokio::spawn(async move {
+        let watch = async move {
             cancelled.await;
             if let Some(running) = running.upgrade() {
                 running.end(Over::ShutDown);
             }
-        });
+        };
+        let watch = tokio::spawn(supervise("cancellation of a response", watch, |_| {}));
         if let State::Running(running) = &mut *self.lock() {
             running.guards.cancellation = Some(watch.abort_handle());
         }
@@ -226,7 +230,8 @@ impl Running {
     fn take(&mut self, data: Bytes) -> Frame<Bytes> {
         // An error means that the stream has ended, which the next poll returns.
         let _ = self.stream.flow_control().release_capacity(data.len());
-        self.guards.on_consumed(data.len());
+        let responses = self.guards.attempt.handle().responses();
+        self.read = responses.on_consumed(data.len(), self.read);
         self.guards.telemetry.on_received(&data);
         Frame::data(data)
     }
@@ -281,10 +286,6 @@ impl Guards {
         if let Some(throttled) = &self.throttled {
             throttled.record(code);
         }
-    }
-
-    fn on_consumed(&self, bytes: usize) {
-        self.attempt.handle().responses().on_consumed(bytes);
     }
 
     fn address(&self) -> SocketAddr {

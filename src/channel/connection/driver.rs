@@ -174,7 +174,8 @@ impl<F: FnOnce(Loss)> Driver<F> {
         let WindowUpdates { window, seen, next_look } = &mut self.window;
         let consumed = self.responses.inbound().consumed();
         let before = mem::replace(seen, consumed);
-        if window.wants_sample(consumed, || Instant::now().into_std())
+        if self.responses.inbound().take_bulk()
+            && window.wants_sample(Instant::now().into_std())
             && let Some(ping_pong) = &mut self.ping_pong
             // An error means that a ping is under way already.
             && ping_pong.send_ping(Ping::opaque()).is_ok()
@@ -197,6 +198,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
             && self.h2.set_initial_window_size(size).is_ok()
         {
             window.on_announced(size);
+            self.responses.inbound().set_window(size);
             cx.waker().wake_by_ref();
         }
     }

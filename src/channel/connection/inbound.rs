@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicU32, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering},
     },
 };
 
@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use super::{
     frames::{DATA, FrameHead, FramePart, FrameReader, GO_AWAY, Prefix, SETTINGS},
-    http2::COMPACT_AFTER,
+    http2::{COMPACT_AFTER, INITIAL_WINDOW},
+    window::is_bulk,
 };
 
 /// The counts of what an endpoint has sent on a connection. The socket writes them.
@@ -23,6 +24,10 @@ pub(super) struct Inbound {
     last_read: AtomicU64,
     /// The bytes that applications have read of responses.
     consumed: AtomicU64,
+    /// Half of a window of one response was read since the last [look](Self::take_bulk).
+    has_bulk: AtomicBool,
+    /// The window of streams that was announced last.
+    window: AtomicU32,
     /// The number of small DATA frames since the last [compaction](Self::on_compacted).
     small_frames: AtomicU32,
     /// SETTINGS_MAX_HEADER_LIST_SIZE of the endpoint.
@@ -60,6 +65,8 @@ impl Inbound {
             start: Instant::now(),
             last_read: AtomicU64::new(0),
             consumed: AtomicU64::new(0),
+            has_bulk: AtomicBool::new(false),
+            window: AtomicU32::new(INITIAL_WINDOW),
             small_frames: AtomicU32::new(0),
             max_header_list_size: AtomicU32::new(u32::MAX),
             go_away: Mutex::default(),
@@ -84,6 +91,25 @@ impl Inbound {
     /// The bytes that applications have read of responses, since the connection was made.
     pub(super) fn consumed(&self) -> u64 {
         self.consumed.load(Ordering::Relaxed)
+    }
+
+    /// The application has read so many bytes of one response. Returns how many of these are still to be counted.
+    pub(super) fn on_response_read(&self, read: u64) -> u64 {
+        if !is_bulk(read, self.window.load(Ordering::Relaxed)) {
+            return read;
+        }
+        self.has_bulk.store(true, Ordering::Relaxed);
+        0
+    }
+
+    /// Whether half of a window of one response was read since the last time.
+    pub(super) fn take_bulk(&self) -> bool {
+        self.has_bulk.load(Ordering::Relaxed) && self.has_bulk.swap(false, Ordering::Relaxed)
+    }
+
+    /// Another window was announced.
+    pub(super) fn set_window(&self, window: u32) {
+        self.window.store(window, Ordering::Relaxed);
     }
 
     /// Whether so many small DATA frames have arrived that they are to be merged before more are read.

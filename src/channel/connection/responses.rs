@@ -13,6 +13,7 @@ use tokio::{
 };
 
 use super::{super::response::RunningResponse, inbound::Inbound};
+use crate::background::{TaskEnd, supervise};
 
 /// The responses under way on a connection. Each ends at its deadline, whoever holds it (CH2.14).
 #[derive(Debug)]
@@ -55,9 +56,10 @@ impl Responses {
         &self.inbound
     }
 
-    /// An application has read so many bytes of a response.
-    pub(in crate::channel) fn on_consumed(&self, bytes: usize) {
+    /// An application has read so many further bytes of a response, after `read` ones. Returns what is to be passed the next time.
+    pub(in crate::channel) fn on_consumed(&self, bytes: usize, read: u64) -> u64 {
         self.inbound.on_consumed(bytes);
+        self.inbound.on_response_read(read + bytes as u64)
     }
 
     /// Has a response end at its deadline.
@@ -76,7 +78,7 @@ impl Responses {
                 Some(_) => self.earlier.notify_one(),
                 None => {
                     registry.awaited = Some(deadline);
-                    self.runtime.spawn(self.clone().expire());
+                    self.runtime.spawn(self.clone().supervised());
                 }
             }
         }
@@ -103,6 +105,16 @@ impl Responses {
     /// The responses under way, to be used without the lock.
     fn upgrade_all(&self) -> Vec<Arc<RunningResponse>> {
         self.lock().all.iter().filter_map(|(_, response)| response.upgrade()).collect()
+    }
+
+    /// The task of deadlines. If it panics, the next response with a deadline begins another one.
+    fn supervised(self: Arc<Self>) -> impl Future<Output = ()> {
+        let responses = self.clone();
+        supervise("deadlines of a connection", self.expire(), move |end| {
+            if let TaskEnd::Panicked(_) = end {
+                responses.lock().awaited = None;
+            }
+        })
     }
 
     /// Ends responses at their deadlines, until there are none.
