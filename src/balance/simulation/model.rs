@@ -19,7 +19,7 @@ use crate::balance::{
     identity::Destination,
     leaf::Ejections,
     picker::{Attempt, Pick},
-    policy::{EndpointConfig, LeafConfig},
+    policy::{EndpointConfig, LeafConfig, Policy},
 };
 
 impl World<'_> {
@@ -183,7 +183,8 @@ impl World<'_> {
 
     /// A cluster with a connection fails no call.
     pub(super) fn is_wrong_failure(&self, target: &str) -> Option<String> {
-        let mut ready = self.leaves_of(target).flat_map(|(name, leaf)| {
+        let leaves = self.leaves_of(target).filter(|(_, leaf)| !has_small_ring(leaf));
+        let mut ready = leaves.flat_map(|(name, leaf)| {
             (0..leaf.priorities.len()).filter(|it| self.is_surely_ready(name, *it)).map(move |it| (name, it))
         });
         ready.next().map(|(name, priority)| format!("priority {priority} of {name} is ready"))
@@ -406,6 +407,14 @@ impl World<'_> {
 }
 
 /// An endpoint has one connection, unless it is scaled, and so have all endpoints of a priority or locality under pick_first.
+/// Whether some endpoints may have no entry of a ring, so that calls fail although these are ready.
+fn has_small_ring(leaf: &LeafConfig) -> bool {
+    match &leaf.policy.policy {
+        Policy::RingHash(ring) => (ring.sizes.max as usize) < 4 * listed(leaf).len(),
+        _ => false,
+    }
+}
+
 fn most_connections(leaf: &LeafConfig) -> usize {
     match (is_petiole(leaf), leaf.policy.by_locality) {
         (true, _) => listed(leaf).len(),

@@ -1,5 +1,6 @@
 //! Backends that are up or down, the connections to them, and a balancer that is told of these.
 
+mod extremes;
 mod rotation;
 mod settled;
 
@@ -13,6 +14,7 @@ use std::{
 
 use prost::Message;
 
+use self::extremes::Extremes;
 use super::{
     choices::Choices,
     configs::{self, HEADER, LEAVES, PORTS, TARGETS, address},
@@ -44,6 +46,7 @@ pub(super) struct World<'a> {
     pub(super) pickers: BTreeMap<Arc<str>, Arc<ClusterPicker<ConnectionId>>>,
     pub(super) choices: Choices<'a>,
     random: fastrand::Rng,
+    extremes: Extremes,
     pub(super) now: Instant,
     up: BTreeSet<SocketAddr>,
     pub(super) attempts: BTreeMap<ConnectionId, Destination>,
@@ -85,13 +88,19 @@ impl<'a> World<'a> {
     #[allow(clippy::disallowed_methods, reason = "its clock begins some time")]
     pub(super) fn new(seed: u64, mut choices: Choices<'a>) -> Self {
         let peers = Peers::default();
-        let pick_first = PickFirstSettings { on_full: peers.on_full(), ..PickFirstSettings::default() };
         let mut random = fastrand::Rng::with_seed(seed);
         let max_connects = [1, 2, 4, 8][random.usize(..4)];
+        let sweep_slice = 1 << random.u8(..10);
+        let extremes = Extremes::draw(&mut random);
+        let pick_first = PickFirstSettings {
+            on_full: peers.on_full(),
+            backoff: Arc::new(extremes.backoff.clone()),
+            ..PickFirstSettings::default()
+        };
         let settings = BalancerSettings {
             pick_first,
             max_concurrent_connects: max_connects,
-            sweep_slice: 1 << random.u8(..10),
+            sweep_slice,
             ..BalancerSettings::with_seed(seed)
         };
         let (now, breakers) = (Instant::now(), Arc::<Breakers>::default());
@@ -106,6 +115,7 @@ impl<'a> World<'a> {
             pickers: BTreeMap::new(),
             choices,
             random,
+            extremes,
             now,
             up,
             attempts: BTreeMap::new(),
@@ -188,6 +198,7 @@ impl<'a> World<'a> {
     fn reconfigure(&mut self) {
         let mut next = self.configs.clone();
         configs::change(&mut next, &mut self.choices);
+        self.extremes.cap_rings(&mut next);
         let kept = self.must_stay(&next);
         self.note_switches(&next);
         self.configs = next.clone();

@@ -19,6 +19,9 @@ impl World<'_> {
         self.serve_waiting();
         self.end_calls(0);
         for _ in 0..400 {
+            if self.extremes.waits_long() {
+                self.balancer.reset_backoff(self.now);
+            }
             while let Some(connection) = self.attempts.keys().next().copied() {
                 self.decide(connection);
                 self.drain();

@@ -1,0 +1,56 @@
+//! The settings that an application chooses, often at the ends of their ranges.
+
+use std::{sync::Arc, time::Duration};
+
+use crate::{
+    balance::{backoff::BackoffSettings, clusters::ClusterConfigs, policy::Policy},
+    config::bounded,
+};
+
+/// What a channel's builder sets.
+#[derive(Debug)]
+pub(super) struct Extremes {
+    pub(super) backoff: BackoffSettings,
+    ring_size_cap: u32,
+    cluster_ring_entries: u32,
+}
+
+impl Extremes {
+    pub(super) fn draw(random: &mut fastrand::Rng) -> Self {
+        let usual = BackoffSettings::default();
+        let (shortest, longest) = (Duration::from_millis(1), bounded(Duration::MAX));
+        let mut one_of = |usual, extremes: [Duration; 2]| match random.u8(..6) {
+            0 => extremes[0],
+            1 => extremes[1],
+            _ => usual,
+        };
+        let backoff = BackoffSettings {
+            initial: one_of(usual.initial, [shortest, longest]),
+            max: one_of(usual.max, [shortest, longest]),
+            min_connect_timeout: one_of(usual.min_connect_timeout, [Duration::ZERO, longest]),
+            ..usual
+        };
+        Self {
+            backoff,
+            ring_size_cap: [1, 2, 64, 4_096, 4_096, 4_096, 8_388_608][random.usize(..7)],
+            cluster_ring_entries: [0, 1, 150, 65_536, u32::MAX][random.usize(..5)],
+        }
+    }
+
+    /// Applies the limits of hash rings, as the configuration of a channel's clusters has them.
+    pub(super) fn cap_rings(&self, configs: &mut ClusterConfigs) {
+        for leaf in configs.leaves.values_mut() {
+            if let Policy::RingHash(ring) = &leaf.policy.policy {
+                let capped = ring.clone().capped(self.ring_size_cap, self.cluster_ring_entries);
+                Arc::make_mut(leaf).policy.policy = Policy::RingHash(capped);
+            }
+        }
+    }
+
+    /// Whether delays between attempts may be longer than a run.
+    pub(super) fn waits_long(&self) -> bool {
+        self.backoff.initial.min(self.backoff.max) > Duration::from_secs(1)
+            || self.backoff.max > BackoffSettings::default().max
+            || self.backoff.min_connect_timeout > BackoffSettings::default().min_connect_timeout
+    }
+}
