@@ -4,7 +4,7 @@ use std::{
     convert::identity,
     future::{Future, poll_fn},
     mem,
-    pin::Pin,
+    pin::{Pin, pin},
     task::Poll,
     time::Duration,
 };
@@ -77,11 +77,11 @@ enum Failure {
 
 impl Call<'_> {
     /// Makes attempts until one of them is that of the call.
-    pub(super) async fn attempts(&mut self, mut of: Attempts<'_>) -> Result<Responded, Status> {
+    pub(super) async fn attempts(&mut self, of: &mut Attempts<'_>) -> Result<Responded, Status> {
         let mut seen = None;
         loop {
             let span = self.telemetry.begin_attempt();
-            let failure = match self.attempt(seen, &mut of).instrument(span).await {
+            let failure = match pin!(self.attempt(seen, of)).instrument(span).await {
                 Ok(responded) => return Ok(responded),
                 Err(failure) => failure,
             };
@@ -102,7 +102,7 @@ impl Call<'_> {
                     // What is left of the attempt ends before the delay.
                     drop(failure);
                     self.telemetry.on_delay();
-                    self.back_off(delay).await?;
+                    Box::pin(self.back_off(delay)).await?;
                     of.repeat();
                     seen = None;
                     continue;
@@ -134,11 +134,12 @@ impl Call<'_> {
     async fn attempt(&mut self, seen: Option<u64>, of: &mut Attempts<'_>) -> Result<Responded, Failure> {
         let (picked, number) = self.pick(of, seen).await?;
         if !self.credentials.is_empty() {
-            of.credentials = self.authenticate(&picked.endpoint).await.map_err(Failure::Failed)?;
+            let credentials = Box::pin(self.authenticate(&picked.endpoint)).await;
+            of.credentials = credentials.map_err(Failure::Failed)?;
         }
         let reserved = match Reserved::try_new(picked) {
             Ok(reserved) => reserved,
-            Err(picked) => self.wait_for_stream(picked, number, of.cluster.name()).await?,
+            Err(picked) => Box::pin(self.wait_for_stream(picked, number, of.cluster.name())).await?,
         };
         let mut responded = self.send(reserved, number, of).await?;
         of.sessions.set_cookies(responded.0.headers_mut(), &of.draws, of.cluster.name());
@@ -253,7 +254,7 @@ impl Call<'_> {
         loop {
             let waited = match seen {
                 Some(seen) => {
-                    let waited = self.wait_for_picker(&of.cluster, seen, &mut of.draws).await;
+                    let waited = Box::pin(self.wait_for_picker(&of.cluster, seen, &mut of.draws)).await;
                     waited.map_err(Failure::Final)?
                 }
                 None => None,

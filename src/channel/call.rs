@@ -1,8 +1,8 @@
 //! The way of a call: selection, pick, stream (CH2.1).
 
-use std::{mem, sync::Arc, time::Duration};
+use std::{mem, pin::pin, sync::Arc, time::Duration};
 
-use http::{Request, Response, request::Parts, uri::Authority};
+use http::{HeaderMap, Request, Response, uri::Authority};
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use tonic::{Status, body::Body};
 use tracing::Instrument;
@@ -130,7 +130,10 @@ impl CallContext {
     }
 
     /// Makes a call. Its failures are responses, too (CH2.27).
-    pub(super) async fn call(&self, request: Request<Body>) -> Response<ChannelBody> {
+    ///
+    /// The states of calls are moved as they begin, so each of them is small: what is rare has a box of its own, and what is large
+    /// is passed by reference (CH11.5).
+    pub(super) async fn call(&self, mut request: Request<Body>) -> Response<ChannelBody> {
         let (active, is_idle) = self.active.begin();
         if is_idle {
             // An error means that the channel was shut down.
@@ -153,7 +156,7 @@ impl CallContext {
             is_filtered: false,
         };
         let span = call.telemetry.span();
-        let responded = call.run(request, active).instrument(span).await;
+        let responded = pin!(call.run(&mut request, active)).instrument(span).await;
         if let Err(status) = &responded {
             call.telemetry.end(status::core_code(status.code()));
         }
@@ -171,14 +174,13 @@ impl CallContext {
 impl<'a> Call<'a> {
     async fn run(
         &mut self,
-        request: Request<Body>,
+        request: &mut Request<Body>,
         active: ActiveCall,
     ) -> Result<Response<ChannelBody>, Status> {
-        let (mut parts, body) = request.into_parts();
-        if let Some(timeout) = headers::timeout(&parts.headers)? {
+        if let Some(timeout) = headers::timeout(request.headers())? {
             self.limit(timeout)?;
         }
-        headers::prepare(&mut parts.headers);
+        headers::prepare(request.headers_mut());
         let Selected {
             cluster,
             max_stream_duration,
@@ -187,7 +189,7 @@ impl<'a> Call<'a> {
             hash_policies,
             filters,
             others,
-        } = self.select(&parts).await?;
+        } = self.select(request.uri().path(), request.headers()).await?;
         if let Some(limit) = max_stream_duration {
             self.limit(limit)?;
         }
@@ -199,11 +201,10 @@ impl<'a> Call<'a> {
             draws: Draws::new(hash).with_labels(self.telemetry.pick_labels()),
             active,
         };
-        let request = Request::from_parts(parts, body);
         match filters {
             Some(filters) => {
                 self.telemetry.on_wait();
-                self.filtered(&filters, routed, request).await
+                Box::pin(self.filtered(&filters, routed, request)).await
             }
             None => self.forward(routed, request).await,
         }
@@ -213,16 +214,16 @@ impl<'a> Call<'a> {
     pub(super) async fn forward(
         &mut self,
         routed: Routed,
-        request: Request<Body>,
+        request: &mut Request<Body>,
     ) -> Result<Response<ChannelBody>, Status> {
         let Routed { clusters, auto_host_rewrite, retries, mut draws, active } = routed;
         let (cluster, sessions) = clusters.into_parts();
         draws.session = sessions.host_override();
-        let (parts, body) = request.into_parts();
+        let (parts, body) = mem::take(request).into_parts();
         let mut body = RequestBody::new(body, &self.context.buffer);
         let throttled = retries.throttled();
         let (head, credentials) = (Head::new(parts), Vec::new());
-        let attempts = Attempts {
+        let mut attempts = Attempts {
             head,
             body: &mut body,
             active: &active,
@@ -233,7 +234,7 @@ impl<'a> Call<'a> {
             sessions,
             credentials,
         };
-        let (mut response, attempt, pump) = self.attempts(attempts).await?;
+        let (mut response, attempt, pump) = self.attempts(&mut attempts).await?;
         let telemetry = self.telemetry.take(self.is_filtered);
         let is_end = response.body().is_end_stream();
         let head = ResponseHead::new(&mut response, is_end);
@@ -268,9 +269,9 @@ impl<'a> Call<'a> {
     }
 
     /// Selects the cluster, once for the call.
-    async fn select(&mut self, parts: &Parts) -> Result<Selected, Status> {
-        let headers = Visible(&parts.headers);
-        let query = RouteQuery::new(parts.uri.path(), self.random.u64(..)).with_headers(&headers);
+    async fn select(&mut self, path: &str, headers: &HeaderMap) -> Result<Selected, Status> {
+        let headers = Visible(headers);
+        let query = RouteQuery::new(path, self.random.u64(..)).with_headers(&headers);
         loop {
             let (selection, seen) = {
                 let generation = self.context.published.load();
@@ -283,7 +284,7 @@ impl<'a> Call<'a> {
                 Selection::Fail(reason) => self.reason = Some(reason.into()),
                 Selection::Wait => {}
             }
-            self.wait_for_routes(seen).await?;
+            Box::pin(self.wait_for_routes(seen)).await?;
         }
     }
 
@@ -352,3 +353,22 @@ impl<'a> Call<'a> {
 pub(super) const SHUT_DOWN: &str = "channel is shut down";
 /// The longest time that a deadline is computed for; longer ones are none.
 pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Channel, config::Bootstrap};
+
+    #[tokio::test]
+    async fn ch11_5_the_state_of_a_call_is_small() {
+        let bootstrap = r#"{
+            "xds_servers": [{"server_uri": "127.0.0.1:1", "channel_creds": [{"type": "insecure"}]}],
+            "node": {"id": "a"}
+        }"#;
+        let bootstrap = Bootstrap::from_json(bootstrap).unwrap();
+        let channel = Channel::builder("xds:///shop").bootstrap(bootstrap).build().unwrap();
+        let call = channel.shared.calls.call(Request::new(Body::empty()));
+        let size = size_of_val(&call);
+        assert!(size <= 4 << 10, "{size} bytes are moved several times for each call");
+    }
+}

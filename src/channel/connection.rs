@@ -5,6 +5,7 @@ mod frames;
 mod http2;
 mod inbound;
 mod keep_alive;
+mod late_frames;
 mod load_reports;
 mod loss;
 mod outbound;

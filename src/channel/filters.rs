@@ -4,6 +4,8 @@ mod credentials;
 mod custom;
 mod gcp_authn;
 
+use std::mem;
+
 use http::{HeaderMap, Request, Response};
 use tokio::time::sleep;
 use tonic::{Code, Status, body::Body};
@@ -37,7 +39,7 @@ impl Call<'_> {
         &mut self,
         chain: &FilterChain,
         mut routed: Routed,
-        request: Request<Body>,
+        request: &mut Request<Body>,
     ) -> Result<Response<ChannelBody>, Status> {
         let (built_in, rest) = until_custom(chain.filters());
         if !rest.is_empty() {
@@ -50,7 +52,7 @@ impl Call<'_> {
         if rest.is_empty() {
             self.forward(routed, request).await
         } else {
-            custom::run(self, rest, routed, request).await
+            custom::run(self, rest, routed, mem::take(request)).await
         }
     }
 

@@ -132,9 +132,13 @@ impl<F: FnOnce(Loss)> Driver<F> {
             (_, Poll::Ready(Err(error))) => Some(Loss::of(error)),
             (_, Poll::Ready(Ok(()))) => Some(Loss::Other(Disconnect::Unknown)),
             // Its streams go on, on the way to its end.
-            (_, Poll::Pending) if self.outbound.is_worn_out() => Some(Loss::Other(Disconnect::Shutdown)),
+            (_, Poll::Pending) if self.is_worn_out() => Some(Loss::Other(Disconnect::Shutdown)),
             (_, Poll::Pending) => None,
         }
+    }
+
+    fn is_worn_out(&self) -> bool {
+        self.outbound.is_worn_out() || self.responses.inbound().is_window_used_up()
     }
 
     fn lose(&mut self, loss: Loss) {

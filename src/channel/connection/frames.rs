@@ -3,7 +3,7 @@
 /// Finds the frames in bytes that arrive in any parts.
 #[derive(Debug, Default)]
 pub(super) struct FrameReader {
-    head: Prefix<9>,
+    head: Prefix<HEAD>,
     /// The rest of the current frame's payload.
     remaining: usize,
 }
@@ -53,6 +53,11 @@ impl FrameReader {
         Some(FramePart::Head(FrameHead { length, kind, flags, stream }))
     }
 
+    /// Takes back the beginning of a head that is not complete, and returns its length: the bytes are to be passed once more.
+    pub(super) fn take_back_head(&mut self) -> usize {
+        std::mem::take(&mut self.head.length)
+    }
+
     /// Whether the payload of the current frame is complete.
     pub(super) fn is_at_end(&self) -> bool {
         self.remaining == 0
@@ -79,6 +84,8 @@ impl<const N: usize> Default for Prefix<N> {
     }
 }
 
+/// The length of a frame's head.
+pub(super) const HEAD: usize = 9;
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;

@@ -12,7 +12,8 @@ use tokio::time::Instant;
 
 use super::{
     frames::{DATA, FrameHead, FramePart, FrameReader, GO_AWAY, Prefix, SETTINGS},
-    http2::{COMPACT_AFTER, INITIAL_WINDOW},
+    http2::{COMPACT_AFTER, INITIAL_WINDOW, LARGEST_WINDOW},
+    late_frames::{Change, LateFrames},
     window::is_bulk,
 };
 
@@ -28,6 +29,8 @@ pub(super) struct Inbound {
     has_bulk: AtomicBool,
     /// The window of streams that was announced last.
     window: AtomicU32,
+    /// The bytes of late DATA frames, which are part of the connection's window for good.
+    ignored: AtomicU64,
     /// The number of small DATA frames since the last [compaction](Self::on_compacted).
     small_frames: AtomicU32,
     /// SETTINGS_MAX_HEADER_LIST_SIZE of the endpoint.
@@ -47,6 +50,7 @@ pub(super) struct GoAway {
 pub(super) struct InboundFrames {
     counts: Arc<Inbound>,
     reader: FrameReader,
+    late: LateFrames,
     kind: Kind,
     parameter: Prefix<6>,
     go_away: Vec<u8>,
@@ -67,6 +71,7 @@ impl Inbound {
             consumed: AtomicU64::new(0),
             has_bulk: AtomicBool::new(false),
             window: AtomicU32::new(INITIAL_WINDOW),
+            ignored: AtomicU64::new(0),
             small_frames: AtomicU32::new(0),
             max_header_list_size: AtomicU32::new(u32::MAX),
             go_away: Mutex::default(),
@@ -121,6 +126,16 @@ impl Inbound {
         self.small_frames.store(0, Ordering::Relaxed);
     }
 
+    /// Whether so much of the connection's window is lost to late frames that the connection is to be replaced.
+    pub(super) fn is_window_used_up(&self) -> bool {
+        self.ignored.load(Ordering::Relaxed) >= u64::from(LARGEST_WINDOW / 2)
+    }
+
+    #[cfg(test)]
+    pub(super) fn ignored(&self) -> u64 {
+        self.ignored.load(Ordering::Relaxed)
+    }
+
     /// The largest header list that the endpoint accepts, if it has a limit.
     pub(super) fn max_header_list_size(&self) -> Option<u32> {
         let size = self.max_header_list_size.load(Ordering::Relaxed);
@@ -138,6 +153,7 @@ impl InboundFrames {
         Self {
             counts,
             reader: FrameReader::default(),
+            late: LateFrames::default(),
             kind: Kind::Other,
             parameter: Prefix::default(),
             go_away: Vec::new(),
@@ -148,8 +164,38 @@ impl InboundFrames {
         &self.counts
     }
 
-    /// Takes the next bytes that have arrived.
-    pub(super) fn read(&mut self, mut bytes: &[u8]) {
+    /// Takes the next bytes that have arrived, and changes those frames among them that are late.
+    ///
+    /// Returns how many bytes at the end are not taken: the beginning of a head, which can be changed only when it is complete.
+    pub(super) fn read(&mut self, bytes: &mut [u8]) -> usize {
+        let length = bytes.len();
+        let mut changes = Vec::new();
+        let mut rest: &[u8] = bytes;
+        while let Some(part) = self.reader.next(&mut rest) {
+            match part {
+                FramePart::Head(head) => match self.late.look(head) {
+                    Some(change) => {
+                        self.kind = Kind::Other;
+                        changes.push((length - rest.len(), change));
+                        if change == Change::Ignored {
+                            self.counts.ignored.fetch_add(head.length.into(), Ordering::Relaxed);
+                        }
+                    }
+                    None => self.begin_frame(head),
+                },
+                FramePart::Payload(payload) => self.read_payload(payload),
+            }
+        }
+        for (end, change) in changes {
+            if let Some(head) = bytes[..end].last_chunk_mut() {
+                change.apply(head);
+            }
+        }
+        if self.late.is_possible() { self.reader.take_back_head() } else { 0 }
+    }
+
+    /// Takes bytes of which none is left and none is changed.
+    pub(super) fn read_all(&mut self, mut bytes: &[u8]) {
         while let Some(part) = self.reader.next(&mut bytes) {
             match part {
                 FramePart::Head(head) => self.begin_frame(head),

@@ -1,7 +1,7 @@
 //! The byte stream below HTTP/2.
 
 use std::{
-    io,
+    io, mem,
     net::SocketAddr,
     pin::Pin,
     sync::Arc,
@@ -31,6 +31,8 @@ use crate::balance::connect_error::ConnectError;
 pub(super) struct Socket {
     io: Stream,
     frames: InboundFrames,
+    /// The beginning of a frame's head that was read, and not passed on yet.
+    held: Vec<u8>,
     written: OutboundFrames,
     notes_reads: bool,
     preface: Preface,
@@ -89,7 +91,7 @@ impl Socket {
     fn over(io: Stream) -> Self {
         let frames = InboundFrames::new(Inbound::new());
         let (written, preface) = (OutboundFrames::new(), Preface::default());
-        Self { io, frames, written, notes_reads: false, preface }
+        Self { io, frames, held: Vec::new(), written, notes_reads: false, preface }
     }
 
     /// Notes the time of reads from now on.
@@ -138,28 +140,48 @@ impl AsyncRead for Socket {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let Self { io, frames, notes_reads, .. } = &mut *self;
+        let Self { io, frames, held, notes_reads, .. } = &mut *self;
         if frames.counts().needs_compaction() {
             // The driver merges what has arrived, and goes on.
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
         let before = buf.filled().len();
-        let polled = match io {
-            Stream::Plaintext(io) => Pin::new(io).poll_read(cx, buf),
-            #[cfg(feature = "tls")]
-            Stream::Tls(it) => it.poll_read(cx, buf),
-            #[cfg(test)]
-            Stream::Memory(io) => Pin::new(io).poll_read(cx, buf),
-        };
-        let read = buf.filled().get(before..).unwrap_or_default();
-        if !read.is_empty() {
-            frames.read(read);
+        loop {
+            if !held.is_empty() && held.len() >= buf.remaining() {
+                // There is no room to read what completes them.
+                let fitting: Vec<_> = held.drain(..buf.remaining()).collect();
+                frames.read_all(&fitting);
+                buf.put_slice(&fitting);
+                return Poll::Ready(Ok(()));
+            }
+            let kept = mem::take(held);
+            buf.put_slice(&kept);
+            let start = buf.filled().len();
+            match io.poll_read(cx, buf) {
+                Poll::Ready(Ok(())) if buf.filled().len() > start => {}
+                Poll::Ready(Ok(())) => {
+                    frames.read_all(&buf.filled()[before..]);
+                    return Poll::Ready(Ok(()));
+                }
+                other => {
+                    buf.set_filled(before);
+                    *held = kept;
+                    return other;
+                }
+            }
             if *notes_reads {
                 frames.counts().on_read();
             }
+            let read = &mut buf.filled_mut()[before..];
+            let left = read.len() - frames.read(read);
+            held.extend_from_slice(&read[left..]);
+            buf.set_filled(before + left);
+            // Without a byte it would be the end.
+            if left > 0 {
+                return Poll::Ready(Ok(()));
+            }
         }
-        polled
     }
 }
 
@@ -230,6 +252,16 @@ impl AsyncWrite for Socket {
 }
 
 impl Stream {
+    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Plaintext(io) => Pin::new(io).poll_read(cx, buf),
+            #[cfg(feature = "tls")]
+            Self::Tls(it) => it.poll_read(cx, buf),
+            #[cfg(test)]
+            Self::Memory(io) => Pin::new(io).poll_read(cx, buf),
+        }
+    }
+
     fn poll_write_vectored(
         &mut self,
         cx: &mut Context<'_>,

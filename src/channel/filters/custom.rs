@@ -142,7 +142,8 @@ impl Rest<'_, '_> {
         let at = self.call.deadline.at();
         self.is_forwarded.store(true, Ordering::Release);
         let body = Body::new(Caught(body).map_err(Status::from));
-        let response = self.call.forward(routed, Request::from_parts(parts, body)).await;
+        let mut request = Request::from_parts(parts, body);
+        let response = self.call.forward(routed, &mut request).await;
         // The deadline of the call has gone with the body of the response.
         if let Some(at) = at {
             self.call.deadline.limit(at);

@@ -137,6 +137,11 @@ impl Behavior {
         changes.chain(self.max_streams).min().unwrap_or(u32::MAX)
     }
 
+    /// Whether frames of a stream that were queued follow its RST_STREAM (grpc-java, when a deadline passes there).
+    pub(super) fn goes_on_after_reset(&self) -> bool {
+        self.real == Real::GrpcJava
+    }
+
     /// The number of resets that ends a connection.
     pub(super) fn max_resets(&self) -> Option<u32> {
         self.quirks.iter().find_map(|quirk| {

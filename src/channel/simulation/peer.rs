@@ -28,7 +28,7 @@ use super::{
 /// Serves a connection until it ends.
 pub(super) async fn serve(io: Pipe, behavior: Behavior, stats: Arc<Stats>, plans: Arc<Plans>) {
     let number = stats.on_connection();
-    let streams = Streams::new(behavior.frame());
+    let streams = Streams::new(&behavior);
     let mut peer = Peer {
         io,
         unread: BytesMut::new(),
@@ -176,7 +176,7 @@ impl Peer {
         // The pipe closes at once.
         let _ = Pin::new(&mut self.io).poll_shutdown(cx);
         self.state = State::Closed;
-        self.streams = Streams::new(0);
+        self.streams = Streams::new(&self.behavior);
         self.stats.on_connection_end(self.number);
         self.acts = vec![Due { at: now + LINGER, act: Act::End }];
     }

@@ -91,6 +91,43 @@ async fn ch15_8_a_connection_with_many_late_frames_is_replaced_before_it_is_clos
     assert_eq!(running.await.unwrap().status(), 200);
 }
 
+#[tokio::test]
+async fn ch15_8_frames_after_a_reset_of_the_peer_leave_the_connection_open() {
+    let (driven, mut peer) = raw_pair(ConnectionSettings::default()).await;
+    // As grpc-java does it when the deadline of a call has passed there: what was queued follows the reset.
+    let late = |stream: u32| {
+        let frame = |kind: u8, flags: u8, payload: &[u8]| {
+            let head = [0, 0, payload.len() as u8, kind, flags];
+            [&head[..], &stream.to_be_bytes(), payload].concat()
+        };
+        let begin = [frame(HEADERS, 4, &[0x88]), frame(RST_STREAM, 0, &[0, 0, 0, 8])].concat();
+        let rest = [frame(DATA, 0, &[0; 100]), frame(DATA, 1, &[0; 10]), frame(HEADERS, 5, &[0x88])].concat();
+        (begin, rest)
+    };
+    let inbound = driven.streams.handle().responses().clone();
+    let (_, whole) = late(0);
+    for cut in 0..=whole.len() {
+        let unread = driven.request();
+        let stream = peer.request().await;
+        let (begin, rest) = late(stream);
+        peer.write_bytes(&begin).await;
+        peer.write_bytes(&rest[..cut]).await;
+        // The parts are read one after the other.
+        for _ in 0..20 {
+            tokio::task::yield_now().await;
+        }
+        peer.write_bytes(&rest[cut..]).await;
+        let response = driven.request();
+        let stream = peer.request().await;
+        peer.respond(stream).await;
+        assert_eq!(response.await.unwrap().status(), 200, "{cut}");
+        assert_eq!(unread.await.unwrap().status(), 200);
+        assert!(!driven.task.is_finished(), "{cut}");
+    }
+    let ignored = 110 * (whole.len() as u64 + 1);
+    assert_eq!(inbound.inbound().ignored(), ignored);
+}
+
 #[test]
 fn ch15_8_defaults_of_the_h2_crate_are_those_that_were_decided_on() {
     // Each setting of the crate has a row in the table of limits of docs/CHANNEL.md. A change of a default, or another setting,

@@ -9,6 +9,7 @@ use bytes::BytesMut;
 use tokio::time::Instant;
 
 use super::super::{
+    behavior::Behavior,
     frames::{self, HeaderBlock},
     plan::{PREFIX, Plan, PlanEnd, Planned},
 };
@@ -25,6 +26,7 @@ pub(super) struct Streams {
     window: i64,
     initial_window: i64,
     largest_frame: usize,
+    goes_on_after_reset: bool,
     /// Streams that have ended since the last look.
     ended: Vec<u32>,
 }
@@ -58,14 +60,15 @@ enum Phase {
 }
 
 impl Streams {
-    pub(super) fn new(largest_frame: usize) -> Self {
+    pub(super) fn new(behavior: &Behavior) -> Self {
         Self {
             open: BTreeMap::new(),
             ready: VecDeque::new(),
             due: BTreeSet::new(),
             window: WINDOW,
             initial_window: WINDOW,
-            largest_frame,
+            largest_frame: behavior.frame(),
+            goes_on_after_reset: behavior.goes_on_after_reset(),
             ended: Vec::new(),
         }
     }
@@ -265,7 +268,15 @@ impl Streams {
                 stream.phase = Phase::Open;
                 return;
             }
-            PlanEnd::Reset => frames::write_number(out, frames::RST_STREAM, id, frames::CANCEL),
+            PlanEnd::Reset => {
+                frames::write_number(out, frames::RST_STREAM, id, frames::CANCEL);
+                if self.goes_on_after_reset {
+                    frames::write_zeros(out, id, PREFIX);
+                    let mut block = HeaderBlock::default();
+                    block.add(b"grpc-status", b"1");
+                    block.write(id, true, out);
+                }
+            }
             PlanEnd::Ok | PlanEnd::TrailersAlone => {
                 let mut block = match plan.end {
                     PlanEnd::TrailersAlone => HeaderBlock::response(),
