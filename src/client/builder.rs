@@ -2,10 +2,8 @@ use std::{
     collections::hash_map::RandomState,
     future::Future,
     hash::{BuildHasher, Hasher},
-    num::NonZero,
     path::Path,
     sync::Arc,
-    thread,
     time::Duration,
 };
 
@@ -391,8 +389,7 @@ impl ClientBuilder {
         let registry = &self.settings.registry;
         let parse = |name: &str, config| registry.parse_certificate_provider(name, config);
         let bootstrap = self.bootstrap.plug(&parse).map_err(BuildError::Bootstrap)?;
-        let mut settings = self.settings;
-        settings.load_reports.shards = thread::available_parallelism().map_or(1, NonZero::get);
+        let settings = self.settings;
         let keepalive = settings.protocol.keepalive;
         let engine = Engine::new(bootstrap.clone(), settings, random_seed());
         let loads = engine.loads().clone();

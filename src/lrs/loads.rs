@@ -356,7 +356,7 @@ fn switch(lanes: &Lanes<Counters>, route: &Route, settings: &LoadSettings) -> Op
     let Route { destination, propagation } = route;
     lanes.switch_to(
         |known| known.is_for(destination, propagation.as_ref()),
-        || Counters::new(destination.clone(), settings.shards, propagation.clone()),
+        || Counters::new(destination.clone(), settings.shards.count(), propagation.clone()),
     )
 }
 

@@ -1,10 +1,9 @@
-use std::time::Duration;
+use std::{num::NonZero, sync::OnceLock, thread, time::Duration};
 
 /// The settings of load reports.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct LoadSettings {
-    /// The number of shards of each counter: the number of processors (LR9.2).
-    pub(crate) shards: usize,
+    pub(crate) shards: Shards,
     /// The minimum interval of reports (LR3.3).
     pub(crate) min_interval: Duration,
     /// The maximum size of a request in bytes (LR4.10).
@@ -22,10 +21,32 @@ pub(crate) struct LoadSettings {
     pub(crate) farewell: Duration,
 }
 
+/// The number of shards of each counter (LR9.2).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Shards {
+    /// One for each processor that the process may use.
+    PerProcessor,
+    #[cfg_attr(not(test), allow(dead_code, reason = "simulations do not depend on the machine"))]
+    Fixed(usize),
+}
+
+impl Shards {
+    /// Asks the system once, when something is counted for the first time: that reads several files.
+    pub(super) fn count(self) -> usize {
+        static PROCESSORS: OnceLock<usize> = OnceLock::new();
+        match self {
+            Self::PerProcessor => {
+                *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, NonZero::get))
+            }
+            Self::Fixed(count) => count,
+        }
+    }
+}
+
 impl Default for LoadSettings {
     fn default() -> Self {
         Self {
-            shards: 8,
+            shards: Shards::PerProcessor,
             min_interval: Duration::from_secs(1),
             max_request_size: 3 << 20,
             max_residues: 10_000,

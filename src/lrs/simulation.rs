@@ -10,7 +10,7 @@ use prost::Message;
 
 use super::{
     ClusterLoads, EndpointReporter, LoadCommand, LoadReporter, LoadSettings, Loads, LocalityReporter,
-    OrcaLoadReport, Outcome, ReportedCall, Reporting, tests::server,
+    OrcaLoadReport, Outcome, ReportedCall, Reporting, settings::Shards, tests::server,
 };
 use crate::{
     config::{Locality, Server},
@@ -84,7 +84,7 @@ struct World {
 impl World {
     fn new(seed: u64) -> Self {
         let settings = LoadSettings {
-            shards: 2,
+            shards: Shards::Fixed(2),
             slice: 3,
             max_request_size: 200,
             max_metric_names: 5,
