@@ -18,6 +18,8 @@ pub(crate) enum Language {
     Java,
     /// grpcio, which is C-core.
     Python,
+    /// grpc-js, on Node's own HTTP/2. Without TLS.
+    Node,
 }
 
 /// A running server.
@@ -50,6 +52,12 @@ impl Backend {
                 python.env("PYTHONPATH", program("XDSKIT_INTEROP_PYTHONPATH"));
                 python.arg(program("XDSKIT_INTEROP_BACKEND_PYTHON"));
                 python
+            }
+            Language::Node => {
+                let mut node = Command::new("node");
+                node.env("NODE_PATH", program("XDSKIT_INTEROP_NODE_PATH"));
+                node.arg(program("XDSKIT_INTEROP_BACKEND_NODE"));
+                node
             }
         };
         command.args([name, &port.to_string()]);

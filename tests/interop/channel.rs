@@ -2,6 +2,7 @@
 
 mod availability;
 mod calls;
+mod neighbors;
 mod security;
 
 use std::time::Duration;
@@ -62,6 +63,23 @@ macro_rules! with_each_backend {
 }
 pub(crate) use with_each_backend;
 
+/// Generates tests of the same kind with grpc-js alone, which has no TLS here: that of `unary_calls` is called `node::unary_calls`.
+macro_rules! with_node_backend {
+    ($($test:ident),+ $(,)?) => {
+        mod node {
+            use crate::backend::Language;
+
+            $(
+                #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+                async fn $test() {
+                    super::$test(Language::Node).await;
+                }
+            )+
+        }
+    };
+}
+use with_node_backend;
+
 /// go-control-plane's mesh, in which a channel calls the service `payments`. It has no endpoints at first.
 struct Mesh {
     peer: Peer,
@@ -105,7 +123,7 @@ impl Mesh {
         let setup = match language {
             Language::Go => Setup::snapshot_sotw(),
             Language::Java => Setup::linear_delta(),
-            Language::Python => Setup::snapshot_delta(),
+            Language::Python | Language::Node => Setup::snapshot_delta(),
         };
         let mut peer = Peer::start(setup).await;
         peer.command(&endpoints("payments", backends)).await;
@@ -125,6 +143,12 @@ impl Mesh {
             .connect_backoff(Duration::from_millis(50), Duration::from_millis(200));
         let channel = settings(builder).build().expect("a channel can be built");
         Self { peer, _client: client, channel }
+    }
+
+    /// One backend, and a mesh in which `payments` has it.
+    async fn with_one(language: Language) -> (Self, Backend) {
+        let backend = Backend::start(language, "one").await;
+        (Self::start(language, &[&backend]).await, backend)
     }
 
     async fn unary(&self, method: &'static str, request: Request<Bytes>) -> Result<Response<Bytes>, Status> {

@@ -7,7 +7,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 
 main() {
   local tool
-  for tool in go java javac jar mvn python3 setpriv; do
+  for tool in go java javac jar mvn node npm python3 setpriv; do
     command -v "$tool" >/dev/null || fail "$tool is needed: see tests/interop/README.md"
   done
   target=$(target_directory)
@@ -22,12 +22,14 @@ main() {
   build_java backends/java Backend warm-up
   install_envoy "$bin/envoy"
   install_python tests/interop/backends/python/requirements.txt "$bin/backends/python"
+  install_node tests/interop/backends/node "$bin/backends/node"
   cargo build --locked --quiet --example watch --example walk --example relay --example interop_client
   cargo build --locked --quiet --all-features --bin xdskit
   XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_STRICT=$bin/strict XDSKIT_INTEROP_JCP=$bin/jcp/run \
     XDSKIT_INTEROP_ENVOY=$bin/envoy/envoy/_bin/envoy \
     XDSKIT_INTEROP_BACKEND_GO=$bin/backends/go XDSKIT_INTEROP_BACKEND_JAVA=$bin/backends/java/run \
     XDSKIT_INTEROP_BACKEND_PYTHON=$PWD/tests/interop/backends/python/backend.py XDSKIT_INTEROP_PYTHONPATH=$bin/backends/python \
+    XDSKIT_INTEROP_BACKEND_NODE=$PWD/tests/interop/backends/node/backend.js XDSKIT_INTEROP_NODE_PATH=$bin/backends/node/node_modules \
     XDSKIT_INTEROP_WATCH=$target/debug/examples/watch XDSKIT_INTEROP_WALK=$target/debug/examples/walk \
     XDSKIT_INTEROP_RELAY=$target/debug/examples/relay XDSKIT_INTEROP_CLIENT=$target/debug/examples/interop_client \
     XDSKIT_INTEROP_GRPC_GO=$bin/grpcgo XDSKIT_INTEROP_GRPC_GO_ORIGINAL=$bin/grpcgo_original \
@@ -69,6 +71,16 @@ build_java() {
   } >"$to/run"
   chmod +x "$to/run"
   echo "$stamp" >"$to/stamp"
+}
+
+# install_node FOLDER TO: the packages from npm that the folder's package-lock.json has, installed again for other versions.
+install_node() {
+  ! cmp --silent "$1/package-lock.json" "$2/package-lock.json" || return 0
+  rm -rf "$2" "$2.new"
+  mkdir -p "$2.new"
+  cp "$1"/package*.json "$2.new"
+  (cd "$2.new" && bounded 600 npm ci --silent --ignore-scripts --no-audit --no-fund)
+  mv "$2.new" "$2"
 }
 
 main "$@"

@@ -17,13 +17,18 @@ with_each_backend! {
     compressed_messages_in_both_directions,
 }
 
-async fn one(language: Language) -> (Mesh, Backend) {
-    let backend = Backend::start(language, "one").await;
-    (Mesh::start(language, &[&backend]).await, backend)
+with_node_backend! {
+    unary_calls_carry_metadata_in_both_directions,
+    streams_of_each_kind,
+    messages_of_4_mib_and_a_stream_of_1_mib_each,
+    a_deadline_cancels_the_call_at_the_backend,
+    the_limit_of_a_route_cancels_the_call_at_the_backend,
+    a_dropped_call_is_cancelled_at_the_backend,
+    statuses_and_trailers_pass_unchanged,
 }
 
 async fn unary_calls_carry_metadata_in_both_directions(language: Language) {
-    let (mesh, mut backend) = one(language).await;
+    let (mesh, mut backend) = Mesh::with_one(language).await;
     let mut request = Request::new("hello".into());
     request.metadata_mut().insert("x-echo", MetadataValue::from_static("a b, c"));
     request.metadata_mut().insert_bin("x-echo-bin", MetadataValue::from_bytes(&[0, 1, 255]));
@@ -39,7 +44,7 @@ async fn unary_calls_carry_metadata_in_both_directions(language: Language) {
 }
 
 async fn streams_of_each_kind(language: Language) {
-    let (mesh, _backend) = one(language).await;
+    let (mesh, _backend) = Mesh::with_one(language).await;
     let mut grpc = grpc(&mesh.channel);
     let messages = stream::iter(["one", "two", "three"].map(Bytes::from));
     let collect =
@@ -64,7 +69,7 @@ async fn streams_of_each_kind(language: Language) {
 }
 
 async fn messages_of_4_mib_and_a_stream_of_1_mib_each(language: Language) {
-    let (mesh, _backend) = one(language).await;
+    let (mesh, _backend) = Mesh::with_one(language).await;
     let message = Bytes::from((0..4 << 20).map(|i: u32| (i / 7) as u8).collect::<Vec<_>>());
     let response = mesh.unary(ECHO, Request::new(message.clone())).await.expect("it succeeds");
     assert!(response.into_inner() == message);
@@ -80,7 +85,7 @@ async fn messages_of_4_mib_and_a_stream_of_1_mib_each(language: Language) {
 }
 
 async fn a_deadline_cancels_the_call_at_the_backend(language: Language) {
-    let (mesh, mut backend) = one(language).await;
+    let (mesh, mut backend) = Mesh::with_one(language).await;
     mesh.unary(ECHO, Request::new("hello".into())).await.expect("it succeeds");
     let mut request = Request::new("600000".into());
     request.set_timeout(Duration::from_secs(1));
@@ -95,7 +100,7 @@ async fn a_deadline_cancels_the_call_at_the_backend(language: Language) {
 }
 
 async fn the_limit_of_a_route_cancels_the_call_at_the_backend(language: Language) {
-    let (mut mesh, mut backend) = one(language).await;
+    let (mut mesh, mut backend) = Mesh::with_one(language).await;
     mesh.peer.command("limit payments 2000").await;
     mesh.unary(ECHO, Request::new("hello".into())).await.expect("it succeeds");
     let error = mesh.unary(HOLD, Request::new("600000".into())).await.expect_err("it takes too long");
@@ -104,7 +109,7 @@ async fn the_limit_of_a_route_cancels_the_call_at_the_backend(language: Language
 }
 
 async fn a_dropped_call_is_cancelled_at_the_backend(language: Language) {
-    let (mesh, mut backend) = one(language).await;
+    let (mesh, mut backend) = Mesh::with_one(language).await;
     let held = tokio::spawn({
         let channel = mesh.channel.clone();
         async move { unary(&channel, HOLD, Request::new("600000".into())).await }
@@ -121,7 +126,7 @@ async fn a_dropped_call_is_cancelled_at_the_backend(language: Language) {
 }
 
 async fn statuses_and_trailers_pass_unchanged(language: Language) {
-    let (mesh, _backend) = one(language).await;
+    let (mesh, _backend) = Mesh::with_one(language).await;
     for code in 1..=16 {
         let text = format!("{code} no disk: 100 % full, \"grün\"\nat /dev/sda");
         let error = mesh.unary(FAIL, Request::new(text.into())).await.expect_err("it fails");
@@ -136,7 +141,7 @@ async fn statuses_and_trailers_pass_unchanged(language: Language) {
 }
 
 async fn compressed_messages_in_both_directions(language: Language) {
-    let (mesh, _backend) = one(language).await;
+    let (mesh, _backend) = Mesh::with_one(language).await;
     let mut grpc = grpc(&mesh.channel)
         .send_compressed(CompressionEncoding::Gzip)
         .accept_compressed(CompressionEncoding::Gzip);

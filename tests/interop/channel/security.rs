@@ -55,6 +55,7 @@ async fn a_client_that_a_backend_does_not_trust_fails_calls_with_the_alert(langu
                 reason.contains("the server sent the TLS alert ") && reason.contains(&hint)
             }
             Language::Python => ends.iter().any(|end| reason.contains(end)),
+            Language::Node => unreachable!("it has no TLS here"),
         };
         mesh.refused_if(&hint, is_named).await;
         for _ in 0..100 {
