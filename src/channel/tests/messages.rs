@@ -121,7 +121,7 @@ async fn ch1_18_a_call_that_ends_at_its_deadline_names_what_it_waited_for() {
     let name = "ch1_18_deadline";
     let mesh = Mesh::start(name, &[&peer]).await;
     // Otherwise it might still be connecting at the deadline.
-    soon(mesh.channel.wait_ready()).await.unwrap();
+    assert!(mesh.channel.wait_ready(Duration::from_secs(20)).await);
     let late = mesh.with_timeout("/late", "500m");
     let held = peer.request().await;
     let status = soon(late).await.unwrap().unwrap_err();
