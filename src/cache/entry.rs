@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Instant};
 
-use super::{AmbientError, OneOrMany, Raw, Redirect, ResourceState, ServerSubscriptions, Update};
+use super::{AmbientError, OneOrMany, Policy, Raw, Redirect, ResourceState, ServerSubscriptions, Update};
 use crate::{
     base::WatchId,
     error::WatchError,
@@ -13,6 +13,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
+    /// The name in requests, if it differs (X2).
+    pub(crate) spelling: Option<Arc<str>>,
     pub(crate) ty: TypeId,
     pub(crate) group: GroupId,
     /// The subscriptions at the servers that it is requested from, or sent by.
@@ -66,15 +68,6 @@ pub(crate) struct Known {
     state: State,
 }
 
-/// The effect of an error on a good resource: the settings of a server's bootstrap entry, and of the client.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Policy {
-    /// A deleted resource stays in use, with a warning (A53, A88).
-    pub(crate) keep_deleted: bool,
-    /// Data errors drop the resource (`fail_on_data_errors`, A88-4).
-    pub(crate) fail_on_data_errors: bool,
-}
-
 /// Whether there is a change to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -88,6 +81,7 @@ impl Entry {
         let subscriptions = ServerSubscriptions::default();
         Self {
             name,
+            spelling: None,
             ty,
             group,
             subscriptions,
@@ -97,6 +91,11 @@ impl Entry {
             is_expired: false,
             state: State::Waiting { notified: None },
         }
+    }
+
+    /// Sets the name in requests, if it differs.
+    pub(crate) fn with_spelling(self, spelling: Option<Arc<str>>) -> Self {
+        Self { spelling, ..self }
     }
 
     /// The bytes of the last successful parse, while the resource is held.

@@ -215,7 +215,7 @@ fn collection(locator: String) -> Result<Option<Arc<str>>, Invalid> {
     if !name.is_glob() || name.resource_type() != Some(scopes) {
         return Err(invalid(format!("{locator:?} is no glob collection of {scopes}")));
     }
-    Ok(Some(name.to_string().into()))
+    Ok(Some(name.spelling().into()))
 }
 
 #[cfg(test)]

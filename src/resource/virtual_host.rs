@@ -97,7 +97,7 @@ impl VirtualHost {
     pub fn resource_name(route_config: &str, host: &str) -> String {
         let host = host.to_ascii_lowercase();
         match ResourceName::parse(route_config) {
-            Ok(name) => name.part(parts::message_name(Self::TYPE_URL), &host).to_string(),
+            Ok(name) => name.part(parts::message_name(Self::TYPE_URL), &host).spelling().to_owned(),
             Err(_) => format!("{route_config}/{host}"),
         }
     }

@@ -118,12 +118,12 @@ impl Step<'_> {
                 .on_skipped((self.response.stream, self.response.ty));
             return 1;
         };
-        let Some(name) = self.unknown_name(next) else {
+        let Some(name) = self.written_name(next) else {
             invariant::broken("a resource of a collection has a name");
             return 1;
         };
         let server = self.response.server();
-        let id = self.authorities.placement().entry_for(self.store, (group, self.response.ty), name);
+        let id = self.authorities.placement().entry_for(self.store, (group, self.response.ty), &name);
         // The name may be requested there for the watches of another group.
         let Some(sub) = self.authorities.placement().place(self.store, id, server) else { return 1 };
         if let Some(sub) = self
