@@ -59,6 +59,7 @@ pub mod secret;
 pub mod tls;
 pub mod virtual_host;
 
+use self::matcher::RegexLimits;
 pub(crate) use collection::{Inline, List, ListEntry};
 
 #[cfg(any(test, feature = "control-plane", feature = "fuzzing"))]
@@ -160,6 +161,8 @@ pub struct Context<'a> {
     pub(crate) named_servers: Option<&'a NamedServers>,
     /// The directory of the files that sources may name; `None` allows any.
     pub(crate) file_root: Option<&'a Arc<Path>>,
+    /// The limits of regular expressions.
+    pub regex_limits: RegexLimits,
     /// The time to live that was sent with these bytes; `None` for no limit.
     pub ttl: Option<Duration>,
     /// The name of the resource.
@@ -177,6 +180,7 @@ impl<'a> Context<'a> {
             registry: &NOTHING,
             named_servers: None,
             file_root: None,
+            regex_limits: RegexLimits::DEFAULT,
             ttl: None,
             name: None,
         }
@@ -238,6 +242,13 @@ impl<'a> Context<'a> {
     #[must_use]
     pub(crate) const fn with_file_root(mut self, root: Option<&'a Arc<Path>>) -> Self {
         self.file_root = root;
+        self
+    }
+
+    /// Sets the limits of regular expressions.
+    #[must_use]
+    pub const fn with_regex_limits(mut self, limits: RegexLimits) -> Self {
+        self.regex_limits = limits;
         self
     }
 
@@ -355,7 +366,8 @@ impl ResourceType {
 
     pub(crate) fn parse(&self, bytes: &Bytes, cx: &Context<'_>) -> Result<Erased, Invalid> {
         // The parser may be an application's. A panic in it must not affect other resources (G7).
-        panic::catch_unwind(AssertUnwindSafe(|| matcher::with_regex_budget(|| (self.parse)(bytes, cx))))
+        let parse = || matcher::with_regex_budget(cx.regex_limits, || (self.parse)(bytes, cx));
+        panic::catch_unwind(AssertUnwindSafe(parse))
             .unwrap_or_else(|_| Err(Invalid::new("the parser of this type has panicked")))
     }
 

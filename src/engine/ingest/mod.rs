@@ -180,6 +180,7 @@ impl ParserSettings {
             .with_registry(&self.settings.registry)
             .with_named_servers(named_servers)
             .with_file_root(self.settings.config_source_root.as_ref())
+            .with_regex_limits(self.settings.regex_limits)
             .with_trusted_server(trusted)
     }
 }
