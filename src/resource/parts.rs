@@ -109,6 +109,17 @@ pub(crate) fn positive(proto: &google::Duration) -> Result<Duration, Invalid> {
     }
 }
 
+/// Reads a duration in JSON, such as `1.5s`, which is not negative.
+pub(super) fn json_duration(text: &str) -> Option<Duration> {
+    let text = text.strip_suffix('s')?;
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(seconds) || !is_number(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    Some(Duration::new(seconds.parse().ok()?, format!("{fraction:0<9}").parse().ok()?))
+}
+
 /// A duration in protobuf's JSON form: decimal seconds and an `s`.
 pub(crate) fn seconds(duration: Duration) -> String {
     let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
@@ -285,6 +296,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn durations_in_json_are_decimal_seconds() {
+        let of = Duration::new;
+        for (text, expected) in [
+            ("1s", Some(of(1, 0))),
+            ("0.000000001s", Some(of(0, 1))),
+            ("1.50s", Some(of(1, 500_000_000))),
+            ("1", None),
+            ("-1s", None),
+            ("1.s", None),
+            (".5s", None),
+            ("1.0000000001s", None),
+            ("99999999999999999999s", None),
+        ] {
+            assert_eq!(json_duration(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn durations_are_bounded_and_written_as_decimal_seconds() {
