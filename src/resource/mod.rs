@@ -34,6 +34,7 @@ mod samples;
 pub(crate) mod services;
 #[cfg(test)]
 mod shapes;
+mod v2;
 
 pub mod cluster;
 pub mod cluster_plugin;

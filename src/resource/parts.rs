@@ -12,15 +12,16 @@ use prost::Message;
 use serde::Serializer;
 use serde_json::{Number, Value};
 
-use super::{Context, Invalid, config_source::ResourceConfigSource, extension::Payload};
+use super::{Context, Invalid, config_source::ResourceConfigSource, extension::Payload, v2};
 use crate::{
     pb::{envoy::config::core::v3 as core, google::protobuf as google, udpa, xds},
     wire::{self, Fields, Malformed},
 };
 
-/// Returns the message name of a type URL: the part after the last slash.
+/// Returns the message name of a type URL, which is the part after the last slash; for the name of an extension in v2, that
+/// in v3.
 pub(crate) fn message_name(type_url: &str) -> &str {
-    type_url.rsplit('/').next().unwrap_or(type_url)
+    v2::v3_name(type_url.rsplit('/').next().unwrap_or(type_url))
 }
 
 /// Resolves the `TypedStruct` in an `Any` at an extension point: returns the name of the configuration message, and
