@@ -100,10 +100,19 @@ impl Entry {
 
     /// The bytes of the last successful parse, while the resource is held.
     pub(crate) fn raw(&self) -> Option<&Raw> {
+        self.as_held().map(|held| &held.raw)
+    }
+
+    fn as_held(&self) -> Option<&Held> {
         match &self.state {
-            State::Held(held) => Some(&held.raw),
+            State::Held(held) => Some(held),
             State::Waiting { .. } | State::Gone(_) => None,
         }
+    }
+
+    /// The good resource, while it is held.
+    pub(crate) fn resource(&self) -> Option<&Erased> {
+        self.as_held().map(|held| &held.resource)
     }
 
     /// Copies the bytes out of a response that is mostly not held any more.
@@ -120,10 +129,7 @@ impl Entry {
 
     /// The target of the server's redirect, while that is held (X20).
     pub(crate) fn redirect(&self) -> Option<&Redirect> {
-        match &self.state {
-            State::Held(held) => held.resource.downcast_ref(),
-            State::Waiting { .. } | State::Gone(_) => None,
-        }
+        self.resource()?.downcast_ref()
     }
 
     /// Whether there is a good resource.
@@ -157,10 +163,7 @@ impl Entry {
 
     /// The version that is held, and the time of its arrival.
     pub(crate) fn held(&self) -> Option<(&Version, Instant)> {
-        match &self.state {
-            State::Held(held) => Some((&held.version, held.updated)),
-            State::Waiting { .. } | State::Gone(_) => None,
-        }
+        self.as_held().map(|held| (&held.version, held.updated))
     }
 
     /// The error that no good update has followed.
@@ -197,11 +200,7 @@ impl Entry {
 
     /// Whether a server error is visible to watches: neither a resource nor an error of its own is known.
     pub(crate) fn shows_failure(&self) -> bool {
-        match &self.state {
-            State::Waiting { .. } => true,
-            State::Held(held) => held.warning.is_none(),
-            State::Gone(_) => false,
-        }
+        self.is_waiting() || self.as_held().is_some_and(|held| held.warning.is_none())
     }
 
     /// A server error began: whether it is to be published. Its end is visible on a held resource; the state of a

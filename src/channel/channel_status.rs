@@ -39,6 +39,9 @@ pub struct ChannelStatus {
     pub clusters: Vec<ClusterStatus>,
     /// The clusters with endpoints that these consist of. Those of an aggregate that are not needed are not there.
     pub leaves: Vec<LeafStatus>,
+    /// The parts of the configuration that the channel does not use: those that validation has left out, and fields that are not
+    /// executed. Each is a warning in the log when it begins.
+    pub not_executed: Vec<Arc<str>>,
 }
 
 impl Channel {
@@ -74,6 +77,7 @@ impl Channel {
             error: collected.error,
             clusters: collected.clusters,
             leaves: collected.leaves,
+            not_executed: collected.not_executed,
         }
     }
 }
@@ -84,6 +88,7 @@ pub(super) struct Collected {
     pub(super) error: Option<Arc<str>>,
     pub(super) clusters: Vec<ClusterStatus>,
     pub(super) leaves: Vec<LeafStatus>,
+    pub(super) not_executed: Vec<Arc<str>>,
 }
 
 impl LeafStatus {
@@ -95,13 +100,16 @@ impl LeafStatus {
 
 impl fmt::Display for ChannelStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { target, state, calls, waiting, error, clusters, leaves } = self;
+        let Self { target, state, calls, waiting, error, clusters, leaves, not_executed } = self;
         write!(f, "Channel {}: {state}, {calls} calls, {waiting} of them waiting", Escaped(target))?;
         for cluster in clusters {
             write!(f, "\n{cluster}")?;
         }
         for leaf in leaves {
             write!(f, "\n\n{leaf}")?;
+        }
+        for part in not_executed {
+            write!(f, "\n- {}", shortened(part, LONGEST_ERROR))?;
         }
         error.as_ref().map_or(Ok(()), |error| write!(f, "\n! {}", Escaped(shortened(error, LONGEST_ERROR))))
     }
@@ -302,6 +310,7 @@ mod tests {
             error: Some(long),
             clusters: vec![cluster],
             leaves: vec![leaf],
+            not_executed: vec!["x".repeat(1 << 20).into()],
         };
         let shown = status.to_string();
         assert!(shown.len() < 20_000, "{} bytes", shown.len());

@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// Writes rows of cells below the names of their columns, without the end of the last line. Each column is as wide as its widest
-/// cell; a cell of more than [`CELL`] characters is cut in its middle, where names differ least.
+/// cell; a cell of more than [`CELL`] characters, or [`LAST_CELL`] in the last column, is cut in its middle, where names differ least.
 ///
 /// The width in a format string cannot be used for that: one above 65,535 panics.
 pub(crate) fn write_columns<const N: usize>(
@@ -11,7 +11,10 @@ pub(crate) fn write_columns<const N: usize>(
     head: &[&str; N],
     rows: &[[String; N]],
 ) -> fmt::Result {
-    let rows: Vec<[String; N]> = rows.iter().map(|row| row.each_ref().map(|cell| middle_out(cell))).collect();
+    let mut rows: Vec<[String; N]> = rows.to_vec();
+    for (column, cell) in rows.iter_mut().flat_map(|row| row.iter_mut().enumerate()) {
+        cut_middle(cell, if column + 1 == N { LAST_CELL } else { CELL });
+    }
     let mut widths = head.map(|cell| cell.chars().count());
     for row in &rows {
         for (width, cell) in widths.iter_mut().zip(row) {
@@ -40,18 +43,19 @@ fn write_row<const N: usize>(f: &mut impl fmt::Write, row: &[&str; N], widths: &
     Ok(())
 }
 
-fn middle_out(cell: &str) -> String {
+fn cut_middle(cell: &mut String, limit: usize) {
     let length = cell.chars().count();
-    if length <= CELL {
-        return cell.to_owned();
+    if length > limit {
+        let (start, end) = (limit / 2, limit / 2 - 1);
+        *cell = cell.chars().take(start).chain(['…']).chain(cell.chars().skip(length - end)).collect();
     }
-    let (start, end) = (CELL / 2, CELL / 2 - 1);
-    let kept = cell.chars().take(start).chain(['…']).chain(cell.chars().skip(length - end));
-    kept.collect()
 }
 
 /// The most characters of a cell.
-pub(crate) const CELL: usize = 60;
+const CELL: usize = 60;
+
+/// The same in the last column, which makes no other one wide.
+const LAST_CELL: usize = 200;
 
 /// The blanks between columns.
 const GAP: usize = 2;

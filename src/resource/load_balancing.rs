@@ -16,7 +16,7 @@ pub use self::endpoint_policy::{
     CustomPolicy, EndpointBalancer, EndpointPick, EndpointPicker, EndpointPolicy, PickRequest, PolicyEndpoint,
 };
 use self::ring_hash::{from_message, sizes};
-use super::{Context, Custom, Extension, Invalid, Payload, parts};
+use super::{Context, Custom, Extension, Invalid, Payload, parts, remarks, unexecuted::Table};
 use crate::pb::{
     envoy::{
         config::cluster::v3::{self as cluster, cluster::LbConfig},
@@ -234,11 +234,20 @@ struct Unsupported(String);
 fn policy(any: &google::Any, cx: &Context<'_>, depth: u32) -> Result<Result<LbPolicy, Unsupported>, Invalid> {
     let (name, payload) = parts::extension(any)?;
     let built_in = || BUILT_IN.iter().find(|(type_name, _)| *type_name == name).map(|(_, parse)| parse);
+    let message = match &payload {
+        Payload::Message(bytes) => Some(bytes.clone()),
+        Payload::Struct(_) => None,
+    };
     let in_service_config = || service_config::parser(&name);
     let parsed = match cx.registry.lb_policies().get(&name).or_else(built_in).or_else(in_service_config) {
         Some(parse) => parse(payload, cx, depth)?,
         None => None,
     };
+    if parsed.is_some()
+        && let Some((message, table)) = message.zip(Table::of_policy(&name))
+    {
+        remarks::scan(table, &message);
+    }
     Ok(parsed.ok_or_else(|| Unsupported(name.into_owned())))
 }
 

@@ -148,8 +148,8 @@ pub(crate) fn serialize_some_seconds<S: Serializer>(
 }
 
 /// Accepts only the config sources on the stream of the referring resource: `ads` and `self`.
-pub(crate) fn same_stream(source: Option<&core::ConfigSource>) -> Result<(), Invalid> {
-    ResourceConfigSource::parse(source, &Context::new()).map(drop)
+pub(crate) fn same_stream(source: Option<&core::ConfigSource>, cx: &Context<'_>) -> Result<(), Invalid> {
+    ResourceConfigSource::parse(source, &Context { named_servers: None, ..*cx }).map(drop)
 }
 
 /// Reads a config source; the outer error is that of bytes that are not a `ConfigSource`.
@@ -163,9 +163,9 @@ pub(crate) fn read_source(
     for field in Fields::of(bytes) {
         let field = field?;
         match (field.number, field.value) {
-            // Empty `ads` and `self`, and the version, which is ignored.
+            // Empty `ads` and `self`; the version is that of most servers.
             (3 | 5, wire::Value::Bytes([])) => sources += 1,
-            (6, wire::Value::Varint(_)) => {}
+            (6, wire::Value::Varint(V3)) if !cx.is_peer_of_v2() => {}
             _ => others += 1,
         }
     }
@@ -174,6 +174,9 @@ pub(crate) fn read_source(
     }
     Ok(ResourceConfigSource::parse(Some(&core::ConfigSource::decode(bytes)?), cx))
 }
+
+/// `ApiVersion.V3`.
+const V3: u64 = 2;
 
 /// An address to connect to or listen on: an IP literal and a port (E10, S3).
 pub(crate) fn socket_addr(address: Option<&core::Address>) -> Result<SocketAddr, Invalid> {

@@ -1,4 +1,5 @@
 use std::{
+    borrow::Cow,
     fmt,
     time::{Duration, SystemTime},
 };
@@ -26,6 +27,11 @@ impl fmt::Display for ClientStatus {
         }
         let rows: Vec<_> = self.resources.iter().map(|resource| self.row(resource)).collect();
         write_table(f, &rows)?;
+        for resource in &self.resources {
+            for part in resource.remarks.left_out() {
+                write!(f, "\n- {} is used without a part: {part}", named(&resource.name))?;
+            }
+        }
         for resource in &self.resources {
             let Some(error) = &resource.error else { continue };
             write!(f, "\n! {}", shortened(&error.details.to_string(), LONGEST_ERROR))?;
@@ -129,11 +135,18 @@ pub(crate) fn age(at: SystemTime, now: SystemTime) -> String {
     }
 }
 
+/// A name of another party.
+fn named(name: &str) -> Escaped<Cow<'_, str>> {
+    Escaped(shortened(name, LONGEST_NAME))
+}
+
 /// The longest error in the table, in bytes; the middle of a longer one is left out.
 pub(crate) const LONGEST_ERROR: usize = 2048;
 
 /// The longest version behind an error, in bytes.
 const LONGEST_VERSION: usize = 200;
+
+const LONGEST_NAME: usize = 200;
 
 /// The columns of `grpcdebug`.
 const HEAD: [&str; 5] = ["Name", "Status", "Version", "Type", "LastUpdated"];
@@ -146,7 +159,7 @@ mod tests {
     use crate::{
         cache::ResourceState,
         error::{Blame, Code, Subject, WatchError},
-        resource::{Cluster, Resource, Version},
+        resource::{Cluster, Remarks, Resource, Version},
     };
 
     /// A width in a format string is a `u16`, and names of servers may be longer.
@@ -165,6 +178,7 @@ mod tests {
             last_updated: Some(now),
             bytes: None,
             error: Some(UpdateError { version, at: now, details }),
+            remarks: Remarks::default(),
         };
         let server = ServerStatus {
             uri: "http://127.0.0.1:1".into(),

@@ -11,6 +11,7 @@ mod apply;
 mod finish;
 mod globs;
 mod heartbeats;
+mod left_out;
 mod locate;
 mod order_predictor;
 mod pending_response;
