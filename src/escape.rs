@@ -1,5 +1,11 @@
 use std::fmt::{self, Display, Write};
 
+#[cfg(any(test, feature = "client"))]
+mod columns;
+
+#[cfg(any(test, feature = "client"))]
+pub(crate) use columns::write_columns;
+
 /// Displays text from other parties so that it can neither break a line nor control a terminal.
 ///
 /// Control characters (including line feeds and ESC), line separators and bidirectional controls are replaced by

@@ -244,6 +244,9 @@ impl Translation {
         if self.refusal(Some(config)).is_some() {
             unexecuted.insert("TLS, calls fail since the channel has no credentials".to_owned());
         }
+        let remarks = [Some(&config.remarks), view.assignment().map(|assignment| &assignment.remarks)];
+        let fields = remarks.into_iter().flatten().flat_map(|remarks| remarks.not_executed());
+        unexecuted.extend(fields.map(|field| (*field).to_owned()));
         self.warn(leaf, unexecuted);
         configured
     }

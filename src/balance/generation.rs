@@ -27,6 +27,7 @@ use crate::{
     error::WatchError,
     filters::Instances,
     resolve::{RouteQuery, Snapshot},
+    resource::Remarks,
 };
 
 /// Routes and pickers. It is immutable.
@@ -93,6 +94,8 @@ pub(crate) struct Generations<H> {
     stale_config: Option<Arc<StaleConfig>>,
     /// The HTTP filters of the newest routes that are not executed, which were logged.
     warned: BTreeSet<String>,
+    /// The fields of the listener and its routes that are not executed, which were logged.
+    warned_fields: BTreeSet<&'static str>,
     /// Those of the HTTP filters of the newest listener.
     instances: Instances,
 }
@@ -177,6 +180,7 @@ impl<H: Clone + Debug> Generations<H> {
             snapshot: None,
             stale_config: None,
             warned: BTreeSet::new(),
+            warned_fields: BTreeSet::new(),
             instances: Instances::default(),
         }
     }
@@ -205,6 +209,7 @@ impl<H: Clone + Debug> Generations<H> {
                     self.balancer.set_sessions(routes.have_sessions(), now);
                     self.set_routing(Routing::Routes(Arc::new(routes)));
                 }
+                self.warn_of_fields(&snapshot);
                 self.set_stale_config(StaleConfig::of(snapshot.without_clusters().warnings()));
                 self.snapshot = Some(snapshot);
             }
@@ -367,6 +372,19 @@ impl<H: Clone + Debug> Generations<H> {
         }
     }
 
+    /// Logs the fields of the listener and its routes that are not executed, unless those before had them.
+    fn warn_of_fields(&mut self, snapshot: &Snapshot) {
+        let fields: BTreeSet<_> =
+            remarks_of_routes(snapshot).into_iter().flat_map(Remarks::not_executed).copied().collect();
+        for field in fields.difference(&self.warned_fields) {
+            warn!(
+                target = snapshot.target(),
+                "the channel does not execute a part of the configuration: {field}"
+            );
+        }
+        self.warned_fields = fields;
+    }
+
     /// Logs what is configured and not executed, unless the routes before had it.
     fn warn_of_filters(&mut self, target: &str, unexecuted: BTreeSet<&str>) {
         let unexecuted: BTreeSet<_> = unexecuted.into_iter().map(str::to_owned).collect();
@@ -378,6 +396,11 @@ impl<H: Clone + Debug> Generations<H> {
         }
         self.warned = unexecuted;
     }
+}
+
+/// What is not used of the listener and of the routes of a target.
+fn remarks_of_routes(snapshot: &Snapshot) -> [&Remarks; 3] {
+    [&snapshot.listener().remarks, &snapshot.route_config().remarks, &snapshot.virtual_host().remarks]
 }
 
 /// The order in which states of clusters make that of the channel (CH3.12).

@@ -1,6 +1,6 @@
 use std::{sync::Arc, time::Instant};
 
-use super::{AmbientError, OneOrMany, Raw, Redirect, ResourceState, ServerSubscriptions, Update};
+use super::{AmbientError, OneOrMany, Policy, Raw, Redirect, ResourceState, ServerSubscriptions, Update};
 use crate::{
     base::WatchId,
     error::WatchError,
@@ -13,6 +13,8 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Entry {
     pub(crate) name: Arc<str>,
+    /// The name in requests, if it differs (X2).
+    pub(crate) spelling: Option<Arc<str>>,
     pub(crate) ty: TypeId,
     pub(crate) group: GroupId,
     /// The subscriptions at the servers that it is requested from, or sent by.
@@ -66,15 +68,6 @@ pub(crate) struct Known {
     state: State,
 }
 
-/// The effect of an error on a good resource: the settings of a server's bootstrap entry, and of the client.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Policy {
-    /// A deleted resource stays in use, with a warning (A53, A88).
-    pub(crate) keep_deleted: bool,
-    /// Data errors drop the resource (`fail_on_data_errors`, A88-4).
-    pub(crate) fail_on_data_errors: bool,
-}
-
 /// Whether there is a change to publish.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
@@ -88,6 +81,7 @@ impl Entry {
         let subscriptions = ServerSubscriptions::default();
         Self {
             name,
+            spelling: None,
             ty,
             group,
             subscriptions,
@@ -99,12 +93,26 @@ impl Entry {
         }
     }
 
+    /// Sets the name in requests, if it differs.
+    pub(crate) fn with_spelling(self, spelling: Option<Arc<str>>) -> Self {
+        Self { spelling, ..self }
+    }
+
     /// The bytes of the last successful parse, while the resource is held.
     pub(crate) fn raw(&self) -> Option<&Raw> {
+        self.as_held().map(|held| &held.raw)
+    }
+
+    fn as_held(&self) -> Option<&Held> {
         match &self.state {
-            State::Held(held) => Some(&held.raw),
+            State::Held(held) => Some(held),
             State::Waiting { .. } | State::Gone(_) => None,
         }
+    }
+
+    /// The good resource, while it is held.
+    pub(crate) fn resource(&self) -> Option<&Erased> {
+        self.as_held().map(|held| &held.resource)
     }
 
     /// Copies the bytes out of a response that is mostly not held any more.
@@ -121,10 +129,7 @@ impl Entry {
 
     /// The target of the server's redirect, while that is held (X20).
     pub(crate) fn redirect(&self) -> Option<&Redirect> {
-        match &self.state {
-            State::Held(held) => held.resource.downcast_ref(),
-            State::Waiting { .. } | State::Gone(_) => None,
-        }
+        self.resource()?.downcast_ref()
     }
 
     /// Whether there is a good resource.
@@ -158,10 +163,7 @@ impl Entry {
 
     /// The version that is held, and the time of its arrival.
     pub(crate) fn held(&self) -> Option<(&Version, Instant)> {
-        match &self.state {
-            State::Held(held) => Some((&held.version, held.updated)),
-            State::Waiting { .. } | State::Gone(_) => None,
-        }
+        self.as_held().map(|held| (&held.version, held.updated))
     }
 
     /// The error that no good update has followed.
@@ -198,11 +200,7 @@ impl Entry {
 
     /// Whether a server error is visible to watches: neither a resource nor an error of its own is known.
     pub(crate) fn shows_failure(&self) -> bool {
-        match &self.state {
-            State::Waiting { .. } => true,
-            State::Held(held) => held.warning.is_none(),
-            State::Gone(_) => false,
-        }
+        self.is_waiting() || self.as_held().is_some_and(|held| held.warning.is_none())
     }
 
     /// A server error began: whether it is to be published. Its end is visible on a held resource; the state of a

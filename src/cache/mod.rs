@@ -3,6 +3,7 @@
 mod ambient_error;
 mod entry;
 mod one_or_many;
+mod policy;
 mod raw;
 mod redirect;
 mod server_subscriptions;
@@ -11,8 +12,9 @@ mod table;
 pub use self::ambient_error::ResourceState;
 pub(crate) use self::{
     ambient_error::{AmbientError, Update},
-    entry::{Changed, Entry, Policy},
+    entry::{Changed, Entry},
     one_or_many::OneOrMany,
+    policy::Policy,
     raw::{Raw, ResponseBuffer},
     redirect::Redirect,
     server_subscriptions::ServerSubscriptions,

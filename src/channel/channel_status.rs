@@ -1,6 +1,6 @@
 //! What a channel is doing, for its operators.
 
-use std::{fmt, sync::Arc};
+use std::{borrow::Cow, fmt, sync::Arc};
 
 use serde::Serialize;
 use tokio::sync::oneshot;
@@ -13,7 +13,8 @@ use crate::{
             ClusterStatus, ConnectionSecurity, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus,
         },
     },
-    escape::Escaped,
+    error::shortened,
+    escape::{Escaped, write_columns},
 };
 
 /// The state of a channel at one time: its clusters, and their priorities, localities and endpoints with what becomes of calls.
@@ -38,6 +39,9 @@ pub struct ChannelStatus {
     pub clusters: Vec<ClusterStatus>,
     /// The clusters with endpoints that these consist of. Those of an aggregate that are not needed are not there.
     pub leaves: Vec<LeafStatus>,
+    /// The parts of the configuration that the channel does not use: those that validation has left out, and fields that are not
+    /// executed. Each is a warning in the log when it begins.
+    pub not_executed: Vec<Arc<str>>,
 }
 
 impl Channel {
@@ -73,6 +77,7 @@ impl Channel {
             error: collected.error,
             clusters: collected.clusters,
             leaves: collected.leaves,
+            not_executed: collected.not_executed,
         }
     }
 }
@@ -83,6 +88,7 @@ pub(super) struct Collected {
     pub(super) error: Option<Arc<str>>,
     pub(super) clusters: Vec<ClusterStatus>,
     pub(super) leaves: Vec<LeafStatus>,
+    pub(super) not_executed: Vec<Arc<str>>,
 }
 
 impl LeafStatus {
@@ -94,7 +100,7 @@ impl LeafStatus {
 
 impl fmt::Display for ChannelStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { target, state, calls, waiting, error, clusters, leaves } = self;
+        let Self { target, state, calls, waiting, error, clusters, leaves, not_executed } = self;
         write!(f, "Channel {}: {state}, {calls} calls, {waiting} of them waiting", Escaped(target))?;
         for cluster in clusters {
             write!(f, "\n{cluster}")?;
@@ -102,41 +108,43 @@ impl fmt::Display for ChannelStatus {
         for leaf in leaves {
             write!(f, "\n\n{leaf}")?;
         }
-        error.as_ref().map_or(Ok(()), |error| write!(f, "\n! {}", Escaped(error)))
+        for part in not_executed {
+            write!(f, "\n- {}", shortened(part, LONGEST_ERROR))?;
+        }
+        error.as_ref().map_or(Ok(()), |error| write!(f, "\n! {}", Escaped(shortened(error, LONGEST_ERROR))))
     }
 }
 
 impl fmt::Display for ClusterStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Cluster {}: {}", Escaped(&self.name), self.state)?;
+        write!(f, "Cluster {}: {}", named(&self.name), self.state)?;
         if self.leaves.len() != 1 || self.leaves.first() != Some(&self.name) {
-            let leaves: Vec<_> = self.leaves.iter().map(|it| Escaped(it).to_string()).collect();
+            let leaves: Vec<_> = self.leaves.iter().map(|leaf| named(leaf).to_string()).collect();
             write!(f, ", leaves {}", leaves.join(", "))?;
             if let Some(active) = &self.active_leaf {
-                write!(f, " (active: {})", Escaped(active))?;
+                write!(f, " (active: {})", named(active))?;
             }
         }
-        self.error.as_ref().map_or(Ok(()), |error| write!(f, "; {}", Escaped(error)))
+        self.error
+            .as_ref()
+            .map_or(Ok(()), |error| write!(f, "; {}", Escaped(shortened(error, LONGEST_ERROR))))
     }
 }
 
 impl fmt::Display for LeafStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { name, state, policy, requests, max_requests, priorities, unused } = self;
-        write!(
-            f,
-            "Endpoints of {}: {state}, {policy}, {requests} of {max_requests} requests",
-            Escaped(name)
-        )?;
+        write!(f, "Endpoints of {}: {state}, {policy}, {requests} of {max_requests} requests", named(name))?;
         let all = priorities.iter().enumerate();
         let rows = all.flat_map(|(number, priority)| priority.rows(number)).collect::<Vec<_>>();
-        write_table(f, &rows)?;
+        f.write_str("\n")?;
+        write_columns(f, &HEAD, &rows)?;
         for endpoint in unused {
             write!(f, "\n- {} gets no calls: {:?}", endpoint.address, endpoint.health)?;
         }
         for endpoint in self.endpoints() {
             if let (Some(address), Some(error)) = (endpoint.addresses.first(), &endpoint.error) {
-                write!(f, "\n! {address}: {}", Escaped(error))?;
+                write!(f, "\n! {address}: {}", Escaped(shortened(error, LONGEST_ERROR)))?;
             }
         }
         Ok(())
@@ -210,22 +218,16 @@ impl fmt::Display for Connectivity {
     }
 }
 
+/// A name of another party.
+fn named(name: &str) -> Escaped<Cow<'_, str>> {
+    Escaped(shortened(name, LONGEST_NAME))
+}
+
 type Row = [String; 10];
 
-fn write_table(f: &mut fmt::Formatter<'_>, rows: &[Row]) -> fmt::Result {
-    let mut widths = HEAD.map(str::len);
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let head = HEAD.map(ToOwned::to_owned);
-    for row in [&head].into_iter().chain(rows) {
-        let cells = row.iter().zip(widths).map(|(cell, width)| format!("{cell:width$}"));
-        write!(f, "\n{}", cells.collect::<Vec<_>>().join("  ").trim_end())?;
-    }
-    Ok(())
-}
+/// The longest name or error of another party in a line, in bytes; the middle of a longer one is left out.
+const LONGEST_NAME: usize = 200;
+const LONGEST_ERROR: usize = 2048;
 
 const HEAD: [&str; 10] = [
     "Address",
@@ -239,3 +241,78 @@ const HEAD: [&str; 10] = [
     "Ejected",
     "Security",
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{
+        balance::status::{ConnectionStatus, UnusedEndpoint},
+        config::Locality,
+        resource::HealthStatus,
+    };
+
+    /// A width in a format string is a `u16`, and names of servers may be longer.
+    #[test]
+    fn a_status_can_be_shown_whatever_the_length_of_its_texts() {
+        let long: Arc<str> = "é".repeat(1 << 20).into();
+        let address = ([127, 0, 0, 1], 80).into();
+        let security = ConnectionSecurity::Cluster {
+            roots: Some(long.clone()),
+            identity: Some(long.clone()),
+            server_name: Some(long.clone()),
+            peer: Some(long.clone()),
+        };
+        let connection = ConnectionStatus { address, calls: 0, max_calls: 1, security };
+        let endpoint = EndpointStatus {
+            addresses: vec![address; 10_000],
+            hostname: Some(long.clone()),
+            health: Some(HealthStatus::Healthy),
+            state: Connectivity::Ready,
+            weight: 1,
+            load_weight: None,
+            calls: 0,
+            connections: vec![connection],
+            ejected_for: None,
+            error: Some(long.clone()),
+        };
+        let locality = LocalityStatus {
+            locality: Locality::new(&long, &long, &long),
+            weight: 1,
+            endpoints: vec![endpoint],
+        };
+        let priority = PriorityStatus {
+            state: Some(Connectivity::Ready),
+            is_active: true,
+            error: Some(long.clone()),
+            localities: vec![locality],
+        };
+        let leaf = LeafStatus {
+            name: long.clone(),
+            state: Connectivity::Ready,
+            policy: "round_robin",
+            requests: 0,
+            max_requests: 1,
+            priorities: vec![priority],
+            unused: vec![UnusedEndpoint { address, health: HealthStatus::Draining }],
+        };
+        let cluster = ClusterStatus {
+            name: long.clone(),
+            state: Connectivity::Ready,
+            leaves: vec![long.clone(), long.clone()],
+            active_leaf: Some(long.clone()),
+            error: Some(long.clone()),
+        };
+        let status = ChannelStatus {
+            target: "xds:///shop".into(),
+            state: ChannelState::Ready,
+            calls: 0,
+            waiting: 0,
+            error: Some(long),
+            clusters: vec![cluster],
+            leaves: vec![leaf],
+            not_executed: vec!["x".repeat(1 << 20).into()],
+        };
+        let shown = status.to_string();
+        assert!(shown.len() < 20_000, "{} bytes", shown.len());
+    }
+}

@@ -251,7 +251,8 @@ impl Task {
 
     fn status(&self) -> Collected {
         let (clusters, leaves) = self.generations.status(now());
-        Collected { error: self.generations.error(), clusters, leaves }
+        let not_executed = self.generations.not_executed();
+        Collected { error: self.generations.error(), clusters, leaves, not_executed }
     }
 
     fn wake(&mut self) {

@@ -32,7 +32,7 @@ use crate::{
     escape::debug_as_message,
     lrs::Reporting,
     protocol::encode_node,
-    resource::{self, Validation},
+    resource::{self, Validation, matcher::RegexLimits},
     transport::{GrpcTransport, Transport, Transports, credentials::CredentialsRegistry},
 };
 
@@ -219,6 +219,13 @@ impl ClientBuilder {
     /// [`transport`](Self::transport).
     pub fn max_message_size(mut self, bytes: usize) -> Self {
         self.grpc = self.grpc.with_max_message_size(bytes);
+        self
+    }
+
+    /// Sets the limits of regular expressions in resources: 4 KiB for a pattern, 1 MiB for one when compiled, and 16 MiB for all of
+    /// a resource by default. Resources beyond are rejected.
+    pub fn regex_limits(mut self, limits: RegexLimits) -> Self {
+        self.settings.regex_limits = limits;
         self
     }
 

@@ -19,7 +19,7 @@ use crate::{
     error::WatchError,
     lrs::{LoadStreamReport, LoadStreamState},
     protocol::ConnectionState,
-    resource::Version,
+    resource::{Remarks, Version},
 };
 
 pub(crate) mod table;
@@ -127,6 +127,8 @@ pub struct ResourceStatus {
     pub bytes: Option<Bytes>,
     /// The failure of the last update, until an update succeeds (A40-2).
     pub error: Option<UpdateError>,
+    /// What is not used of the resource in use.
+    pub remarks: Remarks,
 }
 
 /// The failure of an update.
@@ -274,7 +276,7 @@ impl LoadReportStatus {
 
 impl ResourceStatus {
     fn new(report: ResourceReport, clock: &Clock) -> Self {
-        let ResourceReport { order: _, type_url, name, state, held, bytes, ambient_error } = report;
+        let ResourceReport { order: _, type_url, name, state, held, bytes, ambient_error, remarks } = report;
         let (version, updated) = held.unzip();
         Self {
             type_url,
@@ -284,6 +286,7 @@ impl ResourceStatus {
             last_updated: updated.map(|at| clock.at(at)),
             bytes,
             error: ambient_error.map(|ambient_error| UpdateError::new(ambient_error, clock)),
+            remarks,
         }
     }
 }

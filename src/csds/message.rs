@@ -27,7 +27,7 @@ pub(super) fn client_config(status: ClientStatus, contents: bool) -> ClientConfi
 }
 
 fn generic(resource: ResourceStatus, contents: bool) -> GenericXdsConfig {
-    let ResourceStatus { type_url, name, state, version, last_updated, bytes, error } = resource;
+    let ResourceStatus { type_url, name, state, version, last_updated, bytes, error, remarks: _ } = resource;
     let bytes = bytes.filter(|_| contents);
     GenericXdsConfig {
         type_url: type_url.into(),

@@ -124,7 +124,7 @@ impl Engine {
                     target: target.as_str().into(),
                     authority: target.authority().unwrap_or(&service).into(),
                     headers: target.headers().clone(),
-                    listener: listener.as_str().into(),
+                    listener: listener.spelling().into(),
                     node_id: self.store.node_id().clone(),
                     loads: self.load_sources.loads().clone(),
                 };

@@ -1,6 +1,11 @@
 use std::{path::Path, sync::Arc, time::Duration};
 
-use crate::{config::bounded, lrs::LoadSettings, protocol, resource::Registry};
+use crate::{
+    config::bounded,
+    lrs::LoadSettings,
+    protocol,
+    resource::{Registry, matcher::RegexLimits},
+};
 
 /// The settings of the engine, with the defaults of a client.
 #[derive(Debug, Clone, PartialEq)]
@@ -19,6 +24,8 @@ pub(crate) struct Settings {
     pub(crate) config_source_root: Option<Arc<Path>>,
     /// The extensions that the application handles.
     pub(crate) registry: Arc<Registry>,
+    /// The limits of regular expressions in resources.
+    pub(crate) regex_limits: RegexLimits,
     /// Those of load reports.
     pub(crate) load_reports: LoadSettings,
 }
@@ -55,6 +62,7 @@ impl Default for Settings {
             follow_config_sources: false,
             config_source_root: None,
             registry: Arc::default(),
+            regex_limits: RegexLimits::default(),
             load_reports: LoadSettings::default(),
         }
     }

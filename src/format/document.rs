@@ -92,7 +92,7 @@ impl Shape {
                 return Err(FormatError::document("empty: neither resources nor a version nor a type_url"));
             }
             Self::Response => message,
-            Self::Collection => around(types, message)?,
+            Self::Collection => around(types, message, &warnings)?,
         };
         let lists_resources = lists || matches!(self, Self::Collection);
         Ok(Read { message: message.into(), warnings, lists_resources })
@@ -100,11 +100,17 @@ impl Shape {
 }
 
 /// A response with a list collection in its wrapper as its only resource.
-fn around(types: Types, wrapper: Vec<u8>) -> Result<Vec<u8>, FormatError> {
+fn around(types: Types, wrapper: Vec<u8>, warnings: &[String]) -> Result<Vec<u8>, FormatError> {
     let read = Resource::decode(&*wrapper);
     let Resource { version, resource, .. } =
         read.map_err(|e| FormatError::document(format!("is not a Resource: {e}")))?;
-    let type_url = resource.map(|any| any.type_url).unwrap_or_default();
+    let Any { type_url, value } = resource.unwrap_or_default();
+    // Protobuf's text format has no other place for this.
+    if let Some(warning) = warnings.iter().find(|_| value.is_empty()) {
+        return Err(FormatError::document(format!(
+            "a list collection without `entries` would remove all members; {warning}"
+        )));
+    }
     if !types.of_url(&type_url).is_some_and(|message| is_collection(&message)) {
         return Err(FormatError::document(format!(
             "resource is of the type {type_url:?}, which is not a list collection"
@@ -121,7 +127,7 @@ fn around(types: Types, wrapper: Vec<u8>) -> Result<Vec<u8>, FormatError> {
 }
 
 /// Collections have their entries in field 1.
-fn is_collection(message: &MessageDescriptor) -> bool {
+pub(super) fn is_collection(message: &MessageDescriptor) -> bool {
     let Some(first) = message.get_field(1) else { return false };
     let of_entries = |entry: &MessageDescriptor| entry.full_name() == "xds.core.v3.CollectionEntry";
     first.is_list() && first.kind().as_message().is_some_and(of_entries)

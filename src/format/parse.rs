@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{
     any::{self, AnyForm},
+    document::is_collection,
     error::{FormatError, Step, Trail},
     known,
     scalar::{Scalar, found, mismatch, write_nested, write_text},
@@ -222,7 +223,9 @@ impl<'a> Parser<'a> {
                 written
             }
             AnyForm::Fields(message) => {
-                self.fields(message, object.iter().filter(|(name, _)| *name != any::TYPE))?
+                let written = self.fields(message, object.iter().filter(|(name, _)| *name != any::TYPE))?;
+                self.check_collection(message, object, &written)?;
+                written
             }
         };
         let mut out = Vec::new();
@@ -232,6 +235,30 @@ impl<'a> Parser<'a> {
         }
         Ok(out)
     }
+
+    /// A list collection without entries removes all members, so that the name of its field must not be misspelled.
+    fn check_collection(
+        &self,
+        message: &MessageDescriptor,
+        object: &Map<String, Value>,
+        written: &[u8],
+    ) -> Result<(), FormatError> {
+        let is_unknown = |name: &&String| {
+            let is_field = message.get_field_by_json_name(name).or_else(|| message.get_field_by_name(name));
+            **name != any::TYPE && is_field.is_none()
+        };
+        match object.keys().find(is_unknown).filter(|_| written.is_empty() && is_collection(message)) {
+            Some(field) => Err(self.trail.error(lacks_entries(field))),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Why a collection is an error that has only an unknown field.
+pub(super) fn lacks_entries(field: &str) -> String {
+    format!(
+        "a list collection without `entries`, but with the unknown field {field:?}, would remove all members"
+    )
 }
 
 /// Whether `null` is a value of a field rather than its absence.

@@ -5,15 +5,13 @@ use std::borrow::Cow;
 
 /// The characters to escape in an authority, beside those that no URI may contain.
 pub(crate) const AUTHORITY: &[u8] = b"/?#";
-/// The characters to escape in an id; `/` separates its segments.
-pub(crate) const ID: &[u8] = b":?#[]";
+/// The characters to escape in an id, and in a value for a template: all but those of an RFC 3986 path (A47-3). `/` separates
+/// the segments of an id.
+pub(crate) const PATH: &[u8] = b"?#[]";
 /// The characters to escape in keys and values of context parameters.
 pub(crate) const PARAM: &[u8] = b"#[]&=";
 /// The characters to escape in the value of a directive.
 pub(crate) const DIRECTIVE: &[u8] = b"#[],";
-/// The characters to escape in a value for a template: all but those of an RFC 3986 path (A47-3).
-pub(crate) const PATH: &[u8] = b"?#[]";
-
 /// The reason why a text cannot be decoded, and the position in bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DecodeError {
@@ -31,6 +29,16 @@ pub(crate) fn encode_into(out: &mut String, text: &str, escape: &[u8]) {
             out.push(char::from(HEX[usize::from(byte >> 4)]));
             out.push(char::from(HEX[usize::from(byte & 0xf)]));
         }
+    }
+}
+
+/// Appends `text`, which may have escapes, with `%XX` for each byte that RFC 3986 does not allow.
+pub(crate) fn encode_illegal_into(out: &mut String, text: &str) {
+    for (index, part) in text.split('%').enumerate() {
+        if index > 0 {
+            out.push('%');
+        }
+        encode_into(out, part, &[]);
     }
 }
 
@@ -84,14 +92,14 @@ mod tests {
     fn x2_each_part_escapes_its_own_set() {
         let all = "%/?#:[]&=,";
         assert_eq!(encode(all, AUTHORITY), "%25%2F%3F%23:[]&=,");
-        assert_eq!(encode(all, ID), "%25/%3F%23%3A%5B%5D&=,");
+        assert_eq!(encode(all, PATH), "%25/%3F%23:%5B%5D&=,");
         assert_eq!(encode(all, PARAM), "%25/?%23:%5B%5D%26%3D,");
         assert_eq!(encode(all, DIRECTIVE), "%25/?%23:%5B%5D&=%2C");
     }
 
     #[test]
     fn x2_what_no_uri_may_hold_is_escaped_and_accepted_raw() {
-        assert_eq!(encode("a b\"\u{7f}é", ID), "a%20b%22%7F%C3%A9");
+        assert_eq!(encode("a b\"\u{7f}é", PATH), "a%20b%22%7F%C3%A9");
         assert_eq!(decode("a b\"é").as_deref(), Ok("a b\"é"));
         assert_eq!(decode("a%20b%22%c3%A9").as_deref(), Ok("a b\"é"));
     }

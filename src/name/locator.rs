@@ -50,7 +50,7 @@ fn text_of(locator: &ResourceLocator, depth: usize) -> Result<String, Invalid> {
     text.push('/');
     text.push_str(&locator.resource_type);
     text.push('/');
-    encode_into(&mut text, &locator.id, encoding::ID);
+    encode_into(&mut text, &locator.id, encoding::PATH);
     if let Some(ContextParamSpecifier::ExactContext(context)) = &locator.context_param_specifier {
         let mut separator = '?';
         for (key, value) in &context.params {

@@ -1,8 +1,8 @@
 //! Names of resources: old-style ones, which are opaque strings, and structured `xdstp:` ones.
 //!
 //! An `xdstp:` name contains the authority of the resource, its type, and context parameters that are part of its identity.
-//! Names that differ only in the order of their parameters, or in the spelling of their escapes, are equal; requests and
-//! caches use the canonical string.
+//! Names that differ only in the order of their parameters, or in the spelling of their escapes, are equal, and have the same
+//! canonical string. Requests have the name as it was written, since many servers compare the text of names.
 //!
 //! ```
 //! use xdskit::name::ResourceName;
@@ -46,6 +46,7 @@ mod error;
 mod glob;
 mod locator;
 mod params;
+mod spelling;
 mod xdstp;
 
 pub use self::{
@@ -64,6 +65,8 @@ pub(crate) use self::{additions::Additions, directive::is_entry_name, glob::glob
 #[derive(Clone)]
 pub struct ResourceName {
     canonical: Arc<str>,
+    /// The name in requests, if it differs from the canonical string.
+    spelling: Option<Arc<str>>,
     xdstp: Option<Arc<XdstpName>>,
 }
 
@@ -100,7 +103,8 @@ impl ResourceName {
         Ok(if encoded == text { Cow::Borrowed(text) } else { Cow::Owned(encoded) })
     }
 
-    /// The canonical string without directives, which identifies the resource and is sent in requests.
+    /// The canonical string without directives, which identifies the resource. See [`spelling`](Self::spelling) for the name in
+    /// requests.
     pub fn as_str(&self) -> &str {
         &self.canonical
     }
@@ -108,6 +112,26 @@ impl ResourceName {
     /// The canonical string, shared.
     pub fn canonical(&self) -> Arc<str> {
         Arc::clone(&self.canonical)
+    }
+
+    /// The name in requests, without directives: as it was written, with the context parameters sorted, and with `%XX` for bytes
+    /// that no URI may contain. Of several spellings of one resource, requests have that of its first watch.
+    ///
+    /// ```
+    /// use xdskit::name::ResourceName;
+    ///
+    /// let name = ResourceName::parse("xdstp://a/envoy.config.listener.v3.Listener/shop%3A8000?b=1&a=2")?;
+    /// assert_eq!(name.spelling(), "xdstp://a/envoy.config.listener.v3.Listener/shop%3A8000?a=2&b=1");
+    /// assert_eq!(name.as_str(), "xdstp://a/envoy.config.listener.v3.Listener/shop:8000?a=2&b=1");
+    /// # Ok::<(), xdskit::name::NameError>(())
+    /// ```
+    pub fn spelling(&self) -> &str {
+        self.spelling.as_ref().unwrap_or(&self.canonical)
+    }
+
+    /// The same, shared; `None` if it is the canonical string.
+    pub(crate) fn other_spelling(&self) -> Option<Arc<str>> {
+        self.spelling.clone()
     }
 
     /// The authority of an `xdstp:` name, which may be empty; `None` for an opaque name.
@@ -175,7 +199,9 @@ impl ResourceName {
 
     /// This name with other context parameters; an opaque name is unchanged.
     pub fn with_context_params(&self, params: ContextParams) -> Self {
-        self.xdstp().map_or_else(|| self.clone(), |xdstp| Self::from_xdstp(xdstp.with_params(params)))
+        let Some(xdstp) = self.xdstp() else { return self.clone() };
+        let spelling = spelling::with_params(self.spelling(), &params);
+        Self::from_xdstp(xdstp.with_params(params)).spelled(spelling)
     }
 
     /// This name with an attribute of the resource as the context parameter `xds.resource.<attribute>` (rule X7); an opaque
@@ -202,15 +228,21 @@ impl ResourceName {
     /// directives. That of an opaque name is an opaque name.
     pub(crate) fn part(&self, resource_type: &str, segment: &str) -> Self {
         match self.xdstp() {
-            Some(xdstp) => Self::from_xdstp(xdstp.part(resource_type, segment)),
-            None => Self { canonical: format!("{}/{segment}", self.canonical).into(), xdstp: None },
+            Some(xdstp) => {
+                let part = Self::from_xdstp(xdstp.part(resource_type, segment));
+                match spelling::part(self.spelling(), resource_type, segment) {
+                    Some(spelling) => part.spelled(spelling),
+                    None => part,
+                }
+            }
+            None => Self::opaque(format!("{}/{segment}", self.canonical).into()),
         }
     }
 
     /// This name without its alternative.
     pub(crate) fn without_alt(&self) -> Self {
         match &self.xdstp {
-            Some(xdstp) => Self { canonical: self.canonical(), xdstp: Some(Arc::new(xdstp.without_alt())) },
+            Some(xdstp) => Self { xdstp: Some(Arc::new(xdstp.without_alt())), ..self.clone() },
             None => self.clone(),
         }
     }
@@ -218,9 +250,7 @@ impl ResourceName {
     /// This name without its directives, which identifies the resource.
     pub fn without_directives(&self) -> Self {
         match self.xdstp().filter(|xdstp| !xdstp.directives().is_empty()) {
-            Some(xdstp) => {
-                Self { canonical: self.canonical(), xdstp: Some(Arc::new(xdstp.without_directives())) }
-            }
+            Some(xdstp) => Self { xdstp: Some(Arc::new(xdstp.without_directives())), ..self.clone() },
             None => self.clone(),
         }
     }
@@ -229,7 +259,7 @@ impl ResourceName {
     pub(crate) fn parse_shared(text: &Arc<str>) -> Result<Self, NameError> {
         match Self::has_xdstp_scheme(text) {
             true => Self::parse(text),
-            false => Ok(Self { canonical: text.clone(), xdstp: None }),
+            false => Ok(Self::opaque(text.clone())),
         }
     }
 
@@ -237,16 +267,27 @@ impl ResourceName {
         if Self::has_xdstp_scheme(text) {
             Self::parse_xdstp(text, rules, 0)
         } else {
-            Ok(Self { canonical: Arc::from(text), xdstp: None })
+            Ok(Self::opaque(Arc::from(text)))
         }
     }
 
     fn parse_xdstp(text: &str, rules: Rules, depth: usize) -> Result<Self, NameError> {
-        XdstpName::parse(text, rules, depth).map(Self::from_xdstp)
+        let xdstp = XdstpName::parse(text, rules, depth)?;
+        let spelling = spelling::of(text, xdstp.context_params());
+        Ok(Self::from_xdstp(xdstp).spelled(spelling))
+    }
+
+    fn opaque(text: Arc<str>) -> Self {
+        Self { canonical: text, spelling: None, xdstp: None }
     }
 
     fn from_xdstp(xdstp: XdstpName) -> Self {
-        Self { canonical: Arc::from(xdstp.encode()), xdstp: Some(Arc::new(xdstp)) }
+        Self { canonical: Arc::from(xdstp.encode()), spelling: None, xdstp: Some(Arc::new(xdstp)) }
+    }
+
+    fn spelled(self, spelling: String) -> Self {
+        let spelling = (*spelling != *self.canonical).then(|| Arc::from(spelling));
+        Self { spelling, ..self }
     }
 
     fn has_xdstp_scheme(text: &str) -> bool {

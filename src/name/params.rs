@@ -124,7 +124,7 @@ fn parse_pair(pair: &str) -> Result<(String, String), encoding::DecodeError> {
     Ok((decoded_key.into_owned(), decoded_value.into_owned()))
 }
 
-fn encoded_pair(key: &str, value: &str) -> String {
+pub(super) fn encoded_pair(key: &str, value: &str) -> String {
     let mut pair = String::with_capacity(key.len() + value.len() + 1);
     encode_into(&mut pair, key, encoding::PARAM);
     pair.push('=');

@@ -104,7 +104,8 @@ fn x1_x2_every_part_is_decoded_and_escaped_again() {
     assert_eq!(name.id(), "b%:?#[]ar//baz");
     let params: Vec<_> = xdstp(&name).context_params().iter().collect();
     assert_eq!(params, [("%#[]&=ab", "cde%#[]&=f")]);
-    assert_eq!(name.as_str(), text);
+    assert_eq!(name.spelling(), text);
+    assert_eq!(name.as_str(), text.replace("%3A", ":"));
 }
 
 #[test]
@@ -126,7 +127,7 @@ fn x1_alternatives_nest_with_their_escapes() {
 #[test]
 fn x2_raw_characters_are_accepted_and_sent_escaped() {
     let name = parse("xdstp://a/t/foo x:1?p=\"é\"");
-    assert_eq!(name.as_str(), "xdstp://a/t/foo%20x%3A1?p=%22%C3%A9%22");
+    assert_eq!(name.as_str(), "xdstp://a/t/foo%20x:1?p=%22%C3%A9%22");
     assert_eq!(name, parse("xdstp://a/t/foo%20x%3a1?p=%22%c3%a9%22"));
 }
 
@@ -319,7 +320,7 @@ impl XdstpParts {
         text.push('/');
         text.push_str(&self.resource_type);
         text.push('/');
-        encoding::encode_into(&mut text, &self.id, encoding::ID);
+        encoding::encode_into(&mut text, &self.id, encoding::PATH);
         for (index, (key, value)) in self.params.iter().enumerate() {
             text.push(if index == 0 { '?' } else { '&' });
             encoding::encode_into(&mut text, key, encoding::PARAM);

@@ -79,7 +79,7 @@ impl XdstpName {
         out.push_str(&self.resource_type);
         if !self.id.is_empty() {
             out.push('/');
-            encode_into(&mut out, &self.id, encoding::ID);
+            encode_into(&mut out, &self.id, encoding::PATH);
         }
         self.params.encode_into(&mut out);
         out

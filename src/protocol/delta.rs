@@ -168,10 +168,10 @@ impl Delta {
             // Resubscribed names are in the other list, and the server sends them again (B2.8, B2.9).
             if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| !sub.is_named()) {
                 if sub.is_requested() {
-                    if is_over(self.limit, request, sub.name(), done) {
+                    if is_over(self.limit, request, sub.spelling(), done) {
                         break;
                     }
-                    put_text(UNSUBSCRIBE, sub.name(), request);
+                    put_text(UNSUBSCRIBE, sub.spelling(), request);
                     sub.on_unrequested();
                     self.on_stream.recent_unsubscribes.on_name_unsubscribed(
                         sub.name().clone(),
@@ -202,10 +202,10 @@ impl Delta {
         let mut done = 0;
         for id in &self.subscribed {
             if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| sub.is_named()) {
-                if is_over(self.limit, request, sub.name(), written.subscribed.len()) {
+                if is_over(self.limit, request, sub.spelling(), written.subscribed.len()) {
                     break;
                 }
-                put_text(SUBSCRIBE, sub.name(), request);
+                put_text(SUBSCRIBE, sub.spelling(), request);
                 sub.on_requested();
                 written.subscribed.push(*id);
             }
@@ -220,11 +220,11 @@ impl Delta {
         let aliases = mem::take(&mut subscriptions.aliases);
         let can_be_told = |sub: &Subscription| sub.has_version() && !aliases.is_alias(sub.name());
         let subs = || subscriptions.iter().map(|(_, sub)| sub).filter(|sub| can_be_told(sub));
-        let size: usize = subs().map(|sub| pair_len((sub.name(), sub.version().as_str()))).sum();
+        let size: usize = subs().map(|sub| pair_len((sub.spelling(), sub.version().as_str()))).sum();
         // A first request without any name would subscribe to everything.
         let fits = request.len() + size + ROOM_FOR_A_NAME <= self.limit;
         if fits {
-            subs().for_each(|sub| put_pair(VERSIONS, (sub.name(), sub.version().as_str()), request));
+            subs().for_each(|sub| put_pair(VERSIONS, (sub.spelling(), sub.version().as_str()), request));
         }
         let mut any = false;
         for (_, sub) in subscriptions.iter_mut() {

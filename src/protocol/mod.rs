@@ -13,6 +13,7 @@
 //!
 //! Variants of the protocol are structs with the same methods; the machine routes to them and holds no rule itself.
 
+mod absence;
 mod aliases;
 mod backoff;
 mod channel;
@@ -24,6 +25,7 @@ mod event;
 mod id;
 mod machine;
 mod node;
+mod phase;
 mod poll;
 mod quarantine;
 mod recent_unsubscribes;

@@ -226,7 +226,7 @@ impl Sotw {
         }
         if held_back.is_some() && sorted.is_empty() && others.is_empty() && !on_stream.named_for_sure {
             // An empty list could mean everything to it, and the next request would change nothing.
-            recent.last_name().into_iter().for_each(|name| put_text(3, name, &mut others));
+            subscriptions.put_spelled(recent.last_name(), &mut others);
         }
         on_stream.names = match others.is_empty() {
             true => sorted,

@@ -1,6 +1,6 @@
 use std::{mem, sync::Arc, time::Instant};
 
-use super::id::EntryId;
+use super::{absence::Absence, id::EntryId, phase::Phase};
 use crate::resource::Version;
 
 /// One name of a type at one server: the progress of its request, and of the server's answers.
@@ -10,6 +10,8 @@ use crate::resource::Version;
 #[derive(Debug)]
 pub(crate) struct Subscription {
     name: Arc<str>,
+    /// The name in requests, if it differs (X2).
+    spelling: Option<Arc<str>>,
     entry: EntryId,
     phase: Phase,
     /// Subscribed by name. Without it the name is a member of a collection, or about to be removed.
@@ -50,40 +52,11 @@ pub(crate) struct Subscription {
     serial: u32,
 }
 
-/// The progress of a name's request on the current stream.
-///
-/// ```text
-///        on_request_sent             on_answered
-///  New ─────────────────▶ Requested ──────────────▶ Answered
-///   ▲                        │  └──────▶ TimedOut ─────▲
-///   └── on_stream_closed ────┘  on_deadline
-///
-///  Answered ◀──────▶ AbsenceUnconfirmed: missing from a response, which proves nothing yet; a timer decides
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    New,
-    Requested,
-    Answered,
-    TimedOut,
-    AbsenceUnconfirmed,
-}
-
-/// The meaning of an absence from a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Absence {
-    /// The resource does not exist.
-    Confirmed,
-    /// The response may have crossed the request, whose timer is running or starts when it is sent.
-    Awaited,
-    /// The response may have crossed the request: a timer is to be started.
-    Unconfirmed,
-}
-
 impl Subscription {
     pub(super) fn new(name: Arc<str>, entry: EntryId, serial: u32) -> Self {
         Self {
             name,
+            spelling: None,
             entry,
             phase: Phase::New,
             is_named: false,
@@ -107,6 +80,18 @@ impl Subscription {
 
     pub(crate) fn name(&self) -> &Arc<str> {
         &self.name
+    }
+
+    /// The name in requests: as it was written by who subscribed first (X2).
+    pub(super) fn spelling(&self) -> &str {
+        self.spelling.as_ref().unwrap_or(&self.name)
+    }
+
+    /// Sets that, unless the server knows it by another one.
+    pub(crate) fn spell(&mut self, spelling: Option<Arc<str>>) {
+        if !self.is_named && !self.is_requested {
+            self.spelling = spelling;
+        }
     }
 
     pub(crate) fn entry(&self) -> EntryId {

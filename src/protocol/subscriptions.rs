@@ -51,6 +51,13 @@ impl Subscriptions {
         self.by_name.get(name).copied()
     }
 
+    /// Puts a name in a request, as it was written if it is subscribed to (X2).
+    pub(super) fn put_spelled(&self, name: Option<&str>, request: &mut BytesMut) {
+        let Some(name) = name else { return };
+        let sub = self.find(name).and_then(|id| self.get(id));
+        put_text(3, sub.map_or(name, Subscription::spelling), request);
+    }
+
     /// All subscriptions, in a fixed order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (SubId, &Subscription)> + Clone {
         self.subs.iter().map(|(id, sub)| {
@@ -172,8 +179,8 @@ impl Subscriptions {
         self.tidy();
         let subs = self.listed.iter().filter_map(|listed| alive(&self.subs, listed));
         // It is kept, so that it is allocated at its exact size.
-        let mut buffer = BytesMut::with_capacity(subs.clone().map(|sub| text_len(sub.name())).sum());
-        subs.for_each(|sub| put_text(3, sub.name(), &mut buffer));
+        let mut buffer = BytesMut::with_capacity(subs.clone().map(|sub| text_len(sub.spelling())).sum());
+        subs.for_each(|sub| put_text(3, sub.spelling(), &mut buffer));
         let encoded = buffer.freeze();
         self.encoded = Some(encoded.clone());
         encoded
@@ -184,7 +191,7 @@ impl Subscriptions {
         self.tidy();
         let mut buffer = BytesMut::new();
         let subs = self.listed.iter().filter_map(|listed| alive(&self.subs, listed));
-        subs.filter(|sub| !left_out(sub.name())).for_each(|sub| put_text(3, sub.name(), &mut buffer));
+        subs.filter(|sub| !left_out(sub.name())).for_each(|sub| put_text(3, sub.spelling(), &mut buffer));
         buffer.freeze()
     }
 

@@ -16,7 +16,7 @@ use crate::{
     invariant,
     protocol::Backoff,
     resource::{
-        ClusterLoadAssignment, Endpoint, Locality, Metadata,
+        ClusterLoadAssignment, Endpoint, Locality, Metadata, Remarks,
         cluster::HostPort,
         endpoints::{LocalityEndpoints, Priority},
     },
@@ -387,7 +387,8 @@ fn assignment(address: &HostPort, ips: &[IpAddr]) -> Option<ClusterLoadAssignmen
         cluster_name: address.to_string().into(),
         priorities: [Priority { localities: [locality].into() }].into(),
         drops: [].into(),
-        omitted_localities: 0,
+        unweighted_localities: [].into(),
+        remarks: Remarks::default(),
     })
 }
 

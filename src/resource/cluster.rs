@@ -3,11 +3,11 @@
 use std::{sync::Arc, time::Duration};
 
 use bytes::Bytes;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 
 use super::{
-    Context, HealthStatus, Invalid, LbPolicy, Metadata, OutlierDetection, Resource, UpstreamTls,
-    config_source::ResourceConfigSource, parts,
+    Context, HealthStatus, Invalid, LbPolicy, Metadata, OutlierDetection, Remarks, Resource, UpstreamTls,
+    config_source::ResourceConfigSource, parts, remarks, unexecuted,
 };
 use crate::base::type_url;
 use crate::pb::{
@@ -29,6 +29,7 @@ use crate::pb::{
 
 mod fields;
 mod host_port;
+mod json;
 
 use self::fields::{ClusterFields, Discovery, EdsFields};
 pub use self::host_port::HostPort;
@@ -68,6 +69,8 @@ pub struct Cluster {
     pub override_host_status: OverrideHostStatus,
     /// The metadata of the cluster.
     pub metadata: Metadata,
+    /// What is not used of it.
+    pub remarks: Remarks,
     /// The resource has the name of its service, which may be that of the cluster.
     pub(crate) names_service: bool,
 }
@@ -145,11 +148,20 @@ impl Resource for Cluster {
     const FULL_STATE: bool = true;
 
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        parts::read::<cluster::Cluster, _>(bytes, |bytes| {
-            let mut fields = ClusterFields::new(bytes);
-            fields.read()?;
-            Self::of(&fields, cx)
-        })
+        let (cluster, remarks) = remarks::collect(|| {
+            let cluster = parts::read::<cluster::Cluster, _>(bytes, |bytes| {
+                let mut fields = ClusterFields::new(bytes);
+                fields.read()?;
+                Self::of(&fields, cx)
+            })?;
+            remarks::scan(&unexecuted::CLUSTER, bytes);
+            Ok(cluster)
+        })?;
+        Ok(Self { remarks, ..cluster })
+    }
+
+    fn remarks(&self) -> Option<&Remarks> {
+        Some(&self.remarks)
     }
 }
 
@@ -210,55 +222,9 @@ impl Cluster {
             reported_metrics: ReportedMetrics::parse(&from.reported_metrics),
             override_host_status: OverrideHostStatus::parse(from.decode(from.common_lb_config)?),
             metadata,
+            remarks: Remarks::default(),
         })
     }
-}
-
-impl Serialize for Cluster {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let Self { name, kind, lb_policy, max_requests, max_connections, outlier_detection, .. } = self;
-        let Self { tls, http_connect, .. } = self;
-        let Self { idle_timeout, report_load, reported_metrics, override_host_status, metadata, .. } = self;
-        let telemetry_labels = self.telemetry_labels();
-        ClusterJson {
-            name,
-            kind,
-            lb_policy,
-            max_requests: *max_requests,
-            max_connections: *max_connections,
-            outlier_detection: outlier_detection.as_deref(),
-            tls: tls.as_deref(),
-            http_connect: *http_connect,
-            idle_timeout: *idle_timeout,
-            report_load: *report_load,
-            reported_metrics,
-            telemetry_labels,
-            override_host_status: *override_host_status,
-            metadata,
-        }
-        .serialize(to)
-    }
-}
-
-/// The JSON form of a cluster.
-#[derive(Serialize)]
-struct ClusterJson<'a> {
-    name: &'a str,
-    #[serde(flatten)]
-    kind: &'a ClusterKind,
-    lb_policy: &'a LbPolicy,
-    max_requests: u32,
-    max_connections: u32,
-    outlier_detection: Option<&'a OutlierDetection>,
-    tls: Option<&'a UpstreamTls>,
-    http_connect: bool,
-    #[serde(serialize_with = "parts::serialize_seconds")]
-    idle_timeout: Duration,
-    report_load: bool,
-    reported_metrics: &'a ReportedMetrics,
-    telemetry_labels: TelemetryLabels<'a>,
-    override_host_status: OverrideHostStatus,
-    metadata: &'a Metadata,
 }
 
 impl ClusterKind {

@@ -16,9 +16,11 @@ use crate::{
     },
 };
 
-/// A source other than `ads` and `self` that a resource names for another resource.
+/// A source that a resource names for another resource: one other than `ads` and `self`, or one of these with authorities, which
+/// are then those of the server that sent the resource.
 ///
-/// It is only accepted from a server if the client follows config sources (`ClientBuilder::follow_config_sources`).
+/// Others than `ads` and `self` are only accepted from a server if the client follows config sources
+/// (`ClientBuilder::follow_config_sources`).
 ///
 /// Equality and order are those of the encoded message.
 #[derive(Debug, Clone)]
@@ -26,6 +28,8 @@ pub struct ResourceConfigSource {
     written: Bytes,
     sources: Box<[ConfigSource]>,
     authorities: Box<[Box<str>]>,
+    /// It is the server that sent the resource: names of the older form have that server without it.
+    is_peer: bool,
 }
 
 impl ResourceConfigSource {
@@ -35,12 +39,12 @@ impl ResourceConfigSource {
     }
 
     /// Returns whether names of this authority are in the source's scope (X11). Names of the older form have no
-    /// authority and always are.
+    /// authority, and are in the scope of all but `ads` and `self`.
     pub fn is_for(&self, authority: Option<&str>) -> bool {
-        authority.is_none_or(|authority| self.authorities.iter().any(|own| **own == *authority))
+        authority.map_or(!self.is_peer, |authority| self.authorities.iter().any(|own| **own == *authority))
     }
 
-    /// Reads a `ConfigSource`; `None` for `ads` and `self`, the default sources of names (L7, C1).
+    /// Reads a `ConfigSource`; `None` for `ads` and `self` without authorities, the default sources of names (L7, C1).
     pub(super) fn parse(
         source: Option<&pb::ConfigSource>,
         cx: &Context<'_>,
@@ -49,7 +53,9 @@ impl ResourceConfigSource {
         let source = source.ok_or_else(unset)?;
         let specifier = source.config_source_specifier.as_ref().ok_or_else(unset)?;
         let named = match (specifier, cx.named_servers) {
-            (ConfigSourceSpecifier::Ads(_) | ConfigSourceSpecifier::Self_(_), _) => return Ok(None),
+            (ConfigSourceSpecifier::Ads(_) | ConfigSourceSpecifier::Self_(_), _) => {
+                return Self::of_peer(source, cx);
+            }
             (_, None) => return Err(Invalid::new("only the sources ads and self are supported")),
             (_, Some(named)) => named,
         };
@@ -60,13 +66,24 @@ impl ResourceConfigSource {
                 found.map_err(|e| e.at("path_config_source"))?
             }
             ConfigSourceSpecifier::ApiConfigSource(from) => {
-                servers(from, (named, cx)).map_err(|e| e.at("api_config_source"))?
+                let sources = servers(from, (named, cx)).map_err(|e| e.at("api_config_source"))?;
+                check_version(source, sources.first())?;
+                sources
             }
             ConfigSourceSpecifier::Ads(_) | ConfigSourceSpecifier::Self_(_) => return Ok(None),
         };
-        let authorities = source.authorities.iter().map(|authority| authority.name.as_str().into());
         let written = source.encode_to_vec().into();
-        Ok(Some(Arc::new(Self { written, sources, authorities: authorities.collect() })))
+        Ok(Some(Arc::new(Self { written, sources, authorities: authorities(source), is_peer: false })))
+    }
+
+    /// `ads` or `self`: with authorities, the server that sent the resource is the source of their names (X11).
+    fn of_peer(source: &pb::ConfigSource, cx: &Context<'_>) -> Result<Option<Arc<Self>>, Invalid> {
+        check_version(source, cx.peer)?;
+        let Some(peer) = cx.peer.filter(|_| !source.authorities.is_empty()) else { return Ok(None) };
+        let mut written = source.encode_to_vec();
+        written.extend_from_slice(peer.to_string().as_bytes());
+        let (sources, authorities) = ([peer.clone()].into(), authorities(source));
+        Ok(Some(Arc::new(Self { written: written.into(), sources, authorities, is_peer: true })))
     }
 }
 
@@ -94,6 +111,27 @@ impl hash::Hash for ResourceConfigSource {
     fn hash<H: hash::Hasher>(&self, state: &mut H) {
         self.written.hash(state);
     }
+}
+
+fn authorities(source: &pb::ConfigSource) -> Box<[Box<str>]> {
+    source.authorities.iter().map(|authority| authority.name.as_str().into()).collect()
+}
+
+/// The version of resources is that of the protocol that they are sent by. Without a server it is v3.
+fn check_version(source: &pb::ConfigSource, sender: Option<&ConfigSource>) -> Result<(), Invalid> {
+    let sent = match sender {
+        Some(ConfigSource::Server(server)) => server.transport_api_version,
+        Some(ConfigSource::Path(_)) | None => TransportApiVersion::V3,
+    };
+    let reason = match (pb::ApiVersion::try_from(source.resource_api_version), sent) {
+        (Ok(pb::ApiVersion::Auto), _)
+        | (Ok(pb::ApiVersion::V2), TransportApiVersion::V2)
+        | (Ok(pb::ApiVersion::V3), TransportApiVersion::V3) => return Ok(()),
+        (Ok(pb::ApiVersion::V2), _) => "is V2, and the resources are sent by v3 of the protocol",
+        (Ok(pb::ApiVersion::V3), _) => "is V3, and the resources are sent by v2 of the protocol",
+        (Err(_), _) => "is no known version",
+    };
+    Err(Invalid::field("resource_api_version", reason))
 }
 
 fn file(

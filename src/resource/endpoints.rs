@@ -6,7 +6,7 @@ use bytes::Bytes;
 use prost::Message;
 use serde::Serialize;
 
-use super::{Context, Invalid, Metadata, Resource, matcher::Fraction, parts};
+use super::{Context, Invalid, Metadata, Remarks, Resource, matcher::Fraction, parts, remarks, unexecuted};
 use crate::base::type_url;
 use crate::{
     pb::envoy::config::endpoint::v3::{self as pb, cluster_load_assignment::policy},
@@ -30,9 +30,27 @@ pub struct ClusterLoadAssignment {
     pub priorities: Box<[Priority]>,
     /// The fractions of requests to drop.
     pub drops: Box<[DropOverload]>,
-    /// The number of localities without a weight, which are omitted (E2).
-    #[serde(skip_serializing_if = "is_zero")]
-    pub omitted_localities: usize,
+    /// The localities without a weight, in the order of the message. Clients of gRPC do not use them, and neither do channels and
+    /// the picks of a snapshot; other applications may.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub unweighted_localities: Box<[UnweightedLocality]>,
+    /// What is not used of it.
+    #[serde(skip_serializing_if = "Remarks::is_empty")]
+    pub remarks: Remarks,
+}
+
+/// A locality without a weight.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
+pub struct UnweightedLocality {
+    /// The locality.
+    pub locality: Locality,
+    /// The priority, which may have no other localities.
+    pub priority: u32,
+    /// The endpoints in any health state.
+    pub endpoints: Box<[Endpoint]>,
+    /// The metadata of the locality.
+    pub metadata: Metadata,
 }
 
 /// A priority: localities that are used together.
@@ -71,7 +89,17 @@ impl Resource for ClusterLoadAssignment {
     const TYPE_URL: &'static str = type_url::ENDPOINTS;
 
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
-        parts::read::<pb::ClusterLoadAssignment, _>(bytes, |bytes| Self::read(bytes, cx))
+        let (assignment, remarks) = remarks::collect(|| {
+            let assignment =
+                parts::read::<pb::ClusterLoadAssignment, _>(bytes, |bytes| Self::read(bytes, cx))?;
+            remarks::scan(&unexecuted::LOAD_ASSIGNMENT, bytes);
+            Ok(assignment)
+        })?;
+        Ok(Self { remarks, ..assignment })
+    }
+
+    fn remarks(&self) -> Option<&Remarks> {
+        Some(&self.remarks)
     }
 }
 
@@ -94,8 +122,9 @@ impl ClusterLoadAssignment {
             return Err(Invalid::field("cluster_name", "must not be empty"));
         }
         let drops = policy.map_or(Ok([].into()), DropOverload::read).map_err(|e| e.at("policy"))?;
-        let (priorities, omitted_localities) = priorities(count, bytes, cx)?;
-        Ok(Self { cluster_name: cx.share(name), drops, priorities, omitted_localities })
+        let (priorities, unweighted_localities) = priorities(count, bytes, cx)?;
+        let (cluster_name, remarks) = (cx.share(name), Remarks::default());
+        Ok(Self { cluster_name, drops, priorities, unweighted_localities, remarks })
     }
 
     /// Returns all localities, the highest priority first.
@@ -103,7 +132,12 @@ impl ClusterLoadAssignment {
         self.priorities.iter().flat_map(|priority| &priority.localities)
     }
 
-    /// Returns all endpoints in any health state, the highest priority first.
+    /// Returns the number of endpoints of localities without a weight, in any health state.
+    pub(crate) fn unweighted_endpoints(&self) -> usize {
+        self.unweighted_localities.iter().map(|locality| locality.endpoints.len()).sum()
+    }
+
+    /// Returns all endpoints of localities with a weight in any health state, the highest priority first.
     pub fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.localities().flat_map(|locality| &locality.endpoints)
     }
@@ -160,16 +194,27 @@ struct LocalityFields<'a> {
     bytes: &'a [u8],
     locality: Option<&'a [u8]>,
     metadata: Option<&'a [u8]>,
-    /// 0 if there is none.
-    weight: u32,
+    weight: Option<u32>,
     priority: u32,
+    /// Its endpoints are also in `load_balancer_endpoints`, or sent by LEDS.
+    has_list: bool,
+    has_leds: bool,
     /// The number of endpoints.
     count: usize,
 }
 
 impl<'a> LocalityFields<'a> {
     fn read(bytes: &'a [u8]) -> Result<Self, Invalid> {
-        let mut fields = Self { bytes, locality: None, metadata: None, weight: 0, priority: 0, count: 0 };
+        let mut fields = Self {
+            bytes,
+            locality: None,
+            metadata: None,
+            weight: None,
+            priority: 0,
+            has_list: false,
+            has_leds: false,
+            count: 0,
+        };
         let mut weight = None;
         for field in Fields::of(bytes) {
             let field = field?;
@@ -182,13 +227,19 @@ impl<'a> LocalityFields<'a> {
                 3 => field.once(&mut weight)?,
                 5 => fields.priority = field.varint()? as u32,
                 // Not supported and not used, but the message must be well-formed.
-                7 => drop(pb::locality_lb_endpoints::LbEndpointList::decode(field.bytes()?)?),
-                8 => drop(pb::LedsClusterLocalityConfig::decode(field.bytes()?)?),
+                7 => {
+                    drop(pb::locality_lb_endpoints::LbEndpointList::decode(field.bytes()?)?);
+                    fields.has_list = true;
+                }
+                8 => {
+                    drop(pb::LedsClusterLocalityConfig::decode(field.bytes()?)?);
+                    fields.has_leds = true;
+                }
                 9 => field.once(&mut fields.metadata)?,
                 _ => {}
             }
         }
-        fields.weight = weight.map_or(Ok(0), parts::uint32_value)?;
+        fields.weight = weight.map(parts::uint32_value).transpose()?;
         Ok(fields)
     }
 }
@@ -217,22 +268,43 @@ struct Draft {
     locality: LocalityEndpoints,
 }
 
-fn is_zero(number: &usize) -> bool {
-    *number == 0
+impl UnweightedLocality {
+    /// Nothing is checked of a locality that is not used (E3): what cannot be read of it is left out.
+    fn parse(from: &LocalityFields<'_>, whole: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let LocalityEndpoints { locality, endpoints, metadata, .. } =
+            LocalityEndpoints::parse(from, NonZeroU32::MIN, whole, cx)?;
+        Ok(Self { locality, priority: from.priority, endpoints, metadata })
+    }
 }
 
-/// Rules E1 to E6 and E9, for an assignment of `count` localities; and the number of those that are omitted.
+/// Rules E1 to E6 and E9, for an assignment of `count` localities; and those without a weight.
 fn priorities(
     count: usize,
     assignment: &Bytes,
     cx: &Context<'_>,
-) -> Result<(Box<[Priority]>, usize), Invalid> {
-    let mut drafts = Vec::with_capacity(count);
+) -> Result<(Box<[Priority]>, Box<[UnweightedLocality]>), Invalid> {
+    let (mut drafts, mut unweighted) = (Vec::with_capacity(count), Vec::new());
     for (place, bytes) in parts::repeated(assignment, 2).enumerate() {
         let fields = LocalityFields::read(bytes)?;
+        note_sources(&fields, place);
         // Without weight, a locality is skipped before any other check (E2, E3).
-        let Some(weight) = NonZeroU32::new(fields.weight) else {
-            pb::LocalityLbEndpoints::decode(bytes)?;
+        let Some(weight) = NonZeroU32::new(fields.weight.unwrap_or(0)) else {
+            let message = pb::LocalityLbEndpoints::decode(bytes)?;
+            let kept = UnweightedLocality::parse(&fields, assignment, cx).or_else(|_| {
+                // In an unusual encoding, fields are read as a decoder does.
+                let encoded = Bytes::from(message.encode_to_vec());
+                UnweightedLocality::parse(&LocalityFields::read(&encoded)?, &encoded, cx)
+            });
+            let kept =
+                kept.and_then(|kept| if fields.weight.is_none() { Ok(kept) } else { Err(zero_weight()) });
+            let reason = match &kept {
+                Ok(kept) => {
+                    Invalid::new(format!("no load_balancing_weight (endpoints: {})", kept.endpoints.len()))
+                }
+                Err(reason) => reason.clone().and("; the locality has no weight"),
+            };
+            remarks::leave_out(reason.at_index("endpoints", place));
+            unweighted.extend(kept);
             continue;
         };
         let locality = LocalityEndpoints::parse(&fields, weight, assignment, cx);
@@ -250,8 +322,23 @@ fn priorities(
         check_localities(drafts)?;
     }
     check_addresses(&drafts)?;
-    let omitted = count - drafts.len();
-    Ok((grouped(drafts), omitted))
+    Ok((grouped(drafts), unweighted.into()))
+}
+
+fn zero_weight() -> Invalid {
+    Invalid::field("load_balancing_weight", "is 0")
+}
+
+/// Endpoints that a locality has elsewhere are left out.
+fn note_sources(fields: &LocalityFields<'_>, place: usize) {
+    for (is_set, field) in
+        [(fields.has_list, "load_balancer_endpoints"), (fields.has_leds, "leds_cluster_locality_config")]
+    {
+        if is_set {
+            let reason = "not supported; its endpoints are left out";
+            remarks::leave_out(Invalid::field(field, reason).at_index("endpoints", place));
+        }
+    }
 }
 
 /// Groups localities that are sorted by priority, without gaps.

@@ -10,7 +10,8 @@ pub use self::connection::Connection;
 
 use self::connection::{Chains, Conditions};
 use super::{
-    Context, DownstreamTls, Invalid, http_filter::Side, listener::HttpConnectionManager, matcher::Cidr, parts,
+    Context, DownstreamTls, Invalid, http_filter::Side, listener::HttpConnectionManager, matcher::Cidr,
+    parts, remarks,
 };
 use crate::pb::envoy::config::{
     core::v3 as core,
@@ -91,7 +92,14 @@ impl SocketListener {
         let address = address(message.address.as_ref()).map_err(|e| e.at("address"))?;
         let mut candidates = Vec::new();
         for (i, chain) in message.filter_chains.into_iter().enumerate() {
-            candidates.extend(Candidate::parse(i, chain, cx).map_err(|e| e.at_index("filter_chains", i))?);
+            let candidate = remarks::within("filter_chains", i, || Candidate::parse(i, chain, cx));
+            let candidate = candidate.map_err(|e| e.at_index("filter_chains", i))?;
+            if candidate.as_ref().is_none_or(|candidate| candidate.never) {
+                let reason = "no connection can match it: servers of gRPC have no server names, application \
+                              protocols, other transport protocols and destination ports";
+                remarks::leave_out(Invalid::field("filter_chain_match", reason).at_index("filter_chains", i));
+            }
+            candidates.extend(candidate);
         }
         let selection = Selection::of(candidates)?;
         let default_filter_chain = match message.default_filter_chain {

@@ -7,12 +7,13 @@ use prost::Message;
 use serde::Serialize;
 
 use super::{
-    Context, Invalid, Payload, Resource, RouteConfiguration,
+    Context, Invalid, Payload, Remarks, Resource, RouteConfiguration,
     config_source::ResourceConfigSource,
     filter_chain::SocketListener,
     http_filter::{self, HttpFilter, Side},
-    parts,
+    parts, remarks,
     scope::ScopedRoutes,
+    unexecuted,
 };
 use crate::base::type_url;
 use crate::pb::{
@@ -35,6 +36,9 @@ pub struct Listener {
     /// The kind, client or server.
     #[serde(flatten)]
     pub kind: ListenerKind,
+    /// What is not used of it.
+    #[serde(skip_serializing_if = "Remarks::is_empty")]
+    pub remarks: Remarks,
 }
 
 /// The kind of a [`Listener`].
@@ -118,18 +122,26 @@ impl Resource for Listener {
             return Err(Invalid::field("name", "must not be empty"));
         }
         let name = std::mem::take(&mut message.name).into();
-        let kind = match message.api_listener {
+        let (kind, remarks) = remarks::collect(|| ListenerKind::parse(message, cx))?;
+        Ok(Self { name, kind, remarks })
+    }
+
+    fn remarks(&self) -> Option<&Remarks> {
+        Some(&self.remarks)
+    }
+}
+
+impl ListenerKind {
+    fn parse(message: pb::Listener, cx: &Context<'_>) -> Result<Self, Invalid> {
+        match message.api_listener {
             Some(api) => {
                 let any = api.api_listener.unwrap_or_default();
                 let manager = HttpConnectionManager::parse(&any, Side::Client, cx);
-                ListenerKind::Api(manager.map_err(|e| e.at("api_listener").at("api_listener"))?)
+                Ok(Self::Api(manager.map_err(|e| e.at("api_listener").at("api_listener"))?))
             }
-            None if message.address.is_none() => {
-                return Err(Invalid::new("neither api_listener nor address is set"));
-            }
-            None => ListenerKind::Socket(SocketListener::parse(message, cx)?),
-        };
-        Ok(Self { name, kind })
+            None if message.address.is_none() => Err(Invalid::new("neither api_listener nor address is set")),
+            None => SocketListener::parse(message, cx).map(Self::Socket),
+        }
     }
 }
 
@@ -137,7 +149,10 @@ impl HttpConnectionManager {
     /// Rules L1 to L20, and S8, S9, S12 and S13 for a server's listener.
     pub(super) fn parse(any: &Any, side: Side, cx: &Context<'_>) -> Result<Self, Invalid> {
         let message: hcm::HttpConnectionManager = match parts::extension(any)? {
-            (name, Payload::Message(bytes)) if name == CONNECTION_MANAGER => Message::decode(bytes)?,
+            (name, Payload::Message(bytes)) if name == CONNECTION_MANAGER => {
+                remarks::scan(&unexecuted::CONNECTION_MANAGER, &bytes);
+                Message::decode(bytes)?
+            }
             (name, Payload::Message(_) | Payload::Struct(_)) => {
                 let reason = format!("expected a message of type {CONNECTION_MANAGER}, not {name:?}");
                 return Err(Invalid::new(reason));

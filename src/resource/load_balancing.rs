@@ -3,6 +3,7 @@
 #[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "channels execute these policies"))]
 mod endpoint_policy;
 mod ring_hash;
+mod service_config;
 
 use std::{num::NonZeroU32, time::Duration};
 
@@ -14,8 +15,8 @@ pub(crate) use self::endpoint_policy::AddedMetadata;
 pub use self::endpoint_policy::{
     CustomPolicy, EndpointBalancer, EndpointPick, EndpointPicker, EndpointPolicy, PickRequest, PolicyEndpoint,
 };
-use self::ring_hash::{from_json, from_message, sizes};
-use super::{Context, Custom, Extension, Invalid, Payload, parts};
+use self::ring_hash::{from_message, sizes};
+use super::{Context, Custom, Extension, Invalid, Payload, parts, remarks, unexecuted::Table};
 use crate::pb::{
     envoy::{
         config::cluster::v3::{self as cluster, cluster::LbConfig},
@@ -233,10 +234,20 @@ struct Unsupported(String);
 fn policy(any: &google::Any, cx: &Context<'_>, depth: u32) -> Result<Result<LbPolicy, Unsupported>, Invalid> {
     let (name, payload) = parts::extension(any)?;
     let built_in = || BUILT_IN.iter().find(|(type_name, _)| *type_name == name).map(|(_, parse)| parse);
-    let parsed = match cx.registry.lb_policies().get(&name).or_else(built_in) {
+    let message = match &payload {
+        Payload::Message(bytes) => Some(bytes.clone()),
+        Payload::Struct(_) => None,
+    };
+    let in_service_config = || service_config::parser(&name);
+    let parsed = match cx.registry.lb_policies().get(&name).or_else(built_in).or_else(in_service_config) {
         Some(parse) => parse(payload, cx, depth)?,
         None => None,
     };
+    if parsed.is_some()
+        && let Some((message, table)) = message.zip(Table::of_policy(&name))
+    {
+        remarks::scan(table, &message);
+    }
     Ok(parsed.ok_or_else(|| Unsupported(name.into_owned())))
 }
 
@@ -283,16 +294,12 @@ const BUILT_IN: &[(&str, ParsePolicy)] = &[
     ("envoy.extensions.load_balancing_policies.ring_hash.v3.RingHash", |payload, _, _| {
         message(payload, from_message)
     }),
-    (RING_HASH_IN_JSON, |payload, _, _| match payload {
-        Payload::Struct(fields) => from_json(&fields).map(Some),
-        Payload::Message(_) => Ok(None),
-    }),
     ("envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest", |payload, _, _| {
         message(payload, |it: least_request::LeastRequest| choices(it.choice_count))
     }),
     (
         "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",
-        |payload, _, _| message(payload, client_side),
+        |payload, _, _| message(payload, client_side_weights),
     ),
     ("envoy.extensions.load_balancing_policies.wrr_locality.v3.WrrLocality", |payload, cx, depth| {
         message(payload, |it| wrr_locality(it, cx, depth))
@@ -314,11 +321,13 @@ fn random_subsetting(
     cx: &Context<'_>,
     depth: u32,
 ) -> Result<LbPolicy, Invalid> {
-    let size = from.subset_size.map_or(0, |size| size.value);
-    let subset_size = NonZeroU32::new(size)
-        .ok_or_else(|| Invalid::field("subset_size", "must be set and greater than 0"))?;
+    let subset_size = subset_size(from.subset_size.map_or(0, |size| size.value), "subset_size")?;
     let policy = child(from.child_policy.as_ref(), cx, depth).map_err(|e| e.at("child_policy"))?;
     Ok(LbPolicy::RandomSubsetting(RandomSubsetting { subset_size, child_policy: Box::new(policy) }))
+}
+
+fn subset_size(size: u32, field: &str) -> Result<NonZeroU32, Invalid> {
+    NonZeroU32::new(size).ok_or_else(|| Invalid::field(field, "must be set and greater than 0"))
 }
 
 /// The policy inside another one, which must have one.
@@ -342,7 +351,7 @@ fn choices(choice_count: Option<google::UInt32Value>) -> Result<LbPolicy, Invali
 }
 
 /// Rule C15.
-fn client_side(from: client_side::ClientSideWeightedRoundRobin) -> Result<LbPolicy, Invalid> {
+fn client_side_weights(from: client_side::ClientSideWeightedRoundRobin) -> Result<LbPolicy, Invalid> {
     let duration = |from: Option<google::Duration>, field: &str, default: Duration| {
         from.map_or(Ok(default), |from| parts::duration(&from).map_err(|e| e.at(field)))
     };
@@ -373,8 +382,6 @@ fn client_side(from: client_side::ClientSideWeightedRoundRobin) -> Result<LbPoli
 }
 
 const MAX_DEPTH: u32 = 16;
-/// The name of ring_hash in gRPC's service config, with the fields of that (A42, A76).
-const RING_HASH_IN_JSON: &str = "ring_hash_experimental";
 const MAX_CHOICES: u8 = 10;
 const MIN_WEIGHT_UPDATE_PERIOD: Duration = Duration::from_millis(100);
 

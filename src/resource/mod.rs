@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 
 use crate::{
-    config::{AllowedGrpcService, NamedServers},
+    config::{AllowedGrpcService, ConfigSource, NamedServers, TransportApiVersion},
     name::ResourceName,
     observed::ErasedObserved,
     wire,
@@ -27,6 +27,7 @@ mod extension;
 mod inspected;
 mod parts;
 mod registry;
+mod remarks;
 // Used by the tests of the transports and of the control plane, each behind its feature.
 #[cfg(test)]
 mod samples;
@@ -34,6 +35,8 @@ mod samples;
 pub(crate) mod services;
 #[cfg(test)]
 mod shapes;
+mod unexecuted;
+mod v2;
 
 pub mod cluster;
 pub mod cluster_plugin;
@@ -59,6 +62,7 @@ pub mod secret;
 pub mod tls;
 pub mod virtual_host;
 
+use self::matcher::RegexLimits;
 pub(crate) use collection::{Inline, List, ListEntry};
 
 #[cfg(any(test, feature = "control-plane", feature = "fuzzing"))]
@@ -74,6 +78,7 @@ pub use load_balancing::LbPolicy;
 pub use metadata::Metadata;
 pub use outlier::OutlierDetection;
 pub use registry::Registry;
+pub use remarks::{LeftOut, Remarks};
 pub use route::RouteConfiguration;
 pub use runtime::Runtime;
 pub use scoped_route::ScopedRouteConfiguration;
@@ -134,6 +139,11 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
         }
     }
 
+    /// Returns what is not used of the resource, if the type records that.
+    fn remarks(&self) -> Option<&Remarks> {
+        None
+    }
+
     /// Parses and validates the message.
     ///
     /// `bytes` are exactly those of the resource: slices of them keep no other resource in memory.
@@ -158,8 +168,12 @@ pub struct Context<'a> {
     pub registry: &'a Registry,
     /// The servers that config sources may name, beside files; `None` follows no sources other than `ads` and `self`.
     pub(crate) named_servers: Option<&'a NamedServers>,
+    /// The server that sent the resource.
+    pub(crate) peer: Option<&'a ConfigSource>,
     /// The directory of the files that sources may name; `None` allows any.
     pub(crate) file_root: Option<&'a Arc<Path>>,
+    /// The limits of regular expressions.
+    pub regex_limits: RegexLimits,
     /// The time to live that was sent with these bytes; `None` for no limit.
     pub ttl: Option<Duration>,
     /// The name of the resource.
@@ -176,7 +190,9 @@ impl<'a> Context<'a> {
             allowed_grpc_services: None,
             registry: &NOTHING,
             named_servers: None,
+            peer: None,
             file_root: None,
+            regex_limits: RegexLimits::DEFAULT,
             ttl: None,
             name: None,
         }
@@ -234,10 +250,29 @@ impl<'a> Context<'a> {
         self
     }
 
+    /// Sets the server that sent the resource.
+    #[must_use]
+    pub(crate) const fn with_peer(mut self, peer: &'a ConfigSource) -> Self {
+        self.peer = Some(peer);
+        self
+    }
+
+    /// Whether the server that sent the resource uses v2 of the protocol.
+    fn is_peer_of_v2(&self) -> bool {
+        matches!(self.peer, Some(ConfigSource::Server(server)) if server.transport_api_version == TransportApiVersion::V2)
+    }
+
     /// Sets the directory of the files that sources may name.
     #[must_use]
     pub(crate) const fn with_file_root(mut self, root: Option<&'a Arc<Path>>) -> Self {
         self.file_root = root;
+        self
+    }
+
+    /// Sets the limits of regular expressions.
+    #[must_use]
+    pub const fn with_regex_limits(mut self, limits: RegexLimits) -> Self {
+        self.regex_limits = limits;
         self
     }
 
@@ -274,6 +309,7 @@ pub struct ResourceType {
     name: fn(&[u8]) -> Result<Cow<'_, str>, Invalid>,
     parse: fn(&Bytes, &Context<'_>) -> Result<Erased, Invalid>,
     observe: fn(ErasedObserved) -> Erased,
+    remarks: fn(&Erased) -> Option<&Remarks>,
     /// The type of lists of these resources.
     list: Option<fn() -> Self>,
     is_list: bool,
@@ -289,6 +325,7 @@ impl ResourceType {
             name: T::name,
             parse: |bytes, cx| Ok(Arc::new(T::parse(bytes, cx)?)),
             observe: |observed| Arc::new(observed.typed::<T>()),
+            remarks: |resource| resource.downcast_ref::<T>().and_then(T::remarks),
             list: if T::COLLECTION_TYPE_URL.is_some() { Some(Self::list_of::<T>) } else { None },
             is_list: false,
         }
@@ -305,6 +342,7 @@ impl ResourceType {
             },
             parse: |bytes, cx| Ok(Arc::new(List::parse::<T>(bytes, cx)?)),
             observe: |observed| Arc::new(observed),
+            remarks: |_| None,
             list: None,
             is_list: true,
         }
@@ -355,8 +393,14 @@ impl ResourceType {
 
     pub(crate) fn parse(&self, bytes: &Bytes, cx: &Context<'_>) -> Result<Erased, Invalid> {
         // The parser may be an application's. A panic in it must not affect other resources (G7).
-        panic::catch_unwind(AssertUnwindSafe(|| matcher::with_regex_budget(|| (self.parse)(bytes, cx))))
+        let parse = || matcher::with_regex_budget(cx.regex_limits, || (self.parse)(bytes, cx));
+        panic::catch_unwind(AssertUnwindSafe(parse))
             .unwrap_or_else(|_| Err(Invalid::new("the parser of this type has panicked")))
+    }
+
+    /// Returns what is not used of a resource of the type.
+    pub(crate) fn remarks<'a>(&self, resource: &'a Erased) -> Option<&'a Remarks> {
+        (self.remarks)(resource).filter(|remarks| !remarks.is_empty())
     }
 
     pub(crate) fn observe(&self, observed: ErasedObserved) -> Erased {

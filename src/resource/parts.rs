@@ -12,15 +12,16 @@ use prost::Message;
 use serde::Serializer;
 use serde_json::{Number, Value};
 
-use super::{Context, Invalid, config_source::ResourceConfigSource, extension::Payload};
+use super::{Context, Invalid, config_source::ResourceConfigSource, extension::Payload, v2};
 use crate::{
     pb::{envoy::config::core::v3 as core, google::protobuf as google, udpa, xds},
     wire::{self, Fields, Malformed},
 };
 
-/// Returns the message name of a type URL: the part after the last slash.
+/// Returns the message name of a type URL, which is the part after the last slash; for the name of an extension in v2, that
+/// in v3.
 pub(crate) fn message_name(type_url: &str) -> &str {
-    type_url.rsplit('/').next().unwrap_or(type_url)
+    v2::v3_name(type_url.rsplit('/').next().unwrap_or(type_url))
 }
 
 /// Resolves the `TypedStruct` in an `Any` at an extension point: returns the name of the configuration message, and
@@ -109,6 +110,17 @@ pub(crate) fn positive(proto: &google::Duration) -> Result<Duration, Invalid> {
     }
 }
 
+/// Reads a duration in JSON, such as `1.5s`, which is not negative.
+pub(super) fn json_duration(text: &str) -> Option<Duration> {
+    let text = text.strip_suffix('s')?;
+    let (seconds, fraction) = text.split_once('.').unwrap_or((text, "0"));
+    let is_number = |digits: &str| !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    if !is_number(seconds) || !is_number(fraction) || fraction.len() > 9 {
+        return None;
+    }
+    Some(Duration::new(seconds.parse().ok()?, format!("{fraction:0<9}").parse().ok()?))
+}
+
 /// A duration in protobuf's JSON form: decimal seconds and an `s`.
 pub(crate) fn seconds(duration: Duration) -> String {
     let (seconds, nanos) = (duration.as_secs(), duration.subsec_nanos());
@@ -136,8 +148,8 @@ pub(crate) fn serialize_some_seconds<S: Serializer>(
 }
 
 /// Accepts only the config sources on the stream of the referring resource: `ads` and `self`.
-pub(crate) fn same_stream(source: Option<&core::ConfigSource>) -> Result<(), Invalid> {
-    ResourceConfigSource::parse(source, &Context::new()).map(drop)
+pub(crate) fn same_stream(source: Option<&core::ConfigSource>, cx: &Context<'_>) -> Result<(), Invalid> {
+    ResourceConfigSource::parse(source, &Context { named_servers: None, ..*cx }).map(drop)
 }
 
 /// Reads a config source; the outer error is that of bytes that are not a `ConfigSource`.
@@ -151,9 +163,9 @@ pub(crate) fn read_source(
     for field in Fields::of(bytes) {
         let field = field?;
         match (field.number, field.value) {
-            // Empty `ads` and `self`, and the version, which is ignored.
+            // Empty `ads` and `self`; the version is that of most servers.
             (3 | 5, wire::Value::Bytes([])) => sources += 1,
-            (6, wire::Value::Varint(_)) => {}
+            (6, wire::Value::Varint(V3)) if !cx.is_peer_of_v2() => {}
             _ => others += 1,
         }
     }
@@ -162,6 +174,9 @@ pub(crate) fn read_source(
     }
     Ok(ResourceConfigSource::parse(Some(&core::ConfigSource::decode(bytes)?), cx))
 }
+
+/// `ApiVersion.V3`.
+const V3: u64 = 2;
 
 /// An address to connect to or listen on: an IP literal and a port (E10, S3).
 pub(crate) fn socket_addr(address: Option<&core::Address>) -> Result<SocketAddr, Invalid> {
@@ -285,6 +300,24 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn durations_in_json_are_decimal_seconds() {
+        let of = Duration::new;
+        for (text, expected) in [
+            ("1s", Some(of(1, 0))),
+            ("0.000000001s", Some(of(0, 1))),
+            ("1.50s", Some(of(1, 500_000_000))),
+            ("1", None),
+            ("-1s", None),
+            ("1.s", None),
+            (".5s", None),
+            ("1.0000000001s", None),
+            ("99999999999999999999s", None),
+        ] {
+            assert_eq!(json_duration(text), expected, "{text}");
+        }
+    }
 
     #[test]
     fn durations_are_bounded_and_written_as_decimal_seconds() {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::{Invalid, parts};
+use super::{Invalid, parts, remarks};
 use crate::pb::{envoy::config::route::v3 as route, google::protobuf::Duration as Proto};
 
 /// The conditions and the backoff of retries (A44).
@@ -54,6 +54,13 @@ impl RetryPolicy {
             Some(back_off) => intervals(back_off).map_err(|e| e.at("retry_back_off"))?,
         };
         let retry_on = RetryOn::parse_list(&message.retry_on);
+        for condition in message.retry_on.split(',').map(str::trim).filter(|name| RetryOn::of(name).is_none())
+        {
+            if !condition.is_empty() {
+                let reason = format!("clients do not retry on {condition:?}");
+                remarks::leave_out(Invalid::field("retry_policy.retry_on", reason));
+            }
+        }
         Ok(Self { retry_on, num_retries, base_interval, max_interval })
     }
 
@@ -75,6 +82,10 @@ impl RetryOn {
         let mut named = Vec::with_capacity(is_named.iter().filter(|named| **named).count());
         named.extend(is_named.into_iter().zip(Self::ALL).filter_map(|(named, (_, on))| named.then_some(on)));
         named.into()
+    }
+
+    fn of(name: &str) -> Option<Self> {
+        Self::ALL.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, condition)| *condition)
     }
 
     /// All conditions with their names, in the order of [`RetryPolicy::retry_on`].

@@ -7,12 +7,13 @@ use prost::Message;
 use serde::Serialize;
 
 use super::{
-    Context, Invalid, Resource, VirtualHost,
+    Context, Invalid, Remarks, Resource, VirtualHost,
     cluster_plugin::Plugins,
     http_filter::{self, FilterOverride},
-    parts,
+    parts, remarks,
     route_action::{ForwardAction, ProxyAction, RouteAction, Scope},
     route_match::RouteMatch,
+    unexecuted,
 };
 use crate::base::type_url;
 use crate::pb::envoy::config::route::v3::{self as pb, route::Action};
@@ -38,6 +39,9 @@ pub struct RouteConfiguration {
     /// [`VirtualHost::resource_name`]. A resolution requests the one that it needs.
     #[serde(skip_serializing_if = "Not::not")]
     pub vhds: bool,
+    /// What is not used of it; of one inside a listener, the listener has that.
+    #[serde(skip_serializing_if = "Remarks::is_empty")]
+    pub remarks: Remarks,
 }
 
 /// A route: conditions on a request, and the action on matching requests.
@@ -62,17 +66,20 @@ impl RouteConfiguration {
     pub(super) fn parse_message(message: pb::RouteConfiguration, cx: &Context<'_>) -> Result<Self, Invalid> {
         let plugins = Plugins::parse(message.cluster_specifier_plugins, cx)?;
         let scope = Scope { cx, plugins: &plugins };
-        let virtual_hosts = parts::each("virtual_hosts", message.virtual_hosts, |host| {
-            VirtualHost::parse_message(host, &scope)
-        })?;
+        let mut virtual_hosts = Vec::with_capacity(message.virtual_hosts.len());
+        for (i, host) in message.virtual_hosts.into_iter().enumerate() {
+            let host = remarks::within("virtual_hosts", i, || VirtualHost::parse_message(host, &scope));
+            virtual_hosts.push(host.map_err(|e| e.at_index("virtual_hosts", i))?);
+        }
         if let Some(vhds) = &message.vhds {
-            parts::same_stream(vhds.config_source.as_ref()).map_err(|e| e.at("config_source").at("vhds"))?;
+            parts::same_stream(vhds.config_source.as_ref(), cx)
+                .map_err(|e| e.at("config_source").at("vhds"))?;
             if message.name.is_empty() {
                 return Err(Invalid::field("vhds", "needs a name of the route configuration"));
             }
         }
-        let virtual_hosts = VirtualHosts::new(virtual_hosts);
-        Ok(Self { name: message.name.into(), virtual_hosts, vhds: message.vhds.is_some() })
+        let (virtual_hosts, vhds) = (VirtualHosts::new(virtual_hosts.into()), message.vhds.is_some());
+        Ok(Self { name: message.name.into(), virtual_hosts, vhds, remarks: Remarks::default() })
     }
 
     /// Returns the virtual host of a host, by the domain that matches best (A28-1, see [`Fit`](super::matcher::Fit));
@@ -95,7 +102,15 @@ impl Resource for RouteConfiguration {
         if message.name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
         }
-        Self::parse_message(message, cx)
+        let (routes, remarks) = remarks::collect(|| {
+            remarks::scan(&unexecuted::ROUTE_CONFIGURATION, bytes);
+            Self::parse_message(message, cx)
+        })?;
+        Ok(Self { remarks, ..routes })
+    }
+
+    fn remarks(&self) -> Option<&Remarks> {
+        Some(&self.remarks)
     }
 }
 

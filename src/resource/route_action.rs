@@ -8,7 +8,7 @@ use super::{
     Context, Invalid,
     cluster_plugin::{ClusterPlugin, Plugins},
     http_filter::{self, FilterOverride},
-    matcher, parts,
+    matcher, parts, remarks,
     retry::RetryPolicy,
 };
 use crate::pb::envoy::{
@@ -187,7 +187,12 @@ impl ForwardAction {
         };
         let mut hash_policies = Vec::with_capacity(message.hash_policy.len());
         for (i, policy) in message.hash_policy.into_iter().enumerate() {
-            hash_policies.extend(HashPolicy::parse(policy).map_err(|e| e.at_index("hash_policy", i))?);
+            let policy = HashPolicy::parse(policy).map_err(|e| e.at_index("hash_policy", i))?;
+            if policy.is_none() {
+                let reason = "clients have no such input of a hash";
+                remarks::leave_out(Invalid::new(reason).at_index("hash_policy", i).at("route"));
+            }
+            hash_policies.extend(policy);
         }
         let max_stream_duration =
             message.max_stream_duration.as_ref().map(max_stream_duration).transpose()?.flatten();

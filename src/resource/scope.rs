@@ -95,7 +95,7 @@ impl ScopedRoutes {
         // Unset is accepted. It only concerns scopes with RDS, whose routes are always requested from the same
         // server.
         if source.is_some() {
-            parts::same_stream(source).map_err(|e| e.at("rds_config_source"))?;
+            parts::same_stream(source, cx).map_err(|e| e.at("rds_config_source"))?;
         }
         Ok(Self { name: message.name.into(), key_builder, scopes })
     }
@@ -128,7 +128,7 @@ impl ScopeSource {
                     .map_err(|e| e.at("scoped_route_configurations_list"))
             }
             Some(ConfigSpecifier::ScopedRds(scoped_rds)) => {
-                parts::same_stream(scoped_rds.scoped_rds_config_source.as_ref())
+                parts::same_stream(scoped_rds.scoped_rds_config_source.as_ref(), cx)
                     .map_err(|e| e.at("scoped_rds_config_source"))
                     .and_then(|()| collection(scoped_rds.srds_resources_locator))
                     .map(Self::Srds)
@@ -215,7 +215,7 @@ fn collection(locator: String) -> Result<Option<Arc<str>>, Invalid> {
     if !name.is_glob() || name.resource_type() != Some(scopes) {
         return Err(invalid(format!("{locator:?} is no glob collection of {scopes}")));
     }
-    Ok(Some(name.to_string().into()))
+    Ok(Some(name.spelling().into()))
 }
 
 #[cfg(test)]

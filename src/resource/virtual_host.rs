@@ -7,14 +7,15 @@ use prost::Message;
 use serde::Serialize;
 
 use super::{
-    Context, Invalid, Resource,
+    Context, Invalid, Remarks, Resource,
     cluster_plugin::Plugins,
     http_filter::{self, FilterOverride},
     matcher::{DomainPattern, Fit},
-    parts,
+    parts, remarks,
     retry::RetryPolicy,
     route::{Route, Routes},
     route_action::Scope,
+    unexecuted,
 };
 use crate::base::type_url;
 use crate::{name::ResourceName, pb::envoy::config::route::v3 as pb};
@@ -40,6 +41,9 @@ pub struct VirtualHost {
     /// Settings of HTTP filters, sorted by filter; those of a route take precedence.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub filter_overrides: Box<[FilterOverride]>,
+    /// What is not used of it; of a part of a route configuration, that has it.
+    #[serde(skip_serializing_if = "Remarks::is_empty")]
+    pub remarks: Remarks,
 }
 
 /// A route that a client cannot use, so that requests are matched by the others as if it were not there.
@@ -61,9 +65,14 @@ impl VirtualHost {
         let domains = parts::each("domains", message.domains, DomainPattern::new)?;
         let (mut routes, mut omitted) = (Vec::with_capacity(message.routes.len()), Vec::new());
         for (index, route) in message.routes.into_iter().enumerate() {
-            match Route::parse(route, scope).map_err(|e| e.at_index("routes", index))? {
+            let route = remarks::within("routes", index, || Route::parse(route, scope));
+            match route.map_err(|e| e.at_index("routes", index))? {
                 Ok(route) => routes.push(route),
-                Err(field) => omitted.push(OmittedRoute { index, field }),
+                Err(field) => {
+                    let reason = format!("clients do not support {field}");
+                    remarks::leave_out(Invalid::new(reason).at_index("routes", index));
+                    omitted.push(OmittedRoute { index, field });
+                }
             }
         }
         let retry_policy = message.retry_policy.as_ref().map(RetryPolicy::parse).transpose();
@@ -74,6 +83,7 @@ impl VirtualHost {
             omitted_routes: omitted.into(),
             retry_policy: retry_policy.map_err(|e| e.at("retry_policy"))?,
             filter_overrides: http_filter::parse_overrides(message.typed_per_filter_config, scope.cx)?,
+            remarks: Remarks::default(),
         })
     }
 
@@ -97,7 +107,7 @@ impl VirtualHost {
     pub fn resource_name(route_config: &str, host: &str) -> String {
         let host = host.to_ascii_lowercase();
         match ResourceName::parse(route_config) {
-            Ok(name) => name.part(parts::message_name(Self::TYPE_URL), &host).to_string(),
+            Ok(name) => name.part(parts::message_name(Self::TYPE_URL), &host).spelling().to_owned(),
             Err(_) => format!("{route_config}/{host}"),
         }
     }
@@ -116,7 +126,15 @@ impl Resource for VirtualHost {
         if message.name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
         }
-        Self::parse_message(message, &Scope { cx, plugins: &Plugins::none() })
+        let (host, remarks) = remarks::collect(|| {
+            remarks::scan(&unexecuted::VIRTUAL_HOST, bytes);
+            Self::parse_message(message, &Scope { cx, plugins: &Plugins::none() })
+        })?;
+        Ok(Self { remarks, ..host })
+    }
+
+    fn remarks(&self) -> Option<&Remarks> {
+        Some(&self.remarks)
     }
 }
 

@@ -6,7 +6,8 @@ use crate::{
         policy::{EndpointConfig, HostsConfig, LocalityConfig},
     },
     resource::{
-        Cluster, ClusterLoadAssignment, Endpoint, HealthStatus, Metadata, endpoints::LocalityEndpoints,
+        Cluster, ClusterLoadAssignment, Endpoint, HealthStatus, LeftOut, Metadata,
+        endpoints::LocalityEndpoints,
     },
 };
 
@@ -85,12 +86,26 @@ pub(super) fn unusable(assignment: &ClusterLoadAssignment) -> Option<String> {
             format!("of {all} endpoints {}", reasons.join(", "))
         }
     };
-    Some(match assignment.omitted_localities {
+    let endpoints = match assignment.unweighted_endpoints() {
+        0 => String::new(),
+        1 => ", with 1 endpoint,".to_owned(),
+        endpoints => format!(", with {endpoints} endpoints,"),
+    };
+    let text = match assignment.unweighted_localities.len() {
         0 => text,
-        1 => format!("{text}; 1 locality without weight is left out"),
-        omitted => format!("{text}; {omitted} localities without weight are left out"),
+        1 => format!("{text}; 1 locality without weight{endpoints} is left out"),
+        omitted => format!("{text}; {omitted} localities without weight{endpoints} are left out"),
+    };
+    // Of the others, an error has the first: the log and the status have all of them.
+    let is_other = |part: &&LeftOut| !part.reason.starts_with(NO_WEIGHT);
+    Some(match assignment.remarks.left_out().iter().find(is_other) {
+        Some(part) => format!("{text}; {part}"),
+        None => text,
     })
 }
+
+/// How the reason of a locality without a weight begins.
+const NO_WEIGHT: &str = "no load_balancing_weight";
 
 /// What cookies may lead to, by the health of the endpoints (CH8.10).
 pub(super) fn hosts(

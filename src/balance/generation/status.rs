@@ -8,10 +8,12 @@ use std::{
     time::Instant,
 };
 
-use super::{Generations, Routing};
+use super::{Generations, Routing, remarks_of_routes};
 use crate::{
     balance::status::{ClusterStatus, EndpointStatus, LeafStatus, UnusedEndpoint},
+    escape::Escaped,
     resolve::ClusterView,
+    resource::Remarks,
 };
 
 impl<H: Clone + Debug> Generations<H> {
@@ -26,6 +28,26 @@ impl<H: Clone + Debug> Generations<H> {
         (self.balancer.cluster_status(), leaves)
     }
 
+    /// The parts of the configuration that the channel does not use: those that validation has left out, and those that are not
+    /// executed.
+    pub(crate) fn not_executed(&self) -> Vec<Arc<str>> {
+        let Some(snapshot) = &self.snapshot else { return Vec::new() };
+        let filters = self.warned.iter().map(|filter| format!("HTTP filter {}", Escaped(filter)).into());
+        let mut all: Vec<Arc<str>> = filters.collect();
+        for remarks in remarks_of_routes(snapshot) {
+            all.extend(shown(remarks).map(Arc::from));
+        }
+        let statuses = self.balancer.cluster_status();
+        let leaves: BTreeSet<_> = statuses.iter().flat_map(|cluster| &cluster.leaves).collect();
+        for view in leaves.into_iter().filter_map(|leaf| snapshot.cluster(leaf)) {
+            let remarks = [view.config().map(|it| &it.remarks), view.assignment().map(|it| &it.remarks)];
+            for text in remarks.into_iter().flatten().flat_map(shown) {
+                all.push(format!("cluster {}: {text}", Escaped(view.name())).into());
+            }
+        }
+        all
+    }
+
     /// Why the target cannot be resolved, or why its configuration may be stale.
     pub(crate) fn error(&self) -> Option<Arc<str>> {
         match &self.routing {
@@ -35,6 +57,11 @@ impl<H: Clone + Debug> Generations<H> {
             }
         }
     }
+}
+
+fn shown(remarks: &Remarks) -> impl Iterator<Item = String> {
+    let left_out = remarks.left_out().iter().map(|part| format!("left out: {part}"));
+    left_out.chain(remarks.not_executed().iter().map(|field| format!("not executed: {field}")))
 }
 
 /// Adds the health of the endpoints, and those that are not used.

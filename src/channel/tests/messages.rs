@@ -91,7 +91,7 @@ async fn ch1_14_a_cluster_without_usable_endpoints_has_their_number_by_reason() 
             endpoints(name)
                 .locality("eu", "a", addresses)
                 .edit(|it| it.endpoints[0].load_balancing_weight = None),
-            "the assignment has no endpoints; 1 locality without weight is left out",
+            "the assignment has no endpoints; 1 locality without weight, with 3 endpoints, is left out",
         ),
     ] {
         mesh.server.set(assignment);
@@ -137,4 +137,22 @@ async fn ch1_18_a_call_that_ends_at_its_deadline_names_what_it_waited_for() {
     let status = soon(mesh.with_timeout("/late", "300m")).await.unwrap().unwrap_err();
     let text = format!("deadline exceeded: cluster {name} is connecting");
     assert_eq!((status.code(), status.message()), (Code::DeadlineExceeded, &*text));
+}
+
+#[tokio::test]
+async fn e3_what_is_left_out_of_an_assignment_is_in_the_status_beside_the_usable_endpoints() {
+    let mut peer = Peer::start().await;
+    let name = "e3_left_out";
+    let mesh = Mesh::start(name, &[&peer]).await;
+    let both = endpoints(name).locality("eu", "a", [peer.address.to_string().as_str()]);
+    let both = both.locality("eu", "b", ["10.0.0.1:1", "10.0.0.2:1"]);
+    mesh.server.set(both.edit(|assignment| assignment.endpoints[1].load_balancing_weight = None));
+    // A channel is idle before its first call.
+    let call = mesh.get("/a");
+    peer.request().await.respond();
+    soon(call).await.unwrap().unwrap();
+    let part = "cluster e3_left_out: left out: endpoints[1]: no load_balancing_weight (endpoints: 2)";
+    soon(async { while mesh.channel.status().await.not_executed != [part.into()] {} }).await;
+    let shown = mesh.channel.status().await.to_string();
+    assert!(shown.ends_with(&format!("\n- {part}")), "{shown}");
 }

@@ -134,6 +134,8 @@ async fn ch6_3_an_attempt_may_take_longer_than_the_timeout_of_the_policy_for_eac
     slow.respond();
     soon(first).await.unwrap().unwrap();
     assert!(peer.is_quiet(), "one attempt each");
+    let not_executed = mesh.channel.status().await.not_executed;
+    assert_eq!(not_executed, ["not executed: RetryPolicy.per_try_timeout".into()]);
 }
 
 #[tokio::test]

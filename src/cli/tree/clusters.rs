@@ -64,6 +64,8 @@ impl<'a> Clusters<'a> {
         }
         let mut below: Vec<_> = self.own_warnings(cluster).map(|warning| self.warning(warning)).collect();
         below.extend(self.drops(cluster));
+        let remarks = [cluster.config().map(|it| &it.remarks), cluster.assignment().map(|it| &it.remarks)];
+        below.extend(self.artist.remarks(&remarks.into_iter().flatten().collect::<Vec<_>>()));
         match cluster.kind() {
             Some(ClusterKind::Aggregate { clusters, .. }) => {
                 let used = cluster.first_usable_priority().map(|priority| priority.cluster().name());
@@ -154,7 +156,12 @@ impl<'a> Clusters<'a> {
             };
             priority.localities.iter().map(move |place| self.place(&label, place, priority))
         });
-        priorities.collect()
+        let unweighted = assignment.unweighted_localities.iter().map(|place| {
+            let endpoints = self.endpoints(&place.endpoints);
+            let unused = self.artist.paint.yellow("no weight, not used by channels");
+            Branch::leaf(format!("{} {unused}  {}", Escaped(name(&place.locality)), endpoints.join("\n  ")))
+        });
+        priorities.chain(unweighted).collect()
     }
 
     fn place(&self, label: &str, place: &LocalityEndpoints, among: &Priority) -> Branch {
@@ -164,18 +171,18 @@ impl<'a> Clusters<'a> {
             let all: f64 = among.localities.iter().map(|place| f64::from(place.weight.get())).sum();
             text += &format!(" {}", percent(f64::from(place.weight.get()), all));
         }
-        let endpoints = self.endpoints(place);
+        let endpoints = self.endpoints(&place.endpoints);
         let separator = if text.is_empty() { "" } else { "  " };
         Branch::leaf(format!("{text}{separator}{}", endpoints.join("\n  ")))
     }
 
     /// The endpoints, split into lines.
-    fn endpoints(&self, place: &LocalityEndpoints) -> Vec<String> {
-        let first = place.endpoints.first().map(|endpoint| endpoint.weight);
-        let is_weighted = place.endpoints.iter().any(|endpoint| Some(endpoint.weight) != first);
-        let shown = place.endpoints.iter().take(SHOWN_ENDPOINTS);
+    fn endpoints(&self, all: &[Endpoint]) -> Vec<String> {
+        let first = all.first().map(|endpoint| endpoint.weight);
+        let is_weighted = all.iter().any(|endpoint| Some(endpoint.weight) != first);
+        let shown = all.iter().take(SHOWN_ENDPOINTS);
         let mut texts: Vec<_> = shown.map(|endpoint| self.endpoint(endpoint, is_weighted)).collect();
-        let hidden = place.endpoints.iter().skip(SHOWN_ENDPOINTS);
+        let hidden = all.iter().skip(SHOWN_ENDPOINTS);
         let unusable = hidden.clone().filter(|endpoint| !endpoint.is_healthy()).count();
         match (hidden.count(), unusable) {
             (0, _) => {}

@@ -15,7 +15,7 @@ mod clusters;
 mod routes;
 mod warning;
 
-use std::{fmt::Display, sync::Arc};
+use std::{collections::BTreeSet, fmt::Display, sync::Arc};
 
 pub use self::warning::Warning;
 use super::paint::Paint;
@@ -23,7 +23,7 @@ use crate::{
     WatchError,
     error::Escaped,
     resolve::Snapshot,
-    resource::{listener::RouteSource, scoped_route::ScopedRouteSource},
+    resource::{Remarks, listener::RouteSource, scoped_route::ScopedRouteSource},
 };
 
 /// A renderer of trees, each as its lines.
@@ -105,10 +105,34 @@ impl Artist {
             Branch::leaf(format!("{} {}", self.warning_mark(), self.paint.yellow(text)))
         });
         let mut below: Vec<_> = warnings.collect();
+        let routes = [
+            &snapshot.listener().remarks,
+            &snapshot.route_config().remarks,
+            &snapshot.virtual_host().remarks,
+        ];
+        below.extend(self.remarks(&routes));
         below.extend(self.routes(snapshot));
         below.extend(self.clusters(snapshot, &local));
         let mark = if general.is_empty() { self.good_mark() } else { self.warning_mark() };
         (mark, below)
+    }
+
+    /// What is not used of resources: each part that is left out, and a line of the fields that channels do not execute.
+    fn remarks(self, remarks: &[&Remarks]) -> Vec<Branch> {
+        let left_out = remarks.iter().flat_map(|remarks| remarks.left_out());
+        let left_out = left_out.map(|part| {
+            Branch::leaf(format!(
+                "{} {}",
+                self.warning_mark(),
+                self.paint.yellow(format_args!("left out: {part}"))
+            ))
+        });
+        let fields: BTreeSet<_> = remarks.iter().flat_map(|remarks| remarks.not_executed()).collect();
+        let fields = (!fields.is_empty()).then(|| {
+            let text = format!("not executed by channels: {}", join(fields, ", "));
+            Branch::leaf(self.paint.dim(text).to_string())
+        });
+        left_out.chain(fields).collect()
     }
 
     /// The reason for an absence.

@@ -1,10 +1,16 @@
 use std::{
+    borrow::Cow,
     fmt,
     time::{Duration, SystemTime},
 };
 
 use super::{ClientStatus, LastLoadReport, LoadReportStatus, ResourceStatus, ServerStatus};
-use crate::{escape::Escaped, lrs::LoadStreamState, protocol::ConnectionState};
+use crate::{
+    error::shortened,
+    escape::{Escaped, write_columns},
+    lrs::LoadStreamState,
+    protocol::ConnectionState,
+};
 
 impl fmt::Display for ClientStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -22,8 +28,13 @@ impl fmt::Display for ClientStatus {
         let rows: Vec<_> = self.resources.iter().map(|resource| self.row(resource)).collect();
         write_table(f, &rows)?;
         for resource in &self.resources {
+            for part in resource.remarks.left_out() {
+                write!(f, "\n- {} is used without a part: {part}", named(&resource.name))?;
+            }
+        }
+        for resource in &self.resources {
             let Some(error) = &resource.error else { continue };
-            write!(f, "\n! {}", error.details)?;
+            write!(f, "\n! {}", shortened(&error.details.to_string(), LONGEST_ERROR))?;
             write_occasion(f, error.version.as_str(), &self.age(error.at))?;
         }
         Ok(())
@@ -84,7 +95,10 @@ impl fmt::Display for ServerStatus {
             write!(f, " for {}", type_name(type_url))?;
         }
         write!(f, ": {state}")?;
-        self.error.as_ref().map_or(Ok(()), |error| write!(f, "; {}", Escaped(error)))
+        match &self.error {
+            Some(error) => write!(f, "; {}", Escaped(shortened(error, LONGEST_ERROR))),
+            None => Ok(()),
+        }
     }
 }
 
@@ -93,18 +107,7 @@ pub(crate) type Row = [String; 5];
 
 /// Writes the rows below the column names, without the end of the last line.
 pub(crate) fn write_table(f: &mut impl fmt::Write, rows: &[Row]) -> fmt::Result {
-    let mut widths = HEAD.map(str::len);
-    for row in rows {
-        for (width, cell) in widths.iter_mut().zip(row) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    write_row(f, &HEAD, &widths)?;
-    for row in rows {
-        f.write_str("\n")?;
-        write_row(f, row, &widths)?;
-    }
-    Ok(())
+    write_columns(f, &HEAD, rows)
 }
 
 /// Writes the version and the age of the failed update, after its error.
@@ -112,7 +115,7 @@ pub(crate) fn write_occasion(f: &mut impl fmt::Write, version: &str, age: &str) 
     if version.is_empty() {
         write!(f, " ({age})")
     } else {
-        write!(f, " (version {}, {age})", Escaped(version))
+        write!(f, " (version {}, {age})", Escaped(shortened(version, LONGEST_VERSION)))
     }
 }
 
@@ -132,10 +135,69 @@ pub(crate) fn age(at: SystemTime, now: SystemTime) -> String {
     }
 }
 
-fn write_row<T: AsRef<str>>(f: &mut impl fmt::Write, row: &[T; 5], widths: &[usize; 5]) -> fmt::Result {
-    let line = row.iter().zip(widths).map(|(cell, width)| format!("{:width$}", cell.as_ref()));
-    f.write_str(line.collect::<Vec<_>>().join("  ").trim_end())
+/// A name of another party.
+fn named(name: &str) -> Escaped<Cow<'_, str>> {
+    Escaped(shortened(name, LONGEST_NAME))
 }
+
+/// The longest error in the table, in bytes; the middle of a longer one is left out.
+pub(crate) const LONGEST_ERROR: usize = 2048;
+
+/// The longest version behind an error, in bytes.
+const LONGEST_VERSION: usize = 200;
+
+const LONGEST_NAME: usize = 200;
 
 /// The columns of `grpcdebug`.
 const HEAD: [&str; 5] = ["Name", "Status", "Version", "Type", "LastUpdated"];
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::{super::UpdateError, *};
+    use crate::{
+        cache::ResourceState,
+        error::{Blame, Code, Subject, WatchError},
+        resource::{Cluster, Remarks, Resource, Version},
+    };
+
+    /// A width in a format string is a `u16`, and names of servers may be longer.
+    #[test]
+    fn a_status_can_be_shown_whatever_the_length_of_its_texts() {
+        let long = "é".repeat(1 << 20);
+        let (now, name): (_, Arc<str>) = (SystemTime::UNIX_EPOCH, long.as_str().into());
+        let about = Subject { type_url: Cluster::TYPE_URL, name: name.clone(), node: name.clone() };
+        let details = WatchError::new(Code::InvalidArgument, Blame::Peer, about, long.clone());
+        let version = Version::from(long.as_str());
+        let resource = ResourceStatus {
+            type_url: Cluster::TYPE_URL,
+            name,
+            state: ResourceState::Nacked,
+            version: version.clone(),
+            last_updated: Some(now),
+            bytes: None,
+            error: Some(UpdateError { version, at: now, details }),
+            remarks: Remarks::default(),
+        };
+        let server = ServerStatus {
+            uri: "http://127.0.0.1:1".into(),
+            type_url: None,
+            connection: ConnectionState::Idle,
+            error: Some(long),
+        };
+        let status = ClientStatus {
+            node_id: "n".into(),
+            scope: "s".into(),
+            taken_at: now,
+            servers: vec![server],
+            load_reports: vec![],
+            resources: vec![resource],
+            #[cfg(feature = "csds")]
+            node: bytes::Bytes::new(),
+        };
+        let shown = status.to_string();
+        assert!(shown.len() < 10_000, "{} bytes", shown.len());
+        assert!(shown.lines().all(|line| !line.is_empty()), "{shown}");
+    }
+}

@@ -11,6 +11,7 @@ use super::{
 use crate::{
     cache::{Changed, Entry, Update},
     invariant,
+    name::ResourceName,
     protocol::{EntryId, GroupId, ServerId, SubId, Subscription, TypeId},
     resource::Version,
 };
@@ -27,14 +28,14 @@ impl<'a> Placement<'a> {
         Self { servers, groups }
     }
 
-    /// The entry of a name in a group, which is added if there is none.
+    /// The entry of the name of a sent resource in a group, which is added if there is none.
     pub(in crate::engine) fn entry_for(
         &mut self,
         store: &mut Store,
         (group, ty): (GroupId, TypeId),
-        name: Arc<str>,
+        name: &ResourceName,
     ) -> EntryId {
-        self.find_entry((group, ty), &name).unwrap_or_else(|| store.insert(Entry::new(name, (group, ty))))
+        self.find_entry((group, ty), name.as_str()).unwrap_or_else(|| insert(store, (group, ty), name))
     }
 
     /// The entry of a watched name. A resource that was sent only under the wildcard of another group falls back with
@@ -43,13 +44,17 @@ impl<'a> Placement<'a> {
         &mut self,
         store: &mut Store,
         (group, ty): (GroupId, TypeId),
-        name: Arc<str>,
+        name: &ResourceName,
     ) -> EntryId {
-        let found = self.find_entry((group, ty), &name);
+        let found = self.find_entry((group, ty), name.as_str());
         let is_usable = |id: &EntryId| {
             store.get(*id).is_some_and(|entry| entry.group == group || !entry.watches.is_empty())
         };
-        found.filter(is_usable).unwrap_or_else(|| store.insert(Entry::new(name, (group, ty))))
+        let Some(id) = found.filter(is_usable) else { return insert(store, (group, ty), name) };
+        if let Some(entry) = store.get_mut(id).filter(|entry| entry.watches.is_empty()) {
+            entry.spelling = name.other_spelling();
+        }
+        id
     }
 
     /// The entry of a name, if a server of the group has a subscription for it.
@@ -76,8 +81,12 @@ impl<'a> Placement<'a> {
             return;
         };
         let named = (entry.ty, store.type_url(entry.ty));
-        let is_glob = entry.is_glob;
-        self.servers[server].machine.subscribe(named, sub, now);
+        let (is_glob, spelling) = (entry.is_glob, entry.spelling.clone());
+        let machine = &mut self.servers[server].machine;
+        if let Some(sub) = machine.subscriptions_mut(named.0).and_then(|known| known.get_mut(sub)) {
+            sub.spell(spelling);
+        }
+        machine.subscribe(named, sub, now);
         if is_glob {
             self.join_members(store, id, server, now);
         }
@@ -134,6 +143,7 @@ impl<'a> Placement<'a> {
             machine.subscriptions_mut(entry.ty).and_then(|subscriptions| subscriptions.get_mut(sub))
         {
             sub.set_held(entry.is_held());
+            sub.spell(entry.spelling.clone());
         }
         entry.subscriptions.add(server, sub);
         Some(sub)
@@ -473,4 +483,8 @@ impl<'a> Placement<'a> {
     fn globs(&mut self) -> Globs<'_> {
         Globs::new(self.servers)
     }
+}
+
+fn insert(store: &mut Store, (group, ty): (GroupId, TypeId), name: &ResourceName) -> EntryId {
+    store.insert(Entry::new(name.canonical(), (group, ty)).with_spelling(name.other_spelling()))
 }

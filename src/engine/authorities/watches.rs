@@ -43,7 +43,7 @@ impl Authorities {
             }
             Some(_) | None => self.sources().group_for(store, (ty, name), now)?,
         };
-        let entry = self.placement().watched_entry(store, (group, ty), name.canonical());
+        let entry = self.placement().watched_entry(store, (group, ty), name);
         if name.is_glob() {
             Globs::begin(store, entry);
         }

@@ -7,7 +7,7 @@ use tracing::trace;
 
 use super::{
     super::{authorities::By, failure::no_such},
-    Step,
+    Step, left_out,
     pending_response::{LocatedResource, ResourceOp, Stage},
 };
 use crate::{
@@ -118,12 +118,12 @@ impl Step<'_> {
                 .on_skipped((self.response.stream, self.response.ty));
             return 1;
         };
-        let Some(name) = self.unknown_name(next) else {
+        let Some(name) = self.written_name(next) else {
             invariant::broken("a resource of a collection has a name");
             return 1;
         };
         let server = self.response.server();
-        let id = self.authorities.placement().entry_for(self.store, (group, self.response.ty), name);
+        let id = self.authorities.placement().entry_for(self.store, (group, self.response.ty), &name);
         // The name may be requested there for the watches of another group.
         let Some(sub) = self.authorities.placement().place(self.store, id, server) else { return 1 };
         if let Some(sub) = self
@@ -166,8 +166,9 @@ impl Step<'_> {
         };
         let ty = self.store.ty(self.response.ty);
         let state = self.authorities.server(self.response.stream.server);
-        let (policy, trusted) = (state.policy, state.machine.source().features().trusted_xds_server);
-        let cx = self.parser.context(trusted).with_name(&name).with_ttl(self.response.ttl_of(&located));
+        let (policy, peer) = (state.policy, state.machine.source());
+        let cx = self.parser.context(peer.features().trusted_xds_server).with_peer(&peer);
+        let cx = cx.with_name(&name).with_ttl(self.response.ttl_of(&located));
         let bytes = Bytes::copy_from_slice(self.response.envelope.bytes(located.value));
         let parsed = match located.op {
             ResourceOp::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
@@ -182,6 +183,7 @@ impl Step<'_> {
                 self.authorities.placement().note_version(self.store, sender, id, &update.version);
                 self.store.set_ttl(id, update.at, self.response.ttl_of(&located));
                 let raw = self.raw((id, &located), bytes).with_bare(self.response.is_bare(&located));
+                left_out::log(self.store, (self.response.ty, id), &resource);
                 self.store.apply(id, |entry| entry.on_accepted(resource, raw, update))
             }
             Err(invalid) => {

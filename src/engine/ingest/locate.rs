@@ -1,6 +1,6 @@
 //! The first phase: all names of a response are read and located, which finds duplicates before anything is applied.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
 
 use super::{
     super::authorities::ServerState,
@@ -11,6 +11,7 @@ use super::{
 use crate::{
     cache::Entry,
     invariant,
+    name::ResourceName,
     protocol::{Body, Envelope, GroupId, Item, Span, SubId, Unusable},
 };
 
@@ -167,6 +168,17 @@ impl Step<'_> {
         name_of(self.store.ty(self.response.ty), &self.response.envelope, (wrapper_name, value))
             .ok()
             .map(Into::into)
+    }
+
+    /// The same, as the server has written it (X2).
+    pub(super) fn written_name(&self, next: usize) -> Option<ResourceName> {
+        let LocatedResource { value, index, .. } = self.response.located[next];
+        let envelope = &self.response.envelope;
+        let text = match envelope.text(envelope.item(index as usize).wrapper_name) {
+            "" => self.store.ty(self.response.ty).name(envelope.bytes(value)).ok()?,
+            name => Cow::Borrowed(name),
+        };
+        ResourceName::parse_received(&text).ok()
     }
 
     /// Finds the subscription of a name in `removed_resources`.

@@ -11,6 +11,7 @@ mod apply;
 mod finish;
 mod globs;
 mod heartbeats;
+mod left_out;
 mod locate;
 mod order_predictor;
 mod pending_response;
@@ -180,6 +181,7 @@ impl ParserSettings {
             .with_registry(&self.settings.registry)
             .with_named_servers(named_servers)
             .with_file_root(self.settings.config_source_root.as_ref())
+            .with_regex_limits(self.settings.regex_limits)
             .with_trusted_server(trusted)
     }
 }

@@ -12,7 +12,7 @@ use crate::{
     cache::{AmbientError, Entry, Raw, ResourceState, Update},
     error::Code,
     protocol::{ConnectionState, Subscription},
-    resource::{Resource, ResourceType, Secret, Version},
+    resource::{Remarks, Resource, ResourceType, Secret, Version},
 };
 
 /// The status of a whole client.
@@ -48,6 +48,8 @@ pub(crate) struct ResourceReport {
     /// The held bytes, unless they are not to be shown.
     pub(crate) bytes: Option<Bytes>,
     pub(crate) ambient_error: Option<AmbientError>,
+    /// What is not used of the held resource.
+    pub(crate) remarks: Remarks,
 }
 
 impl Status {
@@ -116,5 +118,6 @@ fn report(entry: &Entry, ty: ResourceType) -> ResourceReport {
         held: entry.held().map(|(version, at)| (version.clone(), at)),
         bytes: entry.raw().filter(|_| !is_secret && !entry.is_glob).map(Raw::to_bytes),
         ambient_error: entry.ambient_error().cloned(),
+        remarks: entry.resource().and_then(|resource| ty.remarks(resource)).cloned().unwrap_or_default(),
     }
 }

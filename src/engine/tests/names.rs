@@ -132,6 +132,60 @@ fn x5_x6_names_are_sent_and_matched_in_canonical_form() {
 }
 
 #[test]
+fn x2_a_name_is_requested_as_it_was_written() {
+    let mut rig = federated();
+    let (first, _) = rig.watch::<Full>("xdstp://here/test.Full/shop:8000?b=%3A&a=1");
+    assert!(
+        rig.watch::<Full>("xdstp://here/test.Full/shop%3A8000?a=1&b=:").1.is_empty(),
+        "the same resource"
+    );
+    rig.watch::<Full>("xdstp://here/test.Full/cart%3a80");
+    let names = "xdstp://here/test.Full/cart%3a80,xdstp://here/test.Full/shop:8000?a=1&b=%3A";
+    assert_eq!(rig.connect(1)[1], format!("send Full [{names}] / node"));
+    rig.sent(1);
+    let sent = |name: &str| any::<Full>(&format!("xdstp://here/test.Full/{name}"), "x");
+    let outputs = rig.receive(1, &response::<Full>("1", vec![sent("shop%3a8000?b=:&a=1"), sent("cart:80")]));
+    assert_eq!(outputs[..3], ["#1 present 1 x", "#2 present 1 x", "#3 present 1 x"], "compared decoded");
+    rig.sent(1);
+    rig.unwatch(first);
+    rig.pass(Duration::from_millis(20));
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(2));
+    assert_eq!(
+        rig.connect(2)[1],
+        format!("send Full [{names}] 1/ node"),
+        "the spelling of the first watch stays"
+    );
+}
+
+#[test]
+fn x2_incremental_requests_have_names_as_they_were_written() {
+    let bootstrap = Bootstrap::builder()
+        .server(Server::new("127.0.0.1:1").insecure().api_type(ApiType::AggregatedDeltaGrpc))
+        .authority("here", AuthorityBuilder::default());
+    let mut rig = Rig::of(bootstrap.build().unwrap(), Settings::default());
+    let (watch_id, _) = rig.watch::<Full>("xdstp://here/test.Full/a%3A1");
+    rig.watch_all::<Full>("xdstp://here/test.Full/*");
+    let names = "+xdstp://here/test.Full/*,xdstp://here/test.Full/a%3A1";
+    let outputs = rig.connect(1);
+    assert!(outputs[1].contains("xdstp://here/test.Full/a%3A1"), "{outputs:?} {names}");
+    rig.sent(1);
+    let (named, member) = ("xdstp://here/test.Full/a:1", "xdstp://here/test.Full/b%3a1");
+    let sent = [(named, "1", Some("x")), (member, "1", Some("y"))];
+    rig.receive_raw(1, delta_response::<Full>("n1", &sent, &[]));
+    rig.sent(1);
+    rig.disconnect(1, DisconnectKind::Closed);
+    rig.pass(Duration::from_secs(2));
+    let outputs = rig.connect(2);
+    let versions = "{xdstp://here/test.Full/a%3A1=1,xdstp://here/test.Full/b%3a1=1}";
+    assert!(outputs[1].contains(versions), "versions have the names that the server knows: {outputs:?}");
+    rig.sent(2);
+    rig.unwatch(watch_id);
+    let outputs = rig.pass(Duration::from_millis(20));
+    assert!(outputs.iter().any(|output| output.contains("-xdstp://here/test.Full/a%3A1")), "{outputs:?}");
+}
+
+#[test]
 fn x22_a_name_is_of_the_type_that_is_watched() {
     let mut rig = federated();
     let outputs = rig.watch::<Full>("xdstp://here/test.Part/a").1;

@@ -400,3 +400,29 @@ fn reported(name: &str, service: &str) -> Any {
     let message = cluster.edit(|it| it.lrs_server = own).into_message();
     Any { type_url: Cluster::TYPE_URL.into(), value: prost::Message::encode_to_vec(&message).into() }
 }
+
+#[test]
+fn e3_what_is_left_out_is_logged_when_a_resource_begins_to_lack_it() {
+    let (log, _guard) = Log::start("xdskit=warn");
+    let mut rig = Rig::new();
+    rig.watch::<crate::resource::ClusterLoadAssignment>("shop");
+    rig.connect(1);
+    let assignment = |address: &str, weight: Option<u32>| {
+        let weight = weight.map(|value| crate::pb::google::protobuf::UInt32Value { value });
+        let assignment = crate::testing::resources::endpoints("shop").locality("eu", "a", [address]);
+        assignment.edit(|message| message.endpoints[0].load_balancing_weight = weight)
+    };
+    for (version, address, weight) in [
+        ("1", "10.0.0.1:1", None),
+        ("2", "10.0.0.2:1", None),
+        ("3", "10.0.0.2:1", Some(1)),
+        ("4", "10.0.0.1:1", None),
+    ] {
+        rig.sent(1);
+        rig.receive(1, &super::resolutions::response(version, [assignment(address, weight)]));
+    }
+    let line = "WARN xdskit::engine::ingest::left_out: a resource is accepted without a part of it: endpoints[0]: no \
+                load_balancing_weight (endpoints: 1) \
+                type_url=\"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment\" name=shop parts=1";
+    assert_eq!(log.lines(), [line, line], "of versions 1 and 4");
+}

@@ -19,7 +19,7 @@ mod peer_sources;
 mod scopes;
 
 /// A response of one type, whose version and nonce are the same text.
-fn response<R: Into<AnyResource>>(
+pub(super) fn response<R: Into<AnyResource>>(
     version: &str,
     resources: impl IntoIterator<Item = R>,
 ) -> DiscoveryResponse {

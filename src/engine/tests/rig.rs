@@ -19,7 +19,7 @@ use crate::{
     },
     protocol::{self, ConnectTarget, Disconnect, DisconnectKind, StreamCommand, StreamEvent, StreamId},
     resolve::{Resolved, Snapshot},
-    resource::{Cluster, Resource},
+    resource::{Cluster, ClusterLoadAssignment, Resource},
 };
 
 /// The same in the wrapper; without a text it is a heartbeat.
@@ -377,6 +377,8 @@ fn describe_observed(observed: &crate::resource::Erased) -> String {
         describe_one(eds, |eds| &eds.0)
     } else if let Some(cluster) = observed.downcast_ref::<Observed<Cluster>>() {
         describe_one(cluster, |cluster| &cluster.name)
+    } else if let Some(assignment) = observed.downcast_ref::<Observed<ClusterLoadAssignment>>() {
+        describe_one(assignment, |assignment| &assignment.cluster_name)
     } else if let Some(members) = observed.downcast_ref::<ErasedMembers>() {
         let each =
             members.map.iter().map(|(name, observed)| format!("{name}: {}", describe_observed(&observed.0)));

@@ -144,6 +144,27 @@ resource:
 }
 
 #[test]
+fn d9_a_list_collection_without_entries_and_with_an_unknown_field_is_an_error() {
+    let list = url("envoy.config.listener.v3.ListenerCollection");
+    let wrong = json!({"version": "1", "resource": {"@type": list, "resources": [{"name": "a"}]}});
+    let reason = "a list collection without `entries`, but with the unknown field \"resources\", would remove all members";
+    let error = read(wrong.to_string().as_bytes(), Format::Json).unwrap_err().to_string();
+    assert!(error.contains("resource") && error.contains(reason), "{error}");
+    let listed = json!({"type_url": list, "resources": [{"@type": list, "resources": []}]});
+    let error = read(listed.to_string().as_bytes(), Format::Json).unwrap_err().to_string();
+    assert!(error.contains(reason), "{error}");
+    let text = "version: \"1\" resource { [type.googleapis.com/envoy.config.listener.v3.ListenerCollection] { colour: 1 } }";
+    let error = read(text.as_bytes(), Format::Text).unwrap_err().to_string();
+    assert!(error.contains("without `entries` would remove all members; "), "{error}");
+    // An empty list is one, and beside entries unknown fields are skipped.
+    let empty = json!({"version": "1", "resource": {"@type": list, "entries": []}});
+    assert!(read(empty.to_string().as_bytes(), Format::Json).is_ok());
+    let entry = json!({"locator": {"id": "x", "authority": "a", "resource_type": "T"}});
+    let more = json!({"version": "1", "resource": {"@type": list, "entries": [entry], "colour": 1}});
+    assert_eq!(read(more.to_string().as_bytes(), Format::Json).unwrap().warnings.len(), 1);
+}
+
+#[test]
 fn an_empty_document_is_an_error_and_no_empty_response() {
     for (document, format) in [
         ("", Format::Json),

@@ -5,10 +5,11 @@ use std::{sync::Arc, time::Instant};
 use super::Machine;
 use crate::{
     protocol::{
+        absence::Absence,
         event::Event,
         id::{EntryId, StreamId, TypeId},
         stream::ConnectionState,
-        subscription::{Absence, Subscription},
+        subscription::Subscription,
         subscriptions::{SubId, Subscriptions},
     },
     resource::Version,

@@ -9,7 +9,7 @@ use std::{
 use bytes::Bytes;
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
-use super::super::{Context, Invalid, Metadata, Resource, parts};
+use super::super::{Context, Invalid, Metadata, Resource, parts, remarks, unexecuted};
 use crate::{
     pb::envoy::config::{core::v3 as core, endpoint::v3 as pb},
     wire::Fields,
@@ -207,6 +207,7 @@ impl More {
             let field = field?;
             match field.number {
                 1 => field.once(&mut address)?,
+                2 => remarks::note_field(unexecuted::HEALTH_CHECK_CONFIG),
                 3 => hostname = field.text()?,
                 4 => {
                     field.bytes()?;

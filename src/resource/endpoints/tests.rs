@@ -121,6 +121,7 @@ fn the_json_has_addresses_names_and_categories_as_written() {
                 "metadata": {},
             }]}],
             "drops": [{"category": "throttle", "requests_per_million": 50_000}],
+            "remarks": {"not_executed": ["ClusterLoadAssignment.Policy.overprovisioning_factor"]},
         })
     );
     assert_eq!((size_of::<Endpoint>(), size_of::<LocalityEndpoints>()), (32, 56));
@@ -176,12 +177,52 @@ fn e2_e3_ignores_localities_without_weight_before_any_other_check() {
         };
         let parsed = parse_localities([bad.clone(), locality("a", 0, [at("10.0.0.1")])]).unwrap();
         assert_eq!(zones(&parsed), [["a"]]);
-        assert_eq!(parsed.omitted_localities, 1);
+        // Nothing of it can be used, since it has no locality.
+        assert!(parsed.unweighted_localities.is_empty());
+        let [part] = parsed.remarks.left_out() else { panic!("{:?}", parsed.remarks) };
+        let reason = "endpoints[0].locality: must be set; the locality has no weight";
+        assert_eq!(part.to_string(), reason);
         // Its priority does not fill a gap either.
         let filler = LocalityLbEndpoints { priority: 0, ..bad };
         let e = parse_localities([filler, locality("a", 1, [])]).unwrap_err();
         assert_eq!(e, "endpoints[1].priority: there is priority 1, but no priority 0");
     }
+}
+
+#[test]
+fn e3_accepts_localities_without_a_weight_and_keeps_them_apart_with_the_reason() {
+    let of = |weight| {
+        let unweighted = LocalityLbEndpoints {
+            load_balancing_weight: weight,
+            ..locality("b", 7, [at("10.0.0.2"), at("10.0.0.3")])
+        };
+        parse_localities([locality("a", 0, [at("10.0.0.1")]), unweighted]).unwrap()
+    };
+    let unset = of(None);
+    assert_eq!(zones(&unset), [["a"]]);
+    let [kept] = &*unset.unweighted_localities else { panic!("{unset:?}") };
+    assert_eq!((kept.locality.zone(), kept.priority, kept.endpoints.len()), ("b", 7, 2));
+    assert_eq!(
+        unset.remarks.left_out()[0].to_string(),
+        "endpoints[1]: no load_balancing_weight (endpoints: 2)"
+    );
+    let json = serde_json::to_value(&unset).unwrap();
+    assert_eq!(json["unweighted_localities"][0]["endpoints"][0]["address"], "10.0.0.2:80");
+    assert_eq!(json["remarks"]["left_out"][0]["path"], "endpoints[1]");
+    // A weight of 0 is the wish not to use it.
+    let zero = of(value(0));
+    assert!(zero.unweighted_localities.is_empty());
+    let reason = "endpoints[1].load_balancing_weight: is 0; the locality has no weight";
+    assert_eq!(zero.remarks.left_out()[0].to_string(), reason);
+}
+
+#[test]
+fn e3_ignores_endpoints_from_elsewhere_and_names_them() {
+    use endpoint::{LedsClusterLocalityConfig, locality_lb_endpoints::LbConfig};
+    let leds = LbConfig::LedsClusterLocalityConfig(LedsClusterLocalityConfig::default());
+    let parsed = parse_localities([LocalityLbEndpoints { lb_config: Some(leds), ..locality("a", 0, []) }]);
+    let reason = "endpoints[0].leds_cluster_locality_config: not supported; its endpoints are left out";
+    assert_eq!(parsed.unwrap().remarks.left_out()[0].to_string(), reason);
 }
 
 fn weighted(zone: &str, priority: u32, weight: u32) -> LocalityLbEndpoints {

@@ -69,6 +69,10 @@ fn what_is_written_is_what_was_sent() {
         }],
         "unserved_ranges": ["10.2.0.0/16"],
         "default_filter_chain": null,
-    }});
+    }, "remarks": {"left_out": [{
+        "path": "filter_chains[1].filter_chain_match",
+        "reason": "no connection can match it: servers of gRPC have no server names, application protocols, other \
+                   transport protocols and destination ports",
+    }]}});
     assert_eq!(serde_json::to_value(parse::<Listener>(&message).unwrap()).unwrap(), json);
 }

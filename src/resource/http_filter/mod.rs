@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Context, Custom, Invalid, parts};
+use super::{Context, Custom, Invalid, parts, remarks};
 use crate::pb::{
     envoy::{
         config::route::v3::FilterConfig,
@@ -104,7 +104,8 @@ pub(super) fn parse_filters(
             let reason = format!("{name:?} is the name of an earlier filter too");
             return Err(Invalid::field("name", reason).at_index("http_filters", i));
         }
-        let filter = parse_filter(filter, side, cx).map_err(|e| e.at_index("http_filters", i))?;
+        let filter = remarks::within("http_filters", i, || parse_filter(filter, side, cx));
+        let filter = filter.map_err(|e| e.at_index("http_filters", i))?;
         if let Some((filter, is_terminal)) = filter {
             parsed.push(filter);
             ends.push((i, is_terminal));
@@ -140,7 +141,14 @@ fn parse_filter(
     side: Side,
     cx: &Context<'_>,
 ) -> Result<Option<(HttpFilter, bool)>, Invalid> {
-    let ignored_or = |reason: String| if message.is_optional { Ok(None) } else { Err(Invalid::new(reason)) };
+    let ignored_or = |reason: String| {
+        let unsupported = Invalid::new(reason);
+        if !message.is_optional {
+            return Err(unsupported);
+        }
+        remarks::leave_out(unsupported);
+        Ok(None)
+    };
     let any = match message.config_type {
         Some(ConfigType::TypedConfig(any)) => any,
         Some(ConfigType::ConfigDiscovery(_)) => {
@@ -200,7 +208,11 @@ fn parse_override(filter: &str, any: Any, cx: &Context<'_>) -> Result<Option<Ove
     }
     match FilterType::of_config(&type_name, cx) {
         Some(_) => Err(Invalid::new(format!("{type_name:?} configures a filter but overrides none"))),
-        None if is_optional => Ok(None),
+        None if is_optional => {
+            let reason = format!("type {type_name:?} is not supported");
+            remarks::leave_out(Invalid::new(reason).at_key("typed_per_filter_config", filter));
+            Ok(None)
+        }
         None if type_name.is_empty() => Err(Invalid::new("there is no configuration")),
         None => Err(Invalid::new(format!("type {type_name:?} is not supported"))),
     }

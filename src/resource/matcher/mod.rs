@@ -22,6 +22,7 @@ mod domain;
 mod fraction;
 mod header;
 mod path;
+mod re2;
 mod regex;
 mod string;
 mod trie;
@@ -32,7 +33,7 @@ pub use self::{
     fraction::{Denominator, Fraction},
     header::{HeaderCondition, HeaderMatcher},
     path::{PathMatcher, PathPattern},
-    regex::Regex,
+    regex::{Regex, RegexLimits},
     string::{StringMatcher, StringPattern},
 };
 

@@ -2,29 +2,57 @@ use std::{cell::Cell, fmt};
 
 use serde::{Serialize, Serializer};
 
-use super::Invalid;
-use crate::pb::envoy::r#type::matcher::v3::RegexMatcher;
+use super::{Invalid, re2};
+use crate::{error::shortened, pb::envoy::r#type::matcher::v3::RegexMatcher};
 
 /// A regular expression that matches a whole text, in time linear in the text.
 ///
-/// The classes `\d`, `\w` and `\s` are those of ASCII, as in RE2, which other clients use. A pattern is rejected if
-/// its compiled form exceeds 1 MiB, and so is a resource if the compiled forms of all its patterns exceed 16 MiB. Two
-/// regexes are equal if their patterns are.
+/// The syntax is that of [RE2](https://github.com/google/re2/wiki/Syntax), which other clients use. Two regexes are equal if
+/// their patterns are.
 #[derive(Clone)]
 pub struct Regex {
     pattern: Box<str>,
     compiled: regex::bytes::Regex,
 }
 
+/// Limits of the regular expressions in resources, in bytes. A resource with a pattern over one of them is rejected.
+///
+/// ```
+/// use xdskit::resource::matcher::RegexLimits;
+///
+/// let limits = RegexLimits { pattern: 16 << 10, ..RegexLimits::default() };
+/// assert_eq!(limits.compiled, 1 << 20);
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RegexLimits {
+    /// The maximum length of a pattern, which is tested before it is parsed: 4 KiB by default.
+    pub pattern: usize,
+    /// The maximum size of a compiled pattern: 1 MiB by default.
+    pub compiled: usize,
+    /// The maximum size of all compiled patterns of a resource: 16 MiB by default. Each counts with an estimate of its size,
+    /// which is above the real one; a simple pattern, such as `/api/v[0-9]+/.*`, counts with 4 KiB at most, and one by properties
+    /// of Unicode with 64 KiB for each of them.
+    pub resource: usize,
+}
+
+impl RegexLimits {
+    pub(crate) const DEFAULT: Self = Self { pattern: 4 << 10, compiled: 1 << 20, resource: 16 << 20 };
+}
+
+impl Default for RegexLimits {
+    fn default() -> Self {
+        Self::DEFAULT
+    }
+}
+
 impl Regex {
-    /// Compiles a pattern (M6, R13).
+    /// Compiles a pattern within the default [limits](RegexLimits).
     ///
     /// # Errors
-    /// The pattern is not a regular expression, has a feature that requires more than linear time, or is too large.
+    /// The pattern is not a regular expression of RE2, or is too large.
     pub fn new(pattern: &str) -> Result<Self, Invalid> {
-        // Compiled without anchors first: in the anchored form, `a)|(b` would become valid.
-        compile_within(pattern, limit())?;
-        let compiled = compile(&format!(r"\A(?:{pattern})\z"))?;
+        // M6, R13
+        let compiled = compile_as(pattern, |translated| format!(r"\A(?:{translated})\z"))?;
         Ok(Self { pattern: pattern.into(), compiled })
     }
 
@@ -65,12 +93,15 @@ impl Regex {
 
     /// Returns whether the whole text matches.
     pub fn matches(&self, text: &str) -> bool {
-        self.matches_bytes(text.as_bytes())
+        self.compiled.is_match(text.as_bytes())
     }
 
-    /// Like [`matches`](Self::matches), for a text that need not be UTF-8.
+    /// Like [`matches`](Self::matches), for a text that need not be UTF-8: what is not counts as U+FFFD.
     pub fn matches_bytes(&self, text: &[u8]) -> bool {
-        self.compiled.is_match(text)
+        match str::from_utf8(text) {
+            Ok(text) => self.matches(text),
+            Err(_) => self.matches(&String::from_utf8_lossy(text)),
+        }
     }
 }
 
@@ -96,8 +127,8 @@ impl Serialize for Regex {
 
 /// Parses a resource with a budget for all regexes in it. The budget is per thread, since regexes may be anywhere in
 /// the resource; a parser does not change threads.
-pub(in crate::resource) fn with_regex_budget<T>(parse: impl FnOnce() -> T) -> T {
-    struct Before(Option<usize>);
+pub(in crate::resource) fn with_regex_budget<T>(limits: RegexLimits, parse: impl FnOnce() -> T) -> T {
+    struct Before(Option<Budget>);
 
     impl Drop for Before {
         fn drop(&mut self) {
@@ -105,72 +136,64 @@ pub(in crate::resource) fn with_regex_budget<T>(parse: impl FnOnce() -> T) -> T 
         }
     }
 
-    let _before = Before(BUDGET.replace(Some(REGEX_BUDGET)));
+    let _before = Before(BUDGET.replace(Some(Budget { limits, left: limits.resource })));
     parse()
 }
 
 /// Compiles a pattern without anchors, and subtracts its size from the budget of the resource.
 pub(in crate::resource) fn compile(pattern: &str) -> Result<regex::bytes::Regex, Invalid> {
-    let (compiled, size) = compile_within(pattern, limit())?;
-    if let Some(left) = BUDGET.get() {
-        BUDGET.set(Some(left.saturating_sub(size)));
+    compile_as(pattern, |translated| translated)
+}
+
+/// The rest of the budget of the resource that is being parsed.
+#[derive(Clone, Copy)]
+struct Budget {
+    limits: RegexLimits,
+    left: usize,
+}
+
+fn compile_as(pattern: &str, anchor: impl FnOnce(String) -> String) -> Result<regex::bytes::Regex, Invalid> {
+    let budget = BUDGET.get();
+    let limits = budget.map_or(RegexLimits::DEFAULT, |budget| budget.limits);
+    if pattern.len() > limits.pattern {
+        let (length, limit) = (pattern.len(), limits.pattern);
+        return Err(Invalid::new(format!(
+            "the regex of {length} bytes is over the limit of {limit} bytes (setting regex_limits)"
+        )));
+    }
+    let translated = re2::translate(pattern)
+        .map_err(|error| no_regex(pattern, &format!("{} at byte {}", error.reason, error.at)))?;
+    let limit = budget.map_or(limits.compiled, |budget| budget.left.min(limits.compiled));
+    let compiled = regex::bytes::RegexBuilder::new(&anchor(translated.pattern)).size_limit(limit).build();
+    let compiled = compiled.map_err(|error| match error {
+        regex::Error::CompiledTooBig(_) if limit < limits.compiled => {
+            let limit = limits.resource;
+            Invalid::new(format!(
+                "the regexes of the resource are over the budget of {limit} bytes when compiled (setting regex_limits)"
+            ))
+        }
+        regex::Error::CompiledTooBig(_) => Invalid::new(format!(
+            "the regex is over the size limit of {limit} bytes when compiled (setting regex_limits)"
+        )),
+        // The text repeats the pattern over several lines; its last line is the reason.
+        other => no_regex(pattern, other.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ")),
+    })?;
+    if let Some(Budget { limits, left }) = budget {
+        let left = left.saturating_sub(translated.size.min(limits.compiled));
+        BUDGET.set(Some(Budget { limits, left }));
     }
     Ok(compiled)
 }
 
-/// Returns the current maximum size of a regex, in bytes.
-fn limit() -> usize {
-    BUDGET.get().map_or(REGEX_SIZE_LIMIT, |left| left.min(REGEX_SIZE_LIMIT))
-}
-
-/// Compiles a pattern within a limit, and returns its approximate size. The library does not report sizes, so limits
-/// are tried: each is twice the previous one, so that a pattern that is too large costs no more than one that fits.
-fn compile_within(pattern: &str, limit: usize) -> Result<(regex::bytes::Regex, usize), Invalid> {
-    let mut size = SMALLEST.min(limit);
-    loop {
-        match build(pattern, size) {
-            Ok(compiled) => return Ok((compiled, size)),
-            Err(regex::Error::CompiledTooBig(_)) if size < limit => size = (2 * size).min(limit),
-            Err(regex::Error::CompiledTooBig(_)) if limit < REGEX_SIZE_LIMIT => {
-                return Err(Invalid::new(format!(
-                    "the regexes of the resource are over the budget of {REGEX_BUDGET} bytes when compiled"
-                )));
-            }
-            Err(error) => return Err(invalid(pattern, &error)),
-        }
-    }
-}
-
-fn build(pattern: &str, limit: usize) -> Result<regex::bytes::Regex, regex::Error> {
-    let build = |unicode| regex::bytes::RegexBuilder::new(pattern).unicode(unicode).size_limit(limit).build();
-    // Unicode tables are only compiled in for patterns that need them, such as `\p{L}` or `é`.
-    match build(false) {
-        Err(regex::Error::Syntax(_)) => build(true),
-        other => other,
-    }
-}
-
-fn invalid(pattern: &str, error: &regex::Error) -> Invalid {
-    if let regex::Error::CompiledTooBig(limit) = error {
-        return Invalid::new(format!("the regex is over the size limit of {limit} bytes when compiled"));
-    }
-    // The error text repeats the pattern over several lines; its last line is the reason.
-    let text = error.to_string();
-    let reason = text.lines().last().unwrap_or_default().trim_start_matches("error: ");
+fn no_regex(pattern: &str, reason: &str) -> Invalid {
+    let pattern = shortened(pattern, LONGEST_PATTERN_IN_ERRORS);
     Invalid::new(format!("{pattern:?} is no regex: {reason}"))
 }
 
 thread_local! {
-    /// The rest of the budget of the resource that is being parsed; `None` outside of parsing.
-    static BUDGET: Cell<Option<usize>> = const { Cell::new(None) };
+    /// `None` outside of parsing.
+    static BUDGET: Cell<Option<Budget>> = const { Cell::new(None) };
 }
 
-/// The maximum size of a compiled regex, in bytes.
-const REGEX_SIZE_LIMIT: usize = 1 << 20;
-
-/// The maximum size of all compiled regexes of a resource, in bytes. A simple pattern, such as `/api/v[0-9]+/.*`, has
-/// at most 4 KiB.
-pub(in crate::resource) const REGEX_BUDGET: usize = 16 << 20;
-
-/// The first limit to try for a pattern, in bytes.
-const SMALLEST: usize = 1 << 10;
+/// The longest pattern in an error, in bytes; the middle of a longer one is left out.
+const LONGEST_PATTERN_IN_ERRORS: usize = 200;

@@ -40,7 +40,9 @@ pub(super) fn read(document: &[u8], path: &Path, type_url: &str) -> Result<Read,
 
 /// The type URL may be missing if the resources have it, and older files have that of v2.
 fn of_type(mut response: DiscoveryResponse, type_url: &str) -> Result<DiscoveryResponse, String> {
+    // A watch of the list itself has it as a resource (X12).
     if let [only] = &response.resources[..]
+        && v3(&response.type_url) != type_url
         && only.type_url == WRAPPER
         && response.type_url.ends_with("Collection")
     {
@@ -93,4 +95,42 @@ fn v3(type_url: &str) -> String {
 
 fn short(type_url: &str) -> &str {
     type_url.rsplit('/').next().unwrap_or(type_url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::resource::{Listener, Resource as _};
+
+    const LIST: &str = "type.googleapis.com/envoy.config.listener.v3.ListenerCollection";
+
+    fn of(yaml: &str, type_url: &str) -> DiscoveryResponse {
+        let read = read(yaml.as_bytes(), Path::new("listeners.yaml"), type_url).unwrap();
+        DiscoveryResponse::decode(read.message).unwrap()
+    }
+
+    const NAMED: &str = "
+version: '1'
+name: xdstp://a/envoy.config.listener.v3.ListenerCollection/shop
+resource:
+  '@type': type.googleapis.com/envoy.config.listener.v3.ListenerCollection
+  entries:
+  - inline_entry:
+      name: in
+      resource: {'@type': type.googleapis.com/envoy.config.listener.v3.Listener, name: in}
+";
+
+    #[test]
+    fn d9_a_list_is_a_resource_by_its_name_where_the_list_is_watched() {
+        let list = of(NAMED, LIST);
+        assert_eq!((&*list.type_url, list.resources.len()), (LIST, 1));
+        let wrapper = Resource::decode(&*list.resources[0].value).unwrap();
+        assert_eq!(wrapper.name, "xdstp://a/envoy.config.listener.v3.ListenerCollection/shop");
+        assert_eq!(wrapper.resource.unwrap().type_url, LIST);
+        // Where the members are watched, they are resources of their own.
+        let members = of(NAMED, Listener::TYPE_URL);
+        let wrapper = Resource::decode(&*members.resources[0].value).unwrap();
+        assert_eq!((&*members.type_url, &*wrapper.name), (Listener::TYPE_URL, "in"));
+        assert_eq!(wrapper.resource.unwrap().type_url, Listener::TYPE_URL);
+    }
 }

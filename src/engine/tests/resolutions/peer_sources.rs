@@ -4,11 +4,13 @@ use prost::Message;
 
 use super::{super::rig::Rig, response};
 use crate::{
-    config::{AllowedGrpcService, Bootstrap, BootstrapBuilder, ChannelCredentials, Node, Server},
+    config::{
+        AllowedGrpcService, AuthorityBuilder, Bootstrap, BootstrapBuilder, ChannelCredentials, Node, Server,
+    },
     engine::Settings,
     pb::{
         envoy::config::core::v3::{
-            ApiConfigSource, ConfigSource, GrpcService, PathConfigSource, SelfConfigSource,
+            ApiConfigSource, ApiVersion, ConfigSource, GrpcService, PathConfigSource, SelfConfigSource,
             api_config_source::ApiType,
             config_source::ConfigSourceSpecifier,
             grpc_service::{EnvoyGrpc, GoogleGrpc, TargetSpecifier},
@@ -50,6 +52,14 @@ fn api(api_type: ApiType, services: Vec<TargetSpecifier>) -> ApiConfigSource {
         grpc_services: services.into_iter().map(service).collect(),
         ..ApiConfigSource::default()
     }
+}
+
+fn ads() -> ConfigSource {
+    source(ConfigSourceSpecifier::Ads(Default::default()))
+}
+
+fn of_version(source: ConfigSource, version: ApiVersion) -> ConfigSource {
+    ConfigSource { resource_api_version: version.into(), ..source }
 }
 
 fn by_api(from: ApiConfigSource) -> ConfigSource {
@@ -122,7 +132,8 @@ fn l7_routes_come_from_the_source_that_their_listener_names() {
 #[test]
 fn a_source_that_cannot_be_followed_is_rejected_with_its_path() {
     let rejection = |source: ConfigSource| {
-        let mut rig = rig(bootstrap());
+        let service = AllowedGrpcService::new(ChannelCredentials::Insecure);
+        let mut rig = rig(bootstrap().allowed_grpc_service("dns:///b:1", service));
         let outputs = rig.receive(1, &response("1", [listener("shop").rds_from("routes", source)]));
         outputs.into_iter().find(|outputs| outputs.starts_with("send Listener")).unwrap()
     };
@@ -149,6 +160,11 @@ fn a_source_that_cannot_be_followed_is_rejected_with_its_path() {
         (by_api(rest(None)), "refresh_delay: must be set"),
         (by_api(rest(Some(Duration::default()))), "refresh_delay: "),
         (ConfigSource::default(), "must be ads or self, is not set"),
+        (of_version(ads(), ApiVersion::V2), "resource_api_version: is V2, and the resources are sent by v3"),
+        (
+            of_version(by_api(api(ApiType::Grpc, vec![target("dns:///b:1")])), ApiVersion::V2),
+            "resource_api_version: is V2, and the resources are sent by v3",
+        ),
     ] {
         let outputs = rejection(source);
         assert!(
@@ -221,9 +237,8 @@ fn x11_an_authority_is_looked_for_in_the_source_that_came_with_the_name_and_then
     let name = "xdstp://a/envoy.config.route.v3.RouteConfiguration/routes";
     let mut of_a = file("routes.json");
     let requested = |source: &ConfigSource| {
-        let bootstrap = bootstrap().default_authority(
-            crate::config::AuthorityBuilder::default().server(Server::new("d:1").insecure()),
-        );
+        let bootstrap =
+            bootstrap().default_authority(AuthorityBuilder::default().server(Server::new("d:1").insecure()));
         let mut rig = rig(bootstrap);
         let listener = listener("shop").rds_from(name, source.clone());
         let outputs = rig.receive(1, &response("1", [listener]));
@@ -262,5 +277,40 @@ fn sources_that_nothing_leads_to_any_more_are_forgotten() {
         rig.pass(std::time::Duration::from_secs(60));
         let left = (rig.engine.authorities.servers().len(), rig.engine.authorities.groups().len());
         assert!(left.0 <= 3 && left.1 <= 3, "{left:?} servers and groups are left of {number}");
+    }
+}
+
+#[test]
+fn x11_authorities_beside_ads_and_self_are_those_of_the_server_that_sent_the_resource() {
+    let of = |source: ConfigSource, authority: &str, name: &str| {
+        let other = Server::new("127.0.0.1:2").insecure();
+        let bootstrap = bootstrap().authority("known", AuthorityBuilder::default().server(other));
+        let mut rig = Rig::of(bootstrap.build().unwrap(), Settings::default());
+        rig.resolve("xds:///shop");
+        rig.connect(1);
+        rig.sent(1);
+        let authorities = vec![Authority { name: authority.into() }];
+        let source = ConfigSource { authorities, ..source };
+        let mut outputs = rig.receive(1, &response("1", [listener("shop").rds_from(name, source)]));
+        outputs.extend(rig.sent(1));
+        outputs.extend(rig.pass(std::time::Duration::from_millis(20)));
+        outputs.retain(|output| output.contains("RouteConfiguration") || output.starts_with("connect"));
+        outputs
+    };
+    let itself = || source(ConfigSourceSpecifier::Self_(SelfConfigSource::default()));
+    let name = |authority: &str| format!("xdstp://{authority}/envoy.config.route.v3.RouteConfiguration/r");
+    for same in [ads, itself] {
+        // The bootstrap has no such authority.
+        let outputs = of(same(), "other", &name("other"));
+        let requested = format!("send RouteConfiguration [{}] /", name("other"));
+        assert!(outputs.iter().any(|output| output.starts_with(&requested)), "{outputs:?}");
+        // It has this one with another server, and the source comes first.
+        let outputs = of(same(), "known", &name("known"));
+        let requested = format!("send RouteConfiguration [{}] /", name("known"));
+        assert!(outputs.iter().any(|output| output.starts_with(&requested)), "{outputs:?}");
+        // Other authorities, and names of the older form, are looked up as without them.
+        assert_eq!(of(same(), "other", &name("known")), ["connect 1.1"]);
+        let outputs = of(same(), "other", "routes");
+        assert!(outputs[0].starts_with("send RouteConfiguration [routes] /"), "{outputs:?}");
     }
 }

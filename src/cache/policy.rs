@@ -1,0 +1,8 @@
+/// The effect of an error on a good resource: the settings of a server's bootstrap entry, and of the client.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Policy {
+    /// A deleted resource stays in use, with a warning (A53, A88).
+    pub(crate) keep_deleted: bool,
+    /// Data errors drop the resource (`fail_on_data_errors`, A88-4).
+    pub(crate) fail_on_data_errors: bool,
+}
