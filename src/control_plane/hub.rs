@@ -13,17 +13,20 @@ use super::{
     load_hub::LoadHub,
     message::Response,
     method::Method,
+    server_limits::ServerLimits,
     session::{Held, NameChanges, Settings},
     store::Store,
-    subscriptions::Subscriptions,
+    subscriptions::{LastTurn, SubscriptionChanges, Subscriptions, Turns},
 };
 
 /// The state that all streams of a control plane share.
 pub(super) struct Hub {
     pub(super) settings: Settings,
+    pub(super) server_limits: ServerLimits,
     state: watch::Sender<State>,
     streams: Mutex<Streams>,
     subscriptions: watch::Sender<Subscriptions>,
+    turns: Turns,
     observers: Vec<Observer>,
     pub(super) load_reporting: LoadHub,
 }
@@ -91,12 +94,18 @@ impl Command {
 }
 
 impl Hub {
-    pub(super) fn new(store: Store, settings: Settings, observers: Vec<Observer>) -> Self {
+    pub(super) fn new(
+        store: Store,
+        settings: Settings,
+        server_limits: ServerLimits,
+        observers: Vec<Observer>,
+    ) -> Self {
         let state = State { store, ..State::default() };
         let (state, subscriptions) =
             (watch::Sender::new(state), watch::Sender::new(Subscriptions::default()));
         let (streams, load_reporting) = (Mutex::default(), LoadHub::default());
-        Self { settings, state, streams, subscriptions, observers, load_reporting }
+        let turns = Turns::default();
+        Self { settings, server_limits, state, streams, subscriptions, turns, observers, load_reporting }
     }
 
     /// Changes the state; `change` returns whether streams must be woken.
@@ -140,15 +149,22 @@ impl Hub {
         self.subscriptions.borrow().clone()
     }
 
-    pub(super) fn follow_subscriptions(&self) -> watch::Receiver<Subscriptions> {
-        self.subscriptions.subscribe()
+    pub(super) fn subscription_changes(&self) -> SubscriptionChanges {
+        SubscriptionChanges::new(self.subscriptions.subscribe(), self.turns.clone())
     }
 
     /// Records a change of the names of a type that a stream subscribes to.
-    pub(super) fn on_names_changed(&self, type_url: &str, changes: &NameChanges) {
+    pub(super) fn on_names_changed(&self, type_url: &str, changes: &NameChanges, last: &mut LastTurn) {
         if !changes.is_empty() {
-            self.subscriptions.send_modify(|subscriptions| subscriptions.apply(type_url, changes));
+            let turns = &self.turns;
+            self.subscriptions
+                .send_modify(|subscriptions| subscriptions.apply(type_url, changes, turns, last));
         }
+    }
+
+    /// The number of different names that all clients subscribe to.
+    pub(super) fn subscribed_names(&self) -> usize {
+        self.subscriptions.borrow().len()
     }
 
     /// Records the end of a stream with subscriptions to these names.

@@ -3,7 +3,15 @@ use prost::Message;
 
 use super::*;
 use crate::{
-    control_plane::{AnyResource, type_url},
+    control_plane::{
+        AnyResource,
+        session::{
+            Behavior,
+            features::node_with_features,
+            response_rules::{Leeway, ResponseRules},
+        },
+        type_url,
+    },
     pb::{envoy::service::discovery::v3::Resource, google::rpc::Status},
 };
 
@@ -12,13 +20,22 @@ const RDS: &str = type_url::ROUTE_CONFIGURATION;
 const CDS: &str = type_url::CLUSTER;
 const EDS: &str = type_url::ENDPOINTS;
 
-/// A session with its store, and the state of a client: the newest nonce and version.
-#[derive(Default)]
+/// A session with its store, and the state of a client: its node, and the newest nonce and version.
 struct Pair {
     session: Session,
     store: Store,
+    node: Option<Node>,
+    rules: ResponseRules,
     nonces: BTreeMap<String, String>,
     versions: BTreeMap<String, String>,
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        let (session, store, node) = (Session::default(), Store::default(), node_with_features());
+        let (rules, nonces, versions) = Default::default();
+        Self { session, store, node, rules, nonces, versions }
+    }
 }
 
 impl Pair {
@@ -58,13 +75,20 @@ impl Pair {
             type_url: type_url.into(),
             response_nonce: self.nonces.get(type_url).cloned().unwrap_or_default(),
             error_detail,
+            node: self.node.clone(),
             ..DiscoveryRequest::default()
         };
+        if self.session.types.is_empty() {
+            let form_only = self.session.settings.behavior != Behavior::default();
+            self.rules = ResponseRules::new(Leeway { form_only, ..Leeway::default() });
+        }
+        self.rules.on_sotw_request(&request);
         self.session.handle_request(request).unwrap()
     }
 
     fn poll(&mut self) -> Option<DiscoveryResponse> {
         let response = self.session.poll_response(&self.store)?;
+        assert_eq!(self.rules.on_sotw_response(&response), Ok(()), "{response:?}");
         self.nonces.insert(response.type_url.clone(), response.nonce.clone());
         self.versions.insert(response.type_url.clone(), response.version_info.clone());
         Some(response)
@@ -357,9 +381,12 @@ fn answers_to_what_another_put_on_the_stream_are_understood() {
 }
 
 mod behavior;
+mod features;
+mod limits;
 mod manners;
 mod on_demand;
 mod ttl;
+mod waits;
 
 /// An event on a stream.
 #[derive(Debug, Clone)]
@@ -450,4 +477,21 @@ proptest! {
             prop_assert!(client.keys().all(exists));
         }
     }
+}
+
+#[test]
+fn cp3_responses_have_the_version_that_was_set_for_their_type() {
+    let mut pair = Pair::with(&[(EDS, "a", "e1")]);
+    pair.store.update(|tx| {
+        tx.set(AnyResource::new(CDS, "a", "a1")).set_version(CDS, "release-1");
+    });
+    assert_eq!(pair.exchange(CDS, &["a"]), ["Cluster release-1: a1"]);
+    assert_eq!(pair.request(CDS, &["a"]), understood(accepted("release-1"), false));
+    pair.store.update(|tx| {
+        tx.set_version(CDS, "release-2");
+    });
+    assert_eq!(pair.responses(), [""; 0], "no resource has changed");
+    pair.set(&[(EDS, "a", "e2")]);
+    assert_eq!(pair.exchange(EDS, &["a"]), ["ClusterLoadAssignment 2: e2"]);
+    assert_eq!(pair.exchange(CDS, &["a", "b"]), ["Cluster release-2: a1"]);
 }
