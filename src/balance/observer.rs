@@ -17,9 +17,9 @@ pub(crate) enum Observation<'a> {
         weights: &'a [WeightState],
     },
     /// Outlier detection has ejected an endpoint, by the algorithm with this name.
-    Ejected { method: &'static str },
+    Ejected { cluster: &'a Arc<str>, method: &'static str },
     /// It has not ejected one, for the reason with this name.
-    NotEjected { method: &'static str, reason: &'static str },
+    NotEjected { cluster: &'a Arc<str>, method: &'static str, reason: &'static str },
 }
 
 /// Is called with each observation.

@@ -18,8 +18,11 @@ pub enum ChannelError {
     /// The client of the bootstrap cannot be built.
     #[error(transparent)]
     Client(#[from] BuildError),
-    /// The authority is not one of a URI.
-    #[error("the authority {authority:?} of the channel to {target} is not valid: {reason}")]
+    /// The authority is not one of a URI, or has escapes, which HTTP/2 permits and the `http` crate does not: the service of a target
+    /// has them for each character that no authority can have (A47).
+    #[error(
+        "the authority {authority:?} of the channel to {target} cannot be sent: {reason}; ChannelBuilder::authority sets another one"
+    )]
     Authority {
         /// The target.
         target: String,

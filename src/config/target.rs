@@ -170,7 +170,10 @@ impl Bootstrap {
                 .map_err(|error| TargetError::UnknownAuthority { target: target.to_owned(), error })?
         };
         let name = self.checked_name(target, &template.expand(&parsed.path))?;
-        Ok((name, parsed.path.replace('/', "%2F")))
+        // A47: each character that an authority cannot have is escaped, not `/` alone.
+        let mut service = String::new();
+        encoding::encode_into(&mut service, &parsed.path, encoding::AUTHORITY);
+        Ok((name, service))
     }
 
     /// The listener name of a server on this address (A36).

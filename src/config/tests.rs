@@ -264,6 +264,18 @@ fn a47_3_templates_encode_values_only_in_xdstp_names() {
 }
 
 #[test]
+fn a47_4_the_authority_of_a_target_has_escapes_for_what_no_authority_can_have() {
+    let bootstrap = builder().build().unwrap();
+    let service = |target: &str| bootstrap.read_target(target).unwrap().1;
+    assert_eq!(service("xds:///shop:8000"), "shop:8000");
+    assert_eq!(service("xds:///ns/shop"), "ns%2Fshop");
+    assert_eq!(service("xds:///ns%2Fshop"), "ns%2Fshop");
+    assert_eq!(service("xds:///a|b c"), "a%7Cb%20c");
+    assert_eq!(service("xds:///grün%3F"), "gr%C3%BCn%3F");
+    assert_eq!(service("xds:///[::1]:80"), "[::1]:80");
+}
+
+#[test]
 fn a47_1_a_target_with_authority_uses_its_template() {
     let bootstrap = builder()
         .authority("a.example", AuthorityBuilder::default())

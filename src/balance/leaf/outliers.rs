@@ -28,7 +28,7 @@ impl<H: Clone> Leaf<H> {
         let published = self.published.clone();
         for (addresses, decision) in self.outliers.sweep(scope.now, scope.random) {
             log(&self.name, &addresses, decision);
-            observe(&self.settings.observer, decision);
+            observe(&self.settings.observer, &self.name, decision);
             if let Some(is_ejected) = decision.is_ejected() {
                 self.set_ejected(&addresses, is_ejected, scope);
                 self.has_unpublished_ejections = true;
@@ -99,12 +99,14 @@ impl<H: Clone> Leaf<H> {
 }
 
 /// Counts a decision (CH9.17).
-fn observe(observer: &Observer, decision: Decision) {
+fn observe(observer: &Observer, cluster: &Arc<str>, decision: Decision) {
     match decision {
-        Decision::Ejected(method) => observer.observe(Observation::Ejected { method: method.as_str() }),
+        Decision::Ejected(method) => {
+            observer.observe(Observation::Ejected { cluster, method: method.as_str() });
+        }
         Decision::NotEjected(method, reason) => {
             let (method, reason) = (method.as_str(), reason.as_str());
-            observer.observe(Observation::NotEjected { method, reason });
+            observer.observe(Observation::NotEjected { cluster, method, reason });
         }
         Decision::Unejected => {}
     }

@@ -16,6 +16,7 @@ use std::{
 
 use http::Request;
 use tokio::time::Instant;
+use tonic::GrpcMethod;
 use tracing::{Span, debug_span, field::Empty, trace};
 
 #[cfg(feature = "fuzzing")]
@@ -112,7 +113,9 @@ impl Telemetry {
         }
         let metered = self.observer.as_ref().map(|observer| {
             let custom = request.extensions().get().map(|CustomLabel(label)| label.clone());
-            Metered { method: observer.method(path), custom }
+            // The clients that tonic generates name their methods, which are as few as the code has (A66).
+            let is_generated = request.extensions().get::<GrpcMethod<'static>>().is_some();
+            Metered { method: observer.method(path, is_generated), custom }
         });
         let begin = metered.as_ref().map(|_| Instant::now());
         let (retried, delayed_since) = (Retried::default(), None);

@@ -9,8 +9,8 @@ use crate::{
 
 /// Records what happens in a channel. Its methods are called on the path of calls: they take no lock.
 pub(crate) trait ChannelObserver: fmt::Debug + Send + Sync {
-    /// Who records the calls of a method, by the path of its requests (CH9.11).
-    fn method(&self, path: &str) -> Arc<dyn MethodObserver>;
+    /// Who records the calls of a method, by the path of its requests (CH9.11), and whether generated code has made the request.
+    fn method(&self, path: &str, is_generated: bool) -> Arc<dyn MethodObserver>;
 
     /// A connection has become another state.
     fn on_subchannel(&self, labels: &PickLabels, event: SubchannelEvent);

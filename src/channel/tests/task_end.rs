@@ -21,7 +21,7 @@ use crate::{
 struct Panics(AtomicBool);
 
 impl ChannelObserver for Panics {
-    fn method(&self, _: &str) -> Arc<dyn MethodObserver> {
+    fn method(&self, _: &str, _: bool) -> Arc<dyn MethodObserver> {
         Arc::new(Silent)
     }
 

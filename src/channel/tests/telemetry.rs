@@ -55,7 +55,7 @@ fn text(labels: &PickLabels) -> String {
 }
 
 impl ChannelObserver for Arc<Notes> {
-    fn method(&self, path: &str) -> Arc<dyn MethodObserver> {
+    fn method(&self, path: &str, _: bool) -> Arc<dyn MethodObserver> {
         Arc::new(NotesOfMethod { notes: self.clone(), path: path.into() })
     }
 

@@ -47,6 +47,13 @@ impl Labels {
         }
     }
 
+    /// The cluster of what happens beside calls (A91), if that label is enabled.
+    pub(super) fn add_cluster(&mut self, cluster: &Arc<str>, optional: OptionalLabels) {
+        if optional.backend_service {
+            self.add_text(BACKEND_SERVICE, Some(cluster));
+        }
+    }
+
     pub(super) fn all(&self) -> &[KeyValue] {
         &self.all[..self.count]
     }

@@ -9,7 +9,9 @@ pub(super) struct MethodLabels {
     /// The methods that were seen or registered, with their labels.
     known: ArcSwap<HashMap<Arc<str>, Arc<str>>>,
     other: Arc<str>,
-    /// `None` if the known ones are all.
+    /// How many are known beforehand.
+    registered: usize,
+    /// Which others have names, beside those of generated code.
     is_named: Option<Box<IsNamed>>,
 }
 
@@ -21,7 +23,9 @@ impl MethodLabels {
         let known = names
             .map(|name| Arc::from(name.trim_start_matches('/')))
             .map(|name: Arc<str>| (name.clone(), name));
-        Self { known: ArcSwap::from_pointee(known.collect()), other: OTHER.into(), is_named: None }
+        let known: HashMap<_, _> = known.collect();
+        let registered = known.len();
+        Self { known: ArcSwap::from_pointee(known), other: OTHER.into(), registered, is_named: None }
     }
 
     /// Those for which a function returns true.
@@ -29,20 +33,27 @@ impl MethodLabels {
         Self { is_named: Some(Box::new(is_named)), ..Self::default() }
     }
 
-    /// How many methods with names are to be kept: all, if they are known beforehand.
+    /// How many methods with names are to be kept: all that are known beforehand, and some others.
     pub(super) fn limit(&self) -> usize {
-        if self.is_named.is_some() { MOST } else { usize::MAX }
+        self.registered + MOST
     }
 
     /// The label of a method, by the path of its requests. It allocates nothing once the method is known.
-    pub(super) fn label(&self, path: &str) -> Arc<str> {
+    ///
+    /// A method of generated code is a registered one (A66), as long as there are not too many.
+    pub(super) fn label(&self, path: &str, is_generated: bool) -> Arc<str> {
         let method = path.strip_prefix('/').unwrap_or(path);
         if let Some(label) = self.known.load().get(method) {
             return label.clone();
         }
-        let Some(is_named) = &self.is_named else { return self.other.clone() };
-        let label = if is_named(method) { method.into() } else { self.other.clone() };
-        if self.known.load().len() < MOST {
+        let has_room = self.known.load().len() < self.limit();
+        let label = match &self.is_named {
+            None if is_generated && has_room => method.into(),
+            None => return self.other.clone(),
+            Some(is_named) if is_named(method) => method.into(),
+            Some(_) => self.other.clone(),
+        };
+        if has_room {
             // Of two calls at the same time, one may be forgotten, and is seen again.
             let mut known = HashMap::clone(&self.known.load());
             known.insert(method.into(), label.clone());
@@ -66,7 +77,7 @@ impl fmt::Debug for MethodLabels {
 
 /// The label of methods without a name.
 pub(super) const OTHER: &str = "other";
-/// How many methods are kept.
+/// How many methods are kept beside those that are registered.
 const MOST: usize = 1_000;
 
 #[cfg(test)]
@@ -78,11 +89,11 @@ mod tests {
     #[test]
     fn ch9_11_methods_are_other_unless_they_are_registered() {
         let none = MethodLabels::default();
-        assert_eq!(&*none.label("/shop.Cart/Add"), "other");
+        assert_eq!(&*none.label("/shop.Cart/Add", false), "other");
         let some = MethodLabels::of(["shop.Cart/Add", "/shop.Cart/Get"].map(Arc::from).into_iter());
-        assert_eq!(&*some.label("/shop.Cart/Add"), "shop.Cart/Add");
-        assert_eq!(&*some.label("/shop.Cart/Get"), "shop.Cart/Get");
-        assert_eq!(&*some.label("/shop.Cart/Remove"), "other");
+        assert_eq!(&*some.label("/shop.Cart/Add", false), "shop.Cart/Add");
+        assert_eq!(&*some.label("/shop.Cart/Get", false), "shop.Cart/Get");
+        assert_eq!(&*some.label("/shop.Cart/Remove", false), "other");
     }
 
     #[test]
@@ -94,14 +105,30 @@ mod tests {
             method.starts_with("shop.")
         });
         for _ in 0..3 {
-            assert_eq!(&*labels.label("/shop.Cart/Add"), "shop.Cart/Add");
-            assert_eq!(&*labels.label("/users.text/Any"), "other");
+            assert_eq!(&*labels.label("/shop.Cart/Add", false), "shop.Cart/Add");
+            assert_eq!(&*labels.label("/users.text/Any", false), "other");
         }
         assert_eq!(asked.load(Ordering::Relaxed), 2);
-        let first = labels.label("/shop.Cart/Add");
-        assert!(Arc::ptr_eq(&first, &labels.label("/shop.Cart/Add")), "the label is made once");
-        (0..2 * MOST).for_each(|number| drop(labels.label(&format!("/{number}"))));
+        let first = labels.label("/shop.Cart/Add", false);
+        assert!(Arc::ptr_eq(&first, &labels.label("/shop.Cart/Add", false)), "the label is made once");
+        (0..2 * MOST).for_each(|number| drop(labels.label(&format!("/{number}"), false)));
         assert_eq!(labels.known.load().len(), MOST);
-        assert_eq!(&*labels.label("/shop.New/Method"), "shop.New/Method", "it has its name all the same");
+        assert_eq!(
+            &*labels.label("/shop.New/Method", false),
+            "shop.New/Method",
+            "it has its name all the same"
+        );
+    }
+
+    #[test]
+    fn ch9_11_methods_of_generated_code_have_their_names_up_to_a_limit() {
+        let labels = MethodLabels::of(["shop.Cart/Get"].map(Arc::from).into_iter());
+        assert_eq!(&*labels.label("/shop.Cart/Add", true), "shop.Cart/Add");
+        assert_eq!(&*labels.label("/shop.Cart/Add", false), "shop.Cart/Add", "it is known now");
+        (0..2 * MOST).for_each(|number| drop(labels.label(&format!("/{number}"), true)));
+        assert_eq!(labels.known.load().len(), 1 + MOST);
+        assert_eq!(&*labels.label("/shop.New/Method", true), "other");
+        let never = MethodLabels::when(|_| false);
+        assert_eq!(&*never.label("/shop.Cart/Add", true), "other", "the application has decided");
     }
 }

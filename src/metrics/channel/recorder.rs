@@ -48,8 +48,8 @@ impl ChannelRecorder {
 
     /// Of a method that was not called yet, or that has no name.
     #[cold]
-    fn new_method(&self, path: &str) -> Arc<MethodRecorder> {
-        let label = self.metrics.inner.methods.label(path);
+    fn new_method(&self, path: &str, is_generated: bool) -> Arc<MethodRecorder> {
+        let label = self.metrics.inner.methods.label(path, is_generated);
         if *label == *OTHER {
             return self.other.clone();
         }
@@ -86,9 +86,9 @@ impl ChannelRecorder {
 }
 
 impl ChannelObserver for ChannelRecorder {
-    fn method(&self, path: &str) -> Arc<dyn MethodObserver> {
+    fn method(&self, path: &str, is_generated: bool) -> Arc<dyn MethodObserver> {
         let known = self.methods.load().get(path).cloned();
-        known.unwrap_or_else(|| self.new_method(path))
+        known.unwrap_or_else(|| self.new_method(path, is_generated))
     }
 
     fn on_subchannel(&self, pick: &PickLabels, event: SubchannelEvent) {
@@ -136,14 +136,16 @@ impl ChannelObserver for ChannelRecorder {
                 let pick = PickLabels { backend_service: Some(cluster.clone()), locality };
                 self.on_scheduler(&pick, weights);
             }
-            Observation::Ejected { method } => {
+            Observation::Ejected { cluster, method } => {
                 if let Some(counter) = &instruments.ejections_enforced {
+                    labels.add_cluster(cluster, self.optional());
                     labels.add(DETECTION_METHOD, method);
                     counter.add(1, labels.all());
                 }
             }
-            Observation::NotEjected { method, reason } => {
+            Observation::NotEjected { cluster, method, reason } => {
                 if let Some(counter) = &instruments.ejections_unenforced {
+                    labels.add_cluster(cluster, self.optional());
                     labels.add(DETECTION_METHOD, method);
                     labels.add(UNENFORCED_REASON, reason);
                     counter.add(1, labels.all());

@@ -39,7 +39,7 @@ impl Collected {
     /// Has everything recorded once.
     fn record(&self) {
         let recorder = self.metrics.recorder("xds:///shop");
-        let method = recorder.method("/shop.Cart/Add");
+        let method = recorder.method("/shop.Cart/Add", false);
         let (pick, custom) = (pick(), Some("checkout".into()));
         let (sent, duration) = (10, Duration::from_millis(15));
         let code = Code::DeadlineExceeded;
@@ -64,9 +64,10 @@ impl Collected {
         });
         let weights = [WeightState::Usable(1.0), WeightState::Usable(2.0)];
         recorder.on_balance(Observation::Scheduler { cluster: &cluster, locality: None, weights: &weights });
-        recorder.on_balance(Observation::Ejected { method: "success_rate" });
+        let cluster = &"cart".into();
+        recorder.on_balance(Observation::Ejected { cluster, method: "success_rate" });
         let reason = "max_ejection_overflow";
-        recorder.on_balance(Observation::NotEjected { method: "failure_percentage", reason });
+        recorder.on_balance(Observation::NotEjected { cluster, method: "failure_percentage", reason });
         recorder.on_subchannel(&pick, SubchannelEvent::Connected(SecurityLevel::PrivacyAndIntegrity));
         for _ in 0..2 {
             recorder.on_subchannel(&pick, SubchannelEvent::Connected(SecurityLevel::None));
@@ -185,10 +186,15 @@ fn ch9_11_ch9_14_ch9_16_ch9_17_ch9_18_ch9_19_all_metrics_have_their_labels() {
         (format!("client.call.retries {call} {of_call}"), "1 sum 2"),
         (format!("client.call.retry_delay {call} {of_call}"), "1 sum 3"),
         (format!("client.call.transparent_retries {call} {of_call}"), "1 sum 1"),
-        (format!("lb.outlier_detection.ejections_enforced {method}=success_rate target=xds:///shop"), "1"),
         (
             format!(
-                "lb.outlier_detection.ejections_unenforced {method}=failure_percentage \
+                "lb.outlier_detection.ejections_enforced lb.backend_service=cart {method}=success_rate target=xds:///shop"
+            ),
+            "1",
+        ),
+        (
+            format!(
+                "lb.outlier_detection.ejections_unenforced lb.backend_service=cart {method}=failure_percentage \
                  lb.outlier_detection.unenforced_reason=max_ejection_overflow target=xds:///shop"
             ),
             "1",
@@ -289,7 +295,7 @@ fn ch9_10_instruments_are_enabled_and_disabled_by_name() {
 fn ch9_20_labels_of_picks_are_made_if_one_of_them_is_enabled() {
     let has = |labels: &[&str]| {
         let collected = Collected::new(|it| it.optional_labels(labels.iter().copied()));
-        collected.metrics.recorder("xds:///shop").method("/shop.Cart/Add").has_pick_labels()
+        collected.metrics.recorder("xds:///shop").method("/shop.Cart/Add", false).has_pick_labels()
     };
     assert!(!has(&[]) && !has(&[CUSTOM, SECURITY_LEVEL]));
     assert!(has(&[LOCALITY]) && has(&[BACKEND_SERVICE]));
@@ -299,7 +305,7 @@ fn ch9_20_labels_of_picks_are_made_if_one_of_them_is_enabled() {
 fn ch9_11_a_method_has_one_recorder_in_a_channel_and_all_unnamed_ones_share_one() {
     let collected = Collected::new(|it| it.methods(["shop.Cart/Add", "shop.Cart/Get"]));
     let recorder = collected.metrics.recorder("xds:///shop");
-    let of = |path: &str| Arc::as_ptr(&recorder.method(path)).cast::<()>();
+    let of = |path: &str| Arc::as_ptr(&recorder.method(path, false)).cast::<()>();
     assert_eq!(of("/shop.Cart/Add"), of("/shop.Cart/Add"));
     assert_ne!(of("/shop.Cart/Add"), of("/shop.Cart/Get"));
     assert_ne!(of("/shop.Cart/Add"), of("/other"));

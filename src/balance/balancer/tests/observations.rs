@@ -28,8 +28,10 @@ fn text(observation: Observation<'_>) -> String {
             let fallback = if WeightState::are_too_few(weights) { " fallback" } else { "" };
             format!("{cluster}/{locality} {new} new, {stale} stale, {usable:?}{fallback}")
         }
-        Observation::Ejected { method } => format!("ejected by {method}"),
-        Observation::NotEjected { method, reason } => format!("not ejected by {method}: {reason}"),
+        Observation::Ejected { cluster, method } => format!("{cluster}: ejected by {method}"),
+        Observation::NotEjected { cluster, method, reason } => {
+            format!("{cluster}: not ejected by {method}: {reason}")
+        }
     }
 }
 
@@ -92,7 +94,7 @@ fn ch9_17_ejections_are_counted_with_their_algorithm_and_the_reason_if_there_is_
     it.connect_all();
     it.attempts(&[1]);
     it.wait(10);
-    assert_eq!(take(&seen), ["ejected by failure_percentage"]);
+    assert_eq!(take(&seen), ["shop: ejected by failure_percentage"]);
     it.wait(40);
     assert!(take(&seen).is_empty(), "the end of an ejection is none");
     let mut configs = detecting(ROUND_ROBIN, &[&[1, 2, 3]]);
@@ -103,7 +105,7 @@ fn ch9_17_ejections_are_counted_with_their_algorithm_and_the_reason_if_there_is_
     it.update(configs);
     it.attempts(&[1]);
     it.wait(10);
-    assert_eq!(take(&seen), ["not ejected by failure_percentage: max_ejection_overflow"]);
+    assert_eq!(take(&seen), ["shop: not ejected by failure_percentage: max_ejection_overflow"]);
     let mut configs = detecting(ROUND_ROBIN, &[&[1, 2, 3]]);
     for leaf in configs.leaves.values_mut() {
         let detection = Arc::make_mut(leaf).outlier_detection.as_mut().unwrap();
@@ -112,7 +114,7 @@ fn ch9_17_ejections_are_counted_with_their_algorithm_and_the_reason_if_there_is_
     it.update(configs);
     it.attempts(&[1]);
     it.wait(10);
-    assert_eq!(take(&seen), ["not ejected by failure_percentage: enforcement_percentage"]);
+    assert_eq!(take(&seen), ["shop: not ejected by failure_percentage: enforcement_percentage"]);
 }
 
 #[test]
