@@ -82,7 +82,8 @@ impl Write for Escape<'_, '_> {
     }
 }
 
-fn is_odd(c: char) -> bool {
+/// Whether a character can break a line or control a terminal.
+pub(crate) fn is_odd(c: char) -> bool {
     c.is_control()
         || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
 }

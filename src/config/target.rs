@@ -119,6 +119,12 @@ impl From<String> for Target {
     }
 }
 
+impl From<&String> for Target {
+    fn from(text: &String) -> Self {
+        Self::new(text.as_str())
+    }
+}
+
 impl From<&Self> for Target {
     fn from(target: &Self) -> Self {
         target.clone()

@@ -60,8 +60,10 @@ impl Call {
     /// # Errors
     /// The reason.
     pub(super) fn check(&self) -> Result<(), String> {
+        // A path may have further segments: servers behind a gateway have them before the service.
         let parts: Vec<_> = self.method.split('/').collect();
-        if !matches!(parts[..], ["", service, method] if !service.is_empty() && !method.is_empty()) {
+        if !matches!(&parts[..], ["", rest @ ..] if rest.len() > 1 && rest.iter().all(|part| !part.is_empty()))
+        {
             return Err(format!("the method {:?} must be of the form /pkg.Service/Method", self.method));
         }
         if self.timeout.is_some_and(|seconds| !(seconds > 0.0 && seconds <= LONGEST)) {

@@ -21,6 +21,7 @@ use self::{
 };
 use super::{
     args::Connect,
+    json::printable,
     program::{self, Failure, Program},
 };
 use crate::{
@@ -38,6 +39,9 @@ pub(crate) struct CallArgs {
     /// xds:///name, or xds://authority/name
     #[arg(long, value_name = "TARGET", allow_hyphen_values = true)]
     target: String,
+    /// The authority of requests, in place of the target's name
+    #[arg(long, value_name = "HOST", allow_hyphen_values = true)]
+    authority: Option<String>,
     /// The security of connections to endpoints
     #[arg(long, value_name = "KIND", value_enum, default_value_t = Credentials::Insecure)]
     credentials: Credentials,
@@ -83,6 +87,10 @@ fn run(_: Program, args: &CallArgs) -> Result<(), Failure> {
             Credentials::Insecure => builder.insecure_credentials(),
             Credentials::Xds => builder.xds_credentials(FallbackCredentials::Plaintext),
         };
+        let builder = match &args.authority {
+            Some(authority) => builder.authority(authority),
+            None => builder,
+        };
         let channel = builder.build().map_err(|error| Failure::Usage(error.to_string()))?;
         match &args.method {
             Some(method) => one_call(&channel, method, args).await,
@@ -126,7 +134,7 @@ async fn commands(channel: &Channel) -> Result<(), Failure> {
                     Ok(Command::Quit) => return Ok(()),
                     Ok(Command::Status(id)) => {
                         let channel = channel.clone();
-                        running.spawn(async move { json!({"id": id, "status": channel.status().await}).to_string() });
+                        running.spawn(async move { printable(json!({"id": id, "status": channel.status().await}).to_string()) });
                     }
                     Ok(Command::Call(call)) => {
                         let channel = channel.clone();
@@ -135,7 +143,7 @@ async fn commands(channel: &Channel) -> Result<(), Failure> {
                     Err((id, reason)) => {
                         let message = format!("line {number}: {reason}");
                         let answer = json!({"id": id, "code": "INVALID_ARGUMENT", "message": message});
-                        program::print(&format!("{answer}\n"))?;
+                        program::print(&format!("{}\n", printable(answer.to_string())))?;
                     }
                 }
             }

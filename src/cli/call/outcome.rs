@@ -6,6 +6,8 @@ use tonic::{
     metadata::{KeyAndValueRef, MetadataMap},
 };
 
+use crate::{cli::json::printable, error::Escaped};
+
 /// What came of a call.
 pub(super) struct Outcome {
     code: Code,
@@ -59,7 +61,7 @@ impl Outcome {
     }
 
     pub(super) fn json(&self, id: &Value) -> String {
-        json!({
+        let answer = json!({
             "id": id,
             "code": name(self.code),
             "message": self.message,
@@ -67,24 +69,25 @@ impl Outcome {
             "headers": self.headers,
             "trailers": self.trailers,
             "ms": millis(self.duration),
-        })
-        .to_string()
+        });
+        printable(answer.to_string())
     }
 
-    /// For people.
+    /// For people: what the server has chosen cannot control their terminals, nor look like other lines of this.
     pub(super) fn text(&self) -> String {
         let mut text = format!("{} in {} ms", name(self.code), millis(self.duration));
         if !self.message.is_empty() {
-            text += &format!(": {}", self.message);
+            text += &format!(": {}", Escaped(&self.message));
         }
         text.push('\n');
         for (kind, map) in [("header", &self.headers), ("trailer", &self.trailers)] {
             for (key, value) in map {
-                text += &format!("{kind:<8} {key}: {value}\n");
+                text += &format!("{kind:<8} {key}: {}\n", Escaped(value));
             }
         }
         if self.is_ok() {
-            text += &format!("{}\n", self.body);
+            // It comes last, so its lines may be as they are.
+            self.body.split('\n').for_each(|line| text += &format!("{}\n", Escaped(line)));
         }
         text
     }
@@ -109,15 +112,15 @@ impl Outcomes {
             let place = (self.durations.len() * percent).div_ceil(100).saturating_sub(1);
             self.durations.get(place).map(|it| millis(*it))
         };
-        json!({
+        let answer = json!({
             "id": id,
             "count": self.durations.len(),
             "codes": self.codes,
             "messages": self.messages,
             "by": self.by,
             "ms": [at(0), at(50), at(99), at(100)],
-        })
-        .to_string()
+        });
+        printable(answer.to_string())
     }
 }
 
@@ -163,5 +166,23 @@ fn name(code: Code) -> &'static str {
         Code::Unavailable => "UNAVAILABLE",
         Code::DataLoss => "DATA_LOSS",
         Code::Unauthenticated => "UNAUTHENTICATED",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_has_chosen_cannot_control_a_terminal() {
+        let mut status = Status::not_found("no\u{1b}[2J\nOK in 1 ms");
+        status.metadata_mut().insert("x", "a\tb".parse().unwrap());
+        let outcome = Outcome::failed(&status);
+        let text = outcome.text();
+        assert_eq!(text, "NOT_FOUND in 0 ms: no\\u{1b}[2J\\nOK in 1 ms\ntrailer  x: a\\tb\n");
+        let body = "one\ntwo\u{9b}2J".as_bytes();
+        let outcome = Outcome::answered(body, &MetadataMap::new(), &MetadataMap::new());
+        assert_eq!(outcome.text(), "OK in 0 ms\none\ntwo\\u{9b}2J\n");
+        assert!(outcome.json(&Value::Null).contains(r#""body":"one\ntwo\u009b2J""#));
     }
 }

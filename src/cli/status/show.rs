@@ -8,6 +8,7 @@ use std::{
 use prost::Message;
 
 use crate::{
+    cli::json::printable,
     client::table::{Row, age, type_name, write_occasion, write_table},
     error::Escaped,
     format::{FormatError, encode_json},
@@ -22,7 +23,7 @@ use crate::{
 
 /// One line, without its end.
 pub(super) fn json(config: &ClientConfig) -> Result<String, FormatError> {
-    encode_json("envoy.service.status.v3.ClientConfig", &config.encode_to_vec())
+    encode_json("envoy.service.status.v3.ClientConfig", &config.encode_to_vec()).map(printable)
 }
 
 /// The resources as a table, with the errors below it.

@@ -12,7 +12,7 @@ use super::target::Target;
 use crate::{
     Observed, WatchError,
     cli::{
-        json::{Problem, TEXT_KEYS, json},
+        json::{Problem, TEXT_KEYS, json, printable},
         paint::Paint,
         program,
         wrap::{Size, wrap},
@@ -229,7 +229,7 @@ fn wrapped(text: &impl Display, is_terminal: bool) -> String {
 }
 
 fn pretty(message: &Value) -> String {
-    serde_json::to_string_pretty(message).expect(TEXT_KEYS) + "\n"
+    printable(serde_json::to_string_pretty(message).expect(TEXT_KEYS)) + "\n"
 }
 
 /// Writes the content of a value in indented lines, without empty and unset fields.
