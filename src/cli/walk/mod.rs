@@ -19,7 +19,7 @@ use crate::{
     Target, WatchError,
     client::{Resolution, Validation},
     config::{Bootstrap, TargetError},
-    resolve::Snapshot,
+    resolve::{ClusterView, Snapshot},
 };
 
 /// Resolves targets to listeners, routes, clusters and endpoints, and prints the tree on each change.
@@ -124,13 +124,17 @@ async fn once(resolutions: Vec<Resolution>, mut output: Output) -> Result<(), Fa
     let mut missing = false;
     for (index, seen) in join_all(first).await.into_iter().enumerate() {
         let Some(seen) = seen else { return Err(Failure::Missing) };
-        missing |= seen
-            .as_ref()
-            .map_or(true, |snapshot| snapshot.clusters().any(|cluster| cluster.unusable_reason().is_some()));
+        missing |= seen.as_ref().map_or(true, |snapshot| snapshot.clusters().any(is_incomplete));
         output.show((index, seen))?;
     }
     output.flush()?;
     if missing { Err(Failure::Missing) } else { Ok(()) }
+}
+
+/// Whether calls of a cluster would fail: it is unusable, or known to be without endpoints.
+fn is_incomplete(cluster: ClusterView<'_>) -> bool {
+    let is_empty = || cluster.usable_endpoints_of_all_priorities().next().is_none();
+    cluster.unusable_reason().is_some() || cluster.assignment().is_some() && is_empty()
 }
 
 impl WalkArgs {
@@ -238,7 +242,7 @@ type Seen = Result<Arc<Snapshot>, WatchError>;
 
 const HELP: &str = "\
 It runs until it is interrupted (Ctrl-C). RUST_LOG=debug shows what the client does.
-Exit codes: 0; 1 for failures, and for --once if something is missing; 2 for a bad command line or bootstrap.
+Exit codes: 0; 1 for failures, and for --once if something is missing, endpoints included; 2 for a bad command line or bootstrap.
 
 Marks in a tree: ● can be used, ◌ draining, ! may be stale, ✗ cannot be used.
 On a terminal, in front of lines: + new, ~ changed, - something below is gone.";
