@@ -299,3 +299,8 @@ struct Testing;
 #[cfg(all(doctest, feature = "client"))]
 #[doc = include_str!("../docs/guides/traffic-director.md")]
 struct TrafficDirector;
+
+/// The example of the guide, compiled.
+#[cfg(all(doctest, feature = "channel", feature = "tls"))]
+#[doc = include_str!("../docs/guides/istio.md")]
+struct Istio;
