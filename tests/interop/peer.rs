@@ -41,6 +41,7 @@ impl Peer {
     pub(crate) async fn start_on(setup: Setup, port: u16) -> Self {
         let mut process = match setup.server {
             Server::Snapshot => gcp("snapshot", setup, port),
+            Server::Old => old_gcp(port),
             Server::Ads => gcp("ads", setup, port),
             Server::Linear => gcp("linear", setup, port),
             Server::Java => jcp(port),
@@ -238,6 +239,11 @@ fn gcp(cache: &str, setup: Setup, port: u16) -> Process {
     let mut command = Command::new(program("XDSKIT_INTEROP_GCP"));
     let of_clients = if setup.is_rest() { "-gateway" } else { "-port" };
     Process::start("gcp", command.args(["-cache", cache, of_clients, &port.to_string()]))
+}
+
+fn old_gcp(port: u16) -> Process {
+    let mut command = Command::new(program("XDSKIT_INTEROP_GCP_0_12"));
+    Process::start("gcp_0_12", command.args(["-cache", "snapshot", "-port", &port.to_string()]))
 }
 
 fn jcp(port: u16) -> Process {

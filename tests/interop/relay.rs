@@ -1,22 +1,25 @@
 //! Envoy as a client of the example `relay`, which is a client of this crate's control plane or of go-control-plane.
 
-use std::{collections::BTreeSet, fs, net::SocketAddr};
+use std::{collections::BTreeSet, fs, net::SocketAddr, time::Duration};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::process::Command;
 use xdskit::{
+    Client, Observed, Resource,
+    config::{ApiType, Bootstrap, Node, Server},
     control_plane::{
         Variant,
         type_url::{CLUSTER, ENDPOINTS, LISTENER},
     },
+    resource::{Cluster, Listener},
     testing::resources::endpoints,
 };
 
 use crate::{
     envoy::{Envoy, assert_answer, in_both_variants, mesh, routes_to, until_answer},
     http::{backend, get},
-    library::within,
+    library::{until, within},
     mesh,
     peer::{Peer, program},
     process::{PATIENCE, Process},
@@ -24,6 +27,7 @@ use crate::{
 };
 
 in_both_variants! { it_routes_requests_by_the_upstream_of_the_relay_and_survives_its_absence }
+on! { [snapshot_sotw, snapshot_delta, old_sotw, old_delta]: known_names_come_at_once_beside_missing_ones }
 on! { [snapshot_sotw, linear_delta]: it_has_the_clusters_of_go_control_plane_by_a_relay }
 
 async fn it_routes_requests_by_the_upstream_of_the_relay_and_survives_its_absence(variant: Variant) {
@@ -63,6 +67,28 @@ async fn it_routes_requests_by_the_upstream_of_the_relay_and_survives_its_absenc
     }
 }
 
+/// A client of the relay names a missing resource of each type in the same request as one that there is. The time after which a client
+/// takes a resource for missing is far below that of the relay.
+async fn known_names_come_at_once_beside_missing_ones(setup: Setup) {
+    let peer = Peer::start(setup).await;
+    let variant = if setup.is_delta() { Variant::Delta } else { Variant::Sotw };
+    let relay = Relay::start(peer.addr(), variant).await;
+    for api_type in [ApiType::AggregatedGrpc, ApiType::AggregatedDeltaGrpc] {
+        let server = Server::new(relay.addr.to_string()).insecure().api_type(api_type);
+        let bootstrap = Bootstrap::builder().node(Node::new("interop-node")).server(server).build();
+        let builder = Client::builder(bootstrap.expect("it is valid")).resource_timeout(MISSING_AFTER);
+        let client = builder.build().expect("a client can be built");
+        let mut missing = client.watch::<Listener>("no-listener");
+        let mut listener = client.watch::<Listener>("payments");
+        let mut gone = client.watch::<Cluster>("no-cluster");
+        let mut cluster = client.watch::<Cluster>("payments");
+        until(&mut listener, |seen| is_there(seen)).await;
+        until(&mut cluster, |seen| is_there(seen)).await;
+        until(&mut missing, |seen| seen.error().is_some()).await;
+        until(&mut gone, |seen| seen.error().is_some()).await;
+    }
+}
+
 async fn it_has_the_clusters_of_go_control_plane_by_a_relay(setup: Setup) {
     let mut peer = Peer::start(setup).await;
     let variant = if setup.is_delta() { Variant::Delta } else { Variant::Sotw };
@@ -94,6 +120,14 @@ async fn it_has_the_clusters_of_go_control_plane_by_a_relay(setup: Setup) {
     envoy.until_clusters("the new name", |names| *names == expected).await;
     envoy.until_hosts("paid", |hosts| *hosts == drained).await;
 }
+
+fn is_there<T: Resource>(seen: &Observed<T>) -> bool {
+    assert!(seen.error().is_none(), "it is there: {:?}", seen.error());
+    seen.resource().is_some()
+}
+
+/// The time after which the clients take a resource for missing.
+const MISSING_AFTER: Duration = Duration::from_secs(3);
 
 /// Envoy's health states of endpoints, by their addresses.
 type Hosts = std::collections::BTreeMap<String, String>;

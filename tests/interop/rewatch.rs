@@ -18,6 +18,7 @@ use crate::{
     setup::{Setup, TestClient, on},
 };
 
+on! { [snapshot_sotw, snapshot_delta, old_sotw, old_delta, linear_sotw, linear_delta]: all_names_of_a_type_end_and_come_again }
 on! { [snapshot_sotw, snapshot_delta, ads_sotw, ads_delta, linear_sotw, linear_delta]:
     a_wildcard_comes_again_after_its_idle_stream_was_closed,
     names_come_again_after_their_idle_stream_was_closed,
@@ -36,6 +37,24 @@ async fn a_wildcard_comes_again_after_its_idle_stream_was_closed(setup: Setup) {
         peer.event("an ACK", |event| is_ack(event, "Cluster") && event["stream"] == round).await;
         drop(all);
         peer.nth_event(round, "the end of the stream", |event| event["event"] == "closed").await;
+    }
+}
+
+/// All names of a type are let go, and come again on the same stream, which another type needs.
+async fn all_names_of_a_type_end_and_come_again(setup: Setup) {
+    let mut peer = Peer::start(setup).await;
+    let client = client_of(&peer);
+    ready(&mut client.watch::<Listener>("payments")).await;
+    let mut kept = client.watch::<Listener>("payments");
+    ready(&mut kept).await;
+    for round in 1..=3 {
+        let mut clusters = ["payments", "cart"].map(|name| client.watch::<Cluster>(name));
+        for watch in &mut clusters {
+            ready(watch).await;
+        }
+        peer.nth_event(round, "an ACK", |event| is_ack(event, "Cluster")).await;
+        drop(clusters);
+        released::<Cluster>(&client).await;
     }
 }
 

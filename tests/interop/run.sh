@@ -14,6 +14,7 @@ main() {
   bin=$target/interop
   mkdir -p "$bin"
   build_go gcp
+  build_gcp_0_12
   build_go strict
   build_go grpcgo
   build_go grpcgo_original google.golang.org/grpc/interop/xds/client
@@ -25,7 +26,7 @@ main() {
   install_node tests/interop/backends/node "$bin/backends/node"
   cargo build --locked --quiet --example watch --example walk --example relay --example interop_client
   cargo build --locked --quiet --all-features --bin xdskit
-  XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_STRICT=$bin/strict XDSKIT_INTEROP_JCP=$bin/jcp/run \
+  XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_GCP_0_12=$bin/gcp_0_12 XDSKIT_INTEROP_STRICT=$bin/strict XDSKIT_INTEROP_JCP=$bin/jcp/run \
     XDSKIT_INTEROP_ENVOY=$bin/envoy/envoy/_bin/envoy \
     XDSKIT_INTEROP_BACKEND_GO=$bin/backends/go XDSKIT_INTEROP_BACKEND_JAVA=$bin/backends/java/run \
     XDSKIT_INTEROP_BACKEND_PYTHON=$PWD/tests/interop/backends/python/backend.py XDSKIT_INTEROP_PYTHONPATH=$bin/backends/python \
@@ -46,6 +47,14 @@ build_go() (
   [ -z "$unformatted" ] || fail "not formatted by gofmt: $unformatted"
   [ "$package" != . ] || go vet ./...
   go build -o "$bin/$1" "$package"
+)
+
+# The same program with go-control-plane 0.12.0, whose caches differ from those of today.
+build_gcp_0_12() (
+  cd tests/interop/gcp
+  export GOFLAGS=-mod=readonly GOTOOLCHAIN=local
+  go vet -tags gcp_0_12 -modfile v0_12/go.mod .
+  go build -tags gcp_0_12 -modfile v0_12/go.mod -o "$bin/gcp_0_12" .
 )
 
 # build_java FOLDER CLASS ARGUMENT...: the program FOLDER/run, compiled again after changes. The arguments are for its first

@@ -21,6 +21,8 @@ pub(crate) struct Setup {
 pub(crate) enum Server {
     /// go-control-plane with a snapshot.
     Snapshot,
+    /// go-control-plane 0.12.0 with a snapshot: until 0.13.1 its streams keep the names that they have sent, and send none of them again.
+    Old,
     /// go-control-plane with a snapshot, in ADS mode.
     Ads,
     /// go-control-plane with a collection for each type.
@@ -42,6 +44,14 @@ impl Setup {
 
     pub(crate) fn snapshot_delta() -> Self {
         Self { server: Server::Snapshot, api_type: ApiType::AggregatedDeltaGrpc }
+    }
+
+    pub(crate) fn old_sotw() -> Self {
+        Self { server: Server::Old, api_type: ApiType::AggregatedGrpc }
+    }
+
+    pub(crate) fn old_delta() -> Self {
+        Self { server: Server::Old, api_type: ApiType::AggregatedDeltaGrpc }
     }
 
     pub(crate) fn ads_sotw() -> Self {

@@ -1,3 +1,5 @@
+//go:build !gcp_0_12
+
 package main
 
 import (
