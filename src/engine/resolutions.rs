@@ -23,8 +23,8 @@ use crate::{
         Source, Times, WatchKey,
     },
     resource::{
-        Cluster, ClusterLoadAssignment, Erased, Listener, Resource, ResourceType, RouteConfiguration,
-        ScopedRouteConfiguration, config_source::ResourceConfigSource,
+        Cluster, ClusterLoadAssignment, Endpoint, Erased, Listener, Resource, ResourceType,
+        RouteConfiguration, ScopedRouteConfiguration, config_source::ResourceConfigSource,
     },
 };
 
@@ -158,6 +158,11 @@ impl Resolutions {
             WatchKey::Endpoints(name) => {
                 Seen::Endpoints(Source::Eds(name.clone()), Endpoints::Eds(typed(observed)))
             }
+            WatchKey::LbEndpoints(name) => {
+                let members = observed.clone().downcast();
+                let members = members.expect("what is published for a collection are its members");
+                Seen::LbEndpoints(name.clone(), members)
+            }
             WatchKey::Host(_) => unreachable!("hosts are no resources"),
         });
     }
@@ -260,6 +265,12 @@ impl Resolutions {
                 self.sources.extend(endpoints.source.map(|source| (watch_id, source)));
                 one(ResourceType::of::<ClusterLoadAssignment>(), endpoints.name.into())
             }
+            WatchKey::LbEndpoints(collection) => {
+                self.sources.extend(collection.source.map(|source| (watch_id, source)));
+                let (ty, names) =
+                    (ResourceType::of::<Endpoint>(), Selection::Collection(collection.name.into()));
+                ResolutionOrder::Subscribe { watch_id, ty, names }
+            }
             WatchKey::Host(address) => {
                 self.hosts.watch(watch_id, &address, now);
                 return None;
@@ -277,7 +288,8 @@ impl Resolutions {
             | WatchKey::Routes(_)
             | WatchKey::VirtualHost(_)
             | WatchKey::Cluster(_)
-            | WatchKey::Endpoints(_) => Some(watch_id),
+            | WatchKey::Endpoints(_)
+            | WatchKey::LbEndpoints(_) => Some(watch_id),
             WatchKey::Host(address) => {
                 self.hosts.unwatch(watch_id, address);
                 None

@@ -22,13 +22,13 @@ pub(super) fn of(text: &str, params: &ContextParams) -> String {
 /// The spelling with other context parameters. Those that it has already stay as they are written.
 pub(super) fn with_params(spelling: &str, params: &ContextParams) -> String {
     let (path, query) = spelling.split_once('?').unwrap_or((spelling, ""));
-    let written: BTreeMap<_, _> = query.split('&').filter_map(decoded_pair).collect();
+    let written: BTreeMap<_, _> = query.split('&').filter_map(WrittenParam::parse).collect();
     let mut pairs: Vec<_> = params
         .iter()
         .map(|(key, value)| {
             let canonical = encoded_pair(key, value);
-            let known = written.get(key).filter(|(other, _)| other == value);
-            let spelled = known.map_or_else(|| canonical.clone(), |(_, pair)| (*pair).to_owned());
+            let known = written.get(key).filter(|param| param.value == value);
+            let spelled = known.map_or_else(|| canonical.clone(), |param| param.text.to_owned());
             (canonical, spelled)
         })
         .collect();
@@ -57,11 +57,19 @@ pub(super) fn part(spelling: &str, resource_type: &str, segment: &str) -> Option
     Some(out)
 }
 
-/// The key, the value and the text of a written parameter.
-fn decoded_pair(pair: &str) -> Option<(Cow<'_, str>, (Cow<'_, str>, &str))> {
-    let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-    (!pair.is_empty()).then_some(())?;
-    Some((encoding::decode(key).ok()?, (encoding::decode(value).ok()?, pair)))
+/// A context parameter as it is written.
+struct WrittenParam<'a> {
+    value: Cow<'a, str>,
+    text: &'a str,
+}
+
+impl<'a> WrittenParam<'a> {
+    /// Its key, and the rest.
+    fn parse(text: &'a str) -> Option<(Cow<'a, str>, Self)> {
+        let (key, value) = text.split_once('=').unwrap_or((text, ""));
+        let (key, value) = (encoding::decode(key).ok()?, encoding::decode(value).ok()?);
+        (!text.is_empty()).then_some((key, Self { value, text }))
+    }
 }
 
 #[cfg(test)]

@@ -388,6 +388,7 @@ fn assignment(address: &HostPort, ips: &[IpAddr]) -> Option<ClusterLoadAssignmen
         priorities: [Priority { localities: [locality].into() }].into(),
         drops: [].into(),
         unweighted_localities: [].into(),
+        leds_localities: [].into(),
         remarks: Remarks::default(),
     })
 }

@@ -19,6 +19,7 @@ mod endpoints;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod graph;
+mod leds;
 mod link;
 mod node;
 mod nodes;

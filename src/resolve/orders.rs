@@ -48,6 +48,8 @@ pub(crate) enum WatchKey {
     VirtualHost(Arc<str>),
     Cluster(Arc<str>),
     Endpoints(Reference),
+    /// The endpoints of a locality, in a collection of their own.
+    LbEndpoints(Reference),
     Host(HostPort),
 }
 
@@ -60,6 +62,7 @@ pub(crate) enum Seen {
     VirtualHost(Arc<Observed<VirtualHost>>),
     Cluster(Arc<str>, Arc<Observed<Cluster>>),
     Endpoints(Source, Endpoints),
+    LbEndpoints(Reference, Arc<ErasedMembers>),
 }
 
 /// An order to the owner of a resolution.

@@ -2,8 +2,10 @@ use std::{collections::VecDeque, mem, sync::Arc, time::Instant};
 
 use super::{
     dependency::End,
+    endpoints::Source,
     graph::Graph,
-    orders::{About, Order, Seen, Times},
+    leds::Leds,
+    orders::{About, Order, Seen, Times, WatchKey},
     route_resolver::RouteResolver,
     routed::Next,
     scopes::some_of,
@@ -35,6 +37,7 @@ pub(crate) struct Resolver {
     /// The error that was published last, if there is no tree.
     published: Option<WatchError>,
     graph: Graph,
+    leds: Leds,
     orders: VecDeque<Order>,
 }
 
@@ -51,6 +54,7 @@ impl Resolver {
             failed: None,
             published: None,
             graph,
+            leds: Leds::default(),
             orders,
         }
     }
@@ -63,7 +67,18 @@ impl Resolver {
             Seen::Routes(seen) => self.route_resolver.on_routes(seen),
             Seen::VirtualHost(seen) => self.route_resolver.on_virtual_host(seen),
             Seen::Cluster(name, seen) => return self.graph.on_cluster(&name, seen),
-            Seen::Endpoints(source, seen) => return self.graph.on_endpoints(&source, seen),
+            Seen::Endpoints(source, seen) => {
+                if let Some(seen) = self.leds.on_endpoints(&source, seen, &mut self.orders) {
+                    self.graph.on_endpoints(&source, seen);
+                }
+                return;
+            }
+            Seen::LbEndpoints(collection, seen) => {
+                for (source, seen) in self.leds.on_members(&collection, seen) {
+                    self.graph.on_endpoints(&source, seen);
+                }
+                return;
+            }
         }
         self.stale = true;
     }
@@ -89,7 +104,16 @@ impl Resolver {
             (self.current, self.failed, publish) = (Some(next), None, true);
         }
         self.publish_failure();
-        self.orders.extend(self.graph.take_orders());
+        for order in self.graph.take_orders() {
+            let ended = match &order {
+                Order::Unwatch(WatchKey::Endpoints(reference)) => Some(Source::Eds(reference.clone())),
+                Order::Unwatch(_) | Order::Watch(_) | Order::Publish(_) => None,
+            };
+            self.orders.push_back(order);
+            if let Some(source) = ended {
+                self.leds.release(&source, &mut self.orders);
+            }
+        }
         if publish && let Some(routing) = &self.current {
             let snapshot = Snapshot { routing: routing.clone(), clusters: self.graph.entries().clone() };
             self.orders.push_back(Order::Publish(Ok(Arc::new(snapshot))));

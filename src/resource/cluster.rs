@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     Context, HealthStatus, Invalid, LbPolicy, Metadata, OutlierDetection, Remarks, Resource, UpstreamTls,
-    config_source::ResourceConfigSource, parts, remarks, unexecuted,
+    config_source::ResourceConfigSource, parts, remarks, unexecuted, v2,
 };
 use crate::base::type_url;
 use crate::pb::{
@@ -148,6 +148,7 @@ impl Resource for Cluster {
     const FULL_STATE: bool = true;
 
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        v2::check_cluster(bytes)?;
         let (cluster, remarks) = remarks::collect(|| {
             let cluster = parts::read::<cluster::Cluster, _>(bytes, |bytes| {
                 let mut fields = ClusterFields::new(bytes);

@@ -14,8 +14,14 @@ use crate::{
 };
 
 mod endpoint;
+mod leds;
 
-pub use self::endpoint::{Endpoint, HealthStatus};
+pub use self::{
+    endpoint::{Endpoint, HealthStatus},
+    leds::LedsLocality,
+};
+
+use self::leds::LedsCollection;
 pub use crate::config::Locality;
 
 /// The endpoints of one cluster, by priority and locality.
@@ -34,6 +40,9 @@ pub struct ClusterLoadAssignment {
     /// the picks of a snapshot; other applications may.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub unweighted_localities: Box<[UnweightedLocality]>,
+    /// The localities whose endpoints are members of collections, in the order of the message.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    pub leds_localities: Box<[LedsLocality]>,
     /// What is not used of it.
     #[serde(skip_serializing_if = "Remarks::is_empty")]
     pub remarks: Remarks,
@@ -122,9 +131,15 @@ impl ClusterLoadAssignment {
             return Err(Invalid::field("cluster_name", "must not be empty"));
         }
         let drops = policy.map_or(Ok([].into()), DropOverload::read).map_err(|e| e.at("policy"))?;
-        let (priorities, unweighted_localities) = priorities(count, bytes, cx)?;
-        let (cluster_name, remarks) = (cx.share(name), Remarks::default());
-        Ok(Self { cluster_name, drops, priorities, unweighted_localities, remarks })
+        let Localities { priorities, unweighted, leds } = priorities(count, bytes, cx)?;
+        Ok(Self {
+            cluster_name: cx.share(name),
+            priorities,
+            drops,
+            unweighted_localities: unweighted,
+            leds_localities: leds,
+            remarks: Remarks::default(),
+        })
     }
 
     /// Returns all localities, the highest priority first.
@@ -198,7 +213,7 @@ struct LocalityFields<'a> {
     priority: u32,
     /// Its endpoints are also in `load_balancer_endpoints`, or sent by LEDS.
     has_list: bool,
-    has_leds: bool,
+    leds: Option<&'a [u8]>,
     /// The number of endpoints.
     count: usize,
 }
@@ -212,7 +227,7 @@ impl<'a> LocalityFields<'a> {
             weight: None,
             priority: 0,
             has_list: false,
-            has_leds: false,
+            leds: None,
             count: 0,
         };
         let mut weight = None;
@@ -233,7 +248,7 @@ impl<'a> LocalityFields<'a> {
                 }
                 8 => {
                     drop(pb::LedsClusterLocalityConfig::decode(field.bytes()?)?);
-                    fields.has_leds = true;
+                    fields.leds = Some(field.bytes()?);
                 }
                 9 => field.once(&mut fields.metadata)?,
                 _ => {}
@@ -277,16 +292,19 @@ impl UnweightedLocality {
     }
 }
 
-/// Rules E1 to E6 and E9, for an assignment of `count` localities; and those without a weight.
-fn priorities(
-    count: usize,
-    assignment: &Bytes,
-    cx: &Context<'_>,
-) -> Result<(Box<[Priority]>, Box<[UnweightedLocality]>), Invalid> {
-    let (mut drafts, mut unweighted) = (Vec::with_capacity(count), Vec::new());
+/// The localities of an assignment.
+struct Localities {
+    priorities: Box<[Priority]>,
+    unweighted: Box<[UnweightedLocality]>,
+    leds: Box<[LedsLocality]>,
+}
+
+/// Rules E1 to E6 and E9, for an assignment of `count` localities.
+fn priorities(count: usize, assignment: &Bytes, cx: &Context<'_>) -> Result<Localities, Invalid> {
+    let (mut drafts, mut unweighted, mut leds) = (Vec::with_capacity(count), Vec::new(), Vec::new());
     for (place, bytes) in parts::repeated(assignment, 2).enumerate() {
         let fields = LocalityFields::read(bytes)?;
-        note_sources(&fields, place);
+        note_list(&fields, place);
         // Without weight, a locality is skipped before any other check (E2, E3).
         let Some(weight) = NonZeroU32::new(fields.weight.unwrap_or(0)) else {
             let message = pb::LocalityLbEndpoints::decode(bytes)?;
@@ -308,7 +326,14 @@ fn priorities(
             continue;
         };
         let locality = LocalityEndpoints::parse(&fields, weight, assignment, cx);
-        let locality = locality.map_err(|e| e.at_index("endpoints", place))?;
+        let mut locality = locality.map_err(|e| e.at_index("endpoints", place))?;
+        if fields.leds.is_some() {
+            locality.endpoints = [].into();
+        }
+        if let Some((collection, source)) = leds_of(&fields, place, cx) {
+            let (priority, locality) = (fields.priority, locality.locality.clone());
+            leds.push(LedsLocality { priority, locality, collection, source });
+        }
         drafts.push(Draft { priority: fields.priority, place, locality });
     }
     // A stable sort keeps the order of localities within a priority.
@@ -322,23 +347,27 @@ fn priorities(
         check_localities(drafts)?;
     }
     check_addresses(&drafts)?;
-    Ok((grouped(drafts), unweighted.into()))
+    Ok(Localities { priorities: grouped(drafts), unweighted: unweighted.into(), leds: leds.into() })
 }
 
 fn zero_weight() -> Invalid {
     Invalid::field("load_balancing_weight", "is 0")
 }
 
-/// Endpoints that a locality has elsewhere are left out.
-fn note_sources(fields: &LocalityFields<'_>, place: usize) {
-    for (is_set, field) in
-        [(fields.has_list, "load_balancer_endpoints"), (fields.has_leds, "leds_cluster_locality_config")]
-    {
-        if is_set {
-            let reason = "not supported; its endpoints are left out";
-            remarks::leave_out(Invalid::field(field, reason).at_index("endpoints", place));
-        }
+/// Other endpoints of a locality, in a message of their own, are left out.
+fn note_list(fields: &LocalityFields<'_>, place: usize) {
+    if fields.has_list {
+        let reason = "not supported; its endpoints are left out";
+        remarks::leave_out(Invalid::field("load_balancer_endpoints", reason).at_index("endpoints", place));
     }
+}
+
+/// The collection of the endpoints of a locality (A95-2); one that cannot be watched is left out.
+fn leds_of(fields: &LocalityFields<'_>, place: usize, cx: &Context<'_>) -> Option<LedsCollection> {
+    let read = leds::read(fields.leds?, cx).map_err(|invalid| {
+        remarks::leave_out(invalid.at("leds_cluster_locality_config").at_index("endpoints", place));
+    });
+    read.ok()
 }
 
 /// Groups localities that are sorted by priority, without gaps.

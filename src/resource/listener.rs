@@ -13,7 +13,7 @@ use super::{
     http_filter::{self, HttpFilter, Side},
     parts, remarks,
     scope::ScopedRoutes,
-    unexecuted,
+    unexecuted, v2,
 };
 use crate::base::type_url;
 use crate::pb::{
@@ -122,6 +122,7 @@ impl Resource for Listener {
             return Err(Invalid::field("name", "must not be empty"));
         }
         let name = std::mem::take(&mut message.name).into();
+        v2::check_listener(bytes)?;
         let (kind, remarks) = remarks::collect(|| ListenerKind::parse(message, cx))?;
         Ok(Self { name, kind, remarks })
     }

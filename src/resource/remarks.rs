@@ -47,6 +47,16 @@ impl Remarks {
         self.inner.as_ref().map_or(&[], |inner| &inner.not_executed)
     }
 
+    /// Adds a part that is left out after the resource was parsed; beyond the limit it is not added.
+    pub(crate) fn leave_out(&mut self, part: Invalid) {
+        if self.left_out().len() >= MAX_LEFT_OUT {
+            return;
+        }
+        let part = LeftOut { path: part.path().into(), reason: shortened(part.reason(), MAX_REASON).into() };
+        let left_out = self.left_out().iter().cloned().chain([part]).collect();
+        self.inner = Some(Arc::new(Inner { left_out, not_executed: self.not_executed().into() }));
+    }
+
     /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.inner.is_none()

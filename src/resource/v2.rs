@@ -1,11 +1,45 @@
 //! The names that extensions have in v2 of the API. A server of v2 sends them inside of its resources, in messages that are read
 //! like those of v3: fields kept their numbers.
 
+use super::Invalid;
+use crate::wire::Fields;
+
 /// Returns the name in v3 of a message, by its name in any version.
 pub(super) fn v3_name(name: &str) -> &str {
     let Some(rest) = name.strip_prefix("envoy.") else { return name };
     RENAMED.iter().find(|(v2, _)| *v2 == rest).map_or(name, |(_, v3)| v3)
 }
+
+/// Rejects a cluster of v2 with TLS in a field of its own, which v3 does not have. To ignore it would send in plain text what
+/// the server configured for TLS (A29-1).
+pub(super) fn check_cluster(cluster: &[u8]) -> Result<(), Invalid> {
+    match has_field(cluster, CLUSTER_TLS) {
+        true => Err(Invalid::field("tls_context", TLS_OF_V2)),
+        false => Ok(()),
+    }
+}
+
+/// The same of a listener, whose filter chains have the field.
+pub(super) fn check_listener(listener: &[u8]) -> Result<(), Invalid> {
+    let fields = Fields::of(listener).map_while(Result::ok);
+    let mut chains = fields.filter(|field| matches!(field.number, FILTER_CHAINS | DEFAULT_FILTER_CHAIN));
+    match chains.any(|chain| chain.bytes().is_ok_and(|chain| has_field(chain, CHAIN_TLS))) {
+        true => Err(Invalid::field("filter_chains.tls_context", TLS_OF_V2)),
+        false => Ok(()),
+    }
+}
+
+/// What is no message is an error elsewhere.
+fn has_field(message: &[u8], number: u32) -> bool {
+    Fields::of(message).map_while(Result::ok).any(|field| field.number == number)
+}
+
+const TLS_OF_V2: &str = "is a field of v2 and not supported; use transport_socket";
+
+const CLUSTER_TLS: u32 = 11;
+const FILTER_CHAINS: u32 = 3;
+const DEFAULT_FILTER_CHAIN: u32 = 25;
+const CHAIN_TLS: u32 = 2;
 
 /// The names in v2, without `envoy.`, and those in v3.
 #[rustfmt::skip]
@@ -35,7 +69,7 @@ mod tests {
             envoy::extensions::filters::network::http_connection_manager::v3::http_filter::ConfigType,
             google::protobuf::Any,
         },
-        resource::{Cluster, Listener, samples::*},
+        resource::{Cluster, Context, Listener, Resource, samples::*},
     };
 
     /// The message by its name in v2.
@@ -87,6 +121,26 @@ mod tests {
         let v2 = config("envoy.config.cluster.aggregate.v2alpha.ClusterConfig");
         assert_eq!(v2, config("envoy.extensions.clusters.aggregate.v3.ClusterConfig"));
         assert!(v2.is_ok(), "{v2:?}");
+    }
+
+    #[test]
+    fn c20_rejects_tls_of_v2_in_a_field_of_its_own() {
+        let mut bytes = prost::Message::encode_to_vec(&cluster::Cluster {
+            name: "shop".into(),
+            cluster_discovery_type: Some(ClusterDiscoveryType::Type(3)),
+            ..Default::default()
+        });
+        bytes.extend([0x5a, 0]);
+        let error = Cluster::parse(&bytes.into(), &Context::new()).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "tls_context: is a field of v2 and not supported; use transport_socket"
+        );
+        // filter_chains { tls_context {} }
+        let mut bytes = prost::Message::encode_to_vec(&socket_listener(vec![]));
+        bytes.extend([0x1a, 2, 0x12, 0]);
+        let error = Listener::parse(&bytes.into(), &Context::new()).unwrap_err();
+        assert!(error.to_string().starts_with("filter_chains.tls_context: is a field of v2"), "{error}");
     }
 
     #[test]

@@ -2,6 +2,7 @@ mod aggregates;
 mod failures;
 mod graces;
 mod hosts;
+mod leds;
 mod on_demand;
 mod plugins;
 mod rig;

@@ -220,6 +220,7 @@ fn describe_key(key: &WatchKey) -> String {
         WatchKey::VirtualHost(name) => format!("virtual host {name}"),
         WatchKey::Cluster(name) => format!("cluster {name}"),
         WatchKey::Endpoints(endpoints) => format!("endpoints {}", endpoints.name),
+        WatchKey::LbEndpoints(collection) => format!("collection {}", collection.name),
         WatchKey::Host(address) => format!("host {address}"),
     }
 }

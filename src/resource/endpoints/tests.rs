@@ -216,13 +216,63 @@ fn e3_accepts_localities_without_a_weight_and_keeps_them_apart_with_the_reason()
     assert_eq!(zero.remarks.left_out()[0].to_string(), reason);
 }
 
-#[test]
-fn e3_ignores_endpoints_from_elsewhere_and_names_them() {
+fn of_leds(zone: &str, priority: u32, name: &str) -> LocalityLbEndpoints {
+    use core::{AggregatedConfigSource, ConfigSource, config_source::ConfigSourceSpecifier};
     use endpoint::{LedsClusterLocalityConfig, locality_lb_endpoints::LbConfig};
-    let leds = LbConfig::LedsClusterLocalityConfig(LedsClusterLocalityConfig::default());
-    let parsed = parse_localities([LocalityLbEndpoints { lb_config: Some(leds), ..locality("a", 0, []) }]);
-    let reason = "endpoints[0].leds_cluster_locality_config: not supported; its endpoints are left out";
-    assert_eq!(parsed.unwrap().remarks.left_out()[0].to_string(), reason);
+    let ads = Some(ConfigSourceSpecifier::Ads(AggregatedConfigSource {}));
+    let leds_config = Some(ConfigSource { config_source_specifier: ads, ..ConfigSource::default() });
+    let leds = LedsClusterLocalityConfig { leds_config, leds_collection_name: name.into() };
+    let lb_config = Some(LbConfig::LedsClusterLocalityConfig(leds));
+    LocalityLbEndpoints { lb_config, ..locality(zone, priority, [at("10.0.0.9")]) }
+}
+
+#[test]
+fn a95_2_the_endpoints_of_a_locality_are_in_the_collection_alone_that_it_names() {
+    let (glob, list) = (
+        "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/shop/*?x=1",
+        "xdstp://a/envoy.config.endpoint.v3.LbEndpointCollection/shop",
+    );
+    for name in [glob, list] {
+        let parsed = parse_localities([of_leds("b", 1, name), locality("a", 0, [at("10.0.0.1")])]).unwrap();
+        let [leds] = &*parsed.leds_localities else { panic!("{parsed:?}") };
+        assert_eq!((leds.priority, leds.locality.zone(), &*leds.collection), (1, "b", name));
+        assert_eq!(parsed.endpoints().count(), 1, "its own endpoints do not matter");
+        assert!(parsed.remarks.is_empty());
+    }
+}
+
+#[test]
+fn a95_2_a_collection_that_cannot_be_watched_is_left_out_by_name() {
+    let reason = "is neither a glob collection nor a list collection of envoy.config.endpoint.v3.LbEndpoint";
+    for name in [
+        "shop",
+        "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/shop",
+        "xdstp://a/T/*",
+        "xdstp://a/TCollection/x",
+    ] {
+        let parsed = parse_localities([of_leds("a", 0, name)]).unwrap();
+        assert!(parsed.leds_localities.is_empty() && parsed.endpoints().next().is_none());
+        let at = "endpoints[0].leds_cluster_locality_config.leds_collection_name";
+        assert_eq!(parsed.remarks.left_out()[0].to_string(), format!("{at}: {name:?} {reason}"));
+    }
+}
+
+#[test]
+fn a95_2_e8_e9_members_that_break_a_rule_together_are_left_out() {
+    let name = "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/shop/*";
+    let parsed = parse_localities([of_leds("b", 0, name), locality("a", 0, [at("10.0.0.1")])]).unwrap();
+    let member = |ip, weight| {
+        let bytes = LbEndpoint { load_balancing_weight: value(weight), ..at(ip) }.encode_to_vec();
+        Endpoint::parse(&bytes.into(), &Context::new()).unwrap()
+    };
+    let members = vec![member("10.0.0.1", 1), member("10.0.0.2", 7), member("10.0.0.3", u32::MAX)];
+    let locality = parsed.leds_localities[0].locality.clone();
+    let completed = parsed.with_leds([((0, &locality), members)].into());
+    let addresses: Vec<_> = completed.endpoints().map(|endpoint| endpoint.address().to_string()).collect();
+    assert_eq!(addresses, ["10.0.0.2:80", "10.0.0.1:80"]);
+    let left_out: Vec<_> = completed.remarks.left_out().iter().map(|part| part.reason.to_string()).collect();
+    assert!(left_out[0].ends_with("10.0.0.1:80 is already the address of another endpoint"), "{left_out:?}");
+    assert!(left_out[1].ends_with("the weights of the endpoints are over 4294967295"), "{left_out:?}");
 }
 
 fn weighted(zone: &str, priority: u32, weight: u32) -> LocalityLbEndpoints {

@@ -165,18 +165,21 @@ fn compile_as(pattern: &str, anchor: impl FnOnce(String) -> String) -> Result<re
         .map_err(|error| no_regex(pattern, &format!("{} at byte {}", error.reason, error.at)))?;
     let limit = budget.map_or(limits.compiled, |budget| budget.left.min(limits.compiled));
     let compiled = regex::bytes::RegexBuilder::new(&anchor(translated.pattern)).size_limit(limit).build();
-    let compiled = compiled.map_err(|error| match error {
-        regex::Error::CompiledTooBig(_) if limit < limits.compiled => {
-            let limit = limits.resource;
-            Invalid::new(format!(
-                "the regexes of the resource are over the budget of {limit} bytes when compiled (setting regex_limits)"
-            ))
+    let compiled = compiled.map_err(|error| {
+        if !matches!(error, regex::Error::CompiledTooBig(_)) {
+            // The text repeats the pattern over several lines; its last line is the reason.
+            let text = error.to_string();
+            return no_regex(pattern, text.lines().last().unwrap_or_default().trim_start_matches("error: "));
         }
-        regex::Error::CompiledTooBig(_) => Invalid::new(format!(
-            "the regex is over the size limit of {limit} bytes when compiled (setting regex_limits)"
-        )),
-        // The text repeats the pattern over several lines; its last line is the reason.
-        other => no_regex(pattern, other.to_string().lines().last().unwrap_or_default().trim_start_matches("error: ")),
+        Invalid::new(match limit < limits.compiled {
+            true => format!(
+                "the regexes of the resource are over the budget of {} bytes when compiled (setting regex_limits)",
+                limits.resource
+            ),
+            false => format!(
+                "the regex is over the size limit of {limit} bytes when compiled (setting regex_limits)"
+            ),
+        })
     })?;
     if let Some(Budget { limits, left }) = budget {
         let left = left.saturating_sub(translated.size.min(limits.compiled));
