@@ -57,6 +57,8 @@ pub(crate) use self::status::WeakClient;
 #[cfg(feature = "cli")]
 pub(crate) use self::status::table;
 use self::{pool::Share, registry::Registry};
+#[cfg(feature = "cli")]
+use crate::resource::ResourceType;
 use crate::{
     config::{ApiType, Bootstrap, Server, Target},
     lrs::LoadReporter,
@@ -126,6 +128,24 @@ impl Client {
     /// ```
     pub fn watch_all<T: Resource>(&self, names: impl Into<ResourceSelector>) -> WatchAll<T> {
         WatchAll::new(self.registry_of::<T>().resources(names.into().into()), self.share.clone())
+    }
+
+    /// Watches a resource of a type that is known at run time, as one of `T`.
+    #[cfg(feature = "cli")]
+    pub(crate) fn watch_type<T: Resource>(&self, ty: ResourceType, name: impl WatchName) -> Watch<T> {
+        let names = resource_selector::one(&name);
+        Watch::new(self.registry_of::<T>().resources_of_type(ty, names), self.share.clone())
+    }
+
+    /// Watches many resources of a type that is known at run time, as those of `T`.
+    #[cfg(feature = "cli")]
+    pub(crate) fn watch_all_of_type<T: Resource>(
+        &self,
+        ty: ResourceType,
+        names: impl Into<ResourceSelector>,
+    ) -> WatchAll<T> {
+        let names = names.into();
+        WatchAll::new(self.registry_of::<T>().resources_of_type(ty, names.into()), self.share.clone())
     }
 
     /// Resolves a target, `xds:///service` or `xds://authority/service`, to the tree of listener, routes, clusters and

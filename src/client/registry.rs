@@ -213,19 +213,27 @@ impl Registry {
         self: &Arc<Self>,
         names: WatchedNames<'_>,
     ) -> Arc<SharedWatch<V>> {
-        let ty = ResourceType::of::<V::Resource>();
+        self.resources_of_type(ResourceType::of::<V::Resource>(), names)
+    }
+
+    /// The watch of these names of a type, whose values are those of `V`.
+    pub(super) fn resources_of_type<V: ResourceValue>(
+        self: &Arc<Self>,
+        ty: ResourceType,
+        names: WatchedNames<'_>,
+    ) -> Arc<SharedWatch<V>> {
         let mut state = self.lock();
         let id = state.next_id();
         if self.role.validation() != V::Resource::VALIDATION && !self.has_ended() {
             drop(state);
             let reason = "the client observes: watch Inspected resources, or build it with Validation::Grpc";
-            return self.refused(id, names, reason.to_owned());
+            return self.refused(id, ty.type_url(), names, reason.to_owned());
         }
         let watches = state.types.entry(ty.type_url()).or_insert_with(Type::new::<V::Resource>);
         if watches.rust != TypeId::of::<V::Resource>() {
             let reason = format!("its type URL is watched as {} by this client already", watches.rust_name);
             drop(state);
-            return self.refused(id, names, reason);
+            return self.refused(id, ty.type_url(), names, reason);
         }
         if let Some(watch) = watches.find(&names).and_then(|entry| entry.watch.upgrade()) {
             return watch.downcast().expect("the watches of a type URL are of one type");
@@ -299,10 +307,11 @@ impl Registry {
     fn refused<V: ResourceValue>(
         self: &Arc<Self>,
         id: WatchId,
+        type_url: &'static str,
         names: WatchedNames<'_>,
         reason: String,
     ) -> Arc<SharedWatch<V>> {
-        let watch = self.new_watch(id, About::Resources(V::Resource::TYPE_URL, names.into_owned()));
+        let watch = self.new_watch(id, About::Resources(type_url, names.into_owned()));
         let reason = WatchError::new(Code::FailedPrecondition, Blame::Local, watch.subject(), reason);
         watch.slot.publish(Arc::new(V::refused(reason))).wake();
         watch.slot.close().wake();

@@ -13,6 +13,7 @@ use super::{
     load_hub::LoadHub,
     message::Response,
     method::Method,
+    server_limits::ServerLimits,
     session::{Held, NameChanges, Settings},
     store::Store,
     subscriptions::Subscriptions,
@@ -21,6 +22,7 @@ use super::{
 /// The state that all streams of a control plane share.
 pub(super) struct Hub {
     pub(super) settings: Settings,
+    pub(super) server_limits: ServerLimits,
     state: watch::Sender<State>,
     streams: Mutex<Streams>,
     subscriptions: watch::Sender<Subscriptions>,
@@ -91,12 +93,17 @@ impl Command {
 }
 
 impl Hub {
-    pub(super) fn new(store: Store, settings: Settings, observers: Vec<Observer>) -> Self {
+    pub(super) fn new(
+        store: Store,
+        settings: Settings,
+        server_limits: ServerLimits,
+        observers: Vec<Observer>,
+    ) -> Self {
         let state = State { store, ..State::default() };
         let (state, subscriptions) =
             (watch::Sender::new(state), watch::Sender::new(Subscriptions::default()));
         let (streams, load_reporting) = (Mutex::default(), LoadHub::default());
-        Self { settings, state, streams, subscriptions, observers, load_reporting }
+        Self { settings, server_limits, state, streams, subscriptions, observers, load_reporting }
     }
 
     /// Changes the state; `change` returns whether streams must be woken.
@@ -149,6 +156,11 @@ impl Hub {
         if !changes.is_empty() {
             self.subscriptions.send_modify(|subscriptions| subscriptions.apply(type_url, changes));
         }
+    }
+
+    /// The number of different names that all clients subscribe to.
+    pub(super) fn subscribed_names(&self) -> usize {
+        self.subscriptions.borrow().len()
     }
 
     /// Records the end of a stream with subscriptions to these names.

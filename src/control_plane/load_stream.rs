@@ -89,9 +89,11 @@ impl LoadStream {
     }
 
     fn on_request(&mut self, received: Result<Option<Bytes>, Status>) -> Result<(), Option<Status>> {
-        let Ok(Some(message)) = received else {
+        let message = match received {
+            Ok(Some(message)) => message,
             // The client ended the stream, or disconnected.
-            return Err(None);
+            Ok(None) => return Err(None),
+            Err(status) => return Err(self.hub.server_limits.status_of(&status)),
         };
         let invalid = |reason: String| Some(Status::invalid_argument(reason));
         let request = LoadStatsRequest::decode(message)

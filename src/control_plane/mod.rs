@@ -15,6 +15,8 @@ pub mod session;
 pub mod store;
 
 #[cfg(feature = "control-plane")]
+mod connection;
+#[cfg(feature = "control-plane")]
 mod event;
 #[cfg(feature = "control-plane")]
 mod hub;
@@ -33,6 +35,8 @@ mod server;
 #[cfg(feature = "control-plane")]
 mod server_handle;
 #[cfg(feature = "control-plane")]
+mod server_limits;
+#[cfg(feature = "control-plane")]
 mod service;
 #[cfg(feature = "control-plane")]
 mod stream;
@@ -49,6 +53,7 @@ pub use self::{
     message::{Request, Response, Variant},
     server::{ControlPlane, ControlPlaneBuilder},
     server_handle::ServerHandle,
+    server_limits::ServerLimits,
     service::DiscoveryServices,
     subscriptions::{SubscriptionChange, SubscriptionChanges, Subscriptions},
 };

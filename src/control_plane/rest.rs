@@ -6,16 +6,16 @@ use std::{net::SocketAddr, sync::Arc};
 
 use bytes::{Buf, Bytes};
 use http::{HeaderValue, Method as HttpMethod, Request, Response, StatusCode, header};
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use prost::Message;
 use tokio::sync::{mpsc, watch};
 use tonic::{
     body::Body,
     codegen::{Body as HttpBody, StdError},
-    transport::server::TcpConnectInfo,
 };
 
 use super::{
+    connection::ConnectionInfo,
     event::Event,
     hub::{Command, Hub, State},
     message::{self, Variant},
@@ -55,10 +55,11 @@ impl Route {
         B: HttpBody + Send + 'static,
         B::Error: Into<StdError> + Send + 'static,
     {
+        let _stream = ConnectionInfo::stream_of(request.extensions());
         match self {
             Self::Poll(method) => match Poll::read(hub, method, request).await {
                 Ok(poll) => poll.answer().await,
-                Err(reason) => text(StatusCode::BAD_REQUEST, reason),
+                Err(Refusal { status, reason }) => text(status, reason),
             },
             Self::WrongMethod => {
                 let mut response = text(StatusCode::METHOD_NOT_ALLOWED, "only POST is served");
@@ -90,23 +91,44 @@ struct Poll {
     commands: mpsc::UnboundedReceiver<Command>,
 }
 
+/// The response to a request that cannot be handled.
+#[derive(Debug)]
+struct Refusal {
+    status: StatusCode,
+    reason: String,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, reason: impl Into<String>) -> Self {
+        Self { status, reason: reason.into() }
+    }
+
+    fn bad(reason: String) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, reason)
+    }
+}
+
 impl Poll {
-    async fn read<B>(hub: Arc<Hub>, method: Method, request: Request<B>) -> Result<Self, String>
+    async fn read<B>(hub: Arc<Hub>, method: Method, request: Request<B>) -> Result<Self, Refusal>
     where
         B: HttpBody + Send + 'static,
         B::Error: Into<StdError> + Send + 'static,
     {
         let _ = hub.follow().wait_for(|state| !state.reading_paused).await;
-        let connection = request.extensions().get::<TcpConnectInfo>();
-        let peer = connection.and_then(TcpConnectInfo::remote_addr);
+        let peer = ConnectionInfo::peer_of(request.extensions());
+        let limit = hub.server_limits.max_request_size;
         let body = request
             .into_body()
             .map_frame(|frame| frame.map_data(|mut data| data.copy_to_bytes(data.remaining())));
-        let body = Limited::new(body, MAX_REQUEST)
-            .collect()
-            .await
-            .map_err(|e| format!("the request cannot be read: {e}"))?;
-        Self::open(hub, method, peer, &body.to_bytes())
+        let body =
+            Limited::new(body, limit).collect().await.map_err(|e| match e.is::<LengthLimitError>() {
+                true => Refusal::new(
+                    StatusCode::PAYLOAD_TOO_LARGE,
+                    format!("the request is above the server's limit of {limit} bytes (max_request_size)"),
+                ),
+                false => Refusal::bad(format!("the request cannot be read: {e}")),
+            })?;
+        Self::open(hub, method, peer, &body.to_bytes()).map_err(Refusal::bad)
     }
 
     fn open(hub: Arc<Hub>, method: Method, peer: Option<SocketAddr>, body: &Bytes) -> Result<Self, String> {
@@ -147,6 +169,11 @@ impl Poll {
         let State { store, held, rest_status, rest_not_found, .. } = state.borrow_and_update().clone();
         if held.holds(&self.request.type_url) {
             return None;
+        }
+        if store.is_on_demand() {
+            // A poll is no subscription, so that nothing would ever be fetched for it.
+            let reason = "the resources are fetched for subscriptions on streams alone: use gRPC";
+            return Some(text(StatusCode::NOT_IMPLEMENTED, reason));
         }
         if let Some(status) = rest_status {
             return Some(text(status, "as the test has it"));
@@ -215,5 +242,3 @@ fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Respo
 const REQUEST: &str = "envoy.service.discovery.v3.DiscoveryRequest";
 const RESPONSE: &str = "envoy.service.discovery.v3.DiscoveryResponse";
 const JSON: &str = "application/json";
-/// The maximum size of a request, in bytes.
-const MAX_REQUEST: usize = 16 << 20;

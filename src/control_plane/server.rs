@@ -12,8 +12,9 @@ use super::{
     load_hub::{LoadCommand, LoadFault, LoadReports},
     message::Response,
     server_handle::ServerHandle,
+    server_limits::ServerLimits,
     service::DiscoveryServices,
-    session::{Behavior, Held, LoadReporting, Settings},
+    session::{Behavior, Held, Limits, LoadReporting, Settings},
     store::{AnyResource, Store, Transaction, Versions, loads::LoadTotals},
     subscriptions::{SubscriptionChanges, Subscriptions},
 };
@@ -58,7 +59,12 @@ impl ControlPlane {
 
     /// A builder with settings.
     pub fn builder() -> ControlPlaneBuilder {
-        ControlPlaneBuilder { store: Store::new(), settings: Settings::default(), observers: Vec::new() }
+        ControlPlaneBuilder {
+            store: Store::new(),
+            settings: Settings::default(),
+            server_limits: ServerLimits::default(),
+            observers: Vec::new(),
+        }
     }
 
     /// Serves on an address without TLS; port 0 selects a free port. Must be called on a tokio runtime.
@@ -73,7 +79,7 @@ impl ControlPlane {
     }
 
     /// The services for a custom gRPC server, routed by the path of a request; see [`routes`](Self::routes) for a
-    /// tonic server. They have no limit on the size of messages.
+    /// tonic server. Limits of connections are those of that server.
     pub fn service(&self) -> DiscoveryServices {
         DiscoveryServices::new(self.hub.clone())
     }
@@ -93,6 +99,10 @@ impl ControlPlane {
         let router = std::mem::take(routes.axum_router_mut()).fallback_service(self.service());
         *routes.axum_router_mut() = router;
         routes
+    }
+
+    pub(super) fn server_limits(&self) -> &ServerLimits {
+        &self.hub.server_limits
     }
 
     /// Changes resources; all changes of one call are sent together. Returns whether anything changed.
@@ -353,6 +363,7 @@ impl Default for ControlPlane {
 pub struct ControlPlaneBuilder {
     store: Store,
     settings: Settings,
+    server_limits: ServerLimits,
     observers: Vec<Observer>,
 }
 
@@ -369,7 +380,8 @@ impl ControlPlaneBuilder {
         self
     }
 
-    /// Sets whether each resource is wrapped in a `Resource` message with its name and version. By default it is not.
+    /// Sets whether each resource is wrapped in a `Resource` message with its name and version, for clients whose node
+    /// announces that they support it. By default it is not.
     pub fn wrap_resources(mut self, wrap: bool) -> Self {
         self.settings.wrap_resources = wrap;
         self
@@ -392,6 +404,18 @@ impl ControlPlaneBuilder {
     /// initial versions. By default it does not.
     pub fn ignore_initial_versions(mut self, ignore: bool) -> Self {
         self.settings.ignore_initial_versions = ignore;
+        self
+    }
+
+    /// Sets the limits of what a client requests on a stream.
+    pub fn limits(mut self, limits: Limits) -> Self {
+        self.settings.limits = limits;
+        self
+    }
+
+    /// Sets the limits of requests and connections.
+    pub fn server_limits(mut self, limits: ServerLimits) -> Self {
+        self.server_limits = limits;
         self
     }
 
@@ -424,8 +448,8 @@ impl ControlPlaneBuilder {
 
     /// Builds the control plane.
     pub fn build(self) -> ControlPlane {
-        let Self { store, settings, observers } = self;
-        ControlPlane { hub: Arc::new(Hub::new(store, settings, observers)) }
+        let Self { store, settings, server_limits, observers } = self;
+        ControlPlane { hub: Arc::new(Hub::new(store, settings, server_limits, observers)) }
     }
 }
 

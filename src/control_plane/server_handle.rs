@@ -1,14 +1,20 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Mutex, PoisonError},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tokio::{
+    net::TcpListener,
+    sync::{Semaphore, oneshot},
+    task::JoinHandle,
+    time::Instant,
+};
+use tokio_stream::StreamExt as _;
 use tonic::{Status, transport::server::TcpIncoming};
 
-use super::server::ControlPlane;
+use super::{connection::Connection, server::ControlPlane};
 use crate::escape::Escaped;
 
 /// A [`ControlPlane`] that serves on an address. Dropping it shuts down the control plane, without waiting for the
@@ -25,13 +31,32 @@ impl ServerHandle {
     pub(super) fn start(control_plane: ControlPlane, listener: TcpListener) -> io::Result<Self> {
         let addr = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel();
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        let limits = control_plane.server_limits();
+        let (idle_timeout, max_connections) = (limits.idle_timeout, limits.max_connections);
+        let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
+        let mut refused = Refused::default();
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true)).filter_map(move |accepted| {
+            let socket = match accepted {
+                Ok(socket) => socket,
+                Err(error) => return Some(Err(error)),
+            };
+            match permits.clone().try_acquire_owned() {
+                Ok(permit) => {
+                    let peer = socket.peer_addr().ok();
+                    Some(Ok(Connection::new(socket, peer, idle_timeout, permit)))
+                }
+                Err(_) => {
+                    refused.report(max_connections);
+                    None
+                }
+            }
+        });
         let server = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_concurrent_streams(u32::MAX)
+            .max_concurrent_streams(limits.max_streams_per_connection)
             // REST uses HTTP/1.1 as well.
             .accept_http1(cfg!(feature = "json"));
         let service = control_plane.service();
@@ -90,6 +115,26 @@ impl ServerHandle {
     }
 }
 
+/// The connections that were refused since the last warning.
+#[derive(Debug, Default)]
+struct Refused {
+    count: u64,
+    warned: Option<Instant>,
+}
+
+impl Refused {
+    /// Counts a connection, and warns at most once a second.
+    fn report(&mut self, max_connections: usize) {
+        self.count += 1;
+        let now = Instant::now();
+        if self.warned.is_none_or(|at| now.duration_since(at) >= WARNING_INTERVAL) {
+            let connections = std::mem::take(&mut self.count);
+            tracing::warn!(connections, max_connections, "refused connections above the limit");
+            self.warned = Some(now);
+        }
+    }
+}
+
 impl Drop for ServerHandle {
     fn drop(&mut self) {
         self.begin_shutdown();
@@ -104,3 +149,4 @@ const WINDOW: u32 = 1 << 20;
 /// That of all streams of a connection. A stream that is not read leaves enough of it to the others.
 const CONNECTION_WINDOW: u32 = 8 * WINDOW;
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
+const WARNING_INTERVAL: Duration = Duration::from_secs(1);

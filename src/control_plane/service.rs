@@ -11,6 +11,7 @@ use tonic::{
 };
 
 use super::{
+    connection::ConnectionInfo,
     event::Event,
     hub::Hub,
     load_hub::NOT_SERVED,
@@ -65,9 +66,10 @@ where
             return Box::pin(async { Ok(Status::unimplemented(reason).into_http()) });
         };
         let opener = Opener { method, hub: self.hub.clone() };
+        let max_request_size = self.hub.server_limits.max_request_size;
         Box::pin(async move {
             let mut grpc = Grpc::new(RawCodec)
-                .max_decoding_message_size(usize::MAX)
+                .max_decoding_message_size(max_request_size)
                 .max_encoding_message_size(usize::MAX);
             Ok(grpc.streaming(opener, request).await)
         })
@@ -91,7 +93,8 @@ impl StreamingService<Bytes> for Opener {
     type Future = BoxFuture<Response<Self::ResponseStream>, Status>;
 
     fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
-        let peer = request.remote_addr();
+        let (_, extensions, requests) = request.into_parts();
+        let (peer, guard) = (ConnectionInfo::peer_of(&extensions), ConnectionInfo::stream_of(&extensions));
         let (responses, responses_out) = mpsc::unbounded_channel();
         let (headers, headers_due) = oneshot::channel();
         let Method { variant, api_version, type_url } = self.method;
@@ -99,7 +102,10 @@ impl StreamingService<Bytes> for Opener {
         tracing::debug!(stream = id, ?peer, ?variant, ?api_version, type_url, "stream opened");
         self.hub.emit(&Event::Opened { stream: id, peer, variant, api_version, type_url });
         let stream = Stream::new((id, self.method), self.hub.clone(), responses, headers);
-        tokio::spawn(stream.run(request.into_inner(), commands));
+        tokio::spawn(async move {
+            stream.run(requests, commands).await;
+            drop(guard);
+        });
         Box::pin(async move {
             // The sender is dropped when the headers are due; it never sends a value.
             let _ = headers_due.await;
@@ -123,7 +129,7 @@ impl LoadOpener {
         B::Error: Into<StdError> + Send + 'static,
     {
         let (reset, is_reset) = oneshot::channel();
-        let mut grpc = Grpc::new(RawCodec).max_decoding_message_size(usize::MAX);
+        let mut grpc = Grpc::new(RawCodec).max_decoding_message_size(hub.server_limits.max_request_size);
         let response = grpc.streaming(Self { hub, reset: Some(reset) }, request).await;
         response.map(|body| Body::new(Resettable::new(body, is_reset)))
     }
@@ -138,12 +144,17 @@ impl StreamingService<Bytes> for LoadOpener {
         let Some((id, commands)) = self.hub.load_reporting.open() else {
             return Box::pin(async { Err(Status::unimplemented(NOT_SERVED)) });
         };
-        tracing::debug!(stream = id, peer = ?request.remote_addr(), "stream of load reports opened");
+        let (_, extensions, reports) = request.into_parts();
+        let (peer, guard) = (ConnectionInfo::peer_of(&extensions), ConnectionInfo::stream_of(&extensions));
+        tracing::debug!(stream = id, ?peer, "stream of load reports opened");
         let (responses, responses_out) = mpsc::unbounded_channel();
         let (headers, headers_due) = oneshot::channel();
         let signals = Signals { headers: Some(headers), reset: self.reset.take() };
         let stream = LoadStream::new(id, self.hub.clone(), responses, signals);
-        tokio::spawn(stream.run(request.into_inner(), commands));
+        tokio::spawn(async move {
+            stream.run(reports, commands).await;
+            drop(guard);
+        });
         Box::pin(async move {
             // The sender is dropped when the headers are due; it never sends a value.
             let _ = headers_due.await;

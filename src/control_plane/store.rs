@@ -80,15 +80,27 @@ impl Store {
         self
     }
 
+    /// Whether it is the store of a server that fetches resources on demand.
+    pub fn is_on_demand(&self) -> bool {
+        self.on_demand
+    }
+
     /// Changes any number of resources of any types in one step; returns whether anything changed.
     ///
     /// Setting a resource to its current value changes nothing, nor does removing a missing one. The version of a
     /// type is incremented once if any of its resources changed.
     pub fn update(&mut self, change: impl FnOnce(&mut Transaction<'_>)) -> bool {
-        let mut transaction = Transaction { store: self, changes: BTreeMap::new() };
+        let mut transaction =
+            Transaction { store: self, changes: BTreeMap::new(), versions: BTreeMap::new() };
         change(&mut transaction);
-        let Transaction { changes, .. } = transaction;
-        changes.into_iter().fold(false, |changed, (type_url, names)| self.apply(type_url, names) || changed)
+        let Transaction { mut changes, mut versions, .. } = transaction;
+        for type_url in versions.keys() {
+            changes.entry(type_url.clone()).or_default();
+        }
+        changes.into_iter().fold(false, |changed, (type_url, names)| {
+            let version = versions.remove(&type_url);
+            self.apply(type_url, names, version) || changed
+        })
     }
 
     /// The current resources of one type; none and version 0 for a type that never had any.
@@ -111,8 +123,12 @@ impl Store {
         format!("{}{counter}", self.version_prefix)
     }
 
-    /// The version of the resources of a type in the form of responses.
+    /// The version of the resources of a type in the form of responses: that which was
+    /// [set](Transaction::set_version), or its counter.
     pub fn version_of_type(&self, of_type: &Type) -> String {
+        if let Some(version) = &of_type.own_version {
+            return version.to_string();
+        }
         match self.versions {
             Versions::OneForAll => self.version(self.types.values().map(Type::version).sum()),
             Versions::Rising | Versions::Falling => self.version(of_type.version()),
@@ -124,7 +140,12 @@ impl Store {
         stored.own_version().map_or_else(|| self.version(stored.version()), str::to_owned)
     }
 
-    fn apply(&mut self, type_url: Arc<str>, changes: BTreeMap<Arc<str>, Change>) -> bool {
+    fn apply(
+        &mut self,
+        type_url: Arc<str>,
+        changes: BTreeMap<Arc<str>, Change>,
+        own_version: Option<Arc<str>>,
+    ) -> bool {
         let mut of_type = self.get(&type_url);
         let version = of_type.version + 1;
         let changed = changes.into_iter().fold(false, |changed, (name, change)| {
@@ -137,8 +158,11 @@ impl Store {
             };
             changed || moved || known
         });
+        let has_new_version = own_version.is_some() && own_version != of_type.own_version;
+        let changed = changed || has_new_version;
         if changed {
             of_type.version = version;
+            of_type.own_version = own_version;
             self.types.insert(type_url, of_type);
         }
         changed
@@ -165,6 +189,8 @@ pub struct Transaction<'a> {
     store: &'a Store,
     /// By type URL and canonical name.
     changes: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Change>>,
+    /// By type URL.
+    versions: BTreeMap<Arc<str>, Arc<str>>,
 }
 
 #[derive(Debug)]
@@ -207,6 +233,31 @@ impl Transaction<'_> {
     /// needed in a store [on demand](Store::with_on_demand) alone.
     pub fn set_complete(&mut self, type_url: &str, collection: &str) -> &mut Self {
         self.change(type_url.into(), &collection.into(), Change::Complete)
+    }
+
+    /// Sets the version of a type, for responses with the changes of this transaction and later ones, in place of its
+    /// counter. The next transaction that changes the type without setting a version returns to the counter.
+    ///
+    /// It should differ whenever the resources do: clients that poll over REST compare it. A version alone, without a
+    /// change of a resource, is sent with the next response.
+    ///
+    /// ```
+    /// use xdskit::{
+    ///     control_plane::{ControlPlane, type_url::CLUSTER},
+    ///     pb::envoy::config::cluster::v3::Cluster,
+    /// };
+    ///
+    /// let control_plane = ControlPlane::new();
+    /// control_plane.update(|tx| {
+    ///     tx.clear(CLUSTER).set(Cluster { name: "shop".into(), ..Cluster::default() });
+    ///     tx.set_version(CLUSTER, "release-42");
+    /// });
+    /// let store = control_plane.store();
+    /// assert_eq!(store.version_of_type(&store.get(CLUSTER)), "release-42");
+    /// ```
+    pub fn set_version(&mut self, type_url: &str, version: impl Into<Arc<str>>) -> &mut Self {
+        self.versions.insert(type_url.into(), version.into());
+        self
     }
 
     /// Removes all resources and errors of a type, and its marks of absence and completeness, including those of this

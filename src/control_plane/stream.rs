@@ -67,20 +67,26 @@ impl Stream {
                 return;
             }
             alarm = self.follow(&mut state);
+            // Another client has its turn after each step, however many requests of this one are waiting.
+            tokio::task::yield_now().await;
         }
     }
 
     fn on_request(&mut self, received: Result<Option<Bytes>, Status>) -> Result<(), Option<Status>> {
-        let Ok(Some(message)) = received else {
+        let message = match received {
+            Ok(Some(message)) => message,
             // The client ended the stream, or disconnected.
-            return Err(None);
+            Ok(None) => return Err(None),
+            Err(status) => return Err(self.hub.server_limits.status_of(&status)),
         };
         let bytes = message.len();
         let (request, handled) = self.session.handle_request(message, self.method).map_err(Some)?;
         tracing::trace!(stream = self.id, type_url = request.type_url(), bytes, ?handled, "request");
         self.hub.on_names_changed(request.type_url(), self.session.changes());
         self.hub.emit(&Event::Request { stream: self.id, request, bytes, handled });
-        Ok(())
+        let is_new = !self.session.changes().subscribed.is_empty();
+        let check = |names| self.hub.server_limits.check_total_names(names).map_err(Some);
+        if is_new { check(self.hub.subscribed_names()) } else { Ok(()) }
     }
 
     fn on_command(&mut self, command: Option<Command>) -> Result<(), Option<Status>> {

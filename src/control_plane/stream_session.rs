@@ -36,6 +36,10 @@ impl StreamSession {
         let misused = |misuse: Misuse| match misuse {
             Misuse::NoTypeUrl => Status::invalid_argument(misuse.to_string()),
             Misuse::UnknownType => Status::unimplemented(misuse.to_string()),
+            Misuse::TooManyNames { .. }
+            | Misuse::LongName { .. }
+            | Misuse::TooManyTypes { .. }
+            | Misuse::LargeNode { .. } => Status::resource_exhausted(misuse.to_string()),
         };
         match self {
             Self::Sotw(session) => {

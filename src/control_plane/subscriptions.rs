@@ -74,6 +74,7 @@ impl Subscriptions {
             *self.names.entry((of_type.clone(), name.as_str().into())).or_default() += 1;
         }
         changes.unsubscribed.iter().for_each(|name| self.remove(&of_type, name));
+        self.forget_if_unused(&of_type);
     }
 
     /// Removes all subscriptions of a stream that has ended.
@@ -81,6 +82,15 @@ impl Subscriptions {
         for (type_url, name) in names {
             let of_type = self.type_of(type_url);
             self.remove(&of_type, name);
+            self.forget_if_unused(&of_type);
+        }
+    }
+
+    /// Forgets a type without names, since clients may invent any number of types.
+    fn forget_if_unused(&mut self, type_url: &Arc<str>) {
+        let first = (type_url.clone(), "".into());
+        if self.names.get_next(&first).is_none_or(|((next, _), _)| next != type_url) {
+            self.types.remove(type_url);
         }
     }
 
@@ -132,6 +142,31 @@ impl SubscriptionChanges {
             if self.pending.is_empty() {
                 self.states.changed().await.ok()?;
             }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cp8_a_type_without_subscriptions_is_forgotten() {
+        let mut all = Subscriptions::default();
+        let changes = |subscribed: &[&str], unsubscribed: &[&str]| {
+            let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
+            NameChanges { subscribed: owned(subscribed), unsubscribed: owned(unsubscribed) }
+        };
+        for number in 0..100 {
+            let type_url = format!("type.googleapis.com/invented.T{number}");
+            all.apply(&type_url, &changes(&["a", "b"], &[]));
+            all.apply(&type_url, &changes(&[], &["a"]));
+            assert_eq!(all.types.len(), 1);
+            match number % 2 {
+                0 => all.apply(&type_url, &changes(&[], &["b"])),
+                _ => all.remove_stream([(type_url.as_str(), "b")].into_iter()),
+            }
+            assert!(all.types.is_empty() && all.is_empty());
         }
     }
 }

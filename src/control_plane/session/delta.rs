@@ -1,8 +1,8 @@
 use std::{collections::BTreeMap, time::Instant};
 
 use super::{
-    super::store::Store, AfterNack, Handled, Held, Misuse, NameChanges, Settings, WILDCARD, key::TypeKey,
-    silence::Silence,
+    super::store::Store, AfterNack, Handled, Held, Misuse, NameChanges, Settings, WILDCARD,
+    features::Features, key::TypeKey, silence::Silence,
 };
 use crate::pb::envoy::{
     config::core::v3::{ControlPlane, Node},
@@ -31,7 +31,10 @@ mod subscription;
 ///   resource, or its removal.
 /// - A glob stands for its members, present and future. An empty glob is reported by its own name in
 ///   `removed_resources`.
-/// - Resources with a time to live get three heartbeats within it, by [`handle_time`](Self::handle_time).
+/// - Resources have times to live for clients whose node announces that feature; they get three heartbeats within it, by
+///   [`handle_time`](Self::handle_time).
+/// - In a store [on demand](Store::with_on_demand), what is known of names waits 5 s for a wildcard of the type that is
+///   incomplete, and for nothing else.
 /// - Types are sent in the order of [`Session`](super::Session).
 ///
 /// The legacy wildcard is a first request of a type without names. By the letter of the protocol document, a client
@@ -69,11 +72,14 @@ impl DeltaSession {
         if self.settings.behavior.unknown_types.contains(&request.type_url) {
             return Err(Misuse::UnknownType);
         }
+        let key = TypeKey::of(&request.type_url);
+        self.check(&key, &request)?;
         if self.node.is_none() {
             self.node = request.node;
         }
         let behavior = &self.settings.behavior;
-        let subscription = self.types.entry(TypeKey::of(&request.type_url)).or_default();
+        let features = Features::of(self.node.as_ref());
+        let subscription = self.types.entry(key).or_insert_with(|| Subscription::new(features));
         let is_nack = request.error_detail.is_some();
         let answer = subscription.take_answer((&request.response_nonce, request.error_detail), behavior);
         self.silence.on_request(is_nack && behavior.after_nack == AfterNack::Silence);
@@ -96,6 +102,22 @@ impl DeltaSession {
         }
         self.changes = changes;
         Ok(Handled::Understood { answer, names_changed: !self.changes.is_empty() })
+    }
+
+    /// Checks a request against the limits.
+    fn check(&self, key: &TypeKey, request: &DeltaDiscoveryRequest) -> Result<(), Misuse> {
+        let limits = &self.settings.limits;
+        limits.check_node(request.node.as_ref())?;
+        limits.check_name(&request.type_url)?;
+        limits.check_types(self.types.len() + usize::from(!self.types.contains_key(key)))?;
+        let subscribed: usize = self.types.values().map(|subscription| subscription.names().count()).sum();
+        let of_type = self.types.get(key);
+        let names = request.resource_names_subscribe.iter().map(String::as_str);
+        let is_new = |name: &&str| of_type.is_none_or(|subscription| !subscription.has(name));
+        let new = names.clone().filter(is_new).count();
+        limits.check_names(subscribed + new, names)?;
+        let initial = &request.initial_resource_versions;
+        limits.check_names(initial.len(), initial.keys().map(String::as_str))
     }
 
     /// Returns the next response to send, if any.
@@ -123,9 +145,10 @@ impl DeltaSession {
         Some(DeltaDiscoveryResponse { control_plane, ..response })
     }
 
-    /// Updates the time, which determines the heartbeats of resources with a time to live. Returns the time of the
-    /// next call, if there are any such resources; also call it before [`poll_response`](Self::poll_response) when
-    /// the store has changed. Without calls there are no heartbeats.
+    /// Updates the time, which determines the heartbeats of resources with a time to live, and the end of waits in a
+    /// store [on demand](Store::with_on_demand). Returns the time of the next call, if there is one; also call it before
+    /// [`poll_response`](Self::poll_response) when the store has changed. Without calls there are no heartbeats, and names
+    /// wait until a wildcard beside them is complete.
     pub fn handle_time(&mut self, now: Instant, store: &Store) -> Option<Instant> {
         let types = self.types.iter_mut();
         types.filter_map(|(key, subscription)| subscription.handle_time(now, &store.get(&key.type_url))).min()

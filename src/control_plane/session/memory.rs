@@ -24,7 +24,10 @@ impl Memory {
     }
 
     pub(super) fn on_first_request(&mut self, version: &str) {
-        version.clone_into(&mut self.claimed);
+        // No server sends a longer one, so that it could only differ.
+        if version.len() <= LONGEST_VERSION {
+            version.clone_into(&mut self.claimed);
+        }
     }
 
     /// Forgets the version of the first request, since the subscription has grown beyond its names.
@@ -59,3 +62,5 @@ impl Memory {
         !claimed.is_empty() && claimed == version && names.iter().all(is_held)
     }
 }
+
+const LONGEST_VERSION: usize = 4_096;

@@ -6,9 +6,12 @@ use crate::{escape::debug_as_message, pb::envoy::config::core::v3::ControlPlane}
 
 mod behavior;
 mod delta;
+mod features;
 mod key;
+mod limits;
 mod load_stats;
 mod memory;
+mod patience;
 mod pulse;
 #[cfg(feature = "json")]
 mod rest;
@@ -22,6 +25,7 @@ pub(super) use self::rest::answer as answer_once;
 pub use self::{
     behavior::{AfterNack, Behavior},
     delta::DeltaSession,
+    limits::Limits,
     load_stats::{LoadReporting, LoadReportingConfig, LoadSession},
     sotw::Session,
 };
@@ -30,7 +34,8 @@ pub use self::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Settings {
-    /// Whether each resource is wrapped in a `Resource` message with its name and version.
+    /// Whether each resource is wrapped in a `Resource` message with its name and version, for clients that announce that
+    /// they support it (`xds.config.resource-in-sotw` in `client_features` of the node).
     pub wrap_resources: bool,
     /// The identifier of the server.
     pub identifier: Option<String>,
@@ -43,6 +48,8 @@ pub struct Settings {
     /// Whether a client gets all subscribed resources on a new stream, including those in its
     /// `initial_resource_versions`, as from some servers (B2.35).
     pub ignore_initial_versions: bool,
+    /// The limits of what a client requests on a stream.
+    pub limits: Limits,
     /// Permitted but unusual behavior that makes it harder for clients.
     pub behavior: Behavior,
 }
@@ -127,6 +134,42 @@ pub enum Misuse {
     /// The type is unknown, and the server ends the stream for it; see [`unknown_types`](Behavior::unknown_types).
     #[error("type_url: the server does not support the type")]
     UnknownType,
+    /// There are more names on the stream than [`max_names`](Limits::max_names).
+    #[error("resource names: {names} on the stream, above the server's limit of {limit} (max_names)")]
+    #[non_exhaustive]
+    TooManyNames {
+        /// The number of names that the client requested.
+        names: usize,
+        /// The limit.
+        limit: usize,
+    },
+    /// A name or a type URL is longer than [`max_name_length`](Limits::max_name_length).
+    #[error(
+        "a resource name or type_url of {length} bytes is above the server's limit of {limit} (max_name_length)"
+    )]
+    #[non_exhaustive]
+    LongName {
+        /// The length of the name in bytes.
+        length: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
+    /// There are more types on the stream than [`max_types`](Limits::max_types).
+    #[error("type_url: more types on the stream than the server's limit of {limit} (max_types)")]
+    #[non_exhaustive]
+    TooManyTypes {
+        /// The limit.
+        limit: usize,
+    },
+    /// The node is larger than [`max_node_size`](Limits::max_node_size).
+    #[error("node: {size} bytes, above the server's limit of {limit} (max_node_size)")]
+    #[non_exhaustive]
+    LargeNode {
+        /// The size of the message in bytes.
+        size: usize,
+        /// The limit in bytes.
+        limit: usize,
+    },
 }
 
 impl Held {

@@ -17,8 +17,7 @@ pub(in crate::control_plane) fn answer(
     store: &Store,
     settings: &Settings,
 ) -> Option<DiscoveryResponse> {
-    let Whole { mut response, names, versions } =
-        Whole::of(&request.type_url, &request.resource_names, store, settings);
+    let Whole { mut response, names, versions } = Whole::of(request, store, settings);
     if let Some(names) = names {
         let digest = digest(&names, &versions, &response);
         if request.version_info.rsplit_once(SEPARATOR).is_some_and(|(_, known)| known == digest) {

@@ -4,8 +4,8 @@ use self::subscription::Subscription;
 #[cfg(feature = "json")]
 pub(super) use self::subscription::Whole;
 use super::{
-    super::store::Store, AfterNack, Answer, Handled, Held, Misuse, NameChanges, Settings, key::TypeKey,
-    memory::Memory, silence::Silence,
+    super::store::Store, AfterNack, Answer, Handled, Held, Misuse, NameChanges, Settings, features::Features,
+    key::TypeKey, memory::Memory, silence::Silence,
 };
 use crate::pb::envoy::{
     config::core::v3::Node,
@@ -21,13 +21,17 @@ mod subscription;
 /// and after [`set_held`](Self::set_held). Responses must be sent in this order.
 ///
 /// - A response of a type is sent when the type is first requested, and again when a subscribed resource changes, or
-///   names are added.
+///   names are added. In a store [on demand](Store::with_on_demand) it waits for resources whose state is unknown, if
+///   their absence would delete them at the client: for 250 ms, or 5 s if the client may have resources of the type.
 /// - A type has at most one unacknowledged response; the next one waits for its ACK or NACK. Rejected resources are
 ///   not sent again until they change or the client adds names.
 /// - Listeners and clusters are sent completely, so that absence means deletion; a response of another type contains
 ///   the new resources.
 /// - Requests with an outdated nonce are ignored.
 /// - A glob stands for its members.
+/// - Resources are wrapped in `Resource` messages where that is needed, and have times to live, for clients whose node
+///   announces these features. Other clients get resources without a time to live, and an error in place of those that
+///   cannot be sent without a wrapper.
 /// - Resources with a time to live get three heartbeats within it, by [`handle_time`](Self::handle_time).
 /// - Types are sent in a fixed order: clusters, endpoints, listeners, route configurations, then other types by their
 ///   URLs.
@@ -73,13 +77,16 @@ impl Session {
         if self.settings.behavior.unknown_types.contains(&request.type_url) {
             return Err(Misuse::UnknownType);
         }
+        let key = TypeKey::of(&request.type_url);
+        self.check(&key, &request)?;
         if self.node.is_none() {
             self.node = request.node;
         }
         let behavior = &self.settings.behavior;
-        let key = TypeKey::of(&request.type_url);
+        let features = Features::of(self.node.as_ref());
         let subscription = self.types.entry(key).or_insert_with_key(|key| {
-            Subscription::new(self.before.remove(key).unwrap_or_default(), &request.version_info)
+            let memory = self.before.remove(key).unwrap_or_default();
+            Subscription::new(memory, &request.version_info, features)
         });
         if request.response_nonce != subscription.nonce {
             self.changes = NameChanges::default();
@@ -102,6 +109,18 @@ impl Session {
             false => subscription.subscribe(request.resource_names, behavior),
         };
         Ok(Handled::Understood { answer, names_changed: !self.changes.is_empty() })
+    }
+
+    /// Checks a request against the limits.
+    fn check(&self, key: &TypeKey, request: &DiscoveryRequest) -> Result<(), Misuse> {
+        let limits = &self.settings.limits;
+        limits.check_node(request.node.as_ref())?;
+        limits.check_name(&request.type_url)?;
+        limits.check_types(self.types.len() + usize::from(!self.types.contains_key(key)))?;
+        let others = self.types.iter().filter(|(other, _)| *other != key);
+        let others: usize = others.map(|(_, subscription)| subscription.names().count()).sum();
+        let names = request.resource_names.iter().map(String::as_str);
+        limits.check_names(others + names.len(), names)
     }
 
     /// Returns the next response to send, if any.
@@ -131,12 +150,17 @@ impl Session {
         Some(response)
     }
 
-    /// Updates the time, which determines the heartbeats of resources with a time to live. Returns the time of the
-    /// next call, if there are any such resources; also call it before [`poll_response`](Self::poll_response) when
-    /// the store has changed. Without calls there are no heartbeats.
+    /// Updates the time, which determines the heartbeats of resources with a time to live, and the end of waits in a
+    /// store [on demand](Store::with_on_demand). Returns the time of the next call, if there is one; also call it before
+    /// [`poll_response`](Self::poll_response) when the store has changed. Without calls there are no heartbeats, and a
+    /// response waits until all of it is known.
     pub fn handle_time(&mut self, now: Instant, store: &Store) -> Option<Instant> {
-        let types = self.types.iter_mut();
-        types.filter_map(|(key, subscription)| subscription.handle_time(now, &store.get(&key.type_url))).min()
+        let Self { types, settings, .. } = self;
+        let deadline = |(key, subscription): (&TypeKey, &mut Subscription)| {
+            let full_state = key.full_state() || settings.full_state_types.contains(&key.type_url);
+            subscription.handle_time(now, &store.get(&key.type_url), full_state)
+        };
+        types.iter_mut().filter_map(deadline).min()
     }
 
     /// Records a response that was sent outside of the session, so that the client's ACK or NACK of it is recognized.

@@ -1,6 +1,9 @@
 use std::time::Duration;
 
-use super::super::store::{Store, Stored, StoredError};
+use super::{
+    super::store::{Store, Stored, StoredError},
+    features,
+};
 use crate::pb::{
     envoy::service::discovery::v3::{Resource, ResourceError, ResourceName},
     google::{protobuf, rpc::Status},
@@ -42,6 +45,19 @@ pub(super) fn error(stored: &StoredError) -> ResourceError {
     }
 }
 
+/// An error in place of a resource that cannot be sent to a client without the wrapper.
+pub(super) fn needs_wrapper(stored: &Stored) -> ResourceError {
+    let message = format!(
+        "the resource can only be sent in a Resource message, which client_features of the node does not announce ({})",
+        features::WRAPPER[0]
+    );
+    let detail = Status { code: FAILED_PRECONDITION, message, details: Vec::new() };
+    ResourceError {
+        resource_name: Some(ResourceName { name: stored.name().to_owned(), ..ResourceName::default() }),
+        error_detail: Some(detail),
+    }
+}
+
 /// The message of a duration that the caller keeps within its range.
 pub(super) fn duration(span: Duration) -> protobuf::Duration {
     protobuf::Duration {
@@ -49,3 +65,6 @@ pub(super) fn duration(span: Duration) -> protobuf::Duration {
         nanos: i32::try_from(span.subsec_nanos()).unwrap_or_default(),
     }
 }
+
+/// The number of the gRPC status code.
+const FAILED_PRECONDITION: i32 = 9;

@@ -170,13 +170,6 @@ impl Attributes {
         self.values().map_or(&[], |values| &values.aliases)
     }
 
-    /// Whether the resource needs the wrapper.
-    pub(super) fn must_be_wrapped(&self) -> bool {
-        self.values().is_some_and(|Values { ttl, renamed, aliases, body_type_url, .. }| {
-            ttl.is_some() || *renamed || !aliases.is_empty() || body_type_url.is_some()
-        })
-    }
-
     fn edit(&mut self, edit: impl FnOnce(&mut Values)) {
         edit(Arc::make_mut(self.0.get_or_insert_default()));
     }

@@ -12,6 +12,8 @@ use crate::name::ResourceName;
 #[derive(Debug, Clone, Default)]
 pub struct Type {
     pub(super) version: u64,
+    /// The version in responses, in place of the counter.
+    pub(super) own_version: Option<Arc<str>>,
     /// By canonical name.
     pub(super) resources: OrdMap<Arc<str>, Stored>,
     /// The errors in place of resources, by canonical name.
@@ -236,9 +238,16 @@ impl Stored {
         self.attributes.values().and_then(|values| values.body_type_url.as_deref())
     }
 
-    /// Whether the resource needs the wrapper.
-    pub(crate) fn must_be_wrapped(&self) -> bool {
-        self.attributes.must_be_wrapped()
+    /// Whether the resource has anything that only the wrapper can express.
+    pub(crate) fn prefers_wrapper(&self) -> bool {
+        let values = self.attributes.values();
+        self.needs_wrapper()
+            || values.is_some_and(|values| values.ttl.is_some() || !values.aliases.is_empty())
+    }
+
+    /// Whether the resource would be another one without the wrapper.
+    pub(crate) fn needs_wrapper(&self) -> bool {
+        self.attributes.values().is_some_and(|values| values.renamed || values.body_type_url.is_some())
     }
 
     /// Whether wildcards include it.

@@ -189,3 +189,25 @@ fn resources_are_found_by_glob_alias_and_time_to_live() {
     });
     assert_eq!(find(&store), (String::new(), String::new(), String::new(), 0));
 }
+
+#[test]
+fn cp3_a_type_has_the_version_that_was_set_until_it_changes_without_one() {
+    let mut store = Store::new().with_version_prefix("p");
+    // Returns whether anything changed, and the version then.
+    let mut update = |text: &'static str, version: Option<&'static str>| {
+        let changed = store.update(|tx| {
+            tx.set(AnyResource::new(BANNER, "a", text));
+            if let Some(version) = version {
+                tx.set_version(BANNER, version);
+            }
+        });
+        (changed, store.version_of_type(&store.get(BANNER)))
+    };
+    assert_eq!(update("1", Some("release-1")), (true, "release-1".into()));
+    assert_eq!(update("1", Some("release-1")), (false, "release-1".into()));
+    assert_eq!(update("1", None), (false, "release-1".into()));
+    assert_eq!(update("1", Some("release-2")), (true, "release-2".into()), "for the next response");
+    assert_eq!(update("2", None), (true, "p3".into()));
+}
+
+const BANNER: &str = "type.googleapis.com/example.Banner";

@@ -103,7 +103,9 @@ impl Bridge {
     /// Returns the response to a poll for all resources.
     fn json(&self, type_url: &str) -> Vec<u8> {
         let path = REST.iter().find(|(of, _)| type_url.ends_with(of)).expect("it has a path").1;
-        let question = Full::new(Bytes::from_static(br#"{"resource_names": ["*"]}"#));
+        let features = r#"["xds.config.resource-in-sotw", "xds.config.supports-resource-ttl"]"#;
+        let question = format!(r#"{{"resource_names": ["*"], "node": {{"client_features": {features}}}}}"#);
+        let question = Full::new(Bytes::from(question));
         let request = Request::post(format!("/v3/discovery:{path}")).body(question).unwrap();
         let answer = self.control_plane.service().call(request).now_or_never().expect("nothing is held");
         let answer = answer.unwrap();

@@ -1,5 +1,6 @@
 //! The embedded control plane over real connections, with a client that knows nothing but gRPC.
 mod delta;
+mod limits;
 mod loads;
 mod peer;
 mod rest;

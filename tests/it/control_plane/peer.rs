@@ -84,7 +84,15 @@ impl DeltaPeer {
 
     /// A stream by a method other than that of ADS.
     pub(crate) async fn call(uri: &str, path: &'static str) -> Self {
-        let channel = Channel::from_shared(uri.to_owned()).unwrap().connect().await.expect("a connection");
+        Self::on(connect(uri).await, path).await
+    }
+
+    /// A stream of ADS on a connection that exists.
+    pub(crate) async fn on_connection(channel: Channel) -> Self {
+        Self::on(channel, INCREMENTAL).await
+    }
+
+    async fn on(channel: Channel, path: &'static str) -> Self {
         let (requests, outgoing) = mpsc::unbounded_channel();
         let responses = method(channel, path, outgoing).await.expect("a stream");
         Self { requests, responses }
@@ -124,6 +132,11 @@ impl DeltaPeer {
     }
 }
 
+/// A connection.
+pub(crate) async fn connect(uri: &str) -> Channel {
+    Channel::from_shared(uri.to_owned()).unwrap().connect().await.expect("a connection")
+}
+
 pub(crate) fn delta_request(
     type_url: &str,
     subscribe: &[&str],
@@ -131,7 +144,7 @@ pub(crate) fn delta_request(
 ) -> DeltaDiscoveryRequest {
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     DeltaDiscoveryRequest {
-        node: Some(Node { id: "test".into(), ..Node::default() }),
+        node: Some(node()),
         type_url: type_url.into(),
         resource_names_subscribe: owned(subscribe),
         resource_names_unsubscribe: owned(unsubscribe),
@@ -151,7 +164,7 @@ impl Opening {
     }
 
     async fn start_at(uri: &str, path: &'static str) -> Self {
-        let channel = Channel::from_shared(uri.to_owned()).unwrap().connect().await.expect("a connection");
+        let channel = connect(uri).await;
         let (requests, outgoing) = mpsc::unbounded_channel();
         let headers = tokio::spawn(method(channel, path, outgoing));
         Self { requests, headers }
@@ -179,9 +192,16 @@ pub(crate) async fn method(
     response.map(tonic::Response::into_inner)
 }
 
+/// A node that announces that wrapped resources and times to live are supported.
+fn node() -> Node {
+    let client_features = ["xds.config.resource-in-sotw", "xds.config.supports-resource-ttl"];
+    let client_features = client_features.map(str::to_owned).to_vec();
+    Node { id: "test".into(), client_features, ..Node::default() }
+}
+
 fn first(type_url: &str, names: &[&str]) -> DiscoveryRequest {
     DiscoveryRequest {
-        node: Some(Node { id: "test".into(), ..Node::default() }),
+        node: Some(node()),
         type_url: type_url.into(),
         resource_names: names.iter().map(|&name| name.to_owned()).collect(),
         ..DiscoveryRequest::default()

@@ -13,7 +13,7 @@ use tower::{Service, ServiceExt};
 use xdskit::{
     config::TransportApiVersion,
     control_plane::{
-        ControlPlane, Event, ServerHandle, Variant,
+        ControlPlane, Event, ServerHandle, ServerLimits, Variant,
         type_url::{
             CLUSTER, ENDPOINTS, LISTENER, ROUTE_CONFIGURATION, RUNTIME, SCOPED_ROUTE_CONFIGURATION, SECRET,
         },
@@ -222,4 +222,28 @@ async fn a_message_of_an_unknown_type_survives_the_gateway() {
     let response = value(&post(&server, "/v3/discovery:clusters", &json!({})).await);
     let expected = json!({"@type": "acme.io/a.B", "@bytes": ""});
     assert_eq!(response["resources"][0]["upstream_config"]["typed_config"], expected);
+}
+
+#[tokio::test]
+async fn cp10_a_poll_above_the_largest_size_is_answered_with_the_setting() {
+    let body = json!({"resource_names": ["shop"]});
+    let mut limits = ServerLimits::default();
+    limits.max_request_size = body.to_string().len();
+    let control_plane = ControlPlane::builder().server_limits(limits).build();
+    let server = control_plane.serve("127.0.0.1:0").await.unwrap();
+    assert_eq!(post(&server, "/v3/discovery:clusters", &body).await.0, 200);
+    let (status, reason) =
+        post(&server, "/v3/discovery:clusters", &json!({"resource_names": ["shops"]})).await;
+    assert_eq!(status, 413);
+    assert!(reason.contains("(max_request_size)"), "{reason}");
+}
+
+#[tokio::test]
+async fn cp16_a_poll_of_a_server_on_demand_is_refused_with_the_reason() {
+    let control_plane = ControlPlane::builder().on_demand(true).build();
+    let server = control_plane.serve("127.0.0.1:0").await.unwrap();
+    let (status, reason) =
+        post(&server, "/v3/discovery:clusters", &json!({"resource_names": ["shop"]})).await;
+    assert_eq!(status, 501);
+    assert!(reason.contains("use gRPC"), "{reason}");
 }

@@ -10,18 +10,24 @@ use super::super::{
         type_url,
     },
     AfterNack, Answer, Behavior, Settings, WILDCARD,
+    features::Features,
+    patience::{HOLDING, Patience},
     pulse::{Confirm, Pulse},
     retry::Retry,
     wrap,
 };
 use crate::{
     name::ResourceName,
-    pb::{envoy::service::discovery::v3::DeltaDiscoveryResponse, google::rpc::Status},
+    pb::{
+        envoy::service::discovery::v3::{DeltaDiscoveryResponse, Resource},
+        google::rpc::Status,
+    },
 };
 
 /// The subscription of one type on one stream. All names are canonical.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Subscription {
+    features: Features,
     /// The subscribed names, without `*`.
     names: BTreeSet<String>,
     wildcard: bool,
@@ -35,6 +41,7 @@ pub(super) struct Subscription {
     unknown: BTreeSet<String>,
     /// Whether all resources of the wildcard must be sent.
     everything: bool,
+    patience: Patience,
     /// Names of resources, and of empty globs, whose state must be sent.
     due: BTreeSet<String>,
     /// Resources that need a heartbeat.
@@ -71,6 +78,10 @@ struct Draft {
 }
 
 impl Subscription {
+    pub(super) fn new(features: Features) -> Self {
+        Self { features, ..Self::default() }
+    }
+
     /// Takes the ACK or NACK of an unacknowledged response from a request. Other nonces are ignored (B2.11).
     pub(super) fn take_answer(
         &mut self,
@@ -159,6 +170,11 @@ impl Subscription {
         was_subscribed.then_some(name)
     }
 
+    /// Whether a name is subscribed to, however it is written.
+    pub(super) fn has(&self, name: &str) -> bool {
+        if name == WILDCARD { self.wildcard } else { self.names.contains(&*canonical(name)) }
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.wildcard.then_some(WILDCARD).into_iter().chain(self.names.iter().map(String::as_str))
     }
@@ -168,7 +184,24 @@ impl Subscription {
         if is_due {
             self.due.append(&mut self.rejected);
         }
-        self.pulse.handle_time(now, of_type).into_iter().chain(retry).min()
+        let wait = if self.waits_for_all(of_type) {
+            self.patience.handle_time(now, HOLDING)
+        } else {
+            self.patience.reset();
+            None
+        };
+        let pulse = if self.features.ttl { self.pulse.handle_time(now, of_type) } else { None };
+        pulse.into_iter().chain(retry).chain(wait).min()
+    }
+
+    /// Whether the first response to a wildcard waits until it is complete.
+    fn waits_for_all(&self, now: &Type) -> bool {
+        self.wildcard && !now.knows(WILDCARD)
+    }
+
+    /// Whether a subscribed name has a state to report.
+    fn knows_any(&self, now: &Type) -> bool {
+        self.names.iter().any(|name| now.knows(name))
     }
 
     /// Returns the response that is due, with its nonce. Its contents count as sent.
@@ -179,12 +212,17 @@ impl Subscription {
         settings: &Settings,
     ) -> Option<DeltaDiscoveryResponse> {
         let now = store.get(type_url);
-        if self.wildcard && !now.knows(WILDCARD) {
-            // The response to a wildcard is complete.
-            return None;
+        let is_incomplete = self.waits_for_all(&now);
+        if is_incomplete {
+            // The response to a wildcard is complete, unless names would wait too long for it.
+            let mut patience = self.patience;
+            if !patience.gives_up(|| self.knows_any(&now)) {
+                return None;
+            }
+            self.patience = patience;
         }
         // The response to a wildcard may be empty, which reports that there are no resources (B2.28).
-        let owed = self.everything;
+        let owed = self.everything && !is_incomplete;
         self.collect_due(&now, |stored| store.version_of(stored), settings);
         let mut draft = Draft::default();
         let limit = settings.max_per_response.map_or(usize::MAX, |limit| limit.max(1));
@@ -206,7 +244,7 @@ impl Subscription {
             let mut unmentioned =
                 others.filter(|(name, _)| !response.removed_resources.iter().any(|it| it == *name));
             let whole = unmentioned.next().map(|(_, stored)| wrap::whole(type_url, stored, store));
-            response.resources.extend(whole);
+            response.resources.extend(whole.map(|resource| self.supported(resource)));
         }
         let version = store.version_of_type(&now);
         let resources = match settings.behavior.after_nack {
@@ -236,7 +274,7 @@ impl Subscription {
                 self.due.insert(name);
             }
         }
-        if std::mem::take(&mut self.everything) {
+        if !self.waits_for_all(now) && std::mem::take(&mut self.everything) {
             let listed = now.entries().filter(|(_, stored)| stored.is_listed());
             self.due.extend(listed.map(|(name, _)| name.to_owned()));
         }
@@ -248,7 +286,7 @@ impl Subscription {
                 Some((_, stored)) if stored.ttl().is_some() && !self.pulse.is_fresh() => {}
                 Some((_, stored)) if !settings.ignore_initial_versions && version(stored) == held => {
                     self.due.remove(&name);
-                    if stored.ttl().is_some() {
+                    if stored.ttl().is_some() && self.features.ttl {
                         self.beating.insert(name);
                     }
                 }
@@ -327,7 +365,7 @@ impl Subscription {
             Some((_, stored)) if self.covers(&name, stored) => {
                 self.beating.remove(&name);
                 self.doubtful.remove(&name);
-                response.resources.push(wrap::whole(type_url, stored, store));
+                response.resources.push(self.supported(wrap::whole(type_url, stored, store)));
                 if stored.ttl().is_some() {
                     perishable.push(name);
                 }
@@ -365,6 +403,12 @@ impl Subscription {
         };
         let factor = self.pulse.factor(settings);
         draft.response.resources.push(wrap::heartbeat(stored, store, factor));
+    }
+
+    /// Removes what the client does not support.
+    fn supported(&self, mut resource: Resource) -> Resource {
+        resource.ttl = resource.ttl.filter(|_| self.features.ttl);
+        resource
     }
 
     /// Invalidates the initial version of a name, so that its resource is sent even if unchanged: the client has

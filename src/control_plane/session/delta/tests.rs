@@ -2,7 +2,11 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::{
-    control_plane::{AnyResource, session::Answer, type_url},
+    control_plane::{
+        AnyResource,
+        session::{Answer, features::node_with_features},
+        type_url,
+    },
     pb::google::rpc::Status,
 };
 
@@ -101,6 +105,7 @@ impl Pair {
 fn request(type_url: &str, subscribe: &[&str], unsubscribe: &[&str]) -> DeltaDiscoveryRequest {
     let owned = |names: &[&str]| names.iter().map(|&name| name.to_owned()).collect();
     DeltaDiscoveryRequest {
+        node: node_with_features(),
         type_url: type_url.into(),
         resource_names_subscribe: owned(subscribe),
         resource_names_unsubscribe: owned(unsubscribe),
@@ -434,6 +439,7 @@ fn answers_to_what_another_put_on_the_stream_are_understood() {
 }
 
 mod behavior;
+mod clients;
 mod manners;
 mod model;
 mod names;

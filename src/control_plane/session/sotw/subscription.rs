@@ -1,7 +1,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use bytes::Bytes;
@@ -13,15 +13,19 @@ use super::super::{
         type_url,
     },
     AfterNack, Behavior, NameChanges, Settings, WILDCARD,
+    features::Features,
     memory::Memory,
+    patience::{GATHERING, HOLDING, Patience},
     pulse::{Confirm, Pulse},
     retry::Retry,
     wrap,
 };
+#[cfg(feature = "json")]
+use crate::pb::envoy::service::discovery::v3::DiscoveryRequest;
 use crate::{
     name::ResourceName,
     pb::{
-        envoy::service::discovery::v3::{DiscoveryResponse, Resource},
+        envoy::service::discovery::v3::{DiscoveryResponse, Resource, ResourceError},
         google::protobuf::Any,
     },
 };
@@ -29,6 +33,7 @@ use crate::{
 /// The subscription of one type on one stream. All names are canonical.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Subscription {
+    features: Features,
     /// The subscribed names, without `*`: sorted, each once.
     names: Vec<String>,
     wildcard: bool,
@@ -36,6 +41,9 @@ pub(super) struct Subscription {
     ever_named: bool,
     /// Those names of the first request whose state is still unknown.
     first: Option<Vec<String>>,
+    /// Whether the client may have resources from earlier streams, by the version of its first request.
+    may_hold: bool,
+    patience: Patience,
     added: Added,
     /// The resources at the time of the last response.
     seen: Option<Type>,
@@ -77,21 +85,24 @@ pub(in super::super) struct Whole {
 
 #[cfg(feature = "json")]
 impl Whole {
-    pub(in super::super) fn of(type_url: &str, names: &[String], store: &Store, settings: &Settings) -> Self {
-        let mut subscription = Subscription::default();
-        subscription.subscribe(names.to_vec(), &settings.behavior);
+    pub(in super::super) fn of(request: &DiscoveryRequest, store: &Store, settings: &Settings) -> Self {
+        let type_url = &request.type_url;
+        let features = Features::of(request.node.as_ref());
+        let mut subscription = Subscription { features, ..Subscription::default() };
+        subscription.subscribe(request.resource_names.clone(), &settings.behavior);
         let now = store.get(type_url);
-        let (resources, errors) = match subscription.complete(&now) {
-            Contents::Whole { resources, errors } => (resources, errors),
-            Contents::Heartbeats(resources) => (resources, Vec::new()),
+        let contents = subscription.complete(&now);
+        let resources = match &contents {
+            Contents::Whole { resources, .. } | Contents::Heartbeats(resources) => resources,
         };
         let version = |stored: &&Stored| (stored.name().to_owned(), store.version(stored.version()));
         let versions = resources.iter().map(version).collect();
+        let (resources, resource_errors) = subscription.write(contents, type_url, store, settings);
         let response = DiscoveryResponse {
             version_info: store.version_of_type(&now),
             type_url: type_url.to_owned(),
-            resources: resources.into_iter().map(|stored| settings.any(type_url, stored, store)).collect(),
-            resource_errors: errors.into_iter().map(wrap::error).collect(),
+            resources,
+            resource_errors,
             control_plane: settings.control_plane(),
             ..DiscoveryResponse::default()
         };
@@ -108,9 +119,9 @@ enum Contents<'a> {
 
 impl Subscription {
     /// The subscription of a client that may have resources already, with the version of its first request.
-    pub(super) fn new(mut memory: Memory, version: &str) -> Self {
+    pub(super) fn new(mut memory: Memory, version: &str, features: Features) -> Self {
         memory.on_first_request(version);
-        Self { memory, ..Self::default() }
+        Self { memory, features, may_hold: !version.is_empty(), ..Self::default() }
     }
 
     pub(super) fn on_answer(&mut self, accepted: bool, behavior: &Behavior) {
@@ -129,10 +140,19 @@ impl Subscription {
     }
 
     /// Updates the time; returns the next deadline.
-    pub(super) fn handle_time(&mut self, now: Instant, of_type: &Type) -> Option<Instant> {
+    pub(super) fn handle_time(&mut self, now: Instant, of_type: &Type, full_state: bool) -> Option<Instant> {
         let (retry, is_due) = self.retry.handle_time(now);
         self.again |= is_due;
-        self.pulse.handle_time(now, of_type).into_iter().chain(retry).min()
+        let wait = match self.wait(full_state, of_type) {
+            Some(limit) => self.patience.handle_time(now, limit),
+            None => {
+                self.patience.reset();
+                None
+            }
+        };
+        let has_heartbeats = self.features.wrapper && self.features.ttl;
+        let pulse = if has_heartbeats { self.pulse.handle_time(now, of_type) } else { None };
+        pulse.into_iter().chain(retry).chain(wait).min()
     }
 
     /// Replaces the subscribed names (B1.1); returns the changes.
@@ -189,11 +209,15 @@ impl Subscription {
         settings: &Settings,
     ) -> Option<DiscoveryResponse> {
         let now = store.get(type_url);
-        if self.must_wait(full_state, &now) {
-            return None;
+        if self.wait(full_state, &now).is_some() {
+            let mut patience = self.patience;
+            if !patience.gives_up(|| self.knows_any(&now)) {
+                return None;
+            }
+            self.patience = patience;
         }
-        let lacks_names = !self.wildcard && now.entries().any(|(name, _)| !self.has(name));
-        if settings.behavior.all_names_only && lacks_names {
+        let lacks_names = || !self.wildcard && now.entries().any(|(name, _)| !self.has(name));
+        if settings.behavior.all_names_only && lacks_names() {
             return None;
         }
         if self.seen.is_none() && settings.behavior.skip_known_versions {
@@ -209,40 +233,78 @@ impl Subscription {
             }
             Contents::Whole { .. } | Contents::Heartbeats(_) => {}
         }
-        let (resources, errors) = match contents {
+        let contents = match contents {
             Contents::Whole { mut resources, errors } => {
                 if settings.behavior.unsolicited_resources {
                     let mut others = now.entries().filter(|(name, stored)| !self.covers(name, stored));
                     resources.extend(others.next().map(|(_, stored)| stored));
                 }
                 self.version = store.version_of_type(&now);
-                let any = |stored| settings.any(type_url, stored, store);
-                (resources.into_iter().map(any).collect(), errors.into_iter().map(wrap::error).collect())
+                Contents::Whole { resources, errors }
             }
             // With the version that the client has (B1.18).
+            Contents::Heartbeats(resources) => Contents::Heartbeats(resources),
+        };
+        let (resources, resource_errors) = self.write(contents, type_url, store, settings);
+        Some(DiscoveryResponse {
+            version_info: self.version.clone(),
+            type_url: type_url.to_owned(),
+            resources,
+            resource_errors,
+            ..DiscoveryResponse::default()
+        })
+    }
+
+    /// Writes resources and errors in the form that the client supports.
+    fn write(
+        &mut self,
+        contents: Contents<'_>,
+        type_url: &str,
+        store: &Store,
+        settings: &Settings,
+    ) -> (Vec<Any>, Vec<ResourceError>) {
+        match contents {
+            Contents::Whole { resources, errors } => {
+                let mut errors: Vec<_> = errors.into_iter().map(wrap::error).collect();
+                let features = self.features;
+                let any = |stored: &Stored| {
+                    let written = any(stored, type_url, store, settings.wrap_resources, features);
+                    errors.extend(written.is_none().then(|| wrap::needs_wrapper(stored)));
+                    written
+                };
+                (resources.into_iter().filter_map(any).collect(), errors)
+            }
             Contents::Heartbeats(resources) => {
                 let factor = self.pulse.factor(settings);
                 let any = |stored| wrapped(&wrap::heartbeat(stored, store, factor));
                 (resources.into_iter().map(any).collect(), Vec::new())
             }
-        };
-        Some(DiscoveryResponse {
-            version_info: self.version.clone(),
-            type_url: type_url.to_owned(),
-            resources,
-            resource_errors: errors,
-            ..DiscoveryResponse::default()
-        })
+        }
     }
 
-    /// Whether a response would imply the absence of resources whose state is unknown. Only the names of the first
-    /// request count: the absence of names that are added later on a stream has no effect on the client at first.
-    fn must_wait(&mut self, full_state: bool, now: &Type) -> bool {
+    /// The longest wait of a response that would imply the absence of resources whose state is unknown; `None` if it
+    /// would not. Only the names of the first request count: the absence of names that are added later on a stream has
+    /// no effect on the client at first.
+    fn wait(&mut self, full_state: bool, now: &Type) -> Option<Duration> {
         let mut first = self.first.take().unwrap_or_default();
-        first.retain(|name| full_state && self.has(name) && !now.knows(name));
-        let waits = !first.is_empty() || (self.wildcard && !now.knows(WILDCARD));
+        let is_due = |name: &String| full_state && self.has(name) && !now.knows(name);
+        first.retain(is_due);
+        let waits_for_names = !first.is_empty();
         self.first = Some(first);
-        waits
+        let waits_for_all = self.wildcard && !now.knows(WILDCARD);
+        match () {
+            () if waits_for_all || (waits_for_names && self.may_hold) => Some(HOLDING),
+            () if waits_for_names => Some(GATHERING),
+            () => None,
+        }
+    }
+
+    /// Whether a subscribed name has a resource or an error.
+    fn knows_any(&self, now: &Type) -> bool {
+        self.names.iter().any(|name| {
+            let has_members = || now.members(name).next().is_some();
+            now.entry(name).is_some() || now.error_entry(name).is_some() || has_members()
+        })
     }
 
     /// Skips the response to a client that has all resources.
@@ -268,6 +330,12 @@ impl Subscription {
             added = Added { names: self.names.clone(), wildcard: self.wildcard };
         }
         let everything = added.wildcard && self.wildcard;
+        if everything && !full_state && !now.knows(WILDCARD) {
+            // All of it is sent when it is complete. Names do not wait for that any longer.
+            self.added.wildcard = true;
+            added.wildcard = false;
+        }
+        let everything = everything && added.wildcard;
         let added = added.names.into_iter().filter(|name| self.has(name)).collect::<Vec<_>>();
         let seen = self.seen.replace(now.clone());
         // Before the first response, all subscribed names count as added.
@@ -393,13 +461,16 @@ impl<'a> Due<'a> {
     }
 }
 
-impl Settings {
-    fn any(&self, type_url: &str, stored: &Stored, store: &Store) -> Any {
-        if self.wrap_resources || stored.must_be_wrapped() {
-            wrapped(&wrap::whole(type_url, stored, store))
-        } else {
-            Any { type_url: type_url.to_owned(), value: stored.bytes().clone() }
+/// A resource in the form that a client supports; `None` if it needs a wrapper that the client does not support.
+fn any(stored: &Stored, type_url: &str, store: &Store, wraps_all: bool, features: Features) -> Option<Any> {
+    match features.wrapper {
+        true if wraps_all || stored.prefers_wrapper() => {
+            let mut resource = wrap::whole(type_url, stored, store);
+            resource.ttl = resource.ttl.filter(|_| features.ttl);
+            Some(wrapped(&resource))
         }
+        false if stored.needs_wrapper() => None,
+        true | false => Some(Any { type_url: type_url.to_owned(), value: stored.bytes().clone() }),
     }
 }
 

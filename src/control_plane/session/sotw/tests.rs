@@ -3,7 +3,7 @@ use prost::Message;
 
 use super::*;
 use crate::{
-    control_plane::{AnyResource, type_url},
+    control_plane::{AnyResource, session::features::node_with_features, type_url},
     pb::{envoy::service::discovery::v3::Resource, google::rpc::Status},
 };
 
@@ -12,13 +12,20 @@ const RDS: &str = type_url::ROUTE_CONFIGURATION;
 const CDS: &str = type_url::CLUSTER;
 const EDS: &str = type_url::ENDPOINTS;
 
-/// A session with its store, and the state of a client: the newest nonce and version.
-#[derive(Default)]
+/// A session with its store, and the state of a client: its node, and the newest nonce and version.
 struct Pair {
     session: Session,
     store: Store,
+    node: Option<Node>,
     nonces: BTreeMap<String, String>,
     versions: BTreeMap<String, String>,
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        let (session, store, node) = (Session::default(), Store::default(), node_with_features());
+        Self { session, store, node, nonces: BTreeMap::new(), versions: BTreeMap::new() }
+    }
 }
 
 impl Pair {
@@ -58,6 +65,7 @@ impl Pair {
             type_url: type_url.into(),
             response_nonce: self.nonces.get(type_url).cloned().unwrap_or_default(),
             error_detail,
+            node: self.node.clone(),
             ..DiscoveryRequest::default()
         };
         self.session.handle_request(request).unwrap()
@@ -357,9 +365,12 @@ fn answers_to_what_another_put_on_the_stream_are_understood() {
 }
 
 mod behavior;
+mod features;
+mod limits;
 mod manners;
 mod on_demand;
 mod ttl;
+mod waits;
 
 /// An event on a stream.
 #[derive(Debug, Clone)]
@@ -450,4 +461,21 @@ proptest! {
             prop_assert!(client.keys().all(exists));
         }
     }
+}
+
+#[test]
+fn cp3_responses_have_the_version_that_was_set_for_their_type() {
+    let mut pair = Pair::with(&[(EDS, "a", "e1")]);
+    pair.store.update(|tx| {
+        tx.set(AnyResource::new(CDS, "a", "a1")).set_version(CDS, "release-1");
+    });
+    assert_eq!(pair.exchange(CDS, &["a"]), ["Cluster release-1: a1"]);
+    assert_eq!(pair.request(CDS, &["a"]), understood(accepted("release-1"), false));
+    pair.store.update(|tx| {
+        tx.set_version(CDS, "release-2");
+    });
+    assert_eq!(pair.responses(), [""; 0], "no resource has changed");
+    pair.set(&[(EDS, "a", "e2")]);
+    assert_eq!(pair.exchange(EDS, &["a"]), ["ClusterLoadAssignment 2: e2"]);
+    assert_eq!(pair.exchange(CDS, &["a", "b"]), ["Cluster release-2: a1"]);
 }

@@ -1,0 +1,97 @@
+//! The limits of clients over real connections.
+
+use prost::Message;
+use tokio::{io::AsyncReadExt, net::TcpStream};
+use tonic::{Code, Status};
+use xdskit::{
+    control_plane::{ControlPlane, ServerHandle, ServerLimits, session::Limits, type_url::CLUSTER},
+    testing::resources::cluster,
+};
+
+use super::peer::{DeltaPeer, Peer, connect, delta_request};
+
+async fn start(limits: Limits, server_limits: ServerLimits) -> (ControlPlane, ServerHandle) {
+    let control_plane = ControlPlane::builder().limits(limits).server_limits(server_limits).build();
+    control_plane.set(cluster("a"));
+    let server = control_plane.serve("127.0.0.1:0").await.unwrap();
+    (control_plane, server)
+}
+
+fn exhausted(ended: Result<Option<bytes::Bytes>, Status>, setting: &str) {
+    let status = ended.expect_err("the stream ends");
+    assert_eq!(status.code(), Code::ResourceExhausted, "{status:?}");
+    assert!(status.message().contains(setting), "{status:?}");
+}
+
+#[tokio::test]
+async fn cp10_a_request_above_the_largest_size_ends_its_stream_alone() {
+    let request = delta_request(CLUSTER, &["a"], &[]);
+    let mut limits = ServerLimits::default();
+    limits.max_request_size = request.encoded_len();
+    let (_control_plane, server) = start(Limits::default(), limits).await;
+    let connection = connect(&server.uri()).await;
+    let mut other = DeltaPeer::on_connection(connection.clone()).await;
+    other.send(&request);
+    assert_eq!(other.response().await.resources.len(), 1, "it is at the limit");
+    let mut peer = DeltaPeer::on_connection(connection).await;
+    peer.change(CLUSTER, &["ab"], &[]);
+    exhausted(peer.raw().await, "(max_request_size)");
+    other.change(CLUSTER, &[], &["a"]);
+    other.change(CLUSTER, &["a"], &[]);
+    drop(peer);
+}
+
+#[tokio::test]
+async fn cp4_more_names_than_a_stream_may_have_end_it_with_the_setting() {
+    let mut limits = Limits::default();
+    limits.max_names = 2;
+    let (_control_plane, server) = start(limits, ServerLimits::default()).await;
+    let mut peer = Peer::connect(&server.uri()).await;
+    peer.request(CLUSTER, &["a", "b"]);
+    peer.response().await;
+    peer.request(CLUSTER, &["a", "b", "c"]);
+    exhausted(peer.raw().await, "(max_names)");
+}
+
+#[tokio::test]
+async fn cp11_the_names_of_all_clients_together_have_a_limit() {
+    let mut limits = ServerLimits::default();
+    limits.max_total_names = 2;
+    let (control_plane, server) = start(Limits::default(), limits).await;
+    let mut first = Peer::connect(&server.uri()).await;
+    first.request(CLUSTER, &["a", "b"]);
+    first.response().await;
+    let mut second = Peer::connect(&server.uri()).await;
+    second.request(CLUSTER, &["a", "b"]);
+    second.response().await;
+    let mut third = Peer::connect(&server.uri()).await;
+    third.request(CLUSTER, &["c"]);
+    exhausted(third.raw().await, "(max_total_names)");
+    // What it had subscribed to is forgotten, and what the others have is not.
+    let mut fourth = Peer::connect(&server.uri()).await;
+    fourth.request(CLUSTER, &["a"]);
+    fourth.response().await;
+    assert_eq!(control_plane.subscriptions().len(), 2);
+    assert_eq!(control_plane.subscriptions().streams(CLUSTER, "a"), 3);
+}
+
+#[tokio::test]
+async fn cp12_further_streams_on_a_connection_wait_and_further_connections_are_closed() {
+    let mut limits = ServerLimits::default();
+    limits.max_streams_per_connection = 1;
+    limits.max_connections = 1;
+    let (control_plane, server) = start(Limits::default(), limits).await;
+    let connection = connect(&server.uri()).await;
+    let mut first = DeltaPeer::on_connection(connection.clone()).await;
+    first.change(CLUSTER, &["a"], &[]);
+    first.response().await;
+    let second = tokio::spawn(DeltaPeer::on_connection(connection));
+    let mut refused = TcpStream::connect(server.addr()).await.unwrap();
+    // The end of the input, or a reset.
+    assert!(refused.read(&mut [0; 1]).await.unwrap_or_default() == 0);
+    assert_eq!(control_plane.streams(), 1);
+    drop(first);
+    let mut second = second.await.unwrap();
+    second.change(CLUSTER, &["a"], &[]);
+    assert_eq!(second.response().await.resources.len(), 1);
+}
