@@ -1,8 +1,11 @@
 use std::time::Duration;
 
-use clap::Parser;
+use clap::{Args, Parser};
 
-use crate::cli::args::{Connect, seconds};
+use crate::{
+    cli::args::{Connect, seconds},
+    control_plane::{ServerLimits, session::Limits},
+};
 
 /// Serves many clients from one subscription
 #[derive(Debug, Clone, PartialEq, Parser)]
@@ -22,11 +25,99 @@ pub(crate) struct RelayArgs {
     /// Prints figures as JSON, one object a line
     #[arg(long)]
     pub(crate) json: bool,
+    #[command(flatten)]
+    pub(crate) limits: LimitArgs,
+}
+
+/// What clients may use.
+#[derive(Debug, Clone, PartialEq, Args)]
+#[command(next_help_heading = "Limits of clients")]
+pub(crate) struct LimitArgs {
+    /// The largest request, in bytes
+    #[arg(long, value_name = "BYTES", value_parser = positive, default_value = "16777216", allow_hyphen_values = true)]
+    pub(crate) max_request_size: usize,
+    /// The most names on a stream, of all types together
+    #[arg(long, value_name = "NUMBER", value_parser = positive, default_value = "100000", allow_hyphen_values = true)]
+    pub(crate) max_names: usize,
+    /// The most different names that all clients together subscribe to
+    #[arg(long, value_name = "NUMBER", value_parser = positive, default_value = "1000000", allow_hyphen_values = true)]
+    pub(crate) max_total_names: usize,
+    /// The longest name, in bytes
+    #[arg(long, value_name = "BYTES", value_parser = positive, default_value = "4096", allow_hyphen_values = true)]
+    pub(crate) max_name_length: usize,
+    /// The most resource types on a stream
+    #[arg(long, value_name = "NUMBER", value_parser = positive, default_value = "100", allow_hyphen_values = true)]
+    pub(crate) max_types: usize,
+    /// The largest node of a client, in bytes
+    #[arg(long, value_name = "BYTES", value_parser = positive, default_value = "1048576", allow_hyphen_values = true)]
+    pub(crate) max_node_size: usize,
+    /// The most streams on a connection
+    #[arg(long, value_name = "NUMBER", value_parser = streams, default_value = "100", allow_hyphen_values = true)]
+    pub(crate) max_streams: u32,
+    /// The most connections
+    #[arg(long, value_name = "NUMBER", value_parser = positive, default_value = "10000", allow_hyphen_values = true)]
+    pub(crate) max_connections: usize,
+    /// Time after which a connection without streams is closed
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "300", allow_hyphen_values = true)]
+    pub(crate) idle_timeout: Duration,
+}
+
+impl LimitArgs {
+    /// The limits of a stream.
+    pub(crate) fn of_streams(&self) -> Limits {
+        let Self { max_names, max_name_length, max_types, max_node_size, .. } = *self;
+        Limits { max_names, max_name_length, max_types, max_node_size }
+    }
+
+    /// The limits of requests and connections.
+    pub(crate) fn of_server(&self) -> ServerLimits {
+        let Self { max_request_size, max_total_names, max_connections, idle_timeout, .. } = *self;
+        let max_streams_per_connection = self.max_streams;
+        ServerLimits {
+            max_request_size,
+            max_total_names,
+            max_streams_per_connection,
+            max_connections,
+            idle_timeout,
+        }
+    }
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "must be a whole number over 0".to_owned())
+}
+
+fn streams(text: &str) -> Result<u32, String> {
+    text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "must be a whole number over 0".to_owned())
 }
 
 const HELP: &str = "\
 Subscribes once to each name that clients subscribe to, at the management server of the bootstrap, and forwards the resources
-unchanged. It serves ADS and the services of single types, in both variants of the protocol.
+of any type unchanged. It serves ADS and the services of single types, in both variants of the protocol.
 
 It runs until it is interrupted (Ctrl-C), and prints figures again at the end. Rejections by clients are written to the standard
 error. Exit codes: 0; 1 for failures; 2 for a bad command line or bootstrap.";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_limits_are_those_of_a_control_plane_by_default() {
+        let RelayArgs { limits, .. } = RelayArgs::parse_from(["relay"]);
+        assert_eq!((limits.of_streams(), limits.of_server()), (Limits::default(), ServerLimits::default()));
+        let line = "relay --max-request-size 1 --max-names 2 --max-total-names 3 --max-name-length 4 --max-types 5 \
+                    --max-node-size 6 --max-streams 7 --max-connections 8 --idle-timeout 9";
+        let RelayArgs { limits, .. } = RelayArgs::parse_from(line.split_whitespace());
+        let of_streams = Limits { max_names: 2, max_name_length: 4, max_types: 5, max_node_size: 6 };
+        assert_eq!(limits.of_streams(), of_streams);
+        let of_server = ServerLimits {
+            max_request_size: 1,
+            max_total_names: 3,
+            max_streams_per_connection: 7,
+            max_connections: 8,
+            idle_timeout: Duration::from_secs(9),
+        };
+        assert_eq!(limits.of_server(), of_server);
+    }
+}

@@ -10,9 +10,12 @@ use serde_json::json;
 use tokio::sync::watch;
 
 use super::mirror::{Counters, Mirror};
-use crate::control_plane::{
-    ControlPlane, Event,
-    session::{Answer, Handled},
+use crate::{
+    control_plane::{
+        ControlPlane, Event,
+        session::{Answer, Handled},
+    },
+    escape::cut,
 };
 
 #[derive(Debug)]
@@ -20,7 +23,24 @@ pub(crate) struct Figures {
     start: Instant,
     up: Up,
     down: Down,
-    complaint: watch::Sender<Option<String>>,
+    complaint: watch::Sender<Complaint>,
+}
+
+/// The latest error of a client, and the number of all so far.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Complaint {
+    pub(super) number: u64,
+    pub(super) text: String,
+}
+
+impl Complaint {
+    /// The error, with the number of those since the last one that was shown.
+    pub(super) fn since(&self, shown: u64) -> String {
+        match self.number.saturating_sub(shown + 1) {
+            0 => self.text.clone(),
+            others => format!("{} (and {others} others)", self.text),
+        }
+    }
 }
 
 /// The statistics of the management server's side.
@@ -49,16 +69,18 @@ struct Down {
 impl Figures {
     pub(crate) fn new() -> Self {
         let (up, down) = (Up::default(), Down::default());
-        Self { start: Instant::now(), up, down, complaint: watch::Sender::new(None) }
+        Self { start: Instant::now(), up, down, complaint: watch::Sender::default() }
     }
 
     /// The latest error of a client, for display. A slow reader skips some.
-    pub(crate) fn complaints(&self) -> watch::Receiver<Option<String>> {
+    pub(crate) fn complaints(&self) -> watch::Receiver<Complaint> {
         self.complaint.subscribe()
     }
 
     pub(super) fn report_error(&self, complaint: String) {
-        self.complaint.send_replace(Some(complaint));
+        self.complaint.send_modify(|latest| {
+            *latest = Complaint { number: latest.number + 1, text: cut(complaint, LONGEST_COMPLAINT) };
+        });
     }
 
     /// Counts an event of a client.
@@ -78,6 +100,7 @@ impl Figures {
             } => {
                 add(&self.down.rejections, 1);
                 let type_url = request.type_url();
+                let message = cut(message, LONGEST_COMPLAINT);
                 self.report_error(format!("the client of stream {stream} rejected {type_url}: {message}"));
             }
             Event::Opened { .. } | Event::Request { .. } | Event::Closed { .. } => {}
@@ -146,6 +169,9 @@ impl Figures {
     }
 }
 
+/// The longest error of a client that is shown, in characters.
+const LONGEST_COMPLAINT: usize = 2_000;
+
 fn add(counter: &AtomicU64, number: u64) {
     counter.fetch_add(number, Relaxed);
 }
@@ -155,5 +181,25 @@ fn size(bytes: u64) -> String {
         0..=9_999 => format!("{bytes} B"),
         10_000..=9_999_999 => format!("{:.1} kB", bytes as f64 / 1e3),
         _ => format!("{:.1} MB", bytes as f64 / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cp15_errors_of_clients_are_shown_with_the_number_of_those_left_out() {
+        let figures = Figures::new();
+        let mut complaints = figures.complaints();
+        figures.report_error("first".to_owned());
+        let first = complaints.borrow_and_update().clone();
+        assert_eq!(first.since(0), "first");
+        for number in 2..=5 {
+            figures.report_error(format!("error {number}"));
+        }
+        assert_eq!(complaints.borrow_and_update().since(first.number), "error 5 (and 3 others)");
+        figures.report_error("x".repeat(1_000_000));
+        assert!(complaints.borrow().text.len() < 2_100);
     }
 }

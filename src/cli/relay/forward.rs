@@ -15,12 +15,13 @@ use tokio::time::{Instant, sleep_until};
 use super::{
     figures::Figures,
     mirror::{Counters, Mirror},
-    raw::TYPES,
+    raw::{MAX_TYPES, Types},
     source::{Source, Topic, Update, source},
 };
 use crate::{
     Client,
-    control_plane::{ControlPlane, SubscriptionChange},
+    control_plane::{ControlPlane, ControlPlaneBuilder, SubscriptionChange},
+    error::Code,
 };
 
 /// A relay, which serves the resources that its clients receive.
@@ -33,6 +34,7 @@ pub(crate) struct Relay {
     figures: Arc<Figures>,
     linger: Duration,
     mirror: Mirror,
+    types: Types,
     topics: BTreeMap<Topic, Subscription>,
     sources: ReadyChunks<SelectAll<Abortable<Source>>>,
     /// Topics without subscriptions, by the time at which they are unsubscribed from.
@@ -47,14 +49,19 @@ struct Subscription {
 }
 
 impl Relay {
-    /// A relay with two clients of a management server, one for names and one for wildcards and other collections. A
-    /// topic without subscriptions is kept for `linger`.
-    pub(crate) fn new([names, collections]: [Client; 2], linger: Duration) -> Self {
+    /// A relay with two clients of a management server, one for names and one for wildcards and other collections, and
+    /// with the settings of its own control plane. A topic without subscriptions is kept for `linger`.
+    pub(crate) fn new(
+        [names, collections]: [Client; 2],
+        control_plane: ControlPlaneBuilder,
+        mirror: Mirror,
+        linger: Duration,
+    ) -> Self {
         let figures = Arc::new(Figures::new());
         let observer = figures.clone();
         // Versions of the state-of-the-world variant that differ from those of previous runs.
         let run = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let control_plane = ControlPlane::builder()
+        let control_plane = control_plane
             .on_demand(true)
             .identifier("xdskit relay")
             .version_prefix(format!("{run:x}-"))
@@ -69,7 +76,8 @@ impl Relay {
             control_plane,
             figures,
             linger,
-            mirror: Mirror::default(),
+            mirror,
+            types: Types::default(),
             topics: BTreeMap::new(),
             sources: sources.ready_chunks(BATCH),
             idle: VecDeque::new(),
@@ -100,16 +108,8 @@ impl Relay {
     }
 
     fn on_subscription_change(&mut self, change: &SubscriptionChange) {
-        let Some(of_type) = TYPES.iter().position(|known| *known == &*change.type_url) else {
-            if change.subscribed {
-                self.figures.report_error(format!(
-                    "{} is not relayed, but clients request {:?}",
-                    change.type_url, change.name
-                ));
-            }
-            return;
-        };
-        let topic = Topic { of_type, name: change.name.clone() };
+        let Some(ty) = self.types.of(&change.type_url) else { return self.refuse(change) };
+        let topic = Topic { type_url: change.type_url.clone(), name: change.name.clone() };
         match (self.topics.get_mut(&topic), change.subscribed) {
             (Some(subscription), true) => subscription.until = None,
             (Some(subscription), false) => {
@@ -120,12 +120,25 @@ impl Relay {
             (None, true) => {
                 let (handle, registration) = AbortHandle::new_pair();
                 let client = if topic.is_collection() { &self.collections } else { &self.names };
-                let updates = Abortable::new(source(client, &topic), registration);
+                let updates = Abortable::new(source(client, &topic, ty), registration);
                 self.sources.get_mut().push(updates);
                 self.topics.insert(topic, Subscription { source: handle, until: None });
             }
             (None, false) => {}
         }
+    }
+
+    /// Answers the subscription to a name of a type above the limit with an error, and logs it.
+    fn refuse(&self, SubscriptionChange { type_url, name, subscribed, .. }: &SubscriptionChange) {
+        if !subscribed {
+            self.control_plane.remove(type_url, name);
+            return;
+        }
+        let reason = format!("the relay passes on {MAX_TYPES} types, and others were requested before");
+        self.figures.report_error(format!("{type_url} {name:?} is not relayed: {reason}"));
+        self.control_plane.update(|tx| {
+            tx.set_error(type_url, name, Code::Unimplemented as i32, &reason);
+        });
     }
 
     /// Applies a batch of updates, which are sent to the clients together.
@@ -155,7 +168,7 @@ impl Relay {
                 else {
                     continue;
                 };
-                if control_plane.subscriptions().streams(TYPES[topic.of_type], &topic.name) > 0 {
+                if control_plane.subscriptions().streams(&topic.type_url, &topic.name) > 0 {
                     // There is a new subscription whose event has not been processed yet.
                     subscription.until = Some(now + *linger);
                     idle.push_back((now + *linger, topic));

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    raw::{State, TYPES, own_name},
+    raw::{State, is_own_name},
     source::{Topic, Update},
 };
 use crate::control_plane::{AnyResource, store::Transaction};
@@ -17,6 +17,17 @@ pub(crate) struct Mirror {
     slots: BTreeMap<Topic, Slot>,
     present: usize,
     stale: usize,
+    versions: Versions,
+}
+
+/// The versions of types at the management server.
+#[derive(Debug, Default)]
+enum Versions {
+    /// There are none: each resource has its own, or several servers have theirs.
+    #[default]
+    OfResources,
+    /// The newest version by type.
+    OfTypes(BTreeMap<Arc<str>, Arc<str>>),
 }
 
 /// The state of a resource. It may be subscribed to on two streams, by its name and by collections, whose states may
@@ -39,6 +50,11 @@ pub(crate) struct Counters {
 }
 
 impl Mirror {
+    /// A mirror of one server of the state-of-the-world variant, whose resources have the version of their type.
+    pub(crate) fn with_type_versions() -> Self {
+        Self { versions: Versions::OfTypes(BTreeMap::new()), ..Self::default() }
+    }
+
     /// The number of resources.
     pub(crate) fn present(&self) -> usize {
         self.present
@@ -53,10 +69,34 @@ impl Mirror {
     pub(crate) fn apply(&mut self, topic: &Topic, update: Update, tx: &mut Transaction<'_>) -> Counters {
         match update {
             Update::Complete => {
-                tx.set_complete(TYPES[topic.of_type], &topic.name);
+                tx.set_complete(&topic.type_url, &topic.name);
                 Counters::default()
             }
-            Update::Resource { name, state } => self.apply_resource(topic, name, state, tx),
+            Update::Resource { name, state } => {
+                self.note_version(&topic.type_url, &state);
+                let counters = self.apply_resource(topic, name, state, tx);
+                self.set_version(&topic.type_url, tx);
+                counters
+            }
+        }
+    }
+
+    fn note_version(&mut self, type_url: &Arc<str>, state: &State) {
+        match (&mut self.versions, state) {
+            (Versions::OfTypes(newest), State::Present { version, stale: false, .. })
+                if !version.is_empty() =>
+            {
+                newest.insert(type_url.clone(), version.as_str().into());
+            }
+            (Versions::OfTypes(_) | Versions::OfResources, _) => {}
+        }
+    }
+
+    /// Gives a changed type its version at the management server.
+    fn set_version(&self, type_url: &Arc<str>, tx: &mut Transaction<'_>) {
+        let Versions::OfTypes(newest) = &self.versions else { return };
+        if let Some(version) = newest.get(type_url) {
+            tx.set_version(type_url, version.clone());
         }
     }
 
@@ -67,7 +107,7 @@ impl Mirror {
         state: State,
         tx: &mut Transaction<'_>,
     ) -> Counters {
-        let id = Topic { of_type: topic.of_type, name };
+        let id = Topic { type_url: topic.type_url.clone(), name };
         let slot = self.slots.entry(id.clone()).or_default();
         let before = slot.shown().is_present_and_stale();
         let (joins, counters) = match topic.is_collection() {
@@ -89,19 +129,19 @@ impl Mirror {
 
     /// Removes a topic that is no longer subscribed to, with the resources that it alone stands for.
     pub(crate) fn remove_topic(&mut self, topic: &Topic, tx: &mut Transaction<'_>) {
-        tx.remove(TYPES[topic.of_type], &topic.name);
+        tx.remove(&topic.type_url, &topic.name);
         let is_of = |slot: &mut Slot, id: &Topic| match topic.is_collection() {
-            true => id.of_type == topic.of_type && slot.member_of.remove(&topic.name),
+            true => id.type_url == topic.type_url && slot.member_of.remove(&topic.name),
             false => id == topic && slot.named.take().is_some(),
         };
         let mut left = Vec::new();
-        let first = Topic { of_type: topic.of_type, name: "".into() };
+        let first = Topic { type_url: topic.type_url.clone(), name: "".into() };
         let from = if topic.is_collection() { &first } else { topic };
         for (id, slot) in self.slots.range_mut(from..) {
             let before = slot.shown().is_present_and_stale();
             if is_of(slot, id) {
                 left.push((id.clone(), before, slot.shown().is_present_and_stale()));
-            } else if !topic.is_collection() || id.of_type != topic.of_type {
+            } else if !topic.is_collection() || id.type_url != topic.type_url {
                 break;
             }
         }
@@ -109,16 +149,17 @@ impl Mirror {
             self.count(before, now);
             self.sync(&id, tx);
         }
+        self.set_version(&topic.type_url, tx);
     }
 
     /// Updates the control plane with the state of a resource, or removes it if nothing refers to it.
     fn sync(&mut self, id: &Topic, tx: &mut Transaction<'_>) {
         let Some(slot) = self.slots.get(id) else { return };
-        let type_url = TYPES[id.of_type];
+        let type_url = &id.type_url;
         match slot.shown() {
             State::Present { bytes, ttl, version, .. } => {
-                let mut resource = AnyResource::new(type_url, id.name.clone(), bytes.clone());
-                if own_name(bytes).as_deref() != Some(&*id.name) {
+                let mut resource = AnyResource::new(type_url.clone(), id.name.clone(), bytes.clone());
+                if !is_own_name(bytes, &id.name) {
                     resource = resource.with_name(id.name.clone());
                 }
                 if let Some(ttl) = ttl {
@@ -230,11 +271,9 @@ impl std::ops::AddAssign for Counters {
 mod tests {
     use std::time::Duration;
 
-    use crate::control_plane::Store;
+    use crate::control_plane::{Store, type_url::CLUSTER};
 
     use super::*;
-
-    const CLUSTER: usize = 4;
 
     struct Rig {
         mirror: Mirror,
@@ -258,13 +297,13 @@ mod tests {
         }
 
         fn text(&self, name: &str) -> Option<String> {
-            let stored = self.store.get(TYPES[CLUSTER]).resource(name).cloned()?;
+            let stored = self.store.get(CLUSTER).resource(name).cloned()?;
             Some(String::from_utf8_lossy(stored.bytes()).into_owned())
         }
     }
 
     fn topic(name: &str) -> Topic {
-        Topic { of_type: CLUSTER, name: name.into() }
+        Topic { type_url: CLUSTER.into(), name: name.into() }
     }
 
     fn present(text: &'static str, ttl: Option<Duration>) -> State {
@@ -281,6 +320,25 @@ mod tests {
         assert_eq!((rig.text("a").as_deref(), rig.mirror.present()), (Some("1"), 1));
         rig.unsubscribe("a");
         assert_eq!((rig.text("a"), rig.mirror.present(), rig.mirror.slots.len()), (None, 0, 0));
+    }
+
+    #[test]
+    fn cp14_a_type_has_its_version_at_a_server_of_the_state_of_the_world() {
+        for passes in [true, false] {
+            let mut rig = Rig::new();
+            if passes {
+                rig.mirror = Mirror::with_type_versions();
+            }
+            let version = |rig: &Rig| rig.store.version_of_type(&rig.store.get(CLUSTER));
+            let stale = State::Present { bytes: "1".into(), ttl: None, version: "6".into(), stale: true };
+            rig.apply("b", "b", stale);
+            assert_eq!(version(&rig), "1", "an unconfirmed resource has an old version");
+            rig.apply("a", "a", present("1", None));
+            assert_eq!(version(&rig), if passes { "7" } else { "2" });
+            rig.apply("a", "a", State::Absent);
+            rig.unsubscribe("b");
+            assert_eq!(version(&rig), if passes { "7" } else { "4" });
+        }
     }
 
     #[test]
@@ -301,12 +359,12 @@ mod tests {
         let ttl = Some(Duration::from_secs(5));
         rig.apply("a", "a", present("1", ttl));
         rig.apply("a", "a", State::Unknown);
-        let stored = rig.store.get(TYPES[CLUSTER]).resource("a").cloned().unwrap();
+        let stored = rig.store.get(CLUSTER).resource("a").cloned().unwrap();
         assert_eq!((stored.ttl(), rig.store.version_of(&stored)), (ttl, "7".into()));
         assert_eq!((rig.mirror.present(), rig.mirror.stale()), (1, 1));
         assert_eq!(rig.apply("a", "a", State::Absent).removals, 1);
         assert_eq!((rig.mirror.present(), rig.mirror.stale()), (0, 0));
         rig.apply("a", "a", State::Refused(7, "no".into()));
-        assert_eq!(rig.store.get(TYPES[CLUSTER]).error("a").unwrap().code(), 7);
+        assert_eq!(rig.store.get(CLUSTER).error("a").unwrap().code(), 7);
     }
 }

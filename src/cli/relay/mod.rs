@@ -8,14 +8,28 @@ mod mirror;
 mod raw;
 mod source;
 
-use std::{env, io, process::ExitCode, sync::Arc};
+use std::{env, io, process::ExitCode, sync::Arc, time::Duration};
 
-use tokio::{io::AsyncWriteExt, time::interval};
+use tokio::{
+    io::AsyncWriteExt,
+    sync::watch,
+    time::{Instant, interval, sleep_until},
+};
 
 pub(crate) use self::args::RelayArgs;
-use self::{figures::Figures, forward::Relay};
+use self::{
+    figures::{Complaint, Figures},
+    forward::Relay,
+    mirror::Mirror,
+};
 use super::program::{Failure, Program};
-use crate::{Client, client::ClientBuilder, config::Bootstrap, error::Escaped};
+use crate::{
+    Client,
+    client::ClientBuilder,
+    config::{ApiType, Bootstrap, Server},
+    control_plane::ControlPlane,
+    error::Escaped,
+};
 
 pub(super) fn main() -> ExitCode {
     Program::Example("relay").main(env::args_os().skip(1), run)
@@ -44,7 +58,13 @@ async fn relay(
     let client = || Client::builder(bootstrap.clone()).api_type(args.connect.protocol.into());
     let build = |builder: ClientBuilder| builder.build().map_err(|error| Failure::Failed(error.to_string()));
     let clients = [build(client())?, build(client())?];
-    let relay = Relay::new(clients, args.linger);
+    let control_plane =
+        ControlPlane::builder().limits(args.limits.of_streams()).server_limits(args.limits.of_server());
+    let mirror = match has_type_versions(&bootstrap, args.connect.protocol.into()) {
+        true => Mirror::with_type_versions(),
+        false => Mirror::default(),
+    };
+    let relay = Relay::new(clients, control_plane, mirror, args.linger);
     let (control_plane, figures) = (relay.control_plane().clone(), relay.figures());
     let server =
         control_plane.serve(listen).await.map_err(|error| Failure::Failed(format!("{listen}: {error}")))?;
@@ -53,6 +73,8 @@ async fn relay(
     let mut reports = interval(args.report);
     reports.tick().await;
     let mut complaints = figures.complaints();
+    // Errors come at the rate of clients, and are shown once a second.
+    let (mut shown, mut silent_until) = (0, Instant::now());
     let mut relaying = tokio::spawn(relay.run());
     loop {
         tokio::select! {
@@ -65,10 +87,10 @@ async fn relay(
                 return Err(Failure::Failed(format!("the relay has ended: {reason}")));
             }
             _ = reports.tick() => print(&figures.report(&control_plane, args.json)).await?,
-            Ok(()) = complaints.changed() => {
-                if let Some(complaint) = complaints.borrow_and_update().as_deref() {
-                    program.complain(&Escaped(complaint).to_string());
-                }
+            () = next_complaint(&mut complaints, silent_until) => {
+                let complaint = complaints.borrow_and_update().clone();
+                program.complain(&Escaped(complaint.since(shown)).to_string());
+                (shown, silent_until) = (complaint.number, Instant::now() + COMPLAINT_INTERVAL);
             }
         }
     }
@@ -78,9 +100,46 @@ async fn relay(
     Ok(())
 }
 
+/// Waits for an error of a client to show.
+async fn next_complaint(complaints: &mut watch::Receiver<Complaint>, silent_until: Instant) {
+    sleep_until(silent_until).await;
+    if complaints.changed().await.is_err() {
+        // The figures are gone, and so is the relay.
+        std::future::pending::<()>().await;
+    }
+}
+
+/// Whether all resources are from one server of the state-of-the-world variant, so that a type has a version.
+fn has_type_versions(bootstrap: &Bootstrap, api_type: ApiType) -> bool {
+    let is_sotw = |server: &Arc<Server>| !server.api_type.unwrap_or(api_type).is_delta();
+    let mut servers = bootstrap.servers();
+    let only = servers.next().is_some_and(is_sotw) && servers.next().is_none();
+    only && bootstrap.authorities().is_empty() && bootstrap.default_authority().is_none()
+}
+
 async fn print(line: &str) -> io::Result<()> {
     let mut stdout = tokio::io::stdout();
     stdout.write_all(line.as_bytes()).await?;
     stdout.write_all(b"\n").await?;
     stdout.flush().await
+}
+
+const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Node;
+
+    #[test]
+    fn cp14_only_a_single_server_of_the_state_of_the_world_has_versions_of_types() {
+        let server = || Server::new("http://127.0.0.1:1");
+        let bootstrap = || Bootstrap::builder().node(Node::new("relay")).server(server());
+        let built = |builder: crate::config::BootstrapBuilder| builder.build().unwrap();
+        let one = built(bootstrap());
+        assert!(has_type_versions(&one, ApiType::AggregatedGrpc));
+        assert!(!has_type_versions(&one, ApiType::AggregatedDeltaGrpc));
+        let two = built(bootstrap().server(Server::new("http://127.0.0.1:2")));
+        assert!(!has_type_versions(&two, ApiType::AggregatedGrpc));
+    }
 }

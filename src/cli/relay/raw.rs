@@ -1,51 +1,67 @@
-//! Unparsed resources: a relay does not validate their content.
+//! Unparsed resources of any type: a relay does not validate their content.
 
-use std::{fmt, time::Duration};
+use std::{
+    collections::{BTreeMap, btree_map::Entry},
+    fmt,
+    sync::Arc,
+    time::Duration,
+};
 
 use bytes::Bytes;
 
 use crate::{
     Observed, Resource,
-    control_plane::type_url::{
-        CLUSTER, ENDPOINTS, LISTENER, ROUTE_CONFIGURATION, RUNTIME, SCOPED_ROUTE_CONFIGURATION, SECRET,
-        VIRTUAL_HOST,
-    },
+    control_plane::type_url::{CLUSTER, LISTENER, SECRET},
     error::Code,
-    resource::{Context, Invalid},
+    name::ResourceName,
+    resource::{Context, Invalid, ResourceType},
 };
 
-/// The relayed types.
-pub(crate) const TYPES: [&str; 8] = [
-    LISTENER,
-    ROUTE_CONFIGURATION,
-    SCOPED_ROUTE_CONFIGURATION,
-    VIRTUAL_HOST,
-    CLUSTER,
-    ENDPOINTS,
-    SECRET,
-    RUNTIME,
-];
-
-/// A resource of one of [`TYPES`]: its bytes, and its time to live.
-pub(crate) struct Raw<const TYPE: usize> {
+/// A resource of any type: its bytes, and its time to live.
+pub(crate) struct Raw {
     bytes: Bytes,
     ttl: Option<Duration>,
 }
 
-impl<const TYPE: usize> Resource for Raw<TYPE> {
-    const TYPE_URL: &'static str = TYPES[TYPE];
-    /// The first and the fifth of [`TYPES`].
-    const FULL_STATE: bool = TYPE == 0 || TYPE == 4;
-    const SENSITIVE: bool = TYPE == 6;
+impl Resource for Raw {
+    /// Each watch has the type URL of its [`ResourceType`] in place of this one.
+    const TYPE_URL: &'static str = "type.googleapis.com/google.protobuf.Any";
 
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         Ok(Self { bytes: bytes.clone(), ttl: cx.ttl })
     }
 }
 
-impl<const TYPE: usize> fmt::Debug for Raw<TYPE> {
+impl fmt::Debug for Raw {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} bytes of {}", self.bytes.len(), TYPES[TYPE])
+        write!(f, "{} bytes", self.bytes.len())
+    }
+}
+
+/// The types that a relay passes on: all that were requested since it started, up to a limit.
+///
+/// A client of a management server knows types for good, and so does a relay: the limit is what bounds its memory.
+#[derive(Debug, Default)]
+pub(crate) struct Types {
+    known: BTreeMap<Arc<str>, ResourceType>,
+}
+
+impl Types {
+    /// The type of a URL; `None` above the limit.
+    pub(crate) fn of(&mut self, type_url: &Arc<str>) -> Option<ResourceType> {
+        let is_full = self.known.len() >= MAX_TYPES;
+        match self.known.entry(type_url.clone()) {
+            Entry::Occupied(known) => Some(*known.get()),
+            Entry::Vacant(_) if is_full => None,
+            Entry::Vacant(unknown) => {
+                let type_url: &'static str = Box::leak(String::from(&**type_url).into_boxed_str());
+                let ty = ResourceType::of::<Raw>()
+                    .with_type_url(type_url)
+                    .with_full_state([LISTENER, CLUSTER].contains(&type_url))
+                    .with_sensitive(type_url == SECRET);
+                Some(*unknown.insert(ty))
+            }
+        }
     }
 }
 
@@ -69,8 +85,8 @@ pub(crate) enum State {
     Unknown,
 }
 
-impl<const TYPE: usize> From<&Observed<Raw<TYPE>>> for State {
-    fn from(observed: &Observed<Raw<TYPE>>) -> Self {
+impl From<&Observed<Raw>> for State {
+    fn from(observed: &Observed<Raw>) -> Self {
         match observed {
             Observed::Present { resource, version, warning, .. } => Self::Present {
                 bytes: resource.bytes.clone(),
@@ -87,7 +103,40 @@ impl<const TYPE: usize> From<&Observed<Raw<TYPE>>> for State {
     }
 }
 
-/// The name in the message of a resource.
-pub(crate) fn own_name(bytes: &Bytes) -> Option<String> {
-    Raw::<0>::name(bytes).ok().map(|name| name.into_owned())
+/// Whether the name in the message of a resource is this one, in any spelling.
+pub(crate) fn is_own_name(bytes: &Bytes, name: &str) -> bool {
+    Raw::name(bytes).is_ok_and(|own| {
+        own == name
+            || ResourceName::canonicalize(&own).is_ok_and(|own| ResourceName::canonicalize(name) == Ok(own))
+    })
+}
+
+/// The maximum number of types, as on a stream.
+pub(crate) const MAX_TYPES: usize = 100;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cp13_the_types_of_a_relay_have_a_limit() {
+        let mut types = Types::default();
+        let url = |number: usize| Arc::<str>::from(format!("type.googleapis.com/example.T{number}"));
+        assert!(
+            (0..MAX_TYPES)
+                .all(|number| types.of(&url(number)).is_some_and(|ty| *ty.type_url() == *url(number)))
+        );
+        assert!(types.of(&url(MAX_TYPES)).is_none());
+        assert!(types.of(&url(7)).is_some());
+    }
+
+    #[test]
+    fn cp13_the_name_in_a_message_may_have_another_spelling() {
+        let message = |name: &str| Bytes::from([&[10, name.len() as u8], name.as_bytes()].concat());
+        let written = "xdstp://mesh/envoy.config.cluster.v3.Cluster/shop?b=2&a=1";
+        assert!(is_own_name(&message(written), "xdstp://mesh/envoy.config.cluster.v3.Cluster/shop?a=1&b=2"));
+        assert!(is_own_name(&message("shop"), "shop"));
+        assert!(!is_own_name(&message("shop"), "mail"));
+        assert!(!is_own_name(&Bytes::from_static(b"\x0a\xff"), "shop"));
+    }
 }

@@ -9,13 +9,12 @@ use futures_util::{
 };
 
 use super::raw::{Raw, State};
-use crate::{Client, client::WatchAll, name::ResourceName};
+use crate::{Client, client::WatchAll, name::ResourceName, resource::ResourceType};
 
 /// A subscribed name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Topic {
-    /// The index of its type in [`TYPES`](super::raw::TYPES).
-    pub(crate) of_type: usize,
+    pub(crate) type_url: Arc<str>,
     /// The name of a resource or a collection, or `*`.
     pub(crate) name: Arc<str>,
 }
@@ -38,28 +37,14 @@ impl Topic {
     }
 }
 
-/// Subscribes to a topic, until the stream is dropped.
-pub(crate) fn source(client: &Client, topic: &Topic) -> Source {
-    match topic.of_type {
-        0 => source_of::<0>(client, topic),
-        1 => source_of::<1>(client, topic),
-        2 => source_of::<2>(client, topic),
-        3 => source_of::<3>(client, topic),
-        4 => source_of::<4>(client, topic),
-        5 => source_of::<5>(client, topic),
-        6 => source_of::<6>(client, topic),
-        7 => source_of::<7>(client, topic),
-        other => unreachable!("there is no type {other}"),
-    }
-}
-
-fn source_of<const TYPE: usize>(client: &Client, topic: &Topic) -> Source {
+/// Subscribes to a topic of a type, until the stream is dropped.
+pub(crate) fn source(client: &Client, topic: &Topic, ty: ResourceType) -> Source {
     let of = topic.clone();
     if topic.is_collection() {
-        let updates = members(client.watch_all::<Raw<TYPE>>(&*topic.name));
+        let updates = members(client.watch_all_of_type(ty, &*topic.name));
         return updates.map(move |update| (of.clone(), update)).boxed();
     }
-    let watch = client.watch::<Raw<TYPE>>(&topic.name);
+    let watch = client.watch_type::<Raw>(ty, &topic.name);
     watch
         .map(move |seen| {
             let update = Update::Resource { name: of.name.clone(), state: State::from(&*seen) };
@@ -68,7 +53,7 @@ fn source_of<const TYPE: usize>(client: &Client, topic: &Topic) -> Source {
         .boxed()
 }
 
-fn members<const TYPE: usize>(all: WatchAll<Raw<TYPE>>) -> BoxStream<'static, Update> {
+fn members(all: WatchAll<Raw>) -> BoxStream<'static, Update> {
     let mut whole = all.clone();
     // A complete collection without members is the only complete state without a change of a member.
     let nothing =

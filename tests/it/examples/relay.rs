@@ -15,8 +15,8 @@ use xdskit::{
     },
     error::Code,
     pb::envoy::config::route::v3::VirtualHost as VirtualHostMessage,
-    resource::{Cluster, ClusterKind, ClusterLoadAssignment, Context, Invalid, VirtualHost},
-    testing::resources::{cluster, endpoints, route, route_config},
+    resource::{Cluster, ClusterKind, ClusterLoadAssignment, Context, Invalid, Listener, VirtualHost},
+    testing::resources::{cluster, endpoints, listener, route, route_config},
 };
 
 use super::{Server, process::Process};
@@ -233,13 +233,57 @@ async fn virtual_hosts_on_demand_are_relayed_by_the_requested_names() {
 }
 
 #[tokio::test]
-async fn a_type_that_is_not_relayed_is_logged() {
+async fn cp1_a_missing_name_hides_none_that_exists() {
     let server = Server::start().await;
-    let (mut relay, addr) = start(&server, "").await;
-    let client = client(&addr, ApiType::AggregatedGrpc);
-    let _watch = client.watch::<Banner>("shop");
-    let line = relay.complaint("is not relayed").await;
-    assert!(line.contains(Banner::TYPE_URL) && line.contains("\"shop\""), "{line}");
+    let upstream = &server.control_plane;
+    upstream.set(noted("there", "1"));
+    upstream.set(listener("there"));
+    // In the state of the world, the upstream server never reports that a name does not exist.
+    let (_relay, addr) = start(&server, "").await;
+    for number in 0..2 {
+        let client = client(&addr, variant(number));
+        let _missing = (client.watch::<Cluster>("missing"), client.watch::<Listener>("missing"));
+        let (mut cluster, mut listener) =
+            (client.watch::<Cluster>("there"), client.watch::<Listener>("there"));
+        soon(cluster.ready()).await.expect("the cluster");
+        soon(listener.ready()).await.expect("the listener");
+    }
+}
+
+#[tokio::test]
+async fn cp13_resources_of_any_type_are_relayed() {
+    let server = Server::start().await;
+    let upstream = &server.control_plane;
+    for (type_url, name) in [(Banner::TYPE_URL, "shop"), (ExtensionConfig::TYPE_URL, "filter")] {
+        let message = [&[10, name.len() as u8], name.as_bytes()].concat();
+        upstream.set(AnyResource::new(type_url, name, message));
+    }
+    for protocol in ["sotw", "delta"] {
+        let (_relay, addr) = start(&server, &format!("--protocol {protocol}")).await;
+        for number in 0..2 {
+            let client = client(&addr, variant(number));
+            soon(client.watch::<Banner>("shop").ready()).await.expect("the banner");
+            soon(client.watch::<ExtensionConfig>("filter").ready()).await.expect("the extension");
+            let mut all = client.watch_all::<Banner>(ResourceSelector::All);
+            let seen = soon(all.ready()).await.unwrap();
+            assert_eq!(seen.iter().map(|(name, _)| &**name).collect::<Vec<_>>(), ["shop"]);
+        }
+    }
+}
+
+#[tokio::test]
+async fn cp14_the_version_of_a_type_is_that_of_the_upstream_server() {
+    let server = Server::start().await;
+    let upstream = &server.control_plane;
+    upstream.set(noted("shop", "1"));
+    let (_relay, addr) = start(&server, "").await;
+    for number in 0..2 {
+        let client = client(&addr, variant(number));
+        let mut watch = client.watch::<Cluster>("shop");
+        all_see([&mut watch], Some("1")).await;
+        let Observed::Present { version, .. } = &*watch.latest() else { panic!("it is there") };
+        assert_eq!(version.as_str(), upstream.version(CLUSTER));
+    }
 }
 
 /// An application's resource type.
@@ -307,4 +351,16 @@ async fn the_figures_are_printed_at_the_end_for_people_too() {
     assert!(line.contains("down: 1 streams, 1 subscriptions to 1 names, 1 updates"), "{line}");
     assert!(line.contains("up: 1 subscriptions, 1 resources (0 stale), 1 updates, 0 removals"), "{line}");
     assert_eq!(relay.exit().await.code(), Some(0));
+}
+
+/// The configuration of an extension (ECDS).
+#[derive(Debug)]
+struct ExtensionConfig;
+
+impl Resource for ExtensionConfig {
+    const TYPE_URL: &'static str = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig";
+
+    fn parse(_: &Bytes, _: &Context<'_>) -> Result<Self, Invalid> {
+        Ok(Self)
+    }
 }
