@@ -16,7 +16,7 @@ use super::{
     server_limits::ServerLimits,
     session::{Held, NameChanges, Settings},
     store::Store,
-    subscriptions::Subscriptions,
+    subscriptions::{LastTurn, SubscriptionChanges, Subscriptions, Turns},
 };
 
 /// The state that all streams of a control plane share.
@@ -26,6 +26,7 @@ pub(super) struct Hub {
     state: watch::Sender<State>,
     streams: Mutex<Streams>,
     subscriptions: watch::Sender<Subscriptions>,
+    turns: Turns,
     observers: Vec<Observer>,
     pub(super) load_reporting: LoadHub,
 }
@@ -103,7 +104,8 @@ impl Hub {
         let (state, subscriptions) =
             (watch::Sender::new(state), watch::Sender::new(Subscriptions::default()));
         let (streams, load_reporting) = (Mutex::default(), LoadHub::default());
-        Self { settings, server_limits, state, streams, subscriptions, observers, load_reporting }
+        let turns = Turns::default();
+        Self { settings, server_limits, state, streams, subscriptions, turns, observers, load_reporting }
     }
 
     /// Changes the state; `change` returns whether streams must be woken.
@@ -147,14 +149,16 @@ impl Hub {
         self.subscriptions.borrow().clone()
     }
 
-    pub(super) fn follow_subscriptions(&self) -> watch::Receiver<Subscriptions> {
-        self.subscriptions.subscribe()
+    pub(super) fn subscription_changes(&self) -> SubscriptionChanges {
+        SubscriptionChanges::new(self.subscriptions.subscribe(), self.turns.clone())
     }
 
     /// Records a change of the names of a type that a stream subscribes to.
-    pub(super) fn on_names_changed(&self, type_url: &str, changes: &NameChanges) {
+    pub(super) fn on_names_changed(&self, type_url: &str, changes: &NameChanges, last: &mut LastTurn) {
         if !changes.is_empty() {
-            self.subscriptions.send_modify(|subscriptions| subscriptions.apply(type_url, changes));
+            let turns = &self.turns;
+            self.subscriptions
+                .send_modify(|subscriptions| subscriptions.apply(type_url, changes, turns, last));
         }
     }
 

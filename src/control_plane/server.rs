@@ -167,7 +167,7 @@ impl ControlPlane {
     /// }
     /// ```
     pub fn subscription_changes(&self) -> SubscriptionChanges {
-        SubscriptionChanges::new(self.hub.follow_subscriptions())
+        self.hub.subscription_changes()
     }
 
     /// Stops sending the held types, on all streams. Requests are still read.

@@ -13,6 +13,7 @@ use super::{
     message::Response,
     method::Method,
     stream_session::StreamSession,
+    subscriptions::LastTurn,
 };
 
 /// One stream of one client: a task that runs a session.
@@ -24,6 +25,7 @@ pub(super) struct Stream {
     method: Method,
     hub: Arc<Hub>,
     session: StreamSession,
+    turn: LastTurn,
     responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
     /// Taken when the headers may be sent; dropping it sends them, too.
     headers: Option<oneshot::Sender<()>>,
@@ -37,7 +39,8 @@ impl Stream {
         headers: oneshot::Sender<()>,
     ) -> Self {
         let session = StreamSession::new(method.variant, hub.settings.clone());
-        Self { id, method, hub, session, responses, headers: Some(headers) }
+        let turn = LastTurn::default();
+        Self { id, method, hub, session, turn, responses, headers: Some(headers) }
     }
 
     /// Serves the stream until either side ends it.
@@ -82,7 +85,7 @@ impl Stream {
         let bytes = message.len();
         let (request, handled) = self.session.handle_request(message, self.method).map_err(Some)?;
         tracing::trace!(stream = self.id, type_url = request.type_url(), bytes, ?handled, "request");
-        self.hub.on_names_changed(request.type_url(), self.session.changes());
+        self.hub.on_names_changed(request.type_url(), self.session.changes(), &mut self.turn);
         self.hub.emit(&Event::Request { stream: self.id, request, bytes, handled });
         let is_new = !self.session.changes().subscribed.is_empty();
         let check = |names| self.hub.server_limits.check_total_names(names).map_err(Some);
