@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+#[cfg(any(test, feature = "fuzzing"))]
+use crate::pb;
 use crate::{escape::debug_as_message, pb::envoy::config::core::v3::ControlPlane};
 
 mod behavior;
@@ -13,6 +15,8 @@ mod load_stats;
 mod memory;
 mod patience;
 mod pulse;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod response_rules;
 #[cfg(feature = "json")]
 mod rest;
 mod retry;

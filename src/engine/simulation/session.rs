@@ -8,7 +8,10 @@ use prost::Message;
 use crate::{
     control_plane::{
         DeltaSession, Session, Store,
-        session::{Held, Misuse, Settings},
+        session::{
+            Behavior, Held, Misuse, Settings,
+            response_rules::{Leeway, ResponseRules},
+        },
     },
     pb::{
         envoy::service::discovery::v3::{
@@ -20,8 +23,13 @@ use crate::{
     wire,
 };
 
-/// The server's side of a stream.
-pub(super) enum ServerSession {
+/// The server's side of a stream, whose responses are read independently.
+pub(super) struct ServerSession {
+    side: Side,
+    rules: ResponseRules,
+}
+
+enum Side {
     Sotw(Session),
     Delta(DeltaSession),
 }
@@ -42,41 +50,50 @@ pub(super) enum Response {
 impl ServerSession {
     /// The session of a stream whose client had another one `before`.
     pub(super) fn new(delta: bool, settings: Settings, before: Option<&Self>) -> Self {
-        match before {
-            _ if delta => Self::Delta(DeltaSession::new(settings)),
-            Some(Self::Sotw(before)) => Self::Sotw(Session::resume(settings, before)),
-            Some(Self::Delta(_)) | None => Self::Sotw(Session::new(settings)),
-        }
+        let form_only = settings.behavior != Behavior::default() || settings.ignore_initial_versions;
+        let rules = ResponseRules::new(Leeway { form_only, ..Leeway::default() });
+        let side = match before.map(|before| &before.side) {
+            _ if delta => Side::Delta(DeltaSession::new(settings)),
+            Some(Side::Sotw(before)) => Side::Sotw(Session::resume(settings, before)),
+            Some(Side::Delta(_)) | None => Side::Sotw(Session::new(settings)),
+        };
+        Self { side, rules }
     }
 
     pub(super) fn is_delta(&self) -> bool {
-        match self {
-            Self::Sotw(_) => false,
-            Self::Delta(_) => true,
+        match &self.side {
+            Side::Sotw(_) => false,
+            Side::Delta(_) => true,
         }
     }
 
     pub(super) fn read_request(&self, bytes: Bytes) -> Request {
-        match self {
-            Self::Sotw(_) => DiscoveryRequest::decode(bytes).map(Request::Sotw),
-            Self::Delta(_) => DeltaDiscoveryRequest::decode(bytes).map(Request::Delta),
+        match &self.side {
+            Side::Sotw(_) => DiscoveryRequest::decode(bytes).map(Request::Sotw),
+            Side::Delta(_) => DeltaDiscoveryRequest::decode(bytes).map(Request::Delta),
         }
         .expect("the client writes requests")
     }
 
     pub(super) fn read_response(&self, bytes: &[u8]) -> Option<Response> {
-        match self {
-            Self::Sotw(_) => DiscoveryResponse::decode(bytes).ok().map(Response::Sotw),
-            Self::Delta(_) => DeltaDiscoveryResponse::decode(bytes).ok().map(Response::Delta),
+        match &self.side {
+            Side::Sotw(_) => DiscoveryResponse::decode(bytes).ok().map(Response::Sotw),
+            Side::Delta(_) => DeltaDiscoveryResponse::decode(bytes).ok().map(Response::Delta),
         }
     }
 
     /// Fails when the server ends the stream.
     pub(super) fn handle_request(&mut self, request: Request) -> Result<(), Misuse> {
-        let handled = match (self, request) {
-            (Self::Sotw(session), Request::Sotw(request)) => session.handle_request(request),
-            (Self::Delta(session), Request::Delta(request)) => session.handle_request(request),
-            (Self::Sotw(_), Request::Delta(_)) | (Self::Delta(_), Request::Sotw(_)) => {
+        let handled = match (&mut self.side, request) {
+            (Side::Sotw(session), Request::Sotw(request)) => {
+                self.rules.on_sotw_request(&request);
+                session.handle_request(request)
+            }
+            (Side::Delta(session), Request::Delta(request)) => {
+                self.rules.on_delta_request(&request);
+                session.handle_request(request)
+            }
+            (Side::Sotw(_), Request::Delta(_)) | (Side::Delta(_), Request::Sotw(_)) => {
                 unreachable!("it was read by this variant")
             }
         };
@@ -86,49 +103,56 @@ impl ServerSession {
 
     /// When the server has something to do by the clock.
     pub(super) fn handle_time(&mut self, now: Instant, store: &Store) -> Option<Instant> {
-        match self {
-            Self::Sotw(session) => session.handle_time(now, store),
-            Self::Delta(session) => session.handle_time(now, store),
+        match &mut self.side {
+            Side::Sotw(session) => session.handle_time(now, store),
+            Side::Delta(session) => session.handle_time(now, store),
         }
     }
 
     pub(super) fn poll_response(&mut self, store: &Store) -> Option<Response> {
-        match self {
-            Self::Sotw(session) => session.poll_response(store).map(Response::Sotw),
-            Self::Delta(session) => session.poll_response(store).map(Response::Delta),
-        }
+        let response = match &mut self.side {
+            Side::Sotw(session) => session.poll_response(store).map(Response::Sotw),
+            Side::Delta(session) => session.poll_response(store).map(Response::Delta),
+        }?;
+        let read = match &response {
+            Response::Sotw(response) => self.rules.on_sotw_response(response),
+            Response::Delta(response) => self.rules.on_delta_response(response),
+        };
+        assert_eq!(read, Ok(()), "the server keeps to the protocol: {response:?}");
+        Some(response)
     }
 
     /// Whether a response of a type is not answered yet.
     #[cfg(test)]
     pub(super) fn is_awaiting(&self, type_url: &str) -> bool {
-        match self {
-            Self::Sotw(session) => session.is_awaiting(type_url),
-            Self::Delta(session) => session.is_awaiting(type_url),
+        match &self.side {
+            Side::Sotw(session) => session.is_awaiting(type_url),
+            Side::Delta(session) => session.is_awaiting(type_url),
         }
     }
 
     pub(super) fn note_sent(&mut self, response: &Response) {
-        match (self, response) {
-            (Self::Sotw(session), Response::Sotw(response)) => session.note_sent(response),
-            (Self::Delta(session), Response::Delta(response)) => session.note_sent(response),
-            (Self::Sotw(_), Response::Delta(_)) | (Self::Delta(_), Response::Sotw(_)) => {
+        self.rules.note_sent(response.type_url(), response.nonce());
+        match (&mut self.side, response) {
+            (Side::Sotw(session), Response::Sotw(response)) => session.note_sent(response),
+            (Side::Delta(session), Response::Delta(response)) => session.note_sent(response),
+            (Side::Sotw(_), Response::Delta(_)) | (Side::Delta(_), Response::Sotw(_)) => {
                 unreachable!("it was made for this variant")
             }
         }
     }
 
     pub(super) fn set_held(&mut self, held: Held) {
-        match self {
-            Self::Sotw(session) => session.set_held(held),
-            Self::Delta(session) => session.set_held(held),
+        match &mut self.side {
+            Side::Sotw(session) => session.set_held(held),
+            Side::Delta(session) => session.set_held(held),
         }
     }
 
     pub(super) fn subscribed(&self, type_url: &str) -> Vec<&str> {
-        match self {
-            Self::Sotw(session) => session.subscribed(type_url),
-            Self::Delta(session) => session.subscribed(type_url),
+        match &self.side {
+            Side::Sotw(session) => session.subscribed(type_url),
+            Side::Delta(session) => session.subscribed(type_url),
         }
     }
 
@@ -139,8 +163,8 @@ impl ServerSession {
         resources: Vec<(String, Any)>,
         resource_errors: Vec<ResourceError>,
     ) -> Response {
-        match self {
-            Self::Sotw(_) => Response::Sotw(DiscoveryResponse {
+        match &self.side {
+            Side::Sotw(_) => Response::Sotw(DiscoveryResponse {
                 version_info: nonce.clone(),
                 nonce,
                 type_url,
@@ -148,7 +172,7 @@ impl ServerSession {
                 resource_errors,
                 ..DiscoveryResponse::default()
             }),
-            Self::Delta(_) => {
+            Side::Delta(_) => {
                 let resource = |(name, any)| Resource {
                     name,
                     version: nonce.clone(),

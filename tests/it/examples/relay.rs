@@ -20,6 +20,7 @@ use xdskit::{
 };
 
 use super::{Server, process::Process};
+use crate::control_plane::sequences;
 
 /// A relay of a control plane's resources, and its address.
 async fn start(server: &Server, options: &str) -> (Process, String) {
@@ -247,6 +248,16 @@ async fn cp1_a_missing_name_hides_none_that_exists() {
             (client.watch::<Cluster>("there"), client.watch::<Listener>("there"));
         soon(cluster.ready()).await.expect("the cluster");
         soon(listener.ready()).await.expect("the listener");
+    }
+}
+
+#[tokio::test]
+async fn cp18_names_seen_and_unseen_are_answered_by_a_relay() {
+    let server = Server::start().await;
+    sequences::resources().into_iter().for_each(|resource| assert!(server.control_plane.set(resource)));
+    for protocol in ["sotw", "delta"] {
+        let (_relay, addr) = start(&server, &format!("--protocol {protocol}")).await;
+        sequences::run(&format!("http://{addr}")).await;
     }
 }
 

@@ -4,7 +4,11 @@ use super::*;
 use crate::{
     control_plane::{
         AnyResource,
-        session::{Answer, features::node_with_features},
+        session::{
+            Answer, Behavior,
+            features::node_with_features,
+            response_rules::{Leeway, ResponseRules},
+        },
         type_url,
     },
     pb::google::rpc::Status,
@@ -20,6 +24,7 @@ struct Pair {
     session: DeltaSession,
     store: Store,
     nonces: BTreeMap<String, String>,
+    rules: ResponseRules,
 }
 
 impl Pair {
@@ -45,7 +50,16 @@ impl Pair {
 
     /// A request that changes the subscription and acknowledges nothing.
     fn change(&mut self, type_url: &str, subscribe: &[&str], unsubscribe: &[&str]) -> Handled {
-        self.session.handle_request(request(type_url, subscribe, unsubscribe)).unwrap()
+        self.handle(request(type_url, subscribe, unsubscribe))
+    }
+
+    fn handle(&mut self, request: DeltaDiscoveryRequest) -> Handled {
+        if self.session.types.is_empty() {
+            let form_only = self.session.settings.behavior != Behavior::default();
+            self.rules = ResponseRules::new(Leeway { form_only, ..Leeway::default() });
+        }
+        self.rules.on_delta_request(&request);
+        self.session.handle_request(request).unwrap()
     }
 
     /// The first request on a stream after a reconnection.
@@ -57,7 +71,7 @@ impl Pair {
         };
         self.session = DeltaSession::new(self.session.settings.clone());
         self.nonces.clear();
-        self.session.handle_request(request).unwrap();
+        self.handle(request);
         self.responses()
     }
 
@@ -70,11 +84,12 @@ impl Pair {
             error_detail: error.map(status),
             ..request(type_url, &[], &[])
         };
-        self.session.handle_request(request).unwrap()
+        self.handle(request)
     }
 
     fn poll(&mut self) -> Option<DeltaDiscoveryResponse> {
         let response = self.session.poll_response(&self.store)?;
+        assert_eq!(self.rules.on_delta_response(&response), Ok(()), "{response:?}");
         let before = self.nonces.insert(response.type_url.clone(), response.nonce.clone());
         assert_eq!(before, None, "a second response of a type is on its way");
         Some(response)
@@ -224,7 +239,7 @@ fn b2_10_an_answer_may_carry_a_change() {
     pair.change(EDS, &["a"], &[]);
     let nonce = pair.poll().unwrap().nonce;
     let request = DeltaDiscoveryRequest { response_nonce: nonce, ..request(EDS, &["b"], &["a"]) };
-    assert_eq!(pair.session.handle_request(request).unwrap(), understood(accepted("1"), true));
+    assert_eq!(pair.handle(request), understood(accepted("1"), true));
     pair.nonces.clear();
     assert_eq!(pair.responses(), ["ClusterLoadAssignment 1: b@1=b1"]);
 }
@@ -235,7 +250,7 @@ fn b2_11_changes_are_taken_whatever_the_nonce() {
     pair.change(EDS, &["a"], &[]);
     assert_eq!(pair.responses(), ["ClusterLoadAssignment 1: a@1=a1"]);
     let odd = DeltaDiscoveryRequest { response_nonce: "odd".into(), ..request(EDS, &["b"], &[]) };
-    assert_eq!(pair.session.handle_request(odd).unwrap(), understood(None, true));
+    assert_eq!(pair.handle(odd), understood(None, true));
     assert_eq!(pair.responses(), nothing(), "one response is on its way");
     assert_eq!(pair.answer(EDS, None), understood(accepted("1"), false));
     assert_eq!(pair.responses(), ["ClusterLoadAssignment 1: b@1=b1"]);
@@ -272,7 +287,7 @@ fn b2_20_it_is_settled_also_before_the_first_response_of_a_stream() {
     pair.session = DeltaSession::default();
     let initial_resource_versions = [("a".into(), "1".into()), ("b".into(), "1".into())].into();
     let first = DeltaDiscoveryRequest { initial_resource_versions, ..request(CDS, &["*", "a"], &[]) };
-    pair.session.handle_request(first).unwrap();
+    pair.handle(first);
     pair.nonces.clear();
     assert_eq!(pair.exchange(CDS, &[], &["a"]), ["Cluster 1: a@1=a1"]);
 }
@@ -313,7 +328,7 @@ fn b2_2_versions_on_later_requests_are_ignored() {
     pair.exchange(EDS, &["z"], &[]);
     let initial_resource_versions = [("a".into(), "1".into())].into();
     let later = DeltaDiscoveryRequest { initial_resource_versions, ..request(EDS, &["a"], &[]) };
-    pair.session.handle_request(later).unwrap();
+    pair.handle(later);
     assert_eq!(pair.settle(), ["ClusterLoadAssignment 1: a@1=a1"]);
 }
 
@@ -343,7 +358,7 @@ fn what_is_subscribed_to_again_before_the_first_response_is_sent_whatever_is_hel
             ..request(EDS, &["a", "b"], &[])
         };
         pair.session = DeltaSession::default();
-        pair.session.handle_request(first).unwrap();
+        pair.handle(first);
         assert_eq!(pair.exchange(EDS, &[again], &[]), [format!("ClusterLoadAssignment 1: {expected}")]);
     }
 }

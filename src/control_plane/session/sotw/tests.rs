@@ -3,7 +3,15 @@ use prost::Message;
 
 use super::*;
 use crate::{
-    control_plane::{AnyResource, session::features::node_with_features, type_url},
+    control_plane::{
+        AnyResource,
+        session::{
+            Behavior,
+            features::node_with_features,
+            response_rules::{Leeway, ResponseRules},
+        },
+        type_url,
+    },
     pb::{envoy::service::discovery::v3::Resource, google::rpc::Status},
 };
 
@@ -17,6 +25,7 @@ struct Pair {
     session: Session,
     store: Store,
     node: Option<Node>,
+    rules: ResponseRules,
     nonces: BTreeMap<String, String>,
     versions: BTreeMap<String, String>,
 }
@@ -24,7 +33,8 @@ struct Pair {
 impl Default for Pair {
     fn default() -> Self {
         let (session, store, node) = (Session::default(), Store::default(), node_with_features());
-        Self { session, store, node, nonces: BTreeMap::new(), versions: BTreeMap::new() }
+        let (rules, nonces, versions) = Default::default();
+        Self { session, store, node, rules, nonces, versions }
     }
 }
 
@@ -68,11 +78,17 @@ impl Pair {
             node: self.node.clone(),
             ..DiscoveryRequest::default()
         };
+        if self.session.types.is_empty() {
+            let form_only = self.session.settings.behavior != Behavior::default();
+            self.rules = ResponseRules::new(Leeway { form_only, ..Leeway::default() });
+        }
+        self.rules.on_sotw_request(&request);
         self.session.handle_request(request).unwrap()
     }
 
     fn poll(&mut self) -> Option<DiscoveryResponse> {
         let response = self.session.poll_response(&self.store)?;
+        assert_eq!(self.rules.on_sotw_response(&response), Ok(()), "{response:?}");
         self.nonces.insert(response.type_url.clone(), response.nonce.clone());
         self.versions.insert(response.type_url.clone(), response.version_info.clone());
         Some(response)

@@ -21,7 +21,7 @@ impl Pair {
             error_detail: Some(status),
             ..request(type_url, subscribe, &[])
         };
-        self.session.handle_request(request).unwrap()
+        self.handle(request)
     }
 }
 

@@ -16,7 +16,7 @@ fn cp2_times_to_live_are_sent_to_clients_that_announce_them_alone() {
             tx.set(AnyResource::new(CDS, "a", "1").with_ttl(Duration::from_secs(30)));
         });
         let first = DeltaDiscoveryRequest { node, ..request(CDS, &["a"], &[]) };
-        pair.session.handle_request(first).unwrap();
+        pair.handle(first);
         let start = Instant::now();
         pair.session.handle_time(start, &pair.store);
         assert_eq!(pair.settle(), [format!("Cluster 1: a@1=1{expected}")]);

@@ -124,7 +124,7 @@ impl Client {
     fn send(&mut self, request: DeltaDiscoveryRequest) {
         self.begun = true;
         let request = DeltaDiscoveryRequest { type_url: CDS.into(), ..request };
-        self.pair.session.handle_request(request).unwrap();
+        self.pair.handle(request);
     }
 
     fn answer(&mut self, reject: bool) {

@@ -156,7 +156,7 @@ fn what_it_held_when_it_came_back_is_sent_whole_if_it_may_have_expired_meanwhile
         clocked.pair.session.set_held(held);
         let initial_resource_versions = [("a".into(), "1".into()), ("b".into(), "2".into())].into();
         let first = DeltaDiscoveryRequest { initial_resource_versions, ..request(CDS, &["a", "b"], &[]) };
-        clocked.pair.session.handle_request(first).unwrap();
+        clocked.pair.handle(first);
         clocked.send_due();
         clocked.pair.session.set_held(Held::none());
         assert_eq!(clocked.after(seconds), [expected]);
