@@ -23,6 +23,7 @@ use super::{
 pub(super) struct Hub {
     pub(super) settings: Settings,
     pub(super) server_limits: ServerLimits,
+    pub(super) authorize: Option<Authorize>,
     state: watch::Sender<State>,
     streams: Mutex<Streams>,
     subscriptions: watch::Sender<Subscriptions>,
@@ -30,6 +31,8 @@ pub(super) struct Hub {
     observers: Vec<Observer>,
     pub(super) load_reporting: LoadHub,
 }
+
+pub(super) type Authorize = Box<dyn Fn(&http::HeaderMap) -> Result<(), Status> + Send + Sync>;
 
 pub(super) type Observer = Box<dyn Fn(&Event) + Send + Sync>;
 
@@ -105,7 +108,24 @@ impl Hub {
             (watch::Sender::new(state), watch::Sender::new(Subscriptions::default()));
         let (streams, load_reporting) = (Mutex::default(), LoadHub::default());
         let turns = Turns::default();
-        Self { settings, server_limits, state, streams, subscriptions, turns, observers, load_reporting }
+        let authorize = None;
+        Self {
+            settings,
+            server_limits,
+            authorize,
+            state,
+            streams,
+            subscriptions,
+            turns,
+            observers,
+            load_reporting,
+        }
+    }
+
+    /// Sets the check of the headers of requests.
+    pub(super) fn with_authorize(mut self, authorize: Option<Authorize>) -> Self {
+        self.authorize = authorize;
+        self
     }
 
     /// Changes the state; `change` returns whether streams must be woken.

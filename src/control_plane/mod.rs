@@ -21,6 +21,8 @@ mod event;
 #[cfg(feature = "control-plane")]
 mod hub;
 #[cfg(feature = "control-plane")]
+mod incoming;
+#[cfg(feature = "control-plane")]
 mod load_hub;
 #[cfg(feature = "control-plane")]
 mod load_stream;
@@ -36,6 +38,8 @@ mod server;
 mod server_handle;
 #[cfg(feature = "control-plane")]
 mod server_limits;
+#[cfg(all(feature = "control-plane", feature = "tls"))]
+mod server_tls;
 #[cfg(feature = "control-plane")]
 mod service;
 #[cfg(feature = "control-plane")]
@@ -45,6 +49,8 @@ mod stream_session;
 #[cfg(feature = "control-plane")]
 mod subscriptions;
 
+#[cfg(all(feature = "control-plane", feature = "tls"))]
+pub use self::server_tls::{ServerTls, ServerTlsError};
 #[cfg(feature = "control-plane")]
 pub use self::{
     event::Event,

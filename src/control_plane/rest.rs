@@ -228,6 +228,13 @@ impl Drop for Poll {
     }
 }
 
+/// The response to a request whose headers were refused.
+pub(super) fn unauthorized(status: &tonic::Status) -> Response<Body> {
+    let is_forbidden = status.code() == tonic::Code::PermissionDenied;
+    let code = if is_forbidden { StatusCode::FORBIDDEN } else { StatusCode::UNAUTHORIZED };
+    text(code, status.message().to_owned())
+}
+
 fn text(status: StatusCode, text: impl Into<String>) -> Response<Body> {
     respond(status, "text/plain", text.into().into())
 }

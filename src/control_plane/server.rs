@@ -4,11 +4,13 @@ use bytes::Bytes;
 use tokio::net::{TcpListener, ToSocketAddrs};
 use tonic::{Status, service::Routes};
 
+#[cfg(feature = "tls")]
+use super::server_tls::ServerTls;
 #[cfg(feature = "test-util")]
 use super::store::loads::Loads;
 use super::{
     event::Event,
-    hub::{Command, Headers, Hub, Observer},
+    hub::{Authorize, Command, Headers, Hub, Observer},
     load_hub::{LoadCommand, LoadFault, LoadReports},
     message::Response,
     server_handle::ServerHandle,
@@ -63,19 +65,28 @@ impl ControlPlane {
             store: Store::new(),
             settings: Settings::default(),
             server_limits: ServerLimits::default(),
+            authorize: None,
             observers: Vec::new(),
         }
     }
 
     /// Serves on an address without TLS; port 0 selects a free port. Must be called on a tokio runtime.
     ///
-    /// A control plane may serve on several addresses. For TLS, add its [`routes`](Self::routes) to a
-    /// [`tonic::transport::Server`].
+    /// A control plane may serve on several addresses. With the feature `tls`, `serve_tls` serves with TLS.
     ///
     /// # Errors
     /// The address cannot be bound.
     pub async fn serve(&self, addr: impl ToSocketAddrs) -> io::Result<ServerHandle> {
-        ServerHandle::start(self.clone(), TcpListener::bind(addr).await?)
+        ServerHandle::start(self.clone(), TcpListener::bind(addr).await?, None)
+    }
+
+    /// Serves on an address with TLS, as [`serve`](Self::serve) does without it.
+    ///
+    /// # Errors
+    /// The address cannot be bound.
+    #[cfg(feature = "tls")]
+    pub async fn serve_tls(&self, addr: impl ToSocketAddrs, tls: ServerTls) -> io::Result<ServerHandle> {
+        ServerHandle::start(self.clone(), TcpListener::bind(addr).await?, Some(tls))
     }
 
     /// The services for a custom gRPC server, routed by the path of a request; see [`routes`](Self::routes) for a
@@ -364,6 +375,7 @@ pub struct ControlPlaneBuilder {
     store: Store,
     settings: Settings,
     server_limits: ServerLimits,
+    authorize: Option<Authorize>,
     observers: Vec<Observer>,
 }
 
@@ -419,6 +431,28 @@ impl ControlPlaneBuilder {
         self
     }
 
+    /// Sets a function that checks the headers of each stream and each REST poll before anything else of it is read. An error
+    /// is the status of the stream; a poll gets 401 in its place, or 403 for `PERMISSION_DENIED`. It must not block.
+    ///
+    /// ```
+    /// use tonic::Status;
+    /// use xdskit::control_plane::ControlPlane;
+    ///
+    /// let control_plane = ControlPlane::builder()
+    ///     .authorize(|headers| match headers.get("authorization") {
+    ///         Some(token) if token == "Bearer open sesame" => Ok(()),
+    ///         _ => Err(Status::unauthenticated("a token is needed")),
+    ///     })
+    ///     .build();
+    /// ```
+    pub fn authorize(
+        mut self,
+        check: impl Fn(&http::HeaderMap) -> Result<(), Status> + Send + Sync + 'static,
+    ) -> Self {
+        self.authorize = Some(Box::new(check));
+        self
+    }
+
     /// Sets permitted but unusual behavior of the server, for tests of clients.
     ///
     /// ```
@@ -448,8 +482,9 @@ impl ControlPlaneBuilder {
 
     /// Builds the control plane.
     pub fn build(self) -> ControlPlane {
-        let Self { store, settings, server_limits, observers } = self;
-        ControlPlane { hub: Arc::new(Hub::new(store, settings, server_limits, observers)) }
+        let Self { store, settings, server_limits, authorize, observers } = self;
+        let hub = Hub::new(store, settings, server_limits, observers).with_authorize(authorize);
+        ControlPlane { hub: Arc::new(hub) }
     }
 }
 

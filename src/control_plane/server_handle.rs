@@ -5,16 +5,14 @@ use std::{
     time::Duration,
 };
 
-use tokio::{
-    net::TcpListener,
-    sync::{Semaphore, oneshot},
-    task::JoinHandle,
-    time::Instant,
-};
-use tokio_stream::StreamExt as _;
-use tonic::{Status, transport::server::TcpIncoming};
+use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
+use tonic::Status;
 
-use super::{connection::Connection, server::ControlPlane};
+#[cfg(not(feature = "tls"))]
+use super::incoming::ServerTls;
+#[cfg(feature = "tls")]
+use super::server_tls::ServerTls;
+use super::{incoming::Incoming, server::ControlPlane};
 use crate::escape::Escaped;
 
 /// A [`ControlPlane`] that serves on an address. Dropping it shuts down the control plane, without waiting for the
@@ -28,35 +26,22 @@ pub struct ServerHandle {
 }
 
 impl ServerHandle {
-    pub(super) fn start(control_plane: ControlPlane, listener: TcpListener) -> io::Result<Self> {
+    pub(super) fn start(
+        control_plane: ControlPlane,
+        listener: TcpListener,
+        tls: Option<ServerTls>,
+    ) -> io::Result<Self> {
         let addr = listener.local_addr()?;
         let (stop, stopped) = oneshot::channel();
-        let limits = control_plane.server_limits();
-        let (idle_timeout, max_connections) = (limits.idle_timeout, limits.max_connections);
-        let permits = Arc::new(Semaphore::new(max_connections.min(Semaphore::MAX_PERMITS)));
-        let mut refused = Refused::default();
-        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true)).filter_map(move |accepted| {
-            let socket = match accepted {
-                Ok(socket) => socket,
-                Err(error) => return Some(Err(error)),
-            };
-            match permits.clone().try_acquire_owned() {
-                Ok(permit) => {
-                    let peer = socket.peer_addr().ok();
-                    Some(Ok(Connection::new(socket, peer, idle_timeout, permit)))
-                }
-                Err(_) => {
-                    refused.report(max_connections);
-                    None
-                }
-            }
-        });
+        let limits = control_plane.server_limits().clone();
+        let max_streams = limits.max_streams_per_connection;
+        let incoming = Incoming::new(listener, tls, limits);
         let server = tonic::transport::Server::builder()
             .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
             .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
             .initial_stream_window_size(WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW)
-            .max_concurrent_streams(limits.max_streams_per_connection)
+            .max_concurrent_streams(max_streams)
             // REST uses HTTP/1.1 as well.
             .accept_http1(cfg!(feature = "json"));
         let service = control_plane.service();
@@ -79,7 +64,7 @@ impl ServerHandle {
         self.addr
     }
 
-    /// The address as a URI for bootstraps.
+    /// The address as a URI for bootstraps, without TLS.
     pub fn uri(&self) -> String {
         format!("http://{}", self.addr)
     }

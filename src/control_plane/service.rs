@@ -52,6 +52,17 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        let permitted = match &self.hub.authorize {
+            Some(check) => check(request.headers()),
+            None => Ok(()),
+        };
+        if let Err(status) = permitted {
+            #[cfg(feature = "json")]
+            if super::rest::Route::of(&request).is_some() {
+                return Box::pin(async move { Ok(super::rest::unauthorized(&status)) });
+            }
+            return Box::pin(async move { Ok(status.into_http()) });
+        }
         #[cfg(feature = "json")]
         if let Some(route) = super::rest::Route::of(&request) {
             let hub = self.hub.clone();
@@ -93,8 +104,10 @@ impl StreamingService<Bytes> for Opener {
     type Future = BoxFuture<Response<Self::ResponseStream>, Status>;
 
     fn call(&mut self, request: Request<Streaming<Bytes>>) -> Self::Future {
+        let addr = request.remote_addr();
         let (_, extensions, requests) = request.into_parts();
-        let (peer, guard) = (ConnectionInfo::peer_of(&extensions), ConnectionInfo::stream_of(&extensions));
+        let peer = ConnectionInfo::peer_of(&extensions).or(addr);
+        let guard = ConnectionInfo::stream_of(&extensions);
         let (responses, responses_out) = mpsc::unbounded_channel();
         let (headers, headers_due) = oneshot::channel();
         let Method { variant, api_version, type_url } = self.method;
@@ -144,8 +157,10 @@ impl StreamingService<Bytes> for LoadOpener {
         let Some((id, commands)) = self.hub.load_reporting.open() else {
             return Box::pin(async { Err(Status::unimplemented(NOT_SERVED)) });
         };
+        let addr = request.remote_addr();
         let (_, extensions, reports) = request.into_parts();
-        let (peer, guard) = (ConnectionInfo::peer_of(&extensions), ConnectionInfo::stream_of(&extensions));
+        let peer = ConnectionInfo::peer_of(&extensions).or(addr);
+        let guard = ConnectionInfo::stream_of(&extensions);
         tracing::debug!(stream = id, ?peer, "stream of load reports opened");
         let (responses, responses_out) = mpsc::unbounded_channel();
         let (headers, headers_due) = oneshot::channel();

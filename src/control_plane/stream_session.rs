@@ -37,6 +37,7 @@ impl StreamSession {
             Misuse::NoTypeUrl => Status::invalid_argument(misuse.to_string()),
             Misuse::UnknownType => Status::unimplemented(misuse.to_string()),
             Misuse::TooManyNames { .. }
+            | Misuse::TooManyVersions { .. }
             | Misuse::LongName { .. }
             | Misuse::TooManyTypes { .. }
             | Misuse::LargeNode { .. } => Status::resource_exhausted(misuse.to_string()),

@@ -1,6 +1,6 @@
-use std::time::Duration;
+use std::{path::PathBuf, time::Duration};
 
-use clap::{Args, Parser};
+use clap::{Args, Parser, ValueHint};
 
 use crate::{
     cli::args::{Connect, seconds},
@@ -27,6 +27,26 @@ pub(crate) struct RelayArgs {
     pub(crate) json: bool,
     #[command(flatten)]
     pub(crate) limits: LimitArgs,
+    #[command(flatten)]
+    pub(crate) security: SecurityArgs,
+}
+
+/// How clients are known.
+#[derive(Debug, Clone, Default, PartialEq, Args)]
+#[command(next_help_heading = "Security of the listener")]
+pub(crate) struct SecurityArgs {
+    /// The certificates of the relay (PEM), for TLS with its clients; read once
+    #[arg(long, value_name = "PATH", requires = "tls_key", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
+    pub(crate) tls_certificate: Option<PathBuf>,
+    /// The private key of the first certificate (PEM)
+    #[arg(long, value_name = "PATH", requires = "tls_certificate", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
+    pub(crate) tls_key: Option<PathBuf>,
+    /// Authorities (PEM), one of which has to have issued the certificate of each client
+    #[arg(long, value_name = "PATH", requires = "tls_certificate", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
+    pub(crate) client_ca: Option<PathBuf>,
+    /// Tokens, one a line, one of which each client has to send in authorization: Bearer
+    #[arg(long, value_name = "PATH", requires = "tls_certificate", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
+    pub(crate) token_file: Option<PathBuf>,
 }
 
 /// What clients may use.
@@ -39,6 +59,9 @@ pub(crate) struct LimitArgs {
     /// The most names on a stream, of all types together
     #[arg(long, value_name = "NUMBER", value_parser = positive, default_value = "100000", allow_hyphen_values = true)]
     pub(crate) max_names: usize,
+    /// The most initial versions of a type in a request of the incremental variant
+    #[arg(long, value_name = "NUMBER", value_parser = positive, default_value = "1000000", allow_hyphen_values = true)]
+    pub(crate) max_initial_versions: usize,
     /// The most different names that all clients together subscribe to
     #[arg(long, value_name = "NUMBER", value_parser = positive, default_value = "1000000", allow_hyphen_values = true)]
     pub(crate) max_total_names: usize,
@@ -65,8 +88,8 @@ pub(crate) struct LimitArgs {
 impl LimitArgs {
     /// The limits of a stream.
     pub(crate) fn of_streams(&self) -> Limits {
-        let Self { max_names, max_name_length, max_types, max_node_size, .. } = *self;
-        Limits { max_names, max_name_length, max_types, max_node_size }
+        let Self { max_names, max_initial_versions, max_name_length, max_types, max_node_size, .. } = *self;
+        Limits { max_names, max_initial_versions, max_name_length, max_types, max_node_size }
     }
 
     /// The limits of requests and connections.
@@ -107,9 +130,15 @@ mod tests {
         let RelayArgs { limits, .. } = RelayArgs::parse_from(["relay"]);
         assert_eq!((limits.of_streams(), limits.of_server()), (Limits::default(), ServerLimits::default()));
         let line = "relay --max-request-size 1 --max-names 2 --max-total-names 3 --max-name-length 4 --max-types 5 \
-                    --max-node-size 6 --max-streams 7 --max-connections 8 --idle-timeout 9";
+                    --max-node-size 6 --max-initial-versions 10 --max-streams 7 --max-connections 8 --idle-timeout 9";
         let RelayArgs { limits, .. } = RelayArgs::parse_from(line.split_whitespace());
-        let of_streams = Limits { max_names: 2, max_name_length: 4, max_types: 5, max_node_size: 6 };
+        let of_streams = Limits {
+            max_names: 2,
+            max_initial_versions: 10,
+            max_name_length: 4,
+            max_types: 5,
+            max_node_size: 6,
+        };
         assert_eq!(limits.of_streams(), of_streams);
         let of_server = ServerLimits {
             max_request_size: 1,

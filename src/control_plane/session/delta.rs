@@ -116,8 +116,7 @@ impl DeltaSession {
         let is_new = |name: &&str| of_type.is_none_or(|subscription| !subscription.has(name));
         let new = names.clone().filter(is_new).count();
         limits.check_names(subscribed + new, names)?;
-        let initial = &request.initial_resource_versions;
-        limits.check_names(initial.len(), initial.keys().map(String::as_str))
+        limits.check_initial_versions(&request.initial_resource_versions)
     }
 
     /// Returns the next response to send, if any.

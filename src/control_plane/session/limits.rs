@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::Misuse;
 use crate::pb::envoy::config::core::v3::Node;
 
@@ -14,9 +16,11 @@ use crate::pb::envoy::config::core::v3::Node;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The maximum number of subscribed names, of all types together, by default 100,000. Each map of initial versions has
-    /// this maximum, too.
+    /// The maximum number of subscribed names, of all types together, by default 100,000.
     pub max_names: usize,
+    /// The maximum number of initial versions of a type in the incremental variant, by default 1,000,000: a client with a
+    /// wildcard sends one for each resource that it has.
+    pub max_initial_versions: usize,
     /// The maximum length of a name or a type URL in bytes, by default 4,096.
     pub max_name_length: usize,
     /// The maximum number of resource types, by default 100.
@@ -27,7 +31,13 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { max_names: 100_000, max_name_length: 4_096, max_types: 100, max_node_size: 1 << 20 }
+        Self {
+            max_names: 100_000,
+            max_initial_versions: 1_000_000,
+            max_name_length: 4_096,
+            max_types: 100,
+            max_node_size: 1 << 20,
+        }
     }
 }
 
@@ -42,6 +52,14 @@ impl Limits {
             return Err(Misuse::TooManyNames { names: subscribed, limit });
         }
         names.try_for_each(|name| self.check_name(name))
+    }
+
+    pub(super) fn check_initial_versions(&self, versions: &BTreeMap<String, String>) -> Result<(), Misuse> {
+        let limit = self.max_initial_versions;
+        if versions.len() > limit {
+            return Err(Misuse::TooManyVersions { versions: versions.len(), limit });
+        }
+        versions.keys().try_for_each(|name| self.check_name(name))
     }
 
     pub(super) fn check_name(&self, name: &str) -> Result<(), Misuse> {

@@ -147,6 +147,17 @@ pub enum Misuse {
         /// The limit.
         limit: usize,
     },
+    /// There are more initial versions than [`max_initial_versions`](Limits::max_initial_versions).
+    #[error(
+        "initial_resource_versions: {versions}, above the server's limit of {limit} (max_initial_versions)"
+    )]
+    #[non_exhaustive]
+    TooManyVersions {
+        /// The number of versions in the request.
+        versions: usize,
+        /// The limit.
+        limit: usize,
+    },
     /// A name or a type URL is longer than [`max_name_length`](Limits::max_name_length).
     #[error(
         "a resource name or type_url of {length} bytes is above the server's limit of {limit} (max_name_length)"

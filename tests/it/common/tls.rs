@@ -119,7 +119,7 @@ impl Ca {
         self.server_config().client_ca_root(Certificate::from_pem(clients.root()))
     }
 
-    fn issue(&self, name: &str) -> (String, String) {
+    pub(crate) fn issue(&self, name: &str) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let params = CertificateParams::new(vec![name.to_owned()]).unwrap();
         (params.signed_by(&key, &self.0).unwrap().pem(), key.serialize_pem())

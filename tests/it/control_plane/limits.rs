@@ -1,14 +1,24 @@
-//! The limits of clients over real connections.
+//! The limits of clients over real connections, and how clients are known.
 
 use prost::Message;
+use serde_json::json;
 use tokio::{io::AsyncReadExt, net::TcpStream};
 use tonic::{Code, Status};
 use xdskit::{
-    control_plane::{ControlPlane, ServerHandle, ServerLimits, session::Limits, type_url::CLUSTER},
+    Client,
+    config::{Bootstrap, Node, Server as Upstream, TlsConfig},
+    control_plane::{
+        ControlPlane, ServerHandle, ServerLimits, ServerTls, session::Limits, type_url::CLUSTER,
+    },
+    resource::Cluster,
     testing::resources::cluster,
 };
 
-use super::peer::{DeltaPeer, Peer, connect, delta_request};
+use super::{
+    peer::{DeltaPeer, Opening, Peer, connect, delta_request},
+    rest::post,
+};
+use crate::common::tls::{Ca, Files};
 
 async fn start(limits: Limits, server_limits: ServerLimits) -> (ControlPlane, ServerHandle) {
     let control_plane = ControlPlane::builder().limits(limits).server_limits(server_limits).build();
@@ -94,4 +104,57 @@ async fn cp12_further_streams_on_a_connection_wait_and_further_connections_are_c
     let mut second = second.await.unwrap();
     second.change(CLUSTER, &["a"], &[]);
     assert_eq!(second.response().await.resources.len(), 1);
+}
+
+#[tokio::test]
+async fn cp19_streams_and_polls_without_permission_are_refused() {
+    let control_plane = ControlPlane::builder()
+        .authorize(|headers| match headers.get("authorization") {
+            Some(token) if token == "Bearer sesame" => Ok(()),
+            Some(_) | None => Err(Status::unauthenticated("a token is needed")),
+        })
+        .build();
+    control_plane.set(cluster("a"));
+    let server = control_plane.serve("127.0.0.1:0").await.unwrap();
+    let opening = Opening::start(&server.uri()).await;
+    opening.request(CLUSTER, &["a"]);
+    let status = opening.headers.await.unwrap().expect_err("no permission");
+    assert_eq!((status.code(), status.message()), (Code::Unauthenticated, "a token is needed"));
+    assert_eq!(control_plane.streams(), 0);
+    let path = "/v3/discovery:clusters";
+    assert_eq!(post(&server, path, &json!({})).await, (401, "a token is needed".to_owned()));
+}
+
+#[tokio::test]
+async fn cp19_a_server_with_tls_needs_certificates_of_clients_where_it_has_authorities_for_them() {
+    let (files, ca, clients) = (Files::new(), Ca::new(), Ca::new());
+    let (chain, private_key) = ca.issue("127.0.0.1");
+    std::fs::write(files.path("server.pem"), chain).unwrap();
+    std::fs::write(files.path("server.key"), private_key).unwrap();
+    clients.write_root(&files.path("clients.pem"));
+    clients.write_identity(&files.certificate(), &files.key());
+    ca.write_root(&files.ca());
+    let control_plane = ControlPlane::new();
+    control_plane.set(cluster("a").eds());
+    for client_ca in [None, Some(files.path("clients.pem"))] {
+        let tls =
+            ServerTls::from_files(files.path("server.pem"), files.path("server.key"), client_ca.as_deref());
+        let server = control_plane.serve_tls("127.0.0.1:0", tls.unwrap()).await.unwrap();
+        // A client that never begins its handshake delays no other one.
+        let _silent = TcpStream::connect(server.addr()).await.unwrap();
+        for has_certificate in [true, false] {
+            let mut tls = TlsConfig::default().with_ca_certificate_file(files.ca());
+            if has_certificate {
+                tls = tls.with_identity(files.certificate(), files.key());
+            }
+            let upstream = Upstream::new(server.addr().to_string()).tls(tls);
+            let bootstrap = Bootstrap::builder().node(Node::new("me")).server(upstream).build().unwrap();
+            let client = Client::builder(bootstrap).build().unwrap();
+            let mut watch = client.watch::<Cluster>("a");
+            let seen = watch.wait_for(|seen| !seen.is_pending()).await.unwrap();
+            assert_eq!(seen.is_present(), has_certificate || client_ca.is_none(), "{seen:?}");
+        }
+    }
+    let swapped = ServerTls::from_files(files.path("server.pem"), files.key(), None).unwrap_err();
+    assert!(swapped.to_string().contains("not for the key"), "{swapped}");
 }

@@ -26,7 +26,7 @@ use xdskit::{
 };
 
 /// A response: the status, and the body.
-type Answer = (u16, String);
+pub(super) type Answer = (u16, String);
 
 /// Sends a request over HTTP/1.1.
 async fn call(server: &str, method: &str, path: &str, body: &str) -> Answer {
@@ -42,7 +42,7 @@ async fn call(server: &str, method: &str, path: &str, body: &str) -> Answer {
     (head[9..12].parse().unwrap(), body.to_owned())
 }
 
-async fn post(server: &ServerHandle, path: &str, body: &Value) -> Answer {
+pub(super) async fn post(server: &ServerHandle, path: &str, body: &Value) -> Answer {
     call(&server.uri(), "POST", path, &body.to_string()).await
 }
 

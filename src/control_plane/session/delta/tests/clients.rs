@@ -43,15 +43,19 @@ fn cp4_the_names_of_a_stream_have_a_limit_and_those_that_are_subscribed_count_on
 }
 
 #[test]
-fn cp4_initial_versions_have_the_limit_of_names() {
-    let limits = Limits { max_names: 2, ..Limits::default() };
+fn cp4_initial_versions_have_a_limit_of_their_own() {
+    let limits = Limits { max_names: 1, max_initial_versions: 2, ..Limits::default() };
     let with = |count: usize| DeltaDiscoveryRequest {
         initial_resource_versions: (0..count).map(|name| (name.to_string(), "1".to_owned())).collect(),
         ..request(CDS, &[], &[])
     };
     let session = || DeltaSession::new(Settings { limits: limits.clone(), ..Settings::default() });
     session().handle_request(with(2)).unwrap();
-    assert!(session().handle_request(with(3)).unwrap_err().to_string().contains("max_names"));
+    let refused = session().handle_request(with(3)).unwrap_err();
+    assert_eq!(
+        refused.to_string(),
+        "initial_resource_versions: 3, above the server's limit of 2 (max_initial_versions)"
+    );
 }
 
 #[test]

@@ -1,0 +1,76 @@
+//! The tokens by which the clients of a relay are known.
+
+use std::path::Path;
+
+use http::{HeaderMap, header};
+use tonic::Status;
+
+use crate::file_reads;
+
+/// Tokens, one of which each request must have.
+pub(super) struct Tokens(Vec<String>);
+
+impl Tokens {
+    /// Reads a file with a token a line. Empty lines are skipped.
+    pub(super) fn read(path: &Path) -> Result<Self, String> {
+        let bytes = file_reads::read(FLAG, path, MAX_FILE)?;
+        let text =
+            String::from_utf8(bytes).map_err(|_| file_reads::in_file(FLAG, path, &"not text in UTF-8"))?;
+        let tokens: Vec<_> =
+            text.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        match tokens.is_empty() {
+            true => Err(file_reads::in_file(FLAG, path, &"no token in it")),
+            false => Ok(Self(tokens)),
+        }
+    }
+
+    /// Checks the headers of a request.
+    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
+        let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
+        let (scheme, sent) = value.and_then(|value| value.split_once(' ')).unwrap_or_default();
+        // The time of a comparison does not depend on what the tokens have in common.
+        let is_known =
+            self.0.iter().fold(false, |known, token| known | is_equal(token.as_bytes(), sent.as_bytes()));
+        match scheme.eq_ignore_ascii_case("bearer") && is_known {
+            true => Ok(()),
+            false => Err(Status::unauthenticated("authorization: a Bearer token of this relay is needed")),
+        }
+    }
+}
+
+fn is_equal(token: &[u8], sent: &[u8]) -> bool {
+    token.len() == sent.len() && token.iter().zip(sent).fold(0, |all, (a, b)| all | (a ^ b)) == 0
+}
+
+const FLAG: &str = "--token-file";
+/// The maximum size of a file with tokens, in bytes.
+const MAX_FILE: u64 = 1 << 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(content: &str) -> Result<Tokens, String> {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        std::fs::write(file.path(), content).unwrap();
+        Tokens::read(file.path())
+    }
+
+    #[test]
+    fn cp19_a_request_needs_one_of_the_tokens() {
+        let tokens = read("first\n\n  second \n").unwrap();
+        let check = |value: Option<&str>| {
+            let mut headers = HeaderMap::new();
+            headers.extend(value.map(|value| (header::AUTHORIZATION, value.parse().unwrap())));
+            tokens.check(&headers).map_err(|status| status.code())
+        };
+        for good in ["Bearer first", "bearer second"] {
+            assert_eq!(check(Some(good)), Ok(()));
+        }
+        for bad in [None, Some(""), Some("first"), Some("Basic first"), Some("Bearer "), Some("Bearer firs")]
+        {
+            assert_eq!(check(bad), Err(tonic::Code::Unauthenticated), "{bad:?}");
+        }
+        assert!(read("\n \n").err().unwrap().contains("no token in it"));
+    }
+}
