@@ -1,7 +1,7 @@
 use std::{
     io,
     net::SocketAddr,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     time::Duration,
 };
 
@@ -100,26 +100,6 @@ impl ServerHandle {
     }
 }
 
-/// The connections that were refused since the last warning.
-#[derive(Debug, Default)]
-struct Refused {
-    count: u64,
-    warned: Option<Instant>,
-}
-
-impl Refused {
-    /// Counts a connection, and warns at most once a second.
-    fn report(&mut self, max_connections: usize) {
-        self.count += 1;
-        let now = Instant::now();
-        if self.warned.is_none_or(|at| now.duration_since(at) >= WARNING_INTERVAL) {
-            let connections = std::mem::take(&mut self.count);
-            tracing::warn!(connections, max_connections, "refused connections above the limit");
-            self.warned = Some(now);
-        }
-    }
-}
-
 impl Drop for ServerHandle {
     fn drop(&mut self) {
         self.begin_shutdown();
@@ -134,4 +114,3 @@ const WINDOW: u32 = 1 << 20;
 /// That of all streams of a connection. A stream that is not read leaves enough of it to the others.
 const CONNECTION_WINDOW: u32 = 8 * WINDOW;
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
-const WARNING_INTERVAL: Duration = Duration::from_secs(1);
