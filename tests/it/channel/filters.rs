@@ -78,7 +78,10 @@ async fn ch5_3_optional_filters_that_are_not_known_are_absent() {
     let unknown = HttpFilter { is_optional: true, ..filter("mine", "test.Unknown", &()) };
     mesh.server.set(shop(|filters| filters.insert(0, unknown)));
     mesh.call(ECHO, "hello").await.unwrap();
-    assert_eq!(log.text(), "");
+    let text = log.text();
+    let part =
+        "accepted without a part of it: http_filters[0]: filter type \"test.Unknown\" is not supported";
+    assert!(text.lines().count() == 1 && text.contains(part), "{text}");
 }
 
 #[tokio::test]
