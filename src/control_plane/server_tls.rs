@@ -8,7 +8,7 @@ use tokio_rustls::{
 };
 
 use crate::{
-    error::Escaped,
+    escape::{Escaped, debug_as_message},
     tls::files::{self, Content},
 };
 
@@ -21,9 +21,11 @@ pub struct ServerTls {
 }
 
 /// Files that cannot be used for TLS, with the reason.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", Escaped(.0))]
 pub struct ServerTlsError(String);
+
+debug_as_message!(ServerTlsError);
 
 impl ServerTls {
     /// TLS with the certificates and the private key in PEM files. `client_ca` is a file of authorities, one of which has to

@@ -110,7 +110,7 @@ impl DeltaSession {
         limits.check_node(request.node.as_ref())?;
         limits.check_name(&request.type_url)?;
         limits.check_types(self.types.len() + usize::from(!self.types.contains_key(key)))?;
-        let subscribed: usize = self.types.values().map(|subscription| subscription.names().count()).sum();
+        let subscribed: usize = self.types.values().map(Subscription::len).sum();
         let of_type = self.types.get(key);
         let names = request.resource_names_subscribe.iter().map(String::as_str);
         let is_new = |name: &&str| of_type.is_none_or(|subscription| !subscription.has(name));

@@ -13,6 +13,7 @@ use crate::pb::envoy::{
 };
 
 mod subscription;
+mod wait;
 
 /// The server side of one stream of the state-of-the-world variant.
 ///
@@ -118,7 +119,7 @@ impl Session {
         limits.check_name(&request.type_url)?;
         limits.check_types(self.types.len() + usize::from(!self.types.contains_key(key)))?;
         let others = self.types.iter().filter(|(other, _)| *other != key);
-        let others: usize = others.map(|(_, subscription)| subscription.names().count()).sum();
+        let others: usize = others.map(|(_, subscription)| subscription.len()).sum();
         let names = request.resource_names.iter().map(String::as_str);
         limits.check_names(others + names.len(), names)
     }

@@ -175,6 +175,11 @@ impl Subscription {
         if name == WILDCARD { self.wildcard } else { self.names.contains(&*canonical(name)) }
     }
 
+    /// The number of names, the wildcard included.
+    pub(super) fn len(&self) -> usize {
+        self.names.len() + usize::from(self.wildcard)
+    }
+
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.wildcard.then_some(WILDCARD).into_iter().chain(self.names.iter().map(String::as_str))
     }

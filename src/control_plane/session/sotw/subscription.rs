@@ -1,7 +1,7 @@
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use bytes::Bytes;
@@ -15,11 +15,11 @@ use super::super::{
     AfterNack, Behavior, NameChanges, Settings, WILDCARD,
     features::Features,
     memory::Memory,
-    patience::{GATHERING, HOLDING, Patience},
     pulse::{Confirm, Pulse},
     retry::Retry,
     wrap,
 };
+use super::wait::Wait;
 #[cfg(feature = "json")]
 use crate::pb::envoy::service::discovery::v3::DiscoveryRequest;
 use crate::{
@@ -39,11 +39,7 @@ pub(super) struct Subscription {
     wildcard: bool,
     /// Whether a name was ever sent; before that, an empty list of names means `*` (B1.2).
     ever_named: bool,
-    /// Those names of the first request whose state is still unknown.
-    first: Option<Vec<String>>,
-    /// Whether the client may have resources from earlier streams, by the version of its first request.
-    may_hold: bool,
-    patience: Patience,
+    wait: Wait,
     added: Added,
     /// The resources at the time of the last response.
     seen: Option<Type>,
@@ -121,7 +117,7 @@ impl Subscription {
     /// The subscription of a client that may have resources already, with the version of its first request.
     pub(super) fn new(mut memory: Memory, version: &str, features: Features) -> Self {
         memory.on_first_request(version);
-        Self { memory, features, may_hold: !version.is_empty(), ..Self::default() }
+        Self { memory, features, wait: Wait::new(version), ..Self::default() }
     }
 
     pub(super) fn on_answer(&mut self, accepted: bool, behavior: &Behavior) {
@@ -143,13 +139,8 @@ impl Subscription {
     pub(super) fn handle_time(&mut self, now: Instant, of_type: &Type, full_state: bool) -> Option<Instant> {
         let (retry, is_due) = self.retry.handle_time(now);
         self.again |= is_due;
-        let wait = match self.wait(full_state, of_type) {
-            Some(limit) => self.patience.handle_time(now, limit),
-            None => {
-                self.patience.reset();
-                None
-            }
-        };
+        self.compare(full_state, of_type);
+        let wait = self.wait.handle_time(now);
         let has_heartbeats = self.features.wrapper && self.features.ttl;
         let pulse = if has_heartbeats { self.pulse.handle_time(now, of_type) } else { None };
         pulse.into_iter().chain(retry).chain(wait).min()
@@ -170,8 +161,7 @@ impl Subscription {
         let is_kept = behavior.keeps_wildcard && self.wildcard;
         let is_empty = behavior.empty_list_is_wildcard && names.is_empty();
         let wildcard = star.is_some() || !self.ever_named || is_kept || is_empty;
-        let is_first = self.first.is_none();
-        self.first.get_or_insert_with(|| names.clone());
+        let is_first = self.wait.on_request(&names);
         let mut changes = NameChanges::default();
         if wildcard == self.wildcard && names == self.names {
             return changes;
@@ -192,9 +182,15 @@ impl Subscription {
             self.memory.forget_claim();
         }
         changes.unsubscribed.extend(before.into_iter().filter(|name| !self.has(name)));
+        self.wait.on_names_changed(&changes.unsubscribed);
         let Self { names, wildcard, memory, .. } = self;
         memory.on_names(|name| *wildcard || has(names, name));
         changes
+    }
+
+    /// The number of names, the wildcard included.
+    pub(super) fn len(&self) -> usize {
+        self.names.len() + usize::from(self.wildcard)
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -209,12 +205,12 @@ impl Subscription {
         settings: &Settings,
     ) -> Option<DiscoveryResponse> {
         let now = store.get(type_url);
-        if self.wait(full_state, &now).is_some() {
-            let mut patience = self.patience;
-            if !patience.gives_up(|| self.knows_any(&now)) {
-                return None;
-            }
-            self.patience = patience;
+        self.compare(full_state, &now);
+        let mut wait = std::mem::take(&mut self.wait);
+        let holds = wait.holds(|| self.knows_any(&now));
+        self.wait = wait;
+        if holds {
+            return None;
         }
         let lacks_names = || !self.wildcard && now.entries().any(|(name, _)| !self.has(name));
         if settings.behavior.all_names_only && lacks_names() {
@@ -282,21 +278,12 @@ impl Subscription {
         }
     }
 
-    /// The longest wait of a response that would imply the absence of resources whose state is unknown; `None` if it
-    /// would not. Only the names of the first request count: the absence of names that are added later on a stream has
-    /// no effect on the client at first.
-    fn wait(&mut self, full_state: bool, now: &Type) -> Option<Duration> {
-        let mut first = self.first.take().unwrap_or_default();
-        let is_due = |name: &String| full_state && self.has(name) && !now.knows(name);
-        first.retain(is_due);
-        let waits_for_names = !first.is_empty();
-        self.first = Some(first);
-        let waits_for_all = self.wildcard && !now.knows(WILDCARD);
-        match () {
-            () if waits_for_all || (waits_for_names && self.may_hold) => Some(HOLDING),
-            () if waits_for_names => Some(GATHERING),
-            () => None,
-        }
+    /// Compares the unknown names with the resources.
+    fn compare(&mut self, full_state: bool, now: &Type) {
+        let mut wait = std::mem::take(&mut self.wait);
+        let is_for_all = self.wildcard && !now.knows(WILDCARD);
+        wait.compare(now, is_for_all, full_state, |name| self.has(name) || self.has_glob_of(name));
+        self.wait = wait;
     }
 
     /// Whether a subscribed name has a resource or an error.

@@ -128,3 +128,33 @@ fn cp1_seen_and_unseen_names_in_any_order_never_outlast_the_timer_of_a_client() 
         }
     }
 }
+
+#[test]
+fn cp1_a_member_of_a_glob_ends_the_wait_like_a_name() {
+    let (glob, member) =
+        ("xdstp://auth/envoy.config.cluster.v3.Cluster/*", "xdstp://auth/envoy.config.cluster.v3.Cluster/a");
+    let mut waiting = Waiting::new();
+    waiting.pair.request(CDS, &[glob, "missing"]);
+    waiting.after(0);
+    assert_eq!(waiting.after(10_000).0, [""; 0]);
+    waiting.pair.set(&[(EDS, "other", "o1"), (CDS, "other", "o1")]);
+    assert_eq!(waiting.after(0).0, [""; 0], "it is not subscribed");
+    waiting.pair.set(&[(CDS, member, "m1")]);
+    assert_eq!(waiting.after(0).0, ["Cluster 2: m1"]);
+    waiting.pair.request(CDS, &[glob]);
+    waiting.pair.remove(CDS, member);
+    assert_eq!(waiting.after(0).0, ["Cluster 3: "]);
+}
+
+#[test]
+fn cp1_a_name_that_is_let_go_is_not_waited_for_and_an_error_ends_a_wait() {
+    let mut waiting = Waiting::new();
+    waiting.pair.set(&[(CDS, "a", "a1")]);
+    waiting.pair.request(CDS, &["a", "b", "c"]);
+    assert_eq!(waiting.after(0).0, [""; 0]);
+    waiting.pair.store.update(|tx| {
+        tx.set_error(CDS, "b", 7, "no");
+    });
+    waiting.pair.request(CDS, &["a", "b"]);
+    assert_eq!(waiting.after(0).0, ["Cluster 2: a1"]);
+}
