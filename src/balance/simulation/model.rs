@@ -412,10 +412,8 @@ impl World<'_> {
 /// An endpoint has one connection, unless it is scaled, and so have all endpoints of a priority or locality under pick_first.
 /// Whether some endpoints may have no entry of a ring, so that calls fail although these are ready.
 fn has_small_ring(leaf: &LeafConfig) -> bool {
-    match &leaf.policy.policy {
-        Policy::RingHash(ring) => (ring.sizes.max as usize) < 4 * listed(leaf).len(),
-        _ => false,
-    }
+    let Policy::RingHash(ring) = &leaf.policy.policy else { return false };
+    (ring.sizes.max as usize) < 4 * listed(leaf).len()
 }
 
 fn most_connections(leaf: &LeafConfig) -> usize {

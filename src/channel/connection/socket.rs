@@ -164,10 +164,10 @@ impl AsyncRead for Socket {
                     frames.read_all(&buf.filled()[before..]);
                     return Poll::Ready(Ok(()));
                 }
-                other => {
+                interrupted @ (Poll::Pending | Poll::Ready(Err(_))) => {
                     buf.set_filled(before);
                     *held = kept;
-                    return other;
+                    return interrupted;
                 }
             }
             if *notes_reads {
