@@ -52,6 +52,8 @@ pub(super) struct Subscription {
     pub(super) memory: Memory,
     /// The version of the newest response of the session itself.
     version: String,
+    /// The names whose resources were sent, if they are kept.
+    known: BTreeSet<String>,
     pulse: Pulse,
     retry: Retry,
 }
@@ -124,8 +126,8 @@ impl Subscription {
     /// Handles a request without a version. A server that may have sent unsubscribed resources sends all subscribed
     /// ones again, as go-control-plane does by comparing versions.
     pub(super) fn on_forgotten_version(&mut self, behavior: &Behavior) {
-        self.again |=
-            !self.version.is_empty() && (behavior.empty_list_is_wildcard || behavior.keeps_wildcard);
+        self.again |= !self.version.is_empty()
+            && (behavior.empty_list_is_wildcard || behavior.keeps_wildcard || behavior.keeps_known_names);
     }
 
     /// Updates the time; returns the next deadline.
@@ -137,7 +139,7 @@ impl Subscription {
 
     /// Replaces the subscribed names (B1.1); returns the changes.
     pub(super) fn subscribe(&mut self, mut names: Vec<String>, behavior: &Behavior) -> NameChanges {
-        for name in &mut names {
+        for name in names.iter_mut().filter(|_| !behavior.compares_text) {
             if let Cow::Owned(canonical) = canonical(name) {
                 *name = canonical;
             }
@@ -164,7 +166,8 @@ impl Subscription {
         self.added.wildcard |= wildcard && !self.wildcard;
         self.wildcard = wildcard;
         let before = std::mem::replace(&mut self.names, names);
-        let new = self.names.iter().filter(|name| before.binary_search(name).is_err()).cloned();
+        let new = self.names.iter().filter(|name| before.binary_search(name).is_err());
+        let new = new.filter(|name| !self.known.contains(*name)).cloned();
         let added = self.added.names.len();
         self.added.names.extend(new);
         changes.subscribed.extend_from_slice(&self.added.names[added..]);
@@ -211,13 +214,19 @@ impl Subscription {
         }
         let (resources, errors) = match contents {
             Contents::Whole { mut resources, errors } => {
+                if settings.behavior.keeps_known_names {
+                    self.known.extend(resources.iter().map(|stored| stored.name().to_owned()));
+                }
                 if settings.behavior.unsolicited_resources {
                     let mut others = now.entries().filter(|(name, stored)| !self.covers(name, stored));
                     resources.extend(others.next().map(|(_, stored)| stored));
                 }
                 self.version = store.version_of_type(&now);
                 let any = |stored| settings.any(type_url, stored, store);
-                (resources.into_iter().map(any).collect(), errors.into_iter().map(wrap::error).collect())
+                let star = (settings.behavior.unset_wildcard && self.has(WILDCARD))
+                    .then(|| wrapped(&Resource { name: WILDCARD.to_owned(), ..Resource::default() }));
+                let resources = resources.into_iter().map(any).chain(star);
+                (resources.collect(), errors.into_iter().map(wrap::error).collect())
             }
             // With the version that the client has (B1.18).
             Contents::Heartbeats(resources) => {
