@@ -57,4 +57,6 @@ pub(crate) struct ResponseOutcome {
     pub(crate) digests: Digests,
     /// It only confirms resources, in a version that is not held: it does not become the accepted one.
     pub(crate) is_outdated: bool,
+    /// Some of it has changed what is held, whether it is accepted or not.
+    pub(crate) is_applied: bool,
 }

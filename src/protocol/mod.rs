@@ -15,6 +15,7 @@
 
 mod aliases;
 mod backoff;
+mod burst;
 mod channel;
 mod crossed;
 mod delta;
@@ -24,12 +25,14 @@ mod event;
 mod id;
 mod machine;
 mod node;
+mod phase;
 mod poll;
 mod quarantine;
 mod recent_unsubscribes;
 mod rejections;
 mod request;
 mod request_batcher;
+mod sent_names;
 mod settings;
 mod sotw;
 mod source_key;
@@ -46,7 +49,7 @@ pub(crate) use self::source_key::ConnectTarget;
 pub(crate) use self::{
     backoff::Backoff,
     digests::Digests,
-    envelope::{Body, Envelope, Item, Span, Unusable},
+    envelope::{Body, Envelope, Item, ServerError, Span, Unusable},
     event::{Event, ResponseOutcome, Timer},
     id::{EntryId, GroupId, ServerId, StreamId, TypeId},
     machine::Machine,

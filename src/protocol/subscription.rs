@@ -1,6 +1,9 @@
 use std::{mem, sync::Arc, time::Instant};
 
-use super::id::EntryId;
+use super::{
+    id::EntryId,
+    phase::{Absence, Phase},
+};
 use crate::resource::Version;
 
 /// One name of a type at one server: the progress of its request, and of the server's answers.
@@ -48,36 +51,6 @@ pub(crate) struct Subscription {
     is_missing: bool,
     /// Distinguishes it from others that had its slot lately.
     serial: u32,
-}
-
-/// The progress of a name's request on the current stream.
-///
-/// ```text
-///        on_request_sent             on_answered
-///  New ─────────────────▶ Requested ──────────────▶ Answered
-///   ▲                        │  └──────▶ TimedOut ─────▲
-///   └── on_stream_closed ────┘  on_deadline
-///
-///  Answered ◀──────▶ AbsenceUnconfirmed: missing from a response, which proves nothing yet; a timer decides
-/// ```
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Phase {
-    New,
-    Requested,
-    Answered,
-    TimedOut,
-    AbsenceUnconfirmed,
-}
-
-/// The meaning of an absence from a response.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Absence {
-    /// The resource does not exist.
-    Confirmed,
-    /// The response may have crossed the request, whose timer is running or starts when it is sent.
-    Awaited,
-    /// The response may have crossed the request: a timer is to be started.
-    Unconfirmed,
 }
 
 impl Subscription {
@@ -335,6 +308,11 @@ impl Subscription {
 
     pub(super) fn is_unanswered(&self) -> bool {
         self.is_named && self.phase != Phase::Answered
+    }
+
+    /// Whether the server was asked for it, and has sent nothing of it: also when its time has passed.
+    pub(crate) fn is_awaited_from_server(&self) -> bool {
+        self.is_named && !self.is_held && matches!(self.phase, Phase::Requested | Phase::TimedOut)
     }
 
     /// A response that has all resources is complete. `sends_all` is whether the server sends everything. True when the

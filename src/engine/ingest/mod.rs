@@ -14,6 +14,7 @@ mod heartbeats;
 mod locate;
 mod order_predictor;
 mod pending_response;
+mod rejected;
 mod unchanged;
 
 use std::{
@@ -207,9 +208,11 @@ impl Step<'_> {
         }
         if !self.response.duplicate {
             self.apply_errors();
+            self.find_narrow();
             self.apply_absence();
             self.complete();
         }
+        self.reject_unattributed();
         self.conclude();
         self.response.stage = Stage::Done;
     }

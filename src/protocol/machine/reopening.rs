@@ -55,6 +55,12 @@ impl Machine {
         self.ask_on_another_stream(ty, ("the server confirms a resource that has expired", None), now);
     }
 
+    /// The server has sent a name on this stream before and does not send it again: on another stream it knows of nothing that
+    /// was sent (B1.22).
+    pub(super) fn request_name_on_another_stream(&mut self, ty: TypeId, now: Instant) {
+        self.ask_on_another_stream(ty, ("the server does not send again what it has sent before", None), now);
+    }
+
     /// The server considered the wildcard a name: it needs none in the first request of a type on a stream (B2.4).
     /// Until then it does not send everything.
     pub(crate) fn ask_for_all_on_another_stream(&mut self, ty: TypeId, now: Instant) {
