@@ -201,19 +201,19 @@ impl Machine {
 
     /// Answers a response, and reads the next.
     pub(crate) fn conclude(&mut self, outcome: ResponseOutcome, now: Instant) {
-        let ResponseOutcome { ty, stream, version, nonce, error, digests, is_outdated, is_applied } = outcome;
-        let current = self.stream.is_current(stream);
+        let ResponseOutcome { ty, stream, version, nonce, error, digests, .. } = outcome;
         let random = &mut self.random;
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
         let mut not_before = now;
         if error.is_empty() {
-            if !is_outdated {
+            if !outcome.is_outdated {
                 channel.rejections.on_accepted();
                 channel.accepted = Some(version.clone());
                 channel.variant.on_accepted(&channel.subscriptions, &version);
             }
         } else {
-            if is_applied {
+            channel.rejections.on_cause(outcome.is_unattributed);
+            if outcome.is_applied {
                 channel.variant.on_dropped();
             }
             let response = Fingerprint { version: version.clone(), digests };
@@ -226,7 +226,7 @@ impl Machine {
             }
             not_before += delay;
         }
-        if current {
+        if self.stream.is_current(stream) {
             // An answer at once is behind the NACKs before it, as far as their rate permits.
             while not_before == now
                 && channel.variant.has_held_back(now)

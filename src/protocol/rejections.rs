@@ -22,7 +22,7 @@ pub(crate) struct Rejections {
     /// The newest last.
     recent: VecDeque<Rejected>,
     burst: Burst,
-    /// The last response was rejected.
+    /// The last response was rejected, and not only because of resources whose names are known.
     is_last_rejected: bool,
 }
 
@@ -52,7 +52,6 @@ impl Rejections {
         random: &mut fastrand::Rng,
     ) -> Duration {
         self.recent.retain(|rejected| !rejected.is_over(now));
-        self.is_last_rejected = true;
         let known = self.recent.iter_mut().find(|rejected| rejected.response == response);
         if let Some(rejected) = known {
             let delay = rejected.backoff.next(random);
@@ -84,7 +83,12 @@ impl Rejections {
         self.recent.clear();
     }
 
-    /// Whether the newest response that was not a heartbeat was rejected.
+    /// A response was rejected, `is_unattributed` if not only because of resources whose names are known.
+    pub(crate) fn on_cause(&mut self, is_unattributed: bool) {
+        self.is_last_rejected = is_unattributed;
+    }
+
+    /// Whether the newest response that was not a heartbeat was rejected in that way.
     pub(crate) fn is_last_rejected(&self) -> bool {
         self.is_last_rejected
     }
@@ -202,7 +206,7 @@ mod tests {
     fn a_rejection_is_the_last_word_until_a_response_is_accepted() {
         let mut rig = Rig::new();
         assert!(!rig.rejections.is_last_rejected());
-        rig.reject("1", 1);
+        rig.rejections.on_cause(true);
         assert!(rig.rejections.is_last_rejected());
         rig.rejections.on_accepted();
         assert!(!rig.rejections.is_last_rejected());

@@ -80,6 +80,7 @@ impl Step<'_> {
             error: std::mem::take(&mut self.response.problems).cut(),
             digests,
             is_outdated,
+            is_unattributed: self.response.duplicate || self.response.nameless,
             is_applied: self.response.is_applied,
         };
         let state = self.authorities.server_mut(server);
