@@ -315,7 +315,7 @@ impl Engine {
             }
             Some(ResolutionOrder::Subscribe { watch_id, ty, names }) => self.begin(watch_id, ty, names, now),
             Some(ResolutionOrder::SubscribeOnDemand { watch_id, name }) => {
-                self.begin_on_demand(watch_id, name, now)
+                self.begin(watch_id, ResourceType::of::<VirtualHost>(), Selection::One(name.into()), now);
             }
             Some(ResolutionOrder::Unsubscribe(watch_id)) => self.end(watch_id, now),
             None => {}
@@ -443,21 +443,6 @@ impl Engine {
         let key = (group, ty, Which::List(store.additions().add_to(name).canonical()));
         indirections.begin_list(store, delivery, watch_id, (&key, list_ty, name));
         Ok(WatchTarget::List(Box::new(key)))
-    }
-
-    /// Virtual hosts on demand exist in the incremental variant alone (B3.5): they are not requested from a server of
-    /// the other one.
-    fn begin_on_demand(&mut self, watch_id: WatchId, name: Arc<str>, now: Instant) {
-        let ty = ResourceType::of::<VirtualHost>();
-        let id = self.store.type_id(ty);
-        let names = Selection::One(name.into());
-        match self.authorities.sources().check_on_demand(&self.store, (id, &names), now) {
-            Ok(()) => self.begin(watch_id, ty, names, now),
-            Err(refusal) => {
-                let target = self.refuse(watch_id, id, &names, refusal);
-                self.delivery.insert(watch_id, target);
-            }
-        }
     }
 
     fn end(&mut self, watch_id: WatchId, now: Instant) {

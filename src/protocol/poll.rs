@@ -36,6 +36,12 @@ pub(crate) struct Poll {
     next: Option<Instant>,
     /// A request is in flight. There is never more than one (D12).
     is_outstanding: bool,
+    /// When it was written.
+    written_at: Option<Instant>,
+    /// Names were subscribed since: if its answer is held back, it is given up for another one (D13).
+    is_superseded: bool,
+    /// Another one was given up for it, whose answer may still come.
+    has_given_up: bool,
     /// A response is in progress.
     is_busy: bool,
     /// Something was requested since the source was reachable.
@@ -57,6 +63,9 @@ impl Poll {
             names: Bytes::new(),
             next: None,
             is_outstanding: false,
+            written_at: None,
+            is_superseded: false,
+            has_given_up: false,
             is_busy: false,
             is_requested: false,
             subscribed: Vec::new(),
@@ -72,11 +81,18 @@ impl Poll {
         if self.polling.is_none() || is_idle {
             self.next = Some(now);
         }
+        self.is_superseded = self.is_outstanding && self.polling.is_some();
+    }
+
+    /// The time at which a request whose answer is held back is given up: not before the next one would be due at the earliest.
+    fn gives_up_at(&self) -> Option<Instant> {
+        let polling = self.polling.filter(|_| self.is_superseded)?;
+        Some(self.written_at? + polling.refresh_delay)
     }
 
     /// A request was answered, in whatever way.
     fn on_exchanged(&mut self, now: Instant) {
-        self.is_outstanding = false;
+        (self.is_outstanding, self.is_superseded) = (false, false);
         let next = self.polling.map(|polling| now + polling.refresh_delay + self.jitter(polling));
         // A file may have to be read again meanwhile.
         self.next = next.or(self.next);
@@ -151,6 +167,7 @@ impl Variant for Poll {
 
     fn on_stream_opened(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
         (self.is_outstanding, self.is_busy, self.is_requested) = (false, false, false);
+        (self.is_superseded, self.has_given_up) = (false, false);
         self.subscribed = subscriptions.iter().filter(|(_, sub)| sub.is_named()).map(|(id, _)| id).collect();
         self.next = (!subscriptions.is_empty()).then_some(now);
     }
@@ -183,7 +200,8 @@ impl Variant for Poll {
     /// It counts for the requested names.
     fn on_accepted(&mut self, _: &Subscriptions, version: &Version) {
         self.version = version.clone();
-        self.version_names = Some(self.names.clone());
+        // It may be the answer to the request before.
+        self.version_names = Some(self.names.clone()).filter(|_| !std::mem::take(&mut self.has_given_up));
     }
 
     fn on_dropped(&mut self) {
@@ -205,7 +223,8 @@ impl Variant for Poll {
 
     fn due(&self, subscriptions: &Subscriptions) -> Option<Instant> {
         match (subscriptions.is_empty(), self.is_busy || self.is_outstanding) {
-            (_, true) => None,
+            (_, true) if self.is_busy => None,
+            (_, true) => self.gives_up_at(),
             // No request is sent without subscriptions.
             (true, false) => self.unsubscribed_at,
             (false, false) => self.next,
@@ -220,9 +239,11 @@ impl Variant for Poll {
         &mut self,
         subscriptions: &mut Subscriptions,
         head: Head<'_>,
-        _: Instant,
+        now: Instant,
     ) -> (Option<Bytes>, Written) {
         let mut written = Written::nothing(head.ty);
+        self.has_given_up |= self.is_outstanding;
+        (self.is_outstanding, self.is_superseded, self.written_at) = (false, false, Some(now));
         self.put_unsubscribed(subscriptions, &mut written);
         self.next = None;
         subscriptions.sends_all = subscriptions.wildcard;

@@ -62,7 +62,7 @@ impl Server {
         let channel = self.endpoint.connect().await.map_err(|error| cannot(&error))?;
         let request = ClientStatusRequest { exclude_resource_contents: !contents, ..Default::default() };
         let request = Bytes::from(request.encode_to_vec());
-        let mut grpc = Grpc::new(channel).max_decoding_message_size(usize::MAX);
+        let mut grpc = Grpc::new(channel).max_decoding_message_size(LONGEST_ANSWER);
         let mut answer = fetch(&mut grpc, request.clone()).await;
         if answer.as_ref().is_err_and(|status| status.code() == Code::Unimplemented) {
             answer = stream_one(&mut grpc, request).await;
@@ -116,3 +116,6 @@ fn innermost(error: &(dyn Error + 'static)) -> String {
 
 const FETCH: &str = "/envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus";
 const STREAM: &str = "/envoy.service.status.v3.ClientStatusDiscoveryService/StreamClientStatus";
+
+/// The maximum size of an answer in bytes, as that of a message of a management server.
+const LONGEST_ANSWER: usize = 256 << 20;

@@ -47,6 +47,15 @@ pub struct Behavior {
     pub constant_nonces: bool,
     /// Every second heartbeat has twice the resource's time to live.
     pub heartbeats_change_ttl: bool,
+    /// In the state-of-the-world variant, keeps the names whose resources it has sent for as long as the stream lasts, and
+    /// responds to added names only if one of them is another, the version changes, or the request has no version.
+    /// go-control-plane does so up to 0.13.1.
+    pub keeps_known_names: bool,
+    /// Reports that there is nothing by the name `*` as a `Resource` with that name and without a resource, where `*` is an
+    /// ordinary name (`legacy_wildcard_only`).
+    pub unset_wildcard: bool,
+    /// Compares names as text, so that another spelling of a name is another name. Traffic Director and go-control-plane do so.
+    pub compares_text: bool,
     /// The reaction to a NACK.
     pub after_nack: AfterNack,
     /// Shuffles the resources of each response, with this seed. Go servers that iterate over a map do so, such as

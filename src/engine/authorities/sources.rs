@@ -5,17 +5,17 @@ use std::{sync::Arc, time::Instant};
 use bytes::Bytes;
 
 use super::{
-    super::{Refusal, Selection, store::Store},
+    super::{Refusal, store::Store},
     AuthorityState, Groups, Servers,
     unused::Unused,
 };
 use crate::{
-    config::{ApiType, Authority, Bootstrap, ConfigSource},
+    config::{ApiType, Authority, Bootstrap, ConfigSource, TransportApiVersion},
     engine::Settings,
     error::Code,
     name::ResourceName,
     protocol::{self, GroupId, Machine, ServerId, SourceKey, TypeId, encode_node},
-    resource::config_source::ResourceConfigSource,
+    resource::{config_source::ResourceConfigSource, services::Service},
 };
 
 /// The configuration that groups and servers are made from.
@@ -180,21 +180,21 @@ impl<'a> Sources<'a> {
         }
     }
 
-    /// Virtual hosts on demand exist in the incremental variant alone (B3.5).
-    pub(in crate::engine) fn check_on_demand(
-        &mut self,
-        store: &Store,
-        (ty, names): (TypeId, &Selection),
-        now: Instant,
-    ) -> Result<(), Refusal> {
-        let name = ResourceName::parse(&names.text()).map_err(|error| Refusal::invalid(error.to_string()))?;
-        let group = self.group_for(store, (ty, &name), now)?;
+    /// Refuses a type that exists in the incremental variant alone, if no source of the group has that (B3.5).
+    pub(super) fn check_variant(&self, store: &Store, group: GroupId, ty: TypeId) -> Result<(), Refusal> {
+        let methods =
+            Service::of(store.type_url(ty)).and_then(|service| service.spelling(TransportApiVersion::V3));
+        if methods.is_none_or(|spelling| spelling.methods.of_variant(false).is_some()) {
+            return Ok(());
+        }
         let sources = &self.groups.get(group).source_keys;
+        let has_type =
+            |source: &SourceKey| source.capabilities().incremental || !source.capabilities().remote;
         match sources.first() {
-            Some(first) if !sources.iter().any(|source| source.capabilities().incremental) => Err(Refusal {
+            Some(first) if !sources.iter().any(has_type) => Err(Refusal {
                 code: Code::Unimplemented,
                 message: format!(
-                    "virtual hosts on demand (VHDS) need an api_type of {} or {}, which that of xDS server {} is not",
+                    "the type needs an api_type of {} or {}, which that of xDS server {} is not",
                     ApiType::AggregatedDeltaGrpc,
                     ApiType::DeltaGrpc,
                     first,

@@ -43,6 +43,7 @@ impl Authorities {
             }
             Some(_) | None => self.sources().group_for(store, (ty, name), now)?,
         };
+        self.sources().check_variant(store, group, ty)?;
         let entry = self.placement().watched_entry(store, (group, ty), name);
         if name.is_glob() {
             Globs::begin(store, entry);
@@ -97,6 +98,7 @@ impl Authorities {
         now: Instant,
     ) -> Result<GroupId, Refusal> {
         let group = self.sources().default_group(store, ty, now)?;
+        self.sources().check_variant(store, group, ty)?;
         let key = (group, ty, Which::All);
         if store.members.get(&key).is_none() {
             for server in self.groups.get(group).open.clone() {

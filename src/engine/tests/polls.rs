@@ -426,3 +426,30 @@ fn e3_what_is_left_out_is_logged_when_a_resource_begins_to_lack_it() {
                 type_url=\"type.googleapis.com/envoy.config.endpoint.v3.ClusterLoadAssignment\" name=shop parts=1";
     assert_eq!(log.lines(), [line, line], "of versions 1 and 4");
 }
+
+#[test]
+fn d13_a_poll_that_is_held_back_is_given_up_for_a_new_name() {
+    let mut rig = rest();
+    rig.watch::<Eds>("a");
+    rig.connect(1);
+    rig.sent(1);
+    rig.pass(DELAY / 2);
+    assert_eq!(rig.watch::<Eds>("b").1, NONE, "no sooner than a poll would be due");
+    assert_eq!(rig.pass(DELAY / 2), ["send ClusterLoadAssignment [a,b] / node"]);
+    rig.sent(1);
+    rig.pass(2 * DELAY);
+    assert_eq!(rig.watch::<Eds>("c").1, ["send ClusterLoadAssignment [a,b,c] / node"], "at once");
+    rig.sent(1);
+    // It may be the answer to the request before.
+    let outputs = rig.receive(1, &response::<Eds>("1", vec![any::<Eds>("a", "x"), any::<Eds>("b", "y")]));
+    assert_eq!(outputs, ["#1 present 1 x", "#2 present 1 y", "read"]);
+    let outputs = rig.pass(2 * DELAY);
+    assert!(
+        outputs.contains(&"send ClusterLoadAssignment [a,b,c] / node".to_owned()),
+        "no version: {outputs:?}"
+    );
+    rig.sent(1);
+    let all = vec![any::<Eds>("a", "x"), any::<Eds>("b", "y"), any::<Eds>("c", "z")];
+    assert_eq!(rig.receive(1, &response::<Eds>("1", all))[0], "#3 present 1 z");
+    assert_eq!(rig.next().1, ["send ClusterLoadAssignment [a,b,c] 1/ node"]);
+}

@@ -10,7 +10,7 @@ use crate::{
     config::{ApiType, AuthorityBuilder, PathSource, Server, ServerBuilder, TransportApiVersion},
     pb::envoy::service::discovery::v3::DiscoveryResponse,
     protocol::DisconnectKind,
-    resource::{Resource, VirtualHost},
+    resource::{Endpoint, Resource, VirtualHost},
 };
 
 const NONE: Vec<String> = Vec::new();
@@ -160,6 +160,23 @@ fn b3_5_what_a_variant_does_not_have_is_refused() {
         refused(ApiType::DeltaGrpc, TransportApiVersion::V2),
         ["connect 0.1 /envoy.api.v2.VirtualHostDiscoveryService/DeltaVirtualHosts"]
     );
+}
+
+#[test]
+fn b3_5_single_endpoints_and_virtual_hosts_are_refused_on_aggregated_streams_of_the_state_of_the_world() {
+    let endpoints = "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/x/*";
+    let host = Selection::One("r/h".into());
+    let refused = |api_type, ty: ResourceType, names: &Selection| {
+        let authority = AuthorityBuilder::default();
+        let mut rig = rig(Bootstrap::builder().server(server("a:1", api_type)).authority("a", authority));
+        rig.watch_raw(ty, names.clone())
+    };
+    let (hosts, members) = (ResourceType::of::<VirtualHost>(), ResourceType::of::<Endpoint>());
+    let glob = Selection::Collection(endpoints.into());
+    for (ty, names) in [(hosts, &host), (hosts, &Selection::All), (members, &glob)] {
+        assert_eq!(refused(ApiType::AggregatedGrpc, ty, names), ["#1 refused UNIMPLEMENTED"]);
+        assert_eq!(refused(ApiType::AggregatedDeltaGrpc, ty, names), ["connect 0.1"]);
+    }
 }
 
 #[test]

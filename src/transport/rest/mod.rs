@@ -90,14 +90,22 @@ struct Poller {
 }
 
 impl Poller {
+    /// A request while the answer to another one is held back replaces it.
     async fn run(self, mut requests: mpsc::UnboundedReceiver<Bytes>) {
-        while let Some(request) = requests.recv().await {
-            self.poll(&request).await;
+        let mut next = requests.recv().await;
+        while let Some(request) = next {
+            next = tokio::select! {
+                biased;
+                () = self.poll(&request) => requests.recv().await,
+                newer = requests.recv() => newer,
+            };
         }
     }
 
     async fn poll(&self, request: &Bytes) {
         let sent = Sent::new(self.events.clone());
+        // Whatever becomes of it when it is given up, it is reported as sent before that, or never.
+        let _given_up = Forget(&sent);
         let exchange = Exchange {
             pool: &self.pool,
             path: &self.target.path,
@@ -123,6 +131,15 @@ impl Poller {
                 self.events.failed(failure.reason);
             }
         }
+    }
+}
+
+/// Nothing is reported of a request any more when this is dropped.
+struct Forget<'a>(&'a Sent);
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        self.0.forget();
     }
 }
 

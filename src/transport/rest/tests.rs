@@ -172,6 +172,27 @@ async fn a_response_over_the_limit_is_not_read() {
 }
 
 #[tokio::test]
+async fn d13_a_request_whose_answer_is_held_back_is_given_up_for_a_newer_one() {
+    let listener = TcpListener::bind(LOOPBACK).await.unwrap();
+    let mut peer = Peer::connect(&format!("http://{}", listener.local_addr().unwrap()));
+    peer.connection.send(request("1").encode_to_vec().into());
+    let (mut held, _) = soon(listener.accept()).await.unwrap();
+    read_request(&mut held).await;
+    let sent = soon(peer.inputs.recv()).await.unwrap();
+    assert!(matches!(sent, Input::Transport(StreamEvent::RequestSent { .. })), "{sent:?}");
+    peer.connection.send(request("2").encode_to_vec().into());
+    let (mut socket, _) = soon(listener.accept()).await.unwrap();
+    assert!(read_request(&mut socket).await.contains("\"2\""));
+    // The server sees the end of the first one, and can give it up as well.
+    assert_eq!(soon(held.read(&mut [0])).await.unwrap_or_default(), 0);
+    socket.write_all(b"HTTP/1.1 304 x\r\n\r\n").await.unwrap();
+    let sent = soon(peer.inputs.recv()).await.unwrap();
+    assert!(matches!(sent, Input::Transport(StreamEvent::RequestSent { .. })), "{sent:?}");
+    let unchanged = soon(peer.inputs.recv()).await.unwrap();
+    assert!(matches!(unchanged, Input::Transport(StreamEvent::Unchanged { .. })), "{unchanged:?}");
+}
+
+#[tokio::test]
 async fn the_request_has_its_host_and_content_type() {
     let listener = TcpListener::bind(LOOPBACK).await.unwrap();
     let addr = listener.local_addr().unwrap();

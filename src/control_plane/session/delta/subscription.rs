@@ -129,7 +129,7 @@ impl Subscription {
             self.everything = true;
             return (!std::mem::replace(&mut self.wildcard, true)).then_some(name);
         }
-        let name = to_canonical(name);
+        let name = if behavior.compares_text { name } else { to_canonical(name) };
         self.invalidate_initial(&name);
         self.fresh.insert(name.clone());
         self.names.insert(name.clone()).then_some(name)
@@ -157,7 +157,7 @@ impl Subscription {
             self.everything = false;
             return std::mem::replace(&mut self.wildcard, false).then_some(name);
         }
-        let name = to_canonical(name);
+        let name = if behavior.compares_text { name } else { to_canonical(name) };
         self.invalidate_initial(&name);
         let was_subscribed = self.names.remove(&name);
         self.fresh.remove(&name);
@@ -250,6 +250,11 @@ impl Subscription {
                 others.filter(|(name, _)| !response.removed_resources.iter().any(|it| it == *name));
             let whole = unmentioned.next().map(|(_, stored)| wrap::whole(type_url, stored, store));
             response.resources.extend(whole.map(|resource| self.supported(resource)));
+        }
+        let star = response.removed_resources.iter().position(|name| name == WILDCARD);
+        if let Some(star) = star.filter(|_| settings.behavior.unset_wildcard) {
+            let name = response.removed_resources.swap_remove(star);
+            response.resources.push(Resource { name, ..Resource::default() });
         }
         let version = store.version_of_type(&now);
         let resources = match settings.behavior.after_nack {

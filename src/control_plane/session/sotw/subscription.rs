@@ -56,6 +56,8 @@ pub(super) struct Subscription {
     pub(super) memory: Memory,
     /// The version of the newest response of the session itself.
     version: String,
+    /// The names whose resources were sent, if they are kept.
+    known: BTreeSet<String>,
     pulse: Pulse,
     retry: Retry,
 }
@@ -131,8 +133,8 @@ impl Subscription {
     /// Handles a request without a version. A server that may have sent unsubscribed resources sends all subscribed
     /// ones again, as go-control-plane does by comparing versions.
     pub(super) fn on_forgotten_version(&mut self, behavior: &Behavior) {
-        self.again |=
-            !self.version.is_empty() && (behavior.empty_list_is_wildcard || behavior.keeps_wildcard);
+        self.again |= !self.version.is_empty()
+            && (behavior.empty_list_is_wildcard || behavior.keeps_wildcard || behavior.keeps_known_names);
     }
 
     /// Updates the time; returns the next deadline.
@@ -148,7 +150,7 @@ impl Subscription {
 
     /// Replaces the subscribed names (B1.1); returns the changes.
     pub(super) fn subscribe(&mut self, mut names: Vec<String>, behavior: &Behavior) -> NameChanges {
-        for name in &mut names {
+        for name in names.iter_mut().filter(|_| !behavior.compares_text) {
             if let Cow::Owned(canonical) = canonical(name) {
                 *name = canonical;
             }
@@ -174,7 +176,8 @@ impl Subscription {
         self.added.wildcard |= wildcard && !self.wildcard;
         self.wildcard = wildcard;
         let before = std::mem::replace(&mut self.names, names);
-        let new = self.names.iter().filter(|name| before.binary_search(name).is_err()).cloned();
+        let new = self.names.iter().filter(|name| before.binary_search(name).is_err());
+        let new = new.filter(|name| !self.known.contains(*name)).cloned();
         let added = self.added.names.len();
         self.added.names.extend(new);
         changes.subscribed.extend_from_slice(&self.added.names[added..]);
@@ -231,6 +234,9 @@ impl Subscription {
         }
         let contents = match contents {
             Contents::Whole { mut resources, errors } => {
+                if settings.behavior.keeps_known_names {
+                    self.known.extend(resources.iter().map(|stored| stored.name().to_owned()));
+                }
                 if settings.behavior.unsolicited_resources {
                     let mut others = now.entries().filter(|(name, stored)| !self.covers(name, stored));
                     resources.extend(others.next().map(|(_, stored)| stored));
@@ -268,7 +274,11 @@ impl Subscription {
                     errors.extend(written.is_none().then(|| wrap::needs_wrapper(stored)));
                     written
                 };
-                (resources.into_iter().filter_map(any).collect(), errors)
+                let mut written: Vec<_> = resources.into_iter().filter_map(any).collect();
+                if settings.behavior.unset_wildcard && self.has(WILDCARD) {
+                    written.push(wrapped(&Resource { name: WILDCARD.to_owned(), ..Resource::default() }));
+                }
+                (written, errors)
             }
             Contents::Heartbeats(resources) => {
                 let factor = self.pulse.factor(settings);

@@ -285,7 +285,7 @@ fn b3_5_virtual_hosts_on_demand_are_not_requested_in_the_state_of_the_world() {
     rig.sent(1);
     let routes = listener("shop").inline_routes(route_config("routes").vhds());
     let outputs = rig.receive(1, &in_sotw("1", [routes]));
-    let text = "#1 UNIMPLEMENTED: VirtualHost \"routes/shop\": virtual hosts on demand (VHDS) need an api_type of \
+    let text = "#1 UNIMPLEMENTED: VirtualHost \"routes/shop\": the type needs an api_type of \
                 AGGREGATED_DELTA_GRPC or DELTA_GRPC, which that of xDS server 127.0.0.1:1 is not [node id: n]";
     assert!(outputs.contains(&text.to_owned()), "{outputs:?}");
     assert!(!outputs.iter().any(|outputs| outputs.contains("send VirtualHost")), "{outputs:?}");

@@ -4,10 +4,15 @@
 
 use std::{collections::BTreeSet, time::Duration};
 
+use prost::Message;
+
 use super::*;
-use crate::control_plane::{
-    Versions,
-    session::{AfterNack, Behavior},
+use crate::{
+    control_plane::{
+        Versions,
+        session::{AfterNack, Behavior},
+    },
+    pb::envoy::service::discovery::v3::Resource as Wrapper,
 };
 
 fn pair(behavior: Behavior, resources: &[(&str, &str, &str)]) -> Pair {
@@ -232,4 +237,44 @@ fn versions_may_fall_or_be_one_for_all_types() {
     assert_eq!(one.exchange(CDS, &["a"]), ["Cluster 2: a1"]);
     one.set(&[(EDS, "a", "a2")]);
     assert_eq!(one.exchange(EDS, &["a"]), ["ClusterLoadAssignment 3: a2"]);
+}
+
+#[test]
+fn names_that_were_sent_may_be_known_for_as_long_as_the_stream_lasts() {
+    let behavior = Behavior { keeps_known_names: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(EDS, "a", "a1"), (EDS, "b", "b1")]);
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"]);
+    assert_eq!(pair.exchange(EDS, &["b"]), Vec::<String>::new());
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), Vec::<String>::new(), "nothing of it is new");
+    pair.reconnect();
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"]);
+}
+
+#[test]
+fn a_wildcard_that_is_a_name_may_be_reported_as_unset() {
+    let behavior = Behavior { legacy_wildcard_only: true, unset_wildcard: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(CDS, "a", "a1"), (CDS, "b", "b1")]);
+    let request = DiscoveryRequest {
+        type_url: CDS.into(),
+        resource_names: vec!["*".into(), "a".into()],
+        ..DiscoveryRequest::default()
+    };
+    pair.session.handle_request(request).unwrap();
+    let response = pair.session.poll_response(&pair.store).unwrap();
+    let wrappers = response
+        .resources
+        .iter()
+        .filter(|any| any.type_url.ends_with("/envoy.service.discovery.v3.Resource"));
+    let wrappers: Vec<_> = wrappers.map(|any| Wrapper::decode(any.value.clone()).unwrap()).collect();
+    assert_eq!(wrappers.len(), 1);
+    assert_eq!((wrappers[0].name.as_str(), &wrappers[0].resource), ("*", &None));
+}
+
+#[test]
+fn another_spelling_may_be_another_name() {
+    let name = "xdstp://here/envoy.config.endpoint.v3.ClusterLoadAssignment/a";
+    let behavior = Behavior { compares_text: true, ..Behavior::default() };
+    let mut pair = pair(behavior, &[(EDS, name, "a1")]);
+    assert_eq!(pair.exchange(EDS, &[&name.replace("/a", "/%61")]), Vec::<String>::new());
+    assert_eq!(pair.exchange(EDS, &[name]), ["ClusterLoadAssignment 1: a1"]);
 }
