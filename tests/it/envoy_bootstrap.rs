@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::common::{
-    soon,
+    of_any_version, soon,
     tls::{Ca, Files, TlsServer},
 };
 use xdskit::{
@@ -24,9 +24,9 @@ use xdskit::{
 /// A server with a cluster, its endpoints, and a listener.
 async fn server() -> TestControlPlane {
     let server = TestControlPlane::start().await;
-    server.set(cluster("shop"));
+    server.set(of_any_version(cluster("shop")));
     server.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]));
-    server.set(listener("shop").rds("shop-routes"));
+    server.set(of_any_version(listener("shop").rds("shop-routes")));
     server.set(route_config("shop-routes").virtual_host(["shop"], [route::prefix("/").cluster("shop")]));
     server
 }

@@ -81,10 +81,9 @@ impl Transport {
         self.builder(uri).build().unwrap()
     }
 
-    /// Whether virtual hosts are available. A stream of their own exists in the incremental variant alone (B3.5); the error of
-    /// a watch elsewhere is checked here.
+    /// Whether virtual hosts are available: in the incremental variant alone (B3.5). The error of a watch elsewhere is checked here.
     pub(crate) async fn has_virtual_hosts(self) -> bool {
-        if self.api_type().is_aggregated() || self.api_type().is_delta() {
+        if self == Self::Files || self.api_type().is_delta() {
             return true;
         }
         let refused = self.client("127.0.0.1:1").watch::<VirtualHost>("routes/shop").ready().await;

@@ -51,6 +51,20 @@ pub(crate) fn cluster(name: &str, note: &str) -> AnyResource {
     AnyResource::encode(type_url::CLUSTER, name, &message)
 }
 
+/// A resource whose sources have no `resource_api_version`, so that servers of each version may send it: of the test's builders they
+/// have V3.
+pub(crate) fn of_any_version(resource: impl Into<AnyResource>) -> AnyResource {
+    let resource = resource.into();
+    let mut bytes = resource.bytes().to_vec();
+    // Field 6 of a ConfigSource, a number.
+    for at in 1..bytes.len() {
+        if bytes[at - 1..=at] == [6 << 3, 2] {
+            bytes[at] = 0;
+        }
+    }
+    AnyResource::new(resource.type_url(), resource.name(), bytes)
+}
+
 pub(crate) fn bootstrap(uri: impl Into<String>) -> Bootstrap {
     let server = Server::new(uri).insecure();
     Bootstrap::builder().node(Node::new("test-node")).server(server).build().unwrap()

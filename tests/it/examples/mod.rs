@@ -141,7 +141,9 @@ async fn each_type_can_be_watched() {
         ("secret", type_url::SECRET),
         ("runtime", type_url::RUNTIME),
     ];
-    let _watch = server.watch(&types.map(|(kind, _)| format!("{kind}=shop")).join(" "));
+    let names = types.map(|(kind, _)| format!("{kind}=shop")).join(" ");
+    // Virtual hosts are in the incremental variant alone.
+    let _watch = server.watch(&format!("--protocol delta {names}"));
     for (_, type_url) in types {
         server.control_plane.expect_names(type_url, &["shop"]).await.unwrap();
     }

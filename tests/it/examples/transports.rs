@@ -18,11 +18,13 @@ use xdskit::{
 };
 
 use super::process::Process;
+use crate::common::of_any_version;
 
 /// A mesh with all elements of trees: weighted clusters, priorities, health, weights, aggregates.
 fn fill(control_plane: &TestControlPlane) {
     control_plane.update(|tx| {
-        tx.set(listener("shop").rds("routes"));
+        // They are sent by servers of v2, too.
+        tx.set(of_any_version(listener("shop").rds("routes")));
         let routes = [
             route::prefix("/cart/").weighted([("cart", 90), ("canary", 10)]),
             route::path("/users").header("x-probe", "yes").cluster("users"),
@@ -42,11 +44,11 @@ fn fill(control_plane: &TestControlPlane) {
 fn clusters() -> [AnyResource; 5] {
     let users = cluster("users").aggregate(["users-main", "users-others"]);
     [
-        cluster("cart").eds_service("of-cart").into(),
-        cluster("canary").into(),
+        of_any_version(cluster("cart").eds_service("of-cart")),
+        of_any_version(cluster("canary")),
         users.into(),
         cluster("users-main").logical_dns("127.0.0.1", 8080).into(),
-        cluster("users-others").into(),
+        of_any_version(cluster("users-others")),
     ]
 }
 

@@ -46,7 +46,7 @@ async fn a_virtual_host_is_requested_when_its_host_is_resolved(transport: Transp
         let error = soon(own.ready()).await.unwrap_err();
         assert_eq!(error.code(), Code::Unimplemented);
         let why = match transport.api_type().is_aggregated() {
-            true => "virtual hosts on demand (VHDS) need an api_type",
+            true => "the type needs an api_type of AGGREGATED_DELTA_GRPC or DELTA_GRPC",
             false if transport.is_polled() => "the type cannot be had over REST",
             false => "the type is in the incremental variant alone",
         };

@@ -30,7 +30,7 @@ async fn a27_9_a47_1_targets_lead_to_listeners(transport: Transport) {
         ("xds:shop", "shop", "shop"),
         ("xds:///shop:80", "shop:80", "shop:80"),
         ("xds:///eu/shop", "eu/shop", "eu%2Fshop"),
-        ("xds:///a%20shop", "a shop", "a shop"),
+        ("xds:///a%20shop", "a shop", "a%20shop"),
         ("xds://mesh.example/shop", FEDERATED, "shop"),
     ] {
         let snapshot = soon(client.resolve(target).ready()).await.unwrap();
