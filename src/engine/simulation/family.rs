@@ -4,7 +4,7 @@
 use super::script::Ty;
 use crate::control_plane::{
     Versions,
-    session::{AfterNack, Behavior, Settings},
+    session::{AfterNack, Settings},
 };
 
 /// What servers may do in a world, and what is checked of the client.
@@ -45,9 +45,6 @@ enum Freedom {
     HeartbeatsAfterNack,
     HeartbeatsChangeTtl,
     SharedNames,
-    KeepsKnownNames,
-    UnsetWildcard,
-    ComparesText,
 }
 
 /// How a server of a world behaves.
@@ -75,8 +72,6 @@ pub(super) enum Rule {
     AnswerAtOnce,
     /// A version in the first request of a type stands for resources that are held.
     Claims,
-    /// Each request is as the protocol demands, and a version in it stands for nothing that is not held.
-    Requests,
 }
 
 impl Family {
@@ -144,13 +139,12 @@ impl Family {
                 random.u64(..);
             }
         }
+        // In the state of the world a wildcard beside names has to be spelled.
+        server.settings.behavior.legacy_wildcard_only &= is_delta;
         // A part that is rejected would keep the others from being sent.
         if server.settings.behavior.after_nack != AfterNack::Nothing {
             server.settings.max_per_response = None;
         }
-        // What is sent without a subscription looks like the answer to a wildcard.
-        let Behavior { legacy_wildcard_only, unsolicited_resources, .. } = &mut server.settings.behavior;
-        *unsolicited_resources &= is_delta || !*legacy_wildcard_only;
         // There nonces identify outdated requests.
         server.settings.behavior.constant_nonces &= is_delta;
         // A server that takes the content of a version for known must not give the version another one.
@@ -172,7 +166,7 @@ impl Default for Family {
 }
 
 impl Freedom {
-    const ALL: [Self; 31] = [
+    const ALL: [Self; 28] = [
         Self::IgnoreNamesInNack,
         Self::SkipKnownVersions,
         Self::ResendKnownVersions,
@@ -201,9 +195,6 @@ impl Freedom {
         Self::HeartbeatsAfterNack,
         Self::HeartbeatsChangeTtl,
         Self::SharedNames,
-        Self::KeepsKnownNames,
-        Self::UnsetWildcard,
-        Self::ComparesText,
     ];
 
     /// Whether no model has to consider it.
@@ -236,10 +227,7 @@ impl Freedom {
             | Self::UnsolicitedRemovals
             | Self::EmptyListIsWildcard
             | Self::KeepsWildcard
-            | Self::SharedNames
-            | Self::KeepsKnownNames
-            | Self::UnsetWildcard
-            | Self::ComparesText => false,
+            | Self::SharedNames => false,
         }
     }
 
@@ -283,9 +271,6 @@ impl Freedom {
             Self::KeepsWildcard => behavior.keeps_wildcard = true,
             Self::HeartbeatsAfterNack => behavior.heartbeats_after_nack = true,
             Self::HeartbeatsChangeTtl => behavior.heartbeats_change_ttl = true,
-            Self::KeepsKnownNames => behavior.keeps_known_names = true,
-            Self::UnsetWildcard => (behavior.legacy_wildcard_only, behavior.unset_wildcard) = (true, true),
-            Self::ComparesText => behavior.compares_text = true,
             // It is one of the world.
             Self::SharedNames => {}
             Self::SplitResponses => settings.max_per_response = Some(1 + (seed % 2) as usize),
@@ -294,8 +279,7 @@ impl Freedom {
 }
 
 impl Rule {
-    const ALL: [Self; 5] =
-        [Self::NackNames, Self::NackRate, Self::AnswerAtOnce, Self::Claims, Self::Requests];
+    const ALL: [Self; 4] = [Self::NackNames, Self::NackRate, Self::AnswerAtOnce, Self::Claims];
 }
 
 /// The freedoms with which all worlds pass.

@@ -13,7 +13,6 @@ mod names;
 mod operations;
 mod polls;
 mod redirects;
-mod rejections;
 mod requests;
 mod resolutions;
 mod responses;
