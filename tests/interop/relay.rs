@@ -82,8 +82,8 @@ async fn known_names_come_at_once_beside_missing_ones(setup: Setup) {
         let mut listener = client.watch::<Listener>("payments");
         let mut gone = client.watch::<Cluster>("no-cluster");
         let mut cluster = client.watch::<Cluster>("payments");
-        until(&mut listener, |seen| is_there(seen)).await;
-        until(&mut cluster, |seen| is_there(seen)).await;
+        until(&mut listener, is_there).await;
+        until(&mut cluster, is_there).await;
         until(&mut missing, |seen| seen.error().is_some()).await;
         until(&mut gone, |seen| seen.error().is_some()).await;
     }
