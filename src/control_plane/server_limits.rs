@@ -4,7 +4,7 @@ use tonic::{Code, Status};
 
 /// The limits of what the clients of a [`ControlPlane`](super::ControlPlane) may use together, and on connections.
 ///
-/// Those of a single stream are [`session::Limits`](super::session::Limits).
+/// The limits of a single stream are [`session::Limits`](super::session::Limits).
 ///
 /// ```
 /// use xdskit::control_plane::{ControlPlane, ServerLimits};
@@ -24,7 +24,7 @@ pub struct ServerLimits {
     pub max_total_names: usize,
     /// The maximum number of streams on a connection, by default 100. Clients know it by HTTP/2 and wait with further ones.
     ///
-    /// It applies to [`serve`](super::ControlPlane::serve), as the following ones do; an application that serves the
+    /// This limit and the following ones apply to [`serve`](super::ControlPlane::serve); an application that serves the
     /// [services](super::ControlPlane::service) has settings of its own server.
     pub max_streams_per_connection: u32,
     /// The maximum number of connections, by default 10,000. Further ones are closed at once.

@@ -40,7 +40,10 @@ impl<H: Clone + Debug> Generations<H> {
         let statuses = self.balancer.cluster_status();
         let leaves: BTreeSet<_> = statuses.iter().flat_map(|cluster| &cluster.leaves).collect();
         for view in leaves.into_iter().filter_map(|leaf| snapshot.cluster(leaf)) {
-            let remarks = [view.config().map(|it| &it.remarks), view.assignment().map(|it| &it.remarks)];
+            let remarks = [
+                view.config().map(|config| &config.remarks),
+                view.assignment().map(|assignment| &assignment.remarks),
+            ];
             for text in remarks.into_iter().flatten().flat_map(shown) {
                 all.push(format!("cluster {}: {text}", Escaped(view.name())).into());
             }

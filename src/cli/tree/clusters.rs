@@ -64,7 +64,10 @@ impl<'a> Clusters<'a> {
         }
         let mut below: Vec<_> = self.own_warnings(cluster).map(|warning| self.warning(warning)).collect();
         below.extend(self.drops(cluster));
-        let remarks = [cluster.config().map(|it| &it.remarks), cluster.assignment().map(|it| &it.remarks)];
+        let remarks = [
+            cluster.config().map(|config| &config.remarks),
+            cluster.assignment().map(|assignment| &assignment.remarks),
+        ];
         below.extend(self.artist.remarks(&remarks.into_iter().flatten().collect::<Vec<_>>()));
         match cluster.kind() {
             Some(ClusterKind::Aggregate { clusters, .. }) => {

@@ -184,7 +184,9 @@ impl ResponseRules {
 
     fn see_node(&mut self, node: Option<&Node>) {
         self.features.get_or_insert_with(|| {
-            let has = |name: &str| node.is_some_and(|node| node.client_features.iter().any(|it| it == name));
+            let has = |name: &str| {
+                node.is_some_and(|node| node.client_features.iter().any(|feature| feature == name))
+            };
             let wrapper = has("xds.config.resource-in-sotw") || has("xds.config.supports-resource-in-sotw");
             Features { wrapper, ttl: has("xds.config.supports-resource-ttl") }
         });

@@ -183,7 +183,7 @@ impl Step<'_> {
                 self.authorities.placement().note_version(self.store, sender, id, &update.version);
                 self.store.set_ttl(id, update.at, self.response.ttl_of(&located));
                 let raw = self.raw((id, &located), bytes).with_bare(self.response.is_bare(&located));
-                left_out::log(self.store, (self.response.ty, id), &resource);
+                left_out::log(self.store, self.response.ty, id, &resource);
                 self.store.apply(id, |entry| entry.on_accepted(resource, raw, update))
             }
             Err(invalid) => {

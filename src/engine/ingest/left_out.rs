@@ -10,7 +10,7 @@ use crate::{
 };
 
 /// Logs the parts of a resource that are left out, unless the resource that it replaces lacked the same ones.
-pub(super) fn log(store: &Store, (ty, id): (TypeId, EntryId), resource: &Erased) {
+pub(super) fn log(store: &Store, ty: TypeId, id: EntryId, resource: &Erased) {
     let left_out = |resource| store.ty(ty).remarks(resource).map_or(&[][..], |remarks| remarks.left_out());
     let parts: &[LeftOut] = left_out(resource);
     let Some(entry) = store.get(id).filter(|_| !parts.is_empty()) else { return };
