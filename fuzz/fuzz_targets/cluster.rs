@@ -3,6 +3,6 @@
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use xdskit::{pb::envoy::config::cluster::v3 as pb, resource::Cluster};
+use xdskit::resource::Cluster;
 
-fuzz_target!(|input: &[u8]| xdskit_fuzz::check_read::<Cluster, pb::Cluster>(input));
+fuzz_target!(|input: &[u8]| xdskit_fuzz::check_read::<Cluster>(input));

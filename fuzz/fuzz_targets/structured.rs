@@ -5,12 +5,9 @@
 #![no_main]
 
 use libfuzzer_sys::{fuzz_mutator, fuzz_target, fuzzer_mutate};
-use xdskit::{
-    pb::envoy::config::{cluster::v3 as cluster, endpoint::v3 as endpoint},
-    resource::{
-        Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, Runtime, ScopedRouteConfiguration,
-        Secret, VirtualHost,
-    },
+use xdskit::resource::{
+    Cluster, ClusterLoadAssignment, Listener, RouteConfiguration, Runtime, ScopedRouteConfiguration, Secret,
+    VirtualHost,
 };
 use xdskit_fuzz::{
     check, check_read,
@@ -48,8 +45,8 @@ const HEAD: usize = 2;
 
 /// Types are appended, so that the corpus keeps its meaning.
 const CHECKS: &[fn(&[u8])] = &[
-    check_read::<Cluster, cluster::Cluster>,
-    check_read::<ClusterLoadAssignment, endpoint::ClusterLoadAssignment>,
+    check_read::<Cluster>,
+    check_read::<ClusterLoadAssignment>,
     check::<Secret>,
     check::<Runtime>,
     check::<Listener>,
