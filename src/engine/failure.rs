@@ -5,6 +5,7 @@ use std::fmt::Display;
 use crate::{
     error::{Blame, Code, Subject, WatchError},
     protocol::{Disconnect, DisconnectKind, Machine, SourceKey},
+    wire::Malformed,
 };
 
 /// An error of a server as a whole: it is visible on each of its resources without an error of its own.
@@ -115,6 +116,11 @@ pub(super) fn no_such(uri: &impl Display) -> String {
     format!(
         "does not exist: xDS server {uri} does not have it; is the name correct and visible to this node?"
     )
+}
+
+/// The message for what a server may have sent in a response that is none.
+pub(super) fn cannot_be_read(uri: &impl Display, malformed: Malformed) -> String {
+    format!("xDS server {uri} sent a response that cannot be read: {malformed}")
 }
 
 /// The hint for a polled server that answered with "not found": the status is the same for a wrong address.

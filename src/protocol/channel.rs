@@ -4,6 +4,7 @@ use super::{
     delta::Delta, poll::Poll, rejections::Rejections, sotw::Sotw, source_key::SourceKey,
     stream_event::Disconnect, subscriptions::Subscriptions, timers::Wait, variant::Variant,
 };
+use crate::resource::Version;
 
 /// Whether a stream owes the answer to a wildcard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,6 +13,9 @@ pub(crate) enum AllDue {
     No,
     /// Something of the type is due until then.
     Until(Instant),
+    /// Only what is subscribed by name was received, as if `*` were a name like others (B1.23). Unless something else follows
+    /// until then, it is.
+    Doubted(Instant),
     /// Nothing of the type was received in time.
     TimedOut,
 }
@@ -24,6 +28,8 @@ pub(crate) struct Channel {
     pub(crate) subscriptions: Subscriptions,
     pub(crate) variant: Box<dyn Variant>,
     pub(crate) rejections: Rejections,
+    /// The version of the last response that was accepted, heartbeats of other versions aside.
+    pub(crate) accepted: Option<Version>,
     pub(crate) all: AllDue,
     /// The reason of the last end of a stream on which the type was requested, if nothing of it was ever received.
     pub(crate) unanswered: Option<Disconnect>,
@@ -35,7 +41,7 @@ impl AllDue {
     /// The time at which a type without a response counts as unanswered.
     pub(crate) fn deadline(self) -> Option<Instant> {
         match self {
-            Self::Until(at) => Some(at),
+            Self::Until(at) | Self::Doubted(at) => Some(at),
             Self::No | Self::TimedOut => None,
         }
     }
@@ -64,10 +70,20 @@ impl Channel {
             subscriptions: Subscriptions::default(),
             variant,
             rejections: Rejections::default(),
+            accepted: None,
             all: AllDue::No,
             unanswered: None,
             answered_timer: 0,
         }
+    }
+
+    /// A response was received, which may be the answer to the wildcard.
+    pub(crate) fn on_response(&mut self) {
+        self.all = match self.all {
+            AllDue::Doubted(_) => self.all,
+            AllDue::No | AllDue::Until(_) | AllDue::TimedOut => AllDue::No,
+        };
+        self.unanswered = None;
     }
 
     /// The time of the next write; in the past when it is due.

@@ -7,9 +7,11 @@ use std::{
 use bytes::{Bytes, BytesMut};
 
 use super::{
+    burst::REFILL,
     recent_unsubscribes::RecentUnsubscribes,
     request::{pair_len, put_bytes, put_error, put_pair, put_text, put_unless_empty, text_len},
     request_batcher::RequestBatcher,
+    sent_names::SentNames,
     subscription::Subscription,
     subscriptions::{SubId, Subscriptions},
     variant::{Answer, Head, Variant, Written},
@@ -56,12 +58,16 @@ struct OnStream {
     requested: bool,
     /// Whether the server sends everything, according to the requests so far.
     wildcard: bool,
+    /// It was sent as `*`, since it began behind names.
+    has_star: bool,
     /// The end of the wildcard was sent. go-control-plane ignores that on a stream without a name in a request, and
     /// considers its resources held ever after.
     wildcard_ended: bool,
     /// The server took `*` for a name, and sends only what was requested by name.
     wildcard_refused: bool,
     recent_unsubscribes: RecentUnsubscribes,
+    /// What the server has sent and that was not held then, or was let go since.
+    sent: SentNames,
     /// The oldest first: each is a request of its own.
     answers: VecDeque<Answer>,
     /// Responses in progress.
@@ -145,7 +151,8 @@ impl Delta {
         self.on_stream.wildcard_refused &= was_requested;
         subscriptions.sends_all = subscriptions.wildcard && !self.on_stream.wildcard_refused;
         if subscriptions.wildcard && !was_requested {
-            if self.on_stream.requested {
+            self.on_stream.has_star = self.on_stream.requested;
+            if self.on_stream.has_star {
                 put_text(SUBSCRIBE, "*", request);
             }
             subscriptions.on_wildcard_requested();
@@ -272,6 +279,28 @@ impl Variant for Delta {
         subscriptions.sends_all = false;
     }
 
+    fn is_wildcard_spelled(&self, subscriptions: &Subscriptions) -> bool {
+        subscriptions.wildcard && self.on_stream.has_star
+    }
+
+    fn on_released(&mut self, sub: &Subscription) {
+        if sub.was_ever_mentioned() {
+            self.on_stream.sent.add(sub.name());
+        }
+    }
+
+    fn notes_skipped(&self) -> bool {
+        self.on_stream.sent.has_room()
+    }
+
+    fn on_skipped(&mut self, name: &str) {
+        self.on_stream.sent.add(name);
+    }
+
+    fn has_sent(&self, name: &str) -> bool {
+        self.on_stream.sent.contains(name)
+    }
+
     /// The end of the wildcard can always be sent (B2.4), but not every server sends again what it sent before.
     fn is_wildcard_stuck(&self, _: &Subscriptions) -> bool {
         self.on_stream.wildcard_ended
@@ -309,17 +338,31 @@ impl Variant for Delta {
     /// Versions are those of resources; that of a response is for people (B2.31).
     fn on_accepted(&mut self, _: &Subscriptions, _: &Version) {}
 
-    /// In the order of the responses, and none for another (B0.18). A NACK that has to wait does not
-    /// delay later answers, and at most [`MOST_WAITING`] wait.
-    fn on_answer(&mut self, answer: Answer, now: Instant) {
+    /// In the order of the responses, and none for another (B0.18); but a NACK that has to wait delays no later answer. Those that
+    /// wait are a second apart (B0.24), and at most [`MOST_WAITING`].
+    fn on_answer(&mut self, mut answer: Answer, now: Instant) {
         self.on_stream.busy = self.on_stream.busy.saturating_sub(1);
-        for waiting in &mut self.on_stream.answers {
-            waiting.not_before = waiting.not_before.min(answer.not_before);
+        let answers = &mut self.on_stream.answers;
+        let due = answers.iter().take_while(|other| !other.waits(now)).count();
+        if !answer.waits(now) {
+            answers.insert(due, answer);
+            return;
         }
-        self.on_stream.answers.push_back(answer);
-        if self.on_stream.answers.len() > MOST_WAITING
-            && let Some(first) = self.on_stream.answers.front_mut()
-        {
+        if let Some(last) = answers.range(due..).last() {
+            answer.not_before = answer.not_before.max(last.not_before + REFILL);
+        }
+        // A server that sends rejected responses without end gets no answer to most of them.
+        if answers.len() - due < MOST_WAITING {
+            answers.push_back(answer);
+        }
+    }
+
+    fn has_held_back(&self, now: Instant) -> bool {
+        self.on_stream.answers.iter().any(|answer| answer.waits(now))
+    }
+
+    fn release_held_back(&mut self, now: Instant) {
+        if let Some(first) = self.on_stream.answers.iter_mut().find(|answer| answer.waits(now)) {
             first.not_before = now;
         }
     }
@@ -417,8 +460,8 @@ fn is_over(limit: usize, request: &BytesMut, name: &str, names: usize) -> bool {
     names > 0 && request.len() + text_len(name) > limit
 }
 
-/// The maximum of waiting answers: beyond it each further response sends the oldest one. It bounds the memory for a server
-/// that sends rejected responses without end.
+/// The maximum of waiting NACKs: beyond it rejected responses are not answered. It bounds the memory for a server that sends
+/// them without end.
 const MOST_WAITING: usize = 256;
 
 /// The number of quiet times after which a server that always sends something has sent everything.

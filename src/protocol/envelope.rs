@@ -231,23 +231,31 @@ impl Envelope {
 
     fn wrapped(&self, span: Span) -> Result<Item, Malformed> {
         let mut item = Item { is_wrapped: true, ..Item::bare(Body::Unset) };
+        let mut malformed = None;
         for field in Fields::of(self.bytes(span)) {
             let field = field?;
             match field.number {
                 1 => item.version = Span::of_text(&field, span.start)?,
-                2 => {
-                    let (type_url, value) = self.any(Span::of(&field, span.start)?)?;
-                    item.body = match self.bytes(type_url) == LOCATOR.as_bytes() {
-                        true => Body::Redirect(value),
-                        false => self.body(type_url, value),
-                    };
-                }
+                2 => match Span::of(&field, span.start).and_then(|any| self.any(any)) {
+                    Ok((type_url, value)) if self.bytes(type_url) == LOCATOR.as_bytes() => {
+                        item.body = Body::Redirect(value);
+                    }
+                    Ok((type_url, value)) => item.body = self.body(type_url, value),
+                    Err(unusable) => malformed = Some(unusable),
+                },
                 3 => item.wrapper_name = Span::of_text(&field, span.start)?,
                 4 => item.has_aliases = true,
-                6 => item.ttl = Some(self.duration(Span::of(&field, span.start)?)?),
+                6 => match Span::of(&field, span.start).and_then(|ttl| self.duration(ttl)) {
+                    Ok(ttl) => item.ttl = Some(ttl),
+                    Err(unusable) => malformed = Some(unusable),
+                },
                 8 => item.wrapper_name = self.resource_name(Span::of(&field, span.start)?)?,
                 _ => {}
             }
+        }
+        // The name of the wrapper tells which resource is rejected, whatever else is wrong in it.
+        if let Some(malformed) = malformed {
+            item.body = Body::Unusable(Unusable::Malformed(malformed));
         }
         Ok(item)
     }

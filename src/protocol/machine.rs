@@ -8,6 +8,7 @@ use bytes::Bytes;
 use tracing::{debug, info, trace, warn};
 
 use super::{
+    burst::WarningRate,
     channel::{AllDue, Channel, is_awaited},
     envelope::Envelope,
     event::{Event, ResponseOutcome, Timer},
@@ -24,7 +25,7 @@ use super::{
     timers::DoesNotExistTimers,
     variant::{Answer, Written},
 };
-use crate::{config::ConfigSource, escape::Escaped};
+use crate::{config::ConfigSource, escape::Escaped, wire::Malformed};
 
 mod polled;
 mod reopening;
@@ -49,6 +50,9 @@ pub(crate) struct Machine {
     waiting: DoesNotExistTimers,
     reopening: Reopening,
     last_poll: LastPoll,
+    warnings: WarningRate,
+    /// The last response of the stream that was none.
+    unreadable: Option<Malformed>,
     commands: VecDeque<StreamCommand>,
     events: VecDeque<Event>,
 }
@@ -73,6 +77,8 @@ impl Machine {
             waiting: DoesNotExistTimers::default(),
             reopening: Reopening::default(),
             last_poll: LastPoll::default(),
+            warnings: WarningRate::default(),
+            unreadable: None,
             commands: VecDeque::new(),
             events: VecDeque::new(),
         }
@@ -100,6 +106,11 @@ impl Machine {
         let channel = self.types.get(ty.index()).and_then(Option::as_ref);
         let timer = channel.and_then(|channel| Some(channel.subscriptions.get(id)?.timer()));
         timer.zip(channel).is_some_and(|(timer, channel)| timer > channel.answered_timer)
+    }
+
+    /// What is wrong with a response that came on the stream and is none: of which type it was meant to be is not known.
+    pub(crate) fn unreadable(&self) -> Option<Malformed> {
+        self.unreadable
     }
 
     /// The names of a type that are requested or sent, if any was ever requested.
@@ -150,7 +161,10 @@ impl Machine {
             Ok(envelope) => envelope,
             Err(malformed) => {
                 // Without type and nonce there is nothing to answer; good data is kept, and so is the stream.
-                warn!(server = %self.source_key, %malformed, "malformed response ignored");
+                self.unreadable = Some(malformed);
+                if let Some(left_out) = self.warnings.take(now) {
+                    warn!(server = %self.source_key, %malformed, left_out, "malformed response ignored");
+                }
                 return None;
             }
         };
@@ -167,7 +181,10 @@ impl Machine {
         });
         let Some((index, channel)) = found else {
             // Rule B0.7: dropped without an answer.
-            warn!(server = %self.source_key, type_url = envelope.type_url(), "response of an unrequested type ignored");
+            if let Some(left_out) = self.warnings.take(now) {
+                let type_url = envelope.type_url();
+                warn!(server = %self.source_key, type_url, left_out, "response of an unrequested type ignored");
+            }
             return None;
         };
         trace!(
@@ -176,7 +193,7 @@ impl Machine {
         );
         channel.variant.on_response(now);
         channel.answered_timer = self.waiting.last();
-        (channel.all, channel.unanswered) = (AllDue::No, None);
+        channel.on_response();
         let ty = TypeId(index as u16);
         self.quarantine.on_response(ty);
         Some((ty, envelope))
@@ -184,17 +201,21 @@ impl Machine {
 
     /// Answers a response, and reads the next.
     pub(crate) fn conclude(&mut self, outcome: ResponseOutcome, now: Instant) {
-        let ResponseOutcome { ty, stream, version, nonce, error, digests, is_outdated } = outcome;
-        let current = self.stream.is_current(stream);
+        let ResponseOutcome { ty, stream, version, nonce, error, digests, .. } = outcome;
         let random = &mut self.random;
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
         let mut not_before = now;
         if error.is_empty() {
-            if !is_outdated {
+            if !outcome.is_outdated {
                 channel.rejections.on_accepted();
+                channel.accepted = Some(version.clone());
                 channel.variant.on_accepted(&channel.subscriptions, &version);
             }
         } else {
+            channel.rejections.on_cause(outcome.is_unattributed);
+            if outcome.is_applied {
+                channel.variant.on_dropped();
+            }
             let response = Fingerprint { version: version.clone(), digests };
             let delay = channel.rejections.on_rejected(response, now, random);
             let type_url = channel.type_url;
@@ -205,7 +226,14 @@ impl Machine {
             }
             not_before += delay;
         }
-        if current {
+        if self.stream.is_current(stream) {
+            // An answer at once is behind the NACKs before it, as far as their rate permits.
+            while not_before == now
+                && channel.variant.has_held_back(now)
+                && channel.rejections.may_release(now)
+            {
+                channel.variant.release_held_back(now);
+            }
             let error = (!error.is_empty()).then_some(error);
             channel.variant.on_answer(Answer { nonce, error, not_before }, now);
             self.commands.push_back(StreamCommand::Read { stream });
@@ -221,6 +249,10 @@ impl Machine {
         self.time_out_wildcards(now);
         while let Some(wait) = self.waiting.pop(now) {
             if !is_awaited(&self.types, &wait) {
+                continue;
+            }
+            if self.has_sent_before(&wait) {
+                self.request_name_on_another_stream(wait.ty, now);
                 continue;
             }
             if let Some(sub) =
@@ -292,6 +324,7 @@ impl Machine {
     fn on_connected(&mut self, now: Instant) {
         info!(server = %self.source_key, "stream opened");
         self.stream.on_connected(now);
+        self.unreadable = None;
         self.quarantine.on_stream_opened(now);
         for channel in self.types.iter_mut().flatten() {
             channel.variant.on_stream_opened(&mut channel.subscriptions, now);

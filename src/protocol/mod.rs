@@ -16,6 +16,7 @@
 mod absence;
 mod aliases;
 mod backoff;
+mod burst;
 mod channel;
 mod crossed;
 mod delta;
@@ -32,6 +33,7 @@ mod recent_unsubscribes;
 mod rejections;
 mod request;
 mod request_batcher;
+mod sent_names;
 mod settings;
 mod sotw;
 mod source_key;
@@ -48,7 +50,7 @@ pub(crate) use self::source_key::ConnectTarget;
 pub(crate) use self::{
     backoff::Backoff,
     digests::Digests,
-    envelope::{Body, Envelope, Item, Span, Unusable},
+    envelope::{Body, Envelope, Item, ServerError, Span, Unusable},
     event::{Event, ResponseOutcome, Timer},
     id::{EntryId, GroupId, ServerId, StreamId, TypeId},
     machine::Machine,

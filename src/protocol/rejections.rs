@@ -5,16 +5,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{backoff::Backoff, digests::Digests};
+use super::{backoff::Backoff, burst::Burst, digests::Digests};
 use crate::resource::Version;
 
 /// The recently rejected responses of one type.
 ///
 /// | a rejected response with | is answered |
 /// |---|---|
-/// | a version and resources that are both new | at once |
 /// | the version *and* the resources of one that was rejected before, in any order | after a delay that grows up to 10 s |
-/// | the same resources under another version, or other resources under the same version | at once, up to ten in a burst and then one a second |
+/// | another version or other resources | at once, up to ten in a burst and then one a second (B0.24) |
 ///
 /// No version is not the same version: responses of the incremental variant need not have one. There the versions of single
 /// resources count as that of the response, too.
@@ -23,8 +22,8 @@ pub(crate) struct Rejections {
     /// The newest last.
     recent: VecDeque<Rejected>,
     burst: Burst,
-    /// The version of the last response, if it was rejected.
-    newest: Option<Version>,
+    /// The last response was rejected, and not only because of resources whose names are known.
+    is_last_rejected: bool,
 }
 
 /// The identity of a response, by which repetitions are detected.
@@ -44,13 +43,6 @@ struct Rejected {
     is_followed: bool,
 }
 
-/// Ten at once, and one a second after that.
-#[derive(Debug, Default)]
-struct Burst {
-    /// The time at which all of it is available again.
-    full_at: Option<Instant>,
-}
-
 impl Rejections {
     /// A response was rejected: returns the delay of the answer.
     pub(crate) fn on_rejected(
@@ -60,22 +52,13 @@ impl Rejections {
         random: &mut fastrand::Rng,
     ) -> Duration {
         self.recent.retain(|rejected| !rejected.is_over(now));
-        self.newest = Some(response.version.clone());
         let known = self.recent.iter_mut().find(|rejected| rejected.response == response);
         if let Some(rejected) = known {
             let delay = rejected.backoff.next(random);
             (rejected.answered_at, rejected.is_followed) = (now + delay, false);
             return delay;
         }
-        let is_alike = |rejected: &Rejected| {
-            let is_same_version = rejected.response.version == response.version;
-            rejected.response.digests.contents == response.digests.contents
-                || (is_same_version && !response.version.is_empty())
-        };
-        let delay = match self.recent.iter().any(is_alike) {
-            true => self.burst.take(now),
-            false => Duration::ZERO,
-        };
+        let delay = self.burst.take(now);
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
         }
@@ -86,8 +69,13 @@ impl Rejections {
 
     /// A response was accepted.
     pub(crate) fn on_accepted(&mut self) {
-        self.newest = None;
+        self.is_last_rejected = false;
         self.recent.iter_mut().for_each(|rejected| rejected.is_followed = true);
+    }
+
+    /// Whether a NACK that waits may be written earlier, which counts as one more.
+    pub(crate) fn may_release(&mut self, now: Instant) -> bool {
+        self.burst.try_take(now)
     }
 
     /// The stream ended. The responses on the next one answer no NACK.
@@ -95,9 +83,14 @@ impl Rejections {
         self.recent.clear();
     }
 
-    /// Whether the newest response that was not a heartbeat had this version and was rejected.
-    pub(crate) fn is_newest(&self, version: &Version) -> bool {
-        self.newest.as_ref() == Some(version)
+    /// A response was rejected, `is_unattributed` if not only because of resources whose names are known.
+    pub(crate) fn on_cause(&mut self, is_unattributed: bool) {
+        self.is_last_rejected = is_unattributed;
+    }
+
+    /// Whether the newest response that was not a heartbeat was rejected in that way.
+    pub(crate) fn is_last_rejected(&self) -> bool {
+        self.is_last_rejected
     }
 }
 
@@ -106,15 +99,6 @@ impl Rejected {
     fn is_over(&self, now: Instant) -> bool {
         let memory = if self.is_followed { MEMORY_AFTER_ACCEPTANCE } else { MEMORY };
         self.answered_at + memory <= now
-    }
-}
-
-impl Burst {
-    /// The delay of the next of them.
-    fn take(&mut self, now: Instant) -> Duration {
-        let full_at = self.full_at.map_or(now, |at| at.max(now));
-        self.full_at = Some(full_at + REFILL);
-        full_at.saturating_duration_since(now).saturating_sub(REFILL * (BURST - 1))
     }
 }
 
@@ -127,10 +111,6 @@ const MEMORY: Duration = Duration::from_secs(30);
 /// The same when a response was accepted since: a server that answers a NACK does so at once, while an operator who takes
 /// back a good change needs longer.
 const MEMORY_AFTER_ACCEPTANCE: Duration = Duration::from_secs(1);
-
-const BURST: u32 = 10;
-
-const REFILL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
 mod tests {
@@ -162,21 +142,24 @@ mod tests {
     }
 
     #[test]
-    fn the_same_resources_under_ever_new_versions_of_their_own_are_answered_in_a_burst() {
-        let mut rig = Rig::new();
-        let mut reject = |versions| rig.reject_versions("", Digests { contents: 1, versions });
-        let delays: Vec<_> = (0..20).map(&mut reject).collect();
-        assert_eq!(delays[..11], [Duration::ZERO; 11]);
-        assert!(delays[11..].iter().all(|delay| !delay.is_zero()), "{delays:?}");
-    }
-
-    #[test]
-    fn other_resources_without_a_version_are_answered_at_once() {
-        let mut rig = Rig::new();
-        let delays: Vec<_> = (0..20).map(|contents| rig.reject("", contents)).collect();
-        assert_eq!(delays, [Duration::ZERO; 20]);
-        let delays: Vec<_> = (20..40).map(|contents| rig.reject("1", contents)).collect();
-        assert!(delays.last().is_some_and(|delay| !delay.is_zero()), "{delays:?}");
+    fn b0_24_rejected_responses_are_answered_in_a_burst_whatever_differs_between_them() {
+        type Response = fn(u64) -> (&'static str, Digests);
+        let responses: [Response; 3] = [
+            |number| ("", Digests { contents: 1, versions: number }),
+            |number| ("", Digests { contents: number, versions: 0 }),
+            |number| ("1", Digests { contents: number, versions: 0 }),
+        ];
+        for response in responses {
+            let mut rig = Rig::new();
+            let delays: Vec<_> = (0..20)
+                .map(|number| {
+                    let (version, digests) = response(number);
+                    rig.reject_versions(version, digests)
+                })
+                .collect();
+            assert_eq!(delays[..10], [Duration::ZERO; 10]);
+            assert!(delays[10..].iter().all(|delay| !delay.is_zero()), "{delays:?}");
+        }
     }
 
     #[test]
@@ -198,7 +181,7 @@ mod tests {
     fn the_same_resources_under_other_versions_are_answered_at_once_ten_times_and_then_once_a_second() {
         let mut rig = Rig::new();
         let delays: Vec<_> = (0..14).map(|version| rig.reject(&version.to_string(), 1).as_secs()).collect();
-        assert_eq!(delays, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 2, 3]);
+        assert_eq!(delays, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1]);
         rig.now += Duration::from_secs(60);
         assert_eq!(rig.reject("15", 1), Duration::ZERO);
     }
@@ -220,11 +203,12 @@ mod tests {
     }
 
     #[test]
-    fn the_version_of_a_rejected_response_is_known_until_one_is_accepted() {
+    fn a_rejection_is_the_last_word_until_a_response_is_accepted() {
         let mut rig = Rig::new();
-        rig.reject("1", 1);
-        assert!(rig.rejections.is_newest(&"1".into()) && !rig.rejections.is_newest(&"0".into()));
+        assert!(!rig.rejections.is_last_rejected());
+        rig.rejections.on_cause(true);
+        assert!(rig.rejections.is_last_rejected());
         rig.rejections.on_accepted();
-        assert!(!rig.rejections.is_newest(&"1".into()));
+        assert!(!rig.rejections.is_last_rejected());
     }
 }

@@ -1,7 +1,36 @@
 //! The fields of requests, written without building the message first.
 
-use bytes::{BufMut, BytesMut};
+use bytes::{BufMut, Bytes, BytesMut};
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
+
+/// The parts of a `DiscoveryRequest`.
+#[derive(Debug)]
+pub(crate) struct SotwRequest<'a> {
+    pub(crate) version: &'a str,
+    pub(crate) type_url: &'a str,
+    pub(crate) nonce: &'a str,
+    pub(crate) node: Option<&'a Bytes>,
+    /// The names as fields of the message.
+    pub(crate) names: &'a Bytes,
+    pub(crate) error: Option<&'a str>,
+}
+
+impl SotwRequest<'_> {
+    pub(crate) fn encode(&self) -> Bytes {
+        let mut request = BytesMut::with_capacity(self.names.len() + 256);
+        put_unless_empty(1, self.version, &mut request);
+        put_text(4, self.type_url, &mut request);
+        put_unless_empty(5, self.nonce, &mut request);
+        if let Some(node) = self.node {
+            put_bytes(2, node, &mut request);
+        }
+        request.put_slice(self.names);
+        if let Some(error) = self.error {
+            put_error(6, error, &mut request);
+        }
+        request.freeze()
+    }
+}
 
 /// Writes a string field.
 pub(crate) fn put_text(field: u32, text: &str, into: &mut impl BufMut) {

@@ -1,15 +1,20 @@
 use std::{
-    collections::{BTreeSet, VecDeque},
+    collections::BTreeSet,
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::Bytes;
 
+use self::{
+    answers::Answers,
+    requested_names::{Refilled, RequestedNames, Spelling},
+    unheld::Unheld,
+};
 use super::{
     crossed::Crossed,
     recent_unsubscribes::RecentUnsubscribes,
-    request::{put_bytes, put_error, put_text, put_unless_empty},
+    request::SotwRequest,
     request_batcher::RequestBatcher,
     subscription::Subscription,
     subscriptions::{SubId, Subscriptions},
@@ -17,7 +22,11 @@ use super::{
 };
 use crate::resource::Version;
 
-/// The state of one type on one server in the state-of-the-world variant (rules B1.1 to B1.20).
+mod answers;
+mod requested_names;
+mod unheld;
+
+/// The state of one type on one server in the state-of-the-world variant (rules B1.1 to B1.24).
 ///
 /// Each request repeats all names; a response is answered by a request that carries its nonce. The version belongs to
 /// the server and outlives the stream, everything else dies with it (B0.5).
@@ -33,18 +42,19 @@ use crate::resource::Version;
 ///                          crossed: see `Crossed`
 /// ```
 ///
-/// A change has the version that was accepted last, unless it subscribes to something that the server may have sent and that is
-/// not held: as a member of a wildcard that has ended, or to an empty list of names. go-control-plane does not send that
-/// again at the same version. Such a change does not ride on an ACK either, which makes such a server forget what it has sent.
+/// A change has the version that was accepted last, unless that stands for something that is not held (B1.21): a name that
+/// was sent on the stream and let go since, or a resource that was dropped. Such a name does not ride on an ACK either.
 #[derive(Debug)]
 pub(crate) struct Sotw {
     type_url: &'static str,
     /// The version of the last response without errors.
     version: Version,
-    /// That response is known to be one to a request for everything.
+    /// That response is one to a request for everything.
     covers_all: bool,
     /// A subscribed resource of that version was dropped, or may have been replaced.
     has_dropped: bool,
+    /// The server has shown that it takes `*` for a name (B1.23).
+    is_star_a_name: bool,
     on_stream: OnStream,
     batcher: RequestBatcher,
     /// For how long absence proves nothing of a resubscribed name.
@@ -59,18 +69,10 @@ pub(crate) struct Sotw {
 #[derive(Debug, Default)]
 struct OnStream {
     requested: bool,
-    /// A name was sent, so an empty list does not mean everything any more (B1.2 to B1.5).
-    named: bool,
-    /// A request that the server cannot have dropped as outdated (B1.8) held a name, so that the server has seen one.
-    named_for_sure: bool,
     nonce: String,
     recent_unsubscribes: RecentUnsubscribes,
-    /// The names of the last request, as sent.
-    names: Bytes,
-    /// Whether the server sends everything, according to the requests so far, or may take an empty list for that.
-    wildcard: bool,
-    /// Each with the version that it carries.
-    answers: VecDeque<(Version, Answer)>,
+    names: RequestedNames,
+    answers: Answers,
     /// A response is in progress; a request before its answer would be taken for one.
     busy: bool,
     /// The names of the last request, if the server may have missed them.
@@ -79,8 +81,7 @@ struct OnStream {
     repeat_at: Option<Instant>,
     /// The first request had a version, and no response has followed.
     version_sent: bool,
-    /// A resource of the last accepted version was sent and is not held.
-    has_unheld: bool,
+    unheld: Unheld,
     /// The number of accepted responses since everything was requested. One may have crossed the request, unless that
     /// was the first one.
     accepted_since_all: usize,
@@ -93,6 +94,7 @@ impl Sotw {
             version: Version::default(),
             covers_all: false,
             has_dropped: false,
+            is_star_a_name: false,
             on_stream: OnStream::default(),
             batcher: RequestBatcher::default(),
             doubt,
@@ -116,15 +118,16 @@ impl Sotw {
         if !self.is_version_held(subscriptions) {
             self.forget_version();
         }
+        // The server has sent nothing on this stream.
         self.has_dropped = false;
+        self.on_stream.unheld.on_first_request();
         // No response can cross a first request.
         self.on_stream.accepted_since_all = usize::from(subscriptions.wildcard);
     }
 
-    /// A NACK has the names of the last request: some servers read none from it (istiod, Consul), so that new ones
-    /// there would be lost.
+    /// A NACK has the names of the last request: some servers read none from it (istiod, Consul).
     fn write_nack(&mut self, node: Option<&Bytes>, now: Instant) -> Option<Bytes> {
-        let (version, answer) = self.on_stream.answers.pop_front()?;
+        let (version, answer) = self.on_stream.answers.pop()?;
         let stream = &mut self.on_stream;
         stream.nonce = answer.nonce;
         let is_crossed = stream.crossed.is_crossed_by(&stream.nonce);
@@ -145,19 +148,15 @@ impl Sotw {
         }
     }
 
-    /// The next request subscribes to something that the server may consider held.
-    fn on_subscribing(&mut self, is_all_new: bool) {
-        // A version of a response to names may stand for nothing, and be the current one.
-        let came_for_names = is_all_new && self.on_stream.requested && !self.covers_all;
-        if std::mem::take(&mut self.on_stream.has_unheld) || came_for_names {
-            self.forget_version();
-        }
+    /// The wildcard is new, and the accepted version came for names: it may stand for nothing, and be the current one.
+    fn is_wildcard_uncovered(&self, subscriptions: &Subscriptions) -> bool {
+        let is_new = subscriptions.wildcard && !self.on_stream.names.has_wildcard();
+        is_new && self.on_stream.requested && !self.covers_all
     }
 
     /// The next request is without the unsubscribed names.
     fn put_unsubscribed(&mut self, subscriptions: &mut Subscriptions, written: &mut Written, now: Instant) {
         written.wildcard_left = std::mem::take(&mut subscriptions.wildcard_leaving);
-        self.on_stream.has_unheld |= written.wildcard_left;
         written.unsubscribed = std::mem::take(&mut self.unsubscribed);
         for id in &written.unsubscribed {
             // Names that were subscribed again before are in the list.
@@ -197,75 +196,78 @@ impl Sotw {
                 names.insert(sub.name().clone());
             }
         }
+        // What was sent before does not ride on an answer either.
+        names.extend(
+            self.on_stream.unheld.sent_of(&self.subscribed, subscriptions).map(|sub| sub.name().clone()),
+        );
         self.subscribed.extend(held_back);
         names
     }
 
-    /// Adopts the newest names for this and the following requests, without those that are held back if these are the
-    /// names of that. True when the server sees no change: the legacy wildcard ends only by a name in the list (B1.3).
+    /// Adopts the newest names for this and the following requests, without those that are held back.
     fn refill(
         &mut self,
         subscriptions: &mut Subscriptions,
         held_back: Option<&BTreeSet<Arc<str>>>,
         now: Instant,
-    ) -> bool {
-        let on_stream = &mut self.on_stream;
-        let recent = &mut on_stream.recent_unsubscribes;
-        let may_be_missed = recent.may_have_missed_wildcard()
-            || (!subscriptions.received_all && recent.is_wildcard_crossed());
-        let wildcard = subscriptions.wildcard && !(held_back.is_some() && may_be_missed);
-        let sorted = match held_back {
-            Some(names) => subscriptions.names_without(|name| names.contains(name)),
-            None => subscriptions.names(),
-        };
-        let had_wildcard = std::mem::replace(&mut on_stream.wildcard, wildcard);
-        subscriptions.sends_all = wildcard;
-        let mut others = BytesMut::new();
-        if wildcard && (on_stream.named || !sorted.is_empty()) {
-            put_text(3, "*", &mut others);
-        }
-        if held_back.is_some() && sorted.is_empty() && others.is_empty() && !on_stream.named_for_sure {
-            // An empty list could mean everything to it, and the next request would change nothing.
-            subscriptions.put_spelled(recent.last_name(), &mut others);
-        }
-        on_stream.names = match others.is_empty() {
-            true => sorted,
-            false => {
-                others.extend_from_slice(&sorted);
-                others.freeze()
+    ) -> Refilled {
+        let spelling =
+            Spelling { is_first: !self.on_stream.requested, is_star_a_name: self.is_star_a_name, held_back };
+        let OnStream { names, recent_unsubscribes, .. } = &mut self.on_stream;
+        names.refill(subscriptions, recent_unsubscribes, spelling, now)
+    }
+
+    /// Puts the names into the next request that are to be in it. It is `answering` if the server does not drop it as outdated.
+    fn put_names(
+        &mut self,
+        subscriptions: &mut Subscriptions,
+        answering: bool,
+        written: &mut Written,
+        now: Instant,
+    ) -> Refilled {
+        // It may have dropped the request that unsubscribed a name as outdated (B1.8). If the answer, which it accepts, had that
+        // name again, nothing would have changed for it, and it would send nothing. So a request after the answer has it.
+        let held_back = answering && self.was_resubscribed(subscriptions);
+        let is_uncovered = self.is_wildcard_uncovered(subscriptions);
+        let subscribes_sent = self.on_stream.unheld.sent_of(&self.subscribed, subscriptions).next().is_some();
+        let is_ack = !self.on_stream.answers.is_empty();
+        let is_separate = is_ack && (subscribes_sent || is_uncovered);
+        let changed = !held_back
+            && !is_separate
+            && self.batcher.due(subscriptions.named()).is_some_and(|due| due <= now);
+        let mut refilled = Refilled::Whole;
+        if held_back {
+            self.put_unsubscribed(subscriptions, written, now);
+            let names = self.hold_back(subscriptions, now);
+            self.refill(subscriptions, Some(&names), now);
+            self.batcher.on_change(now);
+        } else if changed {
+            if subscribes_sent {
+                self.on_stream.unheld.on_lost();
             }
-        };
-        on_stream.named |= !on_stream.names.is_empty();
-        let silent = !on_stream.named && !wildcard;
-        if silent {
-            // The server sends everything still, until something is named.
-            on_stream.wildcard = had_wildcard;
-        } else if had_wildcard && !wildcard {
-            match subscriptions.wildcard {
-                true => recent.on_wildcard_held_back(now),
-                false => recent.on_wildcard_unsubscribed(now),
+            if is_uncovered {
+                self.forget_version();
+            }
+            self.put_unsubscribed(subscriptions, written, now);
+            refilled = self.refill(subscriptions, None, now);
+            if refilled != Refilled::InPart {
+                self.put_subscribed(subscriptions, written);
+                self.batcher.on_written(subscriptions.named(), now);
             }
         }
-        if on_stream.names.is_empty() && !on_stream.named_for_sure {
-            on_stream.wildcard = true;
+        let has_dropped = subscriptions.wildcard && self.has_dropped;
+        if self.on_stream.requested
+            && !is_ack
+            && (has_dropped || self.on_stream.unheld.is_lacking(subscriptions))
+        {
+            self.forget_version();
         }
-        silent
+        refilled
     }
 
     fn encode(&self, version: &str, node: Option<&Bytes>, error: Option<&str>) -> Bytes {
-        let stream = &self.on_stream;
-        let mut request = BytesMut::with_capacity(stream.names.len() + 256);
-        put_unless_empty(1, version, &mut request);
-        put_text(4, self.type_url, &mut request);
-        put_unless_empty(5, &stream.nonce, &mut request);
-        if let Some(node) = node {
-            put_bytes(2, node, &mut request);
-        }
-        request.put_slice(&stream.names);
-        if let Some(error) = error {
-            put_error(6, error, &mut request);
-        }
-        request.freeze()
+        let (nonce, names) = (&self.on_stream.nonce, self.on_stream.names.encoded());
+        SotwRequest { version, type_url: self.type_url, nonce, node, names, error }.encode()
     }
 }
 
@@ -303,12 +305,26 @@ impl Variant for Sotw {
         subscriptions.wildcard = false;
         subscriptions.wildcard_leaving = true;
         self.covers_all = false;
+        if self.is_star_a_name {
+            self.subscribed = subscriptions.request_again();
+        }
         self.batcher.on_change(now);
     }
 
-    /// The end of a legacy wildcard could not be expressed.
+    /// The server may not have taken the wildcard to be ended, or its beginning behind names would be another name for it.
     fn is_wildcard_stuck(&self, subscriptions: &Subscriptions) -> bool {
-        self.on_stream.wildcard && !subscriptions.takes_all()
+        let is_ending = self.on_stream.names.has_wildcard() && !subscriptions.takes_all();
+        is_ending || (self.is_star_a_name && self.on_stream.requested && !subscriptions.takes_all())
+    }
+
+    /// The next stream begins with an empty list, and no name follows while the wildcard is subscribed.
+    fn on_wildcard_refused(&mut self, subscriptions: &mut Subscriptions) {
+        self.is_star_a_name = true;
+        subscriptions.sends_all = false;
+    }
+
+    fn is_wildcard_spelled(&self, subscriptions: &Subscriptions) -> bool {
+        subscriptions.wildcard && self.on_stream.names.has_star()
     }
 
     /// Rules B1.5, B1.6.
@@ -348,41 +364,46 @@ impl Variant for Sotw {
 
     fn on_dropped(&mut self) {
         self.has_dropped = true;
+        self.on_stream.unheld.on_lost();
     }
 
-    /// go-control-plane answers an empty list of names with everything when something changes. The skipped resources of
-    /// another response were unsubscribed while that was in flight.
-    fn on_skipped(&mut self) {
-        self.on_stream.has_unheld |= self.on_stream.names.is_empty();
+    fn on_released(&mut self, sub: &Subscription) {
+        self.on_stream.unheld.on_released(sub);
+    }
+
+    fn notes_skipped(&self) -> bool {
+        self.on_stream.unheld.has_room()
+    }
+
+    fn on_skipped(&mut self, name: &str) {
+        self.on_stream.unheld.on_skipped(name);
+    }
+
+    fn has_sent(&self, name: &str) -> bool {
+        self.on_stream.unheld.contains(name)
     }
 
     fn forget_version(&mut self) -> bool {
         (self.version, self.covers_all) = (Version::default(), false);
+        self.on_stream.unheld.on_lost();
         std::mem::take(&mut self.on_stream.version_sent)
     }
 
-    /// A newer answer replaces an ACK that is not written yet, but for a NACK that has to wait, which an ACK never has to. Of
-    /// waiting NACKs the newest alone is kept, at the time of the first: a server that sends the same without end would fill
-    /// the memory with them. A waiting NACK does not delay other answers.
-    ///
-    /// A NACK has the version that was accepted last. The valid resources of a rejected response are used, so that the
-    /// held ones are not those of the accepted version any more.
-    fn on_answer(&mut self, mut answer: Answer, now: Instant) {
+    /// A NACK has the version that was accepted last.
+    fn on_answer(&mut self, answer: Answer, now: Instant) {
         self.on_stream.busy = false;
-        self.has_dropped |= answer.error.is_some();
-        answer.not_before = answer.not_before.min(now + LONGEST_WAIT);
-        for (_, waiting) in &mut self.on_stream.answers {
-            waiting.not_before = waiting.not_before.min(answer.not_before);
+        if answer.error.is_some() {
+            self.on_stream.unheld.on_lost();
         }
-        let last = self.on_stream.answers.back().map(|(_, last)| last);
-        let is_replaced = last.is_some_and(|last| match last.error {
-            None => !answer.waits(now),
-            Some(_) => last.waits(now) && answer.waits(now),
-        });
-        if is_replaced && let Some((_, last)) = self.on_stream.answers.pop_back() {
-            answer.not_before = answer.not_before.min(last.not_before.max(now));
-        }
-        self.on_stream.answers.push_back((self.version.clone(), answer));
+        self.on_stream.answers.push(self.version.clone(), answer, now);
+    }
+
+    fn has_held_back(&self, now: Instant) -> bool {
+        self.on_stream.answers.has_held_back(now)
+    }
+
+    fn release_held_back(&mut self, now: Instant) {
+        self.on_stream.answers.release_held_back(now);
     }
 
     fn has_unwritten(&self, subscriptions: &Subscriptions) -> bool {
@@ -398,14 +419,14 @@ impl Variant for Sotw {
             return None;
         }
         // A change does not wait for a NACK that is held back: that goes first.
-        let answer = self.on_stream.answers.front().map(|(_, answer)| answer.not_before);
+        let answer = self.on_stream.answers.next().map(|answer| answer.not_before);
         let change = self.batcher.due(subscriptions.named());
         [answer, change, self.on_stream.repeat_at].into_iter().flatten().min()
     }
 
     fn is_answer_due(&self, now: Instant) -> bool {
-        let first = self.on_stream.answers.front();
-        !self.on_stream.busy && first.is_some_and(|(_, answer)| answer.not_before <= now)
+        let first = self.on_stream.answers.next();
+        !self.on_stream.busy && first.is_some_and(|answer| answer.not_before <= now)
     }
 
     /// A NACK, or else all names: as an ACK, as a change, or once more behind a NACK.
@@ -422,49 +443,31 @@ impl Variant for Sotw {
         if !self.on_stream.requested {
             self.on_first_request(subscriptions);
         }
-        let next = self.on_stream.answers.front();
-        if next.is_some_and(|(_, answer)| answer.error.is_some()) {
+        let next = self.on_stream.answers.next();
+        if next.is_some_and(|answer| answer.error.is_some()) {
             return (self.write_nack(head.node, now), written);
         }
-        // The answer to a repeated response may be dropped like the requests before it.
-        let is_new = next.is_some_and(|(_, ack)| ack.nonce.is_empty() || ack.nonce != self.on_stream.nonce);
+        let is_new = next.is_some_and(|ack| ack.nonce.is_empty() || ack.nonce != self.on_stream.nonce);
         let is_ack = next.is_some();
         let is_repeated = !is_ack && self.on_stream.repeat_at.take().is_some();
         let answering = is_new || is_repeated;
-        // It may have dropped the request that unsubscribed a name as outdated (B1.8). If the answer, which it accepts, had that
-        // name again, nothing would have changed for it, and it would send nothing. So a request after the answer has it.
-        let held_back = answering && self.was_resubscribed(subscriptions);
-        let is_separate = is_ack && self.on_stream.has_unheld;
-        let changed = !held_back
-            && !is_separate
-            && self.batcher.due(subscriptions.named()).is_some_and(|due| due <= now);
-        let names = self.on_stream.names.clone();
-        let mut silent = false;
-        if held_back {
-            self.put_unsubscribed(subscriptions, &mut written, now);
-            let names = self.hold_back(subscriptions, now);
-            self.refill(subscriptions, Some(&names), now);
-            self.batcher.on_change(now);
-        } else if changed {
-            let is_all_new = subscriptions.wildcard && !self.on_stream.wildcard;
-            if !self.subscribed.is_empty() || is_all_new {
-                self.on_subscribing(is_all_new);
-            }
-            self.put_unsubscribed(subscriptions, &mut written, now);
-            self.put_subscribed(subscriptions, &mut written);
-            silent = self.refill(subscriptions, None, now);
-            self.batcher.on_written(subscriptions.named(), now);
-        }
-        let ack = self.on_stream.answers.pop_front();
+        let names = self.on_stream.names.encoded().clone();
+        let refilled = self.put_names(subscriptions, answering, &mut written, now);
+        let ack = self.on_stream.answers.pop();
         let is_newest = answering && self.on_stream.answers.is_empty();
         if is_newest {
             self.on_stream.recent_unsubscribes.on_answered();
+            if self.on_stream.names.is_end_doubtful() && !subscriptions.wildcard {
+                // The server may have dropped the request that spelled it. An answer it does not drop.
+                self.on_stream.names.spell_star();
+                self.batcher.on_change(now);
+            }
         }
         let is_first = !self.on_stream.requested;
         if is_newest || is_first {
-            self.on_stream.named_for_sure |= !self.on_stream.names.is_empty();
+            self.on_stream.names.on_read_for_sure();
         }
-        if silent && !answering && ack.is_none() {
+        if refilled == Refilled::Silent && !answering && ack.is_none() {
             return (None, written);
         }
         let mut version = self.version.clone();
@@ -478,7 +481,7 @@ impl Variant for Sotw {
             subscriptions.received_all |= subscriptions.wildcard && !version.is_empty();
         }
         let stream = &mut self.on_stream;
-        let is_change = !is_first && names != stream.names;
+        let is_change = !is_first && names != *stream.names.encoded();
         stream.crossed.on_written((is_change, is_repeated), &stream.nonce, now);
         stream.requested = true;
         (Some(self.encode(version.as_str(), head.node, None)), written)
@@ -495,6 +498,3 @@ impl Variant for Sotw {
         true
     }
 }
-
-/// The maximum delay of a NACK. Only one waits at a time, so that this is its rate too.
-const LONGEST_WAIT: Duration = Duration::from_secs(10);

@@ -322,6 +322,11 @@ impl Subscription {
         self.is_named && self.phase != Phase::Answered
     }
 
+    /// Whether the server was asked for it, and has sent nothing of it: also when its time has passed.
+    pub(crate) fn is_awaited_from_server(&self) -> bool {
+        self.is_named && !self.is_held && matches!(self.phase, Phase::Requested | Phase::TimedOut)
+    }
+
     /// A response that has all resources is complete. `sends_all` is whether the server sends everything. True when the
     /// name should have been in it and was not. The absence of a name that was never requested proves nothing.
     pub(crate) fn on_complete_response(&mut self, response: u64, sends_all: bool) -> bool {

@@ -142,6 +142,17 @@ impl Subscriptions {
         self.wildcard = true;
     }
 
+    /// Names that the wildcard stood for are to be requested by themselves: all of them that the server has not answered.
+    pub(crate) fn request_again(&mut self) -> Vec<SubId> {
+        let unanswered = self.iter_mut().filter(|(_, sub)| sub.is_unanswered());
+        unanswered
+            .map(|(id, sub)| {
+                sub.on_subscribed(None);
+                id
+            })
+            .collect()
+    }
+
     /// The wildcard is requested from the server as well: answers that it still owes are no sign that it sends everything.
     pub(crate) fn on_wildcard_requested(&mut self) {
         for (_, sub) in self.iter_mut() {

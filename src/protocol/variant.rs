@@ -4,6 +4,7 @@ use bytes::Bytes;
 
 use super::{
     id::TypeId,
+    subscription::Subscription,
     subscriptions::{SubId, Subscriptions},
 };
 use crate::resource::Version;
@@ -28,8 +29,13 @@ pub(crate) trait Variant: Debug + Send {
     /// The wildcard is unsubscribed.
     fn on_wildcard_ended(&mut self, subscriptions: &mut Subscriptions, now: Instant);
 
-    /// The server took the wildcard for a name; only that of the incremental variant can report so.
+    /// The server took the wildcard for a name.
     fn on_wildcard_refused(&mut self, _: &mut Subscriptions) {}
+
+    /// Whether the wildcard is subscribed and was sent as `*` on this stream, which a server may take for a name.
+    fn is_wildcard_spelled(&self, _: &Subscriptions) -> bool {
+        false
+    }
 
     /// Whether requesting the wildcard would be no change for the server, although its resources are forgotten here.
     fn is_wildcard_stuck(&self, subscriptions: &Subscriptions) -> bool;
@@ -58,11 +64,25 @@ pub(crate) trait Variant: Debug + Send {
     fn on_accepted(&mut self, subscriptions: &Subscriptions, version: &Version);
 
     /// A resource is not held any more, although the server considers it held: not because an accepted response lacks
-    /// it.
+    /// it, but because of an error, or since another one of a rejected response is in use.
     fn on_dropped(&mut self) {}
 
-    /// A response that is going to be accepted had a resource without a subscription, so that it is not held.
-    fn on_skipped(&mut self) {}
+    /// A name is not subscribed any more, and its resource not held.
+    fn on_released(&mut self, _sub: &Subscription) {}
+
+    /// Whether the names of resources that nothing is subscribed to matter.
+    fn notes_skipped(&self) -> bool {
+        false
+    }
+
+    /// A response has a resource without a subscription, so that it is not held.
+    fn on_skipped(&mut self, _name: &str) {}
+
+    /// Whether the server has sent a name on this stream that was let go since, or that nothing was subscribed to: it may not
+    /// send it again here.
+    fn has_sent(&self, _name: &str) -> bool {
+        false
+    }
 
     /// The version of the type is not to be sent any more, since its resources are not held. True when it was sent on
     /// this stream, which is final, and the server has not answered that.
@@ -72,6 +92,14 @@ pub(crate) trait Variant: Debug + Send {
 
     /// A response is answered.
     fn on_answer(&mut self, answer: Answer, now: Instant);
+
+    /// Whether a NACK has to wait.
+    fn has_held_back(&self, _now: Instant) -> bool {
+        false
+    }
+
+    /// The first NACK that has to wait is due, since an answer follows it.
+    fn release_held_back(&mut self, _now: Instant) {}
 
     /// Whether answers or names wait for being written, be it later.
     fn has_unwritten(&self, subscriptions: &Subscriptions) -> bool;

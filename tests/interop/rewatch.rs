@@ -18,7 +18,7 @@ use crate::{
     setup::{Setup, TestClient, on},
 };
 
-on! { [snapshot_sotw, snapshot_delta, linear_sotw, linear_delta]: all_names_of_a_type_end_and_come_again }
+on! { [snapshot_sotw, snapshot_delta, old_sotw, old_delta, linear_sotw, linear_delta]: all_names_of_a_type_end_and_come_again }
 on! { [snapshot_sotw, snapshot_delta, ads_sotw, ads_delta, linear_sotw, linear_delta]:
     a_wildcard_comes_again_after_its_idle_stream_was_closed,
     names_come_again_after_their_idle_stream_was_closed,

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{
     super::{
-        failure::{no_such, not_found_hint},
+        failure::{cannot_be_read, no_such, not_found_hint},
         store::{Store, Which},
     },
     Groups, Placement, Servers,
@@ -15,6 +15,7 @@ use crate::{
     invariant,
     protocol::{EntryId, ServerId, Subscription, TypeId},
     resource::Version,
+    wire::Malformed,
 };
 
 /// The absence of resources, as missing responses and does-not-exist timers prove it.
@@ -73,12 +74,14 @@ impl<'a> Absence<'a> {
     /// A server was quiet for a while. A resource that is held since an earlier stream, in a version that was not sent
     /// to the server, and that was not sent again, is gone; and the responses to a wildcard request are complete.
     pub(super) fn on_quiet(&mut self, store: &mut Store, server: ServerId, ty: TypeId, now: Instant) {
+        // What is missing may be in the response that was rejected.
+        let is_rejected = self.servers[server].machine.is_last_rejected(ty);
         if let Some(subscriptions) = self.servers[server]
             .machine
             .subscriptions_mut(ty)
             .filter(|subscriptions| !subscriptions.received_all)
         {
-            subscriptions.received_all = subscriptions.wildcard && subscriptions.sends_all;
+            subscriptions.received_all = subscriptions.wildcard && subscriptions.sends_all && !is_rejected;
             if subscriptions.received_all {
                 self.complete_all(store, server, ty);
             }
@@ -117,6 +120,15 @@ impl<'a> Absence<'a> {
             invariant::broken("a resource that is acted on has an entry");
             return;
         };
+        if entry.state() == ResourceState::Nacked && self.servers[server].machine.is_last_rejected(entry.ty) {
+            // A rejection is an answer (B1.21): a complete response without the resource has to follow.
+            let (ty, sub) = (entry.ty, entry.subscriptions.at(server));
+            let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
+            if let Some(sub) = subscriptions.zip(sub).and_then(|(all, sub)| all.get_mut(sub)) {
+                sub.on_answered();
+            }
+            return;
+        }
         let state = &self.servers[server];
         let uri = state.machine.source();
         let sub = entry.subscriptions.at(server).and_then(|sub| state.machine.sub(entry.ty, sub));
@@ -126,6 +138,8 @@ impl<'a> Absence<'a> {
         } else if state.machine.is_delta() && sub.is_some_and(Subscription::is_known_missing) {
             // The server reported its absence while its answers did not count.
             (Code::NotFound, no_such(&uri))
+        } else if let Some(malformed) = self.unreadable(server, entry) {
+            (Code::InvalidArgument, cannot_be_read(&uri, malformed))
         } else {
             let (code, prefix) = match is_transient {
                 true => (Code::Unavailable, ""),
@@ -146,6 +160,13 @@ impl<'a> Absence<'a> {
             self.placement().note_changed(store, id);
             self.placement().leave_collections(store, id);
         }
+    }
+
+    /// What is wrong with a response that may have been the one that a resource waits for: nothing else of its type was received.
+    fn unreadable(&self, server: ServerId, entry: &Entry) -> Option<Malformed> {
+        let machine = &self.servers[server].machine;
+        let sub = entry.subscriptions.at(server)?;
+        machine.unreadable().filter(|_| machine.is_unanswered(entry.ty, sub))
     }
 
     /// The hint for an operator when a server has not sent a resource in time.

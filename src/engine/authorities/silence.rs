@@ -3,7 +3,10 @@
 use std::time::Instant;
 
 use super::{
-    super::{failure::Failure, store::Store},
+    super::{
+        failure::{Failure, cannot_be_read},
+        store::Store,
+    },
     Groups, Memberships, Placement, Servers,
 };
 use crate::{
@@ -11,7 +14,7 @@ use crate::{
     error::{Blame, Code, Subject, WatchError},
     invariant,
     protocol::{EntryId, GroupId, ServerId, TypeId},
-    resource::Version,
+    resource::{Invalid, Version},
 };
 
 /// The errors of watches whose type a server does not answer.
@@ -30,6 +33,10 @@ impl<'a> Unanswered<'a> {
     /// members: the server may have none, or none for this client.
     pub(super) fn on_all_timed_out(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
         let state = &self.servers[server];
+        if let Some(malformed) = state.machine.unreadable() {
+            let message = cannot_be_read(&state.machine.source(), malformed);
+            return self.warn_wildcards(store, (server, ty), (Code::InvalidArgument, &message));
+        }
         let hint = match state.machine.stream().has_answered() {
             true => "; does it have resources of the type that are visible to this node?",
             false => "; the server accepted the stream but has sent no response (is this node known to it?)",
@@ -123,6 +130,24 @@ impl<'a> Unanswered<'a> {
         }
     }
 
+    /// A response of a type was rejected, and it is not known which resources are concerned: members may be missing.
+    pub(in crate::engine) fn on_wildcard_rejected(
+        &mut self,
+        store: &mut Store,
+        (server, ty): (ServerId, TypeId),
+        reason: &Invalid,
+    ) {
+        // No wildcard of the type depends on the server.
+        let Some(key) = Memberships::new(self.servers, self.groups).wildcard_at(store, server, ty) else {
+            return;
+        };
+        let warning = WatchError::rejected(wildcard_subject(store, ty), reason.clone());
+        if let Some(all) = store.members.get_mut(&key) {
+            all.warning = Some(warning);
+            store.members.touch(&key);
+        }
+    }
+
     fn warn_wildcards(
         &mut self,
         store: &mut Store,
@@ -133,12 +158,15 @@ impl<'a> Unanswered<'a> {
         let Some(key) = Memberships::new(self.servers, self.groups).wildcard_at(store, server, ty) else {
             return;
         };
-        let type_url = store.type_url(ty);
-        let about = Subject { type_url, name: "*".into(), node: store.node_id().clone() };
-        let warning = WatchError::new(code, Blame::Peer, about, message);
+        let warning = WatchError::new(code, Blame::Peer, wildcard_subject(store, ty), message);
         // A complete collection was answered before.
         let Some(all) = store.members.get_mut(&key).filter(|all| !all.complete) else { return };
         all.warning = Some(warning);
         store.members.touch(&key);
     }
+}
+
+/// What the error of a wildcard is about.
+fn wildcard_subject(store: &Store, ty: TypeId) -> Subject {
+    store.subject_of(ty, "*".into())
 }

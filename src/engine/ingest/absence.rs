@@ -19,7 +19,7 @@ impl Step<'_> {
             invariant::broken("a type that is answered was requested");
             return;
         };
-        let sends_all = subscriptions.sends_all;
+        let sends_all = subscriptions.sends_all && !self.response.is_narrow;
         let mut any = false;
         for (_, sub) in subscriptions.iter_mut() {
             any |= sub.on_complete_response(self.response.number, sends_all);
@@ -27,6 +27,7 @@ impl Step<'_> {
         if !any {
             return;
         }
+        self.response.is_applied = true;
         let never_seen = subscriptions
             .iter()
             .filter(|(_, sub)| sub.is_missing() && sub.was_there() && !sub.was_ever_mentioned());

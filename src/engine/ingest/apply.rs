@@ -6,17 +6,19 @@ use bytes::Bytes;
 use tracing::trace;
 
 use super::{
-    super::{authorities::By, failure::no_such},
+    super::{authorities::By, failure::no_such, selection::WILDCARD},
     Step, left_out,
     pending_response::{LocatedResource, ResourceOp, Stage},
+    rejected::NO_ERROR,
 };
 use crate::{
     cache::{Entry, Raw, Redirect, Update},
     error::{Blame, Code, WatchError, short_type},
     invariant,
     name::ResourceName,
-    protocol::{EntryId, GroupId, SubId},
-    resource::Erased,
+    protocol::{EntryId, GroupId, ServerError, SubId},
+    resource::{Erased, Invalid},
+    wire::Malformed,
 };
 
 impl Step<'_> {
@@ -34,13 +36,17 @@ impl Step<'_> {
                 // It may have been removed between two steps, and another one may have taken its slot.
                 Some(sub) if !self.is_there(sub) => 1,
                 Some(sub) => match located.op {
-                    ResourceOp::Resource | ResourceOp::Redirect => self.apply_to(sub, located),
+                    ResourceOp::Resource | ResourceOp::Redirect | ResourceOp::Unusable => {
+                        self.apply_to(sub, located)
+                    }
                     ResourceOp::Same => self.apply_to(sub, self.response.again(located)),
                     ResourceOp::Removed => self.apply_removed(sub),
                     ResourceOp::Heartbeat => self.apply_heartbeat(sub, located),
                 },
                 None => match located.op {
-                    ResourceOp::Resource | ResourceOp::Redirect => self.apply_unknown(next, located),
+                    ResourceOp::Resource | ResourceOp::Redirect | ResourceOp::Unusable => {
+                        self.apply_unknown(next, located)
+                    }
                     ResourceOp::Heartbeat => self.apply_unknown_heartbeat(next),
                     // A resource that is not held cannot be removed (B2.13).
                     ResourceOp::Removed | ResourceOp::Same => 1,
@@ -87,11 +93,13 @@ impl Step<'_> {
             self.authorities.placement().join_higher(self.store, id, by, self.response.since());
         }
         let joins = joins_all || joins_glob;
-        // A glob has no resource of its own.
-        let Some(entry) = self.store.get(id).filter(|entry| !entry.is_glob) else { return 1 };
+        let Some(entry) = self.store.get(id) else { return 1 };
+        if entry.is_glob {
+            return self.reject_glob(id);
+        }
         let bytes = self.response.envelope.bytes(located.value);
         let is_redirect = located.op == ResourceOp::Redirect;
-        let is_same = entry.raw().is_some_and(|held| **held == *bytes);
+        let is_same = located.op != ResourceOp::Unusable && entry.raw().is_some_and(|held| **held == *bytes);
         if is_same && entry.redirect().is_some() == is_redirect {
             self.work.unchanged += 1;
             self.response.valid += 1;
@@ -112,10 +120,7 @@ impl Step<'_> {
     pub(super) fn apply_unknown(&mut self, next: usize, located: LocatedResource) -> usize {
         let Some(group) = self.group_of_unknown(next) else {
             trace!(resource = located.index, "resource without subscription skipped");
-            self.authorities
-                .server_mut(self.response.stream.server)
-                .machine
-                .on_skipped((self.response.stream, self.response.ty));
+            self.note_skipped(next);
             return 1;
         };
         let Some(name) = self.written_name(next) else {
@@ -135,6 +140,17 @@ impl Step<'_> {
         }
         self.response.located[next].sub = Some(sub);
         self.apply_to(sub, located)
+    }
+
+    /// The server has sent a resource that is not held, and may take it to be known when its name is subscribed (B1.21).
+    fn note_skipped(&mut self, next: usize) {
+        let (stream, ty) = (self.response.stream, self.response.ty);
+        if !self.authorities.server(stream.server).machine.notes_skipped(stream, ty) {
+            return;
+        }
+        if let Some(name) = self.unknown_name(next) {
+            self.authorities.server_mut(stream.server).machine.on_skipped(ty, &name);
+        }
     }
 
     /// The servers of the wildcard or glob that a resource without a subscription is a member of.
@@ -172,6 +188,10 @@ impl Step<'_> {
         let bytes = Bytes::copy_from_slice(self.response.envelope.bytes(located.value));
         let parsed = match located.op {
             ResourceOp::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
+            ResourceOp::Unusable => {
+                let reason = self.response.unusable_reason(located.index as usize);
+                Err(Invalid::new(reason.unwrap_or_default()))
+            }
             ResourceOp::Resource | ResourceOp::Same | ResourceOp::Removed | ResourceOp::Heartbeat => {
                 ty.parse(&bytes, &cx)
             }
@@ -179,6 +199,7 @@ impl Step<'_> {
         let changed = match parsed {
             Ok(resource) => {
                 self.response.valid += 1;
+                self.response.is_applied = true;
                 let sender = self.response.sender();
                 self.authorities.placement().note_version(self.store, sender, id, &update.version);
                 self.store.set_ttl(id, update.at, self.response.ttl_of(&located));
@@ -249,22 +270,11 @@ impl Step<'_> {
     pub(super) fn apply_errors(&mut self) {
         let errors: Vec<_> = self.response.envelope.errors().collect();
         for (index, error) in errors.into_iter().enumerate() {
-            let place = format_args!("resource_errors[{index}]");
-            let error = match error {
-                Err(malformed) => {
-                    self.response.problems.add(&place, &malformed);
-                    continue;
-                }
-                Ok(error) if error.name.is_empty() => {
-                    self.response.problems.add(&place, &"resource_name: unset");
-                    continue;
-                }
-                Ok(error) if error.code == 0 => {
-                    self.response.problems.add(&place, &"error_detail: must be non-OK");
-                    continue;
-                }
-                Ok(error) => error,
-            };
+            let Some(error) = self.accept_error(index, error) else { continue };
+            let is_wildcard = self.response.envelope.text(error.name) == WILDCARD;
+            if is_wildcard && self.is_wildcard_absent(error.code) {
+                continue;
+            }
             let name = self.response.envelope.text(error.name);
             let name = ResourceName::canonicalize(name).unwrap_or(Cow::Borrowed(name));
             let state = self.authorities.server_mut(self.response.stream.server);
@@ -305,6 +315,27 @@ impl Step<'_> {
                     .update(step.store, id, |entry| entry.on_server_error(error, data, update));
             });
         }
+    }
+
+    /// One of the errors, unless it is none.
+    fn accept_error(&mut self, index: usize, error: Result<ServerError, Malformed>) -> Option<ServerError> {
+        let place = format_args!("resource_errors[{index}]");
+        match error {
+            Err(malformed) => {
+                self.response.nameless = true;
+                self.response.problems.add(&place, &malformed);
+            }
+            Ok(error) if error.name.is_empty() => {
+                self.response.nameless = true;
+                self.response.problems.add(&place, &"resource_name: unset");
+            }
+            Ok(error) if error.code == 0 => {
+                self.response.problems.add(&place, &format_args!("error_detail: {NO_ERROR}"));
+                self.reject_error_of(error.name);
+            }
+            Ok(error) => return Some(error),
+        }
+        None
     }
 
     /// Runs an operation after which a resource may not be held any more that the server considers held.

@@ -1,12 +1,38 @@
 //! The last phase: the collections are completed, and the server is answered.
 
-use super::Step;
+use super::{Step, pending_response::LocatedResource};
 use crate::{
     invariant,
-    protocol::{Digests, ResponseOutcome, SubId},
+    protocol::{Digests, ResponseOutcome, SubId, Subscription},
 };
 
 impl Step<'_> {
+    /// Whether the server may take the wildcard for a name: it has sent nothing but what is subscribed by name. Where a response
+    /// need not have everything, that is so only until the wildcard was answered.
+    pub(super) fn find_narrow(&mut self) {
+        let (server, ty) = (self.response.server(), self.response.ty);
+        let full_state = self.store.ty(ty).full_state();
+        let is_spelled = self.authorities.server(server).machine.is_wildcard_spelled(ty);
+        if self.response.envelope.is_delta() || !is_spelled || self.response.is_heartbeat() {
+            return;
+        }
+        let Some(subscriptions) = self.authorities.subscriptions(server, ty) else {
+            invariant::broken("a type that is answered was requested");
+            return;
+        };
+        let is_named = |located: &LocatedResource| {
+            let sub = located.sub.and_then(|sub| subscriptions.get(sub));
+            sub.is_some_and(Subscription::is_named) || !located.op.is_there()
+        };
+        let is_narrow = !self.response.nameless && self.response.located.iter().all(is_named);
+        self.response.is_narrow = is_narrow && (full_state || !subscriptions.received_all);
+        let machine = &mut self.authorities.server_mut(server).machine;
+        match self.response.is_narrow {
+            true => machine.doubt_wildcard(ty, self.response.since()),
+            false => machine.trust_wildcard(ty),
+        }
+    }
+
     /// The server has sent all its resources of a type with a wildcard.
     pub(super) fn complete(&mut self) {
         let server = self.response.server();
@@ -16,6 +42,10 @@ impl Step<'_> {
         };
         if self.response.lacks_wildcard {
             return self.authorities.unanswered().on_wildcard_answered(self.store, server, self.response.ty);
+        }
+        if self.response.is_narrow {
+            // What it stands for is seen when something else follows, or nothing.
+            return;
         }
         let received_before = subscriptions.received_all && self.response.envelope.is_delta();
         // Also while the end of the wildcard is not written: it may be subscribed again before.
@@ -50,6 +80,8 @@ impl Step<'_> {
             error: std::mem::take(&mut self.response.problems).cut(),
             digests,
             is_outdated,
+            is_unattributed: self.response.duplicate || self.response.nameless,
+            is_applied: self.response.is_applied,
         };
         let state = self.authorities.server_mut(server);
         if !self.response.duplicate {

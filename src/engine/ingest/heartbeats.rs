@@ -12,22 +12,28 @@ impl Step<'_> {
     pub(super) fn apply_heartbeat(&mut self, sub_id: SubId, located: LocatedResource) -> usize {
         let (server, ty) = (self.response.server(), self.response.ty());
         let is_delta = self.response.envelope.is_delta();
-        let is_rejected =
-            !is_delta && self.authorities.server_mut(server).machine.is_rejected(ty, &self.response.version);
+        // In the state of the world the version of the type is that of all its resources.
+        let is_accepted =
+            !is_delta && self.authorities.server_mut(server).machine.is_accepted(ty, &self.response.version);
         let Some(subscriptions) = self.authorities.subscriptions(server, ty) else {
             invariant::broken("a type that is answered was requested");
             return 1;
         };
         // It may have been released between two steps.
         let Some(sub) = subscriptions.get_mut(sub_id) else { return 1 };
-        let is_same = match is_delta {
-            true => sub.version().as_str() == self.response.version_of(&located),
-            false => !is_rejected,
-        };
+        let known = sub.version().clone();
         let (id, is_held) = (sub.entry(), sub.is_held());
+        let is_same = match is_delta {
+            true => known.as_str() == self.response.version_of(&located),
+            false => {
+                let held = self.store.get(id).and_then(Entry::held);
+                let version = self.response.update_of(&located, &known).version;
+                is_accepted || held.is_some_and(|(held, _)| *held == version)
+            }
+        };
         if !(is_held && is_same) {
             let is_expired = !is_held && self.store.get(id).is_some_and(Entry::is_expired);
-            self.response.outdated |= is_expired || is_rejected;
+            self.response.outdated |= is_expired || (is_held && !is_delta);
             if is_expired && self.response.ttl_of(&located).is_some() {
                 self.authorities.server_mut(server).machine.request_again(ty, sub_id, self.now);
             }

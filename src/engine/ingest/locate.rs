@@ -10,9 +10,10 @@ use super::{
 };
 use crate::{
     cache::Entry,
+    error::Code,
     invariant,
     name::ResourceName,
-    protocol::{Body, Envelope, GroupId, Item, Span, SubId, Unusable},
+    protocol::{Body, Envelope, GroupId, Item, Span, SubId},
 };
 
 impl Step<'_> {
@@ -54,14 +55,20 @@ impl Step<'_> {
                 self.response.heartbeats += 1;
                 (Span::default(), ResourceOp::Heartbeat)
             }
-            Body::Unusable(unusable) => {
-                return self.response.add_nameless(index, &unusable_reason(unusable, envelope));
+            Body::Unusable(_) if item.wrapper_name.is_empty() => {
+                let reason = self.response.unusable_reason(index).unwrap_or_default();
+                return self.response.add_nameless(index, &reason);
             }
+            Body::Unusable(_) => (Span::default(), ResourceOp::Unusable),
         };
         let found = LocatedResource { value, is_wrapped: item.is_wrapped, ..LocatedResource::new(index, op) };
         match name_of(self.store.ty(self.response.ty), envelope, (item.wrapper_name, value)) {
+            // A server without support for `*` considers it a name, of which it has nothing (MS4).
+            Ok(name) if *name == *WILDCARD && op == ResourceOp::Heartbeat => self.note_wildcard_absent(),
             // On the wire that name would stand for all resources. The absence of other resources is not affected.
             Ok(name) if *name == *WILDCARD => {
+                let machine = &self.authorities.server(self.response.server()).machine;
+                self.response.lacks_wildcard |= machine.is_wildcard_spelled(self.response.ty);
                 self.response.invalid += 1;
                 self.response
                     .problems
@@ -186,12 +193,7 @@ impl Step<'_> {
         let envelope = self.response.envelope.clone();
         match canonical(envelope.text(name)) {
             // A server without support for `*` considers it a name, of which it has nothing (MS4).
-            Ok(name) if *name == *WILDCARD => {
-                let subscriptions =
-                    self.authorities.subscriptions(self.response.server(), self.response.ty());
-                self.response.lacks_wildcard |=
-                    subscriptions.is_some_and(|subscriptions| subscriptions.wildcard);
-            }
+            Ok(name) if *name == *WILDCARD => self.note_wildcard_absent(),
             Ok(name) => self.find_place(&name, LocatedResource::new(index, ResourceOp::Removed)),
             Err(invalid) => {
                 self.response.invalid += 1;
@@ -199,6 +201,21 @@ impl Step<'_> {
                 self.response.problems.add(&format_args!("removed_resources[{place}]"), &invalid);
             }
         }
+    }
+
+    /// The server reports that it has nothing by the name `*`: it takes the wildcard for a name (B1.23, MS4).
+    fn note_wildcard_absent(&mut self) {
+        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty());
+        self.response.lacks_wildcard |= subscriptions.is_some_and(|subscriptions| subscriptions.wildcard);
+    }
+
+    /// The same as an error in place of a resource. False if the error is something else.
+    pub(super) fn is_wildcard_absent(&mut self, code: i32) -> bool {
+        let is_not_found = Code::from_i32(code) == Code::NotFound;
+        if is_not_found {
+            self.note_wildcard_absent();
+        }
+        is_not_found
     }
 
     /// An element without a resource: the heartbeat of the version that is held (B2.16), an alias that was not found
@@ -209,6 +226,9 @@ impl Step<'_> {
             Ok(name) => name,
             Err(invalid) => return self.response.add_nameless(index, &invalid),
         };
+        if *name == *WILDCARD {
+            return self.note_wildcard_absent();
+        }
         let removed = LocatedResource::new(index, ResourceOp::Removed);
         if item.has_aliases {
             return self.response.aliased.push(Aliased { own: "".into(), found: removed });
@@ -235,15 +255,6 @@ impl Step<'_> {
         self.find_place(&name, found);
         if item.ttl.is_some() {
             self.response.confirmed.push(Aliased { own: (*name).into(), found });
-        }
-    }
-}
-
-fn unusable_reason(unusable: Unusable, envelope: &Envelope) -> String {
-    match unusable {
-        Unusable::Malformed(malformed) => format!("not a valid message: {malformed}"),
-        Unusable::WrongType(span) => {
-            format!("of type {:?} in a response of type {:?}", envelope.text(span), envelope.type_url())
         }
     }
 }

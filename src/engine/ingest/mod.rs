@@ -15,6 +15,7 @@ mod left_out;
 mod locate;
 mod order_predictor;
 mod pending_response;
+mod rejected;
 mod unchanged;
 
 use std::{
@@ -209,9 +210,11 @@ impl Step<'_> {
         }
         if !self.response.duplicate {
             self.apply_errors();
+            self.find_narrow();
             self.apply_absence();
             self.complete();
         }
+        self.reject_unattributed();
         self.conclude();
         self.response.stage = Stage::Done;
     }

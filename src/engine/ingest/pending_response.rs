@@ -12,7 +12,7 @@ use crate::{
     cache::{ResponseBuffer, Update},
     escape::Escaped,
     name::ResourceName,
-    protocol::{Body, EntryId, Envelope, Item, ServerId, Span, StreamId, SubId, TypeId},
+    protocol::{Body, EntryId, Envelope, Item, ServerId, Span, StreamId, SubId, TypeId, Unusable},
     resource::{Invalid, ResourceType, Version},
 };
 
@@ -45,10 +45,14 @@ pub(crate) struct PendingResponse {
     pub(super) outdated: bool,
     /// It contains something that was not requested before the wildcard was.
     pub(super) of_all: bool,
-    /// It contains a resource without a name, so that absence proves nothing.
+    /// It contains a resource or an error without a name, so that absence proves nothing.
     pub(super) nameless: bool,
+    /// Something of it is in use: what is held is not what the last accepted version stands for.
+    pub(super) is_applied: bool,
     /// The server considered the wildcard a name without a resource.
     pub(super) lacks_wildcard: bool,
+    /// It has only what is subscribed by name, although the wildcard was requested as `*` (B1.23).
+    pub(super) is_narrow: bool,
     pub(super) problems: Problems,
     /// The glob that a resource of it was a member of.
     pub(super) glob: Option<MatchedGlob>,
@@ -95,13 +99,15 @@ pub(super) enum ResourceOp {
     Removed,
     /// The held resource is still valid.
     Heartbeat,
+    /// Something that is no resource of the type, in a wrapper with the name.
+    Unusable,
 }
 
 impl ResourceOp {
     /// Whether the server has something under the name.
     pub(super) fn is_there(self) -> bool {
         match self {
-            Self::Resource | Self::Same | Self::Redirect => true,
+            Self::Resource | Self::Same | Self::Redirect | Self::Unusable => true,
             Self::Removed | Self::Heartbeat => false,
         }
     }
@@ -148,7 +154,9 @@ impl PendingResponse {
             outdated: false,
             of_all: false,
             nameless: false,
+            is_applied: false,
             lacks_wildcard: false,
+            is_narrow: false,
             problems: Problems::default(),
             glob: None,
             buffer: None,
@@ -229,6 +237,21 @@ impl PendingResponse {
         self.problems.add(&format_args!("resources[{index}]"), reason);
     }
 
+    /// The reason why an element is no resource, if it is none.
+    pub(super) fn unusable_reason(&self, index: usize) -> Option<String> {
+        match self.envelope.item(index).body {
+            Body::Unusable(Unusable::Malformed(malformed)) => {
+                Some(format!("not a valid message: {malformed}"))
+            }
+            Body::Unusable(Unusable::WrongType(span)) => Some(format!(
+                "of type {:?} in a response of type {:?}",
+                self.envelope.text(span),
+                self.envelope.type_url()
+            )),
+            Body::Resource(_) | Body::Redirect(_) | Body::Unset => None,
+        }
+    }
+
     /// Records that an element has an alias that belongs to the first one.
     pub(super) fn reject_alias(
         &mut self,
@@ -248,6 +271,10 @@ impl PendingResponse {
     /// several, the first of them counts: the protocol does not mark the last one.
     pub(super) fn is_complete_set(&self) -> bool {
         let is_empty = self.envelope.len() == 0 && self.envelope.removed().is_empty();
+        if self.nameless && self.located.is_empty() {
+            // Nothing of it can be told, so that it is no sign that the server has nothing.
+            return false;
+        }
         !self.envelope.is_delta() || self.of_all || (is_empty && self.envelope.errors().next().is_none())
     }
 
@@ -311,10 +338,9 @@ impl Unknown {
                 Body::Resource(value) => {
                     name_of(ty, envelope, (wrapper_name, value)).is_ok_and(|other| other == name)
                 }
-                Body::Redirect(_) | Body::Unset => {
+                Body::Redirect(_) | Body::Unset | Body::Unusable(_) => {
                     canonical(envelope.text(wrapper_name)).is_ok_and(|other| other == name)
                 }
-                Body::Unusable(_) => false,
             }
         };
         let seen = same.iter().any(named);

@@ -80,9 +80,11 @@ impl Step<'_> {
                 ResourceOp::Resource if !located.is_wrapped => {
                     entry.bare_bytes() == Some(self.response.envelope.bytes(located.value))
                 }
-                ResourceOp::Resource | ResourceOp::Redirect | ResourceOp::Removed | ResourceOp::Heartbeat => {
-                    false
-                }
+                ResourceOp::Resource
+                | ResourceOp::Redirect
+                | ResourceOp::Removed
+                | ResourceOp::Heartbeat
+                | ResourceOp::Unusable => false,
             };
             if !is_same {
                 return next;

@@ -4,7 +4,7 @@
 use super::script::Ty;
 use crate::control_plane::{
     Versions,
-    session::{AfterNack, Settings},
+    session::{AfterNack, Behavior, Settings},
 };
 
 /// What servers may do in a world, and what is checked of the client.
@@ -45,6 +45,9 @@ enum Freedom {
     HeartbeatsAfterNack,
     HeartbeatsChangeTtl,
     SharedNames,
+    KeepsKnownNames,
+    UnsetWildcard,
+    ComparesText,
 }
 
 /// How a server of a world behaves.
@@ -72,6 +75,8 @@ pub(super) enum Rule {
     AnswerAtOnce,
     /// A version in the first request of a type stands for resources that are held.
     Claims,
+    /// Each request is as the protocol demands, and a version in it stands for nothing that is not held.
+    Requests,
 }
 
 impl Family {
@@ -139,12 +144,13 @@ impl Family {
                 random.u64(..);
             }
         }
-        // In the state of the world a wildcard beside names has to be spelled.
-        server.settings.behavior.legacy_wildcard_only &= is_delta;
         // A part that is rejected would keep the others from being sent.
         if server.settings.behavior.after_nack != AfterNack::Nothing {
             server.settings.max_per_response = None;
         }
+        // What is sent without a subscription looks like the answer to a wildcard.
+        let Behavior { legacy_wildcard_only, unsolicited_resources, .. } = &mut server.settings.behavior;
+        *unsolicited_resources &= is_delta || !*legacy_wildcard_only;
         // There nonces identify outdated requests.
         server.settings.behavior.constant_nonces &= is_delta;
         // A server that takes the content of a version for known must not give the version another one.
@@ -166,7 +172,7 @@ impl Default for Family {
 }
 
 impl Freedom {
-    const ALL: [Self; 28] = [
+    const ALL: [Self; 31] = [
         Self::IgnoreNamesInNack,
         Self::SkipKnownVersions,
         Self::ResendKnownVersions,
@@ -195,6 +201,9 @@ impl Freedom {
         Self::HeartbeatsAfterNack,
         Self::HeartbeatsChangeTtl,
         Self::SharedNames,
+        Self::KeepsKnownNames,
+        Self::UnsetWildcard,
+        Self::ComparesText,
     ];
 
     /// Whether no model has to consider it.
@@ -227,7 +236,10 @@ impl Freedom {
             | Self::UnsolicitedRemovals
             | Self::EmptyListIsWildcard
             | Self::KeepsWildcard
-            | Self::SharedNames => false,
+            | Self::SharedNames
+            | Self::KeepsKnownNames
+            | Self::UnsetWildcard
+            | Self::ComparesText => false,
         }
     }
 
@@ -271,6 +283,9 @@ impl Freedom {
             Self::KeepsWildcard => behavior.keeps_wildcard = true,
             Self::HeartbeatsAfterNack => behavior.heartbeats_after_nack = true,
             Self::HeartbeatsChangeTtl => behavior.heartbeats_change_ttl = true,
+            Self::KeepsKnownNames => behavior.keeps_known_names = true,
+            Self::UnsetWildcard => (behavior.legacy_wildcard_only, behavior.unset_wildcard) = (true, true),
+            Self::ComparesText => behavior.compares_text = true,
             // It is one of the world.
             Self::SharedNames => {}
             Self::SplitResponses => settings.max_per_response = Some(1 + (seed % 2) as usize),
@@ -279,7 +294,8 @@ impl Freedom {
 }
 
 impl Rule {
-    const ALL: [Self; 4] = [Self::NackNames, Self::NackRate, Self::AnswerAtOnce, Self::Claims];
+    const ALL: [Self; 5] =
+        [Self::NackNames, Self::NackRate, Self::AnswerAtOnce, Self::Claims, Self::Requests];
 }
 
 /// The freedoms with which all worlds pass.

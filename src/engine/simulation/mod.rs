@@ -13,6 +13,7 @@ mod keys;
 mod model;
 mod network;
 pub(in crate::engine) mod parts;
+mod request_rules;
 #[cfg(test)]
 mod resolutions;
 mod script;

@@ -405,9 +405,12 @@ impl Model {
     }
 }
 
-/// Whether a warning of a wildcard reports that it was not answered, on a stream that is a good one otherwise.
+/// Whether a warning of a wildcard reports that it was not answered, or by something that cannot be used, on a stream that is a
+/// good one otherwise.
 fn is_silence(warning: &WatchError) -> bool {
-    warning.reason().contains("did not answer the wildcard")
+    warning.is_rejected()
+        || warning.reason().contains("cannot be read")
+        || warning.reason().contains("did not answer the wildcard")
         || warning.reason().contains("does the server support it")
 }
 

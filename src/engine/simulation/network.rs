@@ -17,7 +17,7 @@ use super::{
     script::{Fault, ServerMode},
     server::{SentResponse, SimServer, text_of},
     session::Response,
-    setup::{DELAY, LATE, NetworkConditions, SLOW, Setup},
+    setup::{CLEAN_END, DELAY, FLAPPING, HANGING, KEEPALIVE, LATE, NetworkConditions, SLOW, Setup},
     stream_rules::{Answered, Due},
 };
 use crate::{
@@ -143,8 +143,7 @@ impl<E> Network<E> {
 
     /// Whether the server has read a request for a resource, and none without it since.
     pub(super) fn requests(&self, server: usize, key: &ResourceId) -> bool {
-        let open = self.servers[server].open.as_ref();
-        open.is_some_and(|open| open.rules.requests(key.ty, &key.name))
+        self.servers[server].open.as_ref().is_some_and(|open| open.rules.requests(key.ty, &key.name))
     }
 
     /// Whether a server that sends everything, though that is not requested, may have sent a resource before it received a request for it: then its next response may be without it again.
@@ -330,6 +329,7 @@ impl<E> Network<E> {
             trace!(?at, %stream, ?response, "delivered");
             if let Some(subscribed) = open.rules.on_response(&response, due, is_repeated) {
                 self.claims.on_response(id, (&response, due), subscribed);
+                open.requests.on_response(&response, due, subscribed);
             }
             let is_first = !std::mem::replace(&mut open.answered, true);
             server.failing = false;
@@ -411,22 +411,25 @@ impl<E> Network<E> {
         let open = open.expect("requests are written on streams that are open");
         open.rules.on_send();
         let request = open.session.read_request(message.clone());
-        if self.family.has_rule(Rule::Claims) && !open.rules.is_requested(request.type_url()) {
-            let held = self.held_of(id, request.type_url());
+        let is_first = !open.rules.is_requested(request.type_url());
+        let held = self.held_of(id, request.type_url());
+        if self.family.has_rule(Rule::Claims) && is_first {
             self.claims.check(id, &request, &held);
         }
+        let open = self.servers[id].open.as_mut().filter(|_| self.family.has_rule(Rule::Requests));
+        open.into_iter().for_each(|open| open.requests.on_request(&request, &held));
     }
 
-    /// The names of the resources that are held and came from a server. Where there are several, texts begin with their server.
+    /// The names of the resources that are held and came from a server, also those that were let go and the server is yet to be
+    /// notified of. Where there are several servers, texts begin with their server.
     fn held_of(&mut self, server: usize, type_url: &str) -> BTreeSet<String> {
         let prefix = format!("s{server} ");
-        let resources = self.engine.status().resources.into_iter();
-        let of_type = resources.filter(|report| report.type_url == type_url && report.held.is_some());
-        let is_only = self.servers.len() == 1;
-        let of_peer = of_type.filter(|report| {
-            is_only || report.bytes.as_ref().is_some_and(|bytes| text_of(bytes).starts_with(&prefix))
-        });
-        of_peer.map(|report| report.name.to_string()).collect()
+        let (store, is_only) = (&self.engine.store, self.servers.len() == 1);
+        let entries = store.iter().map(|(_, entry)| entry);
+        let of_type = entries.filter(|entry| store.type_url(entry.ty) == type_url && entry.is_held());
+        let of_peer = of_type
+            .filter(|entry| is_only || entry.raw().is_some_and(|raw| text_of(raw).starts_with(&prefix)));
+        of_peer.map(|entry| entry.name.to_string()).collect()
     }
 
     /// The rules of each stream on which nothing waits for the transport.
@@ -489,12 +492,3 @@ impl<E> Network<E> {
         self.future.insert((self.now + delay, self.scheduled), scheduled);
     }
 }
-
-/// The longest life of a stream that flaps.
-const FLAPPING: Duration = Duration::from_secs(3);
-/// The longest life of a stream that ends cleanly.
-const CLEAN_END: Duration = Duration::from_secs(60);
-/// When it is given up to connect.
-const HANGING: Duration = Duration::from_secs(20);
-/// When a dead connection is noticed.
-const KEEPALIVE: Duration = Duration::from_secs(40);

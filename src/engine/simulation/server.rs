@@ -9,6 +9,7 @@ use std::{
 use super::{
     family::ServerBehavior,
     parts::{Full, Part, any, message},
+    request_rules::RequestRules,
     script::{Fault, ServerMode, Text, Ty},
     session::{Response, ServerSession},
     stream_rules::{Due, StreamRules},
@@ -72,6 +73,7 @@ pub(super) struct Open {
     pub(super) since: Instant,
     pub(super) session: ServerSession,
     pub(super) rules: StreamRules,
+    pub(super) requests: RequestRules,
     /// What the server has sent and the client has not read.
     pub(super) unread: VecDeque<SentResponse>,
     pub(super) credit: usize,
@@ -217,6 +219,7 @@ impl SimServer {
             since: now,
             session,
             rules: self.rules_before.next(),
+            requests: RequestRules::default(),
             unread: VecDeque::new(),
             credit: 0,
             last: None,
@@ -263,8 +266,11 @@ impl SimServer {
     /// Injects a fault.
     pub(super) fn inject_fault(&mut self, fault: Fault, random: &mut fastrand::Rng) {
         self.faults += 1;
-        self.contradicts_store |=
-            matches!(fault, Fault::DuplicateName(_) | Fault::WrongType(_) | Fault::Error(..));
+        self.contradicts_store |= match fault {
+            Fault::DuplicateName(_) | Fault::WrongType(_) | Fault::Error(..) => true,
+            Fault::Garbage | Fault::RandomBytes => true,
+            Fault::Repeat | Fault::UnknownType => false,
+        };
         let nonce = format!("fault {}", self.faults);
         let Some(open) = self.open.as_mut().filter(|open| !open.is_unresponsive) else { return };
         match fault {
@@ -305,7 +311,12 @@ impl SimServer {
             Fault::WrongType(ty) => {
                 let name = open.any_name(ty, random);
                 let (_, other) = invalid_resource(ty.other(), &name);
-                open.send_invalid((ty, nonce), vec![(name, other)], Due::Nack);
+                // Every third time the name is known at most from a wrapper, otherwise it is not.
+                match self.faults % 3 {
+                    0 => open.send_invalid((ty, nonce), vec![(name, other)], Due::Nack),
+                    1 => open.send_invalid((ty, nonce), vec![invalid_resource(ty, "")], Due::Nack),
+                    _ => open.send_unnamed_error((ty, nonce)),
+                }
             }
             Fault::Error(ty, code) => self.send_resource_error((ty, nonce), code, random),
         }
@@ -357,7 +368,22 @@ impl Open {
         }
         let response = self.session.response((ty.url().into(), nonce), resources, vec![]);
         self.session.note_sent(&response);
+        // What waits has its error until it is sent.
+        self.is_inconsistent = true;
         self.send(&response, due);
+    }
+
+    /// Sends an error in place of something that has no name.
+    fn send_unnamed_error(&mut self, (ty, nonce): (Ty, String)) {
+        if !self.rules.is_requested(ty.url()) {
+            return;
+        }
+        let status = Status { code: 13, message: "without a name".to_owned(), details: vec![] };
+        let error = ResourceError { resource_name: None, error_detail: Some(status) };
+        let response = self.session.response((ty.url().into(), nonce), vec![], vec![error]);
+        self.session.note_sent(&response);
+        self.is_inconsistent = true;
+        self.send(&response, Due::Nack);
     }
 
     fn any_name(&self, ty: Ty, random: &mut fastrand::Rng) -> String {

@@ -72,3 +72,11 @@ pub(super) const LATE: Duration = Duration::from_secs(5);
 /// How long a response of a slow server is under way at most: with the latest request, less than the time for which absence proves
 /// nothing of a name that was unsubscribed and subscribed again.
 pub(super) const SLOW: Duration = Duration::from_secs(9);
+/// The longest life of a stream that flaps.
+pub(super) const FLAPPING: Duration = Duration::from_secs(3);
+/// The longest life of a stream that ends cleanly.
+pub(super) const CLEAN_END: Duration = Duration::from_secs(60);
+/// When it is given up to connect.
+pub(super) const HANGING: Duration = Duration::from_secs(20);
+/// When a dead connection is noticed.
+pub(super) const KEEPALIVE: Duration = Duration::from_secs(40);

@@ -30,8 +30,8 @@ pub(super) struct StreamRules {
     types: BTreeMap<String, OfType>,
     /// What was in responses that were rejected, also on the streams before, with its type: with which versions.
     rejected: BTreeMap<(String, Vec<Bytes>), Rejected>,
-    /// How many responses of a type had the content or the version of one that was rejected before. They share a burst.
-    alike: BTreeMap<String, u32>,
+    /// How many responses of a type were rejected. They share a burst.
+    rejections: BTreeMap<String, u32>,
 }
 
 /// How some content was rejected.
@@ -70,7 +70,7 @@ struct Received {
 impl StreamRules {
     /// That of the next stream to the same server.
     pub(super) fn next(&self) -> Self {
-        Self { rejected: self.rejected.clone(), alike: self.alike.clone(), ..Self::default() }
+        Self { rejected: self.rejected.clone(), rejections: self.rejections.clone(), ..Self::default() }
     }
 
     /// At most one request is on its way to the transport.
@@ -110,23 +110,23 @@ impl StreamRules {
         for name in request.names() {
             of_type.requested.entry(name.clone()).or_insert(now);
         }
+        if request.names().is_empty() && of_type.requested.is_empty() {
+            of_type.requested.insert(WILDCARD.to_owned(), now);
+        }
         let (nonce, rejected) = (request.nonce(), request.error().is_some());
         of_type.on_names(request, rejected && family.has_rule(Rule::NackNames));
-        let over_burst = self.alike.get(request.type_url()).is_some_and(|alike| *alike >= AT_ONCE);
+        let is_over_burst = self.rejections.get(request.type_url()).is_some_and(|count| *count >= AT_ONCE);
+        let of_type_url = (request.type_url(), is_over_burst);
+        let may_wait = |response: &Received| response.may_wait(of_type_url, &self.rejected);
         let answered = match request {
-            Request::Sotw(_) => {
-                let of_type_url = (request.type_url(), over_burst);
-                of_type.on_answer((nonce, rejected), |it| it.may_wait(of_type_url, &self.rejected))
-            }
-            Request::Delta(_) => of_type.on_delta_answer(nonce, rejected),
+            Request::Sotw(_) => of_type.on_answer((nonce, rejected), may_wait),
+            Request::Delta(_) => of_type.on_delta_answer((nonce, rejected), may_wait),
         };
         if answered == Some(Answered::Rejected) {
             let Received { content, version, is_repeated, .. } = &of_type.responses[of_type.answered - 1];
             let (content, version, is_repeated) = (content.clone(), version.clone(), *is_repeated);
             let is_released = of_type.is_released(request.type_url(), &self.rejected);
-            if is_alike(&self.rejected, request.type_url(), (&content, &version)) {
-                *self.alike.entry(request.type_url().to_owned()).or_default() += 1;
-            }
+            *self.rejections.entry(request.type_url().to_owned()).or_default() += 1;
             let rejected = self.rejected.entry((request.type_url().to_owned(), content)).or_default();
             let is_new = rejected.versions.insert(version);
             rejected.times += 1;
@@ -142,7 +142,9 @@ impl StreamRules {
 
     /// When a name was first requested.
     pub(super) fn requested(&self, ty: Ty, name: &str) -> Option<Instant> {
-        self.types.get(ty.url())?.requested.get(name).copied()
+        let requested = &self.types.get(ty.url())?.requested;
+        // A wildcard stands for names at a server that takes `*` for one.
+        requested.get(name).or_else(|| requested.get(WILDCARD)).copied()
     }
 
     /// Whether a response of a type came.
@@ -178,7 +180,7 @@ impl StreamRules {
     /// Every response was answered, but for what was rejected before.
     pub(super) fn check_answered(&self) {
         for (type_url, of_type) in &self.types {
-            let over_burst = self.alike.get(type_url).is_some_and(|alike| *alike >= AT_ONCE);
+            let over_burst = self.rejections.get(type_url).is_some_and(|count| *count >= AT_ONCE);
             for it in &of_type.responses[of_type.answered..] {
                 let (nonce, due) = (&it.nonce, it.due);
                 let may_wait = it.may_wait((type_url, over_burst), &self.rejected);
@@ -198,20 +200,8 @@ impl Received {
     ) -> bool {
         let same = rejected.get(&(type_url.to_owned(), self.content.clone()));
         let is_again = |it: &Rejected| it.versions.contains(&self.version) || it.times >= AT_ONCE;
-        let is_alike = || is_alike(rejected, type_url, (&self.content, &self.version));
-        self.due != Due::Ack && (same.is_some_and(is_again) || (is_over_burst && is_alike()))
+        self.due != Due::Ack && (is_over_burst || same.is_some_and(is_again))
     }
-}
-
-/// Whether a response has the content or the version of one of its type that was rejected.
-fn is_alike(
-    rejected: &BTreeMap<(String, Vec<Bytes>), Rejected>,
-    of_type: &str,
-    (content, version): (&[Bytes], &str),
-) -> bool {
-    rejected.iter().any(|((type_url, other), it)| {
-        type_url == of_type && (other == content || (!version.is_empty() && it.versions.contains(version)))
-    })
 }
 
 /// The answer of a request to a response.
@@ -262,16 +252,25 @@ impl OfType {
         self.again_at = Some(at);
     }
 
-    /// Each response is answered once, in order, and none for another.
-    fn on_delta_answer(&mut self, nonce: &str, rejected: bool) -> Option<Answered> {
+    /// Each response is answered once, and none for another: in order, but for rejections that have to wait.
+    fn on_delta_answer(
+        &mut self,
+        (nonce, rejected): (&str, bool),
+        may_wait: impl Fn(&Received) -> bool,
+    ) -> Option<Answered> {
         if nonce.is_empty() {
             assert!(!rejected, "B2.10: only answers reject");
             return None;
         }
-        let Received { nonce: expected, due, .. } =
-            self.responses.get(self.answered).expect("it was answered before");
-        assert_eq!(nonce, expected, "answers keep the order of responses");
-        assert!(*due != if rejected { Due::Ack } else { Due::Nack }, "{nonce}: {due:?} is due");
+        let unanswered = &mut self.responses[self.answered..];
+        let wrong = if rejected { Due::Ack } else { Due::Nack };
+        let is_it = |response: &Received| response.nonce == nonce && response.due != wrong;
+        let place = unanswered.iter().position(is_it);
+        let place =
+            place.unwrap_or_else(|| panic!("{nonce} was answered before, or otherwise: {unanswered:?}"));
+        let skipped = unanswered[..place].iter().find(|response| !may_wait(response));
+        assert!(skipped.is_none(), "answers keep the order of responses: {nonce} is behind {skipped:?}");
+        unanswered[..=place].rotate_right(1);
         self.answered += 1;
         Some(if rejected { Answered::Rejected } else { Answered::Accepted })
     }
@@ -308,6 +307,7 @@ impl OfType {
     }
 }
 
+const WILDCARD: &str = "*";
 /// How often content that was rejected before is rejected again, and how often in a burst: with a margin, as requests may be
 /// late.
 const REJECTION: Duration = Duration::from_millis(900);

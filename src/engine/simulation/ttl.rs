@@ -53,8 +53,8 @@ struct World {
     stream: Option<StreamId>,
     /// What the client was sent and must hold, as long as it lives.
     model: BTreeMap<String, Life>,
-    /// The version of the last response in the state of the world that was no heartbeat, if it was rejected.
-    rejected: Option<String>,
+    /// The version of the last response in the state of the world that was accepted, heartbeats aside.
+    accepted: Option<String>,
     expired: usize,
 }
 
@@ -89,7 +89,7 @@ impl World {
             is_held: false,
             stream: None,
             model: BTreeMap::new(),
-            rejected: None,
+            accepted: None,
             expired: 0,
         };
         world.pass(Duration::from_secs(1));
@@ -182,22 +182,23 @@ impl World {
         let names: Vec<_> = resources.iter().map(|it| it.name.clone()).collect();
         let is_heartbeat = !resources.is_empty() && resources.iter().all(|it| it.resource.is_none());
         let is_complete = !is_delta && !is_heartbeat;
-        if is_complete {
-            self.rejected = response.has_bad().then(|| response.version());
+        if is_complete && !response.has_bad() {
+            self.accepted = Some(response.version());
         }
-        // A heartbeat of a rejected version confirms no held resource.
-        let confirms = is_delta || is_complete || self.rejected != Some(response.version());
+        // In the state of the world the version of the type is that of all its resources.
+        let of_type = (!is_delta).then(|| response.version());
+        let confirms_all = of_type.is_some() && of_type == self.accepted;
         for Wrapper { name, version, ttl, resource, .. } in resources {
+            let version = of_type.clone().filter(|_| version.is_empty()).unwrap_or(version);
             let until = ttl.map(|ttl| now + Duration::from_secs(ttl.seconds as u64));
             let life = self.model.remove(&name).filter(|life| life.is_alive(now));
             let life = match resource {
                 // The last good one stays.
                 Some(any) if text_of(&any.value) == BAD => life,
                 Some(any) => Some(Life { version, is_unconfirmed: false, text: text_of(&any.value), until }),
-                None if !confirms => life,
                 // A heartbeat of what is held.
                 None => {
-                    let same = |life: &Life| !is_delta || life.version == version;
+                    let same = |life: &Life| confirms_all || life.version == version;
                     life.map(|life| if same(&life) { Life { until, ..life } } else { life })
                 }
             };

@@ -13,6 +13,7 @@ mod names;
 mod operations;
 mod polls;
 mod redirects;
+mod rejections;
 mod requests;
 mod resolutions;
 mod responses;

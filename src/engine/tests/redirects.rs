@@ -185,7 +185,7 @@ fn x20_a_redirect_without_a_wrapper_has_no_name() {
     let mut rig = open(&["x"]);
     let bare = Any { type_url: "type.googleapis.com/xds.core.v3.ResourceLocator".into(), ..Any::default() };
     let outputs = rig.receive(1, &response::<Full>("1", vec![bare]));
-    assert!(outputs[1].contains("INVALID_ARGUMENT: resources[0]"), "{outputs:?}");
+    assert!(outputs[2].contains("INVALID_ARGUMENT: resources[0]"), "{outputs:?}");
 }
 
 #[test]

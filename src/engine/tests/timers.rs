@@ -257,7 +257,7 @@ fn a_response_that_repeats_a_rejected_one_is_answered_with_growing_delays() {
 fn genuine_pushes_of_a_rejected_resource_are_answered_at_once() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["a"]);
-    for version in 0..11 {
+    for version in 0..10 {
         let outputs = rig.receive(1, &response::<Full>(&version.to_string(), vec![any::<Full>("a", "bad")]));
         assert!(outputs.last().unwrap().contains("INVALID"), "{outputs:?}");
         rig.sent(1);
@@ -291,10 +291,10 @@ fn of_nacks_that_have_to_wait_the_newest_is_written_at_the_time_of_the_first() {
         rig.sent(1);
         outputs
     };
-    for version in 0..11 {
+    for version in 0..10 {
         assert!(push(&mut rig, version).last().unwrap().contains("INVALID"), "at once");
     }
-    for version in 11..1_000 {
+    for version in 10..1_000 {
         assert_eq!(push(&mut rig, version), ["read"], "the burst is over");
     }
     let outputs = rig.pass(Duration::from_secs(1));
@@ -302,8 +302,10 @@ fn of_nacks_that_have_to_wait_the_newest_is_written_at_the_time_of_the_first() {
     assert!(outputs[0].contains("/n999 INVALID"), "{outputs:?}");
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_secs(60)), NONE, "none is left");
-    assert_eq!(push(&mut rig, 1_000), ["read"]);
-    assert_eq!(rig.pass(Duration::from_secs(10)).len(), 1, "none waits for longer than 10 s");
+    assert!(
+        push(&mut rig, 1_000).last().unwrap().contains("INVALID"),
+        "those left out take nothing of the rate"
+    );
 }
 
 #[test]

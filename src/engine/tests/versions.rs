@@ -68,6 +68,8 @@ fn b1_6_a_wildcard_that_is_watched_again_after_the_idle_timeout_is_requested_wit
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     rig.unwatch(watches[0]);
+    rig.sent(1);
+    rig.sent(1);
     assert_eq!(rig.pass(Duration::from_secs(33)), ["disconnect 0.1"]);
     assert_eq!(rig.watch::<Full>("*").1, ["connect 0.2"]);
     assert_eq!(rig.connect(2), ["read", "send Full [] / node"]);
@@ -82,7 +84,8 @@ fn b1_6_a_version_of_named_resources_is_not_sent_with_a_wildcard() {
     rig.disconnect(1, DisconnectKind::Closed);
     rig.watch::<Full>("*");
     rig.pass(Duration::from_secs(5));
-    assert_eq!(rig.connect(2), ["read", "send Full [*,a] / node"]);
+    assert_eq!(rig.connect(2), ["read", "send Full [] / node"]);
+    assert_eq!(rig.sent(2), ["send Full [*,a] /"]);
 }
 
 #[test]
@@ -140,7 +143,7 @@ fn b1_6_a_version_that_came_after_the_end_of_a_wildcard_is_not_sent_for_the_next
     rig.watch::<Full>("*");
     rig.pass(Duration::from_secs(1));
     rig.sent(1);
-    assert_eq!(reconnect(&mut rig, 1), "send Full [*,a] / node");
+    assert_eq!(reconnect(&mut rig, 1), "send Full [] / node");
 }
 
 /// The server may have gone back to the accepted version when the next stream begins.
@@ -211,6 +214,8 @@ fn b1_6_a_name_is_requested_without_a_version_after_the_wildcard_that_brought_it
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     rig.unwatch(all);
+    rig.sent(1);
+    rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.watch::<Full>("a").1, ["send Full [a] /n1"]);
     rig.sent(1);
@@ -267,4 +272,105 @@ fn b1_6_a_wildcard_is_requested_without_a_version_after_responses_before_it() {
     rig.sent(1);
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.watch::<Full>("*").1, ["send Full [*] /n2"]);
+}
+
+/// go-control-plane up to 0.13.1 keeps the names that it has sent for as long as the stream lasts, and sends those again at
+/// another version only.
+#[test]
+fn b1_21_a_name_that_was_let_go_is_requested_without_a_version_when_it_comes_back() {
+    let mut rig = Rig::new();
+    let watches = rig.open::<Part>(&["a", "b"]);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x"), any::<Part>("b", "y")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(watches[0]), ["send Part [b] 1/n1"]);
+    rig.sent(1);
+    rig.pass(Duration::from_secs(20));
+    assert_eq!(rig.watch::<Part>("c").1, ["send Part [b,c] 1/n1"], "it was never sent");
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Part>("a").1, ["send Part [a,b,c] /n1"]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(
+        rig.receive(1, &response::<Part>("1", vec![any::<Part>("c", "z")]))[2],
+        "send Part [a,b,c] 1/n1"
+    );
+    rig.sent(1);
+    assert_eq!(rig.watch::<Part>("d").1, ["send Part [a,b,c,d] /n1"], "not as long as it is not held");
+    rig.sent(1);
+    rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x"), any::<Part>("d", "z")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Part>("e").1, ["send Part [a,b,c,d,e] 1/n1"]);
+}
+
+/// java-control-plane sends a name when its version changes, although the client has let it go meanwhile.
+#[test]
+fn b1_21_a_name_that_came_while_it_was_let_go_does_not_ride_on_the_ack() {
+    let mut rig = Rig::new();
+    let watches = rig.open::<Part>(&["a", "b"]);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    rig.receive(1, &response::<Part>("1", vec![any::<Part>("b", "y")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.unwatch(watches[0]), ["send Part [b] 1/n1"]);
+    rig.sent(1);
+    assert_eq!(
+        rig.receive(1, &response::<Part>("2", vec![any::<Part>("a", "x")])),
+        ["read", "send Part [b] 2/n2"]
+    );
+    rig.watch::<Part>("a");
+    let outputs = rig.receive(1, &response::<Part>("3", vec![any::<Part>("b", "z")]));
+    assert_eq!(outputs, ["#2 present 3 z", "read"]);
+    assert_eq!(rig.sent(1), ["send Part [b] 3/n3"]);
+    let mut outputs = rig.sent(1);
+    outputs.extend(rig.pass(Duration::from_millis(20)));
+    assert_eq!(outputs, ["send Part [a,b] /n3"]);
+}
+
+/// Cilium sends a name again on another stream alone.
+#[test]
+fn b1_22_a_name_that_was_sent_before_and_is_not_sent_again_is_requested_on_another_stream_once() {
+    let mut rig = Rig::new();
+    let watches = rig.open::<Part>(&["a", "b"]);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x"), any::<Part>("b", "y")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(watches[0]);
+    rig.sent(1);
+    rig.pass(Duration::from_secs(20));
+    rig.watch::<Part>("a");
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(15)), ["disconnect 0.1", "connect 0.2"]);
+    assert_eq!(rig.connect(2), ["read", "send Part [a,b] / node"]);
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(20)), ["#3 absent NOT_FOUND"]);
+}
+
+#[test]
+fn b1_22_the_same_in_the_incremental_variant() {
+    use super::rig::delta_response;
+    let mut rig = Rig::delta();
+    let watches = rig.open::<Part>(&["a"]);
+    rig.watch::<Part>("b");
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    rig.receive_raw(1, delta_response::<Part>("n1", &[("a", "1", Some("x")), ("b", "1", Some("y"))], &[]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(watches[0]);
+    rig.sent(1);
+    rig.pass(Duration::from_secs(20));
+    rig.watch::<Part>("a");
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_secs(15)), ["disconnect 0.1", "connect 0.2"]);
+    assert_eq!(rig.connect(2), ["read", "send Part +a,b {b=1} node"]);
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(20)), ["#3 absent NOT_FOUND"]);
 }

@@ -32,6 +32,13 @@ impl Reopening {
         self.waiting = None;
     }
 
+    /// Another stream is opened as soon as it may be, behind what is due at the same time.
+    fn plan(&mut self, why: &'static str, pause: Duration, now: Instant) {
+        let at = self.last.map_or(now, |last| (last + pause).max(now));
+        let waiting = self.waiting.get_or_insert(PendingReopen { at, why, wildcard: None });
+        waiting.wildcard = None;
+    }
+
     /// Whether another stream may be opened now; otherwise that waits.
     fn begin(&mut self, (why, wildcard): Why, pause: Duration, now: Instant) -> bool {
         let at = self.last.map_or(now, |last| last + pause);
@@ -53,6 +60,15 @@ impl Machine {
     /// stream is sent there. At most one stream is opened for that in the does-not-exist time.
     pub(crate) fn request_again_on_another_stream(&mut self, ty: TypeId, now: Instant) {
         self.ask_on_another_stream(ty, ("the server confirms a resource that has expired", None), now);
+    }
+
+    /// The server has sent a name on this stream before and does not send it again: on another stream it knows of nothing that
+    /// was sent (B1.22).
+    pub(super) fn request_name_on_another_stream(&mut self, ty: TypeId, now: Instant) {
+        let pause = self.resource_timeout();
+        let Some(channel) = self.channel(ty) else { return };
+        channel.variant.forget_version();
+        self.reopening.plan("the server does not send again what it has sent before", pause, now);
     }
 
     /// The server considered the wildcard a name: it needs none in the first request of a type on a stream (B2.4).

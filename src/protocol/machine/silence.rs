@@ -1,6 +1,6 @@
 //! Servers that accept a stream and do not answer: with nothing at all, nothing of a type, or nothing but errors.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use tracing::warn;
 
@@ -11,6 +11,7 @@ use crate::protocol::{
     id::TypeId,
     quarantine::Ended,
     stream_event::{Disconnect, DisconnectKind},
+    timers::Wait,
 };
 
 impl Machine {
@@ -44,16 +45,58 @@ impl Machine {
         self.on_disconnected(Disconnect::new(DisconnectKind::Unreachable, why), now);
     }
 
-    /// Wildcards that were not answered in time.
+    /// Wildcards that were not answered in time. One that was sent as `*` may have been taken for a name (B1.23).
     pub(super) fn time_out_wildcards(&mut self, now: Instant) {
+        let mut refused = Vec::new();
         for (index, channel) in self.types.iter_mut().enumerate() {
             let Some(channel) = channel.as_mut().filter(|c| c.all.deadline().is_some_and(|at| at <= now))
             else {
                 continue;
             };
-            channel.all = AllDue::TimedOut;
-            self.events.push_back(Event::AllTimedOut(TypeId(index as u16)));
+            let ty = TypeId(index as u16);
+            if channel.variant.is_wildcard_spelled(&channel.subscriptions) {
+                channel.all = AllDue::No;
+                refused.push(ty);
+            } else {
+                channel.all = AllDue::TimedOut;
+                self.events.push_back(Event::AllTimedOut(ty));
+            }
         }
+        refused.into_iter().for_each(|ty| self.ask_for_all_on_another_stream(ty, now));
+    }
+
+    /// A response to a wildcard that was sent as `*` has only what is subscribed by name. It may have been under way when the
+    /// wildcard was requested, so that the next one is waited for.
+    pub(crate) fn doubt_wildcard(&mut self, ty: TypeId, now: Instant) {
+        let doubt = DOUBT.min(self.resource_timeout());
+        let Some(channel) = self.channel(ty) else { return };
+        channel.variant.on_dropped();
+        channel.all = match channel.all {
+            AllDue::Doubted(at) => AllDue::Doubted(at),
+            AllDue::No | AllDue::Until(_) | AllDue::TimedOut => AllDue::Doubted(now + doubt),
+        };
+    }
+
+    /// A response to the wildcard has something that was not subscribed by name.
+    pub(crate) fn trust_wildcard(&mut self, ty: TypeId) {
+        if let Some(channel) = self.channel(ty) {
+            channel.all = AllDue::No;
+        }
+    }
+
+    /// Whether the wildcard of a type is subscribed, and was sent as `*` on the stream.
+    pub(crate) fn is_wildcard_spelled(&self, ty: TypeId) -> bool {
+        let channel = self.types.get(ty.index()).and_then(Option::as_ref);
+        channel.is_some_and(|channel| channel.variant.is_wildcard_spelled(&channel.subscriptions))
+    }
+
+    /// Whether the server has sent a name on this stream before that it does not send now (B1.22).
+    pub(super) fn has_sent_before(&self, wait: &Wait) -> bool {
+        let channel = self.types.get(wait.ty.index()).and_then(Option::as_ref);
+        channel.is_some_and(|channel| {
+            let sub = channel.subscriptions.get(wait.sub);
+            sub.is_some_and(|sub| !sub.is_held() && channel.variant.has_sent(sub.name()))
+        })
     }
 
     /// Whether everything of a type was requested, and nothing of it was received in time.
@@ -83,3 +126,6 @@ impl Machine {
         Some((channel.unanswered.as_ref()?, self.quarantine.is_held_back(ty)))
     }
 }
+
+/// For how long another response is waited for that shows that `*` is no name for the server.
+const DOUBT: Duration = Duration::from_secs(1);

@@ -6,6 +6,7 @@ use super::Machine;
 use crate::{
     protocol::{
         absence::Absence,
+        channel::Channel,
         event::Event,
         id::{EntryId, StreamId, TypeId},
         stream::ConnectionState,
@@ -147,9 +148,10 @@ impl Machine {
     /// has to be notified first, it is forgotten then.
     pub(crate) fn release(&mut self, ty: TypeId, subs: &[SubId]) {
         let Some(Some(channel)) = self.types.get_mut(ty.index()) else { return };
-        let subscriptions = &mut channel.subscriptions;
+        let Channel { subscriptions, variant, .. } = channel;
         for id in subs {
             if let Some(sub) = subscriptions.get(*id).filter(|sub| sub.is_released()) {
+                variant.on_released(sub);
                 self.events.push_back(Event::Released(sub.entry()));
                 subscriptions.remove(*id);
             }
@@ -184,12 +186,16 @@ impl Machine {
         }
     }
 
+    /// Whether the names of resources in a response of a stream that nothing is subscribed to matter.
+    pub(crate) fn notes_skipped(&self, stream: StreamId, ty: TypeId) -> bool {
+        let channel = self.types.get(ty.index()).and_then(Option::as_ref);
+        self.stream.is_current(stream) && channel.is_some_and(|channel| channel.variant.notes_skipped())
+    }
+
     /// A response has a resource that is not subscribed to.
-    pub(crate) fn on_skipped(&mut self, (stream, ty): (StreamId, TypeId)) {
-        if self.stream.is_current(stream)
-            && let Some(channel) = self.channel(ty)
-        {
-            channel.variant.on_skipped();
+    pub(crate) fn on_skipped(&mut self, ty: TypeId, name: &str) {
+        if let Some(channel) = self.channel(ty) {
+            channel.variant.on_skipped(name);
         }
     }
 
@@ -213,10 +219,16 @@ impl Machine {
         }
     }
 
-    /// Whether the last response of a type that was not a heartbeat had this version, and was rejected.
-    pub(crate) fn is_rejected(&self, ty: TypeId, version: &Version) -> bool {
+    /// Whether the last response of a type that was accepted, heartbeats aside, had this version.
+    pub(crate) fn is_accepted(&self, ty: TypeId, version: &Version) -> bool {
         let channel = self.types.get(ty.index()).and_then(Option::as_ref);
-        channel.is_some_and(|channel| channel.rejections.is_newest(version))
+        channel.is_some_and(|channel| channel.accepted.as_ref() == Some(version))
+    }
+
+    /// Whether the last response of a type that was not a heartbeat was rejected.
+    pub(crate) fn is_last_rejected(&self, ty: TypeId) -> bool {
+        let channel = self.types.get(ty.index()).and_then(Option::as_ref);
+        channel.is_some_and(|channel| channel.rejections.is_last_rejected())
     }
 
     /// A held resource is a member here because another server has sent it, or its version is unknown: this server has to

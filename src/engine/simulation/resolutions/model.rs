@@ -276,7 +276,9 @@ impl Check<'_> {
         } else if reason.is_not_found() {
             reason.reason().contains("in time") || was.any(|spec| spec.is_none())
         } else {
-            reason.code() == Code::Unavailable && self.rules.faults
+            // What nobody can read may have been it.
+            let is_unreadable = reason.reason().contains("cannot be read");
+            (reason.code() == Code::Unavailable || is_unreadable) && self.rules.faults
         };
         assert!(explained, "{key:?} was good since {since}: {reason}");
     }

@@ -1,0 +1,70 @@
+use std::time::{Duration, Instant};
+
+/// Ten at once, and one a second after that: the rate of what a server causes.
+#[derive(Debug, Default)]
+pub(super) struct Burst {
+    /// The time at which all of it is available again.
+    full_at: Option<Instant>,
+}
+
+/// The rate of a warning that a server causes, with the number of those that are left out (B0.24).
+#[derive(Debug, Default)]
+pub(super) struct WarningRate {
+    burst: Burst,
+    left_out: u64,
+}
+
+impl Burst {
+    /// The delay of the next of them: at most a second. Of several that have to wait, the owner lets one through.
+    pub(super) fn take(&mut self, now: Instant) -> Duration {
+        let full_at = self.full_at.map_or(now, |at| at.max(now));
+        self.full_at = Some((full_at + REFILL).min(now + REFILL * BURST));
+        full_at.saturating_duration_since(now).saturating_sub(REFILL * (BURST - 1))
+    }
+
+    /// The next of them, if it need not wait.
+    pub(super) fn try_take(&mut self, now: Instant) -> bool {
+        let before = self.full_at;
+        let is_due = self.take(now).is_zero();
+        if !is_due {
+            self.full_at = before;
+        }
+        is_due
+    }
+}
+
+impl WarningRate {
+    /// Whether a warning is due now: then the number of those before it that were left out.
+    pub(super) fn take(&mut self, now: Instant) -> Option<u64> {
+        if self.burst.try_take(now) {
+            return Some(std::mem::take(&mut self.left_out));
+        }
+        self.left_out += 1;
+        None
+    }
+}
+
+/// The number that is let through at once.
+const BURST: u32 = 10;
+
+/// The time after which one more is let through.
+pub(super) const REFILL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn b0_24_warnings_are_let_through_up_to_the_limit_and_counted_past_it() {
+        let mut rate = WarningRate::default();
+        let mut now = Instant::now();
+        let taken: Vec<_> = (0..12).map(|_| rate.take(now)).collect();
+        assert_eq!(taken[..10], [Some(0); 10]);
+        assert_eq!(taken[10..], [None, None]);
+        now += REFILL;
+        assert_eq!((rate.take(now), rate.take(now)), (Some(2), None), "one a second, with the count");
+        now += REFILL * 60;
+        let taken = (0..12).filter_map(|_| rate.take(now)).count();
+        assert_eq!(taken, 10);
+    }
+}

@@ -1,0 +1,152 @@
+use std::{collections::BTreeSet, sync::Arc, time::Instant};
+
+use bytes::{Bytes, BytesMut};
+
+use super::super::{
+    recent_unsubscribes::RecentUnsubscribes, request::put_text, subscriptions::Subscriptions,
+};
+
+/// The names in the requests of one type on one stream, and what the server makes of them (B1.2 to B1.5, B1.23, B1.24).
+///
+/// ```text
+///   subscribed               first request   later ones
+///   ───────────────────────  ──────────────  ─────────────────────────────────────────────────────────────────
+///   names                    names           names
+///   the wildcard             nothing         nothing; behind a request with names `*`
+///   the wildcard and names   nothing         `*` and names, at a server that is not known to take `*` for a name
+///   nothing any more         no request      nothing; of a wildcard alone, `*` in a request before
+/// ```
+#[derive(Debug, Default)]
+pub(super) struct RequestedNames {
+    /// The names of the last request, as sent.
+    encoded: Bytes,
+    /// A name was sent, so an empty list does not mean everything any more.
+    named: bool,
+    /// A request that the server cannot have dropped as outdated (B1.8) held a name, so that the server has seen one.
+    named_for_sure: bool,
+    /// Whether the server sends everything, according to the requests so far, or may take an empty list for that.
+    wildcard: bool,
+    /// The last request has `*`.
+    has_star: bool,
+}
+
+/// How the names are to be written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Spelling<'a> {
+    /// The request is the first one on the stream.
+    pub(super) is_first: bool,
+    /// The server takes `*` for a name.
+    pub(super) is_star_a_name: bool,
+    /// Names that are left out of the request, if it is the answer before a change.
+    pub(super) held_back: Option<&'a BTreeSet<Arc<str>>>,
+}
+
+/// What follows from a new list of names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Refilled {
+    /// The request says everything.
+    Whole,
+    /// Another one has to follow: names beside the wildcard, or the end of it.
+    InPart,
+    /// The server is to be sent nothing: nothing is subscribed, or the wildcard stands for the names.
+    Silent,
+}
+
+impl RequestedNames {
+    pub(super) fn encoded(&self) -> &Bytes {
+        &self.encoded
+    }
+
+    /// Whether the server sends everything, or may.
+    pub(super) fn has_wildcard(&self) -> bool {
+        self.wildcard
+    }
+
+    /// Whether the last request has the wildcard as `*`, which servers may take for a name.
+    pub(super) fn has_star(&self) -> bool {
+        self.has_star
+    }
+
+    /// A request was written that the server cannot drop as outdated.
+    pub(super) fn on_read_for_sure(&mut self) {
+        self.named_for_sure |= !self.encoded.is_empty();
+    }
+
+    /// Whether the end of a wildcard was sent, and the server may have missed that it was spelled.
+    pub(super) fn is_end_doubtful(&self) -> bool {
+        self.wildcard && self.named && !self.named_for_sure && self.encoded.is_empty()
+    }
+
+    /// Spells the wildcard, so that an empty list can end it.
+    pub(super) fn spell_star(&mut self) {
+        let mut star = BytesMut::new();
+        put_text(3, "*", &mut star);
+        (self.encoded, self.named, self.has_star) = (star.freeze(), true, true);
+    }
+
+    /// Adopts the newest names for this and the following requests, without those that are held back.
+    pub(super) fn refill(
+        &mut self,
+        subscriptions: &mut Subscriptions,
+        recent: &mut RecentUnsubscribes,
+        spelling: Spelling<'_>,
+        now: Instant,
+    ) -> Refilled {
+        let held_back = spelling.held_back;
+        let may_be_missed = recent.may_have_missed_wildcard()
+            || (!subscriptions.received_all && recent.is_wildcard_crossed());
+        let wildcard = subscriptions.wildcard && !(held_back.is_some() && may_be_missed);
+        let sorted = match held_back {
+            Some(names) => subscriptions.names_without(|name| names.contains(name)),
+            None => subscriptions.names(),
+        };
+        let had_wildcard = std::mem::replace(&mut self.wildcard, wildcard);
+        subscriptions.sends_all = wildcard;
+        if wildcard && !self.named && (spelling.is_first || spelling.is_star_a_name) {
+            // All editions of the protocol take an empty list for everything, and some servers nothing else.
+            (self.encoded, self.has_star) = (Bytes::new(), false);
+            return match (sorted.is_empty() || spelling.is_star_a_name, spelling.is_first) {
+                (false, _) => Refilled::InPart,
+                (true, true) => Refilled::Whole,
+                (true, false) => Refilled::Silent,
+            };
+        }
+        self.has_star = wildcard && (self.named || !sorted.is_empty());
+        let mut others = BytesMut::new();
+        if self.has_star {
+            put_text(3, "*", &mut others);
+        }
+        if held_back.is_some() && sorted.is_empty() && others.is_empty() && !self.named_for_sure {
+            // An empty list could mean everything to it, and the next request would change nothing.
+            subscriptions.put_spelled(recent.last_name(), &mut others);
+        }
+        self.encoded = match others.is_empty() {
+            true => sorted,
+            false => {
+                others.extend_from_slice(&sorted);
+                others.freeze()
+            }
+        };
+        self.named |= !self.encoded.is_empty();
+        if !self.named && !wildcard {
+            if !had_wildcard {
+                // Nothing was requested, and nothing is to be.
+                return Refilled::Silent;
+            }
+            // The server sends everything still, until something is named (B1.24).
+            self.wildcard = had_wildcard;
+            self.spell_star();
+            return Refilled::InPart;
+        }
+        if had_wildcard && !wildcard {
+            match subscriptions.wildcard {
+                true => recent.on_wildcard_held_back(now),
+                false => recent.on_wildcard_unsubscribed(now),
+            }
+        }
+        if self.encoded.is_empty() && !self.named_for_sure {
+            self.wildcard = true;
+        }
+        Refilled::Whole
+    }
+}
