@@ -81,6 +81,7 @@ impl Channel {
     pub(crate) fn on_response(&mut self) {
         self.all = match self.all {
             AllDue::Doubted(_) => self.all,
+            AllDue::Until(_) if self.variant.is_wildcard_crossed() => self.all,
             AllDue::No | AllDue::Until(_) | AllDue::TimedOut => AllDue::No,
         };
         self.unanswered = None;

@@ -23,7 +23,7 @@ use super::{
     subscription::Subscription,
     subscriptions::{SubId, Subscriptions},
     timers::DoesNotExistTimers,
-    variant::{Answer, Written},
+    variant::Answer,
 };
 use crate::{config::ConfigSource, escape::Escaped, wire::Malformed};
 
@@ -335,24 +335,6 @@ impl Machine {
     fn on_request_sent(&mut self, now: Instant) {
         let Some(written) = self.stream.open().and_then(|open| open.pending.take()) else { return };
         self.on_written(written, now);
-    }
-
-    /// A request was sent: the does-not-exist timers of its new names begin, and its unsubscribed names are released (A57-5).
-    fn on_written(&mut self, written: Written, now: Instant) {
-        let Written { ty, subscribed, unsubscribed, requests_all, .. } = written;
-        let length = self.resource_timeout();
-        if let Some(Some(channel)) = self.types.get_mut(ty.index()) {
-            if requests_all && channel.subscriptions.sends_all {
-                channel.all = AllDue::Until(now + length);
-            }
-            for id in subscribed {
-                let Some(sub) = channel.subscriptions.get_mut(id) else { continue };
-                if sub.on_request_sent() {
-                    self.waiting.start(ty, id, sub, (now, length));
-                }
-            }
-        }
-        self.release(ty, &unsubscribed);
     }
 
     /// A poll returned nothing new.

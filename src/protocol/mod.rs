@@ -13,7 +13,6 @@
 //!
 //! Variants of the protocol are structs with the same methods; the machine routes to them and holds no rule itself.
 
-mod absence;
 mod aliases;
 mod backoff;
 mod burst;

@@ -1,14 +1,11 @@
-use std::{
-    collections::BTreeSet,
-    sync::Arc,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
 use self::{
     answers::Answers,
-    requested_names::{Refilled, RequestedNames, Spelling},
+    empty_list::EmptyList,
+    requested_names::{Refilled, RequestedNames},
     unheld::Unheld,
 };
 use super::{
@@ -23,6 +20,8 @@ use super::{
 use crate::resource::Version;
 
 mod answers;
+mod changes;
+mod empty_list;
 mod requested_names;
 mod unheld;
 
@@ -81,6 +80,7 @@ struct OnStream {
     repeat_at: Option<Instant>,
     /// The first request had a version, and no response has followed.
     version_sent: bool,
+    empty_list: EmptyList,
     unheld: Unheld,
     /// The number of accepted responses since everything was requested. One may have crossed the request, unless that
     /// was the first one.
@@ -106,7 +106,7 @@ impl Sotw {
     /// Whether the held resources are exactly those of the version: a server that skips known resources skips none that
     /// is missing then (B1.6).
     fn is_version_held(&self, subscriptions: &Subscriptions) -> bool {
-        let is_held = |sub: &Subscription| sub.is_held() && sub.was_ever_mentioned();
+        let is_held = |sub: &Subscription| sub.holds_own() && sub.was_ever_mentioned();
         // There may be a member that only another server has sent.
         let mut covered =
             subscriptions.iter().map(|(_, sub)| sub).filter(|sub| sub.is_named() || sub.is_wildcard_member());
@@ -138,133 +138,6 @@ impl Sotw {
         Some(self.encode(version.as_str(), node, answer.error.as_deref()))
     }
 
-    /// The next request has the newly subscribed names.
-    fn put_subscribed(&mut self, subscriptions: &mut Subscriptions, written: &mut Written) {
-        written.subscribed = std::mem::take(&mut self.subscribed);
-        for id in &written.subscribed {
-            if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| sub.is_named()) {
-                sub.on_requested();
-            }
-        }
-    }
-
-    /// The wildcard is new, and the accepted version came for names: it may stand for nothing, and be the current one.
-    fn is_wildcard_uncovered(&self, subscriptions: &Subscriptions) -> bool {
-        let is_new = subscriptions.wildcard && !self.on_stream.names.has_wildcard();
-        is_new && self.on_stream.requested && !self.covers_all
-    }
-
-    /// The next request is without the unsubscribed names.
-    fn put_unsubscribed(&mut self, subscriptions: &mut Subscriptions, written: &mut Written, now: Instant) {
-        written.wildcard_left = std::mem::take(&mut subscriptions.wildcard_leaving);
-        written.unsubscribed = std::mem::take(&mut self.unsubscribed);
-        for id in &written.unsubscribed {
-            // Names that were subscribed again before are in the list.
-            if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| !sub.is_named()) {
-                sub.on_unrequested();
-                self.on_stream.recent_unsubscribes.on_name_unsubscribed(sub.name().clone(), self.doubt, now);
-            }
-        }
-    }
-
-    /// Whether something is subscribed again whose unsubscription the server may have missed.
-    fn was_resubscribed(&self, subscriptions: &Subscriptions) -> bool {
-        let recent = &self.on_stream.recent_unsubscribes;
-        let is_awaited = |name: &str| {
-            let sub = subscriptions.find(name).and_then(|id| subscriptions.get(id));
-            sub.is_some_and(Subscription::is_unanswered)
-        };
-        recent.was_resubscribed()
-            || (subscriptions.wildcard && !subscriptions.received_all && recent.is_wildcard_crossed())
-            || recent.crossed_names().any(is_awaited)
-    }
-
-    /// Leaves the names out of the next request that were resubscribed too early, and returns them: responses lack them then.
-    fn hold_back(&mut self, subscriptions: &mut Subscriptions, now: Instant) -> BTreeSet<Arc<str>> {
-        let recent = &mut self.on_stream.recent_unsubscribes;
-        let may_be_missed = |sub: &Subscription| {
-            let is_crossed = || sub.is_unanswered() && recent.is_name_crossed(sub.name());
-            sub.is_named() && (recent.may_have_missed_name(sub.name()) || is_crossed())
-        };
-        let held_back = subscriptions.iter().filter(|(_, sub)| may_be_missed(sub));
-        let held_back: Vec<_> = held_back.map(|(id, _)| id).collect();
-        let mut names = BTreeSet::new();
-        for id in &held_back {
-            if let Some(sub) = subscriptions.get_mut(*id) {
-                sub.on_held_back(now + self.doubt);
-                recent.on_name_held_back(sub.name().clone(), self.doubt, now);
-                names.insert(sub.name().clone());
-            }
-        }
-        // What was sent before does not ride on an answer either.
-        names.extend(
-            self.on_stream.unheld.sent_of(&self.subscribed, subscriptions).map(|sub| sub.name().clone()),
-        );
-        self.subscribed.extend(held_back);
-        names
-    }
-
-    /// Adopts the newest names for this and the following requests, without those that are held back.
-    fn refill(
-        &mut self,
-        subscriptions: &mut Subscriptions,
-        held_back: Option<&BTreeSet<Arc<str>>>,
-        now: Instant,
-    ) -> Refilled {
-        let spelling =
-            Spelling { is_first: !self.on_stream.requested, is_star_a_name: self.is_star_a_name, held_back };
-        let OnStream { names, recent_unsubscribes, .. } = &mut self.on_stream;
-        names.refill(subscriptions, recent_unsubscribes, spelling, now)
-    }
-
-    /// Puts the names into the next request that are to be in it. It is `answering` if the server does not drop it as outdated.
-    fn put_names(
-        &mut self,
-        subscriptions: &mut Subscriptions,
-        answering: bool,
-        written: &mut Written,
-        now: Instant,
-    ) -> Refilled {
-        // It may have dropped the request that unsubscribed a name as outdated (B1.8). If the answer, which it accepts, had that
-        // name again, nothing would have changed for it, and it would send nothing. So a request after the answer has it.
-        let held_back = answering && self.was_resubscribed(subscriptions);
-        let is_uncovered = self.is_wildcard_uncovered(subscriptions);
-        let subscribes_sent = self.on_stream.unheld.sent_of(&self.subscribed, subscriptions).next().is_some();
-        let is_ack = !self.on_stream.answers.is_empty();
-        let is_separate = is_ack && (subscribes_sent || is_uncovered);
-        let changed = !held_back
-            && !is_separate
-            && self.batcher.due(subscriptions.named()).is_some_and(|due| due <= now);
-        let mut refilled = Refilled::Whole;
-        if held_back {
-            self.put_unsubscribed(subscriptions, written, now);
-            let names = self.hold_back(subscriptions, now);
-            self.refill(subscriptions, Some(&names), now);
-            self.batcher.on_change(now);
-        } else if changed {
-            if subscribes_sent {
-                self.on_stream.unheld.on_lost();
-            }
-            if is_uncovered {
-                self.forget_version();
-            }
-            self.put_unsubscribed(subscriptions, written, now);
-            refilled = self.refill(subscriptions, None, now);
-            if refilled != Refilled::InPart {
-                self.put_subscribed(subscriptions, written);
-                self.batcher.on_written(subscriptions.named(), now);
-            }
-        }
-        let has_dropped = subscriptions.wildcard && self.has_dropped;
-        if self.on_stream.requested
-            && !is_ack
-            && (has_dropped || self.on_stream.unheld.is_lacking(subscriptions))
-        {
-            self.forget_version();
-        }
-        refilled
-    }
-
     fn encode(&self, version: &str, node: Option<&Bytes>, error: Option<&str>) -> Bytes {
         let (nonce, names) = (&self.on_stream.nonce, self.on_stream.names.encoded());
         SotwRequest { version, type_url: self.type_url, nonce, node, names, error }.encode()
@@ -278,7 +151,10 @@ impl Variant for Sotw {
 
     /// Shortly after an unsubscription, a response that lacks the resource although it exists may be in flight (B1.13).
     fn on_named(&mut self, subscriptions: &mut Subscriptions, sub: SubId, now: Instant) {
-        if let Some(sub) = subscriptions.get_mut(sub).filter(|sub| !sub.is_settled()) {
+        // At such a server the wildcard stands for the name, which is in no request.
+        let is_covered = self.is_star_a_name && subscriptions.wildcard;
+        let is_settled = |sub: &Subscription| sub.is_settled() || (is_covered && sub.was_sent_on_stream());
+        if let Some(sub) = subscriptions.get_mut(sub).filter(|sub| !is_settled(sub)) {
             let doubtful = self.on_stream.recent_unsubscribes.on_name_subscribed(sub.name(), self.doubt, now);
             // Its timer, if it had one, ended with the last subscription.
             sub.on_subscribed(doubtful.then_some(now + self.doubt));
@@ -327,6 +203,14 @@ impl Variant for Sotw {
         subscriptions.wildcard && self.on_stream.names.has_star()
     }
 
+    fn is_wildcard_crossed(&self) -> bool {
+        self.on_stream.empty_list.is_crossed()
+    }
+
+    fn on_sent(&mut self, now: Instant) {
+        self.on_stream.empty_list.on_sent(now);
+    }
+
     /// Rules B1.5, B1.6.
     fn on_stream_opened(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
         self.on_stream = OnStream::default();
@@ -348,6 +232,7 @@ impl Variant for Sotw {
     fn on_response(&mut self, now: Instant) {
         self.on_stream.busy = true;
         self.on_stream.version_sent = false;
+        self.on_stream.empty_list.on_response();
         self.on_stream.crossed.on_response(self.doubt, now);
         self.on_stream.recent_unsubscribes.on_response(self.doubt, now);
     }
@@ -420,7 +305,7 @@ impl Variant for Sotw {
         }
         // A change does not wait for a NACK that is held back: that goes first.
         let answer = self.on_stream.answers.next().map(|answer| answer.not_before);
-        let change = self.batcher.due(subscriptions.named());
+        let change = self.change_due(subscriptions);
         [answer, change, self.on_stream.repeat_at].into_iter().flatten().min()
     }
 
@@ -452,6 +337,7 @@ impl Variant for Sotw {
         let is_repeated = !is_ack && self.on_stream.repeat_at.take().is_some();
         let answering = is_new || is_repeated;
         let names = self.on_stream.names.encoded().clone();
+        let had_star = self.on_stream.names.has_star();
         let refilled = self.put_names(subscriptions, answering, &mut written, now);
         let ack = self.on_stream.answers.pop();
         let is_newest = answering && self.on_stream.answers.is_empty();
@@ -460,10 +346,21 @@ impl Variant for Sotw {
             if self.on_stream.names.is_end_doubtful() && !subscriptions.wildcard {
                 // The server may have dropped the request that spelled it. An answer it does not drop.
                 self.on_stream.names.spell_star();
+                if ack.is_none() {
+                    self.forget_version();
+                }
                 self.batcher.on_change(now);
             }
         }
         let is_first = !self.on_stream.requested;
+        if is_first && refilled == Refilled::InPart {
+            self.on_stream.empty_list.on_written(now);
+        }
+        written.spells_all = !is_first && !had_star && self.on_stream.names.has_star();
+        let is_unanswered = !is_ack && self.on_stream.nonce.is_empty() && !self.on_stream.version_sent;
+        if written.spells_all && is_unanswered {
+            self.on_stream.empty_list.on_spelled_unanswered();
+        }
         if is_newest || is_first {
             self.on_stream.names.on_read_for_sure();
         }

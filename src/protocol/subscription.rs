@@ -1,7 +1,11 @@
 use std::{mem, sync::Arc, time::Instant};
 
-use super::{absence::Absence, id::EntryId, phase::Phase};
+use super::{id::EntryId, phase::Phase};
 use crate::resource::Version;
+
+mod absence;
+
+pub(super) use absence::Absence;
 
 /// One name of a type at one server: the progress of its request, and of the server's answers.
 ///
@@ -26,6 +30,8 @@ pub(crate) struct Subscription {
     is_held: bool,
     /// This server has sent the cached resource, in the incremental variant.
     is_own: bool,
+    /// Another server has sent the cached resource, while this name had a subscription here.
+    is_replaced: bool,
     /// The server's version of the cached resource, where resources have versions of their own; empty if the cache
     /// holds another one, or none.
     version: Version,
@@ -65,6 +71,7 @@ impl Subscription {
             of_glob: false,
             is_held: false,
             is_own: false,
+            is_replaced: false,
             version: Version::default(),
             is_answered: false,
             is_unconfirmed: false,
@@ -177,14 +184,19 @@ impl Subscription {
         &self.version
     }
 
+    /// Whether the cache holds what this server has sent, as far as it is known.
+    pub(super) fn holds_own(&self) -> bool {
+        self.is_held && !self.is_replaced
+    }
+
     /// Whether the server knows the version of the held resource.
     pub(crate) fn has_version(&self) -> bool {
         self.is_held && !self.version.is_empty()
     }
 
     /// The held resource has this version of the server's, or was sent by another server.
-    pub(crate) fn on_held(&mut self, own: Option<&Version>) {
-        self.is_own = own.is_some();
+    pub(crate) fn on_held(&mut self, own: Option<&Version>, is_replaced: bool) {
+        (self.is_own, self.is_replaced) = (own.is_some(), is_replaced);
         self.version = own.cloned().unwrap_or_default();
     }
 
@@ -219,6 +231,11 @@ impl Subscription {
     /// A request that unsubscribes from it was handed out. True when the request before had the name.
     pub(super) fn on_unrequested(&mut self) -> bool {
         mem::take(&mut self.is_requested)
+    }
+
+    /// Whether the server has answered it on this stream, and has not shown since that it does not exist.
+    pub(super) fn was_sent_on_stream(&self) -> bool {
+        self.is_answered && !self.is_missing
     }
 
     /// The name is omitted from a request, since a response to its last unsubscription may be in flight.
@@ -325,86 +342,6 @@ impl Subscription {
     /// Whether the server was asked for it, and has sent nothing of it: also when its time has passed.
     pub(crate) fn is_awaited_from_server(&self) -> bool {
         self.is_named && !self.is_held && matches!(self.phase, Phase::Requested | Phase::TimedOut)
-    }
-
-    /// A response that has all resources is complete. `sends_all` is whether the server sends everything. True when the
-    /// name should have been in it and was not. The absence of a name that was never requested proves nothing.
-    pub(crate) fn on_complete_response(&mut self, response: u64, sends_all: bool) -> bool {
-        let expected = match (self.is_named, self.of_wildcard) {
-            (true, _) => self.phase != Phase::New || self.was_ever_mentioned(),
-            (false, true) => sends_all || self.of_glob,
-            (false, false) => true,
-        };
-        self.is_missing = expected && self.last_response != response;
-        self.is_missing
-    }
-
-    /// A file, which is complete, does not have it. True when that is the answer to its request.
-    pub(crate) fn on_absent_from_file(&mut self, response: u64) -> bool {
-        let is_unanswered = matches!(self.phase, Phase::New | Phase::Requested);
-        let is_absent = is_unanswered
-            && self.is_named
-            && self.is_requested
-            && !self.is_held
-            && self.last_response != response;
-        if is_absent {
-            (self.phase, self.doubt_until) = (Phase::TimedOut, None);
-        }
-        is_absent
-    }
-
-    /// Whether the server was due to send it on this stream, and did not.
-    pub(crate) fn is_missing(&self) -> bool {
-        self.is_missing
-    }
-
-    /// Whether the server has reported on this stream that it does not exist.
-    pub(crate) fn is_known_missing(&self) -> bool {
-        self.is_missing && self.is_answered
-    }
-
-    /// It is missing from a response: the meaning of that at a time.
-    pub(super) fn on_missing(&mut self, now: Instant) -> Absence {
-        let is_doubtful = self.doubt_until.as_ref().is_some_and(|until| **until > now);
-        if !is_doubtful || (!self.is_named && self.is_member()) {
-            return Absence::Confirmed;
-        }
-        if !self.is_named {
-            // It was unsubscribed from once more, and the server is about to be notified.
-            return Absence::Awaited;
-        }
-        match self.phase {
-            // The request has not been sent yet, and its time begins with that.
-            Phase::New | Phase::AbsenceUnconfirmed => Absence::Awaited,
-            Phase::Requested | Phase::Answered | Phase::TimedOut => {
-                self.phase = Phase::AbsenceUnconfirmed;
-                Absence::Unconfirmed
-            }
-        }
-    }
-
-    /// Absence proves nothing until some time, unless it did not before.
-    pub(super) fn doubt(&mut self, until: Instant) {
-        self.doubt_until.get_or_insert_with(|| Box::new(until));
-    }
-
-    /// It is subscribed by name, and was missing while it was not (B1.13). True when a timer is to be started now.
-    pub(super) fn doubt_missing(&mut self, until: Instant) -> bool {
-        if !self.is_held || !self.is_missing || self.is_member() {
-            return false;
-        }
-        self.doubt(until);
-        // Otherwise its time begins with the request.
-        let starts = self.phase != Phase::New;
-        if starts {
-            self.phase = Phase::AbsenceUnconfirmed;
-        }
-        starts
-    }
-
-    /// Whether a good resource is held whose absence is not confirmed.
-    pub(super) fn is_doubted(&self) -> bool {
-        self.is_held && self.is_missing && self.doubt_until.is_some()
     }
 
     pub(super) fn timer(&self) -> u32 {

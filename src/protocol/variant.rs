@@ -37,6 +37,14 @@ pub(crate) trait Variant: Debug + Send {
         false
     }
 
+    /// Whether the last response may be the answer to the wildcard as an empty list, although it was sent as `*` since.
+    fn is_wildcard_crossed(&self) -> bool {
+        false
+    }
+
+    /// A request was sent.
+    fn on_sent(&mut self, _now: Instant) {}
+
     /// Whether requesting the wildcard would be no change for the server, although its resources are forgotten here.
     fn is_wildcard_stuck(&self, subscriptions: &Subscriptions) -> bool;
 
@@ -166,6 +174,8 @@ pub(crate) struct Written {
     pub(crate) wildcard_left: bool,
     /// It requests everything, as none on the stream before it did.
     pub(crate) requests_all: bool,
+    /// It has the wildcard as `*`, which the server may take for a name, as none on the stream before it did.
+    pub(crate) spells_all: bool,
 }
 
 impl Written {
@@ -176,6 +186,7 @@ impl Written {
             unsubscribed: Vec::new(),
             wildcard_left: false,
             requests_all: false,
+            spells_all: false,
         }
     }
 }

@@ -163,9 +163,10 @@ impl<'a> Absence<'a> {
     }
 
     /// What is wrong with a response that may have been the one that a resource waits for: nothing else of its type was received.
+    /// What is held was missing from another response.
     fn unreadable(&self, server: ServerId, entry: &Entry) -> Option<Malformed> {
         let machine = &self.servers[server].machine;
-        let sub = entry.subscriptions.at(server)?;
+        let sub = entry.subscriptions.at(server).filter(|_| !entry.is_held())?;
         machine.unreadable().filter(|_| machine.is_unanswered(entry.ty, sub))
     }
 

@@ -206,14 +206,11 @@ impl<'a> Placement<'a> {
         id: EntryId,
         version: &Version,
     ) {
-        // Most resources have one subscription, and in the state of the world that needs no version.
-        let Some(entry) = store.get(id).filter(|entry| is_delta || entry.subscriptions.are_several()) else {
-            return;
-        };
+        let Some(entry) = store.get(id) else { return };
         for (server, sub) in entry.subscriptions.iter() {
             let subscriptions = self.servers[server].machine.subscriptions_mut(entry.ty);
             if let Some(sub) = subscriptions.and_then(|subscriptions| subscriptions.get_mut(sub)) {
-                sub.on_held((server == sender && is_delta).then_some(version));
+                sub.on_held((server == sender && is_delta).then_some(version), server != sender);
             }
         }
     }

@@ -119,6 +119,10 @@ impl Step<'_> {
     /// Applies a resource that was not requested by name: a new member, or one to ignore (B0.12).
     pub(super) fn apply_unknown(&mut self, next: usize, located: LocatedResource) -> usize {
         let Some(group) = self.group_of_unknown(next) else {
+            if let Some(reason) = self.response.unusable_reason(located.index as usize) {
+                self.response.invalid += 1;
+                self.response.problems.add(&format_args!("resources[{}]", located.index), &reason);
+            }
             trace!(resource = located.index, "resource without subscription skipped");
             self.note_skipped(next);
             return 1;

@@ -1,6 +1,6 @@
 //! What is seen of resources, and what their servers ever had.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::{keys::ResourceId, parts::Seen, script::Ty, server::SimServer};
 use crate::error::WatchError;
@@ -10,6 +10,8 @@ use crate::error::WatchError;
 pub(super) struct History {
     texts: BTreeMap<(usize, Ty, String), Vec<Option<String>>>,
     seen: BTreeMap<ResourceId, Last>,
+    /// What a server ever sent something of another type in place of.
+    mistyped: BTreeSet<(usize, Ty, String)>,
 }
 
 /// What was seen of a resource, by whoever watched it.
@@ -89,9 +91,16 @@ impl History {
         texts.any(|(_, texts)| texts.iter().any(Option::is_some))
     }
 
-    /// Whether a server ever had a resource that is invalid.
+    /// A server has sent something of another type in place of a resource.
+    pub(super) fn on_mistyped(&mut self, server: usize, (ty, name): (Ty, &str)) {
+        self.mistyped.insert((server, ty, name.to_owned()));
+    }
+
+    /// Whether a server ever had a resource that is invalid, or has sent something else in its place.
     pub(super) fn was_bad(&self, server: usize, key: &ResourceId) -> bool {
-        let texts = self.texts.get(&(server, key.ty, key.name.clone()));
-        texts.is_some_and(|texts| texts.iter().any(|text| text.as_deref() == Some("bad")))
+        let place = (server, key.ty, key.name.clone());
+        let texts = self.texts.get(&place);
+        self.mistyped.contains(&place)
+            || texts.is_some_and(|texts| texts.iter().any(|text| text.as_deref() == Some("bad")))
     }
 }

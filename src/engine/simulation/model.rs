@@ -107,6 +107,13 @@ impl Model {
         let number = (server, attempt, format!("{} {}", response.type_url(), response.nonce()));
         self.repeated = !self.nonces.insert(number);
         if due == Due::Nack {
+            let ty = Ty::ALL.into_iter().find(|ty| ty.url() == response.type_url());
+            for it in response.resources() {
+                let is_other = it.resource.is_some_and(|any| any.type_url != response.type_url());
+                if let Some(ty) = ty.filter(|_| is_other) {
+                    self.history.on_mistyped(server, (ty, &it.name));
+                }
+            }
             return;
         }
         for name in response.names() {

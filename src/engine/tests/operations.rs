@@ -32,7 +32,8 @@ fn operations_that_failed_once() {
                         AllNamesOnly,EndsOverLimit";
     const LATEST: &str = "FallingVersions,OneVersionForAll,RepeatedVersions,ConstantNonces,ResendAfterNackLater,\
                           UnsolicitedRemovals,EmptyListIsWildcard,KeepsWildcard";
-    let worlds: [(&[&str], &[u64]); 12] = [
+    const NAMES: &str = "SharedNames,HeartbeatsAfterNack,HeartbeatsChangeTtl,KeepsKnownNames,UnsetWildcard,ComparesText,Requests";
+    let worlds: [(&[&str], &[u64]); 13] = [
         (&["IgnoreNamesInNack,ResendKnownVersions,ShuffleResources,NackNames,NackRate"], &[10_644, 45_217]),
         (&[KNOWN, "AnswerAtOnce"], &[3_763]),
         (&[KNOWN, "AnswerAtOnce,Claims"], &[3_151]),
@@ -53,6 +54,10 @@ fn operations_that_failed_once() {
         (
             &[KNOWN, ALL, STREAMS, SENT, LATEST, "SharedNames,HeartbeatsAfterNack,HeartbeatsChangeTtl"],
             &[24_939, 29_676, 30_580, 39_940, 47_465, 66_236, 89_460],
+        ),
+        (
+            &[KNOWN, ALL, STREAMS, SENT, LATEST, NAMES],
+            &[777, 788, 898, 1_160, 1_370, 1_517, 1_645, 1_869, 4_716, 4_848],
         ),
     ];
     for (names, seeds) in worlds {

@@ -79,7 +79,7 @@ impl Machine {
 
     /// A response to the wildcard has something that was not subscribed by name.
     pub(crate) fn trust_wildcard(&mut self, ty: TypeId) {
-        if let Some(channel) = self.channel(ty) {
+        if let Some(channel) = self.channel(ty).filter(|channel| !channel.variant.is_wildcard_crossed()) {
             channel.all = AllDue::No;
         }
     }

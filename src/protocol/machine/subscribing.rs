@@ -5,12 +5,11 @@ use std::{sync::Arc, time::Instant};
 use super::Machine;
 use crate::{
     protocol::{
-        absence::Absence,
         channel::Channel,
         event::Event,
         id::{EntryId, StreamId, TypeId},
         stream::ConnectionState,
-        subscription::Subscription,
+        subscription::{Absence, Subscription},
         subscriptions::{SubId, Subscriptions},
     },
     resource::Version,

@@ -6,7 +6,11 @@ use tracing::trace;
 
 use super::Machine;
 use crate::protocol::{
-    channel::Channel, event::Timer, id::TypeId, stream_command::StreamCommand, variant::Head,
+    channel::{AllDue, Channel},
+    event::Timer,
+    id::TypeId,
+    stream_command::StreamCommand,
+    variant::{Head, Written},
 };
 
 impl Machine {
@@ -58,6 +62,25 @@ impl Machine {
                 self.release_all(ty);
             }
         }
+    }
+
+    /// A request was sent: the does-not-exist timers of its new names begin, and its unsubscribed names are released (A57-5).
+    pub(super) fn on_written(&mut self, written: Written, now: Instant) {
+        let Written { ty, subscribed, unsubscribed, requests_all, spells_all, .. } = written;
+        let length = self.resource_timeout();
+        if let Some(Some(channel)) = self.types.get_mut(ty.index()) {
+            channel.variant.on_sent(now);
+            if (requests_all || spells_all) && channel.subscriptions.sends_all {
+                channel.all = AllDue::Until(now + length);
+            }
+            for id in subscribed {
+                let Some(sub) = channel.subscriptions.get_mut(id) else { continue };
+                if sub.on_request_sent() {
+                    self.waiting.start(ty, id, sub, (now, length));
+                }
+            }
+        }
+        self.release(ty, &unsubscribed);
     }
 
     /// The type to write for next, if one is due.

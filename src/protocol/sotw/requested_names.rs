@@ -3,7 +3,8 @@ use std::{collections::BTreeSet, sync::Arc, time::Instant};
 use bytes::{Bytes, BytesMut};
 
 use super::super::{
-    recent_unsubscribes::RecentUnsubscribes, request::put_text, subscriptions::Subscriptions,
+    recent_unsubscribes::RecentUnsubscribes, request::put_text, subscription::Subscription,
+    subscriptions::Subscriptions,
 };
 
 /// The names in the requests of one type on one stream, and what the server makes of them (B1.2 to B1.5, B1.23, B1.24).
@@ -13,7 +14,8 @@ use super::super::{
 ///   ───────────────────────  ──────────────  ─────────────────────────────────────────────────────────────────
 ///   names                    names           names
 ///   the wildcard             nothing         nothing; behind a request with names `*`
-///   the wildcard and names   nothing         `*` and names, at a server that is not known to take `*` for a name
+///   the wildcard and names   nothing         nothing, if all of the names were sent for the wildcard; otherwise `*` and names,
+///                                            at a server that is not known to take `*` for a name
 ///   nothing any more         no request      nothing; of a wildcard alone, `*` in a request before
 /// ```
 #[derive(Debug, Default)]
@@ -37,6 +39,8 @@ pub(super) struct Spelling<'a> {
     pub(super) is_first: bool,
     /// The server takes `*` for a name.
     pub(super) is_star_a_name: bool,
+    /// The version of the first request stands for everything that is held.
+    pub(super) is_version_claimed: bool,
     /// Names that are left out of the request, if it is the answer before a change.
     pub(super) held_back: Option<&'a BTreeSet<Arc<str>>>,
 }
@@ -67,6 +71,16 @@ impl RequestedNames {
         self.has_star
     }
 
+    /// Whether the wildcard, requested as an empty list on this stream, has all names that are subscribed.
+    fn is_covered(&self, subscriptions: &Subscriptions, spelling: Spelling<'_>) -> bool {
+        let is_plain = self.wildcard && !self.named && !spelling.is_first && spelling.held_back.is_none();
+        let is_sent = |sub: &Subscription| {
+            let is_claimed = spelling.is_version_claimed && sub.is_wildcard_member();
+            sub.is_held() && (is_claimed || sub.was_sent_on_stream())
+        };
+        is_plain && subscriptions.iter().map(|(_, sub)| sub).filter(|sub| sub.is_named()).all(is_sent)
+    }
+
     /// A request was written that the server cannot drop as outdated.
     pub(super) fn on_read_for_sure(&mut self) {
         self.named_for_sure |= !self.encoded.is_empty();
@@ -93,6 +107,10 @@ impl RequestedNames {
         now: Instant,
     ) -> Refilled {
         let held_back = spelling.held_back;
+        if subscriptions.wildcard && self.is_covered(subscriptions, spelling) {
+            // A request with `*` could only change what is sent, at a server that takes it for a name (B1.26).
+            return Refilled::Silent;
+        }
         let may_be_missed = recent.may_have_missed_wildcard()
             || (!subscriptions.received_all && recent.is_wildcard_crossed());
         let wildcard = subscriptions.wildcard && !(held_back.is_some() && may_be_missed);

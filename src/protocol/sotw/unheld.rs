@@ -52,7 +52,7 @@ impl Unheld {
         subscriptions: &'a Subscriptions,
     ) -> impl Iterator<Item = &'a Subscription> {
         let subs = ids.iter().filter_map(|id| subscriptions.get(*id));
-        subs.filter(|sub| sub.is_named() && !self.is_own(sub) && self.sent.may_contain(sub.name()))
+        subs.filter(|sub| sub.is_named() && !self.is_own(sub) && self.is_sent(sub) && !sub.is_known_missing())
     }
 
     /// Whether the accepted version stands for something subscribed that is not held. What an accepted response shows to be
@@ -61,11 +61,10 @@ impl Unheld {
         if !self.may_lack {
             return false;
         }
-        let is_sent = |sub: &Subscription| sub.was_ever_mentioned() || self.sent.may_contain(sub.name());
         let mut subs = subscriptions.iter().map(|(_, sub)| sub);
         let is_lacking = subs.any(|sub| {
             let is_subscribed = sub.is_named() || sub.is_wildcard_member();
-            is_subscribed && !self.is_own(sub) && !sub.is_known_missing() && is_sent(sub)
+            is_subscribed && !self.is_own(sub) && !sub.is_known_missing() && self.is_sent(sub)
         });
         self.may_lack = is_lacking;
         is_lacking
@@ -74,6 +73,10 @@ impl Unheld {
     /// Whether the held resource of a name may be this server's. The resource of a name that was let go and is new again is one of
     /// another server, which it was served by meanwhile.
     fn is_own(&self, sub: &Subscription) -> bool {
-        sub.is_held() && (sub.was_ever_mentioned() || !self.sent.may_contain(sub.name()))
+        sub.holds_own() && (sub.was_ever_mentioned() || !self.sent.may_contain(sub.name()))
+    }
+
+    fn is_sent(&self, sub: &Subscription) -> bool {
+        sub.was_ever_mentioned() || self.sent.may_contain(sub.name())
     }
 }

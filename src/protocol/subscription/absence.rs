@@ -1,0 +1,104 @@
+//! The absence of a name from responses, and what it proves.
+
+use std::time::Instant;
+
+use super::{super::phase::Phase, Subscription};
+
+/// The meaning of an absence from a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Absence {
+    /// The resource does not exist.
+    Confirmed,
+    /// The response may have crossed the request, whose timer is running or starts when it is sent.
+    Awaited,
+    /// The response may have crossed the request: a timer is to be started.
+    Unconfirmed,
+}
+
+impl Subscription {
+    /// A response that has all resources is complete. `sends_all` is whether the server sends everything. True when the
+    /// name should have been in it and was not. The absence of a name that was never requested proves nothing.
+    pub(crate) fn on_complete_response(&mut self, response: u64, sends_all: bool) -> bool {
+        let expected = match (self.is_named, self.of_wildcard) {
+            (true, _) => self.phase != Phase::New || self.was_ever_mentioned(),
+            (false, true) => sends_all || self.of_glob,
+            (false, false) => true,
+        };
+        self.is_missing = expected && self.last_response != response;
+        self.is_missing
+    }
+
+    /// A file, which is complete, does not have it. True when that is the answer to its request.
+    pub(crate) fn on_absent_from_file(&mut self, response: u64) -> bool {
+        let is_unanswered = matches!(self.phase, Phase::New | Phase::Requested);
+        let is_absent = is_unanswered
+            && self.is_named
+            && self.is_requested
+            && !self.is_held
+            && self.last_response != response;
+        if is_absent {
+            (self.phase, self.doubt_until) = (Phase::TimedOut, None);
+        }
+        is_absent
+    }
+
+    /// Whether the server was due to send it on this stream, and did not.
+    pub(crate) fn is_missing(&self) -> bool {
+        self.is_missing
+    }
+
+    /// Whether the server has reported on this stream that it does not exist.
+    pub(crate) fn is_known_missing(&self) -> bool {
+        self.is_missing && self.is_answered
+    }
+
+    /// It is missing from a response: the meaning of that at a time.
+    pub(in crate::protocol) fn on_missing(&mut self, now: Instant) -> Absence {
+        let is_doubtful = self.doubt_until.as_ref().is_some_and(|until| **until > now);
+        if !is_doubtful || (!self.is_named && self.is_member()) {
+            return Absence::Confirmed;
+        }
+        if !self.is_named {
+            // It was unsubscribed from once more, and the server is about to be notified.
+            return Absence::Awaited;
+        }
+        if !self.is_requested {
+            self.phase = Phase::New;
+        }
+        match self.phase {
+            // The request has not been sent yet, and its time begins with that.
+            Phase::New | Phase::AbsenceUnconfirmed => Absence::Awaited,
+            Phase::Requested | Phase::Answered | Phase::TimedOut => {
+                self.phase = Phase::AbsenceUnconfirmed;
+                Absence::Unconfirmed
+            }
+        }
+    }
+
+    /// Absence proves nothing until some time, unless it did not before.
+    pub(in crate::protocol) fn doubt(&mut self, until: Instant) {
+        self.doubt_until.get_or_insert_with(|| Box::new(until));
+    }
+
+    /// It is subscribed by name, and was missing while it was not (B1.13). True when a timer is to be started now.
+    pub(in crate::protocol) fn doubt_missing(&mut self, until: Instant) -> bool {
+        if !self.is_held || !self.is_missing || self.is_member() {
+            return false;
+        }
+        self.doubt(until);
+        if !self.is_requested {
+            self.phase = Phase::New;
+        }
+        // Otherwise its time begins with the request.
+        let starts = self.phase != Phase::New;
+        if starts {
+            self.phase = Phase::AbsenceUnconfirmed;
+        }
+        starts
+    }
+
+    /// Whether a good resource is held whose absence is not confirmed.
+    pub(in crate::protocol) fn is_doubted(&self) -> bool {
+        self.is_held && self.is_missing && self.doubt_until.is_some()
+    }
+}
