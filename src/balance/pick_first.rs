@@ -139,9 +139,9 @@ impl<H> PickFirst<H> {
         self.addresses.iter().map(|it| &it.subchannel)
     }
 
-    /// The newest error of a connection.
+    /// The newest error of a connection. `None` while there is a connection.
     pub(crate) fn error(&self) -> Option<&Arc<str>> {
-        self.error.as_ref()
+        self.error.as_ref().filter(|_| self.phase != Phase::Ready)
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
@@ -283,12 +283,12 @@ impl<H> PickFirst<H> {
         let Some(position) = self.position(connection) else { return };
         let it = &mut self.addresses[position];
         it.subchannel.on_failed(error.cause);
+        // If that was a further connection, the error is the reason of the delay after the loss of the others (CH4.16).
+        self.error = Some(error.text);
         if self.phase == Phase::Ready {
-            // That was a further connection (CH4.15).
             return;
         }
         it.has_failed = true;
-        self.error = Some(error.text);
         self.failures += 1;
         match &mut self.phase {
             Phase::FirstPass { current, .. } if *current == position => {
@@ -321,7 +321,7 @@ impl<H> PickFirst<H> {
         it.on_lost(connection, now);
         let connectivity = it.connectivity();
         if it.is_delayed() {
-            // Calls that fail until the delay is over have no other error.
+            // Calls that fail until the delay is over have no other error. It may be the delay of a further connection.
             self.error = Some(format!("{}: {LOST_UNPROVEN}", it.address()).into());
         }
         if connectivity == Connectivity::Ready {

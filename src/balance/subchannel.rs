@@ -170,7 +170,11 @@ impl<H> Subchannel<H> {
 
     /// Whether the next attempt has to wait, as connections were lost that had not proved themselves.
     pub(super) fn is_delayed(&self) -> bool {
-        matches!(self.state, State::Delayed { .. })
+        match self.state {
+            State::Delayed { .. } => true,
+            State::Failed { .. } => self.has_lost_unproven,
+            State::Idle | State::Connecting { .. } => false,
+        }
     }
 
     /// Connects if it is idle. If that has to wait, it is as if an attempt had failed.

@@ -408,7 +408,11 @@ impl Attempts<'_> {
         match status::of_stream(error, attempt, deadline) {
             _ if self.active.is_shut_down() => Failure::Final(Status::cancelled("channel is shut down")),
             status if status::is_never_processed(error) => Failure::NeverProcessed(status),
-            status if status::is_connection_lost(error) => Failure::ConnectionLost(status),
+            status if status::is_connection_lost(error) => match attempt.is_excluded() {
+                // A GOAWAY with an error says so as well (CH6.13).
+                true => Failure::NeverProcessed(status),
+                false => Failure::ConnectionLost(status),
+            },
             status => Failure::Failed(status),
         }
     }

@@ -305,6 +305,11 @@ impl Reserved {
         !self.has_response && self.stream.is_none_or(|stream| !self.handle().outbound.has_begun(stream))
     }
 
+    /// Whether the server does not process the request, by the last stream of its GOAWAY (CH6.13).
+    pub(super) fn is_excluded(&self) -> bool {
+        self.stream.is_some_and(|stream| self.handle().responses.inbound().is_excluded(stream))
+    }
+
     /// The response is complete, with the status OK.
     pub(super) fn on_ok(&mut self) {
         self.attempt.on_ok();

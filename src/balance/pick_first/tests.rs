@@ -305,7 +305,32 @@ fn ch3_22_ch4_16_the_loss_of_the_last_connection_after_another_one_failed_begins
     rig.fail(2);
     assert_eq!(rig.lose(1), ["resolve", "resolve"], "the only address is in backoff");
     assert_eq!(rig.state(), Connectivity::TransientFailure);
+    assert!(rig.pick_first.error().is_some(), "calls fail with a reason");
     assert_eq!(rig.pass(2 * BACKOFF), ["connect 10.0.0.1"]);
+}
+
+#[test]
+fn ch3_3_ch4_16_the_reason_of_a_delay_is_that_connections_were_lost_though_others_were_lost_later() {
+    let (mut rig, _) = Rig::connecting(&[1]);
+    rig.ready(1);
+    let mut waiting = vec![rig.full()];
+    assert_eq!(rig.scale(2), ["connect 10.0.0.1"]);
+    rig.ready(2);
+    waiting.push(rig.full());
+    rig.lose(2);
+    assert_eq!(rig.scale(2), ["connect 10.0.0.1"], "at once");
+    rig.ready(3);
+    waiting.push(rig.full());
+    rig.lose(3);
+    assert_eq!(rig.scale(2), NONE, "after a delay");
+    assert_eq!((rig.state(), rig.pick_first.error()), (Connectivity::Ready, None));
+    rig.lose(1);
+    assert_eq!(rig.state(), Connectivity::TransientFailure);
+    let error = rig.pick_first.error().map(|error| &**error);
+    assert_eq!(
+        error,
+        Some("10.0.0.1:80: the connection was lost again before it had carried a complete call")
+    );
 }
 
 #[test]

@@ -92,7 +92,7 @@ pub(super) const RST_STREAM: u8 = 3;
 pub(super) const SETTINGS: u8 = 4;
 pub(super) const GO_AWAY: u8 = 7;
 /// The reserved bit before the number of a stream.
-const RESERVED: u32 = 1 << 31;
+pub(super) const RESERVED: u32 = 1 << 31;
 
 #[cfg(test)]
 mod tests {

@@ -11,7 +11,7 @@ use std::{
 use tokio::time::Instant;
 
 use super::{
-    frames::{DATA, FrameHead, FramePart, FrameReader, GO_AWAY, Prefix, SETTINGS},
+    frames::{DATA, FrameHead, FramePart, FrameReader, GO_AWAY, Prefix, RESERVED, SETTINGS},
     http2::{COMPACT_AFTER, INITIAL_WINDOW, LARGEST_WINDOW},
     late_frames::{Change, LateFrames},
     window::is_bulk,
@@ -35,12 +35,15 @@ pub(super) struct Inbound {
     small_frames: AtomicU32,
     /// SETTINGS_MAX_HEADER_LIST_SIZE of the endpoint.
     max_header_list_size: AtomicU32,
+    /// The lowest last stream of all GOAWAY frames.
+    last_stream: AtomicU32,
     go_away: Mutex<Option<GoAway>>,
 }
 
 /// A GOAWAY frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GoAway {
+    last_stream: u32,
     code: u32,
     debug_data: Vec<u8>,
 }
@@ -74,6 +77,7 @@ impl Inbound {
             ignored: AtomicU64::new(0),
             small_frames: AtomicU32::new(0),
             max_header_list_size: AtomicU32::new(u32::MAX),
+            last_stream: AtomicU32::new(u32::MAX),
             go_away: Mutex::default(),
         })
     }
@@ -140,6 +144,12 @@ impl Inbound {
     pub(super) fn max_header_list_size(&self) -> Option<u32> {
         let size = self.max_header_list_size.load(Ordering::Relaxed);
         (size != u32::MAX).then_some(size)
+    }
+
+    /// Whether the endpoint has excluded a stream by GOAWAY, whatever its code is: it does not process what is above the last stream
+    /// (RFC 9113, section 6.8).
+    pub(super) fn is_excluded(&self, stream: u32) -> bool {
+        stream > self.last_stream.load(Ordering::Acquire)
     }
 
     /// The GOAWAY frame that has arrived last.
@@ -234,6 +244,9 @@ impl InboundFrames {
                 self.go_away.extend(payload.iter().take(room));
                 if self.reader.is_at_end() {
                     let go_away = GoAway::parse(&self.go_away);
+                    if let Some(go_away) = &go_away {
+                        self.counts.last_stream.fetch_min(go_away.last_stream, Ordering::Release);
+                    }
                     *self.counts.go_away.lock().unwrap_or_else(PoisonError::into_inner) = go_away;
                 }
             }
@@ -244,8 +257,10 @@ impl InboundFrames {
 impl GoAway {
     fn parse(payload: &[u8]) -> Option<Self> {
         let (head, debug_data) = payload.split_at_checked(GO_AWAY_HEAD)?;
-        let code = u32::from_be_bytes(head[4..].try_into().ok()?);
-        Some(Self { code, debug_data: debug_data.to_vec() })
+        let number = |bytes: &[u8]| bytes.try_into().ok().map(u32::from_be_bytes);
+        let last_stream = number(&head[..4])? & !RESERVED;
+        let code = number(&head[4..])?;
+        Some(Self { last_stream, code, debug_data: debug_data.to_vec() })
     }
 }
 

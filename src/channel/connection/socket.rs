@@ -1,6 +1,7 @@
 //! The byte stream below HTTP/2.
 
 use std::{
+    collections::VecDeque,
     io, mem,
     net::SocketAddr,
     pin::Pin,
@@ -20,6 +21,7 @@ use tokio_rustls::client::TlsStream;
 use super::super::simulation::{self, Pipe};
 use super::{
     super::security::{Peer, Secured, Tls},
+    frames::HEAD,
     inbound::{Inbound, InboundFrames},
     outbound::{Outbound, OutboundFrames},
     preface::Preface,
@@ -33,6 +35,8 @@ pub(super) struct Socket {
     frames: InboundFrames,
     /// The beginning of a frame's head that was read, and not passed on yet.
     held: Vec<u8>,
+    /// Bytes whose frames have been followed, and for which the reader had no room yet.
+    followed: VecDeque<u8>,
     written: OutboundFrames,
     notes_reads: bool,
     preface: Preface,
@@ -91,7 +95,8 @@ impl Socket {
     fn over(io: Stream) -> Self {
         let frames = InboundFrames::new(Inbound::new());
         let (written, preface) = (OutboundFrames::new(), Preface::default());
-        Self { io, frames, held: Vec::new(), written, notes_reads: false, preface }
+        let (held, followed) = (Vec::new(), VecDeque::new());
+        Self { io, frames, held, followed, written, notes_reads: false, preface }
     }
 
     /// Notes the time of reads from now on.
@@ -123,38 +128,11 @@ impl Socket {
         self.written.counts()
     }
 
-    #[cfg(test)]
-    pub(super) fn tcp(&self) -> &TcpStream {
-        match &self.io {
-            Stream::Plaintext(io) => io,
-            #[cfg(feature = "tls")]
-            Stream::Tls(it) => it.io.get_ref().0,
-            Stream::Memory(_) => panic!("it has no socket"),
-        }
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let Self { io, frames, held, notes_reads, .. } = &mut *self;
-        if frames.counts().needs_compaction() {
-            // The driver merges what has arrived, and goes on.
-            cx.waker().wake_by_ref();
-            return Poll::Pending;
-        }
+    /// Reads with room for the head of a frame, and follows the frames. What is held is the beginning of a head.
+    fn poll_frames(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let Self { io, frames, held, notes_reads, .. } = self;
         let before = buf.filled().len();
         loop {
-            if !held.is_empty() && held.len() >= buf.remaining() {
-                // There is no room to read what completes them.
-                let fitting: Vec<_> = held.drain(..buf.remaining()).collect();
-                frames.read_all(&fitting);
-                buf.put_slice(&fitting);
-                return Poll::Ready(Ok(()));
-            }
             let kept = mem::take(held);
             buf.put_slice(&kept);
             let start = buf.filled().len();
@@ -182,6 +160,43 @@ impl AsyncRead for Socket {
                 return Poll::Ready(Ok(()));
             }
         }
+    }
+
+    #[cfg(test)]
+    pub(super) fn tcp(&self) -> &TcpStream {
+        match &self.io {
+            Stream::Plaintext(io) => io,
+            #[cfg(feature = "tls")]
+            Stream::Tls(it) => it.io.get_ref().0,
+            Stream::Memory(_) => panic!("it has no socket"),
+        }
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.frames.counts().needs_compaction() {
+            // The driver merges what has arrived, and goes on.
+            cx.waker().wake_by_ref();
+            return Poll::Pending;
+        }
+        if self.followed.is_empty() {
+            if buf.remaining() >= HEAD {
+                return self.poll_frames(cx, buf);
+            }
+            // A head is complete before any of it is passed on, since it may have to be changed.
+            let mut bytes = [0; HEAD];
+            let mut head = ReadBuf::new(&mut bytes);
+            ready!(self.poll_frames(cx, &mut head))?;
+            self.followed.extend(head.filled());
+        }
+        let count = self.followed.len().min(buf.remaining());
+        self.followed.drain(..count).for_each(|byte| buf.put_slice(&[byte]));
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -345,3 +360,6 @@ fn set_user_timeout(_: &TcpStream, _: Duration) -> io::Result<()> {
 /// The system takes the time as a signed number of milliseconds, and refuses a longer one with `EINVAL`.
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin"))]
 const LONGEST_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
+
+#[cfg(test)]
+mod tests;

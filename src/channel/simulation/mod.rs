@@ -13,6 +13,7 @@
 
 mod application;
 mod behavior;
+mod call_number;
 mod control;
 mod crowd;
 mod defect;
@@ -79,7 +80,8 @@ mod tests {
         *,
     };
 
-    /// `XDSKIT_SIMULATION_SEED` repeats a seed, `XDSKIT_SIMULATION_SEEDS` sets how many there are, or which: `1000..2000`.
+    /// `XDSKIT_SIMULATION_SEED` repeats a seed, of which it logs what `RUST_LOG` selects. `XDSKIT_SIMULATION_SEEDS` sets how many there
+    /// are, or which: `1000..2000`.
     #[test]
     fn simulation_of_neighbors() {
         let defects = Defects::of_environment();
@@ -137,6 +139,9 @@ mod tests {
         let text = |name: &str| std::env::var(name).ok();
         let number = |text: &str| text.parse::<u64>().ok();
         if let Some(seed) = text("XDSKIT_SIMULATION_SEED").as_deref().and_then(number) {
+            let filter = tracing_subscriber::EnvFilter::from_default_env();
+            // It is there already if several tests run.
+            let _ = tracing_subscriber::fmt().with_env_filter(filter).with_ansi(false).try_init();
             return seed..seed + 1;
         }
         let Some(seeds) = text("XDSKIT_SIMULATION_SEEDS") else { return 0..count };

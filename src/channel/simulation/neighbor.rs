@@ -9,6 +9,7 @@ use tower_service::Service;
 
 use super::{
     application::{Environment, GRPC, Upload, finish},
+    call_number,
     plan::{PREFIX, Plan},
 };
 
@@ -57,7 +58,8 @@ impl Neighbor {
             Endpoint::Near => "/near/Neighbor",
             Endpoint::Far => "/far/Neighbor",
         })
-        .header("content-type", GRPC);
+        .header("content-type", GRPC)
+        .header(CALL, call_number::value(number));
         let is_limited = matches!(self.rule, Rule::Ends { .. }) || number % 2 == 0;
         let limit = if is_limited { DEADLINE.max(self.bound) } else { self.bound };
         if is_limited {
@@ -103,9 +105,11 @@ impl Neighbor {
     }
 }
 
+/// The header with the number of the call.
+const CALL: &str = "x-call";
 /// The deadline of calls that need one.
 const DEADLINE: Duration = Duration::from_secs(3);
-/// The time after which what was sent has arrived.
+/// The time after which what was sent has arrived: the longest of a path whose buffer is full.
 const ON_ITS_WAY: Duration = Duration::from_millis(200);
 /// What timers of the simulation may be late by.
 const GRACE: Duration = Duration::from_millis(100);

@@ -3,6 +3,7 @@
 mod streams;
 
 use std::{
+    collections::BTreeMap,
     future::{Future, poll_fn},
     pin::Pin,
     sync::Arc,
@@ -19,6 +20,7 @@ use tokio::{
 use self::streams::{Streams, WINDOW};
 use super::{
     behavior::{Behavior, GoAwayStyle, Quirk},
+    call_number,
     frames::{self, Frame, Setting},
     pipe::Pipe,
     plan::Plans,
@@ -37,6 +39,7 @@ pub(super) async fn serve(io: Pipe, behavior: Behavior, stats: Arc<Stats>, plans
         behavior,
         streams,
         acts: Vec::new(),
+        credits: BTreeMap::new(),
         last: 0,
         block: 0,
         resets: 0,
@@ -62,7 +65,10 @@ struct Peer {
     behavior: Behavior,
     streams: Streams,
     acts: Vec<Due>,
-    /// The last stream that the client has begun.
+    /// The WINDOW_UPDATEs that are not written yet, by their streams. They are merged while others are written before them, as servers
+    /// do in other ways: one for each DATA frame would take more of the path than the smallest frames do.
+    credits: BTreeMap<u32, u32>,
+    /// The last stream that is served.
     last: u32,
     /// The bytes of the header block that is being read.
     block: usize,
@@ -159,6 +165,7 @@ impl Peer {
                 Poll::Pending => false,
             };
             let Ok(has_written) = self.poll_write(cx, now) else { return Poll::Ready(()) };
+            self.stats.on_served(self.streams.take_completed(), now);
             for stream in self.streams.take_ended() {
                 self.stats.on_stream_end(self.number, stream);
             }
@@ -256,8 +263,8 @@ impl Peer {
         }
         while let Some(frame) = Frame::take(&mut self.unread) {
             match self.state {
-                State::Closed if frame.kind == frames::DATA => drop(self.plans.read(&frame.payload)),
-                State::Closed => {}
+                // It is not processed, but it was sent.
+                State::Closed => self.note(&frame),
                 State::Running | State::Draining | State::Ending | State::Silent => self.handle(frame),
             }
         }
@@ -300,11 +307,26 @@ impl Peer {
         }
     }
 
+    /// Whose request a frame is of.
+    fn note(&self, frame: &Frame) {
+        match frame.kind {
+            frames::HEADERS => {
+                if let Some(number) = call_number::read(&frame.payload) {
+                    self.plans.on_headers(number);
+                }
+            }
+            frames::DATA => drop(self.plans.read(&frame.payload)),
+            _ => {}
+        }
+    }
+
     fn handle_headers(&mut self, frame: &Frame, now: Instant) {
         self.block += frame.payload.len();
         if frame.kind == frames::HEADERS {
-            self.last = self.last.max(frame.stream);
+            self.note(frame);
             if self.state == State::Running {
+                // It stays what it is after GOAWAY, which may be repeated, but not with a higher number (RFC 9113, section 6.8).
+                self.last = self.last.max(frame.stream);
                 self.streams.begin(frame.stream, now);
                 self.stats.on_stream(self.number, frame.stream, None);
             }
@@ -336,8 +358,7 @@ impl Peer {
             self.stats.on_stream(self.number, frame.stream, planned.deadline);
         }
         if !self.streams.contains(frame.stream) {
-            // It is not processed, but it was sent.
-            self.plans.read(&frame.payload);
+            self.note(frame);
         }
         if let Some(number) = self.streams.number(frame.stream) {
             self.plans.on_data(number, frame.payload.len());
@@ -349,11 +370,19 @@ impl Peer {
             return;
         }
         if !self.behavior.has(|quirk| *quirk == Quirk::NeverOpensConnection) {
-            frames::write_number(&mut self.out, frames::WINDOW_UPDATE, 0, length);
+            *self.credits.entry(0).or_insert(0) += length;
         }
         let is_read = !self.behavior.has(|quirk| *quirk == Quirk::NeverOpensStreams);
         if is_read && self.streams.contains(frame.stream) && !frame.has(frames::END_STREAM) {
-            frames::write_number(&mut self.out, frames::WINDOW_UPDATE, frame.stream, length);
+            *self.credits.entry(frame.stream).or_insert(0) += length;
+        }
+    }
+
+    fn write_credits(&mut self) {
+        for (stream, bytes) in std::mem::take(&mut self.credits) {
+            if stream == 0 || self.streams.contains(stream) {
+                frames::write_number(&mut self.out, frames::WINDOW_UPDATE, stream, bytes);
+            }
         }
     }
 
@@ -362,6 +391,7 @@ impl Peer {
         let mut has_written = false;
         loop {
             if self.out.is_empty() && self.state != State::Ending {
+                self.write_credits();
                 self.streams.write(&mut self.out, now);
             }
             if self.out.is_empty() {
@@ -379,7 +409,8 @@ impl Peer {
     }
 }
 
-/// The longest round trip, after which nothing arrives any more.
-const LINGER: Duration = Duration::from_millis(150);
+/// The longest round trip on a path whose buffers are full in both directions, after which nothing arrives any more: twice 50 ms, and
+/// 256 KiB at 4 KiB each millisecond.
+const LINGER: Duration = Duration::from_millis(2 * (50 + 64));
 /// Streams above a limit that was lowered, and those whose end is under way, are not refused.
 const SLACK: usize = 64;

@@ -1,4 +1,5 @@
-//! What servers do with requests. A request has the number of its plan in its first message.
+//! What servers do with requests. A request has the number of its plan in its first message, and in its headers if it has to be known
+//! whether a peer has seen any of it.
 
 use std::{
     sync::{
@@ -64,7 +65,7 @@ struct Entry {
     plan: Plan,
     /// When no peer may have the stream any more.
     deadline: Option<Instant>,
-    /// How many peers have read the request.
+    /// How many times peers have read the request, or its headers.
     seen: AtomicUsize,
     /// The bytes of the request that peers have read.
     received: AtomicUsize,
@@ -108,6 +109,13 @@ impl Plans {
         Some(Planned { number, plan: entry.plan, deadline: entry.deadline })
     }
 
+    /// A peer has read the headers of the request with this number.
+    pub(super) fn on_headers(&self, number: u32) {
+        if let Some(entry) = lock(&self.all).get(number as usize) {
+            entry.seen.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
     /// A peer has read data of a request.
     pub(super) fn on_data(&self, number: u32, bytes: usize) {
         if let Some(entry) = lock(&self.all).get(number as usize) {
@@ -120,7 +128,7 @@ impl Plans {
         lock(&self.all).get(number as usize).map_or(0, |entry| entry.received.load(Ordering::Relaxed))
     }
 
-    /// Whether any peer has read the request.
+    /// Whether any peer has read the headers or the beginning of the data of the request.
     pub(super) fn is_seen(&self, number: u32) -> bool {
         lock(&self.all).get(number as usize).is_some_and(|entry| entry.seen.load(Ordering::Relaxed) > 0)
     }

@@ -185,9 +185,7 @@ impl Script {
         };
         // A fault of the network loses what was sent.
         let is_hindered = self.fault.is_some() || self.silent > 0 || self.has_lone_ring_entry();
-        // Without a window, a peer has the headers of a request, and not its number.
-        let is_read_at_once = self.near.stream_window > 0;
-        self.near.serves_again() && is_read_at_once && !is_hindered && !self.settings.iter().any(hinders)
+        self.near.serves_again() && !is_hindered && !self.settings.iter().any(hinders)
     }
 }
 

@@ -14,6 +14,8 @@ pub(super) struct Stats(Mutex<Counts>);
 struct Counts {
     /// The attempts to connect.
     attempts: Vec<Instant>,
+    /// When responses were complete.
+    served: Vec<Instant>,
     connections: usize,
     /// The streams that are open at the peers, by connection and stream, with the deadlines of their requests.
     streams: BTreeMap<(usize, u32), Option<Instant>>,
@@ -24,6 +26,11 @@ struct Counts {
 impl Stats {
     pub(super) fn on_attempt(&self, now: Instant) {
         lock(&self.0).attempts.push(now);
+    }
+
+    /// So many responses are complete.
+    pub(super) fn on_served(&self, calls: usize, now: Instant) {
+        lock(&self.0).served.extend(std::iter::repeat_n(now, calls));
     }
 
     /// Returns the number of a new connection.
@@ -62,12 +69,20 @@ impl Stats {
         counts.streams.values().filter(|deadline| deadline.is_some_and(|at| at + slack < now)).count()
     }
 
-    /// The largest number of attempts to connect within a second.
+    /// The largest number of attempts to connect within a second that need another reason than calls that were served: a connection
+    /// that has served one is replaced at once when it is lost, and so is the next one, once (CH3.3). Of several connections the
+    /// second may be lost while the third is attempted.
     pub(super) fn attempts_in_a_second(&self) -> usize {
         let counts = lock(&self.0);
-        let all = &counts.attempts;
-        let last = |first: &Instant| all.partition_point(|at| *at < *first + Duration::from_secs(1));
-        all.iter().enumerate().map(|(place, first)| last(first) - place).max().unwrap_or(0)
+        let within = |all: &[Instant], from: Instant, to: Instant| {
+            all.partition_point(|at| *at < to) - all.partition_point(|at| *at < from)
+        };
+        let unexplained = |first: &Instant| {
+            let end = *first + SECOND;
+            let served = within(&counts.served, first.checked_sub(SECOND).unwrap_or(*first), end);
+            within(&counts.attempts, *first, end).saturating_sub(3 * served)
+        };
+        counts.attempts.iter().map(unexplained).max().unwrap_or(0)
     }
 
     /// The errors that the client has ended connections with.
@@ -75,3 +90,5 @@ impl Stats {
         lock(&self.0).go_aways.clone()
     }
 }
+
+const SECOND: Duration = Duration::from_secs(1);

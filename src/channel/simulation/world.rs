@@ -233,6 +233,10 @@ impl<'a> World<'a> {
 
     /// The applications leave, and all servers are well.
     pub(super) async fn leave(&mut self) {
+        if self.script.near.max_resets().is_some() {
+            // The calls that applications leave behind are reset, and may be more than the server permits.
+            while self.neighbors.join_next().await.is_some() {}
+        }
         self.applications.shutdown().await;
         while self.neighbors.join_next().await.is_some() {}
         self.near.set_access(Access::Served(Behavior::of(self.script.near.real)));
@@ -388,8 +392,8 @@ const FAR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::new(10, 0
 const TICK: Duration = Duration::from_millis(100);
 /// The endpoints that come and go with each tick.
 const CHURN: u32 = 20;
-/// More attempts within a second are made without delay. A connection that has served a call is replaced at once: there are ten
-/// calls, and those of applications.
+/// More attempts within a second are made without delay, beside those after calls that were served. A call that ends otherwise may
+/// let the channel become idle, and the next one connects: there are ten calls, and those of applications.
 const ATTEMPTS: usize = 25;
 /// What is kept of a request by default.
 const KEPT: usize = 256 << 10;

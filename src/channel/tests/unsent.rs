@@ -83,3 +83,25 @@ async fn ch6_12_a_request_whose_time_ends_before_it_is_sent_counts_for_nobody_an
     drop(first);
     mesh.counts(0, 1).await;
 }
+
+#[tokio::test]
+async fn ch6_13_ch15_4_a_request_above_the_last_stream_of_a_goaway_with_an_error_is_sent_again() {
+    let name = "ch6_13_error";
+    let listener = RawListener::bind().await;
+    let mesh = Mesh::at(name, &[listener.address], |builder| builder).await;
+    let first = mesh.get("/first");
+    let mut raw = listener.accept().await;
+    let stream = raw.request().await;
+    let second = mesh.get("/second");
+    assert_eq!((stream, raw.request().await), (1, 3));
+    // The last stream is the first one, the code SETTINGS_TIMEOUT.
+    raw.write(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 4]).await;
+    let mut next = listener.accept().await;
+    let stream = next.request().await;
+    next.respond(stream).await;
+    soon(second).await.unwrap().unwrap();
+    drop(raw);
+    let status = soon(first).await.unwrap().unwrap_err();
+    assert_eq!(status.code(), Code::Unavailable, "the server may have processed it: {status:?}");
+    assert!(next.is_quiet());
+}

@@ -29,6 +29,8 @@ pub(super) struct Streams {
     goes_on_after_reset: bool,
     /// Streams that have ended since the last look.
     ended: Vec<u32>,
+    /// The number of complete responses since the last look.
+    completed: usize,
 }
 
 #[derive(Debug)]
@@ -70,6 +72,7 @@ impl Streams {
             largest_frame: behavior.frame(),
             goes_on_after_reset: behavior.goes_on_after_reset(),
             ended: Vec::new(),
+            completed: 0,
         }
     }
 
@@ -147,6 +150,11 @@ impl Streams {
     /// Streams that have ended since the last call.
     pub(super) fn take_ended(&mut self) -> Vec<u32> {
         std::mem::take(&mut self.ended)
+    }
+
+    /// The number of responses that are complete since the last call.
+    pub(super) fn take_completed(&mut self) -> usize {
+        std::mem::take(&mut self.completed)
     }
 
     /// The client has announced another initial window.
@@ -284,6 +292,7 @@ impl Streams {
                 };
                 block.add(b"grpc-status", if plan.end == PlanEnd::Ok { b"0" } else { b"9" });
                 block.write(id, true, out);
+                self.completed += 1;
                 if !stream.has_request_ended {
                     // The rest of the request is not read.
                     frames::write_number(out, frames::RST_STREAM, id, frames::NO_ERROR);
