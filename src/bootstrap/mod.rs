@@ -39,6 +39,7 @@
 //! | `xds_servers[].channel_creds` | list of `{type, config}`, required | the first entry of a supported type is used, the configuration of all supported ones is checked; `insecure`, `tls`, and the [`CredentialTypes`] of the application |
 //! | `xds_servers[].channel_creds[].config` of `tls` | object | `ca_certificate_file`, `certificate_file` and `private_key_file` (both or none, in one directory), `spiffe_trust_bundle_map_file` (A87), `refresh_interval` (`"600s"` by default); none: the system's roots (A65) |
 //! | `xds_servers[].call_creds` | list of `{type, config}` | all entries of a supported type are used: `jwt_token_file`, with the path in its `config.jwt_token_file` (A97), and those of the application |
+//! | `xds_servers[].initial_metadata` | list of `{key, value}` or `{key, raw_value}` | an extension, as in Envoy's `GrpcService`: the metadata of each call to the server, of REST too, such as a token. `raw_value` is base64, for keys that end with `-bin`. At most 64 entries and 16 KiB; values are in no log or error |
 //! | `xds_servers[].server_features` | list | `ignore_resource_deletion` (A53), `trusted_xds_server` (A81), `fail_on_data_errors`, `resource_timer_is_transient_error` (A88); other entries, whatever their type, are ignored |
 //! | `xds_servers[].api_type` | string | an extension: the variant of the protocol, as in Envoy's `ApiConfigSource`: `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `GRPC` and `DELTA_GRPC` (a stream for each type), `REST` |
 //! | `xds_servers[].refresh_delay` | duration such as `"5s"`, required for `REST` | an extension: the minimum time between two polls, at least 1 ms; a random delay of up to the same time is added |
@@ -132,6 +133,7 @@ mod document;
 mod envoy;
 mod error;
 mod reader;
+mod metadata;
 
 pub use self::error::{BootstrapError, Origin};
 
