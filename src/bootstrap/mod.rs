@@ -95,9 +95,9 @@
 //! # Ok::<(), xdskit::bootstrap::BootstrapError>(())
 //! ```
 //!
-//! Nothing is ignored silently. An unsupported setting that would change the behavior of a client, such as
-//! credentials, validation or retries, is an error; a setting without a meaning for a client, or for this one, is a
-//! [warning](Bootstrap::warnings), which is logged, too.
+//! Nothing is ignored silently. An unsupported setting that would change what a client trusts, sends or receives, such as
+//! credentials or validation, is an error; a setting without a meaning for a client, or for this one, and a wish about connecting, such
+//! as retries and timeouts, is a [warning](Bootstrap::warnings), which is logged, too.
 //!
 //! | field | meaning |
 //! |---|---|
@@ -110,11 +110,12 @@
 //! | `default_config_source` | the source of all other authorities |
 //! | a `ConfigSource` | one of `api_config_source`, `path_config_source` or `path`, and `ads` or `self`, which are the sources of `ads_config` |
 //! | `api_config_source` | `api_type`: `GRPC` and `DELTA_GRPC` (a stream for the type alone), `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `REST`; `transport_api_version`; `grpc_services`, or for REST `cluster_names`, `refresh_delay` (required) and `request_timeout`. Later services are fallbacks for earlier ones, as in `xds_servers` |
-//! | `grpc_services[]` | `envoy_grpc` with `cluster_name` and `authority`, which is the host and port of the server by default; or `google_grpc` with `target_uri` and `channel_credentials.ssl_credentials` by files, in plain text without |
+//! | `grpc_services[]` | `envoy_grpc` with `cluster_name` and `authority`, which is the host and port of the server by default; or `google_grpc` with `target_uri` and `channel_credentials`: `ssl_credentials` by files, or `google_default`, in plain text without. `google_default` and each of `call_credentials`, such as `google_compute_engine`, are [credentials of the application](crate::config::CustomCredentials) with that name as their type. `initial_metadata` is sent with each call; values have no commands (`%...%`) |
 //! | `static_resources.clusters[]` | read if a source names them; the others are servers that [resources may name](Bootstrap::named_servers), if they are valid as such, and ignored otherwise |
 //! | … `type` | `STATIC`, `STRICT_DNS`, `LOGICAL_DNS` |
 //! | … `load_assignment` | `socket_address` or `pipe`. Addresses of one family are tried in turn; host names are separate servers in fallback order, by `priority` |
-//! | … `transport_socket` | `UpstreamTlsContext` by files: `trusted_ca` (the system's roots by default), one of `tls_certificates`, `sni`. The certificate of the server must be valid for the name in `sni`, or for its host, which is stricter than Envoy's default |
+//! | … `transport_socket` | `UpstreamTlsContext` by files: `trusted_ca` (the system's roots by default), one of `tls_certificates`, `sni`. The certificate of the server must be valid for the name in `sni`, for the only name in `match_typed_subject_alt_names`, which then is sent as `sni`, or for its host, which is stricter than Envoy's default |
+//! | … `tls_certificate_sds_secret_configs`, `validation_context_sds_secret_config`, `combined_validation_context` | secrets by SDS from a file (`path_config_source`), JSON or YAML of 1 MiB at most, in which the data are names of files. It is read with the bootstrap, the files in it for each connection |
 //! | … `typed_extension_protocol_options` | `connection_keepalive` of HTTP/2 |
 
 use std::{
@@ -192,7 +193,7 @@ impl Bootstrap {
     }
 
     /// Like [`from_file`](Self::from_file), for a bootstrap with further types of credentials, which the application
-    /// implements. Envoy's format has none.
+    /// implements. Envoy's format has those of `google_grpc`, whether they are among the types or not.
     ///
     /// # Errors
     ///

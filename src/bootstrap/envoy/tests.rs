@@ -5,14 +5,16 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{
-        ApiType, Bootstrap, ChannelCredentials, ConfigSource, Keepalive, PathSource, Polling, Server,
-        ServerAddress, TlsConfig, TransportApiVersion,
+        ApiType, Bootstrap, CallCredentials, ChannelCredentials, ConfigSource, CustomCredentials, Keepalive,
+        PathSource, Polling, Server, ServerAddress, TlsConfig, TransportApiVersion,
     },
     name::ResourceName,
     resource::{Cluster, ClusterLoadAssignment, Listener, Resource},
 };
 
 mod clusters;
+mod products;
+mod secret_files;
 mod sources;
 
 /// A document with an aggregated stream to the cluster `xds`, extended or overridden by `fields`.
@@ -297,3 +299,8 @@ const FIELDS: &[&str] = &[
 ];
 const VALUES: &[&str] =
     &["xds", "a", "REST", "GRPC", "V2", "1s", "", "a:1", "80", "::1", "é", "xdstp://a/b/*", "file:///%"];
+    "initial_metadata",
+    "key",
+    "value",
+    "call_credentials",
+    "sds_config",
