@@ -8,7 +8,7 @@ set -euo pipefail
 
 # The floors of the core, the lowest first. A module uses those of the lines above its own, and none of its own line.
 floors='capacity escape invariant scans wire pb
-chunked_slab base
+chunked_slab base redact
 error name
 observed config
 format

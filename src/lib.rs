@@ -189,6 +189,12 @@ mod observed;
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
 )]
 mod protocol;
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+#[cfg_attr(not(feature = "client"), allow(dead_code, reason = "messages are shown by clients and tools"))]
+mod redact;
 #[cfg(test)]
 mod scans;
 #[cfg(test)]

@@ -12,7 +12,10 @@ use crate::config::{
     ValidationError, check_polling, foreign_template, full_type_url,
 };
 
-use super::reader::{Fields, Problems, Reader};
+use super::{
+    metadata,
+    reader::{Fields, Problems, Reader},
+};
 
 /// Reads the document.
 pub(super) fn read(document: &Value, types: &CredentialTypes) -> Result<Bootstrap, Vec<ValidationError>> {
@@ -100,6 +103,7 @@ fn server(fields: &Fields<'_>, types: &CredentialTypes) -> Option<Server> {
     });
     let channel_credentials = channel_credentials(fields, types);
     let call_credentials = call_credentials(fields, types);
+    let initial_metadata = metadata::read(&fields.items("initial_metadata"), |text| Ok(text.to_owned()));
     let features = server_features(fields);
     let api_type = api_type(fields);
     let polling = polling(fields);
@@ -115,6 +119,7 @@ fn server(fields: &Fields<'_>, types: &CredentialTypes) -> Option<Server> {
         uri,
         channel_credentials,
         call_credentials,
+        initial_metadata,
         features,
         api_type,
         polling,

@@ -39,6 +39,7 @@
 //! | `xds_servers[].channel_creds` | list of `{type, config}`, required | the first entry of a supported type is used, the configuration of all supported ones is checked; `insecure`, `tls`, and the [`CredentialTypes`] of the application |
 //! | `xds_servers[].channel_creds[].config` of `tls` | object | `ca_certificate_file`, `certificate_file` and `private_key_file` (both or none, in one directory), `spiffe_trust_bundle_map_file` (A87), `refresh_interval` (`"600s"` by default); none: the system's roots (A65) |
 //! | `xds_servers[].call_creds` | list of `{type, config}` | all entries of a supported type are used: `jwt_token_file`, with the path in its `config.jwt_token_file` (A97), and those of the application |
+//! | `xds_servers[].initial_metadata` | list of `{key, value}` or `{key, raw_value}` | an extension, as in Envoy's `GrpcService`: the metadata of each call to the server, of REST too, such as a token. `raw_value` is base64, for keys that end with `-bin`. At most 64 entries and 16 KiB; values are in no log or error |
 //! | `xds_servers[].server_features` | list | `ignore_resource_deletion` (A53), `trusted_xds_server` (A81), `fail_on_data_errors`, `resource_timer_is_transient_error` (A88); other entries, whatever their type, are ignored |
 //! | `xds_servers[].api_type` | string | an extension: the variant of the protocol, as in Envoy's `ApiConfigSource`: `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `GRPC` and `DELTA_GRPC` (a stream for each type), `REST` |
 //! | `xds_servers[].refresh_delay` | duration such as `"5s"`, required for `REST` | an extension: the minimum time between two polls, at least 1 ms; a random delay of up to the same time is added |
@@ -94,9 +95,9 @@
 //! # Ok::<(), xdskit::bootstrap::BootstrapError>(())
 //! ```
 //!
-//! Nothing is ignored silently. An unsupported setting that would change the behavior of a client, such as
-//! credentials, validation or retries, is an error; a setting without a meaning for a client, or for this one, is a
-//! [warning](Bootstrap::warnings), which is logged, too.
+//! Nothing is ignored silently. An unsupported setting that would change what a client trusts, sends or receives, such as
+//! credentials or validation, is an error; a setting without a meaning for a client, or for this one, and a wish about connecting, such
+//! as retries and timeouts, is a [warning](Bootstrap::warnings), which is logged, too.
 //!
 //! | field | meaning |
 //! |---|---|
@@ -109,11 +110,12 @@
 //! | `default_config_source` | the source of all other authorities |
 //! | a `ConfigSource` | one of `api_config_source`, `path_config_source` or `path`, and `ads` or `self`, which are the sources of `ads_config` |
 //! | `api_config_source` | `api_type`: `GRPC` and `DELTA_GRPC` (a stream for the type alone), `AGGREGATED_GRPC`, `AGGREGATED_DELTA_GRPC`, `REST`; `transport_api_version`; `grpc_services`, or for REST `cluster_names`, `refresh_delay` (required) and `request_timeout`. Later services are fallbacks for earlier ones, as in `xds_servers` |
-//! | `grpc_services[]` | `envoy_grpc` with `cluster_name` and `authority`, which is the host and port of the server by default; or `google_grpc` with `target_uri` and `channel_credentials.ssl_credentials` by files, in plain text without |
+//! | `grpc_services[]` | `envoy_grpc` with `cluster_name` and `authority`, which is the host and port of the server by default; or `google_grpc` with `target_uri` and `channel_credentials`: `ssl_credentials` by files, or `google_default`, in plain text without. `google_default` and each of `call_credentials`, such as `google_compute_engine`, are [credentials of the application](crate::config::CustomCredentials) with that name as their type. `initial_metadata` is sent with each call; values have no commands (`%...%`) |
 //! | `static_resources.clusters[]` | read if a source names them; the others are servers that [resources may name](Bootstrap::named_servers), if they are valid as such, and ignored otherwise |
 //! | … `type` | `STATIC`, `STRICT_DNS`, `LOGICAL_DNS` |
 //! | … `load_assignment` | `socket_address` or `pipe`. Addresses of one family are tried in turn; host names are separate servers in fallback order, by `priority` |
-//! | … `transport_socket` | `UpstreamTlsContext` by files: `trusted_ca` (the system's roots by default), one of `tls_certificates`, `sni`. The certificate of the server must be valid for the name in `sni`, or for its host, which is stricter than Envoy's default |
+//! | … `transport_socket` | `UpstreamTlsContext` by files: `trusted_ca` (the system's roots by default), one of `tls_certificates`, `sni`. The certificate of the server must be valid for the name in `sni`, for the only name in `match_typed_subject_alt_names`, which then is sent as `sni`, or for its host, which is stricter than Envoy's default |
+//! | … `tls_certificate_sds_secret_configs`, `validation_context_sds_secret_config`, `combined_validation_context` | secrets by SDS from a file (`path_config_source`), JSON or YAML of 1 MiB at most, in which the data are names of files. It is read with the bootstrap, the files in it for each connection |
 //! | … `typed_extension_protocol_options` | `connection_keepalive` of HTTP/2 |
 
 use std::{
@@ -131,6 +133,7 @@ use crate::config::{Bootstrap, CredentialTypes};
 mod document;
 mod envoy;
 mod error;
+mod metadata;
 mod reader;
 
 pub use self::error::{BootstrapError, Origin};
@@ -163,7 +166,7 @@ impl Bootstrap {
     /// The text is neither, with line and column, or has errors, each with its path. Ignored parts of it are not
     /// errors, but [`warnings`](Self::warnings).
     pub fn from_envoy_text(text: &str) -> Result<Self, BootstrapError> {
-        let is_yaml = !text.trim_start().starts_with('{');
+        let is_yaml = !text.trim_start_matches('\u{feff}').trim_start().starts_with('{');
         Self::parse(text, Origin::Text, (Dialect::Envoy, is_yaml), &CredentialTypes::default())
     }
 
@@ -190,7 +193,7 @@ impl Bootstrap {
     }
 
     /// Like [`from_file`](Self::from_file), for a bootstrap with further types of credentials, which the application
-    /// implements. Envoy's format has none.
+    /// implements. Envoy's format has those of `google_grpc`, whether they are among the types or not.
     ///
     /// # Errors
     ///
@@ -261,6 +264,8 @@ impl Bootstrap {
         (dialect, is_yaml): (Dialect, bool),
         types: &CredentialTypes,
     ) -> Result<Self, BootstrapError> {
+        // The mark that some editors write before a text in UTF-8.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if text.trim().is_empty() {
             return Err(BootstrapError::unreadable(origin, "it is empty"));
         }
@@ -271,7 +276,10 @@ impl Bootstrap {
             Dialect::Either => envoy::is_envoys(&document),
         };
         let read = if is_envoys { envoy::read(&document) } else { document::read(&document, types) };
-        let bootstrap = read.map_err(|problems| BootstrapError::invalid(origin.clone(), problems))?;
+        let bootstrap = read.map_err(|problems| match is_envoys {
+            true => BootstrapError::invalid_for_envoy(origin.clone(), problems),
+            false => BootstrapError::invalid(origin.clone(), problems),
+        })?;
         for warning in bootstrap.warnings() {
             warn!(%origin, path = warning.path(), reason = warning.reason(), "bootstrap field ignored");
         }

@@ -33,7 +33,7 @@ use crate::{
     lrs::Reporting,
     protocol::encode_node,
     resource::{self, Validation, matcher::RegexLimits},
-    transport::{GrpcTransport, Transport, Transports, credentials::CredentialsRegistry},
+    transport::{GrpcTransport, MetadataSource, Transport, Transports, credentials::CredentialsRegistry},
 };
 
 /// The settings for building a [`Client`]. Created by [`Client::builder`].
@@ -251,6 +251,31 @@ impl ClientBuilder {
         self
     }
 
+    /// Adds a source of the metadata of calls to management servers, such as a token: a [`Metadata`](crate::config::Metadata), or a
+    /// function that is called with the server for each new stream, of load reports too, and for each REST request. It is sent beside the
+    /// metadata of the bootstrap ([`Server::initial_metadata`](crate::config::Server::initial_metadata)) and of sources that were added
+    /// before, on connections in plain text as well. The values are in no log, error or status. Without effect on a custom
+    /// [`transport`](Self::transport).
+    ///
+    /// ```no_run
+    /// use xdskit::{
+    ///     Client,
+    ///     config::{Bootstrap, Metadata},
+    /// };
+    ///
+    /// #[tokio::main]
+    /// async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    ///     let token = Metadata::default().with_entry("x-consul-token", std::env::var("CONSUL_HTTP_TOKEN")?)?;
+    ///     let client = Client::builder(Bootstrap::from_env()?).initial_metadata(token).build()?;
+    ///     let shop = client.resolve("xds:///shop");
+    ///     Ok(())
+    /// }
+    /// ```
+    pub fn initial_metadata(mut self, source: impl MetadataSource) -> Self {
+        self.grpc = self.grpc.with_initial_metadata(source);
+        self
+    }
+
     /// Sets a custom transport, in place of gRPC over HTTP/2.
     pub fn transport(mut self, transport: impl Transport) -> Self {
         self.transport = Some(Arc::new(transport));
@@ -313,7 +338,8 @@ impl ClientBuilder {
     /// last sharer [shuts it down](Client::shutdown).
     ///
     /// With a custom [`transport`](Self::transport) or [`dns`](Self::dns) this is the same as [`build`](Self::build), since
-    /// these cannot be compared.
+    /// these cannot be compared. Sources of [metadata](Self::initial_metadata) cannot either: clients with such sources are shared
+    /// if their builders are clones. Metadata in the bootstrap is compared.
     ///
     /// ```no_run
     /// use xdskit::{Client, config::Bootstrap};

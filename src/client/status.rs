@@ -19,6 +19,7 @@ use crate::{
     error::WatchError,
     lrs::{LoadStreamReport, LoadStreamState},
     protocol::ConnectionState,
+    redact,
     resource::{Remarks, Version},
 };
 
@@ -122,8 +123,9 @@ pub struct ResourceStatus {
     pub version: Version,
     /// The time at which the server last sent the resource in use, changed or not.
     pub last_updated: Option<SystemTime>,
-    /// The bytes of the resource in use, exactly as received. `None` if there is none, and for types whose bytes
-    /// are [sensitive](crate::Resource::SENSITIVE), such as [`Secret`](crate::resource::Secret).
+    /// The bytes of the resource in use, as received, with `[redacted]` in place of each credential: inline private keys,
+    /// passwords, session ticket keys and tokens, in extensions as well. `None` if there is none, and for types whose
+    /// bytes are [sensitive](crate::Resource::SENSITIVE), such as [`Secret`](crate::resource::Secret).
     pub bytes: Option<Bytes>,
     /// The failure of the last update, until an update succeeds (A40-2).
     pub error: Option<UpdateError>,
@@ -284,7 +286,7 @@ impl ResourceStatus {
             state,
             version: version.unwrap_or_default(),
             last_updated: updated.map(|at| clock.at(at)),
-            bytes,
+            bytes: bytes.map(|bytes| redact::redacted(type_url, &bytes).map_or(bytes, Bytes::from)),
             error: ambient_error.map(|ambient_error| UpdateError::new(ambient_error, clock)),
             remarks,
         }

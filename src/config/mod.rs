@@ -29,6 +29,7 @@ mod certificates;
 mod credentials;
 mod duration;
 mod locality;
+mod metadata;
 mod node;
 mod server;
 mod source;
@@ -47,6 +48,7 @@ pub use self::{
         TlsConfig,
     },
     locality::Locality,
+    metadata::{InvalidMetadata, Metadata},
     node::{CLIENT_FEATURES, Node, USER_AGENT_NAME, USER_AGENT_VERSION},
     server::{ApiType, Keepalive, Polling, Server, ServerFeatures, TransportApiVersion},
     source::{ConfigSource, PathSource},

@@ -1,7 +1,7 @@
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use super::{
-    AllowedGrpcService, ServerBuilder, bounded,
+    AllowedGrpcService, Metadata, ServerBuilder, bounded,
     credentials::{CallCredentials, ChannelCredentials},
     uri::{Security, ServerUri},
 };
@@ -12,8 +12,8 @@ pub(crate) type NamedServers = BTreeMap<String, Arc<Server>>;
 /// A management server.
 ///
 /// Equality and hash define its identity: authorities with equal servers share one stream. The identity consists of all
-/// properties of a stream: the URI, the credentials with their configuration, the known features and the variant of the
-/// protocol.
+/// properties of a stream: the URI, the credentials with their configuration, the metadata, the known features and the variant
+/// of the protocol.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Server {
@@ -23,6 +23,8 @@ pub struct Server {
     pub channel_credentials: ChannelCredentials,
     /// The call credentials, in the order of the bootstrap.
     pub call_credentials: Vec<CallCredentials>,
+    /// The metadata of each call, such as a token, beside that of the client (`ClientBuilder::initial_metadata`).
+    pub initial_metadata: Metadata,
     /// The features.
     pub features: ServerFeatures,
     /// The variant of the protocol; `None` for the default of the client.
@@ -136,6 +138,7 @@ impl Server {
             uri,
             channel_credentials: by.channel_credentials.clone(),
             call_credentials: by.call_credentials.clone(),
+            initial_metadata: Metadata::default(),
             features: ServerFeatures::default(),
             api_type: None,
             polling: None,

@@ -3,7 +3,7 @@
 //!
 //! Tools such as `grpcdebug` query this service, which gRPC clients in other languages provide, too. An application adds it
 //! to a server that only its operators can reach, since it exposes all resources of the clients except
-//! [sensitive](crate::Resource::SENSITIVE) ones.
+//! [sensitive](crate::Resource::SENSITIVE) ones. Credentials in resources, such as inline private keys, are redacted.
 //!
 //! ```no_run
 //! use tonic::transport::Server;

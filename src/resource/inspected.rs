@@ -57,7 +57,7 @@ pub struct Inspected<T> {
 }
 
 impl<T: Resource> Inspected<T> {
-    /// The message, exactly as it was received.
+    /// The message, exactly as it was received, with its credentials.
     pub fn bytes(&self) -> &Bytes {
         &self.bytes
     }
@@ -74,6 +74,8 @@ impl<T: Resource> Inspected<T> {
     /// definition in this crate are omitted. Extensions of unknown types are opaque: `@type`, and the bytes in base64 as
     /// `@bytes`. So are nested messages that are malformed or too deep, and messages of types of the application.
     ///
+    /// Credentials such as inline private keys are replaced by `[redacted]`, in extensions as well.
+    ///
     /// # Errors
     /// The type is [sensitive](Resource::SENSITIVE).
     #[cfg(feature = "json")]
@@ -81,7 +83,8 @@ impl<T: Resource> Inspected<T> {
         if T::SENSITIVE {
             return Err(Invalid::new("holds secrets, which are not shown"));
         }
-        Ok(crate::format::show_any(T::TYPE_URL, &self.bytes))
+        let redacted = crate::redact::redacted(T::TYPE_URL, &self.bytes);
+        Ok(crate::format::show_any(T::TYPE_URL, redacted.as_deref().unwrap_or(&self.bytes)))
     }
 }
 
@@ -178,9 +181,9 @@ mod tests {
             "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "name": "shop", "type": "STATIC",
         });
         assert_eq!(seen.to_json().unwrap(), shown);
-        let garbage = inspect::<Cluster>(b"\x0a\x04shop\x1a\x01\xff".as_slice()).unwrap();
+        let garbage = inspect::<Cluster>(b"\x0a\x04shop\x9a\x01\x01\xff".as_slice()).unwrap();
         let shown = serde_json::json!({
-            "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "@bytes": "CgRzaG9wGgH/",
+            "@type": "type.googleapis.com/envoy.config.cluster.v3.Cluster", "@bytes": "CgRzaG9wmgEB/w==",
         });
         assert_eq!(garbage.to_json().unwrap(), shown);
     }

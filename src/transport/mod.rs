@@ -7,6 +7,7 @@ pub mod credentials;
 #[cfg(feature = "files")]
 mod files;
 mod grpc;
+mod metadata;
 #[cfg(feature = "rest")]
 mod rest;
 mod socket;
@@ -16,7 +17,7 @@ use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
 use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
 
-pub use self::grpc::GrpcTransport;
+pub use self::{grpc::GrpcTransport, metadata::MetadataSource};
 pub use crate::protocol::{Disconnect, DisconnectKind};
 
 use crate::{

@@ -245,6 +245,7 @@ impl Upstream {
             uri: self.uri,
             channel_credentials: self.credentials,
             call_credentials: Vec::new(),
+            initial_metadata: Default::default(),
             features: Default::default(),
             api_type: None,
             polling: None,

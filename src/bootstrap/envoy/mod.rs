@@ -1,12 +1,15 @@
 //! Envoy's bootstrap format: the parts that configure the sources of resources. Each function reads one message,
 //! reports every error in it, and returns the usable part.
 //!
-//! Settings that would change the behavior of the client, such as unsupported credentials and retries, are errors;
-//! settings without a meaning for it, such as static listeners or an admin port, are warnings. Nothing is ignored
+//! Settings that would change what the client trusts, sends or receives, such as unsupported credentials, are errors; settings
+//! without a meaning for it, such as static listeners or an admin port, and wishes about connecting, such as retries and timeouts,
+//! are warnings. Nothing is ignored
 //! silently.
 
 mod cluster;
+mod google;
 mod message;
+mod secret_file;
 mod source;
 #[cfg(test)]
 mod tests;

@@ -3,14 +3,13 @@
 use std::sync::Arc;
 
 use super::{
-    super::reader::Reader,
-    cluster::{self, Clusters, Upstream},
+    super::{metadata, reader::Reader},
+    cluster::Clusters,
+    google,
     message::Message,
-    tls,
 };
 use crate::config::{
-    ApiType, ChannelCredentials, ConfigSource, PathSource, Polling, Server, TlsConfig, TransportApiVersion,
-    check_connection, check_polling,
+    ApiType, ConfigSource, PathSource, Polling, Server, TransportApiVersion, check_connection, check_polling,
 };
 
 /// The context of sources.
@@ -142,14 +141,15 @@ impl<'a> SourceContext<'a> {
     }
 
     fn grpc_service(&self, service: &Message<'a>) -> Vec<Server> {
-        service.refuse(&["initial_metadata", "retry_policy"]);
+        service.warn("retry_policy", RECONNECTS);
         service.warn("timeout", "not used: a stream has no end");
         let envoy = service.message("envoy_grpc");
         let google = service.message("google_grpc");
+        let initial_metadata = metadata::read(&service.items("initial_metadata"), without_commands);
         service.end();
-        match (envoy, google) {
+        let servers = match (envoy, google) {
             (Some(envoy), None) => self.envoy_grpc(&envoy),
-            (None, Some(google)) => google_grpc(&google).into_iter().collect(),
+            (None, Some(google)) => google::server(&google).into_iter().collect(),
             (Some(_), Some(_)) => {
                 service.fail("google_grpc", "is there beside envoy_grpc");
                 Vec::new()
@@ -158,11 +158,15 @@ impl<'a> SourceContext<'a> {
                 service.fail_whole("no service: one of envoy_grpc, google_grpc is missing");
                 Vec::new()
             }
-        }
+        };
+        servers
+            .into_iter()
+            .map(|server| Server { initial_metadata: initial_metadata.clone(), ..server })
+            .collect()
     }
 
     fn envoy_grpc(&self, grpc: &Message<'a>) -> Vec<Server> {
-        grpc.refuse(&["retry_policy"]);
+        grpc.warn("retry_policy", RECONNECTS);
         grpc.heed(&["skip_envoy_headers"]);
         grpc.warn("max_receive_message_length", "not used: it is a setting of the client");
         let authority = grpc.text("authority");
@@ -177,43 +181,13 @@ impl<'a> SourceContext<'a> {
     }
 }
 
-fn google_grpc(grpc: &Message<'_>) -> Option<Server> {
-    grpc.refuse(&["call_credentials", "channel_credentials_plugin", "call_credentials_plugin"]);
-    grpc.heed(&["stat_prefix"]);
-    let credentials = match grpc.message("channel_credentials") {
-        None => Some(ChannelCredentials::Insecure),
-        Some(credentials) => google_credentials(&credentials),
-    };
-    let uri = grpc.required_text("target_uri").and_then(|text| cluster::parse(grpc, "target_uri", text));
-    grpc.end();
-    let (uri, credentials) = uri.zip(credentials)?;
-    if let Err(reason) = Server::check_scheme(&uri, &credentials) {
-        grpc.fail("target_uri", reason);
+/// A value of metadata, in which Envoy replaces commands such as `%HOSTNAME%`; `%%` is `%`.
+fn without_commands(value: &str) -> Result<String, &'static str> {
+    let plain = value.replace("%%", "");
+    if plain.contains('%') {
+        return Err("commands (`%...%`) are not supported; `%` itself is written `%%`");
     }
-    Some(Upstream { uri, credentials, keepalive: None }.into_server(None))
-}
-
-fn google_credentials(credentials: &Message<'_>) -> Option<ChannelCredentials> {
-    credentials.refuse(&["google_default", "local_credentials"]);
-    let ssl = credentials.message("ssl_credentials");
-    credentials.end();
-    let Some(ssl) = ssl else {
-        if !credentials.has("google_default") && !credentials.has("local_credentials") {
-            credentials.fail("ssl_credentials", "missing");
-        }
-        return None;
-    };
-    let roots = tls::file(&ssl, "root_certs");
-    let identity = (tls::file(&ssl, "cert_chain"), tls::file(&ssl, "private_key"));
-    if ssl.has("cert_chain") != ssl.has("private_key") {
-        ssl.fail_whole("cert_chain and private_key come together");
-    }
-    ssl.end();
-    let mut tls = TlsConfig { ca_certificate_file: roots, ..TlsConfig::default() };
-    if let (Some(chain), Some(key)) = identity {
-        tls = tls.with_identity(chain, key);
-    }
-    Some(ChannelCredentials::Tls(tls))
+    Ok(value.replace("%%", "%"))
 }
 
 fn path_source(source: &Message<'_>) -> Option<Found> {
@@ -284,6 +258,7 @@ pub(super) fn authorities<'a>(source: &Message<'a>) -> Vec<(Reader<'a>, String)>
     names
 }
 
+const RECONNECTS: &str = "not used: the client reconnects with a backoff of its own";
 const SPECIFIERS: [&str; 5] = ["path", "path_config_source", "api_config_source", "ads", "self"];
 const API_TYPES: [(&str, u64, ApiType); 5] = [
     ("REST", 1, ApiType::Rest),

@@ -5,14 +5,16 @@ use serde_json::{Value, json};
 
 use crate::{
     config::{
-        ApiType, Bootstrap, ChannelCredentials, ConfigSource, Keepalive, PathSource, Polling, Server,
-        ServerAddress, TlsConfig, TransportApiVersion,
+        ApiType, Bootstrap, CallCredentials, ChannelCredentials, ConfigSource, CustomCredentials, Keepalive,
+        PathSource, Polling, Server, ServerAddress, TlsConfig, TransportApiVersion,
     },
     name::ResourceName,
     resource::{Cluster, ClusterLoadAssignment, Listener, Resource},
 };
 
 mod clusters;
+mod products;
+mod secret_files;
 mod sources;
 
 /// A document with an aggregated stream to the cluster `xds`, extended or overridden by `fields`.
@@ -132,6 +134,21 @@ fn the_node_is_read_and_what_is_the_librarys_own_is_a_warning() {
         warnings(&document),
         ["node.user_agent_name: not used: it is the library's own", "node.extensions: not used"]
     );
+}
+
+#[test]
+fn an_error_belongs_to_the_format_that_was_read() {
+    let error = Bootstrap::from_envoy_text("{}").unwrap_err();
+    assert!(error.is_of_envoys_format() && !error.errors().is_empty());
+    let error = Bootstrap::from_json("{}").unwrap_err();
+    assert!(!error.is_of_envoys_format() && !error.errors().is_empty());
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped() {
+    let document = with(json!({}));
+    let text = format!("\u{feff}{document}");
+    assert_eq!(Bootstrap::from_envoy_text(&text).unwrap(), read(&document));
 }
 
 #[test]
@@ -294,6 +311,11 @@ const FIELDS: &[&str] = &[
     "port_value",
     "pipe",
     "priority",
+    "initial_metadata",
+    "key",
+    "value",
+    "call_credentials",
+    "sds_config",
 ];
 const VALUES: &[&str] =
     &["xds", "a", "REST", "GRPC", "V2", "1s", "", "a:1", "80", "::1", "é", "xdstp://a/b/*", "file:///%"];

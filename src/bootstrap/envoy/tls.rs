@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use super::message::Message;
+use super::{message::Message, secret_file};
 use crate::config::{ChannelCredentials, TlsConfig};
 
 /// Reads a cluster's transport socket. `None` if it is invalid.
@@ -67,21 +67,97 @@ fn common_context(common: &Message<'_>, server_name: Option<String>) -> Option<T
     if !protocols.is_empty() && !protocols.iter().any(|(_, protocol)| *protocol == "h2") {
         common.warn("alpn_protocols", "not used: h2 is offered");
     }
-    let mut tls = TlsConfig { server_name, ..TlsConfig::default() };
-    let certificates = common.messages("tls_certificates");
-    if certificates.len() > 1 {
-        common.fail("tls_certificates", "more than one is not supported");
-    }
-    if let Some(certificate) = certificates.first() {
-        let (chain, key) = identity(certificate)?;
+    let identity = common_identity(common);
+    let validation = common_validation(common, server_name.as_deref());
+    common.end();
+    let Validation { roots, name } = validation?;
+    let mut tls = TlsConfig { server_name: server_name.or(name), ..TlsConfig::default() };
+    tls.ca_certificate_file = roots;
+    if let Some((chain, key)) = identity? {
         tls = tls.with_identity(chain, key);
     }
-    match common.message("validation_context") {
-        Some(validation) => tls.ca_certificate_file = validate(&validation, tls.server_name.as_deref()),
-        None => common.warn_whole(SYSTEM_ROOTS),
-    }
-    common.end();
     Some(tls)
+}
+
+/// The files of the client's certificate and its key, if it has one. `None` if they are invalid.
+#[allow(clippy::option_option, reason = "an error is not the absence of a certificate")]
+fn common_identity(common: &Message<'_>) -> Option<Option<(PathBuf, PathBuf)>> {
+    let certificates = common.messages("tls_certificates");
+    let secrets = common.messages("tls_certificate_sds_secret_configs");
+    match (certificates.as_slice(), secrets.as_slice()) {
+        ([], []) => Some(None),
+        ([certificate], []) => identity(certificate).map(Some),
+        ([], [secret]) => secret_file::read(secret, "tls_certificate", identity).map(Some),
+        ([_, ..], [_, ..]) => {
+            common.fail("tls_certificate_sds_secret_configs", "is there beside tls_certificates");
+            None
+        }
+        ([_, _, ..], []) => {
+            common.fail("tls_certificates", "more than one is not supported");
+            None
+        }
+        ([], [_, _, ..]) => {
+            common.fail("tls_certificate_sds_secret_configs", "more than one is not supported");
+            None
+        }
+    }
+}
+
+/// How the server's certificate is validated.
+#[derive(Debug, Default)]
+struct Validation {
+    /// The file of the CA certificates; `None` for those of the system.
+    roots: Option<PathBuf>,
+    /// The name in the certificate.
+    name: Option<String>,
+}
+
+impl Validation {
+    /// Both, as Envoy merges a `combined_validation_context`: roots of the second replace those of the first.
+    fn and(self, other: Self, combined: &Message<'_>) -> Self {
+        if self.name.is_some() && other.name.is_some() && self.name != other.name {
+            combined.fail_whole(ONE_NAME);
+        }
+        Self { roots: other.roots.or(self.roots), name: self.name.or(other.name) }
+    }
+}
+
+/// The validation of the server's certificate. `None` if it is invalid.
+fn common_validation(common: &Message<'_>, server_name: Option<&str>) -> Option<Validation> {
+    let of_secret = |secret: &Message<'_>| {
+        secret_file::read(secret, "validation_context", |context| Some(validate(context, server_name, true)))
+    };
+    let given: Vec<_> = VALIDATIONS.into_iter().filter(|name| common.has(name)).collect();
+    match *given.as_slice() {
+        [] => {
+            common.warn_whole(SYSTEM_ROOTS);
+            Some(Validation::default())
+        }
+        ["validation_context"] => {
+            common.message("validation_context").map(|context| validate(&context, server_name, true))
+        }
+        ["validation_context_sds_secret_config"] => {
+            of_secret(&common.message("validation_context_sds_secret_config")?)
+        }
+        ["combined_validation_context"] => {
+            let combined = common.message("combined_validation_context")?;
+            combined.refuse(UNSUPPORTED_PROVIDERS);
+            let context = combined.message("default_validation_context");
+            let secret = combined.message("validation_context_sds_secret_config");
+            combined.end();
+            let first = context.map(|context| validate(&context, server_name, secret.is_none()));
+            let second = secret.map(|secret| of_secret(&secret));
+            match second {
+                Some(second) => Some(first.unwrap_or_default().and(second?, &combined)),
+                None => Some(first.unwrap_or_default()),
+            }
+        }
+        [first, second, ..] => {
+            common.fail(second, format!("is there beside {first}"));
+            None
+        }
+        [_] => None,
+    }
 }
 
 /// The files of a certificate chain and of its private key.
@@ -94,9 +170,9 @@ fn identity(certificate: &Message<'_>) -> Option<(PathBuf, PathBuf)> {
     files.0.zip(files.1)
 }
 
-/// The file of the CA certificates, if there is one. Settings for a stricter or a weaker validation than the
-/// supported one are errors.
-fn validate(validation: &Message<'_>, server_name: Option<&str>) -> Option<PathBuf> {
+/// The validation by a `CertificateValidationContext`. Settings for a stricter or a weaker validation than the supported one are
+/// errors.
+fn validate(validation: &Message<'_>, server_name: Option<&str>, needs_roots: bool) -> Validation {
     validation.refuse(UNSUPPORTED_CHECKS);
     validation.heed(&["watched_directory", "system_root_certs"]);
     validation.choice("trust_chain_verification", &[("VERIFY_TRUST_CHAIN", 0, ())]);
@@ -105,32 +181,36 @@ fn validate(validation: &Message<'_>, server_name: Option<&str>) -> Option<PathB
             validation.fail(unverified, "not supported");
         }
     }
-    let mut names = 0;
+    let mut names = Vec::new();
     for alternative in validation.messages("match_typed_subject_alt_names") {
-        names += 1;
         let kind = alternative.choice("san_type", &[("DNS", 2, ()), ("IP_ADDRESS", 4, ())]);
         let exact = alternative.message("matcher").and_then(|matcher| matcher.text("exact"));
-        check_name(&alternative, exact.filter(|_| kind.is_some()), server_name);
+        names.push(name(&alternative, exact.filter(|_| kind.is_some()), server_name));
     }
     for alternative in validation.messages("match_subject_alt_names") {
-        names += 1;
-        check_name(&alternative, alternative.text("exact"), server_name);
+        names.push(name(&alternative, alternative.text("exact"), server_name));
     }
-    if names > 1 {
-        validation.fail_whole("more than one name of the server is not supported");
+    if names.len() > 1 {
+        validation.fail_whole(ONE_NAME);
     }
     let roots = file(validation, "trusted_ca");
-    if roots.is_none() && !validation.has("trusted_ca") && !validation.has("system_root_certs") {
+    if needs_roots && roots.is_none() && !validation.has("trusted_ca") && !validation.has("system_root_certs")
+    {
         validation.warn_whole(SYSTEM_ROOTS);
     }
     validation.end();
-    roots
+    Validation { roots, name: names.pop().flatten() }
 }
 
-/// The validated name is always the server name, so no other name can be configured.
-fn check_name(alternative: &Message<'_>, exact: Option<&str>, server_name: Option<&str>) {
-    if exact.is_none() || exact != server_name {
-        alternative.fail_whole("not supported: the certificate must have the name that is in `sni`, exactly");
+/// The validated name is always the server name, so it is the only name that can be configured. Without `sni` it is that.
+fn name(alternative: &Message<'_>, exact: Option<&str>, server_name: Option<&str>) -> Option<String> {
+    match exact {
+        Some(exact) if server_name.is_none_or(|server_name| server_name == exact) => Some(exact.to_owned()),
+        Some(_) | None => {
+            alternative
+                .fail_whole("not supported: the certificate must have the name that is in `sni`, exactly");
+            None
+        }
     }
 }
 
@@ -157,14 +237,17 @@ pub(super) fn file(parent: &Message<'_>, name: &str) -> Option<PathBuf> {
 }
 
 const SYSTEM_ROOTS: &str = "no trusted_ca: the server's certificate is checked with the system's roots";
+const ONE_NAME: &str = "more than one name of the server is not supported";
+/// The alternatives for the validation of the server.
+const VALIDATIONS: [&str; 3] =
+    ["validation_context", "validation_context_sds_secret_config", "combined_validation_context"];
+const UNSUPPORTED_PROVIDERS: &[&str] =
+    &["validation_context_certificate_provider", "validation_context_certificate_provider_instance"];
 const UNSUPPORTED_SOURCES: &[&str] = &[
-    "tls_certificate_sds_secret_configs",
     "tls_certificate_certificate_provider",
     "tls_certificate_certificate_provider_instance",
     "tls_certificate_provider_instance",
     "custom_tls_certificate_selector",
-    "validation_context_sds_secret_config",
-    "combined_validation_context",
     "validation_context_certificate_provider",
     "validation_context_certificate_provider_instance",
     "custom_handshaker",

@@ -29,6 +29,41 @@ fn bs2_server_uri_is_understood() {
 }
 
 #[test]
+fn metadata_of_a_server_is_text_or_bytes() {
+    let entries = json!([{ "key": "X-Token", "value": "a b" }, { "key": "x-bin", "raw_value": "AP8=" }]);
+    let server = read_server(json!({ "initial_metadata": entries }));
+    let metadata: Vec<_> = server.initial_metadata.iter().collect();
+    assert_eq!(metadata, [("x-token", &b"a b"[..]), ("x-bin", b"\0\xff")]);
+    assert!(read_server(json!({})).initial_metadata.is_empty());
+    assert_ne!(server, read_server(json!({})), "it is a part of the identity");
+}
+
+#[test]
+fn metadata_that_is_invalid_is_an_error_without_its_value() {
+    let metadata = |entries: Value| {
+        let problems = server_problems(json!({ "initial_metadata": entries }));
+        assert!(!format!("{problems:?}").contains("MARKER"), "{problems:?}");
+        problems[0].strip_prefix("xds_servers[0].initial_metadata").unwrap().to_owned()
+    };
+    let entry = |key: &str, value: &str| metadata(json!([{ "key": key, "value": value }]));
+    assert_eq!(metadata(json!({})), ": expected a list, found an object");
+    assert_eq!(metadata(json!([{ "value": "MARKER" }])), "[0].key: missing");
+    assert_eq!(metadata(json!([{ "key": "x" }])), "[0].value: missing");
+    assert_eq!(metadata(json!([{ "key": "x", "value": 1 }])), "[0].value: expected a string, found a number");
+    assert_eq!(entry("a b", "MARKER"), "[0].key: must consist of letters, digits and `_`, `-`, `.`");
+    assert_eq!(entry("grpc-x", "MARKER"), "[0].key: is reserved for the protocol");
+    let text = "[0].value: must be printable ASCII text without spaces at its ends";
+    assert_eq!(entry("x", "MARKER\n"), text);
+    assert_eq!(metadata(json!([{ "key": "x-bin", "raw_value": "MARKER-" }])), "[0].raw_value: not base64");
+    let both = json!([{ "key": "x", "raw_value": "AA==", "value": "MARKER" }]);
+    assert_eq!(metadata(both), "[0].raw_value: is there beside value");
+    let many: Vec<_> = (0..65).map(|_| json!({ "key": "x", "value": "MARKER" })).collect();
+    assert_eq!(metadata(json!(many)), "[64].key: there are more than 64 entries");
+    let large = "MARKER".repeat(3000);
+    assert_eq!(entry("x", &large), "[0].value: all metadata is larger than 16 KiB");
+}
+
+#[test]
 fn a27_7_the_first_supported_channel_credentials_are_used() {
     let credentials = |types: &[&str]| {
         let entries: Vec<_> = types.iter().map(|name| json!({ "type": name })).collect();

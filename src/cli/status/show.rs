@@ -19,10 +19,17 @@ use crate::{
         },
         google::protobuf::Timestamp,
     },
+    redact,
 };
 
-/// One line, without its end.
+/// One line, without its end. Credentials are redacted, since not all clients do that.
 pub(super) fn json(config: &ClientConfig) -> Result<String, FormatError> {
+    let mut config = config.clone();
+    for any in config.generic_xds_configs.iter_mut().filter_map(|resource| resource.xds_config.as_mut()) {
+        if let Some(redacted) = redact::redacted(&any.type_url, &any.value) {
+            any.value = redacted.into();
+        }
+    }
     encode_json("envoy.service.status.v3.ClientConfig", &config.encode_to_vec()).map(printable)
 }
 
@@ -88,8 +95,19 @@ fn time(at: &Timestamp) -> SystemTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pb::envoy::{
-        admin::v3::UpdateFailureState, config::core::v3::Node, service::status::v3::PerXdsConfig,
+    use crate::pb::{
+        envoy::{
+            admin::v3::UpdateFailureState,
+            config::{
+                cluster::v3::Cluster,
+                core::v3::{
+                    DataSource, Node, TransportSocket, data_source::Specifier, transport_socket::ConfigType,
+                },
+            },
+            extensions::transport_sockets::tls::v3::{CommonTlsContext, TlsCertificate, UpstreamTlsContext},
+            service::status::v3::PerXdsConfig,
+        },
+        google::protobuf::Any,
     };
 
     fn at(seconds: i64) -> Option<Timestamp> {
@@ -144,6 +162,29 @@ mod tests {
         assert!(table(&config(vec![]), "here:1", now()).ends_with("\nNo resources."));
         let older = ClientConfig { xds_config: vec![PerXdsConfig {}], ..config(vec![]) };
         assert!(table(&older, "here:1", now()).contains("deprecated field xds_config"));
+    }
+
+    #[test]
+    fn credentials_that_another_process_sends_are_redacted() {
+        let key = Specifier::InlineString("MARKER".into());
+        let key = DataSource { specifier: Some(key), ..Default::default() };
+        let certificate = TlsCertificate { private_key: Some(key), ..Default::default() };
+        let common = CommonTlsContext { tls_certificates: vec![certificate], ..Default::default() };
+        let context = UpstreamTlsContext { common_tls_context: Some(common), ..Default::default() };
+        let value = context.encode_to_vec().into();
+        let context = Any {
+            type_url: "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext"
+                .into(),
+            value,
+        };
+        let socket =
+            TransportSocket { name: "tls".into(), config_type: Some(ConfigType::TypedConfig(context)) };
+        let cluster = Cluster { name: "cart".into(), transport_socket: Some(socket), ..Default::default() };
+        let type_url = "type.googleapis.com/envoy.config.cluster.v3.Cluster";
+        let mut cart = resource("cart", type_url, ClientResourceStatus::Acked);
+        cart.xds_config = Some(Any { type_url: type_url.into(), value: cluster.encode_to_vec().into() });
+        let line = json(&config(vec![cart])).expect("JSON");
+        assert!(line.contains("inline_string\":\"[redacted]\"") && !line.contains("MARKER"), "{line}");
     }
 
     #[test]

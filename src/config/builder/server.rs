@@ -1,8 +1,9 @@
 use std::time::Duration;
 
 use crate::config::{
-    ApiType, CallCredentials, ChannelCredentials, ConfigError, CustomCredentials, Keepalive, Polling, Server,
-    ServerFeatures, ServerUri, TlsConfig, TransportApiVersion, ValidationError, uri::Security,
+    ApiType, CallCredentials, ChannelCredentials, ConfigError, CustomCredentials, Keepalive, Metadata,
+    Polling, Server, ServerFeatures, ServerUri, TlsConfig, TransportApiVersion, ValidationError,
+    uri::Security,
 };
 
 /// A builder of a server; see [`Server::new`].
@@ -12,6 +13,7 @@ pub struct ServerBuilder {
     uri: String,
     channel_credentials: Option<ChannelCredentials>,
     call_credentials: Vec<CallCredentials>,
+    initial_metadata: Metadata,
     features: ServerFeatures,
     api_type: Option<ApiType>,
     polling: Option<Polling>,
@@ -26,6 +28,7 @@ impl ServerBuilder {
             uri: uri.into(),
             channel_credentials: None,
             call_credentials: Vec::new(),
+            initial_metadata: Metadata::default(),
             features: ServerFeatures::default(),
             api_type: None,
             polling: None,
@@ -57,6 +60,13 @@ impl ServerBuilder {
     /// Adds credentials to each call.
     pub fn call_credentials(mut self, credentials: CallCredentials) -> Self {
         self.call_credentials.push(credentials);
+        self
+    }
+
+    /// Sets the metadata of each call to this server: of each stream, of load reports too, and of each REST request. Unlike
+    /// credentials, it is sent on connections in plain text, too.
+    pub fn initial_metadata(mut self, metadata: Metadata) -> Self {
+        self.initial_metadata = metadata;
         self
     }
 
@@ -152,6 +162,7 @@ impl ServerBuilder {
             uri,
             channel_credentials,
             call_credentials: self.call_credentials,
+            initial_metadata: self.initial_metadata,
             features: self.features,
             api_type: self.api_type,
             polling: self.polling,

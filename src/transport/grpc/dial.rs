@@ -19,6 +19,7 @@ use crate::{
     transport::{
         ConnectionEvents, Disconnect, DisconnectKind,
         credentials::CredentialsRegistry,
+        metadata::MetadataSources,
         socket::{Alpn, Loader, Secured, explain, open},
     },
 };
@@ -28,6 +29,7 @@ use crate::{
 pub(super) struct Dial<'a> {
     pub(super) server: &'a Server,
     pub(super) credentials: &'a CredentialsRegistry,
+    pub(super) metadata: &'a MetadataSources,
     pub(super) keepalive: Duration,
     pub(super) keepalive_timeout: Duration,
     pub(super) connect_timeout: Duration,
@@ -43,7 +45,7 @@ pub(super) struct Link {
     pub(super) requests: SendRequest<Outgoing>,
     pub(super) end: End,
     pub(super) origin: Uri,
-    /// The headers of the credentials.
+    /// The headers of the credentials, and the metadata.
     pub(super) headers: HeaderMap,
 }
 
@@ -57,16 +59,20 @@ pub(super) enum End {
 }
 
 impl Dial<'_> {
-    /// The headers of the credentials, as they are now.
+    /// The headers of the credentials and the metadata, as they are now.
     pub(super) async fn headers(&self) -> Result<HeaderMap, Disconnect> {
-        let load = Loader { server: self.server, registry: self.credentials }.load(Alpn::Http2);
-        Ok(self.bounded(Instant::now(), "its credentials cannot be read", load).await??.headers)
+        let begin = Instant::now();
+        let loader = self.loader();
+        let credentials = self.bounded(begin, NO_CREDENTIALS, loader.load(Alpn::Http2)).await??;
+        self.bounded(begin, NO_METADATA, loader.with_metadata(credentials.headers)).await?
     }
 
     pub(super) async fn connect(self) -> Result<Link, Disconnect> {
         let begin = Instant::now();
-        let load = Loader { server: self.server, registry: self.credentials }.load(Alpn::Http2);
-        let credentials = self.bounded(begin, "its credentials cannot be read", load).await??;
+        let loader = self.loader();
+        let mut credentials = self.bounded(begin, NO_CREDENTIALS, loader.load(Alpn::Http2)).await??;
+        let headers = std::mem::take(&mut credentials.headers);
+        let headers = self.bounded(begin, NO_METADATA, loader.with_metadata(headers)).await??;
         let open = open(self.server.uri.address());
         let (io, host) = self.bounded(begin, NO_ANSWER, open).await?.map_err(|e| self.unreachable(&e))?;
         let secure = credentials.secure(io, &host);
@@ -84,7 +90,11 @@ impl Dial<'_> {
             .path_and_query("/")
             .build()
             .map_err(|e| self.unreachable(&e))?;
-        Ok(Link { requests, end, origin, headers: credentials.headers })
+        Ok(Link { requests, end, origin, headers })
+    }
+
+    fn loader(&self) -> Loader<'_> {
+        Loader { server: self.server, registry: self.credentials, metadata: self.metadata }
     }
 
     /// Waits for a step, within the remaining time of the common timeout.
@@ -176,6 +186,8 @@ where
     }
 }
 
+const NO_CREDENTIALS: &str = "its credentials cannot be read";
+const NO_METADATA: &str = "the metadata of its calls cannot be loaded";
 /// The probable cause of a connect timeout.
 const NO_ANSWER: &str = "no reply from its address, which may be wrong or blocked by a firewall";
 const FROZEN: &str = "the server accepts connections but sends nothing";

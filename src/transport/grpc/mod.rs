@@ -36,7 +36,8 @@ use self::{
     shared::{Link, SharedLink, SideStream},
 };
 use super::{
-    ConnectRequest, Connection, ConnectionEvents, Disconnect, Transport, credentials::CredentialsRegistry,
+    ConnectRequest, Connection, ConnectionEvents, Disconnect, MetadataSource, Transport,
+    credentials::CredentialsRegistry, metadata::MetadataSources,
 };
 use crate::{config::bounded, escape::Escaped};
 
@@ -52,6 +53,7 @@ struct Settings {
     keepalive_timeout: Duration,
     connect_timeout: Duration,
     credentials: CredentialsRegistry,
+    metadata: MetadataSources,
 }
 
 impl GrpcTransport {
@@ -82,6 +84,14 @@ impl GrpcTransport {
         self.settings.credentials = credentials;
         self
     }
+
+    /// Adds a source of the metadata of calls, beside that of the bootstrap
+    /// ([`Server::initial_metadata`](crate::config::Server::initial_metadata)) and of sources that were added before.
+    #[must_use]
+    pub fn with_initial_metadata(mut self, source: impl MetadataSource) -> Self {
+        self.settings.metadata.push(source);
+        self
+    }
 }
 
 #[cfg(any(feature = "rest", feature = "files"))]
@@ -94,6 +104,11 @@ impl GrpcTransport {
     pub(super) fn credentials(&self) -> &CredentialsRegistry {
         &self.settings.credentials
     }
+
+    #[cfg(feature = "rest")]
+    pub(super) fn metadata(&self) -> &MetadataSources {
+        &self.settings.metadata
+    }
 }
 
 impl Default for GrpcTransport {
@@ -103,6 +118,7 @@ impl Default for GrpcTransport {
             keepalive_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(20),
             credentials: CredentialsRegistry::default(),
+            metadata: MetadataSources::default(),
         };
         Self { settings }
     }
@@ -209,6 +225,7 @@ impl Attempt {
         let dial = Dial {
             server,
             credentials: &self.settings.credentials,
+            metadata: &self.settings.metadata,
             keepalive: bounded(self.target.keepalive),
             keepalive_timeout: bounded(
                 server.keepalive.map_or(self.settings.keepalive_timeout, |own| own.timeout),

@@ -111,7 +111,8 @@ impl Exchange<'_> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         headers.insert(ACCEPT, HeaderValue::from_static(JSON));
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-        for (name, value) in &self.pool.dialer.loader().headers().await? {
+        let loader = self.pool.dialer.loader();
+        for (name, value) in &loader.with_metadata(loader.headers().await?).await? {
             headers.append(name, value.clone());
         }
         Ok(request)

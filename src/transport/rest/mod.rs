@@ -35,7 +35,10 @@ pub(super) struct RestTransport {
 impl RestTransport {
     /// A transport with the settings of the one for streams.
     pub(super) fn new(grpc: &GrpcTransport) -> Self {
-        Self { max_message_size: grpc.max_message_size(), pools: Pools::new(grpc.credentials().clone()) }
+        Self {
+            max_message_size: grpc.max_message_size(),
+            pools: Pools::new(grpc.credentials().clone(), grpc.metadata().clone()),
+        }
     }
 }
 

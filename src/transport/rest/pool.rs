@@ -24,6 +24,7 @@ use crate::{
     transport::{
         Disconnect, DisconnectKind,
         credentials::CredentialsRegistry,
+        metadata::MetadataSources,
         socket::{Alpn, BoxedIo, Loader, Secured, explain, open},
     },
 };
@@ -32,12 +33,13 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Pools {
     credentials: Arc<CredentialsRegistry>,
+    metadata: MetadataSources,
     list: Mutex<Vec<Weak<Pool>>>,
 }
 
 impl Pools {
-    pub(super) fn new(credentials: CredentialsRegistry) -> Self {
-        Self { credentials: Arc::new(credentials), list: Mutex::default() }
+    pub(super) fn new(credentials: CredentialsRegistry, metadata: MetadataSources) -> Self {
+        Self { credentials: Arc::new(credentials), metadata, list: Mutex::default() }
     }
 
     /// The pool of a server. It lives as long as it is in use.
@@ -47,7 +49,8 @@ impl Pools {
         if let Some(pool) = list.iter().filter_map(Weak::upgrade).find(|pool| pool.dialer.server == *server) {
             return pool;
         }
-        let dialer = Dialer { server: server.clone(), credentials: self.credentials.clone() };
+        let (credentials, metadata) = (self.credentials.clone(), self.metadata.clone());
+        let dialer = Dialer { server: server.clone(), credentials, metadata };
         let pool = Arc::new(Pool { client: Mutex::new(dialer.client()), dialer });
         list.push(Arc::downgrade(&pool));
         pool
@@ -81,12 +84,13 @@ impl Pool {
 pub(super) struct Dialer {
     pub(super) server: Arc<Server>,
     credentials: Arc<CredentialsRegistry>,
+    metadata: MetadataSources,
 }
 
 impl Dialer {
     /// The loader of the credentials of a connection or of a request.
     pub(super) fn loader(&self) -> Loader<'_> {
-        Loader { server: &self.server, registry: &self.credentials }
+        Loader { server: &self.server, registry: &self.credentials, metadata: &self.metadata }
     }
 
     fn client(&self) -> Client<Self, Outgoing> {

@@ -12,6 +12,7 @@ use crate::{
         credentials::{
             ConnectionCredentials, ConnectionSecurity, CredentialsContext, CredentialsRegistry, Handshake,
         },
+        metadata::MetadataSources,
     },
 };
 
@@ -32,6 +33,8 @@ pub(in crate::transport) struct Loader<'a> {
     pub(in crate::transport) server: &'a Server,
     /// The implementations of the application.
     pub(in crate::transport) registry: &'a CredentialsRegistry,
+    /// The metadata of the application.
+    pub(in crate::transport) metadata: &'a MetadataSources,
 }
 
 /// The protocols to negotiate by TLS.
@@ -82,6 +85,19 @@ impl Loader<'_> {
         }
         let ConnectionCredentials { security, headers } = self.connection().await?;
         self.call_headers(matches!(security, ConnectionSecurity::Plaintext), headers).await
+    }
+
+    /// Loads the metadata of one call, and adds it to the headers of the credentials.
+    pub(in crate::transport) async fn with_metadata(
+        self,
+        mut headers: HeaderMap,
+    ) -> Result<HeaderMap, Disconnect> {
+        let metadata = self.metadata.headers(self.server).await;
+        let metadata = metadata.map_err(|e| unusable(format!("initial_metadata: {}", with_causes(&*e))))?;
+        for (name, value) in &metadata {
+            headers.append(name, value.clone());
+        }
+        Ok(headers)
     }
 
     /// Loads the security of the connection, and its headers.

@@ -16,7 +16,18 @@ use xdskit::{
     Resource,
     config::{Bootstrap, Node, Server},
     control_plane::{self, AnyResource, ControlPlane, Event, Request, session::Behavior, type_url},
-    pb::envoy::config::cluster::v3 as pb,
+    pb::{
+        envoy::{
+            config::{
+                cluster::v3 as pb,
+                core::v3::{
+                    DataSource, TransportSocket, data_source::Specifier, transport_socket::ConfigType,
+                },
+            },
+            extensions::transport_sockets::tls::v3 as sockets,
+        },
+        google::protobuf::Any,
+    },
     resource::{Context, Invalid},
     testing,
 };
@@ -49,6 +60,21 @@ pub(crate) fn cluster(name: &str, note: &str) -> AnyResource {
     let eds = pb::cluster::EdsClusterConfig { service_name: note.into(), ..Default::default() };
     let message = pb::Cluster { name: name.into(), eds_cluster_config: Some(eds), ..Default::default() };
     AnyResource::encode(type_url::CLUSTER, name, &message)
+}
+
+/// The cluster `shop`, with TLS by an inline private key.
+pub(crate) fn with_inline_key(key: &str) -> AnyResource {
+    let key = DataSource { specifier: Some(Specifier::InlineString(key.into())), ..Default::default() };
+    let certificate = sockets::TlsCertificate { private_key: Some(key), ..Default::default() };
+    let common = sockets::CommonTlsContext { tls_certificates: vec![certificate], ..Default::default() };
+    let context = sockets::UpstreamTlsContext { common_tls_context: Some(common), ..Default::default() };
+    let context = Any {
+        type_url: "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext".into(),
+        value: context.encode_to_vec().into(),
+    };
+    let socket = TransportSocket { name: "tls".into(), config_type: Some(ConfigType::TypedConfig(context)) };
+    let message = pb::Cluster { name: "shop".into(), transport_socket: Some(socket), ..Default::default() };
+    AnyResource::encode(type_url::CLUSTER, "shop", &message)
 }
 
 /// A resource whose sources have no `resource_api_version`, so that servers of each version may send it: of the test's builders they

@@ -77,6 +77,27 @@ async fn the_contents_of_secrets_are_not_shown(transport: Transport) {
 }
 
 #[apply(servers)]
+async fn inline_keys_are_redacted(transport: Transport) {
+    let server = TestControlPlane::start().await;
+    server.set(with_inline_key("MARKER"));
+    let client = transport.client(server.uri());
+    let mut watch = client.watch::<Cluster>("shop");
+    soon(watch.ready()).await.unwrap();
+
+    let status = client.status().await;
+    let bytes = status.resources[0].bytes.clone().unwrap();
+    assert!(contains(&bytes, "[redacted]") && !contains(&bytes, "MARKER"), "{bytes:?}");
+    assert!(!format!("{status:?}{status}").contains("MARKER"));
+
+    let config = Admin::start(&[&client]).await.fetch_one().await.encode_to_vec();
+    assert!(contains(&config, "[redacted]") && !contains(&config, "MARKER"), "{config:?}");
+}
+
+fn contains(bytes: &[u8], text: &str) -> bool {
+    bytes.windows(text.len()).any(|window| window == text.as_bytes())
+}
+
+#[apply(servers)]
 async fn a40_6_the_states_and_their_errors(transport: Transport) {
     let server = TestControlPlane::start().await;
     server.set(cluster("good", "one"));

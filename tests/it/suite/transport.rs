@@ -2,6 +2,7 @@
 
 #![cfg(feature = "tls")]
 pub(super) mod credentials;
+mod metadata;
 mod plugins;
 
 use crate::transport::Transport;

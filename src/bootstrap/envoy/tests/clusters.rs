@@ -246,12 +246,14 @@ fn security_that_is_not_supported_is_an_error() {
     for (context, expected) in [
         (json!({ "allow_renegotiation": true }), ".allow_renegotiation: not supported"),
         (
-            json!({ "common_tls_context": { "tls_certificate_sds_secret_configs": [] } }),
-            ".common_tls_context.tls_certificate_sds_secret_configs: not supported",
+            json!({ "common_tls_context": { "tls_certificate_provider_instance": {} } }),
+            ".common_tls_context.tls_certificate_provider_instance: not supported",
         ),
         (
-            json!({ "common_tls_context": { "combined_validation_context": {} } }),
-            ".common_tls_context.combined_validation_context: not supported",
+            json!({ "common_tls_context": {
+                "combined_validation_context": {}, "validation_context": { "trusted_ca": file },
+            } }),
+            ".common_tls_context.combined_validation_context: is there beside validation_context",
         ),
         (
             json!({ "common_tls_context": { "tls_certificates": [{ "certificate_chain": file }] } }),

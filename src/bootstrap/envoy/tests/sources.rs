@@ -110,8 +110,6 @@ fn what_would_change_what_is_done_is_an_error() {
             "api_type: \"SOAP\" is not supported; known are REST, GRPC, DELTA_GRPC, \
             AGGREGATED_GRPC, AGGREGATED_DELTA_GRPC",
         ),
-        (service(json!({ "initial_metadata": [] })), "grpc_services[0].initial_metadata: not supported"),
-        (service(json!({ "retry_policy": {} })), "grpc_services[0].retry_policy: not supported"),
         (
             service(json!({ "google_grpc": { "target_uri": "a:1" } })),
             "grpc_services[0].google_grpc: is there beside envoy_grpc",
@@ -121,8 +119,16 @@ fn what_would_change_what_is_done_is_an_error() {
             "grpc_services[0]: no service: one of envoy_grpc, google_grpc is missing",
         ),
         (
-            service(json!({ "envoy_grpc": { "cluster_name": "xds", "retry_policy": {} } })),
-            "grpc_services[0].envoy_grpc.retry_policy: not supported",
+            service(json!({ "initial_metadata": [{ "key": "grpc-x", "value": "MARKER" }] })),
+            "grpc_services[0].initial_metadata[0].key: is reserved for the protocol",
+        ),
+        (
+            service(json!({ "initial_metadata": [{ "key": "x", "value": "MARKER %HOSTNAME%" }] })),
+            "grpc_services[0].initial_metadata[0].value: commands (`%...%`) are not supported; `%` itself is written `%%`",
+        ),
+        (
+            service(json!({ "initial_metadata": [{ "key": "x-bin", "raw_value": "MARKER" }] })),
+            "grpc_services[0].initial_metadata[0].raw_value: not base64",
         ),
         (
             service(json!({ "envoy_grpc": { "cluster_name": "xds", "authority": "a b" } })),
@@ -225,12 +231,15 @@ fn google_grpc_is_a_target_with_its_credentials() {
     assert_eq!(secured.channel_credentials, ChannelCredentials::Tls(tls));
     for (fields, expected) in [
         (json!({ "target_uri": "" }), ".target_uri: empty"),
-        (
-            json!({ "channel_credentials": { "google_default": {} } }),
-            ".channel_credentials.google_default: not supported",
-        ),
         (json!({ "channel_credentials": {} }), ".channel_credentials.ssl_credentials: missing"),
-        (json!({ "call_credentials": [] }), ".call_credentials: not supported"),
+        (
+            json!({ "channel_credentials": { "google_default": {}, "ssl_credentials": {} } }),
+            ".channel_credentials.google_default: is there beside ssl_credentials",
+        ),
+        (
+            json!({ "call_credentials": [{ "access_token": "MARKER" }] }),
+            ".call_credentials: are sent over secured connections only: there are no channel_credentials",
+        ),
         (
             json!({ "channel_credentials": { "ssl_credentials": { "root_certs": { "inline_string": "x" } } } }),
             ".channel_credentials.ssl_credentials.root_certs.inline_string: not supported: give a filename",
@@ -239,6 +248,61 @@ fn google_grpc_is_a_target_with_its_credentials() {
         let path = "dynamic_resources.lds_config.api_config_source.grpc_services.google_grpc";
         assert_eq!(problems(&google(fields)), [format!("{path}{expected}")]);
     }
+}
+
+#[test]
+fn google_credentials_are_for_implementations_of_the_application() {
+    let grpc = json!({
+        "target_uri": "trafficdirector.googleapis.com:443",
+        "channel_credentials": { "google_default": {} },
+        "call_credentials": [{ "google_compute_engine": {} }, { "access_token": "MARKER" }],
+    });
+    let server = listener_server(&api_with(json!({ "grpc_services": { "google_grpc": grpc } })));
+    let custom = |name, config| CustomCredentials::new(name, config);
+    let default = ChannelCredentials::Custom(custom("google_default", Value::Null));
+    assert_eq!(server.channel_credentials, default);
+    let calls = [
+        CallCredentials::Custom(custom("google_compute_engine", json!({}))),
+        CallCredentials::Custom(custom("access_token", json!("MARKER"))),
+    ];
+    assert_eq!(server.call_credentials, calls);
+    assert!(!format!("{server:?}").contains("MARKER"));
+}
+
+#[test]
+fn metadata_of_a_service_is_that_of_its_servers() {
+    let service = json!({
+        "envoy_grpc": { "cluster_name": "xds" },
+        "initial_metadata": [
+            { "key": "X-Consul-Token", "value": "100%%" }, { "key": "x-bin", "rawValue": "AP8=" },
+        ],
+    });
+    let server = listener_server(&api_with(json!({ "grpc_services": [service] })));
+    let metadata: Vec<_> = server.initial_metadata.iter().collect();
+    assert_eq!(metadata, [("x-consul-token", &b"100%"[..]), ("x-bin", b"\0\xff")]);
+}
+
+#[test]
+fn wishes_about_connecting_are_warnings() {
+    let envoy = json!({ "cluster_name": "xds", "retry_policy": { "num_retries": 3 } });
+    let service = json!({ "envoy_grpc": envoy, "retry_policy": {}, "timeout": "1s" });
+    let document = api_with(json!({ "grpc_services": [service] }));
+    let path = "dynamic_resources.lds_config.api_config_source.grpc_services[0]";
+    let reconnects = "not used: the client reconnects with a backoff of its own";
+    assert_eq!(
+        warnings(&document),
+        [
+            format!("{path}.retry_policy: {reconnects}"),
+            format!("{path}.timeout: not used: a stream has no end"),
+            format!("{path}.envoy_grpc.retry_policy: {reconnects}"),
+        ]
+    );
+    let google = json!({ "target_uri": "a:1", "channel_args": { "args": {} } });
+    let document = api_with(json!({ "grpc_services": [{ "google_grpc": google }] }));
+    assert_eq!(
+        warnings(&document),
+        [format!("{path}.google_grpc.channel_args: not used: connections have the settings of the client")]
+    );
 }
 
 #[test]
