@@ -33,6 +33,7 @@ mod reporting;
 mod response;
 mod server_loads;
 mod settings;
+mod silence;
 mod stats;
 mod stream;
 mod weak_map;

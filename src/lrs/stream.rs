@@ -10,6 +10,7 @@ use super::{
     response::Order,
     server_loads::{Part, ServerLoads, Slice},
     settings::LoadSettings,
+    silence::Silence,
 };
 use crate::{
     error::Code,
@@ -56,6 +57,7 @@ pub(super) struct LoadStream {
     since: Instant,
     /// The server was reported to not serve load reports, and has not answered since (LR2.7).
     is_known_to_refuse: bool,
+    silence: Silence,
     is_shut_down: bool,
     commands: VecDeque<LoadCommand>,
     history: History,
@@ -164,6 +166,7 @@ impl LoadStream {
             state: State::Closed,
             since: now,
             is_known_to_refuse: false,
+            silence: Silence::default(),
             is_shut_down: false,
             commands: VecDeque::new(),
             history: History::default(),
@@ -211,6 +214,10 @@ impl LoadStream {
         if self.poll_timeout().is_none_or(|at| at > now) {
             return;
         }
+        if self.silence.is_over(now) {
+            let (server, state) = (&loads.server.uri, self.state());
+            warn!(%server, ?state, "{UNANSWERED}");
+        }
         match &mut self.state {
             State::Closed | State::Connecting => {}
             State::BackingOff { .. } => match loads.is_used() && !self.is_shut_down {
@@ -223,7 +230,9 @@ impl LoadStream {
                     // A handle may have come back meanwhile.
                     return self.handle_change(loads, now);
                 }
-                if let Phase::Waiting { .. } = open.phase {
+                if let Phase::Waiting { until } = open.phase
+                    && until <= now
+                {
                     open.begin_turn();
                 }
                 self.work(loads, now);
@@ -252,7 +261,8 @@ impl LoadStream {
     /// The next time for [`handle_timeout`](Self::handle_timeout); in the past if there is work left.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         match &self.state {
-            State::Closed | State::Connecting => None,
+            State::Closed => None,
+            State::Connecting => self.silence.until(),
             State::BackingOff { until } => Some(*until),
             State::Open(open) => {
                 let phase = match &open.phase {
@@ -260,7 +270,7 @@ impl LoadStream {
                     Phase::Reporting(turn) if turn.has_work() => Some(self.since),
                     Phase::Unasked | Phase::Reporting(_) | Phase::Finished => None,
                 };
-                [phase, open.farewell].into_iter().flatten().min()
+                [phase, open.farewell, self.silence.until()].into_iter().flatten().min()
             }
         }
     }
@@ -293,10 +303,12 @@ impl LoadStream {
     fn connect(&mut self, now: Instant) {
         self.id.attempt += 1;
         self.enter(State::Connecting, now);
+        self.silence.begin(now);
         self.commands.push_back(LoadCommand::Connect { stream: self.id });
     }
 
     fn abort(&mut self, now: Instant) {
+        self.silence.end();
         if !matches!(self.state, State::BackingOff { .. }) {
             self.commands.push_back(LoadCommand::Disconnect { stream: self.id });
         }
@@ -345,6 +357,7 @@ impl LoadStream {
         };
         self.backoff.reset();
         self.is_known_to_refuse = false;
+        self.silence = Silence::default();
         let before = open.order.replace(order.clone());
         if before.as_ref() == Some(&order) {
             return;
@@ -364,6 +377,7 @@ impl LoadStream {
 
     /// The stream has ended. What was not written is covered by the first report of the next stream (LR6.3, LR6.7).
     fn on_disconnected(&mut self, reason: &Disconnect, loads: &mut ServerLoads, now: Instant) {
+        self.silence.end();
         let was_finished = matches!(&self.state, State::Open(open) if open.farewell.is_some());
         let server = &loads.server.uri;
         if was_finished || self.is_shut_down {
@@ -479,3 +493,7 @@ impl Turn {
         self.rest = last.map_or(Rest::Nothing, Rest::After);
     }
 }
+
+/// The warning about a server that does not respond to the stream of load reports.
+const UNANSWERED: &str = "no response on the stream of load reports, which the server's clusters ask for: does it permit two streams for a \
+    connection (SETTINGS_MAX_CONCURRENT_STREAMS), and serve load reports?";

@@ -24,6 +24,7 @@ pub(crate) struct Envelope {
     /// The names of removed resources.
     removed: Vec<Span>,
     errors: Vec<Span>,
+    has_control_plane: bool,
 }
 
 /// One element of `resources`.
@@ -92,6 +93,7 @@ impl Envelope {
             head: Bytes::new(),
             removed: vec![],
             errors: vec![],
+            has_control_plane: false,
             delta,
             message,
         };
@@ -108,12 +110,18 @@ impl Envelope {
                     let name = envelope.resource_name(Span::of(&field, 0)?)?;
                     envelope.removed.push(name);
                 }
+                (6, false) | (7, true) => envelope.has_control_plane |= Span::of(&field, 0)?.length > 0,
                 (7, false) | (9, true) => envelope.errors.push(Span::of(&field, 0)?),
                 _ => {}
             }
         }
         envelope.head = head(envelope.type_url());
         Ok(envelope)
+    }
+
+    /// Whether the server identifies itself in it.
+    pub(crate) fn has_control_plane(&self) -> bool {
+        self.has_control_plane
     }
 
     /// Whether it is of the incremental variant.

@@ -50,6 +50,8 @@ pub(crate) struct Machine {
     waiting: DoesNotExistTimers,
     reopening: Reopening,
     last_poll: LastPoll,
+    /// The server has identified itself in a response.
+    is_identified: bool,
     warnings: WarningRate,
     /// The last response of the stream that was none.
     unreadable: Option<Malformed>,
@@ -77,6 +79,7 @@ impl Machine {
             waiting: DoesNotExistTimers::default(),
             reopening: Reopening::default(),
             last_poll: LastPoll::default(),
+            is_identified: false,
             warnings: WarningRate::default(),
             unreadable: None,
             commands: VecDeque::new(),
@@ -146,7 +149,7 @@ impl Machine {
 
     /// Opens a response and finds its type; `None` when there is nothing in it for us. The caller that gets one concludes it.
     fn on_received(&mut self, stream: StreamId, message: Bytes, now: Instant) -> Option<(TypeId, Envelope)> {
-        self.last_poll = LastPoll::Answered;
+        self.note_poll_answered();
         let opened = self.open(message, now);
         if opened.is_none() {
             // Nothing will be concluded, so reading goes on here: no response, however odd, stalls the stream.
@@ -169,6 +172,7 @@ impl Machine {
             }
         };
         let api_version = self.source_key.api_version();
+        self.is_identified |= envelope.has_control_plane();
         if self.stream.on_response() {
             debug!(server = %self.source_key, "server responded");
             self.events.push_back(Event::Recovered);
@@ -339,7 +343,7 @@ impl Machine {
 
     /// A poll returned nothing new.
     fn on_unchanged(&mut self, now: Instant) {
-        self.last_poll = LastPoll::Answered;
+        self.note_poll_answered();
         if self.stream.on_response() {
             debug!(server = %self.source_key, "server responded");
             self.events.push_back(Event::Recovered);

@@ -36,6 +36,8 @@ async fn a_resource_can_be_followed_from_its_response_to_its_watcher() {
     let client = Transport::Delta.client(server.uri());
     let mut shop = client.watch::<Cluster>("shop");
     soon(shop.ready()).await.unwrap();
+    server.set_rest_status(None);
+    soon(polls(5)).await;
     let about = format!("type_url=\"{}\" name=shop", type_url::CLUSTER);
     let version = server.version(type_url::CLUSTER);
     // Which watch it is, what the response was, what became of the resource, and the notified watches.
@@ -230,7 +232,7 @@ async fn an_answer_of_rest_forges_no_line_of_the_log() {
 #[cfg(feature = "rest")]
 #[tokio::test]
 async fn polls_warn_once_per_change_with_type_and_path() {
-    let (log, _guard) = Log::start("xdskit=warn");
+    let (log, _guard) = Log::start("xdskit=info");
     let server = TestControlPlane::start().await;
     let client =
         Transport::Delta.builder(server.uri()).api_type(xdskit::config::ApiType::Rest).build().unwrap();
@@ -249,7 +251,7 @@ async fn polls_warn_once_per_change_with_type_and_path() {
     server.set_rest_status(Some(http::StatusCode::NOT_FOUND));
     soon(polls(5)).await;
     let about = format!("type_url=\"{}\" path=\"/v3/discovery:clusters\"", type_url::CLUSTER);
-    for what in ["poll failed", "HTTP status 404"] {
+    for what in ["poll failed", "HTTP status 404", "poll answered again"] {
         let text = log.text();
         let lines: Vec<_> = text.lines().filter(|line| line.contains(what)).collect();
         assert!(lines.len() == 1 && lines[0].contains(&about) && lines[0].contains(&server.uri()), "{text}");

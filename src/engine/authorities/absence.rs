@@ -181,7 +181,7 @@ impl<'a> Absence<'a> {
         let is_full_state = store.ty(entry.ty).full_state();
         let is_unanswered =
             || entry.subscriptions.at(server).is_some_and(|sub| machine.is_unanswered(entry.ty, sub));
-        if is_sotw && !is_full_state && is_unanswered() {
+        if is_sotw && !is_full_state && machine.may_want_all_names() && is_unanswered() {
             return ALL_NAMES_HINT;
         }
         "; is the name correct and visible to this node?"

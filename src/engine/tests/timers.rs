@@ -7,6 +7,7 @@ use crate::{
     config::Server,
     engine::{Output, Timer},
     observed::Observed,
+    pb::envoy::{config::core::v3::ControlPlane, service::discovery::v3::DiscoveryResponse},
     protocol::{self, DisconnectKind},
 };
 
@@ -208,6 +209,23 @@ fn a_type_with_a_response_has_the_usual_hint_and_so_has_the_incremental_variant(
     rig.watch::<Part>("p");
     rig.sent(1);
     rig.receive_raw(1, delta_response::<Full>("1", &[("a", "1", Some("x"))], &[]));
+    assert_eq!(reasons(&mut rig, Duration::from_secs(15)), [format!("{IN_TIME}{USUAL}")]);
+}
+
+/// istiod and others say who they are; go-control-plane does not.
+#[test]
+fn a_server_that_identifies_itself_is_not_suspected_to_want_all_names() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    let control_plane = ControlPlane { identifier: "istiod".to_owned() };
+    let identified = DiscoveryResponse {
+        control_plane: Some(control_plane),
+        ..response::<Full>("1", vec![any::<Full>("a", "x")])
+    };
+    rig.receive(1, &identified);
+    rig.sent(1);
+    rig.watch::<Part>("p");
+    rig.sent(1);
     assert_eq!(reasons(&mut rig, Duration::from_secs(15)), [format!("{IN_TIME}{USUAL}")]);
 }
 

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bytes::{Bytes, BytesMut};
-use tracing::{debug, warn};
+use tracing::{debug, info, warn};
 
 use super::Machine;
 use crate::protocol::{
@@ -27,7 +27,7 @@ pub(super) enum LastPoll {
 impl Machine {
     /// The server has none of the requested resources: the same as a response of the type without resources (MS6).
     pub(super) fn on_not_found(&mut self, stream: StreamId, now: Instant) -> Option<(TypeId, Envelope)> {
-        let before = self.last_poll.clone();
+        let before = std::mem::take(&mut self.last_poll);
         let opened = self.on_received(stream, self.empty_response(), now);
         if opened.is_some() {
             self.last_poll = LastPoll::NotFound;
@@ -48,6 +48,15 @@ impl Machine {
             LastPoll::NotFound => self.source_key.path(),
             LastPoll::Answered | LastPoll::Failed(_) => None,
         }
+    }
+
+    /// A poll has an answer: one after a failure is worth a line.
+    pub(super) fn note_poll_answered(&mut self) {
+        if self.last_poll != LastPoll::Answered {
+            let (type_url, path) = (self.source_key.capabilities().type_url, self.source_key.path());
+            info!(server = %self.source_key, type_url, path, "poll answered again");
+        }
+        self.last_poll = LastPoll::Answered;
     }
 
     pub(super) fn note_poll_failed(&mut self, reason: &Disconnect) {

@@ -99,6 +99,12 @@ impl Machine {
         })
     }
 
+    /// Whether a type without any response may be one whose names have to be requested together: go-control-plane does not identify
+    /// itself.
+    pub(crate) fn may_want_all_names(&self) -> bool {
+        !self.is_identified
+    }
+
     /// Whether everything of a type was requested, and nothing of it was received in time.
     pub(crate) fn has_timed_out_all(&self, ty: TypeId) -> bool {
         let channel = self.types.get(ty.index()).and_then(Option::as_ref);
