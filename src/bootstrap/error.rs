@@ -36,7 +36,7 @@ enum Kind {
     Unset,
     Unreadable(Cow<'static, str>),
     Syntax { language: &'static str, line: usize, column: usize, reason: String },
-    Invalid(Vec<ValidationError>),
+    Invalid { problems: Vec<ValidationError>, is_envoys: bool },
 }
 
 impl BootstrapError {
@@ -71,7 +71,18 @@ impl BootstrapError {
 
     /// `problems` is not empty.
     pub(super) fn invalid(origin: Origin, problems: Vec<ValidationError>) -> Self {
-        Self { origin, kind: Kind::Invalid(problems) }
+        Self { origin, kind: Kind::Invalid { problems, is_envoys: false } }
+    }
+
+    /// The same for a document in Envoy's format.
+    pub(super) fn invalid_for_envoy(origin: Origin, problems: Vec<ValidationError>) -> Self {
+        Self { origin, kind: Kind::Invalid { problems, is_envoys: true } }
+    }
+
+    /// Whether the document was read in Envoy's format.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the tool corrects by format"))]
+    pub(crate) fn is_of_envoys_format(&self) -> bool {
+        matches!(self.kind, Kind::Invalid { is_envoys: true, .. })
     }
 
     /// The origin of the bootstrap.
@@ -83,7 +94,7 @@ impl BootstrapError {
     /// read, or the text was neither JSON nor YAML.
     pub fn errors(&self) -> &[ValidationError] {
         match &self.kind {
-            Kind::Invalid(problems) => problems,
+            Kind::Invalid { problems, .. } => problems,
             Kind::Unset | Kind::Unreadable(_) | Kind::Syntax { .. } => &[],
         }
     }
@@ -92,7 +103,7 @@ impl BootstrapError {
     pub fn syntax_position(&self) -> Option<(usize, usize)> {
         match &self.kind {
             Kind::Syntax { line, column, .. } => Some((*line, *column)),
-            Kind::Unset | Kind::Unreadable(_) | Kind::Invalid(_) => None,
+            Kind::Unset | Kind::Unreadable(_) | Kind::Invalid { .. } => None,
         }
     }
 }
@@ -109,7 +120,7 @@ impl fmt::Display for BootstrapError {
             Kind::Syntax { language, line, column, reason } => {
                 write!(f, "not {language}: {} at line {line} column {column}", Escaped(reason))
             }
-            Kind::Invalid(problems) => write_errors(f, problems),
+            Kind::Invalid { problems, .. } => write_errors(f, problems),
         }
     }
 }

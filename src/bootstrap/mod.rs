@@ -133,8 +133,8 @@ use crate::config::{Bootstrap, CredentialTypes};
 mod document;
 mod envoy;
 mod error;
-mod reader;
 mod metadata;
+mod reader;
 
 pub use self::error::{BootstrapError, Origin};
 
@@ -166,7 +166,7 @@ impl Bootstrap {
     /// The text is neither, with line and column, or has errors, each with its path. Ignored parts of it are not
     /// errors, but [`warnings`](Self::warnings).
     pub fn from_envoy_text(text: &str) -> Result<Self, BootstrapError> {
-        let is_yaml = !text.trim_start().starts_with('{');
+        let is_yaml = !text.trim_start_matches('\u{feff}').trim_start().starts_with('{');
         Self::parse(text, Origin::Text, (Dialect::Envoy, is_yaml), &CredentialTypes::default())
     }
 
@@ -264,6 +264,8 @@ impl Bootstrap {
         (dialect, is_yaml): (Dialect, bool),
         types: &CredentialTypes,
     ) -> Result<Self, BootstrapError> {
+        // The mark that some editors write before a text in UTF-8.
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if text.trim().is_empty() {
             return Err(BootstrapError::unreadable(origin, "it is empty"));
         }
@@ -274,7 +276,10 @@ impl Bootstrap {
             Dialect::Either => envoy::is_envoys(&document),
         };
         let read = if is_envoys { envoy::read(&document) } else { document::read(&document, types) };
-        let bootstrap = read.map_err(|problems| BootstrapError::invalid(origin.clone(), problems))?;
+        let bootstrap = read.map_err(|problems| match is_envoys {
+            true => BootstrapError::invalid_for_envoy(origin.clone(), problems),
+            false => BootstrapError::invalid(origin.clone(), problems),
+        })?;
         for warning in bootstrap.warnings() {
             warn!(%origin, path = warning.path(), reason = warning.reason(), "bootstrap field ignored");
         }

@@ -124,6 +124,13 @@ fn bs1_an_empty_file_is_an_error() {
 }
 
 #[test]
+fn bs1_a_byte_order_mark_is_skipped() {
+    let document = with(json!({})).to_string();
+    let expected = Bootstrap::from_json(&document).unwrap();
+    assert_eq!(Bootstrap::from_json(&format!("\u{feff}{document}")).unwrap(), expected);
+}
+
+#[test]
 fn bs1_invalid_json_is_an_error_with_line_and_column() {
     let error = Bootstrap::from_json("{\n  \"node\": }").unwrap_err();
     assert_eq!(error.to_string(), "bootstrap: not JSON: expected value at line 2 column 11");

@@ -185,6 +185,7 @@ impl Connect {
         };
         read.map_err(|error| match error.errors() {
             [] => Failure::Usage(error.to_string()),
+            [..] if error.is_of_envoys_format() => Failure::Usage(format!("{error}\n{ENVOYS_FORMAT}")),
             [..] => Failure::Usage(format!("{error}\n{MINIMAL}")),
         })
     }
@@ -234,6 +235,10 @@ const GRACE: Duration = Duration::from_secs(1);
 
 /// The variables for a file and for JSON.
 const VARIABLES: [&str; 2] = ["GRPC_XDS_BOOTSTRAP", "GRPC_XDS_BOOTSTRAP_CONFIG"];
+
+/// The correction of a bootstrap in Envoy's format.
+const ENVOYS_FORMAT: &str = "in Envoy's format, dynamic_resources name a cluster of static_resources by grpc_services, \
+                             and docs/BOOTSTRAP.md has an example and the supported fields";
 
 /// The correction for a missing or incomplete bootstrap.
 const MINIMAL: &str = "a bootstrap has at least {\"xds_servers\": [{\"server_uri\": \"127.0.0.1:18000\", \

@@ -137,6 +137,21 @@ fn the_node_is_read_and_what_is_the_librarys_own_is_a_warning() {
 }
 
 #[test]
+fn an_error_belongs_to_the_format_that_was_read() {
+    let error = Bootstrap::from_envoy_text("{}").unwrap_err();
+    assert!(error.is_of_envoys_format() && !error.errors().is_empty());
+    let error = Bootstrap::from_json("{}").unwrap_err();
+    assert!(!error.is_of_envoys_format() && !error.errors().is_empty());
+}
+
+#[test]
+fn a_byte_order_mark_is_skipped() {
+    let document = with(json!({}));
+    let text = format!("\u{feff}{document}");
+    assert_eq!(Bootstrap::from_envoy_text(&text).unwrap(), read(&document));
+}
+
+#[test]
 fn x7_node_context_params_are_parts_of_the_node_or_all_of_its_metadata() {
     let document = with(json!({
         "node": { "id": "me", "metadata": { "team": "a", "tier": 1 } },
@@ -296,11 +311,11 @@ const FIELDS: &[&str] = &[
     "port_value",
     "pipe",
     "priority",
-];
-const VALUES: &[&str] =
-    &["xds", "a", "REST", "GRPC", "V2", "1s", "", "a:1", "80", "::1", "é", "xdstp://a/b/*", "file:///%"];
     "initial_metadata",
     "key",
     "value",
     "call_credentials",
     "sds_config",
+];
+const VALUES: &[&str] =
+    &["xds", "a", "REST", "GRPC", "V2", "1s", "", "a:1", "80", "::1", "é", "xdstp://a/b/*", "file:///%"];

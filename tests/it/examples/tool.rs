@@ -228,6 +228,9 @@ async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
     let partial = server.folder.path().join("partial.json");
     fs::write(&partial, r#"{"node": {"id": "me"}}"#).unwrap();
     let partial = partial.display().to_string();
+    let envoys = server.folder.path().join("envoy.yaml");
+    fs::write(&envoys, "dynamic_resources: {}").unwrap();
+    let envoys = envoys.display().to_string();
     let minimal = "a bootstrap has at least {\"xds_servers\"";
     for (args, parts) in [
         (vec![], vec!["xdskit: a subcommand is missing", "watch, walk, status, relay or completions"]),
@@ -240,6 +243,8 @@ async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
         (vec!["watch", "cluster=a"], vec![minimal]),
         (vec!["watch", "cluster=a", "--bootstrap", &partial], vec![&partial, "xds_servers"]),
         (vec!["watch", "cluster=a", "--bootstrap", &partial], vec![minimal]),
+        (vec!["watch", "cluster=a", "--bootstrap", &envoys], vec![&envoys, "dynamic_resources"]),
+        (vec!["watch", "cluster=a", "--bootstrap", &envoys], vec!["in Envoy's format, dynamic_resources"]),
         (vec!["watch", "--bootstrap", &good], vec!["TYPE=NAME is missing", "'cluster=*'"]),
         (vec!["watch", "--bootstrap", &good, "clster=a"], vec!["\"clster\"", "did you mean cluster?"]),
         (vec!["watch", "--bootstrap", &good, "cluster=a", "--filter", "rout=a"], vec!["did you mean route?"]),
