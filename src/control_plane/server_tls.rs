@@ -1,4 +1,10 @@
-use std::{fmt, future::Future, io, path::Path, sync::Arc};
+use std::{
+    fmt,
+    future::Future,
+    io,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, RwLock},
+};
 
 use tokio::net::TcpStream;
 use tokio_rustls::{
@@ -14,9 +20,32 @@ use crate::{
 
 /// TLS of a control plane with its clients: a certificate, and the authorities of clients' certificates if they need one.
 ///
-/// The files are read once. TLS 1.2 and 1.3 are accepted, as by the clients of this crate.
+/// The files are read once, and again by [`reload`](Self::reload). TLS 1.2 and 1.3 are accepted, as by the clients of this crate.
+/// Clones share what was read.
 #[derive(Clone)]
 pub struct ServerTls {
+    files: Arc<Files>,
+    current: Arc<RwLock<Current>>,
+}
+
+#[derive(Debug)]
+struct Files {
+    certificates: PathBuf,
+    private_key: PathBuf,
+    client_ca: Option<PathBuf>,
+}
+
+/// The contents of the files. They include a private key, so there is no `Debug`.
+#[derive(PartialEq)]
+struct Contents {
+    certificates: Vec<u8>,
+    private_key: Vec<u8>,
+    client_ca: Option<Vec<u8>>,
+}
+
+/// The last usable contents.
+struct Current {
+    contents: Contents,
     acceptor: TlsAcceptor,
 }
 
@@ -38,33 +67,29 @@ impl ServerTls {
         private_key: impl AsRef<Path>,
         client_ca: Option<&Path>,
     ) -> Result<Self, ServerTlsError> {
-        let provider = files::crypto();
-        let (certificates, private_key) = (certificates.as_ref(), private_key.as_ref());
-        let read = |field, path| files::read(field, path).map_err(ServerTlsError);
-        let certificate_bytes = read("certificate_file", certificates)?;
-        let key_bytes = read("private_key_file", private_key)?;
-        let identity = files::identity(
-            &Content { path: certificates, bytes: &certificate_bytes },
-            &Content { path: private_key, bytes: &key_bytes },
-            &provider,
-        );
-        let identity = identity.map_err(|unusable| ServerTlsError(unusable.reason))?;
-        let config = ServerConfig::builder_with_provider(provider.clone())
-            .with_safe_default_protocol_versions()
-            .map_err(|error| ServerTlsError(error.to_string()))?;
-        let config = match client_ca {
-            None => config.with_no_client_auth(),
-            Some(path) => {
-                let bytes = read("ca_certificate_file", path)?;
-                let roots = files::roots(&Content { path, bytes: &bytes });
-                let roots = roots.map_err(|unusable| ServerTlsError(unusable.reason))?;
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
-                config.with_client_cert_verifier(verifier.map_err(|error| ServerTlsError(error.to_string()))?)
-            }
+        let files = Files {
+            certificates: certificates.as_ref().to_owned(),
+            private_key: private_key.as_ref().to_owned(),
+            client_ca: client_ca.map(Path::to_owned),
         };
-        let mut config = config.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
-        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        Ok(Self { acceptor: TlsAcceptor::from(Arc::new(config)) })
+        let contents = files.read()?;
+        let acceptor = files.acceptor(&contents)?;
+        Ok(Self { files: Arc::new(files), current: Arc::new(RwLock::new(Current { contents, acceptor })) })
+    }
+
+    /// Reads the files again, and returns whether they have changed. Connections that are accepted later use what was read; others
+    /// stay as they are. It blocks while the files are read.
+    ///
+    /// # Errors
+    /// Those of [`from_files`](Self::from_files). What was read before stays in use.
+    pub fn reload(&self) -> Result<bool, ServerTlsError> {
+        let contents = self.files.read()?;
+        if contents == self.current.read().unwrap_or_else(PoisonError::into_inner).contents {
+            return Ok(false);
+        }
+        let acceptor = self.files.acceptor(&contents)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = Current { contents, acceptor };
+        Ok(true)
     }
 
     /// The handshake of a connection.
@@ -72,7 +97,44 @@ impl ServerTls {
         &self,
         socket: TcpStream,
     ) -> impl Future<Output = io::Result<TlsStream<TcpStream>>> + Send + use<> {
-        self.acceptor.accept(socket)
+        let acceptor = self.current.read().unwrap_or_else(PoisonError::into_inner).acceptor.clone();
+        acceptor.accept(socket)
+    }
+}
+
+impl Files {
+    fn read(&self) -> Result<Contents, ServerTlsError> {
+        let read = |field, path| files::read(field, path).map_err(ServerTlsError);
+        Ok(Contents {
+            certificates: read("certificate_file", &self.certificates)?,
+            private_key: read("private_key_file", &self.private_key)?,
+            client_ca: self.client_ca.as_ref().map(|path| read("ca_certificate_file", path)).transpose()?,
+        })
+    }
+
+    fn acceptor(&self, contents: &Contents) -> Result<TlsAcceptor, ServerTlsError> {
+        let provider = files::crypto();
+        let identity = files::identity(
+            &Content { path: &self.certificates, bytes: &contents.certificates },
+            &Content { path: &self.private_key, bytes: &contents.private_key },
+            &provider,
+        );
+        let identity = identity.map_err(|unusable| ServerTlsError(unusable.reason))?;
+        let config = ServerConfig::builder_with_provider(provider.clone())
+            .with_safe_default_protocol_versions()
+            .map_err(|error| ServerTlsError(error.to_string()))?;
+        let config = match self.client_ca.as_deref().zip(contents.client_ca.as_deref()) {
+            None => config.with_no_client_auth(),
+            Some((path, bytes)) => {
+                let roots = files::roots(&Content { path, bytes });
+                let roots = roots.map_err(|unusable| ServerTlsError(unusable.reason))?;
+                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                config.with_client_cert_verifier(verifier.map_err(|error| ServerTlsError(error.to_string()))?)
+            }
+        };
+        let mut config = config.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
+        config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+        Ok(TlsAcceptor::from(Arc::new(config)))
     }
 }
 

@@ -32,10 +32,10 @@ pub(crate) struct RelayArgs {
 }
 
 /// How clients are known.
-#[derive(Debug, Clone, Default, PartialEq, Args)]
+#[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Security of the listener")]
 pub(crate) struct SecurityArgs {
-    /// The certificates of the relay (PEM), for TLS with its clients; read once
+    /// The certificates of the relay (PEM), for TLS with its clients
     #[arg(long, value_name = "PATH", requires = "tls_key", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
     pub(crate) tls_certificate: Option<PathBuf>,
     /// The private key of the first certificate (PEM)
@@ -47,6 +47,9 @@ pub(crate) struct SecurityArgs {
     /// Tokens, one a line, one of which each client has to send in authorization: Bearer
     #[arg(long, value_name = "PATH", requires = "tls_certificate", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
     pub(crate) token_file: Option<PathBuf>,
+    /// How often these files are read again
+    #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10", allow_hyphen_values = true)]
+    pub(crate) credentials_refresh: Duration,
 }
 
 /// What clients may use.

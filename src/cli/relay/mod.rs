@@ -6,6 +6,7 @@ mod figures;
 mod forward;
 mod mirror;
 mod raw;
+mod security;
 mod source;
 mod tokens;
 
@@ -18,19 +19,18 @@ use tokio::{
 };
 
 pub(crate) use self::args::RelayArgs;
-use self::args::SecurityArgs;
 use self::{
     figures::{Complaint, Figures},
     forward::Relay,
     mirror::Mirror,
-    tokens::Tokens,
+    security::Security,
 };
 use super::program::{Failure, Program};
 use crate::{
     Client,
+    background::supervise,
     client::ClientBuilder,
     config::{ApiType, Bootstrap, Server},
-    control_plane::{ControlPlane, ControlPlaneBuilder, ServerTls},
     error::Escaped,
 };
 
@@ -61,21 +61,24 @@ async fn relay(
     let client = || Client::builder(bootstrap.clone()).api_type(args.connect.protocol.into());
     let build = |builder: ClientBuilder| builder.build().map_err(|error| Failure::Failed(error.to_string()));
     let clients = [build(client())?, build(client())?];
-    let (control_plane, tls) = secured(&args.security)?;
-    let control_plane = control_plane.limits(args.limits.of_streams()).server_limits(args.limits.of_server());
+    let security = Security::read(&args.security)?;
+    let control_plane =
+        security.control_plane().limits(args.limits.of_streams()).server_limits(args.limits.of_server());
     let mirror = match has_type_versions(&bootstrap, args.connect.protocol.into()) {
         true => Mirror::with_type_versions(),
         false => Mirror::default(),
     };
     let relay = Relay::new(clients, control_plane, mirror, args.linger);
     let (control_plane, figures) = (relay.control_plane().clone(), relay.figures());
-    let server = match tls {
+    let server = match security.tls() {
         Some(tls) => control_plane.serve_tls(listen, tls).await,
         None => control_plane.serve(listen).await,
     };
     let server = server.map_err(|error| Failure::Failed(format!("{listen}: {error}")))?;
     print(&Figures::listening(server.addr(), args.json)).await?;
 
+    let refresh = security.refresh(args.security.credentials_refresh);
+    let refreshing = tokio::spawn(supervise("credentials of the relay", refresh, |_| {}));
     let mut reports = interval(args.report);
     reports.tick().await;
     let mut complaints = figures.complaints();
@@ -101,28 +104,10 @@ async fn relay(
         }
     }
     relaying.abort();
+    refreshing.abort();
     print(&figures.report(&control_plane, args.json)).await?;
     server.shutdown().await;
     Ok(())
-}
-
-/// A control plane that checks tokens, and the TLS of its listener, as the arguments say.
-fn secured(args: &SecurityArgs) -> Result<(ControlPlaneBuilder, Option<ServerTls>), Failure> {
-    let control_plane = match &args.token_file {
-        Some(path) => {
-            let tokens = Tokens::read(path).map_err(Failure::Failed)?;
-            ControlPlane::builder().authorize(move |headers| tokens.check(headers))
-        }
-        None => ControlPlane::builder(),
-    };
-    let tls = match (&args.tls_certificate, &args.tls_key) {
-        (Some(certificate), Some(key)) => {
-            let tls = ServerTls::from_files(certificate, key, args.client_ca.as_deref());
-            Some(tls.map_err(|error| Failure::Failed(error.to_string()))?)
-        }
-        (Some(_) | None, _) => None,
-    };
-    Ok((control_plane, tls))
 }
 
 /// Waits for an error of a client to show.

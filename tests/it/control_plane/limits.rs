@@ -158,3 +158,35 @@ async fn cp19_a_server_with_tls_needs_certificates_of_clients_where_it_has_autho
     let swapped = ServerTls::from_files(files.path("server.pem"), files.key(), None).unwrap_err();
     assert!(swapped.to_string().contains("not for the key"), "{swapped}");
 }
+
+#[tokio::test]
+async fn cp19_files_of_tls_are_read_again_and_the_last_ones_stay_while_they_cannot_be_used() {
+    let (files, old, new) = (Files::new(), Ca::new(), Ca::new());
+    let write = |ca: &Ca| {
+        let (chain, private_key) = ca.issue("127.0.0.1");
+        std::fs::write(files.path("server.pem"), chain).unwrap();
+        std::fs::write(files.path("server.key"), private_key).unwrap();
+    };
+    write(&old);
+    let tls = ServerTls::from_files(files.path("server.pem"), files.path("server.key"), None).unwrap();
+    let control_plane = ControlPlane::new();
+    control_plane.set(cluster("a").eds());
+    let server = control_plane.serve_tls("127.0.0.1:0", tls.clone()).await.unwrap();
+    let is_trusted = async |ca: &Ca| {
+        ca.write_root(&files.ca());
+        let upstream = TlsConfig::default().with_ca_certificate_file(files.ca());
+        let upstream = Upstream::new(server.addr().to_string()).tls(upstream);
+        let bootstrap = Bootstrap::builder().node(Node::new("me")).server(upstream).build().unwrap();
+        let client = Client::builder(bootstrap).build().unwrap();
+        client.watch::<Cluster>("a").wait_for(|seen| !seen.is_pending()).await.unwrap().is_present()
+    };
+    assert!(!tls.reload().unwrap(), "nothing has changed");
+    write(&new);
+    assert!(is_trusted(&old).await, "the new files were not read yet");
+    assert!(tls.reload().unwrap());
+    assert!(is_trusted(&new).await);
+    assert!(!is_trusted(&old).await);
+    std::fs::write(files.path("server.key"), "none").unwrap();
+    assert!(tls.reload().unwrap_err().to_string().contains("no private key in it"));
+    assert!(is_trusted(&new).await);
+}
