@@ -10,7 +10,7 @@ use bytes::Bytes;
 /// ```
 /// use xdskit::config::{Metadata, Server};
 ///
-/// let token = Metadata::default().with_entry("x-consul-token", "5f1b…".replace('…', "0"))?;
+/// let token = Metadata::default().with_entry("x-consul-token", "5f1b7a04")?;
 /// let server = Server::new("http://127.0.0.1:8502").initial_metadata(token).build()?;
 /// assert_eq!(format!("{:?}", server.initial_metadata), r#"{"x-consul-token"}"#);
 /// # Ok::<(), Box<dyn std::error::Error>>(())

@@ -5,6 +5,7 @@ pub(crate) const BOOTSTRAP: &str = r#"{
   "xds_servers": [{
     "server_uri": "xds.example:443",
     "channel_creds": [{"type": "tls", "config": {"ca_certificate_file": "/ca.pem", "refresh_interval": "60s"}}],
+    "initial_metadata": [{"key": "x-token", "value": "a"}, {"key": "x-bin", "raw_value": "AP8="}],
     "server_features": ["xds_v3", "trusted_xds_server", "ignore_resource_deletion"]
   }],
   "node": {"id": "n", "cluster": "c", "locality": {"region": "r", "zone": "z", "sub_zone": "s"}, "metadata": {"a": [1, null]}},
@@ -26,10 +27,12 @@ dynamic_resources:
     transport_api_version: V3
     set_node_on_first_message_only: true
     grpc_services:
-    - envoy_grpc: { cluster_name: xds, authority: xds.internal }
+    - envoy_grpc: { cluster_name: xds, authority: xds.internal, retry_policy: {} }
+      initial_metadata: [{ key: x-token, value: a%% }, { key: x-bin, raw_value: AP8= }]
     - google_grpc:
         target_uri: dns:///xds.example:443
         channel_credentials: { ssl_credentials: { root_certs: { filename: /ca.pem } } }
+        call_credentials: [{ google_compute_engine: {} }]
   lds_config:
     authorities: [{ name: a.example }]
     ads: {}

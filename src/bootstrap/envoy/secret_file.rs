@@ -4,7 +4,7 @@
 //! connection, so certificates can be replaced at any time.
 
 use std::{
-    fs::File,
+    fs::{self, File},
     io::{self, Read},
     path::Path,
 };
@@ -97,6 +97,10 @@ fn document(path: &Path) -> Result<Value, String> {
 }
 
 fn text(path: &Path) -> io::Result<String> {
+    // A FIFO would wait for its writer.
+    if !fs::metadata(path)?.is_file() {
+        return Err(io::Error::other("it is not a regular file"));
+    }
     let mut text = String::new();
     File::open(path)?.take(MAX_SIZE + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_SIZE {

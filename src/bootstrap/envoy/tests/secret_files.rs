@@ -153,6 +153,7 @@ fn secrets_that_cannot_be_used_are_errors_with_the_file() {
         (ca("x", "ca.json"), "ca.json", "resources: there is no secret \"x\""),
         (ca("ca", "torn.json"), "torn.json", "not JSON at line 2 column 7"),
         (ca("ca", "large.json"), "large.json", "larger than 1048576 bytes"),
+        (ca("ca", ""), "", "it is not a regular file"),
         (ca("own", "own.json"), "own.json", "resources[0].validation_context: missing"),
         (
             ca("ca", "hash.json"),
