@@ -1,4 +1,4 @@
-//! Google Cloud's metadata server, which identity tokens are fetched from over HTTP/1.1 (CH5.15).
+//! Google Cloud's metadata server, which identity tokens (CH5.15) and access tokens are fetched from over HTTP/1.1.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,43 +33,65 @@ impl MetadataServer {
 
     /// Fetches the identity token of the default service account for an audience.
     pub(super) async fn identity_token(&self, audience: &str) -> Result<Token, TokenError> {
-        let fetched = timeout(TIMEOUT, self.get(audience)).await;
-        let late =
-            |_| TokenError::unavailable(audience, &self.named(&format!("no response within {TIMEOUT:?}")));
-        let body = fetched.map_err(late)??;
+        let query =
+            url::form_urlencoded::Serializer::new(String::new()).append_pair("audience", audience).finish();
+        let body = self.get(&format!("{IDENTITY}?{query}")).await.map_err(|error| match error {
+            FetchError::Failed(reason) => TokenError::unavailable(audience, &self.named(&reason)),
+            FetchError::Status(status) => TokenError::of_status(audience, status),
+        })?;
         parse(&body).map_err(|reason| TokenError::unauthenticated(audience, &self.named(&reason)))
     }
 
-    async fn get(&self, audience: &str) -> Result<Bytes, TokenError> {
-        let unavailable = |error: &dyn std::fmt::Display| {
-            TokenError::unavailable(audience, &self.named(&error.to_string()))
-        };
-        let authority: Authority = self.host.parse().map_err(|error| unavailable(&error))?;
+    /// Fetches an access token of the default service account. The metadata server has it until shortly before its end.
+    pub(super) async fn access_token(&self) -> Result<String, String> {
+        let body = self.get(ACCESS).await.map_err(|error| match error {
+            FetchError::Failed(reason) => self.named(&reason),
+            FetchError::Status(status) => self.named(&format!("HTTP status {status}")),
+        })?;
+        let answer: Option<Value> = serde_json::from_slice(&body).ok();
+        let token = answer.as_ref().and_then(|answer| answer.get("access_token")?.as_str());
+        token.map(str::to_owned).ok_or_else(|| self.named("the response has no access token"))
+    }
+
+    /// Fetches a value, within the limit of time.
+    async fn get(&self, path: &str) -> Result<Bytes, FetchError> {
+        let late = |_| FetchError::Failed(format!("no response within {TIMEOUT:?}"));
+        timeout(TIMEOUT, self.request(path)).await.map_err(late)?
+    }
+
+    async fn request(&self, path: &str) -> Result<Bytes, FetchError> {
+        let failed = |error: &dyn std::fmt::Display| FetchError::Failed(error.to_string());
+        let authority: Authority = self.host.parse().map_err(|error| failed(&error))?;
         let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
-        let socket = TcpStream::connect(address).await.map_err(|error| unavailable(&error))?;
+        let socket = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
         let connected = handshake::<_, Empty<Bytes>>(TokioIo::new(socket)).await;
-        let (mut send, connection) = connected.map_err(|error| unavailable(&error))?;
+        let (mut send, connection) = connected.map_err(|error| failed(&error))?;
         // The connection ends with this function, however it ends.
         let mut driver = JoinSet::new();
         driver.spawn(connection);
-        let query =
-            url::form_urlencoded::Serializer::new(String::new()).append_pair("audience", audience).finish();
-        let request = Request::get(format!("{PATH}?{query}"))
+        let request = Request::get(path)
             .header(HOST, authority.as_str())
             .header("metadata-flavor", "Google")
             .body(Empty::new())
-            .map_err(|error| unavailable(&error))?;
-        let response = send.send_request(request).await.map_err(|error| unavailable(&error))?;
+            .map_err(|error| failed(&error))?;
+        let response = send.send_request(request).await.map_err(|error| failed(&error))?;
         if response.status() != StatusCode::OK {
-            return Err(TokenError::of_status(audience, response.status().as_u16()));
+            return Err(FetchError::Status(response.status().as_u16()));
         }
         let body = Limited::new(response.into_body(), LONGEST).collect().await;
-        Ok(body.map_err(|error| unavailable(&error))?.to_bytes())
+        Ok(body.map_err(|error| failed(&error))?.to_bytes())
     }
 
     fn named(&self, reason: &str) -> String {
         format!("metadata server {}: {reason}", self.host)
     }
+}
+
+/// Why a fetch has no result.
+enum FetchError {
+    Failed(String),
+    /// A status other than 200.
+    Status(u16),
 }
 
 /// Reads a JSON web token. Its signature is for the service to check.
@@ -93,7 +115,8 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 const DEFAULT_HOST: &str = "metadata.google.internal";
-const PATH: &str = "/computeMetadata/v1/instance/service-accounts/default/identity";
+const IDENTITY: &str = "/computeMetadata/v1/instance/service-accounts/default/identity";
+const ACCESS: &str = "/computeMetadata/v1/instance/service-accounts/default/token";
 /// The time that a fetch may take.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest response in bytes.

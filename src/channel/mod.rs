@@ -51,6 +51,7 @@ mod body;
 mod builder;
 mod call;
 mod channel_status;
+mod compute_engine;
 mod connection;
 mod deadline;
 mod error;
@@ -82,6 +83,7 @@ pub use self::{
     builder::ChannelBuilder,
     call::{AttemptCount, WaitForReady},
     channel_status::ChannelStatus,
+    compute_engine::ComputeEngineCredentials,
     error::ChannelError,
     malformed::MalformedValues,
     state::{ChannelState, StateWatch},

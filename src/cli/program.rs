@@ -20,7 +20,13 @@ use super::{
     args::{Connect, Look},
     usage, wrap,
 };
-use crate::{Client, client::Validation, config::Bootstrap};
+use crate::{
+    Client,
+    channel::ComputeEngineCredentials,
+    client::{ClientBuilder, Validation},
+    config::Bootstrap,
+    transport::credentials::CredentialsRegistry,
+};
 
 /// A command as it was called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -194,13 +200,19 @@ impl Connect {
 impl Look {
     /// The client with the settings of the command line.
     pub(crate) fn client(&self, bootstrap: Bootstrap, validation: Validation) -> Result<Client, Failure> {
-        let mut builder =
-            Client::builder(bootstrap).api_type(self.connect.protocol.into()).validation(validation);
+        let mut builder = client(bootstrap).api_type(self.connect.protocol.into()).validation(validation);
         if let Some(timeout) = self.resource_timeout {
             builder = builder.resource_timeout(timeout);
         }
         builder.build().map_err(|error| Failure::Failed(error.to_string()))
     }
+}
+
+/// A builder of a client with the credentials that the tool has.
+pub(crate) fn client(bootstrap: impl Into<Arc<Bootstrap>>) -> ClientBuilder {
+    let google = ComputeEngineCredentials::default();
+    Client::builder(bootstrap)
+        .credentials(CredentialsRegistry::default().with_call("google_compute_engine", google))
 }
 
 /// Prints, and flushes the output.

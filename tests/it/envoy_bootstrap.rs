@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use tonic::transport::Certificate;
+
 use crate::common::{
     of_any_version, soon,
     tls::{Ca, Files, TlsServer},
@@ -372,6 +374,56 @@ async fn tls_uses_the_server_name_of_the_cluster() {
     soon(secured("xds.example.com").watch::<Cluster>("shop").ready()).await.unwrap();
     let error = soon(secured("other.example.com").watch::<Cluster>("shop").ready()).await.unwrap_err();
     assert!(error.reason().contains("not valid for name"), "{error}");
+}
+
+/// As Contour and Envoy Gateway have it.
+#[tokio::test]
+async fn mutual_tls_is_by_secrets_in_files() {
+    let (files, ca, clients) = (Files::new(), Ca::new(), Ca::new());
+    ca.write_root(&files.ca());
+    clients.write_identity(&files.certificate(), &files.key());
+    let own = format!(
+        "tls_certificate: {{ certificate_chain: {{ filename: {} }}, private_key: {{ filename: {} }} }}",
+        files.certificate().display(),
+        files.key().display()
+    );
+    let roots = format!(
+        "validation_context: {{ trusted_ca: {{ filename: {} }}, match_typed_subject_alt_names: [{{ san_type: DNS, matcher: {{ exact: \
+         contour }} }}] }}",
+        files.ca().display()
+    );
+    for (name, secret) in [("own", own), ("roots", roots)] {
+        let text = format!("resources:\n- name: {name}\n  {secret}\n");
+        std::fs::write(files.path(&format!("{name}.yaml")), text).unwrap();
+    }
+    let control_plane = control_plane::ControlPlane::builder().build();
+    control_plane.set(cluster("shop"));
+    let tls = ca.server_config_for("contour").client_ca_root(Certificate::from_pem(clients.root()));
+    let server = TlsServer::start(control_plane, None, tls).await;
+    let sds = |name: &str| {
+        let path = files.path(&format!("{name}.yaml"));
+        format!("{{ name: {name}, sds_config: {{ path_config_source: {{ path: {} }} }} }}", path.display())
+    };
+    let socket = format!(
+        r#"    transport_socket:
+      name: envoy.transport_sockets.tls
+      typed_config:
+        "@type": type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext
+        common_tls_context:
+          tls_certificate_sds_secret_configs: [{}]
+          validation_context_sds_secret_config: {}
+"#,
+        sds("own"),
+        sds("roots")
+    );
+    let uri = server.uri();
+    let (host, port) = uri.rsplit_once(':').unwrap();
+    let document = format!("{BY_TYPE}{socket}").replace("HOST", host).replace("PORT", port);
+    soon(client(&document).watch::<Cluster>("shop").ready()).await.unwrap();
+    // The files that the secrets name are read for each connection.
+    Ca::new().write_root(&files.ca());
+    let error = soon(client(&document).watch::<Cluster>("shop").ready()).await.unwrap_err();
+    assert!(error.reason().contains("invalid peer certificate"), "{error}");
 }
 
 #[tokio::test]

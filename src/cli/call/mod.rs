@@ -25,7 +25,7 @@ use super::{
     program::{self, Failure, Program},
 };
 use crate::{
-    Channel, Client,
+    Channel,
     channel::{FallbackCredentials, WaitForReady},
     codec::RawCodec,
 };
@@ -80,7 +80,7 @@ fn run(_: Program, args: &CallArgs) -> Result<(), Failure> {
     let bootstrap = args.connect.bootstrap()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let ended = runtime.block_on(async {
-        let client = Client::builder(bootstrap).api_type(args.connect.protocol.into()).build();
+        let client = program::client(bootstrap).api_type(args.connect.protocol.into()).build();
         let client = client.map_err(|error| Failure::Failed(error.to_string()))?;
         let builder = client.channel(args.target.as_str());
         let builder = match args.credentials {

@@ -25,9 +25,8 @@ use self::{
     mirror::Mirror,
     security::Security,
 };
-use super::program::{Failure, Program};
+use super::program::{self, Failure, Program};
 use crate::{
-    Client,
     background::supervise,
     client::ClientBuilder,
     config::{ApiType, Bootstrap, Server},
@@ -58,7 +57,7 @@ async fn relay(
     bootstrap: Bootstrap,
 ) -> Result<(), Failure> {
     let bootstrap = Arc::new(bootstrap);
-    let client = || Client::builder(bootstrap.clone()).api_type(args.connect.protocol.into());
+    let client = || program::client(bootstrap.clone()).api_type(args.connect.protocol.into());
     let build = |builder: ClientBuilder| builder.build().map_err(|error| Failure::Failed(error.to_string()));
     let clients = [build(client())?, build(client())?];
     let security = Security::read(&args.security)?;
