@@ -119,6 +119,20 @@ mod tests {
         }
     }
 
+    /// Seeds that failed in long runs, by defects of the channel or of the simulation. `docs/FUZZING.md` has the causes.
+    #[test]
+    fn seeds_that_have_failed_in_long_runs() {
+        for seed in FAILED {
+            if let Err(failure) = run(seed, &Defects::of_environment()) {
+                let Failure { violation, script } = *failure;
+                panic!("seed {seed}: {violation}\n{script:#?}");
+            }
+        }
+    }
+
+    const FAILED: [u64; 13] =
+        [1842, 3101, 3485, 8968, 17174, 23493, 32168, 44410, 53210, 59470, 63492, 84627, 94003];
+
     /// `docs/FUZZING.md` has the same table, with the changes that a seed fails without.
     const FOUND: [(Defect, u64); 12] = [
         (Defect::UnreadResponses, 37),
