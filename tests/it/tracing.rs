@@ -36,8 +36,6 @@ async fn a_resource_can_be_followed_from_its_response_to_its_watcher() {
     let client = Transport::Delta.client(server.uri());
     let mut shop = client.watch::<Cluster>("shop");
     soon(shop.ready()).await.unwrap();
-    server.set_rest_status(None);
-    soon(polls(5)).await;
     let about = format!("type_url=\"{}\" name=shop", type_url::CLUSTER);
     let version = server.version(type_url::CLUSTER);
     // Which watch it is, what the response was, what became of the resource, and the notified watches.
@@ -249,6 +247,8 @@ async fn polls_warn_once_per_change_with_type_and_path() {
     server.set_rest_status(Some(http::StatusCode::BAD_GATEWAY));
     soon(polls(5)).await;
     server.set_rest_status(Some(http::StatusCode::NOT_FOUND));
+    soon(polls(5)).await;
+    server.set_rest_status(None);
     soon(polls(5)).await;
     let about = format!("type_url=\"{}\" path=\"/v3/discovery:clusters\"", type_url::CLUSTER);
     for what in ["poll failed", "HTTP status 404", "poll answered again"] {
