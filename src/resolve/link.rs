@@ -64,8 +64,8 @@ pub(super) struct LinkedAggregate {
     pub(super) entry: Option<ClusterEntry>,
 }
 
-/// The aggregates in use that have leaves as they are shown, and would have none, or none with endpoints, by their latest
-/// configurations. While some clusters of a change are new and others still old, these may be closed to a ring, or lead to
+/// The aggregates in use that have leaves as they are shown, and would have none, or none with endpoints, or others than the first
+/// one, by their latest configurations. While some clusters of a change are new and others still old, these may be closed to a ring, or lead to
 /// what was absent before.
 #[derive(Debug, Default)]
 pub(super) struct Leafless {
@@ -256,8 +256,9 @@ impl<'a> Linker<'a> {
         !(serving && is_starved && before.leaves.iter().any(has_endpoints))
     }
 
-    /// Whether an aggregate in use would lose all its leaves, or all endpoints of these, and stays as it was for the grace
-    /// period: the absence of the endpoints may be older than the update that leads to them.
+    /// Whether an aggregate in use would lose all its leaves, or all endpoints of these, or the leaf that serves in favour of a less
+    /// preferred one, and stays as it was for the grace period: the absence of the endpoints may be older than the update that
+    /// leads to them.
     fn keeps_leaves(
         &self,
         name: &'a Arc<str>,
@@ -269,9 +270,14 @@ impl<'a> Linker<'a> {
         let has_endpoints = |leaf: &&Arc<str>| self.node(leaf).is_some_and(TreeNode::has_endpoints);
         let loses_leaves = after.leaves.is_empty() && !before.leaves.is_empty();
         let loses_endpoints = before.leaves.iter().any(has_endpoints) && self.topology.are_lacking(after);
+        let serving = before.leaves.first().copied().filter(has_endpoints);
+        let is_lacking = |first: &&Arc<str>| self.node(first).is_some_and(TreeNode::lacks_endpoints);
+        let loses_first = serving.is_some()
+            && after.leaves.first().is_some_and(is_lacking)
+            && after.leaves.iter().copied().find(has_endpoints) != serving;
         let is_in_tree =
             self.before.shown.contains(name) || self.node(name).is_some_and(|node| node.roots().in_tree());
-        if !(self.is_serving(name) && (loses_leaves || loses_endpoints) && is_in_tree) {
+        if !(self.is_serving(name) && (loses_leaves || loses_endpoints || loses_first) && is_in_tree) {
             return false;
         }
         let until = self.leafless.until.get(name).copied().unwrap_or(now + self.grace);

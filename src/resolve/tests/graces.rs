@@ -192,6 +192,46 @@ fn a74_5_an_aggregate_in_use_whose_new_leaves_lack_endpoints_keeps_those_that_it
     }
 }
 
+/// A switch from one cluster to another, whose endpoints are reported missing for a moment, does not reach the fallback of both.
+#[test]
+fn a74_5_an_aggregate_in_use_whose_new_first_leaf_lacks_endpoints_keeps_the_one_before_for_the_grace() {
+    for code in [Code::NotFound, Code::Internal] {
+        let (mut mended, mut lasting) = (Rig::with_tree(), Rig::with_tree());
+        for rig in [&mut mended, &mut lasting] {
+            rig.cluster(cluster("a").aggregate(["blue", "fallback"]));
+            rig.cluster(cluster("blue"));
+            rig.endpoints(at("blue", 2));
+            rig.cluster(cluster("fallback"));
+            let orders = rig.endpoints(at("fallback", 3));
+            let tree = "routes: a>blue,fallback blue=10.0.0.2:80 fallback=10.0.0.3:80";
+            assert_eq!(orders.last().map(String::as_str), Some(tree));
+            rig.cluster(cluster("a").aggregate(["green", "fallback"]));
+            rig.cluster(cluster("green"));
+            assert_eq!(rig.no_endpoints("green", code), NONE, "that may be older than the cluster");
+            assert_eq!(rig.pass(GRACE - MOMENT), NONE);
+        }
+        let orders = mended.endpoints(at("green", 4));
+        let tree = "routes: a>green,fallback fallback=10.0.0.3:80 green=10.0.0.4:80";
+        assert_eq!(orders.last().map(String::as_str), Some(tree));
+        assert_eq!(mended.pass(GRACE), NONE);
+        let orders = lasting.pass(GRACE);
+        let tree = format!("routes: a>green,fallback fallback=10.0.0.3:80 green({})", code.as_str());
+        assert_eq!(orders.last(), Some(&tree));
+    }
+}
+
+#[test]
+fn a74_5_an_aggregate_whose_first_leaf_comes_behind_one_that_lacks_endpoints_serves_by_it_at_once() {
+    let mut rig = Rig::with_tree();
+    rig.cluster(cluster("a").aggregate(["blue"]));
+    rig.cluster(cluster("blue"));
+    rig.endpoints(at("blue", 2));
+    rig.cluster(cluster("a").aggregate(["green", "blue"]));
+    rig.cluster(cluster("green"));
+    let orders = rig.no_endpoints("green", Code::NotFound);
+    assert_eq!(orders, ["routes: a>green,blue blue=10.0.0.2:80 green(NOT_FOUND)"]);
+}
+
 /// Found by the simulation: seed 20,327 of `resolutions_of_anything`.
 #[test]
 fn f7_an_aggregate_of_routes_to_come_that_is_one_no_more_is_left_out_until_it_is_ready() {
