@@ -2,6 +2,8 @@ use std::{error::Error, fmt};
 
 use bytes::Bytes;
 
+use crate::escape::debug_as_message;
+
 /// The metadata of the calls to a management server, such as a token: HTTP headers with keys in lower case, each of which may be there
 /// several times.
 ///
@@ -27,7 +29,7 @@ struct Entry {
 }
 
 /// The reason why a key or a value cannot be metadata. The value is not part of it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct InvalidMetadata {
     key: String,
     field: &'static str,
@@ -126,6 +128,8 @@ impl fmt::Display for InvalidMetadata {
 }
 
 impl Error for InvalidMetadata {}
+
+debug_as_message!(InvalidMetadata);
 
 fn shortened(key: &str) -> String {
     key.chars().take(MAX_SHOWN_KEY).collect()

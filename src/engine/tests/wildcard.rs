@@ -132,6 +132,18 @@ fn b1_26_names_do_not_wait_longer_than_a_second_for_the_response_to_the_empty_li
     assert_eq!(rig.pass(Duration::from_millis(10)), ["send Full [*,a] /"]);
 }
 
+/// Found by the simulation of one server: seed 721.
+#[test]
+fn b1_26_a_name_that_the_wildcard_has_is_watched_again_without_any_request() {
+    let (mut rig, _) = behind_the_empty_list(&[]);
+    let (a, _) = rig.watch::<Full>("a");
+    rig.unwatch(a);
+    rig.watch::<Full>("a");
+    let both = vec![any::<Full>("a", "x"), any::<Full>("b", "z")];
+    let outputs = rig.receive(1, &response::<Full>("2", both));
+    assert!(outputs.contains(&"send Full [] 2/n2".to_owned()), "the wildcard stays: {outputs:?}");
+}
+
 /// go-control-plane in ADS mode does not answer a request that names one resource of several, of which `*` is none for it.
 #[test]
 fn b1_23_a_server_that_is_silent_about_names_beside_star_gets_another_stream() {

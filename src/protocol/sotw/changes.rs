@@ -33,11 +33,16 @@ impl Sotw {
     fn put_unsubscribed(&mut self, subscriptions: &mut Subscriptions, written: &mut Written, now: Instant) {
         written.wildcard_left = std::mem::take(&mut subscriptions.wildcard_leaving);
         written.unsubscribed = std::mem::take(&mut self.unsubscribed);
+        // Otherwise the wildcard stood for the names.
+        let were_listed = !self.on_stream.names.encoded().is_empty();
         for id in &written.unsubscribed {
             // Names that were subscribed again before are in the list.
             if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| !sub.is_named()) {
                 sub.on_unrequested();
-                self.on_stream.recent_unsubscribes.on_name_unsubscribed(sub.name().clone(), self.doubt, now);
+                if were_listed {
+                    let recent = &mut self.on_stream.recent_unsubscribes;
+                    recent.on_name_unsubscribed(sub.name().clone(), self.doubt, now);
+                }
             }
         }
     }

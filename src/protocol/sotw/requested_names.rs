@@ -134,7 +134,7 @@ impl RequestedNames {
         if self.has_star {
             put_text(3, "*", &mut others);
         }
-        if held_back.is_some() && sorted.is_empty() && others.is_empty() && !self.named_for_sure {
+        if held_back.is_some() && !wildcard && sorted.is_empty() && !self.named_for_sure {
             // An empty list could mean everything to it, and the next request would change nothing.
             subscriptions.put_spelled(recent.last_name(), &mut others);
         }
