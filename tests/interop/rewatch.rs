@@ -48,7 +48,7 @@ async fn all_names_of_a_type_end_and_come_again(setup: Setup) {
     let mut kept = client.watch::<Listener>("payments");
     ready(&mut kept).await;
     for round in 1..=3 {
-        let mut clusters = ["payments", "cart"].map(|name| client.watch::<Cluster>(name));
+        let mut clusters = ["payments", "inventory"].map(|name| client.watch::<Cluster>(name));
         for watch in &mut clusters {
             ready(watch).await;
         }

@@ -153,7 +153,26 @@ fn tree(snapshot: &Snapshot) -> String {
     for cluster in snapshot.clusters() {
         let _ = writeln!(text, "{cluster:#?}"); // to a text
     }
-    text
+    without_remarks(&text)
+}
+
+/// Fields that our messages lack are unknown in JSON, so that they are in the remarks on binary messages alone.
+fn without_remarks(tree: &str) -> String {
+    let mut rest = String::new();
+    let mut end = None;
+    for line in tree.lines() {
+        let field = line.trim_start();
+        if end.is_some() {
+            end = end.filter(|end| *end != line);
+        } else if field.starts_with("remarks: ") {
+            let indent = &line[..line.len() - field.len()];
+            end = (!field.ends_with(',')).then(|| format!("{indent}}},"));
+        } else {
+            rest.push_str(line);
+            rest.push('\n');
+        }
+    }
+    rest
 }
 
 /// Whether a snapshot of a service reflects a command, if the command affects it.
