@@ -19,10 +19,13 @@ impl Step<'_> {
             invariant::broken("a type that is answered was requested");
             return;
         };
-        let sends_all = subscriptions.sends_all && !self.response.is_narrow;
+        let (sends_all, is_narrow) = (subscriptions.sends_all, self.response.is_narrow);
         let mut any = false;
         for (_, sub) in subscriptions.iter_mut() {
-            any |= sub.on_complete_response(self.response.number, sends_all);
+            any |= match is_narrow {
+                true => sub.on_narrow_response(self.response.number),
+                false => sub.on_complete_response(self.response.number, sends_all),
+            };
         }
         if !any {
             return;

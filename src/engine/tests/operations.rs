@@ -57,7 +57,7 @@ fn operations_that_failed_once() {
         ),
         (
             &[KNOWN, ALL, STREAMS, SENT, LATEST, NAMES],
-            &[777, 788, 898, 1_160, 1_370, 1_517, 1_645, 1_869, 4_716, 4_848],
+            &[777, 788, 898, 1_160, 1_370, 1_517, 1_645, 1_869, 4_716, 4_848, 30_881],
         ),
     ];
     for (names, seeds) in worlds {

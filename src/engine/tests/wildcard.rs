@@ -159,6 +159,17 @@ fn b1_23_a_server_that_is_silent_about_names_beside_star_gets_another_stream() {
     assert_eq!(outputs.last().unwrap(), "#1 {a: present 1 x, b: present 2 z} complete");
 }
 
+/// Found by the simulation of operations: seed 30,881.
+#[test]
+fn b1_23_what_the_wildcard_has_brought_is_not_deleted_by_a_narrow_response_that_crossed_its_name() {
+    let (mut rig, _) = behind_the_empty_list(&["c"]);
+    rig.pass(Duration::from_millis(20));
+    let (_, outputs) = rig.watch::<Full>("a");
+    assert_eq!(outputs, ["send Full [*,a,c] 1/n1", "#3 present 1 x"]);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![]));
+    assert!(!outputs.iter().any(|output| output.starts_with("#3")), "{outputs:?}");
+}
+
 #[test]
 fn b1_23_the_response_to_an_empty_list_that_crossed_star_is_no_answer_to_it() {
     let mut rig = Rig::new();

@@ -28,6 +28,16 @@ impl Subscription {
         self.is_missing
     }
 
+    /// The same of a response of a server that may take the wildcard for a name (B1.23): it should have what was subscribed by name
+    /// before, and not what the wildcard has brought and is requested by name since.
+    pub(crate) fn on_narrow_response(&mut self, response: u64) -> bool {
+        let is_unanswered = matches!(self.phase, Phase::New | Phase::Requested);
+        match self.is_named && self.of_wildcard && is_unanswered {
+            true => false,
+            false => self.on_complete_response(response, false),
+        }
+    }
+
     /// A file, which is complete, does not have it. True when that is the answer to its request.
     pub(crate) fn on_absent_from_file(&mut self, response: u64) -> bool {
         let is_unanswered = matches!(self.phase, Phase::New | Phase::Requested);
