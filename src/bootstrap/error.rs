@@ -74,7 +74,7 @@ impl BootstrapError {
         Self { origin, kind: Kind::Invalid { problems, is_envoys: false } }
     }
 
-    /// The same for a document in Envoy's format.
+    /// The error of an invalid document in Envoy's format.
     pub(super) fn invalid_for_envoy(origin: Origin, problems: Vec<ValidationError>) -> Self {
         Self { origin, kind: Kind::Invalid { problems, is_envoys: true } }
     }

@@ -81,7 +81,7 @@ impl ServerTls {
     /// stay as they are. It blocks while the files are read.
     ///
     /// # Errors
-    /// Those of [`from_files`](Self::from_files). What was read before stays in use.
+    /// The errors are those of [`from_files`](Self::from_files). What was read before stays in use.
     pub fn reload(&self) -> Result<bool, ServerTlsError> {
         let contents = self.files.read()?;
         if contents == self.current.read().unwrap_or_else(PoisonError::into_inner).contents {

@@ -58,7 +58,7 @@ struct OnStream {
     requested: bool,
     /// Whether the server sends everything, according to the requests so far.
     wildcard: bool,
-    /// It was sent as `*`, since it began behind names.
+    /// The wildcard was sent as `*`, since it began behind names.
     has_star: bool,
     /// The end of the wildcard was sent. go-control-plane ignores that on a stream without a name in a request, and
     /// considers its resources held ever after.

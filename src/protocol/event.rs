@@ -57,7 +57,7 @@ pub(crate) struct ResponseOutcome {
     pub(crate) digests: Digests,
     /// It only confirms resources, in a version that is not held: it does not become the accepted one.
     pub(crate) is_outdated: bool,
-    /// It is rejected, and not only because of resources whose names are known.
+    /// The response is rejected, and not only because of resources whose names are known.
     pub(crate) is_unattributed: bool,
     /// Some of it has changed what is held, whether it is accepted or not.
     pub(crate) is_applied: bool,

@@ -48,7 +48,7 @@ pub(crate) struct Sotw {
     type_url: &'static str,
     /// The version of the last response without errors.
     version: Version,
-    /// That response is one to a request for everything.
+    /// The last response without errors is one to a request for everything.
     covers_all: bool,
     /// A subscribed resource of that version was dropped, or may have been replaced.
     has_dropped: bool,

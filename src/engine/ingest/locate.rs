@@ -209,7 +209,7 @@ impl Step<'_> {
         self.response.lacks_wildcard |= subscriptions.is_some_and(|subscriptions| subscriptions.wildcard);
     }
 
-    /// The same as an error in place of a resource. False if the error is something else.
+    /// Whether an error by the name `*` reports that there is no such resource; notes that then.
     pub(super) fn is_wildcard_absent(&mut self, code: i32) -> bool {
         let is_not_found = Code::from_i32(code) == Code::NotFound;
         if is_not_found {

@@ -45,13 +45,13 @@ pub(crate) struct PendingResponse {
     pub(super) outdated: bool,
     /// It contains something that was not requested before the wildcard was.
     pub(super) of_all: bool,
-    /// It contains a resource or an error without a name, so that absence proves nothing.
+    /// The response contains a resource or an error without a name, so that absence proves nothing.
     pub(super) nameless: bool,
     /// Something of it is in use: what is held is not what the last accepted version stands for.
     pub(super) is_applied: bool,
     /// The server considered the wildcard a name without a resource.
     pub(super) lacks_wildcard: bool,
-    /// It has only what is subscribed by name, although the wildcard was requested as `*` (B1.23).
+    /// The response has only what is subscribed by name, although the wildcard was requested as `*` (B1.23).
     pub(super) is_narrow: bool,
     pub(super) problems: Problems,
     /// The glob that a resource of it was a member of.
