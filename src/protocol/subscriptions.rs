@@ -147,6 +147,8 @@ impl Subscriptions {
         let unanswered = self.iter_mut().filter(|(_, sub)| sub.is_unanswered());
         unanswered
             .map(|(id, sub)| {
+                // A request of the wildcard that is on its way has none of them, and begins no time.
+                sub.on_unrequested();
                 sub.on_subscribed(None);
                 id
             })

@@ -143,6 +143,8 @@ impl<'a> Placement<'a> {
             machine.subscriptions_mut(entry.ty).and_then(|subscriptions| subscriptions.get_mut(sub))
         {
             sub.set_held(entry.is_held());
+            // What is held already came from another server.
+            sub.on_held(None, entry.is_held());
             sub.spell(entry.spelling.clone());
         }
         entry.subscriptions.add(server, sub);

@@ -61,7 +61,11 @@ impl World {
         let behavior = |id, server: &Server| {
             family.server_behavior((seed, id), server.api_type.is_some_and(ApiType::is_delta))
         };
-        let built = built.enumerate().map(|(id, server)| (behavior(id, &server), server));
+        let built = built.enumerate().map(|(id, server)| {
+            let behavior = behavior(id, &server);
+            debug!(id, ?server.api_type, ?behavior, "server");
+            (behavior, server)
+        });
         let network = Network::new(Setup {
             seed,
             family: family.clone(),

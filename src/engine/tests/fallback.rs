@@ -408,3 +408,21 @@ fn a_wildcard_is_complete_on_the_revert_to_a_server_that_was_sent_its_version() 
     let outputs = receive(&mut rig, 0, 3, &part("1", &[("p", "x")]));
     assert!(outputs.contains(&"#1 {} complete".to_owned()), "{outputs:?}");
 }
+
+/// What the fallback has rejected beside a resource of the primary is not in its version. Found by the simulation of operations: seed 22,619.
+#[test]
+fn b1_21_no_version_is_claimed_of_which_a_part_was_rejected_beside_the_resource_of_another_server() {
+    let mut rig = rig(2);
+    rig.watch::<Part>("a");
+    open(&mut rig, 0, 1);
+    receive(&mut rig, 0, 1, &part("1", &[("a", "x")]));
+    rig.watch::<Part>("b");
+    rig.pass(Duration::from_millis(20));
+    assert!(refuse(&mut rig, 0, 1).contains(&"connect 1.1".to_owned()));
+    open(&mut rig, 1, 1);
+    receive(&mut rig, 1, 1, &part("f1", &[("a", "bad")]));
+    let outputs = receive(&mut rig, 1, 1, &part("f1", &[("b", "y")]));
+    assert!(outputs.contains(&"send Part [a,b] f1/nf1".to_owned()), "{outputs:?}");
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Part>("c").1, ["send Part [a,b,c] /nf1"]);
+}

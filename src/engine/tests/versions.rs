@@ -354,6 +354,34 @@ fn b1_22_a_name_that_was_sent_before_and_is_not_sent_again_is_requested_on_anoth
     assert_eq!(rig.pass(Duration::from_secs(20)), ["#3 absent NOT_FOUND"]);
 }
 
+/// The answer to a response is without a name that was let go and came back before it, and the next response lacks it.
+#[test]
+fn b1_22_a_name_that_was_left_out_of_an_ack_and_is_not_sent_again_is_requested_on_another_stream() {
+    let mut rig = Rig::new();
+    let watches = rig.open::<Full>(&["a", "b"]);
+    let (a, b) = (|| any::<Full>("a", "x"), || any::<Full>("b", "y"));
+    rig.receive(1, &response::<Full>("1", vec![a(), b()]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(watches[0]);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.watch::<Full>("a");
+    rig.sent(1);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![a(), b()]));
+    assert_eq!(outputs, ["#3 present 2 x", "read", "send Full [b] 2/n2"]);
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("3", vec![b()]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.sent(1), NONE, "the server knows it");
+    let outputs = rig.pass(Duration::from_secs(16));
+    assert_eq!(outputs, ["disconnect 0.1", "connect 0.2"], "what is held is not lost");
+    assert_eq!(rig.connect(2), ["read", "send Full [a,b] / node"]);
+    rig.sent(2);
+    assert_eq!(rig.receive(2, &response::<Full>("3", vec![b()]))[0], "#3 absent NOT_FOUND");
+}
+
 #[test]
 fn b1_22_the_same_in_the_incremental_variant() {
     use super::rig::delta_response;

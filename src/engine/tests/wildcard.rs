@@ -198,6 +198,25 @@ fn on_the_next_stream(mut rig: Rig, outputs: &[String]) {
     assert_eq!(rig.watch::<Full>("b").1, ["#3 present 1 y"], "no name is sent");
 }
 
+/// Found by the simulation of operations: seed 17,934.
+#[test]
+fn b1_23_the_time_of_a_name_begins_with_its_request_when_the_wildcard_that_stood_for_it_has_ended() {
+    let mut rig = with_star();
+    let outputs = rig.pass(Duration::from_secs(15));
+    assert_eq!(outputs[..2], ["disconnect 0.1", "connect 0.2"]);
+    rig.watch::<Full>("c");
+    assert_eq!(rig.connect(2), ["read", "send Full [] / node"]);
+    rig.unwatch(crate::base::WatchId::new(2));
+    rig.pass(Duration::from_secs(3));
+    assert_eq!(rig.sent(2), ["send Full [a,c] /"], "the empty list has left");
+    rig.pass(Duration::from_secs(1));
+    rig.sent(2);
+    rig.receive(2, &response::<Full>("2", vec![any::<Full>("a", "x")]));
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_millis(14_999)), [""; 0]);
+    assert_eq!(rig.pass(Duration::from_millis(1)), ["#3 absent NOT_FOUND"]);
+}
+
 /// `a` is watched, and then everything, which is sent as `*`.
 fn with_star() -> Rig {
     let mut rig = Rig::new();

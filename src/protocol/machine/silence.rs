@@ -90,12 +90,13 @@ impl Machine {
         channel.is_some_and(|channel| channel.variant.is_wildcard_spelled(&channel.subscriptions))
     }
 
-    /// Whether the server has sent a name on this stream before that it does not send now (B1.22).
+    /// Whether the server has sent a name on this stream before that it does not send now (B1.22). Its resource may be held still,
+    /// if its absence is unconfirmed.
     pub(super) fn has_sent_before(&self, wait: &Wait) -> bool {
         let channel = self.types.get(wait.ty.index()).and_then(Option::as_ref);
         channel.is_some_and(|channel| {
             let sub = channel.subscriptions.get(wait.sub);
-            sub.is_some_and(|sub| !sub.is_held() && channel.variant.has_sent(sub.name()))
+            sub.is_some_and(|sub| channel.variant.has_sent(sub.name()))
         })
     }
 

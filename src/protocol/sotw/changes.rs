@@ -71,6 +71,10 @@ impl Sotw {
         let mut names = BTreeSet::new();
         for id in &held_back {
             if let Some(sub) = subscriptions.get_mut(*id) {
+                if sub.was_sent_on_stream() {
+                    // The next response may lack it, and the one after it, as the server has sent it before (B1.22).
+                    self.on_stream.unheld.on_skipped(sub.name());
+                }
                 sub.on_held_back(now + self.doubt);
                 recent.on_name_held_back(sub.name().clone(), self.doubt, now);
                 names.insert(sub.name().clone());
