@@ -11,6 +11,7 @@ use super::{
     defect::{Defect, Defects},
     frames,
     pipe::Link,
+    plan::PlanEnd,
     settings::BuilderSetting,
 };
 use crate::pb::envoy::config::cluster::v3::cluster::LbPolicy;
@@ -154,7 +155,9 @@ impl Script {
         let setting =
             |condition: fn(BuilderSetting) -> bool| self.settings.iter().any(|setting| condition(*setting));
         let goes_away = self.near.has(|quirk| matches!(quirk, Quirk::GoAway { .. }));
-        let resets = self.crowds.iter().any(Crowd::resets_streams);
+        // The h2 crate answers the trailers that follow a reset of the server by a reset of its own.
+        let crosses = |crowd: &Crowd| self.near.goes_on_after_reset() && crowd.is_reset_by_server();
+        let resets = self.crowds.iter().any(|crowd| crowd.resets_streams() || crosses(crowd));
         let uploads = self.crowds.iter().any(|crowd| crowd.application.sending != Sending::Unary);
         let streams: usize = self.crowds.iter().map(|crowd| crowd.count).sum();
         let reasons = [
@@ -241,6 +244,11 @@ impl Crowd {
             || *cancel != Cancel::Never
             || matches!(reading, Reading::DropAfter(_))
             || (*sending != Sending::Unary && plan.is_early)
+    }
+
+    /// Whether the server ends calls by a reset.
+    fn is_reset_by_server(&self) -> bool {
+        self.application.plan.end == PlanEnd::Reset
     }
 }
 
