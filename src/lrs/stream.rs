@@ -203,6 +203,7 @@ impl LoadStream {
             StreamEvent::Received { message, .. } => self.on_received(&message, loads, now),
             StreamEvent::Disconnected { reason, .. } => self.on_disconnected(&reason, loads, now),
             StreamEvent::Alive { .. }
+            | StreamEvent::GoingAway { .. }
             | StreamEvent::Unchanged { .. }
             | StreamEvent::NotFound { .. }
             | StreamEvent::Failed { .. } => {}

@@ -136,6 +136,7 @@ impl Machine {
         match event {
             StreamEvent::Connected { .. } => self.on_connected(now),
             StreamEvent::Alive { .. } => self.stream.on_alive(),
+            StreamEvent::GoingAway { .. } => self.stream.on_going_away(now),
             StreamEvent::RequestSent { .. } => self.on_request_sent(now),
             StreamEvent::Received { stream, message } => return self.on_received(stream, message, now),
             StreamEvent::NotFound { stream } => return self.on_not_found(stream, now),
@@ -246,9 +247,7 @@ impl Machine {
     }
 
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        if self.has_waited_for_nobody(now) {
-            self.give_up(now);
-        }
+        self.give_up_if_silent(now);
         self.reopen_if_due(now);
         self.time_out_wildcards(now);
         while let Some(wait) = self.waiting.pop(now) {
@@ -309,7 +308,9 @@ impl Machine {
         let write = open.filter(|open| open.pending.is_none()).and_then(|_| self.next_write());
         let all = self.types.iter().flatten().filter_map(|channel| channel.all.deadline()).min();
         let all = all.into_iter().chain(self.reopening.due()).min().map(|at| (at, Timer::DoesNotExist));
-        [waiting, reconnect, idle, quiet, holds, write, all].into_iter().flatten().min_by_key(|(at, _)| *at)
+        let forgotten = self.forgotten_at().map(|at| (at, Timer::DoesNotExist));
+        let timers = [waiting, reconnect, idle, quiet, holds, write, all, forgotten];
+        timers.into_iter().flatten().min_by_key(|(at, _)| *at)
     }
 
     /// Another stream shows that the server can be reached.

@@ -68,6 +68,8 @@ pub(crate) struct Open {
     answered: bool,
     /// Bytes were read from the connection: it is not one that a frozen server has left in the kernel's backlog.
     alive: bool,
+    /// When the server announced the end of the connection.
+    going_away_since: Option<Instant>,
     /// The time until which it has to hold to be healthy without a response: a server that knows the held versions
     /// may have nothing to send.
     holds_at: Option<Instant>,
@@ -177,6 +179,18 @@ impl Stream {
             State::Connecting { alive } | State::Open(Open { alive, .. }) => *alive = true,
             State::Closed | State::BackingOff { .. } => {}
         }
+    }
+
+    /// The server has announced the end of the connection.
+    pub(crate) fn on_going_away(&mut self, now: Instant) {
+        if let Some(open) = self.open() {
+            open.going_away_since.get_or_insert(now);
+        }
+    }
+
+    /// When the server announced the end of the connection, if it has sent no response on the stream: it may have forgotten it.
+    pub(crate) fn unanswered_going_away_since(&self) -> Option<Instant> {
+        self.as_open().filter(|open| !open.answered)?.going_away_since
     }
 
     /// Whether there is a server behind the open connection, as far as can be detected.

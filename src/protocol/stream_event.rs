@@ -16,6 +16,11 @@ pub(crate) enum StreamEvent {
         /// The stream on that connection.
         stream: StreamId,
     },
+    /// The server has announced the end of the connection (GOAWAY of HTTP/2). Its streams go on until the server ends them.
+    GoingAway {
+        /// The stream on that connection.
+        stream: StreamId,
+    },
     /// The one pending request was taken by the transport: it is being sent, not just queued (A57-7).
     RequestSent {
         /// The stream that it was written on.
@@ -60,6 +65,7 @@ impl StreamEvent {
         match self {
             Self::Connected { stream }
             | Self::Alive { stream }
+            | Self::GoingAway { stream }
             | Self::RequestSent { stream }
             | Self::Received { stream, .. }
             | Self::Unchanged { stream }

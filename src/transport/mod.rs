@@ -12,7 +12,12 @@ mod metadata;
 mod rest;
 mod socket;
 
-use std::{borrow::Cow, fmt, sync::Arc, time::Duration};
+use std::{
+    borrow::Cow,
+    fmt,
+    sync::{Arc, Weak},
+    time::Duration,
+};
 
 use bytes::Bytes;
 use tokio::sync::mpsc::UnboundedSender;
@@ -211,6 +216,10 @@ impl ConnectionEvents {
         Self { reporter: Arc::new(Reporter { stream, reports }) }
     }
 
+    pub(crate) fn downgrade(&self) -> WeakConnectionEvents {
+        WeakConnectionEvents { reporter: Arc::downgrade(&self.reporter) }
+    }
+
     /// Reports that the connection is established, and requests can be written.
     pub fn connected(&self) {
         self.reporter.report(StreamEvent::Connected { stream: self.reporter.stream });
@@ -225,6 +234,12 @@ impl ConnectionEvents {
     /// for polled servers.
     pub fn alive(&self) {
         self.reporter.report(StreamEvent::Alive { stream: self.reporter.stream });
+    }
+
+    /// Reports that the server has announced the end of the connection, as by GOAWAY of HTTP/2. A stream without any response is
+    /// closed the does-not-exist timeout later; without this report it lasts until the server ends it.
+    pub fn going_away(&self) {
+        self.reporter.report(StreamEvent::GoingAway { stream: self.reporter.stream });
     }
 
     /// Reports that the network has accepted the message of [`Connection::send`].
@@ -256,6 +271,21 @@ impl ConnectionEvents {
     /// Reports that the connection could not be opened, or has ended. Later reports are ignored.
     pub fn disconnected(&self, reason: Disconnect) {
         self.reporter.report(StreamEvent::Disconnected { stream: self.reporter.stream, reason });
+    }
+}
+
+/// The same, without an effect on the end of the connection when it is dropped.
+#[derive(Debug)]
+pub(crate) struct WeakConnectionEvents {
+    reporter: Weak<Reporter>,
+}
+
+impl WeakConnectionEvents {
+    /// As [`ConnectionEvents::going_away`].
+    pub(crate) fn going_away(&self) {
+        if let Some(reporter) = self.reporter.upgrade() {
+            ConnectionEvents { reporter }.going_away();
+        }
     }
 }
 

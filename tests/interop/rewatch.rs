@@ -54,7 +54,8 @@ async fn all_names_of_a_type_end_and_come_again(setup: Setup) {
         }
         if setup.is_delta() {
             // What is watched again before the end was read may still be held, and is requested a moment later.
-            let asks_for_last = |event: &Value| is_request(event, "Cluster") && has(&event["subscribe"], "inventory");
+            let asks_for_last =
+                |event: &Value| is_request(event, "Cluster") && has(&event["subscribe"], "inventory");
             peer.nth_event(round, "a request of the names", asks_for_last).await;
         } else {
             peer.nth_event(round, "an ACK", |event| is_ack(event, "Cluster")).await;
@@ -63,7 +64,8 @@ async fn all_names_of_a_type_end_and_come_again(setup: Setup) {
         released::<Cluster>(&client).await;
         if setup.is_delta() {
             // Names that are watched again before that are not sent again.
-            let is_end = |event: &Value| is_request(event, "Cluster") && has(&event["unsubscribe"], "inventory");
+            let is_end =
+                |event: &Value| is_request(event, "Cluster") && has(&event["unsubscribe"], "inventory");
             peer.nth_event(round, "the end of the names", is_end).await;
         }
     }

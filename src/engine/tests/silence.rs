@@ -10,7 +10,7 @@ use crate::{
     config::{AuthorityBuilder, Bootstrap, Server},
     engine::Settings,
     error::Code,
-    protocol::DisconnectKind,
+    protocol::{DisconnectKind, StreamEvent},
 };
 
 const NONE: [&str; 0] = [];
@@ -112,6 +112,44 @@ fn a57_5_without_a_fallback_a_frozen_server_is_unavailable() {
     rig.connect_to_silence(stream(1));
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_secs(15)), ["#1 absent UNAVAILABLE", "disconnect 0.1"]);
+}
+
+/// It may answer PINGs for ever.
+#[test]
+fn a_server_that_announces_the_end_of_the_connection_and_never_answers_is_left_after_the_does_not_exist_time()
+{
+    let mut rig = fallback_rig();
+    rig.watch::<Full>("a");
+    rig.connect(1);
+    rig.sent(1);
+    rig.pass(Duration::from_secs(3));
+    assert_eq!(rig.input(StreamEvent::GoingAway { stream: stream(1) }), NONE);
+    let outputs = rig.pass(Duration::from_secs(12));
+    assert_eq!(outputs, ["connect 1.1", "disconnect 0.1"], "the silence proves nothing of a");
+}
+
+#[test]
+fn a_server_that_has_nothing_new_and_announces_the_end_of_the_connection_is_left_without_an_error() {
+    let mut rig = broken();
+    rig.connect(2);
+    rig.sent(2);
+    rig.pass(Duration::from_secs(40));
+    rig.input(StreamEvent::GoingAway { stream: stream(2) });
+    rig.pass(Duration::from_secs(3));
+    rig.input(StreamEvent::GoingAway { stream: stream(2) });
+    assert_eq!(rig.pass(Duration::from_millis(11_999)), NONE, "the first announcement counts");
+    assert_eq!(rig.pass(Duration::from_millis(1)), ["disconnect 0.2"]);
+    assert_eq!(rig.pass(Duration::from_secs(2)), ["connect 0.3"]);
+}
+
+#[test]
+fn a_server_that_has_answered_and_announces_the_end_of_the_connection_ends_it_itself() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["a"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    rig.input(StreamEvent::GoingAway { stream: stream(1) });
+    assert_eq!(rig.pass(Duration::from_secs(100)), NONE);
 }
 
 /// Number 20.

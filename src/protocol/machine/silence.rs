@@ -23,26 +23,41 @@ impl Machine {
         requested.any(|(_, channel)| channel.subscriptions.is_owed_something())
     }
 
-    /// Whether a does-not-exist time has passed without bytes from the connection. That proves nothing of the resource:
-    /// a frozen server's kernel accepts connections.
-    pub(super) fn has_waited_for_nobody(&mut self, now: Instant) -> bool {
-        if !self.source_key.capabilities().streaming
-            || self.stream.as_open().is_none()
-            || self.stream.is_alive()
-        {
-            return false;
+    /// Why the open stream has nobody who serves it, as far as can be detected.
+    fn is_unserved(&self) -> Option<(DisconnectKind, &'static str)> {
+        if !self.source_key.capabilities().streaming || self.stream.as_open().is_none() {
+            return None;
         }
-        self.waiting.skip_obsolete(|wait| is_awaited(&self.types, wait));
-        let wildcards = self.types.iter().flatten().filter_map(|channel| channel.all.deadline());
-        wildcards.chain(self.waiting.next()).any(|at| at <= now)
+        match self.stream.is_alive() {
+            // The kernel of a frozen server accepts connections.
+            false => {
+                Some((DisconnectKind::Unreachable, "the server accepted the connection but has sent nothing"))
+            }
+            true => self.stream.unanswered_going_away_since().map(|_| (DisconnectKind::Closed, FORGOTTEN)),
+        }
     }
 
-    /// Closes a stream on which nothing was read, as if the server had.
-    pub(super) fn give_up(&mut self, now: Instant) {
+    /// When a stream is given up that was never answered on a connection whose end the server has announced: it may never end it.
+    pub(super) fn forgotten_at(&self) -> Option<Instant> {
+        Some(self.stream.unanswered_going_away_since()? + self.resource_timeout())
+    }
+
+    /// Closes a stream that nobody serves, as if the server had, when a does-not-exist time has passed. That proves nothing of the
+    /// resource.
+    pub(super) fn give_up_if_silent(&mut self, now: Instant) {
+        let Some((kind, why)) = self.is_unserved() else { return };
+        self.waiting.skip_obsolete(|wait| is_awaited(&self.types, wait));
+        let wildcards = self.types.iter().flatten().filter_map(|channel| channel.all.deadline());
+        let mut deadlines = wildcards.chain(self.waiting.next()).chain(self.forgotten_at());
+        if deadlines.any(|at| at <= now) {
+            self.give_up(kind, why, now);
+        }
+    }
+
+    fn give_up(&mut self, kind: DisconnectKind, why: &str, now: Instant) {
         let stream = self.stream.id();
-        let why = "the server accepted the connection but has sent nothing";
         self.commands.push_back(super::StreamCommand::Disconnect { stream });
-        self.on_disconnected(Disconnect::new(DisconnectKind::Unreachable, why), now);
+        self.on_disconnected(Disconnect::new(kind, why), now);
     }
 
     /// Wildcards that were not answered in time. One that was sent as `*` may have been taken for a name (B1.23).
@@ -133,6 +148,9 @@ impl Machine {
         Some((channel.unanswered.as_ref()?, self.quarantine.is_held_back(ty)))
     }
 }
+
+const FORGOTTEN: &str =
+    "the server announced the end of the connection (GOAWAY), and has sent no response on the stream";
 
 /// For how long another response is waited for that shows that `*` is no name for the server.
 const DOUBT: Duration = Duration::from_secs(1);

@@ -13,7 +13,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{call::Outgoing, first_read::FirstRead};
+use super::{call::Outgoing, watched_io::WatchedIo};
 use crate::{
     config::Server,
     transport::{
@@ -78,7 +78,7 @@ impl Dial<'_> {
         let secure = credentials.secure(io, &host);
         let Secured { io, .. } =
             self.bounded(begin, FROZEN, secure).await?.map_err(|e| self.unreachable(&*e))?;
-        let handshake = self.http2().handshake(TokioIo::new(FirstRead::new(io, self.events.clone())));
+        let handshake = self.http2().handshake(TokioIo::new(WatchedIo::new(io, self.events.clone())));
         let (requests, connection) =
             self.bounded(begin, FROZEN, handshake).await?.map_err(|e| self.unreachable(&e))?;
         let end = tokio::spawn(connection);

@@ -18,8 +18,8 @@
 mod call;
 mod dial;
 mod failure;
-mod first_read;
 mod shared;
+mod watched_io;
 
 use std::{sync::Arc, time::Duration};
 

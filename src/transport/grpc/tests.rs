@@ -140,6 +140,7 @@ async fn a_connection_cut_at_any_byte_gives_whole_messages_and_an_end() {
                     }
                     StreamEvent::Connected { .. }
                     | StreamEvent::Alive { .. }
+                    | StreamEvent::GoingAway { .. }
                     | StreamEvent::RequestSent { .. }
                     | StreamEvent::Unchanged { .. }
                     | StreamEvent::NotFound { .. }
@@ -216,6 +217,20 @@ async fn a_goaway_without_an_error_is_a_broken_connection() {
     })
     .await;
     assert_eq!(Peer::connect(&uri).end().await.kind, DisconnectKind::Failed(Code::Unavailable));
+}
+
+#[tokio::test]
+async fn a_goaway_on_a_connection_that_stays_is_reported_and_the_stream_goes_on() {
+    let uri = scripted(|mut client| async move {
+        client.open_stream().await;
+        client.frame(GOAWAY, 0, 0, &[0, 0, 0, 1, 0, 0, 0, 0]).await;
+        client.read_to_end().await;
+    })
+    .await;
+    let mut peer = Peer::connect(&uri);
+    while !matches!(peer.input().await, StreamEvent::GoingAway { .. }) {}
+    peer.connection.send(Bytes::from_static(b"a request"));
+    assert!(matches!(peer.input().await, StreamEvent::RequestSent { .. }));
 }
 
 #[tokio::test]
