@@ -10,7 +10,7 @@ use serde::Serialize;
 use super::{
     Context, Invalid,
     matcher::{StringMatcher, StringPattern},
-    parts,
+    parts, remarks, unexecuted,
 };
 use crate::pb::envoy::{
     config::core::v3::{self as core, transport_socket::ConfigType},
@@ -126,6 +126,9 @@ impl UpstreamTls {
     /// meaning for clusters, and C-core does not check it.
     pub(super) fn parse(socket: &core::TransportSocket, cx: &Context<'_>) -> Result<Self, Invalid> {
         let message: tls::UpstreamTlsContext = typed_config(socket, UPSTREAM)?;
+        if let Some(ConfigType::TypedConfig(any)) = &socket.config_type {
+            remarks::scan(&unexecuted::UPSTREAM_TLS_CONTEXT, &any.value);
+        }
         Self::from_message(message, cx).map_err(|e| e.at("typed_config"))
     }
 

@@ -8,7 +8,8 @@ mod tables;
 
 use self::tables::{CLIENT_SIDE_WEIGHTED_ROUND_ROBIN, LEAST_REQUEST, RING_HASH, ROUND_ROBIN};
 pub(super) use self::tables::{
-    CLUSTER, CONNECTION_MANAGER, LOAD_ASSIGNMENT, ROUTE_CONFIGURATION, VIRTUAL_HOST,
+    CLUSTER, CONNECTION_MANAGER, COOKIE_SESSION, GCP_AUTHN, HTTP_FAULT, LOAD_ASSIGNMENT, ROUTE_CONFIGURATION,
+    ROUTER, UPSTREAM_TLS_CONTEXT, VIRTUAL_HOST,
 };
 
 /// The fields of a message that channels do not execute, and those with messages that have such fields; sorted by number.
@@ -69,7 +70,12 @@ pub(super) const HEALTH_CHECK_CONFIG: &str = "Endpoint.health_check_config";
 mod tests {
     use super::*;
 
-    const ALL: [&Table; 9] = [
+    const ALL: [&Table; 14] = [
+        &UPSTREAM_TLS_CONTEXT,
+        &ROUTER,
+        &HTTP_FAULT,
+        &GCP_AUTHN,
+        &COOKIE_SESSION,
         &CLUSTER,
         &ROUTE_CONFIGURATION,
         &VIRTUAL_HOST,

@@ -18,7 +18,7 @@ use crate::{
     resource::{
         Context, Extension, Invalid, Payload,
         matcher::{Denominator, Fraction},
-        parts,
+        parts, remarks, unexecuted,
     },
 };
 
@@ -89,7 +89,9 @@ impl Extension for Fault {
 
     /// Rule H2. What a fault cannot be is rejected as in gRPC's C core, which the text of the rule does not require.
     fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
-        let message = HttpFault::decode(payload.message()?)?;
+        let bytes = payload.message()?;
+        let message = HttpFault::decode(bytes.clone())?;
+        remarks::scan(&unexecuted::HTTP_FAULT, &bytes);
         let delay = message.delay.map_or(Ok(None), FaultDelay::parse);
         let abort = message.abort.map_or(Ok(None), FaultAbort::parse);
         Ok(Self {

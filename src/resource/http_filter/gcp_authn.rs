@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::kinds::{BuiltIn, HttpFilterExtension, Sides};
 use crate::{
     pb::envoy::extensions::filters::http::gcp_authn::v3 as pb,
-    resource::{Context, Extension, Invalid, Payload},
+    resource::{Context, Extension, Invalid, Payload, remarks, unexecuted},
 };
 
 /// Settings of [`HttpFilterConfig::GcpAuthn`](crate::resource::http_filter::HttpFilterConfig::GcpAuthn). For what service tokens are is in the metadata of the cluster, under the
@@ -23,7 +23,9 @@ impl Extension for GcpAuthn {
 
     /// Rule H13.
     fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
-        let message = pb::GcpAuthnFilterConfig::decode(payload.message()?)?;
+        let bytes = payload.message()?;
+        let message = pb::GcpAuthnFilterConfig::decode(bytes.clone())?;
+        remarks::scan(&unexecuted::GCP_AUTHN, &bytes);
         let cache_size = message.cache_config.and_then(|cache| cache.cache_size);
         match cache_size.map_or(DEFAULT_CACHE_SIZE, |size| size.value) {
             0 => Err(Invalid::field("cache_config.cache_size", "must not be 0")),

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::kinds::{HttpFilterExtension, NoOverride, Sides};
 use crate::{
     pb::envoy::extensions::filters::http::router::v3 as pb,
-    resource::{Context, Extension, Invalid, Payload},
+    resource::{Context, Extension, Invalid, Payload, remarks, unexecuted},
 };
 
 /// The filter that sends requests along their routes (A39-7). Its settings are for proxies alone and skipped (H1).
@@ -18,7 +18,9 @@ impl Extension for Router {
     const TYPE_NAME: &'static str = "envoy.extensions.filters.http.router.v3.Router";
 
     fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
-        let pb::Router {} = pb::Router::decode(payload.message()?)?;
+        let message = payload.message()?;
+        let pb::Router {} = pb::Router::decode(message.clone())?;
+        remarks::scan(&unexecuted::ROUTER, &message);
         Ok(Self)
     }
 }

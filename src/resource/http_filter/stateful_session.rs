@@ -11,7 +11,7 @@ use crate::{
         filters::http::stateful_session::v3::{self as pb, stateful_session_per_route::Override},
         http::stateful_session::cookie::v3::CookieBasedSessionState,
     },
-    resource::{Context, Extension, Invalid, Payload, parts},
+    resource::{Context, Extension, Invalid, Payload, parts, remarks, unexecuted},
 };
 
 /// Settings of [`HttpFilterConfig::StatefulSession`](crate::resource::http_filter::HttpFilterConfig::StatefulSession).
@@ -88,7 +88,9 @@ impl StatefulSession {
 
 impl SessionCookie {
     fn parse(payload: Payload) -> Result<Self, Invalid> {
-        let state = CookieBasedSessionState::decode(payload.message()?)?;
+        let bytes = payload.message()?;
+        let state = CookieBasedSessionState::decode(bytes.clone())?;
+        remarks::scan(&unexecuted::COOKIE_SESSION, &bytes);
         let cookie = state.cookie.ok_or_else(|| Invalid::field("cookie", "must be set"))?;
         if cookie.name.is_empty() {
             return Err(Invalid::field("cookie.name", "must not be empty"));

@@ -372,7 +372,23 @@ fn t17_a29_ignores_what_does_not_weaken_security() {
         max_session_keys: Some(crate::pb::google::protobuf::UInt32Value { value: 1 }),
         ..Default::default()
     };
-    assert_eq!(upstream_message(message), upstream(common()));
+    let (parsed, remarks) = remarks::collect(|| {
+        let names = providers();
+        let cx = Context::new().with_certificate_providers(&names);
+        UpstreamTls::parse(&socket(UPSTREAM, &message), &cx)
+    })
+    .unwrap();
+    assert_eq!(parsed, upstream(common()).unwrap());
+    assert_eq!(
+        remarks.not_executed(),
+        [
+            "CertificateValidationContext.allow_expired_certificate",
+            "CertificateValidationContext.trust_chain_verification",
+            "CommonTlsContext.alpn_protocols",
+            "UpstreamTlsContext.allow_renegotiation",
+            "UpstreamTlsContext.max_session_keys",
+        ]
+    );
 }
 
 mod names;

@@ -1,6 +1,6 @@
 //! The fields that management servers may send and that channels do not execute, by their numbers, whether or not the messages
 //! of this crate have them. Names and statistics of proxies, metadata without a meaning of its own, and fields that reject a
-//! resource are not among them, nor are those of TLS contexts and HTTP filters.
+//! resource are not among them.
 
 use super::{
     Entry::{Ignored, Inside},
@@ -354,3 +354,68 @@ static CIRCUIT_BREAKERS: Table = Table(&[(1, Inside(&THRESHOLDS))]);
 static UPSTREAM_CONFIG: Table = Table(&[(2, Inside(&UPSTREAM_ANY))]);
 
 static UPSTREAM_ANY: Table = Table(&[(2, Inside(&HTTP_OPTIONS))]);
+
+pub(in crate::resource) static UPSTREAM_TLS_CONTEXT: Table = Table(&[
+    (1, Inside(&COMMON_TLS_CONTEXT)),
+    (3, Ignored("UpstreamTlsContext.allow_renegotiation")),
+    (4, Ignored("UpstreamTlsContext.max_session_keys")),
+    (5, Ignored("UpstreamTlsContext.enforce_rsa_key_usage")),
+]);
+
+static COMMON_TLS_CONTEXT: Table = Table(&[
+    (2, Ignored("CommonTlsContext.tls_certificates")),
+    (3, Inside(&CERTIFICATE_VALIDATION_CONTEXT)),
+    (4, Ignored("CommonTlsContext.alpn_protocols")),
+    (6, Ignored("CommonTlsContext.tls_certificate_sds_secret_configs")),
+    (8, Inside(&COMBINED_VALIDATION_CONTEXT)),
+    (15, Ignored("CommonTlsContext.key_log")),
+    (16, Ignored("CommonTlsContext.custom_tls_certificate_selector")),
+    (17, Ignored("CommonTlsContext.read_ahead_buffer_size")),
+]);
+
+static COMBINED_VALIDATION_CONTEXT: Table = Table(&[
+    (1, Inside(&CERTIFICATE_VALIDATION_CONTEXT)),
+    (2, Ignored("CombinedCertificateValidationContext.validation_context_sds_secret_config")),
+]);
+
+static CERTIFICATE_VALIDATION_CONTEXT: Table = Table(&[
+    (1, Ignored("CertificateValidationContext.trusted_ca")),
+    (8, Ignored("CertificateValidationContext.allow_expired_certificate")),
+    (10, Ignored("CertificateValidationContext.trust_chain_verification")),
+    (11, Ignored("CertificateValidationContext.watched_directory")),
+    (14, Ignored("CertificateValidationContext.only_verify_leaf_cert_crl")),
+    (16, Ignored("CertificateValidationContext.max_verify_depth")),
+]);
+
+pub(in crate::resource) static ROUTER: Table = Table(&[
+    (2, Ignored("Router.start_child_span")),
+    (3, Ignored("Router.upstream_log")),
+    (5, Ignored("Router.strict_check_headers")),
+    (6, Ignored("Router.respect_expected_rq_timeout")),
+]);
+
+pub(in crate::resource) static HTTP_FAULT: Table = Table(&[
+    (3, Ignored("HTTPFault.upstream_cluster")),
+    (4, Ignored("HTTPFault.headers")),
+    (5, Ignored("HTTPFault.downstream_nodes")),
+    (7, Ignored("HTTPFault.response_rate_limit")),
+    (8, Ignored("HTTPFault.delay_percent_runtime")),
+    (9, Ignored("HTTPFault.abort_percent_runtime")),
+    (10, Ignored("HTTPFault.delay_duration_runtime")),
+    (11, Ignored("HTTPFault.abort_http_status_runtime")),
+    (12, Ignored("HTTPFault.max_active_faults_runtime")),
+    (13, Ignored("HTTPFault.response_rate_limit_percent_runtime")),
+    (14, Ignored("HTTPFault.abort_grpc_status_runtime")),
+]);
+
+pub(in crate::resource) static GCP_AUTHN: Table = Table(&[
+    (1, Ignored("GcpAuthnFilterConfig.http_uri")),
+    (2, Ignored("GcpAuthnFilterConfig.retry_policy")),
+    (4, Ignored("GcpAuthnFilterConfig.token_header")),
+    (5, Ignored("GcpAuthnFilterConfig.cluster")),
+    (6, Ignored("GcpAuthnFilterConfig.timeout")),
+]);
+
+pub(in crate::resource) static COOKIE_SESSION: Table = Table(&[(1, Inside(&SESSION_COOKIE))]);
+
+static SESSION_COOKIE: Table = Table(&[(4, Ignored("Cookie.attributes"))]);

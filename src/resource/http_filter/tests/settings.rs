@@ -246,3 +246,19 @@ fn a55_2_a_cookie_is_for_the_paths_below_its_own() {
         assert_eq!(session.cookie.unwrap().is_for(path), expected, "{own} {path}");
     }
 }
+
+/// Fields of messages that this crate lacks are found by their numbers.
+#[test]
+fn fields_of_filters_that_channels_do_not_execute_are_remarks() {
+    use crate::resource::{Extension, Payload, http_filter::Router, remarks};
+    fn fields<T: Extension>(message: &'static [u8]) -> Vec<&'static str> {
+        let parse = || T::parse(Payload::Message(message.into()), &Context::new());
+        remarks::collect(parse).unwrap().1.not_executed().to_vec()
+    }
+    assert_eq!(fields::<Fault>(b"\x1a\x01c\x22\x00\x32\x02\x08\x01"), ["HTTPFault.upstream_cluster"]);
+    assert_eq!(
+        fields::<Router>(b"\x10\x01\x20\x01\x30\x01"),
+        ["Router.respect_expected_rq_timeout", "Router.start_child_span"]
+    );
+    assert_eq!(fields::<GcpAuthn>(b"\x0a\x02\x0a\x00"), ["GcpAuthnFilterConfig.http_uri"]);
+}
