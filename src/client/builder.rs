@@ -214,7 +214,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the maximum size of a message from a server in bytes: 256 MiB by default. A larger message ends the stream;
+    /// Sets the maximum size of a message from a server in bytes: 64 MiB by default. A larger message ends the stream;
     /// resources received before are kept. Larger files are not read. Without effect on a custom
     /// [`transport`](Self::transport).
     pub fn max_message_size(mut self, bytes: usize) -> Self {

@@ -57,7 +57,7 @@ struct Settings {
 }
 
 impl GrpcTransport {
-    /// Sets the maximum size of a received message in bytes: 256 MiB by default.
+    /// Sets the maximum size of a received message in bytes: 64 MiB by default.
     #[must_use]
     pub fn with_max_message_size(mut self, bytes: usize) -> Self {
         self.settings.max_message_size = bytes;
@@ -114,7 +114,7 @@ impl GrpcTransport {
 impl Default for GrpcTransport {
     fn default() -> Self {
         let settings = Settings {
-            max_message_size: 256 << 20,
+            max_message_size: 64 << 20,
             keepalive_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(20),
             credentials: CredentialsRegistry::default(),
