@@ -100,10 +100,12 @@ pub const USER_AGENT_NAME: &str = "xdskit";
 /// The `user_agent_version` of the node.
 pub const USER_AGENT_VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The `client_features` of the node. Both spellings of the feature for wrapped resources are in use.
+/// The `client_features` of the node. Both spellings of the feature for wrapped resources are in use. The one of collections of
+/// endpoints is that of A95.
 pub const CLIENT_FEATURES: &[&str] = &[
     "envoy.lb.does_not_support_overprovisioning",
     "xds.config.resource-in-sotw",
     "xds.config.supports-resource-in-sotw",
     "xds.config.supports-resource-ttl",
+    "xds.endpoint.supports_lb_endpoint_collection",
 ];

@@ -56,13 +56,13 @@ mod tests {
     use crate::config::Locality;
 
     #[test]
-    fn a27_2_user_agent_and_features_are_the_librarys() {
+    fn a27_2_a95_3_user_agent_and_features_are_the_librarys() {
         let node = Node::new("n").with_cluster("c").with_locality(Locality::new("r", "z", ""));
         let node = node.with_metadata("k", serde_json::json!({"a": [1, true, null, "x"]}));
         let message = core::Node::decode(encode(&node)).unwrap();
         assert_eq!((&*message.id, &*message.cluster, &*message.user_agent_name), ("n", "c", "xdskit"));
         assert_eq!(message.locality.unwrap().zone, "z");
-        assert_eq!(message.client_features.len(), 4);
+        assert_eq!(message.client_features.len(), 5);
         let fields = message.metadata.unwrap().fields;
         let Some(Kind::StructValue(inner)) = &fields["k"].kind else { panic!("not a struct: {fields:?}") };
         let Some(Kind::ListValue(list)) = &inner.fields["a"].kind else { panic!("not a list") };

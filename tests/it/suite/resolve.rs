@@ -4,6 +4,7 @@ mod content;
 mod dns;
 mod errors;
 mod holds;
+mod leds;
 mod mesh;
 mod on_demand;
 mod scopes;
