@@ -3,6 +3,8 @@
 
 use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
+use serde_json::Value;
+
 use super::super::reader::{Fields, Problems, Reader};
 use crate::config::ValidationError;
 
@@ -138,9 +140,11 @@ impl<'a> Message<'a> {
         chosen.map(|(.., value)| *value)
     }
 
-    /// Reports unsupported fields that would change the behavior of the client.
+    /// Reports unsupported fields that would change the behavior of the client. `false`, an empty text and an empty list are as good
+    /// as absent.
     pub(super) fn refuse(&self, names: &[&str]) {
-        for name in names.iter().filter(|name| self.has(name)) {
+        let is_set = |name: &&&str| self.get(name).is_some_and(|field| !is_default(field.value()));
+        for name in names.iter().filter(is_set) {
             self.fail(name, "not supported");
         }
     }
@@ -191,6 +195,16 @@ impl<'a> Message<'a> {
             true => camel,
             false => name.to_owned(),
         }
+    }
+}
+
+/// Whether a value is that of a field that is not there. An empty message is not: it may choose something by being there.
+fn is_default(value: &Value) -> bool {
+    match value {
+        Value::Null | Value::Bool(false) => true,
+        Value::String(text) => text.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Bool(true) | Value::Number(_) | Value::Object(_) => false,
     }
 }
 

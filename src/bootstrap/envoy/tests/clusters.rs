@@ -241,6 +241,20 @@ fn tls_without_roots_checks_with_those_of_the_system_and_warns() {
 }
 
 #[test]
+fn unsupported_fields_with_their_defaults_are_as_good_as_absent() {
+    let file = json!({ "filename": "f" });
+    let document = with_cluster(tls(json!({
+        "allow_renegotiation": false, "auto_host_sni": false, "sni": "s",
+        "common_tls_context": {
+            "tls_params": { "cipher_suites": [] }, "validation_context": { "trusted_ca": file, "verify_certificate_hash": [] },
+        },
+    })));
+    let server = read(&document).servers().next().unwrap().clone();
+    assert!(matches!(server.channel_credentials, ChannelCredentials::Tls(_)));
+    assert_eq!(warnings(&document), [""; 0]);
+}
+
+#[test]
 fn security_that_is_not_supported_is_an_error() {
     let file = json!({ "filename": "f" });
     for (context, expected) in [
@@ -298,6 +312,6 @@ fn security_that_is_not_supported_is_an_error() {
     );
     let missing = json!({ "transport_socket": { "name": "tls" } });
     assert_eq!(cluster_problems(missing), [".transport_socket.typed_config: missing"]);
-    let by_endpoint = json!({ "transport_socket_matches": [] });
+    let by_endpoint = json!({ "transport_socket_matches": [{}] });
     assert_eq!(cluster_problems(by_endpoint), [".transport_socket_matches: not supported"]);
 }

@@ -103,7 +103,7 @@ fn what_would_change_what_is_done_is_an_error() {
         json!({ "grpc_services": [service] })
     };
     for (fields, expected) in [
-        (json!({ "config_validators": [] }), "config_validators: not supported"),
+        (json!({ "config_validators": [{}] }), "config_validators: not supported"),
         (json!({ "cluster_names": ["xds"] }), "cluster_names: valid for REST only: use grpc_services"),
         (
             json!({ "api_type": "SOAP" }),
