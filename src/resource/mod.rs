@@ -380,10 +380,16 @@ impl ResourceType {
     }
 
     /// Checks the target of a redirect for a resource of the type: a resource of the type, or an entry in a list of
-    /// them (X22).
+    /// them (X22). An old-style name has no type.
     pub(crate) fn check_locator(&self, locator: &ResourceName) -> Result<(), String> {
+        let Some(named) = locator.resource_type() else {
+            return match locator.as_str() {
+                // In requests `*` is the wildcard.
+                name @ ("" | "*") => Err(format!("leads to {name:?}, which is not one resource")),
+                _ => Ok(()),
+            };
+        };
         let own = parts::message_name(self.type_url);
-        let named = locator.resource_type().unwrap_or("none");
         let is_entry = locator.directives().is_some_and(|directives| directives.entry().is_some());
         let of_type = if is_entry { named.strip_suffix("Collection") } else { Some(named) };
         match of_type == Some(own) {

@@ -67,6 +67,19 @@ fn located(id: &str, params: &[(&str, &str)]) -> CollectionEntry {
     CollectionEntry { resource_specifier: Some(ResourceSpecifier::Locator(locator)) }
 }
 
+/// The list with locators that are texts.
+fn list_of_texts(version: &str, texts: &[&str]) -> DiscoveryResponse {
+    let field = |value: &[u8]| {
+        let mut bytes = vec![0x0a];
+        prost::encoding::encode_varint(value.len() as u64, &mut bytes);
+        bytes.extend(value);
+        bytes
+    };
+    let value: Vec<u8> = texts.iter().flat_map(|text| field(&field(text.as_bytes()))).collect();
+    let list = Any { type_url: "type.googleapis.com/test.FullCollection".into(), value: value.into() };
+    of_type("test.FullCollection", version, LIST, Some(list))
+}
+
 fn of_type(ty: &str, version: &str, name: &str, resource: Option<Any>) -> DiscoveryResponse {
     let wrapper = Wrapper { name: name.into(), resource, ..Wrapper::default() };
     let type_url = "type.googleapis.com/envoy.service.discovery.v3.Resource".into();
@@ -120,6 +133,18 @@ fn x12_a_list_is_fetched_and_then_its_members_by_their_locators() {
     rig.sent(1);
     let outputs = members(&mut rig, "1", &[("x", "1"), ("y", "bad")]);
     assert_eq!(outputs.last().unwrap(), "#1 {x: present 1 1, y: absent INVALID_ARGUMENT} complete");
+}
+
+#[test]
+fn x12_a_locator_may_be_an_old_style_name() {
+    let (mut rig, _) = open();
+    rig.receive(1, &list_of_texts("1", &["old|80", "xdstp://a/test.Full/x"]));
+    assert_eq!(rig.sent(1), ["send Full [old|80,xdstp://a/test.Full/x] /"]);
+    rig.sent(1);
+    let old = any::<Full>("old|80", "1");
+    let x = wrapped::<Full>("xdstp://a/test.Full/x", Some("2"));
+    let outputs = receive(&mut rig, &super::rig::response::<Full>("1", vec![old, x]));
+    assert_eq!(outputs.last().unwrap(), "#1 {old|80: present 1 1, x: present 1 2} complete");
 }
 
 #[test]
