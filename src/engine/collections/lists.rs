@@ -266,7 +266,7 @@ impl Indirections {
         Ok(())
     }
 
-    pub(in crate::engine) fn end_inline(&mut self, watch_id: WatchId) {
+    pub(super) fn end_inline(&mut self, watch_id: WatchId) {
         if let Some(entry) = self.lists.entries.remove(&watch_id) {
             self.unfollow(entry.list);
         }

@@ -15,6 +15,7 @@
 //! begun ([`on_subscribed`](Indirections::on_subscribed)).
 
 mod alternatives;
+mod collection_alternatives;
 mod lists;
 mod look;
 
@@ -29,7 +30,9 @@ use tracing::debug;
 #[cfg(test)]
 pub(super) use self::alternatives::MAX_ALTERNATIVES;
 pub(super) use self::lists::list_type;
-use self::{alternatives::Alternative, lists::Lists, look::Look};
+use self::{
+    alternatives::Alternative, collection_alternatives::CollectionAlternative, lists::Lists, look::Look,
+};
 use super::{
     delivery::{Delivery, WatchTarget},
     selection::{SelectedName, Selection},
@@ -53,6 +56,7 @@ pub(super) struct Indirections {
     edges: BTreeMap<WatchId, Follower>,
     redirects: BTreeMap<EntryId, Followed>,
     alternatives: BTreeMap<WatchId, Alternative>,
+    collections: BTreeMap<WatchId, CollectionAlternative>,
     lists: Lists,
     orders: Vec<WatchOrder>,
     /// The number of derivations of each entry, for tests of the work.
@@ -74,6 +78,8 @@ enum Follower {
     Redirect(EntryId),
     /// A name with an alternative.
     Alternative(WatchId),
+    /// A collection with an alternative.
+    CollectionAlternative(WatchId),
     /// An inline entry of a list.
     Inline(WatchId),
     /// The members of a list.
@@ -104,6 +110,25 @@ impl Indirections {
         self.edges.contains_key(&watch_id)
     }
 
+    /// Ends a watch of a name with directives.
+    pub(super) fn end(&mut self, watch_id: WatchId) {
+        self.end_alternative(watch_id);
+        self.end_collection_alternative(watch_id);
+        self.end_inline(watch_id);
+    }
+
+    /// The watch of the whole name, whose directives a watch follows; the watch itself if it follows none. The source that came
+    /// with the name is that of its parts, too (X11).
+    pub(super) fn origin_of(&self, mut watch_id: WatchId) -> WatchId {
+        while let Some(
+            Follower::Alternative(above) | Follower::CollectionAlternative(above) | Follower::Inline(above),
+        ) = self.edges.get(&watch_id)
+        {
+            watch_id = *above;
+        }
+        watch_id
+    }
+
     /// An ordered watch has begun: a ring is detected now.
     pub(super) fn on_subscribed(&mut self, store: &mut Store, delivery: &mut Delivery, watch_id: WatchId) {
         match self.edges.get(&watch_id) {
@@ -121,8 +146,15 @@ impl Indirections {
                 let above = *above;
                 self.on_alternative_subscribed(store, delivery, above, watch_id);
             }
-            // Lists do not lead back: they are of another type than their members. A watch that ended meanwhile leads nowhere.
-            Some(Follower::Inline(_) | Follower::List(_) | Follower::Member(..)) | None => {}
+            // Lists do not lead back: they are of another type than their members. Nor do the alternatives of collections, which
+            // are those in one name. A watch that ended meanwhile leads nowhere.
+            Some(
+                Follower::Inline(_)
+                | Follower::List(_)
+                | Follower::Member(..)
+                | Follower::CollectionAlternative(_),
+            )
+            | None => {}
         }
     }
 
@@ -132,6 +164,7 @@ impl Indirections {
         store: &mut Store,
         delivery: &mut Delivery,
         watch_id: WatchId,
+        observed: &Erased,
     ) -> bool {
         let Some(follower) = self.edges.get(&watch_id).cloned() else { return false };
         match follower {
@@ -144,6 +177,9 @@ impl Indirections {
                 }
             }
             Follower::Alternative(above) => self.update_alternative(store, delivery, above),
+            Follower::CollectionAlternative(above) => {
+                self.update_collection_alternative(store, delivery, above, (watch_id, observed));
+            }
             Follower::Inline(above) => self.publish_inline(store, delivery, above),
             Follower::List(key) => self.update_list(store, delivery, &key),
             Follower::Member(key, name) => self.update_member(store, delivery, (&key, &name), watch_id),
@@ -226,6 +262,12 @@ impl Indirections {
         self.orders.push(WatchOrder::Subscribe { watch_id, ty, names });
     }
 
+    /// Orders a watch of the members of a collection.
+    fn subscribe_collection(&mut self, watch_id: WatchId, ty: ResourceType, name: ResourceName) {
+        let names = Selection::Collection(SelectedName::Name(Box::new(name)));
+        self.orders.push(WatchOrder::Subscribe { watch_id, ty, names });
+    }
+
     /// Orders the end of a watch.
     fn unfollow(&mut self, watch_id: WatchId) {
         if self.edges.remove(&watch_id).is_some() {
@@ -279,6 +321,7 @@ impl Indirections {
             Some(
                 WatchTarget::Wildcard(..)
                 | WatchTarget::List(_)
+                | WatchTarget::CollectionAlternative
                 | WatchTarget::Resolution
                 | WatchTarget::Refused(_),
             )
@@ -341,7 +384,8 @@ impl Indirections {
             match self.edges.get(&watch_id) {
                 Some(Follower::Redirect(id)) => return Above::Redirect(*id),
                 Some(Follower::Alternative(above) | Follower::Inline(above)) => watch_id = *above,
-                Some(Follower::List(_) | Follower::Member(..)) | None => return Above::Watch(watch_id),
+                Some(Follower::List(_) | Follower::Member(..) | Follower::CollectionAlternative(_))
+                | None => return Above::Watch(watch_id),
             }
         }
     }

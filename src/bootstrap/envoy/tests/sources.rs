@@ -378,13 +378,24 @@ fn a_locator_names_the_collection_of_all_resources_of_a_type() {
     assert_eq!(bootstrap.collection_of(Cluster::TYPE_URL).unwrap().as_str(), glob);
     assert_eq!(bootstrap.collection_of(ClusterLoadAssignment::TYPE_URL), None);
     assert_eq!(read(&document(json!(""), json!(null))).collection_of(Listener::TYPE_URL), None);
+    let with_alternative = format!("{list}#alt=xdstp://a/envoy.config.listener.v3.Listener/*");
+    let bootstrap = read(&document(json!(with_alternative), json!(null)));
+    assert_eq!(bootstrap.collection_of(Listener::TYPE_URL).unwrap().to_string(), with_alternative);
     for (locator, expected) in [
         ("xdstp://b/envoy.config.listener.v3.Listener/*", "authority \"b\" has no source"),
         (
             glob,
             "must be of type envoy.config.listener.v3.Listener or envoy.config.listener.v3.ListenerCollection",
         ),
-        ("opaque", "must be an xdstp:// URL of a collection without directives, or a file:// URL"),
+        ("opaque", "must be an xdstp:// URL of a collection, not of an entry, or a file:// URL"),
+        (
+            "xdstp://a/envoy.config.listener.v3.Listener/*#alt=xdstp://a/envoy.config.cluster.v3.Cluster/*",
+            "alt: must be of type envoy.config.listener.v3.Listener or envoy.config.listener.v3.ListenerCollection",
+        ),
+        (
+            "xdstp://a/envoy.config.listener.v3.ListenerCollection/foo#entry=e",
+            "must be an xdstp:// URL of a collection, not of an entry, or a file:// URL",
+        ),
         ("file://host/a", "the form is `file:///path`, with three slashes"),
         ("file:///a#entry=b", "a file has no directives and no parameters"),
     ] {
