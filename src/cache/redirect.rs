@@ -28,6 +28,9 @@ impl Redirect {
         };
         let target = target.map_err(|e| e.at("redirect"))?;
         match ty.check_locator(&target) {
+            Ok(()) if target.is_glob() => {
+                Err(Invalid::field("redirect", "leads to a glob, which is not one resource"))
+            }
             Ok(()) => Ok(Self { target }),
             Err(reason) => Err(Invalid::field("redirect", reason)),
         }

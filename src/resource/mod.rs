@@ -379,8 +379,8 @@ impl ResourceType {
         self.is_list
     }
 
-    /// Checks the target of a redirect for a resource of the type: a resource of the type, or an entry in a list of
-    /// them (X22). An old-style name has no type.
+    /// Checks the target of a redirect or list entry for the type: a resource or a glob of the type, or an entry in a list of
+    /// its resources (X22). An old-style name has no type.
     pub(crate) fn check_locator(&self, locator: &ResourceName) -> Result<(), String> {
         let Some(named) = locator.resource_type() else {
             return match locator.as_str() {
@@ -393,7 +393,6 @@ impl ResourceType {
         let is_entry = locator.directives().is_some_and(|directives| directives.entry().is_some());
         let of_type = if is_entry { named.strip_suffix("Collection") } else { Some(named) };
         match of_type == Some(own) {
-            true if locator.is_glob() => Err("leads to a glob, which is not one resource".into()),
             true => Ok(()),
             false => Err(format!("leads to a resource of type {named}, not of {own}")),
         }

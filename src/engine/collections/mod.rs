@@ -16,6 +16,7 @@
 
 mod alternatives;
 mod collection_alternatives;
+mod list_globs;
 mod lists;
 mod look;
 
@@ -86,6 +87,8 @@ enum Follower {
     List(CollectionKey),
     /// One member of a list, by its name there.
     Member(CollectionKey, Arc<str>),
+    /// The members of a glob in a list, by its name there.
+    Glob(CollectionKey, Arc<str>),
 }
 
 /// The target of a resource.
@@ -152,6 +155,7 @@ impl Indirections {
                 Follower::Inline(_)
                 | Follower::List(_)
                 | Follower::Member(..)
+                | Follower::Glob(..)
                 | Follower::CollectionAlternative(_),
             )
             | None => {}
@@ -183,6 +187,7 @@ impl Indirections {
             Follower::Inline(above) => self.publish_inline(store, delivery, above),
             Follower::List(key) => self.update_list(store, delivery, &key),
             Follower::Member(key, name) => self.update_member(store, delivery, (&key, &name), watch_id),
+            Follower::Glob(key, name) => self.update_glob(store, (&key, &name), (watch_id, observed)),
         }
         true
     }
@@ -384,7 +389,12 @@ impl Indirections {
             match self.edges.get(&watch_id) {
                 Some(Follower::Redirect(id)) => return Above::Redirect(*id),
                 Some(Follower::Alternative(above) | Follower::Inline(above)) => watch_id = *above,
-                Some(Follower::List(_) | Follower::Member(..) | Follower::CollectionAlternative(_))
+                Some(
+                    Follower::List(_)
+                    | Follower::Member(..)
+                    | Follower::Glob(..)
+                    | Follower::CollectionAlternative(_),
+                )
                 | None => return Above::Watch(watch_id),
             }
         }
