@@ -24,6 +24,7 @@ use crate::{
 
 mod collection;
 mod extension;
+mod extension_config;
 mod inspected;
 mod parts;
 mod registry;
@@ -72,6 +73,7 @@ pub use crate::base::{Invalid, TypeUrl, Version, type_url};
 pub use cluster::{Cluster, ClusterKind};
 pub use endpoints::{ClusterLoadAssignment, Endpoint, HealthStatus, Locality};
 pub use extension::{Custom, Extension, Payload};
+pub use extension_config::ExtensionConfig;
 pub use inspected::{Inspected, Validation};
 pub use listener::Listener;
 pub use load_balancing::LbPolicy;

@@ -1,6 +1,7 @@
 //! The sources of each resource type.
 
 use super::*;
+use crate::resource::ExtensionConfig;
 
 fn dynamic(fields: Value) -> Value {
     with(json!({ "dynamic_resources": fields }))
@@ -62,6 +63,7 @@ fn a_type_may_have_a_source_of_its_own_and_others_have_none_then() {
     let bootstrap = read(&dynamic(json!({ "lds_config": lds, "cds_config": cds })));
     let own = [("xds.example.com:18000".to_owned(), Some(ApiType::DeltaGrpc))];
     assert_eq!(servers(bootstrap.sources_of(Listener::TYPE_URL)), own);
+    assert_eq!(servers(bootstrap.sources_of(ExtensionConfig::TYPE_URL)), own, "listeners name them");
     let file = PathSource::new("/etc/xds/cds.yaml").with_watched_directory("/etc/xds").with_watch_modify();
     assert_eq!(bootstrap.sources_of(Cluster::TYPE_URL), [ConfigSource::Path(file.into())]);
     assert_eq!(bootstrap.sources_of(ClusterLoadAssignment::TYPE_URL), []);
