@@ -127,6 +127,14 @@ impl ErasedMembers {
             warning: Some(reason),
         }
     }
+
+    /// Whether another state is the same to a watch.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        self.map.ptr_eq(&other.map)
+            && self.complete == other.complete
+            && self.warning == other.warning
+            && self.name == other.name
+    }
 }
 
 /// A member of [`ErasedMembers`]: an `Arc<Observed<T>>`.

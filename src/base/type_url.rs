@@ -17,5 +17,7 @@ pub const VIRTUAL_HOST: &str = "type.googleapis.com/envoy.config.route.v3.Virtua
 pub const SECRET: &str = "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.Secret";
 /// Layers of runtime settings (RTDS).
 pub const RUNTIME: &str = "type.googleapis.com/envoy.service.runtime.v3.Runtime";
+/// Configurations of extensions, such as HTTP filters (ECDS).
+pub const EXTENSION_CONFIG: &str = "type.googleapis.com/envoy.config.core.v3.TypedExtensionConfig";
 /// The wrapper with the name and version of a resource, which resources may come in.
 pub(crate) const WRAPPER: &str = "type.googleapis.com/envoy.service.discovery.v3.Resource";

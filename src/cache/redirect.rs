@@ -22,8 +22,15 @@ impl Redirect {
                 (1, Value::Bytes(text)) => Some(text),
                 _ => None,
             });
-        let target = ResourceName::of_locator(written.unwrap_or(bytes)).map_err(|e| e.at("redirect"))?;
+        let target = match written {
+            Some(text) => ResourceName::of_locator_text(text),
+            None => ResourceName::of_locator(bytes),
+        };
+        let target = target.map_err(|e| e.at("redirect"))?;
         match ty.check_locator(&target) {
+            Ok(()) if target.is_glob() => {
+                Err(Invalid::field("redirect", "leads to a glob, which is not one resource"))
+            }
             Ok(()) => Ok(Self { target }),
             Err(reason) => Err(Invalid::field("redirect", reason)),
         }
@@ -76,6 +83,11 @@ mod tests {
     }
 
     #[test]
+    fn x20_a_redirect_may_be_to_an_old_style_name() {
+        assert_eq!(parse(&text("outbound|80||shop")), Ok("outbound|80||shop".into()));
+    }
+
+    #[test]
     fn x20_x22_a_redirect_leads_to_one_resource_of_the_type() {
         let ty = Cluster::TYPE_URL.rsplit('/').next().unwrap();
         assert_eq!(
@@ -89,6 +101,8 @@ mod tests {
         let list = parse(&message(&format!("{ty}Collection"), "x")).unwrap_err();
         assert!(list.starts_with("redirect: leads to a resource of type envoy"), "{list}");
         assert!(parse(&text("xdstp://a")).unwrap_err().starts_with("redirect: resource name"));
-        assert!(parse(&text("old")).is_err() && parse(b"").is_err() && parse(b"\xff").is_err());
+        assert!(parse(b"").is_err() && parse(b"\xff").is_err());
+        assert_eq!(parse(&text("*")).unwrap_err(), "redirect: leads to \"*\", which is not one resource");
+        assert_eq!(parse(&[0x0a, 0]).unwrap_err(), "redirect: leads to \"\", which is not one resource");
     }
 }

@@ -212,9 +212,10 @@ impl Sources {
 /// The type whose resources refer to those of another.
 fn naming(type_url: &str) -> Option<&'static str> {
     match type_url {
-        type_url::ROUTE_CONFIGURATION | type_url::SCOPED_ROUTE_CONFIGURATION | type_url::VIRTUAL_HOST => {
-            Some(type_url::LISTENER)
-        }
+        type_url::ROUTE_CONFIGURATION
+        | type_url::SCOPED_ROUTE_CONFIGURATION
+        | type_url::VIRTUAL_HOST
+        | type_url::EXTENSION_CONFIG => Some(type_url::LISTENER),
         type_url::ENDPOINTS => Some(type_url::CLUSTER),
         _ => None,
     }

@@ -42,6 +42,8 @@ pub(super) enum WatchTarget {
     Inline,
     /// A name with an alternative.
     Alternative,
+    /// A collection with an alternative.
+    CollectionAlternative,
     /// A name without a configured source, and the reason, which was published.
     Refused(WatchError),
 }

@@ -69,7 +69,6 @@ use crate::{
     error::{Blame, Code, Subject, WatchError},
     escape::Escaped,
     name::ResourceName,
-    observed::{ErasedMembers, ErasedObserved},
     protocol::{EntryId, StreamEvent, TypeId},
     resolve::About,
     resource::{Listener, Resource, ResourceType, VirtualHost},
@@ -254,7 +253,8 @@ impl Engine {
             }
             self.resolutions.drive_lookups(&mut self.delivery);
             if let Some((watch_id, observed)) = self.delivery.pop_inbox() {
-                if !self.indirections.on_observed(&mut self.store, &mut self.delivery, watch_id) {
+                let Self { store, delivery, indirections, .. } = self;
+                if !indirections.on_observed(store, delivery, watch_id, &observed) {
                     self.resolutions.on_observed(watch_id, &observed);
                 }
             } else if self.indirections.follow_redirect(&mut self.store, &mut self.delivery) {
@@ -374,12 +374,8 @@ impl Engine {
             }
             Selection::One(selected) => accept_one(self.store.ty(ty), selected)
                 .and_then(|name| self.begin_one(watch_id, ty, &name, now)),
-            Selection::Collection(selected) => {
-                accept_collection(self.store.ty(ty), selected).and_then(|name| match name.is_list() {
-                    true => self.begin_list(watch_id, ty, &name, now),
-                    false => self.begin_name(watch_id, ty, &name, now),
-                })
-            }
+            Selection::Collection(selected) => accept_collection(self.store.ty(ty), selected)
+                .and_then(|name| self.begin_collection(watch_id, ty, &name, now)),
         };
         let target = begun.unwrap_or_else(|refusal| self.refuse(watch_id, ty, &names, refusal));
         self.delivery.insert(watch_id, target);
@@ -411,6 +407,25 @@ impl Engine {
         }
     }
 
+    /// Begins a watch of the members of a glob or a list.
+    fn begin_collection(
+        &mut self,
+        watch_id: WatchId,
+        ty: TypeId,
+        name: &ResourceName,
+        now: Instant,
+    ) -> Result<WatchTarget, Refusal> {
+        if name.directives().is_some_and(|directives| directives.alt().is_some()) {
+            let Self { store, delivery, indirections, .. } = self;
+            indirections.begin_collection_alternative(store, delivery, watch_id, (ty, name));
+            return Ok(WatchTarget::CollectionAlternative);
+        }
+        match name.is_list() {
+            true => self.begin_list(watch_id, ty, name, now),
+            false => self.begin_name(watch_id, ty, name, now),
+        }
+    }
+
     /// Begins a watch of a resource or of the members of a glob.
     fn begin_name(
         &mut self,
@@ -420,7 +435,8 @@ impl Engine {
         now: Instant,
     ) -> Result<WatchTarget, Refusal> {
         let name = self.store.additions().add_to(name);
-        let source = self.resolutions.source_of(watch_id).map(|source| &**source);
+        let source =
+            self.resolutions.source_of(self.indirections.origin_of(watch_id)).map(|source| &**source);
         let requested = RequestedName { ty, name: &name, source };
         let entry = self.authorities.subscribe_name(&mut self.store, watch_id, &requested, now)?;
         if !self.indirections.is_followed(watch_id) {
@@ -450,8 +466,9 @@ impl Engine {
         match self.delivery.remove(watch_id) {
             // It ends once, but may never have begun.
             None | Some(WatchTarget::Refused(_)) => {}
-            Some(WatchTarget::Alternative) => self.indirections.end_alternative(watch_id),
-            Some(WatchTarget::Inline) => self.indirections.end_inline(watch_id),
+            Some(WatchTarget::Alternative | WatchTarget::CollectionAlternative | WatchTarget::Inline) => {
+                self.indirections.end(watch_id);
+            }
             Some(WatchTarget::List(key)) => self.indirections.end_list(&mut self.store, watch_id, &key),
             Some(WatchTarget::Resolution) => {
                 for watch in self.resolutions.end(watch_id) {
@@ -472,11 +489,7 @@ impl Engine {
         debug!(%watch_id, error = %Escaped(&refusal), "watch refused");
         let about = self.store.subject_of(ty, names.text());
         let reason = WatchError::new(refusal.code, Blame::Local, about, refusal.message);
-        let observed = match names {
-            Selection::All | Selection::Collection(_) => Arc::new(ErasedMembers::refused(reason.clone())),
-            Selection::One(_) => self.store.ty(ty).observe(ErasedObserved::Absent { reason: reason.clone() }),
-        };
-        self.delivery.deliver(watch_id, observed);
+        self.delivery.deliver(watch_id, names.refused(self.store.ty(ty), reason.clone()));
         WatchTarget::Refused(reason)
     }
 }

@@ -23,7 +23,7 @@ use crate::{
         Source, Times, WatchKey,
     },
     resource::{
-        Cluster, ClusterLoadAssignment, Endpoint, Erased, Listener, Resource, ResourceType,
+        Cluster, ClusterLoadAssignment, Endpoint, Erased, ExtensionConfig, Listener, Resource, ResourceType,
         RouteConfiguration, ScopedRouteConfiguration, config_source::ResourceConfigSource,
     },
 };
@@ -152,6 +152,7 @@ impl Resolutions {
                 let members = observed.clone().downcast();
                 Seen::Scopes(members.expect("what is published for a collection are its members"))
             }
+            WatchKey::ExtensionConfig(what) => Seen::ExtensionConfig(what.clone(), typed(observed)),
             WatchKey::Routes(_) => Seen::Routes(typed(observed)),
             WatchKey::VirtualHost(_) => Seen::VirtualHost(typed(observed)),
             WatchKey::Cluster(name) => Seen::Cluster(name.clone(), typed(observed)),
@@ -255,6 +256,10 @@ impl Resolutions {
                 let ty = ResourceType::of::<ScopedRouteConfiguration>();
                 ResolutionOrder::Subscribe { watch_id, ty, names }
             }
+            WatchKey::ExtensionConfig(config) => {
+                self.sources.extend(config.source.map(|source| (watch_id, source)));
+                one(ResourceType::of::<ExtensionConfig>(), config.name.into())
+            }
             WatchKey::Routes(routes) => {
                 self.sources.extend(routes.source.map(|source| (watch_id, source)));
                 one(ResourceType::of::<RouteConfiguration>(), routes.name.into())
@@ -285,6 +290,7 @@ impl Resolutions {
         match key {
             WatchKey::Listener(_)
             | WatchKey::Scopes(_)
+            | WatchKey::ExtensionConfig(_)
             | WatchKey::Routes(_)
             | WatchKey::VirtualHost(_)
             | WatchKey::Cluster(_)

@@ -3,9 +3,10 @@
 use std::{fmt, sync::Arc};
 
 use crate::{
-    error::Code,
+    error::{Code, WatchError},
     name::{Directives, NameError, ResourceName},
-    resource::ResourceType,
+    observed::{ErasedMembers, ErasedObserved},
+    resource::{Erased, ResourceType},
 };
 
 /// The selected resources of a type.
@@ -37,6 +38,14 @@ impl Selection {
             Self::One(SelectedName::Name(name)) | Self::Collection(SelectedName::Name(name)) => {
                 name.to_string().into()
             }
+        }
+    }
+
+    /// The state that a refused watch sees.
+    pub(super) fn refused(&self, ty: ResourceType, reason: WatchError) -> Erased {
+        match self {
+            Self::All | Self::Collection(_) => Arc::new(ErasedMembers::refused(reason)),
+            Self::One(_) => ty.observe(ErasedObserved::Absent { reason }),
         }
     }
 }
@@ -98,14 +107,23 @@ pub(super) fn accept_one(ty: ResourceType, selected: &SelectedName) -> Result<Re
 /// Checks the name of a collection.
 pub(super) fn accept_collection(ty: ResourceType, selected: &SelectedName) -> Result<ResourceName, Refusal> {
     let name = accept(selected)?;
+    check_collection(ty, &name)?;
+    Ok(name)
+}
+
+/// Checks a collection and all of its alternatives, which are collections as well.
+fn check_collection(ty: ResourceType, name: &ResourceName) -> Result<(), Refusal> {
     if !name.is_collection() {
         return Err(Refusal::invalid(NO_COLLECTION));
     }
-    if name.directives().is_some() {
-        return Err(Refusal::invalid("a collection has no directives; use watch for one entry of a list"));
+    if name.directives().is_some_and(|directives| directives.entry().is_some()) {
+        return Err(Refusal::invalid("a collection is no entry; use watch for one entry of a list"));
     }
-    check_type(ty, &name)?;
-    Ok(name)
+    check_type(ty, name)?;
+    match name.directives().and_then(Directives::alt) {
+        Some(alt) => check_collection(ty, alt),
+        None => Ok(()),
+    }
 }
 
 /// Checks a name and all of its alternatives.

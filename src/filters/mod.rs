@@ -98,7 +98,8 @@ impl<'a> ChainCompiler<'a> {
                         None => drop(self.unexecuted.insert(&filter.name)),
                     }
                 }
-                EffectiveFilter::Rbac(_) => {
+                // Snapshots have no discovered filters.
+                EffectiveFilter::Rbac(_) | EffectiveFilter::Discovered(_) => {
                     self.unexecuted.insert(&filter.name);
                 }
             }

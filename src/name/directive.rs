@@ -1,6 +1,7 @@
 use super::{
     ResourceName,
     encoding::{self, encode_into},
+    locator::unsupported_scheme,
     xdstp::Rules,
 };
 
@@ -88,8 +89,15 @@ fn parse_alt(value: &str, rules: Rules, depth: usize) -> Result<ResourceName, St
     if depth >= MAX_ALT_DEPTH {
         return Err(format!("more than {MAX_ALT_DEPTH} alternatives inside each other"));
     }
+    if value.is_empty() {
+        return Err("alt is empty".into());
+    }
+    if let Some(scheme) = unsupported_scheme(value) {
+        return Err(format!("alt {value:?}: {scheme} is not supported"));
+    }
+    // An old-style name, of the servers without an authority.
     if !ResourceName::has_xdstp_scheme(value) {
-        return Err(format!("alt {value:?} is not an xdstp: name"));
+        return Ok(ResourceName::opaque(value.into()));
     }
     ResourceName::parse_xdstp(value, rules, depth + 1)
         .map_err(|e| format!("alt: {} at byte {}: {}", e.part(), e.position(), e.reason()))

@@ -20,14 +20,40 @@ impl ResourceName {
     /// The rules are those for names in applications: a locator is a URL and not a response to a request, so the
     /// context parameters `xds.*`, which the client itself adds to requests, are an error in it (X8).
     pub(crate) fn of_locator(bytes: &[u8]) -> Result<Self, Invalid> {
-        if bytes.starts_with(SCHEME.as_bytes()) {
-            let text = str::from_utf8(bytes).map_err(|_| Invalid::new("neither a locator nor text"))?;
-            return Self::parse(text).map_err(|error| Invalid::new(error.to_string()));
+        if is_text(bytes) {
+            return Self::of_locator_text(bytes);
         }
         let locator = ResourceLocator::decode(bytes)?;
         let text = text_of(&locator, 0)?;
         Self::parse(&text).map_err(|error| Invalid::new(error.to_string()))
     }
+
+    /// Reads a locator that is text: an `xdstp:` URL, or an old-style name, which the message cannot express.
+    pub(crate) fn of_locator_text(bytes: &[u8]) -> Result<Self, Invalid> {
+        let text = str::from_utf8(bytes).map_err(|_| Invalid::new("neither a locator nor text"))?;
+        if let Some(scheme) = unsupported_scheme(text) {
+            return Err(Invalid::new(format!("{scheme} is not supported")));
+        }
+        Self::parse(text).map_err(|error| Invalid::new(error.to_string()))
+    }
+}
+
+/// The scheme of a URL that a locator can have and that is not supported (X24).
+pub(super) fn unsupported_scheme(text: &str) -> Option<&'static str> {
+    ["http://", "file://"].into_iter().find(|scheme| text.starts_with(scheme))
+}
+
+/// Whether the bytes of a locator are text. A message without control characters is one of a type alone: its other fields have
+/// tags that are such.
+fn is_text(bytes: &[u8]) -> bool {
+    if bytes.starts_with(SCHEME.as_bytes()) {
+        return true;
+    }
+    let is_printable =
+        str::from_utf8(bytes).is_ok_and(|text| !text.is_empty() && !text.contains(char::is_control));
+    let is_message =
+        |bytes| ResourceLocator::decode(bytes).is_ok_and(|locator| !locator.resource_type.is_empty());
+    is_printable && !is_message(bytes)
 }
 
 /// The text form of the message.
@@ -123,6 +149,24 @@ mod tests {
     }
 
     #[test]
+    fn x20_a_locator_that_is_text_may_be_an_old_style_name() {
+        for text in ["shop", "outbound|80||shop.default", "xds://shop", "\"quoted", "2*2", "*shop", "ä/b#c?d"]
+        {
+            let name = ResourceName::of_locator(text.as_bytes()).unwrap();
+            assert_eq!((name.to_string().as_str(), name.is_xdstp()), (text, false));
+            assert_eq!(ResourceName::of_locator_text(text.as_bytes()), Ok(name));
+        }
+        // The tag and the length of a type of 43 characters are printable.
+        let ty = "envoy.config.route.v3.ScopedRoutesConfigure";
+        let typed = ResourceLocator { resource_type: ty.into(), ..ResourceLocator::default() };
+        assert!(typed.encode_to_vec().iter().all(|byte| !byte.is_ascii_control()));
+        assert_eq!(read(&typed).as_deref(), Ok(&*format!("xdstp:///{ty}")));
+        // Text that means an `xdstp:` name is never an old-style one.
+        assert!(ResourceName::of_locator(b"xdstp:shop").is_err());
+        assert!(ResourceName::of_locator(b"a\nb").is_err());
+    }
+
+    #[test]
     fn x24_locators_of_other_schemes_are_rejected_with_the_reason() {
         let of = |scheme| read(&ResourceLocator { scheme, ..locator() }).unwrap_err();
         assert_eq!(of(1), "scheme: HTTP is not supported");
@@ -131,6 +175,12 @@ mod tests {
         let typeless = ResourceLocator { resource_type: String::new(), ..locator() };
         assert!(read(&typeless).unwrap_err().contains("resource type at byte"), "{:?}", read(&typeless));
         assert!(ResourceName::of_locator(b"\xff").is_err());
+        for (text, error) in [
+            ("http://a/T/x", "http:// is not supported"),
+            ("file:///T/x#entry=e", "file:// is not supported"),
+        ] {
+            assert_eq!(ResourceName::of_locator(text.as_bytes()).unwrap_err().to_string(), error);
+        }
         let empty = ResourceLocator { directives: vec![Directive::default()], ..locator() };
         assert_eq!(read(&empty).unwrap_err(), "directives[0]: neither alt nor entry");
     }

@@ -197,7 +197,8 @@ fn x10_directives_are_known_and_occur_once() {
         ("entry=".to_owned(), 20, "entry \"\" is not a name of letters, digits and `_-./~:`"),
         ("entry".to_owned(), 19, "entry \"\" is not a name of letters, digits and `_-./~:`"),
         ("entry=a b".to_owned(), 20, "entry \"a b\" is not a name of letters, digits and `_-./~:`"),
-        ("alt=foo".to_owned(), 18, "alt \"foo\" is not an xdstp: name"),
+        ("alt=".to_owned(), 18, "alt is empty"),
+        ("alt=file:///foo".to_owned(), 18, "alt \"file:///foo\": file:// is not supported"),
         ("alt=xdstp://b".to_owned(), 18, "alt: resource type at byte 9: missing"),
         ("Alt=xdstp://b/t".to_owned(), 14, "unknown directive \"Alt\""),
     ];
@@ -208,6 +209,14 @@ fn x10_directives_are_known_and_occur_once() {
     let name = parse("xdstp://a/t/i#entry=0aZ_-./~:");
     assert_eq!(name.directives().and_then(Directives::entry), Some("0aZ_-./~:"));
     assert!(parse("xdstp://a/t/i#").directives().is_none());
+}
+
+#[test]
+fn x21_an_alternative_may_be_an_old_style_name() {
+    let name = parse("xdstp://a/t/i#alt=outbound|80%2C%23x,entry=e");
+    let alt = name.directives().and_then(Directives::alt).unwrap();
+    assert_eq!((alt.as_str(), alt.is_xdstp()), ("outbound|80,#x", false));
+    assert_eq!(parse(&name.to_string()), name);
 }
 
 #[test]

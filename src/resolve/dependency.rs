@@ -66,6 +66,11 @@ impl<T> Dependency<T> {
         }
     }
 
+    /// Whether the resource above has named it in this pass.
+    pub(super) fn is_required(&self) -> bool {
+        self.required
+    }
+
     /// The route configuration was resolved: a resource that no other names is not watched any more.
     pub(super) fn release_unrequired(&mut self, orders: &mut Vec<Order>) {
         let old = self.watched.take_if(|_| !self.required);

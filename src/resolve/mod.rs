@@ -16,6 +16,7 @@ mod descendants;
 mod dns;
 mod endpoint_sources;
 mod endpoints;
+mod extension_configs;
 #[cfg(test)]
 pub(crate) mod fixture;
 mod graph;

@@ -9,7 +9,7 @@ use crate::{
     error::WatchError,
     lrs::Loads,
     observed::{ErasedMembers, Observed},
-    resource::{Cluster, Listener, RouteConfiguration, VirtualHost, cluster::HostPort},
+    resource::{Cluster, ExtensionConfig, Listener, RouteConfiguration, VirtualHost, cluster::HostPort},
 };
 
 /// The result of a resolution: the tree, or the reason why there is none.
@@ -44,6 +44,8 @@ pub(crate) enum WatchKey {
     Listener(Arc<str>),
     /// All scopes of a collection, or of the server by `*`.
     Scopes(Arc<str>),
+    /// The configuration of an HTTP filter.
+    ExtensionConfig(Reference),
     Routes(Reference),
     VirtualHost(Arc<str>),
     Cluster(Arc<str>),
@@ -58,6 +60,7 @@ pub(crate) enum WatchKey {
 pub(crate) enum Seen {
     Listener(Arc<Observed<Listener>>),
     Scopes(Arc<ErasedMembers>),
+    ExtensionConfig(Reference, Arc<Observed<ExtensionConfig>>),
     Routes(Arc<Observed<RouteConfiguration>>),
     VirtualHost(Arc<Observed<VirtualHost>>),
     Cluster(Arc<str>, Arc<Observed<Cluster>>),

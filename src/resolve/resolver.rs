@@ -64,6 +64,7 @@ impl Resolver {
         match seen {
             Seen::Listener(seen) => self.route_resolver.on_listener(seen),
             Seen::Scopes(seen) => self.route_resolver.on_scopes(seen),
+            Seen::ExtensionConfig(what, seen) => self.route_resolver.on_extension_config(&what, seen),
             Seen::Routes(seen) => self.route_resolver.on_routes(seen),
             Seen::VirtualHost(seen) => self.route_resolver.on_virtual_host(seen),
             Seen::Cluster(name, seen) => return self.graph.on_cluster(&name, seen),

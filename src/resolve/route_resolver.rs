@@ -2,6 +2,7 @@ use std::{mem, sync::Arc, time::Instant};
 
 use super::{
     dependency::{Dependency, End},
+    extension_configs::ExtensionConfigs,
     orders::{About, Order, Times, WatchKey},
     reference::{Reference, ResourceId},
     scopes::{Chosen, Scopes, some_of},
@@ -11,7 +12,7 @@ use crate::{
     error::{Blame, Code, WatchError},
     observed::{ErasedMembers, Observed},
     resource::{
-        Listener, RouteConfiguration, VirtualHost,
+        ExtensionConfig, Listener, RouteConfiguration, VirtualHost,
         listener::{RouteConfigRef, RouteSource},
         scope::{ScopeSource, ScopedRoutes},
         scoped_route::ScopedRouteSource,
@@ -22,7 +23,8 @@ use crate::{
 ///
 /// ```text
 ///  listener ─┬───────────┬─▶ routes ─┬─▶ virtual host in them
-///            └─▶ scope ──┘           └─▶ virtual host on demand (VHDS)
+///            ├─▶ scope ──┘           └─▶ virtual host on demand (VHDS)
+///            └─▶ configurations of HTTP filters (ECDS)
 /// ```
 ///
 /// Each resource names the next, which is watched then, or gives the reason why there is none.
@@ -30,6 +32,7 @@ use crate::{
 pub(super) struct RouteResolver {
     about: About,
     listener: Option<Arc<Observed<Listener>>>,
+    extension_configs: ExtensionConfigs,
     scopes: Scopes,
     routes: Dependency<RouteConfiguration>,
     virtual_host: Dependency<VirtualHost>,
@@ -41,6 +44,7 @@ impl RouteResolver {
     pub(super) fn new(about: About, times: Times) -> Self {
         let watch = Order::Watch(WatchKey::Listener(about.listener.clone()));
         Self {
+            extension_configs: ExtensionConfigs::new(about.node_id.clone(), times.grace),
             scopes: Scopes::new(about.node_id.clone(), times),
             about,
             listener: None,
@@ -53,6 +57,10 @@ impl RouteResolver {
 
     pub(super) fn on_listener(&mut self, seen: Arc<Observed<Listener>>) {
         self.listener = Some(seen);
+    }
+
+    pub(super) fn on_extension_config(&mut self, what: &Reference, seen: Arc<Observed<ExtensionConfig>>) {
+        self.extension_configs.on_seen(what, seen);
     }
 
     pub(super) fn on_scopes(&mut self, seen: Arc<ErasedMembers>) {
@@ -75,7 +83,12 @@ impl RouteResolver {
     /// The time of the next resolution without an update: when a deleted resource in use stops to serve, if a tree is
     /// in use, or the scopes are late.
     pub(super) fn next_timeout(&self, in_use: bool) -> Option<Instant> {
-        let graces = [self.scopes.grace(), self.routes.grace(), self.virtual_host.grace()];
+        let graces = [
+            self.extension_configs.grace(),
+            self.scopes.grace(),
+            self.routes.grace(),
+            self.virtual_host.grace(),
+        ];
         graces.into_iter().flatten().filter(|_| in_use).chain(self.scopes.deadline()).min()
     }
 
@@ -85,12 +98,14 @@ impl RouteResolver {
         current: Option<&RoutingConfig>,
         now: Instant,
     ) -> Result<RoutingConfig, End> {
+        self.extension_configs.start_pass();
         self.scopes.start_pass();
         self.routes.start_pass();
         self.virtual_host.start_pass();
         let found = self.find(current, now);
         // While a resource is unavailable, those below it are needed again as soon as it is available.
         if !matches!(found, Err(End::Blocked(_))) {
+            self.extension_configs.release_unrequired(&mut self.orders);
             self.scopes.release_unrequired(&mut self.orders);
             self.routes.release_unrequired(&mut self.orders);
             self.virtual_host.release_unrequired(&mut self.orders);
@@ -102,6 +117,8 @@ impl RouteResolver {
         let (listener, warning) = self.listener()?;
         let mut warnings: Vec<_> = warning.into_iter().collect();
         let api = listener.api().ok_or_else(|| End::Nowhere(self.no_api_listener()))?;
+        // They are requested beside the routes.
+        self.extension_configs.require(&listener, &mut self.orders);
         let mut scope = None;
         let source = match &api.routes {
             RouteSource::Rds(RouteConfigRef { name, source }) => {
@@ -133,6 +150,8 @@ impl RouteResolver {
             None => return Err(End::Nowhere(self.no_virtual_host(&listener, &routes))),
         };
         warnings.extend(warning);
+        let (listener, stale) = self.extension_configs.complete(&listener, current.is_some(), now)?;
+        warnings.extend(stale);
         let (target, authority) = (self.about.target.clone(), self.about.authority.clone());
         let loads = self.about.loads.clone();
         Ok(RoutingConfig { target, authority, listener, scope, routes, virtual_host, warnings, loads })

@@ -19,7 +19,7 @@ pub(crate) struct List {
 /// An entry of a [`List`].
 #[derive(Debug)]
 pub(crate) enum ListEntry {
-    /// The locator of the resource.
+    /// The locator of the resource, or of a glob whose members are members of the list.
     Locator(ResourceName),
     /// The resource itself.
     Inline(Inline),
@@ -203,6 +203,13 @@ mod tests {
     }
 
     #[test]
+    fn x12_a_locator_may_be_a_glob() {
+        let list = parse(vec![locator("test.Thing", "shop/*")]).unwrap();
+        let ListEntry::Locator(name) = &list.entries[0] else { panic!("{list:?}") };
+        assert!(name.is_glob(), "{name}");
+    }
+
+    #[test]
     fn x12_a_locator_may_be_text() {
         let name = "xdstp://a/test.Thing/x?b=2&a=1";
         // An entry with a string in field 1, in a list.
@@ -233,7 +240,7 @@ mod tests {
             (inline("j", Thing::TYPE_URL, "bad"), "entries[1].inline_entry.resource.text: it is bad"),
             (inline("j", "t/T", "good"), "entries[1].inline_entry.resource.type_url: is \"t/T\""),
             (locator("T", "x"), "entries[1].locator: leads to a resource of type T"),
-            (locator("test.Thing", "*"), "entries[1].locator: leads to a glob"),
+            (locator("T", "*"), "entries[1].locator: leads to a resource of type T"),
             (CollectionEntry::default(), "entries[1]: neither a locator nor an inline entry"),
         ] {
             let error = parse(vec![good("i"), entry]).unwrap_err();

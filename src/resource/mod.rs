@@ -24,6 +24,7 @@ use crate::{
 
 mod collection;
 mod extension;
+mod extension_config;
 mod inspected;
 mod parts;
 mod registry;
@@ -72,6 +73,7 @@ pub use crate::base::{Invalid, TypeUrl, Version, type_url};
 pub use cluster::{Cluster, ClusterKind};
 pub use endpoints::{ClusterLoadAssignment, Endpoint, HealthStatus, Locality};
 pub use extension::{Custom, Extension, Payload};
+pub use extension_config::ExtensionConfig;
 pub use inspected::{Inspected, Validation};
 pub use listener::Listener;
 pub use load_balancing::LbPolicy;
@@ -379,15 +381,20 @@ impl ResourceType {
         self.is_list
     }
 
-    /// Checks the target of a redirect for a resource of the type: a resource of the type, or an entry in a list of
-    /// them (X22).
+    /// Checks the target of a redirect or list entry for the type: a resource or a glob of the type, or an entry in a list of
+    /// its resources (X22). An old-style name has no type.
     pub(crate) fn check_locator(&self, locator: &ResourceName) -> Result<(), String> {
+        let Some(named) = locator.resource_type() else {
+            return match locator.as_str() {
+                // In requests `*` is the wildcard.
+                name @ ("" | "*") => Err(format!("leads to {name:?}, which is not one resource")),
+                _ => Ok(()),
+            };
+        };
         let own = parts::message_name(self.type_url);
-        let named = locator.resource_type().unwrap_or("none");
         let is_entry = locator.directives().is_some_and(|directives| directives.entry().is_some());
         let of_type = if is_entry { named.strip_suffix("Collection") } else { Some(named) };
         match of_type == Some(own) {
-            true if locator.is_glob() => Err("leads to a glob, which is not one resource".into()),
             true => Ok(()),
             false => Err(format!("leads to a resource of type {named}, not of {own}")),
         }

@@ -30,7 +30,7 @@ use crate::{
         AuthorityParts, Bootstrap, ConfigSource, ContextParamKeys, Locality, Node, Parts, PathSource,
         Sources, ValidationError,
     },
-    name::{ResourceName, encoding},
+    name::{Directives, ResourceName, encoding},
     resource::{Cluster, Listener, Resource},
 };
 
@@ -191,20 +191,30 @@ impl Table {
             Ok(name) => name,
             Err(error) => return place.fail(error.to_string()),
         };
-        let short = kind.type_url.trim_start_matches("type.googleapis.com/");
+        match self.check_collection(kind.type_url, &name) {
+            Ok(()) => drop(self.collections.insert(kind.type_url.to_owned(), name)),
+            Err(reason) => place.fail(reason),
+        }
+    }
+
+    /// Checks the locator of a collection, and its alternatives.
+    fn check_collection(&self, type_url: &str, name: &ResourceName) -> Result<(), String> {
+        let short = type_url.trim_start_matches("type.googleapis.com/");
         let expected = if name.is_list() { format!("{short}Collection") } else { short.to_owned() };
-        if !name.is_collection() || name.directives().is_some() {
-            return place
-                .fail("must be an xdstp:// URL of a collection without directives, or a file:// URL");
+        if !name.is_collection() || name.directives().is_some_and(|directives| directives.entry().is_some()) {
+            return Err("must be an xdstp:// URL of a collection, not of an entry, or a file:// URL".into());
         }
         if name.resource_type() != Some(&expected) {
-            return place.fail(format!("must be of type {short} or {short}Collection"));
+            return Err(format!("must be of type {short} or {short}Collection"));
         }
         let authority = name.authority().unwrap_or_default();
         if self.default.is_none() && !self.authorities.contains_key(authority) {
-            return place.fail(format!("authority {authority:?} has no source"));
+            return Err(format!("authority {authority:?} has no source"));
         }
-        self.collections.insert(kind.type_url.to_owned(), name);
+        match name.directives().and_then(Directives::alt) {
+            Some(alt) => self.check_collection(type_url, alt).map_err(|reason| format!("alt: {reason}")),
+            None => Ok(()),
+        }
     }
 
     fn is_empty(&self) -> bool {

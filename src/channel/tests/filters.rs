@@ -1,6 +1,7 @@
 //! HTTP filters of the application.
 
 mod bodies;
+mod discovered;
 mod ends;
 mod script;
 

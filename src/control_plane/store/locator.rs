@@ -6,18 +6,22 @@ use crate::{
     },
 };
 
-/// An `xdstp:` name as a `ResourceLocator`; `None` for an opaque name.
+/// An `xdstp:` name as a `ResourceLocator`; `None` for an opaque name, and for one with an opaque alternative, which the
+/// message cannot express.
 pub(crate) fn locator(name: &ResourceName) -> Option<ResourceLocator> {
-    name.xdstp().map(locator_of)
+    name.xdstp().and_then(locator_of)
 }
 
-fn locator_of(name: &XdstpName) -> ResourceLocator {
+fn locator_of(name: &XdstpName) -> Option<ResourceLocator> {
     let params =
         name.context_params().iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();
     let directives = name.directives();
-    let alt = directives.alt().and_then(locator).map(directive::Directive::Alt);
+    let alt = match directives.alt() {
+        Some(alt) => Some(directive::Directive::Alt(locator(alt)?)),
+        None => None,
+    };
     let entry = directives.entry().map(|entry| directive::Directive::Entry(entry.to_owned()));
-    ResourceLocator {
+    Some(ResourceLocator {
         id: name.id().to_owned(),
         authority: name.authority().to_owned(),
         resource_type: name.resource_type().to_owned(),
@@ -28,5 +32,5 @@ fn locator_of(name: &XdstpName) -> ResourceLocator {
             .map(|directive| Directive { directive: Some(directive) })
             .collect(),
         ..ResourceLocator::default()
-    }
+    })
 }

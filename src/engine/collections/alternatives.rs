@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     base::WatchId,
-    error::{Blame, Code, Subject},
+    error::{Blame, Code, Subject, WatchError},
     escape::Escaped,
     invariant,
     name::ResourceName,
@@ -53,7 +53,7 @@ impl Indirections {
         self.subscribe(primary, store.ty(ty), name.without_alt());
     }
 
-    pub(in crate::engine) fn end_alternative(&mut self, watch_id: WatchId) {
+    pub(super) fn end_alternative(&mut self, watch_id: WatchId) {
         let ended = self.alternatives.remove(&watch_id);
         for watch in ended.iter().flat_map(Alternative::watches) {
             self.unfollow(watch);
@@ -175,12 +175,14 @@ impl Alternative {
 /// Whether nothing can be requested from a source: none of its servers can be reached, or none is known.
 pub(super) fn is_unreachable(seen: &ErasedObserved) -> bool {
     match seen {
-        ErasedObserved::Absent { reason } => {
-            reason.is_of_server()
-                || (reason.code() == Code::FailedPrecondition && reason.blame() == Blame::Local)
-        }
+        ErasedObserved::Absent { reason } => is_of_source(reason),
         ErasedObserved::Present { .. } => false,
     }
+}
+
+/// Whether the reason is that none of the servers of a source can be reached, or none is known.
+pub(super) fn is_of_source(reason: &WatchError) -> bool {
+    reason.is_of_server() || (reason.code() == Code::FailedPrecondition && reason.blame() == Blame::Local)
 }
 
 /// The maximum number of alternatives in use for one watch.

@@ -13,16 +13,18 @@ use super::{
         delivery::Delivery,
         store::{Collection, CollectionKey, Store},
     },
-    Follower, Indirections, publish_seen,
+    Follower, Indirections,
+    list_globs::{GlobMembers, MemberChange},
+    publish_seen,
 };
 use crate::{
     base::WatchId,
     error::{Subject, WatchError},
     invariant,
     name::ResourceName,
-    observed::ErasedObserved,
+    observed::{ErasedMembers, ErasedObserved},
     protocol::TypeId,
-    resource::{Inline, List, ListEntry, Version},
+    resource::{Erased, Inline, List, ListEntry, Version},
 };
 
 /// All watched lists, and lists with a watched entry.
@@ -40,14 +42,30 @@ struct Members {
     /// The name of the list as it was requested.
     name: Arc<str>,
     members: BTreeMap<Arc<str>, Member>,
-    /// The number of members without a state yet.
+    globs: GlobMembers,
+    /// The number of members, and of globs, without a state yet.
     unknown: usize,
+    /// The warning of the list itself.
+    warning: Option<WatchError>,
 }
 
 #[derive(Debug)]
 enum Member {
-    Locator { target: ResourceName, watch_id: WatchId, known: bool },
-    Inline { bytes: Bytes, version: Version, warning: Option<WatchError> },
+    Locator {
+        target: ResourceName,
+        watch_id: WatchId,
+        known: bool,
+    },
+    /// A glob, of which the members are members of the list.
+    Glob {
+        watch_id: WatchId,
+        known: bool,
+    },
+    Inline {
+        bytes: Bytes,
+        version: Version,
+        warning: Option<WatchError>,
+    },
 }
 
 /// One inline entry with a watch of its own.
@@ -97,7 +115,7 @@ impl Indirections {
         }
         if let btree_map::Entry::Vacant(place) = self.lists.lists.entry(key.clone()) {
             let watch_id = delivery.next_watch_id();
-            place.insert(Members { watch_id, name: name.canonical(), members: BTreeMap::new(), unknown: 0 });
+            place.insert(Members::new(watch_id, name.canonical()));
             self.edges.insert(watch_id, Follower::List(key.clone()));
             self.subscribe(watch_id, store.ty(list_ty), name.clone());
         }
@@ -131,13 +149,13 @@ impl Indirections {
             None => {}
             Some(ErasedObserved::Present { resource, version, warning }) => {
                 if let Ok(list) = resource.downcast::<List>() {
-                    set_warning(store, key, warning.clone());
+                    self.set_warning(store, key, warning.clone());
                     self.update_members(store, delivery, key, (&list, (&version, &warning)));
                 }
             }
             Some(ErasedObserved::Absent { reason }) => {
                 let is_known = !reason.is_of_server();
-                set_warning(store, key, Some(reason));
+                self.set_warning(store, key, Some(reason));
                 if is_known {
                     let nothing = List { entries: Vec::new() };
                     self.update_members(store, delivery, key, (&nothing, (&Version::default(), &None)));
@@ -166,6 +184,9 @@ impl Indirections {
         for (name, entry) in listed {
             let old = before.remove(&name);
             let member = match entry {
+                ListEntry::Locator(locator) if locator.is_glob() => {
+                    self.locate_glob((store, delivery), (key, &name), old, locator)
+                }
                 ListEntry::Locator(locator) => {
                     self.locate_member((store, delivery), (key, &name), old, locator)
                 }
@@ -177,17 +198,86 @@ impl Indirections {
             };
             members.insert(name, member);
         }
-        for (name, member) in before {
-            store.members.remove(key, &name);
+        // It cannot have ended meanwhile.
+        let Some(known) = self.lists.lists.get_mut(key) else { return };
+        known.unknown = members.values().filter(|member| member.is_unknown()).count();
+        known.members = members;
+        let is_complete = known.unknown == 0;
+        for (name, member) in &before {
+            known.remove(store, key, (name, member));
+        }
+        for member in before.into_values() {
             self.unfollow_member(member);
         }
-        let is_unknown = |member: &&Member| matches!(member, Member::Locator { known: false, .. });
-        let unknown = members.values().filter(is_unknown).count();
-        if let Some(known) = self.lists.lists.get_mut(key) {
-            (known.members, known.unknown) = (members, unknown);
-        }
-        if unknown == 0 {
+        self.publish_warning(store, key);
+        if is_complete {
             store.members.complete(key);
+        }
+    }
+
+    fn locate_glob(
+        &mut self,
+        (store, delivery): (&Store, &mut Delivery),
+        (key, name): (&CollectionKey, &Arc<str>),
+        old: Option<Member>,
+        locator: &ResourceName,
+    ) -> Member {
+        // The name is that of the locator, with its alternatives.
+        if let Some(old @ Member::Glob { .. }) = old {
+            return old;
+        }
+        let watch_id = delivery.next_watch_id();
+        self.edges.insert(watch_id, Follower::Glob(key.clone(), name.clone()));
+        self.subscribe_collection(watch_id, store.ty(key.1), locator.clone());
+        Member::Glob { watch_id, known: false }
+    }
+
+    /// The members of a glob in a list have changed.
+    pub(super) fn update_glob(
+        &mut self,
+        store: &mut Store,
+        (key, name): (&CollectionKey, &Arc<str>),
+        (watch_id, observed): (WatchId, &Erased),
+    ) {
+        let Some(seen) = observed.downcast_ref::<ErasedMembers>() else {
+            invariant::broken("the state of a glob is that of its members");
+            return;
+        };
+        // The list may have ended meanwhile, or may have lost the glob.
+        let Some(list) = self.lists.lists.get_mut(key) else { return };
+        let Some(Member::Glob { known, watch_id: own }) = list.members.get_mut(name) else { return };
+        if *own != watch_id {
+            return;
+        }
+        if (seen.complete || seen.warning.is_some()) && !std::mem::replace(known, true) {
+            list.unknown -= 1;
+        }
+        let is_complete = list.unknown == 0;
+        let changes = list.globs.update(name, seen);
+        list.apply(store, key, changes);
+        self.publish_warning(store, key);
+        if is_complete {
+            store.members.complete(key);
+        }
+    }
+
+    /// Sets the warning of the list itself.
+    fn set_warning(&mut self, store: &mut Store, key: &CollectionKey, warning: Option<WatchError>) {
+        if let Some(list) = self.lists.lists.get_mut(key) {
+            list.warning = warning;
+        }
+        self.publish_warning(store, key);
+    }
+
+    /// Publishes the warning of the list, or else that of the first glob that has one.
+    fn publish_warning(&self, store: &mut Store, key: &CollectionKey) {
+        let Some(list) = self.lists.lists.get(key) else { return };
+        let warning = list.warning.as_ref().or_else(|| list.globs.warning()).cloned();
+        if let Some(collection) = store.members.get_mut(key)
+            && collection.warning != warning
+        {
+            collection.warning = warning;
+            store.members.touch(key);
         }
     }
 
@@ -243,7 +333,7 @@ impl Indirections {
 
     fn unfollow_member(&mut self, member: Member) {
         match member {
-            Member::Locator { watch_id, .. } => self.unfollow(watch_id),
+            Member::Locator { watch_id, .. } | Member::Glob { watch_id, .. } => self.unfollow(watch_id),
             Member::Inline { .. } => {}
         }
     }
@@ -266,7 +356,7 @@ impl Indirections {
         Ok(())
     }
 
-    pub(in crate::engine) fn end_inline(&mut self, watch_id: WatchId) {
+    pub(super) fn end_inline(&mut self, watch_id: WatchId) {
         if let Some(entry) = self.lists.entries.remove(&watch_id) {
             self.unfollow(entry.list);
         }
@@ -306,16 +396,44 @@ fn set_inline(
     new
 }
 
-fn set_warning(store: &mut Store, key: &CollectionKey, warning: Option<WatchError>) {
-    if let Some(collection) = store.members.get_mut(key)
-        && collection.warning != warning
-    {
-        collection.warning = warning;
-        store.members.touch(key);
+impl Members {
+    fn new(watch_id: WatchId, name: Arc<str>) -> Self {
+        let (members, globs) = (BTreeMap::new(), GlobMembers::default());
+        Self { watch_id, name, members, globs, unknown: 0, warning: None }
+    }
+
+    /// An entry was removed from the list.
+    fn remove(&mut self, store: &mut Store, key: &CollectionKey, (name, member): (&Arc<str>, &Member)) {
+        let changes = match member {
+            Member::Glob { .. } => self.globs.remove(name),
+            // A glob may have it as well.
+            Member::Locator { .. } | Member::Inline { .. } => {
+                vec![(name.clone(), self.globs.get(name).cloned())]
+            }
+        };
+        self.apply(store, key, changes);
+    }
+
+    /// Publishes changed members of globs, unless the list names them itself: then they have a watch of their own.
+    fn apply(&self, store: &mut Store, key: &CollectionKey, changes: Vec<MemberChange>) {
+        for (name, member) in changes {
+            match member {
+                _ if self.members.contains_key(&name) => {}
+                Some(member) => store.members.insert(key.clone(), name, member.0),
+                None => store.members.remove(key, &name),
+            }
+        }
     }
 }
 
 impl Member {
+    fn is_unknown(&self) -> bool {
+        match self {
+            Self::Locator { known, .. } | Self::Glob { known, .. } => !known,
+            Self::Inline { .. } => false,
+        }
+    }
+
     /// Whether it is the same resource in the same state.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -323,7 +441,9 @@ impl Member {
                 Self::Inline { bytes, version, warning },
                 Self::Inline { bytes: others, version: other, warning: theirs },
             ) => bytes == others && version == other && warning == theirs,
-            (Self::Locator { .. }, _) | (_, Self::Locator { .. }) => false,
+            (Self::Locator { .. } | Self::Glob { .. }, _) | (_, Self::Locator { .. } | Self::Glob { .. }) => {
+                false
+            }
         }
     }
 }

@@ -49,7 +49,10 @@ impl<'a> Look<'a> {
             WatchTarget::Inline => self.at_inline(watch_id, depth),
             WatchTarget::Refused(reason) => Some(ErasedObserved::Absent { reason: reason.clone() }),
             // These are no watches of one resource.
-            WatchTarget::Wildcard(..) | WatchTarget::List(_) | WatchTarget::Resolution => None,
+            WatchTarget::Wildcard(..)
+            | WatchTarget::List(_)
+            | WatchTarget::CollectionAlternative
+            | WatchTarget::Resolution => None,
         }
     }
 

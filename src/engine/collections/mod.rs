@@ -15,6 +15,8 @@
 //! begun ([`on_subscribed`](Indirections::on_subscribed)).
 
 mod alternatives;
+mod collection_alternatives;
+mod list_globs;
 mod lists;
 mod look;
 
@@ -29,7 +31,9 @@ use tracing::debug;
 #[cfg(test)]
 pub(super) use self::alternatives::MAX_ALTERNATIVES;
 pub(super) use self::lists::list_type;
-use self::{alternatives::Alternative, lists::Lists, look::Look};
+use self::{
+    alternatives::Alternative, collection_alternatives::CollectionAlternative, lists::Lists, look::Look,
+};
 use super::{
     delivery::{Delivery, WatchTarget},
     selection::{SelectedName, Selection},
@@ -53,6 +57,7 @@ pub(super) struct Indirections {
     edges: BTreeMap<WatchId, Follower>,
     redirects: BTreeMap<EntryId, Followed>,
     alternatives: BTreeMap<WatchId, Alternative>,
+    collections: BTreeMap<WatchId, CollectionAlternative>,
     lists: Lists,
     orders: Vec<WatchOrder>,
     /// The number of derivations of each entry, for tests of the work.
@@ -74,12 +79,16 @@ enum Follower {
     Redirect(EntryId),
     /// A name with an alternative.
     Alternative(WatchId),
+    /// A collection with an alternative.
+    CollectionAlternative(WatchId),
     /// An inline entry of a list.
     Inline(WatchId),
     /// The members of a list.
     List(CollectionKey),
     /// One member of a list, by its name there.
     Member(CollectionKey, Arc<str>),
+    /// The members of a glob in a list, by its name there.
+    Glob(CollectionKey, Arc<str>),
 }
 
 /// The target of a resource.
@@ -104,6 +113,25 @@ impl Indirections {
         self.edges.contains_key(&watch_id)
     }
 
+    /// Ends a watch of a name with directives.
+    pub(super) fn end(&mut self, watch_id: WatchId) {
+        self.end_alternative(watch_id);
+        self.end_collection_alternative(watch_id);
+        self.end_inline(watch_id);
+    }
+
+    /// The watch of the whole name, whose directives a watch follows; the watch itself if it follows none. The source that came
+    /// with the name is that of its parts, too (X11).
+    pub(super) fn origin_of(&self, mut watch_id: WatchId) -> WatchId {
+        while let Some(
+            Follower::Alternative(above) | Follower::CollectionAlternative(above) | Follower::Inline(above),
+        ) = self.edges.get(&watch_id)
+        {
+            watch_id = *above;
+        }
+        watch_id
+    }
+
     /// An ordered watch has begun: a ring is detected now.
     pub(super) fn on_subscribed(&mut self, store: &mut Store, delivery: &mut Delivery, watch_id: WatchId) {
         match self.edges.get(&watch_id) {
@@ -121,8 +149,16 @@ impl Indirections {
                 let above = *above;
                 self.on_alternative_subscribed(store, delivery, above, watch_id);
             }
-            // Lists do not lead back: they are of another type than their members. A watch that ended meanwhile leads nowhere.
-            Some(Follower::Inline(_) | Follower::List(_) | Follower::Member(..)) | None => {}
+            // Lists do not lead back: they are of another type than their members. Nor do the alternatives of collections, which
+            // are those in one name. A watch that ended meanwhile leads nowhere.
+            Some(
+                Follower::Inline(_)
+                | Follower::List(_)
+                | Follower::Member(..)
+                | Follower::Glob(..)
+                | Follower::CollectionAlternative(_),
+            )
+            | None => {}
         }
     }
 
@@ -132,6 +168,7 @@ impl Indirections {
         store: &mut Store,
         delivery: &mut Delivery,
         watch_id: WatchId,
+        observed: &Erased,
     ) -> bool {
         let Some(follower) = self.edges.get(&watch_id).cloned() else { return false };
         match follower {
@@ -144,9 +181,13 @@ impl Indirections {
                 }
             }
             Follower::Alternative(above) => self.update_alternative(store, delivery, above),
+            Follower::CollectionAlternative(above) => {
+                self.update_collection_alternative(store, delivery, above, (watch_id, observed));
+            }
             Follower::Inline(above) => self.publish_inline(store, delivery, above),
             Follower::List(key) => self.update_list(store, delivery, &key),
             Follower::Member(key, name) => self.update_member(store, delivery, (&key, &name), watch_id),
+            Follower::Glob(key, name) => self.update_glob(store, (&key, &name), (watch_id, observed)),
         }
         true
     }
@@ -226,6 +267,12 @@ impl Indirections {
         self.orders.push(WatchOrder::Subscribe { watch_id, ty, names });
     }
 
+    /// Orders a watch of the members of a collection.
+    fn subscribe_collection(&mut self, watch_id: WatchId, ty: ResourceType, name: ResourceName) {
+        let names = Selection::Collection(SelectedName::Name(Box::new(name)));
+        self.orders.push(WatchOrder::Subscribe { watch_id, ty, names });
+    }
+
     /// Orders the end of a watch.
     fn unfollow(&mut self, watch_id: WatchId) {
         if self.edges.remove(&watch_id).is_some() {
@@ -279,6 +326,7 @@ impl Indirections {
             Some(
                 WatchTarget::Wildcard(..)
                 | WatchTarget::List(_)
+                | WatchTarget::CollectionAlternative
                 | WatchTarget::Resolution
                 | WatchTarget::Refused(_),
             )
@@ -341,7 +389,13 @@ impl Indirections {
             match self.edges.get(&watch_id) {
                 Some(Follower::Redirect(id)) => return Above::Redirect(*id),
                 Some(Follower::Alternative(above) | Follower::Inline(above)) => watch_id = *above,
-                Some(Follower::List(_) | Follower::Member(..)) | None => return Above::Watch(watch_id),
+                Some(
+                    Follower::List(_)
+                    | Follower::Member(..)
+                    | Follower::Glob(..)
+                    | Follower::CollectionAlternative(_),
+                )
+                | None => return Above::Watch(watch_id),
             }
         }
     }

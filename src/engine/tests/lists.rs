@@ -67,6 +67,19 @@ fn located(id: &str, params: &[(&str, &str)]) -> CollectionEntry {
     CollectionEntry { resource_specifier: Some(ResourceSpecifier::Locator(locator)) }
 }
 
+/// The list with locators that are texts.
+fn list_of_texts(version: &str, texts: &[&str]) -> DiscoveryResponse {
+    let field = |value: &[u8]| {
+        let mut bytes = vec![0x0a];
+        prost::encoding::encode_varint(value.len() as u64, &mut bytes);
+        bytes.extend(value);
+        bytes
+    };
+    let value: Vec<u8> = texts.iter().flat_map(|text| field(&field(text.as_bytes()))).collect();
+    let list = Any { type_url: "type.googleapis.com/test.FullCollection".into(), value: value.into() };
+    of_type("test.FullCollection", version, LIST, Some(list))
+}
+
 fn of_type(ty: &str, version: &str, name: &str, resource: Option<Any>) -> DiscoveryResponse {
     let wrapper = Wrapper { name: name.into(), resource, ..Wrapper::default() };
     let type_url = "type.googleapis.com/envoy.service.discovery.v3.Resource".into();
@@ -120,6 +133,18 @@ fn x12_a_list_is_fetched_and_then_its_members_by_their_locators() {
     rig.sent(1);
     let outputs = members(&mut rig, "1", &[("x", "1"), ("y", "bad")]);
     assert_eq!(outputs.last().unwrap(), "#1 {x: present 1 1, y: absent INVALID_ARGUMENT} complete");
+}
+
+#[test]
+fn x12_a_locator_may_be_an_old_style_name() {
+    let (mut rig, _) = open();
+    rig.receive(1, &list_of_texts("1", &["old|80", "xdstp://a/test.Full/x"]));
+    assert_eq!(rig.sent(1), ["send Full [old|80,xdstp://a/test.Full/x] /"]);
+    rig.sent(1);
+    let old = any::<Full>("old|80", "1");
+    let x = wrapped::<Full>("xdstp://a/test.Full/x", Some("2"));
+    let outputs = receive(&mut rig, &super::rig::response::<Full>("1", vec![old, x]));
+    assert_eq!(outputs.last().unwrap(), "#1 {old|80: present 1 1, x: present 1 2} complete");
 }
 
 #[test]
@@ -251,4 +276,96 @@ fn x12_names_of_lists_go_to_watch_all_and_of_other_types_nowhere() {
     let outputs = rig.watch_all::<super::rig::Part>("xdstp://a/test.PartCollection/x").1;
     assert!(outputs[0].ends_with("{} incomplete (INVALID_ARGUMENT)"), "{outputs:?}");
     assert!(rig.watch::<Full>("xdstp://a/test.Full/x#entry=i").1[0].ends_with("absent INVALID_ARGUMENT"));
+}
+
+/// The outputs of a list with a glob, `xdstp://a/test.Full/g/*`, and other entries.
+fn with_glob(others: &[CollectionEntry]) -> (Rig, WatchId) {
+    let (mut rig, watch_id) = open();
+    let entries = [locator("g/*")].iter().chain(others).cloned().collect();
+    rig.receive(1, &list("1", entries));
+    rig.sent(1);
+    rig.sent(1);
+    (rig, watch_id)
+}
+
+#[test]
+fn x12_members_of_a_glob_in_a_list_are_members_of_the_list() {
+    let (mut rig, watch_id) = open();
+    rig.receive(1, &list("1", vec![locator("g/*"), locator("x"), inline("i", "1")]));
+    assert_eq!(rig.sent(1), ["send Full [xdstp://a/test.Full/g/*,xdstp://a/test.Full/x] /"]);
+    rig.sent(1);
+    let outputs = members(&mut rig, "1", &[("g/a", "1"), ("g/b", "2")]);
+    let inline = "LIST#entry=i: present i 1";
+    assert_eq!(outputs, [format!("#1 {{g/a: present 1 1, g/b: present 1 2, {inline}}} incomplete")]);
+    let outputs = members(&mut rig, "2", &[("g/a", "1"), ("g/b", "3"), ("x", "4")]);
+    let expected = format!("#1 {{g/a: present 1 1, g/b: present 2 3, x: present 2 4, {inline}}} complete");
+    assert_eq!(outputs.last(), Some(&expected));
+    let outputs = members(&mut rig, "3", &[("g/c", "5"), ("x", "4")]);
+    let expected = format!("#1 {{g/c: present 3 5, x: present 2 4, {inline}}} complete");
+    assert_eq!(outputs.last(), Some(&expected));
+    rig.unwatch(watch_id);
+    for _ in 0..3 {
+        rig.pass(Duration::from_millis(500));
+        rig.sent(1);
+    }
+    assert_eq!((rig.engine.resources(), rig.engine.delivery.has_watches()), (0, false));
+}
+
+#[test]
+fn x12_a_glob_that_is_empty_or_unreachable_is_known_and_a_warning_of_the_list() {
+    let (mut rig, _) = with_glob(&[locator("x")]);
+    members(&mut rig, "1", &[("x", "1")]);
+    let outputs = rig.pass(Duration::from_secs(15));
+    assert!(outputs.last().unwrap().ends_with("x: present 1 1} complete (NOT_FOUND)"), "{outputs:?}");
+    let outputs = members(&mut rig, "2", &[("g/a", "2"), ("x", "1")]);
+    assert_eq!(outputs.last().unwrap(), "#1 {g/a: present 2 2, x: present 1 1} complete");
+    let outputs = rig.disconnect(1, DisconnectKind::Closed);
+    assert!(outputs.iter().all(|output| !output.contains("incomplete")), "{outputs:?}");
+}
+
+#[test]
+fn x14_a_glob_leaves_a_list_with_its_members_but_those_that_are_listed() {
+    let (mut rig, _) = with_glob(&[locator("g/a")]);
+    let outputs = members(&mut rig, "1", &[("g/a", "1"), ("g/b", "2")]);
+    let both = "#1 {g/a: present 1 1, g/b: present 1 2} complete";
+    assert_eq!(outputs.last().unwrap(), both);
+    // The list does not name it any more, and the glob has it.
+    let outputs = receive(&mut rig, &list("2", vec![locator("g/*")]));
+    assert!(outputs.iter().all(|output| output == both), "{outputs:?}");
+    receive(&mut rig, &list("3", vec![locator("g/*"), locator("g/a")]));
+    members(&mut rig, "2", &[("g/a", "1"), ("g/b", "2")]);
+    let outputs = receive(&mut rig, &list("4", vec![locator("g/a")]));
+    assert_eq!(outputs, ["#1 {g/a: present 1 1} complete"]);
+    assert_eq!(rig.engine.resources(), 2, "the list and its member");
+}
+
+#[test]
+fn x12_a_member_of_two_globs_leaves_with_the_second() {
+    let unknown = |name: &str| format!("xdstp://{name}/test.Full/*#alt=xdstp://a/test.Full/g/*");
+    let (b, c) = (unknown("b"), unknown("c"));
+    let (mut rig, _) = open();
+    rig.receive(1, &list_of_texts("1", &[&b, &c]));
+    rig.sent(1);
+    rig.sent(1);
+    let outputs = members(&mut rig, "1", &[("g/a", "1")]);
+    assert_eq!(outputs.last().unwrap(), "#1 {g/a: present 1 1} complete");
+    assert!(receive(&mut rig, &list_of_texts("2", &[&b])).is_empty(), "nothing has changed");
+    let outputs = members(&mut rig, "2", &[("g/a", "2")]);
+    assert_eq!(outputs, ["#1 {g/a: present 2 2} complete"]);
+    assert_eq!(receive(&mut rig, &list_of_texts("3", &[])), ["#1 {} complete"]);
+}
+
+#[test]
+fn x12_members_of_many_globs_are_published_together() {
+    let globs: Vec<_> = (0..200).map(|glob| format!("g{glob}/*")).collect();
+    let (mut rig, _) = open();
+    rig.receive(1, &list("1", globs.iter().map(|glob| locator(glob)).collect()));
+    rig.sent(1);
+    rig.sent(1);
+    let names: Vec<_> = (0..200).map(|glob| format!("g{glob}/a")).collect();
+    let all = |text: &'static str| names.iter().map(|name| (name.as_str(), text)).collect::<Vec<_>>();
+    let outputs = members(&mut rig, "1", &all("1"));
+    assert!(outputs.last().unwrap().ends_with("complete") && outputs.len() <= 2, "{}", outputs.len());
+    let outputs = members(&mut rig, "2", &all("2"));
+    assert_eq!(outputs.last().unwrap().matches("present 2 2").count(), 200);
 }

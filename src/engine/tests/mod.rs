@@ -1,3 +1,4 @@
+mod collection_alternatives;
 mod context;
 mod costs;
 mod delta;

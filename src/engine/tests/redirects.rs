@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::rig::{Full, Rig, redirect, response, stream_to, wrapped};
+use super::rig::{Full, Rig, any, redirect, response, stream_to, wrapped};
 use crate::{
     config::{AuthorityBuilder, Bootstrap, Server},
     engine::{Settings, collections::MAX_ALTERNATIVES},
@@ -133,6 +133,57 @@ fn x20_a_redirect_may_lead_to_another_authority() {
 }
 
 #[test]
+fn x20_a_redirect_may_lead_to_an_old_style_name() {
+    let mut rig = open(&["x"]);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![redirect(&a("x"), "old|80")]));
+    // The servers are the same, and so is the stream.
+    assert_eq!(rig.sent(1), [format!("send Full [old|80,{}] 1/n1", a("x"))], "{outputs:?}");
+    rig.sent(1);
+    let outputs = receive(&mut rig, "2", vec![redirect(&a("x"), "old|80"), any::<Full>("old|80", "1")]);
+    assert_eq!(outputs, ["#1 present 2 1"]);
+}
+
+#[test]
+fn x20_an_old_style_name_may_redirect_and_is_requested_from_the_servers_without_an_authority() {
+    let mut rig = rig();
+    rig.watch::<Full>(&b("x"));
+    rig.connect(1);
+    rig.sent(1);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![redirect(&b("x"), "old")]));
+    assert!(outputs.contains(&"connect 1.1".to_owned()), "that of `b` is another one: {outputs:?}");
+    assert_eq!(rig.connect_to(stream_to(1, 1))[1], "send Full [old] / node");
+    rig.sent_to(stream_to(1, 1));
+    let theirs = |version, resources| response::<Full>(version, resources).encode_to_vec();
+    rig.receive_from(stream_to(1, 1), theirs("1", vec![redirect("old", "older")]));
+    rig.sent_to(stream_to(1, 1));
+    let both = vec![redirect("old", "older"), any::<Full>("older", "1")];
+    assert_eq!(seen(rig.receive_from(stream_to(1, 1), theirs("2", both))), ["#1 present 2 1"]);
+}
+
+#[test]
+fn x20_rings_and_chains_of_old_style_names_are_errors() {
+    let mut rig = rig();
+    rig.watch::<Full>("0");
+    rig.connect(1);
+    rig.sent(1);
+    let to = |from: usize, to: usize| redirect(&from.to_string(), &to.to_string());
+    assert_eq!(receive(&mut rig, "1", vec![to(0, 0)]), ["#1 absent INVALID_ARGUMENT"]);
+    assert!(receive(&mut rig, "2", vec![to(0, 1)]).is_empty());
+    assert_eq!(receive(&mut rig, "3", vec![to(0, 1), to(1, 0)]), ["#1 absent INVALID_ARGUMENT"]);
+    let mut leads = vec![to(0, 1)];
+    receive(&mut rig, "4", leads.clone());
+    for n in 1..16 {
+        leads.push(to(n, n + 1));
+        receive(&mut rig, &format!("5.{n}"), leads.clone());
+    }
+    let whole = leads.iter().cloned().chain([any::<Full>("16", "1")]).collect();
+    assert_eq!(receive(&mut rig, "6", whole), ["#1 present 6 1"]);
+    leads.push(to(16, 17));
+    assert_eq!(receive(&mut rig, "7", leads), ["#1 absent INVALID_ARGUMENT"]);
+    assert_eq!(rig.engine.resources(), 17, "the last one is not requested");
+}
+
+#[test]
 fn x20_rings_are_errors_until_they_are_open() {
     let mut rig = open(&["x"]);
     assert_eq!(receive(&mut rig, "1", vec![lead("x", "x")]), ["#1 absent INVALID_ARGUMENT"]);
@@ -241,6 +292,17 @@ fn x21_the_alternative_is_used_while_the_source_is_unreachable_and_nothing_is_ca
     rig.pass(Duration::from_secs(2));
     let outputs = rig.disconnect(3, DisconnectKind::Unreachable);
     assert_eq!(outputs, ["#1 present 1 own (UNAVAILABLE)"], "what is cached is better than an alternative");
+}
+
+#[test]
+fn x21_an_alternative_may_be_an_old_style_name() {
+    let mut rig = rig();
+    assert_eq!(rig.watch::<Full>(&format!("{}#alt=old", b("x"))).1, ["connect 0.1"]);
+    assert_eq!(rig.disconnect(1, DisconnectKind::Unreachable), ["connect 1.1"]);
+    assert_eq!(rig.connect_to(stream_to(1, 1))[1], "send Full [old] / node");
+    rig.sent_to(stream_to(1, 1));
+    let theirs = response::<Full>("7", vec![any::<Full>("old", "1")]).encode_to_vec();
+    assert_eq!(seen(rig.receive_from(stream_to(1, 1), theirs)), ["#1 present 7 1"]);
 }
 
 #[test]

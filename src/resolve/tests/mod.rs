@@ -1,4 +1,5 @@
 mod aggregates;
+mod extension_configs;
 mod failures;
 mod graces;
 mod hosts;

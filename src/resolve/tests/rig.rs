@@ -216,6 +216,7 @@ fn describe_key(key: &WatchKey) -> String {
     match key {
         WatchKey::Listener(name) => format!("listener {name}"),
         WatchKey::Scopes(collection) => format!("scopes {collection}"),
+        WatchKey::ExtensionConfig(config) => format!("extension {}", config.name),
         WatchKey::Routes(routes) => format!("routes {}", routes.name),
         WatchKey::VirtualHost(name) => format!("virtual host {name}"),
         WatchKey::Cluster(name) => format!("cluster {name}"),

@@ -51,9 +51,13 @@ pub(super) fn read(bytes: &[u8], cx: &Context<'_>) -> Result<LedsCollection, Inv
         Some(named) => Some(named) == list,
         None => false,
     };
-    match is_of_endpoints && name.directives().is_none() {
-        true => Ok((name.spelling().into(), source)),
-        false => {
+    match name.directives() {
+        None if is_of_endpoints => Ok((name.spelling().into(), source)),
+        // The alternative is a part of the name that is watched.
+        Some(directives) if is_of_endpoints && directives.entry().is_none() => {
+            Ok((text.as_str().into(), source))
+        }
+        None | Some(_) => {
             Err(invalid(format!("{text:?} is neither a glob collection nor a list collection of {endpoint}")))
         }
     }

@@ -228,11 +228,11 @@ fn of_leds(zone: &str, priority: u32, name: &str) -> LocalityLbEndpoints {
 
 #[test]
 fn a95_2_the_endpoints_of_a_locality_are_in_the_collection_alone_that_it_names() {
-    let (glob, list) = (
+    for name in [
         "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/shop/*?x=1",
         "xdstp://a/envoy.config.endpoint.v3.LbEndpointCollection/shop",
-    );
-    for name in [glob, list] {
+        "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/*#alt=xdstp://b/envoy.config.endpoint.v3.LbEndpoint/*",
+    ] {
         let parsed = parse_localities([of_leds("b", 1, name), locality("a", 0, [at("10.0.0.1")])]).unwrap();
         let [leds] = &*parsed.leds_localities else { panic!("{parsed:?}") };
         assert_eq!((leds.priority, leds.locality.zone(), &*leds.collection), (1, "b", name));
@@ -249,6 +249,7 @@ fn a95_2_a_collection_that_cannot_be_watched_is_left_out_by_name() {
         "xdstp://a/envoy.config.endpoint.v3.LbEndpoint/shop",
         "xdstp://a/T/*",
         "xdstp://a/TCollection/x",
+        "xdstp://a/envoy.config.endpoint.v3.LbEndpointCollection/shop#entry=e",
     ] {
         let parsed = parse_localities([of_leds("a", 0, name)]).unwrap();
         assert!(parsed.leds_localities.is_empty() && parsed.endpoints().next().is_none());

@@ -185,7 +185,7 @@ impl Extension for NoOverride {
 
 impl FilterType {
     /// The type that a configuration belongs to. An application's type replaces a built-in one.
-    pub(super) fn of_config(type_name: &str, cx: &Context<'_>) -> Option<Self> {
+    pub(in crate::resource) fn of_config(type_name: &str, cx: &Context<'_>) -> Option<Self> {
         Self::all(cx).find(|known| known.config_type == type_name)
     }
 
@@ -207,11 +207,20 @@ impl FilterType {
         }
     }
 
+    /// The full name of the message that configures it.
+    pub(in crate::resource) fn config_type(self) -> &'static str {
+        self.config_type
+    }
+
     pub(super) fn is_terminal(self) -> bool {
         self.is_terminal
     }
 
-    pub(super) fn parse(self, payload: Payload, cx: &Context<'_>) -> Result<HttpFilterConfig, Invalid> {
+    pub(in crate::resource) fn parse(
+        self,
+        payload: Payload,
+        cx: &Context<'_>,
+    ) -> Result<HttpFilterConfig, Invalid> {
         (self.parse)(payload, cx)
     }
 

@@ -5,7 +5,10 @@
 //! [`HttpFilter::effective`] returns what remains of a filter then. An application handles more types of filters with
 //! [`HttpFilterExtension`]s, and has channels execute those that are a `ClientFilter` as well.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
 use serde::Serialize;
 
@@ -20,6 +23,7 @@ use crate::pb::{
 
 #[cfg(feature = "channel")]
 mod client_filter;
+mod discovered;
 mod effective;
 mod ext_authz;
 mod ext_proc;
@@ -39,6 +43,7 @@ pub(super) use kinds::{FilterType, Side};
 pub use client_filter::{CallFilter, ClientFilter, FilterBody, FilterError, FilterFuture, Next};
 #[cfg(feature = "channel")]
 pub(crate) use client_filter::{FilterState, Proceed, ProceedFuture};
+pub use discovered::DiscoveredFilter;
 pub use ext_authz::{ExtAuthz, ExtAuthzPerRoute};
 pub use ext_proc::{ExtProc, ExtProcPerRoute, ProcessingMode};
 pub use fault::{AbortKind, DelayKind, Fault, FaultAbort, FaultDelay};
@@ -151,8 +156,18 @@ fn parse_filter(
     };
     let any = match message.config_type {
         Some(ConfigType::TypedConfig(any)) => any,
-        Some(ConfigType::ConfigDiscovery(_)) => {
+        Some(ConfigType::ConfigDiscovery(_)) if side == Side::Server => {
             return ignored_or("config_discovery is not supported".into());
+        }
+        Some(ConfigType::ConfigDiscovery(source)) => {
+            let types = discovered::types_of(&source, side, cx);
+            if types.is_empty() {
+                return ignored_or("no type of config_discovery.type_urls is supported".into());
+            }
+            let discovered = discovered::parse(source, &types, cx).map_err(|e| e.at("config_discovery"))?;
+            let config = HttpFilterConfig::Discovered(Arc::new(discovered.0));
+            let filter = HttpFilter { name: message.name.into(), config, disabled: message.disabled };
+            return Ok(Some((filter, discovered.1)));
         }
         None => return ignored_or("typed_config must be set".into()),
     };

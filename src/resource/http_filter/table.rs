@@ -1,10 +1,12 @@
 //! The built-in types of HTTP filters.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 
 use super::{
-    CustomFilter, Fault, GcpAuthn, Rbac, RbacPerRoute, RbacRules, Router, SessionCookie, StatefulSession,
-    StatefulSessionPerRoute,
+    CustomFilter, DiscoveredFilter, Fault, GcpAuthn, Rbac, RbacPerRoute, RbacRules, Router, SessionCookie,
+    StatefulSession, StatefulSessionPerRoute,
     kinds::{BuiltIn, FilterType, NoOverride},
 };
 use crate::resource::{Custom, Extension};
@@ -31,6 +33,8 @@ macro_rules! http_filters {
             $($(#[$config_doc])* $filter($config),)*
             /// A filter of the application.
             Custom(CustomFilter),
+            /// A filter whose configuration is a resource of its own; not in the listeners of snapshots.
+            Discovered(Arc<DiscoveredFilter>),
         }
 
         /// A replacement of a filter's configuration. It has no effect on a filter of another type.
@@ -61,6 +65,8 @@ macro_rules! http_filters {
                 /// The override, of the type in the filter's [`HttpFilterExtension`](super::HttpFilterExtension).
                 setting: Option<&'a Custom>,
             },
+            /// Not known: its configuration is a resource of its own. Snapshots have the configuration in its place.
+            Discovered(&'a DiscoveredFilter),
         }
 
         /// The built-in types of filters.
@@ -84,13 +90,14 @@ macro_rules! http_filters {
                         config.effective().map_or(EffectiveFilter::Nothing, EffectiveFilter::$filter)
                     })*
                     Self::Custom(filter) => EffectiveFilter::Custom { filter, setting: None },
+                    Self::Discovered(filter) => EffectiveFilter::Discovered(filter),
                 }
             }
 
             /// The effect of the filter under an override; `None` if the override is for another type of filter.
             pub(super) fn under<'a>(&'a self, setting: &'a HttpFilterOverride) -> Option<EffectiveFilter<'a>> {
                 match self {
-                    Self::Router => None,
+                    Self::Router | Self::Discovered(_) => None,
                     $(Self::$filter(config) => {
                         let HttpFilterOverride::$filter(setting) = setting else { return None };
                         let effective = config.overridden(setting);

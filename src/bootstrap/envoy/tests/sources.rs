@@ -1,6 +1,7 @@
 //! The sources of each resource type.
 
 use super::*;
+use crate::resource::ExtensionConfig;
 
 fn dynamic(fields: Value) -> Value {
     with(json!({ "dynamic_resources": fields }))
@@ -62,6 +63,7 @@ fn a_type_may_have_a_source_of_its_own_and_others_have_none_then() {
     let bootstrap = read(&dynamic(json!({ "lds_config": lds, "cds_config": cds })));
     let own = [("xds.example.com:18000".to_owned(), Some(ApiType::DeltaGrpc))];
     assert_eq!(servers(bootstrap.sources_of(Listener::TYPE_URL)), own);
+    assert_eq!(servers(bootstrap.sources_of(ExtensionConfig::TYPE_URL)), own, "listeners name them");
     let file = PathSource::new("/etc/xds/cds.yaml").with_watched_directory("/etc/xds").with_watch_modify();
     assert_eq!(bootstrap.sources_of(Cluster::TYPE_URL), [ConfigSource::Path(file.into())]);
     assert_eq!(bootstrap.sources_of(ClusterLoadAssignment::TYPE_URL), []);
@@ -378,13 +380,24 @@ fn a_locator_names_the_collection_of_all_resources_of_a_type() {
     assert_eq!(bootstrap.collection_of(Cluster::TYPE_URL).unwrap().as_str(), glob);
     assert_eq!(bootstrap.collection_of(ClusterLoadAssignment::TYPE_URL), None);
     assert_eq!(read(&document(json!(""), json!(null))).collection_of(Listener::TYPE_URL), None);
+    let with_alternative = format!("{list}#alt=xdstp://a/envoy.config.listener.v3.Listener/*");
+    let bootstrap = read(&document(json!(with_alternative), json!(null)));
+    assert_eq!(bootstrap.collection_of(Listener::TYPE_URL).unwrap().to_string(), with_alternative);
     for (locator, expected) in [
         ("xdstp://b/envoy.config.listener.v3.Listener/*", "authority \"b\" has no source"),
         (
             glob,
             "must be of type envoy.config.listener.v3.Listener or envoy.config.listener.v3.ListenerCollection",
         ),
-        ("opaque", "must be an xdstp:// URL of a collection without directives, or a file:// URL"),
+        ("opaque", "must be an xdstp:// URL of a collection, not of an entry, or a file:// URL"),
+        (
+            "xdstp://a/envoy.config.listener.v3.Listener/*#alt=xdstp://a/envoy.config.cluster.v3.Cluster/*",
+            "alt: must be of type envoy.config.listener.v3.Listener or envoy.config.listener.v3.ListenerCollection",
+        ),
+        (
+            "xdstp://a/envoy.config.listener.v3.ListenerCollection/foo#entry=e",
+            "must be an xdstp:// URL of a collection, not of an entry, or a file:// URL",
+        ),
         ("file://host/a", "the form is `file:///path`, with three slashes"),
         ("file:///a#entry=b", "a file has no directives and no parameters"),
     ] {

@@ -250,6 +250,20 @@ fn x11_an_authority_is_looked_for_in_the_source_that_came_with_the_name_and_then
 }
 
 #[test]
+fn x11_x21_a_source_that_came_with_a_name_is_that_of_the_name_and_of_its_alternative() {
+    let name =
+        |authority: &str| format!("xdstp://{authority}/envoy.config.route.v3.RouteConfiguration/routes");
+    let mut of_a = file("routes.json");
+    of_a.authorities = vec![Authority { name: "a".into() }];
+    for (first, alternative) in [("a", "b"), ("b", "a")] {
+        let mut rig = rig(bootstrap());
+        let routes = format!("{}#alt={}", name(first), name(alternative));
+        let outputs = rig.receive(1, &response("1", [listener("shop").rds_from(&routes, of_a.clone())]));
+        assert!(outputs.contains(&"open 1.1 routes.json".to_owned()), "{first}: {outputs:?}");
+    }
+}
+
+#[test]
 fn a_source_that_is_the_same_as_the_bootstraps_shares_its_stream() {
     let mut rig = rig(bootstrap().named_server("same", Server::new("127.0.0.1:1").insecure()));
     let source = by_api(api(ApiType::AggregatedGrpc, vec![named("same")]));

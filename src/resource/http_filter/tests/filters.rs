@@ -197,5 +197,8 @@ fn l20_accepts_an_optional_filter_without_configuration_and_ignores_it() {
 #[test]
 fn l20_rejects_a_filter_without_configuration() {
     assert_eq!(error([unset(), router()]), "http_filters[0]: typed_config must be set");
-    assert_eq!(error([discovered(), router()]), "http_filters[0]: config_discovery is not supported");
+    assert_eq!(
+        error([discovered(), router()]),
+        "http_filters[0]: no type of config_discovery.type_urls is supported"
+    );
 }

@@ -11,6 +11,7 @@ use crate::{
     resource::{Extension, Payload, Registry},
 };
 
+mod discovered;
 mod effective;
 mod external;
 mod filters;

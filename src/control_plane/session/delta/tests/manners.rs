@@ -42,6 +42,7 @@ fn x20_a_redirect_holds_a_locator_in_place_of_the_resource() {
     };
     assert_eq!(ResourceLocator::decode(any.value), Ok(expected));
     AnyResource::redirect(EDS, "xdstp://auth/T/a", "opaque").unwrap_err();
+    AnyResource::redirect(EDS, "xdstp://auth/T/a", "xdstp://auth/T/b#alt=opaque").unwrap_err();
     AnyResource::redirect(EDS, "xdstp://auth/T/a", "xdstp://auth").unwrap_err();
 }
 
