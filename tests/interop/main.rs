@@ -22,6 +22,7 @@ mod peer;
 mod process;
 #[path = "../it/common/raw.rs"]
 mod raw;
+mod regexes;
 mod relay;
 mod rewatch;
 mod security;
