@@ -32,7 +32,7 @@ use crate::peer::program;
 
 /// All resources that a server sent to a node.
 #[derive(Deserialize)]
-struct Dump {
+pub(crate) struct Dump {
     server: String,
     node: String,
     resources: Vec<Sent>,
@@ -47,7 +47,7 @@ struct Sent {
 }
 
 impl Dump {
-    fn read(name: &str) -> Self {
+    pub(crate) fn read(name: &str) -> Self {
         let text = fs::read_to_string(file(name, "json")).expect("it was recorded");
         serde_json::from_str(&text).expect("it was recorded so")
     }
@@ -166,7 +166,7 @@ async fn check(name: &str) -> Verdicts {
 }
 
 /// A server like Consul's, which sends nothing after a rejection.
-async fn serve(dump: &Dump) -> TestControlPlane {
+pub(crate) async fn serve(dump: &Dump) -> TestControlPlane {
     let mut behavior = Behavior::default();
     behavior.after_nack = AfterNack::Silence;
     let settings = control_plane::ControlPlane::builder().behavior(behavior);

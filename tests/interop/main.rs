@@ -10,6 +10,7 @@ mod dumps;
 mod envoy;
 mod expiry;
 mod faults;
+mod guides;
 mod http;
 mod library;
 #[allow(dead_code, reason = "the integration tests use all of it")]
