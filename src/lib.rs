@@ -302,6 +302,11 @@ struct LoadReports;
 struct Testing;
 
 /// The example of the guide, compiled.
+#[cfg(all(doctest, feature = "test-util"))]
+#[doc = include_str!("../docs/guides/own-server.md")]
+struct OwnServer;
+
+/// The example of the guide, compiled.
 #[cfg(all(doctest, feature = "client"))]
 #[doc = include_str!("../docs/guides/traffic-director.md")]
 struct TrafficDirector;

@@ -2,13 +2,19 @@
 
 use serde::Serialize;
 
-use crate::{WatchError, escape::is_odd};
+use crate::{WatchError, error::Code, escape::is_odd};
 
 /// The reason why a resource is absent, or may be stale.
 #[derive(Debug, Serialize)]
 pub(crate) struct Problem {
     pub(crate) code: &'static str,
     pub(crate) message: String,
+}
+
+impl Problem {
+    pub(crate) fn not_found(message: &str) -> Self {
+        Self { code: Code::NotFound.as_str(), message: message.to_owned() }
+    }
 }
 
 impl From<&WatchError> for Problem {

@@ -10,6 +10,7 @@ mod json;
 mod kind;
 mod paint;
 mod program;
+mod proxy_tree;
 mod relay;
 mod status;
 mod tree;

@@ -1,6 +1,9 @@
 //! The resources of istiod, Consul and Envoy Gateway, observed: all are provided, none is rejected, and each has the
 //! result of gRPC's rules. `dumps/README.md` describes their origin.
 
+mod counts;
+mod trees;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     fs,
@@ -24,11 +27,12 @@ use xdskit::{
     testing::TestControlPlane,
 };
 
+use self::counts::Parts;
 use crate::peer::program;
 
 /// All resources that a server sent to a node.
 #[derive(Deserialize)]
-struct Dump {
+pub(crate) struct Dump {
     server: String,
     node: String,
     resources: Vec<Sent>,
@@ -43,7 +47,7 @@ struct Sent {
 }
 
 impl Dump {
-    fn read(name: &str) -> Self {
+    pub(crate) fn read(name: &str) -> Self {
         let text = fs::read_to_string(file(name, "json")).expect("it was recorded");
         serde_json::from_str(&text).expect("it was recorded so")
     }
@@ -116,6 +120,27 @@ async fn watch_observes_what_istiod_sends_to_a_sidecar() {
     assert!(types.iter().all(|found| of_types.iter().any(|of_type| found == of_type)), "{types:?}");
 }
 
+/// The tool prints as many listeners and clusters as each server sent.
+#[tokio::test]
+async fn watch_observes_as_much_as_each_server_sends() {
+    let names =
+        ["istio/router", "istio/grpc", "consul/sidecar", "consul/transparent", "envoy-gateway/gateway"];
+    for name in names {
+        let dump = Dump::read(name);
+        let server = serve(&dump).await;
+        let folder = tempfile::tempdir().expect("a folder for the bootstrap");
+        let bootstrap = folder.path().join("bootstrap.json");
+        fs::write(&bootstrap, server.bootstrap_json()).expect("the folder is there");
+        let observed = watch(&bootstrap, &["--observe"]).await;
+        let of_types = [Listener::TYPE_URL, Cluster::TYPE_URL];
+        let sent = dump.resources.iter().filter(|sent| of_types.contains(&sent.type_url.as_str()));
+        assert_eq!(observed.matches("  version ").count(), sent.clone().count(), "{name}");
+        for sent in sent {
+            assert!(observed.contains(&format!(" {}  version ", sent.name)), "{name}: {}", sent.name);
+        }
+    }
+}
+
 /// Returns the output of `watch` for all listeners and clusters.
 async fn watch(bootstrap: &Path, options: &[&str]) -> String {
     let mut command = Command::new(program("XDSKIT_INTEROP_WATCH"));
@@ -141,7 +166,7 @@ async fn check(name: &str) -> Verdicts {
 }
 
 /// A server like Consul's, which sends nothing after a rejection.
-async fn serve(dump: &Dump) -> TestControlPlane {
+pub(crate) async fn serve(dump: &Dump) -> TestControlPlane {
     let mut behavior = Behavior::default();
     behavior.after_nack = AfterNack::Silence;
     let settings = control_plane::ControlPlane::builder().behavior(behavior);
@@ -178,7 +203,7 @@ async fn observe(dump: &Dump, api_type: ApiType) -> Verdicts {
     verdicts
 }
 
-async fn observe_all<T: Resource>(client: &Client, dump: &Dump, verdicts: &mut Verdicts) {
+async fn observe_all<T: Resource + Parts>(client: &Client, dump: &Dump, verdicts: &mut Verdicts) {
     let of_type = dump.resources.iter().filter(|sent| sent.type_url == T::TYPE_URL).count();
     if of_type == 0 {
         return;
@@ -191,7 +216,7 @@ async fn observe_all<T: Resource>(client: &Client, dump: &Dump, verdicts: &mut V
     }
 }
 
-async fn observe_named<T: Resource>(client: &Client, dump: &Dump, verdicts: &mut Verdicts) {
+async fn observe_named<T: Resource + Parts>(client: &Client, dump: &Dump, verdicts: &mut Verdicts) {
     for sent in dump.resources.iter().filter(|sent| sent.type_url == T::TYPE_URL) {
         let mut watch = client.watch::<Inspected<T>>(sent.name.as_str());
         let seen = timeout(BOUND, watch.wait_for(Observed::is_present)).await;
@@ -200,11 +225,12 @@ async fn observe_named<T: Resource>(client: &Client, dump: &Dump, verdicts: &mut
     }
 }
 
-fn note<T: Resource>(name: &str, seen: &Observed<Inspected<T>>, verdicts: &mut Verdicts) {
+fn note<T: Resource + Parts>(name: &str, seen: &Observed<Inspected<T>>, verdicts: &mut Verdicts) {
     let resource = seen.resource().unwrap_or_else(|| panic!("{name}: {seen:?}"));
     let shown = resource.to_json().expect("it holds no secrets");
     assert_eq!(shown["@type"], T::TYPE_URL);
     assert!(shown.get("@bytes").is_none(), "{name} is shown as a message");
+    counts::assert_whole(resource);
     let reason = resource.typed().err().map(ToString::to_string);
     verdicts.insert((T::TYPE_URL.to_owned(), name.to_owned()), reason);
 }

@@ -10,6 +10,7 @@ mod dumps;
 mod envoy;
 mod expiry;
 mod faults;
+mod guides;
 mod http;
 mod library;
 #[allow(dead_code, reason = "the integration tests use all of it")]
@@ -22,6 +23,7 @@ mod peer;
 mod process;
 #[path = "../it/common/raw.rs"]
 mod raw;
+mod regexes;
 mod relay;
 mod rewatch;
 mod security;

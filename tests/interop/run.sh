@@ -16,6 +16,7 @@ main() {
   build_go gcp
   build_gcp_0_12
   build_go strict
+  build_go regexes
   build_go grpcgo
   build_go grpcgo_original google.golang.org/grpc/interop/xds/client
   build_go backends/go
@@ -34,7 +35,7 @@ main() {
     XDSKIT_INTEROP_WATCH=$target/debug/examples/watch XDSKIT_INTEROP_WALK=$target/debug/examples/walk \
     XDSKIT_INTEROP_RELAY=$target/debug/examples/relay XDSKIT_INTEROP_CLIENT=$target/debug/examples/interop_client \
     XDSKIT_INTEROP_GRPC_GO=$bin/grpcgo XDSKIT_INTEROP_GRPC_GO_ORIGINAL=$bin/grpcgo_original \
-    XDSKIT_INTEROP_TOOL=$target/debug/xdskit \
+    XDSKIT_INTEROP_TOOL=$target/debug/xdskit XDSKIT_INTEROP_REGEXES_GO=$bin/regexes \
     cargo test --locked --test interop -- --test-threads=6 "$@"
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Artist, Branch, Warning, column, join, padding, percent};
+use super::{Artist, Branch, Warning, column, join, padding, percent, shown};
 use crate::{
     error::Escaped,
     resolve::{ClusterView, Snapshot},
@@ -183,16 +183,8 @@ impl<'a> Clusters<'a> {
     fn endpoints(&self, all: &[Endpoint]) -> Vec<String> {
         let first = all.first().map(|endpoint| endpoint.weight);
         let is_weighted = all.iter().any(|endpoint| Some(endpoint.weight) != first);
-        let shown = all.iter().take(SHOWN_ENDPOINTS);
-        let mut texts: Vec<_> = shown.map(|endpoint| self.endpoint(endpoint, is_weighted)).collect();
-        let hidden = all.iter().skip(SHOWN_ENDPOINTS);
-        let unusable = hidden.clone().filter(|endpoint| !endpoint.is_healthy()).count();
-        match (hidden.count(), unusable) {
-            (0, _) => {}
-            (more, 0) => texts.push(format!("… and {more} more")),
-            (more, unusable) => texts.push(format!("… and {more} more, {unusable} of them not usable")),
-        }
-        texts.chunks(IN_LINE).map(|texts| texts.join("  ")).collect()
+        let texts = all.iter().map(|endpoint| self.endpoint(endpoint, is_weighted));
+        shown(texts, |first| all.iter().skip(first).filter(|endpoint| !endpoint.is_healthy()).count())
     }
 
     fn endpoint(&self, endpoint: &Endpoint, is_weighted: bool) -> String {
@@ -220,7 +212,3 @@ fn name(locality: &Locality) -> String {
     let parts = [locality.region(), locality.zone(), locality.sub_zone()];
     join(parts.into_iter().filter(|part| !part.is_empty()), "/")
 }
-
-/// The maximum number of shown endpoints of a locality, and of endpoints in a line.
-const SHOWN_ENDPOINTS: usize = 12;
-const IN_LINE: usize = 4;

@@ -34,10 +34,10 @@ pub struct Artist {
 }
 
 /// A branch of a tree.
-struct Branch {
+pub(super) struct Branch {
     /// It may be several lines, of which all but the first are indented below it.
-    text: String,
-    below: Vec<Self>,
+    pub(super) text: String,
+    pub(super) below: Vec<Self>,
 }
 
 impl Artist {
@@ -118,7 +118,7 @@ impl Artist {
     }
 
     /// What is not used of resources: each part that is left out, and a line of the fields that channels do not execute.
-    fn remarks(self, remarks: &[&Remarks]) -> Vec<Branch> {
+    pub(super) fn remarks(self, remarks: &[&Remarks]) -> Vec<Branch> {
         let left_out = remarks.iter().flat_map(|remarks| remarks.left_out());
         let left_out = left_out.map(|part| {
             Branch::leaf(format!(
@@ -136,30 +136,30 @@ impl Artist {
     }
 
     /// The reason for an absence.
-    fn failure(self, error: &WatchError) -> String {
+    pub(super) fn failure(self, error: &WatchError) -> String {
         self.paint.red(format_args!("{}: {error}", error.code())).to_string()
     }
 
-    fn good_mark(self) -> String {
+    pub(super) fn good_mark(self) -> String {
         self.paint.green("●").to_string()
     }
 
-    fn warning_mark(self) -> String {
+    pub(super) fn warning_mark(self) -> String {
         self.paint.yellow("!").to_string()
     }
 
-    fn bad_mark(self) -> String {
+    pub(super) fn bad_mark(self) -> String {
         self.paint.red("✗").to_string()
     }
 }
 
 impl Branch {
-    fn leaf(text: String) -> Self {
+    pub(super) fn leaf(text: String) -> Self {
         Self { text, below: Vec::new() }
     }
 }
 
-fn render(branches: &[Branch], guide: &str, lines: &mut Vec<String>) {
+pub(super) fn render(branches: &[Branch], guide: &str, lines: &mut Vec<String>) {
     for (index, branch) in branches.iter().enumerate() {
         let (here, below) = if index + 1 == branches.len() { ("└─", "  ") } else { ("├─", "│ ") };
         for (index, line) in branch.text.split('\n').enumerate() {
@@ -171,28 +171,48 @@ fn render(branches: &[Branch], guide: &str, lines: &mut Vec<String>) {
 }
 
 /// A percentage, with a decimal if it is not whole.
-fn percent(part: f64, whole: f64) -> String {
+pub(super) fn percent(part: f64, whole: f64) -> String {
     let percent = part / whole * 100.0;
     if percent.fract().abs() < 0.05 { format!("{percent:.0} %") } else { format!("{percent:.1} %") }
 }
 
 /// The spaces that pad a text to the width of a column.
-fn padding(text: impl AsRef<str>, width: usize) -> String {
+pub(super) fn padding(text: impl AsRef<str>, width: usize) -> String {
     " ".repeat(width.saturating_sub(text.as_ref().chars().count()))
 }
 
 /// The width of a column for some texts, excluding texts that are too wide.
-fn column<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> usize {
+pub(super) fn column<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> usize {
     let widths = texts.map(|text| text.as_ref().chars().count());
     widths.filter(|width| *width <= WIDEST_COLUMN).max().unwrap_or(0)
 }
 
-fn join<T: Display>(parts: impl IntoIterator<Item = T>, separator: &str) -> String {
+pub(super) fn join<T: Display>(parts: impl IntoIterator<Item = T>, separator: &str) -> String {
     parts.into_iter().map(|part| part.to_string()).collect::<Vec<_>>().join(separator)
 }
 
 /// The maximum number of shown domains of a virtual host.
 const SHOWN_DOMAINS: usize = 3;
+
+/// The first of some endpoints, split into lines, and the number of the others. `unusable_after` counts the unusable ones behind
+/// the first so many.
+pub(super) fn shown(
+    endpoints: impl ExactSizeIterator<Item = String>,
+    unusable_after: impl Fn(usize) -> usize,
+) -> Vec<String> {
+    let hidden = endpoints.len().saturating_sub(SHOWN_ENDPOINTS);
+    let mut texts: Vec<_> = endpoints.take(SHOWN_ENDPOINTS).collect();
+    match (hidden, unusable_after(SHOWN_ENDPOINTS)) {
+        (0, _) => {}
+        (more, 0) => texts.push(format!("… and {more} more")),
+        (more, unusable) => texts.push(format!("… and {more} more, {unusable} of them not usable")),
+    }
+    texts.chunks(IN_LINE).map(|texts| texts.join("  ")).collect()
+}
+
+/// The maximum number of shown endpoints of a locality, and of endpoints in a line.
+const SHOWN_ENDPOINTS: usize = 12;
+const IN_LINE: usize = 4;
 
 /// In characters.
 const WIDEST_COLUMN: usize = 40;

@@ -2,8 +2,10 @@
 
 mod display;
 mod marks;
+mod observe;
 mod report;
 mod screen;
+mod trees;
 
 use std::{env, io, process::ExitCode, sync::Arc, time::SystemTime};
 
@@ -31,11 +33,14 @@ pub(crate) struct WalkArgs {
     /// A header of the requests, of several if repeated: it chooses the routes where these have scopes (SRDS)
     #[arg(long = "header", value_name = "NAME=VALUE", allow_hyphen_values = true)]
     headers: Vec<Header>,
-    #[arg(long, hide = true)]
+    /// Draws the configuration of proxies: the chains of listeners, with their routes, clusters and endpoints. Resources that gRPC's
+    /// rules reject are accepted, and marked with the reason
+    #[arg(long)]
     observe: bool,
     #[arg(long, hide = true)]
     raw: bool,
-    /// xds:///name, or xds://authority/name
+    /// xds:///name, or xds://authority/name; with --observe also the name of a listener, or a glob of such names. There `*`, which is
+    /// all of them, is the default
     #[arg(value_name = "TARGET")]
     targets: Vec<String>,
 }
@@ -45,17 +50,16 @@ pub(super) fn main() -> ExitCode {
 }
 
 pub(super) fn run(program: Program, args: &WalkArgs) -> Result<(), Failure> {
-    for (given, flag) in [(args.observe, "--observe"), (args.raw, "--raw")] {
-        if given {
-            let why = "walk needs resources that clients can use; xdskit watch shows the others";
-            return Err(Failure::Usage(format!(
-                "unknown option {flag}: {why}: xdskit watch {flag} 'listener=*'"
-            )));
-        }
+    if args.raw {
+        let why = "walk shows what resources lead to; xdskit watch shows their messages";
+        return Err(Failure::Usage(format!("unknown option --raw: {why}: xdskit watch --raw 'listener=*'")));
     }
     // The warnings of a bootstrap are logged.
     program::log_to_stderr();
     let bootstrap = args.look.connect.bootstrap()?;
+    if args.observe {
+        return observe::run(args, bootstrap);
+    }
     if args.targets.is_empty() {
         return Err(Failure::Usage("TARGET, such as xds:///shop, is missing".to_owned()));
     }
@@ -99,7 +103,7 @@ async fn walk(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
     }
     let numbered = resolutions.into_iter().enumerate();
     let mut seen = stream::select_all(numbered.map(|(index, one)| one.map(move |seen| (index, seen))));
-    let mut resizes = Resizes::new(&output)?;
+    let mut resizes = Resizes::new(output.is_drawn())?;
     loop {
         tokio::select! {
             biased;
@@ -200,7 +204,6 @@ impl Output {
         }
     }
 
-    #[cfg(unix)]
     fn is_drawn(&self) -> bool {
         matches!(self, Self::Text(_)) && io::IsTerminal::is_terminal(&io::stdout())
     }
@@ -214,15 +217,15 @@ struct Resizes {
 
 impl Resizes {
     #[cfg(unix)]
-    fn new(output: &Output) -> io::Result<Self> {
+    fn new(is_drawn: bool) -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
 
-        let signal = output.is_drawn().then(|| signal(SignalKind::window_change())).transpose()?;
+        let signal = is_drawn.then(|| signal(SignalKind::window_change())).transpose()?;
         Ok(Self { signal })
     }
 
     #[cfg(not(unix))]
-    fn new(_: &Output) -> io::Result<Self> {
+    fn new(_: bool) -> io::Result<Self> {
         Ok(Self {})
     }
 

@@ -4,7 +4,7 @@
 
 mod observe;
 mod print;
-mod target;
+pub(super) mod target;
 
 use std::{
     collections::HashMap,

@@ -36,6 +36,11 @@ pub(crate) enum Command {
 }
 
 impl Target {
+    /// The resource of exactly this name.
+    pub(crate) fn named(kind: Kind, name: &str) -> Self {
+        Self { kind, name: name.into(), subscribed: Subscribed::Name }
+    }
+
     /// Whether there may be many resources: all of the type, or the members of a collection.
     pub(crate) fn is_many(&self) -> bool {
         let is_collection = |name: ResourceName| {
@@ -127,14 +132,10 @@ impl Command {
 mod tests {
     use super::*;
 
-    fn target(kind: Kind, name: &str) -> Target {
-        Target { kind, name: name.into(), subscribed: Subscribed::Name }
-    }
-
     #[test]
     fn the_first_equals_sign_ends_the_type() {
-        assert_eq!("cluster=a=b".parse(), Ok(target(Kind::Cluster, "a=b")));
-        assert_eq!("scoped-route=*".parse(), Ok(target(Kind::ScopedRoute, "*")));
+        assert_eq!("cluster=a=b".parse(), Ok(Target::named(Kind::Cluster, "a=b")));
+        assert_eq!("scoped-route=*".parse(), Ok(Target::named(Kind::ScopedRoute, "*")));
     }
 
     #[test]
@@ -206,11 +207,11 @@ mod tests {
 
     #[test]
     fn commands() {
-        let shop = target(Kind::Cluster, "shop");
+        let shop = Target::named(Kind::Cluster, "shop");
         for (line, command) in [
             ("watch cluster=shop\n", Some(Command::Watch(shop.clone()))),
             ("  unwatch \t cluster=shop \r\n", Some(Command::Unwatch(shop))),
-            ("watch secret=two words", Some(Command::Watch(target(Kind::Secret, "two words")))),
+            ("watch secret=two words", Some(Command::Watch(Target::named(Kind::Secret, "two words")))),
             ("quit", Some(Command::Quit)),
             ("", None),
             (" \n", None),

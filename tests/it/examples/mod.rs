@@ -7,6 +7,7 @@ mod interop_client;
 mod load;
 mod messages;
 mod process;
+mod proxies;
 mod redaction;
 mod relay;
 mod status;

@@ -253,10 +253,9 @@ async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
         (vec!["walk", "--bootstrap", &good, "cart"], vec!["\"cart\"", "write xds:///cart"]),
         (vec!["walk", "--bootstrap", &good, "http://cart/"], vec!["write xds:///cart"]),
         (vec!["walk", "--bootstrap", &good, "xds://nobody/cart"], vec!["nobody"]),
-        (
-            vec!["walk", "--bootstrap", &good, "--observe", "xds:///a"],
-            vec!["--observe", "xdskit watch --observe"],
-        ),
+        (vec!["walk", "--bootstrap", &good, "--raw", "xds:///a"], vec!["--raw", "xdskit watch --raw"]),
+        (vec!["walk", "--bootstrap", &good, "--observe", "--header=a=b"], vec!["--header", "--observe"]),
+        (vec!["walk", "--bootstrap", &good, "--observe", "xds://nobody/a"], vec!["nobody"]),
         (vec!["relay", "--bootstrap", &good], vec!["--listen ADDR is missing", "127.0.0.1:18001"]),
         (vec!["status"], vec!["ADDR is missing", "127.0.0.1:18001"]),
         (vec!["status", "localhost"], vec!["\"localhost\" has no port", "HOST:PORT"]),

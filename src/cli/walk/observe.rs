@@ -1,0 +1,83 @@
+//! `walk --observe`: the configuration of proxies as trees, one for each listener.
+
+mod output;
+mod state;
+mod watches;
+
+use futures_util::{FutureExt, StreamExt};
+
+use self::{
+    output::Output,
+    state::{Selection, State},
+    watches::Watches,
+};
+use super::{Resizes, WalkArgs};
+use crate::{
+    cli::{
+        kind::Kind,
+        program::{Failure, Stop},
+        watch::target::Target,
+    },
+    client::Validation,
+    config::Bootstrap,
+};
+
+pub(super) fn run(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
+    if !args.headers.is_empty() {
+        let why = "it selects one of several scopes, and --observe draws all of them";
+        return Err(Failure::Usage(format!("--header cannot be used with --observe: {why}")));
+    }
+    let all = ["*".to_owned()];
+    let targets = if args.targets.is_empty() { &all } else { &*args.targets };
+    let selections = targets.iter().map(|target| {
+        let listeners = listeners(target, &bootstrap)?;
+        Ok(Selection::new(target, listeners))
+    });
+    let selections = selections.collect::<Result<_, Failure>>()?;
+    observe(args, bootstrap, State::new(selections))
+}
+
+/// The listener of a client's target, or those of a name or a glob.
+fn listeners(target: &str, bootstrap: &Bootstrap) -> Result<Target, Failure> {
+    if target.starts_with("xds:") {
+        let name = bootstrap.listener_name(target);
+        let name = name.map_err(|error| Failure::Usage(error.to_string()))?;
+        return Ok(Target::named(Kind::Listener, &name.to_string()));
+    }
+    format!("{}={target}", Kind::Listener.as_str()).parse().map_err(Failure::Usage)
+}
+
+/// The client runs on the thread of the runtime, and printing on this one, as without `--observe`.
+#[tokio::main(flavor = "multi_thread", worker_threads = 1)]
+async fn observe(args: &WalkArgs, bootstrap: Bootstrap, mut state: State) -> Result<(), Failure> {
+    let client = args.look.client(bootstrap, Validation::Observe)?;
+    let mut output = Output::new(&args.look);
+    let mut watches = Watches::new(client, state.selections());
+    let stop = Stop::on_interrupt();
+    let mut resizes = Resizes::new(output.is_drawn())?;
+    loop {
+        tokio::select! {
+            biased;
+            () = stop.requested() => return if args.look.once { Err(Failure::Missing) } else { Ok(()) },
+            () = resizes.next() => output.redraw()?,
+            Some(first) = watches.updates.next() => {
+                first(&mut state);
+                // What is there already is drawn at once.
+                for _ in 1..BATCH {
+                    let Some(Some(update)) = watches.updates.next().now_or_never() else { break };
+                    update(&mut state);
+                }
+                watches.follow(&mut state);
+                if !args.look.once {
+                    output.show(&mut state)?;
+                } else if state.is_settled() {
+                    output.show(&mut state)?;
+                    return if state.is_incomplete() { Err(Failure::Missing) } else { Ok(()) };
+                }
+            }
+        }
+    }
+}
+
+/// The maximum number of changes between two drawings, so that an interrupt is not held up.
+const BATCH: usize = 4096;

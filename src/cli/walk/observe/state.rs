@@ -1,0 +1,141 @@
+//! What is known of the selected listeners and of all that they lead to.
+
+use std::{collections::BTreeSet, mem, sync::Arc};
+
+use crate::{
+    WatchError,
+    cli::{
+        json::Problem,
+        proxy_tree::{Demand, Entry, Listener, Mesh},
+        watch::target::Target,
+    },
+};
+
+/// The resources, and the listeners of each target.
+pub(super) struct State {
+    pub(super) mesh: Mesh,
+    selections: Vec<Selection>,
+}
+
+/// The listeners of a target.
+pub(super) struct Selection {
+    /// The target as it was written.
+    label: String,
+    target: Target,
+    names: BTreeSet<Arc<str>>,
+    /// The listeners that were removed since the last drawing.
+    removed: BTreeSet<Arc<str>>,
+    status: Status,
+}
+
+/// The state of a selection as a whole.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Status {
+    Waiting,
+    /// All listeners of the selection are known.
+    Complete,
+    /// There are none, with the reason.
+    Absent(WatchError),
+}
+
+impl State {
+    pub(super) fn new(selections: Vec<Selection>) -> Self {
+        Self { mesh: Mesh::default(), selections }
+    }
+
+    pub(super) fn selections(&self) -> &[Selection] {
+        &self.selections
+    }
+
+    /// Sets the state of a listener of a selection.
+    pub(super) fn set_listener(&mut self, index: usize, name: &Arc<str>, entry: Entry<Listener>) {
+        let selection = &mut self.selections[index];
+        if selection.target.matches(name) {
+            selection.names.insert(name.clone());
+            selection.removed.remove(name);
+            self.mesh.listeners.set(name, Some(entry));
+        }
+    }
+
+    /// Removes a listener from a selection.
+    pub(super) fn remove_listener(&mut self, index: usize, name: &Arc<str>) {
+        if self.selections[index].names.remove(name) {
+            self.selections[index].removed.insert(name.clone());
+        }
+        if !self.selections.iter().any(|selection| selection.names.contains(name)) {
+            self.mesh.listeners.set(name, None);
+        }
+    }
+
+    /// Sets the state of a selection as a whole.
+    pub(super) fn set_status(&mut self, index: usize, status: Status) {
+        self.selections[index].status = status;
+    }
+
+    /// All that the listeners lead to.
+    pub(super) fn demand(&self) -> Demand {
+        self.mesh.demand(self.selections.iter().flat_map(|selection| &selection.names))
+    }
+
+    /// Whether all trees are known.
+    pub(super) fn is_settled(&self) -> bool {
+        self.selections.iter().all(|selection| {
+            selection.status != Status::Waiting && selection.names.iter().all(|name| self.mesh.knows(name))
+        })
+    }
+
+    /// The clusters that no listener leads to, with the index of the selection that has all listeners, once all is known.
+    pub(super) fn unused_clusters(&self) -> Option<(usize, Vec<Arc<str>>)> {
+        let index = self.selections.iter().position(|selection| &*selection.target.name == "*")?;
+        let is_settled = self.selections[index].absence().is_none() && self.is_settled();
+        is_settled.then(|| (index, self.mesh.clusters_beside(&self.demand())))
+    }
+
+    /// Whether something is missing in a tree, or a whole tree.
+    pub(super) fn is_incomplete(&self) -> bool {
+        self.selections.iter().any(|selection| {
+            selection.names.is_empty() || selection.names.iter().any(|name| self.mesh.is_incomplete(name))
+        })
+    }
+
+    /// The listeners that were removed since the last call, with the indexes of their selections.
+    pub(super) fn take_removed(&mut self) -> Vec<(usize, Arc<str>)> {
+        let all = self.selections.iter_mut().enumerate().flat_map(|(index, selection)| {
+            mem::take(&mut selection.removed).into_iter().map(move |name| (index, name))
+        });
+        all.collect()
+    }
+}
+
+impl Selection {
+    pub(super) fn new(label: &str, target: Target) -> Self {
+        Self {
+            label: label.to_owned(),
+            target,
+            names: BTreeSet::new(),
+            removed: BTreeSet::new(),
+            status: Status::Waiting,
+        }
+    }
+
+    pub(super) fn label(&self) -> &str {
+        &self.label
+    }
+
+    pub(super) fn target(&self) -> &Target {
+        &self.target
+    }
+
+    pub(super) fn names(&self) -> &BTreeSet<Arc<str>> {
+        &self.names
+    }
+
+    /// The reason why there are no listeners; `None` if there are, and while nothing is known.
+    pub(super) fn absence(&self) -> Option<Problem> {
+        match &self.status {
+            Status::Complete if self.names.is_empty() => Some(Problem::not_found("nothing matches")),
+            Status::Absent(reason) if self.names.is_empty() => Some(reason.into()),
+            Status::Waiting | Status::Complete | Status::Absent(_) => None,
+        }
+    }
+}

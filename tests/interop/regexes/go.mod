@@ -1,0 +1,3 @@
+module regexes
+
+go 1.23
