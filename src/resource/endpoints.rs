@@ -52,7 +52,7 @@ pub struct ClusterLoadAssignment {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct UnweightedLocality {
-    /// The locality.
+    /// The locality, without any part if the server has sent none, as Consul.
     pub locality: Locality,
     /// The priority, which may have no other localities.
     pub priority: u32,
@@ -206,6 +206,7 @@ impl LocalityEndpoints {
 }
 
 /// The fields of an encoded `LocalityLbEndpoints`.
+#[derive(Clone)]
 struct LocalityFields<'a> {
     bytes: &'a [u8],
     locality: Option<&'a [u8]>,
@@ -287,8 +288,9 @@ struct Draft {
 impl UnweightedLocality {
     /// Nothing is checked of a locality that is not used (E3): what cannot be read of it is left out.
     fn parse(from: &LocalityFields<'_>, whole: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        let named = LocalityFields { locality: Some(from.locality.unwrap_or_default()), ..from.clone() };
         let LocalityEndpoints { locality, endpoints, metadata, .. } =
-            LocalityEndpoints::parse(from, NonZeroU32::MIN, whole, cx)?;
+            LocalityEndpoints::parse(&named, NonZeroU32::MIN, whole, cx)?;
         Ok(Self { locality, priority: from.priority, endpoints, metadata })
     }
 }
@@ -318,7 +320,11 @@ fn priorities(count: usize, assignment: &Bytes, cx: &Context<'_>) -> Result<Loca
                 kept.and_then(|kept| if fields.weight.is_none() { Ok(kept) } else { Err(zero_weight()) });
             let reason = match &kept {
                 Ok(kept) => {
-                    Invalid::new(format!("no load_balancing_weight (endpoints: {})", kept.endpoints.len()))
+                    let lacks = if message.locality.is_none() { ", and no locality" } else { "" };
+                    Invalid::new(format!(
+                        "no load_balancing_weight{lacks} (endpoints: {})",
+                        kept.endpoints.len()
+                    ))
                 }
                 Err(reason) => reason.clone().and("; the locality has no weight"),
             };

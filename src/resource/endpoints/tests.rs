@@ -177,10 +177,10 @@ fn e2_e3_ignores_localities_without_weight_before_any_other_check() {
         };
         let parsed = parse_localities([bad.clone(), locality("a", 0, [at("10.0.0.1")])]).unwrap();
         assert_eq!(zones(&parsed), [["a"]]);
-        // Nothing of it can be used, since it has no locality.
+        // Nothing of it can be used: the endpoint is none.
         assert!(parsed.unweighted_localities.is_empty());
         let [part] = parsed.remarks.left_out() else { panic!("{:?}", parsed.remarks) };
-        let reason = "endpoints[0].locality: must be set; the locality has no weight";
+        let reason = "endpoints[0].lb_endpoints[0].endpoint: must be set; the locality has no weight";
         assert_eq!(part.to_string(), reason);
         // Its priority does not fill a gap either.
         let filler = LocalityLbEndpoints { priority: 0, ..bad };
@@ -209,6 +209,17 @@ fn e3_accepts_localities_without_a_weight_and_keeps_them_apart_with_the_reason()
     let json = serde_json::to_value(&unset).unwrap();
     assert_eq!(json["unweighted_localities"][0]["endpoints"][0]["address"], "10.0.0.2:80");
     assert_eq!(json["remarks"]["left_out"][0]["path"], "endpoints[1]");
+    // Consul has neither.
+    let anonymous = LocalityLbEndpoints {
+        locality: None,
+        load_balancing_weight: None,
+        ..locality("b", 0, [at("10.0.0.2")])
+    };
+    let parsed = parse_localities([anonymous]).unwrap();
+    assert_eq!(parsed.unweighted_localities[0].locality, Locality::new("", "", ""));
+    assert_eq!(parsed.unweighted_localities[0].endpoints.len(), 1);
+    let reason = "endpoints[0]: no load_balancing_weight, and no locality (endpoints: 1)";
+    assert_eq!(parsed.remarks.left_out()[0].to_string(), reason);
     // A weight of 0 is the wish not to use it.
     let zero = of(value(0));
     assert!(zero.unweighted_localities.is_empty());
