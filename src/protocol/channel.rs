@@ -31,6 +31,8 @@ pub(crate) struct Channel {
     /// The version of the last response that was accepted, heartbeats of other versions aside.
     pub(crate) accepted: Option<Version>,
     pub(crate) all: AllDue,
+    /// A response was received on the stream.
+    pub(crate) is_answered: bool,
     /// The reason of the last end of a stream on which the type was requested, if nothing of it was ever received.
     pub(crate) unanswered: Option<Disconnect>,
     /// The number of the last started does-not-exist timer at the time of the last response.
@@ -72,19 +74,32 @@ impl Channel {
             rejections: Rejections::default(),
             accepted: None,
             all: AllDue::No,
+            is_answered: false,
             unanswered: None,
             answered_timer: 0,
         }
     }
 
-    /// A response was received, which may be the answer to the wildcard.
-    pub(crate) fn on_response(&mut self) {
+    /// A response was received, which may be the answer to the wildcard. If it is the one to the empty list, and late, the answer to
+    /// `*` is due at `until`.
+    pub(crate) fn on_response(&mut self, until: Instant) {
+        let is_crossed = self.variant.is_wildcard_crossed();
         self.all = match self.all {
             AllDue::Doubted(_) => self.all,
-            AllDue::Until(_) if self.variant.is_wildcard_crossed() => self.all,
+            AllDue::Until(_) if is_crossed => self.all,
+            AllDue::TimedOut if is_crossed => AllDue::Until(until),
             AllDue::No | AllDue::Until(_) | AllDue::TimedOut => AllDue::No,
         };
+        self.is_answered = true;
         self.unanswered = None;
+    }
+
+    /// The wildcard was sent as `*` behind an empty list; its answer is due at `until`. The time of an empty list that is not answered
+    /// goes on.
+    pub(crate) fn on_star_sent(&mut self, until: Instant) {
+        if self.is_answered || matches!(self.all, AllDue::No | AllDue::Doubted(_)) {
+            self.all = AllDue::Until(until);
+        }
     }
 
     /// The time of the next write; in the past when it is due.

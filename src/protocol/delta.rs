@@ -326,7 +326,7 @@ impl Variant for Delta {
         mem::take(&mut self.unsubscribed)
     }
 
-    fn on_response(&mut self, now: Instant) {
+    fn on_response(&mut self, _: &Version, now: Instant) {
         self.on_stream.busy += 1;
         if let Some(quiet) = &mut self.on_stream.quiet {
             // The first response after a long silence may be one of several.

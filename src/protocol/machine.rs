@@ -172,7 +172,7 @@ impl Machine {
                 return None;
             }
         };
-        let api_version = self.source_key.api_version();
+        let (api_version, until) = (self.source_key.api_version(), now + self.resource_timeout());
         self.is_identified |= envelope.has_control_plane();
         if self.stream.on_response() {
             debug!(server = %self.source_key, "server responded");
@@ -196,9 +196,9 @@ impl Machine {
             server = %self.source_key, type_url = envelope.type_url(), version = envelope.version(),
             nonce = envelope.nonce(), resources = envelope.len(), bytes = envelope.size(), "response received"
         );
-        channel.variant.on_response(now);
+        channel.variant.on_response(&envelope.version().into(), now);
         channel.answered_timer = self.waiting.last();
-        channel.on_response();
+        channel.on_response(until);
         let ty = TypeId(index as u16);
         self.quarantine.on_response(ty);
         Some((ty, envelope))
@@ -413,7 +413,7 @@ impl Machine {
         for index in 0..self.types.len() {
             let ty = TypeId(index as u16);
             let Some(channel) = self.channel(ty) else { continue };
-            channel.all = AllDue::No;
+            (channel.all, channel.is_answered) = (AllDue::No, false);
             channel.rejections.on_stream_closed();
             // Nothing on the next stream would show that it is gone, if the version stood for its absence.
             if channel.subscriptions.iter().any(|(_, sub)| sub.is_doubted()) {

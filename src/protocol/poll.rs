@@ -180,7 +180,7 @@ impl Variant for Poll {
         std::mem::take(&mut self.unsubscribed)
     }
 
-    fn on_response(&mut self, now: Instant) {
+    fn on_response(&mut self, _: &Version, now: Instant) {
         self.is_busy = true;
         self.on_exchanged(now);
     }

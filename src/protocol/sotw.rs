@@ -229,10 +229,10 @@ impl Variant for Sotw {
     }
 
     /// Nothing of the type is written until it is answered.
-    fn on_response(&mut self, now: Instant) {
+    fn on_response(&mut self, version: &Version, now: Instant) {
         self.on_stream.busy = true;
         self.on_stream.version_sent = false;
-        self.on_stream.empty_list.on_response();
+        self.on_stream.empty_list.on_response(version);
         self.on_stream.crossed.on_response(self.doubt, now);
         self.on_stream.recent_unsubscribes.on_response(self.doubt, now);
     }
@@ -357,9 +357,8 @@ impl Variant for Sotw {
             self.on_stream.empty_list.on_written(now);
         }
         written.spells_all = !is_first && !had_star && self.on_stream.names.has_star();
-        let is_unanswered = !is_ack && self.on_stream.nonce.is_empty() && !self.on_stream.version_sent;
-        if written.spells_all && is_unanswered {
-            self.on_stream.empty_list.on_spelled_unanswered();
+        if written.spells_all {
+            self.on_stream.empty_list.on_spelled();
         }
         if is_newest || is_first {
             self.on_stream.names.on_read_for_sure();
@@ -374,6 +373,7 @@ impl Variant for Sotw {
         }
         if is_first {
             self.on_stream.version_sent = !version.is_empty();
+            self.on_stream.empty_list.on_claimed(&version);
             // The version stands for everything at the server: if that is still so, it may send nothing.
             subscriptions.received_all |= subscriptions.wildcard && !version.is_empty();
         }

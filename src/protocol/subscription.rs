@@ -238,6 +238,11 @@ impl Subscription {
         self.is_answered && !self.is_missing
     }
 
+    /// Whether the server has answered it on this stream, whatever it has shown since.
+    pub(super) fn is_answered(&self) -> bool {
+        self.is_answered
+    }
+
     /// The name is omitted from a request, since a response to its last unsubscription may be in flight.
     pub(super) fn on_held_back(&mut self, doubt_until: Instant) {
         self.doubt_until = Some(Box::new(doubt_until));

@@ -60,7 +60,7 @@ pub(crate) trait Variant: Debug + Send {
     fn on_stream_closed(&mut self, subscriptions: &mut Subscriptions) -> Vec<SubId>;
 
     /// A response was received that is going to be answered.
-    fn on_response(&mut self, now: Instant);
+    fn on_response(&mut self, version: &Version, now: Instant);
 
     /// A request without a stream has the same answer as before.
     fn on_unchanged(&mut self, _now: Instant) {}

@@ -70,7 +70,12 @@ impl ResponseRules {
 
     pub(crate) fn on_sotw_request(&mut self, request: &DiscoveryRequest) {
         self.see_node(request.node.as_ref());
+        let is_first = !self.types.contains_key(&request.type_url);
         let of_type = self.types.entry(request.type_url.clone()).or_default();
+        if is_first {
+            // A server may take it for known, and confirm its resources.
+            of_type.version.clone_from(&request.version_info);
+        }
         if request.response_nonce != of_type.nonce {
             return;
         }

@@ -63,11 +63,20 @@ impl Step<'_> {
         }
     }
 
+    /// Whether a response of heartbeats is of a version that was not accepted. It confirms those resources alone that are held in
+    /// versions of their own, and does not stand for the others of the type.
+    fn is_outdated(&mut self) -> bool {
+        let (server, ty) = (self.response.server(), self.response.ty);
+        let is_delta = self.response.envelope.is_delta();
+        let machine = &self.authorities.server_mut(server).machine;
+        self.response.outdated || !(is_delta || machine.is_accepted(ty, &self.response.version))
+    }
+
     pub(super) fn conclude(&mut self) {
         let server = self.response.stream.server;
         self.store.keep_buffer(self.response.buffer.take());
         self.updates.add((server, self.response.ty), (self.response.valid, self.response.invalid));
-        let is_outdated = self.response.outdated && self.response.is_heartbeat();
+        let is_outdated = self.response.is_heartbeat() && self.is_outdated();
         let digests = match self.response.problems.text.is_empty() {
             true => Digests::default(),
             false => Digests::of(&self.response.envelope),

@@ -148,11 +148,13 @@ impl Family {
         if server.settings.behavior.after_nack != AfterNack::Nothing {
             server.settings.max_per_response = None;
         }
-        // What is sent without a subscription looks like the answer to a wildcard, and so does what is sent again.
-        let Behavior { legacy_wildcard_only, unsolicited_resources, send_twice, .. } =
+        // What is sent without a subscription looks like the answer to a wildcard.
+        let Behavior { legacy_wildcard_only, unsolicited_resources, keeps_known_names, .. } =
             &mut server.settings.behavior;
         *unsolicited_resources &= is_delta || !*legacy_wildcard_only;
-        *send_twice &= is_delta || !*legacy_wildcard_only;
+        // What it has sent so and takes for known is never sent by its name. A client that holds it from another server does not wait
+        // for it, so that the return of this one is not found.
+        *keeps_known_names &= !*unsolicited_resources;
         // There nonces identify outdated requests.
         server.settings.behavior.constant_nonces &= is_delta;
         // A server that takes the content of a version for known must not give the version another one.

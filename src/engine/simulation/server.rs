@@ -300,9 +300,8 @@ impl SimServer {
             }
             Fault::Repeat => {
                 open.unread.extend(open.last.clone().map(|sent| SentResponse { is_repeated: true, ..sent }));
-                // A name that it removes may have been requested since; and what answered the empty list looks like the answer to `*`.
-                let takes_star_for_name = self.settings.behavior.legacy_wildcard_only;
-                open.is_inconsistent |= open.session.is_delta() || takes_star_for_name;
+                // A name that it removes may have been requested since.
+                open.is_inconsistent |= open.session.is_delta();
             }
             Fault::DuplicateName(ty) => {
                 let name = open.any_name(ty, random);

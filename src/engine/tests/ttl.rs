@@ -314,6 +314,21 @@ fn a_sotw_heartbeat_of_a_rejected_version_neither_accepts_it_nor_confirms_what_i
     assert_eq!(timed.until_expiry(), Some(20));
 }
 
+/// Found by the simulation of times to live: seed 5,432.
+#[test]
+fn b1_18_heartbeats_of_what_was_accepted_of_a_rejected_response_do_not_accept_its_version() {
+    let mut timed = Timed::new(false);
+    timed.open::<Part>(&["a", "c"]);
+    timed.accept::<Part>(&[whole("a", "1").ttl(30), whole("c", "1").ttl(30)]);
+    let outputs = timed.respond::<Part>(&[whole("c", "2").ttl(30), whole("a", "bad").ttl(30)], &[]);
+    assert!(outputs.contains(&"#2 present 2 2".to_owned()), "{outputs:?}");
+    timed.rig.pass(Duration::from_secs(10));
+    let outputs = timed.respond::<Part>(&[heartbeat("c", "2").ttl(30)], &[]);
+    assert_eq!(outputs.last().unwrap(), "send Part [a,c] 1/nonce3");
+    timed.respond::<Part>(&[heartbeat("c", "2").ttl(30), heartbeat("a", "bad").ttl(30)], &[]);
+    assert_eq!(timed.until_expiry(), Some(20), "the held version of a is not confirmed");
+}
+
 /// Number 13.
 #[test]
 fn a_delta_heartbeat_of_a_rejected_version_without_ttl_deletes_nothing() {

@@ -185,6 +185,48 @@ fn b1_23_the_response_to_an_empty_list_that_crossed_star_is_no_answer_to_it() {
     assert!(outputs.contains(&"disconnect 0.1".to_owned()), "{outputs:?}");
 }
 
+/// Found by the simulation of operations: seed 74,712. go-control-plane answers a NACK with the same response.
+#[test]
+fn b1_23_a_response_of_the_version_before_star_is_no_answer_to_it() {
+    let (mut rig, _) = behind_the_empty_list(&["c"]);
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
+    rig.sent(1);
+    let outputs = rig.pass(Duration::from_secs(15));
+    assert!(outputs.contains(&"disconnect 0.1".to_owned()), "it may have been made before: {outputs:?}");
+}
+
+#[test]
+fn b1_23_a_response_of_another_version_with_more_than_the_names_answers_star() {
+    let (mut rig, _) = behind_the_empty_list(&["c"]);
+    rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "z")]));
+    rig.sent(1);
+    let outputs = rig.pass(Duration::from_secs(40));
+    assert!(!outputs.iter().any(|output| output.contains("connect")), "{outputs:?}");
+}
+
+/// Found by the simulation of operations: seed 78,768.
+#[test]
+fn b1_23_the_warning_of_a_silent_server_does_not_wait_longer_since_names_are_added() {
+    let mut rig = Rig::new();
+    rig.watch::<Full>("*");
+    rig.connect(1);
+    rig.sent(1);
+    rig.pass(Duration::from_secs(14));
+    assert_eq!(rig.watch::<Full>("c").1, ["send Full [*,c] /"]);
+    rig.sent(1);
+    assert_eq!(
+        rig.pass(Duration::from_secs(1)),
+        ["#1 {} incomplete (UNAVAILABLE)"],
+        "nothing of the type has come"
+    );
+    // The late answer to the empty list is none to `*`.
+    rig.pass(Duration::from_secs(1));
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    rig.sent(1);
+    let outputs = rig.pass(Duration::from_secs(15));
+    assert!(outputs.contains(&"disconnect 0.1".to_owned()), "{outputs:?}");
+}
+
 /// The next stream of a rig whose server takes `*` for a name.
 fn on_the_next_stream(mut rig: Rig, outputs: &[String]) {
     let streams = outputs.iter().filter(|output| output.contains("connect"));

@@ -70,8 +70,12 @@ impl Machine {
         let length = self.resource_timeout();
         if let Some(Some(channel)) = self.types.get_mut(ty.index()) {
             channel.variant.on_sent(now);
-            if (requests_all || spells_all) && channel.subscriptions.sends_all {
-                channel.all = AllDue::Until(now + length);
+            if channel.subscriptions.sends_all {
+                match (requests_all, spells_all) {
+                    (true, _) => channel.all = AllDue::Until(now + length),
+                    (false, true) => channel.on_star_sent(now + length),
+                    (false, false) => {}
+                }
             }
             for id in subscribed {
                 let Some(sub) = channel.subscriptions.get_mut(id) else { continue };

@@ -71,7 +71,7 @@ impl Sotw {
         let mut names = BTreeSet::new();
         for id in &held_back {
             if let Some(sub) = subscriptions.get_mut(*id) {
-                if sub.was_sent_on_stream() {
+                if sub.is_answered() {
                     // The next response may lack it, and the one after it, as the server has sent it before (B1.22).
                     self.on_stream.unheld.on_skipped(sub.name());
                 }

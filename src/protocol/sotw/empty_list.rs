@@ -1,14 +1,29 @@
 use std::time::{Duration, Instant};
 
+use crate::resource::Version;
+
 /// The answer to the empty list that begins a stream with a wildcard, as far as names beside the wildcard depend on it (B1.23, B1.26).
 #[derive(Debug, Default)]
 pub(super) struct EmptyList {
     /// The names wait until then for the response, which may have their resources.
     names_wait_until: Option<Instant>,
-    /// The wildcard was sent as `*` before any response.
-    is_spelled_early: bool,
-    /// The last response is the first one, and the wildcard was sent as `*` before it.
+    /// The version of the last response, or the one that the first request had.
+    version: Option<Version>,
+    before_star: BeforeStar,
+    /// The last response may have been made before the server read `*`.
     is_crossed: bool,
+}
+
+/// The last answer before the wildcard was sent as `*`. The server may repeat it, or it may cross the request: with a NACK before,
+/// go-control-plane sends the same once more.
+#[derive(Debug, Default)]
+enum BeforeStar {
+    /// `*` was not sent, or another version has come since.
+    #[default]
+    None,
+    /// It is still to come.
+    Awaited,
+    Version(Version),
 }
 
 impl EmptyList {
@@ -24,14 +39,28 @@ impl EmptyList {
         }
     }
 
-    /// The wildcard was sent as `*` while no response had come, though one was due.
-    pub(super) fn on_spelled_unanswered(&mut self) {
-        self.is_spelled_early = true;
+    /// The first request has this version, which the server may take for known.
+    pub(super) fn on_claimed(&mut self, version: &Version) {
+        self.version = Some(version.clone()).filter(|version| !version.is_empty());
     }
 
-    pub(super) fn on_response(&mut self) {
+    /// The wildcard was sent as `*`.
+    pub(super) fn on_spelled(&mut self) {
+        self.before_star = self.version.clone().map_or(BeforeStar::Awaited, BeforeStar::Version);
+    }
+
+    pub(super) fn on_response(&mut self, version: &Version) {
         self.names_wait_until = None;
-        self.is_crossed = std::mem::take(&mut self.is_spelled_early);
+        self.is_crossed = match &self.before_star {
+            BeforeStar::None => false,
+            BeforeStar::Awaited => true,
+            BeforeStar::Version(before) => before == version,
+        };
+        self.before_star = match self.is_crossed {
+            true => BeforeStar::Version(version.clone()),
+            false => BeforeStar::None,
+        };
+        self.version = Some(version.clone());
     }
 
     /// The time at which names that are `due` may be written.
