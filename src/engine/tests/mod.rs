@@ -29,6 +29,7 @@ mod timers;
 mod ttl;
 mod versions;
 mod wildcard;
+mod wildcard_and_names;
 
 use super::{Engine, ingest};
 
