@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::engine::simulation::{
-    Script, play_with,
+    Family, Script, play_with,
     seeds::{family, with_seeds},
 };
 
@@ -22,6 +22,15 @@ fn simulation_of_many_seeds() {
     println!("in {seeds} worlds: {counts:?}");
     let is_reached = KINDS.iter().all(|what| counts.get(what).is_some_and(|count| *count > 40));
     assert!(seeds < 2_000 || is_reached, "a simulation must get at what it is for: {counts:?}");
+}
+
+/// Worlds that failed once; docs/FUZZING.md has what they found.
+#[test]
+fn worlds_of_one_server_that_failed_once() {
+    for seed in [16_657, 16_660, 37_494, 46_737, 47_109, 65_611] {
+        println!("world {seed}");
+        play_with(&Script::of_one_server(seed), &Family::default());
+    }
 }
 
 /// What happens in the worlds of one server.

@@ -80,10 +80,10 @@ impl Sotw {
                 names.insert(sub.name().clone());
             }
         }
-        // What was sent before does not ride on an answer either.
-        names.extend(
-            self.on_stream.unheld.sent_of(&self.subscribed, subscriptions).map(|sub| sub.name().clone()),
-        );
+        // What was sent before does not ride on an answer either, unless it does so since a request before: it would be unsubscribed.
+        let sent = self.on_stream.unheld.sent_of(&self.subscribed, subscriptions);
+        let is_new = |sub: &&Subscription| !sub.is_requested() && !sub.is_answered();
+        names.extend(sent.filter(is_new).map(|sub| sub.name().clone()));
         self.subscribed.extend(held_back);
         names
     }
@@ -100,6 +100,7 @@ impl Sotw {
             is_star_a_name: self.is_star_a_name,
             is_version_claimed: self.on_stream.version_sent,
             held_back,
+            is_wildcard_uncovered: self.is_wildcard_uncovered(subscriptions),
         };
         let OnStream { names, recent_unsubscribes, .. } = &mut self.on_stream;
         names.refill(subscriptions, recent_unsubscribes, spelling, now)

@@ -43,6 +43,8 @@ pub(super) struct Spelling<'a> {
     pub(super) is_version_claimed: bool,
     /// Names that are left out of the request, if it is the answer before a change.
     pub(super) held_back: Option<&'a BTreeSet<Arc<str>>>,
+    /// The version of an answer does not stand for the wildcard, which is new.
+    pub(super) is_wildcard_uncovered: bool,
 }
 
 /// What follows from a new list of names.
@@ -111,7 +113,8 @@ impl RequestedNames {
             // A request with `*` could only change what is sent, at a server that takes it for a name (B1.26).
             return Refilled::Silent;
         }
-        let may_be_missed = recent.may_have_missed_wildcard()
+        let may_be_missed = spelling.is_wildcard_uncovered
+            || recent.may_have_missed_wildcard()
             || (!subscriptions.received_all && recent.is_wildcard_crossed());
         let wildcard = subscriptions.wildcard && !(held_back.is_some() && may_be_missed);
         let sorted = match held_back {

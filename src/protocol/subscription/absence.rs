@@ -57,9 +57,10 @@ impl Subscription {
         self.is_missing
     }
 
-    /// Whether the server has reported on this stream that it does not exist.
+    /// Whether the server has reported on this stream that it does not exist. What lacks a name that was left out of the request
+    /// before reports nothing of it.
     pub(crate) fn is_known_missing(&self) -> bool {
-        self.is_missing && self.is_answered
+        self.is_missing && self.is_answered && self.doubt_until.is_none()
     }
 
     /// It is missing from a response: the meaning of that at a time.
