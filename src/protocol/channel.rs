@@ -33,6 +33,8 @@ pub(crate) struct Channel {
     pub(crate) all: AllDue,
     /// A response was received on the stream.
     pub(crate) is_answered: bool,
+    /// The wildcard was requested as an empty list at first.
+    pub(crate) is_all_empty_list: bool,
     /// The reason of the last end of a stream on which the type was requested, if nothing of it was ever received.
     pub(crate) unanswered: Option<Disconnect>,
     /// The number of the last started does-not-exist timer at the time of the last response.
@@ -75,6 +77,7 @@ impl Channel {
             accepted: None,
             all: AllDue::No,
             is_answered: false,
+            is_all_empty_list: false,
             unanswered: None,
             answered_timer: 0,
         }
@@ -92,6 +95,18 @@ impl Channel {
         };
         self.is_answered = true;
         self.unanswered = None;
+    }
+
+    /// The wildcard was requested; something of the type is due at `until`.
+    pub(crate) fn on_all_requested(&mut self, until: Instant) {
+        self.all = AllDue::Until(until);
+        self.is_all_empty_list = !self.variant.is_wildcard_spelled(&self.subscriptions);
+    }
+
+    /// Whether the silence of the server is a sign that it takes `*` for a name (B1.23), and not one to an empty list before.
+    pub(crate) fn is_star_ignored(&self) -> bool {
+        let is_silent_to_all = self.is_all_empty_list && !self.is_answered;
+        !is_silent_to_all && self.variant.is_wildcard_spelled(&self.subscriptions)
     }
 
     /// The wildcard was sent as `*` behind an empty list; its answer is due at `until`. The time of an empty list that is not answered

@@ -167,3 +167,16 @@ fn b1_23_what_the_empty_list_has_brought_stays_when_the_names_behind_it_bring_le
     let outputs = rig.receive(2, &response::<Full>("3", vec![any::<Full>("a", "x")]));
     assert_eq!(outputs.last().unwrap(), "#1 {a: present 1 x} complete", "that was said of everything");
 }
+
+/// Found by the simulation of operations: seed 129.
+#[test]
+fn b1_23_a_server_that_answers_neither_names_nor_star_behind_them_gets_another_stream() {
+    let mut rig = Rig::new();
+    rig.open::<Full>(&["c"]);
+    rig.pass(Duration::from_millis(20));
+    assert_eq!(rig.watch::<Full>("*").1, ["send Full [*,c] /"]);
+    rig.sent(1);
+    let outputs = rig.pass(Duration::from_secs(15));
+    assert!(outputs.contains(&"disconnect 0.1".to_owned()), "an empty list may be answered: {outputs:?}");
+    assert_eq!(rig.connect(2), ["read", "send Full [] / node"]);
+}

@@ -70,7 +70,7 @@ impl Machine {
                 continue;
             };
             let ty = TypeId(index as u16);
-            if channel.is_answered && channel.variant.is_wildcard_spelled(&channel.subscriptions) {
+            if channel.is_star_ignored() {
                 channel.all = AllDue::No;
                 refused.push(ty);
             } else {
