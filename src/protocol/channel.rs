@@ -33,8 +33,6 @@ pub(crate) struct Channel {
     pub(crate) all: AllDue,
     /// A response was received on the stream.
     pub(crate) is_answered: bool,
-    /// The wildcard was requested as an empty list at first.
-    pub(crate) is_all_empty_list: bool,
     /// The reason of the last end of a stream on which the type was requested, if nothing of it was ever received.
     pub(crate) unanswered: Option<Disconnect>,
     /// The number of the last started does-not-exist timer at the time of the last response.
@@ -77,42 +75,26 @@ impl Channel {
             accepted: None,
             all: AllDue::No,
             is_answered: false,
-            is_all_empty_list: false,
             unanswered: None,
             answered_timer: 0,
         }
     }
 
-    /// A response was received, which may be the answer to the wildcard. If it is the one to the empty list, and late, the answer to
-    /// `*` is due at `until`.
-    pub(crate) fn on_response(&mut self, until: Instant) {
-        let is_crossed = self.variant.is_wildcard_crossed();
+    /// A response was received, which may be the answer to the wildcard.
+    pub(crate) fn on_response(&mut self) {
         self.all = match self.all {
             AllDue::Doubted(_) => self.all,
-            AllDue::Until(_) if is_crossed => self.all,
-            AllDue::TimedOut if is_crossed => AllDue::Until(until),
+            AllDue::Until(_) if self.variant.is_wildcard_crossed() => self.all,
             AllDue::No | AllDue::Until(_) | AllDue::TimedOut => AllDue::No,
         };
         self.is_answered = true;
         self.unanswered = None;
     }
 
-    /// The wildcard was requested; something of the type is due at `until`.
-    pub(crate) fn on_all_requested(&mut self, until: Instant) {
-        self.all = AllDue::Until(until);
-        self.is_all_empty_list = !self.variant.is_wildcard_spelled(&self.subscriptions);
-    }
-
-    /// Whether the silence of the server is a sign that it takes `*` for a name (B1.23), and not one to an empty list before.
-    pub(crate) fn is_star_ignored(&self) -> bool {
-        let is_silent_to_all = self.is_all_empty_list && !self.is_answered;
-        !is_silent_to_all && self.variant.is_wildcard_spelled(&self.subscriptions)
-    }
-
     /// The wildcard was sent as `*` behind an empty list; its answer is due at `until`. The time of an empty list that is not answered
     /// goes on.
     pub(crate) fn on_star_sent(&mut self, until: Instant) {
-        if self.is_answered || matches!(self.all, AllDue::No | AllDue::Doubted(_)) {
+        if self.is_answered || !matches!(self.all, AllDue::Until(_)) {
             self.all = AllDue::Until(until);
         }
     }

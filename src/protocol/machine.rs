@@ -172,7 +172,7 @@ impl Machine {
                 return None;
             }
         };
-        let (api_version, until) = (self.source_key.api_version(), now + self.resource_timeout());
+        let api_version = self.source_key.api_version();
         self.is_identified |= envelope.has_control_plane();
         if self.stream.on_response() {
             debug!(server = %self.source_key, "server responded");
@@ -198,7 +198,7 @@ impl Machine {
         );
         channel.variant.on_response(&envelope.version().into(), now);
         channel.answered_timer = self.waiting.last();
-        channel.on_response(until);
+        channel.on_response();
         let ty = TypeId(index as u16);
         self.quarantine.on_response(ty);
         Some((ty, envelope))

@@ -60,8 +60,7 @@ impl Machine {
         self.on_disconnected(Disconnect::new(kind, why), now);
     }
 
-    /// Wildcards that were not answered in time. One that was sent as `*` may have been taken for a name by a server that responds to
-    /// the type (B1.23).
+    /// Wildcards that were not answered in time. One that was sent as `*` may have been taken for a name (B1.23).
     pub(super) fn time_out_wildcards(&mut self, now: Instant) {
         let mut refused = Vec::new();
         for (index, channel) in self.types.iter_mut().enumerate() {
@@ -70,7 +69,7 @@ impl Machine {
                 continue;
             };
             let ty = TypeId(index as u16);
-            if channel.is_star_ignored() {
+            if channel.variant.is_wildcard_spelled(&channel.subscriptions) {
                 channel.all = AllDue::No;
                 refused.push(ty);
             } else {

@@ -6,7 +6,7 @@ use tracing::trace;
 
 use super::Machine;
 use crate::protocol::{
-    channel::Channel,
+    channel::{AllDue, Channel},
     event::Timer,
     id::TypeId,
     stream_command::StreamCommand,
@@ -72,7 +72,7 @@ impl Machine {
             channel.variant.on_sent(now);
             if channel.subscriptions.sends_all {
                 match (requests_all, spells_all) {
-                    (true, _) => channel.on_all_requested(now + length),
+                    (true, _) => channel.all = AllDue::Until(now + length),
                     (false, true) => channel.on_star_sent(now + length),
                     (false, false) => {}
                 }
