@@ -32,10 +32,10 @@ pub(crate) struct Cluster {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum EndpointSource {
-    /// Those of EDS by this name; `None` is the name of the cluster.
+    /// The endpoints of EDS by this name; `None` is the name of the cluster.
     Eds(Option<Arc<str>>),
     Aggregate(Vec<Arc<str>>),
-    /// Those in the cluster itself, if it has any.
+    /// The endpoints in the cluster itself, if it has any.
     Inline(Assignment),
 }
 

@@ -21,7 +21,7 @@ enum BeforeStar {
     /// `*` was not sent, or another version has come since.
     #[default]
     None,
-    /// It is still to come.
+    /// The first response is still to come.
     Awaited,
     Version(Version),
 }

@@ -14,7 +14,7 @@ pub(super) struct WatchedIo {
     io: BoxedIo,
     /// `None` after the report of the first read.
     events: Option<ConnectionEvents>,
-    /// It may be dropped long after the stream has ended.
+    /// For reports after the first read: the byte stream may be dropped long after the stream has ended.
     later_events: WeakConnectionEvents,
     frames: Frames,
 }
