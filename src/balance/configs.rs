@@ -16,7 +16,8 @@ use super::{
     clusters::{ClusterChanges, ClusterConfig},
     hash::hash,
     identity::{EndpointCredentials, Security},
-    policy::{Configured, Drop, LeafConfig, Policy},
+    policies::PolicyLimits,
+    policy::{Configured, Drop, LeafConfig},
     stale_config::merged,
 };
 use crate::{
@@ -27,10 +28,7 @@ use crate::{
 /// Translates the clusters of snapshots, as far as they changed (CH1.25).
 #[derive(Debug)]
 pub(super) struct Translation {
-    /// The largest size of rings (CH3.28).
-    ring_size_cap: u32,
-    /// The largest number of entries of the rings of a cluster (CH3.30).
-    cluster_ring_entries: u32,
+    limits: PolicyLimits,
     /// What the subsets of endpoints depend on, so that other channels have others.
     seed: u64,
     /// The largest number of connections to an endpoint (CH4.9).
@@ -60,8 +58,10 @@ struct Leaf {
 impl Translation {
     pub(super) fn new(settings: &BalancerSettings) -> Self {
         Self {
-            ring_size_cap: settings.ring_size_cap,
-            cluster_ring_entries: settings.cluster_ring_entries,
+            limits: PolicyLimits {
+                table_entries: settings.ring_size_cap,
+                cluster_table_entries: settings.cluster_ring_entries,
+            },
             max_connections_cap: settings.max_connections_cap,
             seed: settings.seed,
             credentials: settings.credentials.clone(),
@@ -229,10 +229,7 @@ impl Translation {
     fn policy(&mut self, leaf: &Arc<str>, view: ClusterView<'_>) -> Configured {
         let Some(config) = view.config() else { return Configured::of(&LbPolicy::RoundRobin) };
         let mut configured = Configured::of(&config.lb_policy);
-        if let Policy::RingHash(ring) = configured.policy.policy {
-            configured.policy.policy =
-                Policy::RingHash(ring.capped(self.ring_size_cap, self.cluster_ring_entries));
-        }
+        configured.policy.policy = configured.policy.policy.limited(&self.limits);
         let mut unexecuted = BTreeSet::new();
         if let Some(name) = &configured.unsupported {
             unexecuted.insert(format!("load balancing policy {name}, round_robin is used instead"));

@@ -34,7 +34,7 @@ use super::{
     connect_error::ConnectError,
     connectivity::Connectivity,
     failover::Failover,
-    group::{Groups, Plan},
+    group::{Groups, PickerContext, Plan},
     handover::Handover,
     load::Loads,
     member::{Key, Member, MemberConfig, OfCluster},
@@ -43,7 +43,7 @@ use super::{
     override_host::OverrideHosts,
     pick_first::PickFirstSettings,
     picker::{Endpoints, LeafPicker, Localities},
-    policy::{ClusterPolicy, EndpointConfig, LeafConfig},
+    policy::{EndpointConfig, LeafConfig},
     retiring::{RETIRING, Retiring},
     streams::Streams,
     subchannel::Subchannel,
@@ -298,7 +298,7 @@ impl<H: Clone> Leaf<H> {
             return Endpoints::Ready(retiring.endpoints().clone());
         }
         match self.current_connectivity() {
-            _ if self.has_ring_pickers() => Endpoints::Ready(self.pickers(now)),
+            _ if self.picks_without_ready() => Endpoints::Ready(self.pickers(now)),
             Connectivity::Ready => Endpoints::Ready(self.pickers(now)),
             Connectivity::Connecting => Endpoints::Queue,
             Connectivity::Idle => Endpoints::Idle(AtomicBool::new(false)),
@@ -312,9 +312,8 @@ impl<H: Clone> Leaf<H> {
         let on_scheduler = |locality: Option<&Locality>, weights: &[WeightState]| {
             observer.observe(Observation::Scheduler { cluster: &name, locality, weights });
         };
-        let ClusterPolicy { policy, .. } = &config.policy;
-        let groups = self.chosen_mut();
-        groups.map(|it| it.pickers(policy, config.note.as_ref(), now, &on_scheduler)).unwrap_or_default()
+        let context = PickerContext { stale_config: config.note.as_ref(), now, on_scheduler: &on_scheduler };
+        self.chosen_mut().map(|groups| groups.pickers(&context)).unwrap_or_default()
     }
 
     /// The connectivity of the priority in use.

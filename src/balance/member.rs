@@ -16,9 +16,9 @@ use super::{
     override_host::HostState,
     pick_first::{PickFirst, PickFirstSettings},
     picker::ReadyEndpoint,
+    policies::EndpointState,
     policy::EndpointConfig,
     ready_set::Listed,
-    ring_slots::EndpointState,
     stream_queue::Connections,
     streams::Streams,
     subchannel::{Established, Subchannel},
@@ -165,7 +165,7 @@ impl<H: Clone> Member<H> {
         self.ready.as_ref().map(|ready| Listed::new(ready, self.is_left_out))
     }
 
-    /// Its state, with what a pick on a ring needs of it.
+    /// State of the endpoint, with what its policy needs of it.
     pub(super) fn state(&self) -> EndpointState<H> {
         EndpointState::of(self.connectivity, self.ready(), self.pick_first.error())
     }

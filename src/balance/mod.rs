@@ -5,9 +5,9 @@
 //! | level | file |
 //! |---|---|
 //! | a cluster that routes name: the leaves of an aggregate in order of preference | `balancer`, `failover` |
-//! | a leaf, with endpoints of its own, all or a subset: priorities | `leaf`, `subset`, `failover` |
+//! | a leaf, with endpoints of its own, all or a subset: priorities | `leaf`, `failover` |
 //! | a priority: localities by weight | `group`, `ready_set` |
-//! | under ring_hash: a hash ring of endpoints | `ring`, `ring_slots`, `ring_picker` |
+//! | a list of endpoints: how one of them is chosen | `policies` |
 //! | an endpoint: addresses, of which one is connected | `member`, `pick_first` |
 //! | an address: connections, backoff | `subchannel`, `backoff` |
 //! | the streams of its connections, and the attempts that wait for one | `streams`, `stream_queue` |
@@ -34,7 +34,6 @@ mod configs;
 pub(crate) mod connect_error;
 pub(crate) mod connectivity;
 mod connects;
-mod custom;
 mod deadlines;
 pub(crate) mod disconnect;
 mod failover;
@@ -51,13 +50,11 @@ mod outlier;
 pub(crate) mod override_host;
 pub(crate) mod pick_first;
 pub(crate) mod picker;
+pub(crate) mod policies;
 pub(crate) mod policy;
 mod ready_set;
 mod retiring;
 pub(crate) mod retry;
-pub(crate) mod ring;
-pub(crate) mod ring_picker;
-mod ring_slots;
 pub(crate) mod routes;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;
@@ -67,6 +64,5 @@ pub(crate) mod status;
 pub(crate) mod stream_queue;
 pub(crate) mod streams;
 mod subchannel;
-mod subset;
 mod weighing;
 pub(crate) mod weights;

@@ -16,7 +16,7 @@ use self::{
     outcomes::Outcomes,
     sweep::{Context, Sweep},
 };
-use super::policy::{LeafConfig, LocalityConfig, Policy};
+use super::policy::{LeafConfig, LocalityConfig};
 use crate::resource::OutlierDetection;
 
 /// The outlier detection of a cluster, over the endpoints of all its priorities (CH3.64).
@@ -175,7 +175,7 @@ impl Unenforced {
 /// The configured detection, if it has an algorithm. pick_first standing alone has no endpoint to be ejected (CH3.72): it has one
 /// connection for all.
 fn executed(config: &LeafConfig) -> Option<&OutlierDetection> {
-    let is_pick_first = matches!(config.policy.policy, Policy::PickFirst { .. });
+    let is_pick_first = config.policy.policy.shares_connection();
     let has_algorithm = |it: &&OutlierDetection| it.success_rate.is_some() || it.failure_percentage.is_some();
     config.outlier_detection.as_ref().filter(|_| !is_pick_first).filter(has_algorithm)
 }

@@ -1,6 +1,7 @@
 //! The choice of an endpoint for one attempt: an immutable state, counters, and draws.
 
 mod attempt;
+mod connect_request;
 mod draws;
 
 use std::{
@@ -8,32 +9,32 @@ use std::{
     net::SocketAddr,
     sync::{
         Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
+        atomic::{AtomicBool, Ordering},
     },
 };
 
 #[cfg(feature = "channel")]
 pub(crate) use self::attempt::Malformed;
 use self::attempt::{Outcome, Reported};
-pub(crate) use self::{attempt::Attempt, draws::Draws};
+pub(super) use self::connect_request::{ListId, RequestedEndpoint};
+pub(crate) use self::{attempt::Attempt, connect_request::ConnectRequest, draws::Draws};
 use super::{
     breaker::Breaker,
     cluster_load::ClusterLoad,
     command::ConnectionId,
     connectivity::Connectivity,
-    custom::{CustomPick, CustomPicker},
     identity::{Destination, Identity},
     load::Load,
     observer::PickLabels,
     outlier::outcomes::Outcomes,
     override_host::{HostPick, HostPicker},
+    policies::{AnyPicker, PolicyPick, Tracking},
     policy::Drop as DropShare,
     ready_set::ReadySet,
-    ring_picker::{ConnectRequest, RingPick, RingPicker},
     stream_queue::Connections,
-    weights::{EndpointWeight, Schedule},
+    weights::EndpointWeight,
 };
-use crate::{error::Code, resolve::RouteQuery, resource::load_balancing::AddedMetadata};
+use crate::{error::Code, resolve::RouteQuery};
 
 /// An endpoint with a connection. `H` is what the transport sends requests with.
 ///
@@ -145,42 +146,15 @@ pub(super) enum Endpoints<H> {
     Ready(Localities<H>),
 }
 
-/// What a policy has counted of attempts: only what it looks at.
-#[derive(Debug, Clone, Copy)]
-struct Counts {
-    has_load: bool,
-    penalty: Option<f64>,
-}
-
 /// The ready localities, each with the sum of the weights up to it; one of them without regard to localities.
 pub(super) type Localities<H> = Box<[(u64, EndpointPicker<H>)]>;
 
-/// The ready endpoints of a locality, at least one.
+/// The ready endpoints of a list, and how one of them is chosen. At least one is ready, unless endpoints connect on demand.
 #[derive(Debug)]
 pub(super) struct EndpointPicker<H> {
-    pub(super) rule: PickRule<H>,
+    pub(super) policy: AnyPicker<H>,
     pub(super) ready: ReadySet<H>,
-    /// Lives longer than the picker, so that a change does not begin at the first endpoint again (CH3.26).
-    pub(super) next: Arc<AtomicUsize>,
-}
-
-/// How one of the ready endpoints is chosen.
-#[derive(Debug)]
-pub(super) enum PickRule<H> {
-    First,
-    RoundRobin,
-    LeastRequest {
-        choice_count: u8,
-    },
-    Weighted {
-        /// Without one, endpoints are picked in turns.
-        schedule: Option<Arc<Schedule>>,
-        /// The reports of calls are read, with this penalty of errors.
-        penalty: Option<f64>,
-    },
-    Custom(Arc<CustomPicker<H>>),
-    /// The ring has endpoints that are not ready, too.
-    Ring(Arc<RingPicker<H>>),
+    pub(super) list: ListId,
 }
 
 impl<H> ClusterPicker<H> {
@@ -209,7 +183,9 @@ impl<H> ClusterPicker<H> {
     pub(super) fn needs_request(&self, draws: &Draws) -> bool {
         match &self.choice {
             Choice::Leaf(leaf) => match &leaf.endpoints {
-                Endpoints::Ready(localities) => localities.iter().any(|(_, it)| it.rule.needs_request(draws)),
+                Endpoints::Ready(localities) => {
+                    localities.iter().any(|(_, picker)| picker.policy.needs_request(draws))
+                }
                 Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Fail(_) => false,
             },
             Choice::Gone(_) | Choice::Unusable(_) | Choice::Unknown(_) => false,
@@ -266,7 +242,7 @@ impl<H> LeafPicker<H> {
             return Pick::Drop(self.overflow());
         }
         match self.pick_host(args) {
-            HostPick::Endpoint(endpoint) => return self.complete(endpoint, Counts::NONE, Vec::new()),
+            HostPick::Endpoint(endpoint) => return self.complete(endpoint, Tracking::default()),
             HostPick::Connect(_) | HostPick::Wait => return Pick::Queue,
             HostPick::Policy => {}
         }
@@ -279,32 +255,25 @@ impl<H> LeafPicker<H> {
             Endpoints::Fail(reason) => return Pick::Fail(reason.clone()),
             Endpoints::Ready(localities) => localities,
         };
-        let picker = locality(localities, args.random);
-        match &picker.rule {
-            PickRule::First => self.complete(picker.ready.at(0), Counts::NONE, Vec::new()),
-            PickRule::RoundRobin => self.complete(picker.ready.at(picker.next()), Counts::NONE, Vec::new()),
-            PickRule::LeastRequest { choice_count } => {
-                let counts = Counts { has_load: true, ..Counts::NONE };
-                self.complete(picker.least_loaded(*choice_count, args.random), counts, Vec::new())
+        self.pick_endpoint(locality(localities, args.random), args)
+    }
+
+    /// The endpoint that the policy chooses, or the reason why there is none.
+    #[inline]
+    fn pick_endpoint(&self, picker: &EndpointPicker<H>, args: &mut PickArgs<'_, '_>) -> Pick<H> {
+        let pick = picker.policy.pick(&picker.ready, args);
+        if let Some(index) = args.draws.take_requested() {
+            args.draws.connect = Some(ConnectRequest::of_list(&self.name, &picker.list, index));
+        }
+        let name = &self.name;
+        match pick {
+            PolicyPick::Endpoint(endpoint, tracking) => self.complete(endpoint, tracking),
+            PolicyPick::Wait => Pick::Queue,
+            PolicyPick::Fail(reason) => Pick::Fail(format!("cluster {name}: {reason}").into()),
+            PolicyPick::FailAs(code, message) => Pick::FailAs(code, message),
+            PolicyPick::Broken => {
+                Pick::Broken(format!("cluster {name}: the load balancing policy panicked").into())
             }
-            PickRule::Weighted { schedule, penalty } => {
-                let place = match schedule {
-                    Some(schedule) => schedule.pick(&picker.next),
-                    None => picker.next(),
-                };
-                let counts = Counts { penalty: *penalty, ..Counts::NONE };
-                self.complete(picker.ready.at(place), counts, Vec::new())
-            }
-            PickRule::Ring(ring) => self.pick_on_ring(ring, args),
-            PickRule::Custom(custom) => match custom.pick(args.request) {
-                CustomPick::Endpoint(endpoint, metadata) => self.complete(endpoint, Counts::NONE, metadata),
-                CustomPick::Wait => Pick::Queue,
-                CustomPick::Fail(code, message) => Pick::FailAs(code, message),
-                CustomPick::Broken => {
-                    let name = &self.name;
-                    Pick::Broken(format!("cluster {name}: the load balancing policy panicked").into())
-                }
-            },
         }
     }
 
@@ -321,32 +290,18 @@ impl<H> LeafPicker<H> {
         pick
     }
 
-    /// The endpoint of a ring, or the reason why there is none. Requests connections beside.
-    fn pick_on_ring(&self, ring: &RingPicker<H>, args: &mut PickArgs<'_, '_>) -> Pick<H> {
-        let (pick, requested) = ring.pick(args);
-        args.draws.connect = requested.map(|rank| ring.connect_request(rank, &self.name));
-        match pick {
-            RingPick::Endpoint(endpoint) => self.complete(endpoint, Counts::NONE, Vec::new()),
-            RingPick::Wait => Pick::Queue,
-            RingPick::Fail(error) => Pick::Fail(ring.failure(&self.name, error)),
-        }
-    }
-
     /// The attempt on an endpoint, unless the circuit breaker has no place for it.
-    fn complete(
-        &self,
-        endpoint: &Arc<ReadyEndpoint<H>>,
-        Counts { has_load, penalty }: Counts,
-        metadata: Vec<AddedMetadata>,
-    ) -> Pick<H> {
+    #[inline]
+    fn complete(&self, endpoint: &Arc<ReadyEndpoint<H>>, tracking: Tracking) -> Pick<H> {
         if !endpoint.breaker.try_acquire(self.limit) {
             return Pick::Drop(self.overflow());
         }
-        if has_load {
+        if tracking.counts_request {
             endpoint.load.begin();
         }
         let (endpoint, outcome) = (endpoint.clone(), Outcome::NoStream);
         let reported = self.load.as_ref().and_then(|load| load.endpoint(endpoint.address)).map(Reported::new);
+        let Tracking { counts_request: has_load, penalty, metadata } = tracking;
         Pick::Complete(Attempt { endpoint, has_load, outcome, penalty, metadata, reported })
     }
 
@@ -388,76 +343,19 @@ pub(super) fn ready_without<H>(
     rest.collect()
 }
 
-impl Counts {
-    const NONE: Self = Self { has_load: false, penalty: None };
-}
-
 impl<H> EndpointPicker<H> {
-    /// The number of a pick.
-    fn next(&self) -> usize {
-        self.next.fetch_add(1, Ordering::Relaxed)
-    }
-
-    /// The endpoint with fewest attempts of some at random (CH3.39).
-    fn least_loaded(&self, choice_count: u8, random: &mut fastrand::Rng) -> &Arc<ReadyEndpoint<H>> {
-        let ready = &self.ready;
-        let mut best = ready.slot(random.usize(..ready.len()));
-        for _ in 1..choice_count {
-            let other = ready.slot(random.usize(..ready.len()));
-            if other.load.running() < best.load.running() {
-                best = other;
-            }
-        }
-        &best.endpoint
-    }
-
+    /// The same picker without some of the ready endpoints; `None` if none is left.
     fn without(&self, is_left_out: &impl Fn(ConnectionId) -> bool) -> Option<Self> {
-        let ready: ReadySet<H> =
-            self.ready.iter().filter(|it| !is_left_out(it.connection)).cloned().collect();
-        let rule = match &self.rule {
-            PickRule::Custom(custom) => {
-                PickRule::Custom(Arc::new(custom.without(|it| is_left_out(it.connection))))
-            }
-            PickRule::Weighted { schedule, penalty } => {
-                let places: Vec<_> = self.ready.iter().map(|it| is_left_out(it.connection)).collect();
-                let rest = |schedule: &Arc<Schedule>| Arc::new(schedule.without(|place| places[place]));
-                PickRule::Weighted { schedule: schedule.as_ref().map(rest), penalty: *penalty }
-            }
-            PickRule::Ring(ring) => PickRule::Ring(Arc::new(ring.without(|it| is_left_out(it.connection)))),
-            rule @ (PickRule::First | PickRule::RoundRobin | PickRule::LeastRequest { .. }) => rule.clone(),
-        };
-        (ready.len() > 0).then(|| Self { rule, ready, next: self.next.clone() })
+        let kept = self.ready.iter().filter(|endpoint| !is_left_out(endpoint.connection));
+        let ready: ReadySet<H> = kept.cloned().collect();
+        let policy = self.policy.without(&self.ready, &|endpoint| is_left_out(endpoint.connection));
+        (ready.len() > 0).then(|| Self { policy, ready, list: self.list.clone() })
     }
 }
 
 impl<H> Clone for EndpointPicker<H> {
     fn clone(&self) -> Self {
-        Self { rule: self.rule.clone(), ready: self.ready.clone(), next: self.next.clone() }
-    }
-}
-
-impl<H> PickRule<H> {
-    fn needs_request(&self, draws: &Draws) -> bool {
-        match self {
-            Self::Custom(_) => true,
-            Self::Ring(ring) => ring.needs_request(draws.hash.is_known()),
-            Self::First | Self::RoundRobin | Self::LeastRequest { .. } | Self::Weighted { .. } => false,
-        }
-    }
-}
-
-impl<H> Clone for PickRule<H> {
-    fn clone(&self) -> Self {
-        match self {
-            Self::First => Self::First,
-            Self::RoundRobin => Self::RoundRobin,
-            Self::LeastRequest { choice_count } => Self::LeastRequest { choice_count: *choice_count },
-            Self::Weighted { schedule, penalty } => {
-                Self::Weighted { schedule: schedule.clone(), penalty: *penalty }
-            }
-            Self::Custom(custom) => Self::Custom(custom.clone()),
-            Self::Ring(ring) => Self::Ring(ring.clone()),
-        }
+        Self { policy: self.policy.clone(), ready: self.ready.clone(), list: self.list.clone() }
     }
 }
 

@@ -5,31 +5,9 @@ use std::{cmp, collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration
 use super::{
     cluster_load::ClusterLoad,
     identity::{Destination, Identity, Security},
-    ring::RingConfig,
-    subset::SubsetSizes,
-    weights::WeightSettings,
+    policies::{Policy, round_robin::RoundRobin, subset::SubsetSizes},
 };
-use crate::resource::{LbPolicy, Locality, OutlierDetection, load_balancing::CustomPolicy};
-
-/// How an endpoint is chosen among those that are ready.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Policy {
-    /// One connection for all endpoints of a group.
-    PickFirst {
-        shuffle: bool,
-    },
-    RoundRobin,
-    /// The least loaded of some at random (A48).
-    LeastRequest {
-        choice_count: u8,
-    },
-    /// One endpoint after the other, those of less weight less often (A58).
-    Weighted(Box<WeightSettings>),
-    /// By the hash of the request (A42).
-    RingHash(RingConfig),
-    /// A policy of the application (CH3.63).
-    Custom(CustomPolicy),
-}
+use crate::resource::{LbPolicy, Locality, OutlierDetection};
 
 /// The policy of a cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -126,13 +104,6 @@ impl Default for HostsConfig {
     }
 }
 
-impl Policy {
-    /// Whether endpoints are connected as calls need them, and not all of them (A42).
-    pub(super) fn is_on_demand(&self) -> bool {
-        matches!(self, Self::RingHash(_))
-    }
-}
-
 impl LeafConfig {
     /// All endpoints, whether they are used or not.
     pub(super) fn listed(&self) -> &[Vec<LocalityConfig>] {
@@ -141,6 +112,15 @@ impl LeafConfig {
 }
 
 impl EndpointConfig {
+    /// The key that hashes of the endpoint are made of: that of its metadata, or its first address (CH3.29).
+    pub(super) fn hash_key(&self) -> Arc<str> {
+        match (&self.hash_key, self.addresses.first()) {
+            (Some(key), _) => key.clone(),
+            (None, Some(address)) => address.to_string().into(),
+            (None, None) => "".into(),
+        }
+    }
+
     /// Its addresses, each with the identity of its connections.
     pub(crate) fn destinations(&self) -> impl Iterator<Item = Destination> {
         self.addresses.iter().map(|address| Destination::new(*address, self.identity.clone()))
@@ -172,44 +152,14 @@ impl Configured {
                 | LbPolicy::Custom(_) => break,
             }
         }
-        let (policy, unsupported) = match endpoint {
-            LbPolicy::RoundRobin => (Policy::RoundRobin, None),
-            LbPolicy::PickFirst(it) => (Policy::PickFirst { shuffle: it.shuffle_address_list }, None),
-            LbPolicy::LeastRequest(it) => (Policy::LeastRequest { choice_count: it.choice_count }, None),
-            LbPolicy::RingHash(it) => (Policy::RingHash(RingConfig::of(it)), None),
-            LbPolicy::ClientSideWeightedRoundRobin(it) => (Policy::Weighted(Box::new((&**it).into())), None),
-            LbPolicy::WrrLocality(_) | LbPolicy::RandomSubsetting(_) => {
-                (Policy::RoundRobin, Some("wrr_locality in wrr_locality".to_owned()))
+        let (policy, unsupported) = match (Policy::read(endpoint), endpoint) {
+            (Some(policy), _) => (policy, None),
+            (None, LbPolicy::Custom(custom)) => {
+                (Policy::RoundRobin(RoundRobin), Some(custom.type_name().to_owned()))
             }
-            LbPolicy::Custom(it) if it.is_executed() => (Policy::Custom(it.clone()), None),
-            LbPolicy::Custom(it) => (Policy::RoundRobin, Some(it.type_name().to_owned())),
+            // All others are read, so it is a policy of localities below itself.
+            (None, _) => (Policy::RoundRobin(RoundRobin), Some("wrr_locality in wrr_locality".to_owned())),
         };
         Self { policy: ClusterPolicy { policy, by_locality }, subset, unsupported }
-    }
-}
-
-impl Policy {
-    /// The name, as in gRPC.
-    pub(crate) fn name(&self) -> &'static str {
-        match self {
-            Self::PickFirst { .. } => "pick_first",
-            Self::RoundRobin => "round_robin",
-            Self::LeastRequest { .. } => "least_request",
-            Self::Weighted(_) => "weighted_round_robin",
-            Self::RingHash(_) => "ring_hash",
-            Self::Custom(_) => "custom",
-        }
-    }
-
-    /// The settings of a policy that has weights by load.
-    pub(crate) fn weights(&self) -> Option<&WeightSettings> {
-        match self {
-            Self::Weighted(settings) => Some(settings),
-            Self::PickFirst { .. }
-            | Self::RoundRobin
-            | Self::LeastRequest { .. }
-            | Self::RingHash(_)
-            | Self::Custom(_) => None,
-        }
     }
 }

@@ -21,8 +21,7 @@ use crate::{
         cluster_use::ClusterReference,
         generation::Generation,
         observer::PickLabels,
-        picker::{Draws, Pick, PickArgs},
-        ring_picker::ConnectRequest,
+        picker::{ConnectRequest, Draws, Pick, PickArgs},
     },
     resolve::RouteQuery,
 };

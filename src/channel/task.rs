@@ -43,7 +43,7 @@ use crate::{
         disconnect::Disconnect,
         generation::{Generation, Generations},
         identity::Rotation,
-        ring_picker::ConnectRequest,
+        picker::ConnectRequest,
         stream_queue::OnFull,
         streams::Streams,
         weights::LoadReport,

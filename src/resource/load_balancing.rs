@@ -11,9 +11,10 @@ use prost::Message;
 use serde::Serialize;
 
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
-pub(crate) use self::endpoint_policy::AddedMetadata;
+pub(crate) use self::endpoint_policy::{AddedMetadata, PickResources};
 pub use self::endpoint_policy::{
-    CustomPolicy, EndpointBalancer, EndpointPick, EndpointPicker, EndpointPolicy, PickRequest, PolicyEndpoint,
+    CustomPolicy, EndpointBalancer, EndpointPick, EndpointPicker, EndpointPolicy, EndpointState, PickRequest,
+    PolicyEndpoint,
 };
 use self::ring_hash::{from_message, sizes};
 use super::{Context, Custom, Extension, Invalid, Payload, parts, remarks, unexecuted::Table};

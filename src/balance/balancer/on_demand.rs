@@ -8,7 +8,7 @@ use crate::balance::{
     configs::Translation,
     connectivity::Connectivity,
     leaf::Leaf,
-    ring_picker::{ConnectRequest, RequestedEndpoint},
+    picker::{ConnectRequest, RequestedEndpoint},
 };
 
 impl<H: Clone> Balancer<H> {
@@ -32,7 +32,7 @@ impl<H: Clone> Balancer<H> {
         if let Some(place) = self.leaves.by_name.get(&request.leaf).copied() {
             self.commands.set_requested(true);
             self.with_leaf(place, now, |leaf, scope| match &request.endpoint {
-                RequestedEndpoint::OnRing { ring, rank } => leaf.connect_endpoint((ring, *rank), scope),
+                RequestedEndpoint::Listed { list, index } => leaf.connect_endpoint(list, *index, scope),
                 RequestedEndpoint::Host(address) => leaf.connect_host(*address, scope),
             });
             self.commands.set_requested(false);

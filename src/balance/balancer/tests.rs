@@ -6,7 +6,8 @@ use crate::{
         command::Command,
         identity::{Destination, Identity, Security},
         picker::{Draws, Pick, PickArgs},
-        policy::{ClusterPolicy, EndpointConfig, HostsConfig, LocalityConfig, Policy},
+        policies::{Policy, least_request::LeastRequest, pick_first::PickFirst, round_robin::RoundRobin},
+        policy::{ClusterPolicy, EndpointConfig, HostsConfig, LocalityConfig},
     },
     resolve::RouteQuery,
     resource::Locality,
@@ -23,11 +24,12 @@ mod rotation;
 mod sessions;
 mod weights;
 
-const ROUND_ROBIN: ClusterPolicy = ClusterPolicy { policy: Policy::RoundRobin, by_locality: true };
+const ROUND_ROBIN: ClusterPolicy =
+    ClusterPolicy { policy: Policy::RoundRobin(RoundRobin), by_locality: true };
 const LEAST_REQUEST: ClusterPolicy =
-    ClusterPolicy { policy: Policy::LeastRequest { choice_count: 10 }, by_locality: false };
+    ClusterPolicy { policy: Policy::LeastRequest(LeastRequest { choice_count: 10 }), by_locality: false };
 const PICK_FIRST: ClusterPolicy =
-    ClusterPolicy { policy: Policy::PickFirst { shuffle: false }, by_locality: false };
+    ClusterPolicy { policy: Policy::PickFirst(PickFirst { shuffle: false }), by_locality: false };
 
 /// A balancer with a connector that the test plays. The handle of a connection is its address.
 struct Fixture {

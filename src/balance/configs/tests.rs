@@ -2,7 +2,10 @@ use std::{num::NonZeroU32, time::Duration};
 
 use super::*;
 use crate::{
-    balance::policy::{ClusterPolicy, EndpointConfig, HostsConfig, LocalityConfig},
+    balance::{
+        policies::{Policy, pick_first, round_robin::RoundRobin},
+        policy::{ClusterPolicy, EndpointConfig, HostsConfig, LocalityConfig},
+    },
     resolve::fixture::{eds, snapshot, with, without},
     resource::{
         OutlierDetection, UpstreamTls,
@@ -150,7 +153,7 @@ fn ch3_61_ch3_62_a_cluster_uses_a_subset_of_its_endpoints_for_the_life_of_its_ch
     let mut translation = with_seed(7);
     let policy = subset(5, LbPolicy::RoundRobin);
     let first = translate(&mut translation, &policy, 1..41).unwrap();
-    assert_eq!(first.policy.policy, Policy::RoundRobin);
+    assert_eq!(first.policy.policy, Policy::RoundRobin(RoundRobin));
     assert_eq!((ports(&first.priorities).len(), ports(first.listed()).len()), (5, 40));
     let mut replaced = 0;
     for to in 42..82 {
@@ -183,7 +186,8 @@ fn ch3_62_subsets_are_of_the_level_at_which_they_are_configured() {
     let first = LbPolicy::PickFirst(PickFirst { shuffle_address_list: true });
     let it = configured(subset(4, subset(2, subset(3, first))));
     assert_eq!((it.subset.priority, it.subset.locality), (size(2), None));
-    assert_eq!(it.policy, ClusterPolicy { policy: Policy::PickFirst { shuffle: true }, by_locality: false });
+    let policy = Policy::PickFirst(pick_first::PickFirst { shuffle: true });
+    assert_eq!(it.policy, ClusterPolicy { policy, by_locality: false });
     let it = configured(in_locality(in_locality(LbPolicy::RoundRobin)));
     assert_eq!(it.unsupported.as_deref(), Some("wrr_locality in wrr_locality"));
 }

@@ -8,7 +8,7 @@ use crate::balance::{
     group::Groups,
     handover::Handover,
     member::{Key, MemberConfig},
-    policy::{EndpointConfig, LeafConfig, LocalityConfig, Policy},
+    policy::{EndpointConfig, LeafConfig, LocalityConfig},
 };
 
 /// The part of a group's endpoints that is replaced.
@@ -32,7 +32,7 @@ impl<H: Clone> Leaf<H> {
             && self.config.policy == config.policy
             && self.config.outlier_detection == config.outlier_detection
             && self.config.max_connections == config.max_connections
-            && is_per_endpoint(&config.policy.policy)
+            && config.policy.policy.is_incremental()
             && are_alike(&self.config.priorities, &config.priorities)
             && self.are_labels_same(&config.priorities);
         if !is_same {
@@ -167,14 +167,6 @@ impl<H: Clone> Leaf<H> {
                 self.settle(member, scope);
             }
         }
-    }
-}
-
-/// Whether a policy looks at no endpoint but for its own sake.
-fn is_per_endpoint(policy: &Policy) -> bool {
-    match policy {
-        Policy::RoundRobin | Policy::LeastRequest { .. } | Policy::Weighted(_) => true,
-        Policy::PickFirst { .. } | Policy::RingHash(_) | Policy::Custom(_) => false,
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, sync::Arc};
 use super::Leaf;
 use crate::balance::{
     observer::{LocalityLabel, PickLabels},
-    policy::{LocalityConfig, Policy},
+    policy::LocalityConfig,
 };
 use crate::resource::Locality;
 
@@ -21,7 +21,7 @@ impl<H: Clone> Leaf<H> {
         }
         let config = self.config.clone();
         let localities = config.priorities.get(priority).map(Vec::as_slice).unwrap_or_default();
-        let is_one = matches!(config.policy.policy, Policy::PickFirst { .. });
+        let is_one = config.policy.policy.shares_connection();
         let label = match localities {
             _ if config.policy.by_locality => self.labels.of(localities.get(group)),
             several if is_one => self.labels.by_address(several),

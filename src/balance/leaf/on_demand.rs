@@ -1,6 +1,4 @@
-//! The first connections, and those that calls request: under ring_hash, one by one (A42, A61).
-
-use std::sync::Arc;
+//! The first connections, and those that calls request: where the policy connects on demand, one by one (A42, A61).
 
 use super::{HOSTS, Leaf, Scope};
 use crate::balance::{
@@ -8,7 +6,7 @@ use crate::balance::{
     connectivity::Connectivity,
     group::Groups,
     member::Member,
-    ring::Ring,
+    picker::ListId,
 };
 
 impl<H: Clone> Leaf<H> {
@@ -17,7 +15,7 @@ impl<H: Clone> Leaf<H> {
     pub(super) fn start(&mut self, priority: usize, scope: &mut Scope<'_>) {
         let Some(Some(groups)) = self.priorities.get_mut(priority) else { return };
         groups.is_started = true;
-        if self.config.policy.policy.is_on_demand() {
+        if self.config.policy.policy.connects_on_demand() {
             return self.connect_on_demand(scope);
         }
         let members = groups.list();
@@ -31,7 +29,7 @@ impl<H: Clone> Leaf<H> {
 
     /// A pick requested a connection (CH3.22), or found that the policy of the application has failed (CH3.63).
     pub(in crate::balance) fn connect(&mut self, scope: &mut Scope<'_>) {
-        if self.config.policy.policy.is_on_demand() {
+        if self.config.policy.policy.connects_on_demand() {
             return self.exit_idle(scope);
         }
         for member in self.member_places() {
@@ -42,14 +40,15 @@ impl<H: Clone> Leaf<H> {
         self.choose(scope);
     }
 
-    /// A pick requested the connection of an endpoint (CH3.33). One that is not on the ring any more, or not idle, has a newer picker.
+    /// A pick requested the connection of an endpoint (CH3.33). One that is not listed any more, or not idle, has a newer picker.
     pub(in crate::balance) fn connect_endpoint(
         &mut self,
-        (ring, rank): (&Arc<Ring>, usize),
+        list: &ListId,
+        index: usize,
         scope: &mut Scope<'_>,
     ) {
         let mut groups = self.priorities.iter().flatten();
-        let Some(member) = groups.find_map(|it| it.on_ring(ring, rank)) else { return };
+        let Some(member) = groups.find_map(|groups| groups.endpoint(list, index)) else { return };
         if self.members.get(member).is_some_and(|it| it.connectivity == Connectivity::Idle) {
             self.with_member(member, scope, Member::connect);
         }
@@ -78,9 +77,9 @@ impl<H: Clone> Leaf<H> {
         }
     }
 
-    /// Connects one endpoint after the other of rings that have no attempt under way, until they have (CH3.37).
+    /// Connects one endpoint after the other of lists that have no attempt under way, until they have (CH3.37).
     pub(super) fn connect_on_demand(&mut self, scope: &mut Scope<'_>) {
-        if !self.config.policy.policy.is_on_demand() {
+        if !self.config.policy.policy.connects_on_demand() {
             return;
         }
         for priority in 0..self.priorities.len() {
@@ -88,21 +87,22 @@ impl<H: Clone> Leaf<H> {
         }
     }
 
-    /// Whether the priority in use is a ring, or rings, that decide by themselves what to do without a ready endpoint.
-    pub(super) fn has_ring_pickers(&self) -> bool {
+    /// Whether the policy of the priority in use decides by itself what to do without a ready endpoint.
+    pub(super) fn picks_without_ready(&self) -> bool {
         let policy = &self.config.policy;
         let is_decided = match self.current_connectivity() {
             Connectivity::Ready | Connectivity::TransientFailure => true,
             // Otherwise a locality is drawn before, when one of them is ready or all fail (CH3.49).
             Connectivity::Connecting | Connectivity::Idle => !policy.by_locality,
         };
-        policy.policy.is_on_demand() && is_decided && self.chosen().is_some_and(|it| !it.is_empty())
+        policy.policy.connects_on_demand() && is_decided && self.chosen().is_some_and(|it| !it.is_empty())
     }
 
     /// Connects one endpoint of a priority, if that is due; says whether there may be another one to connect.
     fn connect_next(&mut self, (priority, is_requested): (usize, bool), scope: &mut Scope<'_>) -> bool {
         let groups = self.priorities.get(priority).and_then(Option::as_ref);
-        let next = |it: &Groups<H>| it.next_on_demand(is_requested, scope.random);
+        let state = |member: usize| self.members[member].connectivity;
+        let next = |groups: &Groups<H>| groups.next_on_demand(is_requested, scope.random, state);
         let Some(member) = groups.and_then(next) else { return false };
         scope.commands.set_owner(Owner { leaf: self.place, member });
         self.members[member].connect(scope);

@@ -6,7 +6,7 @@ use super::{Groups, Leaf};
 use crate::balance::{
     connectivity::Connectivity,
     member::{Key, Member},
-    policy::{EndpointConfig, LocalityConfig, Policy},
+    policy::{EndpointConfig, LocalityConfig},
     status::{
         ConnectionSecurity, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus,
     },
@@ -53,13 +53,10 @@ impl<H: Clone> Leaf<H> {
         now: Instant,
     ) -> EndpointStatus {
         let by_locality = self.config.policy.by_locality.then(|| locality.locality.to_string());
-        let (key, is_own) = match self.config.policy.policy {
-            Policy::PickFirst { .. } => (Key::All { priority, locality: by_locality }, false),
-            Policy::RoundRobin
-            | Policy::LeastRequest { .. }
-            | Policy::Weighted(_)
-            | Policy::RingHash(_)
-            | Policy::Custom(_) => (Key::of(endpoint.addresses.clone(), endpoint.identity.clone()), true),
+        let is_own = !self.config.policy.policy.shares_connection();
+        let key = match is_own {
+            true => Key::of(endpoint.addresses.clone(), endpoint.identity.clone()),
+            false => Key::All { priority, locality: by_locality },
         };
         let member = self.by_key.get(&key).and_then(|member| self.members.get(*member));
         let connections = member.map(|it| connections(it, endpoint)).unwrap_or_default();

@@ -6,7 +6,6 @@ use super::{Leaf, Scope};
 use crate::balance::{
     command::{ConnectionId, Owner},
     connectivity::Connectivity,
-    group::Groups,
     picker::ReadyEndpoint,
     weights::LoadReport,
 };
@@ -34,11 +33,7 @@ impl<H: Clone> Leaf<H> {
         if self.weights_at.is_none_or(|at| at > now) {
             return;
         }
-        let config = self.config.clone();
-        let has_new = |groups: &mut Groups<H>| {
-            config.policy.policy.weights().is_some_and(|settings| groups.has_new_weights(settings, now))
-        };
-        if self.chosen_mut().is_some_and(has_new) {
+        if self.chosen_mut().is_some_and(|groups| groups.has_new_weights(now)) {
             self.published = None;
         }
         self.schedule_weights(now);

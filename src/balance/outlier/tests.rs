@@ -1,6 +1,9 @@
 use super::{outcomes::Counts, *};
 use crate::{
-    balance::policy::{ClusterPolicy, EndpointConfig, HostsConfig},
+    balance::{
+        policies::{Policy, round_robin::RoundRobin},
+        policy::{ClusterPolicy, EndpointConfig, HostsConfig},
+    },
     resource::{
         Locality,
         outlier::{FailurePercentage, SuccessRate},
@@ -60,7 +63,7 @@ fn priorities(ports: &[&[u16]]) -> Vec<Vec<LocalityConfig>> {
 impl Fixture {
     fn new(detection: OutlierDetection, ports: &[&[u16]]) -> Self {
         let config = LeafConfig {
-            policy: ClusterPolicy { policy: Policy::RoundRobin, by_locality: false },
+            policy: ClusterPolicy { policy: Policy::RoundRobin(RoundRobin), by_locality: false },
             priorities: priorities(ports),
             listed: None,
             drops: [].into(),

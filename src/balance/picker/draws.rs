@@ -1,9 +1,8 @@
 //! What the picks of an attempt have in common.
 
+use super::ConnectRequest;
 use crate::{
-    balance::{
-        hash::RequestHash, observer::PickLabels, override_host::HostOverride, ring_picker::ConnectRequest,
-    },
+    balance::{hash::RequestHash, observer::PickLabels, override_host::HostOverride},
     resolve::RouteQuery,
 };
 
@@ -16,6 +15,8 @@ pub(crate) struct Draws {
     pub(super) hash: RequestHash,
     /// The endpoint whose connection the last pick requests, whatever its result is.
     pub(super) connect: Option<ConnectRequest>,
+    /// The index of the endpoint whose connection the policy requests in this pick.
+    requested: Option<usize>,
     /// If the call has a session.
     pub(crate) session: Option<Box<HostOverride>>,
     /// If the attempt is to have labels.
@@ -50,6 +51,27 @@ impl Draws {
     /// The endpoint whose connection the last pick requested.
     pub(crate) fn take_connect_request(&mut self) -> Option<ConnectRequest> {
         self.connect.take()
+    }
+
+    /// A policy requests the connection of the endpoint at an index of its list.
+    pub(in crate::balance) fn request_connection(&mut self, index: usize) {
+        self.requested = Some(index);
+    }
+
+    /// What [`request_connection`](Self::request_connection) has requested.
+    #[inline]
+    pub(in crate::balance) fn take_requested(&mut self) -> Option<usize> {
+        self.requested.take()
+    }
+
+    /// Whether no pick reads the request for the hash of the call any more.
+    pub(in crate::balance) fn is_hash_known(&self) -> bool {
+        self.hash.is_known()
+    }
+
+    /// The hash of the call, for policies that read it when they need it.
+    pub(in crate::balance) fn request_hash(&mut self) -> &mut RequestHash {
+        &mut self.hash
     }
 
     pub(in crate::balance) fn hash(&mut self, request: &RouteQuery<'_>, random: &mut fastrand::Rng) -> u64 {

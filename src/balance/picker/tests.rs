@@ -1,7 +1,10 @@
 use std::collections::BTreeMap;
 
 use super::{attempt::End, *};
-use crate::balance::load::Loads;
+use crate::balance::{
+    load::Loads,
+    policies::{least_request::LeastRequest, round_robin::Position},
+};
 
 std::thread_local! {
     /// The circuit breaker of the cluster of a test, which has a thread of its own.
@@ -45,8 +48,17 @@ fn endpoint(port: u16) -> Arc<ReadyEndpoint<u16>> {
     })
 }
 
-fn locality_of(rule: PickRule<u16>, ports: &[u16]) -> EndpointPicker<u16> {
-    EndpointPicker { rule, ready: ports.iter().map(|port| endpoint(*port)).collect(), next: Arc::default() }
+fn round_robin() -> AnyPicker<u16> {
+    AnyPicker::RoundRobin(Position::default())
+}
+
+fn least_request(choice_count: u8) -> AnyPicker<u16> {
+    AnyPicker::LeastRequest(LeastRequest { choice_count })
+}
+
+fn locality_of(policy: AnyPicker<u16>, ports: &[u16]) -> EndpointPicker<u16> {
+    let ready = ports.iter().map(|port| endpoint(*port)).collect();
+    EndpointPicker { policy, ready, list: ListId::default() }
 }
 
 fn leaf(endpoints: Endpoints<u16>) -> LeafPicker<u16> {
@@ -62,7 +74,7 @@ fn leaf(endpoints: Endpoints<u16>) -> LeafPicker<u16> {
     }
 }
 
-fn one_locality(rule: PickRule<u16>, ports: &[u16]) -> LeafPicker<u16> {
+fn one_locality(rule: AnyPicker<u16>, ports: &[u16]) -> LeafPicker<u16> {
     leaf(Endpoints::Ready([(1, locality_of(rule, ports))].into()))
 }
 
@@ -87,7 +99,7 @@ fn counts(leaf: &LeafPicker<u16>, picks: usize) -> BTreeMap<u16, usize> {
 
 #[test]
 fn ch3_27_round_robin_gives_25_of_100_picks_to_each_of_4_endpoints() {
-    let leaf = one_locality(PickRule::RoundRobin, &[1, 2, 3, 4]);
+    let leaf = one_locality(round_robin(), &[1, 2, 3, 4]);
     for _ in 0..3 {
         assert_eq!(counts(&leaf, 100).into_values().collect::<Vec<_>>(), [25; 4]);
     }
@@ -95,7 +107,7 @@ fn ch3_27_round_robin_gives_25_of_100_picks_to_each_of_4_endpoints() {
 
 #[test]
 fn ch3_39_least_request_prefers_endpoints_with_fewer_attempts_under_way() {
-    let leaf = one_locality(PickRule::LeastRequest { choice_count: 10 }, &[1, 2]);
+    let leaf = one_locality(least_request(10), &[1, 2]);
     let mut random = fastrand::Rng::with_seed(1);
     let mut running = Vec::new();
     for _ in 0..1_000 {
@@ -113,7 +125,7 @@ fn ch3_39_least_request_prefers_endpoints_with_fewer_attempts_under_way() {
 
 #[test]
 fn ch3_39_of_equal_endpoints_the_first_drawn_wins() {
-    let leaf = one_locality(PickRule::LeastRequest { choice_count: 2 }, &[1, 2, 3]);
+    let leaf = one_locality(least_request(2), &[1, 2, 3]);
     for count in counts(&leaf, 30_000).into_values() {
         assert!(count.abs_diff(10_000) < 400, "{count} of 10,000");
     }
@@ -121,8 +133,7 @@ fn ch3_39_of_equal_endpoints_the_first_drawn_wins() {
 
 #[test]
 fn ch3_49_localities_are_picked_by_weight() {
-    let localities =
-        [(80, locality_of(PickRule::RoundRobin, &[1])), (100, locality_of(PickRule::RoundRobin, &[2]))];
+    let localities = [(80, locality_of(round_robin(), &[1])), (100, locality_of(round_robin(), &[2]))];
     let counts = counts(&leaf(Endpoints::Ready(localities.into())), 100_000);
     assert!(counts[&1].abs_diff(80_000) < 600 && counts[&2].abs_diff(20_000) < 600, "{counts:?}");
 }
@@ -166,7 +177,7 @@ fn ch4_2_ch13_10_drops_are_drawn_once_for_an_attempt() {
 
 #[test]
 fn ch4_4_at_the_limit_requests_are_dropped_whatever_the_state_of_the_endpoints() {
-    let mut leaf = one_locality(PickRule::RoundRobin, &[1]);
+    let mut leaf = one_locality(round_robin(), &[1]);
     leaf.limit = 2;
     let mut random = fastrand::Rng::with_seed(1);
     let running = [picked(&leaf, &mut random), picked(&leaf, &mut random)];
@@ -200,7 +211,7 @@ fn ch1_13_a_cluster_that_is_gone_drops_and_one_that_is_unusable_fails() {
 
 #[test]
 fn ch2_23_the_policy_counts_the_end_of_an_attempt_before_the_circuit_breaker_does() {
-    let rule = PickRule::LeastRequest { choice_count: 2 };
+    let rule = least_request(2);
     let leaf = LeafPicker { limit: 1, ..one_locality(rule, &[1]) };
     let load = picked(&leaf, &mut fastrand::Rng::new()).endpoint.load.clone();
     let is_over = AtomicBool::new(false);
@@ -232,7 +243,7 @@ fn ch3_65_an_attempt_counts_when_it_had_a_stream_and_succeeds_with_ok_alone() {
     it.outcomes = Some(Arc::default());
     let it = Arc::new(it);
     let ready = [it.clone()].into_iter().collect();
-    let picker = EndpointPicker { rule: PickRule::RoundRobin, ready, next: Arc::default() };
+    let picker = EndpointPicker { policy: round_robin(), ready, list: ListId::default() };
     let leaf = leaf(Endpoints::Ready([(1, picker)].into()));
     let mut random = fastrand::Rng::with_seed(1);
     drop(picked(&leaf, &mut random));
@@ -252,8 +263,9 @@ fn ch3_65_an_attempt_counts_when_it_had_a_stream_and_succeeds_with_ok_alone() {
 fn tracked() -> (Arc<ReadyEndpoint<u16>>, LeafPicker<u16>) {
     let mut it = Arc::into_inner(endpoint(1)).expect("it is the only one");
     it.outcomes = Some(Arc::default());
-    let (it, rule) = (Arc::new(it), PickRule::LeastRequest { choice_count: 2 });
-    let picker = EndpointPicker { rule, ready: [it.clone()].into_iter().collect(), next: Arc::default() };
+    let (it, policy) = (Arc::new(it), least_request(2));
+    let ready = [it.clone()].into_iter().collect();
+    let picker = EndpointPicker { policy, ready, list: ListId::default() };
     (it, leaf(Endpoints::Ready([(1, picker)].into())))
 }
 
@@ -294,7 +306,7 @@ fn ch4_3_drops_by_a_share_or_the_circuit_breaker_are_no_attempts() {
     let (other, leaf) = tracked();
     let _running = picked(&leaf, random);
     let late = LeafPicker { limit: 1, ..leaf };
-    let dropped = late.complete(&other, Counts { has_load: true, ..Counts::NONE }, Vec::new());
+    let dropped = late.complete(&other, Tracking { counts_request: true, ..Tracking::default() });
     assert!(matches!(dropped, Pick::Drop(_)), "{dropped:?}");
     for it in [it, none] {
         assert_eq!((it.outcomes(), it.load.running()), (Some((0, 0)), 0));

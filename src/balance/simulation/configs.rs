@@ -7,8 +7,15 @@ use crate::{
     balance::{
         clusters::{ClusterConfig, ClusterConfigs},
         identity::{Destination, Identity, Security},
-        policy::{ClusterPolicy, Drop, EndpointConfig, HostsConfig, LeafConfig, LocalityConfig, Policy},
-        ring::{RingConfig, RingSizes},
+        policies::{
+            Policy,
+            least_request::LeastRequest,
+            pick_first::PickFirst,
+            ring_hash::{RingHash, ring::RingSizes},
+            round_robin::RoundRobin,
+            weighted::Weighted,
+        },
+        policy::{ClusterPolicy, Drop, EndpointConfig, HostsConfig, LeafConfig, LocalityConfig},
         weights::WeightSettings,
     },
     resource::{
@@ -74,18 +81,21 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
     let ring = |max| {
         let sizes = RingSizes { min: 64, max };
         let request_hash_header = (max == 4_096).then(|| HEADER.into());
-        Policy::RingHash(RingConfig { sizes, cluster_entries: 150, request_hash_header })
+        Policy::RingHash(RingHash { sizes, cluster_entries: 150, request_hash_header })
     };
     let policy = match choices.below(11) {
-        0 => ClusterPolicy { policy: Policy::PickFirst { shuffle: false }, by_locality: false },
-        1 => ClusterPolicy { policy: Policy::PickFirst { shuffle: true }, by_locality: true },
-        2 => ClusterPolicy { policy: Policy::LeastRequest { choice_count: 2 }, by_locality: false },
-        3 => ClusterPolicy { policy: Policy::RoundRobin, by_locality: false },
+        0 => ClusterPolicy { policy: Policy::PickFirst(PickFirst { shuffle: false }), by_locality: false },
+        1 => ClusterPolicy { policy: Policy::PickFirst(PickFirst { shuffle: true }), by_locality: true },
+        2 => ClusterPolicy {
+            policy: Policy::LeastRequest(LeastRequest { choice_count: 2 }),
+            by_locality: false,
+        },
+        3 => ClusterPolicy { policy: Policy::RoundRobin(RoundRobin), by_locality: false },
         4 => ClusterPolicy { policy: ring(4_095), by_locality: false },
         5 => ClusterPolicy { policy: ring(4_096), by_locality: false },
         6 => ClusterPolicy { policy: ring(4_095), by_locality: true },
         7 | 8 => ClusterPolicy { policy: weighted(choices), by_locality: choices.bool() },
-        _ => ClusterPolicy { policy: Policy::RoundRobin, by_locality: true },
+        _ => ClusterPolicy { policy: Policy::RoundRobin(RoundRobin), by_locality: true },
     };
     let priorities = (0..choices.below(4)).map(|_| {
         let localities = ["a", "b"].into_iter().take(choices.below(3));
@@ -143,13 +153,13 @@ fn secure(leaf: &mut LeafConfig, security: Security) {
 
 fn weighted(choices: &mut Choices<'_>) -> Policy {
     let seconds = |count: usize| Duration::from_secs(count as u64);
-    Policy::Weighted(Box::new(WeightSettings {
+    Policy::Weighted(Weighted(Box::new(WeightSettings {
         blackout: seconds(choices.below(3)),
         expiration: seconds(1 + choices.below(100)),
         update: seconds(1 + choices.below(3)),
         penalty: 1.0,
         out_of_band: choices.bool().then(|| seconds(1 + choices.below(2))),
-    }))
+    })))
 }
 
 /// What cookies may lead to: often endpoints that drain, and seldom not those of a usable endpoint.
@@ -284,5 +294,5 @@ pub(super) fn is_ring(leaf: &LeafConfig) -> bool {
 
 /// Whether each endpoint has a connection of its own, or only one is connected of all.
 pub(super) fn is_petiole(leaf: &LeafConfig) -> bool {
-    !matches!(leaf.policy.policy, Policy::PickFirst { .. })
+    !matches!(leaf.policy.policy, Policy::PickFirst(_))
 }

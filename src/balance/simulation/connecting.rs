@@ -8,7 +8,8 @@ use std::{
 use super::network::{Behavior, Network, Number, cluster};
 use crate::balance::{
     balancer::BalancerSettings,
-    policy::{ClusterPolicy, LeafConfig, Policy},
+    policies::{Policy, least_request::LeastRequest, round_robin::RoundRobin},
+    policy::{ClusterPolicy, LeafConfig},
 };
 
 /// The clusters, and when the first call of each has to find an endpoint.
@@ -71,8 +72,11 @@ impl Connecting {
     /// A cluster with up to three priorities.
     fn add_cluster(&mut self, name: &'static str) {
         let policy = match self.random.u8(..2) {
-            0 => ClusterPolicy { policy: Policy::RoundRobin, by_locality: true },
-            _ => ClusterPolicy { policy: Policy::LeastRequest { choice_count: 2 }, by_locality: false },
+            0 => ClusterPolicy { policy: Policy::RoundRobin(RoundRobin), by_locality: true },
+            _ => ClusterPolicy {
+                policy: Policy::LeastRequest(LeastRequest { choice_count: 2 }),
+                by_locality: false,
+            },
         };
         let count = 1 + self.random.usize(..MOST_PRIORITIES);
         let serving = self.random.usize(..count);

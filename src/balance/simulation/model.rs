@@ -19,7 +19,8 @@ use crate::balance::{
     identity::Destination,
     leaf::Ejections,
     picker::{Attempt, Pick},
-    policy::{EndpointConfig, LeafConfig, Policy},
+    policies::Policy,
+    policy::{EndpointConfig, LeafConfig},
 };
 
 impl World<'_> {

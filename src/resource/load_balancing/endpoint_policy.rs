@@ -1,6 +1,6 @@
 //! Load balancing policies of applications that channels execute (CH3.63).
 
-use std::{borrow::Cow, fmt, net::SocketAddr, sync::Arc};
+use std::{borrow::Cow, fmt, mem, net::SocketAddr, sync::Arc};
 
 use serde::{Serialize, Serializer};
 
@@ -61,12 +61,21 @@ pub trait EndpointPolicy: Extension {
     /// Makes the state of the policy for one list of endpoints. It is kept over changes of the endpoints, as long as the
     /// configuration is equal. The seed is another one each time.
     fn balancer(&self, seed: u64) -> Box<dyn EndpointBalancer>;
+
+    /// Whether endpoints are connected when picks [request](PickRequest::connect) it, as under ring_hash (A42), and not all at once.
+    /// Pickers are then made, and picks happen, without any ready endpoint, too.
+    ///
+    /// While no endpoint of the list is ready and no attempt is under way, the channel connects one idle endpoint after the other by
+    /// itself, so that the list recovers from a failure without further calls. Two failing endpoints are a failure of the list.
+    fn connects_on_demand(&self) -> bool {
+        false
+    }
 }
 
 /// The state of an [`EndpointPolicy`].
 pub trait EndpointBalancer: Send {
-    /// Makes the picker for the current endpoints. It is called again after each change of them or of their connections, as long as
-    /// one of them is ready. If it panics, the calls fail with INTERNAL until the next configuration.
+    /// Makes the picker for the current endpoints. It is called again after each change of them or of their states, as long as one of
+    /// them is ready or they are connected on demand. If it panics, the calls fail with INTERNAL until the next configuration.
     fn picker(&mut self, endpoints: &[PolicyEndpoint]) -> Box<dyn EndpointPicker>;
 }
 
@@ -81,7 +90,7 @@ pub trait EndpointPicker: Send + Sync {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EndpointPick {
-    /// The endpoint at this place in the list of [`EndpointBalancer::picker`]. If it is not ready, the call waits.
+    /// The endpoint at this index in the list of [`EndpointBalancer::picker`]. If it is not ready, the call waits.
     Endpoint(usize),
     /// The call waits for the next picker.
     Wait,
@@ -98,7 +107,23 @@ pub enum EndpointPick {
 pub struct PickRequest<'a> {
     path: &'a str,
     header: &'a dyn Fn(&str) -> Option<Cow<'a, [u8]>>,
+    resources: &'a mut dyn PickResources,
     added: Vec<AddedMetadata>,
+}
+
+/// What a pick has of the channel beside the request.
+pub(crate) trait PickResources {
+    /// See [`PickRequest::hash`].
+    fn hash(&mut self) -> u64;
+
+    /// See [`PickRequest::random`].
+    fn random(&mut self) -> u64;
+
+    /// See [`PickRequest::requests_in_flight`].
+    fn requests_in_flight(&self, index: usize) -> u32;
+
+    /// See [`PickRequest::connect`].
+    fn connect(&mut self, index: usize);
 }
 
 /// A header that a policy adds: its name in lower case, and its value.
@@ -111,7 +136,22 @@ pub struct PolicyEndpoint {
     locality: Locality,
     weight: u32,
     hostname: Option<Arc<str>>,
-    is_ready: bool,
+    hash_key: Arc<str>,
+    state: EndpointState,
+}
+
+/// State of an endpoint of an [`EndpointPolicy`]. An endpoint that outlier detection has ejected is failing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EndpointState {
+    /// No connection, and no attempt. Only where endpoints are connected on demand, or for a moment.
+    Idle,
+    /// An attempt to connect is under way.
+    Connecting,
+    /// There is a connection.
+    Ready,
+    /// The last attempt has failed. The next one begins after a delay, by itself.
+    Failing,
 }
 
 /// The policy of [`LbPolicy::Custom`](super::LbPolicy::Custom). In JSON, an object with the type name as its key.
@@ -124,14 +164,22 @@ pub struct CustomPolicy {
 struct Policy {
     config: Custom,
     /// `None` if channels cannot execute it.
-    make: Option<MakeBalancer>,
+    executed: Option<Executed>,
 }
 
-type MakeBalancer = fn(&Custom, u64) -> Option<Box<dyn EndpointBalancer>>;
+/// What channels call of a policy, whose type is known where this was made alone.
+struct Executed {
+    balancer: fn(&Custom, u64) -> Option<Box<dyn EndpointBalancer>>,
+    connects_on_demand: bool,
+}
 
 impl<'a> PickRequest<'a> {
-    pub(crate) fn new(path: &'a str, header: &'a dyn Fn(&str) -> Option<Cow<'a, [u8]>>) -> Self {
-        Self { path, header, added: Vec::new() }
+    pub(crate) fn new(
+        path: &'a str,
+        header: &'a dyn Fn(&str) -> Option<Cow<'a, [u8]>>,
+        resources: &'a mut dyn PickResources,
+    ) -> Self {
+        Self { path, header, resources, added: Vec::new() }
     }
 
     /// The path without a query, such as `/shop.Cart/Get`.
@@ -150,6 +198,27 @@ impl<'a> PickRequest<'a> {
         self.added.push((name.into(), value.into()));
     }
 
+    /// The hash of the call by the hash policies of its route (A42), which is the same for all its attempts; random without these.
+    pub fn hash(&mut self) -> u64 {
+        self.resources.hash()
+    }
+
+    /// A random number, of all 64 bits.
+    pub fn random(&mut self) -> u64 {
+        self.resources.random()
+    }
+
+    /// The attempts of this channel on the endpoint at an index that have not ended; 0 for an endpoint that is not ready.
+    pub fn requests_in_flight(&self, index: usize) -> u32 {
+        self.resources.requests_in_flight(index)
+    }
+
+    /// Requests a connection of the endpoint at an index, whatever the result of the pick is. Without effect unless the endpoint is
+    /// idle; of several requests of a pick the last one counts.
+    pub fn connect(&mut self, index: usize) {
+        self.resources.connect(index);
+    }
+
     pub(crate) fn into_added(self) -> Vec<AddedMetadata> {
         self.added
     }
@@ -160,13 +229,18 @@ impl PolicyEndpoint {
         addresses: Vec<SocketAddr>,
         locality: Locality,
         weight: u32,
-        hostname: Option<Arc<str>>,
+        hash_key: Arc<str>,
     ) -> Self {
-        Self { addresses, locality, weight, hostname, is_ready: false }
+        Self { addresses, locality, weight, hostname: None, hash_key, state: EndpointState::Idle }
     }
 
-    pub(crate) fn set_ready(&mut self, is_ready: bool) {
-        self.is_ready = is_ready;
+    pub(crate) fn with_hostname(self, hostname: Option<Arc<str>>) -> Self {
+        Self { hostname, ..self }
+    }
+
+    /// Sets the state, and returns the one before.
+    pub(crate) fn replace_state(&mut self, state: EndpointState) -> EndpointState {
+        mem::replace(&mut self.state, state)
     }
 
     /// The addresses, the preferred one first.
@@ -189,22 +263,36 @@ impl PolicyEndpoint {
         self.hostname.as_deref()
     }
 
+    /// The key that hashes of the endpoint are made of: `hash_key` in its metadata, or its first address (A42).
+    pub fn hash_key(&self) -> &str {
+        &self.hash_key
+    }
+
+    /// The state.
+    pub fn state(&self) -> EndpointState {
+        self.state
+    }
+
     /// Whether there is a connection.
     pub fn is_ready(&self) -> bool {
-        self.is_ready
+        self.state == EndpointState::Ready
     }
 }
 
 impl CustomPolicy {
     /// A policy that is parsed alone, for applications with load balancing of their own.
     pub(crate) fn parsed(config: Custom) -> Self {
-        Self { policy: Arc::new(Policy { config, make: None }) }
+        Self { policy: Arc::new(Policy { config, executed: None }) }
     }
 
     /// A policy that channels execute.
     pub(crate) fn executed<T: EndpointPolicy>(config: Custom) -> Self {
-        let make: MakeBalancer = |config, seed| config.get::<T>().map(|policy| policy.balancer(seed));
-        Self { policy: Arc::new(Policy { config, make: Some(make) }) }
+        let connects_on_demand = config.get::<T>().is_some_and(EndpointPolicy::connects_on_demand);
+        let executed = Executed {
+            balancer: |config, seed| config.get::<T>().map(|policy| policy.balancer(seed)),
+            connects_on_demand,
+        };
+        Self { policy: Arc::new(Policy { config, executed: Some(executed) }) }
     }
 
     /// The full name of its message.
@@ -219,11 +307,15 @@ impl CustomPolicy {
 
     /// Whether channels execute it.
     pub fn is_executed(&self) -> bool {
-        self.policy.make.is_some()
+        self.policy.executed.is_some()
     }
 
     pub(crate) fn balancer(&self, seed: u64) -> Option<Box<dyn EndpointBalancer>> {
-        self.policy.make.and_then(|make| make(&self.policy.config, seed))
+        self.policy.executed.as_ref().and_then(|executed| (executed.balancer)(&self.policy.config, seed))
+    }
+
+    pub(crate) fn connects_on_demand(&self) -> bool {
+        self.policy.executed.as_ref().is_some_and(|executed| executed.connects_on_demand)
     }
 }
 

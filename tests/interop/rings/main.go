@@ -1,8 +1,8 @@
-// Command rings prints what grpc-go's ring_hash picks, for the test of src/balance/ring_picker/tests/grpc_go.rs.
+// Command rings prints what grpc-go's ring_hash picks, for the test of src/balance/policies/ring_hash/picker/tests/grpc_go.rs.
 //
 // From the project's root:
 //
-//	(cd tests/interop/rings && go run .) > src/balance/ring_picker/tests/grpc_go.txt
+//	(cd tests/interop/rings && go run .) > src/balance/policies/ring_hash/picker/tests/grpc_go.txt
 //
 // For each set of endpoints there are the lines
 //

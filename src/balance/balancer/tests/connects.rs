@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::balance::{
+    picker::ConnectRequest,
+    policies::ring_hash::{RingHash, ring::RingSizes},
     policy::LeafConfig,
-    ring::{RingConfig, RingSizes},
-    ring_picker::ConnectRequest,
     simulation::network::{self, Behavior, Network, cluster},
 };
 
@@ -25,7 +25,7 @@ fn with_shop(leaf: LeafConfig) -> (Network, BTreeMap<&'static str, LeafConfig>) 
 
 fn ring_hash() -> ClusterPolicy {
     let sizes = RingSizes { min: 64, max: 64 };
-    let ring = RingConfig { sizes, cluster_entries: u32::MAX, request_hash_header: None };
+    let ring = RingHash { sizes, cluster_entries: u32::MAX, request_hash_header: None };
     ClusterPolicy { policy: Policy::RingHash(ring), by_locality: false }
 }
 

@@ -1,7 +1,10 @@
 //! What picks find among the endpoints of a cluster.
 
 use super::*;
-use crate::balance::{custom::tests::by_path, policy::Drop as DropShare};
+use crate::balance::{
+    policies::custom::{Custom, tests::by_path},
+    policy::Drop as DropShare,
+};
 
 #[test]
 fn ch3_11_a_priority_is_ready_or_connecting_if_any_endpoint_is_and_fails_with_the_last_one() {
@@ -64,7 +67,7 @@ fn ch3_39_ch13_7_a_reconnected_endpoint_keeps_its_count() {
 #[test]
 fn ch3_48_each_locality_has_the_endpoint_policy_of_its_own() {
     let localities = vec![locality("a", 1, &[1, 2]), locality("b", 1, &[3, 4])];
-    let first = ClusterPolicy { policy: Policy::PickFirst { shuffle: false }, by_locality: true };
+    let first = ClusterPolicy { policy: Policy::PickFirst(PickFirst { shuffle: false }), by_locality: true };
     for (policy, ready) in [(first, [1, 3].as_slice()), (ROUND_ROBIN, &[1, 2, 3, 4])] {
         let leaves = [("shop", leaf(policy, vec![localities.clone()]))];
         let mut it = Fixture::new(configs(&leaves, &[("shop", &["shop"])]));
@@ -120,7 +123,7 @@ fn ch1_25_an_event_publishes_the_picker_of_its_cluster_alone() {
 
 #[test]
 fn ch3_63_a_policy_of_the_application_is_replaced_by_failure_when_it_panics() {
-    let policy = ClusterPolicy { policy: Policy::Custom(by_path()), by_locality: false };
+    let policy = ClusterPolicy { policy: Policy::Custom(Custom(by_path())), by_locality: false };
     let mut it = Fixture::new(shop(policy.clone(), &[&[1, 2], &[3]]));
     it.connect_all();
     let Pick::Complete(attempt) = it.pick_for("shop", "/1") else { panic!() };
@@ -139,7 +142,7 @@ fn ch3_63_a_policy_of_the_application_is_replaced_by_failure_when_it_panics() {
 
 #[test]
 fn ch3_52_a_policy_that_is_not_in_wrr_locality_has_all_localities_in_one_list() {
-    let flat = ClusterPolicy { policy: Policy::RoundRobin, by_locality: false };
+    let flat = ClusterPolicy { policy: Policy::RoundRobin(RoundRobin), by_locality: false };
     let localities = vec![locality("a", 90, &[1]), locality("b", 10, &[2, 3])];
     let leaves = [("shop", leaf(flat, vec![localities]))];
     let mut it = Fixture::new(configs(&leaves, &[("shop", &["shop"])]));
@@ -170,7 +173,8 @@ fn ch1_26_ch3_59_an_update_of_all_priorities_publishes_one_picker() {
 
 #[test]
 fn ch3_40_least_request_connects_like_round_robin() {
-    let least = ClusterPolicy { policy: Policy::LeastRequest { choice_count: 2 }, by_locality: true };
+    let least =
+        ClusterPolicy { policy: Policy::LeastRequest(LeastRequest { choice_count: 2 }), by_locality: true };
     let mut it = Fixture::new(shop(least, &[&[1, 2, 3]]));
     it.connect_all();
     assert_eq!(it.ports().len(), 3, "each is drawn");

@@ -1,7 +1,7 @@
 //! Connections are of an identity: the proxy before their endpoint, and their security (CH7.20).
 
 use super::*;
-use crate::balance::ring::{RingConfig, RingSizes};
+use crate::balance::policies::ring_hash::{RingHash, ring::RingSizes};
 
 fn proxied(port: u16) -> Identity {
     Identity::new(Some(address(port)), Security::Plaintext)
@@ -31,7 +31,7 @@ fn with(configs: &ClusterConfigs, ports: &[u16], identity: &Identity) -> Cluster
 fn ring() -> ClusterPolicy {
     let sizes = RingSizes { min: 8, max: 8 };
     ClusterPolicy {
-        policy: Policy::RingHash(RingConfig { sizes, cluster_entries: u32::MAX, request_hash_header: None }),
+        policy: Policy::RingHash(RingHash { sizes, cluster_entries: u32::MAX, request_hash_header: None }),
         by_locality: false,
     }
 }

@@ -3,12 +3,12 @@
 use super::*;
 use crate::balance::{
     hash::RequestHash,
-    ring::{RingConfig, RingSizes},
+    policies::ring_hash::{RingHash, ring::RingSizes},
 };
 
 fn ring_hash() -> ClusterPolicy {
     let sizes = RingSizes { min: 1_024, max: 4_096 };
-    let policy = Policy::RingHash(RingConfig { sizes, cluster_entries: u32::MAX, request_hash_header: None });
+    let policy = Policy::RingHash(RingHash { sizes, cluster_entries: u32::MAX, request_hash_header: None });
     ClusterPolicy { policy, by_locality: false }
 }
 
@@ -94,6 +94,23 @@ fn ch3_38_a_lost_connection_is_not_replaced_before_the_next_pick() {
     it.wait(600);
     assert_eq!((it.attempted(), it.connectivity()), (vec![], Connectivity::Idle));
     assert_eq!(it.connect_for(0), first);
+}
+
+#[test]
+fn ch3_37_the_endpoint_to_connect_is_any_of_the_idle_ones() {
+    let mut counts: BTreeMap<u16, u32> = BTreeMap::new();
+    for seed in 0..400 {
+        let mut it = Fixture::new(shop(ring_hash(), &[&[1, 2, 3, 4]]));
+        it.balancer.random = fastrand::Rng::with_seed(seed);
+        it.waits(0);
+        let first = it.attempted()[0];
+        it.fail(first);
+        it.drain();
+        let [next] = it.attempted()[..] else { panic!("{:?}", it.attempted()) };
+        assert_ne!(next, first);
+        *counts.entry(next).or_default() += 1;
+    }
+    assert!(counts.len() == 3 && counts.values().all(|count| *count > 80), "{counts:?}");
 }
 
 #[test]

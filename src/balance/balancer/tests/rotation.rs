@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     balance::{
         identity::Rotation,
-        ring::{RingConfig, RingSizes},
+        policies::ring_hash::{RingHash, ring::RingSizes},
     },
     resource::tls::{ProviderInstance, Roots, UpstreamTls},
 };
@@ -65,7 +65,7 @@ impl Fixture {
 #[test]
 fn ch7_7_a_connection_is_in_use_until_the_one_that_replaces_it_is_ready() {
     let sizes = RingSizes { min: 8, max: 8 };
-    let ring = Policy::RingHash(RingConfig { sizes, cluster_entries: u32::MAX, request_hash_header: None });
+    let ring = Policy::RingHash(RingHash { sizes, cluster_entries: u32::MAX, request_hash_header: None });
     let ring = ClusterPolicy { policy: ring, by_locality: false };
     for policy in [ROUND_ROBIN, LEAST_REQUEST, PICK_FIRST, ring] {
         let mut it = Fixture::new(mutual(shop(policy, &[&[1]])));

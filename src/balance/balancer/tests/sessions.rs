@@ -123,8 +123,8 @@ fn ch8_11_a_call_waits_for_its_endpoint_to_connect_and_not_for_one_that_fails() 
 
 #[test]
 fn ch8_11_an_idle_endpoint_of_a_ring_is_connected() {
-    let ring = crate::balance::ring::RingConfig {
-        sizes: crate::balance::ring::RingSizes { min: 64, max: 64 },
+    let ring = crate::balance::policies::ring_hash::RingHash {
+        sizes: crate::balance::policies::ring_hash::ring::RingSizes { min: 64, max: 64 },
         cluster_entries: u32::MAX,
         request_hash_header: None,
     };

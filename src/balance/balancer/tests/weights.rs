@@ -4,7 +4,10 @@ use prost::Message;
 
 use super::*;
 use crate::{
-    balance::weights::{LoadReport, WeightSettings},
+    balance::{
+        policies::weighted::Weighted,
+        weights::{LoadReport, WeightSettings},
+    },
     pb::xds::data::orca::v3::OrcaLoadReport,
 };
 
@@ -18,7 +21,7 @@ pub(super) fn policy(blackout: u32, out_of_band: Option<u32>) -> ClusterPolicy {
         penalty: 1.0,
         out_of_band: out_of_band.map(|seconds| seconds * SECOND),
     };
-    ClusterPolicy { policy: Policy::Weighted(Box::new(settings)), by_locality: false }
+    ClusterPolicy { policy: Policy::Weighted(Weighted(Box::new(settings))), by_locality: false }
 }
 
 /// Half the utilization at this rate.

@@ -1,6 +1,7 @@
 //! Which endpoints are tracked, and what other configurations change.
 
 use super::*;
+use crate::balance::policies::pick_first::PickFirst;
 
 const BAD: (u32, u32) = (0, 10);
 
@@ -111,7 +112,8 @@ fn ch3_72_pick_first_standing_alone_is_not_ejected() {
     for by_locality in [false, true] {
         let mut it = Fixture::new(detection(), &[&[1, 2]]);
         it.sweep_after(&[BAD]);
-        let pick_first = ClusterPolicy { policy: Policy::PickFirst { shuffle: false }, by_locality };
+        let pick_first =
+            ClusterPolicy { policy: Policy::PickFirst(PickFirst { shuffle: false }), by_locality };
         it.update(|config| config.policy = pick_first);
         assert_eq!((it.due(), it.ejected()), (None, vec![]));
     }

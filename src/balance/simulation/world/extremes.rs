@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    balance::{backoff::BackoffSettings, clusters::ClusterConfigs, policy::Policy},
+    balance::{backoff::BackoffSettings, clusters::ClusterConfigs, policies::PolicyLimits},
     config::bounded,
 };
 
@@ -40,11 +40,13 @@ impl Extremes {
 
     /// Applies the limits of hash rings, as the configuration of a channel's clusters has them.
     pub(super) fn cap_rings(&self, configs: &mut ClusterConfigs) {
+        let limits = PolicyLimits {
+            table_entries: self.ring_size_cap,
+            cluster_table_entries: self.cluster_ring_entries,
+        };
         for leaf in configs.leaves.values_mut() {
-            if let Policy::RingHash(ring) = &leaf.policy.policy {
-                let capped = ring.clone().capped(self.ring_size_cap, self.cluster_ring_entries);
-                Arc::make_mut(leaf).policy.policy = Policy::RingHash(capped);
-            }
+            let limited = leaf.policy.policy.clone().limited(&limits);
+            Arc::make_mut(leaf).policy.policy = limited;
         }
     }
 

@@ -1,31 +1,32 @@
 //! The pick of an endpoint on a hash ring (A42, A61, A76).
 
-use std::{
-    net::SocketAddr,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
 };
 
-use super::{
+use super::ring::Ring;
+use crate::balance::{
     hash::hash,
-    picker::{PickArgs, ReadyEndpoint},
-    ring::Ring,
+    picker::{Draws, PickArgs, ReadyEndpoint},
+    policies::{PolicyPick, PolicyPicker, StateCounts, Tracking},
+    ready_set::ReadySet,
     stale_config::with_stale_cluster,
 };
 
 /// A ring and what is known of its endpoints. It is immutable, but for the endpoints that picks have requested.
 #[derive(Debug)]
-pub(super) struct RingPicker<H> {
+pub(in crate::balance) struct RingPicker<H> {
     pub(super) ring: Arc<Ring>,
     /// The header whose value is hashed instead of what the route's policies compute (A76).
     pub(super) header: Option<Arc<str>>,
+    /// The index in the list of the endpoint of each rank.
+    pub(super) indexes: Arc<[u32]>,
     /// The endpoints by their ranks, in chunks, which pickers share (CH11.7).
     pub(super) chunks: Box<[Arc<[RingSlot<H>]>]>,
-    pub(super) counts: RingCounts,
+    pub(super) counts: StateCounts,
     /// Why the configuration may be stale (CH1.9).
-    pub(super) note: Option<Arc<str>>,
+    pub(super) stale_config: Option<Arc<str>>,
 }
 
 /// What a picker knows of an endpoint.
@@ -41,46 +42,12 @@ pub(super) enum RingSlot<H> {
     Failing(Arc<str>),
 }
 
-/// How many endpoints are in some of the states.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(super) struct RingCounts {
-    pub(super) ready: usize,
-    pub(super) connecting: usize,
-    pub(super) idle: usize,
-}
-
 /// The result of [`RingPicker::pick`].
 #[derive(Debug)]
 pub(super) enum RingPick<'a, H> {
     Endpoint(&'a Arc<ReadyEndpoint<H>>),
     Wait,
     Fail(&'a Arc<str>),
-}
-
-/// An endpoint whose connection a pick requests.
-#[derive(Debug, Clone)]
-pub(crate) struct ConnectRequest {
-    /// The name of the cluster with the endpoint.
-    pub(super) leaf: Arc<str>,
-    pub(super) endpoint: RequestedEndpoint,
-}
-
-/// An endpoint of a cluster.
-#[derive(Debug, Clone)]
-pub(super) enum RequestedEndpoint {
-    OnRing {
-        ring: Arc<Ring>,
-        rank: usize,
-    },
-    /// One that a cookie names (CH8.11).
-    Host(SocketAddr),
-}
-
-impl ConnectRequest {
-    /// For an endpoint of a cluster that a cookie names.
-    pub(super) fn of_host(leaf: &Arc<str>, address: SocketAddr) -> Self {
-        Self { leaf: leaf.clone(), endpoint: RequestedEndpoint::Host(address) }
-    }
 }
 
 /// What the pick of an attempt on a ring starts with.
@@ -91,30 +58,18 @@ enum Start {
 }
 
 impl<H> RingPicker<H> {
-    /// Chooses an endpoint, and says whose connection is to be requested.
-    pub(super) fn pick(&self, args: &mut PickArgs<'_, '_>) -> (RingPick<'_, H>, Option<usize>) {
+    /// The endpoint of an attempt, and the rank of the endpoint whose connection is requested.
+    fn pick_of(&self, args: &mut PickArgs<'_, '_>) -> (RingPick<'_, H>, Option<usize>) {
         match self.start(args) {
             Start::Hash(hash) => self.pick_hashed(hash),
             Start::Random(hash) => self.pick_random(hash),
         }
     }
 
-    /// Whether a pick looks at the request of a call whose hash may be known already.
-    pub(super) fn needs_request(&self, is_hash_known: bool) -> bool {
-        self.header.is_some() || !is_hash_known
-    }
-
-    /// A request for the connection of an endpoint, by its rank.
-    pub(super) fn connect_request(&self, rank: usize, leaf: &Arc<str>) -> ConnectRequest {
-        let endpoint = RequestedEndpoint::OnRing { ring: self.ring.clone(), rank };
-        ConnectRequest { leaf: leaf.clone(), endpoint }
-    }
-
     /// The reason of a pick that fails.
-    pub(super) fn failure(&self, leaf: &str, error: &str) -> Arc<str> {
-        let reason =
-            format!("cluster {leaf}: no endpoint can be reached, the error of the first is: {error}");
-        with_stale_cluster(reason, self.note.as_deref()).into()
+    fn failure(&self, error: &str) -> String {
+        let reason = format!("no endpoint can be reached, the error of the first is: {error}");
+        with_stale_cluster(reason, self.stale_config.as_deref())
     }
 
     fn start(&self, args: &mut PickArgs<'_, '_>) -> Start {
@@ -140,7 +95,7 @@ impl<H> RingPicker<H> {
                 Some(RingSlot::Connecting) | None => return (RingPick::Wait, None),
                 Some(RingSlot::Failing(reason)) => {
                     error.get_or_insert(reason);
-                    if self.counts == RingCounts::default() {
+                    if self.counts.have_all_failed() {
                         break;
                     }
                 }
@@ -182,9 +137,27 @@ impl<H> RingPicker<H> {
     fn slot(&self, rank: usize) -> Option<&RingSlot<H>> {
         self.chunks.get(rank / CHUNK)?.get(rank % CHUNK)
     }
+}
 
-    /// The same ring without some of its endpoints, which are as if they failed; and those that are not ready are, too.
-    pub(super) fn without(&self, is_left_out: impl Fn(&ReadyEndpoint<H>) -> bool) -> Self {
+impl<H> PolicyPicker<H> for Arc<RingPicker<H>> {
+    fn pick<'a>(&'a self, _: &'a ReadySet<H>, args: &mut PickArgs<'_, '_>) -> PolicyPick<'a, H> {
+        let (pick, requested) = self.pick_of(args);
+        if let Some(rank) = requested {
+            args.draws.request_connection(self.indexes[rank] as usize);
+        }
+        match pick {
+            RingPick::Endpoint(endpoint) => PolicyPick::Endpoint(endpoint, Tracking::default()),
+            RingPick::Wait => PolicyPick::Wait,
+            RingPick::Fail(error) => PolicyPick::Fail(self.failure(error)),
+        }
+    }
+
+    fn needs_request(&self, draws: &Draws) -> bool {
+        self.header.is_some() || !draws.is_hash_known()
+    }
+
+    /// Endpoints that are left out are as if they had failed, and so are those that are not ready.
+    fn without(&self, _: &ReadySet<H>, is_left_out: &dyn Fn(&ReadyEndpoint<H>) -> bool) -> Self {
         let slot = |slot: &RingSlot<H>| match slot {
             RingSlot::Ready(endpoint) if !is_left_out(endpoint) => RingSlot::Ready(endpoint.clone()),
             RingSlot::Failing(reason) => RingSlot::Failing(reason.clone()),
@@ -196,9 +169,15 @@ impl<H> RingPicker<H> {
             self.chunks.iter().map(|chunk| chunk.iter().map(slot).collect()).collect();
         let slots = chunks.iter().flat_map(|chunk| chunk.iter());
         let ready = slots.filter(|slot| matches!(slot, RingSlot::Ready(_))).count();
-        let counts = RingCounts { ready, ..RingCounts::default() };
-        let (ring, header, note) = (self.ring.clone(), self.header.clone(), self.note.clone());
-        Self { ring, header, chunks, counts, note }
+        let failing = self.indexes.len() - ready;
+        Arc::new(RingPicker {
+            ring: self.ring.clone(),
+            header: self.header.clone(),
+            indexes: self.indexes.clone(),
+            chunks,
+            counts: StateCounts { ready, failing, ..StateCounts::default() },
+            stale_config: self.stale_config.clone(),
+        })
     }
 }
 

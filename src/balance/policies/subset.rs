@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use twox_hash::XxHash64;
 
-use super::policy::{EndpointConfig, LocalityConfig};
+use crate::balance::policy::{EndpointConfig, LocalityConfig};
 
 /// How many endpoints are used at most, if not all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -20,7 +20,7 @@ type Listed<'a> = (usize, &'a EndpointConfig);
 
 impl SubsetSizes {
     /// Whether all endpoints are used.
-    pub(super) fn is_all(self) -> bool {
+    pub(in crate::balance) fn is_all(self) -> bool {
         self == Self::default()
     }
 
@@ -28,7 +28,7 @@ impl SubsetSizes {
     /// the endpoints has them.
     ///
     /// With the same seed, an endpoint that is added or removed changes one member at most (CH3.61).
-    pub(super) fn choose(
+    pub(in crate::balance) fn choose(
         self,
         localities: &[LocalityConfig],
         by_locality: bool,

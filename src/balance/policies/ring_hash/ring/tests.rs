@@ -117,20 +117,6 @@ fn ch3_32_ch13_6_of_two_endpoints_with_one_key_both_have_entries() {
 }
 
 #[test]
-fn ch3_28_sizes_are_capped() {
-    let config = RingConfig {
-        sizes: RingSizes { min: 1_024, max: 8_388_608 },
-        cluster_entries: u32::MAX,
-        request_hash_header: None,
-    };
-    assert_eq!(config.clone().capped(4_096, 65_536).sizes, RingSizes { min: 1_024, max: 4_096 });
-    assert_eq!(config.clone().capped(100, 1).sizes, RingSizes { min: 100, max: 100 });
-    assert_eq!(config.clone().capped(4_096, 10_000).cluster_entries, 10_000);
-    assert_eq!(config.clone().capped(4_096, 100).cluster_entries, 4_096, "one ring always has its size");
-    assert_eq!(config.clone().capped(u32::MAX, u32::MAX), config);
-}
-
-#[test]
 fn ch3_30_a_changed_endpoint_moves_what_it_has_to_and_nothing_else() {
     let mut random = fastrand::Rng::with_seed(1);
     let hashes: Vec<_> = (0..20_000).map(|_| random.u64(..)).collect();

@@ -5,8 +5,7 @@ use crate::{
     balance::{
         command::ConnectionId,
         load::Loads,
-        picker::Draws,
-        ring::{RingEndpoint, RingSizes},
+        policies::ring_hash::ring::{RingEndpoint, RingSizes},
         stream_queue::Connections,
     },
     resolve::RouteQuery,
@@ -68,8 +67,14 @@ fn picker_of(states: &[State], header: Option<&str>, sizes: RingSizes) -> RingPi
         chunks.push(slots.by_ref().take(CHUNK).collect());
     }
     let count = |state| states.iter().filter(|it| **it == state).count();
-    let counts = RingCounts { ready: count(R), connecting: count(C), idle: count(I) };
-    RingPicker { ring, header: header.map(Into::into), chunks: chunks.into(), counts, note: None }
+    RingPicker {
+        ring,
+        header: header.map(Into::into),
+        indexes: (0..states.len() as u32).collect(),
+        chunks: chunks.into(),
+        counts: StateCounts { ready: count(R), connecting: count(C), idle: count(I), failing: count(F) },
+        stale_config: None,
+    }
 }
 
 /// The places of the endpoints in their order after hash 0.
@@ -164,7 +169,7 @@ fn ch3_34_without_the_header_the_next_ready_endpoint_is_picked_and_an_idle_one_r
 
 fn pick(picker: &RingPicker<usize>, request: &RouteQuery<'_>, seed: u64) -> usize {
     let (draws, random) = (&mut Draws::default(), &mut fastrand::Rng::with_seed(seed));
-    match picker.pick(&mut PickArgs { draws, random, request }).0 {
+    match picker.pick_of(&mut PickArgs { draws, random, request }).0 {
         RingPick::Endpoint(endpoint) => endpoint.handle(),
         other @ (RingPick::Wait | RingPick::Fail(_)) => panic!("{other:?}"),
     }
@@ -196,16 +201,18 @@ fn ch3_35_a_request_without_hash_policies_has_a_hash() {
 
 #[test]
 fn ch2_19_a_pick_needs_the_request_until_the_hash_is_known() {
-    let of_policies = picker(&[R], None);
-    assert!(of_policies.needs_request(false) && !of_policies.needs_request(true));
-    assert!(picker(&[R], Some("x-user")).needs_request(true));
+    let (mut known, unknown) = (Draws::default(), Draws::default());
+    known.hash(&RouteQuery::new("/", 0), &mut fastrand::Rng::with_seed(1));
+    let of_policies = Arc::new(picker(&[R], None));
+    assert!(of_policies.needs_request(&unknown) && !of_policies.needs_request(&known));
+    assert!(Arc::new(picker(&[R], Some("x-user"))).needs_request(&known));
 }
 
 #[test]
 fn ch3_13_a_ring_of_the_policy_before_has_only_endpoints_that_are_connected() {
-    let before = picker(&[R, I, C, R, F], None);
+    let before = Arc::new(picker(&[R, I, C, R, F], None));
     let first = before.ring.walk(0).next().unwrap();
-    let after = before.without(|it| it.handle() == first);
+    let after = before.without(&ReadySet::empty(), &|endpoint| endpoint.handle() == first);
     assert_eq!(hashed(&after), (Outcome::Endpoint(3), None));
-    assert_eq!(after.counts, RingCounts { ready: 1, connecting: 0, idle: 0 });
+    assert_eq!(after.counts, StateCounts { ready: 1, connecting: 0, idle: 0, failing: 4 });
 }

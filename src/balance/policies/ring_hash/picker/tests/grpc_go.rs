@@ -2,9 +2,8 @@
 
 use super::*;
 use crate::balance::{
+    policies::{EndpointPolicy, EndpointState, PolicyLimits, PolicyState, ring_hash::RingHash},
     policy::EndpointConfig,
-    ring::RingConfig,
-    ring_slots::{EndpointState, RingSlots},
 };
 
 /// A set of endpoints, and what is picked of it.
@@ -49,15 +48,15 @@ fn ch3_30_ch3_33_each_of_4000_picks_is_that_of_grpc_go() {
     let mut compared = 0;
     for set in sets() {
         let sizes = RingSizes { min: set.sizes[0], max: set.sizes[1] };
-        let config = RingConfig { sizes, cluster_entries: u32::MAX, request_hash_header: None }
-            .capped(4_096, u32::MAX);
+        let limits = PolicyLimits { table_entries: 4_096, cluster_table_entries: u32::MAX };
+        let policy =
+            RingHash { sizes, cluster_entries: u32::MAX, request_hash_header: None }.limited(&limits);
         let endpoints = set.endpoints.iter().map(|(endpoint, weight)| (endpoint, *weight));
-        let mut slots = RingSlots::new(endpoints, config.sizes, None, None);
-        for place in 0..set.endpoints.len() {
-            slots.fill(place, place, EndpointState::Ready(endpoint(place)));
+        let mut state = policy.state_of(endpoints.collect(), policy.sizes, None);
+        for index in 0..set.endpoints.len() {
+            state.set_endpoint(index, || EndpointState::Ready(endpoint(index)));
         }
-        let counts = RingCounts { ready: set.endpoints.len(), ..RingCounts::default() };
-        let picker = slots.picker(counts, None);
+        let picker = super::super::super::tests::picker(&mut state);
         for (number, expected) in set.picks.iter().enumerate() {
             let (pick, _) = picker.pick_hashed(hash(number.to_string().as_bytes()));
             let RingPick::Endpoint(picked) = pick else { panic!("{pick:?}") };

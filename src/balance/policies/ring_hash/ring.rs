@@ -6,18 +6,7 @@ use std::{
     sync::{Arc, OnceLock},
 };
 
-use super::hash::hash;
-use crate::resource::load_balancing::RingHash;
-
-/// How ring_hash is configured.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct RingConfig {
-    pub(crate) sizes: RingSizes,
-    /// The largest number of entries that the rings of a cluster have together (CH3.30).
-    pub(crate) cluster_entries: u32,
-    /// The header whose value is hashed instead of what the route's policies compute (A76).
-    pub(crate) request_hash_header: Option<Arc<str>>,
-}
+use crate::balance::hash::hash;
 
 /// The smallest and the largest number of entries of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -68,24 +57,6 @@ pub(super) struct RingEndpoint {
     pub(super) key: Arc<str>,
     /// Not 0.
     pub(super) weight: u64,
-}
-
-impl RingConfig {
-    pub(super) fn of(configured: &RingHash) -> Self {
-        Self {
-            sizes: RingSizes { min: configured.minimum_ring_size, max: configured.maximum_ring_size },
-            cluster_entries: u32::MAX,
-            request_hash_header: configured.request_hash_header.as_deref().map(Arc::from),
-        }
-    }
-
-    /// With rings of at most this size, which is at least 1 (CH3.28), and of so many entries together. A single ring may have the
-    /// former in any case.
-    pub(super) fn capped(self, cap: u32, cluster_entries: u32) -> Self {
-        let RingSizes { min, max } = self.sizes;
-        let sizes = RingSizes { min: min.min(cap), max: max.min(cap) };
-        Self { sizes, cluster_entries: cluster_entries.max(cap), ..self }
-    }
 }
 
 impl Ring {

@@ -1,0 +1,235 @@
+//! Policies of applications, and policies of the crate that are written on the same public interface (CH3.63).
+
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use super::{
+    EndpointPolicy, EndpointState, PickerEndpoints, PolicyPick, PolicyPicker, PolicyState, Tracking,
+};
+use crate::{
+    balance::{
+        group::config::EndpointList,
+        hash::RequestHash,
+        picker::{Draws, PickArgs, ReadyEndpoint},
+        ready_set::ReadySet,
+    },
+    resolve::RouteQuery,
+    resource::{
+        LbPolicy,
+        load_balancing::{
+            self as public, CustomPolicy, EndpointBalancer, EndpointPick, EndpointPicker, PickRequest,
+            PickResources, PolicyEndpoint,
+        },
+    },
+};
+
+/// Policy of the application.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Custom(pub(in crate::balance) CustomPolicy);
+
+/// A policy on the public interface with its endpoints. A panic of it ends it: it fails until the next configuration.
+pub(in crate::balance) struct CustomBalancer {
+    policy: CustomPolicy,
+    /// `None` if the policy panicked instead of making one.
+    balancer: Option<Box<dyn EndpointBalancer>>,
+    /// By the indexes of the list.
+    endpoints: Vec<PolicyEndpoint>,
+    is_broken: Arc<AtomicBool>,
+}
+
+/// Picker of a policy on the public interface.
+pub(in crate::balance) struct CustomPicker<H> {
+    /// `None` if the policy panicked instead of making one.
+    picker: Option<Arc<dyn EndpointPicker>>,
+    /// The ready endpoints by the indexes of the list.
+    ready: Box<[Option<Arc<ReadyEndpoint<H>>>]>,
+    is_broken: Arc<AtomicBool>,
+}
+
+/// What a pick has of the channel.
+struct Resources<'a, 'b, H> {
+    hash: &'a mut RequestHash,
+    random: &'a mut fastrand::Rng,
+    request: &'a RouteQuery<'b>,
+    ready: &'a [Option<Arc<ReadyEndpoint<H>>>],
+    connect: Option<usize>,
+}
+
+impl CustomBalancer {
+    /// The state for a list of endpoints. That of the list before is kept if its policy is equal and has not panicked.
+    pub(super) fn new(
+        policy: &CustomPolicy,
+        list: &EndpointList<'_>,
+        before: Option<Self>,
+        random: &mut fastrand::Rng,
+    ) -> Self {
+        let before = before.filter(|before| before.policy == *policy && !before.is_broken());
+        let mut balancer = before.unwrap_or_else(|| Self::made(policy, random.u64(..)));
+        balancer.endpoints = list
+            .with_localities()
+            .map(|(locality, endpoint)| {
+                let (addresses, key) = (endpoint.addresses.clone(), endpoint.hash_key());
+                PolicyEndpoint::new(addresses, locality.clone(), endpoint.weight, key)
+                    .with_hostname(endpoint.hostname.clone())
+            })
+            .collect();
+        balancer
+    }
+
+    fn made(policy: &CustomPolicy, seed: u64) -> Self {
+        let balancer = catch_unwind(AssertUnwindSafe(|| policy.balancer(seed))).ok().flatten();
+        let is_broken = Arc::new(AtomicBool::new(balancer.is_none()));
+        Self { policy: policy.clone(), balancer, endpoints: Vec::new(), is_broken }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.is_broken.load(Ordering::Relaxed)
+    }
+}
+
+impl EndpointPolicy for Custom {
+    const NAME: &'static str = "custom";
+
+    type State<H> = CustomBalancer;
+
+    fn read(configured: &LbPolicy) -> Option<Self> {
+        let LbPolicy::Custom(policy) = configured else { return None };
+        policy.is_executed().then(|| Self(policy.clone()))
+    }
+
+    fn state<H>(
+        &self,
+        list: &EndpointList<'_>,
+        before: Option<CustomBalancer>,
+        random: &mut fastrand::Rng,
+    ) -> CustomBalancer {
+        CustomBalancer::new(&self.0, list, before, random)
+    }
+
+    fn connects_on_demand(&self) -> bool {
+        self.0.connects_on_demand()
+    }
+}
+
+impl<H> PolicyState<H> for CustomBalancer {
+    type Picker = Arc<CustomPicker<H>>;
+
+    fn set_endpoint(&mut self, index: usize, state: impl FnOnce() -> EndpointState<H>) -> bool {
+        let state = match state() {
+            EndpointState::Ready(_) => public::EndpointState::Ready,
+            EndpointState::Idle => public::EndpointState::Idle,
+            EndpointState::Connecting => public::EndpointState::Connecting,
+            EndpointState::Failing(_) => public::EndpointState::Failing,
+        };
+        self.endpoints[index].replace_state(state) != state
+    }
+
+    fn picker(&mut self, endpoints: &PickerEndpoints<'_, H>) -> Arc<CustomPicker<H>> {
+        let Self { policy: _, balancer, endpoints: listed, is_broken } = self;
+        let picker = balancer.as_mut().and_then(|balancer| {
+            let made = catch_unwind(AssertUnwindSafe(|| balancer.picker(listed)));
+            made.map(Arc::from).inspect_err(|_| is_broken.store(true, Ordering::Relaxed)).ok()
+        });
+        let ready = endpoints.slots.slots().map(Option::<&_>::cloned).collect();
+        Arc::new(CustomPicker { picker, ready, is_broken: is_broken.clone() })
+    }
+
+    fn is_broken(&self) -> bool {
+        self.is_broken()
+    }
+}
+
+impl<H> CustomPicker<H> {
+    fn pick_of(&self, args: &mut PickArgs<'_, '_>) -> PolicyPick<'_, H> {
+        let Some(picker) = self.picker.as_ref().filter(|_| !self.is_broken.load(Ordering::Relaxed)) else {
+            return PolicyPick::Broken;
+        };
+        let query = args.request;
+        let header = |name: &str| query.header_value(name);
+        let mut resources = Resources {
+            hash: args.draws.request_hash(),
+            random: args.random,
+            request: query,
+            ready: &self.ready,
+            connect: None,
+        };
+        let mut request = PickRequest::new(query.path(), &header, &mut resources);
+        let pick = catch_unwind(AssertUnwindSafe(|| picker.pick(&mut request)));
+        let metadata = request.into_added();
+        if let Some(index) = resources.connect {
+            args.draws.request_connection(index);
+        }
+        match pick {
+            Ok(EndpointPick::Endpoint(index)) => match self.ready.get(index) {
+                Some(Some(endpoint)) => {
+                    PolicyPick::Endpoint(endpoint, Tracking { counts_request: true, penalty: None, metadata })
+                }
+                Some(None) | None => PolicyPick::Wait,
+            },
+            Ok(EndpointPick::Wait) => PolicyPick::Wait,
+            Ok(EndpointPick::Fail { code, message }) => PolicyPick::FailAs(code, message.into()),
+            Err(_) => {
+                self.is_broken.store(true, Ordering::Relaxed);
+                PolicyPick::Broken
+            }
+        }
+    }
+}
+
+impl<H> PickResources for Resources<'_, '_, H> {
+    fn hash(&mut self) -> u64 {
+        self.hash.get(self.request, self.random)
+    }
+
+    fn random(&mut self) -> u64 {
+        self.random.u64(..)
+    }
+
+    fn requests_in_flight(&self, index: usize) -> u32 {
+        let endpoint = self.ready.get(index).and_then(Option::as_ref);
+        endpoint.map_or(0, |endpoint| endpoint.load.running())
+    }
+
+    fn connect(&mut self, index: usize) {
+        self.connect = Some(index).filter(|index| *index < self.ready.len());
+    }
+}
+
+impl<H> PolicyPicker<H> for Arc<CustomPicker<H>> {
+    fn pick<'a>(&'a self, _: &'a ReadySet<H>, args: &mut PickArgs<'_, '_>) -> PolicyPick<'a, H> {
+        self.pick_of(args)
+    }
+
+    /// What the policy reads is not known before it does.
+    fn needs_request(&self, _: &Draws) -> bool {
+        true
+    }
+
+    fn without(&self, _: &ReadySet<H>, is_left_out: &dyn Fn(&ReadyEndpoint<H>) -> bool) -> Self {
+        let keep =
+            |slot: &Option<Arc<ReadyEndpoint<H>>>| slot.clone().filter(|endpoint| !is_left_out(endpoint));
+        let ready = self.ready.iter().map(keep).collect();
+        Arc::new(CustomPicker { picker: self.picker.clone(), ready, is_broken: self.is_broken.clone() })
+    }
+}
+
+impl fmt::Debug for CustomBalancer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CustomBalancer").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl<H> fmt::Debug for CustomPicker<H> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CustomPicker").field("is_broken", &self.is_broken).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+pub(in crate::balance) mod tests;
