@@ -132,7 +132,6 @@ impl<'a> Absence<'a> {
         let state = &self.servers[server];
         let uri = state.machine.source();
         let sub = entry.subscriptions.at(server).and_then(|sub| state.machine.sub(entry.ty, sub));
-        let is_transient = state.machine.source().features().resource_timer_is_transient_error;
         let (code, message) = if !state.machine.source_key().capabilities().remote {
             (Code::NotFound, format!("does not exist: {uri} does not hold it"))
         } else if state.machine.is_delta() && sub.is_some_and(Subscription::is_known_missing) {
@@ -141,16 +140,33 @@ impl<'a> Absence<'a> {
         } else if let Some(malformed) = self.unreadable(server, entry) {
             (Code::InvalidArgument, cannot_be_read(&uri, malformed))
         } else {
-            let (code, prefix) = match is_transient {
-                true => (Code::Unavailable, ""),
-                false => (Code::NotFound, "does not exist: "),
-            };
-            let hint = self.timeout_hint(store, server, entry);
-            let at = not_found_hint(&state.machine);
-            (code, format!("{prefix}xDS server {uri} did not send it in time{hint}{at}"))
+            self.not_sent(store, server, entry)
         };
         let error = WatchError::new(code, Blame::Peer, store.subject(entry), message);
-        let policy = state.policy;
+        self.set_absent(store, server, id, error, now);
+    }
+
+    /// The error of a resource that a server has not sent in time, and could have sent.
+    fn not_sent(&self, store: &Store, server: ServerId, entry: &Entry) -> (Code, String) {
+        let machine = &self.servers[server].machine;
+        let source = machine.source();
+        let (code, prefix) = match source.features().resource_timer_is_transient_error {
+            true => (Code::Unavailable, ""),
+            false => (Code::NotFound, "does not exist: "),
+        };
+        let (hint, at) = (self.timeout_hint(store, server, entry), not_found_hint(machine));
+        (code, format!("{prefix}xDS server {source} did not send it in time{hint}{at}"))
+    }
+
+    fn set_absent(
+        &mut self,
+        store: &mut Store,
+        server: ServerId,
+        id: EntryId,
+        error: WatchError,
+        now: Instant,
+    ) {
+        let policy = self.servers[server].policy;
         // The held resource was missing from a response, but may have been in flight still.
         let changed = self.placement().apply(store, id, |entry| match entry.is_held() {
             true => entry.on_deleted(error, policy, Update { version: Version::default(), at: now }),
@@ -159,6 +175,35 @@ impl<'a> Absence<'a> {
         if changed {
             self.placement().note_changed(store, id);
             self.placement().leave_collections(store, id);
+        }
+    }
+
+    /// A complete response lacks resources whose time had passed behind a response that could not be read, which may have been the one
+    /// with them: they do not exist (B0.23).
+    pub(in crate::engine) fn on_missing_after_unreadable(
+        &mut self,
+        store: &mut Store,
+        server: ServerId,
+        ty: TypeId,
+        now: Instant,
+    ) {
+        let Some(subscriptions) = self.servers[server].machine.subscriptions(ty) else { return };
+        let overdue = subscriptions.iter().filter(|(_, sub)| sub.is_missing() && sub.has_timed_out());
+        let is_unexplained = |entry: &Entry| {
+            let error = entry.ambient_error();
+            error.is_some_and(|known| {
+                known.state == ResourceState::Timeout && known.error.code() == Code::InvalidArgument
+            })
+        };
+        let overdue = overdue.map(|(_, sub)| sub.entry());
+        let unexplained: Vec<_> = overdue.filter(|id| store.get(*id).is_some_and(is_unexplained)).collect();
+        for id in unexplained {
+            let Some(entry) = store.get(id).filter(|entry| self.groups.active(entry.group) == server) else {
+                continue;
+            };
+            let (code, message) = self.not_sent(store, server, entry);
+            let error = WatchError::new(code, Blame::Peer, store.subject(entry), message);
+            self.set_absent(store, server, id, error, now);
         }
     }
 

@@ -47,6 +47,12 @@ impl Step<'_> {
             "has deleted it",
             (&self.response.update(), self.now),
         );
+        self.authorities.absence().on_missing_after_unreadable(
+            self.store,
+            server,
+            self.response.ty,
+            self.now,
+        );
     }
 
     /// A resource that was never received and is not in a file does not exist, without a timer: the file is complete.

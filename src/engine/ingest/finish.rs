@@ -52,7 +52,7 @@ impl Step<'_> {
         subscriptions.received_all = subscriptions.takes_all()
             && subscriptions.sends_all
             && (received_before || self.response.is_complete_set());
-        let undecided = subscriptions.wildcard && subscriptions.sends_all;
+        let undecided = subscriptions.takes_all() && subscriptions.sends_all;
         let received_all = undecided && subscriptions.received_all;
         self.authorities.unanswered().on_wildcard_answered(self.store, server, self.response.ty);
         if received_all {

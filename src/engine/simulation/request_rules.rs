@@ -45,6 +45,8 @@ struct Delivered {
     version: String,
     due: Due,
     is_heartbeat: bool,
+    /// What the server has first sent on the stream with it.
+    added: BTreeSet<String>,
 }
 
 impl RequestRules {
@@ -58,6 +60,7 @@ impl RequestRules {
             version: response.version(),
             due,
             is_heartbeat: response.names().next().is_none() && !response.resources().is_empty(),
+            added: BTreeSet::new(),
         });
         if due == Due::Nack || of_type.responses.last().is_some_and(|it| it.is_heartbeat) {
             return;
@@ -67,7 +70,11 @@ impl RequestRules {
             let is_wildcard = subscribed.is_empty() || subscribed.contains(WILDCARD);
             of_type.sent.retain(|name| names.contains(name) || !(is_wildcard || subscribed.contains(name)));
         }
-        of_type.sent.extend(response.good_names());
+        let added: BTreeSet<_> = response.good_names().filter(|name| !of_type.sent.contains(name)).collect();
+        of_type.sent.extend(added.iter().cloned());
+        if let Some(delivered) = of_type.responses.last_mut() {
+            delivered.added = added;
+        }
     }
 
     /// A request is written while these resources of the server are held.
@@ -118,6 +125,10 @@ impl OfType {
                 "a NACK answers a response"
             );
             assert_eq!(*names, self.names, "a NACK has the names of the request before it");
+            // Which of its resources are good is not known to all worlds.
+            if let Some(rejected) = answer.and_then(|place| self.responses.get(place)) {
+                self.sent.retain(|name| !rejected.added.contains(name));
+            }
         }
         self.check_version(request, answer);
         if let Some(name) = self.stand_in.take_if(|_| !is_rejection) {

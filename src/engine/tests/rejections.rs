@@ -165,6 +165,15 @@ fn b0_23_a_complete_response_after_the_does_not_exist_time_shows_that_there_is_n
 }
 
 #[test]
+fn b0_23_a_complete_response_after_one_without_a_type_shows_that_there_is_none() {
+    let mut rig = waiting::<Full>(&["a"]);
+    rig.receive_raw(1, vec![0x0a]);
+    assert_eq!(rig.pass(LONG), ["#1 absent INVALID_ARGUMENT"], "it may have been in that response");
+    let outputs = rig.receive(1, &response::<Full>("1", vec![]));
+    assert_eq!(outputs, ["#1 absent NOT_FOUND", "read", "send Full [a] 1/n1"]);
+}
+
+#[test]
 fn b0_23_a_wildcard_is_not_answered_by_what_cannot_be_read() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["*"]);

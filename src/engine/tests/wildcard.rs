@@ -272,6 +272,19 @@ fn a_wildcard_resubscribed_before_the_unsubscription_was_sent_shows_its_members_
 }
 
 #[test]
+fn a_wildcard_resubscribed_after_its_first_response_is_complete() {
+    let mut rig = Rig::new();
+    let (all, _) = rig.watch::<Full>("*");
+    rig.connect(1);
+    rig.sent(1);
+    // The response is the only one, as nothing changes at the server.
+    assert!(rig.unwatch(all).is_empty());
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    let (_, outputs) = rig.watch::<Full>("*");
+    assert_eq!(outputs, ["#2 {a: present 1 x} complete"]);
+}
+
+#[test]
 fn members_of_a_wildcard_are_forgotten_when_its_unsubscription_is_sent_or_the_stream_breaks() {
     for published in [true, false] {
         let mut rig = Rig::new();
