@@ -19,6 +19,7 @@
 
 pub(in crate::balance) mod custom;
 pub(in crate::balance) mod least_request;
+pub(in crate::balance) mod maglev;
 pub(in crate::balance) mod pick_first;
 pub(crate) mod ring_hash;
 pub(in crate::balance) mod round_robin;
@@ -34,6 +35,7 @@ use super::{
     picker::{Draws, PickArgs, ReadyEndpoint},
     policy::LeafConfig,
     ready_set::{ReadySet, ReadySlots},
+    stale_config::with_stale_cluster,
     weights::{WeightSettings, WeightState},
 };
 use crate::{
@@ -178,6 +180,13 @@ pub(in crate::balance) enum EndpointState<H> {
     Connecting,
     /// With the newest error.
     Failing(Option<Arc<str>>),
+}
+
+/// The reason of a pick whose endpoint cannot be reached, nor any other.
+fn unreachable(error: Option<&str>, stale_config: Option<&str>) -> String {
+    let error = error.unwrap_or("the endpoint is not used");
+    let reason = format!("no endpoint can be reached, the error of the first is: {error}");
+    with_stale_cluster(reason, stale_config)
 }
 
 /// Numbers of endpoints of a list by their states.
@@ -393,6 +402,7 @@ policies! {
     least_request::LeastRequest,
     weighted::Weighted,
     ring_hash::RingHash,
+    maglev::Maglev,
     custom::Custom,
 }
 

@@ -132,24 +132,19 @@ impl Configured {
     pub(crate) fn of(configured: &LbPolicy) -> Self {
         let (mut by_locality, mut subset, mut endpoint) = (false, SubsetSizes::default(), configured);
         loop {
-            endpoint = match endpoint {
-                LbPolicy::WrrLocality(wrr) if !by_locality => {
-                    by_locality = true;
-                    &wrr.endpoint_picking_policy
-                }
-                LbPolicy::RandomSubsetting(it) => {
-                    // A subset of a subset is as large as the smaller of them.
-                    let level = if by_locality { &mut subset.locality } else { &mut subset.priority };
-                    *level = Some(level.map_or(it.subset_size, |size| cmp::min(size, it.subset_size)));
-                    &it.child_policy
-                }
-                LbPolicy::WrrLocality(_)
-                | LbPolicy::RoundRobin
-                | LbPolicy::PickFirst(_)
-                | LbPolicy::RingHash(_)
-                | LbPolicy::LeastRequest(_)
-                | LbPolicy::ClientSideWeightedRoundRobin(_)
-                | LbPolicy::Custom(_) => break,
+            if let LbPolicy::WrrLocality(wrr) = endpoint
+                && !by_locality
+            {
+                by_locality = true;
+                endpoint = &wrr.endpoint_picking_policy;
+            } else if let LbPolicy::RandomSubsetting(subsetting) = endpoint {
+                // A subset of a subset is as large as the smaller of them.
+                let level = if by_locality { &mut subset.locality } else { &mut subset.priority };
+                let size = subsetting.subset_size;
+                *level = Some(level.map_or(size, |known| cmp::min(size, known)));
+                endpoint = &subsetting.child_policy;
+            } else {
+                break;
             }
         }
         let (policy, unsupported) = match (Policy::read(endpoint), endpoint) {

@@ -2,6 +2,7 @@
 
 #[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "channels execute these policies"))]
 mod endpoint_policy;
+pub(super) mod maglev;
 mod ring_hash;
 mod service_config;
 
@@ -16,6 +17,9 @@ pub use self::endpoint_policy::{
     CustomPolicy, EndpointBalancer, EndpointPick, EndpointPicker, EndpointPolicy, EndpointState, PickRequest,
     PolicyEndpoint,
 };
+pub use self::maglev::Maglev;
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
+pub(crate) use self::maglev::is_prime;
 use self::ring_hash::{from_message, sizes};
 use super::{Context, Custom, Extension, Invalid, Payload, parts, remarks, unexecuted::Table};
 use crate::pb::{
@@ -45,6 +49,8 @@ pub enum LbPolicy {
     RingHash(Box<RingHash>),
     /// The endpoint with fewest requests under way among some at random.
     LeastRequest(LeastRequest),
+    /// By a hash of the request, from a table (Envoy's policy).
+    Maglev(Maglev),
     /// By weights that are computed from the load that endpoints report.
     ClientSideWeightedRoundRobin(Box<ClientSideWeightedRoundRobin>),
     /// First a locality by weight, then an endpoint in it.
@@ -152,6 +158,7 @@ impl LbPolicy {
             | Self::PickFirst(_)
             | Self::RingHash(_)
             | Self::LeastRequest(_)
+            | Self::Maglev(_)
             | Self::Custom(_) => false,
         }
     }
@@ -297,6 +304,10 @@ const BUILT_IN: &[(&str, ParsePolicy)] = &[
     }),
     ("envoy.extensions.load_balancing_policies.least_request.v3.LeastRequest", |payload, _, _| {
         message(payload, |it: least_request::LeastRequest| choices(it.choice_count))
+    }),
+    (Maglev::TYPE_NAME, |payload, cx, _| match payload {
+        Payload::Message(_) => Maglev::parse(payload, cx).map(|maglev| Some(LbPolicy::Maglev(maglev))),
+        Payload::Struct(_) => Ok(None),
     }),
     (
         "envoy.extensions.load_balancing_policies.client_side_weighted_round_robin.v3.ClientSideWeightedRoundRobin",

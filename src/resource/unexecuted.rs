@@ -13,9 +13,9 @@ pub(super) use self::tables::{
 };
 
 /// The fields of a message that channels do not execute, and those with messages that have such fields; sorted by number.
-pub(super) struct Table(&'static [(u32, Entry)]);
+pub(super) struct Table(pub(super) &'static [(u32, Entry)]);
 
-enum Entry {
+pub(super) enum Entry {
     /// A field by the names of its message and its own.
     Ignored(&'static str),
     Inside(&'static Table),
@@ -70,7 +70,7 @@ pub(super) const HEALTH_CHECK_CONFIG: &str = "Endpoint.health_check_config";
 mod tests {
     use super::*;
 
-    const ALL: [&Table; 14] = [
+    const ALL: [&Table; 15] = [
         &UPSTREAM_TLS_CONTEXT,
         &ROUTER,
         &HTTP_FAULT,
@@ -85,6 +85,7 @@ mod tests {
         &LEAST_REQUEST,
         &RING_HASH,
         &CLIENT_SIDE_WEIGHTED_ROUND_ROBIN,
+        &crate::resource::load_balancing::maglev::UNEXECUTED,
     ];
 
     fn is_sorted(table: &'static Table) -> bool {

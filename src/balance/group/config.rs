@@ -46,9 +46,9 @@ impl<'a> EndpointList<'a> {
     /// The endpoints in their order, each with its locality.
     pub(in crate::balance) fn with_localities(
         &self,
-    ) -> impl Iterator<Item = (&'a Locality, &'a EndpointConfig)> {
+    ) -> impl Iterator<Item = (&'a LocalityConfig, &'a EndpointConfig)> {
         let localities = self.localities.iter();
-        localities.flat_map(|config| config.endpoints.iter().map(|endpoint| (&config.locality, endpoint)))
+        localities.flat_map(|locality| locality.endpoints.iter().map(move |endpoint| (locality, endpoint)))
     }
 
     /// The key of a connection for all endpoints of the list together.

@@ -1,6 +1,7 @@
 //! Policies of applications, and policies of the crate that are written on the same public interface (CH3.63).
 
 use std::{
+    collections::BTreeMap,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
     sync::{
@@ -11,6 +12,7 @@ use std::{
 
 use super::{
     EndpointPolicy, EndpointState, PickerEndpoints, PolicyPick, PolicyPicker, PolicyState, Tracking,
+    unreachable,
 };
 use crate::{
     balance::{
@@ -40,6 +42,8 @@ pub(in crate::balance) struct CustomBalancer {
     balancer: Option<Box<dyn EndpointBalancer>>,
     /// By the indexes of the list.
     endpoints: Vec<PolicyEndpoint>,
+    /// The newest errors of failing endpoints, by the indexes of the list.
+    errors: BTreeMap<usize, Arc<str>>,
     is_broken: Arc<AtomicBool>,
 }
 
@@ -49,6 +53,12 @@ pub(in crate::balance) struct CustomPicker<H> {
     picker: Option<Arc<dyn EndpointPicker>>,
     /// The ready endpoints by the indexes of the list.
     ready: Box<[Option<Arc<ReadyEndpoint<H>>>]>,
+    /// The newest errors of failing endpoints.
+    errors: BTreeMap<usize, Arc<str>>,
+    /// The endpoints whose connections picks have requested. What follows is another state, and so another picker.
+    requested: Box<[AtomicBool]>,
+    /// Why the configuration may be stale (CH1.9).
+    stale_config: Option<Arc<str>>,
     is_broken: Arc<AtomicBool>,
 }
 
@@ -75,17 +85,19 @@ impl CustomBalancer {
             .with_localities()
             .map(|(locality, endpoint)| {
                 let (addresses, key) = (endpoint.addresses.clone(), endpoint.hash_key());
-                PolicyEndpoint::new(addresses, locality.clone(), endpoint.weight, key)
+                PolicyEndpoint::new(addresses, locality.locality.clone(), endpoint.weight, key)
                     .with_hostname(endpoint.hostname.clone())
+                    .with_locality_weight(locality.weight)
             })
             .collect();
+        balancer.errors.clear();
         balancer
     }
 
     fn made(policy: &CustomPolicy, seed: u64) -> Self {
         let balancer = catch_unwind(AssertUnwindSafe(|| policy.balancer(seed))).ok().flatten();
         let is_broken = Arc::new(AtomicBool::new(balancer.is_none()));
-        Self { policy: policy.clone(), balancer, endpoints: Vec::new(), is_broken }
+        Self { policy: policy.clone(), balancer, endpoints: Vec::new(), errors: BTreeMap::new(), is_broken }
     }
 
     fn is_broken(&self) -> bool {
@@ -121,23 +133,33 @@ impl<H> PolicyState<H> for CustomBalancer {
     type Picker = Arc<CustomPicker<H>>;
 
     fn set_endpoint(&mut self, index: usize, state: impl FnOnce() -> EndpointState<H>) -> bool {
+        self.errors.remove(&index);
         let state = match state() {
             EndpointState::Ready(_) => public::EndpointState::Ready,
             EndpointState::Idle => public::EndpointState::Idle,
             EndpointState::Connecting => public::EndpointState::Connecting,
-            EndpointState::Failing(_) => public::EndpointState::Failing,
+            EndpointState::Failing(error) => {
+                self.errors.extend(error.map(|error| (index, error)));
+                public::EndpointState::Failing
+            }
         };
         self.endpoints[index].replace_state(state) != state
     }
 
     fn picker(&mut self, endpoints: &PickerEndpoints<'_, H>) -> Arc<CustomPicker<H>> {
-        let Self { policy: _, balancer, endpoints: listed, is_broken } = self;
+        let Self { policy: _, balancer, endpoints: listed, errors, is_broken } = self;
         let picker = balancer.as_mut().and_then(|balancer| {
             let made = catch_unwind(AssertUnwindSafe(|| balancer.picker(listed)));
             made.map(Arc::from).inspect_err(|_| is_broken.store(true, Ordering::Relaxed)).ok()
         });
-        let ready = endpoints.slots.slots().map(Option::<&_>::cloned).collect();
-        Arc::new(CustomPicker { picker, ready, is_broken: is_broken.clone() })
+        Arc::new(CustomPicker {
+            picker,
+            ready: endpoints.slots.slots().map(Option::<&_>::cloned).collect(),
+            errors: errors.clone(),
+            requested: listed.iter().map(|_| AtomicBool::new(false)).collect(),
+            stale_config: endpoints.stale_config.cloned(),
+            is_broken: is_broken.clone(),
+        })
     }
 
     fn is_broken(&self) -> bool {
@@ -162,7 +184,10 @@ impl<H> CustomPicker<H> {
         let mut request = PickRequest::new(query.path(), &header, &mut resources);
         let pick = catch_unwind(AssertUnwindSafe(|| picker.pick(&mut request)));
         let metadata = request.into_added();
-        if let Some(index) = resources.connect {
+        let is_first = |index: &usize| {
+            self.requested.get(*index).is_some_and(|requested| !requested.swap(true, Ordering::Relaxed))
+        };
+        if let Some(index) = resources.connect.filter(is_first) {
             args.draws.request_connection(index);
         }
         match pick {
@@ -173,6 +198,10 @@ impl<H> CustomPicker<H> {
                 Some(None) | None => PolicyPick::Wait,
             },
             Ok(EndpointPick::Wait) => PolicyPick::Wait,
+            Ok(EndpointPick::Unreachable(index)) => {
+                let error = self.errors.get(&index).map(|error| &**error);
+                PolicyPick::Fail(unreachable(error, self.stale_config.as_deref()))
+            }
             Ok(EndpointPick::Fail { code, message }) => PolicyPick::FailAs(code, message.into()),
             Err(_) => {
                 self.is_broken.store(true, Ordering::Relaxed);
@@ -197,7 +226,7 @@ impl<H> PickResources for Resources<'_, '_, H> {
     }
 
     fn connect(&mut self, index: usize) {
-        self.connect = Some(index).filter(|index| *index < self.ready.len());
+        self.connect = Some(index);
     }
 }
 
@@ -215,7 +244,14 @@ impl<H> PolicyPicker<H> for Arc<CustomPicker<H>> {
         let keep =
             |slot: &Option<Arc<ReadyEndpoint<H>>>| slot.clone().filter(|endpoint| !is_left_out(endpoint));
         let ready = self.ready.iter().map(keep).collect();
-        Arc::new(CustomPicker { picker: self.picker.clone(), ready, is_broken: self.is_broken.clone() })
+        Arc::new(CustomPicker {
+            picker: self.picker.clone(),
+            ready,
+            errors: self.errors.clone(),
+            requested: self.requested.iter().map(|_| AtomicBool::new(true)).collect(),
+            stale_config: self.stale_config.clone(),
+            is_broken: self.is_broken.clone(),
+        })
     }
 }
 

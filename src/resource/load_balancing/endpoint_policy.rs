@@ -94,6 +94,8 @@ pub enum EndpointPick {
     Endpoint(usize),
     /// The call waits for the next picker.
     Wait,
+    /// The call fails with UNAVAILABLE and the latest error of the endpoint at this index, unless it waits for ready.
+    Unreachable(usize),
     /// The call fails, unless it waits for ready. Codes that are reserved for applications become INTERNAL (CH1.17).
     Fail {
         /// The code of the status.
@@ -137,6 +139,7 @@ pub struct PolicyEndpoint {
     weight: u32,
     hostname: Option<Arc<str>>,
     hash_key: Arc<str>,
+    locality_weight: u32,
     state: EndpointState,
 }
 
@@ -231,11 +234,23 @@ impl PolicyEndpoint {
         weight: u32,
         hash_key: Arc<str>,
     ) -> Self {
-        Self { addresses, locality, weight, hostname: None, hash_key, state: EndpointState::Idle }
+        Self {
+            addresses,
+            locality,
+            weight,
+            hostname: None,
+            hash_key,
+            locality_weight: 1,
+            state: EndpointState::Idle,
+        }
     }
 
     pub(crate) fn with_hostname(self, hostname: Option<Arc<str>>) -> Self {
         Self { hostname, ..self }
+    }
+
+    pub(crate) fn with_locality_weight(self, locality_weight: u32) -> Self {
+        Self { locality_weight, ..self }
     }
 
     /// Sets the state, and returns the one before.
@@ -256,6 +271,11 @@ impl PolicyEndpoint {
     /// The weight in its locality, at least 1.
     pub fn weight(&self) -> u32 {
         self.weight
+    }
+
+    /// The weight of the locality in its priority, at least 1.
+    pub fn locality_weight(&self) -> u32 {
+        self.locality_weight
     }
 
     /// The hostname.

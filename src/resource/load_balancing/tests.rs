@@ -250,11 +250,11 @@ fn c10_a52_accepts_the_first_policy_that_is_supported() {
 
 #[test]
 fn c10_a52_rejects_a_list_of_which_none_is_supported() {
-    let other = lb("maglev.v3.Maglev", &google::Any::default());
+    let other = lb("subset.v3.Subset", &google::Any::default());
     assert_eq!(
         parse_list([unknown(), other]).unwrap_err().to_string(),
         "load_balancing_policy.policies: none is supported: a.Unknown, \
-         envoy.extensions.load_balancing_policies.maglev.v3.Maglev"
+         envoy.extensions.load_balancing_policies.subset.v3.Subset"
     );
     let e = parse_list([]).unwrap_err();
     assert_eq!(e.to_string(), "load_balancing_policy.policies: none is supported: it is empty");

@@ -9,9 +9,8 @@ use super::ring::Ring;
 use crate::balance::{
     hash::hash,
     picker::{Draws, PickArgs, ReadyEndpoint},
-    policies::{PolicyPick, PolicyPicker, StateCounts, Tracking},
+    policies::{PolicyPick, PolicyPicker, StateCounts, Tracking, unreachable},
     ready_set::ReadySet,
-    stale_config::with_stale_cluster,
 };
 
 /// A ring and what is known of its endpoints. It is immutable, but for the endpoints that picks have requested.
@@ -64,12 +63,6 @@ impl<H> RingPicker<H> {
             Start::Hash(hash) => self.pick_hashed(hash),
             Start::Random(hash) => self.pick_random(hash),
         }
-    }
-
-    /// The reason of a pick that fails.
-    fn failure(&self, error: &str) -> String {
-        let reason = format!("no endpoint can be reached, the error of the first is: {error}");
-        with_stale_cluster(reason, self.stale_config.as_deref())
     }
 
     fn start(&self, args: &mut PickArgs<'_, '_>) -> Start {
@@ -148,7 +141,7 @@ impl<H> PolicyPicker<H> for Arc<RingPicker<H>> {
         match pick {
             RingPick::Endpoint(endpoint) => PolicyPick::Endpoint(endpoint, Tracking::default()),
             RingPick::Wait => PolicyPick::Wait,
-            RingPick::Fail(error) => PolicyPick::Fail(self.failure(error)),
+            RingPick::Fail(error) => PolicyPick::Fail(unreachable(Some(error), self.stale_config.as_deref())),
         }
     }
 

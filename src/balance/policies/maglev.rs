@@ -1,0 +1,292 @@
+//! maglev: an endpoint by the hash of the request, from a table that each endpoint has a share of (the Maglev paper, section 3.4, with
+//! Envoy's weights).
+//!
+//! A table of 65,537 entries spreads requests more evenly than a ring of 4,096, and a change of the endpoints moves a few more of
+//! them. The policy is written on the public interface alone; [`CustomBalancer`] executes it as one of an application.
+
+use std::sync::{Arc, OnceLock};
+
+use twox_hash::XxHash64;
+
+use super::{
+    EndpointPolicy, PolicyLimits,
+    custom::{Custom, CustomBalancer},
+};
+use crate::{
+    balance::{group::config::EndpointList, policy::LeafConfig},
+    resource::{
+        LbPolicy,
+        load_balancing::{
+            self as public, CustomPolicy, EndpointBalancer, EndpointPick, EndpointPicker, EndpointState,
+            Maglev as Settings, PickRequest, PolicyEndpoint, is_prime,
+        },
+    },
+};
+
+/// Configuration of maglev.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Maglev {
+    settings: Settings,
+    /// The largest number of entries that the tables of a cluster have together.
+    cluster_entries: u64,
+}
+
+/// The table for the current endpoints.
+#[derive(Debug)]
+struct Balancer {
+    settings: Settings,
+    table: Arc<Table>,
+}
+
+/// A table, and what is known of its endpoints.
+#[derive(Debug)]
+struct Picker {
+    table: Arc<Table>,
+    /// By the indexes of the list.
+    states: Box<[EndpointState]>,
+}
+
+/// Which endpoint each entry belongs to. The entries are built when a pick needs them: a cluster may have a table for each of its
+/// localities, most of which are never used.
+#[derive(Debug)]
+struct Table {
+    size: u32,
+    /// In the order of the list.
+    endpoints: Box<[Share]>,
+    entries: OnceLock<Box<[u32]>>,
+}
+
+/// The share of an endpoint.
+#[derive(Debug, Clone, PartialEq)]
+struct Share {
+    key: Box<str>,
+    /// Relative to those of the others.
+    weight: f64,
+}
+
+impl public::EndpointPolicy for Settings {
+    fn balancer(&self, _: u64) -> Box<dyn EndpointBalancer> {
+        Box::new(Balancer {
+            settings: self.clone(),
+            table: Arc::new(Table::new(self.table_size, Vec::new())),
+        })
+    }
+
+    fn connects_on_demand(&self) -> bool {
+        true
+    }
+}
+
+impl EndpointBalancer for Balancer {
+    fn picker(&mut self, endpoints: &[PolicyEndpoint]) -> Box<dyn EndpointPicker> {
+        if !self.table.is_of(endpoints, &self.settings) {
+            let next = Table::new(self.settings.table_size, shares(endpoints, &self.settings));
+            // The table that follows one in use is built at once, so that no pick has to.
+            if self.table.entries.get().is_some() {
+                next.entries();
+            }
+            self.table = Arc::new(next);
+        }
+        let states = endpoints.iter().map(PolicyEndpoint::state).collect();
+        Box::new(Picker { table: self.table.clone(), states })
+    }
+}
+
+impl EndpointPicker for Picker {
+    /// The endpoint of the hash's entry, or of the next entry whose endpoint does not fail, as on a ring (CH3.33).
+    fn pick(&self, request: &mut PickRequest<'_>) -> EndpointPick {
+        let entries = self.table.entries();
+        if entries.is_empty() {
+            return EndpointPick::Wait;
+        }
+        let first = (request.hash() % entries.len() as u64) as usize;
+        let (before, after) = entries.split_at(first);
+        let mut failing = None;
+        for index in after.iter().chain(before).map(|index| *index as usize) {
+            match self.states.get(index) {
+                Some(EndpointState::Ready) => return EndpointPick::Endpoint(index),
+                Some(EndpointState::Idle) => {
+                    request.connect(index);
+                    return EndpointPick::Wait;
+                }
+                Some(EndpointState::Connecting) | None => return EndpointPick::Wait,
+                Some(EndpointState::Failing) => {
+                    failing.get_or_insert(index);
+                    if self.states.iter().all(|state| *state == EndpointState::Failing) {
+                        break;
+                    }
+                }
+            }
+        }
+        failing.map_or(EndpointPick::Wait, EndpointPick::Unreachable)
+    }
+}
+
+/// The shares of endpoints in the order of the list.
+fn shares(endpoints: &[PolicyEndpoint], settings: &Settings) -> Vec<Share> {
+    let sum_of_locality = |of: &PolicyEndpoint| {
+        let same = endpoints.iter().filter(|endpoint| endpoint.locality() == of.locality());
+        same.map(|endpoint| f64::from(endpoint.weight())).sum::<f64>()
+    };
+    // Endpoints of a locality stand together.
+    let mut sums = Vec::new();
+    for (index, endpoint) in endpoints.iter().enumerate() {
+        let sum = match index.checked_sub(1).and_then(|before| endpoints.get(before)) {
+            _ if !settings.locality_weighted => 1.0,
+            Some(before) if before.locality() == endpoint.locality() => sums[index - 1],
+            Some(_) | None => sum_of_locality(endpoint),
+        };
+        sums.push(sum);
+    }
+    let weight = |endpoint: &PolicyEndpoint, sum: f64| match settings.locality_weighted {
+        true => f64::from(endpoint.locality_weight()) * f64::from(endpoint.weight()) / sum,
+        false => f64::from(endpoint.weight()),
+    };
+    let shares = endpoints.iter().zip(sums);
+    shares.map(|(of, sum)| Share { key: of.hash_key().into(), weight: weight(of, sum) }).collect()
+}
+
+impl Table {
+    fn new(size: u32, endpoints: Vec<Share>) -> Self {
+        Self { size, endpoints: endpoints.into(), entries: OnceLock::new() }
+    }
+
+    fn is_of(&self, endpoints: &[PolicyEndpoint], settings: &Settings) -> bool {
+        let keys = endpoints.iter().map(PolicyEndpoint::hash_key);
+        self.endpoints.len() == endpoints.len()
+            && keys.eq(self.endpoints.iter().map(|share| &*share.key))
+            && *self.endpoints == *shares(endpoints, settings)
+    }
+
+    /// The index of the endpoint of each entry; empty without endpoints.
+    fn entries(&self) -> &[u32] {
+        self.entries.get_or_init(|| fill(&self.endpoints, self.size))
+    }
+}
+
+/// Gives endpoints the entries of a table in turns: each takes the next free entry of a permutation of its own. An endpoint of less
+/// weight than the greatest is passed over in so many of the turns as it lacks of that.
+fn fill(endpoints: &[Share], size: u32) -> Box<[u32]> {
+    if endpoints.is_empty() {
+        return [].into();
+    }
+    let size = u64::from(size);
+    // The table does not depend on the order of the list, which may change with each update.
+    let mut order: Vec<_> = (0_u32..).zip(endpoints).collect();
+    order.sort_by(|(_, one), (_, other)| one.key.cmp(&other.key));
+    let mut turns: Vec<_> = order.into_iter().map(|(index, share)| Turns::new(index, share, size)).collect();
+    let greatest = endpoints.iter().map(|share| share.weight).fold(f64::MIN_POSITIVE, f64::max);
+    let mut entries = vec![FREE; size as usize];
+    let (mut free, mut round) = (size, 0.0);
+    while free > 0 {
+        round += 1.0;
+        for turn in &mut turns {
+            if free == 0 || round * turn.weight < turn.due {
+                continue;
+            }
+            turn.due += greatest;
+            let entry = turn.next_free(&entries, size);
+            entries[entry] = turn.index;
+            free -= 1;
+        }
+    }
+    entries.into()
+}
+
+/// The entries that an endpoint prefers, one after the other, and when it takes the next one.
+#[derive(Debug)]
+struct Turns {
+    index: u32,
+    weight: f64,
+    /// It takes an entry when its weight times the number of rounds is as much.
+    due: f64,
+    next: u64,
+    step: u64,
+}
+
+impl Turns {
+    fn new(index: u32, share: &Share, size: u64) -> Self {
+        let key = share.key.as_bytes();
+        let (next, step) = (XxHash64::oneshot(0, key) % size, XxHash64::oneshot(1, key) % (size - 1) + 1);
+        Self { index, weight: share.weight, due: share.weight, next, step }
+    }
+
+    /// The next free entry of the permutation, which has all entries, since the size is a prime. There is one.
+    fn next_free(&mut self, entries: &[u32], size: u64) -> usize {
+        loop {
+            let entry = self.next as usize;
+            self.next = (self.next + self.step) % size;
+            if entries[entry] == FREE {
+                return entry;
+            }
+        }
+    }
+}
+
+impl Maglev {
+    /// The policy of a list, whose table is smaller than configured if those of its cluster would be too large together.
+    fn of_list(&self, endpoints: usize, all: usize) -> Custom {
+        let share = self.cluster_entries * endpoints as u64 / all.max(1) as u64;
+        let size = u64::from(self.settings.table_size).min(share);
+        let settings = Settings { table_size: prime_below(size), ..self.settings.clone() };
+        Custom(CustomPolicy::executed::<Settings>(crate::resource::Custom::new(settings)))
+    }
+}
+
+impl EndpointPolicy for Maglev {
+    const NAME: &'static str = "maglev";
+
+    type State<H> = CustomBalancer;
+
+    fn read(configured: &LbPolicy) -> Option<Self> {
+        let LbPolicy::Maglev(settings) = configured else { return None };
+        Some(Self { settings: settings.clone(), cluster_entries: u64::MAX })
+    }
+
+    /// A cluster may have one table of the default size in any case.
+    fn limited(self, limits: &PolicyLimits) -> Self {
+        Self { cluster_entries: u64::from(limits.cluster_table_entries).max(DEFAULT_TABLE_SIZE), ..self }
+    }
+
+    fn state<H>(
+        &self,
+        list: &EndpointList<'_>,
+        before: Option<CustomBalancer>,
+        random: &mut fastrand::Rng,
+    ) -> CustomBalancer {
+        self.of_list(1, 1).state::<H>(list, before, random)
+    }
+
+    fn states<H>(
+        &self,
+        lists: &[EndpointList<'_>],
+        before: Vec<Option<CustomBalancer>>,
+        cluster: &LeafConfig,
+        random: &mut fastrand::Rng,
+    ) -> Vec<CustomBalancer> {
+        let localities = cluster.priorities.iter().flatten();
+        let all = localities.map(|locality| locality.endpoints.len()).sum();
+        let states = lists.iter().zip(before).map(|(list, before)| {
+            self.of_list(list.endpoints().count(), all).state::<H>(list, before, random)
+        });
+        states.collect()
+    }
+
+    fn connects_on_demand(&self) -> bool {
+        true
+    }
+}
+
+/// The greatest prime that is at most this number, or 2.
+fn prime_below(size: u64) -> u32 {
+    let size = u32::try_from(size).unwrap_or(u32::MAX);
+    (2..=size).rev().find(|size| is_prime(*size)).unwrap_or(2)
+}
+
+/// An entry that no endpoint has yet.
+const FREE: u32 = u32::MAX;
+/// The table of Envoy's default, which a cluster may always have.
+const DEFAULT_TABLE_SIZE: u64 = 65_537;
+
+#[cfg(test)]
+mod tests;
