@@ -19,7 +19,8 @@ use crate::{
         weights::WeightSettings,
     },
     resource::{
-        Locality, OutlierDetection,
+        LbPolicy, Locality, OutlierDetection,
+        load_balancing::Maglev,
         outlier::{FailurePercentage, SuccessRate},
         tls::{ProviderInstance, Roots, UpstreamTls},
     },
@@ -83,7 +84,8 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
         let request_hash_header = (max == 4_096).then(|| HEADER.into());
         Policy::RingHash(RingHash { sizes, cluster_entries: 150, request_hash_header })
     };
-    let policy = match choices.below(11) {
+    let maglev = Policy::read(&LbPolicy::Maglev(Maglev { table_size: 251, locality_weighted: true }));
+    let policy = match choices.below(12) {
         0 => ClusterPolicy { policy: Policy::PickFirst(PickFirst { shuffle: false }), by_locality: false },
         1 => ClusterPolicy { policy: Policy::PickFirst(PickFirst { shuffle: true }), by_locality: true },
         2 => ClusterPolicy {
@@ -94,6 +96,7 @@ fn leaf(choices: &mut Choices<'_>) -> Arc<LeafConfig> {
         4 => ClusterPolicy { policy: ring(4_095), by_locality: false },
         5 => ClusterPolicy { policy: ring(4_096), by_locality: false },
         6 => ClusterPolicy { policy: ring(4_095), by_locality: true },
+        11 => ClusterPolicy { policy: maglev.unwrap_or_else(|| ring(4_095)), by_locality: choices.bool() },
         7 | 8 => ClusterPolicy { policy: weighted(choices), by_locality: choices.bool() },
         _ => ClusterPolicy { policy: Policy::RoundRobin(RoundRobin), by_locality: true },
     };
@@ -289,10 +292,10 @@ pub(super) fn addresses(leaf: &LeafConfig) -> BTreeSet<SocketAddr> {
 
 /// Whether endpoints are connected as calls need them.
 pub(super) fn is_ring(leaf: &LeafConfig) -> bool {
-    matches!(leaf.policy.policy, Policy::RingHash(_))
+    leaf.policy.policy.connects_on_demand()
 }
 
 /// Whether each endpoint has a connection of its own, or only one is connected of all.
 pub(super) fn is_petiole(leaf: &LeafConfig) -> bool {
-    !matches!(leaf.policy.policy, Policy::PickFirst(_))
+    !leaf.policy.policy.shares_connection()
 }

@@ -212,7 +212,9 @@ impl<'a> Absence<'a> {
     fn unreadable(&self, server: ServerId, entry: &Entry) -> Option<Malformed> {
         let machine = &self.servers[server].machine;
         let sub = entry.subscriptions.at(server).filter(|_| !entry.is_held())?;
-        machine.unreadable().filter(|_| machine.is_unanswered(entry.ty, sub))
+        // A removal that may be older than the request starts a timer of its own, behind the last response.
+        let is_missing = machine.sub(entry.ty, sub).is_some_and(Subscription::is_missing);
+        machine.unreadable().filter(|_| !is_missing && machine.is_unanswered(entry.ty, sub))
     }
 
     /// The hint for an operator when a server has not sent a resource in time.

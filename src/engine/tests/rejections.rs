@@ -174,6 +174,30 @@ fn b0_23_a_complete_response_after_one_without_a_type_shows_that_there_is_none()
 }
 
 #[test]
+fn b0_23_a_removal_that_its_request_may_have_crossed_is_not_explained_by_an_older_unreadable_response() {
+    let mut rig = Rig::delta();
+    let (a, _) = rig.watch::<Full>("a");
+    rig.watch::<Full>("b");
+    rig.connect(1);
+    rig.sent(1);
+    rig.receive_raw(1, delta_response::<Full>("n1", &[("b", "1", Some("x"))], &[]));
+    rig.sent(1);
+    rig.receive_raw(1, vec![0x0a]);
+    rig.unwatch(a);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    rig.watch::<Full>("a");
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    let outputs = rig.receive_raw(1, delta_response::<Full>("n2", &[], &["a"]));
+    assert_eq!(outputs.last().unwrap(), "send Full n2", "it may be older than the request");
+    rig.sent(1);
+    assert_eq!(rig.pass(LONG), ["#3 absent NOT_FOUND"]);
+}
+
+#[test]
 fn b0_23_a_wildcard_is_not_answered_by_what_cannot_be_read() {
     let mut rig = Rig::new();
     rig.open::<Full>(&["*"]);
