@@ -14,7 +14,7 @@ use crate::{
     escape::Escaped,
     invariant,
     observed::ErasedMembers,
-    protocol::{EntryId, GroupId, TypeId},
+    protocol::{EntryId, TypeInGroup},
     resource::Erased,
 };
 
@@ -33,7 +33,8 @@ pub(super) struct Delivery {
 pub(super) enum WatchTarget {
     /// A resource, or the members of a glob.
     Entry(EntryId),
-    Wildcard(GroupId, TypeId),
+    /// All resources of a type that the group's servers have.
+    Wildcard(TypeInGroup),
     /// The configuration that a target resolves to.
     Resolution,
     /// The members of a list.
@@ -111,7 +112,7 @@ impl Delivery {
     pub(super) fn publish_collection(&mut self, store: &Store, key: &CollectionKey) {
         // It may have ended meanwhile.
         let Some(collection) = store.members.get(key) else { return };
-        let (group, ty, which) = key;
+        let CollectionKey { group, ty, which } = key;
         let glob = collection.entry.and_then(|entry| store.get(entry));
         let name = match which {
             Which::All => "*".into(),

@@ -44,7 +44,8 @@ impl LoadSources {
         &mut self,
         store: &Store,
         authorities: &Authorities,
-        (id, change): (EntryId, Change),
+        id: EntryId,
+        change: Change,
     ) {
         let is_cluster = || store.get(id).is_some_and(|entry| store.type_url(entry.ty) == Cluster::TYPE_URL);
         if change.changed && is_cluster() {

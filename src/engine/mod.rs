@@ -55,8 +55,8 @@ use self::{
     ingest::Ingest,
     load_sources::LoadSources,
     resolutions::{ResolutionOrder, Resolutions},
-    selection::{Refusal, accept_collection, accept_one, check_types},
-    store::{Change, Effect, Store, Which},
+    selection::{Refusal, TypedName, accept_collection, accept_one, check_types},
+    store::{Change, CollectionKey, Effect, Store, Which},
 };
 pub(crate) use self::{
     io::{Input, Output, Timer},
@@ -69,7 +69,7 @@ use crate::{
     error::{Blame, Code, Subject, WatchError},
     escape::Escaped,
     name::ResourceName,
-    protocol::{EntryId, StreamEvent, TypeId},
+    protocol::{EntryId, StreamEvent, TypeAtServer, TypeId, TypeInGroup},
     resolve::About,
     resource::{Listener, Resource, ResourceType, VirtualHost},
 };
@@ -173,7 +173,7 @@ impl Engine {
         let stream = event.stream();
         let response = self.authorities.handle_event(&mut self.store, event, now);
         if let Some((ty, envelope)) = response
-            && self.ingest.push((stream, ty), envelope, now)
+            && self.ingest.push(stream, ty, envelope, now)
         {
             self.work(now);
         }
@@ -326,12 +326,12 @@ impl Engine {
         // It may have been removed since.
         let Some(entry) = self.store.get(id) else { return };
         if entry.is_glob {
-            let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
+            let key = CollectionKey::of_glob(entry);
             let is_known =
                 change.changed || !entry.is_waiting() || self.store.server_error(entry.group).is_some();
             return self.store.members.publish_glob(&key, is_known);
         }
-        self.load_sources.on_changed(&self.store, &self.authorities, (id, change));
+        self.load_sources.on_changed(&self.store, &self.authorities, id, change);
         let has_watches = !entry.watches.is_empty();
         let collections = match change.changed || change.joins {
             true => self.authorities.memberships().collections_of(&self.store, id),
@@ -351,8 +351,9 @@ impl Engine {
     /// Publishes the collections that have changed, but none that a response is still filling. True when there was one.
     fn publish_collections(&mut self) -> bool {
         let (authorities, ingest) = (&self.authorities, &self.ingest);
-        let changed = self.store.members.take_touched(|(group, ty, _)| {
-            ingest.has_response_of_type(authorities.groups().active(*group), *ty)
+        let changed = self.store.members.take_touched(|key| {
+            let server = authorities.groups().active(key.group);
+            ingest.has_response_of_type(TypeAtServer { server, ty: key.ty })
         });
         for key in &changed {
             self.delivery.publish_collection(&self.store, key);
@@ -370,7 +371,7 @@ impl Engine {
         let begun = match &names {
             Selection::All => {
                 let group = self.authorities.subscribe_all(&mut self.store, watch_id, ty, now);
-                group.map(|group| WatchTarget::Wildcard(group, ty))
+                group.map(|group| WatchTarget::Wildcard(TypeInGroup { group, ty }))
             }
             Selection::One(selected) => accept_one(self.store.ty(ty), selected)
                 .and_then(|name| self.begin_one(watch_id, ty, &name, now)),
@@ -396,11 +397,11 @@ impl Engine {
         match (alternative, entry) {
             (Some(alternative), _) => {
                 check_types(store.ty(ty), alternative)?;
-                indirections.begin_alternative(store, delivery, watch_id, (ty, name));
+                indirections.begin_alternative(store, delivery, watch_id, TypedName { ty, name });
                 Ok(WatchTarget::Alternative)
             }
             (None, Some(entry)) => {
-                indirections.begin_inline(store, delivery, watch_id, (ty, name, entry))?;
+                indirections.begin_inline(store, delivery, watch_id, TypedName { ty, name }, entry)?;
                 Ok(WatchTarget::Inline)
             }
             (None, None) => self.begin_name(watch_id, ty, name, now),
@@ -417,7 +418,7 @@ impl Engine {
     ) -> Result<WatchTarget, Refusal> {
         if name.directives().is_some_and(|directives| directives.alt().is_some()) {
             let Self { store, delivery, indirections, .. } = self;
-            indirections.begin_collection_alternative(store, delivery, watch_id, (ty, name));
+            indirections.begin_collection_alternative(store, delivery, watch_id, TypedName { ty, name });
             return Ok(WatchTarget::CollectionAlternative);
         }
         match name.is_list() {
@@ -437,7 +438,7 @@ impl Engine {
         let name = self.store.additions().add_to(name);
         let source =
             self.resolutions.source_of(self.indirections.origin_of(watch_id)).map(|source| &**source);
-        let requested = RequestedName { ty, name: &name, source };
+        let requested = RequestedName { typed: TypedName { ty, name: &name }, source };
         let entry = self.authorities.subscribe_name(&mut self.store, watch_id, &requested, now)?;
         if !self.indirections.is_followed(watch_id) {
             // The redirect may have been refused for other watches only.
@@ -454,10 +455,11 @@ impl Engine {
         now: Instant,
     ) -> Result<WatchTarget, Refusal> {
         let Self { store, delivery, indirections, authorities, .. } = self;
-        let list_ty = list_type(store, ty)?;
-        let group = authorities.sources().group_for(store, (list_ty, name), now)?;
-        let key = (group, ty, Which::List(store.additions().add_to(name).canonical()));
-        indirections.begin_list(store, delivery, watch_id, (&key, list_ty, name));
+        let list = TypedName { ty: list_type(store, ty)?, name };
+        let group = authorities.sources().group_for(store, list, now)?;
+        let which = Which::List(store.additions().add_to(name).canonical());
+        let key = CollectionKey { group, ty, which };
+        indirections.begin_list(store, delivery, watch_id, &key, list);
         Ok(WatchTarget::List(Box::new(key)))
     }
 
@@ -475,8 +477,8 @@ impl Engine {
                     self.end(watch, now);
                 }
             }
-            Some(WatchTarget::Wildcard(group, ty)) => {
-                self.authorities.unsubscribe_all(&mut self.store, watch_id, (group, ty), now);
+            Some(WatchTarget::Wildcard(scope)) => {
+                self.authorities.unsubscribe_all(&mut self.store, watch_id, scope, now);
             }
             Some(WatchTarget::Entry(entry)) => {
                 self.authorities.unsubscribe_name(&mut self.store, watch_id, entry, now);

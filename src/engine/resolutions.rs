@@ -225,7 +225,7 @@ impl Resolutions {
             }
             Order::Watch(key) => {
                 let watch_id = delivery.next_watch_id();
-                self.watch((resolution, watch_id), key, now)
+                self.watch(resolution, watch_id, key, now)
             }
             Order::Unwatch(key) => {
                 let known = self.resolutions.get_mut(&resolution);
@@ -237,7 +237,8 @@ impl Resolutions {
 
     fn watch(
         &mut self,
-        (owner, watch_id): (WatchId, WatchId),
+        owner: WatchId,
+        watch_id: WatchId,
         key: WatchKey,
         now: Instant,
     ) -> Option<ResolutionOrder> {

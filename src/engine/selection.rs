@@ -6,6 +6,7 @@ use crate::{
     error::{Code, WatchError},
     name::{Directives, NameError, ResourceName},
     observed::{ErasedMembers, ErasedObserved},
+    protocol::TypeId,
     resource::{Erased, ResourceType},
 };
 
@@ -27,6 +28,13 @@ pub(crate) enum SelectedName {
     Text(Arc<str>),
     /// A name that was made in code, and may have attributes of the resource (rule X7).
     Name(Box<ResourceName>),
+}
+
+/// A resource name and the type that it names a resource of: neither says without the other which resource is meant.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TypedName<'a> {
+    pub(super) ty: TypeId,
+    pub(super) name: &'a ResourceName,
 }
 
 impl Selection {

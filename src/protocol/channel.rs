@@ -55,7 +55,8 @@ impl Channel {
     pub(crate) fn new(
         source_key: &SourceKey,
         type_url: &'static str,
-        (doubt, limit): (Duration, usize),
+        doubt: Duration,
+        limit: usize,
         random: &mut fastrand::Rng,
     ) -> Self {
         let type_url = source_key.api_version().spell(type_url);

@@ -111,7 +111,8 @@ impl Delta {
         &mut self,
         subscriptions: &mut Subscriptions,
         request: &mut BytesMut,
-        (written, now): (&mut Written, Instant),
+        written: &mut Written,
+        now: Instant,
     ) -> bool {
         let first = !self.on_stream.requested;
         if first && subscriptions.is_empty() {
@@ -125,9 +126,9 @@ impl Delta {
             self.put_versions(subscriptions, request, now);
         }
         let empty = request.len();
-        self.put_wildcard(subscriptions, request, (written, now));
+        self.put_wildcard(subscriptions, request, written, now);
         if !(first && subscriptions.wildcard) {
-            self.put_leaving(subscriptions, request, (written, now));
+            self.put_leaving(subscriptions, request, written, now);
             self.put_fresh(subscriptions, request, written);
         }
         let is_full = !(self.unsubscribed.is_empty() && self.subscribed.is_empty());
@@ -144,7 +145,8 @@ impl Delta {
         &mut self,
         subscriptions: &mut Subscriptions,
         request: &mut BytesMut,
-        (written, now): (&mut Written, Instant),
+        written: &mut Written,
+        now: Instant,
     ) {
         written.wildcard_left = mem::take(&mut subscriptions.wildcard_leaving);
         let was_requested = mem::replace(&mut self.on_stream.wildcard, subscriptions.wildcard);
@@ -168,7 +170,8 @@ impl Delta {
         &mut self,
         subscriptions: &mut Subscriptions,
         request: &mut BytesMut,
-        (written, now): (&mut Written, Instant),
+        written: &mut Written,
+        now: Instant,
     ) {
         let mut done = 0;
         for id in &self.unsubscribed {
@@ -227,11 +230,11 @@ impl Delta {
         let aliases = mem::take(&mut subscriptions.aliases);
         let can_be_told = |sub: &Subscription| sub.has_version() && !aliases.is_alias(sub.name());
         let subs = || subscriptions.iter().map(|(_, sub)| sub).filter(|sub| can_be_told(sub));
-        let size: usize = subs().map(|sub| pair_len((sub.spelling(), sub.version().as_str()))).sum();
+        let size: usize = subs().map(|sub| pair_len(sub.spelling(), sub.version().as_str())).sum();
         // A first request without any name would subscribe to everything.
         let fits = request.len() + size + ROOM_FOR_A_NAME <= self.limit;
         if fits {
-            subs().for_each(|sub| put_pair(VERSIONS, (sub.spelling(), sub.version().as_str()), request));
+            subs().for_each(|sub| put_pair(VERSIONS, sub.spelling(), sub.version().as_str(), request));
         }
         let mut any = false;
         for (_, sub) in subscriptions.iter_mut() {
@@ -413,7 +416,7 @@ impl Variant for Delta {
             }
         }
         if !is_nack && self.change_due(subscriptions).is_some_and(|due| due <= now) {
-            says_something |= self.put_changes(subscriptions, &mut request, (&mut written, now));
+            says_something |= self.put_changes(subscriptions, &mut request, &mut written, now);
         }
         if !says_something {
             self.batcher.on_written(subscriptions.named(), now);

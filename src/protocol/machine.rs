@@ -12,7 +12,7 @@ use super::{
     channel::{AllDue, Channel, is_awaited},
     envelope::Envelope,
     event::{Event, ResponseOutcome, Timer},
-    id::{ServerId, StreamId, TypeId},
+    id::{NamedType, ServerId, StreamId, TypeId},
     quarantine::Quarantine,
     rejections::Fingerprint,
     settings::Settings,
@@ -59,14 +59,17 @@ pub(crate) struct Machine {
     events: VecDeque<Event>,
 }
 
+/// The properties of a client that its machines share.
+#[derive(Debug, Clone)]
+pub(crate) struct Client {
+    /// The encoded `Node`, which the first request of each stream has.
+    pub(crate) node: Bytes,
+    pub(crate) settings: Arc<Settings>,
+}
+
 impl Machine {
-    pub(crate) fn new(
-        id: ServerId,
-        source_key: SourceKey,
-        node: Bytes,
-        settings: Arc<Settings>,
-        (seed, now): (u64, Instant),
-    ) -> Self {
+    pub(crate) fn new(id: ServerId, source_key: SourceKey, client: Client, seed: u64, now: Instant) -> Self {
+        let Client { node, settings } = client;
         let stream = Stream::new(id, source_key.keepalive().unwrap_or(settings.keepalive), now);
         Self {
             source_key,
@@ -387,7 +390,7 @@ impl Machine {
         let ended = self.quarantine.on_disconnected(&reason, now);
         let left = Left { owes: self.is_owed(), is_suspicious: self.quarantine.is_suspicious() };
         self.on_stream_gone();
-        let end = self.stream.on_disconnected((&reason, left), now, &mut self.random);
+        let end = self.stream.on_disconnected(&reason, left, now, &mut self.random);
         match end {
             End::Silent => {
                 info!(server = %self.source_key, reason = reason.message, "stream closed")
@@ -476,12 +479,12 @@ impl Machine {
         self.types.get_mut(ty.index())?.as_mut()
     }
 
-    fn channel_or_new(&mut self, ty: TypeId, type_url: &'static str) -> &mut Channel {
+    fn channel_or_new(&mut self, NamedType { id: ty, url: type_url }: NamedType) -> &mut Channel {
         if self.types.len() <= ty.index() {
             self.types.resize_with(ty.index() + 1, || None);
         }
-        let limits = (self.resource_timeout(), self.settings.max_request_size);
+        let (doubt, limit) = (self.resource_timeout(), self.settings.max_request_size);
         let Self { source_key, random, .. } = self;
-        self.types[ty.index()].get_or_insert_with(|| Channel::new(source_key, type_url, limits, random))
+        self.types[ty.index()].get_or_insert_with(|| Channel::new(source_key, type_url, doubt, limit, random))
     }
 }

@@ -60,7 +60,7 @@ pub(crate) fn put_error(field: u32, error: &str, into: &mut impl BufMut) {
 }
 
 /// Writes an entry of a `map<string, string>`.
-pub(crate) fn put_pair(field: u32, (key, value): (&str, &str), into: &mut impl BufMut) {
+pub(crate) fn put_pair(field: u32, key: &str, value: &str, into: &mut impl BufMut) {
     encode_key(field, WireType::LengthDelimited, into);
     encode_varint((text_len(key) + text_len(value)) as u64, into);
     put_text(1, key, into);
@@ -73,7 +73,7 @@ pub(crate) fn text_len(text: &str) -> usize {
 }
 
 /// The size of [`put_pair`], likewise.
-pub(crate) fn pair_len((key, value): (&str, &str)) -> usize {
+pub(crate) fn pair_len(key: &str, value: &str) -> usize {
     let both = text_len(key) + text_len(value);
     1 + encoded_len_varint(both as u64) + both
 }

@@ -9,7 +9,7 @@ use self::{
     unheld::Unheld,
 };
 use super::{
-    crossed::Crossed,
+    crossed::{Crossed, WrittenNames},
     recent_unsubscribes::RecentUnsubscribes,
     request::SotwRequest,
     request_batcher::RequestBatcher,
@@ -379,7 +379,8 @@ impl Variant for Sotw {
         }
         let stream = &mut self.on_stream;
         let is_change = !is_first && names != *stream.names.encoded();
-        stream.crossed.on_written((is_change, is_repeated), &stream.nonce, now);
+        let names = WrittenNames::of(is_change, is_repeated);
+        stream.crossed.on_written(names, &stream.nonce, now);
         stream.requested = true;
         (Some(self.encode(version.as_str(), head.node, None)), written)
     }

@@ -246,7 +246,8 @@ impl Stream {
     /// was due; `Left` is the state that the server has left behind.
     pub(crate) fn on_disconnected(
         &mut self,
-        (reason, left): (&Disconnect, Left),
+        reason: &Disconnect,
+        left: Left,
         now: Instant,
         random: &mut fastrand::Rng,
     ) -> End {

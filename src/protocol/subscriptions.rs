@@ -20,7 +20,7 @@ pub(crate) struct Subscriptions {
     by_name: HashMap<Arc<str>, SubId>,
     pub(crate) aliases: Aliases,
     /// The subscriptions of the last list for the wire, sorted by name, and behind them the newer ones.
-    listed: Vec<(SubId, u32)>,
+    listed: Vec<Listed>,
     encoded: Option<Bytes>,
     /// The number of names that are requested by name.
     named: usize,
@@ -37,6 +37,14 @@ pub(crate) struct Subscriptions {
 /// A slot in a [`Subscriptions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SubId(pub(crate) u32);
+
+/// An entry of the list for the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Listed {
+    id: SubId,
+    /// Slots are reused: the serial number tells a later subscription in the same slot from the listed one.
+    serial: u32,
+}
 
 impl Subscriptions {
     pub(crate) fn get(&self, id: SubId) -> Option<&Subscription> {
@@ -77,7 +85,7 @@ impl Subscriptions {
 
     /// The names that are requested by name, in the order of the last request, and behind them the newer ones.
     pub(crate) fn listed(&self) -> impl Iterator<Item = SubId> {
-        self.listed.iter().map(|(id, _)| *id)
+        self.listed.iter().map(|listed| listed.id)
     }
 
     /// The number of names that are requested by name.
@@ -119,7 +127,7 @@ impl Subscriptions {
         }
         self.named += 1;
         self.encoded = None;
-        self.listed.push((id, sub.serial()));
+        self.listed.push(Listed { id, serial: sub.serial() });
         if self.listed.len() > 2 * self.named + 64 {
             // Without a stream the list is not written, so it is cleared here of removed names.
             self.tidy();
@@ -220,8 +228,9 @@ impl Subscriptions {
     }
 }
 
-fn alive<'a>(subs: &'a ChunkedSlab<Subscription>, (id, serial): &(SubId, u32)) -> Option<&'a Subscription> {
-    subs.get(id.0).filter(|sub| sub.serial() == *serial && sub.is_named())
+/// The subscription of an entry of the list, if it is the one that was listed, and is still requested by name.
+fn alive<'a>(subs: &'a ChunkedSlab<Subscription>, listed: &Listed) -> Option<&'a Subscription> {
+    subs.get(listed.id.0).filter(|sub| sub.serial() == listed.serial && sub.is_named())
 }
 
 #[cfg(test)]

@@ -1,7 +1,4 @@
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, time::Instant};
 
 use super::{id::TypeId, subscription::Subscription, subscriptions::SubId};
 use crate::capacity::Shrink;
@@ -37,15 +34,8 @@ pub(crate) struct Wait {
 }
 
 impl DoesNotExistTimers {
-    /// Starts the timer of a name.
-    pub(crate) fn start(
-        &mut self,
-        ty: TypeId,
-        id: SubId,
-        sub: &mut Subscription,
-        (now, length): (Instant, Duration),
-    ) {
-        let until = now + length;
+    /// Starts the timer of a name, which expires at `until`: not before those that were started earlier.
+    pub(crate) fn start(&mut self, ty: TypeId, id: SubId, sub: &mut Subscription, until: Instant) {
         match self.queue.back_mut().filter(|last| last.until == until && last.ty == ty) {
             Some(last) => last.subs.push_back(id),
             None => {

@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{
     super::{
         failure::{cannot_be_read, no_such, not_found_hint},
-        store::{Store, Which},
+        store::{CollectionKey, Store},
     },
     Groups, Placement, Servers,
 };
@@ -13,10 +13,19 @@ use crate::{
     cache::{Entry, ResourceState, Update},
     error::{Blame, Code, WatchError},
     invariant,
-    protocol::{EntryId, ServerId, Subscription, TypeId},
+    protocol::{EntryId, ServerId, Subscription, TypeAtServer, TypeId, TypeInGroup},
     resource::Version,
     wire::Malformed,
 };
+
+/// A response that is being applied. Subscriptions are marked with its number when it mentions their names, so that absence from
+/// it can be told without a set of names.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::engine) struct ResponseId {
+    pub(in crate::engine) server: ServerId,
+    /// Assigned in the order of application, over all servers.
+    pub(in crate::engine) number: u64,
+}
 
 /// The absence of resources, as missing responses and does-not-exist timers prove it.
 #[derive(Debug)]
@@ -34,10 +43,12 @@ impl<'a> Absence<'a> {
     pub(in crate::engine) fn on_missed(
         &mut self,
         store: &mut Store,
-        (server, ty): (ServerId, TypeId),
+        at: TypeAtServer,
         why: &str,
-        (update, now): (&Update, Instant),
+        update: &Update,
+        now: Instant,
     ) {
+        let TypeAtServer { server, ty } = at;
         let state = &mut self.servers[server];
         let policy = state.policy;
         let Some(subscriptions) = state.machine.subscriptions_mut(ty) else {
@@ -87,14 +98,14 @@ impl<'a> Absence<'a> {
             }
         }
         let update = Update { version: Version::default(), at: now };
-        self.on_missed(store, (server, ty), "did not send it again", (&update, now));
+        self.on_missed(store, TypeAtServer { server, ty }, "did not send it again", &update, now);
     }
 
     /// A server has sent all its resources of a type.
     pub(in crate::engine) fn complete_all(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
         for group in self.groups.with(server) {
             if self.groups.get(group).active() == server {
-                store.members.complete(&(group, ty, Which::All));
+                store.members.complete(&CollectionKey::of_all(TypeInGroup { group, ty }));
             }
         }
     }
@@ -192,8 +203,7 @@ impl<'a> Absence<'a> {
         &mut self,
         store: &mut Store,
         id: EntryId,
-        server: ServerId,
-        number: u64,
+        ResponseId { server, number }: ResponseId,
     ) -> bool {
         // What is held stays until the server sends an update, and what does not exist below does not here.
         let is_open = |entry: &&Entry| !entry.is_held() && entry.state() != ResourceState::DoesNotExist;
@@ -213,7 +223,7 @@ impl<'a> Absence<'a> {
         &mut self,
         store: &mut Store,
         id: EntryId,
-        (server, number): (ServerId, u64),
+        ResponseId { server, number }: ResponseId,
         now: Instant,
     ) -> bool {
         // Members of a glob may be missing, not the glob itself.

@@ -5,12 +5,12 @@ use std::{collections::BTreeSet, time::Instant};
 use tracing::info;
 
 use super::{
-    super::store::{Store, Which},
-    Authorities,
+    super::store::{CollectionKey, Store},
+    Authorities, ResponseId,
 };
 use crate::{
     invariant,
-    protocol::{ConnectionState, GroupId, ServerId, SourceKey},
+    protocol::{ConnectionState, GroupId, ServerId, SourceKey, TypeAtServer, TypeInGroup},
 };
 
 impl Authorities {
@@ -30,7 +30,7 @@ impl Authorities {
             let is_behind = self.servers[server].machine.has_unwritten_ends();
             // In this order, so that the wildcard has its older form on a stream that is there already.
             for ty in store.members.watched_types(id) {
-                self.placement().subscribe_wildcard_at(store, (id, ty), server, now);
+                self.placement().subscribe_wildcard_at(store, TypeInGroup { group: id, ty }, server, now);
             }
             for entry in store.entries_of(id) {
                 if store.get(entry).is_some_and(|entry| !entry.watches.is_empty()) {
@@ -51,9 +51,10 @@ impl Authorities {
         &mut self,
         store: &mut Store,
         id: GroupId,
-        (server, number): (ServerId, u64),
+        response: ResponseId,
         now: Instant,
     ) {
+        let server = response.server;
         let Some(rank) = self.groups.get(id).rank(server) else {
             invariant::broken("a server that is reverted to is open");
             return;
@@ -72,15 +73,15 @@ impl Authorities {
                 .subscriptions_mut(ty)
                 .is_some_and(|subscriptions| subscriptions.received_all)
             {
-                store.members.complete(&(id, ty, Which::All));
+                store.members.complete(&CollectionKey::of_all(TypeInGroup { group: id, ty }));
             }
             // While another server was active, types that this server ends streams for, or does not answer, had no error.
-            self.unanswered().on_unanswered(store, (server, ty), now);
-            self.unanswered().warn_timed_out(store, server, ty);
+            self.unanswered().on_unanswered(store, TypeAtServer { server, ty }, now);
+            self.unanswered().warn_timed_out(store, TypeAtServer { server, ty });
         }
         for entry in store.entries_of(id) {
-            if self.absence().has_timed_out(store, entry, server, number)
-                || self.absence().is_missed(store, entry, (server, number), now)
+            if self.absence().has_timed_out(store, entry, response)
+                || self.absence().is_missed(store, entry, response, now)
             {
                 self.absence().on_timed_out(store, server, entry, now);
             }

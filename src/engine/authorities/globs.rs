@@ -5,7 +5,7 @@
 //! encloses it, so whether a resource is a member is one bit of its subscription at a server.
 
 use super::{
-    super::store::{Collection, Store, Which},
+    super::store::{Collection, CollectionKey, Store},
     Servers,
 };
 use crate::{
@@ -53,7 +53,7 @@ impl<'a> Globs<'a> {
             return;
         };
         entry.is_glob = true;
-        let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
+        let key = CollectionKey::of_glob(entry);
         store.members.begin(key, || Collection { entry: Some(id), ..Collection::default() });
     }
 
@@ -64,7 +64,7 @@ impl<'a> Globs<'a> {
             invariant::broken("a resource that is acted on has an entry");
             return;
         };
-        let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
+        let key = CollectionKey::of_glob(entry);
         let (is_held, is_waiting) = (entry.is_held(), entry.is_waiting());
         let servers: Vec<_> = entry.subscriptions.iter().map(|(server, _)| server).collect();
         if !is_waiting {

@@ -36,7 +36,7 @@ mod watches;
 use std::{sync::Arc, time::Instant};
 
 pub(super) use self::{
-    absence::Absence,
+    absence::{Absence, ResponseId},
     globs::{GlobPattern, Globs},
     groups::{AuthorityState, Groups},
     membership::{By, Memberships},
@@ -54,7 +54,10 @@ use crate::{
     engine::Settings,
     error::{Blame, Code, WatchError},
     invariant,
-    protocol::{Disconnect, EntryId, Envelope, Event, ServerId, StreamEvent, Subscriptions, Timer, TypeId},
+    protocol::{
+        Disconnect, EntryId, Envelope, Event, ServerId, StreamEvent, Subscriptions, Timer, TypeAtServer,
+        TypeId,
+    },
     resource::Version,
 };
 
@@ -156,7 +159,7 @@ impl Authorities {
 
     /// The groups and servers of names.
     pub(super) fn sources(&mut self) -> Sources<'_> {
-        Sources::new(&mut self.registry, (&mut self.servers, &mut self.groups), &mut self.unused)
+        Sources::new(&mut self.registry, &mut self.servers, &mut self.groups, &mut self.unused)
     }
 
     /// The subscriptions of entries at servers.
@@ -227,9 +230,13 @@ impl Authorities {
                 Event::Recovered => self.on_answered(store, server, now),
                 Event::Rested => self.on_rested(store, server),
                 Event::TimedOut(entry) => self.absence().on_timed_out(store, server, entry, now),
-                Event::AllTimedOut(ty) => self.unanswered().on_all_timed_out(store, server, ty),
-                Event::Unanswered(ty) => self.unanswered().on_unanswered(store, (server, ty), now),
-                Event::HeldBack(entry) => self.unanswered().on_held_back(store, (server, entry), now),
+                Event::AllTimedOut(ty) => {
+                    self.unanswered().on_all_timed_out(store, TypeAtServer { server, ty })
+                }
+                Event::Unanswered(ty) => {
+                    self.unanswered().on_unanswered(store, TypeAtServer { server, ty }, now)
+                }
+                Event::HeldBack(entry) => self.unanswered().on_held_back(store, server, entry, now),
                 Event::Released(entry) => self.placement().on_released(store, server, entry),
                 Event::ReleasedAll(ty) => self.placement().on_released_all(store, server, ty),
                 Event::Quiet(ty) => self.absence().on_quiet(store, server, ty, now),

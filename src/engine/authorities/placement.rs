@@ -4,7 +4,7 @@
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 
 use super::{
-    super::store::{Store, Which},
+    super::store::{CollectionKey, Store},
     By, Globs, Groups, Memberships, Servers,
     globs::GlobPattern,
 };
@@ -12,7 +12,7 @@ use crate::{
     cache::{Changed, Entry, Update},
     invariant,
     name::ResourceName,
-    protocol::{EntryId, GroupId, ServerId, SubId, Subscription, TypeId},
+    protocol::{EntryId, GroupId, ServerId, SubId, Subscription, TypeId, TypeInGroup},
     resource::Version,
 };
 
@@ -32,10 +32,10 @@ impl<'a> Placement<'a> {
     pub(in crate::engine) fn entry_for(
         &mut self,
         store: &mut Store,
-        (group, ty): (GroupId, TypeId),
+        scope: TypeInGroup,
         name: &ResourceName,
     ) -> EntryId {
-        self.find_entry((group, ty), name.as_str()).unwrap_or_else(|| insert(store, (group, ty), name))
+        self.find_entry(scope, name.as_str()).unwrap_or_else(|| insert(store, scope, name))
     }
 
     /// The entry of a watched name. A resource that was sent only under the wildcard of another group falls back with
@@ -43,14 +43,14 @@ impl<'a> Placement<'a> {
     pub(super) fn watched_entry(
         &mut self,
         store: &mut Store,
-        (group, ty): (GroupId, TypeId),
+        scope: TypeInGroup,
         name: &ResourceName,
     ) -> EntryId {
-        let found = self.find_entry((group, ty), name.as_str());
+        let found = self.find_entry(scope, name.as_str());
         let is_usable = |id: &EntryId| {
-            store.get(*id).is_some_and(|entry| entry.group == group || !entry.watches.is_empty())
+            store.get(*id).is_some_and(|entry| entry.group == scope.group || !entry.watches.is_empty())
         };
-        let Some(id) = found.filter(is_usable) else { return insert(store, (group, ty), name) };
+        let Some(id) = found.filter(is_usable) else { return insert(store, scope, name) };
         if let Some(entry) = store.get_mut(id).filter(|entry| entry.watches.is_empty()) {
             entry.spelling = name.other_spelling();
         }
@@ -58,7 +58,11 @@ impl<'a> Placement<'a> {
     }
 
     /// The entry of a name, if a server of the group has a subscription for it.
-    pub(super) fn find_entry(&mut self, (group, ty): (GroupId, TypeId), name: &str) -> Option<EntryId> {
+    pub(super) fn find_entry(
+        &mut self,
+        TypeInGroup { group, ty }: TypeInGroup,
+        name: &str,
+    ) -> Option<EntryId> {
         let Self { groups, servers, .. } = self;
         let mut open = groups.get(group).open.iter();
         open.find_map(|server| {
@@ -80,10 +84,10 @@ impl<'a> Placement<'a> {
             invariant::broken("a resource that is acted on has an entry");
             return;
         };
-        let named = (entry.ty, store.type_url(entry.ty));
+        let named = store.named_type(entry.ty);
         let (is_glob, spelling) = (entry.is_glob, entry.spelling.clone());
         let machine = &mut self.servers[server].machine;
-        if let Some(sub) = machine.subscriptions_mut(named.0).and_then(|known| known.get_mut(sub)) {
+        if let Some(sub) = machine.subscriptions_mut(named.id).and_then(|known| known.get_mut(sub)) {
             sub.spell(spelling);
         }
         machine.subscribe(named, sub, now);
@@ -96,20 +100,19 @@ impl<'a> Placement<'a> {
     pub(super) fn subscribe_wildcard_at(
         &mut self,
         store: &mut Store,
-        (group, ty): (GroupId, TypeId),
+        scope: TypeInGroup,
         server: ServerId,
         now: Instant,
     ) {
-        let type_url = store.type_url(ty);
-        let all = store.members.get(&(group, ty, Which::All));
+        let TypeInGroup { group, ty } = scope;
+        let all = store.members.get(&CollectionKey::of_all(scope));
         let names: Vec<_> = all.map(|all| all.members.keys().cloned().collect()).unwrap_or_default();
-        let mut members: BTreeSet<_> =
-            names.iter().filter_map(|name| self.find_entry((group, ty), name)).collect();
+        let mut members: BTreeSet<_> = names.iter().filter_map(|name| self.find_entry(scope, name)).collect();
         members.extend(self.members_above(group, ty, server));
         for id in members {
-            self.join(store, (id, By::Wildcard), server, now);
+            self.join(store, id, By::Wildcard, server, now);
         }
-        self.servers[server].machine.subscribe_all((ty, type_url), now);
+        self.servers[server].machine.subscribe_all(store.named_type(ty), now);
     }
 
     /// The subscription of an entry at a server, which is added if there is none.
@@ -119,7 +122,7 @@ impl<'a> Placement<'a> {
         id: EntryId,
         server: ServerId,
     ) -> Option<SubId> {
-        let named = store.get(id).map(|entry| (entry.ty, store.type_url(entry.ty)))?;
+        let named = store.get(id).map(|entry| store.named_type(entry.ty))?;
         let entry = store.get_mut(id)?;
         let machine = &mut self.servers[server].machine;
         if let Some(sub) = entry.subscriptions.at(server) {
@@ -199,20 +202,20 @@ impl<'a> Placement<'a> {
         }
     }
 
-    /// Records the server's version of a resource that is held now. The versions of other servers do not matter any
-    /// more.
+    /// Records the sender's version of a resource that is held now; `None` in the state-of-the-world variant, whose requests
+    /// have no versions of single resources. The versions of other servers do not matter any more.
     pub(in crate::engine) fn note_version(
         &mut self,
         store: &Store,
-        (sender, is_delta): (ServerId, bool),
         id: EntryId,
-        version: &Version,
+        sender: ServerId,
+        version: Option<&Version>,
     ) {
         let Some(entry) = store.get(id) else { return };
         for (server, sub) in entry.subscriptions.iter() {
             let subscriptions = self.servers[server].machine.subscriptions_mut(entry.ty);
             if let Some(sub) = subscriptions.and_then(|subscriptions| subscriptions.get_mut(sub)) {
-                sub.on_held((server == sender && is_delta).then_some(version), server != sender);
+                sub.on_held(version.filter(|_| server == sender), server != sender);
             }
         }
     }
@@ -268,13 +271,13 @@ impl<'a> Placement<'a> {
         }
         if is_last
             && let Some(entry) = store.remove(id)
-            && self.find_entry((entry.group, entry.ty), &entry.name).is_none()
+            && self.find_entry(TypeInGroup { group: entry.group, ty: entry.ty }, &entry.name).is_none()
         {
             store.members.forget(&entry);
             if let Some(key) = self
                 .memberships()
                 .wildcard_key(store, entry.ty)
-                .filter(|key| self.find_entry((key.0, key.1), &entry.name).is_none())
+                .filter(|key| self.find_entry(key.scope(), &entry.name).is_none())
             {
                 store.members.remove(&key, &entry.name);
             }
@@ -282,7 +285,7 @@ impl<'a> Placement<'a> {
     }
 
     /// A resource is a member of a collection at a server also if another server has sent it.
-    fn join(&mut self, store: &mut Store, (id, by): (EntryId, By), server: ServerId, now: Instant) {
+    fn join(&mut self, store: &mut Store, id: EntryId, by: By, server: ServerId, now: Instant) {
         // The name may be requested there for the watches of another group.
         let (Some(sub), Some(entry)) = (self.place(store, id, server), store.get(id)) else { return };
         let ty = entry.ty;
@@ -294,7 +297,7 @@ impl<'a> Placement<'a> {
             }
         }
         let full_state = store.ty(ty).full_state();
-        self.servers[server].machine.on_joined((ty, full_state), sub, now);
+        self.servers[server].machine.on_joined(ty, full_state, sub, now);
     }
 
     /// A member at the active server is one at those above it, too.
@@ -305,7 +308,7 @@ impl<'a> Placement<'a> {
         };
         let group = match by {
             By::Wildcard => {
-                self.memberships().wildcard_key(store, entry.ty).map_or(entry.group, |(group, ..)| group)
+                self.memberships().wildcard_key(store, entry.ty).map_or(entry.group, |key| key.group)
             }
             By::Glob => entry.group,
         };
@@ -315,7 +318,7 @@ impl<'a> Placement<'a> {
             let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
             // A server that was notified of the end of a wildcard before the active one has no members.
             if by == By::Glob || subscriptions.is_some_and(|subscriptions| subscriptions.takes_all()) {
-                self.join(store, (id, by), server, now);
+                self.join(store, id, by, server, now);
             }
         }
     }
@@ -333,12 +336,17 @@ impl<'a> Placement<'a> {
         let held = subscriptions.iter().filter(|(_, sub)| sub.has_version());
         let held: Vec<_> = held.map(|(_, sub)| sub.entry()).collect();
         for id in held {
-            self.join(store, (id, By::Wildcard), server, now);
+            self.join(store, id, By::Wildcard, server, now);
         }
     }
 
     /// The resources that the active server has sent under a wildcard without a watch are its members.
-    pub(super) fn join_known(&mut self, store: &mut Store, (group, ty): (GroupId, TypeId), now: Instant) {
+    pub(super) fn join_known(
+        &mut self,
+        store: &mut Store,
+        TypeInGroup { group, ty }: TypeInGroup,
+        now: Instant,
+    ) {
         let active = self.groups.get(group).active();
         // A type that was never requested has no members.
         let Some(subscriptions) = self.servers[active].machine.subscriptions_mut(ty) else { return };
@@ -346,7 +354,7 @@ impl<'a> Placement<'a> {
         let members: Vec<_> = subscriptions.iter().filter(is_member).map(|(_, sub)| sub.entry()).collect();
         for id in members {
             for server in self.groups.get(group).open.clone() {
-                self.join(store, (id, By::Wildcard), server, now);
+                self.join(store, id, By::Wildcard, server, now);
             }
             store.note_change(id, false, true);
         }
@@ -381,7 +389,7 @@ impl<'a> Placement<'a> {
         let above = self.groups.get(group).open.iter().rev().nth(1).copied();
         if let Some(other) = if server == active { above } else { Some(active) } {
             for member in self.globs().members_at(other, ty, &glob, |sub| sub.is_glob_member()) {
-                self.join(store, (member, By::Glob), server, now);
+                self.join(store, member, By::Glob, server, now);
             }
         }
         // A server need not resend for a glob a resource that it has sent by name (B2.20): it counts as a member until
@@ -390,7 +398,7 @@ impl<'a> Placement<'a> {
             for member in
                 self.globs().members_at(active, ty, &glob, |sub| sub.has_version() && !sub.is_glob_member())
             {
-                self.join(store, (member, By::Glob), server, now);
+                self.join(store, member, By::Glob, server, now);
                 self.join_higher(store, member, By::Glob, now);
                 store.note_change(member, false, true);
             }
@@ -404,7 +412,7 @@ impl<'a> Placement<'a> {
         let Some(entry) = store.get(id).filter(|entry| entry.is_glob && entry.is_waiting()) else {
             return false;
         };
-        let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
+        let key = CollectionKey::of_glob(entry);
         if store.members.get(&key).is_none_or(|collection| collection.members.is_empty()) {
             return false;
         }
@@ -416,14 +424,15 @@ impl<'a> Placement<'a> {
     /// The wildcard of a type at a server is unsubscribed, and the server was notified.
     pub(super) fn on_released_all(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
         for group in self.groups.with(server) {
-            self.end_unwatched_wildcard(store, (group, ty));
+            self.end_unwatched_wildcard(store, TypeInGroup { group, ty });
         }
     }
 
     /// Ends a wildcard without a watch, unless a server of the group was not notified of that yet: if it is watched
     /// again before, nothing has happened for that server, and its members are those of before.
-    fn end_unwatched_wildcard(&mut self, store: &mut Store, (group, ty): (GroupId, TypeId)) {
-        let key = (group, ty, Which::All);
+    fn end_unwatched_wildcard(&mut self, store: &mut Store, scope: TypeInGroup) {
+        let TypeInGroup { group, ty } = scope;
+        let key = CollectionKey::of_all(scope);
         if !store.members.get(&key).is_some_and(|all| all.watches.is_empty()) {
             return;
         }
@@ -448,7 +457,7 @@ impl<'a> Placement<'a> {
         let of_all = self
             .memberships()
             .wildcard_key(store, ty)
-            .filter(|key| key.0 == entry.group || self.memberships().wildcard_of(store, entry).is_some());
+            .filter(|key| key.group == entry.group || self.memberships().wildcard_of(store, entry).is_some());
         let subscriptions: Vec<_> = entry.subscriptions.iter().collect();
         if let Some(key) = of_all {
             store.members.remove(&key, &name);
@@ -471,7 +480,7 @@ impl<'a> Placement<'a> {
     /// Ends the wildcards of a group that were kept for a server without subscriptions.
     pub(super) fn end_unwatched_wildcards(&mut self, store: &mut Store, id: GroupId) {
         for ty in store.type_ids() {
-            self.end_unwatched_wildcard(store, (id, ty));
+            self.end_unwatched_wildcard(store, TypeInGroup { group: id, ty });
         }
     }
 
@@ -484,6 +493,6 @@ impl<'a> Placement<'a> {
     }
 }
 
-fn insert(store: &mut Store, (group, ty): (GroupId, TypeId), name: &ResourceName) -> EntryId {
+fn insert(store: &mut Store, TypeInGroup { group, ty }: TypeInGroup, name: &ResourceName) -> EntryId {
     store.insert(Entry::new(name.canonical(), (group, ty)).with_spelling(name.other_spelling()))
 }

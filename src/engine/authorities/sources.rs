@@ -2,10 +2,11 @@
 
 use std::{sync::Arc, time::Instant};
 
-use bytes::Bytes;
-
 use super::{
-    super::{Refusal, store::Store},
+    super::{
+        selection::{Refusal, TypedName},
+        store::Store,
+    },
     AuthorityState, Groups, Servers,
     unused::Unused,
 };
@@ -13,7 +14,6 @@ use crate::{
     config::{ApiType, Authority, Bootstrap, ConfigSource, TransportApiVersion},
     engine::Settings,
     error::Code,
-    name::ResourceName,
     protocol::{self, GroupId, Machine, ServerId, SourceKey, TypeId, encode_node},
     resource::{config_source::ResourceConfigSource, services::Service},
 };
@@ -23,9 +23,8 @@ use crate::{
 pub(super) struct Registry {
     bootstrap: Arc<Bootstrap>,
     settings: Arc<Settings>,
-    /// A part of the settings, which the machines share.
-    protocol: Arc<protocol::Settings>,
-    node: Bytes,
+    /// What all machines share.
+    client: protocol::Client,
     random: fastrand::Rng,
 }
 
@@ -41,9 +40,11 @@ pub(in crate::engine) struct Sources<'a> {
 impl Registry {
     pub(super) fn new(bootstrap: Arc<Bootstrap>, settings: Arc<Settings>, seed: u64) -> Self {
         Self {
-            node: encode_node(bootstrap.node()),
             random: fastrand::Rng::with_seed(seed),
-            protocol: Arc::new(settings.protocol.clone()),
+            client: protocol::Client {
+                node: encode_node(bootstrap.node()),
+                settings: Arc::new(settings.protocol.clone()),
+            },
             bootstrap,
             settings,
         }
@@ -53,7 +54,8 @@ impl Registry {
 impl<'a> Sources<'a> {
     pub(super) fn new(
         registry: &'a mut Registry,
-        (servers, groups): (&'a mut Servers, &'a mut Groups),
+        servers: &'a mut Servers,
+        groups: &'a mut Groups,
         unused: &'a mut Unused,
     ) -> Self {
         Self { registry, servers, groups, unused }
@@ -63,7 +65,7 @@ impl<'a> Sources<'a> {
     pub(in crate::engine) fn group_for(
         &mut self,
         store: &Store,
-        (ty, name): (TypeId, &ResourceName),
+        TypedName { ty, name }: TypedName<'_>,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
         if let Some(known) = self.groups.find(name.authority(), ty) {
@@ -72,14 +74,14 @@ impl<'a> Sources<'a> {
         let bootstrap = self.registry.bootstrap.clone();
         let sources = bootstrap.sources_for(name, store.type_url(ty));
         let sources = sources.map_err(|unknown| refuse(unknown.to_string()))?;
-        self.add_group(store, (name.authority(), ty), sources, now)
+        self.add_group(store, name.authority(), ty, sources, now)
     }
 
     /// The source of a resource whose name came with one. A group with the same source and fetch mode is shared.
     pub(super) fn source_group(
         &mut self,
         store: &Store,
-        (ty, name): (TypeId, &ResourceName),
+        TypedName { ty, name }: TypedName<'_>,
         source: &ResourceConfigSource,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
@@ -106,13 +108,14 @@ impl<'a> Sources<'a> {
             return Ok(known);
         }
         let bootstrap = self.registry.bootstrap.clone();
-        self.add_group(store, (None, ty), bootstrap.sources_of(store.type_url(ty)), now)
+        self.add_group(store, None, ty, bootstrap.sources_of(store.type_url(ty)), now)
     }
 
     fn add_group(
         &mut self,
         store: &Store,
-        (authority, ty): (Option<&str>, TypeId),
+        authority: Option<&str>,
+        ty: TypeId,
         sources: &[ConfigSource],
         now: Instant,
     ) -> Result<GroupId, Refusal> {
@@ -131,7 +134,7 @@ impl<'a> Sources<'a> {
         let type_url = store.type_url(ty);
         let mut source_keys = Vec::with_capacity(sources.len());
         for source in sources {
-            let source_key = SourceKey::new(source, type_url, &self.registry.protocol);
+            let source_key = SourceKey::new(source, type_url, &self.registry.client.settings);
             let source_key = source_key.map_err(|message| Refusal { code: Code::Unimplemented, message })?;
             if !source_keys.contains(&source_key) {
                 source_keys.push(source_key);
@@ -166,10 +169,9 @@ impl<'a> Sources<'a> {
         if let Some(known) = self.servers.find(source_key) {
             return known;
         }
-        let seed = (self.registry.random.u64(..), now);
-        let Registry { node, settings, protocol, .. } = &*self.registry;
-        self.servers
-            .insert(settings, |id| Machine::new(id, source_key.clone(), node.clone(), protocol.clone(), seed))
+        let seed = self.registry.random.u64(..);
+        let Registry { settings, client, .. } = &*self.registry;
+        self.servers.insert(settings, |id| Machine::new(id, source_key.clone(), client.clone(), seed, now))
     }
 
     /// Opens the next server of a group.

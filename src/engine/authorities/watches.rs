@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::{
     super::{
-        Refusal,
-        store::{Collection, Store, Which},
+        selection::{Refusal, TypedName},
+        store::{Collection, CollectionKey, Store},
     },
     Authorities, Globs,
 };
@@ -13,17 +13,15 @@ use crate::{
     base::WatchId,
     cache::Entry,
     invariant,
-    name::ResourceName,
-    protocol::{EntryId, GroupId, TypeId},
+    protocol::{EntryId, GroupId, TypeAtServer, TypeId, TypeInGroup},
     resource::config_source::ResourceConfigSource,
 };
 
 /// A name to request.
 #[derive(Debug)]
 pub(in crate::engine) struct RequestedName<'a> {
-    pub(in crate::engine) ty: TypeId,
-    pub(in crate::engine) name: &'a ResourceName,
-    /// The source, if it is not the one of the bootstrap.
+    pub(in crate::engine) typed: TypedName<'a>,
+    /// The source that a resource names for it; `None` for that of the bootstrap.
     pub(in crate::engine) source: Option<&'a ResourceConfigSource>,
 }
 
@@ -36,15 +34,15 @@ impl Authorities {
         requested: &RequestedName<'_>,
         now: Instant,
     ) -> Result<EntryId, Refusal> {
-        let &RequestedName { ty, name, source } = requested;
+        let &RequestedName { typed: typed @ TypedName { ty, name }, source } = requested;
         let group = match source {
             Some(source) if source.is_for(name.authority()) => {
-                self.sources().source_group(store, (ty, name), source, now)?
+                self.sources().source_group(store, typed, source, now)?
             }
-            Some(_) | None => self.sources().group_for(store, (ty, name), now)?,
+            Some(_) | None => self.sources().group_for(store, typed, now)?,
         };
         self.sources().check_variant(store, group, ty)?;
-        let entry = self.placement().watched_entry(store, (group, ty), name);
+        let entry = self.placement().watched_entry(store, TypeInGroup { group, ty }, name);
         if name.is_glob() {
             Globs::begin(store, entry);
         }
@@ -99,18 +97,19 @@ impl Authorities {
     ) -> Result<GroupId, Refusal> {
         let group = self.sources().default_group(store, ty, now)?;
         self.sources().check_variant(store, group, ty)?;
-        let key = (group, ty, Which::All);
+        let scope = TypeInGroup { group, ty };
+        let key = CollectionKey::of_all(scope);
         if store.members.get(&key).is_none() {
             for server in self.groups.get(group).open.clone() {
                 self.placement().join_held(store, ty, server, now);
             }
             store.members.begin(key.clone(), Collection::default);
-            self.placement().join_known(store, (group, ty), now);
+            self.placement().join_known(store, scope, now);
         }
         self.groups.get_mut(group).watches += 1;
         store.members.begin(key.clone(), Collection::default).watches.push(watch_id);
         for server in self.groups.get(group).open.clone() {
-            self.placement().subscribe_wildcard_at(store, (group, ty), server, now);
+            self.placement().subscribe_wildcard_at(store, scope, server, now);
             self.settle(store, server, now);
         }
         self.fall_back(store, group, now);
@@ -120,8 +119,8 @@ impl Authorities {
         if failed || store.members.get(&key).is_some_and(known) {
             store.members.touch(&key);
         }
-        let active = self.groups.active(group);
-        self.unanswered().on_unanswered(store, (active, ty), now);
+        let server = self.groups.active(group);
+        self.unanswered().on_unanswered(store, TypeAtServer { server, ty }, now);
         Ok(group)
     }
 
@@ -129,10 +128,11 @@ impl Authorities {
         &mut self,
         store: &mut Store,
         watch_id: WatchId,
-        (group, ty): (GroupId, TypeId),
+        scope: TypeInGroup,
         now: Instant,
     ) {
-        let key = (group, ty, Which::All);
+        let TypeInGroup { group, ty } = scope;
+        let key = CollectionKey::of_all(scope);
         let Some(all) = store.members.get_mut(&key) else {
             invariant::broken("a wildcard that is watched is a collection");
             return;

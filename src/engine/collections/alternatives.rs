@@ -3,7 +3,7 @@
 use tracing::debug;
 
 use super::{
-    super::{delivery::Delivery, store::Store},
+    super::{delivery::Delivery, selection::TypedName, store::Store},
     Follower, Indirections, publish_seen,
 };
 use crate::{
@@ -44,7 +44,7 @@ impl Indirections {
         store: &Store,
         delivery: &mut Delivery,
         watch_id: WatchId,
-        (ty, name): (TypeId, &ResourceName),
+        TypedName { ty, name }: TypedName<'_>,
     ) {
         let primary = delivery.next_watch_id();
         let begun = Alternative { ty, name: name.clone(), primary, other: Other::Unused, published: None };
@@ -152,7 +152,7 @@ impl Indirections {
             return;
         }
         alternative.published = Some(seen.clone());
-        publish_seen(store, delivery, (watch_id, alternative.ty), seen);
+        publish_seen(store, delivery, watch_id, alternative.ty, seen);
     }
 }
 

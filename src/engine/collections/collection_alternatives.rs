@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tracing::debug;
 
 use super::{
-    super::{delivery::Delivery, store::Store},
+    super::{delivery::Delivery, selection::TypedName, store::Store},
     Follower, Indirections,
     alternatives::is_of_source,
 };
@@ -42,7 +42,7 @@ impl Indirections {
         store: &Store,
         delivery: &mut Delivery,
         watch_id: WatchId,
-        (ty, name): (TypeId, &ResourceName),
+        TypedName { ty, name }: TypedName<'_>,
     ) {
         let primary = Watched { watch_id: delivery.next_watch_id(), seen: None };
         self.edges.insert(primary.watch_id, Follower::CollectionAlternative(watch_id));
@@ -65,7 +65,8 @@ impl Indirections {
         store: &Store,
         delivery: &mut Delivery,
         watch_id: WatchId,
-        (changed, observed): (WatchId, &Erased),
+        changed: WatchId,
+        observed: &Erased,
     ) {
         let Ok(seen) = observed.clone().downcast() else {
             invariant::broken("the state of a collection is that of its members");

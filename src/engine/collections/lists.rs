@@ -9,8 +9,8 @@ use bytes::Bytes;
 
 use super::{
     super::{
-        Refusal,
         delivery::Delivery,
+        selection::{Refusal, TypedName},
         store::{Collection, CollectionKey, Store},
     },
     Follower, Indirections,
@@ -78,8 +78,20 @@ pub(super) struct InlineEntry {
     published: Option<ErasedObserved>,
 }
 
+/// The name of a member, or of a glob, in a list.
+#[derive(Debug, Clone)]
+pub(super) struct ListedName {
+    list: CollectionKey,
+    /// The text of a locator; of an inline entry the name of the list with its own name, or its index, as fragment.
+    name: Arc<str>,
+}
+
 /// The state of a list that its inline members share.
-type ListState<'a> = (&'a Version, &'a Option<WatchError>);
+#[derive(Clone, Copy)]
+struct ListState<'a> {
+    version: &'a Version,
+    warning: Option<&'a WatchError>,
+}
 
 impl Lists {
     /// A watched inline entry.
@@ -100,13 +112,14 @@ pub(in crate::engine) fn list_type(store: &mut Store, ty: TypeId) -> Result<Type
 }
 
 impl Indirections {
-    /// Begins a watch of all members of a list, which is of the type `list_ty`.
+    /// Begins a watch of all members of a list, whose own name and type are `list`.
     pub(in crate::engine) fn begin_list(
         &mut self,
         store: &mut Store,
         delivery: &mut Delivery,
         watch_id: WatchId,
-        (key, list_ty, name): (&CollectionKey, TypeId, &ResourceName),
+        key: &CollectionKey,
+        list: TypedName<'_>,
     ) {
         let collection = store.members.begin(key.clone(), Collection::default);
         collection.watches.push(watch_id);
@@ -115,9 +128,9 @@ impl Indirections {
         }
         if let btree_map::Entry::Vacant(place) = self.lists.lists.entry(key.clone()) {
             let watch_id = delivery.next_watch_id();
-            place.insert(Members::new(watch_id, name.canonical()));
+            place.insert(Members::new(watch_id, list.name.canonical()));
             self.edges.insert(watch_id, Follower::List(key.clone()));
-            self.subscribe(watch_id, store.ty(list_ty), name.clone());
+            self.subscribe(watch_id, store.ty(list.ty), list.name.clone());
         }
     }
 
@@ -150,7 +163,8 @@ impl Indirections {
             Some(ErasedObserved::Present { resource, version, warning }) => {
                 if let Ok(list) = resource.downcast::<List>() {
                     self.set_warning(store, key, warning.clone());
-                    self.update_members(store, delivery, key, (&list, (&version, &warning)));
+                    let state = ListState { version: &version, warning: warning.as_ref() };
+                    self.update_members(store, delivery, key, &list, state);
                 }
             }
             Some(ErasedObserved::Absent { reason }) => {
@@ -158,7 +172,8 @@ impl Indirections {
                 self.set_warning(store, key, Some(reason));
                 if is_known {
                     let nothing = List { entries: Vec::new() };
-                    self.update_members(store, delivery, key, (&nothing, (&Version::default(), &None)));
+                    let state = ListState { version: &Version::default(), warning: None };
+                    self.update_members(store, delivery, key, &nothing, state);
                 }
             }
         }
@@ -170,7 +185,8 @@ impl Indirections {
         store: &mut Store,
         delivery: &mut Delivery,
         key: &CollectionKey,
-        (list, state): (&List, ListState<'_>),
+        list: &List,
+        state: ListState<'_>,
     ) {
         // It may have ended meanwhile.
         let Some(known) = self.lists.lists.get_mut(key) else { return };
@@ -183,20 +199,19 @@ impl Indirections {
         let mut members = BTreeMap::new();
         for (name, entry) in listed {
             let old = before.remove(&name);
+            let listed = ListedName { list: key.clone(), name };
             let member = match entry {
                 ListEntry::Locator(locator) if locator.is_glob() => {
-                    self.locate_glob((store, delivery), (key, &name), old, locator)
+                    self.locate_glob(store, delivery, &listed, old, locator)
                 }
-                ListEntry::Locator(locator) => {
-                    self.locate_member((store, delivery), (key, &name), old, locator)
-                }
+                ListEntry::Locator(locator) => self.locate_member(store, delivery, &listed, old, locator),
                 ListEntry::Inline(inline) => {
-                    let member = set_inline(store, (key, &name), old.as_ref(), (inline, state));
+                    let member = set_inline(store, &listed, old.as_ref(), inline, state);
                     old.into_iter().for_each(|old| self.unfollow_member(old));
                     member
                 }
             };
-            members.insert(name, member);
+            members.insert(listed.name, member);
         }
         // It cannot have ended meanwhile.
         let Some(known) = self.lists.lists.get_mut(key) else { return };
@@ -204,7 +219,7 @@ impl Indirections {
         known.members = members;
         let is_complete = known.unknown == 0;
         for (name, member) in &before {
-            known.remove(store, key, (name, member));
+            known.remove(store, key, name, member);
         }
         for member in before.into_values() {
             self.unfollow_member(member);
@@ -217,8 +232,9 @@ impl Indirections {
 
     fn locate_glob(
         &mut self,
-        (store, delivery): (&Store, &mut Delivery),
-        (key, name): (&CollectionKey, &Arc<str>),
+        store: &Store,
+        delivery: &mut Delivery,
+        listed: &ListedName,
         old: Option<Member>,
         locator: &ResourceName,
     ) -> Member {
@@ -227,8 +243,8 @@ impl Indirections {
             return old;
         }
         let watch_id = delivery.next_watch_id();
-        self.edges.insert(watch_id, Follower::Glob(key.clone(), name.clone()));
-        self.subscribe_collection(watch_id, store.ty(key.1), locator.clone());
+        self.edges.insert(watch_id, Follower::Glob(listed.clone()));
+        self.subscribe_collection(watch_id, store.ty(listed.list.ty), locator.clone());
         Member::Glob { watch_id, known: false }
     }
 
@@ -236,8 +252,9 @@ impl Indirections {
     pub(super) fn update_glob(
         &mut self,
         store: &mut Store,
-        (key, name): (&CollectionKey, &Arc<str>),
-        (watch_id, observed): (WatchId, &Erased),
+        ListedName { list: key, name }: &ListedName,
+        watch_id: WatchId,
+        observed: &Erased,
     ) {
         let Some(seen) = observed.downcast_ref::<ErasedMembers>() else {
             invariant::broken("the state of a glob is that of its members");
@@ -283,8 +300,9 @@ impl Indirections {
 
     fn locate_member(
         &mut self,
-        (store, delivery): (&Store, &mut Delivery),
-        (key, name): (&CollectionKey, &Arc<str>),
+        store: &Store,
+        delivery: &mut Delivery,
+        listed: &ListedName,
         old: Option<Member>,
         locator: &ResourceName,
     ) -> Member {
@@ -296,8 +314,8 @@ impl Indirections {
             }
             old => {
                 let watch_id = delivery.next_watch_id();
-                self.edges.insert(watch_id, Follower::Member(key.clone(), name.clone()));
-                self.subscribe(watch_id, store.ty(key.1), target.clone());
+                self.edges.insert(watch_id, Follower::Member(listed.clone()));
+                self.subscribe(watch_id, store.ty(listed.list.ty), target.clone());
                 old.into_iter().for_each(|old| self.unfollow_member(old));
                 Member::Locator { target, watch_id, known: false }
             }
@@ -309,7 +327,7 @@ impl Indirections {
         &mut self,
         store: &mut Store,
         delivery: &Delivery,
-        (key, name): (&CollectionKey, &Arc<str>),
+        ListedName { list: key, name }: &ListedName,
         watch_id: WatchId,
     ) {
         // Nothing is known yet.
@@ -324,7 +342,7 @@ impl Indirections {
             list.unknown -= 1;
         }
         let is_complete = list.unknown == 0;
-        let observed = store.ty(key.1).observe(seen);
+        let observed = store.ty(key.ty).observe(seen);
         store.members.insert(key.clone(), name.clone(), observed);
         if is_complete {
             store.members.complete(key);
@@ -344,7 +362,8 @@ impl Indirections {
         store: &mut Store,
         delivery: &mut Delivery,
         watch_id: WatchId,
-        (ty, name, entry): (TypeId, &ResourceName, &str),
+        TypedName { ty, name }: TypedName<'_>,
+        entry: &str,
     ) -> Result<(), Refusal> {
         let list_ty = list_type(store, ty)?;
         let list = delivery.next_watch_id();
@@ -371,26 +390,25 @@ impl Indirections {
             return;
         }
         entry.published = Some(seen.clone());
-        publish_seen(store, delivery, (watch_id, entry.ty), seen);
+        publish_seen(store, delivery, watch_id, entry.ty, seen);
     }
 }
 
 fn set_inline(
     store: &mut Store,
-    (key, name): (&CollectionKey, &Arc<str>),
+    ListedName { list: key, name }: &ListedName,
     old: Option<&Member>,
-    (inline, (version, warning)): (&Inline, ListState<'_>),
+    inline: &Inline,
+    state: ListState<'_>,
 ) -> Member {
-    let version = if inline.version.is_empty() { version } else { &inline.version };
+    let version = if inline.version.is_empty() { state.version } else { &inline.version };
+    let warning = state.warning.cloned();
     let new =
         Member::Inline { bytes: inline.bytes.clone(), version: version.clone(), warning: warning.clone() };
     if !old.is_some_and(|old| old.is_same(&new)) {
-        let seen = ErasedObserved::Present {
-            resource: inline.resource.clone(),
-            version: version.clone(),
-            warning: warning.clone(),
-        };
-        let observed = store.ty(key.1).observe(seen);
+        let seen =
+            ErasedObserved::Present { resource: inline.resource.clone(), version: version.clone(), warning };
+        let observed = store.ty(key.ty).observe(seen);
         store.members.insert(key.clone(), name.clone(), observed);
     }
     new
@@ -403,7 +421,7 @@ impl Members {
     }
 
     /// An entry was removed from the list.
-    fn remove(&mut self, store: &mut Store, key: &CollectionKey, (name, member): (&Arc<str>, &Member)) {
+    fn remove(&mut self, store: &mut Store, key: &CollectionKey, name: &Arc<str>, member: &Member) {
         let changes = match member {
             Member::Glob { .. } => self.globs.remove(name),
             // A glob may have it as well.

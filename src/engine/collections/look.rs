@@ -68,14 +68,15 @@ impl<'a> Look<'a> {
         if let Some(seen) = self.redirects.get(&(id, depth)) {
             return seen.clone();
         }
-        let seen = self.behind_redirect((id, entry), seen, depth);
+        let seen = self.behind_redirect(id, entry, seen, depth);
         self.redirects.insert((id, depth), seen.clone());
         seen
     }
 
     fn behind_redirect(
         &mut self,
-        (id, entry): (EntryId, &Entry),
+        id: EntryId,
+        entry: &Entry,
         seen: ErasedObserved,
         depth: usize,
     ) -> Option<ErasedObserved> {
@@ -114,7 +115,7 @@ impl<'a> Look<'a> {
             // Until the state of the alternative is known, an unreachable source is not reported.
             (_, None) => None,
             (None, Some(seen)) => Some(seen),
-            (Some(seen), Some(other)) => Some(self.neither(alternative, (seen, other))),
+            (Some(seen), Some(other)) => Some(self.neither(alternative, seen, other)),
         }
     }
 
@@ -132,7 +133,8 @@ impl<'a> Look<'a> {
     fn neither(
         &self,
         alternative: &Alternative,
-        (primary, other): (ErasedObserved, ErasedObserved),
+        primary: ErasedObserved,
+        other: ErasedObserved,
     ) -> ErasedObserved {
         match (primary, other) {
             (ErasedObserved::Absent { reason }, ErasedObserved::Absent { reason: other }) => {

@@ -23,7 +23,6 @@ mod look;
 use std::{
     collections::{BTreeMap, BTreeSet},
     mem,
-    sync::Arc,
 };
 
 use tracing::debug;
@@ -32,7 +31,10 @@ use tracing::debug;
 pub(super) use self::alternatives::MAX_ALTERNATIVES;
 pub(super) use self::lists::list_type;
 use self::{
-    alternatives::Alternative, collection_alternatives::CollectionAlternative, lists::Lists, look::Look,
+    alternatives::Alternative,
+    collection_alternatives::CollectionAlternative,
+    lists::{ListedName, Lists},
+    look::Look,
 };
 use super::{
     delivery::{Delivery, WatchTarget},
@@ -86,9 +88,9 @@ enum Follower {
     /// The members of a list.
     List(CollectionKey),
     /// One member of a list, by its name there.
-    Member(CollectionKey, Arc<str>),
+    Member(ListedName),
     /// The members of a glob in a list, by its name there.
-    Glob(CollectionKey, Arc<str>),
+    Glob(ListedName),
 }
 
 /// The target of a resource.
@@ -154,8 +156,8 @@ impl Indirections {
             Some(
                 Follower::Inline(_)
                 | Follower::List(_)
-                | Follower::Member(..)
-                | Follower::Glob(..)
+                | Follower::Member(_)
+                | Follower::Glob(_)
                 | Follower::CollectionAlternative(_),
             )
             | None => {}
@@ -182,12 +184,12 @@ impl Indirections {
             }
             Follower::Alternative(above) => self.update_alternative(store, delivery, above),
             Follower::CollectionAlternative(above) => {
-                self.update_collection_alternative(store, delivery, above, (watch_id, observed));
+                self.update_collection_alternative(store, delivery, above, watch_id, observed);
             }
             Follower::Inline(above) => self.publish_inline(store, delivery, above),
             Follower::List(key) => self.update_list(store, delivery, &key),
-            Follower::Member(key, name) => self.update_member(store, delivery, (&key, &name), watch_id),
-            Follower::Glob(key, name) => self.update_glob(store, (&key, &name), (watch_id, observed)),
+            Follower::Member(listed) => self.update_member(store, delivery, &listed, watch_id),
+            Follower::Glob(listed) => self.update_glob(store, &listed, watch_id, observed),
         }
         true
     }
@@ -206,7 +208,7 @@ impl Indirections {
         let old = self.redirects.remove(&id);
         let before = old.as_ref().map(|old| (old.target.clone(), old.broken));
         match target {
-            Some(target) => self.redirect(store, delivery, id, (target, before)),
+            Some(target) => self.redirect(store, delivery, id, target, before),
             // It has no target any more, so that rings through it are open.
             None => self.retry_broken(store, id),
         }
@@ -221,7 +223,8 @@ impl Indirections {
         store: &mut Store,
         delivery: &mut Delivery,
         id: EntryId,
-        (target, before): (ResourceName, Option<(ResourceName, Option<&'static str>)>),
+        target: ResourceName,
+        before: Option<(ResourceName, Option<&'static str>)>,
     ) {
         // A resource without an entry redirects to nothing.
         let Some((ty, name)) = store.get(id).map(|entry| (entry.ty, entry.name.clone())) else {
@@ -391,8 +394,8 @@ impl Indirections {
                 Some(Follower::Alternative(above) | Follower::Inline(above)) => watch_id = *above,
                 Some(
                     Follower::List(_)
-                    | Follower::Member(..)
-                    | Follower::Glob(..)
+                    | Follower::Member(_)
+                    | Follower::Glob(_)
                     | Follower::CollectionAlternative(_),
                 )
                 | None => return Above::Watch(watch_id),
@@ -410,12 +413,7 @@ enum Above {
 }
 
 /// Publishes the state of a watch without an entry of its own.
-fn publish_seen(
-    store: &Store,
-    delivery: &mut Delivery,
-    (watch_id, ty): (WatchId, TypeId),
-    seen: ErasedObserved,
-) {
+fn publish_seen(store: &Store, delivery: &mut Delivery, watch_id: WatchId, ty: TypeId, seen: ErasedObserved) {
     delivery.deliver(watch_id, store.ty(ty).observe(seen));
 }
 

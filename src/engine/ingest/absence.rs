@@ -1,7 +1,7 @@
 //! The resources that a response does not contain.
 
 use super::Step;
-use crate::invariant;
+use crate::{invariant, protocol::TypeAtServer};
 
 impl Step<'_> {
     /// Deletes the resources that a response of a full-state type does not contain (B1.10), unless the response is a heartbeat
@@ -43,9 +43,10 @@ impl Step<'_> {
         }
         self.authorities.absence().on_missed(
             self.store,
-            (server, self.response.ty),
+            TypeAtServer { server, ty: self.response.ty },
             "has deleted it",
-            (&self.response.update(), self.now),
+            &self.response.update(),
+            self.now,
         );
     }
 

@@ -17,7 +17,7 @@ impl Step<'_> {
                 // No subscription has a name that is not valid.
                 let Ok(alias) = canonical(envelope.text(alias)) else { continue };
                 if *alias != *own {
-                    self.locate_alias((&own, &alias), found);
+                    self.locate_alias(&own, &alias, found);
                 }
             }
         }
@@ -27,7 +27,7 @@ impl Step<'_> {
     }
 
     /// Finds the subscription of one alias. `own` is the name of the element; empty if it stands for nothing.
-    fn locate_alias(&mut self, (own, alias): (&str, &str), found: LocatedResource) {
+    fn locate_alias(&mut self, own: &str, alias: &str, found: LocatedResource) {
         let (server, ty) = (self.response.server(), self.response.ty());
         let Some(subscriptions) = self.authorities.subscriptions(server, ty) else {
             invariant::broken("a type that is answered was requested");
@@ -43,7 +43,7 @@ impl Step<'_> {
             let first = self.response.located[sub.last_position() as usize];
             let are_removed = first.op == ResourceOp::Removed && found.op == ResourceOp::Removed;
             if first.index != found.index && !are_removed {
-                self.response.reject_alias(alias, (&first, &found));
+                self.response.reject_alias(alias, &first, &found);
             }
             return;
         }

@@ -16,7 +16,7 @@ use crate::{
     error::{Blame, Code, WatchError, short_type},
     invariant,
     name::ResourceName,
-    protocol::{EntryId, GroupId, ServerError, SubId},
+    protocol::{EntryId, GroupId, ServerError, SubId, TypeInGroup},
     resource::{Erased, Invalid},
     wire::Malformed,
 };
@@ -104,14 +104,14 @@ impl Step<'_> {
             self.work.unchanged += 1;
             self.response.valid += 1;
             let changed = self.store.apply(id, |entry| entry.on_unchanged(&update.version, update.at));
-            let sender = self.response.sender();
-            self.authorities.placement().note_version(self.store, sender, id, &update.version);
+            let (sender, version) = (self.response.server(), self.response.requested_version(&update));
+            self.authorities.placement().note_version(self.store, id, sender, version);
             self.store.set_ttl(id, update.at, self.response.ttl_of(&located));
             self.store.note_change(id, changed, joins);
             return bytes.len() / 16 + 16;
         }
         let cost = bytes.len() + 64;
-        let changed = self.parse((id, located), update);
+        let changed = self.parse(id, located, update);
         self.store.note_change(id, changed, joins);
         cost
     }
@@ -132,7 +132,11 @@ impl Step<'_> {
             return 1;
         };
         let server = self.response.server();
-        let id = self.authorities.placement().entry_for(self.store, (group, self.response.ty), &name);
+        let id = self.authorities.placement().entry_for(
+            self.store,
+            TypeInGroup { group, ty: self.response.ty },
+            &name,
+        );
         // The name may be requested there for the watches of another group.
         let Some(sub) = self.authorities.placement().place(self.store, id, server) else { return 1 };
         if let Some(sub) = self
@@ -178,7 +182,7 @@ impl Step<'_> {
     }
 
     /// Parses a resource that differs from the held one. True when there is a change to publish.
-    pub(super) fn parse(&mut self, (id, located): (EntryId, LocatedResource), update: Update) -> bool {
+    pub(super) fn parse(&mut self, id: EntryId, located: LocatedResource, update: Update) -> bool {
         self.work.parsed += 1;
         let Some(name) = self.store.get(id).map(|entry| entry.name.clone()) else {
             invariant::broken("a resource that is acted on has an entry");
@@ -204,10 +208,10 @@ impl Step<'_> {
             Ok(resource) => {
                 self.response.valid += 1;
                 self.response.is_applied = true;
-                let sender = self.response.sender();
-                self.authorities.placement().note_version(self.store, sender, id, &update.version);
+                let (sender, version) = (self.response.server(), self.response.requested_version(&update));
+                self.authorities.placement().note_version(self.store, id, sender, version);
                 self.store.set_ttl(id, update.at, self.response.ttl_of(&located));
-                let raw = self.raw((id, &located), bytes).with_bare(self.response.is_bare(&located));
+                let raw = self.raw(id, &located, bytes).with_bare(self.response.is_bare(&located));
                 left_out::log(self.store, self.response.ty, id, &resource);
                 self.store.apply(id, |entry| entry.on_accepted(resource, raw, update))
             }
@@ -355,7 +359,7 @@ impl Step<'_> {
     }
 
     /// The bytes that an entry detects changes by. `parsed` is the input of its parser, which may have kept some of it.
-    pub(super) fn raw(&mut self, (id, located): (EntryId, &LocatedResource), parsed: Bytes) -> Raw {
+    pub(super) fn raw(&mut self, id: EntryId, located: &LocatedResource, parsed: Bytes) -> Raw {
         if !parsed.is_unique() {
             return parsed.into();
         }

@@ -1,9 +1,9 @@
 //! The last phase: the collections are completed, and the server is answered.
 
-use super::{Step, pending_response::LocatedResource};
+use super::{super::counts::ReceivedCounts, Step, pending_response::LocatedResource};
 use crate::{
     invariant,
-    protocol::{Digests, ResponseOutcome, SubId, Subscription},
+    protocol::{Digests, ResponseOutcome, SubId, Subscription, TypeAtServer},
 };
 
 impl Step<'_> {
@@ -41,7 +41,8 @@ impl Step<'_> {
             return;
         };
         if self.response.lacks_wildcard {
-            return self.authorities.unanswered().on_wildcard_answered(self.store, server, self.response.ty);
+            let at = TypeAtServer { server, ty: self.response.ty };
+            return self.authorities.unanswered().on_wildcard_answered(self.store, at);
         }
         if self.response.is_narrow {
             // What it stands for is seen when something else follows, or nothing.
@@ -54,7 +55,8 @@ impl Step<'_> {
             && (received_before || self.response.is_complete_set());
         let undecided = subscriptions.wildcard && subscriptions.sends_all;
         let received_all = undecided && subscriptions.received_all;
-        self.authorities.unanswered().on_wildcard_answered(self.store, server, self.response.ty);
+        let at = TypeAtServer { server, ty: self.response.ty };
+        self.authorities.unanswered().on_wildcard_answered(self.store, at);
         if received_all {
             self.authorities.absence().complete_all(self.store, server, self.response.ty);
         } else if undecided {
@@ -75,7 +77,9 @@ impl Step<'_> {
     pub(super) fn conclude(&mut self) {
         let server = self.response.stream.server;
         self.store.keep_buffer(self.response.buffer.take());
-        self.updates.add((server, self.response.ty), (self.response.valid, self.response.invalid));
+        let from = TypeAtServer { server, ty: self.response.ty };
+        let received = ReceivedCounts { valid: self.response.valid, invalid: self.response.invalid };
+        self.updates.add(from, received);
         let is_outdated = self.response.is_heartbeat() && self.is_outdated();
         let digests = match self.response.problems.text.is_empty() {
             true => Digests::default(),

@@ -56,7 +56,7 @@ impl Step<'_> {
             .authorities
             .memberships()
             .wildcard_key(self.store, ty)
-            .is_some_and(|(group, ..)| self.authorities.groups().active(group) == server);
+            .is_some_and(|key| self.authorities.groups().active(key.group) == server);
         let Some(subscriptions) = self.authorities.subscriptions(server, ty) else {
             invariant::broken("a type that is answered was requested");
             return 1;

@@ -62,7 +62,7 @@ impl Step<'_> {
             Body::Unusable(_) => (Span::default(), ResourceOp::Unusable),
         };
         let found = LocatedResource { value, is_wrapped: item.is_wrapped, ..LocatedResource::new(index, op) };
-        match name_of(self.store.ty(self.response.ty), envelope, (item.wrapper_name, value)) {
+        match name_of(self.store.ty(self.response.ty), envelope, item.wrapper_name, value) {
             // A server without support for `*` considers it a name, of which it has nothing (MS4).
             Ok(name) if *name == *WILDCARD && op == ResourceOp::Heartbeat => self.note_wildcard_absent(),
             // On the wire that name would stand for all resources. The absence of other resources is not affected.
@@ -172,7 +172,7 @@ impl Step<'_> {
             return None;
         }
         let wrapper_name = self.response.envelope.item(index as usize).wrapper_name;
-        name_of(self.store.ty(self.response.ty), &self.response.envelope, (wrapper_name, value))
+        name_of(self.store.ty(self.response.ty), &self.response.envelope, wrapper_name, value)
             .ok()
             .map(Into::into)
     }

@@ -26,7 +26,7 @@ use std::{
 
 use self::pending_response::{PendingResponse, Stage};
 use super::{
-    authorities::{Authorities, ServerState},
+    authorities::{Authorities, ResponseId, ServerState},
     counts::UpdateCounts,
     store::Store,
 };
@@ -34,7 +34,7 @@ use crate::{
     config::Bootstrap,
     engine::Settings,
     escape::Escaped,
-    protocol::{Envelope, ServerId, StreamId, TypeId},
+    protocol::{Envelope, ServerId, StreamId, TypeAtServer, TypeId},
     resource::Context,
 };
 
@@ -91,12 +91,7 @@ impl Ingest {
     }
 
     /// Adds a received response. True when it is the only one, so that it can be worked on at once.
-    pub(super) fn push(
-        &mut self,
-        (stream, ty): (StreamId, TypeId),
-        envelope: Envelope,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn push(&mut self, stream: StreamId, ty: TypeId, envelope: Envelope, now: Instant) -> bool {
         self.pending.push_back(PendingResponse::new(stream, ty, envelope, now));
         self.pending.len() == 1
     }
@@ -152,8 +147,8 @@ impl Ingest {
     }
 
     /// The same of one type.
-    pub(super) fn has_response_of_type(&self, server: ServerId, ty: TypeId) -> bool {
-        self.pending.iter().any(|response| response.server() == server && response.ty() == ty)
+    pub(super) fn has_response_of_type(&self, of: TypeAtServer) -> bool {
+        self.pending.iter().any(|response| response.server() == of.server && response.ty() == of.ty)
     }
 
     /// The counts of the work.
@@ -196,9 +191,9 @@ impl Step<'_> {
                 }
                 self.locate(from);
                 if self.response.stage == Stage::Apply(0) {
-                    let (server, number) = (self.response.server(), self.response.number);
+                    let id = ResponseId { server: self.response.server(), number: self.response.number };
                     for group in self.returning() {
-                        self.authorities.revert_to_primary(self.store, group, (server, number), self.now);
+                        self.authorities.revert_to_primary(self.store, group, id, self.now);
                     }
                 }
             }

@@ -171,9 +171,9 @@ impl PendingResponse {
         self.stream.server
     }
 
-    /// The server, and whether its variant is the incremental one.
-    pub(super) fn sender(&self) -> (ServerId, bool) {
-        (self.stream.server, self.envelope.is_delta())
+    /// The version of a resource as later requests have it: none in the state of the world, where the type has one.
+    pub(super) fn requested_version<'a>(&self, update: &'a Update) -> Option<&'a Version> {
+        self.envelope.is_delta().then_some(&update.version)
     }
 
     pub(crate) fn ty(&self) -> TypeId {
@@ -253,11 +253,7 @@ impl PendingResponse {
     }
 
     /// Records that an element has an alias that belongs to the first one.
-    pub(super) fn reject_alias(
-        &mut self,
-        alias: &str,
-        (first, second): (&LocatedResource, &LocatedResource),
-    ) {
+    pub(super) fn reject_alias(&mut self, alias: &str, first: &LocatedResource, second: &LocatedResource) {
         self.invalid += 1;
         let first = match (first.index as usize).checked_sub(self.envelope.len()) {
             None => format!("resources[{}]", first.index),
@@ -336,7 +332,7 @@ impl Unknown {
             let Item { wrapper_name, body, .. } = envelope.item(index);
             match body {
                 Body::Resource(value) => {
-                    name_of(ty, envelope, (wrapper_name, value)).is_ok_and(|other| other == name)
+                    name_of(ty, envelope, wrapper_name, value).is_ok_and(|other| other == name)
                 }
                 Body::Redirect(_) | Body::Unset | Body::Unusable(_) => {
                     canonical(envelope.text(wrapper_name)).is_ok_and(|other| other == name)
@@ -353,7 +349,8 @@ impl Unknown {
 pub(super) fn name_of<'a>(
     ty: ResourceType,
     envelope: &'a Envelope,
-    (wrapper, value): (Span, Span),
+    wrapper: Span,
+    value: Span,
 ) -> Result<Cow<'a, str>, Invalid> {
     let name = match envelope.text(wrapper) {
         "" => ty.name(envelope.bytes(value))?,

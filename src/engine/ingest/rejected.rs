@@ -14,7 +14,7 @@ use crate::{
     cache::Policy,
     error::{WatchError, short_type},
     invariant,
-    protocol::{EntryId, Span, Subscription},
+    protocol::{EntryId, Span, Subscription, TypeAtServer},
     resource::Invalid,
 };
 
@@ -36,7 +36,7 @@ impl Step<'_> {
         if self.response.nameless {
             self.reject_waiting(&reason);
         }
-        self.authorities.unanswered().on_wildcard_rejected(self.store, (server, ty), &reason);
+        self.authorities.unanswered().on_wildcard_rejected(self.store, TypeAtServer { server, ty }, &reason);
     }
 
     /// An error in place of a resource says that there is none: the error is that of its name.

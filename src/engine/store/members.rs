@@ -13,7 +13,7 @@ use crate::{
     cache::Entry,
     error::WatchError,
     observed::Member,
-    protocol::{EntryId, GroupId, TypeId},
+    protocol::{EntryId, GroupId, TypeId, TypeInGroup},
     resource::Erased,
 };
 
@@ -26,12 +26,20 @@ pub(crate) struct Members {
     globs: usize,
 }
 
-/// A collection: the group of servers, the type, and the selection of its resources.
-pub(crate) type CollectionKey = (GroupId, TypeId, Which);
+/// The identity of a collection. Keys are ordered by group, so that the collections of one group are adjacent.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct CollectionKey {
+    /// The servers that the collection is requested from.
+    pub(crate) group: GroupId,
+    /// The type of the members; a list itself is of another type.
+    pub(crate) ty: TypeId,
+    pub(crate) which: Which,
+}
 
+/// The selection of the members of a collection among the resources of a type.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Which {
-    /// Everything that the server of the group has: a wildcard.
+    /// A wildcard: all resources of the group's active server.
     All,
     /// The names that a glob matches, by its canonical name.
     Glob(Arc<str>),
@@ -68,8 +76,8 @@ impl Members {
 
     /// Whether there is a collection of a group.
     pub(crate) fn has_any_of(&self, id: GroupId) -> bool {
-        let first = self.map.range((id, TypeId(0), Which::All)..).next();
-        first.is_some_and(|((group, ..), _)| *group == id)
+        let first = CollectionKey { group: id, ty: TypeId(0), which: Which::All };
+        self.map.range(first..).next().is_some_and(|(key, _)| key.group == id)
     }
 
     /// Begins a collection, unless it is there already.
@@ -80,7 +88,7 @@ impl Members {
     ) -> &mut Collection {
         let globs = &mut self.globs;
         self.map.entry(key).or_insert_with_key(|key| {
-            *globs += usize::from(key.2.is_glob());
+            *globs += usize::from(key.which.is_glob());
             collection()
         })
     }
@@ -88,7 +96,7 @@ impl Members {
     /// Ends a collection.
     pub(crate) fn end(&mut self, key: &CollectionKey) {
         if self.map.remove(key).is_some() {
-            self.globs -= usize::from(key.2.is_glob());
+            self.globs -= usize::from(key.which.is_glob());
             self.touched.remove(key);
         }
     }
@@ -120,7 +128,7 @@ impl Members {
         let Some(all) = self.map.get_mut(key) else { return };
         let is_news = !mem::replace(&mut all.complete, true);
         // A list may be complete with an error.
-        let is_answered = key.2 == Which::All && all.warning.take().is_some();
+        let is_answered = key.which == Which::All && all.warning.take().is_some();
         if is_news || is_answered {
             self.touched.insert(key.clone());
         }
@@ -142,15 +150,16 @@ impl Members {
 
     /// The watched wildcards of a group, by their types. Globs are watched as names are.
     pub(crate) fn watched_wildcards(&self, id: GroupId) -> impl Iterator<Item = (TypeId, &Collection)> {
-        let all = self.map.iter().filter(move |((group, _, which), all)| {
-            *group == id && *which == Which::All && !all.watches.is_empty()
-        });
-        all.map(|((_, ty, _), all)| (*ty, all))
+        let all = self
+            .map
+            .iter()
+            .filter(move |(key, all)| key.group == id && key.which == Which::All && !all.watches.is_empty());
+        all.map(|(key, all)| (key.ty, all))
     }
 
     /// Whether a response may hold new members of a type's globs.
     pub(crate) fn has_globs_of(&self, ty: TypeId) -> bool {
-        let is_glob = |(_, other, which): &CollectionKey| *other == ty && which.is_glob();
+        let is_glob = |key: &CollectionKey| key.ty == ty && key.which.is_glob();
         self.has_globs() && self.map.keys().any(is_glob)
     }
 
@@ -171,15 +180,35 @@ impl Members {
 
     /// The same of all collections of a group.
     pub(crate) fn touch_all(&mut self, id: GroupId) {
-        self.touched.extend(self.map.keys().filter(|(group, ..)| *group == id).cloned());
+        self.touched.extend(self.map.keys().filter(|key| key.group == id).cloned());
     }
 
     /// An entry is removed: it is no member any more, and if it is that of a glob, the collection ends.
     pub(crate) fn forget(&mut self, entry: &Entry) {
         match entry.is_glob {
-            true => self.end(&(entry.group, entry.ty, Which::Glob(entry.name.clone()))),
-            false => self.remove(&(entry.group, entry.ty, Which::All), &entry.name),
+            true => self.end(&CollectionKey::of_glob(entry)),
+            false => self.remove(
+                &CollectionKey::of_all(TypeInGroup { group: entry.group, ty: entry.ty }),
+                &entry.name,
+            ),
         }
+    }
+}
+
+impl CollectionKey {
+    /// The key of the wildcard of a type.
+    pub(crate) fn of_all(TypeInGroup { group, ty }: TypeInGroup) -> Self {
+        Self { group, ty, which: Which::All }
+    }
+
+    /// The key of the glob whose name an entry has.
+    pub(crate) fn of_glob(entry: &Entry) -> Self {
+        Self { group: entry.group, ty: entry.ty, which: Which::Glob(entry.name.clone()) }
+    }
+
+    /// The group and the type.
+    pub(crate) fn scope(&self) -> TypeInGroup {
+        TypeInGroup { group: self.group, ty: self.ty }
     }
 }
 

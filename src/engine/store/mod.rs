@@ -30,7 +30,7 @@ use crate::{
     escape::Escaped,
     invariant,
     name::Additions,
-    protocol::{EntryId, GroupId, StreamCommand, TypeId},
+    protocol::{EntryId, GroupId, NamedType, StreamCommand, TypeId},
     resource::ResourceType,
 };
 
@@ -98,6 +98,11 @@ impl Store {
 
     pub(super) fn type_url(&self, id: TypeId) -> &'static str {
         self.types[id.index()].type_url()
+    }
+
+    /// A type as machines take it.
+    pub(super) fn named_type(&self, id: TypeId) -> NamedType {
+        NamedType { id, url: self.type_url(id) }
     }
 
     /// All types, in the order of first use.

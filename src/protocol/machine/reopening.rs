@@ -40,7 +40,8 @@ impl Reopening {
     }
 
     /// Whether another stream may be opened now; otherwise that waits.
-    fn begin(&mut self, (why, wildcard): Why, pause: Duration, now: Instant) -> bool {
+    fn begin(&mut self, why: Why, pause: Duration, now: Instant) -> bool {
+        let Why { text: why, wildcard } = why;
         let at = self.last.map_or(now, |last| last + pause);
         if at > now {
             let waiting = self.waiting.get_or_insert(PendingReopen { at, why, wildcard });
@@ -52,14 +53,21 @@ impl Reopening {
     }
 }
 
-/// The reason for another stream, and the type of the wildcard that it is for, if it is for one.
-type Why = (&'static str, Option<TypeId>);
+/// The reason for another stream.
+#[derive(Debug, Clone, Copy)]
+struct Why {
+    /// The reason in the log.
+    text: &'static str,
+    /// The type of the wildcard that the stream is for; `None` if it is for names.
+    wildcard: Option<TypeId>,
+}
 
 impl Machine {
     /// The server considers something held that is not: a resource without its version in the requests of the next
     /// stream is sent there. At most one stream is opened for that in the does-not-exist time.
     pub(crate) fn request_again_on_another_stream(&mut self, ty: TypeId, now: Instant) {
-        self.ask_on_another_stream(ty, ("the server confirms a resource that has expired", None), now);
+        let why = Why { text: "the server confirms a resource that has expired", wildcard: None };
+        self.ask_on_another_stream(ty, why, now);
     }
 
     /// The server has sent a name on this stream before and does not send it again: on another stream it knows of nothing that
@@ -76,7 +84,8 @@ impl Machine {
     pub(crate) fn ask_for_all_on_another_stream(&mut self, ty: TypeId, now: Instant) {
         let Some(channel) = self.channel(ty) else { return };
         channel.variant.on_wildcard_refused(&mut channel.subscriptions);
-        self.ask_on_another_stream(ty, ("the server takes the wildcard for a name", Some(ty)), now);
+        let why = Why { text: "the server takes the wildcard for a name", wildcard: Some(ty) };
+        self.ask_on_another_stream(ty, why, now);
     }
 
     fn ask_on_another_stream(&mut self, ty: TypeId, why: Why, now: Instant) {
@@ -87,7 +96,7 @@ impl Machine {
         let Some(channel) = self.channel(ty) else { return };
         channel.variant.forget_version();
         if self.reopening.begin(why, pause, now) {
-            self.reopen(why.0, now);
+            self.reopen(why.text, now);
         }
     }
 

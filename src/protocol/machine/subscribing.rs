@@ -7,7 +7,7 @@ use crate::{
     protocol::{
         channel::Channel,
         event::Event,
-        id::{EntryId, StreamId, TypeId},
+        id::{EntryId, NamedType, StreamId, TypeId},
         stream::ConnectionState,
         subscription::{Absence, Subscription},
         subscriptions::{SubId, Subscriptions},
@@ -17,8 +17,9 @@ use crate::{
 
 impl Machine {
     /// Subscribes to a name that has its slot.
-    pub(crate) fn subscribe(&mut self, (ty, type_url): (TypeId, &'static str), sub: SubId, now: Instant) {
-        let channel = self.channel_or_new(ty, type_url);
+    pub(crate) fn subscribe(&mut self, named: NamedType, sub: SubId, now: Instant) {
+        let ty = named.id;
+        let channel = self.channel_or_new(named);
         if channel.subscriptions.name(sub) {
             channel.variant.on_named(&mut channel.subscriptions, sub, now);
             let is_held = channel.subscriptions.get(sub).is_some_and(Subscription::is_held);
@@ -44,18 +45,13 @@ impl Machine {
         let Some(Some(channel)) = types.get_mut(ty.index()) else { return };
         let Some(sub) = channel.subscriptions.get_mut(id).filter(|_| !is_delta) else { return };
         if sub.doubt_missing(now + length) {
-            waiting.start(ty, id, sub, (now, length));
+            waiting.start(ty, id, sub, now + length);
         }
     }
 
     /// Adds a name without a state; it is not requested yet.
-    pub(crate) fn insert(
-        &mut self,
-        (ty, type_url): (TypeId, &'static str),
-        name: Arc<str>,
-        entry: EntryId,
-    ) -> SubId {
-        self.channel_or_new(ty, type_url).subscriptions.insert(name, entry)
+    pub(crate) fn insert(&mut self, named: NamedType, name: Arc<str>, entry: EntryId) -> SubId {
+        self.channel_or_new(named).subscriptions.insert(name, entry)
     }
 
     /// Unsubscribes from a name. It is released at once, or when the server was notified.
@@ -80,8 +76,8 @@ impl Machine {
     }
 
     /// Subscribes to everything of a type.
-    pub(crate) fn subscribe_all(&mut self, (ty, type_url): (TypeId, &'static str), now: Instant) {
-        let channel = self.channel_or_new(ty, type_url);
+    pub(crate) fn subscribe_all(&mut self, named: NamedType, now: Instant) {
+        let channel = self.channel_or_new(named);
         let stuck = channel.variant.is_wildcard_stuck(&channel.subscriptions);
         if !channel.subscriptions.wildcard {
             channel.variant.on_wildcard(&mut channel.subscriptions, now);
@@ -232,7 +228,7 @@ impl Machine {
 
     /// A held resource is a member here because another server has sent it, or its version is unknown: this server has to
     /// send it as well. Where each response has everything (`full_state`), its last response shows that it will not.
-    pub(crate) fn on_joined(&mut self, (ty, full_state): (TypeId, bool), id: SubId, now: Instant) {
+    pub(crate) fn on_joined(&mut self, ty: TypeId, full_state: bool, id: SubId, now: Instant) {
         let is_delta = self.is_delta();
         let Some(channel) = self.channel(ty) else { return };
         let has_received_all = full_state && !is_delta && channel.subscriptions.received_all;
@@ -278,7 +274,7 @@ impl Machine {
             Absence::Confirmed => true,
             Absence::Awaited => false,
             Absence::Unconfirmed => {
-                waiting.start(ty, id, sub, (now, length));
+                waiting.start(ty, id, sub, now + length);
                 false
             }
         }

@@ -80,7 +80,7 @@ impl Machine {
             for id in subscribed {
                 let Some(sub) = channel.subscriptions.get_mut(id) else { continue };
                 if sub.on_request_sent() {
-                    self.waiting.start(ty, id, sub, (now, length));
+                    self.waiting.start(ty, id, sub, now + length);
                 }
             }
         }
