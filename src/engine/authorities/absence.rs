@@ -27,6 +27,17 @@ pub(in crate::engine) struct ResponseId {
     pub(in crate::engine) number: u64,
 }
 
+/// The reason for taking resources to be gone.
+#[derive(Debug)]
+pub(in crate::engine) struct Missed {
+    /// What the server did, for the message of the error: a predicate, such as "has deleted it".
+    pub(in crate::engine) why: &'static str,
+    /// The update that the absence is for entries: the response that lacks them, or no version.
+    pub(in crate::engine) update: Update,
+    /// The present, which is later than `update` if the response had to wait.
+    pub(in crate::engine) now: Instant,
+}
+
 /// The absence of resources, as missing responses and does-not-exist timers prove it.
 #[derive(Debug)]
 pub(in crate::engine) struct Absence<'a> {
@@ -39,14 +50,12 @@ impl<'a> Absence<'a> {
         Self { servers, groups }
     }
 
-    /// A resource that a server was due to send and did not is gone, if its answers count. `why` describes the response or event.
+    /// A resource that a server was due to send and did not is gone, if its answers count.
     pub(in crate::engine) fn on_missed(
         &mut self,
         store: &mut Store,
         at: TypeAtServer,
-        why: &str,
-        update: &Update,
-        now: Instant,
+        Missed { why, update, now }: Missed,
     ) {
         let TypeAtServer { server, ty } = at;
         let state = &mut self.servers[server];
@@ -66,10 +75,7 @@ impl<'a> Absence<'a> {
             {
                 continue;
             }
-            let Some(entry) = store.get(id) else {
-                invariant::broken("a resource that is acted on has an entry");
-                continue;
-            };
+            let Some(entry) = store.existing(id) else { continue };
             let machine = &self.servers[server].machine;
             let source = machine.source();
             let message = match machine.source_key().capabilities().remote {
@@ -98,7 +104,11 @@ impl<'a> Absence<'a> {
             }
         }
         let update = Update { version: Version::default(), at: now };
-        self.on_missed(store, TypeAtServer { server, ty }, "did not send it again", &update, now);
+        self.on_missed(
+            store,
+            TypeAtServer { server, ty },
+            Missed { why: "did not send it again", update, now },
+        );
     }
 
     /// A server has sent all its resources of a type.
@@ -127,10 +137,7 @@ impl<'a> Absence<'a> {
         if self.placement().is_glob_known(store, id, now) {
             return;
         }
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
+        let Some(entry) = store.existing(id) else { return };
         if entry.state() == ResourceState::Nacked && self.servers[server].machine.is_last_rejected(entry.ty) {
             // A rejection is an answer (B1.21): a complete response without the resource has to follow.
             let (ty, sub) = (entry.ty, entry.subscriptions.at(server));

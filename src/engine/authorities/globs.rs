@@ -60,10 +60,7 @@ impl<'a> Globs<'a> {
     /// The state of a glob as a whole has changed.
     pub(super) fn on_changed(&mut self, store: &mut Store, id: EntryId) {
         // A glob that changes has an entry.
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
+        let Some(entry) = store.existing(id) else { return };
         let key = CollectionKey::of_glob(entry);
         let (is_held, is_waiting) = (entry.is_held(), entry.is_waiting());
         let servers: Vec<_> = entry.subscriptions.iter().map(|(server, _)| server).collect();
@@ -80,10 +77,7 @@ impl<'a> Globs<'a> {
 
     /// The members that a server has sent are members no longer, and forgotten unless they have another subscription.
     pub(super) fn release_members(&mut self, store: &mut Store, id: EntryId, server: ServerId) {
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
+        let Some(entry) = store.existing(id) else { return };
         let (ty, glob) = (entry.ty, GlobPattern::of(&entry.name));
         // A type that was never requested there has no members.
         let (Some(glob), Some(subscriptions)) = (glob, self.servers[server].machine.subscriptions_mut(ty))

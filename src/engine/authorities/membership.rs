@@ -8,7 +8,6 @@ use super::{
 };
 use crate::{
     cache::Entry,
-    invariant,
     name::glob_of,
     protocol::{EntryId, GroupId, ServerId, TypeId, TypeInGroup},
 };
@@ -92,10 +91,7 @@ impl<'a> Memberships<'a> {
         store: &Store,
         id: EntryId,
     ) -> [Option<(CollectionKey, Arc<str>)>; 2] {
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return [None, None];
-        };
+        let Some(entry) = store.existing(id) else { return [None, None] };
         let active = self.groups.active(entry.group);
         let sub =
             entry.subscriptions.at(active).and_then(|sub| self.servers[active].machine.sub(entry.ty, sub));

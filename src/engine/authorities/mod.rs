@@ -36,7 +36,7 @@ mod watches;
 use std::{sync::Arc, time::Instant};
 
 pub(super) use self::{
-    absence::{Absence, ResponseId},
+    absence::{Absence, Missed, ResponseId},
     globs::{GlobPattern, Globs},
     groups::{AuthorityState, Groups},
     membership::{By, Memberships},

@@ -16,6 +16,14 @@ use crate::{
     resource::Version,
 };
 
+/// An entry that becomes a member of a collection.
+#[derive(Debug, Clone, Copy)]
+struct NewMember {
+    entry: EntryId,
+    /// The kind of the collection: an entry may be a member of one of each kind.
+    by: By,
+}
+
 /// The subscriptions of entries at servers, in the machines of the servers and in the entries.
 #[derive(Debug)]
 pub(in crate::engine) struct Placement<'a> {
@@ -80,10 +88,7 @@ impl<'a> Placement<'a> {
     pub(super) fn subscribe_at(&mut self, store: &mut Store, id: EntryId, server: ServerId, now: Instant) {
         // The name may be requested there for the watches of another group.
         let Some(sub) = self.place(store, id, server) else { return };
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
+        let Some(entry) = store.existing(id) else { return };
         let named = store.named_type(entry.ty);
         let (is_glob, spelling) = (entry.is_glob, entry.spelling.clone());
         let machine = &mut self.servers[server].machine;
@@ -110,7 +115,7 @@ impl<'a> Placement<'a> {
         let mut members: BTreeSet<_> = names.iter().filter_map(|name| self.find_entry(scope, name)).collect();
         members.extend(self.members_above(group, ty, server));
         for id in members {
-            self.join(store, id, By::Wildcard, server, now);
+            self.join(store, NewMember { entry: id, by: By::Wildcard }, server, now);
         }
         self.servers[server].machine.subscribe_all(store.named_type(ty), now);
     }
@@ -189,10 +194,7 @@ impl<'a> Placement<'a> {
 
     /// Copies to the machines of all servers whether the cache holds a good resource.
     pub(in crate::engine) fn sync_held(&mut self, store: &Store, id: EntryId) {
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
+        let Some(entry) = store.existing(id) else { return };
         let held = entry.is_held();
         for (server, sub) in entry.subscriptions.iter() {
             let subscriptions = self.servers[server].machine.subscriptions_mut(entry.ty);
@@ -285,7 +287,8 @@ impl<'a> Placement<'a> {
     }
 
     /// A resource is a member of a collection at a server also if another server has sent it.
-    fn join(&mut self, store: &mut Store, id: EntryId, by: By, server: ServerId, now: Instant) {
+    fn join(&mut self, store: &mut Store, member: NewMember, server: ServerId, now: Instant) {
+        let NewMember { entry: id, by } = member;
         // The name may be requested there for the watches of another group.
         let (Some(sub), Some(entry)) = (self.place(store, id, server), store.get(id)) else { return };
         let ty = entry.ty;
@@ -302,10 +305,7 @@ impl<'a> Placement<'a> {
 
     /// A member at the active server is one at those above it, too.
     pub(in crate::engine) fn join_higher(&mut self, store: &mut Store, id: EntryId, by: By, now: Instant) {
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
+        let Some(entry) = store.existing(id) else { return };
         let group = match by {
             By::Wildcard => {
                 self.memberships().wildcard_key(store, entry.ty).map_or(entry.group, |key| key.group)
@@ -318,7 +318,7 @@ impl<'a> Placement<'a> {
             let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
             // A server that was notified of the end of a wildcard before the active one has no members.
             if by == By::Glob || subscriptions.is_some_and(|subscriptions| subscriptions.takes_all()) {
-                self.join(store, id, by, server, now);
+                self.join(store, NewMember { entry: id, by }, server, now);
             }
         }
     }
@@ -336,7 +336,7 @@ impl<'a> Placement<'a> {
         let held = subscriptions.iter().filter(|(_, sub)| sub.has_version());
         let held: Vec<_> = held.map(|(_, sub)| sub.entry()).collect();
         for id in held {
-            self.join(store, id, By::Wildcard, server, now);
+            self.join(store, NewMember { entry: id, by: By::Wildcard }, server, now);
         }
     }
 
@@ -354,7 +354,7 @@ impl<'a> Placement<'a> {
         let members: Vec<_> = subscriptions.iter().filter(is_member).map(|(_, sub)| sub.entry()).collect();
         for id in members {
             for server in self.groups.get(group).open.clone() {
-                self.join(store, id, By::Wildcard, server, now);
+                self.join(store, NewMember { entry: id, by: By::Wildcard }, server, now);
             }
             store.note_change(id, false, true);
         }
@@ -375,10 +375,7 @@ impl<'a> Placement<'a> {
     /// A glob is requested from one more server: its members from other servers get a subscription there, too, so that
     /// their absence is detected.
     fn join_members(&mut self, store: &mut Store, id: EntryId, server: ServerId, now: Instant) {
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
+        let Some(entry) = store.existing(id) else { return };
         let (group, ty, glob) = (entry.group, entry.ty, GlobPattern::of(&entry.name));
         let Some(glob) = glob else {
             invariant::broken("the entry of a glob has the name of one");
@@ -389,7 +386,7 @@ impl<'a> Placement<'a> {
         let above = self.groups.get(group).open.iter().rev().nth(1).copied();
         if let Some(other) = if server == active { above } else { Some(active) } {
             for member in self.globs().members_at(other, ty, &glob, |sub| sub.is_glob_member()) {
-                self.join(store, member, By::Glob, server, now);
+                self.join(store, NewMember { entry: member, by: By::Glob }, server, now);
             }
         }
         // A server need not resend for a glob a resource that it has sent by name (B2.20): it counts as a member until
@@ -398,7 +395,7 @@ impl<'a> Placement<'a> {
             for member in
                 self.globs().members_at(active, ty, &glob, |sub| sub.has_version() && !sub.is_glob_member())
             {
-                self.join(store, member, By::Glob, server, now);
+                self.join(store, NewMember { entry: member, by: By::Glob }, server, now);
                 self.join_higher(store, member, By::Glob, now);
                 store.note_change(member, false, true);
             }

@@ -12,7 +12,6 @@ use super::{
 use crate::{
     cache::{Entry, Update},
     error::{Blame, Code, Subject, WatchError},
-    invariant,
     protocol::{EntryId, GroupId, ServerId, TypeAtServer, TypeId},
     resource::{Invalid, Version},
 };
@@ -89,10 +88,7 @@ impl<'a> Unanswered<'a> {
     }
 
     fn on_type_unanswered(&mut self, store: &mut Store, id: EntryId, failure: &Failure, now: Instant) {
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
+        let Some(entry) = store.existing(id) else { return };
         let error = WatchError::new(failure.code(), Blame::Peer, store.subject(entry), failure.message());
         let update = Update { version: Version::default(), at: now };
         Placement::new(self.servers, self.groups)

@@ -74,7 +74,8 @@ impl<'a> Sources<'a> {
         let bootstrap = self.registry.bootstrap.clone();
         let sources = bootstrap.sources_for(name, store.type_url(ty));
         let sources = sources.map_err(|unknown| refuse(unknown.to_string()))?;
-        self.add_group(store, name.authority(), ty, sources, now)
+        let source_keys = self.source_keys(store, ty, sources)?;
+        self.add_group(name.authority(), ty, source_keys, now)
     }
 
     /// The source of a resource whose name came with one. A group with the same source and fetch mode is shared.
@@ -108,18 +109,18 @@ impl<'a> Sources<'a> {
             return Ok(known);
         }
         let bootstrap = self.registry.bootstrap.clone();
-        self.add_group(store, None, ty, bootstrap.sources_of(store.type_url(ty)), now)
+        let sources = bootstrap.sources_of(store.type_url(ty));
+        let source_keys = self.source_keys(store, ty, sources)?;
+        self.add_group(None, ty, source_keys, now)
     }
 
     fn add_group(
         &mut self,
-        store: &Store,
         authority: Option<&str>,
         ty: TypeId,
-        sources: &[ConfigSource],
+        source_keys: Vec<SourceKey>,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
-        let source_keys = self.source_keys(store, ty, sources)?;
         let group = self.new_group(authority, source_keys, now)?;
         self.servers.keep(group.active());
         Ok(self.groups.add(AuthorityState { is_configured: true, ..group }, ty))

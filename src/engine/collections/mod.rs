@@ -45,7 +45,6 @@ use crate::{
     base::WatchId,
     cache::Entry,
     escape::Escaped,
-    invariant,
     name::ResourceName,
     observed::ErasedObserved,
     protocol::{EntryId, TypeId},
@@ -227,10 +226,7 @@ impl Indirections {
         before: Option<(ResourceName, Option<&'static str>)>,
     ) {
         // A resource without an entry redirects to nothing.
-        let Some((ty, name)) = store.get(id).map(|entry| (entry.ty, entry.name.clone())) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
+        let Some((ty, name)) = store.existing(id).map(|entry| (entry.ty, entry.name.clone())) else { return };
         debug!(name = %Escaped(&name), target = %Escaped(&target), "resource redirected");
         let is_deep = self.depth_of(store, id) >= MAX_REDIRECTS;
         let watch_id = delivery.next_watch_id();

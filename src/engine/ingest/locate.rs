@@ -1,38 +1,44 @@
 //! The first phase: all names of a response are read and located, which finds duplicates before anything is applied.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use super::{
-    super::authorities::ServerState,
-    super::selection::WILDCARD,
-    Step,
-    pending_response::{Aliased, LocatedResource, ResourceOp, Stage, canonical, name_of},
+    super::{selection::WILDCARD, store::Store},
+    aliases,
+    feed::Feed,
+    globs,
+    pending_response::{Aliased, LocatedResource, PendingResponse, ResourceOp, Stage, canonical, name_of},
+    unchanged,
 };
 use crate::{
     cache::Entry,
-    error::Code,
-    invariant,
-    name::ResourceName,
     protocol::{Body, Envelope, GroupId, Item, Span, SubId},
 };
 
-impl Step<'_> {
+/// The first phase of one response. It changes subscriptions only in which response has mentioned them last, and no entry.
+pub(super) struct Locator<'a, 'f> {
+    pub(super) response: &'a mut PendingResponse,
+    pub(super) feed: &'a mut Feed<'f>,
+    pub(super) store: &'a Store,
+}
+
+impl Locator<'_, '_> {
     /// Reads the names of some resources, and finds their subscriptions.
     pub(super) fn locate(&mut self, from: usize) {
         let envelope = self.response.envelope.clone();
         let all = envelope.len() + envelope.removed().len();
         let to = all.min(from + NAMES_PER_STEP);
-        let mut index = self.locate_unchanged(from, to);
+        let mut index = self.pass_unchanged(from, to);
         while index < to {
             match index.checked_sub(envelope.len()) {
                 None => self.locate_item(index, &envelope),
                 Some(removed) => self.locate_removed(index, envelope.removed()[removed]),
             }
-            index = self.locate_unchanged(index + 1, to);
+            index = self.pass_unchanged(index + 1, to);
         }
         if to == all {
-            self.locate_aliases();
-            self.locate_removed_aliases();
+            aliases::locate(self.response, self.feed);
+            aliases::locate_removed(self.response, self.feed);
         }
         self.response.stage = match to == all {
             true if self.response.duplicate => Stage::Finish,
@@ -41,7 +47,11 @@ impl Step<'_> {
         };
     }
 
-    pub(super) fn locate_item(&mut self, index: usize, envelope: &Envelope) {
+    fn pass_unchanged(&mut self, from: usize, to: usize) -> usize {
+        unchanged::locate(self.response, self.feed, self.store, from..to)
+    }
+
+    fn locate_item(&mut self, index: usize, envelope: &Envelope) {
         let item = envelope.item(index);
         let (value, op) = match item.body {
             Body::Resource(value) => (value, ResourceOp::Resource),
@@ -67,8 +77,7 @@ impl Step<'_> {
             Ok(name) if *name == *WILDCARD && op == ResourceOp::Heartbeat => self.note_wildcard_absent(),
             // On the wire that name would stand for all resources. The absence of other resources is not affected.
             Ok(name) if *name == *WILDCARD => {
-                let machine = &self.authorities.server(self.response.server()).machine;
-                self.response.lacks_wildcard |= machine.is_wildcard_spelled(self.response.ty);
+                self.response.lacks_wildcard |= self.feed.machine().is_wildcard_spelled(self.response.ty);
                 self.response.invalid += 1;
                 self.response
                     .problems
@@ -77,7 +86,7 @@ impl Step<'_> {
             Ok(name) => {
                 self.find_place(&name, found);
                 if envelope.is_delta() {
-                    self.note_own_name(&name);
+                    aliases::on_own_name(self.feed, &name);
                 }
                 if item.has_aliases {
                     self.response.aliased.push(Aliased { own: (*name).into(), found });
@@ -88,13 +97,8 @@ impl Step<'_> {
     }
 
     /// Finds the subscription of a name in a response, and records the operation on it.
-    pub(super) fn find_place(&mut self, name: &str, found: LocatedResource) {
-        let ServerState { machine, types, .. } = self.authorities.server_mut(self.response.stream.server);
-        let order = types.get(self.response.ty.index()).map_or(&[][..], |known| &known.order);
-        let Some(subscriptions) = machine.subscriptions_mut(self.response.ty) else {
-            invariant::broken("a type that is answered was requested");
-            return;
-        };
+    fn find_place(&mut self, name: &str, found: LocatedResource) {
+        let (subscriptions, order) = self.feed.subscriptions_and_order();
         let is_it = |sub: &SubId| subscriptions.get(*sub).is_some_and(|sub| **sub.name() == *name);
         let guessed = self.response.predictor.next(order).filter(is_it);
         let sub = guessed.or_else(|| subscriptions.find(name));
@@ -126,17 +130,13 @@ impl Step<'_> {
 
     /// The groups on a lower server at the moment whose subscribed resources are in a response.
     pub(super) fn returning(&mut self) -> BTreeSet<GroupId> {
-        let server = self.response.server();
-        if !self.authorities.groups().is_higher(server) {
+        let server = self.feed.server();
+        if !self.feed.groups().is_higher(server) {
             return BTreeSet::new();
         }
-        let all = self.authorities.memberships().wildcard_group(self.store, server, self.response.ty);
-        let store = &*self.store;
-        let (servers, groups) = self.authorities.servers_and_groups();
-        let Some(subscriptions) = servers[server].machine.subscriptions(self.response.ty) else {
-            invariant::broken("a type that is answered was requested");
-            return BTreeSet::new();
-        };
+        let all = self.feed.memberships().wildcard_group(self.store, server, self.response.ty);
+        let store = self.store;
+        let (subscriptions, groups) = self.feed.subscriptions_and_groups();
         let all = all.filter(|_| subscriptions.takes_all());
         let group_of = |located: &LocatedResource| match located.sub.and_then(|sub| subscriptions.get(sub)) {
             Some(sub) => store.get(sub.entry()).map(|entry| entry.group),
@@ -150,46 +150,24 @@ impl Step<'_> {
         found
     }
 
-    /// The same of groups with new members of their globs.
-    pub(super) fn returning_members(&mut self) -> BTreeSet<GroupId> {
+    /// The groups on a lower server with new members of their globs in the response.
+    fn returning_members(&mut self) -> BTreeSet<GroupId> {
         let mut found = BTreeSet::new();
         for next in 0..self.response.located.len() {
             // Its name is subscribed to, or it contains no resource.
-            let Some(name) = self.unknown_name(next) else { continue };
-            let glob = self.enclosing(&name).and_then(|glob| self.store.get(glob));
-            found.extend(
-                glob.map(|glob| glob.group)
-                    .filter(|group| self.authorities.groups().get(*group).is_higher(self.response.server())),
-            );
+            let Some(name) = self.response.unknown_name(next, self.store.ty(self.response.ty)) else {
+                continue;
+            };
+            let glob = globs::enclosing(self.response, self.feed, self.store, &name);
+            let group = glob.and_then(|glob| self.store.get(glob)).map(|glob| glob.group);
+            let server = self.feed.server();
+            found.extend(group.filter(|group| self.feed.groups().get(*group).is_higher(server)));
         }
         found
     }
 
-    /// The name of a resource that was not requested by that name.
-    pub(super) fn unknown_name(&mut self, next: usize) -> Option<Arc<str>> {
-        let LocatedResource { value, index, op, sub, .. } = self.response.located[next];
-        if sub.is_some() || !op.is_there() {
-            return None;
-        }
-        let wrapper_name = self.response.envelope.item(index as usize).wrapper_name;
-        name_of(self.store.ty(self.response.ty), &self.response.envelope, wrapper_name, value)
-            .ok()
-            .map(Into::into)
-    }
-
-    /// The same, as the server has written it (X2).
-    pub(super) fn written_name(&self, next: usize) -> Option<ResourceName> {
-        let LocatedResource { value, index, .. } = self.response.located[next];
-        let envelope = &self.response.envelope;
-        let text = match envelope.text(envelope.item(index as usize).wrapper_name) {
-            "" => self.store.ty(self.response.ty).name(envelope.bytes(value)).ok()?,
-            name => Cow::Borrowed(name),
-        };
-        ResourceName::parse_received(&text).ok()
-    }
-
     /// Finds the subscription of a name in `removed_resources`.
-    pub(super) fn locate_removed(&mut self, index: usize, name: Span) {
+    fn locate_removed(&mut self, index: usize, name: Span) {
         let envelope = self.response.envelope.clone();
         match canonical(envelope.text(name)) {
             // A server without support for `*` considers it a name, of which it has nothing (MS4).
@@ -205,22 +183,12 @@ impl Step<'_> {
 
     /// The server reports that it has nothing by the name `*`: it takes the wildcard for a name (B1.23, MS4).
     fn note_wildcard_absent(&mut self) {
-        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty());
-        self.response.lacks_wildcard |= subscriptions.is_some_and(|subscriptions| subscriptions.wildcard);
-    }
-
-    /// Whether an error by the name `*` reports that there is no such resource; notes that then.
-    pub(super) fn is_wildcard_absent(&mut self, code: i32) -> bool {
-        let is_not_found = Code::from_i32(code) == Code::NotFound;
-        if is_not_found {
-            self.note_wildcard_absent();
-        }
-        is_not_found
+        self.response.lacks_wildcard |= self.feed.subscriptions().wildcard;
     }
 
     /// An element without a resource: the heartbeat of the version that is held (B2.16), an alias that was not found
     /// (B2.18), or the form in which older servers report that a resource does not exist (B2.17).
-    pub(super) fn locate_unset(&mut self, index: usize, item: &Item) {
+    fn locate_unset(&mut self, index: usize, item: &Item) {
         let envelope = self.response.envelope.clone();
         let name = match canonical(envelope.text(item.wrapper_name)) {
             Ok(name) => name,
@@ -233,8 +201,8 @@ impl Step<'_> {
         if item.has_aliases {
             return self.response.aliased.push(Aliased { own: "".into(), found: removed });
         }
-        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty());
-        let sub = subscriptions.and_then(|subscriptions| subscriptions.get(subscriptions.find(&name)?));
+        let subscriptions = self.feed.subscriptions();
+        let sub = subscriptions.find(&name).and_then(|id| subscriptions.get(id));
         let held = sub.filter(|sub| sub.is_held() && sub.version().as_str() == envelope.text(item.version));
         // Without versions in requests, heartbeats cannot be distinguished from removals.
         let held = held.filter(|sub| !sub.version().is_empty() || item.ttl.is_some());

@@ -8,6 +8,7 @@
 mod absence;
 mod aliases;
 mod apply;
+mod feed;
 mod finish;
 mod globs;
 mod heartbeats;
@@ -24,12 +25,13 @@ use std::{
     time::Instant,
 };
 
-use self::pending_response::{PendingResponse, Stage};
-use super::{
-    authorities::{Authorities, ResponseId, ServerState},
-    counts::UpdateCounts,
-    store::Store,
+use self::{
+    apply::Applier,
+    feed::Feed,
+    locate::Locator,
+    pending_response::{PendingResponse, Stage},
 };
+use super::{authorities::Authorities, counts::UpdateCounts, store::Store};
 use crate::{
     config::Bootstrap,
     engine::Settings,
@@ -67,15 +69,14 @@ pub(crate) struct WorkCounters {
     pub(crate) unchanged: u64,
 }
 
-/// One step on one response.
+/// One step on one response: it routes the phases, whose rules are in the modules below.
 struct Step<'a> {
     response: &'a mut PendingResponse,
-    authorities: &'a mut Authorities,
+    feed: Feed<'a>,
     store: &'a mut Store,
     parser: &'a ParserSettings,
     work: &'a mut WorkCounters,
     updates: &'a mut UpdateCounts,
-    now: Instant,
 }
 
 impl Ingest {
@@ -113,8 +114,12 @@ impl Ingest {
         }
         let span = response.span.clone();
         let within = span.enter();
-        let mut step = Step { response: &mut response, authorities, store, parser, work, updates, now };
-        step.run();
+        let at = TypeAtServer { server: response.server(), ty: response.ty() };
+        match Feed::new(authorities, at, now) {
+            Some(feed) => Step { response: &mut response, feed, store, parser, work, updates }.run(),
+            // There is nobody to answer.
+            None => response.stage = Stage::Done,
+        }
         if response.stage != Stage::Done {
             self.pending.push_front(response);
         }
@@ -182,49 +187,49 @@ impl ParserSettings {
     }
 }
 
-impl Step<'_> {
-    fn run(&mut self) {
+impl<'f> Step<'f> {
+    fn run(mut self) {
         match self.response.stage {
-            Stage::Locate(from) => {
-                if from == 0 {
-                    self.expect_order();
-                }
-                self.locate(from);
-                if self.response.stage == Stage::Apply(0) {
-                    let id = ResponseId { server: self.response.server(), number: self.response.number };
-                    for group in self.returning() {
-                        self.authorities.revert_to_primary(self.store, group, id, self.now);
-                    }
-                }
-            }
-            Stage::Apply(from) => self.apply(from),
+            Stage::Locate(from) => self.locate(from),
+            Stage::Apply(from) => self.applier().apply(from),
             Stage::Finish | Stage::Done => {}
         }
-        if self.response.stage != Stage::Finish {
-            return;
+        if self.response.stage == Stage::Finish {
+            self.finish();
         }
-        if !self.response.duplicate {
-            self.apply_errors();
-            self.find_narrow();
-            self.apply_absence();
-            self.complete();
-        }
-        self.reject_unattributed();
-        self.conclude();
-        self.response.stage = Stage::Done;
     }
 
-    /// Before the first response, the expected order is that of the request.
-    pub(super) fn expect_order(&mut self) {
-        let state = self.authorities.server_mut(self.response.server());
-        state.of_type(self.response.ty());
-        let ServerState { machine, types, .. } = state;
-        let order = &mut types[self.response.ty().index()].order;
-        if order.is_empty()
-            && let Some(subscriptions) = machine.subscriptions_mut(self.response.ty())
-        {
-            order.extend(subscriptions.listed());
+    fn locate(&mut self, from: usize) {
+        if from == 0 {
+            self.feed.expect_order();
         }
+        let mut locator = Locator { response: self.response, feed: &mut self.feed, store: self.store };
+        locator.locate(from);
+        if locator.response.stage == Stage::Apply(0) {
+            // Before anything is applied: what a server above the active one sends counts only once that one is active again.
+            for group in locator.returning() {
+                self.feed.revert_to_primary(self.store, group, self.response.number);
+            }
+        }
+    }
+
+    fn applier(&mut self) -> Applier<'_, 'f> {
+        let Self { response, feed, store, parser, work, .. } = self;
+        Applier { response, feed, store, parser, work }
+    }
+
+    fn finish(mut self) {
+        if !self.response.duplicate {
+            self.applier().apply_errors();
+            let Self { response, feed, store, .. } = &mut self;
+            finish::find_narrow(response, feed, store);
+            absence::apply(response, feed, store);
+            finish::complete(response, feed, store);
+        }
+        let Self { response, mut feed, store, updates, .. } = self;
+        rejected::reject_unattributed(response, &mut feed, store);
+        updates.add(feed.at(), finish::conclude(response, &mut feed, store));
+        response.stage = Stage::Done;
     }
 }
 

@@ -230,6 +230,26 @@ impl PendingResponse {
         self.envelope.item(located.index as usize)
     }
 
+    /// The name of a resource that was not requested by that name; `None` for one that was, or if there is no resource.
+    pub(super) fn unknown_name(&self, next: usize, ty: ResourceType) -> Option<Arc<str>> {
+        let LocatedResource { value, index, op, sub, .. } = self.located[next];
+        if sub.is_some() || !op.is_there() {
+            return None;
+        }
+        let wrapper_name = self.envelope.item(index as usize).wrapper_name;
+        name_of(ty, &self.envelope, wrapper_name, value).ok().map(Into::into)
+    }
+
+    /// The name of a resource as the server has written it: requests repeat that form, whatever the canonical one is (X2).
+    pub(super) fn written_name(&self, next: usize, ty: ResourceType) -> Option<ResourceName> {
+        let LocatedResource { value, index, .. } = self.located[next];
+        let text = match self.envelope.text(self.envelope.item(index as usize).wrapper_name) {
+            "" => ty.name(self.envelope.bytes(value)).ok()?,
+            name => Cow::Borrowed(name),
+        };
+        ResourceName::parse_received(&text).ok()
+    }
+
     /// Records an element whose name is not known.
     pub(super) fn add_nameless(&mut self, index: usize, reason: &dyn std::fmt::Display) {
         self.nameless = true;

@@ -114,6 +114,16 @@ impl Store {
         self.table.get(id)
     }
 
+    /// An entry that its caller knows to be there; that it is not is reported as a broken invariant.
+    #[track_caller]
+    pub(super) fn existing(&self, id: EntryId) -> Option<&Entry> {
+        let entry = self.table.get(id);
+        if entry.is_none() {
+            invariant::broken("a resource that is acted on has an entry");
+        }
+        entry
+    }
+
     /// An entry, to change its subscriptions and watches; its state changes by [`apply`](Self::apply).
     pub(super) fn get_mut(&mut self, id: EntryId) -> Option<&mut Entry> {
         self.table.get_mut(id)
