@@ -68,7 +68,6 @@ use crate::{
     config::{Bootstrap, Server, Target},
     error::{Blame, Code, Subject, WatchError},
     escape::Escaped,
-    name::ResourceName,
     protocol::{EntryId, StreamEvent, TypeAtServer, TypeId, TypeInGroup},
     resolve::About,
     resource::{Listener, Resource, ResourceType, VirtualHost},
@@ -374,71 +373,53 @@ impl Engine {
                 group.map(|group| WatchTarget::Wildcard(TypeInGroup { group, ty }))
             }
             Selection::One(selected) => accept_one(self.store.ty(ty), selected)
-                .and_then(|name| self.begin_one(watch_id, ty, &name, now)),
+                .and_then(|name| self.begin_one(watch_id, TypedName { ty, name: &name }, now)),
             Selection::Collection(selected) => accept_collection(self.store.ty(ty), selected)
-                .and_then(|name| self.begin_collection(watch_id, ty, &name, now)),
+                .and_then(|name| self.begin_collection(watch_id, TypedName { ty, name: &name }, now)),
         };
         let target = begun.unwrap_or_else(|refusal| self.refuse(watch_id, ty, &names, refusal));
         self.delivery.insert(watch_id, target);
     }
 
     /// Begins a watch of one name, whose directives define its source.
-    fn begin_one(
-        &mut self,
-        watch_id: WatchId,
-        ty: TypeId,
-        name: &ResourceName,
-        now: Instant,
-    ) -> Result<WatchTarget, Refusal> {
-        let directives = name.directives();
+    fn begin_one(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
+        let directives = typed.name.directives();
         let alternative = directives.and_then(|directives| directives.alt());
         let entry = directives.and_then(|directives| directives.entry());
         let Self { store, delivery, indirections, .. } = self;
         match (alternative, entry) {
             (Some(alternative), _) => {
-                check_types(store.ty(ty), alternative)?;
-                indirections.begin_alternative(store, delivery, watch_id, TypedName { ty, name });
+                check_types(store.ty(typed.ty), alternative)?;
+                indirections.begin_alternative(store, delivery, watch_id, typed);
                 Ok(WatchTarget::Alternative)
             }
-            (None, Some(entry)) => {
-                indirections.begin_inline(store, delivery, watch_id, TypedName { ty, name }, entry)?;
+            (None, Some(_)) => {
+                indirections.begin_inline(store, delivery, watch_id, typed)?;
                 Ok(WatchTarget::Inline)
             }
-            (None, None) => self.begin_name(watch_id, ty, name, now),
+            (None, None) => self.begin_name(watch_id, typed, now),
         }
     }
 
     /// Begins a watch of the members of a glob or a list.
-    fn begin_collection(
-        &mut self,
-        watch_id: WatchId,
-        ty: TypeId,
-        name: &ResourceName,
-        now: Instant,
-    ) -> Result<WatchTarget, Refusal> {
-        if name.directives().is_some_and(|directives| directives.alt().is_some()) {
+    fn begin_collection(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
+        if typed.name.directives().is_some_and(|directives| directives.alt().is_some()) {
             let Self { store, delivery, indirections, .. } = self;
-            indirections.begin_collection_alternative(store, delivery, watch_id, TypedName { ty, name });
+            indirections.begin_collection_alternative(store, delivery, watch_id, typed);
             return Ok(WatchTarget::CollectionAlternative);
         }
-        match name.is_list() {
-            true => self.begin_list(watch_id, ty, name, now),
-            false => self.begin_name(watch_id, ty, name, now),
+        match typed.name.is_list() {
+            true => self.begin_list(watch_id, typed, now),
+            false => self.begin_name(watch_id, typed, now),
         }
     }
 
     /// Begins a watch of a resource or of the members of a glob.
-    fn begin_name(
-        &mut self,
-        watch_id: WatchId,
-        ty: TypeId,
-        name: &ResourceName,
-        now: Instant,
-    ) -> Result<WatchTarget, Refusal> {
-        let name = self.store.additions().add_to(name);
+    fn begin_name(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
+        let name = self.store.additions().add_to(typed.name);
         let source =
             self.resolutions.source_of(self.indirections.origin_of(watch_id)).map(|source| &**source);
-        let requested = RequestedName { typed: TypedName { ty, name: &name }, source };
+        let requested = RequestedName { typed: TypedName { name: &name, ..typed }, source };
         let entry = self.authorities.subscribe_name(&mut self.store, watch_id, &requested, now)?;
         if !self.indirections.is_followed(watch_id) {
             // The redirect may have been refused for other watches only.
@@ -447,19 +428,15 @@ impl Engine {
         Ok(WatchTarget::Entry(entry))
     }
 
-    fn begin_list(
-        &mut self,
-        watch_id: WatchId,
-        ty: TypeId,
-        name: &ResourceName,
-        now: Instant,
-    ) -> Result<WatchTarget, Refusal> {
+    fn begin_list(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
         let Self { store, delivery, indirections, authorities, .. } = self;
+        let TypedName { ty, name } = typed;
         let list = TypedName { ty: list_type(store, ty)?, name };
         let group = authorities.sources().group_for(store, list, now)?;
         let which = Which::List(store.additions().add_to(name).canonical());
         let key = CollectionKey { group, ty, which };
-        indirections.begin_list(store, delivery, watch_id, &key, list);
+        store.members.watch_list(&key, watch_id);
+        indirections.begin_list(store, delivery, &key, list);
         Ok(WatchTarget::List(Box::new(key)))
     }
 
@@ -471,7 +448,11 @@ impl Engine {
             Some(WatchTarget::Alternative | WatchTarget::CollectionAlternative | WatchTarget::Inline) => {
                 self.indirections.end(watch_id);
             }
-            Some(WatchTarget::List(key)) => self.indirections.end_list(&mut self.store, watch_id, &key),
+            Some(WatchTarget::List(key)) => {
+                if self.store.members.unwatch_list(&key, watch_id) {
+                    self.indirections.end_list(&key);
+                }
+            }
             Some(WatchTarget::Resolution) => {
                 for watch in self.resolutions.end(watch_id) {
                     self.end(watch, now);
@@ -495,6 +476,9 @@ impl Engine {
         WatchTarget::Refused(reason)
     }
 }
+
+/// The target of a watch that has begun, or the reason for refusing it.
+type Begun = Result<WatchTarget, Refusal>;
 
 #[cfg(test)]
 mod tests;

@@ -32,9 +32,9 @@ pub(super) struct Registry {
 #[derive(Debug)]
 pub(in crate::engine) struct Sources<'a> {
     registry: &'a mut Registry,
-    servers: &'a mut Servers,
-    groups: &'a mut Groups,
-    unused: &'a mut Unused,
+    pub(super) servers: &'a mut Servers,
+    pub(super) groups: &'a mut Groups,
+    pub(super) unused: &'a mut Unused,
 }
 
 impl Registry {

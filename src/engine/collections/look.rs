@@ -42,7 +42,7 @@ impl<'a> Look<'a> {
                 if let Some(seen) = self.alternatives.get(&(watch_id, depth)) {
                     return seen.clone();
                 }
-                let seen = self.at_alternative(self.indirections.alternatives.get(&watch_id)?, depth);
+                let seen = self.at_alternative(self.indirections.alternatives.get(watch_id)?, depth);
                 self.alternatives.insert((watch_id, depth), seen.clone());
                 seen
             }
@@ -82,7 +82,7 @@ impl<'a> Look<'a> {
     ) -> Option<ErasedObserved> {
         let ErasedObserved::Present { resource, warning, .. } = &seen else { return Some(seen) };
         let Some(Redirect { target }) = resource.downcast_ref() else { return Some(seen) };
-        let followed = self.indirections.redirects.get(&id).filter(|followed| followed.target == *target)?;
+        let followed = self.indirections.redirects.get(id).filter(|followed| followed.target == *target)?;
         let broken = followed.broken.or((depth >= MAX_REDIRECTS).then_some(TOO_DEEP));
         let target = shortened(&target.to_string(), LONGEST_NAME).into_owned();
         if let Some(why) = broken {

@@ -12,6 +12,7 @@ use crate::{
     base::WatchId,
     cache::Entry,
     error::WatchError,
+    invariant,
     observed::Member,
     protocol::{EntryId, GroupId, TypeId, TypeInGroup},
     resource::Erased,
@@ -91,6 +92,29 @@ impl Members {
             *globs += usize::from(key.which.is_glob());
             collection()
         })
+    }
+
+    /// Adds a watch of a list. What is known of the list already is published to it.
+    pub(crate) fn watch_list(&mut self, key: &CollectionKey, watch_id: WatchId) {
+        let collection = self.begin(key.clone(), Collection::default);
+        collection.watches.push(watch_id);
+        if collection.complete || collection.warning.is_some() || !collection.members.is_empty() {
+            self.touch(key);
+        }
+    }
+
+    /// Removes a watch of a list. True when it was the last one, with which the collection ends.
+    pub(crate) fn unwatch_list(&mut self, key: &CollectionKey, watch_id: WatchId) -> bool {
+        let Some(collection) = self.map.get_mut(key) else {
+            invariant::broken("a list that is watched is a collection");
+            return false;
+        };
+        collection.watches.retain(|other| *other != watch_id);
+        let is_last = collection.watches.is_empty();
+        if is_last {
+            self.end(key);
+        }
+        is_last
     }
 
     /// Ends a collection.
