@@ -1,8 +1,14 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    delta::Delta, poll::Poll, rejections::Rejections, sotw::Sotw, source_key::SourceKey,
-    stream_event::Disconnect, subscriptions::Subscriptions, timers::Wait, variant::Variant,
+    delta::Delta,
+    poll::Poll,
+    rejections::Rejections,
+    sotw::Sotw,
+    source_key::SourceKey,
+    stream_event::Disconnect,
+    subscriptions::{SubId, Subscriptions},
+    variant::Variant,
 };
 use crate::resource::Version;
 
@@ -37,6 +43,9 @@ pub(crate) struct Channel {
     pub(crate) unanswered: Option<Disconnect>,
     /// The number of the last started does-not-exist timer at the time of the last response.
     pub(crate) answered_timer: u32,
+    /// The does-not-exist time of the server.
+    resource_timeout: Duration,
+    is_delta: bool,
 }
 
 impl AllDue {
@@ -50,12 +59,12 @@ impl AllDue {
 }
 
 impl Channel {
-    /// A type by its URL of v3. Absence proves nothing of a name for `doubt` after it was unsubscribed and subscribed
+    /// A type by its URL of v3. Absence proves nothing of a name for `resource_timeout` after it was unsubscribed and subscribed
     /// again; requests of the incremental variant are at most `limit` bytes long, as far as names allow.
     pub(crate) fn new(
         source_key: &SourceKey,
         type_url: &'static str,
-        doubt: Duration,
+        resource_timeout: Duration,
         limit: usize,
         random: &mut fastrand::Rng,
     ) -> Self {
@@ -64,9 +73,9 @@ impl Channel {
         let variant: Box<dyn Variant> = if !capabilities.streaming {
             Box::new(Poll::new(type_url, capabilities.polling, random.u64(..)))
         } else if capabilities.incremental {
-            Box::new(Delta::new(type_url, doubt, limit))
+            Box::new(Delta::new(type_url, resource_timeout, limit))
         } else {
-            Box::new(Sotw::new(type_url, doubt))
+            Box::new(Sotw::new(type_url, resource_timeout))
         };
         Self {
             type_url,
@@ -78,6 +87,8 @@ impl Channel {
             is_answered: false,
             unanswered: None,
             answered_timer: 0,
+            resource_timeout,
+            is_delta: capabilities.incremental,
         }
     }
 
@@ -104,10 +115,114 @@ impl Channel {
     pub(crate) fn due(&self) -> Option<Instant> {
         self.variant.due(&self.subscriptions)
     }
+
+    /// Whether no response of the type was received since a name was requested, whose does-not-exist timer then began.
+    pub(crate) fn is_unanswered(&self, id: SubId) -> bool {
+        self.subscriptions.get(id).is_some_and(|sub| sub.timer() > self.answered_timer)
+    }
+
+    /// Whether the last response that was accepted, heartbeats aside, had this version.
+    pub(crate) fn is_accepted(&self, version: &Version) -> bool {
+        self.accepted.as_ref() == Some(version)
+    }
+
+    /// Whether the last response that was not a heartbeat was rejected.
+    pub(crate) fn is_last_rejected(&self) -> bool {
+        self.rejections.is_last_rejected()
+    }
+
+    /// Whether the wildcard is subscribed, and was sent as `*` on the stream.
+    pub(crate) fn is_wildcard_spelled(&self) -> bool {
+        self.variant.is_wildcard_spelled(&self.subscriptions)
+    }
+
+    /// Whether everything was requested, and nothing of the type was received in time.
+    pub(crate) fn has_timed_out_all(&self) -> bool {
+        self.all == AllDue::TimedOut && self.subscriptions.sends_all
+    }
+
+    /// Whether the server has sent a name on this stream before that it does not send now (B1.22). Its resource may be held still,
+    /// if its absence is unconfirmed.
+    pub(crate) fn has_sent_before(&self, id: SubId) -> bool {
+        self.subscriptions.get(id).is_some_and(|sub| self.variant.has_sent(sub.name()))
+    }
+
+    /// The resource of a name is not held any more, so that no version stands for it (B1.20).
+    pub(crate) fn forget_version(&mut self, id: SubId) {
+        self.variant.forget_version();
+        if let Some(sub) = self.subscriptions.get_mut(id) {
+            sub.forget_version();
+        }
+    }
+
+    /// The resources of the type's version are not held any more, so that the server has to send everything again. True
+    /// when the version was sent on this stream, which is final.
+    pub(crate) fn forget_type_version(&mut self) -> bool {
+        self.variant.forget_version()
+    }
+
+    /// The version of a resource does not count any more, so that the server has to send it again. True when it was
+    /// sent on this stream, which is final.
+    pub(crate) fn take_back_version(&mut self, id: SubId) -> bool {
+        let is_requested = self.variant.is_requested();
+        let Some(sub) = self.subscriptions.get_mut(id) else { return false };
+        let was_sent = is_requested && sub.has_version() && !sub.is_unconfirmed();
+        sub.forget_version();
+        was_sent
+    }
+
+    /// A subscribed resource is not held any more, although the server considers it held: the version of the type does
+    /// not stand for it.
+    pub(crate) fn on_dropped(&mut self) {
+        self.variant.on_dropped();
+    }
+
+    /// A response has a resource that is not subscribed to.
+    pub(crate) fn on_skipped(&mut self, name: &str) {
+        self.variant.on_skipped(name);
+    }
+
+    /// A held resource is a member here because another server has sent it, or its version is unknown: this server has to
+    /// send it as well. Where each response has everything (`full_state`), its last response shows that it will not.
+    pub(crate) fn on_joined(&mut self, full_state: bool, id: SubId, now: Instant) {
+        let has_received_all = full_state && !self.is_delta && self.subscriptions.received_all;
+        if self.subscriptions.get_mut(id).is_some_and(|sub| sub.on_joined(has_received_all)) {
+            self.variant.on_unconfirmed(now);
+        }
+    }
+
+    /// The responses of the type are decided on when the server has been quiet for a while.
+    pub(crate) fn await_quiet(&mut self, now: Instant) {
+        self.variant.on_undecided(now);
+    }
+
+    /// A resource from another server is held under a name. Its absence here proves nothing until the does-not-exist
+    /// time of this server has passed.
+    pub(crate) fn doubt(&mut self, id: SubId, now: Instant) {
+        if let Some(sub) = self.subscriptions.get_mut(id) {
+            sub.doubt(now + self.resource_timeout);
+        }
+    }
+
+    /// A response to a wildcard that was sent as `*` has only what is subscribed by name. It may have been under way when the
+    /// wildcard was requested, so that the next one is waited for.
+    pub(crate) fn doubt_wildcard(&mut self, now: Instant) {
+        self.variant.on_dropped();
+        self.all = match self.all {
+            AllDue::Doubted(at) => AllDue::Doubted(at),
+            AllDue::No | AllDue::Until(_) | AllDue::TimedOut => {
+                AllDue::Doubted(now + DOUBT.min(self.resource_timeout))
+            }
+        };
+    }
+
+    /// A response to the wildcard has something that was not subscribed by name.
+    pub(crate) fn trust_wildcard(&mut self) {
+        if !self.variant.is_wildcard_crossed() {
+            self.all = AllDue::No;
+        }
+    }
 }
 
-pub(crate) fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {
-    let channel = types.get(wait.ty.index()).and_then(Option::as_ref);
-    let sub = channel.and_then(|channel| channel.subscriptions.get(wait.sub));
-    sub.is_some_and(|sub| sub.is_awaited(wait.number))
-}
+/// For how long another response is waited for that shows that `*` is no name for the server.
+const DOUBT: Duration = Duration::from_secs(1);

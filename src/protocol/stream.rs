@@ -193,9 +193,15 @@ impl Stream {
         self.as_open().filter(|open| !open.answered)?.going_away_since
     }
 
-    /// Whether there is a server behind the open connection, as far as can be detected.
-    pub(crate) fn is_alive(&self) -> bool {
-        self.as_open().is_some_and(|open| open.alive)
+    /// Why the open stream has nobody who serves it, as far as can be detected.
+    pub(crate) fn unserved(&self) -> Option<(DisconnectKind, &'static str)> {
+        match self.as_open()?.alive {
+            // The kernel of a frozen server accepts connections.
+            false => {
+                Some((DisconnectKind::Unreachable, "the server accepted the connection but has sent nothing"))
+            }
+            true => self.unanswered_going_away_since().map(|_| (DisconnectKind::Closed, FORGOTTEN)),
+        }
     }
 
     /// The time after which the stream is healthy without a response. A server without any bytes so far may be a frozen
@@ -294,6 +300,9 @@ impl Stream {
         self.state = State::Closed;
     }
 }
+
+const FORGOTTEN: &str =
+    "the server announced the end of the connection (GOAWAY), and has sent no response on the stream";
 
 /// The time for which a stream without a response has to hold to be healthy.
 const SILENCE: Duration = Duration::from_secs(3);

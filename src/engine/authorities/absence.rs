@@ -13,7 +13,7 @@ use crate::{
     cache::{Entry, ResourceState, Update},
     error::{Blame, Code, WatchError},
     invariant,
-    protocol::{EntryId, ServerId, Subscription, TypeAtServer, TypeId, TypeInGroup},
+    protocol::{Channel, EntryId, ServerId, Subscription, TypeAtServer, TypeId, TypeInGroup},
     resource::Version,
     wire::Malformed,
 };
@@ -92,7 +92,7 @@ impl<'a> Absence<'a> {
     /// to the server, and that was not sent again, is gone; and the responses to a wildcard request are complete.
     pub(super) fn on_quiet(&mut self, store: &mut Store, server: ServerId, ty: TypeId, now: Instant) {
         // What is missing may be in the response that was rejected.
-        let is_rejected = self.servers[server].machine.is_last_rejected(ty);
+        let is_rejected = self.servers[server].machine.channel(ty).is_some_and(Channel::is_last_rejected);
         if let Some(subscriptions) = self.servers[server]
             .machine
             .subscriptions_mut(ty)
@@ -138,7 +138,8 @@ impl<'a> Absence<'a> {
             return;
         }
         let Some(entry) = store.existing(id) else { return };
-        if entry.state() == ResourceState::Nacked && self.servers[server].machine.is_last_rejected(entry.ty) {
+        let channel = self.servers[server].machine.channel(entry.ty);
+        if entry.state() == ResourceState::Nacked && channel.is_some_and(Channel::is_last_rejected) {
             // A rejection is an answer (B1.21): a complete response without the resource has to follow.
             let (ty, sub) = (entry.ty, entry.subscriptions.at(server));
             let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
@@ -185,7 +186,9 @@ impl<'a> Absence<'a> {
     fn unreadable(&self, server: ServerId, entry: &Entry) -> Option<Malformed> {
         let machine = &self.servers[server].machine;
         let sub = entry.subscriptions.at(server).filter(|_| !entry.is_held())?;
-        machine.unreadable().filter(|_| machine.is_unanswered(entry.ty, sub))
+        machine
+            .unreadable()
+            .filter(|_| machine.channel(entry.ty).is_some_and(|channel| channel.is_unanswered(sub)))
     }
 
     /// The hint for an operator when a server has not sent a resource in time.
@@ -197,8 +200,10 @@ impl<'a> Absence<'a> {
         let capabilities = machine.source_key().capabilities();
         let is_sotw = capabilities.streaming && !capabilities.incremental;
         let is_full_state = store.ty(entry.ty).full_state();
-        let is_unanswered =
-            || entry.subscriptions.at(server).is_some_and(|sub| machine.is_unanswered(entry.ty, sub));
+        let is_unanswered = || {
+            let found = entry.subscriptions.at(server).zip(machine.channel(entry.ty));
+            found.is_some_and(|(sub, channel)| channel.is_unanswered(sub))
+        };
         if is_sotw && !is_full_state && machine.may_want_all_names() && is_unanswered() {
             return ALL_NAMES_HINT;
         }
@@ -245,7 +250,9 @@ impl<'a> Absence<'a> {
         if !subscriptions.and_then(|subscriptions| subscriptions.get(sub)).is_some_and(is_missed) {
             return false;
         }
-        machine.doubt(ty, sub, now);
+        if let Some(channel) = machine.channel_mut(ty) {
+            channel.doubt(sub, now);
+        }
         machine.is_gone(ty, sub, now)
     }
 

@@ -14,7 +14,9 @@ use super::{
 };
 use crate::{
     invariant,
-    protocol::{ConnectionState, Disconnect, Event, GroupId, ServerId, SourceKey, TypeAtServer, TypeInGroup},
+    protocol::{
+        Channel, ConnectionState, Disconnect, Event, GroupId, ServerId, SourceKey, TypeAtServer, TypeInGroup,
+    },
 };
 
 /// A view of all servers and groups that follows what machines report: it moves groups between their servers.
@@ -121,7 +123,9 @@ impl<'a> Failover<'a> {
             self.sources.open_next(id, server);
             // Earlier responses of the server, on the current stream or one before it, may not have counted.
             for ty in store.type_ids() {
-                self.sources.servers[server].machine.on_dropped(ty);
+                if let Some(channel) = self.sources.servers[server].machine.channel_mut(ty) {
+                    channel.on_dropped();
+                }
             }
             let is_behind = self.sources.servers[server].machine.has_unwritten_ends();
             // In this order, so that the wildcard has its older form on a stream that is there already.
@@ -238,7 +242,7 @@ impl<'a> Failover<'a> {
             types.insert(entry.ty);
             for (server, sub) in entry.subscriptions.iter() {
                 let machine = &mut self.sources.servers[server].machine;
-                if machine.take_back_version(entry.ty, sub) {
+                if machine.channel_mut(entry.ty).is_some_and(|channel| channel.take_back_version(sub)) {
                     notified.insert(server);
                 }
             }
@@ -246,7 +250,9 @@ impl<'a> Failover<'a> {
         for server in &self.sources.groups.get(group).open {
             let machine = &mut self.sources.servers[*server].machine;
             // All of them, whether or not one was sent.
-            if types.iter().filter(|ty| machine.forget_type_version(**ty)).count() > 0 {
+            let forgotten =
+                types.iter().filter(|ty| machine.channel_mut(**ty).is_some_and(Channel::forget_type_version));
+            if forgotten.count() > 0 {
                 notified.insert(*server);
             }
         }

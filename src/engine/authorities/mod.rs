@@ -397,7 +397,9 @@ impl Authorities {
         let update = Update { version: Version::default(), at: now };
         self.placement().update(store, id, |entry| entry.on_expired(error, update));
         for (server, sub) in &subscriptions {
-            self.servers[*server].machine.forget_version(ty, *sub);
+            if let Some(channel) = self.servers[*server].machine.channel_mut(ty) {
+                channel.forget_version(*sub);
+            }
         }
         self.placement().leave_collections(store, id);
         for (server, _) in subscriptions {

@@ -300,7 +300,9 @@ impl<'a> Placement<'a> {
             }
         }
         let full_state = store.ty(ty).full_state();
-        self.servers[server].machine.on_joined(ty, full_state, sub, now);
+        if let Some(channel) = self.servers[server].machine.channel_mut(ty) {
+            channel.on_joined(full_state, sub, now);
+        }
     }
 
     /// A member at the active server is one at those above it, too.

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     cache::{Entry, Update},
     error::{Blame, Code, Subject, WatchError},
-    protocol::{EntryId, GroupId, ServerId, TypeAtServer, TypeId},
+    protocol::{Channel, EntryId, GroupId, ServerId, TypeAtServer, TypeId},
     resource::{Invalid, Version},
 };
 
@@ -72,7 +72,8 @@ impl<'a> Unanswered<'a> {
 
     /// Like the above, for one type that the server did not answer in time.
     pub(super) fn warn_timed_out(&mut self, store: &mut Store, at: TypeAtServer) {
-        if self.servers[at.server].machine.has_timed_out_all(at.ty) {
+        let channel = self.servers[at.server].machine.channel(at.ty);
+        if channel.is_some_and(Channel::has_timed_out_all) {
             self.on_all_timed_out(store, at);
         }
     }

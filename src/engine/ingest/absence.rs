@@ -35,11 +35,11 @@ pub(super) fn apply(response: &mut PendingResponse, feed: &mut Feed<'_>, store: 
         .iter()
         .filter(|(_, sub)| sub.is_missing() && sub.was_there() && !sub.was_ever_mentioned());
     let never_seen: Vec<_> = never_seen.map(|(id, sub)| (id, sub.entry())).collect();
-    let (ty, now) = (feed.ty(), feed.now());
+    let now = feed.now();
     for (sub, entry) in never_seen {
         let is_glob = store.get(entry).is_some_and(|entry| entry.is_glob);
         if !is_glob && feed.counts(store, entry) {
-            feed.machine_mut().doubt(ty, sub, now);
+            feed.channel_mut().doubt(sub, now);
         }
     }
     let (at, update) = (feed.at(), response.update());

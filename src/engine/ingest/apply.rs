@@ -163,7 +163,7 @@ impl Applier<'_, '_> {
             return;
         }
         if let Some(name) = self.response.unknown_name(next, self.store.ty(ty)) {
-            self.feed.machine_mut().on_skipped(ty, &name);
+            self.feed.channel_mut().on_skipped(&name);
         }
     }
 
@@ -286,8 +286,8 @@ impl Applier<'_, '_> {
             // The recovery is detected by its being sent again, so the next stream requests that.
             sub.forget_version();
             let id = sub.entry();
-            let (server, ty) = (self.feed.server(), self.feed.ty());
-            self.feed.machine_mut().on_dropped(ty);
+            let server = self.feed.server();
+            self.feed.channel_mut().on_dropped();
             self.feed.globs().forget_member_versions(self.store, id, server);
             let Some(entry) = self.store.get(id).filter(|entry| self.feed.is_active_in(entry.group)) else {
                 continue;

@@ -11,7 +11,8 @@ use super::super::{
 use crate::{
     invariant,
     protocol::{
-        EntryId, GroupId, Machine, ServerId, SubId, Subscription, Subscriptions, TypeAtServer, TypeId,
+        Channel, EntryId, GroupId, Machine, ServerId, SubId, Subscription, Subscriptions, TypeAtServer,
+        TypeId,
     },
 };
 
@@ -53,10 +54,19 @@ impl<'a> Feed<'a> {
         self.now
     }
 
+    /// The type at the server.
+    pub(super) fn channel(&self) -> &Channel {
+        self.machine().channel(self.at.ty).expect(REQUESTED)
+    }
+
+    pub(super) fn channel_mut(&mut self) -> &mut Channel {
+        let TypeAtServer { server, ty } = self.at;
+        self.authorities.server_mut(server).machine.channel_mut(ty).expect(REQUESTED)
+    }
+
     /// The subscriptions of the type at the server.
     pub(super) fn subscriptions(&mut self) -> &mut Subscriptions {
-        let subscriptions = self.authorities.subscriptions(self.at.server, self.at.ty);
-        subscriptions.expect(REQUESTED)
+        &mut self.channel_mut().subscriptions
     }
 
     /// One of the subscriptions; `None` if it was removed between two steps.
@@ -153,7 +163,9 @@ impl<'a> Feed<'a> {
     pub(super) fn on_dropped(&mut self, store: &Store, id: EntryId) {
         let Some(entry) = store.get(id) else { return };
         for (server, _) in entry.subscriptions.iter() {
-            self.authorities.server_mut(server).machine.on_dropped(entry.ty);
+            if let Some(channel) = self.authorities.server_mut(server).machine.channel_mut(entry.ty) {
+                channel.on_dropped();
+            }
         }
     }
 

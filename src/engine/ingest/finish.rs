@@ -11,7 +11,7 @@ use crate::protocol::{Digests, ResponseOutcome, SubId, Subscription};
 /// need not have everything, that is so only until the wildcard was answered.
 pub(super) fn find_narrow(response: &mut PendingResponse, feed: &mut Feed<'_>, store: &Store) {
     let ty = feed.ty();
-    let is_spelled = feed.machine().is_wildcard_spelled(ty);
+    let is_spelled = feed.channel().is_wildcard_spelled();
     if response.envelope.is_delta() || !is_spelled || response.is_heartbeat() {
         return;
     }
@@ -23,8 +23,8 @@ pub(super) fn find_narrow(response: &mut PendingResponse, feed: &mut Feed<'_>, s
     let is_narrow = !response.nameless && response.located.iter().all(is_named);
     response.is_narrow = is_narrow && (store.ty(ty).full_state() || !subscriptions.received_all);
     match response.is_narrow {
-        true => feed.machine_mut().doubt_wildcard(ty, response.since()),
-        false => feed.machine_mut().trust_wildcard(ty),
+        true => feed.channel_mut().doubt_wildcard(response.since()),
+        false => feed.channel_mut().trust_wildcard(),
     }
 }
 
@@ -51,7 +51,7 @@ pub(super) fn complete(response: &PendingResponse, feed: &mut Feed<'_>, store: &
         feed.absence().complete_all(store, at.server, at.ty);
     } else if undecided {
         // It may be complete or not: known when nothing follows.
-        feed.machine_mut().await_quiet(at.ty, response.since());
+        feed.channel_mut().await_quiet(response.since());
     }
 }
 
@@ -95,7 +95,7 @@ pub(super) fn conclude(
 /// versions of their own, and does not stand for the others of the type.
 fn is_outdated(response: &PendingResponse, feed: &Feed<'_>) -> bool {
     let is_delta = response.envelope.is_delta();
-    response.outdated || !(is_delta || feed.machine().is_accepted(feed.ty(), &response.version))
+    response.outdated || !(is_delta || feed.channel().is_accepted(&response.version))
 }
 
 /// A slot that no subscription has.

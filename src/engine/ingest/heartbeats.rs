@@ -20,7 +20,7 @@ pub(super) fn apply(
     let (ty, now) = (feed.ty(), feed.now());
     let is_delta = response.envelope.is_delta();
     // In the state of the world the version of the type is that of all its resources.
-    let is_accepted = !is_delta && feed.machine().is_accepted(ty, &response.version);
+    let is_accepted = !is_delta && feed.channel().is_accepted(&response.version);
     // It may have been released between two steps.
     let Some(sub) = feed.sub(sub_id) else { return };
     let known = sub.version().clone();

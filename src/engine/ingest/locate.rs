@@ -77,7 +77,7 @@ impl Locator<'_, '_> {
             Ok(name) if *name == *WILDCARD && op == ResourceOp::Heartbeat => self.note_wildcard_absent(),
             // On the wire that name would stand for all resources. The absence of other resources is not affected.
             Ok(name) if *name == *WILDCARD => {
-                self.response.lacks_wildcard |= self.feed.machine().is_wildcard_spelled(self.response.ty);
+                self.response.lacks_wildcard |= self.feed.channel().is_wildcard_spelled();
                 self.response.invalid += 1;
                 self.response
                     .problems
