@@ -13,6 +13,7 @@ use crate::{
 pub(crate) struct Failure {
     code: Code,
     blame: Blame,
+    /// The text without the name of a resource, which its watches add.
     message: String,
 }
 
@@ -82,13 +83,13 @@ impl Failure {
         Self { code, blame: Blame::Local, message }
     }
 
-    /// The same as the last one of several servers, with the errors of each.
+    /// The failure of the last one of several servers, with the errors of `all` of them in its message.
     pub(super) fn after<'a>(&self, all: impl Iterator<Item = &'a Self>) -> Self {
         let messages: Vec<_> = all.map(|failure| failure.message.as_str()).collect();
         Self { message: messages.join("; "), ..self.clone() }
     }
 
-    /// The same for one type alone: it was never answered on the streams that ended so.
+    /// The failure of one type alone, which was never answered on the streams that ended so.
     pub(super) fn of_type(self, is_held_back: bool) -> Self {
         let why = match is_held_back {
             true => "requests for the type are suspended so that other types are served",
@@ -105,7 +106,7 @@ impl Failure {
         &self.message
     }
 
-    /// The same for one resource.
+    /// The failure as the error of one resource.
     pub(crate) fn about(&self, subject: Subject) -> WatchError {
         WatchError::of_server(self.code, self.blame, subject, self.message.as_str())
     }

@@ -41,25 +41,30 @@ pub(super) struct Resolutions {
     /// The source of a watch's target, if its name came with one.
     sources: BTreeMap<WatchId, Arc<ResourceConfigSource>>,
     hosts: DnsResolver,
+    /// The jitter of lookups.
     random: fastrand::Rng,
+    /// The periods of all resolvers, from the settings.
     times: Times,
 }
 
 #[derive(Debug)]
+/// A target with its watches.
 struct Resolution {
     resolver: Resolver,
+    /// The watches that the resolver has ordered, of resources and of hosts.
     watches: BTreeMap<WatchKey, WatchId>,
 }
 
 /// A command of a resolution to the engine.
 #[derive(Debug)]
 pub(super) enum ResolutionOrder {
+    /// Watch a resource, or a collection.
     Subscribe {
         watch_id: WatchId,
         ty: ResourceType,
         names: Selection,
     },
-    /// The same of a virtual host, which some servers provide on demand.
+    /// Watch a virtual host, which some servers provide on demand.
     SubscribeOnDemand {
         watch_id: WatchId,
         name: Arc<str>,

@@ -22,22 +22,25 @@ pub(crate) enum AllDue {
     /// Only what is subscribed by name was received, as if `*` were a name like others (B1.23). Unless something else follows
     /// until then, it is.
     Doubted(Instant),
-    /// Nothing of the type was received in time.
+    /// The time has passed, and nothing of the type was received.
     TimedOut,
 }
 
 /// One type on one server: the variant of the protocol, and the state that all variants share.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    /// The type URL on the wire.
+    /// The type URL on the wire: that of v2 at a server of that version.
     pub(crate) type_url: &'static str,
     pub(crate) subscriptions: Subscriptions,
+    /// The content and the time of requests.
     pub(crate) variant: Box<dyn Variant>,
+    /// The recent rejections, which delay NACKs.
     pub(crate) rejections: Rejections,
     /// The version of the last response that was accepted, heartbeats of other versions aside.
     pub(crate) accepted: Option<Version>,
+    /// The answer to the wildcard, as far as it is due.
     pub(crate) all: AllDue,
-    /// A response was received on the stream.
+    /// Set once a response of the type was received on the stream.
     pub(crate) is_answered: bool,
     /// The reason of the last end of a stream on which the type was requested, if nothing of it was ever received.
     pub(crate) unanswered: Option<Disconnect>,
@@ -45,6 +48,7 @@ pub(crate) struct Channel {
     pub(crate) answered_timer: u32,
     /// The does-not-exist time of the server.
     resource_timeout: Duration,
+    /// Whether the variant is the incremental one, in which a response need not have everything.
     is_delta: bool,
 }
 

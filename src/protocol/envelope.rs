@@ -12,18 +12,22 @@ use crate::{
 /// by one.
 #[derive(Debug)]
 pub(crate) struct Envelope {
+    /// The message as received; the spans are parts of it.
     message: Bytes,
-    /// Of the incremental variant: resources are wrapped and have versions, and removals are listed.
+    /// Set in the incremental variant: all resources are wrapped and have versions, and removals are listed.
     delta: bool,
     version: Span,
     type_url: Span,
     nonce: Span,
+    /// The elements of `resources`: wrappers in the incremental variant, otherwise `Any`s that may hold one.
     resources: Vec<Span>,
     /// The first bytes of an element of the type, up to the length of its value.
     head: Bytes,
     /// The names of removed resources.
     removed: Vec<Span>,
+    /// The elements of `resource_errors`.
     errors: Vec<Span>,
+    /// Whether the field `control_plane` is set, by which a server identifies itself.
     has_control_plane: bool,
 }
 
@@ -32,6 +36,7 @@ pub(crate) struct Envelope {
 pub(crate) struct Item {
     /// The name in the wrapper `envoy.service.discovery.v3.Resource`; empty when there is none.
     pub(crate) wrapper_name: Span,
+    /// Whether the element is a wrapper, so that the fields beside the body may be set.
     pub(crate) is_wrapped: bool,
     /// The version of the resource alone; empty without a wrapper.
     pub(crate) version: Span,
@@ -51,7 +56,7 @@ pub(crate) enum Body {
     Redirect(Span),
     /// A wrapper without a resource: it refreshes a TTL (B1.18, B2.16), or reports that there is none (B2.17, B2.18).
     Unset,
-    /// Something else, and its error.
+    /// An element that is no resource of the type, and why.
     Unusable(Unusable),
 }
 
@@ -71,7 +76,7 @@ pub(crate) struct ServerError {
     pub(crate) message: Span,
 }
 
-/// A part of the message.
+/// A part of the message, by its offset and length in bytes. Half the size of a `Range<usize>`: a response may have 100,000.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -106,6 +111,7 @@ impl Envelope {
                 (4, _) => envelope.type_url = Span::of_text(&field, 0)?,
                 (5, _) => envelope.nonce = Span::of_text(&field, 0)?,
                 (6, true) => envelope.removed.push(Span::of_text(&field, 0)?),
+                // `removed_resource_names`, which have constraints beside the name.
                 (8, true) => {
                     let name = envelope.resource_name(Span::of(&field, 0)?)?;
                     envelope.removed.push(name);
@@ -181,6 +187,7 @@ impl Envelope {
     /// The value of an `Any` of the type of the response, if its fields are written as all encoders write them.
     fn bare(&self, any: Span) -> Option<Span> {
         let rest = self.bytes(any).strip_prefix(&*self.head)?;
+        // A varint of up to four bytes: longer ones are over the size of any message.
         let mut length = 0;
         for (place, byte) in rest.iter().take(4).enumerate() {
             length |= usize::from(byte & 0x7f) << (7 * place);
@@ -192,7 +199,8 @@ impl Envelope {
         None
     }
 
-    /// Other names of the element `index` of `resources`, if it is wrapped.
+    /// The aliases of the element `index` of `resources`; none without a wrapper. They are read anew with each call, since few
+    /// elements have any.
     pub(crate) fn aliases(&self, index: usize) -> Vec<Span> {
         let span = self.resources[index];
         let wrapper = if self.delta { Ok(span) } else { self.any(span).map(|(_, value)| value) };
@@ -371,7 +379,7 @@ fn head(type_url: &str) -> Bytes {
     head.freeze()
 }
 
-/// It has no name, so that it is valid only in a wrapper.
+/// The type of a redirect. A locator has no name of its own, so that it is valid only in a wrapper.
 const LOCATOR: &str = "type.googleapis.com/xds.core.v3.ResourceLocator";
 
 #[cfg(test)]

@@ -25,6 +25,7 @@ pub(crate) struct Poll {
     type_url: &'static str,
     /// `None` for a file.
     polling: Option<Polling>,
+    /// The source of jitter, from a seed of the machine.
     random: fastrand::Rng,
     /// The version of the last response without errors.
     version: Version,
@@ -36,19 +37,22 @@ pub(crate) struct Poll {
     next: Option<Instant>,
     /// A request is in flight. There is never more than one (D12).
     is_outstanding: bool,
-    /// When it was written.
+    /// The time at which the request in flight was written.
     written_at: Option<Instant>,
-    /// Names were subscribed since: if its answer is held back, it is given up for another one (D13).
+    /// Set when names were subscribed since the request was written: if its answer is held back, it is given up for another
+    /// one (D13).
     is_superseded: bool,
-    /// Another one was given up for it, whose answer may still come.
+    /// Set when a request was given up for the one in flight: the answer of either may come next.
     has_given_up: bool,
     /// A response is in progress.
     is_busy: bool,
     /// Something was requested since the source was reachable.
     is_requested: bool,
+    /// Subscribed names that no request has had yet, or whose request has failed.
     subscribed: Vec<SubId>,
-    /// Unsubscribed names, and the time of the last one.
+    /// Unsubscribed names that are released with the next request.
     unsubscribed: Vec<SubId>,
+    /// The time of the last unsubscription: names are released at once if nothing else is subscribed.
     unsubscribed_at: Option<Instant>,
 }
 
@@ -197,7 +201,7 @@ impl Variant for Poll {
         self.subscribed.extend(owed);
     }
 
-    /// It counts for the requested names.
+    /// Keeps the version for the next request, which has it while the names are those that this response answered.
     fn on_accepted(&mut self, _: &Subscriptions, version: &Version) {
         self.version = version.clone();
         // It may be the answer to the request before.

@@ -25,9 +25,11 @@ use super::{
 /// ```
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    /// The number of such streams in a row.
+    /// The number of streams in a row that ended with an error soon after the first request of a type.
     ends: u32,
+    /// The type that was requested last before the stream ended; `None` while the state is the usual one.
     suspect: Option<TypeId>,
+    /// The types that are not requested, each until its retry.
     held_back: BTreeMap<TypeId, HeldBack>,
     /// Types that were answered at some time.
     answered: BTreeSet<TypeId>,
@@ -41,6 +43,7 @@ struct OnStream {
     requested: Vec<(TypeId, Instant)>,
     /// The time of opening it, or of requesting the last of them.
     last: Option<Instant>,
+    /// Whether any type was answered on the stream.
     has_answered: bool,
     /// A type that was answered at some time was requested. The server may have no update of it.
     has_known: bool,
@@ -55,7 +58,7 @@ struct HeldBack {
 /// The consequence of the end of a stream for its types.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Nothing.
+    /// The end concerns no type in particular.
     Usual,
     /// These types were never answered over several streams that ended with an error, and get that error.
     Unanswered(Vec<TypeId>),

@@ -19,8 +19,9 @@ use crate::resource::Version;
 /// resources count as that of the response, too.
 #[derive(Debug, Default)]
 pub(crate) struct Rejections {
-    /// The newest last.
+    /// At most [`REMEMBERED`], the newest last.
     recent: VecDeque<Rejected>,
+    /// The rate of the NACKs of new rejections.
     burst: Burst,
     /// The last response was rejected, and not only because of resources whose names are known.
     is_last_rejected: bool,
@@ -36,6 +37,7 @@ pub(crate) struct Fingerprint {
 #[derive(Debug)]
 struct Rejected {
     response: Fingerprint,
+    /// The delay of the NACK grows with each repetition of the response.
     backoff: Backoff,
     /// The time of its last answer, or of the pending one.
     answered_at: Instant,
@@ -108,7 +110,7 @@ const REMEMBERED: usize = 8;
 /// The time for which a rejected response is remembered after its answer.
 const MEMORY: Duration = Duration::from_secs(30);
 
-/// The same when a response was accepted since: a server that answers a NACK does so at once, while an operator who takes
+/// The time for which a rejected response is remembered once another one was accepted: a server that answers a NACK does so at once, while an operator who takes
 /// back a good change needs longer.
 const MEMORY_AFTER_ACCEPTANCE: Duration = Duration::from_secs(1);
 

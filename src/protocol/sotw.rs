@@ -46,15 +46,17 @@ mod unheld;
 #[derive(Debug)]
 pub(crate) struct Sotw {
     type_url: &'static str,
-    /// The version of the last response without errors.
+    /// The version of the last response without errors; empty if nothing of it may be claimed any more.
     version: Version,
-    /// The last response without errors is one to a request for everything.
+    /// Set when the last response without errors is one to a request for everything.
     covers_all: bool,
-    /// A subscribed resource of that version was dropped, or may have been replaced.
+    /// Set when a subscribed resource of that version was dropped, or may have been replaced.
     has_dropped: bool,
-    /// The server has shown that it takes `*` for a name (B1.23).
+    /// Set once the server has shown that it takes `*` for a name (B1.23). It outlives streams: each would show it again.
     is_star_a_name: bool,
+    /// Made anew with each stream.
     on_stream: OnStream,
+    /// The time of the next request for a change.
     batcher: RequestBatcher,
     /// For how long absence proves nothing of a resubscribed name.
     doubt: Duration,
@@ -67,7 +69,9 @@ pub(crate) struct Sotw {
 /// The state of one stream.
 #[derive(Debug, Default)]
 struct OnStream {
+    /// A request was written on the stream.
     requested: bool,
+    /// The nonce of the last response that was answered; empty before.
     nonce: String,
     recent_unsubscribes: RecentUnsubscribes,
     names: RequestedNames,
@@ -228,7 +232,8 @@ impl Variant for Sotw {
         std::mem::take(&mut self.unsubscribed)
     }
 
-    /// Nothing of the type is written until it is answered.
+    /// The response is in progress: nothing of the type is written until it is answered, since a server would take that for
+    /// the answer.
     fn on_response(&mut self, version: &Version, now: Instant) {
         self.on_stream.busy = true;
         self.on_stream.version_sent = false;
@@ -237,7 +242,7 @@ impl Variant for Sotw {
         self.on_stream.recent_unsubscribes.on_response(self.doubt, now);
     }
 
-    /// It counts from now on, also on later streams.
+    /// Keeps the version, which belongs to the server, not to the stream (B0.5).
     fn on_accepted(&mut self, subscriptions: &Subscriptions, version: &Version) {
         self.version = version.clone();
         // No subscription may keep the resources that are received while the end of the wildcard is not written.

@@ -21,9 +21,12 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Stream {
     server: ServerId,
+    /// The number of the last attempt; 0 before the first one.
     attempt: u64,
     state: State,
+    /// The pauses between attempts, reset by a healthy stream.
     backoff: Backoff,
+    /// The interval of keepalive pings, which doubles when the server finds them too many (A8).
     keepalive: Duration,
 }
 
@@ -37,6 +40,7 @@ enum State {
     Open(Open),
     BackingOff {
         until: Instant,
+        /// Whether no connection was established: only then another stream shows that a retry is worthwhile.
         unreachable: bool,
     },
 }
@@ -64,18 +68,18 @@ pub(crate) struct Open {
     pub(crate) pending: Option<Written>,
     /// Since when the server has no subscriptions.
     pub(crate) idle_since: Option<Instant>,
-    /// A response was received, so that the end of the stream is no failure (A57-2).
+    /// Set once a response was received, so that the end of the stream is no failure (A57-2).
     answered: bool,
-    /// Bytes were read from the connection: it is not one that a frozen server has left in the kernel's backlog.
+    /// Set once bytes were read from the connection: it is not one that a frozen server has left in the kernel's backlog.
     alive: bool,
-    /// When the server announced the end of the connection.
+    /// The time at which the server announced the end of the connection (GOAWAY).
     going_away_since: Option<Instant>,
-    /// The time until which it has to hold to be healthy without a response: a server that knows the held versions
+    /// The time until which the stream has to hold to be healthy without a response: a server that knows the held versions
     /// may have nothing to send.
     holds_at: Option<Instant>,
-    /// It has held for so long.
+    /// Set when the stream has held until then.
     held: bool,
-    /// It is healthy.
+    /// Set when the stream is healthy: it was answered, or has held while nothing was due.
     good: bool,
 }
 
@@ -84,7 +88,7 @@ pub(crate) struct Open {
 pub(crate) enum End {
     /// A server error for all watches of its resources.
     Failure,
-    /// Nothing to report.
+    /// No error: the server was healthy, and only ended the stream.
     Silent,
 }
 
@@ -210,7 +214,7 @@ impl Stream {
         self.as_open().filter(|open| open.alive).and_then(|open| open.holds_at)
     }
 
-    /// It has held. Whether that makes it healthy is still open while something is due from the server.
+    /// The stream has held. Whether that makes it healthy is still open while something is due from the server.
     pub(crate) fn on_held(&mut self) {
         if let Some(open) = self.open() {
             (open.holds_at, open.held) = (None, true);
@@ -222,7 +226,7 @@ impl Stream {
         self.as_open().is_some_and(|open| open.held && !open.good)
     }
 
-    /// Nothing is due.
+    /// The stream counts as healthy, since nothing is due from the server.
     pub(crate) fn on_good(&mut self) {
         if let Some(open) = self.open() {
             open.good = true;
@@ -282,8 +286,7 @@ impl Stream {
         }
     }
 
-    /// Another stream shows that the server is reachable: the pause is over at once. The next one is no shorter for
-    /// that.
+    /// Ends the pause, since another stream shows that the server is reachable. The next pause is no shorter for that.
     pub(crate) fn hasten(&mut self, now: Instant) {
         if let State::BackingOff { until, unreachable: true } = &mut self.state {
             *until = now.min(*until);

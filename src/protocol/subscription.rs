@@ -16,13 +16,14 @@ pub(crate) struct Subscription {
     name: Arc<str>,
     /// The name in requests, if it differs (X2).
     spelling: Option<Arc<str>>,
+    /// The entry in the cache, which several servers may have a subscription of.
     entry: EntryId,
     phase: Phase,
     /// Subscribed by name. Without it the name is a member of a collection, or about to be removed.
     is_named: bool,
     /// The last request that was handed out has the name.
     is_requested: bool,
-    /// The server sent it under a wildcard.
+    /// The server sent the name under a wildcard.
     of_wildcard: bool,
     /// The server sent it under a glob, which is subscribed to by a name of its own.
     of_glob: bool,
@@ -30,20 +31,20 @@ pub(crate) struct Subscription {
     is_held: bool,
     /// This server has sent the cached resource, in the incremental variant.
     is_own: bool,
-    /// Another server has sent the cached resource, while this name had a subscription here.
+    /// Set when another server has sent the cached resource, while this name had a subscription here.
     is_replaced: bool,
     /// The server's version of the cached resource, where resources have versions of their own; empty if the cache
     /// holds another one, or none.
     version: Version,
-    /// The server has answered it on this stream.
+    /// The server has answered the name on this stream.
     is_answered: bool,
     /// Held since an earlier stream, in a version that this stream's first request did not have: it has to be sent again.
     is_unconfirmed: bool,
     /// Requested before the wildcard, and not answered when that was requested: an answer to it is no sign that the server sends
     /// everything.
     precedes_wildcard: bool,
-    /// Until when absence proves nothing: the name was unsubscribed shortly before, so that a response to that may be
-    /// in flight.
+    /// The end of the time in which absence proves nothing: the name was unsubscribed shortly before, so that a response to
+    /// that may be in flight. Boxed, since few subscriptions have one and there may be a million of them.
     doubt_until: Option<Box<Instant>>,
     /// The timer that was started last; earlier ones do not matter any more. 0 if none was.
     timer: u32,
@@ -94,7 +95,7 @@ impl Subscription {
         self.spelling.as_ref().unwrap_or(&self.name)
     }
 
-    /// Sets that, unless the server knows it by another one.
+    /// Sets the name in requests, unless the server knows it by another one.
     pub(crate) fn spell(&mut self, spelling: Option<Arc<str>>) {
         if !self.is_named && !self.is_requested {
             self.spelling = spelling;
@@ -109,7 +110,7 @@ impl Subscription {
         self.serial
     }
 
-    /// Another entry replaces its entry.
+    /// Replaces the entry; returns the one before.
     pub(crate) fn replace_entry(&mut self, entry: EntryId) -> EntryId {
         mem::replace(&mut self.entry, entry)
     }
@@ -119,7 +120,7 @@ impl Subscription {
         self.is_named
     }
 
-    /// Sets that; returns the previous value.
+    /// Sets whether it is subscribed to by name; returns the previous value.
     pub(super) fn set_named(&mut self, is_named: bool) -> bool {
         mem::replace(&mut self.is_named, is_named)
     }
@@ -147,12 +148,12 @@ impl Subscription {
         self.of_glob
     }
 
-    /// It was sent under a wildcard. True when it was not a member before.
+    /// The name was sent under a wildcard. True when it was not a member before.
     pub(crate) fn join_wildcard(&mut self) -> bool {
         !mem::replace(&mut self.of_wildcard, true)
     }
 
-    /// It was sent under a glob. True when it was not a member before.
+    /// The name was sent under a glob. True when it was not a member before.
     pub(crate) fn join_glob(&mut self) -> bool {
         !mem::replace(&mut self.of_glob, true)
     }
@@ -207,7 +208,7 @@ impl Subscription {
 
     // Requests.
 
-    /// It is subscribed, and the server has not answered: a request has to be sent. `doubt_until` is the end of the
+    /// The name is subscribed, and the server has not answered: a request has to be sent. `doubt_until` is the end of the
     /// time in which a response to its last unsubscription may be in flight.
     pub(super) fn on_subscribed(&mut self, doubt_until: Option<Instant>) {
         self.doubt_until = doubt_until.map(Box::new);
@@ -395,7 +396,7 @@ impl Subscription {
         self.is_unconfirmed
     }
 
-    /// It is a member because of another server: this one has to send it as well, unless `has_sent_all` is set, which
+    /// The name is a member because of another server: this one has to send it as well, unless `has_sent_all` is set, which
     /// means that it will not. True when it is awaited.
     pub(super) fn on_joined(&mut self, has_sent_all: bool) -> bool {
         if self.is_answered || self.has_version() {

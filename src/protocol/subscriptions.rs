@@ -18,12 +18,15 @@ use crate::{capacity::Shrink, chunked_slab::ChunkedSlab};
 pub(crate) struct Subscriptions {
     subs: ChunkedSlab<Subscription>,
     by_name: HashMap<Arc<str>, SubId>,
+    /// The subscribed names that are aliases of resources with another name; empty but in the incremental variant.
     pub(crate) aliases: Aliases,
     /// The subscriptions of the last list for the wire, sorted by name, and behind them the newer ones.
     listed: Vec<Listed>,
+    /// The list for the wire; `None` after a change.
     encoded: Option<Bytes>,
     /// The number of names that are requested by name.
     named: usize,
+    /// The wildcard is subscribed, whether or not it was requested.
     pub(crate) wildcard: bool,
     /// The wildcard was unsubscribed, and the server has not been notified yet.
     pub(crate) wildcard_leaving: bool,
@@ -31,6 +34,7 @@ pub(crate) struct Subscriptions {
     pub(crate) sends_all: bool,
     /// The wildcard was requested, and all its resources were sent on this stream.
     pub(crate) received_all: bool,
+    /// The serial number of the last subscription; it wraps around.
     next_serial: u32,
 }
 
@@ -207,7 +211,7 @@ impl Subscriptions {
         encoded
     }
 
-    /// The same without some of them, made anew each time.
+    /// The names without some of them, encoded anew each time: only the answer before a resubscription has such a list.
     pub(crate) fn names_without(&mut self, left_out: impl Fn(&str) -> bool) -> Bytes {
         self.tidy();
         let mut buffer = BytesMut::new();

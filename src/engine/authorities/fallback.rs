@@ -103,7 +103,7 @@ impl<'a> Failover<'a> {
         }
     }
 
-    /// Nothing is requested from a server any more, so its past failures are cleared without a notification.
+    /// The last subscription at a server has ended, so its past failures are cleared without a notification.
     fn on_rested(&mut self, store: &mut Store, server: ServerId) {
         self.on_recovered(store, server);
         for group in self.sources.groups.with(server) {
@@ -190,7 +190,7 @@ impl<'a> Failover<'a> {
         }
     }
 
-    /// Nothing was requested from a server for a while. When the lowest servers of a group are idle, the group starts
+    /// Closes the lowest servers of a group that are idle, since nothing was requested from them for a while. The group starts
     /// above them at the next subscription.
     pub(super) fn forget_fallback(&mut self, store: &mut Store, id: GroupId) {
         while self.sources.groups.get(id).watches == 0 && self.sources.groups.get(id).open.len() > 1 {
@@ -231,8 +231,8 @@ impl<'a> Failover<'a> {
         }
     }
 
-    /// Another server is fallen back to, so that those above it have to send everything on their return: that is how
-    /// recovery is detected. One that was sent versions, but has not answered yet, may have nothing to send, and gets
+    /// Makes the servers above the one that is fallen back to send everything on their return: that is how recovery is
+    /// detected. One that was sent versions, but has not answered yet, may have nothing to send, and gets
     /// the request again on another stream.
     fn forget_versions(&mut self, store: &mut Store, group: GroupId, now: Instant) {
         let types: Vec<_> = store.members.watched_types(group);

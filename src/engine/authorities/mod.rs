@@ -65,11 +65,13 @@ use crate::{
 /// The servers of all authorities. See the [module's](self) documentation.
 #[derive(Debug)]
 pub(super) struct Authorities {
+    /// The configuration of servers that are not there yet.
     registry: Registry,
-    /// By [`ServerId`].
     servers: Servers,
     groups: Groups,
+    /// Candidates for removal, which [`sweep`](Self::sweep) examines at the end of each step.
     unused: Unused,
+    /// Counters for metrics.
     connections: ConnectionCounts,
 }
 
@@ -352,7 +354,7 @@ impl Authorities {
         &self.servers
     }
 
-    /// Both at once.
+    /// The servers and the groups at once, to change a server by what its groups are.
     pub(super) fn servers_and_groups(&mut self) -> (&mut Servers, &Groups) {
         (&mut self.servers, &self.groups)
     }

@@ -19,7 +19,9 @@ use crate::{
 #[derive(Debug)]
 pub(in crate::engine) struct ServerState {
     pub(in crate::engine) machine: Machine,
+    /// What deletions and invalid updates do to held resources, by the features of the server and the settings.
     pub(in crate::engine) policy: Policy,
+    /// The error of the server as a whole; `None` once it has answered.
     pub(in crate::engine) failure: Option<Failure>,
     /// The time of its last failure.
     pub(in crate::engine) failed_at: Option<Instant>,
@@ -41,19 +43,26 @@ pub(in crate::engine) struct TypeState {
 /// streams continue in a slot, so that late events of an earlier source are not mistaken for those of the next.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Servers {
-    /// By [`ServerId`].
+    /// The index is a [`ServerId`].
     slots: Vec<ServerSlot>,
+    /// The slots without a machine; the least is used next.
     vacant: BTreeSet<ServerId>,
-    /// By the text of the source. Few are equal.
+    /// The slots of each source, by its text. Sources of one text are compared, and are few.
     by_source: BTreeMap<String, Vec<ServerId>>,
+    /// The deadlines of all machines, as of the last [`settle_deadlines`](Self::settle_deadlines).
     deadlines: BTreeSet<(Instant, ServerId)>,
+    /// The servers that were borrowed mutably since, each once.
     touched: Vec<ServerId>,
 }
 
 #[derive(Debug)]
+/// A place for a machine. It is kept when the machine is removed, for the number of its streams.
 struct ServerSlot {
+    /// `None` while the slot is vacant.
     state: Option<Box<ServerState>>,
+    /// The deadline that is in `Servers::deadlines`.
     deadline: Option<(Instant, Timer)>,
+    /// Set while the server is in `Servers::touched`.
     is_touched: bool,
     /// The bootstrap names it: it is never removed.
     is_kept: bool,

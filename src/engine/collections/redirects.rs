@@ -33,7 +33,7 @@ struct Before {
 /// The consequence of a decision on a redirect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decided {
-    /// It leads where it did before.
+    /// The redirect leads where it did before.
     Same,
     Followed,
     Broken,
@@ -103,7 +103,7 @@ impl Followed {
         Self { broken: Some(TOO_DEEP), ..Self::new(target, watch_id) }
     }
 
-    /// The same in the place of another one, with which it is compared once it is decided.
+    /// Puts the redirect in the place of another one, with which it is compared once it is decided.
     pub(super) fn instead_of(self, old: Option<&Self>) -> Self {
         let before = old.map(|old| Before { target: old.target.clone(), broken: old.broken });
         Self { before, ..self }

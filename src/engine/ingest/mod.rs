@@ -43,9 +43,11 @@ use crate::{
 /// The responses in progress, and those that wait, in their order.
 #[derive(Debug)]
 pub(super) struct Ingest {
+    /// The first one is the one that is worked on.
     pending: VecDeque<PendingResponse>,
     parser: ParserSettings,
     work: WorkCounters,
+    /// The numbers of valid and invalid resources, for metrics.
     updates: UpdateCounts,
 }
 
@@ -146,12 +148,12 @@ impl Ingest {
         self.pending.iter().any(|response| response.server() == server)
     }
 
-    /// The same, or the counts of its resources are not read yet.
+    /// Whether a server must not be removed: a response of it is in progress, or the counts of its resources are not read yet.
     pub(super) fn is_busy_with(&self, server: ServerId) -> bool {
         self.has_response_of(server) || self.updates.has_unread_of(server)
     }
 
-    /// The same of one type.
+    /// Whether a response of a type of a server is being worked on, or waits for that.
     pub(super) fn has_response_of_type(&self, of: TypeAtServer) -> bool {
         self.pending.iter().any(|response| response.server() == of.server && response.ty() == of.ty)
     }

@@ -25,34 +25,39 @@ pub(crate) struct PendingResponse {
     pub(super) stream: StreamId,
     pub(super) ty: TypeId,
     pub(super) envelope: Arc<Envelope>,
+    /// The arrival time.
     since: Instant,
     pub(super) version: Version,
-    /// The mark of the resources in this response.
+    /// The number that subscriptions are marked with when the response mentions them; 0 before the first step.
     pub(super) number: u64,
     pub(super) stage: Stage,
+    /// The resources and removed names so far, in the order of the response; aliases behind them.
     pub(super) located: Vec<LocatedResource>,
-    /// The index of the next resource.
+    /// The subscription that the next element is expected to be of.
     pub(super) predictor: OrderPredictor,
+    /// The names without a subscription so far, to find those that come twice.
     pub(super) unknown: Unknown,
     /// The elements with aliases, which are located behind all names.
     pub(super) aliased: Vec<Aliased>,
     /// The elements that confirm resources under aliases, too.
     pub(super) confirmed: Vec<Aliased>,
+    /// The number of elements without a resource.
     pub(super) heartbeats: usize,
-    /// A name that came twice: nothing of the response counts (rule B1.14).
+    /// Set when a name came twice: nothing of the response counts (B1.14).
     pub(super) duplicate: bool,
-    /// It confirms a resource that is not held: its version was rejected, or has expired.
+    /// Set when the response confirms a resource that is not held: its version was rejected, or has expired.
     pub(super) outdated: bool,
-    /// It contains something that was not requested before the wildcard was.
+    /// Set when the response contains something that was not requested before the wildcard was: so it answers that.
     pub(super) of_all: bool,
     /// The response contains a resource or an error without a name, so that absence proves nothing.
     pub(super) nameless: bool,
-    /// Something of it is in use: what is held is not what the last accepted version stands for.
+    /// Set when something of the response is in use: what is held is not what the last accepted version stands for.
     pub(super) is_applied: bool,
-    /// The server considered the wildcard a name without a resource.
+    /// Set when the server considered the wildcard a name without a resource.
     pub(super) lacks_wildcard: bool,
     /// The response has only what is subscribed by name, although the wildcard was requested as `*` (B1.23).
     pub(super) is_narrow: bool,
+    /// The text of the NACK so far.
     pub(super) problems: Problems,
     /// The glob that a resource of it was a member of.
     pub(super) glob: Option<MatchedGlob>,
@@ -65,12 +70,16 @@ pub(crate) struct PendingResponse {
     pub(super) invalid: u64,
 }
 
+/// The next step of a response. The numbers are where it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// From this element on, names are read; removed names are behind all elements.
     Locate(usize),
+    /// From this located resource on, resources are compared and parsed.
     Apply(usize),
+    /// Everything is applied, or nothing is to be.
     Finish,
-    /// It is concluded.
+    /// The server has its answer, and the response can be dropped.
     Done,
 }
 
@@ -81,7 +90,7 @@ pub(super) struct LocatedResource {
     /// The index of the resource in the response; behind all of them, those of the removed names.
     pub(super) index: u32,
     pub(super) op: ResourceOp,
-    /// It came in a wrapper, which may hold more fields of it.
+    /// Whether the resource came in a wrapper, which may hold more fields of it.
     pub(super) is_wrapped: bool,
     /// `None` when the name was not requested.
     pub(super) sub: Option<SubId>,

@@ -19,15 +19,16 @@ pub(crate) enum Effect {
 pub(crate) struct Change {
     /// The state that its watches see has changed.
     pub(crate) changed: bool,
-    /// It is a new member of a collection.
+    /// The entry is a new member of a collection.
     pub(crate) joins: bool,
-    /// Nothing was published yet to some of its watches.
+    /// The entry has watches that nothing was published to yet.
     pub(crate) unnotified: bool,
 }
 
 /// The effects that the engine has not handled yet. Several changes of an entry are one, in the place of the first.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
+    /// In the order of the first change of each entry.
     order: VecDeque<Queued>,
     /// The queued change of each entry, by its id: ids are dense, and a map would allocate for each resource of a response.
     changes: Vec<Option<Change>>,

@@ -22,8 +22,9 @@ use crate::{
 #[derive(Debug, Default)]
 pub(crate) struct Members {
     map: BTreeMap<CollectionKey, Collection>,
-    /// The collections to publish.
+    /// The collections to publish. All of them are in the map.
     touched: BTreeSet<CollectionKey>,
+    /// The number of globs in the map: without any, no received name has to be matched.
     globs: usize,
 }
 
@@ -55,7 +56,9 @@ pub(crate) struct Collection {
     pub(crate) watches: Vec<WatchId>,
     /// The entry of a glob's name.
     pub(crate) entry: Option<EntryId>,
+    /// By name, as a list or glob has it. Persistent: each publication shares it.
     pub(crate) members: OrdMap<Arc<str>, Member>,
+    /// The server has sent all members. It stays set when members change.
     pub(crate) complete: bool,
     /// The error of a list, or of a wildcard without an answer. The error of a glob is in its entry.
     pub(crate) warning: Option<WatchError>,
@@ -138,7 +141,7 @@ impl Members {
         }
     }
 
-    /// It has no members any more.
+    /// The collection has no members any more.
     pub(crate) fn clear(&mut self, key: &CollectionKey) {
         if let Some(collection) = self.map.get_mut(key) {
             collection.members.clear();
@@ -195,14 +198,14 @@ impl Members {
         }
     }
 
-    /// Something else is to be published with it.
+    /// Publishes a collection anew, if it exists, with something beside its members that has changed.
     pub(crate) fn touch(&mut self, key: &CollectionKey) {
         if self.map.contains_key(key) {
             self.touched.insert(key.clone());
         }
     }
 
-    /// The same of all collections of a group.
+    /// Publishes all collections of a group anew, since an error that they share has changed.
     pub(crate) fn touch_all(&mut self, id: GroupId) {
         self.touched.extend(self.map.keys().filter(|key| key.group == id).cloned());
     }

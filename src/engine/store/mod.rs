@@ -40,20 +40,23 @@ pub(super) struct Store {
     node_id: Arc<str>,
     /// The bytes that are sent to servers with each name.
     additions: Additions,
-    /// By [`TypeId`].
+    /// The index is a [`TypeId`].
     types: Vec<ResourceType>,
     table: Table,
     ttls: Ttls,
+    /// The number of entries in each state, for metrics and for finding unused groups.
     counts: ResourceCounts,
+    /// Public to the engine, since its own methods keep its invariants.
     pub(super) members: Members,
     /// The groups whose active server has failed, and that have no other.
     server_errors: BTreeMap<GroupId, Failure>,
+    /// What the engine has to publish and to pass on.
     effects: Effects,
     /// Entries that may redirect to another name than before.
     redirected: BTreeSet<EntryId>,
-    /// Groups with removed entries.
+    /// Groups with removed entries, which may be unused now.
     emptied: BTreeSet<GroupId>,
-    /// Removed entries.
+    /// Removed entries, whose ids may be used again.
     removed: Vec<EntryId>,
 }
 
@@ -230,7 +233,7 @@ impl Store {
         }
     }
 
-    /// The same of entries that are known to redirect.
+    /// Records entries that are known to redirect, and whose redirects may be followed now.
     pub(super) fn note_redirects(&mut self, ids: impl IntoIterator<Item = EntryId>) {
         self.redirected.extend(ids);
     }
@@ -288,7 +291,7 @@ impl Store {
         self.subject_of(entry.ty, entry.name.clone())
     }
 
-    /// The same of a name that may have no entry.
+    /// The subject of errors about a name that may have no entry.
     pub(super) fn subject_of(&self, ty: TypeId, name: Arc<str>) -> Subject {
         Subject { type_url: self.type_url(ty), name, node: self.node_id.clone() }
     }

@@ -11,7 +11,7 @@ pub(super) enum LastPoll {
     /// A response, or nothing new; also before the first exchange.
     #[default]
     Answered,
-    /// None of the requested resources exist (HTTP status 404).
+    /// The server reported that none of the requested resources exist (HTTP status 404).
     NotFound,
     Failed(Disconnect),
 }

@@ -8,7 +8,9 @@ use crate::protocol::TypeId;
 /// the does-not-exist time. A need before that waits for its end.
 #[derive(Debug, Default)]
 pub(super) struct Reopening {
+    /// The time of the last reopening.
     last: Option<Instant>,
+    /// The needs before the end of the does-not-exist time, merged into one.
     waiting: Option<PendingReopen>,
 }
 
@@ -31,7 +33,8 @@ impl Reopening {
         self.waiting = None;
     }
 
-    /// Another stream is opened as soon as it may be, behind what is due at the same time.
+    /// Schedules another stream for as soon as it may be opened: behind everything that is due at the same time, so that one
+    /// stream serves all of it.
     pub(super) fn plan(&mut self, why: &'static str, pause: Duration, now: Instant) {
         let at = self.last.map_or(now, |last| (last + pause).max(now));
         let waiting = self.waiting.get_or_insert(PendingReopen { at, why, wildcard: None });

@@ -32,14 +32,14 @@ impl EmptyList {
         self.names_wait_until = Some(now + WAIT);
     }
 
-    /// It has left, and the time of the names begins.
+    /// The empty list was taken by the transport, and the wait of the names begins.
     pub(super) fn on_sent(&mut self, now: Instant) {
         if let Some(until) = &mut self.names_wait_until {
             *until = now + WAIT;
         }
     }
 
-    /// The first request has this version, which the server may take for known.
+    /// The first request claims this version, which the server may take for known.
     pub(super) fn on_claimed(&mut self, version: &Version) {
         self.version = Some(version.clone()).filter(|version| !version.is_empty());
     }

@@ -52,7 +52,7 @@ pub(super) struct Spelling<'a> {
 pub(super) enum Refilled {
     /// The request says everything.
     Whole,
-    /// Another one has to follow: names beside the wildcard, or the end of it.
+    /// A second request has to follow: with the names beside the wildcard, or with the end of it.
     InPart,
     /// The server is to be sent nothing: nothing is subscribed, or the wildcard stands for the names.
     Silent,

@@ -45,7 +45,7 @@ impl Unheld {
         self.sent.contains(name)
     }
 
-    /// Those of some new names that the server may have sent before, and that are not held.
+    /// The subscriptions among `ids` whose names the server may have sent before, and whose resources are not held.
     pub(super) fn sent_of<'a>(
         &'a self,
         ids: &'a [SubId],
