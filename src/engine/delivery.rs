@@ -21,10 +21,14 @@ use crate::{
 /// The watches, and the pending publications.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
+    /// The subject of each watch, from its beginning to its end. A watch is published to whether or not it is here: one
+    /// that is refused is published to before it is inserted.
     targets: ByWatch<WatchTarget>,
     /// The publications to the engine's own watches that are not handled yet.
     inbox: VecDeque<(WatchId, Erased)>,
+    /// The outputs for the shell, in their order.
     outputs: VecDeque<Output>,
+    /// The number of the last watch of the engine's own; 0 before the first one.
     last_id: u64,
 }
 
@@ -50,17 +54,20 @@ pub(super) enum WatchTarget {
 }
 
 impl Delivery {
+    /// Begins a watch.
     pub(super) fn insert(&mut self, watch_id: WatchId, target: WatchTarget) {
         let before = self.targets.insert(watch_id, target);
         debug_assert!(before.is_none(), "the number of a watch is used once");
     }
 
+    /// Ends a watch; `None` if it ended before.
     pub(super) fn remove(&mut self, watch_id: WatchId) -> Option<WatchTarget> {
         let target = self.targets.remove(&watch_id);
         self.targets.shrink_if_sparse();
         target
     }
 
+    /// The subject of a watch, if it has not ended.
     pub(super) fn target(&self, watch_id: WatchId) -> Option<&WatchTarget> {
         self.targets.get(&watch_id)
     }
@@ -86,6 +93,8 @@ impl Delivery {
     }
 
     /// Publishes an entry to those of its watches that a change concerns.
+    /// Its server error is part of that state: watches that begin while a server is unreachable see what is cached, and the
+    /// error beside it.
     pub(super) fn publish(&mut self, store: &mut Store, id: EntryId, change: Change, observed: &Erased) {
         if !change.changed && !change.unnotified {
             return;
@@ -109,6 +118,8 @@ impl Delivery {
     }
 
     /// Publishes the members of a collection, if it still exists.
+    /// The warning is the first of: the error of a glob's own name, or of a list or unanswered wildcard; the error of the
+    /// servers of the group. Lists have no server error of their own, since the watch of the list itself shows it.
     pub(super) fn publish_collection(&mut self, store: &Store, key: &CollectionKey) {
         // It may have ended meanwhile.
         let Some(collection) = store.members.get(key) else { return };
@@ -145,10 +156,12 @@ impl Delivery {
         next
     }
 
+    /// Appends an output that is no publication.
     pub(super) fn push_output(&mut self, output: Output) {
         self.outputs.push_back(output);
     }
 
+    /// The next output; to be called until there is none.
     pub(super) fn poll_output(&mut self) -> Option<Output> {
         let output = self.outputs.pop_front();
         self.outputs.shrink_if_sparse();

@@ -18,6 +18,8 @@ pub(crate) struct Failure {
 }
 
 impl Failure {
+    /// The failure that the end of a stream, or of a poll, means for all resources of a source. Blame is on the network where
+    /// the transport failed, on the server where it has answered with something unusable, and local for files and credentials.
     pub(super) fn new(source_key: &SourceKey, reason: &Disconnect) -> Self {
         let capabilities = source_key.capabilities();
         if !capabilities.remote {
@@ -67,6 +69,7 @@ impl Failure {
         Self { code, blame, message }
     }
 
+    /// A file is local: what is wrong with it is a matter of this machine, whatever its kind.
     fn of_file(file: &SourceKey, reason: &Disconnect) -> Self {
         let text = &reason.message;
         let (code, message) = match reason.kind {
@@ -102,6 +105,7 @@ impl Failure {
         self.code
     }
 
+    /// The text, without the name of a resource.
     pub(super) fn message(&self) -> &str {
         &self.message
     }

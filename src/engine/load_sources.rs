@@ -22,6 +22,7 @@ use crate::{
 /// the active one of its authority. So its load goes to another server as soon as the client falls back to that (LR1.3).
 #[derive(Debug)]
 pub(super) struct LoadSources {
+    /// The counters of all handles, which the driver of reports shares.
     loads: Arc<Loads>,
     /// The clusters that ask for reports, with their names.
     reported: BTreeMap<EntryId, Arc<str>>,
@@ -54,6 +55,7 @@ impl LoadSources {
     }
 
     /// Looks at removed resources, and at all if an authority has another active server.
+    /// Active servers change by fallback and reversion; both are counted by `switches`, so that nothing is examined otherwise.
     pub(super) fn settle(&mut self, store: &mut Store, authorities: &Authorities) {
         while let Some(id) = store.pop_removed() {
             if self.reported.contains_key(&id) {
@@ -67,6 +69,7 @@ impl LoadSources {
         }
     }
 
+    /// Sets the server of a cluster's reports by the state of its entry; none if it is no reported cluster any more.
     fn update(&mut self, store: &Store, authorities: &Authorities, id: EntryId) {
         let entry = store.get(id).and_then(|entry| Some((entry, reported_cluster(entry)?)));
         let name = entry.as_ref().map(|(entry, _)| &entry.name);

@@ -87,6 +87,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    /// A client without watches: nothing is connected to until the first one. `seed` determines the jitter of all timers.
     pub(crate) fn new(bootstrap: Arc<Bootstrap>, settings: impl Into<Settings>, seed: u64) -> Self {
         let settings = Arc::new(settings.into().bounded());
         Self {
@@ -146,7 +147,7 @@ impl Engine {
         self.proceed(now);
     }
 
-    /// The end of the last subscription to it.
+    /// The end of the last subscription to a cluster within a resolution.
     pub(crate) fn unsubscribe_cluster(&mut self, watch_id: WatchId, name: &str, now: Instant) {
         self.resolutions.set_subscribed(watch_id, name, false);
         self.proceed(now);
@@ -168,6 +169,8 @@ impl Engine {
         self.proceed(now);
     }
 
+    /// Passes an event to the machine of its server. The first steps of a response are made at once if none is in progress, so
+    /// that a small response is published without a further timeout.
     fn on_stream(&mut self, event: StreamEvent, now: Instant) {
         let stream = event.stream();
         let response = self.authorities.handle_event(&mut self.store, event, now);
@@ -243,6 +246,9 @@ impl Engine {
 
     /// Handles the effects of a call, until there are none. While a response is in progress, resolutions wait for its
     /// end, so that they see all of it together.
+    /// The order matters: effects of rooms before new values, since a value of an internal watch may be outdated by them;
+    /// redirects before resolutions, since a resolution should see the target and not the state in between; collections last,
+    /// since each of the others may add members.
     fn proceed(&mut self, now: Instant) {
         loop {
             self.route_effects(now);
@@ -276,6 +282,8 @@ impl Engine {
     }
 
     /// Publishes changes, forwards the orders of servers' machines, and begins and ends the watches of indirections.
+    /// Publications and commands are in one queue, so that an application which is notified of a fallback, and the transport,
+    /// see the same order.
     fn route_effects(&mut self, now: Instant) {
         loop {
             match self.store.poll_effect() {
@@ -321,6 +329,8 @@ impl Engine {
         }
     }
 
+    /// Publishes a changed entry: to its watches, and as a member of collections. Indirections are followed for that, so that
+    /// both see the resource behind a redirect.
     fn publish(&mut self, id: EntryId, change: Change) {
         // It may have been removed since.
         let Some(entry) = self.store.get(id) else { return };
@@ -360,6 +370,7 @@ impl Engine {
         !changed.is_empty()
     }
 
+    /// Begins a watch of the application, or of the engine's own.
     fn begin(&mut self, watch_id: WatchId, ty: ResourceType, names: Selection, now: Instant) {
         let ty = self.store.type_id(ty);
         let type_url = self.store.type_url(ty);
@@ -382,6 +393,8 @@ impl Engine {
     }
 
     /// Begins a watch of one name, whose directives define its source.
+    /// An alternative comes first: the name without it may be an inline entry, which is then watched by the alternative's
+    /// primary watch.
     fn begin_one(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
         let directives = typed.name.directives();
         let alternative = directives.and_then(|directives| directives.alt());
@@ -428,6 +441,7 @@ impl Engine {
         Ok(WatchTarget::Entry(entry))
     }
 
+    /// Begins a watch of the members of a list. The list itself is watched once, however many watches its members have.
     fn begin_list(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
         let Self { store, delivery, indirections, authorities, .. } = self;
         let TypedName { ty, name } = typed;
@@ -440,6 +454,7 @@ impl Engine {
         Ok(WatchTarget::List(Box::new(key)))
     }
 
+    /// Ends a watch. The watches of the engine's own that it needed end with it.
     fn end(&mut self, watch_id: WatchId, now: Instant) {
         debug!(%watch_id, "watch cancelled");
         match self.delivery.remove(watch_id) {

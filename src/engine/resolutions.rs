@@ -31,6 +31,7 @@ use crate::{
 /// All resolutions. See the [module's](self) documentation.
 #[derive(Debug)]
 pub(super) struct Resolutions {
+    /// The resolver of each target, by the application's watch.
     resolutions: BTreeMap<WatchId, Resolution>,
     /// The owners of the resolutions' watches, and their targets.
     owners: BTreeMap<WatchId, (WatchId, WatchKey)>,
@@ -40,6 +41,7 @@ pub(super) struct Resolutions {
     timers: BTreeMap<WatchId, Instant>,
     /// The source of a watch's target, if its name came with one.
     sources: BTreeMap<WatchId, Arc<ResourceConfigSource>>,
+    /// The lookups of all resolutions: a host that several clusters have is looked up once.
     hosts: DnsResolver,
     /// The jitter of lookups.
     random: fastrand::Rng,
@@ -50,6 +52,7 @@ pub(super) struct Resolutions {
 #[derive(Debug)]
 /// A target with its watches.
 struct Resolution {
+    /// The tree of the target; it has no I/O, and orders watches.
     resolver: Resolver,
     /// The watches that the resolver has ordered, of resources and of hosts.
     watches: BTreeMap<WatchKey, WatchId>,
@@ -59,21 +62,17 @@ struct Resolution {
 #[derive(Debug)]
 pub(super) enum ResolutionOrder {
     /// Watch a resource, or a collection.
-    Subscribe {
-        watch_id: WatchId,
-        ty: ResourceType,
-        names: Selection,
-    },
+    Subscribe { watch_id: WatchId, ty: ResourceType, names: Selection },
     /// Watch a virtual host, which some servers provide on demand.
-    SubscribeOnDemand {
-        watch_id: WatchId,
-        name: Arc<str>,
-    },
+    SubscribeOnDemand { watch_id: WatchId, name: Arc<str> },
+    /// End a watch of a resource or a collection.
     Unsubscribe(WatchId),
+    /// Publish the result to the application's watch.
     Publish(WatchId, Resolved),
 }
 
 impl Resolutions {
+    /// No resolution; `seed` determines the jitter of lookups.
     pub(super) fn new(settings: &Settings, seed: u64) -> Self {
         Self {
             resolutions: BTreeMap::new(),
@@ -139,6 +138,7 @@ impl Resolutions {
         self.timers.values().min().copied()
     }
 
+    /// Handles lookups that are due, and marks resolutions whose deadline has passed. [`drive`](Self::drive) then processes them.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.hosts.handle_timeout(now, &mut self.random);
         self.touched.extend(self.timers.iter().filter(|(_, at)| **at <= now).map(|(watch_id, _)| *watch_id));
@@ -173,6 +173,7 @@ impl Resolutions {
         });
     }
 
+    /// Passes what a watch has seen to the resolver that owns the watch, and marks that as pending.
     fn notify(&mut self, watch_id: WatchId, seen: impl FnOnce(&WatchKey) -> Seen) {
         // The watch or its resolution may have ended meanwhile.
         let Some((owner, key)) = self.owners.get(&watch_id) else { return };
@@ -240,6 +241,8 @@ impl Resolutions {
         }
     }
 
+    /// Records a watch that a resolution has ordered. A host is looked up here and now; for a resource, the engine gets the order
+    /// to begin the watch.
     fn watch(
         &mut self,
         owner: WatchId,
@@ -316,6 +319,7 @@ impl Resolutions {
     }
 }
 
+/// A published value as one of its type. The key of the watch determines the type, so that the cast cannot fail.
 fn typed<T: Resource>(observed: &Arc<dyn Any + Send + Sync>) -> Arc<Observed<T>> {
     observed.clone().downcast().expect("what is published for a key is of the key's type")
 }

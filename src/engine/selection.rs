@@ -65,6 +65,7 @@ impl fmt::Display for Selection {
 }
 
 impl SelectedName {
+    /// The name in its parsed form; the error if the text is none.
     fn parse(&self) -> Result<ResourceName, NameError> {
         match self {
             Self::Text(text) => ResourceName::parse_shared(text),
@@ -83,11 +84,14 @@ impl<T: Into<Arc<str>>> From<T> for SelectedName {
 #[derive(Debug, thiserror::Error)]
 #[error("{code}: {message}")]
 pub(crate) struct Refusal {
+    /// The code of the error that the watch has.
     pub(super) code: Code,
+    /// The text of the error, without the name.
     pub(super) message: String,
 }
 
 impl Refusal {
+    /// A refusal because of the name itself, which no later update can change.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self { code: Code::InvalidArgument, message: message.into() }
     }
@@ -143,6 +147,7 @@ pub(super) fn check_types(ty: ResourceType, name: &ResourceName) -> Result<(), R
     }
 }
 
+/// The parsed name, unless it is empty.
 fn accept(selected: &SelectedName) -> Result<ResourceName, Refusal> {
     let name = selected.parse().map_err(|error| Refusal::invalid(error.to_string()))?;
     if name.as_str().is_empty() { Err(Refusal::invalid("the name is empty")) } else { Ok(name) }

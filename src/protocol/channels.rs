@@ -280,7 +280,7 @@ impl Channels {
     pub(super) fn time_out_wildcards(&mut self, now: Instant, events: &mut VecDeque<Event>) -> Vec<TypeId> {
         let mut refused = Vec::new();
         for (ty, channel) in self.iter_mut() {
-            if !channel.all.deadline().is_some_and(|at| at <= now) {
+            if channel.all.deadline().is_none_or(|at| at > now) {
                 continue;
             }
             if channel.is_wildcard_spelled() {

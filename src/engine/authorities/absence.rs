@@ -7,7 +7,7 @@ use super::{
         failure::{cannot_be_read, no_such, not_found_hint},
         store::{CollectionKey, Store},
     },
-    Groups, Placement, Servers,
+    Groups, Members, Placement, Servers,
 };
 use crate::{
     cache::{Entry, ResourceState, Update},
@@ -22,6 +22,7 @@ use crate::{
 /// it can be told without a set of names.
 #[derive(Debug, Clone, Copy)]
 pub(in crate::engine) struct ResponseId {
+    /// The server that has sent the response.
     pub(in crate::engine) server: ServerId,
     /// Assigned in the order of application, over all servers.
     pub(in crate::engine) number: u64,
@@ -51,6 +52,8 @@ impl<'a> Absence<'a> {
     }
 
     /// A resource that a server was due to send and did not is gone, if its answers count.
+    ///
+    /// The machine decides first: absence proves nothing of a name whose request the response may have crossed (B1.13).
     pub(in crate::engine) fn on_missed(
         &mut self,
         store: &mut Store,
@@ -84,7 +87,7 @@ impl<'a> Absence<'a> {
             };
             let error = WatchError::new(Code::NotFound, Blame::Peer, store.subject(entry), message);
             self.placement().update(store, id, |entry| entry.on_deleted(error, policy, update.clone()));
-            self.placement().leave_collections(store, id);
+            self.members().leave_collections(store, id);
         }
     }
 
@@ -121,6 +124,9 @@ impl<'a> Absence<'a> {
     }
 
     /// A does-not-exist timer of a server ended (A57-5, A88-5). It does not matter as long as a lower server is active.
+    ///
+    /// What the watches see depends on what is known: a server that does not answer at all, or not this type, has another
+    /// message than one that answers other names; a held resource is kept or dropped by the policy for deletions.
     pub(in crate::engine) fn on_timed_out(
         &mut self,
         store: &mut Store,
@@ -134,7 +140,7 @@ impl<'a> Absence<'a> {
         if server != active && self.servers[active].failure.is_none() {
             return;
         }
-        if self.placement().is_glob_known(store, id, now) {
+        if self.members().is_glob_known(store, id, now) {
             return;
         }
         let Some(entry) = store.existing(id) else { return };
@@ -177,7 +183,7 @@ impl<'a> Absence<'a> {
         });
         if changed {
             self.placement().note_changed(store, id);
-            self.placement().leave_collections(store, id);
+            self.members().leave_collections(store, id);
         }
     }
 
@@ -211,6 +217,8 @@ impl<'a> Absence<'a> {
     }
 
     /// Whether the does-not-exist time of a server has passed while its answers did not count, without the resource.
+    ///
+    /// It decides what reversion to the server does to a resource that nothing is held of.
     pub(super) fn has_timed_out(
         &mut self,
         store: &mut Store,
@@ -231,6 +239,8 @@ impl<'a> Absence<'a> {
 
     /// Whether a known resource is missing from the responses of a server while its answers did not count, although
     /// they would have included it. If it can be requested by name, its does-not-exist timer begins now.
+    ///
+    /// It decides what reversion to the server does to a resource that is held from a server below.
     pub(super) fn is_missed(
         &mut self,
         store: &mut Store,
@@ -254,6 +264,10 @@ impl<'a> Absence<'a> {
             channel.doubt(sub, now);
         }
         machine.is_gone(ty, sub, now)
+    }
+
+    fn members(&mut self) -> Members<'_> {
+        Members::new(self.servers, self.groups)
     }
 
     fn placement(&mut self) -> Placement<'_> {

@@ -10,7 +10,7 @@ use super::{
         failure::Failure,
         store::{CollectionKey, Store},
     },
-    Absence, Placement, ResponseId, Sources, Unanswered,
+    Absence, Members, Placement, ResponseId, Sources, Unanswered,
 };
 use crate::{
     invariant,
@@ -25,7 +25,9 @@ use crate::{
 /// events and falling back call each other; a group has finitely many servers, and only the next one is opened.
 #[derive(Debug)]
 pub(super) struct Failover<'a> {
+    /// The servers and groups, and how new ones are made.
     sources: Sources<'a>,
+    /// Counters for metrics.
     connections: &'a mut ConnectionCounts,
 }
 
@@ -35,6 +37,7 @@ impl<'a> Failover<'a> {
     }
 
     /// Handles the events of a server's machine.
+    /// It is called after each call of the machine that may have events: they refer to the state right after that call.
     pub(super) fn settle(&mut self, store: &mut Store, server: ServerId, now: Instant) {
         while let Some(event) = self.sources.servers[server].machine.poll_event() {
             match event {
@@ -50,7 +53,7 @@ impl<'a> Failover<'a> {
                 }
                 Event::HeldBack(entry) => self.unanswered().on_held_back(store, server, entry, now),
                 Event::Released(entry) => self.placement().on_released(store, server, entry),
-                Event::ReleasedAll(ty) => self.placement().on_released_all(store, server, ty),
+                Event::ReleasedAll(ty) => self.members().on_released_all(store, server, ty),
                 Event::Quiet(ty) => self.absence().on_quiet(store, server, ty, now),
             }
         }
@@ -114,6 +117,8 @@ impl<'a> Failover<'a> {
 
     /// Opens the next servers of a group, one after the other, while the active one cannot be reached and a watched
     /// resource is not cached (A71-3).
+    /// Held resources stay: they are replaced when the next server sends them. The servers above keep their subscriptions,
+    /// since that is how their recovery is noticed.
     pub(super) fn fall_back(&mut self, store: &mut Store, id: GroupId, now: Instant) {
         while let Some(next) = self.next_contact(store, id) {
             let active = self.sources.groups.get(id).active();
@@ -130,7 +135,7 @@ impl<'a> Failover<'a> {
             let is_behind = self.sources.servers[server].machine.has_unwritten_ends();
             // In this order, so that the wildcard has its older form on a stream that is there already.
             for ty in store.members.watched_types(id) {
-                self.placement().subscribe_wildcard_at(store, TypeInGroup { group: id, ty }, server, now);
+                self.members().subscribe_wildcard_at(store, TypeInGroup { group: id, ty }, server, now);
             }
             for entry in store.entries_of(id) {
                 if store.get(entry).is_some_and(|entry| !entry.watches.is_empty()) {
@@ -168,7 +173,7 @@ impl<'a> Failover<'a> {
         info!(server = %self.sources.servers[server].machine.source(), "reverted to a server of higher priority");
         self.refresh_server_error(store, id);
         self.stop_requesting(store, id, &lower, now);
-        self.placement().end_unwatched_wildcards(store, id);
+        self.members().end_unwatched_wildcards(store, id);
         for ty in store.type_ids() {
             if self.sources.servers[server]
                 .machine
@@ -202,7 +207,7 @@ impl<'a> Failover<'a> {
             for closed in self.sources.groups.close_from(id, rank) {
                 self.sources.unused.note_server(closed);
             }
-            self.placement().end_unwatched_wildcards(store, id);
+            self.members().end_unwatched_wildcards(store, id);
             self.refresh_server_error(store, id);
         }
     }
@@ -213,6 +218,7 @@ impl<'a> Failover<'a> {
     }
 
     /// Unsubscribes everything of a group from servers. A stream without other subscriptions is closed at once.
+    /// The names are withdrawn in one batch, so that the stream is closed instead of unsubscribing from each.
     fn stop_requesting(&mut self, store: &mut Store, id: GroupId, lower: &[ServerId], now: Instant) {
         for server in lower {
             for entry in store.entries_of(id) {
@@ -277,6 +283,10 @@ impl<'a> Failover<'a> {
 
     fn placement(&mut self) -> Placement<'_> {
         Placement::new(self.sources.servers, self.sources.groups)
+    }
+
+    fn members(&mut self) -> Members<'_> {
+        Members::new(self.sources.servers, self.sources.groups)
     }
 
     fn absence(&mut self) -> Absence<'_> {

@@ -16,7 +16,9 @@ use crate::{
 /// The names that a glob matches.
 #[derive(Debug)]
 pub(in crate::engine) struct GlobPattern {
+    /// The canonical name up to the `*`.
     prefix: String,
+    /// The context parameters behind the `*`, with the question mark; empty without any.
     params: String,
 }
 
@@ -47,6 +49,7 @@ impl<'a> Globs<'a> {
     }
 
     /// Marks an entry as that of a watched glob. Its state is not published before it is requested from its servers.
+    /// It may be watched by name as well, since a glob is a name like others on the wire.
     pub(super) fn begin(store: &mut Store, id: EntryId) {
         let Some(entry) = store.get_mut(id) else {
             invariant::broken("a resource that is acted on has an entry");
@@ -58,6 +61,8 @@ impl<'a> Globs<'a> {
     }
 
     /// The state of a glob as a whole has changed.
+    ///
+    /// A glob that is held has members, or may have; one that is gone has none, whatever was sent before.
     pub(super) fn on_changed(&mut self, store: &mut Store, id: EntryId) {
         // A glob that changes has an entry.
         let Some(entry) = store.existing(id) else { return };
@@ -94,6 +99,8 @@ impl<'a> Globs<'a> {
         self.servers[server].machine.release(ty, &members);
     }
 
+    /// The entries of the subscriptions at a server that match a glob, and of which `is_meant` holds. It costs an iteration over
+    /// the subscriptions of the type, so that it is called when globs begin, not for each response.
     pub(super) fn members_at(
         &mut self,
         server: ServerId,

@@ -15,7 +15,9 @@ use crate::{
 /// The reason for the membership of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) enum By {
+    /// The server has sent it for a wildcard.
     Wildcard,
+    /// Its name matches a subscribed glob.
     Glob,
 }
 
@@ -32,6 +34,7 @@ impl<'a> Memberships<'a> {
     }
 
     /// The group that has the wildcard of a type at a server.
+    /// Names of the older form have one wildcard for each type; its group is the one that has the server open.
     pub(in crate::engine) fn wildcard_group(
         self,
         store: &Store,
@@ -86,6 +89,7 @@ impl<'a> Memberships<'a> {
     }
 
     /// The collections that an entry is a member of at the active server, and its names there: a glob, and the wildcard.
+    /// A name has at most one enclosing glob, so that there are two collections at most.
     pub(in crate::engine) fn collections_of(
         self,
         store: &Store,

@@ -11,7 +11,8 @@
 //! | `groups` | `Groups` | the sources of an authority in their order, and the lowest open one |
 //! | `servers` | `Servers` | the machines, and their deadlines |
 //! | `sources` | `Sources<'_>` | the group of a name, which is made at the first use |
-//! | `placement` | `Placement<'_>` | the subscriptions of entries at servers, and their members |
+//! | `placement` | `Placement<'_>` | the subscriptions of entries at servers |
+//! | `members` | `Members<'_>` | the members of wildcards and globs at servers |
 //! | `membership` | `Memberships<'_>` | the wildcards and globs that a resource is a member of |
 //! | `globs` | `Globs<'_>` | the members of globs at each server |
 //! | `absence` | `Absence<'_>` | missing responses, and does-not-exist timers |
@@ -23,6 +24,7 @@ mod absence;
 mod fallback;
 mod globs;
 mod groups;
+mod members;
 mod membership;
 mod placement;
 mod servers;
@@ -36,6 +38,7 @@ pub(super) use self::{
     absence::{Absence, Missed, ResponseId},
     globs::{GlobPattern, Globs},
     groups::{AuthorityState, Groups},
+    members::Members,
     membership::{By, Memberships},
     placement::Placement,
     servers::{ServerState, Servers},
@@ -78,12 +81,14 @@ pub(super) struct Authorities {
 /// A name to request.
 #[derive(Debug)]
 pub(super) struct RequestedName<'a> {
+    /// The name and its type.
     pub(super) typed: TypedName<'a>,
     /// The source that a resource names for it; `None` for that of the bootstrap.
     pub(super) source: Option<&'a ResourceConfigSource>,
 }
 
 impl Authorities {
+    /// No server and no group; both are made at the first subscription of a name.
     pub(super) fn new(bootstrap: Arc<Bootstrap>, settings: Arc<Settings>, seed: u64) -> Self {
         Self {
             servers: Servers::default(),
@@ -109,6 +114,7 @@ impl Authorities {
     }
 
     /// Handles the due timers of servers, but for those that are busy.
+    /// A server is busy while a response of it is in progress: what its timers would take for missing may be in there.
     pub(super) fn handle_timeout(
         &mut self,
         store: &mut Store,
@@ -138,6 +144,8 @@ impl Authorities {
     }
 
     /// Subscribes to a name: a resource, or a glob.
+    /// The entry is requested from all open servers of its group, not only from the active one: those above show their recovery
+    /// by answering.
     pub(super) fn subscribe_name(
         &mut self,
         store: &mut Store,
@@ -175,6 +183,8 @@ impl Authorities {
         Ok(entry)
     }
 
+    /// Ends a watch of a name. With the last one the name is unsubscribed at all open servers; its entry is kept until each of
+    /// them was notified, since a new watch before that continues with what is known.
     pub(super) fn unsubscribe_name(
         &mut self,
         store: &mut Store,
@@ -199,6 +209,8 @@ impl Authorities {
         self.unused.note_group(group);
     }
 
+    /// Subscribes to the wildcard of a type, at the servers for names of the older form. What those have sent under other
+    /// subscriptions already belongs to the collection at once.
     pub(super) fn subscribe_all(
         &mut self,
         store: &mut Store,
@@ -212,15 +224,15 @@ impl Authorities {
         let key = CollectionKey::of_all(scope);
         if store.members.get(&key).is_none() {
             for server in self.groups.get(group).open.clone() {
-                self.placement().join_held(store, ty, server, now);
+                self.members().join_held(store, ty, server, now);
             }
             store.members.begin(key.clone(), Collection::default);
-            self.placement().join_known(store, scope, now);
+            self.members().join_known(store, scope, now);
         }
         self.groups.get_mut(group).watches += 1;
         store.members.begin(key.clone(), Collection::default).watches.push(watch_id);
         for server in self.groups.get(group).open.clone() {
-            self.placement().subscribe_wildcard_at(store, scope, server, now);
+            self.members().subscribe_wildcard_at(store, scope, server, now);
             self.settle(store, server, now);
         }
         self.failover().fall_back(store, group, now);
@@ -235,6 +247,8 @@ impl Authorities {
         Ok(group)
     }
 
+    /// Ends a watch of a wildcard. Its members are forgotten when the server was notified of the end, unless they are watched by
+    /// name.
     pub(super) fn unsubscribe_all(
         &mut self,
         store: &mut Store,
@@ -267,6 +281,10 @@ impl Authorities {
     }
 
     /// Removes the unused sources, at the end of each step. A server that `is_busy` is kept until it is not.
+    /// Groups go before servers, since a group keeps its servers. What has unread counters stays, so that metrics see its last
+    /// values.
+    ///
+    /// Returns the removed servers.
     pub(super) fn sweep(&mut self, store: &mut Store, is_busy: impl Fn(ServerId) -> bool) -> Vec<ServerId> {
         self.unused.note_groups(store.take_emptied());
         for id in self.unused.take_groups() {
@@ -313,6 +331,11 @@ impl Authorities {
         Placement::new(&mut self.servers, &self.groups)
     }
 
+    /// The members of collections at servers.
+    pub(super) fn members(&mut self) -> Members<'_> {
+        Members::new(&mut self.servers, &self.groups)
+    }
+
     /// The collections of resources.
     pub(super) fn memberships(&self) -> Memberships<'_> {
         Memberships::new(&self.servers, &self.groups)
@@ -333,10 +356,12 @@ impl Authorities {
         Unanswered::new(&mut self.servers, &self.groups)
     }
 
+    /// A server; its id is valid as long as a group has it open, or a response of it is in progress.
     pub(super) fn server(&self, id: ServerId) -> &ServerState {
         &self.servers[id]
     }
 
+    /// A server, to change it. Its deadline is read again at the end of the step.
     pub(super) fn server_mut(&mut self, id: ServerId) -> &mut ServerState {
         &mut self.servers[id]
     }
@@ -346,10 +371,12 @@ impl Authorities {
         self.servers[server].machine.subscriptions_mut(ty)
     }
 
+    /// The groups, read-only: they change by fallback and reversion.
     pub(super) fn groups(&self) -> &Groups {
         &self.groups
     }
 
+    /// All servers, read-only.
     pub(super) fn servers(&self) -> &Servers {
         &self.servers
     }
@@ -359,6 +386,7 @@ impl Authorities {
         (&mut self.servers, &self.groups)
     }
 
+    /// The counters of connections and failures, to poll their changes.
     pub(super) fn connections(&mut self) -> &mut ConnectionCounts {
         &mut self.connections
     }
@@ -403,7 +431,7 @@ impl Authorities {
                 channel.forget_version(*sub);
             }
         }
-        self.placement().leave_collections(store, id);
+        self.members().leave_collections(store, id);
         for (server, _) in subscriptions {
             self.settle(store, server, now);
         }

@@ -18,6 +18,7 @@ use crate::{
 /// A management server, and the state that all its resources share.
 #[derive(Debug)]
 pub(in crate::engine) struct ServerState {
+    /// The protocol with the server. Whoever changes it calls `settle` afterwards, which handles its events.
     pub(in crate::engine) machine: Machine,
     /// What deletions and invalid updates do to held resources, by the features of the server and the settings.
     pub(in crate::engine) policy: Policy,
@@ -29,6 +30,7 @@ pub(in crate::engine) struct ServerState {
     pub(in crate::engine) types: Vec<TypeState>,
 }
 
+/// What the engine keeps of a type at a server beside the machine's channel.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct TypeState {
     /// The resources of the last response in its order, before the first one in that of the request: the best
@@ -77,6 +79,7 @@ impl ServerState {
             && self.machine.stream().connection() != ConnectionState::Idle
     }
 
+    /// The state of a type, made at its first use.
     pub(in crate::engine) fn of_type(&mut self, ty: TypeId) -> &mut TypeState {
         if self.types.len() <= ty.index() {
             self.types.resize_with(ty.index() + 1, TypeState::default);
@@ -139,6 +142,7 @@ impl Servers {
         !slot.is_kept && slot.state.as_ref().is_some_and(|state| state.machine.is_unused())
     }
 
+    /// Removes an unused machine. Late events of its streams find an empty slot, or one with other numbers of streams.
     pub(in crate::engine) fn remove(&mut self, id: ServerId) {
         let slot = &mut self.slots[id.0 as usize];
         let Some(state) = slot.state.take() else {
@@ -159,6 +163,7 @@ impl Servers {
         self.vacant.insert(id);
     }
 
+    /// A server, if its slot is in use, whose deadline is to be read again.
     pub(in crate::engine) fn get_mut(&mut self, id: ServerId) -> Option<&mut ServerState> {
         let slot = self.slots.get_mut(id.0 as usize)?;
         let state = slot.state.as_deref_mut()?;
@@ -175,6 +180,7 @@ impl Servers {
         self[group.active()].failure.as_ref().map(|last| last.after(failures))
     }
 
+    /// All servers, in the order of their slots.
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &ServerState> {
         self.slots.iter().filter_map(|slot| slot.state.as_deref())
     }
@@ -249,6 +255,8 @@ impl IndexMut<ServerId> for Servers {
     }
 }
 
+/// What deletions and invalid updates do to held resources. A setting of the client for deletions goes before the feature of
+/// the server.
 fn policy(features: ServerFeatures, settings: &Settings) -> Policy {
     let keep_deleted = match settings.on_deletion {
         Some(OnDeletion::Keep) => true,

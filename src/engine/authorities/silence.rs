@@ -30,6 +30,7 @@ impl<'a> Unanswered<'a> {
 
     /// The does-not-exist time of a wildcard has passed without a resource of the type. That proves nothing of its
     /// members: the server may have none, or none for this client.
+    /// So it is a warning beside an empty collection, and none of an absent resource.
     pub(super) fn on_all_timed_out(&mut self, store: &mut Store, at: TypeAtServer) {
         let state = &self.servers[at.server];
         if let Some(malformed) = state.machine.unreadable() {
@@ -88,6 +89,7 @@ impl<'a> Unanswered<'a> {
         }
     }
 
+    /// Publishes the error of a type to the watches of one of its resources.
     fn on_type_unanswered(&mut self, store: &mut Store, id: EntryId, failure: &Failure, now: Instant) {
         let Some(entry) = store.existing(id) else { return };
         let error = WatchError::new(failure.code(), Blame::Peer, store.subject(entry), failure.message());
@@ -96,6 +98,7 @@ impl<'a> Unanswered<'a> {
             .update(store, id, |entry| entry.on_server_error(error, None, update));
     }
 
+    /// The failure of a type that was never answered at a server; `None` once it was.
     fn why_unanswered(&self, server: ServerId, ty: TypeId) -> Option<Failure> {
         let machine = &self.servers[server].machine;
         let (reason, is_held_back) = machine.unanswered(ty)?;
@@ -131,6 +134,7 @@ impl<'a> Unanswered<'a> {
         }
     }
 
+    /// Publishes a warning with the wildcard of a type, unless it was answered before.
     fn warn_wildcards(&mut self, store: &mut Store, at: TypeAtServer, code: Code, message: &str) {
         // No wildcard of the type depends on the server.
         let Some(key) = self.wildcard_at(store, at) else {
@@ -143,6 +147,7 @@ impl<'a> Unanswered<'a> {
         store.members.touch(&key);
     }
 
+    /// The wildcard of a type that depends on a server: those of groups with a lower active server do not.
     fn wildcard_at(&self, store: &Store, at: TypeAtServer) -> Option<CollectionKey> {
         Memberships::new(self.servers, self.groups).wildcard_at(store, at.server, at.ty)
     }

@@ -21,10 +21,13 @@ use crate::{
 /// The configuration that groups and servers are made from.
 #[derive(Debug)]
 pub(super) struct Registry {
+    /// The sources of authorities and types.
     bootstrap: Arc<Bootstrap>,
+    /// The settings of the client, of which each server has its policy for deletions.
     settings: Arc<Settings>,
     /// What all machines share.
     client: protocol::Client,
+    /// The seeds of machines, which have jitter of their own.
     random: fastrand::Rng,
 }
 
@@ -32,6 +35,7 @@ pub(super) struct Registry {
 #[derive(Debug)]
 pub(in crate::engine) struct Sources<'a> {
     registry: &'a mut Registry,
+    /// The machines, for adding new ones.
     pub(super) servers: &'a mut Servers,
     pub(super) groups: &'a mut Groups,
     pub(super) unused: &'a mut Unused,
@@ -114,6 +118,7 @@ impl<'a> Sources<'a> {
         self.add_group(None, ty, source_keys, now)
     }
 
+    /// Adds the group of an authority of the bootstrap, which is never removed, nor is its first server.
     fn add_group(
         &mut self,
         authority: Option<&str>,
@@ -126,6 +131,7 @@ impl<'a> Sources<'a> {
         Ok(self.groups.add(AuthorityState { is_configured: true, ..group }, ty))
     }
 
+    /// The keys of sources for a type, without duplicates: two sources that differ only in defaults are one.
     fn source_keys(
         &self,
         store: &Store,
@@ -144,6 +150,7 @@ impl<'a> Sources<'a> {
         Ok(source_keys)
     }
 
+    /// A group with its first source open; refused if there is no source at all.
     fn new_group(
         &mut self,
         authority: Option<&str>,
@@ -166,6 +173,7 @@ impl<'a> Sources<'a> {
     }
 
     /// The slot of a source, which is added at the first use; nothing is requested from it yet.
+    /// A machine connects with its first subscription, and not before.
     pub(super) fn server_id(&mut self, source_key: &SourceKey, now: Instant) -> ServerId {
         if let Some(known) = self.servers.find(source_key) {
             return known;
@@ -208,6 +216,7 @@ impl<'a> Sources<'a> {
     }
 }
 
+/// A refusal because of the configuration, not of the name.
 fn refuse(message: String) -> Refusal {
     Refusal { code: Code::FailedPrecondition, message }
 }

@@ -29,9 +29,11 @@ pub(super) struct Alternatives {
 #[derive(Debug)]
 pub(super) struct Alternative {
     ty: TypeId,
+    /// The whole name, with its alternatives; the alternative may have one itself.
     name: ResourceName,
     /// The watch of the name without its alternative.
     pub(super) primary: WatchId,
+    /// Whether the alternative is used, or why not.
     pub(super) other: Other,
     /// The last published state.
     published: Option<ErasedObserved>,
@@ -40,7 +42,9 @@ pub(super) struct Alternative {
 /// The use of an alternative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Other {
+    /// The name itself is used, or nothing is known of it yet.
     Unused,
+    /// The alternative is used, by this watch.
     Watched(WatchId),
     /// The alternative would close a ring.
     Ring,
@@ -51,6 +55,7 @@ pub(super) enum Other {
 /// A change in the use of an alternative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum NextUse {
+    /// The alternative stays as it is.
     Same,
     /// The source of the name is unreachable, and nothing of it is cached.
     Begin,
@@ -61,6 +66,7 @@ pub(super) enum NextUse {
 }
 
 impl Alternatives {
+    /// A watched name with an alternative; `None` if its watch has ended.
     pub(super) fn get(&self, watch_id: WatchId) -> Option<&Alternative> {
         self.by_watch.get(&watch_id)
     }
@@ -77,6 +83,7 @@ impl Alternatives {
         self.by_watch.remove(&watch_id).into_iter().flat_map(|ended| ended.watches())
     }
 
+    /// Records how the alternative is used from now on.
     pub(super) fn set_other(&mut self, watch_id: WatchId, other: Other) {
         if let Some(alternative) = self.by_watch.get_mut(&watch_id) {
             alternative.other = other;
@@ -88,6 +95,7 @@ impl Alternatives {
         self.get(watch_id).map(Alternative::watches).into_iter().flatten()
     }
 
+    /// Whether the alternative of a watch is used, which counts for [`MAX_ALTERNATIVES`].
     pub(super) fn is_in_use(&self, watch_id: WatchId) -> bool {
         let alternative = self.by_watch.get(&watch_id);
         alternative.is_some_and(|alternative| matches!(alternative.other, Other::Watched(_)))
@@ -161,4 +169,5 @@ pub(super) fn is_of_source(reason: &WatchError) -> bool {
 /// beyond any sensible configuration, and bounds the requests that a server can cause.
 pub(in crate::engine) const MAX_ALTERNATIVES: usize = 64;
 
+/// What the error of the name adds when its alternative is not used for that reason.
 pub(super) const TOO_MANY: &str = "its alternative is not used since 64 alternatives are in use already";

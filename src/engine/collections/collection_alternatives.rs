@@ -23,7 +23,9 @@ pub(super) struct CollectionAlternatives {
 #[derive(Debug)]
 pub(super) struct CollectionAlternative {
     ty: TypeId,
+    /// The whole name, with its alternatives.
     name: ResourceName,
+    /// The collection without its alternative.
     primary: Watched,
     /// The watch of the alternative while that is used.
     other: Option<Watched>,
@@ -41,12 +43,10 @@ struct Watched {
 /// A change in the use of an alternative.
 #[derive(Debug)]
 pub(super) enum CollectionUse {
+    /// The alternative stays as it is.
     Same,
     /// The alternative of this name is to be watched.
-    Begin {
-        ty: TypeId,
-        name: ResourceName,
-    },
+    Begin { ty: TypeId, name: ResourceName },
     /// The watch of the alternative is to end.
     End(WatchId),
 }
@@ -110,6 +110,7 @@ impl CollectionAlternatives {
 }
 
 impl CollectionAlternative {
+    /// Records the state of one of the two watches.
     fn set_seen(&mut self, watch_id: WatchId, seen: Arc<ErasedMembers>) {
         let mut watches = [Some(&mut self.primary), self.other.as_mut()].into_iter().flatten();
         if let Some(watched) = watches.find(|watched| watched.watch_id == watch_id) {

@@ -15,6 +15,7 @@ use crate::{base::WatchId, name::ResourceName, protocol::EntryId, resource::Reso
 /// All watches of indirections. A watch is in the map from its order on, until its end is ordered.
 #[derive(Debug, Default)]
 pub(super) struct Links {
+    /// The indirection of each watch.
     followers: BTreeMap<WatchId, Follower>,
     /// The orders that the engine has not taken yet.
     orders: Vec<WatchOrder>,
@@ -23,7 +24,9 @@ pub(super) struct Links {
 /// A watch to begin or to end.
 #[derive(Debug)]
 pub(in crate::engine) enum WatchOrder {
+    /// Begin a watch; the engine then reports that it has begun.
     Subscribe { watch_id: WatchId, ty: ResourceType, names: Selection },
+    /// End a watch.
     Unsubscribe(WatchId),
 }
 
@@ -61,6 +64,7 @@ pub(super) struct Follow<'a> {
 }
 
 impl Links {
+    /// The orders since the last call, in their order. Executing one may cause others.
     pub(super) fn take_orders(&mut self) -> Vec<WatchOrder> {
         mem::take(&mut self.orders)
     }
@@ -82,6 +86,7 @@ impl Links {
         watch_id
     }
 
+    /// The redirect through which a watch was begun, past alternatives and inline entries: these add nothing to the depth.
     pub(super) fn redirect_above(&self, mut watch_id: WatchId) -> Above {
         loop {
             match self.follower(watch_id) {
@@ -127,6 +132,7 @@ impl Follow<'_> {
         self.links.unfollow(watch_id);
     }
 
+    /// Records the watch before the engine begins it: beginning it may already publish to it.
     fn order(&mut self, follower: Follower, ty: ResourceType, names: Selection) -> WatchId {
         let watch_id = self.delivery.next_watch_id();
         self.links.followers.insert(watch_id, follower);

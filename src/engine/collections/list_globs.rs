@@ -15,6 +15,7 @@ use crate::{
 /// The members of all globs of a list.
 #[derive(Debug, Default)]
 pub(super) struct GlobMembers {
+    /// The members of each glob as it was seen last, which the next state is compared with.
     globs: BTreeMap<Arc<str>, OrdMap<Arc<str>, Member>>,
     /// The members, each with the number of globs that have it: globs may have the same alternative.
     members: BTreeMap<Arc<str>, (usize, Member)>,

@@ -25,7 +25,9 @@ use crate::{
 /// All watched lists, and lists with a watched entry.
 #[derive(Debug, Default)]
 pub(super) struct Lists {
+    /// The watched lists. Each of them is a collection of the store as well, which has its watches.
     lists: BTreeMap<CollectionKey, Members>,
+    /// The inline entries with a watch of their own, by that.
     entries: BTreeMap<WatchId, InlineEntry>,
 }
 
@@ -36,7 +38,9 @@ struct Members {
     watch_id: WatchId,
     /// The name of the list as it was requested.
     name: Arc<str>,
+    /// The entries by the names that the members have in the collection.
     members: BTreeMap<Arc<str>, Member>,
+    /// The members of globs among the entries.
     globs: GlobMembers,
     /// The number of members, and of globs, without a state yet.
     unknown: usize,
@@ -44,39 +48,36 @@ struct Members {
     warning: Option<WatchError>,
 }
 
+/// One entry of a list.
 #[derive(Debug)]
 enum Member {
-    Locator {
-        target: ResourceName,
-        watch_id: WatchId,
-        known: bool,
-    },
+    /// A resource that is fetched by a watch of its own.
+    Locator { target: ResourceName, watch_id: WatchId, known: bool },
     /// A glob, of which the members are members of the list.
-    Glob {
-        watch_id: WatchId,
-        known: bool,
-    },
-    Inline {
-        bytes: Bytes,
-        version: Version,
-        warning: Option<WatchError>,
-    },
+    Glob { watch_id: WatchId, known: bool },
+    /// A resource in the list itself. It is compared with the next one of the name by its bytes.
+    Inline { bytes: Bytes, version: Version, warning: Option<WatchError> },
 }
 
 /// One inline entry with a watch of its own.
 #[derive(Debug)]
 pub(super) struct InlineEntry {
+    /// The type of the entry; the list is of another.
     pub(super) ty: TypeId,
     /// The watch of the list.
     pub(super) list: WatchId,
+    /// The name and type in errors.
     pub(super) about: Subject,
+    /// The name of the entry within the list (`#entry=`).
     pub(super) entry: String,
+    /// The last published state, which is not published again.
     pub(super) published: Option<ErasedObserved>,
 }
 
 /// The name of a member, or of a glob, in a list.
 #[derive(Debug, Clone)]
 pub(super) struct ListedName {
+    /// The list, as a collection.
     list: CollectionKey,
     /// The text of a locator; of an inline entry the name of the list with its own name, or its index, as fragment.
     name: Arc<str>,
@@ -315,6 +316,7 @@ impl Lists {
     }
 }
 
+/// A glob among the entries of a list. It keeps its watch from version to version.
 fn locate_glob(
     store: &Store,
     follow: &mut Follow<'_>,
@@ -331,6 +333,7 @@ fn locate_glob(
     Member::Glob { watch_id, known: false }
 }
 
+/// A named entry of a list. While its locator stays the same it keeps its watch, and its state.
 fn locate_member(
     store: &Store,
     follow: &mut Follow<'_>,
@@ -354,12 +357,14 @@ fn locate_member(
     }
 }
 
+/// Ends the watch of a member, if it has one.
 fn end_member(follow: &mut Follow<'_>, member: Option<Member>) {
     if let Some(watch_id) = member.and_then(|member| member.watch_id()) {
         follow.unfollow(watch_id);
     }
 }
 
+/// An inline entry of a list. Its state is published when it differs from that of the entry of the same name before.
 fn set_inline(
     store: &mut Store,
     ListedName { list: key, name }: &ListedName,
@@ -419,6 +424,7 @@ impl Member {
         }
     }
 
+    /// Whether nothing is known of the member yet: the collection is complete only without such members.
     fn is_unknown(&self) -> bool {
         match self {
             Self::Locator { known, .. } | Self::Glob { known, .. } => !known,

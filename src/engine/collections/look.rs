@@ -25,7 +25,9 @@ pub(super) struct Look<'a> {
     indirections: &'a Indirections,
     store: &'a Store,
     delivery: &'a Delivery,
+    /// The states behind redirects so far, by entry and depth.
     redirects: BTreeMap<(EntryId, usize), Option<ErasedObserved>>,
+    /// The states of names with alternatives so far, by watch and depth.
     alternatives: BTreeMap<(WatchId, usize), Option<ErasedObserved>>,
 }
 
@@ -73,6 +75,8 @@ impl<'a> Look<'a> {
         seen
     }
 
+    /// The state behind a redirect, `seen`, or the error of one that is not followed. The warning of the redirect itself is shown
+    /// where its target has none.
     fn behind_redirect(
         &mut self,
         id: EntryId,
@@ -102,6 +106,7 @@ impl<'a> Look<'a> {
         })
     }
 
+    /// The state of a name with an alternative: of the name as long as it is not unreachable, and of the alternative then.
     fn at_alternative(&mut self, alternative: &Alternative, depth: usize) -> Option<ErasedObserved> {
         let primary = self.at_watch(alternative.primary, depth);
         let other = match alternative.other {
@@ -145,6 +150,7 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// The state of an inline entry, found in the list by its name.
     fn at_inline(&mut self, watch_id: WatchId, depth: usize) -> Option<ErasedObserved> {
         let entry = self.indirections.lists.inline_entry(watch_id)?;
         let (resource, version, warning) = match self.at_watch(entry.list, depth)? {

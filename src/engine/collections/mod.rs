@@ -48,10 +48,15 @@ use crate::{
 /// All watched redirects, alternatives and lists. See the [module's](self) documentation.
 #[derive(Debug, Default)]
 pub(super) struct Indirections {
+    /// The watches, and which indirection each belongs to.
     links: Links,
+    /// The resources that redirect.
     redirects: Redirects,
+    /// The names with alternatives, of resources.
     alternatives: Alternatives,
+    /// The names with alternatives, of globs and lists.
     collections: CollectionAlternatives,
+    /// The lists, and single inline entries of lists.
     lists: Lists,
     /// The number of derivations of each entry, for tests of the work.
     #[cfg(test)]
@@ -304,6 +309,7 @@ impl Indirections {
         self.publish_alternative(store, delivery, watch_id);
     }
 
+    /// Begins to use the alternative of a name, unless there are too many in use around the watch.
     fn use_alternative(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) -> Other {
         let Some(TypedName { ty, name }) = self.alternatives.get(watch_id).and_then(Alternative::alternative)
         else {
@@ -339,6 +345,7 @@ impl Indirections {
         self.publish_alternative(store, delivery, watch_id);
     }
 
+    /// Publishes what a name with an alternative sees, if that has changed.
     fn publish_alternative(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) {
         // Nothing is known yet, or the watch has ended.
         let Some(seen) = self.look(store, delivery, watch_id) else { return };
@@ -347,6 +354,7 @@ impl Indirections {
         }
     }
 
+    /// Publishes what a watch of an inline entry sees, if that has changed.
     fn publish_inline(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) {
         // Nothing is known yet, or the watch has ended.
         let Some(seen) = self.look(store, delivery, watch_id) else { return };
@@ -381,10 +389,12 @@ impl Indirections {
         }
     }
 
+    /// The ways between watches as they are now.
     fn paths<'a>(&'a self, store: &'a Store, delivery: &'a Delivery) -> Paths<'a> {
         Paths { indirections: self, store, delivery }
     }
 
+    /// Begins watches of the engine's own.
     fn follow<'a>(&'a mut self, delivery: &'a mut Delivery) -> Follow<'a> {
         Follow { links: &mut self.links, delivery }
     }
@@ -412,6 +422,7 @@ impl Indirections {
         Some(store.ty(entry.ty).observe(observed))
     }
 
+    /// Counts one derivation, in tests.
     fn count_look(&self) {
         #[cfg(test)]
         self.looks.set(self.looks.get() + 1);
@@ -427,4 +438,5 @@ impl Indirections {
 /// The maximum number of redirects in a row.
 const MAX_REDIRECTS: usize = 16;
 
+/// Why a redirect is not followed behind [`MAX_REDIRECTS`] others.
 const TOO_DEEP: &str = "is the last of more than 16, one after the other";

@@ -8,12 +8,14 @@ use crate::{base::WatchId, name::ResourceName, protocol::EntryId};
 /// The resources that redirect, and what each leads to.
 #[derive(Debug, Default)]
 pub(super) struct Redirects {
+    /// The redirect of each resource, which is its value.
     by_entry: BTreeMap<EntryId, Followed>,
 }
 
 /// The target of a resource.
 #[derive(Debug)]
 pub(super) struct Followed {
+    /// The name that is watched in place of the resource.
     pub(super) target: ResourceName,
     /// The watch of the target, unless the redirect is broken.
     pub(super) watch_id: WatchId,
@@ -35,11 +37,14 @@ struct Before {
 pub(super) enum Decided {
     /// The redirect leads where it did before.
     Same,
+    /// The redirect is followed, and leads elsewhere than before.
     Followed,
+    /// The redirect is not followed.
     Broken,
 }
 
 impl Redirects {
+    /// The redirect of a resource, followed or not.
     pub(super) fn get(&self, id: EntryId) -> Option<&Followed> {
         self.by_entry.get(&id)
     }
@@ -55,6 +60,7 @@ impl Redirects {
         known.map(|known| &known.target) == target && known.is_none_or(|known| known.broken.is_none())
     }
 
+    /// Takes the redirect of a resource; its watch is ended by the caller, behind the next one's beginning.
     pub(super) fn remove(&mut self, id: EntryId) -> Option<Followed> {
         self.by_entry.remove(&id)
     }

@@ -5,9 +5,13 @@ use crate::protocol::{ConnectionState, ServerId};
 /// The servers with a working stream, and the number of failures of each.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCounts {
+    /// Whether each server that is needed counts as connected (A78-2).
     connected: BTreeMap<ServerId, bool>,
+    /// The servers with a change of that since the last read.
     changed: BTreeSet<ServerId>,
+    /// The number of failures since the last read.
     failures: BTreeMap<ServerId, u64>,
+    /// Set with the first read: without a reader, unread changes keep nothing from being removed.
     is_read: bool,
 }
 

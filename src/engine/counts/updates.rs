@@ -5,14 +5,18 @@ use crate::protocol::{ServerId, TypeAtServer, TypeId};
 /// The number of resources of each type that a server has sent since they were read last.
 #[derive(Debug, Default)]
 pub(crate) struct UpdateCounts {
+    /// The numbers since the last read; none is zero.
     updates: BTreeMap<TypeAtServer, ReceivedCounts>,
+    /// Set with the first read: without a reader, unread changes keep nothing from being removed.
     is_read: bool,
 }
 
 /// A number of received resources, by the result of their validation.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ReceivedCounts {
+    /// Resources that were accepted, or that were unchanged.
     pub(crate) valid: u64,
+    /// Resources that were rejected, also because of their name alone.
     pub(crate) invalid: u64,
 }
 

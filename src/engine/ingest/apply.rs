@@ -29,12 +29,17 @@ pub(super) struct Applier<'a, 'f> {
     pub(super) response: &'a mut PendingResponse,
     pub(super) feed: &'a mut Feed<'f>,
     pub(super) store: &'a mut Store,
+    /// The context of parsing, which is the same for all responses.
     pub(super) parser: &'a ParserSettings,
+    /// Counts for tests and benches.
     pub(super) work: &'a mut WorkCounters,
 }
 
 impl Applier<'_, '_> {
     /// Applies some resources.
+    ///
+    /// A step ends after some milliseconds of work, wherever it is; the next one continues there. Unchanged resources are
+    /// passed in runs by the fast path.
     pub(super) fn apply(&mut self, from: usize) {
         let mut spent = 0;
         let mut next = from;
@@ -77,11 +82,14 @@ impl Applier<'_, '_> {
             if next == self.response.located.len() { Stage::Finish } else { Stage::Apply(next) };
     }
 
+    /// Whether a subscription is still the one that was located: others may have taken its slot since.
     fn is_there(&mut self, sub: SubId) -> bool {
         self.feed.sub(sub).is_some_and(|sub| sub.is_mentioned_in(self.response.number))
     }
 
     /// Applies a resource that is subscribed by name, or is a member already. Returns the cost, in bytes parsed.
+    ///
+    /// The cost of the next steps is bounded by it, not their number: a response of unchanged resources takes few.
     fn apply_to(&mut self, sub_id: SubId, located: LocatedResource) -> usize {
         let subscriptions = self.feed.subscriptions();
         let wildcard = subscriptions.takes_all();
@@ -102,7 +110,7 @@ impl Applier<'_, '_> {
         for (_, by) in
             [(joins_all, By::Wildcard), (joins_glob, By::Glob)].into_iter().filter(|(joins, _)| *joins)
         {
-            self.feed.placement().join_higher(self.store, id, by, self.response.since());
+            self.feed.members().join_higher(self.store, id, by, self.response.since());
         }
         let joins = joins_all || joins_glob;
         let Some(entry) = self.store.get(id) else { return 1 };
@@ -185,6 +193,8 @@ impl Applier<'_, '_> {
     }
 
     /// Parses a resource that differs from the held one. True when there is a change to publish.
+    ///
+    /// The version is noted also at servers that have another one, whose own then does not count any more.
     fn parse(&mut self, id: EntryId, located: LocatedResource, update: Update) -> bool {
         self.work.parsed += 1;
         let Some(name) = self.store.existing(id).map(|entry| entry.name.clone()) else { return false };
@@ -259,7 +269,7 @@ impl Applier<'_, '_> {
         self.feed
             .placement()
             .update(self.store, entry_id, |entry| entry.on_removed(error, policy, self.response.update()));
-        self.feed.placement().leave_collections(self.store, entry_id);
+        self.feed.members().leave_collections(self.store, entry_id);
         64
     }
 
@@ -340,6 +350,9 @@ impl Applier<'_, '_> {
     }
 
     /// The bytes that an entry detects changes by. `parsed` is the input of its parser, which may have kept some of it.
+    ///
+    /// A resource that keeps none of its input is compared with a part of the whole response, which all such resources share;
+    /// one that keeps slices of the input already holds a copy of its own.
     fn raw(&mut self, id: EntryId, located: &LocatedResource, parsed: Bytes) -> Raw {
         if !parsed.is_unique() {
             return parsed.into();

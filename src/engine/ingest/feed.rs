@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use super::super::{
     authorities::{
-        Absence, Authorities, Globs, Groups, Memberships, Placement, ResponseId, ServerState, Unanswered,
+        Absence, Authorities, Globs, Groups, Members, Memberships, Placement, ResponseId, ServerState,
+        Unanswered,
     },
     store::Store,
 };
@@ -22,6 +23,7 @@ use crate::{
 /// for the whole step, since a machine keeps each type that it was ever asked for, and a server is not removed while one of its
 /// responses is in progress (`Authorities::sweep`).
 pub(super) struct Feed<'a> {
+    /// All servers: what a resource of one changes may concern others, too.
     authorities: &'a mut Authorities,
     at: TypeAtServer,
     /// The time of the step, which is later than the arrival of the response if that had to wait.
@@ -50,6 +52,7 @@ impl<'a> Feed<'a> {
         self.at.ty
     }
 
+    /// The time of the step.
     pub(super) fn now(&self) -> Instant {
         self.now
     }
@@ -59,6 +62,7 @@ impl<'a> Feed<'a> {
         self.machine().channel(self.at.ty).expect(REQUESTED)
     }
 
+    /// The type at the server, to record what the response says of it.
     pub(super) fn channel_mut(&mut self) -> &mut Channel {
         let TypeAtServer { server, ty } = self.at;
         self.authorities.server_mut(server).machine.channel_mut(ty).expect(REQUESTED)
@@ -107,6 +111,7 @@ impl<'a> Feed<'a> {
         self.authorities.server_mut(self.at.server).of_type(self.at.ty).order = order;
     }
 
+    /// The server, with its policy.
     pub(super) fn state(&self) -> &ServerState {
         self.authorities.server(self.at.server)
     }
@@ -115,10 +120,12 @@ impl<'a> Feed<'a> {
         &self.state().machine
     }
 
+    /// The machine of the server. Its events are handled when the response is concluded (`settle`).
     pub(super) fn machine_mut(&mut self) -> &mut Machine {
         &mut self.authorities.server_mut(self.at.server).machine
     }
 
+    /// The groups of all servers.
     pub(super) fn groups(&self) -> &Groups {
         self.authorities.groups()
     }
@@ -135,6 +142,10 @@ impl<'a> Feed<'a> {
 
     pub(super) fn placement(&mut self) -> Placement<'_> {
         self.authorities.placement()
+    }
+
+    pub(super) fn members(&mut self) -> Members<'_> {
+        self.authorities.members()
     }
 
     pub(super) fn memberships(&self) -> Memberships<'_> {

@@ -15,8 +15,11 @@ use crate::{
 /// The glob that matched last: the names of a response mostly have the same one, so that it is searched for once.
 #[derive(Debug)]
 pub(super) struct MatchedGlob {
+    /// What names of members look like.
     pattern: GlobPattern,
+    /// The subscription of the glob's own name at the server.
     sub: SubId,
+    /// The entry of the glob's own name, with the state of the collection as a whole.
     entry: EntryId,
     /// The response counts as an answer to the glob already.
     answered: bool,

@@ -24,6 +24,8 @@ pub(super) struct Locator<'a, 'f> {
 
 impl Locator<'_, '_> {
     /// Reads the names of some resources, and finds their subscriptions.
+    ///
+    /// Aliases come behind all names, since a name belongs to the resource that has it for its own.
     pub(super) fn locate(&mut self, from: usize) {
         let envelope = self.response.envelope.clone();
         let all = envelope.len() + envelope.removed().len();
@@ -47,10 +49,13 @@ impl Locator<'_, '_> {
         };
     }
 
+    /// Records unchanged elements from one on; returns the index of the first that may not be.
     fn pass_unchanged(&mut self, from: usize, to: usize) -> usize {
         unchanged::locate(self.response, self.feed, self.store, from..to)
     }
 
+    /// Reads the name of one element, and what the response does with it. An element without a name is recorded as a problem: it
+    /// may be what some name waits for.
     fn locate_item(&mut self, index: usize, envelope: &Envelope) {
         let item = envelope.item(index);
         let (value, op) = match item.body {
@@ -97,6 +102,9 @@ impl Locator<'_, '_> {
     }
 
     /// Finds the subscription of a name in a response, and records the operation on it.
+    ///
+    /// The prediction is tried first; then the name is searched for. A name that was mentioned by the same response before is a
+    /// duplicate.
     fn find_place(&mut self, name: &str, found: LocatedResource) {
         let (subscriptions, order) = self.feed.subscriptions_and_order();
         let is_it = |sub: &SubId| subscriptions.get(*sub).is_some_and(|sub| **sub.name() == *name);
@@ -129,6 +137,8 @@ impl Locator<'_, '_> {
     }
 
     /// The groups on a lower server at the moment whose subscribed resources are in a response.
+    ///
+    /// It is determined before anything is applied: resources of a server above the active one count only once it is active.
     pub(super) fn returning(&mut self) -> BTreeSet<GroupId> {
         let server = self.feed.server();
         if !self.feed.groups().is_higher(server) {

@@ -54,7 +54,9 @@ pub(super) struct Ingest {
 /// The context for parsing resources.
 #[derive(Debug)]
 struct ParserSettings {
+    /// Servers, services and providers that resources may name.
     bootstrap: Arc<Bootstrap>,
+    /// Registered extensions, limits, and whether config sources are followed.
     settings: Arc<Settings>,
     /// Certificate provider instances that resources may name.
     providers: BTreeSet<String>,
@@ -73,7 +75,9 @@ pub(crate) struct WorkCounters {
 
 /// One step on one response: it routes the phases, whose rules are in the modules below.
 struct Step<'a> {
+    /// The response, which keeps its place between steps.
     response: &'a mut PendingResponse,
+    /// Its server and type.
     feed: Feed<'a>,
     store: &'a mut Store,
     parser: &'a ParserSettings,
@@ -176,6 +180,7 @@ impl Ingest {
 }
 
 impl ParserSettings {
+    /// The context for parsing a resource of a server; the caller adds the peer, the name and the time to live.
     fn context(&self, trusted: bool) -> Context<'_> {
         let named_servers = self.settings.follow_config_sources.then(|| self.bootstrap.named_servers());
         Context::new()
@@ -190,6 +195,8 @@ impl ParserSettings {
 }
 
 impl<'f> Step<'f> {
+    /// Continues the response where the last step has ended. The last phase is in the same step as the end of the second one, so
+    /// that a response without resources takes one step.
     fn run(mut self) {
         match self.response.stage {
             Stage::Locate(from) => self.locate(from),
@@ -201,6 +208,7 @@ impl<'f> Step<'f> {
         }
     }
 
+    /// Reads names. Behind the last one, groups may return to the server of the response.
     fn locate(&mut self, from: usize) {
         if from == 0 {
             self.feed.expect_order();
@@ -215,11 +223,14 @@ impl<'f> Step<'f> {
         }
     }
 
+    /// The second phase, with the parts of the step that it needs.
     fn applier(&mut self) -> Applier<'_, 'f> {
         let Self { response, feed, store, parser, work, .. } = self;
         Applier { response, feed, store, parser, work }
     }
 
+    /// Looks for what is missing, answers the server, and ends the response. Of a response with a duplicate nothing counts but
+    /// the rejection.
     fn finish(mut self) {
         if !self.response.duplicate {
             self.applier().apply_errors();

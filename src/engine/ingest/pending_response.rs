@@ -22,11 +22,14 @@ use crate::{
 /// compared with the held ones, and parsed where they differ; at last absence is detected, and the server is answered.
 #[derive(Debug)]
 pub(crate) struct PendingResponse {
+    /// The stream that it was received on, which may have ended since: then it is applied, and not answered.
     pub(super) stream: StreamId,
     pub(super) ty: TypeId,
+    /// The message, sliced. Shared, since phases read it while they change the response.
     pub(super) envelope: Arc<Envelope>,
     /// The arrival time.
     since: Instant,
+    /// The version of the response; empty in the incremental variant of some servers.
     pub(super) version: Version,
     /// The number that subscriptions are marked with when the response mentions them; 0 before the first step.
     pub(super) number: u64,
@@ -86,9 +89,11 @@ pub(super) enum Stage {
 /// A resource of the response, and the subscription of its name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LocatedResource {
+    /// The bytes of the resource in the message; empty if there is none, or if it was not looked for.
     pub(super) value: Span,
     /// The index of the resource in the response; behind all of them, those of the removed names.
     pub(super) index: u32,
+    /// What the response does with the name.
     pub(super) op: ResourceOp,
     /// Whether the resource came in a wrapper, which may hold more fields of it.
     pub(super) is_wrapped: bool,
@@ -99,6 +104,7 @@ pub(super) struct LocatedResource {
 /// The operation of a response on a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResourceOp {
+    /// Bytes that may be an update.
     Resource,
     /// The held resource, byte for byte. It has no wrapper; the offset of its bytes was not determined.
     Same,
@@ -127,12 +133,14 @@ impl ResourceOp {
 pub(super) struct Aliased {
     /// Its own name; empty if it has none.
     pub(super) own: Box<str>,
+    /// The element, without a subscription.
     pub(super) found: LocatedResource,
 }
 
 /// The answer to the server.
 #[derive(Debug, Default)]
 pub(super) struct Problems {
+    /// The problems, separated by semicolons; it ends soon behind [`LONGEST_ERROR`] bytes.
     pub(super) text: String,
 }
 
@@ -144,6 +152,7 @@ pub(super) struct Unknown {
 }
 
 impl PendingResponse {
+    /// A received response, before its first step.
     pub(crate) fn new(stream: StreamId, ty: TypeId, envelope: Envelope, now: Instant) -> Self {
         let count = envelope.len();
         Self {
@@ -235,6 +244,7 @@ impl PendingResponse {
         }
     }
 
+    /// The element of a located resource.
     fn item_of(&self, located: &LocatedResource) -> Item {
         self.envelope.item(located.index as usize)
     }
@@ -308,18 +318,21 @@ impl PendingResponse {
         self.number > 0
     }
 
+    /// Whether all elements are heartbeats. Such a response is no list of what exists (B1.19).
     pub(super) fn is_heartbeat(&self) -> bool {
         self.heartbeats > 0 && self.heartbeats == self.envelope.len()
     }
 }
 
 impl LocatedResource {
+    /// An element, or a removed name behind all elements, before its subscription is looked for.
     pub(super) fn new(index: usize, op: ResourceOp) -> Self {
         Self { value: Span::default(), index: index as u32, op, is_wrapped: false, sub: None }
     }
 }
 
 impl Problems {
+    /// Adds a problem. Texts of the server are escaped, since the error goes to logs.
     pub(super) fn add(&mut self, place: &dyn std::fmt::Display, reason: &dyn std::fmt::Display) {
         // One bad resource more makes no difference to an error that is truncated anyway.
         if self.text.len() <= LONGEST_ERROR {

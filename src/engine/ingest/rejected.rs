@@ -72,6 +72,7 @@ pub(super) fn reject_glob(
     }
 }
 
+/// Gives the error to each subscribed name in the response. They count as answered: the server has them, if in bad shape.
 fn reject_mentioned(response: &PendingResponse, feed: &mut Feed<'_>, store: &mut Store, reason: &Invalid) {
     let subscriptions = feed.subscriptions();
     let mut entries = Vec::new();
@@ -85,6 +86,7 @@ fn reject_mentioned(response: &PendingResponse, feed: &mut Feed<'_>, store: &mut
     entries.into_iter().for_each(|entry| reject_entry(response, feed, store, entry, reason));
 }
 
+/// Gives the error to each name that may be the one without a name.
 fn reject_waiting(response: &PendingResponse, feed: &mut Feed<'_>, store: &mut Store, reason: &Invalid) {
     let is_whole = store.ty(feed.ty()).full_state() && !response.envelope.is_delta();
     let is_concerned = |sub: &Subscription| match sub.is_held() {
@@ -106,6 +108,7 @@ fn reject_waiting(response: &PendingResponse, feed: &mut Feed<'_>, store: &mut S
     }
 }
 
+/// Gives the error to one entry, if the server's answers count for it.
 fn reject_entry(
     response: &PendingResponse,
     feed: &mut Feed<'_>,

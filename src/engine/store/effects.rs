@@ -34,6 +34,7 @@ pub(super) struct Effects {
     changes: Vec<Option<Change>>,
 }
 
+/// A position in the queue; the change of an entry is kept beside it, where later ones are merged into it.
 #[derive(Debug)]
 enum Queued {
     Publish(EntryId),
@@ -41,6 +42,7 @@ enum Queued {
 }
 
 impl Effects {
+    /// Queues the publication of an entry, or adds to the one that is queued.
     pub(super) fn push_change(&mut self, id: EntryId, change: Change) {
         let place = id.0 as usize;
         if self.changes.len() <= place {
@@ -56,10 +58,12 @@ impl Effects {
         known.unnotified |= change.unnotified;
     }
 
+    /// Queues a command behind everything that is queued.
     pub(super) fn push_command(&mut self, command: StreamCommand) {
         self.order.push_back(Queued::Command(command));
     }
 
+    /// Takes the first effect. A further change of the entry is queued anew.
     pub(super) fn pop(&mut self) -> Option<Effect> {
         let next = self.order.pop_front()?;
         self.order.shrink_if_sparse();

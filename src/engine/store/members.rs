@@ -21,6 +21,7 @@ use crate::{
 /// All collections that are watched, or whose end a server was not notified of.
 #[derive(Debug, Default)]
 pub(crate) struct Members {
+    /// The collections, from their first watch until the end was sent to the server, or for lists to their last watch.
     map: BTreeMap<CollectionKey, Collection>,
     /// The collections to publish. All of them are in the map.
     touched: BTreeSet<CollectionKey>,
@@ -35,6 +36,7 @@ pub(crate) struct CollectionKey {
     pub(crate) group: GroupId,
     /// The type of the members; a list itself is of another type.
     pub(crate) ty: TypeId,
+    /// Which of the resources of the type.
     pub(crate) which: Which,
 }
 
@@ -56,7 +58,7 @@ pub(crate) struct Collection {
     pub(crate) watches: Vec<WatchId>,
     /// The entry of a glob's name.
     pub(crate) entry: Option<EntryId>,
-    /// By name, as a list or glob has it. Persistent: each publication shares it.
+    /// The members by name, as a list or glob has it. The map is persistent: each publication shares it.
     pub(crate) members: OrdMap<Arc<str>, Member>,
     /// The server has sent all members. It stays set when members change.
     pub(crate) complete: bool,
@@ -69,6 +71,7 @@ impl Members {
         self.map.get(key)
     }
 
+    /// A collection, to change its watches or its warning; the caller then touches it if watches see the difference.
     pub(crate) fn get_mut(&mut self, key: &CollectionKey) -> Option<&mut Collection> {
         self.map.get_mut(key)
     }
@@ -128,6 +131,7 @@ impl Members {
         }
     }
 
+    /// Sets the state of a member, and publishes the collection. Without the collection it has no effect.
     pub(crate) fn insert(&mut self, key: CollectionKey, name: Arc<str>, observed: Erased) {
         if let Some(collection) = self.map.get_mut(&key) {
             collection.members.insert(name, Member(observed));
@@ -135,6 +139,7 @@ impl Members {
         }
     }
 
+    /// Removes a member. A collection that did not have it is not published.
     pub(crate) fn remove(&mut self, key: &CollectionKey, name: &str) {
         if self.map.get_mut(key).is_some_and(|all| all.members.remove(name).is_some()) {
             self.touched.insert(key.clone());

@@ -37,12 +37,15 @@ use crate::{
 /// All entries and collections of a client. See the [module's](self) documentation.
 #[derive(Debug)]
 pub(super) struct Store {
+    /// The id of the node, which is in each error: servers answer by it.
     node_id: Arc<str>,
     /// The bytes that are sent to servers with each name.
     additions: Additions,
     /// The index is a [`TypeId`].
     types: Vec<ResourceType>,
+    /// The entries, and the buffers of responses that they have parts of.
     table: Table,
+    /// The expiries of entries that are held; each of them is in the table.
     ttls: Ttls,
     /// The number of entries in each state, for metrics and for finding unused groups.
     counts: ResourceCounts,
@@ -78,10 +81,12 @@ impl Store {
         }
     }
 
+    /// The id of this client's node.
     pub(super) fn node_id(&self) -> &Arc<str> {
         &self.node_id
     }
 
+    /// The context parameters that are added to names (X7).
     pub(super) fn additions(&self) -> &Additions {
         &self.additions
     }
@@ -95,6 +100,7 @@ impl Store {
         }) as u16)
     }
 
+    /// The type of an id that [`type_id`](Self::type_id) has assigned.
     pub(super) fn ty(&self, id: TypeId) -> ResourceType {
         self.types[id.index()]
     }
@@ -113,6 +119,7 @@ impl Store {
         (0..self.types.len()).map(|index| TypeId(index as u16))
     }
 
+    /// An entry. Ids are reused, so that an id that was kept beyond a removal may be that of another entry.
     pub(super) fn get(&self, id: EntryId) -> Option<&Entry> {
         self.table.get(id)
     }
@@ -153,11 +160,13 @@ impl Store {
         self.table.len()
     }
 
+    /// Adds an entry, which has no subscription yet.
     pub(super) fn insert(&mut self, entry: Entry) -> EntryId {
         self.counts.add(&entry);
         self.table.insert(entry)
     }
 
+    /// Removes an entry without subscriptions, with its expiry; its redirect is no longer followed.
     pub(super) fn remove(&mut self, id: EntryId) -> Option<Entry> {
         self.note_redirect(id);
         let entry = self.table.remove(id)?;
@@ -192,6 +201,9 @@ impl Store {
     }
 
     /// Changes the state of an entry. True when the state that watches see has changed.
+    ///
+    /// This is the only way to change a state: counters, expiries and redirects depend on it. The caller publishes the change,
+    /// and keeps the machines in step (`Placement::sync_held`).
     pub(super) fn apply(&mut self, id: EntryId, change: impl FnOnce(&mut Entry) -> Changed) -> bool {
         let Some(entry) = self.table.get_mut(id) else {
             invariant::broken("a resource that is acted on has an entry");
@@ -302,6 +314,9 @@ impl Store {
     }
 
     /// Sets it, and records the necessary publications. The errors of the servers above the active one are not shown (A71-4).
+    ///
+    /// Entries with an error of their own do not show it. Where nothing changes for those that do, watches that nothing was
+    /// published to still get it: a new watch of an unreachable server has to see why.
     pub(super) fn set_server_error(&mut self, group: GroupId, error: Option<Failure>) {
         if self.server_errors.get(&group) == error.as_ref() {
             return;
@@ -347,10 +362,12 @@ impl Store {
         self.table.copy_sparse();
     }
 
+    /// The counters, to poll their changes.
     pub(super) fn counts_mut(&mut self) -> &mut ResourceCounts {
         &mut self.counts
     }
 
+    /// The counters.
     pub(super) fn counts(&self) -> &ResourceCounts {
         &self.counts
     }

@@ -8,7 +8,9 @@ use crate::protocol::EntryId;
 /// The expiry of resources: one deadline for any number of them. Setting one takes O(log n).
 #[derive(Debug, Default)]
 pub(super) struct Ttls {
+    /// The expiry of each entry that has one.
     by_entry: BTreeMap<EntryId, Instant>,
+    /// All expiries, in the order of time.
     queue: BTreeSet<(Instant, EntryId)>,
 }
 
@@ -43,6 +45,7 @@ impl Ttls {
         self.queue.first().map(|(at, _)| *at)
     }
 
+    /// Takes an entry that has expired by now, the earliest first.
     pub(super) fn pop(&mut self, now: Instant) -> Option<EntryId> {
         let (_, id) = *self.queue.first().filter(|(at, _)| *at <= now)?;
         self.set(id, None);

@@ -162,7 +162,7 @@ impl Exchange {
             self.events.push_back(Event::Recovered);
         }
         let type_url = api_version.spell(api_version.unspell(envelope.type_url()));
-        let Some(ty) = self.channels.on_response(&type_url, envelope.version(), now) else {
+        let Some(ty) = self.channels.on_response(type_url, envelope.version(), now) else {
             // Rule B0.7: dropped without an answer.
             if let Some(left_out) = self.warnings.take(now) {
                 let type_url = envelope.type_url();
