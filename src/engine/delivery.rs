@@ -1,4 +1,13 @@
 //! The publication of changes to watches.
+//!
+//! ```text
+//!                        ┌─ an application's watch ─▶ outputs ─▶ the shell, which keeps the latest value
+//!   deliver(watch, value)┤
+//!                        └─ the engine's own watch ─▶ inbox ───▶ collections or resolutions, one value at a time
+//! ```
+//!
+//! The engine's own watches are published to like those of applications, so that redirects, lists and resolutions combine
+//! without knowing of each other. Their numbers never collide: those of the engine are marked ([`WatchId::internal`]).
 
 use std::{collections::VecDeque, sync::Arc};
 

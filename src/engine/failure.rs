@@ -1,4 +1,7 @@
 //! The failure of a server as a whole, and the texts of errors about servers.
+//!
+//! A server is either a management server over the network, whose operator is another person, or a file. The messages are
+//! written for whoever reads the log of the client: they name the server, the likely cause and the setting to look at.
 
 use std::fmt::Display;
 

@@ -1,4 +1,8 @@
 //! The clusters whose load is reported, and the servers that they come from.
+//!
+//! The counters themselves are in [`Loads`], which handles count into without the engine. Here it is only decided which
+//! server gets the report of which cluster: that depends on entries, which change by responses, and on active servers, which
+//! change by fallback. Neither costs an iteration over the cache.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,16 @@
 //! The resolutions of targets: drives [`Resolver`]s, each with watches of its own, as an application would.
+//!
+//! A resolver has no access to the store: it sees the values of its watches and orders others. So a change of a resource
+//! reaches it as it would reach an application, and several changes between two calls of [`drive`](Resolutions::drive) make
+//! one new tree.
+//!
+//! | map | from | to |
+//! |---|---|---|
+//! | `resolutions` | the watch of the application | its resolver, and the watches of that by key |
+//! | `owners` | a watch of a resolver | the resolution and the key that it was ordered for |
+//! | `sources` | a watch of a resolver | the source that the naming resource has for it |
+//!
+//! Hosts of logical DNS clusters have watches, too, but of the [`DnsResolver`], not of the engine.
 
 use std::{
     any::Any,

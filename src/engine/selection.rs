@@ -1,4 +1,12 @@
 //! The selection of resources, as applications express it, and the resulting names in requests.
+//!
+//! Names are checked before anything is requested. A name that cannot be one of the type is refused at once, with an error
+//! that blames the caller; a server would only not answer it, and the does-not-exist time would pass first.
+//!
+//! | watch | accepts | refuses |
+//! |---|---|---|
+//! | one resource | names of both forms, `#entry=` of a list, alternatives | `*`, globs, whole lists, names of other types |
+//! | a collection | globs, lists, alternatives of these | single resources, entries of lists |
 
 use std::{fmt, sync::Arc};
 

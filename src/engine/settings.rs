@@ -1,3 +1,8 @@
+//! The settings of the engine.
+//!
+//! What belongs to one server is in the bootstrap, and goes before these settings. All durations are limited to what can be
+//! added to any time ([`Settings::bounded`]), so that the engine adds them without checks.
+
 use std::{path::Path, sync::Arc, time::Duration};
 
 use crate::{

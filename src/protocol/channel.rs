@@ -31,6 +31,7 @@ pub(crate) enum AllDue {
 pub(crate) struct Channel {
     /// The type URL on the wire: that of v2 at a server of that version.
     pub(crate) type_url: &'static str,
+    /// The names that are requested or sent, whatever the variant.
     pub(crate) subscriptions: Subscriptions,
     /// The content and the time of requests.
     pub(crate) variant: Box<dyn Variant>,

@@ -23,12 +23,16 @@ use super::{
 pub(super) struct Channels {
     /// The index is a [`TypeId`]. Types that the client uses with other servers alone have no channel here.
     by_type: Vec<Option<Channel>>,
+    /// The does-not-exist timers of all types: one queue, since they have one duration.
     timers: DoesNotExistTimers,
+    /// The does-not-exist time, and the time for which absence proves nothing of a name in doubt.
     resource_timeout: Duration,
+    /// The most bytes of a request of the incremental variant.
     max_request_size: usize,
 }
 
 impl Channels {
+    /// No types. Each is made at its first use.
     pub(super) fn new(source_key: &SourceKey, settings: &Settings) -> Self {
         // Twice the time where a timeout counts against the server (A88-5).
         let factor = if source_key.features().resource_timer_is_transient_error { 2 } else { 1 };
@@ -44,6 +48,7 @@ impl Channels {
         self.resource_timeout
     }
 
+    /// A type, if it was ever used with the server.
     pub(super) fn get(&self, ty: TypeId) -> Option<&Channel> {
         self.by_type.get(ty.index())?.as_ref()
     }
@@ -63,6 +68,7 @@ impl Channels {
         all.filter_map(|(channel, index)| Some((TypeId(index), channel.as_mut()?)))
     }
 
+    /// A type, which is made if it was never used with the server.
     pub(super) fn get_or_new(
         &mut self,
         NamedType { id, url }: NamedType,
@@ -76,6 +82,7 @@ impl Channels {
         self.by_type[id.index()].get_or_insert_with(|| Channel::new(source_key, url, timeout, limit, random))
     }
 
+    /// The names of a type, if it was ever used with the server.
     pub(super) fn subscriptions_mut(&mut self, ty: TypeId) -> Option<&mut Subscriptions> {
         Some(&mut self.get_mut(ty)?.subscriptions)
     }
@@ -97,6 +104,7 @@ impl Channels {
         requested.any(|(_, channel)| channel.subscriptions.is_owed_something())
     }
 
+    /// Whether anything is subscribed: a name, or a wildcard.
     pub(super) fn has_subscriptions(&self) -> bool {
         self.iter().any(|(_, channel)| !channel.subscriptions.is_empty())
     }
@@ -132,6 +140,8 @@ impl Channels {
     }
 
     /// A name is missing from a response: true when the resource is gone. Otherwise a timer decides.
+    ///
+    /// The caller drops the resource then, as far as the policy of the server lets it.
     pub(super) fn is_gone(&mut self, ty: TypeId, id: SubId, now: Instant) -> bool {
         let until = now + self.resource_timeout;
         let Self { by_type, timers, .. } = self;
@@ -170,6 +180,8 @@ impl Channels {
 
     /// Forgets names that are neither requested nor members any more. If the server has to be notified first, they are
     /// forgotten then.
+    ///
+    /// The events have the entries; the ids of the subscriptions are reused from then on.
     pub(super) fn release(&mut self, ty: TypeId, subs: &[SubId], events: &mut VecDeque<Event>) {
         let Some(Channel { subscriptions, variant, .. }) = self.get_mut(ty) else { return };
         for id in subs {
@@ -191,6 +203,7 @@ impl Channels {
         events.push_back(Event::ReleasedAll(ty));
     }
 
+    /// A stream begins: everything is to be requested again, by each type for itself.
     pub(super) fn on_stream_opened(&mut self, now: Instant) {
         for (_, channel) in self.iter_mut() {
             channel.variant.on_stream_opened(&mut channel.subscriptions, now);
@@ -199,6 +212,7 @@ impl Channels {
 
     /// The stream has ended: what was to be unsubscribed on it is released, and no timer runs.
     pub(super) fn on_stream_gone(&mut self, events: &mut VecDeque<Event>) {
+        // The next stream begins new ones with its requests (A57-7).
         self.timers.clear();
         for index in 0..self.by_type.len() {
             let ty = TypeId(index as u16);
@@ -229,11 +243,13 @@ impl Channels {
         self.iter_mut().for_each(|(_, channel)| channel.variant.on_failed(&mut channel.subscriptions, now));
     }
 
+    /// Ends all does-not-exist timers, since no answer to a request is coming.
     pub(super) fn clear_timers(&mut self) {
         self.timers.clear();
     }
 
     /// Drops the timers that do not matter any more, so that the next one does.
+    /// It is called at the end of each call of the machine, so that no timeout is reported for a name that was answered.
     pub(super) fn skip_obsolete(&mut self) {
         let Self { by_type, timers, .. } = self;
         timers.skip_obsolete(|wait| is_awaited(by_type, wait));

@@ -6,13 +6,16 @@ use std::time::{Duration, Instant};
 /// where that is a NACK, some servers read none from it (istiod, Consul). Then they are sent once more behind it.
 #[derive(Debug, Default)]
 pub(crate) struct Crossed {
+    /// The last such request; `None` when no response can have crossed one any more.
     request: Option<Request>,
 }
 
 /// The last request since a change of names that was not a NACK.
 #[derive(Debug)]
 struct Request {
+    /// The nonce that it had. A response with another one may have been sent before the server read it.
     nonce: String,
+    /// The time at which it was written.
     at: Instant,
     /// The repetitions of the names that are left.
     left: u8,
@@ -21,6 +24,7 @@ struct Request {
 /// The names of a written request, compared with the request before it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WrittenNames {
+    /// Names were added or removed.
     Changed,
     /// The names were sent once more because a NACK may have hidden them.
     Repeated,

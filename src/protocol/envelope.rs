@@ -44,6 +44,7 @@ pub(crate) struct Item {
     pub(crate) ttl: Option<Duration>,
     /// The wrapper has other names for it: see [`Envelope::aliases`].
     pub(crate) has_aliases: bool,
+    /// The resource, or what is in its place.
     pub(crate) body: Body,
 }
 
@@ -71,8 +72,11 @@ pub(crate) enum Unusable {
 /// One element of `resource_errors` (proposal TP3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerError {
+    /// The resource that the error is of; empty if it is not set.
     pub(crate) name: Span,
+    /// The code of `google.rpc.Status`; 0, which is no error, if it is not set.
     pub(crate) code: i32,
+    /// The text of the error, in words of the server.
     pub(crate) message: Span,
 }
 
@@ -86,6 +90,7 @@ pub(crate) struct Span {
 impl Envelope {
     /// Finds the parts of the response. The content of the resources is not read.
     pub(crate) fn parse(message: Bytes, delta: bool) -> Result<Self, Malformed> {
+        // Spans have offsets of 32 bits.
         if u32::try_from(message.len()).is_err() {
             return Err(Malformed { offset: 0, what: "over 4 GiB" });
         }
@@ -135,6 +140,7 @@ impl Envelope {
         self.delta
     }
 
+    /// The version of the response: of the type in the state of the world, for people in the incremental variant (B2.31).
     pub(crate) fn version(&self) -> &str {
         self.text(self.version)
     }
@@ -215,6 +221,7 @@ impl Envelope {
         self.errors.iter().map(|span| self.server_error(*span))
     }
 
+    /// The bytes of a span of this message.
     pub(crate) fn bytes(&self, span: Span) -> &[u8] {
         &self.message[span.start as usize..][..span.length as usize]
     }
@@ -237,6 +244,7 @@ impl Envelope {
         spans.flat_map(move |(kind, spans)| spans.iter().map(move |span| (kind as u8, self.bytes(*span))))
     }
 
+    /// The body of an `Any`: a resource only if its type is that of the response.
     fn body(&self, type_url: Span, value: Span) -> Body {
         if self.bytes(type_url) == self.bytes(self.type_url) {
             Body::Resource(value)
@@ -245,6 +253,7 @@ impl Envelope {
         }
     }
 
+    /// The element in a wrapper. What is wrong with its fields makes the body unusable, as long as the wrapper can be read.
     fn wrapped(&self, span: Span) -> Result<Item, Malformed> {
         let mut item = Item { is_wrapped: true, ..Item::bare(Body::Unset) };
         let mut malformed = None;
@@ -321,6 +330,7 @@ impl Envelope {
         Ok(name)
     }
 
+    /// One element of `resource_errors`.
     fn server_error(&self, span: Span) -> Result<ServerError, Malformed> {
         let mut error = ServerError { name: Span::default(), code: 0, message: Span::default() };
         for field in Fields::of(self.bytes(span)) {
@@ -359,12 +369,14 @@ impl Span {
         self.length == 0
     }
 
+    /// The span of a field with a length, in a part of the message that begins at `base`.
     fn of(field: &Field<'_>, base: u32) -> Result<Self, Malformed> {
         let range = field.range()?;
         // Messages over 4 GiB were refused, so every offset fits.
         Ok(Self { start: base + range.start as u32, length: range.len() as u32 })
     }
 
+    /// The span of a field that is checked to be UTF-8, which `text` relies on.
     fn of_text(field: &Field<'_>, base: u32) -> Result<Self, Malformed> {
         field.text()?;
         Self::of(field, base)

@@ -49,7 +49,9 @@ pub(crate) struct ResponseOutcome {
     pub(crate) ty: TypeId,
     /// The stream of the response.
     pub(crate) stream: StreamId,
+    /// The version of the response, which later requests of the state of the world have once it is accepted.
     pub(crate) version: Version,
+    /// The nonce of the response, which the answer has.
     pub(crate) nonce: String,
     /// Its errors, in words for the server's operator; empty when it is accepted.
     pub(crate) error: String,

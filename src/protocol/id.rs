@@ -52,6 +52,7 @@ pub(crate) struct TypeAtServer {
 }
 
 impl TypeId {
+    /// The index in tables by type.
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }

@@ -38,6 +38,7 @@ use self::exchange::Exchange;
 /// The methods of a machine are what its owner orders; [`Exchange`] is what happens on the wire.
 #[derive(Debug)]
 pub(crate) struct Machine {
+    /// What happens on the wire.
     exchange: Exchange,
 }
 
@@ -46,22 +47,27 @@ pub(crate) struct Machine {
 pub(crate) struct Client {
     /// The encoded `Node`, which the first request of each stream has.
     pub(crate) node: Bytes,
+    /// The settings of the protocol, the same for all servers.
     pub(crate) settings: Arc<Settings>,
 }
 
 impl Machine {
+    /// A machine without subscriptions: it does not connect before the first one. `seed` is that of its jitter.
     pub(crate) fn new(id: ServerId, source_key: SourceKey, client: Client, seed: u64, now: Instant) -> Self {
         Self { exchange: Exchange::new(id, source_key, client, seed, now) }
     }
 
+    /// The stream, and the pause between streams.
     pub(crate) fn stream(&self) -> &Stream {
         &self.exchange.stream
     }
 
+    /// The source, and how it is fetched.
     pub(crate) fn source_key(&self) -> &SourceKey {
         &self.exchange.source_key
     }
 
+    /// The source, as the bootstrap or a resource has it.
     pub(crate) fn source(&self) -> ConfigSource {
         self.exchange.source_key.source()
     }
@@ -137,12 +143,15 @@ impl Machine {
     }
 
     /// Subscribes to a name that has its slot.
+    ///
+    /// The name need not be requested: a wildcard may have brought it, or it is in a request already.
     pub(crate) fn subscribe(&mut self, named: NamedType, sub: SubId, now: Instant) {
         let ty = named.id;
         let channel = self.exchange.channel_or_new(named);
         if channel.subscriptions.name(sub) {
             channel.variant.on_named(&mut channel.subscriptions, sub, now);
             let is_held = channel.subscriptions.get(sub).is_some_and(Subscription::is_held);
+            // go-control-plane considers the members of an ended wildcard held ever after, and would not send the name.
             if !is_held && channel.variant.may_skip_names() {
                 self.exchange.close("a name is subscribed to that the server may have sent for a wildcard");
             }
@@ -189,6 +198,7 @@ impl Machine {
     /// Subscribes to everything of a type.
     pub(crate) fn subscribe_all(&mut self, named: NamedType, now: Instant) {
         let channel = self.exchange.channel_or_new(named);
+        // Asked before the wildcard is subscribed, which hides the answer.
         let stuck = channel.variant.is_wildcard_stuck(&channel.subscriptions);
         if !channel.subscriptions.wildcard {
             channel.variant.on_wildcard(&mut channel.subscriptions, now);
@@ -245,6 +255,7 @@ impl Machine {
         }
         let Some(channel) = self.exchange.channels.get_mut(ty) else { return };
         if channel.subscriptions.get(id).is_some_and(Subscription::is_named) {
+            // A name that is subscribed again on the stream is sent again, whatever the server considers held.
             channel.variant.on_named(&mut channel.subscriptions, id, now);
         } else {
             self.exchange.request_again_on_another_stream(ty, now);
@@ -257,6 +268,9 @@ impl Machine {
     }
 
     /// Answers a response, and reads the next.
+    ///
+    /// It is called once for each response that [`handle_event`](Self::handle_event) has returned, in their order. A response of
+    /// a stream that has ended since gets no answer, but its version counts for the next stream.
     pub(crate) fn conclude(&mut self, outcome: ResponseOutcome, now: Instant) {
         let ResponseOutcome { ty, stream, version, nonce, error, digests, .. } = outcome;
         let random = &mut self.exchange.random;

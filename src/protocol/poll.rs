@@ -57,6 +57,7 @@ pub(crate) struct Poll {
 }
 
 impl Poll {
+    /// A type that was not requested yet; `seed` is that of the jitter.
     pub(crate) fn new(type_url: &'static str, polling: Option<Polling>, seed: u64) -> Self {
         Self {
             type_url,
@@ -81,6 +82,7 @@ impl Poll {
     /// There are more subscriptions than before. A file is read again; a server gets the next request as scheduled
     /// (D13), or at once if there was none before.
     fn on_change(&mut self, now: Instant) {
+        // Without subscriptions there was no schedule that the request could wait for.
         let is_idle = self.next.is_none() && !self.is_outstanding && !self.is_busy;
         if self.polling.is_none() || is_idle {
             self.next = Some(now);
@@ -119,6 +121,7 @@ impl Poll {
         }
     }
 
+    /// The request with the names of `self.names`.
     fn encode(&self, node: Option<&Bytes>) -> Bytes {
         let mut request = BytesMut::with_capacity(self.names.len() + 256);
         // A server that compares versions alone would not send newly subscribed names.
@@ -246,6 +249,7 @@ impl Variant for Poll {
         now: Instant,
     ) -> (Option<Bytes>, Written) {
         let mut written = Written::nothing(head.ty);
+        // A request is only written beside one in flight if that is given up (D13).
         self.has_given_up |= self.is_outstanding;
         (self.is_outstanding, self.is_superseded, self.written_at) = (false, false, Some(now));
         self.put_unsubscribed(subscriptions, &mut written);

@@ -29,6 +29,7 @@ pub(crate) struct RecentUnsubscribes {
 /// The last notification of the server.
 #[derive(Debug, Clone, Copy)]
 struct Unsubscribe {
+    /// The time of the request.
     at: Instant,
     /// The number of responses that had been answered by then.
     answered: u64,
@@ -131,6 +132,7 @@ impl RecentUnsubscribes {
         self.wildcard.is_some_and(|sent| self.is_unsubscribe_crossed(&sent))
     }
 
+    /// Whether an unsubscription was in the last answer, and a response came since that may have been sent before that was read.
     fn is_unsubscribe_crossed(&self, sent: &Unsubscribe) -> bool {
         self.is_crossed && sent.left > 0 && sent.answered + 1 == self.answered
     }

@@ -34,6 +34,7 @@ pub(crate) struct Fingerprint {
     pub(crate) digests: Digests,
 }
 
+/// A rejected response, and the pace of its NACKs.
 #[derive(Debug)]
 struct Rejected {
     response: Fingerprint,
@@ -53,6 +54,7 @@ impl Rejections {
         now: Instant,
         random: &mut fastrand::Rng,
     ) -> Duration {
+        // The same response an hour later is a push by an operator, and no answer to the NACK.
         self.recent.retain(|rejected| !rejected.is_over(now));
         let known = self.recent.iter_mut().find(|rejected| rejected.response == response);
         if let Some(rejected) = known {

@@ -6,16 +6,21 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 /// The parts of a `DiscoveryRequest`.
 #[derive(Debug)]
 pub(crate) struct SotwRequest<'a> {
+    /// The version that is accepted, or claimed; empty for none.
     pub(crate) version: &'a str,
     pub(crate) type_url: &'a str,
+    /// The nonce of the last response on the stream; empty before.
     pub(crate) nonce: &'a str,
+    /// The encoded node, in the first request of a stream.
     pub(crate) node: Option<&'a Bytes>,
     /// The names as fields of the message.
     pub(crate) names: &'a Bytes,
+    /// The text of a NACK.
     pub(crate) error: Option<&'a str>,
 }
 
 impl SotwRequest<'_> {
+    /// The encoded message. Fields that are not set are left out, as protobuf demands.
     pub(crate) fn encode(&self) -> Bytes {
         let mut request = BytesMut::with_capacity(self.names.len() + 256);
         put_unless_empty(1, self.version, &mut request);

@@ -26,12 +26,14 @@ pub(crate) struct Stream {
     state: State,
     /// The pauses between attempts, reset by a healthy stream.
     backoff: Backoff,
-    /// The interval of keepalive pings, which doubles when the server finds them too many (A8).
+    /// The interval of keepalive pings, which doubles when the server finds them too many.
     keepalive: Duration,
 }
 
+/// The state of the current attempt, if there is one.
 #[derive(Debug)]
 enum State {
+    /// No attempt, and none that waits.
     Closed,
     /// Bytes may be read before the connection is reported as up.
     Connecting {
@@ -102,6 +104,7 @@ pub(crate) struct Left {
 }
 
 impl Stream {
+    /// No attempt yet: the first one is made without a pause.
     pub(crate) fn new(server: ServerId, keepalive: Duration, now: Instant) -> Self {
         Self { server, attempt: 0, state: State::Closed, backoff: Backoff::for_connections(now), keepalive }
     }
@@ -111,6 +114,7 @@ impl Stream {
         self.attempt = attempts;
     }
 
+    /// The last attempt.
     pub(crate) fn id(&self) -> StreamId {
         StreamId { server: self.server, attempt: self.attempt }
     }
@@ -128,6 +132,7 @@ impl Stream {
             }
     }
 
+    /// The open stream, to change its state.
     pub(crate) fn open(&mut self) -> Option<&mut Open> {
         match &mut self.state {
             State::Open(open) => Some(open),
@@ -135,6 +140,7 @@ impl Stream {
         }
     }
 
+    /// The open stream; `None` also while it is being opened.
     pub(crate) fn as_open(&self) -> Option<&Open> {
         match &self.state {
             State::Open(open) => Some(open),
@@ -142,6 +148,7 @@ impl Stream {
         }
     }
 
+    /// The state as operators see it.
     pub(crate) fn connection(&self) -> ConnectionState {
         match self.state {
             State::Closed => ConnectionState::Idle,
@@ -171,6 +178,7 @@ impl Stream {
         }
     }
 
+    /// Requests can be written. The connection may have been alive before it was reported as up.
     pub(crate) fn on_connected(&mut self, now: Instant) {
         let alive = matches!(self.state, State::Connecting { alive: true });
         let holds_at = Some(now + SILENCE);
@@ -262,6 +270,7 @@ impl Stream {
         random: &mut fastrand::Rng,
     ) -> End {
         let held = self.as_open().is_some_and(|open| open.held);
+        // A server that knows the held versions may have nothing to send, however healthy it is.
         let answered = self.has_answered() || (held && !left.owes);
         let unreachable = reason.kind == DisconnectKind::Unreachable;
         // A stream that ended because of the client, or of one type, ends again however healthy it was.
@@ -272,6 +281,7 @@ impl Stream {
         self.state = State::BackingOff { until: now + self.backoff.next(random), unreachable };
         match reason.kind {
             DisconnectKind::TooManyPings => {
+                // As gRPC does; without that, the server would close each connection for the same reason.
                 self.keepalive = (self.keepalive * 2).min(LONGEST_KEEPALIVE.max(self.keepalive));
                 End::Silent
             }
@@ -304,6 +314,7 @@ impl Stream {
     }
 }
 
+/// Why a stream is given up on a connection whose end was announced.
 const FORGOTTEN: &str =
     "the server announced the end of the connection (GOAWAY), and has sent no response on the stream";
 

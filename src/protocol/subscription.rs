@@ -13,11 +13,13 @@ pub(super) use absence::Absence;
 /// The methods are named after messages on the wire, so that a change of the state is found by its cause.
 #[derive(Debug)]
 pub(crate) struct Subscription {
+    /// The canonical name.
     name: Arc<str>,
     /// The name in requests, if it differs (X2).
     spelling: Option<Arc<str>>,
     /// The entry in the cache, which several servers may have a subscription of.
     entry: EntryId,
+    /// The progress of the request on the current stream; after a stream, of the next one.
     phase: Phase,
     /// Subscribed by name. Without it the name is a member of a collection, or about to be removed.
     is_named: bool,
@@ -60,6 +62,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
+    /// A name that is neither requested nor sent.
     pub(super) fn new(name: Arc<str>, entry: EntryId, serial: u32) -> Self {
         Self {
             name,
@@ -168,6 +171,7 @@ impl Subscription {
         self.of_glob = false;
     }
 
+    /// The resource was deleted: it is no member of anything.
     pub(crate) fn leave_collections(&mut self) {
         (self.of_wildcard, self.of_glob) = (false, false);
     }
@@ -181,6 +185,7 @@ impl Subscription {
         self.is_held = is_held;
     }
 
+    /// The server's version of the held resource; empty if it has none, or if the cache holds another server's.
     pub(crate) fn version(&self) -> &Version {
         &self.version
     }
@@ -260,6 +265,7 @@ impl Subscription {
         self.phase = if is_doubted { Phase::AbsenceUnconfirmed } else { Phase::Requested };
         let starts = !self.is_held || is_doubted;
         if !starts {
+            // An older timer must not end for this request.
             self.timer = 0;
         }
         starts
@@ -292,6 +298,7 @@ impl Subscription {
         mem::replace(&mut self.last_response, response) == response
     }
 
+    /// Whether a response has the name.
     pub(crate) fn is_mentioned_in(&self, response: u64) -> bool {
         self.last_response == response
     }
@@ -341,6 +348,7 @@ impl Subscription {
         self.is_named && !self.is_held && is_awaited
     }
 
+    /// Whether the name is subscribed, and the server has not answered, also when its time has passed.
     pub(super) fn is_unanswered(&self) -> bool {
         self.is_named && self.phase != Phase::Answered
     }
@@ -350,10 +358,12 @@ impl Subscription {
         self.is_named && !self.is_held && matches!(self.phase, Phase::Requested | Phase::TimedOut)
     }
 
+    /// The number of its last timer; 0 if it has none.
     pub(super) fn timer(&self) -> u32 {
         self.timer
     }
 
+    /// A timer of this number was started, which replaces those before.
     pub(super) fn on_timer_started(&mut self, timer: u32) {
         self.timer = timer;
     }
@@ -392,6 +402,7 @@ impl Subscription {
         self.is_unconfirmed
     }
 
+    /// Whether the server has to send it again, and has not.
     pub(super) fn is_unconfirmed(&self) -> bool {
         self.is_unconfirmed
     }

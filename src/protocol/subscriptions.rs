@@ -16,7 +16,9 @@ use crate::{capacity::Shrink, chunked_slab::ChunkedSlab};
 /// anew only when a request is written after a change.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
+    /// The subscriptions in their slots. Growing does not move them, so that a million names cost no pause.
     subs: ChunkedSlab<Subscription>,
+    /// The slot of each canonical name.
     by_name: HashMap<Arc<str>, SubId>,
     /// The subscribed names that are aliases of resources with another name; empty but in the incremental variant.
     pub(crate) aliases: Aliases,
@@ -59,6 +61,7 @@ impl Subscriptions {
         self.subs.get_mut(id.0)
     }
 
+    /// The subscription of a canonical name.
     pub(crate) fn find(&self, name: &str) -> Option<SubId> {
         self.by_name.get(name).copied()
     }
@@ -79,6 +82,7 @@ impl Subscriptions {
         })
     }
 
+    /// All subscriptions, to change them. It costs an iteration, which tests count.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (SubId, &mut Subscription)> {
         self.subs.iter_mut().map(|(id, sub)| {
             #[cfg(test)]

@@ -10,6 +10,7 @@ use crate::capacity::Shrink;
 /// Those that one request has started are kept together.
 #[derive(Debug, Default)]
 pub(crate) struct DoesNotExistTimers {
+    /// In the order of expiry.
     queue: VecDeque<Together>,
     /// The number of the timers that were started last.
     last: u32,
@@ -18,9 +19,12 @@ pub(crate) struct DoesNotExistTimers {
 /// Timers that were started together. There is at least one.
 #[derive(Debug)]
 struct Together {
+    /// The time of expiry.
     until: Instant,
+    /// The number of all of them, by which later timers of a name are told apart.
     number: u32,
     ty: TypeId,
+    /// The names, in the order of starting.
     subs: VecDeque<SubId>,
 }
 
@@ -77,6 +81,7 @@ impl DoesNotExistTimers {
         Some(wait)
     }
 
+    /// The first timer, whether or not it still matters.
     fn first(&self) -> Option<Wait> {
         let Together { number, ty, subs, .. } = self.queue.front()?;
         Some(Wait { ty: *ty, sub: *subs.front()?, number: *number })

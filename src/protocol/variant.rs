@@ -143,6 +143,7 @@ pub(crate) trait Variant: Debug + Send {
 /// The answer to one response.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
+    /// The nonce of the response.
     pub(crate) nonce: String,
     /// Its error; without one the answer is an ACK.
     pub(crate) error: Option<String>,
@@ -182,6 +183,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
+    /// A request without any effect so far.
     pub(crate) fn nothing(ty: TypeId) -> Self {
         Self {
             ty,

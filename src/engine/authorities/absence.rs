@@ -1,4 +1,12 @@
 //! Resources that a server was due to send and did not.
+//!
+//! | sign | proves absence |
+//! |---|---|
+//! | a complete response of listeners or clusters lacks the name (B1.10) | yes, unless the response may have crossed the request (B1.13) |
+//! | the server was quiet for a while, in the incremental variant (B2.34) | yes, of what it did not confirm on the stream |
+//! | the does-not-exist time has passed (A57) | yes, as long as the server was reachable |
+//! | a removal, or an error of the name | yes: these are applied by `ingest`, without a timer |
+//! | the server is not the active one | no; it is recorded, and decides when the group returns to the server |
 
 use std::time::Instant;
 

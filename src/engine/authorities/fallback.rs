@@ -1,4 +1,17 @@
 //! The events of machines; fallback from one server of an authority to the next, and reversion (A71).
+//!
+//! ```text
+//!                  the active server fails, and a watched resource is unknown (A71-3)
+//!    S0 active ────────────────────────────────────────────────────────────────▶ S1 active, S0 open
+//!        ▲                                                                          │
+//!        └──────── S0 sends a subscribed resource (A71-5), or nothing is watched ───┘
+//! ```
+//!
+//! A fallback adds a server, it does not replace one: requests to the servers above stay, since an answer to them is how
+//! their recovery is noticed. For the same reason their versions are forgotten ([`forget_versions`]): a server that gets
+//! the held versions need not answer.
+//!
+//! [`forget_versions`]: Failover::forget_versions
 
 use std::{collections::BTreeSet, time::Instant};
 

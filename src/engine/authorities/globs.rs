@@ -3,6 +3,10 @@
 //! A glob has an entry of its own with the state of the collection as a whole: nothing is known (`Waiting`), the server
 //! has sent a member (`Held`, of nothing), or there is no such collection (`Gone`). A name has at most one glob that
 //! encloses it, so whether a resource is a member is one bit of its subscription at a server.
+//!
+//! Whether a resource is a member is derived from its canonical name alone, for which no list of globs is searched: the
+//! enclosing glob of a name is known by its text ([`glob_of`](crate::name::glob_of)), and is looked up among the
+//! subscriptions.
 
 use super::{
     super::store::{Collection, CollectionKey, Store},

@@ -1,4 +1,8 @@
 //! The sources of each authority in their order.
+//!
+//! A group is found in two ways. Those of the bootstrap are found by authority, and by type where types have sources or
+//! streams of their own. Those of sources that came with resources are found by their sources ([`like`](Groups::like)), so
+//! that any number of resources that name the same source share its streams.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

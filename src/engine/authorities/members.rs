@@ -1,4 +1,14 @@
 //! The members of wildcards and globs at servers: how subscriptions become members, and what ends with them.
+//!
+//! ```text
+//!   sent for a wildcard ──▶ of_wildcard ──┐                     ┌── a removal, or absence from a complete response
+//!   name matches a glob ──▶ of_glob ──────┴─▶ a member here ────┼── the end of the wildcard or glob, once it is written
+//!                                                               └── the expiry of the resource
+//! ```
+//!
+//! The two marks are in the subscription, since they are the server's view; the collections with their values are in the
+//! store. A wildcard without a watch is kept until the server was notified of its end: with a new watch before that, nothing
+//! has happened for the server, and it would not send the members again.
 
 use std::{collections::BTreeSet, sync::Arc, time::Instant};
 

@@ -19,6 +19,19 @@
 //! | `silence` | `Unanswered<'_>` | types that a server does not answer |
 //! | `unused` | `Unused` | servers and groups without subscriptions |
 //! | `fallback` | `Failover<'_>` | events of machines; fallback from one server to the next, and reversion (A71) |
+//!
+//! ```text
+//!   authority ──▶ group ──┬─ open ──▶ server 0 ──▶ machine ──▶ stream        failed, watched for its recovery
+//!   (and type)            ├─ open ──▶ server 1 ──▶ machine ──▶ stream        active: its answers count
+//!                         └─ source 2                                        not needed so far
+//! ```
+//!
+//! A server may be open in several groups, and each group has an active server of its own. An entry belongs to one group,
+//! and has a subscription at each open server of it. Names are requested from all open servers; what a server above the
+//! active one sends is recorded in its subscriptions, and changes no entry before the group has returned to it.
+//!
+//! Two rules hold everywhere here: after a machine was called, [`settle`](Authorities::settle) handles its events before
+//! anything else is called; and after an entry's state has changed, [`Placement::sync_held`] copies the result to its machines.
 
 mod absence;
 mod fallback;

@@ -1,5 +1,9 @@
 //! The subscriptions of entries at servers: where each is requested, or sent from, and the collections that it belongs to
 //! there.
+//!
+//! One name may have subscriptions of several groups at one server, as when a server is listed for two authorities, or when
+//! a wildcard has brought a name that another group watches. A machine has one subscription for it, which belongs to one
+//! entry: that of the group with a watch ([`share_place`](Placement::share_place)).
 
 use std::time::Instant;
 

@@ -1,4 +1,8 @@
 //! The machines of all sources, each in a slot of its own, and their deadlines.
+//!
+//! With a thousand sources that came with resources, an event of one must not cost an iteration over all: deadlines are in
+//! one ordered set, and only those of machines that were borrowed mutably are read again. `check_deadlines` compares the set
+//! with the machines after each step of a test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

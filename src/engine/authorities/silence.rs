@@ -1,4 +1,8 @@
 //! Servers that do not answer a type: for a while, or with the end of the stream.
+//!
+//! The does-not-exist timer of a name decides on a resource. For a wildcard there is none to decide on, so that its watches
+//! get a warning beside an empty collection (MS5). Where streams end with an error before a type is answered, that error is
+//! better than "does not exist", and goes to the names that wait for the type as well.
 
 use std::time::Instant;
 

@@ -1,4 +1,11 @@
 //! The sources of names: the groups and the servers that the bootstrap, or a resource, has for them.
+//!
+//! | name | source |
+//! |---|---|
+//! | of the older form | the servers of the bootstrap, or those of its type |
+//! | `xdstp:` with a configured authority | the servers of the authority |
+//! | in a resource with a `ConfigSource`, if that is for the name's authority | that source |
+//! | anything else | none: the watch is refused |
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,4 +1,7 @@
 //! Unused sources that came with resources: their groups, and their machines.
+//!
+//! Sources of the bootstrap are never removed. For those that came with resources, each event that may make one unused notes
+//! it here, and the sweep at the end of the step examines these alone.
 
 use std::{collections::BTreeSet, mem};
 

@@ -1,4 +1,7 @@
 //! Alternatives: names that are used while the source of another one is unreachable (X21).
+//!
+//! An alternative costs a second subscription, so that it begins only when the name is known to be unreachable, and ends as
+//! soon as the name has delivered anything, be it an error of the resource.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,8 @@
 //! Alternatives of globs and lists, which are used while the source of another collection is unreachable (X21).
 //!
 //! The members of a collection are not derived from entries, so that the last state of both watches is kept.
+//!
+//! An incomplete collection does not replace an alternative that is complete: a watch would lose members for a moment.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,8 @@
 //! The watches of indirections: which of them each belongs to, and the orders to begin and end them.
+//!
+//! An indirection does not begin a watch itself, since that changes other rooms: it orders the watch, and the engine begins
+//! it when the call has returned. The new watch is begun before the old one ends, so that a name that both have keeps its
+//! subscription.
 
 use std::{collections::BTreeMap, mem};
 

@@ -1,4 +1,7 @@
 //! Globs among the entries of lists: the members of a glob are members of the list (X12).
+//!
+//! Two globs of a list, or a glob and a locator, may have the same member. It stays until the last one of them loses it; the
+//! locator goes first while it is there.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},

@@ -1,4 +1,14 @@
 //! List collections: a resource that lists others, whose members are fetched by their names or come inline (X12 to X14).
+//!
+//! ```text
+//!   list ──┬─ locator "xdstp://a/T/x" ──▶ watch ──▶ member, under the locator's name
+//!          ├─ locator "xdstp://a/T/*" ──▶ watch of a glob ──▶ its members
+//!          └─ inline entry            ──▶ member, in the version of the list unless it has its own
+//! ```
+//!
+//! The members are in a collection of the store. It is complete when the list is known and each entry has a state; until
+//! then watches see what is known, without the mark. An entry that stays in a new version of the list keeps its watch and
+//! its state.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -1,4 +1,7 @@
 //! The state that a watch sees by way of indirections: it is derived from the entries each time, and never stored.
+//!
+//! Derived states are not stored since they would have to be invalidated along all paths; a change is published by deriving
+//! the watches above it anew. The cost is that of the path, which has at most 16 redirects and 64 alternatives.
 
 use std::collections::BTreeMap;
 

@@ -13,6 +13,18 @@
 //!
 //! The watches are begun and ended by the engine, which takes the orders for that ([`WatchOrder`]) and reports each that it has
 //! begun ([`on_subscribed`](Indirections::on_subscribed)).
+//!
+//! | file | type | contents |
+//! |---|---|---|
+//! | `links` | `Links`, `Follow` | the watches of indirections, and the orders to begin and end them |
+//! | `redirects` | `Redirects` | resources whose value is the name of another one |
+//! | `alternatives` | `Alternatives` | names that another one replaces while they are unreachable |
+//! | `collection_alternatives` | `CollectionAlternatives` | globs and lists that another one replaces meanwhile |
+//! | `lists`, `list_globs` | `Lists`, `GlobMembers` | lists, their members, and the globs in them |
+//! | `look` | `Look<'_>` | what a watch sees by way of all of these |
+//! | `paths` | `Paths<'_>` | rings, depths and limits |
+//!
+//! `Indirections` routes between them: it asks one what follows from a change, and has the watches begun and ended.
 
 mod alternatives;
 mod collection_alternatives;

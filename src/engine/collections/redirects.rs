@@ -1,4 +1,8 @@
 //! Redirects: resources whose value is the name of another one (X20).
+//!
+//! A redirect is decided on when the watch of its target has begun: only then the watches behind it are known, and a ring
+//! would show. A ring is broken at the redirect that would close it, whose resource then has an error. When any other
+//! redirect changes, the broken ones are tried again.
 
 use std::collections::BTreeMap;
 

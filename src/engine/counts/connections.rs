@@ -1,3 +1,11 @@
+//! The state of connections as A78 defines it.
+//!
+//! | connection | counts as |
+//! |---|---|
+//! | idle | not there: nothing is requested |
+//! | connecting, open, pausing, without a failure since the last answer | connected |
+//! | any of these behind a failure | not connected, until the next response |
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::{ConnectionState, ServerId};

@@ -1,3 +1,7 @@
+//! The numbers of received resources.
+//!
+//! The counters are sums since the last read, not totals: the reader adds them to a counter of its metrics library.
+
 use std::collections::BTreeMap;
 
 use crate::protocol::{ServerId, TypeAtServer, TypeId};

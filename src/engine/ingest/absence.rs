@@ -1,4 +1,7 @@
 //! The resources that a response does not contain.
+//!
+//! Absence is decided by a number: each subscription has that of the last response that mentioned it. So a response of ten
+//! thousand clusters is compared with the subscriptions in one pass, and needs no set of names.
 
 use super::{
     super::{authorities::Missed, store::Store},

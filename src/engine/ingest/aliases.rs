@@ -1,4 +1,10 @@
 //! Aliases: other names that a resource of the incremental variant is sent for (B2.19).
+//!
+//! ```text
+//!   subscribe "a"  ──▶  server  ──▶  resource "x", aliases ["a"]     the entry of "a" gets the resource
+//!                                    removed "x"                     the entry of "a" loses it, too
+//!                                    resource "a"                    "a" is a name of its own from now on
+//! ```
 
 use super::{
     feed::Feed,

@@ -1,4 +1,13 @@
 //! The second phase: the resources are compared with the held ones, and parsed where they differ.
+//!
+//! ```text
+//!   located ──▶ unchanged in a run?  ── yes ──▶ confirmed, nothing else
+//!                  │ no
+//!                  ├── subscribed, answers count ──▶ same bytes? ── yes ──▶ new version and time to live alone
+//!                  │                                     └─ no ──▶ parse ──▶ accepted, or rejected with a problem
+//!                  ├── subscribed, another server is active ──▶ marked as answered, nothing else
+//!                  └── not subscribed ──▶ a member of a wildcard or glob: gets an entry; otherwise ignored (B0.12)
+//! ```
 
 use std::{borrow::Cow, sync::Arc};
 

@@ -1,4 +1,6 @@
 //! The globs that the resources of a response are members of.
+//!
+//! A glob itself has no resource in a response. It is answered by the first member in it, and once for each response.
 
 use std::sync::Arc;
 

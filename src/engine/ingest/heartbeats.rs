@@ -1,4 +1,8 @@
 //! Heartbeats: responses that confirm resources with a TTL (B1.18, B2.16).
+//!
+//! A heartbeat is not an update: watches see nothing, and the version stays. What it confirms is the version that the server
+//! considers held, which the client may have rejected or let expire; then the resource has to be requested once more, since
+//! a server does not send what it considers held.
 
 use super::{
     super::store::Store,

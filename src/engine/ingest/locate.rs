@@ -1,4 +1,7 @@
 //! The first phase: all names of a response are read and located, which finds duplicates before anything is applied.
+//!
+//! Nothing is applied before all names are known, since a name that occurs twice rejects the response as a whole (B1.14,
+//! B2.12), and since a resource of a server above the active one may make that server the active one for the whole response.
 
 use std::collections::BTreeSet;
 

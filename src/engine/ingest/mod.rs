@@ -4,6 +4,20 @@
 //!  Locate ── all names are read ──▶ Apply ── compared, parsed ──▶ Finish ── absence, answer
 //!     └───────────── a name is in the response twice ──────────────▲
 //! ```
+//!
+//! | phase | modules | changes |
+//! |---|---|---|
+//! | locate | `locate`, `unchanged`, `aliases`, `globs` | the marks of subscriptions; afterwards, groups return to the server (A71-5) |
+//! | apply | `apply`, `unchanged`, `heartbeats`, `globs`, `left_out` | entries, versions, times to live |
+//! | finish | `absence`, `rejected`, `finish` | what is missing or rejected as a whole; the answer |
+//!
+//! Each module works on a [`PendingResponse`], on the [`Feed`] of its server and type, and on the store. Between two steps
+//! anything may change: subscriptions may end, and slots be used again. So a subscription is used only while it is marked
+//! with the number of the response.
+//!
+//! A response is parsed in steps so that a large one does not delay the timers and the other streams; the shell calls again
+//! as long as [`next_timeout`](Ingest::next_timeout) is in the past. Responses are applied one after the other in the order
+//! of their arrival, across servers, which keeps the order of an aggregated stream (B3.2).
 
 mod absence;
 mod aliases;

@@ -1,3 +1,8 @@
+//! A response in progress.
+//!
+//! It owns everything that has to survive from one step to the next. Its flags are set while names are located and resources
+//! applied, and are read at the end: they decide whether absence proves something, and what the server is answered.
+
 use std::{
     borrow::Cow,
     collections::HashMap,

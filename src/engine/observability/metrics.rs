@@ -1,4 +1,7 @@
 //! Changes of the counters, for metrics (A78, A88).
+//!
+//! Changes are polled one at a time, like outputs. They are read from the counters of the rooms, so that no room knows of
+//! metrics, and a client without them does not pay for more than the counting.
 
 use std::sync::Arc;
 

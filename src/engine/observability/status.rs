@@ -1,4 +1,7 @@
 //! The state of a client at a moment, for its operators (A40).
+//!
+//! A status is taken on request and costs an iteration over the cache. It is what CSDS sends: the state of each subscribed
+//! resource, the held version and bytes, and the error beside it.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,3 +1,8 @@
+//! The effects of a step: what is to be published, and what is to be sent.
+//!
+//! A response may change an entry twice, such as by a resource and then by the end of a does-not-exist time in the same
+//! step. Watches see the last state alone, in the position of the first change, so that one notification is made.
+
 use std::collections::VecDeque;
 
 use crate::{

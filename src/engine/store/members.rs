@@ -1,4 +1,14 @@
 //! The members of collections: of wildcards, and of globs.
+//!
+//! A collection is what a watch of many resources sees. The three kinds differ in who decides on membership:
+//!
+//! | kind | a resource is a member | begins and ends with |
+//! |---|---|---|
+//! | wildcard | when the active server has sent it for the wildcard | the first watch; the notification of the server |
+//! | glob | when its name matches, whatever it was sent for | the entry of the glob's name |
+//! | list | when the list names it, or a glob in the list matches it | the first watch; the last watch |
+//!
+//! Collections are published at the end of a response, not with each member: a response may bring ten thousand.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

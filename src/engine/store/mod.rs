@@ -3,6 +3,24 @@
 //! Every change of an entry's state goes through [`apply`](Store::apply), which keeps the counters, the TTLs and the
 //! redirects in step. The necessary publications are recorded as a [`Change`] and taken by the engine, so that a change
 //! costs the same whether or not anything is watched.
+//!
+//! The life of an entry, whose states are those of [`Entry`]:
+//!
+//! ```text
+//!   a watch, or a sent member          apply                       the last subscription was released
+//!   ─────────────────────────▶ Waiting ─────▶ Held, Gone, errors ────────────────────────────────────▶ removed
+//!                                ▲                │ expired, or handed over to another entry
+//!                                └────────────────┘
+//! ```
+//!
+//! An entry is of one group and one type, and there is one for each name that a server of the group has a subscription for.
+//! Subscriptions are in the machines; the entry has their ids, and its watches. Ids of removed entries are used again, so
+//! that whoever keeps one across calls has to expect another entry under it.
+//!
+//! Cost: a change of one entry is O(log n) with a time to live, and O(1) without. Only
+//! [`entries_of`](Store::entries_of), [`lacks_resources`](Store::lacks_resources) and
+//! [`set_server_error`](Store::set_server_error) iterate over all entries, which fallback and changes of a server's
+//! reachability need.
 
 mod effects;
 mod members;

@@ -1,3 +1,8 @@
+//! The expiry of resources with a time to live.
+//!
+//! Times to live come with resources (B1.17, B2.16), and end by an update, a heartbeat or the drop of the resource. While a
+//! response is in progress nothing expires, since it may confirm what is due.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Instant,

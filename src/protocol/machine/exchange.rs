@@ -33,24 +33,34 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) source_key: SourceKey,
+    /// The encoded node, for the first request of each stream.
     node: Bytes,
     settings: Arc<Settings>,
+    /// The source of jitter.
     pub(super) random: fastrand::Rng,
     pub(super) stream: Stream,
+    /// The types, with their subscriptions and timers.
     pub(super) channels: Channels,
+    /// The types for which the server ends streams.
     pub(super) quarantine: Quarantine,
+    /// The schedule of streams that are opened anew for single resources.
     reopening: Reopening,
+    /// The outcome of the last poll, for logs and hints.
     pub(super) last_poll: LastPoll,
     /// The server has identified itself in a response.
     pub(super) is_identified: bool,
+    /// The rate of warnings about unusable responses.
     warnings: WarningRate,
     /// The last response of the stream that was none.
     pub(super) unreadable: Option<Malformed>,
+    /// The commands that the owner has not taken yet.
     pub(super) commands: VecDeque<StreamCommand>,
+    /// The events that the owner has not taken yet, in the order of their causes.
     pub(super) events: VecDeque<Event>,
 }
 
 impl Exchange {
+    /// No stream, and no type.
     pub(super) fn new(id: ServerId, source_key: SourceKey, client: Client, seed: u64, now: Instant) -> Self {
         let Client { node, settings } = client;
         let stream = Stream::new(id, source_key.keepalive().unwrap_or(settings.keepalive), now);
@@ -88,7 +98,10 @@ impl Exchange {
         self.ask_on_another_stream(ty, why, now);
     }
 
+    /// Forgets the version of a type, and opens another stream now, or once that may be. A source without streams gets everything
+    /// with each request anyway.
     fn ask_on_another_stream(&mut self, ty: TypeId, why: Why, now: Instant) {
+        // Each poll is answered with everything that was requested.
         if !self.source_key.capabilities().streaming {
             return;
         }
@@ -103,6 +116,7 @@ impl Exchange {
     /// concludes it. Events of a stream that was cancelled meanwhile have no effect.
     pub(super) fn handle_event(&mut self, event: StreamEvent, now: Instant) -> Option<(TypeId, Envelope)> {
         if !self.stream.is_current(event.stream()) {
+            // A late event of a stream that was closed here: the transport had reported it before it got the command.
             self.proceed(now);
             return None;
         }
@@ -143,6 +157,7 @@ impl Exchange {
         opened
     }
 
+    /// Slices a response and finds its type. What is no response of a requested type is logged, at a limited rate.
     fn open(&mut self, message: Bytes, now: Instant) -> Option<(TypeId, Envelope)> {
         let envelope = match Envelope::parse(message, self.is_delta()) {
             Ok(envelope) => envelope,
@@ -178,6 +193,7 @@ impl Exchange {
         Some((ty, envelope))
     }
 
+    /// Handles everything that is due. A silent stream is given up first: its timers prove nothing then.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
         self.give_up_if_silent(now);
         self.reopen_if_due(now);
@@ -226,15 +242,18 @@ impl Exchange {
         timers.into_iter().filter_map(|(at, timer)| Some((at?, timer))).min_by_key(|(at, _)| *at)
     }
 
+    /// The stream is open: the first read is ordered, and requests are written by `proceed`.
     fn on_connected(&mut self, now: Instant) {
         info!(server = %self.source_key, "stream opened");
         self.stream.on_connected(now);
+        // It was received on the stream before.
         self.unreadable = None;
         self.quarantine.on_stream_opened(now);
         self.channels.on_stream_opened(now);
         self.commands.push_back(StreamCommand::Read { stream: self.stream.id() });
     }
 
+    /// The transport has taken the pending request: its timers begin, and the next one can be written.
     fn on_request_sent(&mut self, now: Instant) {
         let Some(written) = self.stream.open().and_then(|open| open.pending.take()) else { return };
         self.on_written(&written, now);
@@ -266,17 +285,22 @@ impl Exchange {
         self.proceed(now);
     }
 
+    /// Ends the stream from this side. Without subscriptions, none follows; otherwise `proceed` opens the next one at once.
     pub(super) fn close(&mut self, why: &'static str) {
         info!(server = %self.source_key, why, "closing stream");
         let stream = self.stream.id();
+        // While the stream is still open, since its pending request is released.
         self.on_stream_gone();
         self.quarantine.on_stream_closed();
         self.stream.close();
         self.commands.push_back(StreamCommand::Disconnect { stream });
     }
 
+    /// The stream has ended, or could not be opened. The next attempt has to wait. A failure is reported unless the stream
+    /// was healthy.
     fn on_disconnected(&mut self, reason: Disconnect, now: Instant) {
         let ended = self.quarantine.on_disconnected(&reason, now);
+        // Read before the state of the stream ends.
         let left = Left {
             owes: self.channels.is_owed(&self.quarantine),
             is_suspicious: self.quarantine.is_suspicious(),
@@ -298,6 +322,7 @@ impl Exchange {
         self.on_unanswered(ended, &reason);
     }
 
+    /// The state that belongs to the stream ends with it (B0.5).
     fn on_stream_gone(&mut self) {
         self.reopening.on_stream_gone();
         self.release_pending();

@@ -13,6 +13,7 @@ pub(super) enum LastPoll {
     Answered,
     /// The server reported that none of the requested resources exist (HTTP status 404).
     NotFound,
+    /// The exchange has failed, for this reason.
     Failed(Disconnect),
 }
 
@@ -46,6 +47,7 @@ impl LastPoll {
         *self = Self::Answered;
     }
 
+    /// A poll has failed. Repetitions with the same reason are logged at a lower level.
     pub(super) fn on_failed(&mut self, source_key: &SourceKey, reason: &Disconnect) {
         let (type_url, path) = (source_key.capabilities().type_url, source_key.path());
         let failed = Self::Failed(reason.clone());

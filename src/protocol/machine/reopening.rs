@@ -14,9 +14,12 @@ pub(super) struct Reopening {
     waiting: Option<PendingReopen>,
 }
 
+/// The needs that wait for another stream.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PendingReopen {
+    /// When the stream may be opened.
     at: Instant,
+    /// The reason of the first of them, for the log.
     pub(super) why: &'static str,
     /// The type of the wildcard that it is for, and is not needed without; `None` if it is for something else, or for several.
     pub(super) wildcard: Option<TypeId>,

@@ -59,6 +59,7 @@ pub(super) enum Refilled {
 }
 
 impl RequestedNames {
+    /// The names of the last request, as fields of the message.
     pub(super) fn encoded(&self) -> &Bytes {
         &self.encoded
     }
@@ -141,13 +142,7 @@ impl RequestedNames {
             // An empty list could mean everything to it, and the next request would change nothing.
             subscriptions.put_spelled(recent.last_name(), &mut others);
         }
-        self.encoded = match others.is_empty() {
-            true => sorted,
-            false => {
-                others.extend_from_slice(&sorted);
-                others.freeze()
-            }
-        };
+        self.encoded = joined(others, sorted);
         self.named |= !self.encoded.is_empty();
         if !self.named && !wildcard {
             if !had_wildcard {
@@ -170,4 +165,13 @@ impl RequestedNames {
         }
         Refilled::Whole
     }
+}
+
+/// Two lists of names as one. The sorted names are shared with the subscriptions as long as nothing is put before them.
+fn joined(mut first: BytesMut, sorted: Bytes) -> Bytes {
+    if first.is_empty() {
+        return sorted;
+    }
+    first.extend_from_slice(&sorted);
+    first.freeze()
 }
