@@ -38,6 +38,7 @@ impl Failure {
                 Blame::Peer,
                 format!("xDS server {uri} ended the stream without a response"),
             ),
+            // A poll has no stream that could have failed, only an exchange.
             DisconnectKind::Failed(code) if !capabilities.streaming => (
                 Code::Unavailable,
                 Blame::Network,
@@ -90,12 +91,14 @@ impl Failure {
     }
 
     /// The failure of the last one of several servers, with the errors of `all` of them in its message.
+    /// The watches of a group see why none of its servers can be used, not only the last one.
     pub(super) fn after<'a>(&self, all: impl Iterator<Item = &'a Self>) -> Self {
         let messages: Vec<_> = all.map(|failure| failure.message.as_str()).collect();
         Self { message: messages.join("; "), ..self.clone() }
     }
 
     /// The failure of one type alone, which was never answered on the streams that ended so.
+    /// The usual cause is a server that does not serve the type, which ends the stream for the request (MS3).
     pub(super) fn of_type(self, is_held_back: bool) -> Self {
         let why = match is_held_back {
             true => "requests for the type are suspended so that other types are served",

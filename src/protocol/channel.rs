@@ -2,13 +2,14 @@ use std::time::{Duration, Instant};
 
 use super::{
     delta::Delta,
+    event::ResponseOutcome,
     poll::Poll,
-    rejections::Rejections,
+    rejections::{Fingerprint, Rejections},
     sotw::Sotw,
     source_key::SourceKey,
     stream_event::Disconnect,
     subscriptions::{SubId, Subscriptions},
-    variant::Variant,
+    variant::{Answer, Variant},
 };
 use crate::resource::Version;
 
@@ -106,6 +107,41 @@ impl Channel {
         };
         self.is_answered = true;
         self.unanswered = None;
+    }
+
+    /// A response was applied; returns the delay of its answer, which is not zero for a rejection that is paced (B0.24).
+    pub(crate) fn on_outcome(
+        &mut self,
+        outcome: &ResponseOutcome,
+        now: Instant,
+        random: &mut fastrand::Rng,
+    ) -> Duration {
+        let version = outcome.version.clone();
+        if !outcome.error.is_empty() {
+            self.rejections.on_cause(outcome.is_unattributed);
+            if outcome.is_applied {
+                // Some of it is held now in place of what the accepted version stands for.
+                self.variant.on_dropped();
+            }
+            let response = Fingerprint { version, digests: outcome.digests };
+            return self.rejections.on_rejected(response, now, random);
+        }
+        if !outcome.is_outdated {
+            self.rejections.on_accepted();
+            self.variant.on_accepted(&self.subscriptions, &version);
+            self.accepted = Some(version);
+        }
+        Duration::ZERO
+    }
+
+    /// Queues the answer to a response.
+    pub(crate) fn answer(&mut self, answer: Answer, now: Instant) {
+        // An answer at once is behind the NACKs before it, as far as their rate permits.
+        while answer.not_before == now && self.variant.has_held_back(now) && self.rejections.may_release(now)
+        {
+            self.variant.release_held_back(now);
+        }
+        self.variant.on_answer(answer, now);
     }
 
     /// The wildcard was sent as `*` behind an empty list; its answer is due at `until`. The time of an empty list that is not answered

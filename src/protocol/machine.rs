@@ -8,7 +8,6 @@ use super::{
     envelope::Envelope,
     event::{Event, ResponseOutcome, Timer},
     id::{EntryId, NamedType, ServerId, StreamId, TypeId},
-    rejections::Fingerprint,
     settings::Settings,
     source_key::SourceKey,
     stream::{ConnectionState, Stream},
@@ -272,42 +271,24 @@ impl Machine {
     /// It is called once for each response that [`handle_event`](Self::handle_event) has returned, in their order. A response of
     /// a stream that has ended since gets no answer, but its version counts for the next stream.
     pub(crate) fn conclude(&mut self, outcome: ResponseOutcome, now: Instant) {
-        let ResponseOutcome { ty, stream, version, nonce, error, digests, .. } = outcome;
-        let random = &mut self.exchange.random;
-        let Some(channel) = self.exchange.channels.get_mut(ty) else { return };
-        let mut not_before = now;
-        if error.is_empty() {
-            if !outcome.is_outdated {
-                channel.rejections.on_accepted();
-                channel.accepted = Some(version.clone());
-                channel.variant.on_accepted(&channel.subscriptions, &version);
+        let Exchange { channels, random, source_key, stream: current, commands, .. } = &mut self.exchange;
+        let Some(channel) = channels.get_mut(outcome.ty) else { return };
+        let delay = channel.on_outcome(&outcome, now, random);
+        let ResponseOutcome { stream, version, nonce, error, .. } = outcome;
+        let (type_url, version) = (channel.type_url, Escaped(&version));
+        match (error.is_empty(), delay.is_zero()) {
+            (true, _) => {}
+            (false, true) => {
+                warn!(server = %source_key, type_url, %version, error = %Escaped(&error), "response rejected");
             }
-        } else {
-            channel.rejections.on_cause(outcome.is_unattributed);
-            if outcome.is_applied {
-                channel.variant.on_dropped();
+            (false, false) => {
+                debug!(server = %source_key, type_url, %version, ?delay, "response rejected again, NACK delayed");
             }
-            let response = Fingerprint { version: version.clone(), digests };
-            let delay = channel.rejections.on_rejected(response, now, random);
-            let type_url = channel.type_url;
-            if delay.is_zero() {
-                warn!(server = %self.exchange.source_key, type_url, version = %Escaped(&version), error = %Escaped(&error), "response rejected");
-            } else {
-                debug!(server = %self.exchange.source_key, type_url, version = %Escaped(&version), ?delay, "response rejected again, NACK delayed");
-            }
-            not_before += delay;
         }
-        if self.exchange.stream.is_current(stream) {
-            // An answer at once is behind the NACKs before it, as far as their rate permits.
-            while not_before == now
-                && channel.variant.has_held_back(now)
-                && channel.rejections.may_release(now)
-            {
-                channel.variant.release_held_back(now);
-            }
+        if current.is_current(stream) {
             let error = (!error.is_empty()).then_some(error);
-            channel.variant.on_answer(Answer { nonce, error, not_before }, now);
-            self.exchange.commands.push_back(StreamCommand::Read { stream });
+            channel.answer(Answer { nonce, error, not_before: now + delay }, now);
+            commands.push_back(StreamCommand::Read { stream });
         }
         self.exchange.proceed(now);
     }

@@ -29,6 +29,8 @@ impl<'a> Placement<'a> {
     }
 
     /// The entry of the name of a sent resource in a group, which is added if there is none.
+    ///
+    /// It has no watch by its name then, and is kept by its membership alone.
     pub(in crate::engine) fn entry_for(
         &mut self,
         store: &mut Store,
@@ -138,6 +140,9 @@ impl<'a> Placement<'a> {
 
     /// Shares a name that a server has sent under the wildcard of another group. Without a watch by name there, the
     /// entry of its own has no other use.
+    ///
+    /// The state of the entry without a watch moves to the one that is watched, so that a resource which the server has sent is
+    /// not requested again.
     fn share_place(
         &mut self,
         store: &mut Store,
@@ -160,6 +165,7 @@ impl<'a> Placement<'a> {
             // The server may be the one that was just fallen back to: the errors of those above it are not shown any more.
             store.set_server_error(group, self.servers.error_of(self.groups.get(group)));
         }
+        // Only from a server whose answers count: the state of another one would be shown as if it were the active one's.
         let changed = is_taken_over && store.hand_over(before, id);
         if is_last {
             store.remove(before);
@@ -226,6 +232,8 @@ impl<'a> Placement<'a> {
     }
 
     /// Records that an entry is to be published.
+    ///
+    /// A glob is published as a collection, whose members its state decides on.
     pub(super) fn note_changed(&mut self, store: &mut Store, id: EntryId) {
         match store.get(id).is_some_and(|entry| entry.is_glob) {
             true => self.globs().on_changed(store, id),

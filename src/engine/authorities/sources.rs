@@ -73,6 +73,8 @@ impl<'a> Sources<'a> {
     }
 
     /// The servers to request a name from. They are registered at the first use.
+    ///
+    /// A refusal is final for the watch: the bootstrap does not change while the client runs.
     pub(in crate::engine) fn group_for(
         &mut self,
         store: &Store,
@@ -90,6 +92,8 @@ impl<'a> Sources<'a> {
     }
 
     /// The source of a resource whose name came with one. A group with the same source and fetch mode is shared.
+    ///
+    /// It is removed with its last watch, unlike those of the bootstrap.
     pub(super) fn source_group(
         &mut self,
         store: &Store,
@@ -165,6 +169,7 @@ impl<'a> Sources<'a> {
         now: Instant,
     ) -> Result<AuthorityState, Refusal> {
         let nobody = || refuse("no source of the type is configured".into());
+        // One is open from the beginning: which one is active must be defined before anything is requested.
         let open = vec![self.server_id(source_keys.first().ok_or_else(nobody)?, now)];
         let entry = authority.and_then(|name| self.registry.bootstrap.authority(name).ok());
         let on_reachability_only = entry.is_some_and(Authority::fallback_on_reachability_only);
@@ -191,6 +196,8 @@ impl<'a> Sources<'a> {
     }
 
     /// Opens the next server of a group.
+    ///
+    /// The servers of the bootstrap are kept once they were opened: a later outage opens them again.
     pub(super) fn open_next(&mut self, id: GroupId, server: ServerId) {
         self.groups.open_next(id, server);
         if self.groups.get(id).is_configured {

@@ -40,6 +40,8 @@ impl<'a> Look<'a> {
     }
 
     /// The state that a watch of one resource sees, behind `depth` redirects; `None` when nothing is known.
+    ///
+    /// The watch need not be one of the engine's own: what an application's watch sees is derived in the same way.
     pub(super) fn at_watch(&mut self, watch_id: WatchId, depth: usize) -> Option<ErasedObserved> {
         match self.delivery.target(watch_id)? {
             WatchTarget::Entry(id) => self.at_entry(*id, depth),
@@ -62,6 +64,8 @@ impl<'a> Look<'a> {
     }
 
     /// The state of an entry as a watch sees it.
+    ///
+    /// An entry that is no redirect is read directly, and not remembered: that costs less than looking it up.
     pub(super) fn at_entry(&mut self, id: EntryId, depth: usize) -> Option<ErasedObserved> {
         self.indirections.count_look();
         let entry = self.store.get(id)?;
@@ -89,6 +93,7 @@ impl<'a> Look<'a> {
     ) -> Option<ErasedObserved> {
         let ErasedObserved::Present { resource, warning, .. } = &seen else { return Some(seen) };
         let Some(Redirect { target }) = resource.downcast_ref() else { return Some(seen) };
+        // Until a new target is followed, nothing is known: the old target's value would be shown under a wrong name.
         let followed = self.indirections.redirects.get(id).filter(|followed| followed.target == *target)?;
         let broken = followed.broken.or((depth >= MAX_REDIRECTS).then_some(TOO_DEEP));
         let target = shortened(&target.to_string(), LONGEST_NAME).into_owned();
@@ -110,6 +115,8 @@ impl<'a> Look<'a> {
     }
 
     /// The state of a name with an alternative: of the name as long as it is not unreachable, and of the alternative then.
+    ///
+    /// A resource of the alternative goes before any error of the name.
     fn at_alternative(&mut self, alternative: &Alternative, depth: usize) -> Option<ErasedObserved> {
         let primary = self.at_watch(alternative.primary, depth);
         let other = match alternative.other {
@@ -118,6 +125,7 @@ impl<'a> Look<'a> {
             Other::TooMany => return Some(self.without_alternative(alternative, primary?)),
         };
         match (primary, self.at_watch(other, depth)) {
+            // The name has delivered something meanwhile: the alternative is about to end.
             (Some(seen), _) if !is_unreachable(&seen) => Some(seen),
             (_, Some(seen @ ErasedObserved::Present { .. })) => Some(seen),
             // Until the state of the alternative is known, an unreachable source is not reported.

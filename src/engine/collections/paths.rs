@@ -54,6 +54,8 @@ impl Paths<'_> {
     }
 
     /// All the watches that the watch of one resource depends on, directly or through others.
+    ///
+    /// The watches of lists and wildcards are not among them: what they depend on is no single resource.
     fn below(&self, watch_id: WatchId) -> BTreeSet<WatchId> {
         let (mut open, mut seen) = (self.next_watches(watch_id), BTreeSet::new());
         while let Some(next) = open.pop() {
@@ -66,6 +68,8 @@ impl Paths<'_> {
 
     /// The number of redirects in a row to an entry, on the shortest path from an application's watch; counted up to
     /// the limit.
+    ///
+    /// Without a watch, the entry is a member of a collection, and the redirect is the first one.
     pub(super) fn depth_of(&self, id: EntryId) -> usize {
         let watches = self.store.get(id).map(|entry| entry.watches.to_vec()).unwrap_or_default();
         if watches.is_empty() {
@@ -99,6 +103,8 @@ impl Paths<'_> {
     }
 
     /// The number of alternatives in use for the nearest watch of an application above one of them.
+    ///
+    /// The limit is for each watch of an application, so that one cannot use up the alternatives of others.
     pub(super) fn alternatives_around(&self, watch_id: WatchId) -> usize {
         let Some((_, watch)) = self.nearest_watch(vec![watch_id]) else { return MAX_ALTERNATIVES };
         let below = self.below(watch);

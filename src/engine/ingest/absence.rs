@@ -16,7 +16,7 @@ pub(super) fn apply(response: &mut PendingResponse, feed: &mut Feed<'_>, store: 
         give_up_unwritten(response, feed, store);
     }
     let full_state = store.ty(feed.ty()).full_state() && !response.envelope.is_delta();
-    if !full_state || response.is_heartbeat() || response.nameless {
+    if !full_state || response.is_heartbeat() || response.verdict.is_nameless() {
         return;
     }
     let subscriptions = feed.subscriptions();
@@ -50,8 +50,10 @@ pub(super) fn apply(response: &mut PendingResponse, feed: &mut Feed<'_>, store: 
 }
 
 /// A resource that was never received and is not in a file does not exist, without a timer: the file is complete.
+///
+/// Something without a name in the file may be the resource, and then nothing is known of it.
 fn give_up_unwritten(response: &PendingResponse, feed: &mut Feed<'_>, store: &mut Store) {
-    if response.nameless {
+    if response.verdict.is_nameless() {
         return;
     }
     let mut unwritten = Vec::new();

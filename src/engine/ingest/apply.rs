@@ -132,7 +132,7 @@ impl Applier<'_, '_> {
         let is_same = located.op != ResourceOp::Unusable && entry.raw().is_some_and(|held| **held == *bytes);
         if is_same && entry.redirect().is_some() == is_redirect {
             self.work.unchanged += 1;
-            self.response.valid += 1;
+            self.response.verdict.on_valid();
             let changed = self.store.apply(id, |entry| entry.on_unchanged(&update.version, update.at));
             let (sender, version) = (self.response.server(), self.response.requested_version(&update));
             self.feed.placement().note_version(self.store, id, sender, version);
@@ -147,11 +147,12 @@ impl Applier<'_, '_> {
     }
 
     /// Applies a resource that was not requested by name: a new member, or one to ignore (B0.12).
+    ///
+    /// A member gets an entry and a subscription, as if it had been requested by name; from then on it is found as others are.
     fn apply_unknown(&mut self, next: usize, located: LocatedResource) -> usize {
         let Some(group) = self.group_of_unknown(next) else {
             if let Some(reason) = self.response.unusable_reason(located.index as usize) {
-                self.response.invalid += 1;
-                self.response.problems.add(&format_args!("resources[{}]", located.index), &reason);
+                self.response.verdict.reject(&format_args!("resources[{}]", located.index), &reason);
             }
             trace!(resource = located.index, "resource without subscription skipped");
             self.note_skipped(next);
@@ -185,6 +186,8 @@ impl Applier<'_, '_> {
     }
 
     /// The servers of the wildcard or glob that a resource without a subscription is a member of.
+    ///
+    /// `None` if it is a member of nothing, or if what the server sends does not count for the collection at the moment.
     fn group_of_unknown(&mut self, next: usize) -> Option<GroupId> {
         let ty = self.response.ty;
         let takes_all = self.feed.subscriptions().takes_all();
@@ -225,7 +228,7 @@ impl Applier<'_, '_> {
         };
         let changed = match parsed {
             Ok(resource) => {
-                self.response.valid += 1;
+                self.response.verdict.on_valid();
                 self.response.is_applied = true;
                 let (sender, version) = (self.response.server(), self.response.requested_version(&update));
                 self.feed.placement().note_version(self.store, id, sender, version);
@@ -238,10 +241,8 @@ impl Applier<'_, '_> {
                 let Some(about) = self.store.existing(id).map(|entry| self.store.subject(entry)) else {
                     return false;
                 };
-                self.response.invalid += 1;
-                self.response
-                    .problems
-                    .add(&format_args!("{} {:?}", short_type(about.type_url), about.name), &invalid);
+                let place = format_args!("{} {:?}", short_type(about.type_url), about.name);
+                self.response.verdict.reject(&place, &invalid);
                 let error = WatchError::rejected(about, invalid);
                 self.note_dropped(id, |step| {
                     step.store.apply(id, |entry| entry.on_rejected(error, policy, update))
@@ -253,6 +254,8 @@ impl Applier<'_, '_> {
     }
 
     /// There is no such resource (any more): known at once, without a timer (B2.14). Returns the cost.
+    ///
+    /// Whether the resource is dropped is up to the policy of the server, as it is with absence.
     fn apply_removed(&mut self, id: SubId) -> usize {
         let (ty, now) = (self.feed.ty(), self.feed.now());
         let policy = self.feed.state().policy;
@@ -283,6 +286,9 @@ impl Applier<'_, '_> {
     }
 
     /// Applies the errors of resources that the server does not send (TP3).
+    ///
+    /// An error is an answer to the name: its does-not-exist timer ends. `NOT_FOUND` and `PERMISSION_DENIED` are about the
+    /// resource, so that the policy decides whether the held one stays; any other code leaves it (A88).
     pub(super) fn apply_errors(&mut self) {
         let errors: Vec<_> = self.response.envelope.errors().collect();
         for (index, error) in errors.into_iter().enumerate() {
@@ -332,15 +338,13 @@ impl Applier<'_, '_> {
         let place = format_args!("resource_errors[{index}]");
         match error {
             Err(malformed) => {
-                self.response.nameless = true;
-                self.response.problems.add(&place, &malformed);
+                self.response.verdict.reject_nameless_error(&place, &malformed);
             }
             Ok(error) if error.name.is_empty() => {
-                self.response.nameless = true;
-                self.response.problems.add(&place, &"resource_name: unset");
+                self.response.verdict.reject_nameless_error(&place, &"resource_name: unset");
             }
             Ok(error) if error.code == 0 => {
-                self.response.problems.add(&place, &format_args!("error_detail: {NO_ERROR}"));
+                self.response.verdict.reject_error(&place, &format_args!("error_detail: {NO_ERROR}"));
                 rejected::reject_error_of(self.response, self.feed, self.store, error.name);
             }
             Ok(error) => return Some(error),
@@ -349,6 +353,8 @@ impl Applier<'_, '_> {
     }
 
     /// Runs an operation after which a resource may not be held any more that the server considers held.
+    ///
+    /// The servers are those of all its subscriptions: each of them may have sent the resource that is gone.
     fn note_dropped<T>(&mut self, id: EntryId, act: impl FnOnce(&mut Self) -> T) -> T {
         let was_held = self.store.get(id).is_some_and(Entry::is_held);
         let done = act(self);

@@ -13,6 +13,9 @@ use crate::protocol::{Digests, ResponseOutcome, SubId, Subscription};
 
 /// Whether the server may take the wildcard for a name: it has sent nothing but what is subscribed by name. Where a response
 /// need not have everything, that is so only until the wildcard was answered.
+///
+/// It may be a coincidence: the server may have nothing else. So a narrow response is only in doubt, and the next one or the end
+/// of a second decides (`Channel::doubt_wildcard`).
 pub(super) fn find_narrow(response: &mut PendingResponse, feed: &mut Feed<'_>, store: &Store) {
     let ty = feed.ty();
     let is_spelled = feed.channel().is_wildcard_spelled();
@@ -24,7 +27,7 @@ pub(super) fn find_narrow(response: &mut PendingResponse, feed: &mut Feed<'_>, s
         let sub = located.sub.and_then(|sub| subscriptions.get(sub));
         sub.is_some_and(Subscription::is_named) || !located.op.is_there()
     };
-    let is_narrow = !response.nameless && response.located.iter().all(is_named);
+    let is_narrow = !response.verdict.is_nameless() && response.located.iter().all(is_named);
     response.is_narrow = is_narrow && (store.ty(ty).full_state() || !subscriptions.received_all);
     match response.is_narrow {
         true => feed.channel_mut().doubt_wildcard(response.since()),
@@ -33,6 +36,9 @@ pub(super) fn find_narrow(response: &mut PendingResponse, feed: &mut Feed<'_>, s
 }
 
 /// Completes the wildcard if the server has sent all its resources of the type.
+///
+/// In the incremental variant nothing marks the last response to a wildcard. The first one that has something of it counts, or
+/// the end of a quiet time.
 pub(super) fn complete(response: &PendingResponse, feed: &mut Feed<'_>, store: &mut Store) {
     let at = feed.at();
     if response.lacks_wildcard {
@@ -68,7 +74,7 @@ pub(super) fn conclude(
     store.keep_buffer(response.buffer.take());
     let is_outdated = response.is_heartbeat() && is_outdated(response, feed);
     // The digests tell a repeated rejection from another one. An accepted response needs none, and they cost a pass over it.
-    let digests = match response.problems.text.is_empty() {
+    let digests = match response.verdict.is_accepted() {
         true => Digests::default(),
         false => Digests::of(&response.envelope),
     };
@@ -77,13 +83,13 @@ pub(super) fn conclude(
         stream: response.stream,
         nonce: response.envelope.nonce().to_owned(),
         version: response.version.clone(),
-        error: std::mem::take(&mut response.problems).cut(),
+        error: response.verdict.take_error(),
         digests,
         is_outdated,
-        is_unattributed: response.duplicate || response.nameless,
+        is_unattributed: response.verdict.is_unattributed(),
         is_applied: response.is_applied,
     };
-    if !response.duplicate {
+    if !response.verdict.is_duplicate() {
         feed.set_order(response.located.iter().map(|located| located.sub.unwrap_or(NOWHERE)).collect());
     }
     let (ty, now) = (feed.ty(), feed.now());
@@ -92,7 +98,7 @@ pub(super) fn conclude(
         feed.machine_mut().ask_for_all_on_another_stream(ty, now);
     }
     feed.settle(store);
-    ReceivedCounts { valid: response.valid, invalid: response.invalid }
+    response.verdict.received()
 }
 
 /// Whether a response of heartbeats is of a version that was not accepted. It confirms those resources alone that are held in

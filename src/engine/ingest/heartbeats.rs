@@ -14,6 +14,9 @@ use crate::{cache::Entry, protocol::SubId};
 
 /// Extends the TTL of a held resource, without a notification (B1.18, B2.16). For others it has no effect: it refers to a
 /// state that was not accepted, or has expired. The server does not know that, and the request has to be repeated.
+///
+/// Which version a heartbeat confirms differs: that of the wrapper in the incremental variant, and in the state of the world
+/// that of the response, or of the wrapper if it has one.
 pub(super) fn apply(
     response: &mut PendingResponse,
     feed: &mut Feed<'_>,
@@ -52,6 +55,8 @@ pub(super) fn apply(
 }
 
 /// A heartbeat for a name that was not requested: under a wildcard or a glob, that of a member that has expired.
+///
+/// The name itself has no subscription that could be requested again, so that the collection is.
 pub(super) fn apply_unknown(
     response: &mut PendingResponse,
     feed: &mut Feed<'_>,

@@ -46,7 +46,7 @@ impl Locator<'_, '_> {
             aliases::locate_removed(self.response, self.feed);
         }
         self.response.stage = match to == all {
-            true if self.response.duplicate => Stage::Finish,
+            true if self.response.verdict.is_duplicate() => Stage::Finish,
             true => Stage::Apply(0),
             false => Stage::Locate(to),
         };
@@ -86,10 +86,8 @@ impl Locator<'_, '_> {
             // On the wire that name would stand for all resources. The absence of other resources is not affected.
             Ok(name) if *name == *WILDCARD => {
                 self.response.lacks_wildcard |= self.feed.channel().is_wildcard_spelled();
-                self.response.invalid += 1;
-                self.response
-                    .problems
-                    .add(&format_args!("resources[{index}].name"), &"`*` is the wildcard and not a name");
+                let place = format_args!("resources[{index}].name");
+                self.response.verdict.reject(&place, &"`*` is the wildcard and not a name");
             }
             Ok(name) => {
                 self.find_place(&name, found);
@@ -129,9 +127,7 @@ impl Locator<'_, '_> {
             ),
         };
         if twice {
-            self.response.duplicate = true;
-            self.response.invalid += 1;
-            self.response.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
+            self.response.verdict.reject_duplicate(name);
         }
         let known = sub.and_then(|sub| subscriptions.get(sub));
         self.response.of_all |=
@@ -187,20 +183,22 @@ impl Locator<'_, '_> {
             Ok(name) if *name == *WILDCARD => self.note_wildcard_absent(),
             Ok(name) => self.find_place(&name, LocatedResource::new(index, ResourceOp::Removed)),
             Err(invalid) => {
-                self.response.invalid += 1;
-                let place = index - envelope.len();
-                self.response.problems.add(&format_args!("removed_resources[{place}]"), &invalid);
+                let removed = index - envelope.len();
+                self.response.verdict.reject(&format_args!("removed_resources[{removed}]"), &invalid);
             }
         }
     }
 
     /// The server reports that it has nothing by the name `*`: it takes the wildcard for a name (B1.23, MS4).
+    /// Another stream is opened for it when the response is concluded, on which the wildcard begins as an empty list.
     fn note_wildcard_absent(&mut self) {
         self.response.lacks_wildcard |= self.feed.subscriptions().wildcard;
     }
 
     /// An element without a resource: the heartbeat of the version that is held (B2.16), an alias that was not found
     /// (B2.18), or the form in which older servers report that a resource does not exist (B2.17).
+    ///
+    /// The three cannot be told apart by the element alone; versions, times to live and what is held decide.
     fn locate_unset(&mut self, index: usize, item: &Item) {
         let envelope = self.response.envelope.clone();
         let name = match canonical(envelope.text(item.wrapper_name)) {

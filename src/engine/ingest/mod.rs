@@ -32,6 +32,7 @@ mod order_predictor;
 mod pending_response;
 mod rejected;
 mod unchanged;
+mod verdict;
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -246,7 +247,7 @@ impl<'f> Step<'f> {
     /// Looks for what is missing, answers the server, and ends the response. Of a response with a duplicate nothing counts but
     /// the rejection.
     fn finish(mut self) {
-        if !self.response.duplicate {
+        if !self.response.verdict.is_duplicate() {
             self.applier().apply_errors();
             let Self { response, feed, store, .. } = &mut self;
             finish::find_narrow(response, feed, store);

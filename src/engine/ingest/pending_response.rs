@@ -6,16 +6,14 @@
 use std::{
     borrow::Cow,
     collections::HashMap,
-    fmt::Write,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::{globs::MatchedGlob, order_predictor::OrderPredictor};
+use super::{globs::MatchedGlob, order_predictor::OrderPredictor, verdict::Verdict};
 use crate::{
     cache::{ResponseBuffer, Update},
-    escape::Escaped,
     name::ResourceName,
     protocol::{Body, EntryId, Envelope, Item, ServerId, Span, StreamId, SubId, TypeId, Unusable},
     resource::{Invalid, ResourceType, Version},
@@ -51,31 +49,24 @@ pub(crate) struct PendingResponse {
     pub(super) confirmed: Vec<Aliased>,
     /// The number of elements without a resource.
     pub(super) heartbeats: usize,
-    /// Set when a name came twice: nothing of the response counts (B1.14).
-    pub(super) duplicate: bool,
     /// Set when the response confirms a resource that is not held: its version was rejected, or has expired.
     pub(super) outdated: bool,
     /// Set when the response contains something that was not requested before the wildcard was: so it answers that.
     pub(super) of_all: bool,
-    /// The response contains a resource or an error without a name, so that absence proves nothing.
-    pub(super) nameless: bool,
     /// Set when something of the response is in use: what is held is not what the last accepted version stands for.
     pub(super) is_applied: bool,
     /// Set when the server considered the wildcard a name without a resource.
     pub(super) lacks_wildcard: bool,
     /// The response has only what is subscribed by name, although the wildcard was requested as `*` (B1.23).
     pub(super) is_narrow: bool,
-    /// The text of the NACK so far.
-    pub(super) problems: Problems,
+    /// What the server is answered, so far.
+    pub(super) verdict: Verdict,
     /// The glob that a resource of it was a member of.
     pub(super) glob: Option<MatchedGlob>,
     /// The shared buffer of the response, once a resource holds a part of it, and the entries of the parts.
     pub(super) buffer: Option<(Arc<ResponseBuffer>, Vec<EntryId>)>,
     /// For its log events.
     pub(super) span: tracing::Span,
-    /// The number of valid resources, and of invalid ones.
-    pub(super) valid: u64,
-    pub(super) invalid: u64,
 }
 
 /// The next step of a response. The numbers are where it goes on.
@@ -142,13 +133,6 @@ pub(super) struct Aliased {
     pub(super) found: LocatedResource,
 }
 
-/// The answer to the server.
-#[derive(Debug, Default)]
-pub(super) struct Problems {
-    /// The problems, separated by semicolons; it ends soon behind [`LONGEST_ERROR`] bytes.
-    pub(super) text: String,
-}
-
 /// The names that were not requested: they may be members of a wildcard, and come twice.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
@@ -173,19 +157,15 @@ impl PendingResponse {
             aliased: Vec::new(),
             confirmed: Vec::new(),
             heartbeats: 0,
-            duplicate: false,
             outdated: false,
             of_all: false,
-            nameless: false,
             is_applied: false,
             lacks_wildcard: false,
             is_narrow: false,
-            problems: Problems::default(),
+            verdict: Verdict::default(),
             glob: None,
             buffer: None,
             span: tracing::Span::none(),
-            valid: 0,
-            invalid: 0,
             envelope: Arc::new(envelope),
         }
     }
@@ -276,9 +256,7 @@ impl PendingResponse {
 
     /// Records an element whose name is not known.
     pub(super) fn add_nameless(&mut self, index: usize, reason: &dyn std::fmt::Display) {
-        self.nameless = true;
-        self.invalid += 1;
-        self.problems.add(&format_args!("resources[{index}]"), reason);
+        self.verdict.reject_nameless(&format_args!("resources[{index}]"), reason);
     }
 
     /// The reason why an element is no resource, if it is none.
@@ -298,20 +276,19 @@ impl PendingResponse {
 
     /// Records that an element has an alias that belongs to the first one.
     pub(super) fn reject_alias(&mut self, alias: &str, first: &LocatedResource, second: &LocatedResource) {
-        self.invalid += 1;
         let first = match (first.index as usize).checked_sub(self.envelope.len()) {
             None => format!("resources[{}]", first.index),
             Some(removed) => format!("removed_resources[{removed}]"),
         };
         let place = format_args!("resources[{}].aliases", second.index);
-        self.problems.add(&place, &format_args!("{alias:?} belongs to {first} of the response"));
+        self.verdict.reject(&place, &format_args!("{alias:?} belongs to {first} of the response"));
     }
 
     /// Whether it is the server's answer to a wildcard request. One response is the whole answer, or where there are
     /// several, the first of them counts: the protocol does not mark the last one.
     pub(super) fn is_complete_set(&self) -> bool {
         let is_empty = self.envelope.len() == 0 && self.envelope.removed().is_empty();
-        if self.nameless && self.located.is_empty() {
+        if self.verdict.is_nameless() && self.located.is_empty() {
             // Nothing of it can be told, so that it is no sign that the server has nothing.
             return false;
         }
@@ -333,28 +310,6 @@ impl LocatedResource {
     /// An element, or a removed name behind all elements, before its subscription is looked for.
     pub(super) fn new(index: usize, op: ResourceOp) -> Self {
         Self { value: Span::default(), index: index as u32, op, is_wrapped: false, sub: None }
-    }
-}
-
-impl Problems {
-    /// Adds a problem. Texts of the server are escaped, since the error goes to logs.
-    pub(super) fn add(&mut self, place: &dyn std::fmt::Display, reason: &dyn std::fmt::Display) {
-        // One bad resource more makes no difference to an error that is truncated anyway.
-        if self.text.len() <= LONGEST_ERROR {
-            let glue = if self.text.is_empty() { "" } else { "; " };
-            // Writing to a string cannot fail.
-            let _ = write!(self.text, "{glue}{}: {}", Escaped(place), Escaped(reason));
-        }
-    }
-
-    /// The text, at most 4 KiB, cut between characters.
-    pub(super) fn cut(mut self) -> String {
-        if self.text.len() > LONGEST_ERROR {
-            let end = (0..=LONGEST_ERROR - CUT.len()).rev().find(|end| self.text.is_char_boundary(*end));
-            self.text.truncate(end.unwrap_or(0));
-            self.text.push_str(CUT);
-        }
-        self.text
     }
 }
 
@@ -416,9 +371,3 @@ pub(super) fn canonical(name: &str) -> Result<Cow<'_, str>, Invalid> {
     }
     ResourceName::canonicalize(name).map_err(|error| Invalid::field("name", error.to_string()))
 }
-
-/// The longest error in a NACK, in bytes.
-const LONGEST_ERROR: usize = 4096;
-
-/// How a longer one ends.
-const CUT: &str = "...(truncated)";

@@ -19,18 +19,18 @@ use crate::{
 
 /// Distributes the error of a response that was not only rejected because of resources whose names are known.
 pub(super) fn reject_unattributed(response: &PendingResponse, feed: &mut Feed<'_>, store: &mut Store) {
-    if !response.duplicate && !response.nameless {
+    if !response.verdict.is_unattributed() {
         return;
     }
-    let text = &response.problems.text;
-    let reason = match response.duplicate {
+    let text = response.verdict.problems();
+    let reason = match response.verdict.is_duplicate() {
         true => Invalid::new(format!("the response was rejected as a whole: {text}")),
         false => Invalid::new(format!("the response has something without a name: {text}")),
     };
-    if response.duplicate {
+    if response.verdict.is_duplicate() {
         reject_mentioned(response, feed, store, &reason);
     }
-    if response.nameless {
+    if response.verdict.is_nameless() {
         reject_waiting(response, feed, store, &reason);
     }
     let at = feed.at();
@@ -62,9 +62,8 @@ pub(super) fn reject_glob(
 ) {
     let reason = Invalid::new("the name is that of a collection (a glob), which has no resource of its own");
     if let Some(about) = store.get(id).map(|entry| store.subject(entry)) {
-        response.invalid += 1;
         let place = format_args!("{} {:?}", short_type(about.type_url), about.name);
-        response.problems.add(&place, &reason);
+        response.verdict.reject(&place, &reason);
     }
     // Members that were sent are still there.
     if store.get(id).is_some_and(|entry| !entry.is_held()) {

@@ -17,6 +17,9 @@ use super::{
 use crate::escape::Escaped;
 
 /// Records the elements in a range of the response as long as they are unchanged. Returns the index of the first that may not be.
+///
+/// It stops at the first difference, where the caller reads one name and tries again: the predictor then knows where the order
+/// continues.
 pub(super) fn locate(
     response: &mut PendingResponse,
     feed: &mut Feed<'_>,
@@ -49,6 +52,9 @@ pub(super) fn locate(
 
 /// Confirms the unchanged resources in a range of the located ones, as long as nothing else follows from that. Returns the index
 /// of the first that needs more.
+///
+/// What is confirmed here is not published and not logged above `trace`. Its time of confirmation is set, which a status
+/// shows.
 pub(super) fn confirm(
     response: &mut PendingResponse,
     feed: &mut Feed<'_>,
@@ -93,7 +99,7 @@ pub(super) fn confirm(
         }
         sub.on_answered();
         trace!(name = %Escaped(&entry.name), version = %Escaped(&response.version), "resource unchanged");
-        response.valid += 1;
+        response.verdict.on_valid();
     }
     range.end
 }
