@@ -60,7 +60,7 @@ impl LoadSources {
 
     /// Looks at removed resources, and at all if an authority has another active server.
     /// Active servers change by fallback and reversion; both are counted by `switches`, so that nothing is examined otherwise.
-    pub(super) fn settle(&mut self, store: &mut Store, authorities: &Authorities) {
+    pub(super) fn refresh(&mut self, store: &mut Store, authorities: &Authorities) {
         while let Some(id) = store.pop_removed() {
             if self.reported.contains_key(&id) {
                 self.update(store, authorities, id);

@@ -277,8 +277,8 @@ impl Engine {
         for server in self.authorities.sweep(&mut self.store, |server| ingest.is_busy_with(server)) {
             self.ingest.updates().forget(server);
         }
-        self.load_sources.settle(&mut self.store, &self.authorities);
-        self.authorities.settle_deadlines();
+        self.load_sources.refresh(&mut self.store, &self.authorities);
+        self.authorities.refresh_deadlines();
     }
 
     /// Publishes changes, forwards the orders of servers' machines, and begins and ends the watches of indirections.

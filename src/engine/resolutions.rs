@@ -54,7 +54,7 @@ pub(super) struct Resolutions {
     /// The source of a watch's target, if its name came with one.
     sources: BTreeMap<WatchId, Arc<ResourceConfigSource>>,
     /// The lookups of all resolutions: a host that several clusters have is looked up once.
-    hosts: DnsResolver,
+    dns_hosts: DnsResolver,
     /// The jitter of lookups.
     random: fastrand::Rng,
     /// The periods of all resolvers, from the settings.
@@ -92,7 +92,7 @@ impl Resolutions {
             touched: BTreeSet::new(),
             timers: BTreeMap::new(),
             sources: BTreeMap::new(),
-            hosts: DnsResolver::new(settings.dns_refresh, settings.protocol.resource_timeout),
+            dns_hosts: DnsResolver::new(settings.dns_refresh, settings.protocol.resource_timeout),
             random: fastrand::Rng::with_seed(seed),
             times: Times { grace: settings.deletion_grace, timeout: settings.protocol.resource_timeout },
         }
@@ -130,19 +130,19 @@ impl Resolutions {
         let watches = self.resolutions.get(&watch_id).map(|resolution| &resolution.watches);
         for (key, watch_id) in watches.into_iter().flatten() {
             if matches!(key, WatchKey::Host(_)) {
-                self.hosts.look_up_again(*watch_id, now);
+                self.dns_hosts.look_up_again(*watch_id, now);
             }
         }
     }
 
     /// The answer to a lookup.
     pub(super) fn on_resolved(&mut self, lookup: LookupId, result: Result<Addresses, String>, now: Instant) {
-        self.hosts.on_resolved(lookup, result, now, &mut self.random);
+        self.dns_hosts.on_resolved(lookup, result, now, &mut self.random);
     }
 
     /// When a lookup is due.
     pub(super) fn next_lookup(&self) -> Option<Instant> {
-        self.hosts.next_timeout()
+        self.dns_hosts.next_timeout()
     }
 
     /// The earliest deadline of a resolution.
@@ -152,7 +152,7 @@ impl Resolutions {
 
     /// Handles lookups that are due, and marks resolutions whose deadline has passed. [`drive`](Self::drive) then processes them.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        self.hosts.handle_timeout(now, &mut self.random);
+        self.dns_hosts.handle_timeout(now, &mut self.random);
         self.touched.extend(self.timers.iter().filter(|(_, at)| **at <= now).map(|(watch_id, _)| *watch_id));
     }
 
@@ -196,7 +196,7 @@ impl Resolutions {
 
     /// Passes the results of lookups on, and orders those that are due.
     pub(super) fn drive_lookups(&mut self, delivery: &mut Delivery) {
-        while let Some(order) = self.hosts.poll() {
+        while let Some(order) = self.dns_hosts.poll() {
             match order {
                 HostOrder::LookUp { lookup, host } => delivery.push_output(Output::Lookup { lookup, host }),
                 HostOrder::Notify { watch_id, address, seen } => {
@@ -298,7 +298,7 @@ impl Resolutions {
                 ResolutionOrder::Subscribe { watch_id, ty, names }
             }
             WatchKey::Host(address) => {
-                self.hosts.watch(watch_id, &address, now);
+                self.dns_hosts.watch(watch_id, &address, now);
                 return None;
             }
         })
@@ -318,7 +318,7 @@ impl Resolutions {
             | WatchKey::Endpoints(_)
             | WatchKey::LbEndpoints(_) => Some(watch_id),
             WatchKey::Host(address) => {
-                self.hosts.unwatch(watch_id, address);
+                self.dns_hosts.unwatch(watch_id, address);
                 None
             }
         }

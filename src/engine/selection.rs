@@ -38,7 +38,7 @@ pub(crate) enum SelectedName {
     Name(Box<ResourceName>),
 }
 
-/// A resource name and the type that it names a resource of: neither says without the other which resource is meant.
+/// A resource name and the type of the resource. Names of the older form do not have the type in them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TypedName<'a> {
     pub(super) ty: TypeId,

@@ -76,7 +76,7 @@ impl Machine {
         self.exchange.channels.get(ty)
     }
 
-    /// A type, if it was ever requested from the server, to record what a response says of it.
+    /// A type, if it was ever requested from the server, to record what a response has of it.
     pub(crate) fn channel_mut(&mut self, ty: TypeId) -> Option<&mut Channel> {
         self.exchange.channels.get_mut(ty)
     }

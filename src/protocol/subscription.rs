@@ -353,7 +353,7 @@ impl Subscription {
         self.is_named && self.phase != Phase::Answered
     }
 
-    /// Whether the server was asked for it, and has sent nothing of it: also when its time has passed.
+    /// Whether the name was requested, and the server has sent nothing of it: also when its time has passed.
     pub(crate) fn is_awaited_from_server(&self) -> bool {
         self.is_named && !self.is_held && matches!(self.phase, Phase::Requested | Phase::TimedOut)
     }

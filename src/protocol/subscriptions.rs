@@ -48,7 +48,7 @@ pub(crate) struct SubId(pub(crate) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Listed {
     id: SubId,
-    /// Slots are reused: the serial number tells a later subscription in the same slot from the listed one.
+    /// Slots are reused: a later subscription in the same slot has another serial number than the listed one.
     serial: u32,
 }
 

@@ -51,7 +51,7 @@ impl<'a> Failover<'a> {
 
     /// Handles the events of a server's machine.
     /// It is called after each call of the machine that may have events: they refer to the state right after that call.
-    pub(super) fn settle(&mut self, store: &mut Store, server: ServerId, now: Instant) {
+    pub(super) fn drain_events(&mut self, store: &mut Store, server: ServerId, now: Instant) {
         while let Some(event) = self.sources.servers[server].machine.poll_event() {
             match event {
                 Event::Failed(reason) => self.on_failed(store, server, &reason, now),
@@ -161,7 +161,7 @@ impl<'a> Failover<'a> {
                     .machine
                     .reopen("the end of the last fallback was not sent on it", now);
             }
-            self.settle(store, server, now);
+            self.drain_events(store, server, now);
         }
     }
 
@@ -245,7 +245,7 @@ impl<'a> Failover<'a> {
                 self.sources.servers[*server].machine.withdraw_all(ty, now);
             }
             self.sources.servers[*server].machine.rest(now);
-            self.settle(store, *server, now);
+            self.drain_events(store, *server, now);
             self.sources.unused.note_server(*server);
         }
     }
@@ -279,7 +279,7 @@ impl<'a> Failover<'a> {
             self.sources.servers[server]
                 .machine
                 .reopen("resubscribing to detect recovery of the primary", now);
-            self.settle(store, server, now);
+            self.drain_events(store, server, now);
         }
     }
 

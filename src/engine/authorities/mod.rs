@@ -1,7 +1,7 @@
 //! The authorities: the servers of each, the active one, and the entries that are requested from them.
 //!
 //! It owns the protocol machines. The events of a machine are handled after each call of it
-//! ([`settle`](Authorities::settle)); changes for watches are recorded in the [`Store`].
+//! ([`drain_events`](Authorities::drain_events)); changes for watches are recorded in the [`Store`].
 //!
 //! `Authorities` begins and ends the subscriptions of watches, and passes events and timeouts to the machines. The state is in
 //! `Servers` and `Groups`; the types with a lifetime are views of both, with the methods of one subject each.
@@ -30,7 +30,7 @@
 //! and has a subscription at each open server of it. Names are requested from all open servers; what a server above the
 //! active one sends is recorded in its subscriptions, and changes no entry before the group has returned to it.
 //!
-//! Two rules hold everywhere here: after a machine was called, [`settle`](Authorities::settle) handles its events before
+//! Two rules hold everywhere here: after a machine was called, [`drain_events`](Authorities::drain_events) handles its events before
 //! anything else is called; and after an entry's state has changed, [`Placement::sync_held`] copies the result to its machines.
 
 mod absence;
@@ -122,7 +122,7 @@ impl Authorities {
         let id = event.stream().server;
         // The server may have been removed as unused.
         let response = self.servers.get_mut(id)?.machine.handle_event(event, now);
-        self.settle(store, id, now);
+        self.drain_events(store, id, now);
         response
     }
 
@@ -134,11 +134,11 @@ impl Authorities {
         is_busy: impl Fn(ServerId) -> bool,
         now: Instant,
     ) {
-        self.servers.settle_deadlines();
+        self.servers.refresh_deadlines();
         for server in self.servers.due(now) {
             if !is_busy(server) {
                 self.servers[server].machine.handle_timeout(now);
-                self.settle(store, server, now);
+                self.drain_events(store, server, now);
             }
         }
     }
@@ -216,7 +216,7 @@ impl Authorities {
         let subscriptions: Vec<_> = entry.subscriptions.iter().filter(|_| last).collect();
         for (server, sub) in subscriptions {
             self.servers[server].machine.unsubscribe(ty, sub, now);
-            self.settle(store, server, now);
+            self.drain_events(store, server, now);
         }
         self.groups.get_mut(group).watches -= 1;
         self.unused.note_group(group);
@@ -246,7 +246,7 @@ impl Authorities {
         store.members.begin(key.clone(), Collection::default).watches.push(watch_id);
         for server in self.groups.get(group).open.clone() {
             self.members().subscribe_wildcard_at(store, scope, server, now);
-            self.settle(store, server, now);
+            self.drain_events(store, server, now);
         }
         self.failover().fall_back(store, group, now);
         self.failover().refresh_server_error(store, group);
@@ -279,7 +279,7 @@ impl Authorities {
         let last = all.watches.is_empty();
         for server in self.groups.get(group).open.clone().into_iter().filter(|_| last) {
             self.servers[server].machine.unsubscribe_all(ty, now);
-            self.settle(store, server, now);
+            self.drain_events(store, server, now);
         }
         self.groups.get_mut(group).watches -= 1;
     }
@@ -289,7 +289,7 @@ impl Authorities {
         let Some(entry) = store.existing(id) else { return };
         for server in self.groups.get(entry.group).open.clone() {
             self.placement().subscribe_at(store, id, server, now);
-            self.settle(store, server, now);
+            self.drain_events(store, server, now);
         }
     }
 
@@ -405,13 +405,13 @@ impl Authorities {
     }
 
     /// Brings the deadlines of the servers up to date.
-    pub(super) fn settle_deadlines(&mut self) {
-        self.servers.settle_deadlines();
+    pub(super) fn refresh_deadlines(&mut self) {
+        self.servers.refresh_deadlines();
     }
 
     /// Handles the events of a server's machine.
-    pub(super) fn settle(&mut self, store: &mut Store, server: ServerId, now: Instant) {
-        self.failover().settle(store, server, now);
+    pub(super) fn drain_events(&mut self, store: &mut Store, server: ServerId, now: Instant) {
+        self.failover().drain_events(store, server, now);
     }
 
     /// Makes a server above the active one of a group the active one (A71-5).
@@ -446,7 +446,7 @@ impl Authorities {
         }
         self.members().leave_collections(store, id);
         for (server, _) in subscriptions {
-            self.settle(store, server, now);
+            self.drain_events(store, server, now);
         }
         // Its state is unknown now, which can trigger the fallback to another server.
         self.failover().fall_back(store, group, now);

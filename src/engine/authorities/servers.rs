@@ -22,7 +22,7 @@ use crate::{
 /// A management server, and the state that all its resources share.
 #[derive(Debug)]
 pub(in crate::engine) struct ServerState {
-    /// The protocol with the server. Whoever changes it calls `settle` afterwards, which handles its events.
+    /// The protocol with the server. Whoever changes it calls `drain_events` afterwards, which handles its events.
     pub(in crate::engine) machine: Machine,
     /// What deletions and invalid updates do to held resources, by the features of the server and the settings.
     pub(in crate::engine) policy: Policy,
@@ -55,7 +55,7 @@ pub(in crate::engine) struct Servers {
     vacant: BTreeSet<ServerId>,
     /// The slots of each source, by its text. Sources of one text are compared, and are few.
     by_source: BTreeMap<String, Vec<ServerId>>,
-    /// The deadlines of all machines, as of the last [`settle_deadlines`](Self::settle_deadlines).
+    /// The deadlines of all machines, as of the last [`refresh_deadlines`](Self::refresh_deadlines).
     deadlines: BTreeSet<(Instant, ServerId)>,
     /// The servers that were borrowed mutably since, each once.
     touched: Vec<ServerId>,
@@ -190,7 +190,7 @@ impl Servers {
     }
 
     /// Reads the deadlines of the servers that may have changed.
-    pub(in crate::engine) fn settle_deadlines(&mut self) {
+    pub(in crate::engine) fn refresh_deadlines(&mut self) {
         for id in self.touched.drain(..) {
             let slot = &mut self.slots[id.0 as usize];
             slot.is_touched = false;
@@ -225,7 +225,7 @@ impl Servers {
         assert_eq!(self.deadlines.len(), known);
     }
 
-    /// The deadlines in their order, as they were when they were settled last.
+    /// The deadlines in their order, as they were when they were refreshed last.
     pub(in crate::engine) fn deadlines(&self) -> impl Iterator<Item = (ServerId, (Instant, Timer))> {
         self.deadlines.iter().filter_map(|(_, id)| {
             #[cfg(test)]

@@ -24,7 +24,7 @@
 //! | `look` | `Look<'_>` | what a watch sees by way of all of these |
 //! | `paths` | `Paths<'_>` | rings, depths and limits |
 //!
-//! `Indirections` routes between them: it asks one what follows from a change, and has the watches begun and ended.
+//! `Indirections` routes between them: it passes a change to the one concerned, and orders the watches that follow from it.
 
 mod alternatives;
 mod collection_alternatives;

@@ -20,7 +20,7 @@ use crate::{
 /// The server and the type of a response, for the time of one step.
 ///
 /// That the type has subscriptions at the server is checked once, when the feed is made; the parts of a step rely on it. It lasts
-/// for the whole step, since a machine keeps each type that it was ever asked for, and a server is not removed while one of its
+/// for the whole step, since a machine keeps each type from its first use on, and a server is not removed while one of its
 /// responses is in progress (`Authorities::sweep`).
 pub(super) struct Feed<'a> {
     /// All servers: what a resource of one changes may concern others, too.
@@ -62,7 +62,7 @@ impl<'a> Feed<'a> {
         self.machine().channel(self.at.ty).expect(REQUESTED)
     }
 
-    /// The type at the server, to record what the response says of it.
+    /// The type at the server, to record what the response has of it.
     pub(super) fn channel_mut(&mut self) -> &mut Channel {
         let TypeAtServer { server, ty } = self.at;
         self.authorities.server_mut(server).machine.channel_mut(ty).expect(REQUESTED)
@@ -120,7 +120,7 @@ impl<'a> Feed<'a> {
         &self.state().machine
     }
 
-    /// The machine of the server. Its events are handled when the response is concluded (`settle`).
+    /// The machine of the server. Its events are handled when the response is concluded (`drain_events`).
     pub(super) fn machine_mut(&mut self) -> &mut Machine {
         &mut self.authorities.server_mut(self.at.server).machine
     }
@@ -181,8 +181,8 @@ impl<'a> Feed<'a> {
     }
 
     /// Handles the events of the server's machine.
-    pub(super) fn settle(&mut self, store: &mut Store) {
-        self.authorities.settle(store, self.at.server, self.now);
+    pub(super) fn drain_events(&mut self, store: &mut Store) {
+        self.authorities.drain_events(store, self.at.server, self.now);
     }
 }
 

@@ -73,7 +73,7 @@ pub(super) fn conclude(
 ) -> ReceivedCounts {
     store.keep_buffer(response.buffer.take());
     let is_outdated = response.is_heartbeat() && is_outdated(response, feed);
-    // The digests tell a repeated rejection from another one. An accepted response needs none, and they cost a pass over it.
+    // The digests distinguish a repeated rejection from another one. An accepted response needs none, and they cost a pass over it.
     let digests = match response.verdict.is_accepted() {
         true => Digests::default(),
         false => Digests::of(&response.envelope),
@@ -97,7 +97,7 @@ pub(super) fn conclude(
     if response.lacks_wildcard {
         feed.machine_mut().ask_for_all_on_another_stream(ty, now);
     }
-    feed.settle(store);
+    feed.drain_events(store);
     response.verdict.received()
 }
 

@@ -37,7 +37,7 @@ pub(super) fn reject_unattributed(response: &PendingResponse, feed: &mut Feed<'_
     feed.unanswered().on_wildcard_rejected(store, at, &reason);
 }
 
-/// An error in place of a resource says that there is none: the error is that of its name.
+/// An error with the code of success, in place of a resource, is no error: its rejection is the error of the name.
 pub(super) fn reject_error_of(
     response: &PendingResponse,
     feed: &mut Feed<'_>,

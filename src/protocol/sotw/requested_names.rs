@@ -50,7 +50,7 @@ pub(super) struct Spelling<'a> {
 /// What follows from a new list of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refilled {
-    /// The request says everything.
+    /// The request has everything.
     Whole,
     /// A second request has to follow: with the names beside the wildcard, or with the end of it.
     InPart,
