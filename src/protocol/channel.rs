@@ -35,19 +35,19 @@ pub(crate) struct Channel {
     /// The names that are requested or sent, whatever the variant.
     pub(crate) subscriptions: Subscriptions,
     /// The content and the time of requests.
-    pub(crate) variant: Box<dyn Variant>,
+    pub(super) variant: Box<dyn Variant>,
     /// The recent rejections, which delay NACKs.
-    pub(crate) rejections: Rejections,
+    rejections: Rejections,
     /// The version of the last response that was accepted, heartbeats of other versions aside.
-    pub(crate) accepted: Option<Version>,
+    accepted: Option<Version>,
     /// The answer to the wildcard, as far as it is due.
-    pub(crate) all: AllDue,
+    pub(super) all: AllDue,
     /// Set once a response of the type was received on the stream.
-    pub(crate) is_answered: bool,
+    is_answered: bool,
     /// The reason of the last end of a stream on which the type was requested, if nothing of it was ever received.
-    pub(crate) unanswered: Option<Disconnect>,
+    pub(super) unanswered: Option<Disconnect>,
     /// The number of the last started does-not-exist timer at the time of the last response.
-    pub(crate) answered_timer: u32,
+    answered_timer: u32,
     /// The does-not-exist time of the server.
     resource_timeout: Duration,
     /// Whether the variant is the incremental one, in which a response need not have everything.
@@ -98,8 +98,11 @@ impl Channel {
         }
     }
 
-    /// A response was received, which may be the answer to the wildcard.
-    pub(crate) fn on_response(&mut self) {
+    /// A response was received, which may be the answer to the wildcard. `last_timer` is the number of the last started
+    /// does-not-exist timer: names with a later one were requested behind it.
+    pub(super) fn on_response(&mut self, version: &Version, last_timer: u32, now: Instant) {
+        self.variant.on_response(version, now);
+        self.answered_timer = last_timer;
         self.all = match self.all {
             AllDue::Doubted(_) => self.all,
             AllDue::Until(_) if self.variant.is_wildcard_crossed() => self.all,
@@ -155,6 +158,19 @@ impl Channel {
     /// The time of the next write; in the past when it is due.
     pub(crate) fn due(&self) -> Option<Instant> {
         self.variant.due(&self.subscriptions)
+    }
+
+    /// The stream has ended. Returns the names whose unsubscription needs no message any more.
+    pub(super) fn on_stream_gone(&mut self) -> Vec<SubId> {
+        (self.all, self.is_answered) = (AllDue::No, false);
+        self.rejections.on_stream_closed();
+        // Nothing on the next stream would show that it is gone, if the version stood for its absence.
+        if self.subscriptions.iter().any(|(_, sub)| sub.is_doubted()) {
+            self.variant.forget_version();
+        }
+        let unsubscribed = self.variant.on_stream_closed(&mut self.subscriptions);
+        self.subscriptions.iter_mut().for_each(|(_, sub)| sub.on_stream_gone());
+        unsubscribed
     }
 
     /// Whether no response of the type was received since a name was requested, whose does-not-exist timer then began.

@@ -92,9 +92,7 @@ impl Channels {
         let last = self.timers.last();
         let mut requested = self.iter_mut().filter(|(_, channel)| channel.variant.is_requested());
         let (ty, channel) = requested.find(|(_, channel)| channel.type_url == type_url)?;
-        channel.variant.on_response(&version.into(), now);
-        channel.answered_timer = last;
-        channel.on_response();
+        channel.on_response(&version.into(), last, now);
         Some(ty)
     }
 
@@ -217,15 +215,8 @@ impl Channels {
         for index in 0..self.by_type.len() {
             let ty = TypeId(index as u16);
             let Some(channel) = self.get_mut(ty) else { continue };
-            (channel.all, channel.is_answered) = (AllDue::No, false);
-            channel.rejections.on_stream_closed();
-            // Nothing on the next stream would show that it is gone, if the version stood for its absence.
-            if channel.subscriptions.iter().any(|(_, sub)| sub.is_doubted()) {
-                channel.variant.forget_version();
-            }
-            let unsubscribed = channel.variant.on_stream_closed(&mut channel.subscriptions);
+            let unsubscribed = channel.on_stream_gone();
             let wildcard_leaving = channel.subscriptions.wildcard_leaving;
-            channel.subscriptions.iter_mut().for_each(|(_, sub)| sub.on_stream_gone());
             self.release(ty, &unsubscribed, events);
             if wildcard_leaving {
                 self.release_all(ty, events);

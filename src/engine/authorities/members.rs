@@ -216,7 +216,6 @@ impl<'a> Members<'a> {
 
     /// Ends a wildcard without a watch, unless a server of the group was not notified of that yet: if it is watched
     /// again before, nothing has happened for that server, and its members are those of before.
-    /// With a new watch before that, the wildcard was never ended as far as the server knows.
     fn end_unwatched_wildcard(&mut self, store: &mut Store, scope: TypeInGroup) {
         let TypeInGroup { group, ty } = scope;
         let key = CollectionKey::of_all(scope);

@@ -60,7 +60,7 @@ impl<'a> Placement<'a> {
     }
 
     /// The entry of a name, if a server of the group has a subscription for it.
-    /// Servers are asked in their order, so that entries need no index by name of their own: each machine has one.
+    /// The machines are searched in the order of the servers, so that entries need no index by name of their own.
     pub(super) fn find_entry(
         &mut self,
         TypeInGroup { group, ty }: TypeInGroup,

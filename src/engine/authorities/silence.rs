@@ -34,7 +34,7 @@ impl<'a> Unanswered<'a> {
 
     /// The does-not-exist time of a wildcard has passed without a resource of the type. That proves nothing of its
     /// members: the server may have none, or none for this client.
-    /// So it is a warning beside an empty collection, and none of an absent resource.
+    /// So watches get a warning beside an empty collection, and not the error of an absent resource.
     pub(super) fn on_all_timed_out(&mut self, store: &mut Store, at: TypeAtServer) {
         let state = &self.servers[at.server];
         if let Some(malformed) = state.machine.unreadable() {
@@ -75,7 +75,7 @@ impl<'a> Unanswered<'a> {
         }
     }
 
-    /// Like the above, for one type that the server did not answer in time.
+    /// Warns the watches of a wildcard that the server did not answer in time, while a group did not depend on it yet.
     pub(super) fn warn_timed_out(&mut self, store: &mut Store, at: TypeAtServer) {
         let channel = self.servers[at.server].machine.channel(at.ty);
         if channel.is_some_and(Channel::has_timed_out_all) {
@@ -157,7 +157,7 @@ impl<'a> Unanswered<'a> {
     }
 }
 
-/// What the error of a wildcard is about.
+/// The subject of errors of a wildcard.
 fn wildcard_subject(store: &Store, ty: TypeId) -> Subject {
     store.subject_of(ty, "*".into())
 }

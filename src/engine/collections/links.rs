@@ -53,7 +53,7 @@ pub(super) enum Follower {
     Glob(ListedName),
 }
 
-/// The end of the way up from a watch, past alternatives and inline entries.
+/// What a watch was begun for, past alternatives and inline entries.
 pub(super) enum Above {
     /// A resource with a redirect to it.
     Redirect(EntryId),

@@ -98,7 +98,7 @@ impl Applier<'_, '_> {
 
     /// Applies a resource that is subscribed by name, or is a member already. Returns the cost, in bytes parsed.
     ///
-    /// The cost of the next steps is bounded by it, not their number: a response of unchanged resources takes few.
+    /// A step ends when the sum of the costs reaches [`BYTES_PER_STEP`].
     fn apply_to(&mut self, sub_id: SubId, located: LocatedResource) -> usize {
         let subscriptions = self.feed.subscriptions();
         let wildcard = subscriptions.takes_all();
@@ -206,7 +206,7 @@ impl Applier<'_, '_> {
 
     /// Parses a resource that differs from the held one. True when there is a change to publish.
     ///
-    /// The version is noted also at servers that have another one, whose own then does not count any more.
+    /// The versions that other servers have of the resource do not count any more: what they sent is not what is held.
     fn parse(&mut self, id: EntryId, located: LocatedResource, update: Update) -> bool {
         self.work.parsed += 1;
         let Some(name) = self.store.existing(id).map(|entry| entry.name.clone()) else { return false };

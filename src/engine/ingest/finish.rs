@@ -1,8 +1,8 @@
 //! The last phase: the collections are completed, and the server is answered.
 //!
-//! The order within the phase is that of the modules: errors that the server has sent for names, the meaning of a wildcard
-//! that it may have taken for a name, absences, completion, and then the answer. An answer is due for each response, also if
-//! nothing of it was used.
+//! The order within the phase: the errors that the server has sent for names; whether it may have taken the wildcard for a
+//! name; absences, which depend on that; completion; and the answer, which is due for each response, also if nothing of it was
+//! used.
 
 use super::{
     super::{counts::ReceivedCounts, store::Store},

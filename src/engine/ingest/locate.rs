@@ -18,7 +18,7 @@ use crate::{
     protocol::{Body, Envelope, GroupId, Item, Span, SubId},
 };
 
-/// The first phase of one response. It changes subscriptions only in which response has mentioned them last, and no entry.
+/// The first phase of one response. It marks subscriptions as mentioned and records aliases; entries stay as they are.
 pub(super) struct Locator<'a, 'f> {
     pub(super) response: &'a mut PendingResponse,
     pub(super) feed: &'a mut Feed<'f>,

@@ -17,7 +17,7 @@
 //! Subscriptions are in the machines; the entry has their ids, and its watches. Ids of removed entries are used again, so
 //! that whoever keeps one across calls has to expect another entry under it.
 //!
-//! Cost: a change of one entry is O(log n) with a time to live, and O(1) without. Only
+//! Cost: a change of one entry takes O(log n) at most. Only
 //! [`entries_of`](Store::entries_of), [`lacks_resources`](Store::lacks_resources) and
 //! [`set_server_error`](Store::set_server_error) iterate over all entries, which fallback and changes of a server's
 //! reachability need.
@@ -331,7 +331,7 @@ impl Store {
         self.server_errors.get(&group)
     }
 
-    /// Sets it, and records the necessary publications. The errors of the servers above the active one are not shown (A71-4).
+    /// Sets the server error of a group, and records the necessary publications. The errors of the servers above the active one are not shown (A71-4).
     ///
     /// Entries with an error of their own do not show it. Where nothing changes for those that do, watches that nothing was
     /// published to still get it: a new watch of an unreachable server has to see why.
