@@ -15,7 +15,7 @@ use super::{
         failure::{cannot_be_read, no_such, not_found_hint},
         store::{CollectionKey, Store},
     },
-    Groups, Members, Placement, Servers,
+    CollectionMembers, Groups, Placement, Servers,
 };
 use crate::{
     cache::{Entry, ResourceState, Update},
@@ -274,8 +274,8 @@ impl<'a> Absence<'a> {
         machine.is_gone(ty, sub, now)
     }
 
-    fn members(&mut self) -> Members<'_> {
-        Members::new(self.servers, self.groups)
+    fn members(&mut self) -> CollectionMembers<'_> {
+        CollectionMembers::new(self.servers, self.groups)
     }
 
     fn placement(&mut self) -> Placement<'_> {

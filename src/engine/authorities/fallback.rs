@@ -23,7 +23,7 @@ use super::{
         failure::Failure,
         store::{CollectionKey, Store},
     },
-    Absence, Members, Placement, ResponseId, Sources, Unanswered,
+    Absence, CollectionMembers, Placement, ResponseId, Sources, Unanswered,
 };
 use crate::{
     invariant,
@@ -298,8 +298,8 @@ impl<'a> Failover<'a> {
         Placement::new(self.sources.servers, self.sources.groups)
     }
 
-    fn members(&mut self) -> Members<'_> {
-        Members::new(self.sources.servers, self.sources.groups)
+    fn members(&mut self) -> CollectionMembers<'_> {
+        CollectionMembers::new(self.sources.servers, self.sources.groups)
     }
 
     fn absence(&mut self) -> Absence<'_> {

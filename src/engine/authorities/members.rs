@@ -38,12 +38,12 @@ struct NewMember {
 /// Each open server of a group has all members of its collections, whichever server has sent them: only so the absence of one
 /// from a response is noticed.
 #[derive(Debug)]
-pub(in crate::engine) struct Members<'a> {
+pub(in crate::engine) struct CollectionMembers<'a> {
     servers: &'a mut Servers,
     groups: &'a Groups,
 }
 
-impl<'a> Members<'a> {
+impl<'a> CollectionMembers<'a> {
     pub(super) fn new(servers: &'a mut Servers, groups: &'a Groups) -> Self {
         Self { servers, groups }
     }

@@ -1,7 +1,7 @@
 //! The wildcards and globs that resources are members of.
 //!
 //! It is a copy of two references, so that its methods take it by value and a caller keeps its own borrows short. Nothing
-//! here changes anything; [`Members`](super::Members) does.
+//! here changes anything; [`CollectionMembers`](super::CollectionMembers) does.
 
 use std::sync::Arc;
 

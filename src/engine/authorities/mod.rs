@@ -12,7 +12,7 @@
 //! | `servers` | `Servers` | the machines, and their deadlines |
 //! | `sources` | `Sources<'_>` | the group of a name, which is made at the first use |
 //! | `placement` | `Placement<'_>` | the subscriptions of entries at servers |
-//! | `members` | `Members<'_>` | the members of wildcards and globs at servers |
+//! | `members` | `CollectionMembers<'_>` | the members of wildcards and globs at servers |
 //! | `membership` | `Memberships<'_>` | the wildcards and globs that a resource is a member of |
 //! | `globs` | `Globs<'_>` | the members of globs at each server |
 //! | `absence` | `Absence<'_>` | missing responses, and does-not-exist timers |
@@ -51,7 +51,7 @@ pub(super) use self::{
     absence::{Absence, Missed, ResponseId},
     globs::{GlobPattern, Globs},
     groups::{AuthorityState, Groups},
-    members::Members,
+    members::CollectionMembers,
     membership::{By, Memberships},
     placement::Placement,
     servers::{ServerState, Servers},
@@ -345,8 +345,8 @@ impl Authorities {
     }
 
     /// The members of collections at servers.
-    pub(super) fn members(&mut self) -> Members<'_> {
-        Members::new(&mut self.servers, &self.groups)
+    pub(super) fn members(&mut self) -> CollectionMembers<'_> {
+        CollectionMembers::new(&mut self.servers, &self.groups)
     }
 
     /// The collections of resources.

@@ -7,7 +7,7 @@
 
 use std::time::Instant;
 
-use super::{super::store::Store, Globs, Groups, Members, Memberships, Servers};
+use super::{super::store::Store, CollectionMembers, Globs, Groups, Memberships, Servers};
 use crate::{
     cache::{Changed, Entry},
     name::ResourceName,
@@ -93,7 +93,7 @@ impl<'a> Placement<'a> {
         }
         machine.subscribe(named, sub, now);
         if is_glob {
-            Members::new(self.servers, self.groups).join_members(store, id, server, now);
+            CollectionMembers::new(self.servers, self.groups).join_members(store, id, server, now);
         }
     }
 

@@ -36,14 +36,14 @@ use crate::{
 #[derive(Debug, Default)]
 pub(super) struct Lists {
     /// The watched lists. Each of them is a collection of the store as well, which has its watches.
-    lists: BTreeMap<CollectionKey, Members>,
+    lists: BTreeMap<CollectionKey, ListMembers>,
     /// The inline entries with a watch of their own, by that.
     entries: BTreeMap<WatchId, InlineEntry>,
 }
 
 /// The members of a list.
 #[derive(Debug)]
-struct Members {
+struct ListMembers {
     /// The watch of the list.
     watch_id: WatchId,
     /// The name of the list as it was requested.
@@ -125,7 +125,7 @@ impl Lists {
             return;
         }
         let watch_id = follow.follow(Follower::List(key.clone()), list_type, name.clone());
-        self.lists.insert(key.clone(), Members::new(watch_id, name.canonical()));
+        self.lists.insert(key.clone(), ListMembers::new(watch_id, name.canonical()));
     }
 
     /// Ends to follow a list, whose last watch has ended.
@@ -395,7 +395,7 @@ fn set_inline(
     new
 }
 
-impl Members {
+impl ListMembers {
     fn new(watch_id: WatchId, name: Arc<str>) -> Self {
         let (members, globs) = (BTreeMap::new(), GlobMembers::default());
         Self { watch_id, name, members, globs, unknown: 0, warning: None }

@@ -4,8 +4,8 @@ use std::time::Instant;
 
 use super::super::{
     authorities::{
-        Absence, Authorities, Globs, Groups, Members, Memberships, Placement, ResponseId, ServerState,
-        Unanswered,
+        Absence, Authorities, CollectionMembers, Globs, Groups, Memberships, Placement, ResponseId,
+        ServerState, Unanswered,
     },
     store::Store,
 };
@@ -144,7 +144,7 @@ impl<'a> Feed<'a> {
         self.authorities.placement()
     }
 
-    pub(super) fn members(&mut self) -> Members<'_> {
+    pub(super) fn members(&mut self) -> CollectionMembers<'_> {
         self.authorities.members()
     }
 

@@ -155,15 +155,20 @@ impl RequestedNames {
             return Refilled::InPart;
         }
         if had_wildcard && !wildcard {
-            match subscriptions.wildcard {
-                true => recent.on_wildcard_held_back(now),
-                false => recent.on_wildcard_unsubscribed(now),
-            }
+            on_wildcard_left_out(subscriptions, recent, now);
         }
         if self.encoded.is_empty() && !self.named_for_sure {
             self.wildcard = true;
         }
         Refilled::Whole
+    }
+}
+
+/// A request is without the wildcard that the one before had: it has ended, or is held back for the request after this one.
+fn on_wildcard_left_out(subscriptions: &Subscriptions, recent: &mut RecentUnsubscribes, now: Instant) {
+    match subscriptions.wildcard {
+        true => recent.on_wildcard_held_back(now),
+        false => recent.on_wildcard_unsubscribed(now),
     }
 }
 
