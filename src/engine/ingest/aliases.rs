@@ -8,16 +8,45 @@
 
 use super::{
     feed::Feed,
-    pending_response::{Aliased, LocatedResource, PendingResponse, ResourceOp, canonical},
+    pending_response::{LocatedResource, PendingResponse, ResourceOp, canonical},
 };
 use crate::invariant;
+
+/// The elements of a response that are for aliases, too, until all names are known.
+#[derive(Debug, Default)]
+pub(super) struct AliasClaims {
+    /// The elements that have aliases.
+    aliased: Vec<Claim>,
+    /// The elements that confirm resources, whose aliases of earlier responses they confirm with them.
+    confirmed: Vec<Claim>,
+}
+
+#[derive(Debug)]
+struct Claim {
+    /// The own name of the element; empty if it stands for nothing but its aliases.
+    own: Box<str>,
+    found: LocatedResource,
+}
+
+impl AliasClaims {
+    /// Records an element with aliases.
+    pub(super) fn add(&mut self, own: &str, found: LocatedResource) {
+        self.aliased.push(Claim { own: own.into(), found });
+    }
+
+    /// Records an element that confirms a resource.
+    pub(super) fn confirm(&mut self, own: &str, found: LocatedResource) {
+        self.confirmed.push(Claim { own: own.into(), found });
+    }
+}
 
 /// Finds the subscriptions of the aliases in a response (B2.19). They are looked for behind all names: a name belongs to the
 /// resource that has it for its own, and otherwise to the first that has it for an alias. Another one cannot have it, and
 /// only that claim is rejected (A46); an alias twice on one resource means no more than once.
 pub(super) fn locate(response: &mut PendingResponse, feed: &mut Feed<'_>) {
     let envelope = response.envelope.clone();
-    for Aliased { own, found } in std::mem::take(&mut response.aliased) {
+    let AliasClaims { aliased, confirmed } = std::mem::take(&mut response.aliases);
+    for Claim { own, found } in aliased {
         for alias in envelope.aliases(found.index as usize) {
             // No subscription has a name that is not valid.
             let Ok(alias) = canonical(envelope.text(alias)) else { continue };
@@ -26,7 +55,7 @@ pub(super) fn locate(response: &mut PendingResponse, feed: &mut Feed<'_>) {
             }
         }
     }
-    for Aliased { own, found } in std::mem::take(&mut response.confirmed) {
+    for Claim { own, found } in confirmed {
         locate_known(response, feed, &own, found);
     }
 }

@@ -10,7 +10,7 @@ use super::{
     aliases,
     feed::Feed,
     globs,
-    pending_response::{Aliased, LocatedResource, PendingResponse, ResourceOp, Stage, canonical, name_of},
+    pending_response::{LocatedResource, PendingResponse, ResourceOp, Stage, canonical, name_of},
     unchanged,
 };
 use crate::{
@@ -90,12 +90,12 @@ impl Locator<'_, '_> {
                 self.response.verdict.reject(&place, &"`*` is the wildcard and not a name");
             }
             Ok(name) => {
-                self.find_place(&name, found);
+                self.locate_name(&name, found);
                 if envelope.is_delta() {
                     aliases::on_own_name(self.feed, &name);
                 }
                 if item.has_aliases {
-                    self.response.aliased.push(Aliased { own: (*name).into(), found });
+                    self.response.aliases.add(&name, found);
                 }
             }
             Err(invalid) => self.response.add_nameless(index, &invalid),
@@ -106,7 +106,7 @@ impl Locator<'_, '_> {
     ///
     /// The prediction is tried first; then the name is searched for. A name that was mentioned by the same response before is a
     /// duplicate.
-    fn find_place(&mut self, name: &str, found: LocatedResource) {
+    fn locate_name(&mut self, name: &str, found: LocatedResource) {
         let (subscriptions, order) = self.feed.subscriptions_and_order();
         let is_it = |sub: &SubId| subscriptions.get(*sub).is_some_and(|sub| **sub.name() == *name);
         let guessed = self.response.predictor.next(order).filter(is_it);
@@ -181,7 +181,7 @@ impl Locator<'_, '_> {
         match canonical(envelope.text(name)) {
             // A server without support for `*` considers it a name, of which it has nothing (MS4).
             Ok(name) if *name == *WILDCARD => self.note_wildcard_absent(),
-            Ok(name) => self.find_place(&name, LocatedResource::new(index, ResourceOp::Removed)),
+            Ok(name) => self.locate_name(&name, LocatedResource::new(index, ResourceOp::Removed)),
             Err(invalid) => {
                 let removed = index - envelope.len();
                 self.response.verdict.reject(&format_args!("removed_resources[{removed}]"), &invalid);
@@ -210,7 +210,7 @@ impl Locator<'_, '_> {
         }
         let removed = LocatedResource::new(index, ResourceOp::Removed);
         if item.has_aliases {
-            return self.response.aliased.push(Aliased { own: "".into(), found: removed });
+            return self.response.aliases.add("", removed);
         }
         let subscriptions = self.feed.subscriptions();
         let sub = subscriptions.find(&name).and_then(|id| subscriptions.get(id));
@@ -231,9 +231,9 @@ impl Locator<'_, '_> {
             }
             false => removed,
         };
-        self.find_place(&name, found);
+        self.locate_name(&name, found);
         if item.ttl.is_some() {
-            self.response.confirmed.push(Aliased { own: (*name).into(), found });
+            self.response.aliases.confirm(&name, found);
         }
     }
 }

@@ -11,7 +11,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{globs::MatchedGlob, order_predictor::OrderPredictor, verdict::Verdict};
+use super::{aliases::AliasClaims, globs::MatchedGlob, order_predictor::OrderPredictor, verdict::Verdict};
 use crate::{
     cache::{ResponseBuffer, Update},
     name::ResourceName,
@@ -43,10 +43,8 @@ pub(crate) struct PendingResponse {
     pub(super) predictor: OrderPredictor,
     /// The names without a subscription so far, to find those that come twice.
     pub(super) unknown: Unknown,
-    /// The elements with aliases, which are located behind all names.
-    pub(super) aliased: Vec<Aliased>,
-    /// The elements that confirm resources under aliases, too.
-    pub(super) confirmed: Vec<Aliased>,
+    /// The aliases in the response, which are located behind all names.
+    pub(super) aliases: AliasClaims,
     /// The number of elements without a resource.
     pub(super) heartbeats: usize,
     /// Set when the response confirms a resource that is not held: its version was rejected, or has expired.
@@ -124,15 +122,6 @@ impl ResourceOp {
     }
 }
 
-/// An element of the response that has aliases.
-#[derive(Debug)]
-pub(super) struct Aliased {
-    /// Its own name; empty if it has none.
-    pub(super) own: Box<str>,
-    /// The element, without a subscription.
-    pub(super) found: LocatedResource,
-}
-
 /// The names that were not requested: they may be members of a wildcard, and come twice.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
@@ -154,8 +143,7 @@ impl PendingResponse {
             located: Vec::with_capacity(count),
             predictor: OrderPredictor::default(),
             unknown: Unknown::default(),
-            aliased: Vec::new(),
-            confirmed: Vec::new(),
+            aliases: AliasClaims::default(),
             heartbeats: 0,
             outdated: false,
             of_all: false,

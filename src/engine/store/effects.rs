@@ -49,12 +49,12 @@ enum Queued {
 impl Effects {
     /// Queues the publication of an entry, or adds to the one that is queued.
     pub(super) fn push_change(&mut self, id: EntryId, change: Change) {
-        let place = id.0 as usize;
-        if self.changes.len() <= place {
-            self.changes.resize(place + 1, None);
+        let index = id.0 as usize;
+        if self.changes.len() <= index {
+            self.changes.resize(index + 1, None);
         }
         let order = &mut self.order;
-        let known = self.changes[place].get_or_insert_with(|| {
+        let known = self.changes[index].get_or_insert_with(|| {
             order.push_back(Queued::Publish(id));
             Change::default()
         });
