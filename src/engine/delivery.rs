@@ -1,4 +1,13 @@
 //! The publication of changes to watches.
+//!
+//! ```text
+//!                        ┌─ an application's watch ─▶ outputs ─▶ the shell, which keeps the latest value
+//!   deliver(watch, value)┤
+//!                        └─ the engine's own watch ─▶ inbox ───▶ collections or resolutions, one value at a time
+//! ```
+//!
+//! The engine's own watches are published to like those of applications, so that redirects, lists and resolutions combine
+//! without knowing of each other. Their numbers never collide: those of the engine are marked ([`WatchId::internal`]).
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -14,17 +23,21 @@ use crate::{
     escape::Escaped,
     invariant,
     observed::ErasedMembers,
-    protocol::{EntryId, GroupId, TypeId},
+    protocol::{EntryId, TypeInGroup},
     resource::Erased,
 };
 
 /// The watches, and the pending publications.
 #[derive(Debug, Default)]
 pub(super) struct Delivery {
+    /// The subject of each watch, from its beginning to its end. A watch is published to whether or not it is here: one
+    /// that is refused is published to before it is inserted.
     targets: ByWatch<WatchTarget>,
     /// The publications to the engine's own watches that are not handled yet.
     inbox: VecDeque<(WatchId, Erased)>,
+    /// The outputs for the shell, in their order.
     outputs: VecDeque<Output>,
+    /// The number of the last watch of the engine's own; 0 before the first one.
     last_id: u64,
 }
 
@@ -33,7 +46,8 @@ pub(super) struct Delivery {
 pub(super) enum WatchTarget {
     /// A resource, or the members of a glob.
     Entry(EntryId),
-    Wildcard(GroupId, TypeId),
+    /// All resources of a type that the group's servers have.
+    Wildcard(TypeInGroup),
     /// The configuration that a target resolves to.
     Resolution,
     /// The members of a list.
@@ -49,17 +63,20 @@ pub(super) enum WatchTarget {
 }
 
 impl Delivery {
+    /// Begins a watch.
     pub(super) fn insert(&mut self, watch_id: WatchId, target: WatchTarget) {
         let before = self.targets.insert(watch_id, target);
         debug_assert!(before.is_none(), "the number of a watch is used once");
     }
 
+    /// Ends a watch; `None` if it ended before.
     pub(super) fn remove(&mut self, watch_id: WatchId) -> Option<WatchTarget> {
         let target = self.targets.remove(&watch_id);
         self.targets.shrink_if_sparse();
         target
     }
 
+    /// The subject of a watch, if it has not ended.
     pub(super) fn target(&self, watch_id: WatchId) -> Option<&WatchTarget> {
         self.targets.get(&watch_id)
     }
@@ -85,6 +102,8 @@ impl Delivery {
     }
 
     /// Publishes an entry to those of its watches that a change concerns.
+    /// Its server error is part of that state: watches that begin while a server is unreachable see what is cached, and the
+    /// error beside it.
     pub(super) fn publish(&mut self, store: &mut Store, id: EntryId, change: Change, observed: &Erased) {
         if !change.changed && !change.unnotified {
             return;
@@ -108,10 +127,12 @@ impl Delivery {
     }
 
     /// Publishes the members of a collection, if it still exists.
+    /// The warning is the first of: the error of a glob's own name, or of a list or unanswered wildcard; the error of the
+    /// servers of the group. Lists have no server error of their own, since the watch of the list itself shows it.
     pub(super) fn publish_collection(&mut self, store: &Store, key: &CollectionKey) {
         // It may have ended meanwhile.
         let Some(collection) = store.members.get(key) else { return };
-        let (group, ty, which) = key;
+        let CollectionKey { group, ty, which } = key;
         let glob = collection.entry.and_then(|entry| store.get(entry));
         let name = match which {
             Which::All => "*".into(),
@@ -144,10 +165,12 @@ impl Delivery {
         next
     }
 
+    /// Appends an output that is no publication.
     pub(super) fn push_output(&mut self, output: Output) {
         self.outputs.push_back(output);
     }
 
+    /// The next output; to be called until there is none.
     pub(super) fn poll_output(&mut self) -> Option<Output> {
         let output = self.outputs.pop_front();
         self.outputs.shrink_if_sparse();

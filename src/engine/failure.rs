@@ -1,4 +1,7 @@
 //! The failure of a server as a whole, and the texts of errors about servers.
+//!
+//! A server is either a management server over the network, whose operator is another person, or a file. The messages are
+//! written for whoever reads the log of the client: they name the server, the likely cause and the setting to look at.
 
 use std::fmt::Display;
 
@@ -13,10 +16,13 @@ use crate::{
 pub(crate) struct Failure {
     code: Code,
     blame: Blame,
+    /// The text without the name of a resource, which its watches add.
     message: String,
 }
 
 impl Failure {
+    /// The failure that the end of a stream, or of a poll, means for all resources of a source. Blame is on the network where
+    /// the transport failed, on the server where it has answered with something unusable, and local for files and credentials.
     pub(super) fn new(source_key: &SourceKey, reason: &Disconnect) -> Self {
         let capabilities = source_key.capabilities();
         if !capabilities.remote {
@@ -32,6 +38,7 @@ impl Failure {
                 Blame::Peer,
                 format!("xDS server {uri} ended the stream without a response"),
             ),
+            // A poll has no stream that could have failed, only an exchange.
             DisconnectKind::Failed(code) if !capabilities.streaming => (
                 Code::Unavailable,
                 Blame::Network,
@@ -66,6 +73,7 @@ impl Failure {
         Self { code, blame, message }
     }
 
+    /// A file is local: what is wrong with it is a matter of this machine, whatever its kind.
     fn of_file(file: &SourceKey, reason: &Disconnect) -> Self {
         let text = &reason.message;
         let (code, message) = match reason.kind {
@@ -82,13 +90,15 @@ impl Failure {
         Self { code, blame: Blame::Local, message }
     }
 
-    /// The same as the last one of several servers, with the errors of each.
+    /// The failure of the last one of several servers, with the errors of `all` of them in its message.
+    /// The watches of a group see why none of its servers can be used, not only the last one.
     pub(super) fn after<'a>(&self, all: impl Iterator<Item = &'a Self>) -> Self {
         let messages: Vec<_> = all.map(|failure| failure.message.as_str()).collect();
         Self { message: messages.join("; "), ..self.clone() }
     }
 
-    /// The same for one type alone: it was never answered on the streams that ended so.
+    /// The failure of one type alone, which was never answered on the streams that ended so.
+    /// The usual cause is a server that does not serve the type, which ends the stream for the request (MS3).
     pub(super) fn of_type(self, is_held_back: bool) -> Self {
         let why = match is_held_back {
             true => "requests for the type are suspended so that other types are served",
@@ -101,11 +111,12 @@ impl Failure {
         self.code
     }
 
+    /// The text, without the name of a resource.
     pub(super) fn message(&self) -> &str {
         &self.message
     }
 
-    /// The same for one resource.
+    /// The failure as the error of one resource.
     pub(crate) fn about(&self, subject: Subject) -> WatchError {
         WatchError::of_server(self.code, self.blame, subject, self.message.as_str())
     }

@@ -1,4 +1,7 @@
 //! What passes between the engine and the shell.
+//!
+//! All times are arguments of the calls that take these, so that a test or a simulation replays a run exactly: equal inputs
+//! at equal times lead to equal outputs.
 
 use std::sync::Arc;
 

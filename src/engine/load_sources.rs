@@ -1,4 +1,8 @@
 //! The clusters whose load is reported, and the servers that they come from.
+//!
+//! The counters themselves are in [`Loads`], which handles count into without the engine. Here it is only decided which
+//! server gets the report of which cluster: that depends on entries, which change by responses, and on active servers, which
+//! change by fallback. Neither costs an iteration over the cache.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -22,6 +26,7 @@ use crate::{
 /// the active one of its authority. So its load goes to another server as soon as the client falls back to that (LR1.3).
 #[derive(Debug)]
 pub(super) struct LoadSources {
+    /// The counters of all handles, which the driver of reports shares.
     loads: Arc<Loads>,
     /// The clusters that ask for reports, with their names.
     reported: BTreeMap<EntryId, Arc<str>>,
@@ -44,7 +49,8 @@ impl LoadSources {
         &mut self,
         store: &Store,
         authorities: &Authorities,
-        (id, change): (EntryId, Change),
+        id: EntryId,
+        change: Change,
     ) {
         let is_cluster = || store.get(id).is_some_and(|entry| store.type_url(entry.ty) == Cluster::TYPE_URL);
         if change.changed && is_cluster() {
@@ -53,7 +59,8 @@ impl LoadSources {
     }
 
     /// Looks at removed resources, and at all if an authority has another active server.
-    pub(super) fn settle(&mut self, store: &mut Store, authorities: &Authorities) {
+    /// Active servers change by fallback and reversion; both are counted by `switches`, so that nothing is examined otherwise.
+    pub(super) fn refresh(&mut self, store: &mut Store, authorities: &Authorities) {
         while let Some(id) = store.pop_removed() {
             if self.reported.contains_key(&id) {
                 self.update(store, authorities, id);
@@ -66,6 +73,7 @@ impl LoadSources {
         }
     }
 
+    /// Sets the server of a cluster's reports by the state of its entry; none if it is no reported cluster any more.
     fn update(&mut self, store: &Store, authorities: &Authorities, id: EntryId) {
         let entry = store.get(id).and_then(|entry| Some((entry, reported_cluster(entry)?)));
         let name = entry.as_ref().map(|(entry, _)| &entry.name);

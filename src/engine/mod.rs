@@ -55,8 +55,8 @@ use self::{
     ingest::Ingest,
     load_sources::LoadSources,
     resolutions::{ResolutionOrder, Resolutions},
-    selection::{Refusal, accept_collection, accept_one, check_types},
-    store::{Change, Effect, Store, Which},
+    selection::{Refusal, TypedName, accept_collection, accept_one, check_types},
+    store::{Change, CollectionKey, Effect, Store, Which},
 };
 pub(crate) use self::{
     io::{Input, Output, Timer},
@@ -68,8 +68,7 @@ use crate::{
     config::{Bootstrap, Server, Target},
     error::{Blame, Code, Subject, WatchError},
     escape::Escaped,
-    name::ResourceName,
-    protocol::{EntryId, StreamEvent, TypeId},
+    protocol::{EntryId, StreamEvent, TypeAtServer, TypeId, TypeInGroup},
     resolve::About,
     resource::{Listener, Resource, ResourceType, VirtualHost},
 };
@@ -88,6 +87,7 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    /// A client without watches: nothing is connected to until the first one. `seed` determines the jitter of all timers.
     pub(crate) fn new(bootstrap: Arc<Bootstrap>, settings: impl Into<Settings>, seed: u64) -> Self {
         let settings = Arc::new(settings.into().bounded());
         Self {
@@ -147,7 +147,7 @@ impl Engine {
         self.proceed(now);
     }
 
-    /// The end of the last subscription to it.
+    /// The end of the last subscription to a cluster within a resolution.
     pub(crate) fn unsubscribe_cluster(&mut self, watch_id: WatchId, name: &str, now: Instant) {
         self.resolutions.set_subscribed(watch_id, name, false);
         self.proceed(now);
@@ -169,11 +169,13 @@ impl Engine {
         self.proceed(now);
     }
 
+    /// Passes an event to the machine of its server. The first steps of a response are made at once if none is in progress, so
+    /// that a small response is published without a further timeout.
     fn on_stream(&mut self, event: StreamEvent, now: Instant) {
         let stream = event.stream();
         let response = self.authorities.handle_event(&mut self.store, event, now);
         if let Some((ty, envelope)) = response
-            && self.ingest.push((stream, ty), envelope, now)
+            && self.ingest.push(stream, ty, envelope, now)
         {
             self.work(now);
         }
@@ -244,6 +246,9 @@ impl Engine {
 
     /// Handles the effects of a call, until there are none. While a response is in progress, resolutions wait for its
     /// end, so that they see all of it together.
+    /// The order matters: effects of rooms before new values, since a value of an internal watch may be outdated by them;
+    /// redirects before resolutions, since a resolution should see the target and not the state in between; collections last,
+    /// since each of the others may add members.
     fn proceed(&mut self, now: Instant) {
         loop {
             self.route_effects(now);
@@ -272,11 +277,13 @@ impl Engine {
         for server in self.authorities.sweep(&mut self.store, |server| ingest.is_busy_with(server)) {
             self.ingest.updates().forget(server);
         }
-        self.load_sources.settle(&mut self.store, &self.authorities);
-        self.authorities.settle_deadlines();
+        self.load_sources.refresh(&mut self.store, &self.authorities);
+        self.authorities.refresh_deadlines();
     }
 
     /// Publishes changes, forwards the orders of servers' machines, and begins and ends the watches of indirections.
+    /// Publications and commands are in one queue, so that an application which is notified of a fallback, and the transport,
+    /// see the same order.
     fn route_effects(&mut self, now: Instant) {
         loop {
             match self.store.poll_effect() {
@@ -322,16 +329,18 @@ impl Engine {
         }
     }
 
+    /// Publishes a changed entry: to its watches, and as a member of collections. Indirections are followed for that, so that
+    /// both see the resource behind a redirect.
     fn publish(&mut self, id: EntryId, change: Change) {
         // It may have been removed since.
         let Some(entry) = self.store.get(id) else { return };
         if entry.is_glob {
-            let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
+            let key = CollectionKey::of_glob(entry);
             let is_known =
                 change.changed || !entry.is_waiting() || self.store.server_error(entry.group).is_some();
             return self.store.members.publish_glob(&key, is_known);
         }
-        self.load_sources.on_changed(&self.store, &self.authorities, (id, change));
+        self.load_sources.on_changed(&self.store, &self.authorities, id, change);
         let has_watches = !entry.watches.is_empty();
         let collections = match change.changed || change.joins {
             true => self.authorities.memberships().collections_of(&self.store, id),
@@ -351,8 +360,9 @@ impl Engine {
     /// Publishes the collections that have changed, but none that a response is still filling. True when there was one.
     fn publish_collections(&mut self) -> bool {
         let (authorities, ingest) = (&self.authorities, &self.ingest);
-        let changed = self.store.members.take_touched(|(group, ty, _)| {
-            ingest.has_response_of_type(authorities.groups().active(*group), *ty)
+        let changed = self.store.members.take_touched(|key| {
+            let server = authorities.groups().active(key.group);
+            ingest.has_response_of_type(TypeAtServer { server, ty: key.ty })
         });
         for key in &changed {
             self.delivery.publish_collection(&self.store, key);
@@ -360,6 +370,7 @@ impl Engine {
         !changed.is_empty()
     }
 
+    /// Begins a watch of the application, or of the engine's own.
     fn begin(&mut self, watch_id: WatchId, ty: ResourceType, names: Selection, now: Instant) {
         let ty = self.store.type_id(ty);
         let type_url = self.store.type_url(ty);
@@ -370,74 +381,58 @@ impl Engine {
         let begun = match &names {
             Selection::All => {
                 let group = self.authorities.subscribe_all(&mut self.store, watch_id, ty, now);
-                group.map(|group| WatchTarget::Wildcard(group, ty))
+                group.map(|group| WatchTarget::Wildcard(TypeInGroup { group, ty }))
             }
             Selection::One(selected) => accept_one(self.store.ty(ty), selected)
-                .and_then(|name| self.begin_one(watch_id, ty, &name, now)),
+                .and_then(|name| self.begin_one(watch_id, TypedName { ty, name: &name }, now)),
             Selection::Collection(selected) => accept_collection(self.store.ty(ty), selected)
-                .and_then(|name| self.begin_collection(watch_id, ty, &name, now)),
+                .and_then(|name| self.begin_collection(watch_id, TypedName { ty, name: &name }, now)),
         };
         let target = begun.unwrap_or_else(|refusal| self.refuse(watch_id, ty, &names, refusal));
         self.delivery.insert(watch_id, target);
     }
 
     /// Begins a watch of one name, whose directives define its source.
-    fn begin_one(
-        &mut self,
-        watch_id: WatchId,
-        ty: TypeId,
-        name: &ResourceName,
-        now: Instant,
-    ) -> Result<WatchTarget, Refusal> {
-        let directives = name.directives();
+    /// An alternative comes first: the name without it may be an inline entry, which is then watched by the alternative's
+    /// primary watch.
+    fn begin_one(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
+        let directives = typed.name.directives();
         let alternative = directives.and_then(|directives| directives.alt());
         let entry = directives.and_then(|directives| directives.entry());
         let Self { store, delivery, indirections, .. } = self;
         match (alternative, entry) {
             (Some(alternative), _) => {
-                check_types(store.ty(ty), alternative)?;
-                indirections.begin_alternative(store, delivery, watch_id, (ty, name));
+                check_types(store.ty(typed.ty), alternative)?;
+                indirections.begin_alternative(store, delivery, watch_id, typed);
                 Ok(WatchTarget::Alternative)
             }
-            (None, Some(entry)) => {
-                indirections.begin_inline(store, delivery, watch_id, (ty, name, entry))?;
+            (None, Some(_)) => {
+                indirections.begin_inline(store, delivery, watch_id, typed)?;
                 Ok(WatchTarget::Inline)
             }
-            (None, None) => self.begin_name(watch_id, ty, name, now),
+            (None, None) => self.begin_name(watch_id, typed, now),
         }
     }
 
     /// Begins a watch of the members of a glob or a list.
-    fn begin_collection(
-        &mut self,
-        watch_id: WatchId,
-        ty: TypeId,
-        name: &ResourceName,
-        now: Instant,
-    ) -> Result<WatchTarget, Refusal> {
-        if name.directives().is_some_and(|directives| directives.alt().is_some()) {
+    fn begin_collection(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
+        if typed.name.directives().is_some_and(|directives| directives.alt().is_some()) {
             let Self { store, delivery, indirections, .. } = self;
-            indirections.begin_collection_alternative(store, delivery, watch_id, (ty, name));
+            indirections.begin_collection_alternative(store, delivery, watch_id, typed);
             return Ok(WatchTarget::CollectionAlternative);
         }
-        match name.is_list() {
-            true => self.begin_list(watch_id, ty, name, now),
-            false => self.begin_name(watch_id, ty, name, now),
+        match typed.name.is_list() {
+            true => self.begin_list(watch_id, typed, now),
+            false => self.begin_name(watch_id, typed, now),
         }
     }
 
     /// Begins a watch of a resource or of the members of a glob.
-    fn begin_name(
-        &mut self,
-        watch_id: WatchId,
-        ty: TypeId,
-        name: &ResourceName,
-        now: Instant,
-    ) -> Result<WatchTarget, Refusal> {
-        let name = self.store.additions().add_to(name);
+    fn begin_name(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
+        let name = self.store.additions().add_to(typed.name);
         let source =
             self.resolutions.source_of(self.indirections.origin_of(watch_id)).map(|source| &**source);
-        let requested = RequestedName { ty, name: &name, source };
+        let requested = RequestedName { typed: TypedName { name: &name, ..typed }, source };
         let entry = self.authorities.subscribe_name(&mut self.store, watch_id, &requested, now)?;
         if !self.indirections.is_followed(watch_id) {
             // The redirect may have been refused for other watches only.
@@ -446,21 +441,20 @@ impl Engine {
         Ok(WatchTarget::Entry(entry))
     }
 
-    fn begin_list(
-        &mut self,
-        watch_id: WatchId,
-        ty: TypeId,
-        name: &ResourceName,
-        now: Instant,
-    ) -> Result<WatchTarget, Refusal> {
+    /// Begins a watch of the members of a list. The list itself is watched once, however many watches its members have.
+    fn begin_list(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
         let Self { store, delivery, indirections, authorities, .. } = self;
-        let list_ty = list_type(store, ty)?;
-        let group = authorities.sources().group_for(store, (list_ty, name), now)?;
-        let key = (group, ty, Which::List(store.additions().add_to(name).canonical()));
-        indirections.begin_list(store, delivery, watch_id, (&key, list_ty, name));
+        let TypedName { ty, name } = typed;
+        let list = TypedName { ty: list_type(store, ty)?, name };
+        let group = authorities.sources().group_for(store, list, now)?;
+        let which = Which::List(store.additions().add_to(name).canonical());
+        let key = CollectionKey { group, ty, which };
+        store.members.watch_list(&key, watch_id);
+        indirections.begin_list(store, delivery, &key, list);
         Ok(WatchTarget::List(Box::new(key)))
     }
 
+    /// Ends a watch. The watches of the engine's own that it needed end with it.
     fn end(&mut self, watch_id: WatchId, now: Instant) {
         debug!(%watch_id, "watch cancelled");
         match self.delivery.remove(watch_id) {
@@ -469,14 +463,18 @@ impl Engine {
             Some(WatchTarget::Alternative | WatchTarget::CollectionAlternative | WatchTarget::Inline) => {
                 self.indirections.end(watch_id);
             }
-            Some(WatchTarget::List(key)) => self.indirections.end_list(&mut self.store, watch_id, &key),
+            Some(WatchTarget::List(key)) => {
+                if self.store.members.unwatch_list(&key, watch_id) {
+                    self.indirections.end_list(&key);
+                }
+            }
             Some(WatchTarget::Resolution) => {
                 for watch in self.resolutions.end(watch_id) {
                     self.end(watch, now);
                 }
             }
-            Some(WatchTarget::Wildcard(group, ty)) => {
-                self.authorities.unsubscribe_all(&mut self.store, watch_id, (group, ty), now);
+            Some(WatchTarget::Wildcard(scope)) => {
+                self.authorities.unsubscribe_all(&mut self.store, watch_id, scope, now);
             }
             Some(WatchTarget::Entry(entry)) => {
                 self.authorities.unsubscribe_name(&mut self.store, watch_id, entry, now);
@@ -493,6 +491,9 @@ impl Engine {
         WatchTarget::Refused(reason)
     }
 }
+
+/// The target of a watch that has begun, or the reason for refusing it.
+type Begun = Result<WatchTarget, Refusal>;
 
 #[cfg(test)]
 mod tests;

@@ -1,4 +1,16 @@
 //! The resolutions of targets: drives [`Resolver`]s, each with watches of its own, as an application would.
+//!
+//! A resolver has no access to the store: it sees the values of its watches and orders others. So a change of a resource
+//! reaches it as it would reach an application, and several changes between two calls of [`drive`](Resolutions::drive) make
+//! one new tree.
+//!
+//! | map | from | to |
+//! |---|---|---|
+//! | `resolutions` | the watch of the application | its resolver, and the watches of that by key |
+//! | `owners` | a watch of a resolver | the resolution and the key that it was ordered for |
+//! | `sources` | a watch of a resolver | the source that the naming resource has for it |
+//!
+//! Hosts of logical DNS clusters have watches, too, but of the [`DnsResolver`], not of the engine.
 
 use std::{
     any::Any,
@@ -31,6 +43,7 @@ use crate::{
 /// All resolutions. See the [module's](self) documentation.
 #[derive(Debug)]
 pub(super) struct Resolutions {
+    /// The resolver of each target, by the application's watch.
     resolutions: BTreeMap<WatchId, Resolution>,
     /// The owners of the resolutions' watches, and their targets.
     owners: BTreeMap<WatchId, (WatchId, WatchKey)>,
@@ -40,35 +53,38 @@ pub(super) struct Resolutions {
     timers: BTreeMap<WatchId, Instant>,
     /// The source of a watch's target, if its name came with one.
     sources: BTreeMap<WatchId, Arc<ResourceConfigSource>>,
-    hosts: DnsResolver,
+    /// The lookups of all resolutions: a host that several clusters have is looked up once.
+    dns_hosts: DnsResolver,
+    /// The jitter of lookups.
     random: fastrand::Rng,
+    /// The periods of all resolvers, from the settings.
     times: Times,
 }
 
 #[derive(Debug)]
+/// A target with its watches.
 struct Resolution {
+    /// The tree of the target; it has no I/O, and orders watches.
     resolver: Resolver,
+    /// The watches that the resolver has ordered, of resources and of hosts.
     watches: BTreeMap<WatchKey, WatchId>,
 }
 
 /// A command of a resolution to the engine.
 #[derive(Debug)]
 pub(super) enum ResolutionOrder {
-    Subscribe {
-        watch_id: WatchId,
-        ty: ResourceType,
-        names: Selection,
-    },
-    /// The same of a virtual host, which some servers provide on demand.
-    SubscribeOnDemand {
-        watch_id: WatchId,
-        name: Arc<str>,
-    },
+    /// Watch a resource, or a collection.
+    Subscribe { watch_id: WatchId, ty: ResourceType, names: Selection },
+    /// Watch a virtual host, which some servers provide on demand.
+    SubscribeOnDemand { watch_id: WatchId, name: Arc<str> },
+    /// End a watch of a resource or a collection.
     Unsubscribe(WatchId),
+    /// Publish the result to the application's watch.
     Publish(WatchId, Resolved),
 }
 
 impl Resolutions {
+    /// No resolution; `seed` determines the jitter of lookups.
     pub(super) fn new(settings: &Settings, seed: u64) -> Self {
         Self {
             resolutions: BTreeMap::new(),
@@ -76,7 +92,7 @@ impl Resolutions {
             touched: BTreeSet::new(),
             timers: BTreeMap::new(),
             sources: BTreeMap::new(),
-            hosts: DnsResolver::new(settings.dns_refresh, settings.protocol.resource_timeout),
+            dns_hosts: DnsResolver::new(settings.dns_refresh, settings.protocol.resource_timeout),
             random: fastrand::Rng::with_seed(seed),
             times: Times { grace: settings.deletion_grace, timeout: settings.protocol.resource_timeout },
         }
@@ -114,19 +130,19 @@ impl Resolutions {
         let watches = self.resolutions.get(&watch_id).map(|resolution| &resolution.watches);
         for (key, watch_id) in watches.into_iter().flatten() {
             if matches!(key, WatchKey::Host(_)) {
-                self.hosts.look_up_again(*watch_id, now);
+                self.dns_hosts.look_up_again(*watch_id, now);
             }
         }
     }
 
     /// The answer to a lookup.
     pub(super) fn on_resolved(&mut self, lookup: LookupId, result: Result<Addresses, String>, now: Instant) {
-        self.hosts.on_resolved(lookup, result, now, &mut self.random);
+        self.dns_hosts.on_resolved(lookup, result, now, &mut self.random);
     }
 
     /// When a lookup is due.
     pub(super) fn next_lookup(&self) -> Option<Instant> {
-        self.hosts.next_timeout()
+        self.dns_hosts.next_timeout()
     }
 
     /// The earliest deadline of a resolution.
@@ -134,8 +150,9 @@ impl Resolutions {
         self.timers.values().min().copied()
     }
 
+    /// Handles lookups that are due, and marks resolutions whose deadline has passed. [`drive`](Self::drive) then processes them.
     pub(super) fn handle_timeout(&mut self, now: Instant) {
-        self.hosts.handle_timeout(now, &mut self.random);
+        self.dns_hosts.handle_timeout(now, &mut self.random);
         self.touched.extend(self.timers.iter().filter(|(_, at)| **at <= now).map(|(watch_id, _)| *watch_id));
     }
 
@@ -168,6 +185,7 @@ impl Resolutions {
         });
     }
 
+    /// Passes what a watch has seen to the resolver that owns the watch, and marks that as pending.
     fn notify(&mut self, watch_id: WatchId, seen: impl FnOnce(&WatchKey) -> Seen) {
         // The watch or its resolution may have ended meanwhile.
         let Some((owner, key)) = self.owners.get(&watch_id) else { return };
@@ -178,7 +196,7 @@ impl Resolutions {
 
     /// Passes the results of lookups on, and orders those that are due.
     pub(super) fn drive_lookups(&mut self, delivery: &mut Delivery) {
-        while let Some(order) = self.hosts.poll() {
+        while let Some(order) = self.dns_hosts.poll() {
             match order {
                 HostOrder::LookUp { lookup, host } => delivery.push_output(Output::Lookup { lookup, host }),
                 HostOrder::Notify { watch_id, address, seen } => {
@@ -225,7 +243,7 @@ impl Resolutions {
             }
             Order::Watch(key) => {
                 let watch_id = delivery.next_watch_id();
-                self.watch((resolution, watch_id), key, now)
+                self.watch(resolution, watch_id, key, now)
             }
             Order::Unwatch(key) => {
                 let known = self.resolutions.get_mut(&resolution);
@@ -235,9 +253,12 @@ impl Resolutions {
         }
     }
 
+    /// Records a watch that a resolution has ordered. A host is looked up here and now; for a resource, the engine gets the order
+    /// to begin the watch.
     fn watch(
         &mut self,
-        (owner, watch_id): (WatchId, WatchId),
+        owner: WatchId,
+        watch_id: WatchId,
         key: WatchKey,
         now: Instant,
     ) -> Option<ResolutionOrder> {
@@ -277,7 +298,7 @@ impl Resolutions {
                 ResolutionOrder::Subscribe { watch_id, ty, names }
             }
             WatchKey::Host(address) => {
-                self.hosts.watch(watch_id, &address, now);
+                self.dns_hosts.watch(watch_id, &address, now);
                 return None;
             }
         })
@@ -297,7 +318,7 @@ impl Resolutions {
             | WatchKey::Endpoints(_)
             | WatchKey::LbEndpoints(_) => Some(watch_id),
             WatchKey::Host(address) => {
-                self.hosts.unwatch(watch_id, address);
+                self.dns_hosts.unwatch(watch_id, address);
                 None
             }
         }
@@ -310,6 +331,7 @@ impl Resolutions {
     }
 }
 
+/// A published value as one of its type. The key of the watch determines the type, so that the cast cannot fail.
 fn typed<T: Resource>(observed: &Arc<dyn Any + Send + Sync>) -> Arc<Observed<T>> {
     observed.clone().downcast().expect("what is published for a key is of the key's type")
 }

@@ -1,4 +1,12 @@
 //! The selection of resources, as applications express it, and the resulting names in requests.
+//!
+//! Names are checked before anything is requested. A name that cannot be one of the type is refused at once, with an error
+//! that blames the caller; a server would only not answer it, and the does-not-exist time would pass first.
+//!
+//! | watch | accepts | refuses |
+//! |---|---|---|
+//! | one resource | names of both forms, `#entry=` of a list, alternatives | `*`, globs, whole lists, names of other types |
+//! | a collection | globs, lists, alternatives of these | single resources, entries of lists |
 
 use std::{fmt, sync::Arc};
 
@@ -6,6 +14,7 @@ use crate::{
     error::{Code, WatchError},
     name::{Directives, NameError, ResourceName},
     observed::{ErasedMembers, ErasedObserved},
+    protocol::TypeId,
     resource::{Erased, ResourceType},
 };
 
@@ -27,6 +36,13 @@ pub(crate) enum SelectedName {
     Text(Arc<str>),
     /// A name that was made in code, and may have attributes of the resource (rule X7).
     Name(Box<ResourceName>),
+}
+
+/// A resource name and the type of the resource. Names of the older form do not have the type in them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TypedName<'a> {
+    pub(super) ty: TypeId,
+    pub(super) name: &'a ResourceName,
 }
 
 impl Selection {
@@ -57,6 +73,7 @@ impl fmt::Display for Selection {
 }
 
 impl SelectedName {
+    /// The name in its parsed form; the error if the text is none.
     fn parse(&self) -> Result<ResourceName, NameError> {
         match self {
             Self::Text(text) => ResourceName::parse_shared(text),
@@ -75,11 +92,14 @@ impl<T: Into<Arc<str>>> From<T> for SelectedName {
 #[derive(Debug, thiserror::Error)]
 #[error("{code}: {message}")]
 pub(crate) struct Refusal {
+    /// The code of the error that the watch has.
     pub(super) code: Code,
+    /// The text of the error, without the name.
     pub(super) message: String,
 }
 
 impl Refusal {
+    /// A refusal because of the name itself, which no later update can change.
     pub(super) fn invalid(message: impl Into<String>) -> Self {
         Self { code: Code::InvalidArgument, message: message.into() }
     }
@@ -135,6 +155,7 @@ pub(super) fn check_types(ty: ResourceType, name: &ResourceName) -> Result<(), R
     }
 }
 
+/// The parsed name, unless it is empty.
 fn accept(selected: &SelectedName) -> Result<ResourceName, Refusal> {
     let name = selected.parse().map_err(|error| Refusal::invalid(error.to_string()))?;
     if name.as_str().is_empty() { Err(Refusal::invalid("the name is empty")) } else { Ok(name) }

@@ -1,3 +1,8 @@
+//! The settings of the engine.
+//!
+//! What belongs to one server is in the bootstrap, and goes before these settings. All durations are limited to what can be
+//! added to any time ([`Settings::bounded`]), so that the engine adds them without checks.
+
 use std::{path::Path, sync::Arc, time::Duration};
 
 use crate::{
@@ -10,7 +15,7 @@ use crate::{
 /// The settings of the engine, with the defaults of a client.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Settings {
-    /// Those of streams and requests.
+    /// The settings of streams and requests.
     pub(crate) protocol: protocol::Settings,
     /// The policy for resources that a server deletes; `None` for that of the server's features.
     pub(crate) on_deletion: Option<OnDeletion>,
@@ -26,7 +31,7 @@ pub(crate) struct Settings {
     pub(crate) registry: Arc<Registry>,
     /// The limits of regular expressions in resources.
     pub(crate) regex_limits: RegexLimits,
-    /// Those of load reports.
+    /// The settings of load reports.
     pub(crate) load_reports: LoadSettings,
 }
 
@@ -41,7 +46,7 @@ pub enum OnDeletion {
 }
 
 impl Settings {
-    /// The same with durations that can be added to any time.
+    /// Limits the durations, so that adding one to a time cannot overflow.
     pub(crate) fn bounded(self) -> Self {
         Self {
             protocol: self.protocol.bounded(),

@@ -21,6 +21,7 @@ impl Backoff {
         Self::new(now, Duration::from_millis(250), 2.0, Duration::from_secs(10))
     }
 
+    /// Delays from `first` on, each `multiplier` times the one before, up to `longest`.
     fn new(now: Instant, first: Duration, multiplier: f64, longest: Duration) -> Self {
         let delays = ExponentialBackoff {
             current_interval: first,

@@ -10,7 +10,9 @@ pub(super) struct Burst {
 /// The rate of a warning that a server causes, with the number of those that are left out (B0.24).
 #[derive(Debug, Default)]
 pub(super) struct WarningRate {
+    /// The rate of all warnings of a machine, whatever they are about.
     burst: Burst,
+    /// The number of warnings since the last one that was due.
     left_out: u64,
 }
 

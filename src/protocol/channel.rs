@@ -1,8 +1,15 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    delta::Delta, poll::Poll, rejections::Rejections, sotw::Sotw, source_key::SourceKey,
-    stream_event::Disconnect, subscriptions::Subscriptions, timers::Wait, variant::Variant,
+    delta::Delta,
+    event::ResponseOutcome,
+    poll::Poll,
+    rejections::{Fingerprint, Rejections},
+    sotw::Sotw,
+    source_key::SourceKey,
+    stream_event::Disconnect,
+    subscriptions::{SubId, Subscriptions},
+    variant::{Answer, Variant},
 };
 use crate::resource::Version;
 
@@ -16,27 +23,35 @@ pub(crate) enum AllDue {
     /// Only what is subscribed by name was received, as if `*` were a name like others (B1.23). Unless something else follows
     /// until then, it is.
     Doubted(Instant),
-    /// Nothing of the type was received in time.
+    /// The time has passed, and nothing of the type was received.
     TimedOut,
 }
 
 /// One type on one server: the variant of the protocol, and the state that all variants share.
 #[derive(Debug)]
 pub(crate) struct Channel {
-    /// The type URL on the wire.
+    /// The type URL on the wire: that of v2 at a server of that version.
     pub(crate) type_url: &'static str,
+    /// The names that are requested or sent, whatever the variant.
     pub(crate) subscriptions: Subscriptions,
-    pub(crate) variant: Box<dyn Variant>,
-    pub(crate) rejections: Rejections,
+    /// The content and the time of requests.
+    pub(super) variant: Box<dyn Variant>,
+    /// The recent rejections, which delay NACKs.
+    rejections: Rejections,
     /// The version of the last response that was accepted, heartbeats of other versions aside.
-    pub(crate) accepted: Option<Version>,
-    pub(crate) all: AllDue,
-    /// A response was received on the stream.
-    pub(crate) is_answered: bool,
+    accepted: Option<Version>,
+    /// The answer to the wildcard, as far as it is due.
+    pub(super) all: AllDue,
+    /// Set once a response of the type was received on the stream.
+    is_answered: bool,
     /// The reason of the last end of a stream on which the type was requested, if nothing of it was ever received.
-    pub(crate) unanswered: Option<Disconnect>,
+    pub(super) unanswered: Option<Disconnect>,
     /// The number of the last started does-not-exist timer at the time of the last response.
-    pub(crate) answered_timer: u32,
+    answered_timer: u32,
+    /// The does-not-exist time of the server.
+    resource_timeout: Duration,
+    /// Whether the variant is the incremental one, in which a response need not have everything.
+    is_delta: bool,
 }
 
 impl AllDue {
@@ -50,12 +65,13 @@ impl AllDue {
 }
 
 impl Channel {
-    /// A type by its URL of v3. Absence proves nothing of a name for `doubt` after it was unsubscribed and subscribed
+    /// A type by its URL of v3. Absence proves nothing of a name for `resource_timeout` after it was unsubscribed and subscribed
     /// again; requests of the incremental variant are at most `limit` bytes long, as far as names allow.
     pub(crate) fn new(
         source_key: &SourceKey,
         type_url: &'static str,
-        (doubt, limit): (Duration, usize),
+        resource_timeout: Duration,
+        limit: usize,
         random: &mut fastrand::Rng,
     ) -> Self {
         let type_url = source_key.api_version().spell(type_url);
@@ -63,9 +79,9 @@ impl Channel {
         let variant: Box<dyn Variant> = if !capabilities.streaming {
             Box::new(Poll::new(type_url, capabilities.polling, random.u64(..)))
         } else if capabilities.incremental {
-            Box::new(Delta::new(type_url, doubt, limit))
+            Box::new(Delta::new(type_url, resource_timeout, limit))
         } else {
-            Box::new(Sotw::new(type_url, doubt))
+            Box::new(Sotw::new(type_url, resource_timeout))
         };
         Self {
             type_url,
@@ -77,11 +93,16 @@ impl Channel {
             is_answered: false,
             unanswered: None,
             answered_timer: 0,
+            resource_timeout,
+            is_delta: capabilities.incremental,
         }
     }
 
-    /// A response was received, which may be the answer to the wildcard.
-    pub(crate) fn on_response(&mut self) {
+    /// A response was received, which may be the answer to the wildcard. `last_timer` is the number of the last started
+    /// does-not-exist timer: names with a later one were requested behind it.
+    pub(super) fn on_response(&mut self, version: &Version, last_timer: u32, now: Instant) {
+        self.variant.on_response(version, now);
+        self.answered_timer = last_timer;
         self.all = match self.all {
             AllDue::Doubted(_) => self.all,
             AllDue::Until(_) if self.variant.is_wildcard_crossed() => self.all,
@@ -89,6 +110,41 @@ impl Channel {
         };
         self.is_answered = true;
         self.unanswered = None;
+    }
+
+    /// A response was applied; returns the delay of its answer, which is not zero for a rejection that is paced (B0.24).
+    pub(crate) fn on_outcome(
+        &mut self,
+        outcome: &ResponseOutcome,
+        now: Instant,
+        random: &mut fastrand::Rng,
+    ) -> Duration {
+        let version = outcome.version.clone();
+        if !outcome.error.is_empty() {
+            self.rejections.on_cause(outcome.is_unattributed);
+            if outcome.is_applied {
+                // Some of it is held now in place of what the accepted version stands for.
+                self.variant.on_dropped();
+            }
+            let response = Fingerprint { version, digests: outcome.digests };
+            return self.rejections.on_rejected(response, now, random);
+        }
+        if !outcome.is_outdated {
+            self.rejections.on_accepted();
+            self.variant.on_accepted(&self.subscriptions, &version);
+            self.accepted = Some(version);
+        }
+        Duration::ZERO
+    }
+
+    /// Queues the answer to a response.
+    pub(crate) fn answer(&mut self, answer: Answer, now: Instant) {
+        // An answer at once is behind the NACKs before it, as far as their rate permits.
+        while answer.not_before == now && self.variant.has_held_back(now) && self.rejections.may_release(now)
+        {
+            self.variant.release_held_back(now);
+        }
+        self.variant.on_answer(answer, now);
     }
 
     /// The wildcard was sent as `*` behind an empty list; its answer is due at `until`. The time of an empty list that is not answered
@@ -103,10 +159,127 @@ impl Channel {
     pub(crate) fn due(&self) -> Option<Instant> {
         self.variant.due(&self.subscriptions)
     }
+
+    /// The stream has ended. Returns the names whose unsubscription needs no message any more.
+    pub(super) fn on_stream_gone(&mut self) -> Vec<SubId> {
+        (self.all, self.is_answered) = (AllDue::No, false);
+        self.rejections.on_stream_closed();
+        // Nothing on the next stream would show that it is gone, if the version stood for its absence.
+        if self.subscriptions.iter().any(|(_, sub)| sub.is_doubted()) {
+            self.variant.forget_version();
+        }
+        let unsubscribed = self.variant.on_stream_closed(&mut self.subscriptions);
+        self.subscriptions.iter_mut().for_each(|(_, sub)| sub.on_stream_gone());
+        unsubscribed
+    }
+
+    /// Whether no response of the type was received since a name was requested, whose does-not-exist timer then began.
+    pub(crate) fn is_unanswered(&self, id: SubId) -> bool {
+        self.subscriptions.get(id).is_some_and(|sub| sub.timer() > self.answered_timer)
+    }
+
+    /// Whether the last response that was accepted, heartbeats aside, had this version.
+    pub(crate) fn is_accepted(&self, version: &Version) -> bool {
+        self.accepted.as_ref() == Some(version)
+    }
+
+    /// Whether the last response that was not a heartbeat was rejected.
+    pub(crate) fn is_last_rejected(&self) -> bool {
+        self.rejections.is_last_rejected()
+    }
+
+    /// Whether the wildcard is subscribed, and was sent as `*` on the stream.
+    pub(crate) fn is_wildcard_spelled(&self) -> bool {
+        self.variant.is_wildcard_spelled(&self.subscriptions)
+    }
+
+    /// Whether everything was requested, and nothing of the type was received in time.
+    pub(crate) fn has_timed_out_all(&self) -> bool {
+        self.all == AllDue::TimedOut && self.subscriptions.sends_all
+    }
+
+    /// Whether the server has sent a name on this stream before that it does not send now (B1.22). Its resource may be held still,
+    /// if its absence is unconfirmed.
+    pub(crate) fn has_sent_before(&self, id: SubId) -> bool {
+        self.subscriptions.get(id).is_some_and(|sub| self.variant.has_sent(sub.name()))
+    }
+
+    /// The resource of a name is not held any more, so that no version stands for it (B1.20).
+    pub(crate) fn forget_version(&mut self, id: SubId) {
+        self.variant.forget_version();
+        if let Some(sub) = self.subscriptions.get_mut(id) {
+            sub.forget_version();
+        }
+    }
+
+    /// The resources of the type's version are not held any more, so that the server has to send everything again. True
+    /// when the version was sent on this stream, which is final.
+    pub(crate) fn forget_type_version(&mut self) -> bool {
+        self.variant.forget_version()
+    }
+
+    /// The version of a resource does not count any more, so that the server has to send it again. True when it was
+    /// sent on this stream, which is final.
+    pub(crate) fn take_back_version(&mut self, id: SubId) -> bool {
+        let is_requested = self.variant.is_requested();
+        let Some(sub) = self.subscriptions.get_mut(id) else { return false };
+        let was_sent = is_requested && sub.has_version() && !sub.is_unconfirmed();
+        sub.forget_version();
+        was_sent
+    }
+
+    /// A subscribed resource is not held any more, although the server considers it held: the version of the type does
+    /// not stand for it.
+    pub(crate) fn on_dropped(&mut self) {
+        self.variant.on_dropped();
+    }
+
+    /// A response has a resource that is not subscribed to.
+    pub(crate) fn on_skipped(&mut self, name: &str) {
+        self.variant.on_skipped(name);
+    }
+
+    /// A held resource is a member here because another server has sent it, or its version is unknown: this server has to
+    /// send it as well. Where each response has everything (`full_state`), its last response shows that it will not.
+    pub(crate) fn on_joined(&mut self, full_state: bool, id: SubId, now: Instant) {
+        let has_received_all = full_state && !self.is_delta && self.subscriptions.received_all;
+        if self.subscriptions.get_mut(id).is_some_and(|sub| sub.on_joined(has_received_all)) {
+            self.variant.on_unconfirmed(now);
+        }
+    }
+
+    /// The responses of the type are decided on when the server has been quiet for a while.
+    pub(crate) fn await_quiet(&mut self, now: Instant) {
+        self.variant.on_undecided(now);
+    }
+
+    /// A resource from another server is held under a name. Its absence here proves nothing until the does-not-exist
+    /// time of this server has passed.
+    pub(crate) fn doubt(&mut self, id: SubId, now: Instant) {
+        if let Some(sub) = self.subscriptions.get_mut(id) {
+            sub.doubt(now + self.resource_timeout);
+        }
+    }
+
+    /// A response to a wildcard that was sent as `*` has only what is subscribed by name. It may have been under way when the
+    /// wildcard was requested, so that the next one is waited for.
+    pub(crate) fn doubt_wildcard(&mut self, now: Instant) {
+        self.variant.on_dropped();
+        self.all = match self.all {
+            AllDue::Doubted(at) => AllDue::Doubted(at),
+            AllDue::No | AllDue::Until(_) | AllDue::TimedOut => {
+                AllDue::Doubted(now + DOUBT.min(self.resource_timeout))
+            }
+        };
+    }
+
+    /// A response to the wildcard has something that was not subscribed by name.
+    pub(crate) fn trust_wildcard(&mut self) {
+        if !self.variant.is_wildcard_crossed() {
+            self.all = AllDue::No;
+        }
+    }
 }
 
-pub(crate) fn is_awaited(types: &[Option<Channel>], wait: &Wait) -> bool {
-    let channel = types.get(wait.ty.index()).and_then(Option::as_ref);
-    let sub = channel.and_then(|channel| channel.subscriptions.get(wait.sub));
-    sub.is_some_and(|sub| sub.is_awaited(wait.number))
-}
+/// For how long another response is waited for that shows that `*` is no name for the server.
+const DOUBT: Duration = Duration::from_secs(1);

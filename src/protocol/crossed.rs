@@ -6,26 +6,52 @@ use std::time::{Duration, Instant};
 /// where that is a NACK, some servers read none from it (istiod, Consul). Then they are sent once more behind it.
 #[derive(Debug, Default)]
 pub(crate) struct Crossed {
+    /// The last such request; `None` when no response can have crossed one any more.
     request: Option<Request>,
 }
 
 /// The last request since a change of names that was not a NACK.
 #[derive(Debug)]
 struct Request {
+    /// The nonce that it had. A response with another one may have been sent before the server read it.
     nonce: String,
+    /// The time at which it was written.
     at: Instant,
     /// The repetitions of the names that are left.
     left: u8,
 }
 
+/// The names of a written request, compared with the request before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WrittenNames {
+    /// Names were added or removed.
+    Changed,
+    /// The names were sent once more because a NACK may have hidden them.
+    Repeated,
+    /// An answer, whose names are those of the last request.
+    Same,
+}
+
+impl WrittenNames {
+    /// A change goes before a repetition: it starts the count of repetitions anew.
+    pub(crate) fn of(is_change: bool, is_repeated: bool) -> Self {
+        match (is_change, is_repeated) {
+            (true, _) => Self::Changed,
+            (false, true) => Self::Repeated,
+            (false, false) => Self::Same,
+        }
+    }
+}
+
 impl Crossed {
-    /// A request that is not a NACK was written: it was a change, a repetition, or neither.
-    pub(crate) fn on_written(&mut self, (is_change, is_repeated): (bool, bool), nonce: &str, now: Instant) {
+    /// A request that is not a NACK was written.
+    pub(crate) fn on_written(&mut self, names: WrittenNames, nonce: &str, now: Instant) {
+        let is_change = names == WrittenNames::Changed;
         match &mut self.request {
             Some(request) if !is_change => {
                 nonce.clone_into(&mut request.nonce);
                 request.at = now;
-                request.left -= u8::from(is_repeated).min(request.left);
+                request.left -= u8::from(names == WrittenNames::Repeated).min(request.left);
             }
             request if is_change => {
                 *request = Some(Request { nonce: nonce.to_owned(), at: now, left: REPETITIONS });
@@ -61,7 +87,7 @@ mod tests {
         let now = Instant::now();
         let mut crossed = Crossed::default();
         assert!(!crossed.is_crossed_by("1"), "nothing was changed");
-        crossed.on_written((true, false), "1", now);
+        crossed.on_written(WrittenNames::Changed, "1", now);
         assert!(!crossed.is_crossed_by("1"), "the server had sent nothing newer");
         crossed.on_response(DOUBT, now);
         assert!(crossed.is_crossed_by("2"));
@@ -73,16 +99,16 @@ mod tests {
     fn names_are_repeated_a_few_times_for_each_change() {
         let now = Instant::now();
         let mut crossed = Crossed::default();
-        crossed.on_written((true, false), "0", now);
+        crossed.on_written(WrittenNames::Changed, "0", now);
         let mut repetitions = 0;
         for nonce in (1..100).map(|nonce: u32| nonce.to_string()) {
             if crossed.is_crossed_by(&nonce) {
-                crossed.on_written((false, true), &nonce, now);
+                crossed.on_written(WrittenNames::Repeated, &nonce, now);
                 repetitions += 1;
             }
         }
         assert_eq!(repetitions, REPETITIONS);
-        crossed.on_written((true, false), "100", now);
+        crossed.on_written(WrittenNames::Changed, "100", now);
         assert!(crossed.is_crossed_by("101"));
     }
 }

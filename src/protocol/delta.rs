@@ -44,7 +44,9 @@ pub(crate) struct Delta {
     limit: usize,
     /// For how long a removal proves nothing of a resubscribed name; and how long a quiet time is.
     doubt: Duration,
+    /// Made anew with each stream.
     on_stream: OnStream,
+    /// The time of the next request for changes.
     batcher: RequestBatcher,
     /// Subscribed names that no request of this stream has held yet. Some of them are unsubscribed since, or here twice.
     subscribed: Vec<SubId>,
@@ -55,6 +57,7 @@ pub(crate) struct Delta {
 /// The state of one stream.
 #[derive(Debug, Default)]
 struct OnStream {
+    /// A request was written.
     requested: bool,
     /// Whether the server sends everything, according to the requests so far.
     wildcard: bool,
@@ -81,6 +84,7 @@ struct OnStream {
 /// Unconfirmed resources are decided on when the server has been quiet for a while, or has sent other messages for too long.
 #[derive(Debug, Clone, Copy)]
 struct Quiet {
+    /// The begin of the wait.
     since: Instant,
     /// The time of the server's last message, if there was one.
     last_response: Option<Instant>,
@@ -89,6 +93,7 @@ struct Quiet {
 }
 
 impl Delta {
+    /// A type without a request; it begins with its first subscription.
     pub(crate) fn new(type_url: &'static str, doubt: Duration, limit: usize) -> Self {
         Self {
             type_url,
@@ -111,7 +116,8 @@ impl Delta {
         &mut self,
         subscriptions: &mut Subscriptions,
         request: &mut BytesMut,
-        (written, now): (&mut Written, Instant),
+        written: &mut Written,
+        now: Instant,
     ) -> bool {
         let first = !self.on_stream.requested;
         if first && subscriptions.is_empty() {
@@ -121,15 +127,18 @@ impl Delta {
             self.subscribed.clear();
             return false;
         }
+        // Before the names: versions are sent together or not at all, while names that do not fit go into the next request.
         if first {
             self.put_versions(subscriptions, request, now);
         }
         let empty = request.len();
-        self.put_wildcard(subscriptions, request, (written, now));
+        self.put_wildcard(subscriptions, request, written, now);
+        // The first request of a wildcard is empty, and names follow in the next one (B2.6).
         if !(first && subscriptions.wildcard) {
-            self.put_leaving(subscriptions, request, (written, now));
+            self.put_leaving(subscriptions, request, written, now);
             self.put_fresh(subscriptions, request, written);
         }
+        // What did not fit goes into another request at once: the run of changes has waited already.
         let is_full = !(self.unsubscribed.is_empty() && self.subscribed.is_empty());
         self.on_stream.more = is_full.then_some(now);
         if !is_full {
@@ -144,13 +153,15 @@ impl Delta {
         &mut self,
         subscriptions: &mut Subscriptions,
         request: &mut BytesMut,
-        (written, now): (&mut Written, Instant),
+        written: &mut Written,
+        now: Instant,
     ) {
         written.wildcard_left = mem::take(&mut subscriptions.wildcard_leaving);
         let was_requested = mem::replace(&mut self.on_stream.wildcard, subscriptions.wildcard);
         self.on_stream.wildcard_refused &= was_requested;
         subscriptions.sends_all = subscriptions.wildcard && !self.on_stream.wildcard_refused;
         if subscriptions.wildcard && !was_requested {
+            // Behind another request an empty list would change nothing (B2.5).
             self.on_stream.has_star = self.on_stream.requested;
             if self.on_stream.has_star {
                 put_text(SUBSCRIBE, "*", request);
@@ -168,7 +179,8 @@ impl Delta {
         &mut self,
         subscriptions: &mut Subscriptions,
         request: &mut BytesMut,
-        (written, now): (&mut Written, Instant),
+        written: &mut Written,
+        now: Instant,
     ) {
         let mut done = 0;
         for id in &self.unsubscribed {
@@ -200,6 +212,7 @@ impl Delta {
         request: &mut BytesMut,
         written: &mut Written,
     ) {
+        // The request is full of unsubscriptions already.
         if !self.unsubscribed.is_empty() {
             return;
         }
@@ -227,11 +240,11 @@ impl Delta {
         let aliases = mem::take(&mut subscriptions.aliases);
         let can_be_told = |sub: &Subscription| sub.has_version() && !aliases.is_alias(sub.name());
         let subs = || subscriptions.iter().map(|(_, sub)| sub).filter(|sub| can_be_told(sub));
-        let size: usize = subs().map(|sub| pair_len((sub.spelling(), sub.version().as_str()))).sum();
+        let size: usize = subs().map(|sub| pair_len(sub.spelling(), sub.version().as_str())).sum();
         // A first request without any name would subscribe to everything.
         let fits = request.len() + size + ROOM_FOR_A_NAME <= self.limit;
         if fits {
-            subs().for_each(|sub| put_pair(VERSIONS, (sub.spelling(), sub.version().as_str()), request));
+            subs().for_each(|sub| put_pair(VERSIONS, sub.spelling(), sub.version().as_str(), request));
         }
         let mut any = false;
         for (_, sub) in subscriptions.iter_mut() {
@@ -345,6 +358,7 @@ impl Variant for Delta {
         let answers = &mut self.on_stream.answers;
         let due = answers.iter().take_while(|other| !other.waits(now)).count();
         if !answer.waits(now) {
+            // Before the NACKs that wait: a server may send nothing until its last response is answered.
             answers.insert(due, answer);
             return;
         }
@@ -413,9 +427,10 @@ impl Variant for Delta {
             }
         }
         if !is_nack && self.change_due(subscriptions).is_some_and(|due| due <= now) {
-            says_something |= self.put_changes(subscriptions, &mut request, (&mut written, now));
+            says_something |= self.put_changes(subscriptions, &mut request, &mut written, now);
         }
         if !says_something {
+            // The changes since the last request have cancelled each other out.
             self.batcher.on_written(subscriptions.named(), now);
             return (None, written);
         }

@@ -15,6 +15,7 @@ pub(crate) struct Digests {
 }
 
 impl Digests {
+    /// The digests of all parts of a response. Sums do not depend on the order, in which servers iterate over maps.
     pub(crate) fn of(envelope: &Envelope) -> Self {
         let mut digests = Self::default();
         for (kind, bytes) in envelope.contents() {
@@ -41,6 +42,7 @@ fn of_wrapped(bytes: &[u8]) -> (u64, u64) {
     (contents, of(&(contents, version)))
 }
 
+/// The hash of one part.
 fn of(what: &impl Hash) -> u64 {
     let mut hasher = DefaultHasher::new();
     what.hash(&mut hasher);

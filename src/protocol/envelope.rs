@@ -12,18 +12,22 @@ use crate::{
 /// by one.
 #[derive(Debug)]
 pub(crate) struct Envelope {
+    /// The message as received; the spans are parts of it.
     message: Bytes,
-    /// Of the incremental variant: resources are wrapped and have versions, and removals are listed.
+    /// Set in the incremental variant: all resources are wrapped and have versions, and removals are listed.
     delta: bool,
     version: Span,
     type_url: Span,
     nonce: Span,
+    /// The elements of `resources`: wrappers in the incremental variant, otherwise `Any`s that may hold one.
     resources: Vec<Span>,
     /// The first bytes of an element of the type, up to the length of its value.
     head: Bytes,
     /// The names of removed resources.
     removed: Vec<Span>,
+    /// The elements of `resource_errors`.
     errors: Vec<Span>,
+    /// Whether the field `control_plane` is set, by which a server identifies itself.
     has_control_plane: bool,
 }
 
@@ -32,6 +36,7 @@ pub(crate) struct Envelope {
 pub(crate) struct Item {
     /// The name in the wrapper `envoy.service.discovery.v3.Resource`; empty when there is none.
     pub(crate) wrapper_name: Span,
+    /// Whether the element is a wrapper, so that the fields beside the body may be set.
     pub(crate) is_wrapped: bool,
     /// The version of the resource alone; empty without a wrapper.
     pub(crate) version: Span,
@@ -39,6 +44,7 @@ pub(crate) struct Item {
     pub(crate) ttl: Option<Duration>,
     /// The wrapper has other names for it: see [`Envelope::aliases`].
     pub(crate) has_aliases: bool,
+    /// The resource, or what is in its place.
     pub(crate) body: Body,
 }
 
@@ -51,7 +57,7 @@ pub(crate) enum Body {
     Redirect(Span),
     /// A wrapper without a resource: it refreshes a TTL (B1.18, B2.16), or reports that there is none (B2.17, B2.18).
     Unset,
-    /// Something else, and its error.
+    /// An element that is no resource of the type, and why.
     Unusable(Unusable),
 }
 
@@ -66,12 +72,15 @@ pub(crate) enum Unusable {
 /// One element of `resource_errors` (proposal TP3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ServerError {
+    /// The resource that the error is of; empty if it is not set.
     pub(crate) name: Span,
+    /// The code of `google.rpc.Status`; 0, which is no error, if it is not set.
     pub(crate) code: i32,
+    /// The text of the error, in words of the server.
     pub(crate) message: Span,
 }
 
-/// A part of the message.
+/// A part of the message, by its offset and length in bytes. Half the size of a `Range<usize>`: a response may have 100,000.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Span {
     pub(crate) start: u32,
@@ -81,6 +90,7 @@ pub(crate) struct Span {
 impl Envelope {
     /// Finds the parts of the response. The content of the resources is not read.
     pub(crate) fn parse(message: Bytes, delta: bool) -> Result<Self, Malformed> {
+        // Spans have offsets of 32 bits.
         if u32::try_from(message.len()).is_err() {
             return Err(Malformed { offset: 0, what: "over 4 GiB" });
         }
@@ -106,6 +116,7 @@ impl Envelope {
                 (4, _) => envelope.type_url = Span::of_text(&field, 0)?,
                 (5, _) => envelope.nonce = Span::of_text(&field, 0)?,
                 (6, true) => envelope.removed.push(Span::of_text(&field, 0)?),
+                // `removed_resource_names`, which have constraints beside the name.
                 (8, true) => {
                     let name = envelope.resource_name(Span::of(&field, 0)?)?;
                     envelope.removed.push(name);
@@ -129,6 +140,7 @@ impl Envelope {
         self.delta
     }
 
+    /// The version of the response: of the type in the state of the world, for people in the incremental variant (B2.31).
     pub(crate) fn version(&self) -> &str {
         self.text(self.version)
     }
@@ -181,6 +193,7 @@ impl Envelope {
     /// The value of an `Any` of the type of the response, if its fields are written as all encoders write them.
     fn bare(&self, any: Span) -> Option<Span> {
         let rest = self.bytes(any).strip_prefix(&*self.head)?;
+        // A varint of up to four bytes: longer ones are over the size of any message.
         let mut length = 0;
         for (place, byte) in rest.iter().take(4).enumerate() {
             length |= usize::from(byte & 0x7f) << (7 * place);
@@ -192,7 +205,8 @@ impl Envelope {
         None
     }
 
-    /// Other names of the element `index` of `resources`, if it is wrapped.
+    /// The aliases of the element `index` of `resources`; none without a wrapper. They are read anew with each call, since few
+    /// elements have any.
     pub(crate) fn aliases(&self, index: usize) -> Vec<Span> {
         let span = self.resources[index];
         let wrapper = if self.delta { Ok(span) } else { self.any(span).map(|(_, value)| value) };
@@ -207,6 +221,7 @@ impl Envelope {
         self.errors.iter().map(|span| self.server_error(*span))
     }
 
+    /// The bytes of a span of this message.
     pub(crate) fn bytes(&self, span: Span) -> &[u8] {
         &self.message[span.start as usize..][..span.length as usize]
     }
@@ -229,6 +244,7 @@ impl Envelope {
         spans.flat_map(move |(kind, spans)| spans.iter().map(move |span| (kind as u8, self.bytes(*span))))
     }
 
+    /// The body of an `Any`: a resource only if its type is that of the response.
     fn body(&self, type_url: Span, value: Span) -> Body {
         if self.bytes(type_url) == self.bytes(self.type_url) {
             Body::Resource(value)
@@ -237,6 +253,7 @@ impl Envelope {
         }
     }
 
+    /// The element in a wrapper. What is wrong with its fields makes the body unusable, as long as the wrapper can be read.
     fn wrapped(&self, span: Span) -> Result<Item, Malformed> {
         let mut item = Item { is_wrapped: true, ..Item::bare(Body::Unset) };
         let mut malformed = None;
@@ -313,6 +330,7 @@ impl Envelope {
         Ok(name)
     }
 
+    /// One element of `resource_errors`.
     fn server_error(&self, span: Span) -> Result<ServerError, Malformed> {
         let mut error = ServerError { name: Span::default(), code: 0, message: Span::default() };
         for field in Fields::of(self.bytes(span)) {
@@ -351,12 +369,14 @@ impl Span {
         self.length == 0
     }
 
+    /// The span of a field with a length, in a part of the message that begins at `base`.
     fn of(field: &Field<'_>, base: u32) -> Result<Self, Malformed> {
         let range = field.range()?;
         // Messages over 4 GiB were refused, so every offset fits.
         Ok(Self { start: base + range.start as u32, length: range.len() as u32 })
     }
 
+    /// The span of a field that is checked to be UTF-8, which `text` relies on.
     fn of_text(field: &Field<'_>, base: u32) -> Result<Self, Malformed> {
         field.text()?;
         Self::of(field, base)
@@ -371,7 +391,7 @@ fn head(type_url: &str) -> Bytes {
     head.freeze()
 }
 
-/// It has no name, so that it is valid only in a wrapper.
+/// The type of a redirect. A locator has no name of its own, so that it is valid only in a wrapper.
 const LOCATOR: &str = "type.googleapis.com/xds.core.v3.ResourceLocator";
 
 #[cfg(test)]

@@ -12,19 +12,19 @@ pub(crate) enum Event {
     Failed(Disconnect),
     /// The first response of a stream: the server is reachable.
     Recovered,
-    /// Nothing is requested from the server any more, so that its failures are history.
+    /// The last subscription has ended, so that earlier failures of the server do not matter any more.
     Rested,
     /// The does-not-exist time of a resource has passed.
     TimedOut(EntryId),
-    /// The same for everything of a type: nothing of the type was received.
+    /// The does-not-exist time of a wildcard has passed: nothing of the type was received.
     AllTimedOut(TypeId),
     /// Streams to the server end with an error, and nothing of a type was ever received.
     Unanswered(TypeId),
-    /// The same for one resource of a type that is not requested any more because of that.
+    /// A resource was subscribed whose type is held back, because streams with a request for it end with an error.
     HeldBack(EntryId),
     /// The server was notified that the resource is unsubscribed.
     Released(EntryId),
-    /// The same for the wildcard of a type.
+    /// The server was notified that the wildcard of a type is unsubscribed.
     ReleasedAll(TypeId),
     /// The server was quiet for so long that the resources of a type that it did not send are missing.
     Quiet(TypeId),
@@ -49,16 +49,18 @@ pub(crate) struct ResponseOutcome {
     pub(crate) ty: TypeId,
     /// The stream of the response.
     pub(crate) stream: StreamId,
+    /// The version of the response, which later requests of the state of the world have once it is accepted.
     pub(crate) version: Version,
+    /// The nonce of the response, which the answer has.
     pub(crate) nonce: String,
     /// Its errors, in words for the server's operator; empty when it is accepted.
     pub(crate) error: String,
     /// Identifies its resources; compared when it is rejected.
     pub(crate) digests: Digests,
-    /// It only confirms resources, in a version that is not held: it does not become the accepted one.
+    /// Set for a response that only confirms resources, in a version that is not held: that does not become the accepted one.
     pub(crate) is_outdated: bool,
-    /// The response is rejected, and not only because of resources whose names are known.
+    /// Set for a response that is rejected, and not only because of resources whose names are known.
     pub(crate) is_unattributed: bool,
-    /// Some of it has changed what is held, whether it is accepted or not.
+    /// Whether some of the response has changed what is held, be it accepted or not.
     pub(crate) is_applied: bool,
 }

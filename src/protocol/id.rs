@@ -25,7 +25,34 @@ pub(crate) struct EntryId(pub(crate) u32);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct GroupId(pub(crate) u32);
 
+/// A type of resource with its URL, of which a machine makes the state of the type at its first use.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NamedType {
+    pub(crate) id: TypeId,
+    /// The type URL of v3, whatever the version of the server's API.
+    pub(crate) url: &'static str,
+}
+
+/// A type of resource in a group. The group has at most one wildcard for it, whatever the number of its servers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TypeInGroup {
+    /// The servers of an authority.
+    pub(crate) group: GroupId,
+    /// The type.
+    pub(crate) ty: TypeId,
+}
+
+/// A type of resource at a server: the unit that has subscriptions, a version and a nonce of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct TypeAtServer {
+    /// The server.
+    pub(crate) server: ServerId,
+    /// The type.
+    pub(crate) ty: TypeId,
+}
+
 impl TypeId {
+    /// The index in tables by type.
     pub(crate) fn index(self) -> usize {
         usize::from(self.0)
     }

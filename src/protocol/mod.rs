@@ -17,6 +17,7 @@ mod aliases;
 mod backoff;
 mod burst;
 mod channel;
+mod channels;
 mod crossed;
 mod delta;
 mod digests;
@@ -48,11 +49,12 @@ mod variant;
 pub(crate) use self::source_key::ConnectTarget;
 pub(crate) use self::{
     backoff::Backoff,
+    channel::Channel,
     digests::Digests,
     envelope::{Body, Envelope, Item, ServerError, Span, Unusable},
     event::{Event, ResponseOutcome, Timer},
-    id::{EntryId, GroupId, ServerId, StreamId, TypeId},
-    machine::Machine,
+    id::{EntryId, GroupId, NamedType, ServerId, StreamId, TypeAtServer, TypeId, TypeInGroup},
+    machine::{Client, Machine},
     node::encode as encode_node,
     settings::Settings,
     source_key::SourceKey,

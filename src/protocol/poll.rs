@@ -25,6 +25,7 @@ pub(crate) struct Poll {
     type_url: &'static str,
     /// `None` for a file.
     polling: Option<Polling>,
+    /// The source of jitter, from a seed of the machine.
     random: fastrand::Rng,
     /// The version of the last response without errors.
     version: Version,
@@ -36,23 +37,27 @@ pub(crate) struct Poll {
     next: Option<Instant>,
     /// A request is in flight. There is never more than one (D12).
     is_outstanding: bool,
-    /// When it was written.
+    /// The time at which the request in flight was written.
     written_at: Option<Instant>,
-    /// Names were subscribed since: if its answer is held back, it is given up for another one (D13).
+    /// Set when names were subscribed since the request was written: if its answer is held back, it is given up for another
+    /// one (D13).
     is_superseded: bool,
-    /// Another one was given up for it, whose answer may still come.
+    /// Set when a request was given up for the one in flight: the answer of either may come next.
     has_given_up: bool,
     /// A response is in progress.
     is_busy: bool,
     /// Something was requested since the source was reachable.
     is_requested: bool,
+    /// Subscribed names that no request has had yet, or whose request has failed.
     subscribed: Vec<SubId>,
-    /// Unsubscribed names, and the time of the last one.
+    /// Unsubscribed names that are released with the next request.
     unsubscribed: Vec<SubId>,
+    /// The time of the last unsubscription: names are released at once if nothing else is subscribed.
     unsubscribed_at: Option<Instant>,
 }
 
 impl Poll {
+    /// A type that was not requested yet; `seed` is that of the jitter.
     pub(crate) fn new(type_url: &'static str, polling: Option<Polling>, seed: u64) -> Self {
         Self {
             type_url,
@@ -77,6 +82,7 @@ impl Poll {
     /// There are more subscriptions than before. A file is read again; a server gets the next request as scheduled
     /// (D13), or at once if there was none before.
     fn on_change(&mut self, now: Instant) {
+        // Without subscriptions there was no schedule that the request could wait for.
         let is_idle = self.next.is_none() && !self.is_outstanding && !self.is_busy;
         if self.polling.is_none() || is_idle {
             self.next = Some(now);
@@ -115,6 +121,7 @@ impl Poll {
         }
     }
 
+    /// The request with the names of `self.names`.
     fn encode(&self, node: Option<&Bytes>) -> Bytes {
         let mut request = BytesMut::with_capacity(self.names.len() + 256);
         // A server that compares versions alone would not send newly subscribed names.
@@ -197,7 +204,7 @@ impl Variant for Poll {
         self.subscribed.extend(owed);
     }
 
-    /// It counts for the requested names.
+    /// Keeps the version for the next request, which has it while the names are those that this response answered.
     fn on_accepted(&mut self, _: &Subscriptions, version: &Version) {
         self.version = version.clone();
         // It may be the answer to the request before.
@@ -242,6 +249,7 @@ impl Variant for Poll {
         now: Instant,
     ) -> (Option<Bytes>, Written) {
         let mut written = Written::nothing(head.ty);
+        // A request is only written beside one in flight if that is given up (D13).
         self.has_given_up |= self.is_outstanding;
         (self.is_outstanding, self.is_superseded, self.written_at) = (false, false, Some(now));
         self.put_unsubscribed(subscriptions, &mut written);

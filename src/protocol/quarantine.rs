@@ -25,12 +25,15 @@ use super::{
 /// ```
 #[derive(Debug, Default)]
 pub(crate) struct Quarantine {
-    /// The number of such streams in a row.
+    /// The number of streams in a row that ended with an error soon after the first request of a type.
     ends: u32,
+    /// The type that was requested last before the stream ended; `None` while the state is the usual one.
     suspect: Option<TypeId>,
+    /// The types that are not requested, each until its retry.
     held_back: BTreeMap<TypeId, HeldBack>,
     /// Types that were answered at some time.
     answered: BTreeSet<TypeId>,
+    /// The state of the current stream; empty between streams.
     on_stream: OnStream,
 }
 
@@ -41,27 +44,32 @@ struct OnStream {
     requested: Vec<(TypeId, Instant)>,
     /// The time of opening it, or of requesting the last of them.
     last: Option<Instant>,
+    /// Whether any type was answered on the stream.
     has_answered: bool,
     /// A type that was answered at some time was requested. The server may have no update of it.
     has_known: bool,
 }
 
+/// A type that is not requested.
 #[derive(Debug)]
 struct HeldBack {
+    /// When it is requested again, behind all others.
     retry_at: Instant,
+    /// The pause until then, which doubles with each failure.
     pause: Duration,
 }
 
 /// The consequence of the end of a stream for its types.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
-    /// Nothing.
+    /// The end concerns no type in particular.
     Usual,
     /// These types were never answered over several streams that ended with an error, and get that error.
     Unanswered(Vec<TypeId>),
 }
 
 impl Quarantine {
+    /// A stream begins. No type was requested on it.
     pub(crate) fn on_stream_opened(&mut self, now: Instant) {
         self.on_stream = OnStream { last: Some(now), ..OnStream::default() };
     }
@@ -80,6 +88,7 @@ impl Quarantine {
         }
     }
 
+    /// A type was answered: it is none for which the server ends streams.
     pub(crate) fn on_response(&mut self, ty: TypeId) {
         self.on_stream.has_answered = true;
         self.on_stream.requested.retain(|(requested, _)| *requested != ty);
@@ -112,18 +121,21 @@ impl Quarantine {
             return Ended::Usual;
         };
         self.ends += 1;
+        // A retry of a type that was held back has failed: no further suspicion is needed.
         if let Some(held_back) = self.held_back.get_mut(&last) {
             held_back.pause = (held_back.pause * 2).min(LONGEST_PAUSE);
             held_back.retry_at = now + held_back.pause;
             (self.ends, self.suspect) = (0, None);
             return Ended::Unanswered(vec![last]);
         }
+        // A server that restarts ends streams as well, so that the first ends are nobody's fault.
         if self.ends <= USUAL_ENDS {
             return match self.ends < USUAL_ENDS {
                 true => Ended::Usual,
                 false => Ended::Unanswered(requested.into_iter().map(|(ty, _)| ty).collect()),
             };
         }
+        // Twice the same type, while the server served another one: otherwise it may end streams for any reason.
         if self.suspect == Some(last) && (has_answered || has_known) {
             self.held_back.insert(last, HeldBack { retry_at: now + FIRST_PAUSE, pause: FIRST_PAUSE });
             (self.ends, self.suspect) = (0, None);

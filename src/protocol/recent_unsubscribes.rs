@@ -11,9 +11,11 @@ use std::{
 /// which lacks the resource although it exists, may be in flight (B1.13).
 #[derive(Debug, Default)]
 pub(crate) struct RecentUnsubscribes {
+    /// The last unsubscription of each name. Looked up by name only; the order is in `order`.
     names: HashMap<Arc<str>, Unsubscribe>,
     /// The names in the order of their unsubscription, the oldest first. Some of them were unsubscribed again since.
     order: VecDeque<(Instant, Arc<str>)>,
+    /// The last end of the wildcard on the stream.
     wildcard: Option<Unsubscribe>,
     /// The number of responses that were the newest one when they were answered.
     answered: u64,
@@ -27,6 +29,7 @@ pub(crate) struct RecentUnsubscribes {
 /// The last notification of the server.
 #[derive(Debug, Clone, Copy)]
 struct Unsubscribe {
+    /// The time of the request.
     at: Instant,
     /// The number of responses that had been answered by then.
     answered: u64,
@@ -46,13 +49,14 @@ impl RecentUnsubscribes {
             }
             self.order.pop_front();
         }
+        // After a fallback as many names as a client has may be unsubscribed at once.
         if self.names.len() < self.names.capacity() / 8 {
             self.names.shrink_to(2 * self.names.len());
             self.order.shrink_to(2 * self.order.len());
         }
     }
 
-    /// The same of the wildcard.
+    /// A request is sent that ends the wildcard.
     pub(crate) fn on_wildcard_unsubscribed(&mut self, now: Instant) {
         self.wildcard = Some(Unsubscribe { at: now, answered: self.answered, left: REPETITIONS });
     }
@@ -66,7 +70,7 @@ impl RecentUnsubscribes {
         }
     }
 
-    /// The same without the wildcard.
+    /// A request is sent without the subscribed wildcard, since the server may have missed its end.
     pub(crate) fn on_wildcard_held_back(&mut self, now: Instant) {
         let left = self.wildcard.map_or(0, |sent| sent.left.saturating_sub(1));
         self.wildcard = Some(Unsubscribe { at: now, answered: self.answered, left });
@@ -118,16 +122,17 @@ impl RecentUnsubscribes {
             .map(|name| &**name)
     }
 
-    /// Whether that applies to a name.
+    /// Whether a name was unsubscribed by an answer that a response crossed, so that the server may have dropped it.
     pub(crate) fn is_name_crossed(&self, name: &str) -> bool {
         self.names.get(name).is_some_and(|sent| self.is_unsubscribe_crossed(sent))
     }
 
-    /// The same of the wildcard.
+    /// Whether the wildcard was ended by an answer that a response crossed, so that the server may have dropped it.
     pub(crate) fn is_wildcard_crossed(&self) -> bool {
         self.wildcard.is_some_and(|sent| self.is_unsubscribe_crossed(&sent))
     }
 
+    /// Whether an unsubscription was in the last answer, and a response came since that may have been sent before that was read.
     fn is_unsubscribe_crossed(&self, sent: &Unsubscribe) -> bool {
         self.is_crossed && sent.left > 0 && sent.answered + 1 == self.answered
     }
@@ -137,7 +142,7 @@ impl RecentUnsubscribes {
         self.names.get(name).is_some_and(|sent| sent.answered == self.answered)
     }
 
-    /// The same of the wildcard.
+    /// Whether the wildcard was ended, but the server may have missed that.
     pub(crate) fn may_have_missed_wildcard(&self) -> bool {
         self.wildcard.is_some_and(|sent| sent.answered == self.answered)
     }

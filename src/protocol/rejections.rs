@@ -19,8 +19,9 @@ use crate::resource::Version;
 /// resources count as that of the response, too.
 #[derive(Debug, Default)]
 pub(crate) struct Rejections {
-    /// The newest last.
+    /// At most [`REMEMBERED`], the newest last.
     recent: VecDeque<Rejected>,
+    /// The rate of the NACKs of new rejections.
     burst: Burst,
     /// The last response was rejected, and not only because of resources whose names are known.
     is_last_rejected: bool,
@@ -33,9 +34,11 @@ pub(crate) struct Fingerprint {
     pub(crate) digests: Digests,
 }
 
+/// A rejected response, and the pace of its NACKs.
 #[derive(Debug)]
 struct Rejected {
     response: Fingerprint,
+    /// The delay of the NACK grows with each repetition of the response.
     backoff: Backoff,
     /// The time of its last answer, or of the pending one.
     answered_at: Instant,
@@ -51,6 +54,7 @@ impl Rejections {
         now: Instant,
         random: &mut fastrand::Rng,
     ) -> Duration {
+        // The same response an hour later is a push by an operator, and no answer to the NACK.
         self.recent.retain(|rejected| !rejected.is_over(now));
         let known = self.recent.iter_mut().find(|rejected| rejected.response == response);
         if let Some(rejected) = known {
@@ -108,7 +112,7 @@ const REMEMBERED: usize = 8;
 /// The time for which a rejected response is remembered after its answer.
 const MEMORY: Duration = Duration::from_secs(30);
 
-/// The same when a response was accepted since: a server that answers a NACK does so at once, while an operator who takes
+/// The time for which a rejected response is remembered once another one was accepted: a server that answers a NACK does so at once, while an operator who takes
 /// back a good change needs longer.
 const MEMORY_AFTER_ACCEPTANCE: Duration = Duration::from_secs(1);
 

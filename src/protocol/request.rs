@@ -6,16 +6,21 @@ use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
 /// The parts of a `DiscoveryRequest`.
 #[derive(Debug)]
 pub(crate) struct SotwRequest<'a> {
+    /// The version that is accepted, or claimed; empty for none.
     pub(crate) version: &'a str,
     pub(crate) type_url: &'a str,
+    /// The nonce of the last response on the stream; empty before.
     pub(crate) nonce: &'a str,
+    /// The encoded node, in the first request of a stream.
     pub(crate) node: Option<&'a Bytes>,
     /// The names as fields of the message.
     pub(crate) names: &'a Bytes,
+    /// The text of a NACK.
     pub(crate) error: Option<&'a str>,
 }
 
 impl SotwRequest<'_> {
+    /// The encoded message. Fields that are not set are left out, as protobuf demands.
     pub(crate) fn encode(&self) -> Bytes {
         let mut request = BytesMut::with_capacity(self.names.len() + 256);
         put_unless_empty(1, self.version, &mut request);
@@ -60,7 +65,7 @@ pub(crate) fn put_error(field: u32, error: &str, into: &mut impl BufMut) {
 }
 
 /// Writes an entry of a `map<string, string>`.
-pub(crate) fn put_pair(field: u32, (key, value): (&str, &str), into: &mut impl BufMut) {
+pub(crate) fn put_pair(field: u32, key: &str, value: &str, into: &mut impl BufMut) {
     encode_key(field, WireType::LengthDelimited, into);
     encode_varint((text_len(key) + text_len(value)) as u64, into);
     put_text(1, key, into);
@@ -73,7 +78,7 @@ pub(crate) fn text_len(text: &str) -> usize {
 }
 
 /// The size of [`put_pair`], likewise.
-pub(crate) fn pair_len((key, value): (&str, &str)) -> usize {
+pub(crate) fn pair_len(key: &str, value: &str) -> usize {
     let both = text_len(key) + text_len(value);
     1 + encoded_len_varint(both as u64) + both
 }

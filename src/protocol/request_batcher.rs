@@ -8,19 +8,26 @@ use std::time::{Duration, Instant};
 /// on: O(N) bytes and O(log N) requests.
 #[derive(Debug, Default)]
 pub(crate) struct RequestBatcher {
+    /// The last request of the stream.
     last: Option<LastRequest>,
+    /// A change that no request has yet.
     change: Option<Change>,
+    /// The longest delay of a change in the current run, which doubles with each of its requests.
     delay: Duration,
 }
 
+/// A request that was handed out.
 #[derive(Debug, Clone, Copy)]
 struct LastRequest {
     at: Instant,
+    /// The number of names in it.
     names: usize,
 }
 
+/// The pending change, which stands for all since the last request.
 #[derive(Debug, Clone, Copy)]
 struct Change {
+    /// When it is to be written, whatever else changes.
     due: Instant,
 }
 
@@ -28,7 +35,9 @@ impl RequestBatcher {
     /// The names have changed.
     pub(crate) fn on_change(&mut self, now: Instant) {
         let due = match (self.last, self.change) {
+            // It is due already. While a response is in progress it cannot be written, and must not be put off further.
             (_, Some(change)) if change.due <= now => change.due,
+            // A run of changes: a pause ends it, or the delay since its last request.
             (Some(last), _) if now < last.at + QUIET || self.change.is_some() => {
                 (now + QUIET).min(last.at + self.delay.max(QUIET))
             }
@@ -57,6 +66,7 @@ impl RequestBatcher {
         let change = self.change?;
         match self.last {
             Some(last) if names < 2 * last.names.max(1) => Some(change.due),
+            // The names have doubled: requests that double each time cost linear bytes together.
             Some(last) => Some(last.at.min(change.due)),
             None => Some(change.due),
         }

@@ -17,6 +17,7 @@ pub(super) struct SentNames {
 }
 
 impl SentNames {
+    /// Adds a name; beyond the limit, all names count as added.
     pub(super) fn add(&mut self, name: &str) {
         if self.is_full {
             return;

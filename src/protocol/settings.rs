@@ -20,7 +20,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// The same with durations that can be added to any time.
+    /// Limits the durations, so that adding one to a time cannot overflow.
     pub(crate) fn bounded(self) -> Self {
         Self {
             polling: self.polling.bounded(),

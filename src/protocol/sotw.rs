@@ -9,7 +9,7 @@ use self::{
     unheld::Unheld,
 };
 use super::{
-    crossed::Crossed,
+    crossed::{Crossed, WrittenNames},
     recent_unsubscribes::RecentUnsubscribes,
     request::SotwRequest,
     request_batcher::RequestBatcher,
@@ -46,15 +46,17 @@ mod unheld;
 #[derive(Debug)]
 pub(crate) struct Sotw {
     type_url: &'static str,
-    /// The version of the last response without errors.
+    /// The version of the last response without errors; empty if nothing of it may be claimed any more.
     version: Version,
-    /// The last response without errors is one to a request for everything.
+    /// Set when the last response without errors is one to a request for everything.
     covers_all: bool,
-    /// A subscribed resource of that version was dropped, or may have been replaced.
+    /// Set when a subscribed resource of that version was dropped, or may have been replaced.
     has_dropped: bool,
-    /// The server has shown that it takes `*` for a name (B1.23).
+    /// Set once the server has shown that it takes `*` for a name (B1.23). It outlives streams: each would show it again.
     is_star_a_name: bool,
+    /// Made anew with each stream.
     on_stream: OnStream,
+    /// The time of the next request for a change.
     batcher: RequestBatcher,
     /// For how long absence proves nothing of a resubscribed name.
     doubt: Duration,
@@ -67,10 +69,14 @@ pub(crate) struct Sotw {
 /// The state of one stream.
 #[derive(Debug, Default)]
 struct OnStream {
+    /// A request was written on the stream.
     requested: bool,
+    /// The nonce of the last response that was answered; empty before.
     nonce: String,
     recent_unsubscribes: RecentUnsubscribes,
+    /// The names in requests, and what the server makes of them.
     names: RequestedNames,
+    /// The answers that are not written yet.
     answers: Answers,
     /// A response is in progress; a request before its answer would be taken for one.
     busy: bool,
@@ -81,6 +87,7 @@ struct OnStream {
     /// The first request had a version, and no response has followed.
     version_sent: bool,
     empty_list: EmptyList,
+    /// What the server has sent and that is not held.
     unheld: Unheld,
     /// The number of accepted responses since everything was requested. One may have crossed the request, unless that
     /// was the first one.
@@ -88,6 +95,7 @@ struct OnStream {
 }
 
 impl Sotw {
+    /// A type without a request; it begins with its first subscription.
     pub(crate) fn new(type_url: &'static str, doubt: Duration) -> Self {
         Self {
             type_url,
@@ -125,6 +133,27 @@ impl Sotw {
         self.on_stream.accepted_since_all = usize::from(subscriptions.wildcard);
     }
 
+    /// The newest response is answered, by an ACK or by names that are repeated: that, no server drops as outdated (B1.8).
+    fn on_newest_answered(&mut self, subscriptions: &Subscriptions, is_ack: bool, now: Instant) {
+        self.on_stream.recent_unsubscribes.on_answered();
+        if self.on_stream.names.is_end_doubtful() && !subscriptions.wildcard {
+            // The server may have dropped the request that spelled it. An answer it does not drop.
+            self.on_stream.names.spell_star();
+            if !is_ack {
+                self.forget_version();
+            }
+            self.batcher.on_change(now);
+        }
+    }
+
+    /// The first request of a stream has a version, which may be empty.
+    fn on_version_claimed(&mut self, subscriptions: &mut Subscriptions, version: &Version) {
+        self.on_stream.version_sent = !version.is_empty();
+        self.on_stream.empty_list.on_claimed(version);
+        // The version stands for everything at the server: if that is still so, it may send nothing.
+        subscriptions.received_all |= subscriptions.wildcard && !version.is_empty();
+    }
+
     /// A NACK has the names of the last request: some servers read none from it (istiod, Consul).
     fn write_nack(&mut self, node: Option<&Bytes>, now: Instant) -> Option<Bytes> {
         let (version, answer) = self.on_stream.answers.pop()?;
@@ -138,6 +167,7 @@ impl Sotw {
         Some(self.encode(version.as_str(), node, answer.error.as_deref()))
     }
 
+    /// A request with the names as they were put last.
     fn encode(&self, version: &str, node: Option<&Bytes>, error: Option<&str>) -> Bytes {
         let (nonce, names) = (&self.on_stream.nonce, self.on_stream.names.encoded());
         SotwRequest { version, type_url: self.type_url, nonce, node, names, error }.encode()
@@ -169,6 +199,7 @@ impl Variant for Sotw {
     }
 
     fn on_wildcard(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
+        // If its end was not written, nothing has happened for the server.
         if !subscriptions.wildcard_leaving {
             self.on_stream.recent_unsubscribes.on_wildcard_subscribed();
         }
@@ -182,6 +213,7 @@ impl Variant for Sotw {
         subscriptions.wildcard_leaving = true;
         self.covers_all = false;
         if self.is_star_a_name {
+            // At such a server no request beside the wildcard has had the names (B1.23).
             self.subscribed = subscriptions.request_again();
         }
         self.batcher.on_change(now);
@@ -228,7 +260,8 @@ impl Variant for Sotw {
         std::mem::take(&mut self.unsubscribed)
     }
 
-    /// Nothing of the type is written until it is answered.
+    /// The response is in progress: nothing of the type is written until it is answered, since a server would take that for
+    /// the answer.
     fn on_response(&mut self, version: &Version, now: Instant) {
         self.on_stream.busy = true;
         self.on_stream.version_sent = false;
@@ -237,7 +270,7 @@ impl Variant for Sotw {
         self.on_stream.recent_unsubscribes.on_response(self.doubt, now);
     }
 
-    /// It counts from now on, also on later streams.
+    /// Keeps the version, which belongs to the server, not to the stream (B0.5).
     fn on_accepted(&mut self, subscriptions: &Subscriptions, version: &Version) {
         self.version = version.clone();
         // No subscription may keep the resources that are received while the end of the wildcard is not written.
@@ -278,6 +311,7 @@ impl Variant for Sotw {
     fn on_answer(&mut self, answer: Answer, now: Instant) {
         self.on_stream.busy = false;
         if answer.error.is_some() {
+            // Some of its resources are not held, which the server has sent and may consider known (B1.21).
             self.on_stream.unheld.on_lost();
         }
         self.on_stream.answers.push(self.version.clone(), answer, now);
@@ -330,6 +364,7 @@ impl Variant for Sotw {
         }
         let next = self.on_stream.answers.next();
         if next.is_some_and(|answer| answer.error.is_some()) {
+            // Names beside an error are lost to some servers (MS1), so that changes wait for the next request.
             return (self.write_nack(head.node, now), written);
         }
         let is_new = next.is_some_and(|ack| ack.nonce.is_empty() || ack.nonce != self.on_stream.nonce);
@@ -342,17 +377,10 @@ impl Variant for Sotw {
         let ack = self.on_stream.answers.pop();
         let is_newest = answering && self.on_stream.answers.is_empty();
         if is_newest {
-            self.on_stream.recent_unsubscribes.on_answered();
-            if self.on_stream.names.is_end_doubtful() && !subscriptions.wildcard {
-                // The server may have dropped the request that spelled it. An answer it does not drop.
-                self.on_stream.names.spell_star();
-                if ack.is_none() {
-                    self.forget_version();
-                }
-                self.batcher.on_change(now);
-            }
+            self.on_newest_answered(subscriptions, ack.is_some(), now);
         }
         let is_first = !self.on_stream.requested;
+        // The wildcard goes alone, and the names wait for its answer (B1.26).
         if is_first && refilled == Refilled::InPart {
             self.on_stream.empty_list.on_written(now);
         }
@@ -372,14 +400,13 @@ impl Variant for Sotw {
             version = answered;
         }
         if is_first {
-            self.on_stream.version_sent = !version.is_empty();
-            self.on_stream.empty_list.on_claimed(&version);
-            // The version stands for everything at the server: if that is still so, it may send nothing.
-            subscriptions.received_all |= subscriptions.wildcard && !version.is_empty();
+            self.on_version_claimed(subscriptions, &version);
         }
         let stream = &mut self.on_stream;
+        // No response can cross a first request: the server has sent nothing before it.
         let is_change = !is_first && names != *stream.names.encoded();
-        stream.crossed.on_written((is_change, is_repeated), &stream.nonce, now);
+        let names = WrittenNames::of(is_change, is_repeated);
+        stream.crossed.on_written(names, &stream.nonce, now);
         stream.requested = true;
         (Some(self.encode(version.as_str(), head.node, None)), written)
     }

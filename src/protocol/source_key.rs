@@ -29,7 +29,9 @@ pub(crate) enum SourceKey {
 /// The variant of the protocol on a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StreamVariant {
+    /// Each request has all names, each response all resources of types of which absence means deletion.
     StateOfTheWorld,
+    /// Requests and responses have changes (delta xDS).
     Incremental,
 }
 
@@ -78,6 +80,7 @@ impl SourceKey {
         }
     }
 
+    /// The key of a management server. Without an API type of its own it has that of the settings.
     fn of_server(server: &Arc<Server>, type_url: &'static str, settings: &Settings) -> Result<Self, String> {
         let api_type = server.api_type.unwrap_or(settings.api_type);
         let cannot = |why| format!("api_type {api_type} of xDS server {} does not fit: {why}", server.uri);
@@ -86,6 +89,7 @@ impl SourceKey {
             true => StreamVariant::Incremental,
             false => StreamVariant::StateOfTheWorld,
         };
+        // The type need not be known here: whether an aggregated stream serves it is up to the server.
         if api_type.is_aggregated() {
             let method = api_version.ads().of_variant(api_type.is_delta());
             let method = method.ok_or_else(|| cannot("there is no such method"))?;
@@ -104,6 +108,7 @@ impl SourceKey {
         Ok(Self::TypeStream { server: with(server, api_type, None), variant, method, type_url })
     }
 
+    /// What the protocol can rely on with the source.
     pub(crate) fn capabilities(&self) -> Capabilities {
         let of_stream = |variant: StreamVariant, type_url| Capabilities {
             incremental: variant == StreamVariant::Incremental,
@@ -139,6 +144,7 @@ impl SourceKey {
         }
     }
 
+    /// The features that the bootstrap lists for the server, or for a file.
     pub(crate) fn features(&self) -> ServerFeatures {
         match self.server() {
             Ok(server) => server.features,
@@ -155,6 +161,7 @@ impl SourceKey {
     }
 
     /// The interval of the keepalive pings, if the server has one of its own.
+    /// Files and polls have none.
     pub(crate) fn keepalive(&self) -> Option<Duration> {
         self.server().ok()?.keepalive.map(|own| bounded(own.interval))
     }
@@ -164,6 +171,7 @@ impl SourceKey {
         self.server().map_or(TransportApiVersion::V3, |server| server.transport_api_version)
     }
 
+    /// What the transport needs to connect.
     pub(crate) fn connect_target(&self) -> ConnectTarget {
         let stream = |server: &Arc<Server>, api_type, method| ConnectTarget::Server {
             server: server.clone(),
@@ -224,6 +232,7 @@ impl fmt::Display for SourceKey {
 
 /// The server with the settings in use, so that omitted fields are equal to their defaults.
 fn with(server: &Arc<Server>, api_type: ApiType, polling: Option<Polling>) -> Arc<Server> {
+    // The common case of a complete entry keeps the shared allocation.
     if (server.api_type, server.polling) == (Some(api_type), polling) {
         return server.clone();
     }

@@ -21,14 +21,19 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Stream {
     server: ServerId,
+    /// The number of the last attempt; 0 before the first one.
     attempt: u64,
     state: State,
+    /// The pauses between attempts, reset by a healthy stream.
     backoff: Backoff,
+    /// The interval of keepalive pings, which doubles when the server finds them too many.
     keepalive: Duration,
 }
 
+/// The state of the current attempt, if there is one.
 #[derive(Debug)]
 enum State {
+    /// No attempt, and none that waits.
     Closed,
     /// Bytes may be read before the connection is reported as up.
     Connecting {
@@ -37,6 +42,7 @@ enum State {
     Open(Open),
     BackingOff {
         until: Instant,
+        /// Whether no connection was established: only then another stream shows that a retry is worthwhile.
         unreachable: bool,
     },
 }
@@ -64,18 +70,18 @@ pub(crate) struct Open {
     pub(crate) pending: Option<Written>,
     /// Since when the server has no subscriptions.
     pub(crate) idle_since: Option<Instant>,
-    /// A response was received, so that the end of the stream is no failure (A57-2).
+    /// Set once a response was received, so that the end of the stream is no failure (A57-2).
     answered: bool,
-    /// Bytes were read from the connection: it is not one that a frozen server has left in the kernel's backlog.
+    /// Set once bytes were read from the connection: it is not one that a frozen server has left in the kernel's backlog.
     alive: bool,
-    /// When the server announced the end of the connection.
+    /// The time at which the server announced the end of the connection (GOAWAY).
     going_away_since: Option<Instant>,
-    /// The time until which it has to hold to be healthy without a response: a server that knows the held versions
+    /// The time until which the stream has to hold to be healthy without a response: a server that knows the held versions
     /// may have nothing to send.
     holds_at: Option<Instant>,
-    /// It has held for so long.
+    /// Set when the stream has held until then.
     held: bool,
-    /// It is healthy.
+    /// Set when the stream is healthy: it was answered, or has held while nothing was due.
     good: bool,
 }
 
@@ -84,7 +90,7 @@ pub(crate) struct Open {
 pub(crate) enum End {
     /// A server error for all watches of its resources.
     Failure,
-    /// Nothing to report.
+    /// No error: the server was healthy, and only ended the stream.
     Silent,
 }
 
@@ -98,6 +104,7 @@ pub(crate) struct Left {
 }
 
 impl Stream {
+    /// No attempt yet: the first one is made without a pause.
     pub(crate) fn new(server: ServerId, keepalive: Duration, now: Instant) -> Self {
         Self { server, attempt: 0, state: State::Closed, backoff: Backoff::for_connections(now), keepalive }
     }
@@ -107,6 +114,7 @@ impl Stream {
         self.attempt = attempts;
     }
 
+    /// The last attempt.
     pub(crate) fn id(&self) -> StreamId {
         StreamId { server: self.server, attempt: self.attempt }
     }
@@ -124,6 +132,7 @@ impl Stream {
             }
     }
 
+    /// The open stream, to change its state.
     pub(crate) fn open(&mut self) -> Option<&mut Open> {
         match &mut self.state {
             State::Open(open) => Some(open),
@@ -131,6 +140,7 @@ impl Stream {
         }
     }
 
+    /// The open stream; `None` also while it is being opened.
     pub(crate) fn as_open(&self) -> Option<&Open> {
         match &self.state {
             State::Open(open) => Some(open),
@@ -138,6 +148,7 @@ impl Stream {
         }
     }
 
+    /// The state as operators see it.
     pub(crate) fn connection(&self) -> ConnectionState {
         match self.state {
             State::Closed => ConnectionState::Idle,
@@ -167,6 +178,7 @@ impl Stream {
         }
     }
 
+    /// Requests can be written. The connection may have been alive before it was reported as up.
     pub(crate) fn on_connected(&mut self, now: Instant) {
         let alive = matches!(self.state, State::Connecting { alive: true });
         let holds_at = Some(now + SILENCE);
@@ -193,9 +205,15 @@ impl Stream {
         self.as_open().filter(|open| !open.answered)?.going_away_since
     }
 
-    /// Whether there is a server behind the open connection, as far as can be detected.
-    pub(crate) fn is_alive(&self) -> bool {
-        self.as_open().is_some_and(|open| open.alive)
+    /// Why the open stream has nobody who serves it, as far as can be detected.
+    pub(crate) fn unserved(&self) -> Option<(DisconnectKind, &'static str)> {
+        match self.as_open()?.alive {
+            // The kernel of a frozen server accepts connections.
+            false => {
+                Some((DisconnectKind::Unreachable, "the server accepted the connection but has sent nothing"))
+            }
+            true => self.unanswered_going_away_since().map(|_| (DisconnectKind::Closed, FORGOTTEN)),
+        }
     }
 
     /// The time after which the stream is healthy without a response. A server without any bytes so far may be a frozen
@@ -204,7 +222,7 @@ impl Stream {
         self.as_open().filter(|open| open.alive).and_then(|open| open.holds_at)
     }
 
-    /// It has held. Whether that makes it healthy is still open while something is due from the server.
+    /// The stream has held. Whether that makes it healthy is still open while something is due from the server.
     pub(crate) fn on_held(&mut self) {
         if let Some(open) = self.open() {
             (open.holds_at, open.held) = (None, true);
@@ -216,7 +234,7 @@ impl Stream {
         self.as_open().is_some_and(|open| open.held && !open.good)
     }
 
-    /// Nothing is due.
+    /// The stream counts as healthy, since nothing is due from the server.
     pub(crate) fn on_good(&mut self) {
         if let Some(open) = self.open() {
             open.good = true;
@@ -246,11 +264,13 @@ impl Stream {
     /// was due; `Left` is the state that the server has left behind.
     pub(crate) fn on_disconnected(
         &mut self,
-        (reason, left): (&Disconnect, Left),
+        reason: &Disconnect,
+        left: Left,
         now: Instant,
         random: &mut fastrand::Rng,
     ) -> End {
         let held = self.as_open().is_some_and(|open| open.held);
+        // A server that knows the held versions may have nothing to send, however healthy it is.
         let answered = self.has_answered() || (held && !left.owes);
         let unreachable = reason.kind == DisconnectKind::Unreachable;
         // A stream that ended because of the client, or of one type, ends again however healthy it was.
@@ -261,6 +281,7 @@ impl Stream {
         self.state = State::BackingOff { until: now + self.backoff.next(random), unreachable };
         match reason.kind {
             DisconnectKind::TooManyPings => {
+                // As gRPC does; without that, the server would close each connection for the same reason.
                 self.keepalive = (self.keepalive * 2).min(LONGEST_KEEPALIVE.max(self.keepalive));
                 End::Silent
             }
@@ -275,8 +296,7 @@ impl Stream {
         }
     }
 
-    /// Another stream shows that the server is reachable: the pause is over at once. The next one is no shorter for
-    /// that.
+    /// Ends the pause, since another stream shows that the server is reachable. The next pause is no shorter for that.
     pub(crate) fn hasten(&mut self, now: Instant) {
         if let State::BackingOff { until, unreachable: true } = &mut self.state {
             *until = now.min(*until);
@@ -293,6 +313,10 @@ impl Stream {
         self.state = State::Closed;
     }
 }
+
+/// Why a stream is given up on a connection whose end was announced.
+const FORGOTTEN: &str =
+    "the server announced the end of the connection (GOAWAY), and has sent no response on the stream";
 
 /// The time for which a stream without a response has to hold to be healthy.
 const SILENCE: Duration = Duration::from_secs(3);

@@ -38,7 +38,7 @@ pub(crate) enum StreamEvent {
         /// The stream of the request.
         stream: StreamId,
     },
-    /// Nothing of the last request exists. It is as a response without resources.
+    /// The server reported that nothing of the last request exists (HTTP status 404), as a response without resources would.
     NotFound {
         /// The stream of the request.
         stream: StreamId,

@@ -13,16 +13,19 @@ pub(super) use absence::Absence;
 /// The methods are named after messages on the wire, so that a change of the state is found by its cause.
 #[derive(Debug)]
 pub(crate) struct Subscription {
+    /// The canonical name.
     name: Arc<str>,
     /// The name in requests, if it differs (X2).
     spelling: Option<Arc<str>>,
+    /// The entry in the cache, which several servers may have a subscription of.
     entry: EntryId,
+    /// The progress of the request on the current stream; after a stream, of the next one.
     phase: Phase,
     /// Subscribed by name. Without it the name is a member of a collection, or about to be removed.
     is_named: bool,
     /// The last request that was handed out has the name.
     is_requested: bool,
-    /// The server sent it under a wildcard.
+    /// The server sent the name under a wildcard.
     of_wildcard: bool,
     /// The server sent it under a glob, which is subscribed to by a name of its own.
     of_glob: bool,
@@ -30,20 +33,20 @@ pub(crate) struct Subscription {
     is_held: bool,
     /// This server has sent the cached resource, in the incremental variant.
     is_own: bool,
-    /// Another server has sent the cached resource, while this name had a subscription here.
+    /// Set when another server has sent the cached resource, while this name had a subscription here.
     is_replaced: bool,
     /// The server's version of the cached resource, where resources have versions of their own; empty if the cache
     /// holds another one, or none.
     version: Version,
-    /// The server has answered it on this stream.
+    /// The server has answered the name on this stream.
     is_answered: bool,
     /// Held since an earlier stream, in a version that this stream's first request did not have: it has to be sent again.
     is_unconfirmed: bool,
     /// Requested before the wildcard, and not answered when that was requested: an answer to it is no sign that the server sends
     /// everything.
     precedes_wildcard: bool,
-    /// Until when absence proves nothing: the name was unsubscribed shortly before, so that a response to that may be
-    /// in flight.
+    /// The end of the time in which absence proves nothing: the name was unsubscribed shortly before, so that a response to
+    /// that may be in flight. Boxed, since few subscriptions have one and there may be a million of them.
     doubt_until: Option<Box<Instant>>,
     /// The timer that was started last; earlier ones do not matter any more. 0 if none was.
     timer: u32,
@@ -59,6 +62,7 @@ pub(crate) struct Subscription {
 }
 
 impl Subscription {
+    /// A name that is neither requested nor sent.
     pub(super) fn new(name: Arc<str>, entry: EntryId, serial: u32) -> Self {
         Self {
             name,
@@ -94,7 +98,7 @@ impl Subscription {
         self.spelling.as_ref().unwrap_or(&self.name)
     }
 
-    /// Sets that, unless the server knows it by another one.
+    /// Sets the name in requests, unless the server knows it by another one.
     pub(crate) fn spell(&mut self, spelling: Option<Arc<str>>) {
         if !self.is_named && !self.is_requested {
             self.spelling = spelling;
@@ -109,7 +113,7 @@ impl Subscription {
         self.serial
     }
 
-    /// Another entry replaces its entry.
+    /// Replaces the entry; returns the one before.
     pub(crate) fn replace_entry(&mut self, entry: EntryId) -> EntryId {
         mem::replace(&mut self.entry, entry)
     }
@@ -119,7 +123,7 @@ impl Subscription {
         self.is_named
     }
 
-    /// Sets that; returns the previous value.
+    /// Sets whether it is subscribed to by name; returns the previous value.
     pub(super) fn set_named(&mut self, is_named: bool) -> bool {
         mem::replace(&mut self.is_named, is_named)
     }
@@ -147,12 +151,12 @@ impl Subscription {
         self.of_glob
     }
 
-    /// It was sent under a wildcard. True when it was not a member before.
+    /// The name was sent under a wildcard. True when it was not a member before.
     pub(crate) fn join_wildcard(&mut self) -> bool {
         !mem::replace(&mut self.of_wildcard, true)
     }
 
-    /// It was sent under a glob. True when it was not a member before.
+    /// The name was sent under a glob. True when it was not a member before.
     pub(crate) fn join_glob(&mut self) -> bool {
         !mem::replace(&mut self.of_glob, true)
     }
@@ -167,6 +171,7 @@ impl Subscription {
         self.of_glob = false;
     }
 
+    /// The resource was deleted: it is no member of anything.
     pub(crate) fn leave_collections(&mut self) {
         (self.of_wildcard, self.of_glob) = (false, false);
     }
@@ -180,6 +185,7 @@ impl Subscription {
         self.is_held = is_held;
     }
 
+    /// The server's version of the held resource; empty if it has none, or if the cache holds another server's.
     pub(crate) fn version(&self) -> &Version {
         &self.version
     }
@@ -207,7 +213,7 @@ impl Subscription {
 
     // Requests.
 
-    /// It is subscribed, and the server has not answered: a request has to be sent. `doubt_until` is the end of the
+    /// The name is subscribed, and the server has not answered: a request has to be sent. `doubt_until` is the end of the
     /// time in which a response to its last unsubscription may be in flight.
     pub(super) fn on_subscribed(&mut self, doubt_until: Option<Instant>) {
         self.doubt_until = doubt_until.map(Box::new);
@@ -259,6 +265,7 @@ impl Subscription {
         self.phase = if is_doubted { Phase::AbsenceUnconfirmed } else { Phase::Requested };
         let starts = !self.is_held || is_doubted;
         if !starts {
+            // An older timer must not end for this request.
             self.timer = 0;
         }
         starts
@@ -291,6 +298,7 @@ impl Subscription {
         mem::replace(&mut self.last_response, response) == response
     }
 
+    /// Whether a response has the name.
     pub(crate) fn is_mentioned_in(&self, response: u64) -> bool {
         self.last_response == response
     }
@@ -340,19 +348,22 @@ impl Subscription {
         self.is_named && !self.is_held && is_awaited
     }
 
+    /// Whether the name is subscribed, and the server has not answered, also when its time has passed.
     pub(super) fn is_unanswered(&self) -> bool {
         self.is_named && self.phase != Phase::Answered
     }
 
-    /// Whether the server was asked for it, and has sent nothing of it: also when its time has passed.
+    /// Whether the name was requested, and the server has sent nothing of it: also when its time has passed.
     pub(crate) fn is_awaited_from_server(&self) -> bool {
         self.is_named && !self.is_held && matches!(self.phase, Phase::Requested | Phase::TimedOut)
     }
 
+    /// The number of its last timer; 0 if it has none.
     pub(super) fn timer(&self) -> u32 {
         self.timer
     }
 
+    /// A timer of this number was started, which replaces those before.
     pub(super) fn on_timer_started(&mut self, timer: u32) {
         self.timer = timer;
     }
@@ -391,11 +402,12 @@ impl Subscription {
         self.is_unconfirmed
     }
 
+    /// Whether the server has to send it again, and has not.
     pub(super) fn is_unconfirmed(&self) -> bool {
         self.is_unconfirmed
     }
 
-    /// It is a member because of another server: this one has to send it as well, unless `has_sent_all` is set, which
+    /// The name is a member because of another server: this one has to send it as well, unless `has_sent_all` is set, which
     /// means that it will not. True when it is awaited.
     pub(super) fn on_joined(&mut self, has_sent_all: bool) -> bool {
         if self.is_answered || self.has_version() {

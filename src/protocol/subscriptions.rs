@@ -16,14 +16,19 @@ use crate::{capacity::Shrink, chunked_slab::ChunkedSlab};
 /// anew only when a request is written after a change.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions {
+    /// The subscriptions in their slots. Growing does not move them, so that a million names cost no pause.
     subs: ChunkedSlab<Subscription>,
+    /// The slot of each canonical name.
     by_name: HashMap<Arc<str>, SubId>,
+    /// The subscribed names that are aliases of resources with another name; empty but in the incremental variant.
     pub(crate) aliases: Aliases,
     /// The subscriptions of the last list for the wire, sorted by name, and behind them the newer ones.
-    listed: Vec<(SubId, u32)>,
+    listed: Vec<Listed>,
+    /// The list for the wire; `None` after a change.
     encoded: Option<Bytes>,
     /// The number of names that are requested by name.
     named: usize,
+    /// The wildcard is subscribed, whether or not it was requested.
     pub(crate) wildcard: bool,
     /// The wildcard was unsubscribed, and the server has not been notified yet.
     pub(crate) wildcard_leaving: bool,
@@ -31,12 +36,21 @@ pub(crate) struct Subscriptions {
     pub(crate) sends_all: bool,
     /// The wildcard was requested, and all its resources were sent on this stream.
     pub(crate) received_all: bool,
+    /// The serial number of the last subscription; it wraps around.
     next_serial: u32,
 }
 
 /// A slot in a [`Subscriptions`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct SubId(pub(crate) u32);
+
+/// An entry of the list for the wire.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Listed {
+    id: SubId,
+    /// Slots are reused: a later subscription in the same slot has another serial number than the listed one.
+    serial: u32,
+}
 
 impl Subscriptions {
     pub(crate) fn get(&self, id: SubId) -> Option<&Subscription> {
@@ -47,6 +61,7 @@ impl Subscriptions {
         self.subs.get_mut(id.0)
     }
 
+    /// The subscription of a canonical name.
     pub(crate) fn find(&self, name: &str) -> Option<SubId> {
         self.by_name.get(name).copied()
     }
@@ -67,6 +82,7 @@ impl Subscriptions {
         })
     }
 
+    /// All subscriptions, to change them. It costs an iteration, which tests count.
     pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = (SubId, &mut Subscription)> {
         self.subs.iter_mut().map(|(id, sub)| {
             #[cfg(test)]
@@ -77,7 +93,7 @@ impl Subscriptions {
 
     /// The names that are requested by name, in the order of the last request, and behind them the newer ones.
     pub(crate) fn listed(&self) -> impl Iterator<Item = SubId> {
-        self.listed.iter().map(|(id, _)| *id)
+        self.listed.iter().map(|listed| listed.id)
     }
 
     /// The number of names that are requested by name.
@@ -119,7 +135,7 @@ impl Subscriptions {
         }
         self.named += 1;
         self.encoded = None;
-        self.listed.push((id, sub.serial()));
+        self.listed.push(Listed { id, serial: sub.serial() });
         if self.listed.len() > 2 * self.named + 64 {
             // Without a stream the list is not written, so it is cleared here of removed names.
             self.tidy();
@@ -199,7 +215,7 @@ impl Subscriptions {
         encoded
     }
 
-    /// The same without some of them, made anew each time.
+    /// The names without some of them, encoded anew each time: only the answer before a resubscription has such a list.
     pub(crate) fn names_without(&mut self, left_out: impl Fn(&str) -> bool) -> Bytes {
         self.tidy();
         let mut buffer = BytesMut::new();
@@ -220,8 +236,9 @@ impl Subscriptions {
     }
 }
 
-fn alive<'a>(subs: &'a ChunkedSlab<Subscription>, (id, serial): &(SubId, u32)) -> Option<&'a Subscription> {
-    subs.get(id.0).filter(|sub| sub.serial() == *serial && sub.is_named())
+/// The subscription of an entry of the list, if it is the one that was listed, and is still requested by name.
+fn alive<'a>(subs: &'a ChunkedSlab<Subscription>, listed: &Listed) -> Option<&'a Subscription> {
+    subs.get(listed.id.0).filter(|sub| sub.serial() == listed.serial && sub.is_named())
 }
 
 #[cfg(test)]

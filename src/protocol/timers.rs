@@ -1,7 +1,4 @@
-use std::{
-    collections::VecDeque,
-    time::{Duration, Instant},
-};
+use std::{collections::VecDeque, time::Instant};
 
 use super::{id::TypeId, subscription::Subscription, subscriptions::SubId};
 use crate::capacity::Shrink;
@@ -13,6 +10,7 @@ use crate::capacity::Shrink;
 /// Those that one request has started are kept together.
 #[derive(Debug, Default)]
 pub(crate) struct DoesNotExistTimers {
+    /// In the order of expiry.
     queue: VecDeque<Together>,
     /// The number of the timers that were started last.
     last: u32,
@@ -21,9 +19,12 @@ pub(crate) struct DoesNotExistTimers {
 /// Timers that were started together. There is at least one.
 #[derive(Debug)]
 struct Together {
+    /// The time of expiry.
     until: Instant,
+    /// The number of all of them, by which later timers of a name are told apart.
     number: u32,
     ty: TypeId,
+    /// The names, in the order of starting.
     subs: VecDeque<SubId>,
 }
 
@@ -37,15 +38,8 @@ pub(crate) struct Wait {
 }
 
 impl DoesNotExistTimers {
-    /// Starts the timer of a name.
-    pub(crate) fn start(
-        &mut self,
-        ty: TypeId,
-        id: SubId,
-        sub: &mut Subscription,
-        (now, length): (Instant, Duration),
-    ) {
-        let until = now + length;
+    /// Starts the timer of a name, which expires at `until`: not before those that were started earlier.
+    pub(crate) fn start(&mut self, ty: TypeId, id: SubId, sub: &mut Subscription, until: Instant) {
         match self.queue.back_mut().filter(|last| last.until == until && last.ty == ty) {
             Some(last) => last.subs.push_back(id),
             None => {
@@ -87,6 +81,7 @@ impl DoesNotExistTimers {
         Some(wait)
     }
 
+    /// The first timer, whether or not it still matters.
     fn first(&self) -> Option<Wait> {
         let Together { number, ty, subs, .. } = self.queue.front()?;
         Some(Wait { ty: *ty, sub: *subs.front()?, number: *number })

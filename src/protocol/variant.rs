@@ -129,19 +129,21 @@ pub(crate) trait Variant: Debug + Send {
     /// A decision is pending until the server has been quiet for a while.
     fn on_unconfirmed(&mut self, now: Instant);
 
-    /// The same, and a response was received since that did not decide it.
+    /// A response was received that did not decide whether the server has sent everything: that is decided when it has been
+    /// quiet for a while.
     fn on_undecided(&mut self, _now: Instant) {}
 
     /// The time at which a quiet server is not going to confirm anything from before the stream.
     fn quiet_from(&self) -> Option<Instant>;
 
-    /// That time has passed: missing resources are known. False if the server has sent nothing at all on the stream.
+    /// The server has been quiet for long enough: missing resources are known. False if the server has sent nothing at all on the stream.
     fn on_quiet(&mut self) -> bool;
 }
 
 /// The answer to one response.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
+    /// The nonce of the response.
     pub(crate) nonce: String,
     /// Its error; without one the answer is an ACK.
     pub(crate) error: Option<String>,
@@ -168,17 +170,20 @@ pub(crate) struct Head<'a> {
 #[derive(Debug)]
 pub(crate) struct Written {
     pub(crate) ty: TypeId,
+    /// The names that are new in the request: their does-not-exist timers begin when it is sent.
     pub(crate) subscribed: Vec<SubId>,
+    /// The names that are not in the request any more: they are released when it is sent.
     pub(crate) unsubscribed: Vec<SubId>,
     /// The server was notified of the end of the wildcard, or cannot be.
     pub(crate) wildcard_left: bool,
-    /// It requests everything, as none on the stream before it did.
+    /// Set for the first request of the stream that requests everything.
     pub(crate) requests_all: bool,
-    /// It has the wildcard as `*`, which the server may take for a name, as none on the stream before it did.
+    /// Set for the first request of the stream that has the wildcard as `*`, which the server may take for a name.
     pub(crate) spells_all: bool,
 }
 
 impl Written {
+    /// A request without any effect so far.
     pub(crate) fn nothing(ty: TypeId) -> Self {
         Self {
             ty,

@@ -1,22 +1,51 @@
 //! Resources that a server was due to send and did not.
+//!
+//! | sign | proves absence |
+//! |---|---|
+//! | a complete response of listeners or clusters lacks the name (B1.10) | yes, unless the response may have crossed the request (B1.13) |
+//! | the server was quiet for a while, in the incremental variant (B2.34) | yes, of what it did not confirm on the stream |
+//! | the does-not-exist time has passed (A57) | yes, as long as the server was reachable |
+//! | a removal, or an error of the name | yes: these are applied by `ingest`, without a timer |
+//! | the server is not the active one | no; it is recorded, and decides when the group returns to the server |
 
 use std::time::Instant;
 
 use super::{
     super::{
         failure::{cannot_be_read, no_such, not_found_hint},
-        store::{Store, Which},
+        store::{CollectionKey, Store},
     },
-    Groups, Placement, Servers,
+    CollectionMembers, Groups, Placement, Servers,
 };
 use crate::{
     cache::{Entry, ResourceState, Update},
     error::{Blame, Code, WatchError},
     invariant,
-    protocol::{EntryId, ServerId, Subscription, TypeId},
+    protocol::{Channel, EntryId, ServerId, Subscription, TypeAtServer, TypeId, TypeInGroup},
     resource::Version,
     wire::Malformed,
 };
+
+/// A response that is being applied. Subscriptions are marked with its number when it mentions their names, so that absence from
+/// it can be told without a set of names.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::engine) struct ResponseId {
+    /// The server that has sent the response.
+    pub(in crate::engine) server: ServerId,
+    /// Assigned in the order of application, over all servers.
+    pub(in crate::engine) number: u64,
+}
+
+/// The reason for taking resources to be gone.
+#[derive(Debug)]
+pub(in crate::engine) struct Missed {
+    /// What the server did, for the message of the error: a predicate, such as "has deleted it".
+    pub(in crate::engine) why: &'static str,
+    /// The update that the absence is for entries: the response that lacks them, or no version.
+    pub(in crate::engine) update: Update,
+    /// The present, which is later than `update` if the response had to wait.
+    pub(in crate::engine) now: Instant,
+}
 
 /// The absence of resources, as missing responses and does-not-exist timers prove it.
 #[derive(Debug)]
@@ -30,14 +59,16 @@ impl<'a> Absence<'a> {
         Self { servers, groups }
     }
 
-    /// A resource that a server was due to send and did not is gone, if its answers count. `why` describes the response or event.
+    /// A resource that a server was due to send and did not is gone, if its answers count.
+    ///
+    /// The machine decides first: absence proves nothing of a name whose request the response may have crossed (B1.13).
     pub(in crate::engine) fn on_missed(
         &mut self,
         store: &mut Store,
-        (server, ty): (ServerId, TypeId),
-        why: &str,
-        (update, now): (&Update, Instant),
+        at: TypeAtServer,
+        Missed { why, update, now }: Missed,
     ) {
+        let TypeAtServer { server, ty } = at;
         let state = &mut self.servers[server];
         let policy = state.policy;
         let Some(subscriptions) = state.machine.subscriptions_mut(ty) else {
@@ -55,10 +86,7 @@ impl<'a> Absence<'a> {
             {
                 continue;
             }
-            let Some(entry) = store.get(id) else {
-                invariant::broken("a resource that is acted on has an entry");
-                continue;
-            };
+            let Some(entry) = store.existing(id) else { continue };
             let machine = &self.servers[server].machine;
             let source = machine.source();
             let message = match machine.source_key().capabilities().remote {
@@ -67,7 +95,7 @@ impl<'a> Absence<'a> {
             };
             let error = WatchError::new(Code::NotFound, Blame::Peer, store.subject(entry), message);
             self.placement().update(store, id, |entry| entry.on_deleted(error, policy, update.clone()));
-            self.placement().leave_collections(store, id);
+            self.members().leave_collections(store, id);
         }
     }
 
@@ -75,7 +103,7 @@ impl<'a> Absence<'a> {
     /// to the server, and that was not sent again, is gone; and the responses to a wildcard request are complete.
     pub(super) fn on_quiet(&mut self, store: &mut Store, server: ServerId, ty: TypeId, now: Instant) {
         // What is missing may be in the response that was rejected.
-        let is_rejected = self.servers[server].machine.is_last_rejected(ty);
+        let is_rejected = self.servers[server].machine.channel(ty).is_some_and(Channel::is_last_rejected);
         if let Some(subscriptions) = self.servers[server]
             .machine
             .subscriptions_mut(ty)
@@ -87,19 +115,26 @@ impl<'a> Absence<'a> {
             }
         }
         let update = Update { version: Version::default(), at: now };
-        self.on_missed(store, (server, ty), "did not send it again", (&update, now));
+        self.on_missed(
+            store,
+            TypeAtServer { server, ty },
+            Missed { why: "did not send it again", update, now },
+        );
     }
 
     /// A server has sent all its resources of a type.
     pub(in crate::engine) fn complete_all(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
         for group in self.groups.with(server) {
             if self.groups.get(group).active() == server {
-                store.members.complete(&(group, ty, Which::All));
+                store.members.complete(&CollectionKey::of_all(TypeInGroup { group, ty }));
             }
         }
     }
 
     /// A does-not-exist timer of a server ended (A57-5, A88-5). It does not matter as long as a lower server is active.
+    ///
+    /// What the watches see depends on what is known: a server that does not answer at all, or not this type, has another
+    /// message than one that answers other names; a held resource is kept or dropped by the policy for deletions.
     pub(in crate::engine) fn on_timed_out(
         &mut self,
         store: &mut Store,
@@ -113,14 +148,12 @@ impl<'a> Absence<'a> {
         if server != active && self.servers[active].failure.is_none() {
             return;
         }
-        if self.placement().is_glob_known(store, id, now) {
+        if self.members().is_glob_known(store, id, now) {
             return;
         }
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
-        if entry.state() == ResourceState::Nacked && self.servers[server].machine.is_last_rejected(entry.ty) {
+        let Some(entry) = store.existing(id) else { return };
+        let channel = self.servers[server].machine.channel(entry.ty);
+        if entry.state() == ResourceState::Nacked && channel.is_some_and(Channel::is_last_rejected) {
             // A rejection is an answer (B1.21): a complete response without the resource has to follow.
             let (ty, sub) = (entry.ty, entry.subscriptions.at(server));
             let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
@@ -174,7 +207,7 @@ impl<'a> Absence<'a> {
         });
         if changed {
             self.placement().note_changed(store, id);
-            self.placement().leave_collections(store, id);
+            self.members().leave_collections(store, id);
         }
     }
 
@@ -183,10 +216,10 @@ impl<'a> Absence<'a> {
     pub(in crate::engine) fn on_missing_after_unreadable(
         &mut self,
         store: &mut Store,
-        server: ServerId,
-        ty: TypeId,
+        at: TypeAtServer,
         now: Instant,
     ) {
+        let TypeAtServer { server, ty } = at;
         let Some(subscriptions) = self.servers[server].machine.subscriptions(ty) else { return };
         let overdue = subscriptions.iter().filter(|(_, sub)| sub.is_missing() && sub.has_timed_out());
         let is_unexplained = |entry: &Entry| {
@@ -212,9 +245,10 @@ impl<'a> Absence<'a> {
     fn unreadable(&self, server: ServerId, entry: &Entry) -> Option<Malformed> {
         let machine = &self.servers[server].machine;
         let sub = entry.subscriptions.at(server).filter(|_| !entry.is_held())?;
+        let channel = machine.channel(entry.ty)?;
         // A removal that may be older than the request starts a timer of its own, behind the last response.
-        let is_missing = machine.sub(entry.ty, sub).is_some_and(Subscription::is_missing);
-        machine.unreadable().filter(|_| !is_missing && machine.is_unanswered(entry.ty, sub))
+        let is_missing = channel.subscriptions.get(sub).is_some_and(Subscription::is_missing);
+        machine.unreadable().filter(|_| !is_missing && channel.is_unanswered(sub))
     }
 
     /// The hint for an operator when a server has not sent a resource in time.
@@ -226,8 +260,10 @@ impl<'a> Absence<'a> {
         let capabilities = machine.source_key().capabilities();
         let is_sotw = capabilities.streaming && !capabilities.incremental;
         let is_full_state = store.ty(entry.ty).full_state();
-        let is_unanswered =
-            || entry.subscriptions.at(server).is_some_and(|sub| machine.is_unanswered(entry.ty, sub));
+        let is_unanswered = || {
+            let found = entry.subscriptions.at(server).zip(machine.channel(entry.ty));
+            found.is_some_and(|(sub, channel)| channel.is_unanswered(sub))
+        };
         if is_sotw && !is_full_state && machine.may_want_all_names() && is_unanswered() {
             return ALL_NAMES_HINT;
         }
@@ -235,12 +271,13 @@ impl<'a> Absence<'a> {
     }
 
     /// Whether the does-not-exist time of a server has passed while its answers did not count, without the resource.
+    ///
+    /// It decides what reversion to the server does to a resource that nothing is held of.
     pub(super) fn has_timed_out(
         &mut self,
         store: &mut Store,
         id: EntryId,
-        server: ServerId,
-        number: u64,
+        ResponseId { server, number }: ResponseId,
     ) -> bool {
         // What is held stays until the server sends an update, and what does not exist below does not here.
         let is_open = |entry: &&Entry| !entry.is_held() && entry.state() != ResourceState::DoesNotExist;
@@ -256,11 +293,13 @@ impl<'a> Absence<'a> {
 
     /// Whether a known resource is missing from the responses of a server while its answers did not count, although
     /// they would have included it. If it can be requested by name, its does-not-exist timer begins now.
+    ///
+    /// It decides what reversion to the server does to a resource that is held from a server below.
     pub(super) fn is_missed(
         &mut self,
         store: &mut Store,
         id: EntryId,
-        (server, number): (ServerId, u64),
+        ResponseId { server, number }: ResponseId,
         now: Instant,
     ) -> bool {
         // Members of a glob may be missing, not the glob itself.
@@ -275,8 +314,14 @@ impl<'a> Absence<'a> {
         if !subscriptions.and_then(|subscriptions| subscriptions.get(sub)).is_some_and(is_missed) {
             return false;
         }
-        machine.doubt(ty, sub, now);
+        if let Some(channel) = machine.channel_mut(ty) {
+            channel.doubt(sub, now);
+        }
         machine.is_gone(ty, sub, now)
+    }
+
+    fn members(&mut self) -> CollectionMembers<'_> {
+        CollectionMembers::new(self.servers, self.groups)
     }
 
     fn placement(&mut self) -> Placement<'_> {

@@ -3,9 +3,13 @@
 //! A glob has an entry of its own with the state of the collection as a whole: nothing is known (`Waiting`), the server
 //! has sent a member (`Held`, of nothing), or there is no such collection (`Gone`). A name has at most one glob that
 //! encloses it, so whether a resource is a member is one bit of its subscription at a server.
+//!
+//! Whether a resource is a member is derived from its canonical name alone, for which no list of globs is searched: the
+//! enclosing glob of a name is known by its text ([`glob_of`](crate::name::glob_of)), and is looked up among the
+//! subscriptions.
 
 use super::{
-    super::store::{Collection, Store, Which},
+    super::store::{Collection, CollectionKey, Store},
     Servers,
 };
 use crate::{
@@ -16,7 +20,9 @@ use crate::{
 /// The names that a glob matches.
 #[derive(Debug)]
 pub(in crate::engine) struct GlobPattern {
+    /// The canonical name up to the `*`.
     prefix: String,
+    /// The context parameters behind the `*`, with the question mark; empty without any.
     params: String,
 }
 
@@ -47,24 +53,24 @@ impl<'a> Globs<'a> {
     }
 
     /// Marks an entry as that of a watched glob. Its state is not published before it is requested from its servers.
+    /// It may be watched by name as well, since a glob is a name like others on the wire.
     pub(super) fn begin(store: &mut Store, id: EntryId) {
         let Some(entry) = store.get_mut(id) else {
             invariant::broken("a resource that is acted on has an entry");
             return;
         };
         entry.is_glob = true;
-        let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
+        let key = CollectionKey::of_glob(entry);
         store.members.begin(key, || Collection { entry: Some(id), ..Collection::default() });
     }
 
     /// The state of a glob as a whole has changed.
+    ///
+    /// A glob that is held has members, or may have; one that is gone has none, whatever was sent before.
     pub(super) fn on_changed(&mut self, store: &mut Store, id: EntryId) {
         // A glob that changes has an entry.
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
-        let key = (entry.group, entry.ty, Which::Glob(entry.name.clone()));
+        let Some(entry) = store.existing(id) else { return };
+        let key = CollectionKey::of_glob(entry);
         let (is_held, is_waiting) = (entry.is_held(), entry.is_waiting());
         let servers: Vec<_> = entry.subscriptions.iter().map(|(server, _)| server).collect();
         if !is_waiting {
@@ -80,10 +86,7 @@ impl<'a> Globs<'a> {
 
     /// The members that a server has sent are members no longer, and forgotten unless they have another subscription.
     pub(super) fn release_members(&mut self, store: &mut Store, id: EntryId, server: ServerId) {
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
+        let Some(entry) = store.existing(id) else { return };
         let (ty, glob) = (entry.ty, GlobPattern::of(&entry.name));
         // A type that was never requested there has no members.
         let (Some(glob), Some(subscriptions)) = (glob, self.servers[server].machine.subscriptions_mut(ty))
@@ -100,6 +103,8 @@ impl<'a> Globs<'a> {
         self.servers[server].machine.release(ty, &members);
     }
 
+    /// The entries of the subscriptions at a server that match a glob, and of which `is_meant` holds. It costs an iteration over
+    /// the subscriptions of the type, so that it is called when globs begin, not for each response.
     pub(super) fn members_at(
         &mut self,
         server: ServerId,

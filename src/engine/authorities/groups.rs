@@ -1,4 +1,8 @@
 //! The sources of each authority in their order.
+//!
+//! A group is found in two ways. Those of the bootstrap are found by authority, and by type where types have sources or
+//! streams of their own. Those of sources that came with resources are found by their sources ([`like`](Groups::like)), so
+//! that any number of resources that name the same source share its streams.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -26,12 +30,16 @@ use crate::{
 pub(crate) struct AuthorityState {
     /// `None` for the names of the older form.
     pub(super) authority: Option<Arc<str>>,
+    /// The sources in the order of their priority. Those behind the open ones were not needed so far.
     pub(in crate::engine) source_keys: Vec<SourceKey>,
     /// Never empty.
+    /// The last one is the active one. The others failed when they were active, and are watched for their recovery.
     pub(in crate::engine) open: Vec<ServerId>,
     /// The next server is opened also when everything is cached (A95-1).
+    /// Otherwise a failure of the active server is tolerated as long as nothing is missing (A71-3).
     pub(super) on_reachability_only: bool,
     /// The number of watches of its resources.
+    /// Without any, the group does not fall back.
     pub(super) watches: usize,
     /// The bootstrap names its sources: it is never removed.
     pub(super) is_configured: bool,
@@ -40,7 +48,9 @@ pub(crate) struct AuthorityState {
 /// All groups, made at the first subscription.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Groups {
+    /// The index is a [`GroupId`]; `None` is vacant.
     groups: Vec<Option<AuthorityState>>,
+    /// The ids of removed groups; the least is used next, so that ids stay dense.
     vacant: BTreeSet<GroupId>,
     /// How often the active server of a group has changed.
     switches: u64,
@@ -56,6 +66,7 @@ pub(in crate::engine) struct Groups {
 /// The groups of one type.
 #[derive(Debug, Default)]
 struct GroupsOfType {
+    /// The groups of the authorities of `xdstp:` names.
     by_authority: BTreeMap<Arc<str>, GroupId>,
     /// The group of the names of the older form.
     default: Option<GroupId>,
@@ -85,6 +96,7 @@ impl AuthorityState {
 }
 
 impl Groups {
+    /// No group. Whether groups are by type follows from the bootstrap, and does not change.
     pub(super) fn new(bootstrap: &Bootstrap, settings: &Settings) -> Self {
         let is_aggregated = |source: &ConfigSource| match source {
             ConfigSource::Server(server) => {
@@ -107,6 +119,7 @@ impl Groups {
         self.switches
     }
 
+    /// The group of an authority, or of the names of the older form, if it is there already.
     pub(super) fn find(&self, authority: Option<&str>, ty: TypeId) -> Option<GroupId> {
         let of_type = self.by_type.get(self.index(ty))?;
         match authority {
@@ -128,6 +141,7 @@ impl Groups {
         self.with_server(first).find(|id| is_like(self.get(*id)))
     }
 
+    /// Adds a group of a source that came with a resource. It is found by [`like`](Self::like), not by its authority.
     pub(super) fn push(&mut self, group: AuthorityState) -> GroupId {
         let id = self.vacant.pop_first().unwrap_or_else(|| {
             self.groups.push(None);
@@ -176,6 +190,7 @@ impl Groups {
         closed
     }
 
+    /// A server is not open in a group any more.
     fn unlink(&mut self, id: GroupId, server: ServerId) {
         if let Some(groups) = self.by_server.get_mut(&server) {
             groups.remove(&id);
@@ -185,6 +200,7 @@ impl Groups {
         }
     }
 
+    /// Adds the group of an authority, which the bootstrap configures.
     pub(super) fn add(&mut self, group: AuthorityState, ty: TypeId) -> GroupId {
         let index = self.index(ty);
         if self.by_type.len() <= index {
@@ -199,14 +215,17 @@ impl Groups {
         id
     }
 
+    /// The index in `by_type`.
     fn index(&self, ty: TypeId) -> usize {
         if self.are_by_type { ty.index() } else { 0 }
     }
 
+    /// A group. Entries, collections and watches keep the groups that they name (`Authorities::sweep`), so that it is there.
     pub(in crate::engine) fn get(&self, id: GroupId) -> &AuthorityState {
         self.groups[id.0 as usize].as_ref().expect("what names a group keeps it")
     }
 
+    /// A group, to change its servers by the methods above or to count its watches.
     pub(super) fn get_mut(&mut self, id: GroupId) -> &mut AuthorityState {
         self.groups[id.0 as usize].as_mut().expect("what names a group keeps it")
     }
@@ -226,6 +245,7 @@ impl Groups {
         self.with_server(server).collect()
     }
 
+    /// The groups that have a server open.
     fn with_server(&self, server: ServerId) -> impl Iterator<Item = GroupId> {
         self.by_server.get(&server).into_iter().flatten().copied()
     }

@@ -1,22 +1,26 @@
 //! The wildcards and globs that resources are members of.
+//!
+//! It is a copy of two references, so that its methods take it by value and a caller keeps its own borrows short. Nothing
+//! here changes anything; [`CollectionMembers`](super::CollectionMembers) does.
 
 use std::sync::Arc;
 
 use super::{
-    super::store::{CollectionKey, Store, Which},
+    super::store::{CollectionKey, Store},
     Groups, Servers,
 };
 use crate::{
     cache::Entry,
-    invariant,
     name::glob_of,
-    protocol::{EntryId, GroupId, ServerId, TypeId},
+    protocol::{EntryId, GroupId, ServerId, TypeId, TypeInGroup},
 };
 
 /// The reason for the membership of a resource.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::engine) enum By {
+    /// The server has sent it for a wildcard.
     Wildcard,
+    /// Its name matches a subscribed glob.
     Glob,
 }
 
@@ -33,6 +37,7 @@ impl<'a> Memberships<'a> {
     }
 
     /// The group that has the wildcard of a type at a server.
+    /// Names of the older form have one wildcard for each type; its group is the one that has the server open.
     pub(in crate::engine) fn wildcard_group(
         self,
         store: &Store,
@@ -40,12 +45,15 @@ impl<'a> Memberships<'a> {
         ty: TypeId,
     ) -> Option<GroupId> {
         let mut groups = self.groups.with(server).into_iter();
-        groups.find(|group| store.members.get(&(*group, ty, Which::All)).is_some())
+        groups.find(|group| {
+            store.members.get(&CollectionKey::of_all(TypeInGroup { group: *group, ty })).is_some()
+        })
     }
 
     /// The wildcard of a type, if it is watched, or was and its server has not been notified of its end yet.
     pub(in crate::engine) fn wildcard_key(self, store: &Store, ty: TypeId) -> Option<CollectionKey> {
-        let key = (self.groups.find(None, ty)?, ty, Which::All);
+        let group = self.groups.find(None, ty)?;
+        let key = CollectionKey::of_all(TypeInGroup { group, ty });
         store.members.get(&key).is_some().then_some(key)
     }
 
@@ -53,7 +61,7 @@ impl<'a> Memberships<'a> {
     /// the resource itself.
     pub(in crate::engine) fn wildcard_of(self, store: &Store, entry: &Entry) -> Option<CollectionKey> {
         let key = self.wildcard_key(store, entry.ty)?;
-        let active = self.groups.get(key.0).active();
+        let active = self.groups.get(key.group).active();
         let sub = self.servers[active].machine.sub(entry.ty, entry.subscriptions.at(active)?)?;
         sub.is_wildcard_member().then_some(key)
     }
@@ -67,7 +75,7 @@ impl<'a> Memberships<'a> {
     ) -> Option<CollectionKey> {
         let mut groups = self.groups.with(server).into_iter();
         groups.find_map(|group| {
-            let key = (group, ty, Which::All);
+            let key = CollectionKey::of_all(TypeInGroup { group, ty });
             let is_active = self.groups.get(group).active() == server;
             (is_active && store.members.get(&key).is_some()).then_some(key)
         })
@@ -76,23 +84,21 @@ impl<'a> Memberships<'a> {
     /// The collection of the glob that encloses a resource's name, if there is one.
     pub(in crate::engine) fn glob_key(self, store: &Store, id: EntryId) -> Option<CollectionKey> {
         let entry = store.get(id).filter(|_| store.members.has_globs())?;
-        let (ty, active, glob) = (entry.ty, self.groups.active(entry.group), glob_of(&entry.name)?);
-        let subscriptions = self.servers[active].machine.subscriptions(ty)?;
+        let (active, glob) = (self.groups.active(entry.group), glob_of(&entry.name)?);
+        let subscriptions = self.servers[active].machine.subscriptions(entry.ty)?;
         let glob = subscriptions.get(subscriptions.find(&glob)?)?.entry();
         let glob = store.get(glob).filter(|entry| entry.is_glob)?;
-        Some((glob.group, ty, Which::Glob(glob.name.clone())))
+        Some(CollectionKey::of_glob(glob))
     }
 
     /// The collections that an entry is a member of at the active server, and its names there: a glob, and the wildcard.
+    /// A name has at most one enclosing glob, so that there are two collections at most.
     pub(in crate::engine) fn collections_of(
         self,
         store: &Store,
         id: EntryId,
     ) -> [Option<(CollectionKey, Arc<str>)>; 2] {
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return [None, None];
-        };
+        let Some(entry) = store.existing(id) else { return [None, None] };
         let active = self.groups.active(entry.group);
         let sub =
             entry.subscriptions.at(active).and_then(|sub| self.servers[active].machine.sub(entry.ty, sub));

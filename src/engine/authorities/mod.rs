@@ -1,75 +1,107 @@
 //! The authorities: the servers of each, the active one, and the entries that are requested from them.
 //!
-//! It owns the protocol machines. Events of a machine are handled as soon as it is settled
-//! ([`settle`](Authorities::settle)); changes for watches are recorded in the [`Store`].
+//! It owns the protocol machines. The events of a machine are handled after each call of it
+//! ([`drain_events`](Authorities::drain_events)); changes for watches are recorded in the [`Store`].
 //!
-//! `Authorities` drives the machines: it handles their events, falls back from one server to the next and reverts, and begins
-//! and ends the subscriptions of watches. The state is in `Servers` and `Groups`; the types with a lifetime are views of both,
-//! with the methods of one subject each.
+//! `Authorities` begins and ends the subscriptions of watches, and passes events and timeouts to the machines. The state is in
+//! `Servers` and `Groups`; the types with a lifetime are views of both, with the methods of one subject each.
 //!
 //! | file | type | contents |
 //! |---|---|---|
 //! | `groups` | `Groups` | the sources of an authority in their order, and the lowest open one |
 //! | `servers` | `Servers` | the machines, and their deadlines |
 //! | `sources` | `Sources<'_>` | the group of a name, which is made at the first use |
-//! | `placement` | `Placement<'_>` | the subscriptions of entries at servers, and their members |
+//! | `placement` | `Placement<'_>` | the subscriptions of entries at servers |
+//! | `members` | `CollectionMembers<'_>` | the members of wildcards and globs at servers |
 //! | `membership` | `Memberships<'_>` | the wildcards and globs that a resource is a member of |
 //! | `globs` | `Globs<'_>` | the members of globs at each server |
 //! | `absence` | `Absence<'_>` | missing responses, and does-not-exist timers |
 //! | `silence` | `Unanswered<'_>` | types that a server does not answer |
 //! | `unused` | `Unused` | servers and groups without subscriptions |
-//! | `watches` | `Authorities` | the subscriptions that a watch of a name or a wildcard needs |
-//! | `fallback` | `Authorities` | fallback from one server to the next, and reversion (A71) |
+//! | `fallback` | `Failover<'_>` | events of machines; fallback from one server to the next, and reversion (A71) |
+//!
+//! ```text
+//!   authority ──▶ group ──┬─ open ──▶ server 0 ──▶ machine ──▶ stream        failed, watched for its recovery
+//!   (and type)            ├─ open ──▶ server 1 ──▶ machine ──▶ stream        active: its answers count
+//!                         └─ source 2                                        not needed so far
+//! ```
+//!
+//! A server may be open in several groups, and each group has an active server of its own. An entry belongs to one group,
+//! and has a subscription at each open server of it. Names are requested from all open servers; what a server above the
+//! active one sends is recorded in its subscriptions, and changes no entry before the group has returned to it.
+//!
+//! Two rules hold everywhere here: after a machine was called, [`drain_events`](Authorities::drain_events) handles its events before
+//! anything else is called; and after an entry's state has changed, [`Placement::sync_held`] copies the result to its machines.
 
 mod absence;
 mod fallback;
 mod globs;
 mod groups;
+mod members;
 mod membership;
 mod placement;
 mod servers;
 mod silence;
 mod sources;
 mod unused;
-mod watches;
 
 use std::{sync::Arc, time::Instant};
 
 pub(super) use self::{
-    absence::Absence,
+    absence::{Absence, Missed, ResponseId},
     globs::{GlobPattern, Globs},
     groups::{AuthorityState, Groups},
+    members::CollectionMembers,
     membership::{By, Memberships},
     placement::Placement,
     servers::{ServerState, Servers},
     silence::Unanswered,
     sources::Sources,
-    watches::RequestedName,
 };
-use self::{sources::Registry, unused::Unused};
-use super::{counts::ConnectionCounts, failure::Failure, store::Store};
+use self::{fallback::Failover, sources::Registry, unused::Unused};
+use super::{
+    counts::ConnectionCounts,
+    selection::{Refusal, TypedName},
+    store::{Collection, CollectionKey, Store},
+};
 use crate::{
-    cache::Update,
+    base::WatchId,
+    cache::{Entry, Update},
     config::Bootstrap,
     engine::Settings,
     error::{Blame, Code, WatchError},
     invariant,
-    protocol::{Disconnect, EntryId, Envelope, Event, ServerId, StreamEvent, Subscriptions, Timer, TypeId},
-    resource::Version,
+    protocol::{
+        EntryId, Envelope, GroupId, ServerId, StreamEvent, Subscriptions, Timer, TypeAtServer, TypeId,
+        TypeInGroup,
+    },
+    resource::{Version, config_source::ResourceConfigSource},
 };
 
 /// The servers of all authorities. See the [module's](self) documentation.
 #[derive(Debug)]
 pub(super) struct Authorities {
+    /// The configuration of servers that are not there yet.
     registry: Registry,
-    /// By [`ServerId`].
     servers: Servers,
     groups: Groups,
+    /// Candidates for removal, which [`sweep`](Self::sweep) examines at the end of each step.
     unused: Unused,
+    /// Counters for metrics.
     connections: ConnectionCounts,
 }
 
+/// A name to request.
+#[derive(Debug)]
+pub(super) struct RequestedName<'a> {
+    /// The name and its type.
+    pub(super) typed: TypedName<'a>,
+    /// The source that a resource names for it; `None` for that of the bootstrap.
+    pub(super) source: Option<&'a ResourceConfigSource>,
+}
+
 impl Authorities {
+    /// No server and no group; both are made at the first subscription of a name.
     pub(super) fn new(bootstrap: Arc<Bootstrap>, settings: Arc<Settings>, seed: u64) -> Self {
         Self {
             servers: Servers::default(),
@@ -90,22 +122,23 @@ impl Authorities {
         let id = event.stream().server;
         // The server may have been removed as unused.
         let response = self.servers.get_mut(id)?.machine.handle_event(event, now);
-        self.settle(store, id, now);
+        self.drain_events(store, id, now);
         response
     }
 
     /// Handles the due timers of servers, but for those that are busy.
+    /// A server is busy while a response of it is in progress: what its timers would take for missing may be in there.
     pub(super) fn handle_timeout(
         &mut self,
         store: &mut Store,
         is_busy: impl Fn(ServerId) -> bool,
         now: Instant,
     ) {
-        self.servers.settle_deadlines();
+        self.servers.refresh_deadlines();
         for server in self.servers.due(now) {
             if !is_busy(server) {
                 self.servers[server].machine.handle_timeout(now);
-                self.settle(store, server, now);
+                self.drain_events(store, server, now);
             }
         }
     }
@@ -123,7 +156,148 @@ impl Authorities {
         }
     }
 
+    /// Subscribes to a name: a resource, or a glob.
+    /// The entry is requested from all open servers of its group, not only from the active one: those above show their recovery
+    /// by answering.
+    pub(super) fn subscribe_name(
+        &mut self,
+        store: &mut Store,
+        watch_id: WatchId,
+        requested: &RequestedName<'_>,
+        now: Instant,
+    ) -> Result<EntryId, Refusal> {
+        let &RequestedName { typed: typed @ TypedName { ty, name }, source } = requested;
+        let group = match source {
+            Some(source) if source.is_for(name.authority()) => {
+                self.sources().source_group(store, typed, source, now)?
+            }
+            Some(_) | None => self.sources().group_for(store, typed, now)?,
+        };
+        self.sources().check_variant(store, group, ty)?;
+        let entry = self.placement().watched_entry(store, TypeInGroup { group, ty }, name);
+        if name.is_glob() {
+            Globs::begin(store, entry);
+        }
+        // The name may be watched under another group with the same server.
+        let group = store.get(entry).map_or(group, |entry| entry.group);
+        self.groups.get_mut(group).watches += 1;
+        self.subscribe_everywhere(store, entry, now);
+        if let Some(entry) = store.get_mut(entry) {
+            entry.watches.push(watch_id);
+            if !entry.is_glob {
+                entry.unnotified.push(watch_id);
+            }
+        }
+        if store.get(entry).is_some_and(Entry::is_waiting) {
+            self.failover().fall_back(store, group, now);
+        }
+        self.failover().refresh_server_error(store, group);
+        store.note_unnotified(entry);
+        Ok(entry)
+    }
+
+    /// Ends a watch of a name. With the last one the name is unsubscribed at all open servers; its entry is kept until each of
+    /// them was notified, since a new watch before that continues with what is known.
+    pub(super) fn unsubscribe_name(
+        &mut self,
+        store: &mut Store,
+        watch_id: WatchId,
+        id: EntryId,
+        now: Instant,
+    ) {
+        // An entry that is watched exists.
+        let Some(entry) = store.get_mut(id) else {
+            invariant::broken("an entry that is watched exists");
+            return;
+        };
+        entry.watches.retain(|other| *other != watch_id);
+        entry.unnotified.retain(|other| *other != watch_id);
+        let (group, ty, last) = (entry.group, entry.ty, entry.watches.is_empty());
+        let subscriptions: Vec<_> = entry.subscriptions.iter().filter(|_| last).collect();
+        for (server, sub) in subscriptions {
+            self.servers[server].machine.unsubscribe(ty, sub, now);
+            self.drain_events(store, server, now);
+        }
+        self.groups.get_mut(group).watches -= 1;
+        self.unused.note_group(group);
+    }
+
+    /// Subscribes to the wildcard of a type, at the servers for names of the older form. What those have sent under other
+    /// subscriptions already belongs to the collection at once.
+    pub(super) fn subscribe_all(
+        &mut self,
+        store: &mut Store,
+        watch_id: WatchId,
+        ty: TypeId,
+        now: Instant,
+    ) -> Result<GroupId, Refusal> {
+        let group = self.sources().default_group(store, ty, now)?;
+        self.sources().check_variant(store, group, ty)?;
+        let scope = TypeInGroup { group, ty };
+        let key = CollectionKey::of_all(scope);
+        if store.members.get(&key).is_none() {
+            for server in self.groups.get(group).open.clone() {
+                self.members().join_held(store, ty, server, now);
+            }
+            store.members.begin(key.clone(), Collection::default);
+            self.members().join_known(store, scope, now);
+        }
+        self.groups.get_mut(group).watches += 1;
+        store.members.begin(key.clone(), Collection::default).watches.push(watch_id);
+        for server in self.groups.get(group).open.clone() {
+            self.members().subscribe_wildcard_at(store, scope, server, now);
+            self.drain_events(store, server, now);
+        }
+        self.failover().fall_back(store, group, now);
+        self.failover().refresh_server_error(store, group);
+        let failed = store.server_error(group).is_some();
+        let known = |all: &Collection| !all.members.is_empty() || all.complete || all.warning.is_some();
+        if failed || store.members.get(&key).is_some_and(known) {
+            store.members.touch(&key);
+        }
+        let server = self.groups.active(group);
+        self.unanswered().on_unanswered(store, TypeAtServer { server, ty }, now);
+        Ok(group)
+    }
+
+    /// Ends a watch of a wildcard. Its members are forgotten when the server was notified of the end, unless they are watched by
+    /// name.
+    pub(super) fn unsubscribe_all(
+        &mut self,
+        store: &mut Store,
+        watch_id: WatchId,
+        scope: TypeInGroup,
+        now: Instant,
+    ) {
+        let TypeInGroup { group, ty } = scope;
+        let key = CollectionKey::of_all(scope);
+        let Some(all) = store.members.get_mut(&key) else {
+            invariant::broken("a wildcard that is watched is a collection");
+            return;
+        };
+        all.watches.retain(|other| *other != watch_id);
+        let last = all.watches.is_empty();
+        for server in self.groups.get(group).open.clone().into_iter().filter(|_| last) {
+            self.servers[server].machine.unsubscribe_all(ty, now);
+            self.drain_events(store, server, now);
+        }
+        self.groups.get_mut(group).watches -= 1;
+    }
+
+    /// Requests an entry from all open servers of its group.
+    fn subscribe_everywhere(&mut self, store: &mut Store, id: EntryId, now: Instant) {
+        let Some(entry) = store.existing(id) else { return };
+        for server in self.groups.get(entry.group).open.clone() {
+            self.placement().subscribe_at(store, id, server, now);
+            self.drain_events(store, server, now);
+        }
+    }
+
     /// Removes the unused sources, at the end of each step. A server that `is_busy` is kept until it is not.
+    /// Groups go before servers, since a group keeps its servers. What has unread counters stays, so that metrics see its last
+    /// values.
+    ///
+    /// Returns the removed servers.
     pub(super) fn sweep(&mut self, store: &mut Store, is_busy: impl Fn(ServerId) -> bool) -> Vec<ServerId> {
         self.unused.note_groups(store.take_emptied());
         for id in self.unused.take_groups() {
@@ -154,14 +328,25 @@ impl Authorities {
         removed
     }
 
+    /// The events of machines, and the moves of groups from one server to another.
+    fn failover(&mut self) -> Failover<'_> {
+        let Self { registry, servers, groups, unused, connections } = self;
+        Failover::new(Sources::new(registry, servers, groups, unused), connections)
+    }
+
     /// The groups and servers of names.
     pub(super) fn sources(&mut self) -> Sources<'_> {
-        Sources::new(&mut self.registry, (&mut self.servers, &mut self.groups), &mut self.unused)
+        Sources::new(&mut self.registry, &mut self.servers, &mut self.groups, &mut self.unused)
     }
 
     /// The subscriptions of entries at servers.
     pub(super) fn placement(&mut self) -> Placement<'_> {
         Placement::new(&mut self.servers, &self.groups)
+    }
+
+    /// The members of collections at servers.
+    pub(super) fn members(&mut self) -> CollectionMembers<'_> {
+        CollectionMembers::new(&mut self.servers, &self.groups)
     }
 
     /// The collections of resources.
@@ -184,10 +369,12 @@ impl Authorities {
         Unanswered::new(&mut self.servers, &self.groups)
     }
 
+    /// A server; its id is valid as long as a group has it open, or a response of it is in progress.
     pub(super) fn server(&self, id: ServerId) -> &ServerState {
         &self.servers[id]
     }
 
+    /// A server, to change it. Its deadline is read again at the end of the step.
     pub(super) fn server_mut(&mut self, id: ServerId) -> &mut ServerState {
         &mut self.servers[id]
     }
@@ -197,99 +384,45 @@ impl Authorities {
         self.servers[server].machine.subscriptions_mut(ty)
     }
 
+    /// The groups, read-only: they change by fallback and reversion.
     pub(super) fn groups(&self) -> &Groups {
         &self.groups
     }
 
+    /// All servers, read-only.
     pub(super) fn servers(&self) -> &Servers {
         &self.servers
     }
 
-    /// Both at once.
+    /// The servers and the groups at once, to change a server by what its groups are.
     pub(super) fn servers_and_groups(&mut self) -> (&mut Servers, &Groups) {
         (&mut self.servers, &self.groups)
     }
 
+    /// The counters of connections and failures, to poll their changes.
     pub(super) fn connections(&mut self) -> &mut ConnectionCounts {
         &mut self.connections
     }
 
     /// Brings the deadlines of the servers up to date.
-    pub(super) fn settle_deadlines(&mut self) {
-        self.servers.settle_deadlines();
+    pub(super) fn refresh_deadlines(&mut self) {
+        self.servers.refresh_deadlines();
     }
 
     /// Handles the events of a server's machine.
-    pub(super) fn settle(&mut self, store: &mut Store, server: ServerId, now: Instant) {
-        while let Some(event) = self.servers[server].machine.poll_event() {
-            match event {
-                Event::Failed(reason) => self.on_failed(store, server, &reason, now),
-                Event::Recovered => self.on_answered(store, server, now),
-                Event::Rested => self.on_rested(store, server),
-                Event::TimedOut(entry) => self.absence().on_timed_out(store, server, entry, now),
-                Event::AllTimedOut(ty) => self.unanswered().on_all_timed_out(store, server, ty),
-                Event::Unanswered(ty) => self.unanswered().on_unanswered(store, (server, ty), now),
-                Event::HeldBack(entry) => self.unanswered().on_held_back(store, (server, entry), now),
-                Event::Released(entry) => self.placement().on_released(store, server, entry),
-                Event::ReleasedAll(ty) => self.placement().on_released_all(store, server, ty),
-                Event::Quiet(ty) => self.absence().on_quiet(store, server, ty, now),
-            }
-        }
-        while let Some(command) = self.servers[server].machine.poll_command() {
-            store.push_command(command);
-        }
-        let state = &self.servers[server];
-        self.connections.note(server, state.machine.stream().connection(), state.failure.is_some());
+    pub(super) fn drain_events(&mut self, store: &mut Store, server: ServerId, now: Instant) {
+        self.failover().drain_events(store, server, now);
     }
 
-    /// No stream was established, or one ended before its first response. Each authority that the server serves falls
-    /// back to the next server, or else the error is published to all watches of its resources.
-    fn on_failed(&mut self, store: &mut Store, server: ServerId, reason: &Disconnect, now: Instant) {
-        let state = &mut self.servers[server];
-        let failure = Failure::new(state.machine.source_key(), reason);
-        if state.failure.as_ref() == Some(&failure) {
-            return;
-        }
-        (state.failure, state.failed_at) = (Some(failure), Some(now));
-        for group in self.groups.with(server) {
-            if self.groups.get(group).active() == server {
-                self.fall_back(store, group, now);
-                self.refresh_server_error(store, group);
-                self.unanswered().warn_unanswered(store, group, now);
-            }
-        }
-    }
-
-    /// The first response of a stream. Streams of other types that could not reach the same server retry at once:
-    /// updates of clusters and of the routes that lead to them must not be seconds apart after an outage.
-    fn on_answered(&mut self, store: &mut Store, server: ServerId, now: Instant) {
-        self.on_recovered(store, server);
-        let source = self.servers[server].machine.source();
-        let others: Vec<_> = self.servers.of_source(&source).filter(|other| *other != server).collect();
-        for other in others {
-            self.servers[other].machine.hasten(now);
-        }
-    }
-
-    /// The first response of a stream clears the errors of the failures before it.
-    fn on_recovered(&mut self, store: &mut Store, server: ServerId) {
-        if self.servers[server].failure.take().is_none() {
-            return;
-        }
-        for group in self.groups.with(server) {
-            if self.groups.get(group).active() == server {
-                self.refresh_server_error(store, group);
-            }
-        }
-    }
-
-    /// Nothing is requested from a server any more, so its past failures are cleared without a notification.
-    fn on_rested(&mut self, store: &mut Store, server: ServerId) {
-        self.on_recovered(store, server);
-        for group in self.groups.with(server) {
-            self.forget_fallback(store, group);
-        }
-        self.unused.note_server(server);
+    /// Makes a server above the active one of a group the active one (A71-5).
+    pub(super) fn revert_to_primary(
+        &mut self,
+        store: &mut Store,
+        group: GroupId,
+        response: ResponseId,
+        now: Instant,
+    ) {
+        self.failover().revert_to_primary(store, group, response, now);
     }
 
     /// A resource is dropped, whatever the policy: its server has set the TTL. It is still subscribed, and returns when
@@ -307,14 +440,16 @@ impl Authorities {
         let update = Update { version: Version::default(), at: now };
         self.placement().update(store, id, |entry| entry.on_expired(error, update));
         for (server, sub) in &subscriptions {
-            self.servers[*server].machine.forget_version(ty, *sub);
+            if let Some(channel) = self.servers[*server].machine.channel_mut(ty) {
+                channel.forget_version(*sub);
+            }
         }
-        self.placement().leave_collections(store, id);
+        self.members().leave_collections(store, id);
         for (server, _) in subscriptions {
-            self.settle(store, server, now);
+            self.drain_events(store, server, now);
         }
         // Its state is unknown now, which can trigger the fallback to another server.
-        self.fall_back(store, group, now);
-        self.refresh_server_error(store, group);
+        self.failover().fall_back(store, group, now);
+        self.failover().refresh_server_error(store, group);
     }
 }

@@ -1,4 +1,8 @@
 //! The machines of all sources, each in a slot of its own, and their deadlines.
+//!
+//! With a thousand sources that came with resources, an event of one must not cost an iteration over all: deadlines are in
+//! one ordered set, and only those of machines that were borrowed mutably are read again. `check_deadlines` compares the set
+//! with the machines after each step of a test.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -18,8 +22,11 @@ use crate::{
 /// A management server, and the state that all its resources share.
 #[derive(Debug)]
 pub(in crate::engine) struct ServerState {
+    /// The protocol with the server. Whoever changes it calls `drain_events` afterwards, which handles its events.
     pub(in crate::engine) machine: Machine,
+    /// What deletions and invalid updates do to held resources, by the features of the server and the settings.
     pub(in crate::engine) policy: Policy,
+    /// The error of the server as a whole; `None` once it has answered.
     pub(in crate::engine) failure: Option<Failure>,
     /// The time of its last failure.
     pub(in crate::engine) failed_at: Option<Instant>,
@@ -27,6 +34,7 @@ pub(in crate::engine) struct ServerState {
     pub(in crate::engine) types: Vec<TypeState>,
 }
 
+/// What the engine keeps of a type at a server beside the machine's channel.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct TypeState {
     /// The resources of the last response in its order, before the first one in that of the request: the best
@@ -41,19 +49,26 @@ pub(in crate::engine) struct TypeState {
 /// streams continue in a slot, so that late events of an earlier source are not mistaken for those of the next.
 #[derive(Debug, Default)]
 pub(in crate::engine) struct Servers {
-    /// By [`ServerId`].
+    /// The index is a [`ServerId`].
     slots: Vec<ServerSlot>,
+    /// The slots without a machine; the least is used next.
     vacant: BTreeSet<ServerId>,
-    /// By the text of the source. Few are equal.
+    /// The slots of each source, by its text. Sources of one text are compared, and are few.
     by_source: BTreeMap<String, Vec<ServerId>>,
+    /// The deadlines of all machines, as of the last [`refresh_deadlines`](Self::refresh_deadlines).
     deadlines: BTreeSet<(Instant, ServerId)>,
+    /// The servers that were borrowed mutably since, each once.
     touched: Vec<ServerId>,
 }
 
 #[derive(Debug)]
+/// A place for a machine. It is kept when the machine is removed, for the number of its streams.
 struct ServerSlot {
+    /// `None` while the slot is vacant.
     state: Option<Box<ServerState>>,
+    /// The deadline that is in `Servers::deadlines`.
     deadline: Option<(Instant, Timer)>,
+    /// Set while the server is in `Servers::touched`.
     is_touched: bool,
     /// The bootstrap names it: it is never removed.
     is_kept: bool,
@@ -68,6 +83,7 @@ impl ServerState {
             && self.machine.stream().connection() != ConnectionState::Idle
     }
 
+    /// The state of a type, made at its first use.
     pub(in crate::engine) fn of_type(&mut self, ty: TypeId) -> &mut TypeState {
         if self.types.len() <= ty.index() {
             self.types.resize_with(ty.index() + 1, TypeState::default);
@@ -130,6 +146,7 @@ impl Servers {
         !slot.is_kept && slot.state.as_ref().is_some_and(|state| state.machine.is_unused())
     }
 
+    /// Removes an unused machine. Late events of its streams find an empty slot, or one with other numbers of streams.
     pub(in crate::engine) fn remove(&mut self, id: ServerId) {
         let slot = &mut self.slots[id.0 as usize];
         let Some(state) = slot.state.take() else {
@@ -150,6 +167,7 @@ impl Servers {
         self.vacant.insert(id);
     }
 
+    /// A server, if its slot is in use, whose deadline is to be read again.
     pub(in crate::engine) fn get_mut(&mut self, id: ServerId) -> Option<&mut ServerState> {
         let slot = self.slots.get_mut(id.0 as usize)?;
         let state = slot.state.as_deref_mut()?;
@@ -166,12 +184,13 @@ impl Servers {
         self[group.active()].failure.as_ref().map(|last| last.after(failures))
     }
 
+    /// All servers, in the order of their slots.
     pub(in crate::engine) fn iter(&self) -> impl Iterator<Item = &ServerState> {
         self.slots.iter().filter_map(|slot| slot.state.as_deref())
     }
 
     /// Reads the deadlines of the servers that may have changed.
-    pub(in crate::engine) fn settle_deadlines(&mut self) {
+    pub(in crate::engine) fn refresh_deadlines(&mut self) {
         for id in self.touched.drain(..) {
             let slot = &mut self.slots[id.0 as usize];
             slot.is_touched = false;
@@ -206,7 +225,7 @@ impl Servers {
         assert_eq!(self.deadlines.len(), known);
     }
 
-    /// The deadlines in their order, as they were when they were settled last.
+    /// The deadlines in their order, as they were when they were refreshed last.
     pub(in crate::engine) fn deadlines(&self) -> impl Iterator<Item = (ServerId, (Instant, Timer))> {
         self.deadlines.iter().filter_map(|(_, id)| {
             #[cfg(test)]
@@ -240,6 +259,8 @@ impl IndexMut<ServerId> for Servers {
     }
 }
 
+/// What deletions and invalid updates do to held resources. A setting of the client for deletions goes before the feature of
+/// the server.
 fn policy(features: ServerFeatures, settings: &Settings) -> Policy {
     let keep_deleted = match settings.on_deletion {
         Some(OnDeletion::Keep) => true,

@@ -1,19 +1,22 @@
 //! Servers that do not answer a type: for a while, or with the end of the stream.
+//!
+//! The does-not-exist timer of a name decides on a resource. For a wildcard there is none to decide on, so that its watches
+//! get a warning beside an empty collection (MS5). Where streams end with an error before a type is answered, that error is
+//! better than "does not exist", and goes to the names that wait for the type as well.
 
 use std::time::Instant;
 
 use super::{
     super::{
         failure::{Failure, cannot_be_read},
-        store::Store,
+        store::{CollectionKey, Store},
     },
     Groups, Memberships, Placement, Servers,
 };
 use crate::{
     cache::{Entry, Update},
     error::{Blame, Code, Subject, WatchError},
-    invariant,
-    protocol::{EntryId, GroupId, ServerId, TypeId},
+    protocol::{Channel, EntryId, GroupId, ServerId, TypeAtServer, TypeId},
     resource::{Invalid, Version},
 };
 
@@ -31,11 +34,12 @@ impl<'a> Unanswered<'a> {
 
     /// The does-not-exist time of a wildcard has passed without a resource of the type. That proves nothing of its
     /// members: the server may have none, or none for this client.
-    pub(super) fn on_all_timed_out(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
-        let state = &self.servers[server];
+    /// So watches get a warning beside an empty collection, and not the error of an absent resource.
+    pub(super) fn on_all_timed_out(&mut self, store: &mut Store, at: TypeAtServer) {
+        let state = &self.servers[at.server];
         if let Some(malformed) = state.machine.unreadable() {
             let message = cannot_be_read(&state.machine.source(), malformed);
-            return self.warn_wildcards(store, (server, ty), (Code::InvalidArgument, &message));
+            return self.warn_wildcards(store, at, Code::InvalidArgument, &message);
         }
         let hint = match state.machine.stream().has_answered() {
             true => "; does it have resources of the type that are visible to this node?",
@@ -43,16 +47,12 @@ impl<'a> Unanswered<'a> {
         };
         let message =
             format!("xDS server {} did not answer the wildcard in time{hint}", state.machine.source());
-        self.warn_wildcards(store, (server, ty), (Code::Unavailable, &message));
+        self.warn_wildcards(store, at, Code::Unavailable, &message);
     }
 
     /// Streams to a server end with an error, and nothing of a type was ever received on them.
-    pub(super) fn on_unanswered(
-        &mut self,
-        store: &mut Store,
-        (server, ty): (ServerId, TypeId),
-        now: Instant,
-    ) {
+    pub(super) fn on_unanswered(&mut self, store: &mut Store, at: TypeAtServer, now: Instant) {
+        let TypeAtServer { server, ty } = at;
         // It may have answered meanwhile.
         let Some(failure) = self.why_unanswered(server, ty) else { return };
         let is_waiting = |entry: &Entry| entry.ty == ty && entry.is_waiting() && !entry.watches.is_empty();
@@ -62,33 +62,29 @@ impl<'a> Unanswered<'a> {
         for id in waiting {
             self.on_type_unanswered(store, id, &failure, now);
         }
-        self.warn_wildcards(store, (server, ty), (failure.code(), failure.message()));
+        self.warn_wildcards(store, at, failure.code(), failure.message());
     }
 
     /// A server has become the active one of a group: it may have ended streams for the types of wildcards before, or
     /// have sent nothing of them in time.
     pub(super) fn warn_unanswered(&mut self, store: &mut Store, group: GroupId, now: Instant) {
-        let active = self.groups.get(group).active();
+        let server = self.groups.get(group).active();
         for ty in store.members.watched_types(group) {
-            self.on_unanswered(store, (active, ty), now);
-            self.warn_timed_out(store, active, ty);
+            self.on_unanswered(store, TypeAtServer { server, ty }, now);
+            self.warn_timed_out(store, TypeAtServer { server, ty });
         }
     }
 
-    /// Like the above, for one type that the server did not answer in time.
-    pub(super) fn warn_timed_out(&mut self, store: &mut Store, server: ServerId, ty: TypeId) {
-        if self.servers[server].machine.has_timed_out_all(ty) {
-            self.on_all_timed_out(store, server, ty);
+    /// Warns the watches of a wildcard that the server did not answer in time, while a group did not depend on it yet.
+    pub(super) fn warn_timed_out(&mut self, store: &mut Store, at: TypeAtServer) {
+        let channel = self.servers[at.server].machine.channel(at.ty);
+        if channel.is_some_and(Channel::has_timed_out_all) {
+            self.on_all_timed_out(store, at);
         }
     }
 
     /// A resource is watched whose type is held back at a server.
-    pub(super) fn on_held_back(
-        &mut self,
-        store: &mut Store,
-        (server, id): (ServerId, EntryId),
-        now: Instant,
-    ) {
+    pub(super) fn on_held_back(&mut self, store: &mut Store, server: ServerId, id: EntryId, now: Instant) {
         // It may have a state already.
         let Some(entry) = store.get(id).filter(|entry| entry.is_waiting()) else { return };
         let (ty, active) = (entry.ty, self.groups.active(entry.group));
@@ -97,17 +93,16 @@ impl<'a> Unanswered<'a> {
         }
     }
 
+    /// Publishes the error of a type to the watches of one of its resources.
     fn on_type_unanswered(&mut self, store: &mut Store, id: EntryId, failure: &Failure, now: Instant) {
-        let Some(entry) = store.get(id) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
+        let Some(entry) = store.existing(id) else { return };
         let error = WatchError::new(failure.code(), Blame::Peer, store.subject(entry), failure.message());
         let update = Update { version: Version::default(), at: now };
         Placement::new(self.servers, self.groups)
             .update(store, id, |entry| entry.on_server_error(error, None, update));
     }
 
+    /// The failure of a type that was never answered at a server; `None` once it was.
     fn why_unanswered(&self, server: ServerId, ty: TypeId) -> Option<Failure> {
         let machine = &self.servers[server].machine;
         let (reason, is_held_back) = machine.unanswered(ty)?;
@@ -115,14 +110,9 @@ impl<'a> Unanswered<'a> {
     }
 
     /// A server has sent something of a type: its wildcard is answered.
-    pub(in crate::engine) fn on_wildcard_answered(
-        &mut self,
-        store: &mut Store,
-        server: ServerId,
-        ty: TypeId,
-    ) {
+    pub(in crate::engine) fn on_wildcard_answered(&mut self, store: &mut Store, at: TypeAtServer) {
         // No wildcard of the type depends on the server.
-        let Some(key) = Memberships::new(self.servers, self.groups).wildcard_at(store, server, ty) else {
+        let Some(key) = self.wildcard_at(store, at) else {
             return;
         };
         if store.members.get_mut(&key).is_some_and(|all| all.warning.take().is_some()) {
@@ -134,39 +124,40 @@ impl<'a> Unanswered<'a> {
     pub(in crate::engine) fn on_wildcard_rejected(
         &mut self,
         store: &mut Store,
-        (server, ty): (ServerId, TypeId),
+        at: TypeAtServer,
         reason: &Invalid,
     ) {
         // No wildcard of the type depends on the server.
-        let Some(key) = Memberships::new(self.servers, self.groups).wildcard_at(store, server, ty) else {
+        let Some(key) = self.wildcard_at(store, at) else {
             return;
         };
-        let warning = WatchError::rejected(wildcard_subject(store, ty), reason.clone());
+        let warning = WatchError::rejected(wildcard_subject(store, at.ty), reason.clone());
         if let Some(all) = store.members.get_mut(&key) {
             all.warning = Some(warning);
             store.members.touch(&key);
         }
     }
 
-    fn warn_wildcards(
-        &mut self,
-        store: &mut Store,
-        (server, ty): (ServerId, TypeId),
-        (code, message): (Code, &str),
-    ) {
+    /// Publishes a warning with the wildcard of a type, unless it was answered before.
+    fn warn_wildcards(&mut self, store: &mut Store, at: TypeAtServer, code: Code, message: &str) {
         // No wildcard of the type depends on the server.
-        let Some(key) = Memberships::new(self.servers, self.groups).wildcard_at(store, server, ty) else {
+        let Some(key) = self.wildcard_at(store, at) else {
             return;
         };
-        let warning = WatchError::new(code, Blame::Peer, wildcard_subject(store, ty), message);
+        let warning = WatchError::new(code, Blame::Peer, wildcard_subject(store, at.ty), message);
         // A complete collection was answered before.
         let Some(all) = store.members.get_mut(&key).filter(|all| !all.complete) else { return };
         all.warning = Some(warning);
         store.members.touch(&key);
     }
+
+    /// The wildcard of a type that depends on a server: those of groups with a lower active server do not.
+    fn wildcard_at(&self, store: &Store, at: TypeAtServer) -> Option<CollectionKey> {
+        Memberships::new(self.servers, self.groups).wildcard_at(store, at.server, at.ty)
+    }
 }
 
-/// What the error of a wildcard is about.
+/// The subject of errors of a wildcard.
 fn wildcard_subject(store: &Store, ty: TypeId) -> Subject {
     store.subject_of(ty, "*".into())
 }

@@ -1,11 +1,19 @@
 //! The sources of names: the groups and the servers that the bootstrap, or a resource, has for them.
+//!
+//! | name | source |
+//! |---|---|
+//! | of the older form | the servers of the bootstrap, or those of its type |
+//! | `xdstp:` with a configured authority | the servers of the authority |
+//! | in a resource with a `ConfigSource`, if that is for the name's authority | that source |
+//! | anything else | none: the watch is refused |
 
 use std::{sync::Arc, time::Instant};
 
-use bytes::Bytes;
-
 use super::{
-    super::{Refusal, store::Store},
+    super::{
+        selection::{Refusal, TypedName},
+        store::Store,
+    },
     AuthorityState, Groups, Servers,
     unused::Unused,
 };
@@ -13,7 +21,6 @@ use crate::{
     config::{ApiType, Authority, Bootstrap, ConfigSource, TransportApiVersion},
     engine::Settings,
     error::Code,
-    name::ResourceName,
     protocol::{self, GroupId, Machine, ServerId, SourceKey, TypeId, encode_node},
     resource::{config_source::ResourceConfigSource, services::Service},
 };
@@ -21,11 +28,13 @@ use crate::{
 /// The configuration that groups and servers are made from.
 #[derive(Debug)]
 pub(super) struct Registry {
+    /// The sources of authorities and types.
     bootstrap: Arc<Bootstrap>,
+    /// The settings of the client, of which each server has its policy for deletions.
     settings: Arc<Settings>,
-    /// A part of the settings, which the machines share.
-    protocol: Arc<protocol::Settings>,
-    node: Bytes,
+    /// What all machines share.
+    client: protocol::Client,
+    /// The seeds of machines, which have jitter of their own.
     random: fastrand::Rng,
 }
 
@@ -33,17 +42,20 @@ pub(super) struct Registry {
 #[derive(Debug)]
 pub(in crate::engine) struct Sources<'a> {
     registry: &'a mut Registry,
-    servers: &'a mut Servers,
-    groups: &'a mut Groups,
-    unused: &'a mut Unused,
+    /// The machines, for adding new ones.
+    pub(super) servers: &'a mut Servers,
+    pub(super) groups: &'a mut Groups,
+    pub(super) unused: &'a mut Unused,
 }
 
 impl Registry {
     pub(super) fn new(bootstrap: Arc<Bootstrap>, settings: Arc<Settings>, seed: u64) -> Self {
         Self {
-            node: encode_node(bootstrap.node()),
             random: fastrand::Rng::with_seed(seed),
-            protocol: Arc::new(settings.protocol.clone()),
+            client: protocol::Client {
+                node: encode_node(bootstrap.node()),
+                settings: Arc::new(settings.protocol.clone()),
+            },
             bootstrap,
             settings,
         }
@@ -53,17 +65,20 @@ impl Registry {
 impl<'a> Sources<'a> {
     pub(super) fn new(
         registry: &'a mut Registry,
-        (servers, groups): (&'a mut Servers, &'a mut Groups),
+        servers: &'a mut Servers,
+        groups: &'a mut Groups,
         unused: &'a mut Unused,
     ) -> Self {
         Self { registry, servers, groups, unused }
     }
 
     /// The servers to request a name from. They are registered at the first use.
+    ///
+    /// A refusal is final for the watch: the bootstrap does not change while the client runs.
     pub(in crate::engine) fn group_for(
         &mut self,
         store: &Store,
-        (ty, name): (TypeId, &ResourceName),
+        TypedName { ty, name }: TypedName<'_>,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
         if let Some(known) = self.groups.find(name.authority(), ty) {
@@ -72,14 +87,17 @@ impl<'a> Sources<'a> {
         let bootstrap = self.registry.bootstrap.clone();
         let sources = bootstrap.sources_for(name, store.type_url(ty));
         let sources = sources.map_err(|unknown| refuse(unknown.to_string()))?;
-        self.add_group(store, (name.authority(), ty), sources, now)
+        let source_keys = self.source_keys(store, ty, sources)?;
+        self.add_group(name.authority(), ty, source_keys, now)
     }
 
     /// The source of a resource whose name came with one. A group with the same source and fetch mode is shared.
+    ///
+    /// It is removed with its last watch, unlike those of the bootstrap.
     pub(super) fn source_group(
         &mut self,
         store: &Store,
-        (ty, name): (TypeId, &ResourceName),
+        TypedName { ty, name }: TypedName<'_>,
         source: &ResourceConfigSource,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
@@ -106,22 +124,25 @@ impl<'a> Sources<'a> {
             return Ok(known);
         }
         let bootstrap = self.registry.bootstrap.clone();
-        self.add_group(store, (None, ty), bootstrap.sources_of(store.type_url(ty)), now)
+        let sources = bootstrap.sources_of(store.type_url(ty));
+        let source_keys = self.source_keys(store, ty, sources)?;
+        self.add_group(None, ty, source_keys, now)
     }
 
+    /// Adds the group of an authority of the bootstrap, which is never removed, nor is its first server.
     fn add_group(
         &mut self,
-        store: &Store,
-        (authority, ty): (Option<&str>, TypeId),
-        sources: &[ConfigSource],
+        authority: Option<&str>,
+        ty: TypeId,
+        source_keys: Vec<SourceKey>,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
-        let source_keys = self.source_keys(store, ty, sources)?;
         let group = self.new_group(authority, source_keys, now)?;
         self.servers.keep(group.active());
         Ok(self.groups.add(AuthorityState { is_configured: true, ..group }, ty))
     }
 
+    /// The keys of sources for a type, without duplicates: two sources that differ only in defaults are one.
     fn source_keys(
         &self,
         store: &Store,
@@ -131,7 +152,7 @@ impl<'a> Sources<'a> {
         let type_url = store.type_url(ty);
         let mut source_keys = Vec::with_capacity(sources.len());
         for source in sources {
-            let source_key = SourceKey::new(source, type_url, &self.registry.protocol);
+            let source_key = SourceKey::new(source, type_url, &self.registry.client.settings);
             let source_key = source_key.map_err(|message| Refusal { code: Code::Unimplemented, message })?;
             if !source_keys.contains(&source_key) {
                 source_keys.push(source_key);
@@ -140,6 +161,7 @@ impl<'a> Sources<'a> {
         Ok(source_keys)
     }
 
+    /// A group with its first source open; refused if there is no source at all.
     fn new_group(
         &mut self,
         authority: Option<&str>,
@@ -147,6 +169,7 @@ impl<'a> Sources<'a> {
         now: Instant,
     ) -> Result<AuthorityState, Refusal> {
         let nobody = || refuse("no source of the type is configured".into());
+        // One is open from the beginning: which one is active must be defined before anything is requested.
         let open = vec![self.server_id(source_keys.first().ok_or_else(nobody)?, now)];
         let entry = authority.and_then(|name| self.registry.bootstrap.authority(name).ok());
         let on_reachability_only = entry.is_some_and(Authority::fallback_on_reachability_only);
@@ -162,17 +185,19 @@ impl<'a> Sources<'a> {
     }
 
     /// The slot of a source, which is added at the first use; nothing is requested from it yet.
+    /// A machine connects with its first subscription, and not before.
     pub(super) fn server_id(&mut self, source_key: &SourceKey, now: Instant) -> ServerId {
         if let Some(known) = self.servers.find(source_key) {
             return known;
         }
-        let seed = (self.registry.random.u64(..), now);
-        let Registry { node, settings, protocol, .. } = &*self.registry;
-        self.servers
-            .insert(settings, |id| Machine::new(id, source_key.clone(), node.clone(), protocol.clone(), seed))
+        let seed = self.registry.random.u64(..);
+        let Registry { settings, client, .. } = &*self.registry;
+        self.servers.insert(settings, |id| Machine::new(id, source_key.clone(), client.clone(), seed, now))
     }
 
     /// Opens the next server of a group.
+    ///
+    /// The servers of the bootstrap are kept once they were opened: a later outage opens them again.
     pub(super) fn open_next(&mut self, id: GroupId, server: ServerId) {
         self.groups.open_next(id, server);
         if self.groups.get(id).is_configured {
@@ -205,6 +230,7 @@ impl<'a> Sources<'a> {
     }
 }
 
+/// A refusal because of the configuration, not of the name.
 fn refuse(message: String) -> Refusal {
     Refusal { code: Code::FailedPrecondition, message }
 }

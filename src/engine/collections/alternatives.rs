@@ -1,164 +1,145 @@
 //! Alternatives: names that are used while the source of another one is unreachable (X21).
+//!
+//! An alternative costs a second subscription, so that it begins only when the name is known to be unreachable, and ends as
+//! soon as the name has delivered anything, be it an error of the resource.
 
-use tracing::debug;
+use std::collections::BTreeMap;
 
-use super::{
-    super::{delivery::Delivery, store::Store},
-    Follower, Indirections, publish_seen,
-};
+use super::super::{selection::TypedName, store::Store};
 use crate::{
     base::WatchId,
     error::{Blame, Code, Subject, WatchError},
-    escape::Escaped,
-    invariant,
     name::ResourceName,
     observed::ErasedObserved,
     protocol::TypeId,
 };
 
+/// The names with alternatives, by the watch of the whole name.
+#[derive(Debug, Default)]
+pub(super) struct Alternatives {
+    by_watch: BTreeMap<WatchId, Alternative>,
+}
+
 /// A name with an alternative for an unreachable source.
+///
+/// ```text
+///            the source is unreachable, nothing cached
+///   Unused ───────────────────────────────────────────▶ Watched ──▶ Ring      the alternative leads back to the name
+///     ▲ ▲                          └──────────────────▶ TooMany │
+///     │ └──────── the name has delivered something ─────────┘   │
+///     └─────────────────────────────────────────────────────────┘
+/// ```
 #[derive(Debug)]
 pub(super) struct Alternative {
     ty: TypeId,
+    /// The whole name, with its alternatives; the alternative may have one itself.
     name: ResourceName,
+    /// The watch of the name without its alternative.
     pub(super) primary: WatchId,
+    /// Whether the alternative is used, or why not.
     pub(super) other: Other,
     /// The last published state.
     published: Option<ErasedObserved>,
 }
 
+/// The use of an alternative.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Other {
+    /// The name itself is used, or nothing is known of it yet.
     Unused,
+    /// The alternative is used, by this watch.
     Watched(WatchId),
-    /// It would close a ring.
+    /// The alternative would close a ring.
     Ring,
-    /// Too many others are in use for the same watch.
+    /// Too many other alternatives are in use for the same watch.
     TooMany,
 }
 
-impl Indirections {
+/// A change in the use of an alternative.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum NextUse {
+    /// The alternative stays as it is.
+    Same,
+    /// The source of the name is unreachable, and nothing of it is cached.
+    Begin,
+    /// The name has delivered something: its alternative, of this watch, is not needed any more.
+    End(WatchId),
+    /// The name has delivered something: when it becomes unreachable again, its alternative may be usable.
+    Retry,
+}
+
+impl Alternatives {
+    /// A watched name with an alternative; `None` if its watch has ended.
+    pub(super) fn get(&self, watch_id: WatchId) -> Option<&Alternative> {
+        self.by_watch.get(&watch_id)
+    }
+
     /// Begins a watch of a name that has an alternative.
-    pub(in crate::engine) fn begin_alternative(
-        &mut self,
-        store: &Store,
-        delivery: &mut Delivery,
-        watch_id: WatchId,
-        (ty, name): (TypeId, &ResourceName),
-    ) {
-        let primary = delivery.next_watch_id();
+    pub(super) fn begin(&mut self, watch_id: WatchId, typed: TypedName<'_>, primary: WatchId) {
+        let TypedName { ty, name } = typed;
         let begun = Alternative { ty, name: name.clone(), primary, other: Other::Unused, published: None };
-        self.alternatives.insert(watch_id, begun);
-        self.edges.insert(primary, Follower::Alternative(watch_id));
-        self.subscribe(primary, store.ty(ty), name.without_alt());
+        self.by_watch.insert(watch_id, begun);
     }
 
-    pub(super) fn end_alternative(&mut self, watch_id: WatchId) {
-        let ended = self.alternatives.remove(&watch_id);
-        for watch in ended.iter().flat_map(Alternative::watches) {
-            self.unfollow(watch);
-        }
+    /// Ends a watch of a name; returns the watches that end with it.
+    pub(super) fn end(&mut self, watch_id: WatchId) -> impl Iterator<Item = WatchId> + use<> {
+        self.by_watch.remove(&watch_id).into_iter().flat_map(|ended| ended.watches())
     }
 
-    /// Uses the alternative while the source of the name is unreachable and nothing of it is cached; until then, and
-    /// once it delivers anything, the name itself.
-    pub(super) fn update_alternative(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) {
-        // It may have ended meanwhile.
-        let Some(&Alternative { primary, other, .. }) = self.alternatives.get(&watch_id) else { return };
-        let seen = self.look(store, delivery, primary);
-        let other = match (other, seen.as_ref().map(is_unreachable)) {
-            (Other::Unused, Some(true)) => self.use_alternative(store, delivery, watch_id),
-            (Other::Watched(watch), Some(false)) => {
-                debug!(%watch_id, "reverted from the alternative name");
-                self.unfollow(watch);
-                Other::Unused
-            }
-            (Other::Ring | Other::TooMany, Some(false)) => Other::Unused,
-            (other, Some(_) | None) => other,
-        };
-        if let Some(alternative) = self.alternatives.get_mut(&watch_id) {
+    /// Records how the alternative is used from now on.
+    pub(super) fn set_other(&mut self, watch_id: WatchId, other: Other) {
+        if let Some(alternative) = self.by_watch.get_mut(&watch_id) {
             alternative.other = other;
         }
-        self.publish_alternative(store, delivery, watch_id);
     }
 
-    /// The watch of an alternative has begun.
-    pub(super) fn on_alternative_subscribed(
-        &mut self,
-        store: &Store,
-        delivery: &mut Delivery,
-        watch_id: WatchId,
-        watch: WatchId,
-    ) {
-        let is_other = self
-            .alternatives
-            .get(&watch_id)
-            .is_some_and(|alternative| alternative.other == Other::Watched(watch));
-        if !is_other {
-            return;
-        }
-        if self.is_ring(delivery, watch_id) {
-            self.unfollow(watch);
-            if let Some(alternative) = self.alternatives.get_mut(&watch_id) {
-                alternative.other = Other::Ring;
-            }
-        }
-        self.publish_alternative(store, delivery, watch_id);
+    /// The watches of the name and of its alternative, if that is used.
+    pub(super) fn watches(&self, watch_id: WatchId) -> impl Iterator<Item = WatchId> + use<> {
+        self.get(watch_id).map(Alternative::watches).into_iter().flatten()
     }
 
-    fn use_alternative(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) -> Other {
-        let alternative = self.alternatives.get(&watch_id);
-        let directives = alternative.and_then(|alternative| alternative.name.directives());
-        let Some((alternative, name)) = alternative.zip(directives.and_then(|directives| directives.alt()))
-        else {
-            invariant::broken("what has an alternative names it");
-            return Other::Unused;
-        };
-        let (ty, name) = (alternative.ty, name.clone());
-        if self.alternatives_around(store, delivery, watch_id) >= MAX_ALTERNATIVES {
-            debug!(%watch_id, name = %Escaped(&name), limit = MAX_ALTERNATIVES, "alternative name not used: too many in use");
-            return Other::TooMany;
-        }
-        debug!(%watch_id, name = %Escaped(&name), "using the alternative name");
-        let watch = delivery.next_watch_id();
-        self.edges.insert(watch, Follower::Alternative(watch_id));
-        self.subscribe(watch, store.ty(ty), name);
-        Other::Watched(watch)
-    }
-
-    /// The number of alternatives in use for the nearest watch of an application above one of them.
-    fn alternatives_around(&self, store: &Store, delivery: &Delivery, watch_id: WatchId) -> usize {
-        let Some((_, watch)) = self.nearest_watch(store, vec![watch_id]) else { return MAX_ALTERNATIVES };
-        let below = self.below(delivery, watch);
-        [watch].iter().chain(&below).filter(|watch_id| self.is_in_use(**watch_id)).count()
-    }
-
-    fn is_in_use(&self, watch_id: WatchId) -> bool {
-        let alternative = self.alternatives.get(&watch_id);
+    /// Whether the alternative of a watch is used, which counts for [`MAX_ALTERNATIVES`].
+    pub(super) fn is_in_use(&self, watch_id: WatchId) -> bool {
+        let alternative = self.by_watch.get(&watch_id);
         alternative.is_some_and(|alternative| matches!(alternative.other, Other::Watched(_)))
     }
 
     /// The number of alternatives in use.
     #[cfg(test)]
-    pub(in crate::engine) fn alternatives_in_use(&self) -> usize {
-        self.alternatives.keys().filter(|watch_id| self.is_in_use(**watch_id)).count()
+    pub(super) fn in_use(&self) -> usize {
+        self.by_watch.keys().filter(|watch_id| self.is_in_use(**watch_id)).count()
     }
 
-    fn publish_alternative(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) {
-        // Nothing is known yet, or the watch has ended.
-        let Some(seen) = self.look(store, delivery, watch_id) else { return };
-        let Some(alternative) = self.alternatives.get_mut(&watch_id) else { return };
-        if alternative.published.as_ref().is_some_and(|published| published.is_same(&seen)) {
-            return;
+    /// Records the state that a watch sees; returns its type when there is something to publish.
+    pub(super) fn publish(&mut self, watch_id: WatchId, seen: &ErasedObserved) -> Option<TypeId> {
+        let alternative = self.by_watch.get_mut(&watch_id)?;
+        if alternative.published.as_ref().is_some_and(|published| published.is_same(seen)) {
+            return None;
         }
         alternative.published = Some(seen.clone());
-        publish_seen(store, delivery, (watch_id, alternative.ty), seen);
+        Some(alternative.ty)
     }
 }
 
 impl Alternative {
+    /// The type, and the name of the alternative.
+    pub(super) fn alternative(&self) -> Option<TypedName<'_>> {
+        let name = self.name.directives().and_then(|directives| directives.alt())?;
+        Some(TypedName { ty: self.ty, name })
+    }
+
+    /// Whether the alternative is to be used, or no more, now that the name itself sees this.
+    pub(super) fn next_use(&self, seen: Option<&ErasedObserved>) -> NextUse {
+        match (self.other, seen.map(is_unreachable)) {
+            (Other::Unused, Some(true)) => NextUse::Begin,
+            (Other::Watched(watch), Some(false)) => NextUse::End(watch),
+            (Other::Ring | Other::TooMany, Some(false)) => NextUse::Retry,
+            (_, Some(_) | None) => NextUse::Same,
+        }
+    }
+
     /// The watches of the name and of its alternative, if that is used.
-    pub(super) fn watches(&self) -> impl Iterator<Item = WatchId> + use<> {
+    fn watches(&self) -> impl Iterator<Item = WatchId> + use<> {
         let other = match self.other {
             Other::Watched(watch) => Some(watch),
             Other::Unused | Other::Ring | Other::TooMany => None,
@@ -191,4 +172,5 @@ pub(super) fn is_of_source(reason: &WatchError) -> bool {
 /// beyond any sensible configuration, and bounds the requests that a server can cause.
 pub(in crate::engine) const MAX_ALTERNATIVES: usize = 64;
 
+/// What the error of the name adds when its alternative is not used for that reason.
 pub(super) const TOO_MANY: &str = "its alternative is not used since 64 alternatives are in use already";

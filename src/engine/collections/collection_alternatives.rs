@@ -1,26 +1,33 @@
 //! Alternatives of globs and lists, which are used while the source of another collection is unreachable (X21).
 //!
 //! The members of a collection are not derived from entries, so that the last state of both watches is kept.
+//!
+//! An incomplete collection does not replace an alternative that is complete: a watch would lose members for a moment.
 
-use std::sync::Arc;
-
-use tracing::debug;
+use std::{collections::BTreeMap, sync::Arc};
 
 use super::{
-    super::{delivery::Delivery, store::Store},
-    Follower, Indirections,
+    super::{selection::TypedName, store::Store},
     alternatives::is_of_source,
 };
 use crate::{
-    base::WatchId, error::WatchError, escape::Escaped, invariant, name::ResourceName,
-    observed::ErasedMembers, protocol::TypeId, resource::Erased,
+    base::WatchId, error::WatchError, invariant, name::ResourceName, observed::ErasedMembers,
+    protocol::TypeId,
 };
+
+/// The collections with alternatives, by the watch of the whole name.
+#[derive(Debug, Default)]
+pub(super) struct CollectionAlternatives {
+    by_watch: BTreeMap<WatchId, CollectionAlternative>,
+}
 
 /// A collection with an alternative for an unreachable source.
 #[derive(Debug)]
 pub(super) struct CollectionAlternative {
     ty: TypeId,
+    /// The whole name, with its alternatives.
     name: ResourceName,
+    /// The collection without its alternative.
     primary: Watched,
     /// The watch of the alternative while that is used.
     other: Option<Watched>,
@@ -35,76 +42,77 @@ struct Watched {
     seen: Option<Arc<ErasedMembers>>,
 }
 
-impl Indirections {
+/// A change in the use of an alternative.
+#[derive(Debug)]
+pub(super) enum CollectionUse {
+    /// The alternative stays as it is.
+    Same,
+    /// The alternative of this name is to be watched.
+    Begin { ty: TypeId, name: ResourceName },
+    /// The watch of the alternative is to end.
+    End(WatchId),
+}
+
+impl CollectionAlternatives {
     /// Begins a watch of a collection that has an alternative.
-    pub(in crate::engine) fn begin_collection_alternative(
-        &mut self,
-        store: &Store,
-        delivery: &mut Delivery,
-        watch_id: WatchId,
-        (ty, name): (TypeId, &ResourceName),
-    ) {
-        let primary = Watched { watch_id: delivery.next_watch_id(), seen: None };
-        self.edges.insert(primary.watch_id, Follower::CollectionAlternative(watch_id));
-        self.subscribe_collection(primary.watch_id, store.ty(ty), name.without_alt());
-        let begun = CollectionAlternative { ty, name: name.clone(), primary, other: None, published: None };
-        self.collections.insert(watch_id, begun);
+    pub(super) fn begin(&mut self, watch_id: WatchId, typed: TypedName<'_>, primary: WatchId) {
+        let primary = Watched { watch_id: primary, seen: None };
+        let name = typed.name.clone();
+        let begun = CollectionAlternative { ty: typed.ty, name, primary, other: None, published: None };
+        self.by_watch.insert(watch_id, begun);
     }
 
-    pub(super) fn end_collection_alternative(&mut self, watch_id: WatchId) {
-        let Some(ended) = self.collections.remove(&watch_id) else { return };
-        for watched in [Some(ended.primary), ended.other].into_iter().flatten() {
-            self.unfollow(watched.watch_id);
-        }
+    /// Ends a watch of a collection; returns the watches that end with it.
+    pub(super) fn end(&mut self, watch_id: WatchId) -> impl Iterator<Item = WatchId> + use<> {
+        let ended = self.by_watch.remove(&watch_id).into_iter();
+        let watched = ended.flat_map(|ended| [Some(ended.primary), ended.other].into_iter().flatten());
+        watched.map(|watched| watched.watch_id)
     }
 
     /// The state of the collection or of its alternative has changed: uses the alternative while the source is unreachable and
     /// nothing is cached of the collection, until its server has responded.
-    pub(super) fn update_collection_alternative(
+    pub(super) fn update(
         &mut self,
-        store: &Store,
-        delivery: &mut Delivery,
         watch_id: WatchId,
-        (changed, observed): (WatchId, &Erased),
-    ) {
-        let Ok(seen) = observed.clone().downcast() else {
-            invariant::broken("the state of a collection is that of its members");
-            return;
-        };
+        changed: WatchId,
+        seen: Arc<ErasedMembers>,
+    ) -> CollectionUse {
         // It may have ended meanwhile.
-        let Some(alternative) = self.collections.get_mut(&watch_id) else { return };
+        let Some(alternative) = self.by_watch.get_mut(&watch_id) else { return CollectionUse::Same };
         alternative.set_seen(changed, seen);
         if alternative.is_needed() {
-            let watch = delivery.next_watch_id();
-            alternative.other = Some(Watched { watch_id: watch, seen: None });
-            let Some(name) = alternative.name.directives().and_then(|directives| directives.alt()).cloned()
-            else {
+            let directives = alternative.name.directives();
+            let Some(name) = directives.and_then(|directives| directives.alt()).cloned() else {
                 invariant::broken("what has an alternative names it");
-                return;
+                return CollectionUse::Same;
             };
-            debug!(%watch_id, name = %Escaped(&name), "using the alternative collection");
-            let ty = store.ty(alternative.ty);
-            self.edges.insert(watch, Follower::CollectionAlternative(watch_id));
-            self.subscribe_collection(watch, ty, name);
-        } else if let Some(other) = alternative.take_unneeded() {
-            debug!(%watch_id, "reverted from the alternative collection");
-            self.unfollow(other.watch_id);
+            return CollectionUse::Begin { ty: alternative.ty, name };
         }
-        self.publish_collection_alternative(store, delivery, watch_id);
+        alternative.take_unneeded().map_or(CollectionUse::Same, |other| CollectionUse::End(other.watch_id))
     }
 
-    fn publish_collection_alternative(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) {
-        let Some(alternative) = self.collections.get_mut(&watch_id) else { return };
-        // Nothing is known yet.
-        let Some(members) = alternative.members(store) else { return };
-        if !alternative.published.as_ref().is_some_and(|published| published.is_same(&members)) {
-            alternative.published = Some(members.clone());
-            delivery.deliver(watch_id, members);
+    /// The watch of an alternative has been ordered.
+    pub(super) fn set_other(&mut self, watch_id: WatchId, other: WatchId) {
+        if let Some(alternative) = self.by_watch.get_mut(&watch_id) {
+            alternative.other = Some(Watched { watch_id: other, seen: None });
         }
+    }
+
+    /// The state to publish to a watch, if it is another one than before.
+    pub(super) fn publish(&mut self, store: &Store, watch_id: WatchId) -> Option<Arc<ErasedMembers>> {
+        let alternative = self.by_watch.get_mut(&watch_id)?;
+        // Nothing is known yet.
+        let members = alternative.members(store)?;
+        if alternative.published.as_ref().is_some_and(|published| published.is_same(&members)) {
+            return None;
+        }
+        alternative.published = Some(members.clone());
+        Some(members)
     }
 }
 
 impl CollectionAlternative {
+    /// Records the state of one of the two watches.
     fn set_seen(&mut self, watch_id: WatchId, seen: Arc<ErasedMembers>) {
         let mut watches = [Some(&mut self.primary), self.other.as_mut()].into_iter().flatten();
         if let Some(watched) = watches.find(|watched| watched.watch_id == watch_id) {

@@ -1,4 +1,7 @@
 //! Globs among the entries of lists: the members of a glob are members of the list (X12).
+//!
+//! Two globs of a list, or a glob and a locator, may have the same member. It stays until the last one of them loses it; the
+//! locator goes first while it is there.
 
 use std::{
     collections::{BTreeMap, btree_map::Entry},
@@ -15,6 +18,7 @@ use crate::{
 /// The members of all globs of a list.
 #[derive(Debug, Default)]
 pub(super) struct GlobMembers {
+    /// The members of each glob as it was seen last, which the next state is compared with.
     globs: BTreeMap<Arc<str>, OrdMap<Arc<str>, Member>>,
     /// The members, each with the number of globs that have it: globs may have the same alternative.
     members: BTreeMap<Arc<str>, (usize, Member)>,

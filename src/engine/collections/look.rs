@@ -1,4 +1,7 @@
 //! The state that a watch sees by way of indirections: it is derived from the entries each time, and never stored.
+//!
+//! Derived states are not stored since they would have to be invalidated along all paths; a change is published by deriving
+//! the watches above it anew. The cost is that of the path, which has at most 16 redirects and 64 alternatives.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +28,9 @@ pub(super) struct Look<'a> {
     indirections: &'a Indirections,
     store: &'a Store,
     delivery: &'a Delivery,
+    /// The states behind redirects so far, by entry and depth.
     redirects: BTreeMap<(EntryId, usize), Option<ErasedObserved>>,
+    /// The states of names with alternatives so far, by watch and depth.
     alternatives: BTreeMap<(WatchId, usize), Option<ErasedObserved>>,
 }
 
@@ -35,6 +40,8 @@ impl<'a> Look<'a> {
     }
 
     /// The state that a watch of one resource sees, behind `depth` redirects; `None` when nothing is known.
+    ///
+    /// The watch need not be one of the engine's own: what an application's watch sees is derived in the same way.
     pub(super) fn at_watch(&mut self, watch_id: WatchId, depth: usize) -> Option<ErasedObserved> {
         match self.delivery.target(watch_id)? {
             WatchTarget::Entry(id) => self.at_entry(*id, depth),
@@ -42,7 +49,7 @@ impl<'a> Look<'a> {
                 if let Some(seen) = self.alternatives.get(&(watch_id, depth)) {
                     return seen.clone();
                 }
-                let seen = self.at_alternative(self.indirections.alternatives.get(&watch_id)?, depth);
+                let seen = self.at_alternative(self.indirections.alternatives.get(watch_id)?, depth);
                 self.alternatives.insert((watch_id, depth), seen.clone());
                 seen
             }
@@ -57,6 +64,8 @@ impl<'a> Look<'a> {
     }
 
     /// The state of an entry as a watch sees it.
+    ///
+    /// An entry that is no redirect is read directly, and not remembered: that costs less than looking it up.
     pub(super) fn at_entry(&mut self, id: EntryId, depth: usize) -> Option<ErasedObserved> {
         self.indirections.count_look();
         let entry = self.store.get(id)?;
@@ -68,20 +77,24 @@ impl<'a> Look<'a> {
         if let Some(seen) = self.redirects.get(&(id, depth)) {
             return seen.clone();
         }
-        let seen = self.behind_redirect((id, entry), seen, depth);
+        let seen = self.behind_redirect(id, entry, seen, depth);
         self.redirects.insert((id, depth), seen.clone());
         seen
     }
 
+    /// The state behind a redirect, `seen`, or the error of one that is not followed. The warning of the redirect itself is shown
+    /// where its target has none.
     fn behind_redirect(
         &mut self,
-        (id, entry): (EntryId, &Entry),
+        id: EntryId,
+        entry: &Entry,
         seen: ErasedObserved,
         depth: usize,
     ) -> Option<ErasedObserved> {
         let ErasedObserved::Present { resource, warning, .. } = &seen else { return Some(seen) };
         let Some(Redirect { target }) = resource.downcast_ref() else { return Some(seen) };
-        let followed = self.indirections.redirects.get(&id).filter(|followed| followed.target == *target)?;
+        // Until a new target is followed, nothing is known: the old target's value would be shown under a wrong name.
+        let followed = self.indirections.redirects.get(id).filter(|followed| followed.target == *target)?;
         let broken = followed.broken.or((depth >= MAX_REDIRECTS).then_some(TOO_DEEP));
         let target = shortened(&target.to_string(), LONGEST_NAME).into_owned();
         if let Some(why) = broken {
@@ -101,6 +114,9 @@ impl<'a> Look<'a> {
         })
     }
 
+    /// The state of a name with an alternative: of the name as long as it is not unreachable, and of the alternative then.
+    ///
+    /// A resource of the alternative goes before any error of the name.
     fn at_alternative(&mut self, alternative: &Alternative, depth: usize) -> Option<ErasedObserved> {
         let primary = self.at_watch(alternative.primary, depth);
         let other = match alternative.other {
@@ -109,12 +125,13 @@ impl<'a> Look<'a> {
             Other::TooMany => return Some(self.without_alternative(alternative, primary?)),
         };
         match (primary, self.at_watch(other, depth)) {
+            // The name has delivered something meanwhile: the alternative is about to end.
             (Some(seen), _) if !is_unreachable(&seen) => Some(seen),
             (_, Some(seen @ ErasedObserved::Present { .. })) => Some(seen),
             // Until the state of the alternative is known, an unreachable source is not reported.
             (_, None) => None,
             (None, Some(seen)) => Some(seen),
-            (Some(seen), Some(other)) => Some(self.neither(alternative, (seen, other))),
+            (Some(seen), Some(other)) => Some(self.neither(alternative, seen, other)),
         }
     }
 
@@ -132,7 +149,8 @@ impl<'a> Look<'a> {
     fn neither(
         &self,
         alternative: &Alternative,
-        (primary, other): (ErasedObserved, ErasedObserved),
+        primary: ErasedObserved,
+        other: ErasedObserved,
     ) -> ErasedObserved {
         match (primary, other) {
             (ErasedObserved::Absent { reason }, ErasedObserved::Absent { reason: other }) => {
@@ -143,6 +161,7 @@ impl<'a> Look<'a> {
         }
     }
 
+    /// The state of an inline entry, found in the list by its name.
     fn at_inline(&mut self, watch_id: WatchId, depth: usize) -> Option<ErasedObserved> {
         let entry = self.indirections.lists.inline_entry(watch_id)?;
         let (resource, version, warning) = match self.at_watch(entry.list, depth)? {

@@ -13,140 +13,165 @@
 //!
 //! The watches are begun and ended by the engine, which takes the orders for that ([`WatchOrder`]) and reports each that it has
 //! begun ([`on_subscribed`](Indirections::on_subscribed)).
+//!
+//! | file | type | contents |
+//! |---|---|---|
+//! | `links` | `Links`, `Follow` | the watches of indirections, and the orders to begin and end them |
+//! | `redirects` | `Redirects` | resources whose value is the name of another one |
+//! | `alternatives` | `Alternatives` | names that another one replaces while they are unreachable |
+//! | `collection_alternatives` | `CollectionAlternatives` | globs and lists that another one replaces meanwhile |
+//! | `lists`, `list_globs` | `Lists`, `GlobMembers` | lists, their members, and the globs in them |
+//! | `look` | `Look<'_>` | what a watch sees by way of all of these |
+//! | `paths` | `Paths<'_>` | rings, depths and limits |
+//!
+//! `Indirections` routes between them: it passes a change to the one concerned, and orders the watches that follow from it.
 
 mod alternatives;
 mod collection_alternatives;
+mod links;
 mod list_globs;
 mod lists;
 mod look;
-
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    mem,
-    sync::Arc,
-};
+mod paths;
+mod redirects;
 
 use tracing::debug;
 
-#[cfg(test)]
-pub(super) use self::alternatives::MAX_ALTERNATIVES;
-pub(super) use self::lists::list_type;
+pub(super) use self::{alternatives::MAX_ALTERNATIVES, links::WatchOrder, lists::list_type};
 use self::{
-    alternatives::Alternative, collection_alternatives::CollectionAlternative, lists::Lists, look::Look,
+    alternatives::{Alternative, Alternatives, NextUse, Other},
+    collection_alternatives::{CollectionAlternatives, CollectionUse},
+    links::{Follow, Follower, Links},
+    lists::{InlineEntry, Lists},
+    look::Look,
+    paths::Paths,
+    redirects::{Decided, Followed, Redirects},
 };
 use super::{
-    delivery::{Delivery, WatchTarget},
-    selection::{SelectedName, Selection},
+    delivery::Delivery,
+    selection::{Refusal, TypedName},
     store::{CollectionKey, Store},
 };
 use crate::{
-    base::WatchId,
-    cache::Entry,
-    escape::Escaped,
-    invariant,
-    name::ResourceName,
-    observed::ErasedObserved,
-    protocol::{EntryId, TypeId},
-    resource::{Erased, ResourceType},
+    base::WatchId, cache::Entry, escape::Escaped, invariant, name::ResourceName, observed::ErasedObserved,
+    protocol::EntryId, resource::Erased,
 };
 
 /// All watched redirects, alternatives and lists. See the [module's](self) documentation.
 #[derive(Debug, Default)]
 pub(super) struct Indirections {
-    /// The indirection that each watch belongs to.
-    edges: BTreeMap<WatchId, Follower>,
-    redirects: BTreeMap<EntryId, Followed>,
-    alternatives: BTreeMap<WatchId, Alternative>,
-    collections: BTreeMap<WatchId, CollectionAlternative>,
+    /// The watches, and which indirection each belongs to.
+    links: Links,
+    /// The resources that redirect.
+    redirects: Redirects,
+    /// The names with alternatives, of resources.
+    alternatives: Alternatives,
+    /// The names with alternatives, of globs and lists.
+    collections: CollectionAlternatives,
+    /// The lists, and single inline entries of lists.
     lists: Lists,
-    orders: Vec<WatchOrder>,
     /// The number of derivations of each entry, for tests of the work.
     #[cfg(test)]
     looks: std::cell::Cell<u64>,
 }
 
-/// A watch to begin or to end.
-#[derive(Debug)]
-pub(super) enum WatchOrder {
-    Subscribe { watch_id: WatchId, ty: ResourceType, names: Selection },
-    Unsubscribe(WatchId),
-}
-
-/// The publication that a change of a watch causes.
-#[derive(Debug, Clone)]
-enum Follower {
-    /// A resource that redirects.
-    Redirect(EntryId),
-    /// A name with an alternative.
-    Alternative(WatchId),
-    /// A collection with an alternative.
-    CollectionAlternative(WatchId),
-    /// An inline entry of a list.
-    Inline(WatchId),
-    /// The members of a list.
-    List(CollectionKey),
-    /// One member of a list, by its name there.
-    Member(CollectionKey, Arc<str>),
-    /// The members of a glob in a list, by its name there.
-    Glob(CollectionKey, Arc<str>),
-}
-
-/// The target of a resource.
-#[derive(Debug)]
-struct Followed {
-    target: ResourceName,
-    watch_id: WatchId,
-    /// The reason for not following it.
-    broken: Option<&'static str>,
-    /// Its last target, and the reason for not following it.
-    before: Option<(ResourceName, Option<&'static str>)>,
-}
-
 impl Indirections {
     /// The watches to begin and to end, in their order.
     pub(super) fn take_orders(&mut self) -> Vec<WatchOrder> {
-        mem::take(&mut self.orders)
+        self.links.take_orders()
     }
 
     /// Whether a watch belongs to an indirection.
     pub(super) fn is_followed(&self, watch_id: WatchId) -> bool {
-        self.edges.contains_key(&watch_id)
+        self.links.follower(watch_id).is_some()
+    }
+
+    /// The watch of the whole name, whose directives a watch follows.
+    pub(super) fn origin_of(&self, watch_id: WatchId) -> WatchId {
+        self.links.origin_of(watch_id)
+    }
+
+    /// Begins a watch of a name that has an alternative.
+    pub(super) fn begin_alternative(
+        &mut self,
+        store: &Store,
+        delivery: &mut Delivery,
+        watch_id: WatchId,
+        typed: TypedName<'_>,
+    ) {
+        let follower = Follower::Alternative(watch_id);
+        let name = typed.name.without_alt();
+        let primary = self.follow(delivery).follow(follower, store.ty(typed.ty), name);
+        self.alternatives.begin(watch_id, typed, primary);
+    }
+
+    /// Begins a watch of a collection that has an alternative.
+    pub(super) fn begin_collection_alternative(
+        &mut self,
+        store: &Store,
+        delivery: &mut Delivery,
+        watch_id: WatchId,
+        typed: TypedName<'_>,
+    ) {
+        let follower = Follower::CollectionAlternative(watch_id);
+        let name = typed.name.without_alt();
+        let primary = self.follow(delivery).follow_collection(follower, store.ty(typed.ty), name);
+        self.collections.begin(watch_id, typed, primary);
+    }
+
+    /// Begins a watch of one inline entry of a list, which the directives of the name have.
+    pub(super) fn begin_inline(
+        &mut self,
+        store: &mut Store,
+        delivery: &mut Delivery,
+        watch_id: WatchId,
+        TypedName { ty, name }: TypedName<'_>,
+    ) -> Result<(), Refusal> {
+        let list_ty = list_type(store, ty)?;
+        let follower = Follower::Inline(watch_id);
+        let list = self.follow(delivery).follow(follower, store.ty(list_ty), name.without_directives());
+        let about = store.subject_of(ty, name.to_string().into());
+        let entry = name.directives().and_then(|directives| directives.entry()).unwrap_or_default();
+        let entry = InlineEntry { ty, list, about, entry: entry.to_owned(), published: None };
+        self.lists.begin_inline(watch_id, entry);
+        Ok(())
+    }
+
+    /// Begins to follow a list, whose own name and type are `list`, for a watch of its members.
+    pub(super) fn begin_list(
+        &mut self,
+        store: &Store,
+        delivery: &mut Delivery,
+        key: &CollectionKey,
+        list: TypedName<'_>,
+    ) {
+        let Self { links, lists, .. } = self;
+        lists.begin(&mut Follow { links, delivery }, key, store.ty(list.ty), list.name);
+    }
+
+    /// Ends to follow a list that has no watch any more.
+    pub(super) fn end_list(&mut self, key: &CollectionKey) {
+        self.lists.end(&mut self.links, key);
     }
 
     /// Ends a watch of a name with directives.
     pub(super) fn end(&mut self, watch_id: WatchId) {
-        self.end_alternative(watch_id);
-        self.end_collection_alternative(watch_id);
-        self.end_inline(watch_id);
-    }
-
-    /// The watch of the whole name, whose directives a watch follows; the watch itself if it follows none. The source that came
-    /// with the name is that of its parts, too (X11).
-    pub(super) fn origin_of(&self, mut watch_id: WatchId) -> WatchId {
-        while let Some(
-            Follower::Alternative(above) | Follower::CollectionAlternative(above) | Follower::Inline(above),
-        ) = self.edges.get(&watch_id)
-        {
-            watch_id = *above;
-        }
-        watch_id
+        let Self { links, alternatives, collections, lists, .. } = self;
+        let ended = alternatives.end(watch_id).chain(collections.end(watch_id));
+        ended.chain(lists.end_inline(watch_id)).for_each(|watch_id| links.unfollow(watch_id));
     }
 
     /// An ordered watch has begun: a ring is detected now.
     pub(super) fn on_subscribed(&mut self, store: &mut Store, delivery: &mut Delivery, watch_id: WatchId) {
-        match self.edges.get(&watch_id) {
-            Some(Follower::Redirect(id)) => {
-                let id = *id;
-                if self.is_ring(delivery, watch_id) {
-                    self.unfollow(watch_id);
-                    if let Some(followed) = self.redirects.get_mut(&id) {
-                        followed.broken = Some("leads back to itself");
-                    }
+        match self.links.follower(watch_id) {
+            Some(&Follower::Redirect(id)) => {
+                if self.paths(store, delivery).is_ring(watch_id) {
+                    self.links.unfollow(watch_id);
+                    self.redirects.set_broken(id, "leads back to itself");
                 }
-                self.on_redirect_changed(store, id);
+                self.on_redirect_decided(store, id);
             }
-            Some(Follower::Alternative(above)) => {
-                let above = *above;
+            Some(&Follower::Alternative(above)) => {
                 self.on_alternative_subscribed(store, delivery, above, watch_id);
             }
             // Lists do not lead back: they are of another type than their members. Nor do the alternatives of collections, which
@@ -154,8 +179,8 @@ impl Indirections {
             Some(
                 Follower::Inline(_)
                 | Follower::List(_)
-                | Follower::Member(..)
-                | Follower::Glob(..)
+                | Follower::Member(_)
+                | Follower::Glob(_)
                 | Follower::CollectionAlternative(_),
             )
             | None => {}
@@ -170,11 +195,11 @@ impl Indirections {
         watch_id: WatchId,
         observed: &Erased,
     ) -> bool {
-        let Some(follower) = self.edges.get(&watch_id).cloned() else { return false };
+        let Some(follower) = self.links.follower(watch_id).cloned() else { return false };
         match follower {
             Follower::Redirect(id) => {
                 // Its target may have changed or ended.
-                let followed = self.redirects.get(&id).filter(|followed| followed.watch_id == watch_id);
+                let followed = self.redirects.get(id).filter(|followed| followed.watch_id == watch_id);
                 let target = store.get(id).and_then(Entry::redirect).map(|redirect| &redirect.target);
                 if followed.is_some_and(|followed| Some(&followed.target) == target) {
                     store.note_change(id, true, false);
@@ -182,12 +207,29 @@ impl Indirections {
             }
             Follower::Alternative(above) => self.update_alternative(store, delivery, above),
             Follower::CollectionAlternative(above) => {
-                self.update_collection_alternative(store, delivery, above, (watch_id, observed));
+                let Ok(members) = observed.clone().downcast() else {
+                    invariant::broken("the state of a collection is that of its members");
+                    return true;
+                };
+                let change = self.collections.update(above, watch_id, members);
+                self.update_collection_alternative(store, delivery, above, change);
             }
             Follower::Inline(above) => self.publish_inline(store, delivery, above),
-            Follower::List(key) => self.update_list(store, delivery, &key),
-            Follower::Member(key, name) => self.update_member(store, delivery, (&key, &name), watch_id),
-            Follower::Glob(key, name) => self.update_glob(store, (&key, &name), (watch_id, observed)),
+            Follower::List(key) => {
+                // It may have ended meanwhile, or nothing is known of it yet.
+                let list = self.lists.watch_of(&key);
+                let seen = list.and_then(|list| self.look(store, delivery, list));
+                let Self { links, lists, .. } = self;
+                if let Some(seen) = seen {
+                    lists.update(store, &mut Follow { links, delivery }, &key, seen);
+                }
+            }
+            Follower::Member(listed) => {
+                if let Some(seen) = self.look(store, delivery, watch_id) {
+                    self.lists.update_member(store, &listed, watch_id, seen);
+                }
+            }
+            Follower::Glob(listed) => self.lists.update_glob(store, &listed, watch_id, observed),
         }
         true
     }
@@ -197,87 +239,182 @@ impl Indirections {
         // None has changed.
         let Some(id) = store.pop_redirect() else { return false };
         let target = store.get(id).and_then(Entry::redirect).map(|redirect| redirect.target.clone());
-        let known = self.redirects.get(&id);
-        if known.map(|known| &known.target) == target.as_ref()
-            && known.is_none_or(|known| known.broken.is_none())
-        {
+        if self.redirects.is_settled(id, target.as_ref()) {
             return true;
         }
-        let old = self.redirects.remove(&id);
-        let before = old.as_ref().map(|old| (old.target.clone(), old.broken));
+        let old = self.redirects.remove(id);
         match target {
-            Some(target) => self.redirect(store, delivery, id, (target, before)),
+            Some(target) => {
+                if let Some(followed) = self.redirect(store, delivery, id, target) {
+                    let is_decided = followed.broken.is_some();
+                    self.redirects.insert(id, followed.instead_of(old.as_ref()));
+                    if is_decided {
+                        self.on_redirect_decided(store, id);
+                    }
+                }
+            }
             // It has no target any more, so that rings through it are open.
             None => self.retry_broken(store, id),
         }
+        // Behind the new watch, so that a resource of both keeps its subscription.
         if let Some(old) = old {
-            self.unfollow(old.watch_id);
+            self.links.unfollow(old.watch_id);
         }
         true
     }
 
+    /// Follows a redirect, unless too many are followed in a row. Whether it leads back is known when its watch has begun.
     fn redirect(
         &mut self,
-        store: &mut Store,
+        store: &Store,
         delivery: &mut Delivery,
         id: EntryId,
-        (target, before): (ResourceName, Option<(ResourceName, Option<&'static str>)>),
-    ) {
-        // A resource without an entry redirects to nothing.
-        let Some((ty, name)) = store.get(id).map(|entry| (entry.ty, entry.name.clone())) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return;
-        };
+        target: ResourceName,
+    ) -> Option<Followed> {
+        let (ty, name) = store.existing(id).map(|entry| (entry.ty, entry.name.clone()))?;
         debug!(name = %Escaped(&name), target = %Escaped(&target), "resource redirected");
-        let is_deep = self.depth_of(store, id) >= MAX_REDIRECTS;
-        let watch_id = delivery.next_watch_id();
-        let broken = is_deep.then_some(TOO_DEEP);
-        self.redirects.insert(id, Followed { target: target.clone(), watch_id, broken, before });
-        if is_deep {
-            return self.on_redirect_changed(store, id);
+        if self.paths(store, delivery).depth_of(id) >= MAX_REDIRECTS {
+            return Some(Followed::too_deep(target, delivery.next_watch_id()));
         }
-        self.edges.insert(watch_id, Follower::Redirect(id));
-        self.subscribe(watch_id, store.ty(ty), target);
+        let follower = Follower::Redirect(id);
+        let watch_id = self.follow(delivery).follow(follower, store.ty(ty), target.clone());
+        Some(Followed::new(target, watch_id))
     }
 
     /// The decision on following a redirect is made.
-    fn on_redirect_changed(&mut self, store: &mut Store, id: EntryId) {
-        // It may have been replaced while its watch began.
-        let Some(followed) = self.redirects.get_mut(&id) else { return };
-        let now = (&followed.target, followed.broken);
-        if followed.before.take().as_ref().map(|(target, broken)| (target, *broken)) == Some(now) {
-            return;
-        }
-        let is_broken = followed.broken.is_some();
-        self.retry_broken(store, id);
-        if is_broken {
-            store.note_change(id, true, false);
+    fn on_redirect_decided(&mut self, store: &mut Store, id: EntryId) {
+        match self.redirects.on_decided(id) {
+            Decided::Same => {}
+            Decided::Followed => self.retry_broken(store, id),
+            Decided::Broken => {
+                self.retry_broken(store, id);
+                store.note_change(id, true, false);
+            }
         }
     }
 
     /// A redirect has changed: a ring through it may be open now.
     fn retry_broken(&self, store: &mut Store, id: EntryId) {
-        let broken = self.redirects.iter().filter(|(_, known)| known.broken.is_some());
-        store.note_redirects(broken.map(|(id, _)| *id).filter(|other| *other != id));
+        store.note_redirects(self.redirects.broken_but(id));
     }
 
-    /// Orders a watch of a name.
-    fn subscribe(&mut self, watch_id: WatchId, ty: ResourceType, name: ResourceName) {
-        let names = Selection::One(SelectedName::Name(Box::new(name)));
-        self.orders.push(WatchOrder::Subscribe { watch_id, ty, names });
-    }
-
-    /// Orders a watch of the members of a collection.
-    fn subscribe_collection(&mut self, watch_id: WatchId, ty: ResourceType, name: ResourceName) {
-        let names = Selection::Collection(SelectedName::Name(Box::new(name)));
-        self.orders.push(WatchOrder::Subscribe { watch_id, ty, names });
-    }
-
-    /// Orders the end of a watch.
-    fn unfollow(&mut self, watch_id: WatchId) {
-        if self.edges.remove(&watch_id).is_some() {
-            self.orders.push(WatchOrder::Unsubscribe(watch_id));
+    /// Uses the alternative while the source of the name is unreachable and nothing of it is cached; until then, and
+    /// once it delivers anything, the name itself.
+    fn update_alternative(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) {
+        // It may have ended meanwhile.
+        let Some(primary) = self.alternatives.get(watch_id).map(|known| known.primary) else { return };
+        let seen = self.look(store, delivery, primary);
+        let next = self.alternatives.get(watch_id).map(|known| known.next_use(seen.as_ref()));
+        match next {
+            Some(NextUse::Begin) => {
+                let other = self.use_alternative(store, delivery, watch_id);
+                self.alternatives.set_other(watch_id, other);
+            }
+            Some(NextUse::End(watch)) => {
+                debug!(%watch_id, "reverted from the alternative name");
+                self.links.unfollow(watch);
+                self.alternatives.set_other(watch_id, Other::Unused);
+            }
+            Some(NextUse::Retry) => self.alternatives.set_other(watch_id, Other::Unused),
+            Some(NextUse::Same) | None => {}
         }
+        self.publish_alternative(store, delivery, watch_id);
+    }
+
+    /// Begins to use the alternative of a name, unless there are too many in use around the watch.
+    fn use_alternative(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) -> Other {
+        let Some(TypedName { ty, name }) = self.alternatives.get(watch_id).and_then(Alternative::alternative)
+        else {
+            invariant::broken("what has an alternative names it");
+            return Other::Unused;
+        };
+        let name = name.clone();
+        if self.paths(store, delivery).alternatives_around(watch_id) >= MAX_ALTERNATIVES {
+            debug!(%watch_id, name = %Escaped(&name), limit = MAX_ALTERNATIVES, "alternative name not used: too many in use");
+            return Other::TooMany;
+        }
+        debug!(%watch_id, name = %Escaped(&name), "using the alternative name");
+        let follower = Follower::Alternative(watch_id);
+        Other::Watched(self.follow(delivery).follow(follower, store.ty(ty), name))
+    }
+
+    /// The watch of an alternative has begun.
+    fn on_alternative_subscribed(
+        &mut self,
+        store: &Store,
+        delivery: &mut Delivery,
+        watch_id: WatchId,
+        watch: WatchId,
+    ) {
+        let alternative = self.alternatives.get(watch_id);
+        if !alternative.is_some_and(|known| known.other == Other::Watched(watch)) {
+            return;
+        }
+        if self.paths(store, delivery).is_ring(watch_id) {
+            self.links.unfollow(watch);
+            self.alternatives.set_other(watch_id, Other::Ring);
+        }
+        self.publish_alternative(store, delivery, watch_id);
+    }
+
+    /// Publishes what a name with an alternative sees, if that has changed.
+    fn publish_alternative(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) {
+        // Nothing is known yet, or the watch has ended.
+        let Some(seen) = self.look(store, delivery, watch_id) else { return };
+        if let Some(ty) = self.alternatives.publish(watch_id, &seen) {
+            delivery.deliver(watch_id, store.ty(ty).observe(seen));
+        }
+    }
+
+    /// Publishes what a watch of an inline entry sees, if that has changed.
+    fn publish_inline(&mut self, store: &Store, delivery: &mut Delivery, watch_id: WatchId) {
+        // Nothing is known yet, or the watch has ended.
+        let Some(seen) = self.look(store, delivery, watch_id) else { return };
+        if let Some(ty) = self.lists.publish_inline(watch_id, &seen) {
+            delivery.deliver(watch_id, store.ty(ty).observe(seen));
+        }
+    }
+
+    /// The members of a collection, or of its alternative, have changed. `above` is the watch of the whole name.
+    fn update_collection_alternative(
+        &mut self,
+        store: &Store,
+        delivery: &mut Delivery,
+        above: WatchId,
+        change: CollectionUse,
+    ) {
+        match change {
+            CollectionUse::Same => {}
+            CollectionUse::Begin { ty, name } => {
+                debug!(watch_id = %above, name = %Escaped(&name), "using the alternative collection");
+                let follower = Follower::CollectionAlternative(above);
+                let other = self.follow(delivery).follow_collection(follower, store.ty(ty), name);
+                self.collections.set_other(above, other);
+            }
+            CollectionUse::End(other) => {
+                debug!(watch_id = %above, "reverted from the alternative collection");
+                self.links.unfollow(other);
+            }
+        }
+        if let Some(members) = self.collections.publish(store, above) {
+            delivery.deliver(above, members);
+        }
+    }
+
+    /// The ways between watches as they are now.
+    fn paths<'a>(&'a self, store: &'a Store, delivery: &'a Delivery) -> Paths<'a> {
+        Paths { indirections: self, store, delivery }
+    }
+
+    /// Begins watches of the engine's own.
+    fn follow<'a>(&'a mut self, delivery: &'a mut Delivery) -> Follow<'a> {
+        Follow { links: &mut self.links, delivery }
+    }
+
+    /// The number of alternatives in use.
+    #[cfg(test)]
+    pub(super) fn alternatives_in_use(&self) -> usize {
+        self.alternatives.in_use()
     }
 
     /// The state that a watch of one resource sees at the moment.
@@ -297,6 +434,7 @@ impl Indirections {
         Some(store.ty(entry.ty).observe(observed))
     }
 
+    /// Counts one derivation, in tests.
     fn count_look(&self) {
         #[cfg(test)]
         self.looks.set(self.looks.get() + 1);
@@ -307,119 +445,10 @@ impl Indirections {
     pub(super) fn looks(&self) -> u64 {
         self.looks.get()
     }
-
-    /// The watches that the watch of one resource depends on directly.
-    fn next_watches(&self, delivery: &Delivery, watch_id: WatchId) -> Vec<WatchId> {
-        match delivery.target(watch_id) {
-            Some(WatchTarget::Entry(id)) => {
-                let followed = self.redirects.get(id).filter(|followed| followed.broken.is_none());
-                followed.map(|followed| followed.watch_id).into_iter().collect()
-            }
-            Some(WatchTarget::Alternative) => {
-                let alternative = self.alternatives.get(&watch_id);
-                alternative.into_iter().flat_map(Alternative::watches).collect()
-            }
-            Some(WatchTarget::Inline) => {
-                self.lists.inline_entry(watch_id).map(|entry| entry.list).into_iter().collect()
-            }
-            // These depend on no other watch, or are none of one resource.
-            Some(
-                WatchTarget::Wildcard(..)
-                | WatchTarget::List(_)
-                | WatchTarget::CollectionAlternative
-                | WatchTarget::Resolution
-                | WatchTarget::Refused(_),
-            )
-            | None => Vec::new(),
-        }
-    }
-
-    /// Whether a watch leads back to itself.
-    fn is_ring(&self, delivery: &Delivery, watch_id: WatchId) -> bool {
-        self.below(delivery, watch_id).contains(&watch_id)
-    }
-
-    /// All the watches that the watch of one resource depends on, directly or through others.
-    fn below(&self, delivery: &Delivery, watch_id: WatchId) -> BTreeSet<WatchId> {
-        let (mut open, mut seen) = (self.next_watches(delivery, watch_id), BTreeSet::new());
-        while let Some(next) = open.pop() {
-            if seen.insert(next) {
-                open.extend(self.next_watches(delivery, next));
-            }
-        }
-        seen
-    }
-
-    /// The number of redirects in a row to an entry, on the shortest path from an application's watch; counted up to
-    /// the limit.
-    fn depth_of(&self, store: &Store, id: EntryId) -> usize {
-        let watches = store.get(id).map(|entry| entry.watches.to_vec()).unwrap_or_default();
-        if watches.is_empty() {
-            return 0;
-        }
-        self.nearest_watch(store, watches).map_or(MAX_REDIRECTS, |(depth, _)| depth)
-    }
-
-    /// The nearest watch of an application above some watches, and the number of redirects between them, if it is below
-    /// the limit. Each entry on the path is visited once.
-    fn nearest_watch(&self, store: &Store, mut watches: Vec<WatchId>) -> Option<(usize, WatchId)> {
-        let mut seen = BTreeSet::new();
-        for depth in 0..MAX_REDIRECTS {
-            let mut above = Vec::new();
-            for watch_id in watches {
-                let id = match self.redirect_above(watch_id) {
-                    Above::Redirect(id) => id,
-                    Above::Watch(watch) => return Some((depth, watch)),
-                };
-                // It was visited on another path.
-                let Some(entry) = store.get(id).filter(|_| seen.insert(id)) else { continue };
-                if entry.watches.is_empty() {
-                    // It is a member of a watched collection.
-                    return Some((depth + 1, watch_id));
-                }
-                above.extend(entry.watches.iter().copied());
-            }
-            watches = above;
-        }
-        None
-    }
-
-    fn redirect_above(&self, mut watch_id: WatchId) -> Above {
-        loop {
-            match self.edges.get(&watch_id) {
-                Some(Follower::Redirect(id)) => return Above::Redirect(*id),
-                Some(Follower::Alternative(above) | Follower::Inline(above)) => watch_id = *above,
-                Some(
-                    Follower::List(_)
-                    | Follower::Member(..)
-                    | Follower::Glob(..)
-                    | Follower::CollectionAlternative(_),
-                )
-                | None => return Above::Watch(watch_id),
-            }
-        }
-    }
-}
-
-/// The indirections above a watch, including alternatives and lists.
-enum Above {
-    /// A resource with a redirect to it.
-    Redirect(EntryId),
-    /// An application, a resolution or a list.
-    Watch(WatchId),
-}
-
-/// Publishes the state of a watch without an entry of its own.
-fn publish_seen(
-    store: &Store,
-    delivery: &mut Delivery,
-    (watch_id, ty): (WatchId, TypeId),
-    seen: ErasedObserved,
-) {
-    delivery.deliver(watch_id, store.ty(ty).observe(seen));
 }
 
 /// The maximum number of redirects in a row.
 const MAX_REDIRECTS: usize = 16;
 
+/// Why a redirect is not followed behind [`MAX_REDIRECTS`] others.
 const TOO_DEEP: &str = "is the last of more than 16, one after the other";

@@ -1,3 +1,11 @@
+//! The state of connections as A78 defines it.
+//!
+//! | connection | counts as |
+//! |---|---|
+//! | idle | not there: nothing is requested |
+//! | connecting, open, pausing, without a failure since the last answer | connected |
+//! | any of these behind a failure | not connected, until the next response |
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::protocol::{ConnectionState, ServerId};
@@ -5,9 +13,13 @@ use crate::protocol::{ConnectionState, ServerId};
 /// The servers with a working stream, and the number of failures of each.
 #[derive(Debug, Default)]
 pub(crate) struct ConnectionCounts {
+    /// Whether each server that is needed counts as connected (A78-2).
     connected: BTreeMap<ServerId, bool>,
+    /// The servers with a change of that since the last read.
     changed: BTreeSet<ServerId>,
+    /// The number of failures since the last read.
     failures: BTreeMap<ServerId, u64>,
+    /// Set with the first read: without a reader, unread changes keep nothing from being removed.
     is_read: bool,
 }
 

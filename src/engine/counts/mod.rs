@@ -10,5 +10,5 @@ mod updates;
 pub(super) use self::{
     connections::{ConnectionChange, ConnectionCounts},
     resources::{CacheState, ResourceCounts},
-    updates::UpdateCounts,
+    updates::{ReceivedCounts, UpdateCounts},
 };

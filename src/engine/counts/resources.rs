@@ -17,11 +17,15 @@ pub(crate) struct CacheState {
 /// The numbers, and the ones that have changed since they were read.
 #[derive(Debug, Default)]
 pub(crate) struct ResourceCounts {
+    /// The number of entries for each key; none is 0.
     resources: BTreeMap<ResourceKey, u64>,
+    /// The keys whose number has changed since it was read.
     changed: BTreeSet<ResourceKey>,
+    /// Set with the first read: without a reader, unread changes keep nothing from being removed.
     is_read: bool,
 }
 
+/// What resources are counted by. The group comes first, so that those of one group are adjacent.
 pub(crate) type ResourceKey = (GroupId, TypeId, CacheState);
 
 impl CacheState {
@@ -72,6 +76,7 @@ impl ResourceCounts {
         }
     }
 
+    /// Whether a group has entries: in O(log n), which `sweep` relies on.
     pub(crate) fn has_any_of(&self, group: GroupId) -> bool {
         let next = self.resources.range((group, TypeId(0), CacheState::FIRST)..).next();
         next.is_some_and(|(key, _)| key.0 == group)

@@ -1,78 +1,70 @@
 //! The resources that a response does not contain.
+//!
+//! Absence is decided by a number: each subscription has that of the last response that mentioned it. So a response of ten
+//! thousand clusters is compared with the subscriptions in one pass, and needs no set of names.
 
-use super::Step;
-use crate::invariant;
+use super::{
+    super::{authorities::Missed, store::Store},
+    feed::Feed,
+    pending_response::PendingResponse,
+};
 
-impl Step<'_> {
-    /// Deletes the resources that a response of a full-state type does not contain (B1.10), unless the response is a heartbeat
-    /// (B1.19), or holds something without a name that may be the missing resource.
-    pub(super) fn apply_absence(&mut self) {
-        if !self.authorities.server(self.response.server()).machine.source_key().capabilities().remote {
-            self.give_up_unwritten();
-        }
-        let full_state = self.store.ty(self.response.ty).full_state() && !self.response.envelope.is_delta();
-        if !full_state || self.response.is_heartbeat() || self.response.nameless {
-            return;
-        }
-        let server = self.response.server();
-        let Some(subscriptions) = self.authorities.subscriptions(server, self.response.ty) else {
-            invariant::broken("a type that is answered was requested");
-            return;
-        };
-        let (sends_all, is_narrow) = (subscriptions.sends_all, self.response.is_narrow);
-        let mut any = false;
-        for (_, sub) in subscriptions.iter_mut() {
-            any |= match is_narrow {
-                true => sub.on_narrow_response(self.response.number),
-                false => sub.on_complete_response(self.response.number, sends_all),
-            };
-        }
-        if !any {
-            return;
-        }
-        self.response.is_applied = true;
-        let never_seen = subscriptions
-            .iter()
-            .filter(|(_, sub)| sub.is_missing() && sub.was_there() && !sub.was_ever_mentioned());
-        let never_seen: Vec<_> = never_seen.map(|(id, sub)| (id, sub.entry())).collect();
-        for (sub, entry) in never_seen {
-            let is_glob = self.store.get(entry).is_some_and(|entry| entry.is_glob);
-            if !is_glob && self.authorities.placement().counts(self.store, entry, server) {
-                self.authorities.server_mut(server).machine.doubt(self.response.ty, sub, self.now);
-            }
-        }
-        self.authorities.absence().on_missed(
-            self.store,
-            (server, self.response.ty),
-            "has deleted it",
-            (&self.response.update(), self.now),
-        );
-        self.authorities.absence().on_missing_after_unreadable(
-            self.store,
-            server,
-            self.response.ty,
-            self.now,
-        );
+/// Deletes the resources that a response of a full-state type does not contain (B1.10), unless the response is a heartbeat
+/// (B1.19), or holds something without a name that may be the missing resource.
+pub(super) fn apply(response: &mut PendingResponse, feed: &mut Feed<'_>, store: &mut Store) {
+    if !feed.machine().source_key().capabilities().remote {
+        give_up_unwritten(response, feed, store);
     }
-
-    /// A resource that was never received and is not in a file does not exist, without a timer: the file is complete.
-    fn give_up_unwritten(&mut self) {
-        if self.response.nameless {
-            return;
-        }
-        let server = self.response.server();
-        let Some(subscriptions) = self.authorities.subscriptions(server, self.response.ty) else {
-            invariant::broken("a type that is answered was requested");
-            return;
+    let full_state = store.ty(feed.ty()).full_state() && !response.envelope.is_delta();
+    if !full_state || response.is_heartbeat() || response.verdict.is_nameless() {
+        return;
+    }
+    let subscriptions = feed.subscriptions();
+    let (sends_all, is_narrow) = (subscriptions.sends_all, response.is_narrow);
+    let mut any = false;
+    for (_, sub) in subscriptions.iter_mut() {
+        any |= match is_narrow {
+            true => sub.on_narrow_response(response.number),
+            false => sub.on_complete_response(response.number, sends_all),
         };
-        let mut unwritten = Vec::new();
-        for (_, sub) in subscriptions.iter_mut() {
-            if sub.on_absent_from_file(self.response.number) {
-                unwritten.push(sub.entry());
-            }
+    }
+    if !any {
+        return;
+    }
+    response.is_applied = true;
+    // A resource that this server has never sent is held because of another one, and this one may not have got the request for
+    // it yet when it wrote the response: its does-not-exist timer decides.
+    let never_seen = subscriptions
+        .iter()
+        .filter(|(_, sub)| sub.is_missing() && sub.was_there() && !sub.was_ever_mentioned());
+    let never_seen: Vec<_> = never_seen.map(|(id, sub)| (id, sub.entry())).collect();
+    let now = feed.now();
+    for (sub, entry) in never_seen {
+        let is_glob = store.get(entry).is_some_and(|entry| entry.is_glob);
+        if !is_glob && feed.counts(store, entry) {
+            feed.channel_mut().doubt(sub, now);
         }
-        for entry in unwritten {
-            self.authorities.absence().on_timed_out(self.store, server, entry, self.now);
+    }
+    let (at, update) = (feed.at(), response.update());
+    feed.absence().on_missed(store, at, Missed { why: "has deleted it", update, now });
+    feed.absence().on_missing_after_unreadable(store, at, now);
+}
+
+/// A resource that was never received and is not in a file does not exist, without a timer: the file is complete.
+///
+/// Something without a name in the file may be the resource, and then nothing is known of it.
+fn give_up_unwritten(response: &PendingResponse, feed: &mut Feed<'_>, store: &mut Store) {
+    if response.verdict.is_nameless() {
+        return;
+    }
+    let mut unwritten = Vec::new();
+    for (_, sub) in feed.subscriptions().iter_mut() {
+        if sub.on_absent_from_file(response.number) {
+            unwritten.push(sub.entry());
         }
+    }
+    let (server, now) = (feed.server(), feed.now());
+    for entry in unwritten {
+        feed.absence().on_timed_out(store, server, entry, now);
     }
 }

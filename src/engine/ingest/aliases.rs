@@ -1,100 +1,130 @@
 //! Aliases: other names that a resource of the incremental variant is sent for (B2.19).
+//!
+//! ```text
+//!   subscribe "a"  ──▶  server  ──▶  resource "x", aliases ["a"]     the entry of "a" gets the resource
+//!                                    removed "x"                     the entry of "a" loses it, too
+//!                                    resource "a"                    "a" is a name of its own from now on
+//! ```
 
 use super::{
-    Step,
-    pending_response::{Aliased, LocatedResource, ResourceOp, canonical},
+    feed::Feed,
+    pending_response::{LocatedResource, PendingResponse, ResourceOp, canonical},
 };
 use crate::invariant;
 
-impl Step<'_> {
-    /// Finds the subscriptions of the aliases in a response (B2.19). They are looked for behind all names: a name belongs to the
-    /// resource that has it for its own, and otherwise to the first that has it for an alias. Another one cannot have it, and
-    /// only that claim is rejected (A46); an alias twice on one resource means no more than once.
-    pub(super) fn locate_aliases(&mut self) {
-        let envelope = self.response.envelope.clone();
-        for Aliased { own, found } in std::mem::take(&mut self.response.aliased) {
-            for alias in envelope.aliases(found.index as usize) {
-                // No subscription has a name that is not valid.
-                let Ok(alias) = canonical(envelope.text(alias)) else { continue };
-                if *alias != *own {
-                    self.locate_alias((&own, &alias), found);
-                }
+/// The elements of a response that are for aliases, too, until all names are known.
+#[derive(Debug, Default)]
+pub(super) struct AliasClaims {
+    /// The elements that have aliases.
+    aliased: Vec<Claim>,
+    /// The elements that confirm resources, whose aliases of earlier responses they confirm with them.
+    confirmed: Vec<Claim>,
+}
+
+#[derive(Debug)]
+struct Claim {
+    /// The own name of the element; empty if it stands for nothing but its aliases.
+    own: Box<str>,
+    found: LocatedResource,
+}
+
+impl AliasClaims {
+    /// Records an element with aliases.
+    pub(super) fn add(&mut self, own: &str, found: LocatedResource) {
+        self.aliased.push(Claim { own: own.into(), found });
+    }
+
+    /// Records an element that confirms a resource.
+    pub(super) fn confirm(&mut self, own: &str, found: LocatedResource) {
+        self.confirmed.push(Claim { own: own.into(), found });
+    }
+}
+
+/// Finds the subscriptions of the aliases in a response (B2.19). They are looked for behind all names: a name belongs to the
+/// resource that has it for its own, and otherwise to the first that has it for an alias. Another one cannot have it, and
+/// only that claim is rejected (A46); an alias twice on one resource means no more than once.
+pub(super) fn locate(response: &mut PendingResponse, feed: &mut Feed<'_>) {
+    let envelope = response.envelope.clone();
+    let AliasClaims { aliased, confirmed } = std::mem::take(&mut response.aliases);
+    for Claim { own, found } in aliased {
+        for alias in envelope.aliases(found.index as usize) {
+            // No subscription has a name that is not valid.
+            let Ok(alias) = canonical(envelope.text(alias)) else { continue };
+            if *alias != *own {
+                locate_one(response, feed, &own, &alias, found);
             }
         }
-        for Aliased { own, found } in std::mem::take(&mut self.response.confirmed) {
-            self.find_known_aliases(&own, found);
-        }
     }
+    for Claim { own, found } in confirmed {
+        locate_known(response, feed, &own, found);
+    }
+}
 
-    /// Finds the subscription of one alias. `own` is the name of the element; empty if it stands for nothing.
-    fn locate_alias(&mut self, (own, alias): (&str, &str), found: LocatedResource) {
-        let (server, ty) = (self.response.server(), self.response.ty());
-        let Some(subscriptions) = self.authorities.subscriptions(server, ty) else {
-            invariant::broken("a type that is answered was requested");
-            return;
+/// Finds the subscription of one alias. `own` is the name of the element; empty if it stands for nothing.
+fn locate_one(
+    response: &mut PendingResponse,
+    feed: &mut Feed<'_>,
+    own: &str,
+    alias: &str,
+    found: LocatedResource,
+) {
+    let subscriptions = feed.subscriptions();
+    // The alias has no subscription.
+    let Some(id) = subscriptions.find(alias) else { return };
+    let Some(sub) = subscriptions.get_mut(id) else {
+        invariant::broken("a name that is found has a subscription");
+        return;
+    };
+    if sub.is_mentioned_in(response.number) {
+        let first = response.located[sub.last_position() as usize];
+        // Several elements may report the same alias as removed: they agree.
+        let are_removed = first.op == ResourceOp::Removed && found.op == ResourceOp::Removed;
+        if first.index != found.index && !are_removed {
+            response.reject_alias(alias, &first, &found);
+        }
+        return;
+    }
+    response.of_all |= found.op != ResourceOp::Heartbeat && !sub.precedes_wildcard();
+    sub.on_mentioned(response.number, response.located.len());
+    response.located.push(LocatedResource { sub: Some(id), ..found });
+    match own.is_empty() {
+        true => subscriptions.aliases.forget(alias),
+        false => subscriptions.aliases.record(alias, own),
+    }
+}
+
+/// A resource was sent by its own name: that is no alias of another one any more.
+pub(super) fn on_own_name(feed: &mut Feed<'_>, name: &str) {
+    let aliases = &mut feed.subscriptions().aliases;
+    if !aliases.is_empty() {
+        aliases.forget(name);
+    }
+}
+
+/// A removal by the resource's own name applies to its subscribed aliases as well. They are looked for behind all
+/// others, since the response may redefine them.
+pub(super) fn locate_removed(response: &mut PendingResponse, feed: &mut Feed<'_>) {
+    if feed.subscriptions().aliases.is_empty() {
+        return;
+    }
+    let envelope = response.envelope.clone();
+    for (index, name) in envelope.removed().iter().enumerate() {
+        // A name that is not valid was reported with the other names.
+        let Ok(name) = canonical(envelope.text(*name)) else { continue };
+        let removed = LocatedResource::new(envelope.len() + index, ResourceOp::Removed);
+        locate_known(response, feed, &name, removed);
+    }
+}
+
+/// Finds the subscriptions of the names that a resource was sent for before, unless the response contains them.
+fn locate_known(response: &mut PendingResponse, feed: &mut Feed<'_>, own: &str, found: LocatedResource) {
+    let subscriptions = feed.subscriptions();
+    let subs: Vec<_> = subscriptions.aliases.of(own).filter_map(|alias| subscriptions.find(alias)).collect();
+    for id in subs {
+        let Some(sub) = subscriptions.get_mut(id).filter(|sub| !sub.is_mentioned_in(response.number)) else {
+            continue;
         };
-        // The alias has no subscription.
-        let Some(id) = subscriptions.find(alias) else { return };
-        let Some(sub) = subscriptions.get_mut(id) else {
-            invariant::broken("a name that is found has a subscription");
-            return;
-        };
-        if sub.is_mentioned_in(self.response.number) {
-            let first = self.response.located[sub.last_position() as usize];
-            let are_removed = first.op == ResourceOp::Removed && found.op == ResourceOp::Removed;
-            if first.index != found.index && !are_removed {
-                self.response.reject_alias(alias, (&first, &found));
-            }
-            return;
-        }
-        self.response.of_all |= found.op != ResourceOp::Heartbeat && !sub.precedes_wildcard();
-        sub.on_mentioned(self.response.number, self.response.located.len());
-        self.response.located.push(LocatedResource { sub: Some(id), ..found });
-        match own.is_empty() {
-            true => subscriptions.aliases.forget(alias),
-            false => subscriptions.aliases.record(alias, own),
-        }
-    }
-
-    /// A resource was sent by its own name: that is no alias of another one, if it was.
-    pub(super) fn note_own_name(&mut self, name: &str) {
-        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty);
-        if let Some(subscriptions) = subscriptions.filter(|subscriptions| !subscriptions.aliases.is_empty()) {
-            subscriptions.aliases.forget(name);
-        }
-    }
-
-    /// A removal by the resource's own name applies to its subscribed aliases as well. They are looked for behind all
-    /// others, since the response may redefine them.
-    pub(super) fn locate_removed_aliases(&mut self) {
-        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty);
-        if subscriptions.is_none_or(|subscriptions| subscriptions.aliases.is_empty()) {
-            return;
-        }
-        let envelope = self.response.envelope.clone();
-        for (place, name) in envelope.removed().iter().enumerate() {
-            // It was reported with the other names.
-            let Ok(name) = canonical(envelope.text(*name)) else { continue };
-            self.find_known_aliases(&name, LocatedResource::new(envelope.len() + place, ResourceOp::Removed));
-        }
-    }
-
-    /// Finds the subscriptions of the names that a resource was sent for before, unless the response contains them.
-    fn find_known_aliases(&mut self, own: &str, found: LocatedResource) {
-        let Some(subscriptions) = self.authorities.subscriptions(self.response.server(), self.response.ty)
-        else {
-            return;
-        };
-        let subs: Vec<_> =
-            subscriptions.aliases.of(own).filter_map(|alias| subscriptions.find(alias)).collect();
-        for id in subs {
-            let Some(sub) =
-                subscriptions.get_mut(id).filter(|sub| !sub.is_mentioned_in(self.response.number))
-            else {
-                continue;
-            };
-            sub.on_mentioned(self.response.number, self.response.located.len());
-            self.response.located.push(LocatedResource { sub: Some(id), ..found });
-        }
+        sub.on_mentioned(response.number, response.located.len());
+        response.located.push(LocatedResource { sub: Some(id), ..found });
     }
 }

@@ -1,4 +1,13 @@
 //! The second phase: the resources are compared with the held ones, and parsed where they differ.
+//!
+//! ```text
+//!   located ──▶ unchanged in a run?  ── yes ──▶ confirmed, nothing else
+//!                  │ no
+//!                  ├── subscribed, answers count ──▶ same bytes? ── yes ──▶ new version and time to live alone
+//!                  │                                     └─ no ──▶ parse ──▶ accepted, or rejected with a problem
+//!                  ├── subscribed, another server is active ──▶ marked as answered, nothing else
+//!                  └── not subscribed ──▶ a member of a wildcard or glob: gets an entry; otherwise ignored (B0.12)
+//! ```
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -6,29 +15,47 @@ use bytes::Bytes;
 use tracing::trace;
 
 use super::{
-    super::{authorities::By, failure::no_such, selection::WILDCARD},
-    Step, left_out,
-    pending_response::{LocatedResource, ResourceOp, Stage},
-    rejected::NO_ERROR,
+    super::{authorities::By, failure::no_such, selection::WILDCARD, store::Store},
+    ParserSettings, WorkCounters,
+    feed::Feed,
+    globs, heartbeats, left_out,
+    pending_response::{LocatedResource, PendingResponse, ResourceOp, Stage},
+    rejected::{self, NO_ERROR},
+    unchanged,
 };
 use crate::{
     cache::{Entry, Raw, Redirect, Update},
     error::{Blame, Code, WatchError, short_type},
     invariant,
     name::ResourceName,
-    protocol::{EntryId, GroupId, ServerError, SubId},
+    protocol::{EntryId, GroupId, ServerError, SubId, TypeInGroup},
     resource::{Erased, Invalid},
     wire::Malformed,
 };
 
-impl Step<'_> {
+/// The second phase of one response.
+pub(super) struct Applier<'a, 'f> {
+    pub(super) response: &'a mut PendingResponse,
+    pub(super) feed: &'a mut Feed<'f>,
+    pub(super) store: &'a mut Store,
+    /// The context of parsing, which is the same for all responses.
+    pub(super) parser: &'a ParserSettings,
+    /// Counts for tests and benches.
+    pub(super) work: &'a mut WorkCounters,
+}
+
+impl Applier<'_, '_> {
     /// Applies some resources.
+    ///
+    /// A step ends after some milliseconds of work, wherever it is; the next one continues there. Unchanged resources are
+    /// passed in runs by the fast path.
     pub(super) fn apply(&mut self, from: usize) {
         let mut spent = 0;
         let mut next = from;
         while next < self.response.located.len() && spent < BYTES_PER_STEP {
             let until = self.response.located.len().min(next + (BYTES_PER_STEP - spent) / UNCHANGED);
-            let quick = self.apply_unchanged(next, until);
+            let quick = unchanged::confirm(self.response, self.feed, self.store, next..until);
+            self.work.unchanged += (quick - next) as u64;
             spent += (quick - next) * UNCHANGED;
             next = quick;
             let Some(located) = self.response.located.get(next).copied() else { break };
@@ -41,13 +68,19 @@ impl Step<'_> {
                     }
                     ResourceOp::Same => self.apply_to(sub, self.response.again(located)),
                     ResourceOp::Removed => self.apply_removed(sub),
-                    ResourceOp::Heartbeat => self.apply_heartbeat(sub, located),
+                    ResourceOp::Heartbeat => {
+                        heartbeats::apply(self.response, self.feed, self.store, sub, located);
+                        1
+                    }
                 },
                 None => match located.op {
                     ResourceOp::Resource | ResourceOp::Redirect | ResourceOp::Unusable => {
                         self.apply_unknown(next, located)
                     }
-                    ResourceOp::Heartbeat => self.apply_unknown_heartbeat(next),
+                    ResourceOp::Heartbeat => {
+                        heartbeats::apply_unknown(self.response, self.feed, self.store, located);
+                        1
+                    }
                     // A resource that is not held cannot be removed (B2.13).
                     ResourceOp::Removed | ResourceOp::Same => 1,
                 },
@@ -58,20 +91,16 @@ impl Step<'_> {
             if next == self.response.located.len() { Stage::Finish } else { Stage::Apply(next) };
     }
 
-    pub(super) fn is_there(&mut self, sub: SubId) -> bool {
-        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty);
-        subscriptions
-            .and_then(|subscriptions| subscriptions.get(sub))
-            .is_some_and(|sub| sub.is_mentioned_in(self.response.number))
+    /// Whether a subscription is still the one that was located: others may have taken its slot since.
+    fn is_there(&mut self, sub: SubId) -> bool {
+        self.feed.sub(sub).is_some_and(|sub| sub.is_mentioned_in(self.response.number))
     }
 
     /// Applies a resource that is subscribed by name, or is a member already. Returns the cost, in bytes parsed.
-    pub(super) fn apply_to(&mut self, sub_id: SubId, located: LocatedResource) -> usize {
-        let state = self.authorities.server_mut(self.response.stream.server);
-        let Some(subscriptions) = state.machine.subscriptions_mut(self.response.ty) else {
-            invariant::broken("a type that is answered was requested");
-            return 1;
-        };
+    ///
+    /// A step ends when the sum of the costs reaches [`BYTES_PER_STEP`].
+    fn apply_to(&mut self, sub_id: SubId, located: LocatedResource) -> usize {
+        let subscriptions = self.feed.subscriptions();
         let wildcard = subscriptions.takes_all();
         // It may have been removed between two steps.
         let Some(sub) = subscriptions.get_mut(sub_id).filter(|sub| sub.is_mentioned_in(self.response.number))
@@ -82,64 +111,63 @@ impl Step<'_> {
         let joins_all = wildcard && sub.join_wildcard();
         let id = sub.entry();
         let update = self.response.update_of(&located, sub.version());
-        let joins_glob = self.on_member(sub_id);
-        if !self.authorities.placement().counts(self.store, id, self.response.server()) {
+        let joins_glob = globs::on_member(self.response, self.feed, self.store, sub_id);
+        if !self.feed.counts(self.store, id) {
             self.store.note_change(id, false, joins_all);
             return 1;
         }
         for (_, by) in
             [(joins_all, By::Wildcard), (joins_glob, By::Glob)].into_iter().filter(|(joins, _)| *joins)
         {
-            self.authorities.placement().join_higher(self.store, id, by, self.response.since());
+            self.feed.members().join_higher(self.store, id, by, self.response.since());
         }
         let joins = joins_all || joins_glob;
         let Some(entry) = self.store.get(id) else { return 1 };
         if entry.is_glob {
-            return self.reject_glob(id);
+            rejected::reject_glob(self.response, self.feed, self.store, id);
+            return REJECTED;
         }
         let bytes = self.response.envelope.bytes(located.value);
         let is_redirect = located.op == ResourceOp::Redirect;
         let is_same = located.op != ResourceOp::Unusable && entry.raw().is_some_and(|held| **held == *bytes);
         if is_same && entry.redirect().is_some() == is_redirect {
             self.work.unchanged += 1;
-            self.response.valid += 1;
+            self.response.verdict.on_valid();
             let changed = self.store.apply(id, |entry| entry.on_unchanged(&update.version, update.at));
-            let sender = self.response.sender();
-            self.authorities.placement().note_version(self.store, sender, id, &update.version);
+            let (sender, version) = (self.response.server(), self.response.requested_version(&update));
+            self.feed.placement().note_version(self.store, id, sender, version);
             self.store.set_ttl(id, update.at, self.response.ttl_of(&located));
             self.store.note_change(id, changed, joins);
             return bytes.len() / 16 + 16;
         }
         let cost = bytes.len() + 64;
-        let changed = self.parse((id, located), update);
+        let changed = self.parse(id, located, update);
         self.store.note_change(id, changed, joins);
         cost
     }
 
     /// Applies a resource that was not requested by name: a new member, or one to ignore (B0.12).
-    pub(super) fn apply_unknown(&mut self, next: usize, located: LocatedResource) -> usize {
+    ///
+    /// A member gets an entry and a subscription, as if it had been requested by name; from then on it is found as others are.
+    fn apply_unknown(&mut self, next: usize, located: LocatedResource) -> usize {
         let Some(group) = self.group_of_unknown(next) else {
             if let Some(reason) = self.response.unusable_reason(located.index as usize) {
-                self.response.invalid += 1;
-                self.response.problems.add(&format_args!("resources[{}]", located.index), &reason);
+                self.response.verdict.reject(&format_args!("resources[{}]", located.index), &reason);
             }
             trace!(resource = located.index, "resource without subscription skipped");
             self.note_skipped(next);
             return 1;
         };
-        let Some(name) = self.written_name(next) else {
+        let Some(name) = self.response.written_name(next, self.store.ty(self.response.ty)) else {
             invariant::broken("a resource of a collection has a name");
             return 1;
         };
         let server = self.response.server();
-        let id = self.authorities.placement().entry_for(self.store, (group, self.response.ty), &name);
+        let id =
+            self.feed.placement().entry_for(self.store, TypeInGroup { group, ty: self.response.ty }, &name);
         // The name may be requested there for the watches of another group.
-        let Some(sub) = self.authorities.placement().place(self.store, id, server) else { return 1 };
-        if let Some(sub) = self
-            .authorities
-            .subscriptions(server, self.response.ty)
-            .and_then(|subscriptions| subscriptions.get_mut(sub))
-        {
+        let Some(sub) = self.feed.placement().place(self.store, id, server) else { return 1 };
+        if let Some(sub) = self.feed.sub(sub) {
             sub.on_mentioned(self.response.number, next);
         }
         self.response.located[next].sub = Some(sub);
@@ -149,43 +177,41 @@ impl Step<'_> {
     /// The server has sent a resource that is not held, and may take it to be known when its name is subscribed (B1.21).
     fn note_skipped(&mut self, next: usize) {
         let (stream, ty) = (self.response.stream, self.response.ty);
-        if !self.authorities.server(stream.server).machine.notes_skipped(stream, ty) {
+        if !self.feed.machine().notes_skipped(stream, ty) {
             return;
         }
-        if let Some(name) = self.unknown_name(next) {
-            self.authorities.server_mut(stream.server).machine.on_skipped(ty, &name);
+        if let Some(name) = self.response.unknown_name(next, self.store.ty(ty)) {
+            self.feed.channel_mut().on_skipped(&name);
         }
     }
 
     /// The servers of the wildcard or glob that a resource without a subscription is a member of.
-    pub(super) fn group_of_unknown(&mut self, next: usize) -> Option<GroupId> {
-        let server = self.response.server();
-        let takes_all = self
-            .authorities
-            .subscriptions(server, self.response.ty)
-            .is_some_and(|subscriptions| subscriptions.takes_all());
-        let mut group = if takes_all {
-            self.authorities.memberships().wildcard_group(self.store, server, self.response.ty)
-        } else {
-            None
+    ///
+    /// `None` if it is a member of nothing, or if what the server sends does not count for the collection at the moment.
+    fn group_of_unknown(&mut self, next: usize) -> Option<GroupId> {
+        let ty = self.response.ty;
+        let takes_all = self.feed.subscriptions().takes_all();
+        let server = self.feed.server();
+        let mut group = match takes_all {
+            true => self.feed.memberships().wildcard_group(self.store, server, ty),
+            false => None,
         };
-        if group.is_none() && self.store.members.has_globs_of(self.response.ty) {
-            let name = self.unknown_name(next)?;
-            let glob = self.enclosing(&name)?;
+        if group.is_none() && self.store.members.has_globs_of(ty) {
+            let name = self.response.unknown_name(next, self.store.ty(ty))?;
+            let glob = globs::enclosing(self.response, self.feed, self.store, &name)?;
             group = self.store.get(glob).map(|glob| glob.group);
         }
-        group.filter(|group| self.authorities.groups().active(*group) == server)
+        group.filter(|group| self.feed.is_active_in(*group))
     }
 
     /// Parses a resource that differs from the held one. True when there is a change to publish.
-    pub(super) fn parse(&mut self, (id, located): (EntryId, LocatedResource), update: Update) -> bool {
+    ///
+    /// The versions that other servers have of the resource do not count any more: what they sent is not what is held.
+    fn parse(&mut self, id: EntryId, located: LocatedResource, update: Update) -> bool {
         self.work.parsed += 1;
-        let Some(name) = self.store.get(id).map(|entry| entry.name.clone()) else {
-            invariant::broken("a resource that is acted on has an entry");
-            return false;
-        };
+        let Some(name) = self.store.existing(id).map(|entry| entry.name.clone()) else { return false };
         let ty = self.store.ty(self.response.ty);
-        let state = self.authorities.server(self.response.stream.server);
+        let state = self.feed.state();
         let (policy, peer) = (state.policy, state.machine.source());
         let cx = self.parser.context(peer.features().trusted_xds_server).with_peer(&peer);
         let cx = cx.with_name(&name).with_ttl(self.response.ttl_of(&located));
@@ -202,91 +228,81 @@ impl Step<'_> {
         };
         let changed = match parsed {
             Ok(resource) => {
-                self.response.valid += 1;
+                self.response.verdict.on_valid();
                 self.response.is_applied = true;
-                let sender = self.response.sender();
-                self.authorities.placement().note_version(self.store, sender, id, &update.version);
+                let (sender, version) = (self.response.server(), self.response.requested_version(&update));
+                self.feed.placement().note_version(self.store, id, sender, version);
                 self.store.set_ttl(id, update.at, self.response.ttl_of(&located));
-                let raw = self.raw((id, &located), bytes).with_bare(self.response.is_bare(&located));
+                let raw = self.raw(id, &located, bytes).with_bare(self.response.is_bare(&located));
                 left_out::log(self.store, self.response.ty, id, &resource);
                 self.store.apply(id, |entry| entry.on_accepted(resource, raw, update))
             }
             Err(invalid) => {
-                let Some(about) = self.store.get(id).map(|entry| self.store.subject(entry)) else {
-                    invariant::broken("a resource that is acted on has an entry");
+                let Some(about) = self.store.existing(id).map(|entry| self.store.subject(entry)) else {
                     return false;
                 };
-                self.response.invalid += 1;
-                self.response
-                    .problems
-                    .add(&format_args!("{} {:?}", short_type(about.type_url), about.name), &invalid);
+                let place = format_args!("{} {:?}", short_type(about.type_url), about.name);
+                self.response.verdict.reject(&place, &invalid);
                 let error = WatchError::rejected(about, invalid);
                 self.note_dropped(id, |step| {
                     step.store.apply(id, |entry| entry.on_rejected(error, policy, update))
                 })
             }
         };
-        self.authorities.placement().sync_held(self.store, id);
+        self.feed.placement().sync_held(self.store, id);
         changed
     }
 
     /// There is no such resource (any more): known at once, without a timer (B2.14). Returns the cost.
-    pub(super) fn apply_removed(&mut self, id: SubId) -> usize {
-        let (server, ty) = (self.response.server(), self.response.ty());
-        let state = self.authorities.server_mut(server);
-        let policy = state.policy;
-        let Some(sub) =
-            state.machine.subscriptions_mut(ty).and_then(|subscriptions| subscriptions.get_mut(id))
-        else {
-            return 1;
-        };
+    ///
+    /// Whether the resource is dropped is up to the policy of the server, as it is with absence.
+    fn apply_removed(&mut self, id: SubId) -> usize {
+        let (ty, now) = (self.feed.ty(), self.feed.now());
+        let policy = self.feed.state().policy;
+        let Some(sub) = self.feed.sub(id) else { return 1 };
         sub.forget_version();
         let entry_id = sub.entry();
         // The removal may be the answer to a recent unsubscription (GO12).
-        if !self.authorities.server_mut(server).machine.is_gone(ty, id, self.now) {
+        if !self.feed.machine_mut().is_gone(ty, id, now) {
             return 1;
         }
-        let counts = self
-            .store
-            .get(entry_id)
-            .is_some_and(|entry| self.authorities.groups().active(entry.group) == server);
-        if let Some(sub) =
-            self.authorities.subscriptions(server, ty).and_then(|subscriptions| subscriptions.get_mut(id))
-        {
+        let counts = self.feed.counts(self.store, entry_id);
+        if let Some(sub) = self.feed.sub(id) {
             sub.on_removed(counts);
         }
         // Another server is active at the moment.
         let Some(entry) = self.store.get(entry_id).filter(|_| counts) else { return 1 };
-        let uri = self.authorities.server(server).machine.source();
+        let uri = self.feed.machine().source();
         let message = match entry.is_held() {
             true => format!("xDS server {uri} has deleted it"),
             false => no_such(&uri),
         };
         let error = WatchError::new(Code::NotFound, Blame::Peer, self.store.subject(entry), message);
-        self.authorities
+        self.feed
             .placement()
             .update(self.store, entry_id, |entry| entry.on_removed(error, policy, self.response.update()));
-        self.authorities.placement().leave_collections(self.store, entry_id);
+        self.feed.members().leave_collections(self.store, entry_id);
         64
     }
 
     /// Applies the errors of resources that the server does not send (TP3).
+    ///
+    /// An error is an answer to the name: its does-not-exist timer ends. `NOT_FOUND` and `PERMISSION_DENIED` are about the
+    /// resource, so that the policy decides whether the held one stays; any other code leaves it (A88).
     pub(super) fn apply_errors(&mut self) {
         let errors: Vec<_> = self.response.envelope.errors().collect();
         for (index, error) in errors.into_iter().enumerate() {
             let Some(error) = self.accept_error(index, error) else { continue };
             let is_wildcard = self.response.envelope.text(error.name) == WILDCARD;
-            if is_wildcard && self.is_wildcard_absent(error.code) {
+            // The server reports that it has nothing by the name `*`: it takes the wildcard for a name (B1.23, MS4).
+            if is_wildcard && Code::from_i32(error.code) == Code::NotFound {
+                self.response.lacks_wildcard |= self.feed.subscriptions().wildcard;
                 continue;
             }
             let name = self.response.envelope.text(error.name);
             let name = ResourceName::canonicalize(name).unwrap_or(Cow::Borrowed(name));
-            let state = self.authorities.server_mut(self.response.stream.server);
-            let policy = state.policy;
-            let Some(subscriptions) = state.machine.subscriptions_mut(self.response.ty) else {
-                invariant::broken("a type that is answered was requested");
-                continue;
-            };
+            let policy = self.feed.state().policy;
+            let subscriptions = self.feed.subscriptions();
             // The name has no subscription.
             let Some(sub) = subscriptions.find(&name).and_then(|sub| subscriptions.get_mut(sub)) else {
                 continue;
@@ -295,13 +311,10 @@ impl Step<'_> {
             // The recovery is detected by its being sent again, so the next stream requests that.
             sub.forget_version();
             let id = sub.entry();
-            state.machine.on_dropped(self.response.ty);
-            self.authorities.globs().forget_member_versions(self.store, id, self.response.server());
-            let Some(entry) = self
-                .store
-                .get(id)
-                .filter(|entry| self.authorities.groups().active(entry.group) == self.response.server())
-            else {
+            let server = self.feed.server();
+            self.feed.channel_mut().on_dropped();
+            self.feed.globs().forget_member_versions(self.store, id, server);
+            let Some(entry) = self.store.get(id).filter(|entry| self.feed.is_active_in(entry.group)) else {
                 continue;
             };
             let code = Code::from_i32(error.code);
@@ -314,9 +327,8 @@ impl Step<'_> {
             );
             let update = self.response.update();
             self.note_dropped(id, |step| {
-                step.authorities
-                    .placement()
-                    .update(step.store, id, |entry| entry.on_server_error(error, data, update));
+                let mut placement = step.feed.placement();
+                placement.update(step.store, id, |entry| entry.on_server_error(error, data, update));
             });
         }
     }
@@ -326,16 +338,14 @@ impl Step<'_> {
         let place = format_args!("resource_errors[{index}]");
         match error {
             Err(malformed) => {
-                self.response.nameless = true;
-                self.response.problems.add(&place, &malformed);
+                self.response.verdict.reject_nameless_error(&place, &malformed);
             }
             Ok(error) if error.name.is_empty() => {
-                self.response.nameless = true;
-                self.response.problems.add(&place, &"resource_name: unset");
+                self.response.verdict.reject_nameless_error(&place, &"resource_name: unset");
             }
             Ok(error) if error.code == 0 => {
-                self.response.problems.add(&place, &format_args!("error_detail: {NO_ERROR}"));
-                self.reject_error_of(error.name);
+                self.response.verdict.reject_error(&place, &format_args!("error_detail: {NO_ERROR}"));
+                rejected::reject_error_of(self.response, self.feed, self.store, error.name);
             }
             Ok(error) => return Some(error),
         }
@@ -343,19 +353,22 @@ impl Step<'_> {
     }
 
     /// Runs an operation after which a resource may not be held any more that the server considers held.
-    pub(super) fn note_dropped<T>(&mut self, id: EntryId, act: impl FnOnce(&mut Self) -> T) -> T {
+    ///
+    /// The servers are those of all its subscriptions: each of them may have sent the resource that is gone.
+    fn note_dropped<T>(&mut self, id: EntryId, act: impl FnOnce(&mut Self) -> T) -> T {
         let was_held = self.store.get(id).is_some_and(Entry::is_held);
         let done = act(self);
-        if let Some(entry) = self.store.get(id).filter(|entry| was_held && !entry.is_held()) {
-            for (server, _) in entry.subscriptions.iter() {
-                self.authorities.server_mut(server).machine.on_dropped(entry.ty);
-            }
+        if was_held && self.store.get(id).is_some_and(|entry| !entry.is_held()) {
+            self.feed.on_dropped(self.store, id);
         }
         done
     }
 
     /// The bytes that an entry detects changes by. `parsed` is the input of its parser, which may have kept some of it.
-    pub(super) fn raw(&mut self, (id, located): (EntryId, &LocatedResource), parsed: Bytes) -> Raw {
+    ///
+    /// A resource that keeps none of its input is compared with a part of the whole response, which all such resources share;
+    /// one that keeps slices of the input already holds a copy of its own.
+    fn raw(&mut self, id: EntryId, located: &LocatedResource, parsed: Bytes) -> Raw {
         if !parsed.is_unique() {
             return parsed.into();
         }
@@ -376,4 +389,7 @@ impl Step<'_> {
 const BYTES_PER_STEP: usize = 256 << 10;
 
 /// The cost of an unchanged resource.
-pub(super) const UNCHANGED: usize = 16;
+const UNCHANGED: usize = 16;
+
+/// The cost of a resource that is rejected or removed without being parsed.
+const REJECTED: usize = 64;

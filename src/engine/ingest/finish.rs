@@ -1,108 +1,111 @@
 //! The last phase: the collections are completed, and the server is answered.
+//!
+//! The order within the phase: the errors that the server has sent for names; whether it may have taken the wildcard for a
+//! name; absences, which depend on that; completion; and the answer, which is due for each response, also if nothing of it was
+//! used.
 
-use super::{Step, pending_response::LocatedResource};
-use crate::{
-    invariant,
-    protocol::{Digests, ResponseOutcome, SubId, Subscription},
+use super::{
+    super::{counts::ReceivedCounts, store::Store},
+    feed::Feed,
+    pending_response::{LocatedResource, PendingResponse},
 };
+use crate::protocol::{Digests, ResponseOutcome, SubId, Subscription};
 
-impl Step<'_> {
-    /// Whether the server may take the wildcard for a name: it has sent nothing but what is subscribed by name. Where a response
-    /// need not have everything, that is so only until the wildcard was answered.
-    pub(super) fn find_narrow(&mut self) {
-        let (server, ty) = (self.response.server(), self.response.ty);
-        let full_state = self.store.ty(ty).full_state();
-        let is_spelled = self.authorities.server(server).machine.is_wildcard_spelled(ty);
-        if self.response.envelope.is_delta() || !is_spelled || self.response.is_heartbeat() {
-            return;
-        }
-        let Some(subscriptions) = self.authorities.subscriptions(server, ty) else {
-            invariant::broken("a type that is answered was requested");
-            return;
-        };
-        let is_named = |located: &LocatedResource| {
-            let sub = located.sub.and_then(|sub| subscriptions.get(sub));
-            sub.is_some_and(Subscription::is_named) || !located.op.is_there()
-        };
-        let is_narrow = !self.response.nameless && self.response.located.iter().all(is_named);
-        self.response.is_narrow = is_narrow && (full_state || !subscriptions.received_all);
-        let machine = &mut self.authorities.server_mut(server).machine;
-        match self.response.is_narrow {
-            true => machine.doubt_wildcard(ty, self.response.since()),
-            false => machine.trust_wildcard(ty),
-        }
+/// Whether the server may take the wildcard for a name: it has sent nothing but what is subscribed by name. Where a response
+/// need not have everything, that is so only until the wildcard was answered.
+///
+/// It may be a coincidence: the server may have nothing else. So a narrow response is only in doubt, and the next one or the end
+/// of a second decides (`Channel::doubt_wildcard`).
+pub(super) fn find_narrow(response: &mut PendingResponse, feed: &mut Feed<'_>, store: &Store) {
+    let ty = feed.ty();
+    let is_spelled = feed.channel().is_wildcard_spelled();
+    if response.envelope.is_delta() || !is_spelled || response.is_heartbeat() {
+        return;
     }
+    let subscriptions = feed.subscriptions();
+    let is_named = |located: &LocatedResource| {
+        let sub = located.sub.and_then(|sub| subscriptions.get(sub));
+        sub.is_some_and(Subscription::is_named) || !located.op.is_there()
+    };
+    let is_narrow = !response.verdict.is_nameless() && response.located.iter().all(is_named);
+    response.is_narrow = is_narrow && (store.ty(ty).full_state() || !subscriptions.received_all);
+    match response.is_narrow {
+        true => feed.channel_mut().doubt_wildcard(response.since()),
+        false => feed.channel_mut().trust_wildcard(),
+    }
+}
 
-    /// The server has sent all its resources of a type with a wildcard.
-    pub(super) fn complete(&mut self) {
-        let server = self.response.server();
-        let Some(subscriptions) = self.authorities.subscriptions(server, self.response.ty) else {
-            invariant::broken("a type that is answered was requested");
-            return;
-        };
-        if self.response.lacks_wildcard {
-            return self.authorities.unanswered().on_wildcard_answered(self.store, server, self.response.ty);
-        }
-        if self.response.is_narrow {
-            // What it stands for is seen when something else follows, or nothing.
-            return;
-        }
-        let received_before = subscriptions.received_all && self.response.envelope.is_delta();
-        // Also while the end of the wildcard is not written: it may be subscribed again before.
-        subscriptions.received_all = subscriptions.takes_all()
-            && subscriptions.sends_all
-            && (received_before || self.response.is_complete_set());
-        let undecided = subscriptions.takes_all() && subscriptions.sends_all;
-        let received_all = undecided && subscriptions.received_all;
-        self.authorities.unanswered().on_wildcard_answered(self.store, server, self.response.ty);
-        if received_all {
-            self.authorities.absence().complete_all(self.store, server, self.response.ty);
-        } else if undecided {
-            // It may be complete or not: known when nothing follows.
-            self.authorities.server_mut(server).machine.await_quiet(self.response.ty, self.response.since());
-        }
+/// Completes the wildcard if the server has sent all its resources of the type.
+///
+/// In the incremental variant nothing marks the last response to a wildcard. The first one that has something of it counts, or
+/// the end of a quiet time.
+pub(super) fn complete(response: &PendingResponse, feed: &mut Feed<'_>, store: &mut Store) {
+    let at = feed.at();
+    if response.lacks_wildcard {
+        return feed.unanswered().on_wildcard_answered(store, at);
     }
+    if response.is_narrow {
+        // What it stands for is seen when something else follows, or nothing.
+        return;
+    }
+    let subscriptions = feed.subscriptions();
+    let received_before = subscriptions.received_all && response.envelope.is_delta();
+    // Also while the end of the wildcard is not written: it may be subscribed again before.
+    subscriptions.received_all = subscriptions.takes_all()
+        && subscriptions.sends_all
+        && (received_before || response.is_complete_set());
+    let undecided = subscriptions.takes_all() && subscriptions.sends_all;
+    let received_all = undecided && subscriptions.received_all;
+    feed.unanswered().on_wildcard_answered(store, at);
+    if received_all {
+        feed.absence().complete_all(store, at.server, at.ty);
+    } else if undecided {
+        // It may be complete or not: known when nothing follows.
+        feed.channel_mut().await_quiet(response.since());
+    }
+}
 
-    /// Whether a response of heartbeats is of a version that was not accepted. It confirms those resources alone that are held in
-    /// versions of their own, and does not stand for the others of the type.
-    fn is_outdated(&mut self) -> bool {
-        let (server, ty) = (self.response.server(), self.response.ty);
-        let is_delta = self.response.envelope.is_delta();
-        let machine = &self.authorities.server_mut(server).machine;
-        self.response.outdated || !(is_delta || machine.is_accepted(ty, &self.response.version))
+/// Answers the server, and keeps what the next response is compared with. Returns the number of its resources.
+pub(super) fn conclude(
+    response: &mut PendingResponse,
+    feed: &mut Feed<'_>,
+    store: &mut Store,
+) -> ReceivedCounts {
+    store.keep_buffer(response.buffer.take());
+    let is_outdated = response.is_heartbeat() && is_outdated(response, feed);
+    // The digests distinguish a repeated rejection from another one. An accepted response needs none, and they cost a pass over it.
+    let digests = match response.verdict.is_accepted() {
+        true => Digests::default(),
+        false => Digests::of(&response.envelope),
+    };
+    let outcome = ResponseOutcome {
+        ty: response.ty,
+        stream: response.stream,
+        nonce: response.envelope.nonce().to_owned(),
+        version: response.version.clone(),
+        error: response.verdict.take_error(),
+        digests,
+        is_outdated,
+        is_unattributed: response.verdict.is_unattributed(),
+        is_applied: response.is_applied,
+    };
+    if !response.verdict.is_duplicate() {
+        feed.set_order(response.located.iter().map(|located| located.sub.unwrap_or(NOWHERE)).collect());
     }
+    let (ty, now) = (feed.ty(), feed.now());
+    feed.machine_mut().conclude(outcome, now);
+    if response.lacks_wildcard {
+        feed.machine_mut().ask_for_all_on_another_stream(ty, now);
+    }
+    feed.drain_events(store);
+    response.verdict.received()
+}
 
-    pub(super) fn conclude(&mut self) {
-        let server = self.response.stream.server;
-        self.store.keep_buffer(self.response.buffer.take());
-        self.updates.add((server, self.response.ty), (self.response.valid, self.response.invalid));
-        let is_outdated = self.response.is_heartbeat() && self.is_outdated();
-        let digests = match self.response.problems.text.is_empty() {
-            true => Digests::default(),
-            false => Digests::of(&self.response.envelope),
-        };
-        let outcome = ResponseOutcome {
-            ty: self.response.ty,
-            stream: self.response.stream,
-            nonce: self.response.envelope.nonce().to_owned(),
-            version: self.response.version.clone(),
-            error: std::mem::take(&mut self.response.problems).cut(),
-            digests,
-            is_outdated,
-            is_unattributed: self.response.duplicate || self.response.nameless,
-            is_applied: self.response.is_applied,
-        };
-        let state = self.authorities.server_mut(server);
-        if !self.response.duplicate {
-            state.of_type(self.response.ty).order =
-                self.response.located.iter().map(|located| located.sub.unwrap_or(NOWHERE)).collect();
-        }
-        state.machine.conclude(outcome, self.now);
-        if self.response.lacks_wildcard {
-            state.machine.ask_for_all_on_another_stream(self.response.ty, self.now);
-        }
-        self.authorities.settle(self.store, server, self.now);
-    }
+/// Whether a response of heartbeats is of a version that was not accepted. It confirms those resources alone that are held in
+/// versions of their own, and does not stand for the others of the type.
+fn is_outdated(response: &PendingResponse, feed: &Feed<'_>) -> bool {
+    let is_delta = response.envelope.is_delta();
+    response.outdated || !(is_delta || feed.channel().is_accepted(&response.version))
 }
 
 /// A slot that no subscription has.

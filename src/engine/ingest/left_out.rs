@@ -1,4 +1,7 @@
 //! The log of what validation leaves out of accepted resources.
+//!
+//! Validation rejects what cannot be executed at all. What can be executed in part is accepted, and the rest is reported
+//! here, once for each difference to the version before.
 
 use tracing::warn;
 

@@ -1,47 +1,65 @@
 //! The first phase: all names of a response are read and located, which finds duplicates before anything is applied.
+//!
+//! Nothing is applied before all names are known, since a name that occurs twice rejects the response as a whole (B1.14,
+//! B2.12), and since a resource of a server above the active one may make that server the active one for the whole response.
 
-use std::{borrow::Cow, collections::BTreeSet, sync::Arc};
+use std::collections::BTreeSet;
 
 use super::{
-    super::authorities::ServerState,
-    super::selection::WILDCARD,
-    Step,
-    pending_response::{Aliased, LocatedResource, ResourceOp, Stage, canonical, name_of},
+    super::{selection::WILDCARD, store::Store},
+    aliases,
+    feed::Feed,
+    globs,
+    pending_response::{LocatedResource, PendingResponse, ResourceOp, Stage, canonical, name_of},
+    unchanged,
 };
 use crate::{
     cache::Entry,
-    error::Code,
-    invariant,
-    name::ResourceName,
     protocol::{Body, Envelope, GroupId, Item, Span, SubId},
 };
 
-impl Step<'_> {
+/// The first phase of one response. It marks subscriptions as mentioned and records aliases; entries stay as they are.
+pub(super) struct Locator<'a, 'f> {
+    pub(super) response: &'a mut PendingResponse,
+    pub(super) feed: &'a mut Feed<'f>,
+    pub(super) store: &'a Store,
+}
+
+impl Locator<'_, '_> {
     /// Reads the names of some resources, and finds their subscriptions.
+    ///
+    /// Aliases come behind all names, since a name belongs to the resource that has it for its own.
     pub(super) fn locate(&mut self, from: usize) {
         let envelope = self.response.envelope.clone();
         let all = envelope.len() + envelope.removed().len();
         let to = all.min(from + NAMES_PER_STEP);
-        let mut index = self.locate_unchanged(from, to);
+        let mut index = self.pass_unchanged(from, to);
         while index < to {
             match index.checked_sub(envelope.len()) {
                 None => self.locate_item(index, &envelope),
                 Some(removed) => self.locate_removed(index, envelope.removed()[removed]),
             }
-            index = self.locate_unchanged(index + 1, to);
+            index = self.pass_unchanged(index + 1, to);
         }
         if to == all {
-            self.locate_aliases();
-            self.locate_removed_aliases();
+            aliases::locate(self.response, self.feed);
+            aliases::locate_removed(self.response, self.feed);
         }
         self.response.stage = match to == all {
-            true if self.response.duplicate => Stage::Finish,
+            true if self.response.verdict.is_duplicate() => Stage::Finish,
             true => Stage::Apply(0),
             false => Stage::Locate(to),
         };
     }
 
-    pub(super) fn locate_item(&mut self, index: usize, envelope: &Envelope) {
+    /// Records unchanged elements from one on; returns the index of the first that may not be.
+    fn pass_unchanged(&mut self, from: usize, to: usize) -> usize {
+        unchanged::locate(self.response, self.feed, self.store, from..to)
+    }
+
+    /// Reads the name of one element, and what the response does with it. An element without a name is recorded as a problem: it
+    /// may be what some name waits for.
+    fn locate_item(&mut self, index: usize, envelope: &Envelope) {
         let item = envelope.item(index);
         let (value, op) = match item.body {
             Body::Resource(value) => (value, ResourceOp::Resource),
@@ -62,25 +80,22 @@ impl Step<'_> {
             Body::Unusable(_) => (Span::default(), ResourceOp::Unusable),
         };
         let found = LocatedResource { value, is_wrapped: item.is_wrapped, ..LocatedResource::new(index, op) };
-        match name_of(self.store.ty(self.response.ty), envelope, (item.wrapper_name, value)) {
+        match name_of(self.store.ty(self.response.ty), envelope, item.wrapper_name, value) {
             // A server without support for `*` considers it a name, of which it has nothing (MS4).
             Ok(name) if *name == *WILDCARD && op == ResourceOp::Heartbeat => self.note_wildcard_absent(),
             // On the wire that name would stand for all resources. The absence of other resources is not affected.
             Ok(name) if *name == *WILDCARD => {
-                let machine = &self.authorities.server(self.response.server()).machine;
-                self.response.lacks_wildcard |= machine.is_wildcard_spelled(self.response.ty);
-                self.response.invalid += 1;
-                self.response
-                    .problems
-                    .add(&format_args!("resources[{index}].name"), &"`*` is the wildcard and not a name");
+                self.response.lacks_wildcard |= self.feed.channel().is_wildcard_spelled();
+                let place = format_args!("resources[{index}].name");
+                self.response.verdict.reject(&place, &"`*` is the wildcard and not a name");
             }
             Ok(name) => {
-                self.find_place(&name, found);
+                self.locate_name(&name, found);
                 if envelope.is_delta() {
-                    self.note_own_name(&name);
+                    aliases::on_own_name(self.feed, &name);
                 }
                 if item.has_aliases {
-                    self.response.aliased.push(Aliased { own: (*name).into(), found });
+                    self.response.aliases.add(&name, found);
                 }
             }
             Err(invalid) => self.response.add_nameless(index, &invalid),
@@ -88,13 +103,11 @@ impl Step<'_> {
     }
 
     /// Finds the subscription of a name in a response, and records the operation on it.
-    pub(super) fn find_place(&mut self, name: &str, found: LocatedResource) {
-        let ServerState { machine, types, .. } = self.authorities.server_mut(self.response.stream.server);
-        let order = types.get(self.response.ty.index()).map_or(&[][..], |known| &known.order);
-        let Some(subscriptions) = machine.subscriptions_mut(self.response.ty) else {
-            invariant::broken("a type that is answered was requested");
-            return;
-        };
+    ///
+    /// The prediction is tried first; then the name is searched for. A name that was mentioned by the same response before is a
+    /// duplicate.
+    fn locate_name(&mut self, name: &str, found: LocatedResource) {
+        let (subscriptions, order) = self.feed.subscriptions_and_order();
         let is_it = |sub: &SubId| subscriptions.get(*sub).is_some_and(|sub| **sub.name() == *name);
         let guessed = self.response.predictor.next(order).filter(is_it);
         let sub = guessed.or_else(|| subscriptions.find(name));
@@ -114,9 +127,7 @@ impl Step<'_> {
             ),
         };
         if twice {
-            self.response.duplicate = true;
-            self.response.invalid += 1;
-            self.response.problems.add(&format_args!("{name:?}"), &"the name is in the response twice");
+            self.response.verdict.reject_duplicate(name);
         }
         let known = sub.and_then(|sub| subscriptions.get(sub));
         self.response.of_all |=
@@ -125,18 +136,16 @@ impl Step<'_> {
     }
 
     /// The groups on a lower server at the moment whose subscribed resources are in a response.
+    ///
+    /// It is determined before anything is applied: resources of a server above the active one count only once it is active.
     pub(super) fn returning(&mut self) -> BTreeSet<GroupId> {
-        let server = self.response.server();
-        if !self.authorities.groups().is_higher(server) {
+        let server = self.feed.server();
+        if !self.feed.groups().is_higher(server) {
             return BTreeSet::new();
         }
-        let all = self.authorities.memberships().wildcard_group(self.store, server, self.response.ty);
-        let store = &*self.store;
-        let (servers, groups) = self.authorities.servers_and_groups();
-        let Some(subscriptions) = servers[server].machine.subscriptions(self.response.ty) else {
-            invariant::broken("a type that is answered was requested");
-            return BTreeSet::new();
-        };
+        let all = self.feed.memberships().wildcard_group(self.store, server, self.response.ty);
+        let store = self.store;
+        let (subscriptions, groups) = self.feed.subscriptions_and_groups();
         let all = all.filter(|_| subscriptions.takes_all());
         let group_of = |located: &LocatedResource| match located.sub.and_then(|sub| subscriptions.get(sub)) {
             Some(sub) => store.get(sub.entry()).map(|entry| entry.group),
@@ -150,77 +159,47 @@ impl Step<'_> {
         found
     }
 
-    /// The same of groups with new members of their globs.
-    pub(super) fn returning_members(&mut self) -> BTreeSet<GroupId> {
+    /// The groups on a lower server with new members of their globs in the response.
+    fn returning_members(&mut self) -> BTreeSet<GroupId> {
         let mut found = BTreeSet::new();
         for next in 0..self.response.located.len() {
             // Its name is subscribed to, or it contains no resource.
-            let Some(name) = self.unknown_name(next) else { continue };
-            let glob = self.enclosing(&name).and_then(|glob| self.store.get(glob));
-            found.extend(
-                glob.map(|glob| glob.group)
-                    .filter(|group| self.authorities.groups().get(*group).is_higher(self.response.server())),
-            );
+            let Some(name) = self.response.unknown_name(next, self.store.ty(self.response.ty)) else {
+                continue;
+            };
+            let glob = globs::enclosing(self.response, self.feed, self.store, &name);
+            let group = glob.and_then(|glob| self.store.get(glob)).map(|glob| glob.group);
+            let server = self.feed.server();
+            found.extend(group.filter(|group| self.feed.groups().get(*group).is_higher(server)));
         }
         found
     }
 
-    /// The name of a resource that was not requested by that name.
-    pub(super) fn unknown_name(&mut self, next: usize) -> Option<Arc<str>> {
-        let LocatedResource { value, index, op, sub, .. } = self.response.located[next];
-        if sub.is_some() || !op.is_there() {
-            return None;
-        }
-        let wrapper_name = self.response.envelope.item(index as usize).wrapper_name;
-        name_of(self.store.ty(self.response.ty), &self.response.envelope, (wrapper_name, value))
-            .ok()
-            .map(Into::into)
-    }
-
-    /// The same, as the server has written it (X2).
-    pub(super) fn written_name(&self, next: usize) -> Option<ResourceName> {
-        let LocatedResource { value, index, .. } = self.response.located[next];
-        let envelope = &self.response.envelope;
-        let text = match envelope.text(envelope.item(index as usize).wrapper_name) {
-            "" => self.store.ty(self.response.ty).name(envelope.bytes(value)).ok()?,
-            name => Cow::Borrowed(name),
-        };
-        ResourceName::parse_received(&text).ok()
-    }
-
     /// Finds the subscription of a name in `removed_resources`.
-    pub(super) fn locate_removed(&mut self, index: usize, name: Span) {
+    fn locate_removed(&mut self, index: usize, name: Span) {
         let envelope = self.response.envelope.clone();
         match canonical(envelope.text(name)) {
             // A server without support for `*` considers it a name, of which it has nothing (MS4).
             Ok(name) if *name == *WILDCARD => self.note_wildcard_absent(),
-            Ok(name) => self.find_place(&name, LocatedResource::new(index, ResourceOp::Removed)),
+            Ok(name) => self.locate_name(&name, LocatedResource::new(index, ResourceOp::Removed)),
             Err(invalid) => {
-                self.response.invalid += 1;
-                let place = index - envelope.len();
-                self.response.problems.add(&format_args!("removed_resources[{place}]"), &invalid);
+                let removed = index - envelope.len();
+                self.response.verdict.reject(&format_args!("removed_resources[{removed}]"), &invalid);
             }
         }
     }
 
     /// The server reports that it has nothing by the name `*`: it takes the wildcard for a name (B1.23, MS4).
+    /// Another stream is opened for it when the response is concluded, on which the wildcard begins as an empty list.
     fn note_wildcard_absent(&mut self) {
-        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty());
-        self.response.lacks_wildcard |= subscriptions.is_some_and(|subscriptions| subscriptions.wildcard);
-    }
-
-    /// Whether an error by the name `*` reports that there is no such resource; notes that then.
-    pub(super) fn is_wildcard_absent(&mut self, code: i32) -> bool {
-        let is_not_found = Code::from_i32(code) == Code::NotFound;
-        if is_not_found {
-            self.note_wildcard_absent();
-        }
-        is_not_found
+        self.response.lacks_wildcard |= self.feed.subscriptions().wildcard;
     }
 
     /// An element without a resource: the heartbeat of the version that is held (B2.16), an alias that was not found
     /// (B2.18), or the form in which older servers report that a resource does not exist (B2.17).
-    pub(super) fn locate_unset(&mut self, index: usize, item: &Item) {
+    ///
+    /// The three cannot be told apart by the element alone; versions, times to live and what is held decide.
+    fn locate_unset(&mut self, index: usize, item: &Item) {
         let envelope = self.response.envelope.clone();
         let name = match canonical(envelope.text(item.wrapper_name)) {
             Ok(name) => name,
@@ -231,10 +210,10 @@ impl Step<'_> {
         }
         let removed = LocatedResource::new(index, ResourceOp::Removed);
         if item.has_aliases {
-            return self.response.aliased.push(Aliased { own: "".into(), found: removed });
+            return self.response.aliases.add("", removed);
         }
-        let subscriptions = self.authorities.subscriptions(self.response.server(), self.response.ty());
-        let sub = subscriptions.and_then(|subscriptions| subscriptions.get(subscriptions.find(&name)?));
+        let subscriptions = self.feed.subscriptions();
+        let sub = subscriptions.find(&name).and_then(|id| subscriptions.get(id));
         let held = sub.filter(|sub| sub.is_held() && sub.version().as_str() == envelope.text(item.version));
         // Without versions in requests, heartbeats cannot be distinguished from removals.
         let held = held.filter(|sub| !sub.version().is_empty() || item.ttl.is_some());
@@ -252,9 +231,9 @@ impl Step<'_> {
             }
             false => removed,
         };
-        self.find_place(&name, found);
+        self.locate_name(&name, found);
         if item.ttl.is_some() {
-            self.response.confirmed.push(Aliased { own: (*name).into(), found });
+            self.response.aliases.confirm(&name, found);
         }
     }
 }

@@ -4,10 +4,25 @@
 //!  Locate ── all names are read ──▶ Apply ── compared, parsed ──▶ Finish ── absence, answer
 //!     └───────────── a name is in the response twice ──────────────▲
 //! ```
+//!
+//! | phase | modules | changes |
+//! |---|---|---|
+//! | locate | `locate`, `unchanged`, `aliases`, `globs` | the marks of subscriptions; afterwards, groups return to the server (A71-5) |
+//! | apply | `apply`, `unchanged`, `heartbeats`, `globs`, `left_out` | entries, versions, times to live |
+//! | finish | `absence`, `rejected`, `finish` | what is missing or rejected as a whole; the answer |
+//!
+//! Each module works on a [`PendingResponse`], on the [`Feed`] of its server and type, and on the store. Between two steps
+//! anything may change: subscriptions may end, and slots be used again. So a subscription is used only while it is marked
+//! with the number of the response.
+//!
+//! A response is parsed in steps so that a large one does not delay the timers and the other streams; the shell calls again
+//! as long as [`next_timeout`](Ingest::next_timeout) is in the past. Responses are applied one after the other in the order
+//! of their arrival, across servers, which keeps the order of an aggregated stream (B3.2).
 
 mod absence;
 mod aliases;
 mod apply;
+mod feed;
 mod finish;
 mod globs;
 mod heartbeats;
@@ -17,6 +32,7 @@ mod order_predictor;
 mod pending_response;
 mod rejected;
 mod unchanged;
+mod verdict;
 
 use std::{
     collections::{BTreeSet, VecDeque},
@@ -24,33 +40,38 @@ use std::{
     time::Instant,
 };
 
-use self::pending_response::{PendingResponse, Stage};
-use super::{
-    authorities::{Authorities, ServerState},
-    counts::UpdateCounts,
-    store::Store,
+use self::{
+    apply::Applier,
+    feed::Feed,
+    locate::Locator,
+    pending_response::{PendingResponse, Stage},
 };
+use super::{authorities::Authorities, counts::UpdateCounts, store::Store};
 use crate::{
     config::Bootstrap,
     engine::Settings,
     escape::Escaped,
-    protocol::{Envelope, ServerId, StreamId, TypeId},
+    protocol::{Envelope, ServerId, StreamId, TypeAtServer, TypeId},
     resource::Context,
 };
 
 /// The responses in progress, and those that wait, in their order.
 #[derive(Debug)]
 pub(super) struct Ingest {
+    /// The first one is the one that is worked on.
     pending: VecDeque<PendingResponse>,
     parser: ParserSettings,
     work: WorkCounters,
+    /// The numbers of valid and invalid resources, for metrics.
     updates: UpdateCounts,
 }
 
 /// The context for parsing resources.
 #[derive(Debug)]
 struct ParserSettings {
+    /// Servers, services and providers that resources may name.
     bootstrap: Arc<Bootstrap>,
+    /// Registered extensions, limits, and whether config sources are followed.
     settings: Arc<Settings>,
     /// Certificate provider instances that resources may name.
     providers: BTreeSet<String>,
@@ -67,15 +88,16 @@ pub(crate) struct WorkCounters {
     pub(crate) unchanged: u64,
 }
 
-/// One step on one response.
+/// One step on one response: it routes the phases, whose rules are in the modules below.
 struct Step<'a> {
+    /// The response, which keeps its place between steps.
     response: &'a mut PendingResponse,
-    authorities: &'a mut Authorities,
+    /// Its server and type.
+    feed: Feed<'a>,
     store: &'a mut Store,
     parser: &'a ParserSettings,
     work: &'a mut WorkCounters,
     updates: &'a mut UpdateCounts,
-    now: Instant,
 }
 
 impl Ingest {
@@ -91,12 +113,7 @@ impl Ingest {
     }
 
     /// Adds a received response. True when it is the only one, so that it can be worked on at once.
-    pub(super) fn push(
-        &mut self,
-        (stream, ty): (StreamId, TypeId),
-        envelope: Envelope,
-        now: Instant,
-    ) -> bool {
+    pub(super) fn push(&mut self, stream: StreamId, ty: TypeId, envelope: Envelope, now: Instant) -> bool {
         self.pending.push_back(PendingResponse::new(stream, ty, envelope, now));
         self.pending.len() == 1
     }
@@ -118,8 +135,12 @@ impl Ingest {
         }
         let span = response.span.clone();
         let within = span.enter();
-        let mut step = Step { response: &mut response, authorities, store, parser, work, updates, now };
-        step.run();
+        let at = TypeAtServer { server: response.server(), ty: response.ty() };
+        match Feed::new(authorities, at, now) {
+            Some(feed) => Step { response: &mut response, feed, store, parser, work, updates }.run(),
+            // There is nobody to answer.
+            None => response.stage = Stage::Done,
+        }
         if response.stage != Stage::Done {
             self.pending.push_front(response);
         }
@@ -146,14 +167,14 @@ impl Ingest {
         self.pending.iter().any(|response| response.server() == server)
     }
 
-    /// The same, or the counts of its resources are not read yet.
+    /// Whether a server must not be removed: a response of it is in progress, or the counts of its resources are not read yet.
     pub(super) fn is_busy_with(&self, server: ServerId) -> bool {
         self.has_response_of(server) || self.updates.has_unread_of(server)
     }
 
-    /// The same of one type.
-    pub(super) fn has_response_of_type(&self, server: ServerId, ty: TypeId) -> bool {
-        self.pending.iter().any(|response| response.server() == server && response.ty() == ty)
+    /// Whether a response of a type of a server is being worked on, or waits for that.
+    pub(super) fn has_response_of_type(&self, of: TypeAtServer) -> bool {
+        self.pending.iter().any(|response| response.server() == of.server && response.ty() == of.ty)
     }
 
     /// The counts of the work.
@@ -174,6 +195,7 @@ impl Ingest {
 }
 
 impl ParserSettings {
+    /// The context for parsing a resource of a server; the caller adds the peer, the name and the time to live.
     fn context(&self, trusted: bool) -> Context<'_> {
         let named_servers = self.settings.follow_config_sources.then(|| self.bootstrap.named_servers());
         Context::new()
@@ -187,49 +209,55 @@ impl ParserSettings {
     }
 }
 
-impl Step<'_> {
-    fn run(&mut self) {
+impl<'f> Step<'f> {
+    /// Continues the response where the last step has ended. The last phase is in the same step as the end of the second one, so
+    /// that a response without resources takes one step.
+    fn run(mut self) {
         match self.response.stage {
-            Stage::Locate(from) => {
-                if from == 0 {
-                    self.expect_order();
-                }
-                self.locate(from);
-                if self.response.stage == Stage::Apply(0) {
-                    let (server, number) = (self.response.server(), self.response.number);
-                    for group in self.returning() {
-                        self.authorities.revert_to_primary(self.store, group, (server, number), self.now);
-                    }
-                }
-            }
-            Stage::Apply(from) => self.apply(from),
+            Stage::Locate(from) => self.locate(from),
+            Stage::Apply(from) => self.applier().apply(from),
             Stage::Finish | Stage::Done => {}
         }
-        if self.response.stage != Stage::Finish {
-            return;
+        if self.response.stage == Stage::Finish {
+            self.finish();
         }
-        if !self.response.duplicate {
-            self.apply_errors();
-            self.find_narrow();
-            self.apply_absence();
-            self.complete();
-        }
-        self.reject_unattributed();
-        self.conclude();
-        self.response.stage = Stage::Done;
     }
 
-    /// Before the first response, the expected order is that of the request.
-    pub(super) fn expect_order(&mut self) {
-        let state = self.authorities.server_mut(self.response.server());
-        state.of_type(self.response.ty());
-        let ServerState { machine, types, .. } = state;
-        let order = &mut types[self.response.ty().index()].order;
-        if order.is_empty()
-            && let Some(subscriptions) = machine.subscriptions_mut(self.response.ty())
-        {
-            order.extend(subscriptions.listed());
+    /// Reads names. Behind the last one, groups may return to the server of the response.
+    fn locate(&mut self, from: usize) {
+        if from == 0 {
+            self.feed.expect_order();
         }
+        let mut locator = Locator { response: self.response, feed: &mut self.feed, store: self.store };
+        locator.locate(from);
+        if locator.response.stage == Stage::Apply(0) {
+            // Before anything is applied: what a server above the active one sends counts only once that one is active again.
+            for group in locator.returning() {
+                self.feed.revert_to_primary(self.store, group, self.response.number);
+            }
+        }
+    }
+
+    /// The second phase, with the parts of the step that it needs.
+    fn applier(&mut self) -> Applier<'_, 'f> {
+        let Self { response, feed, store, parser, work, .. } = self;
+        Applier { response, feed, store, parser, work }
+    }
+
+    /// Looks for what is missing, answers the server, and ends the response. Of a response with a duplicate nothing counts but
+    /// the rejection.
+    fn finish(mut self) {
+        if !self.response.verdict.is_duplicate() {
+            self.applier().apply_errors();
+            let Self { response, feed, store, .. } = &mut self;
+            finish::find_narrow(response, feed, store);
+            absence::apply(response, feed, store);
+            finish::complete(response, feed, store);
+        }
+        let Self { response, mut feed, store, updates, .. } = self;
+        rejected::reject_unattributed(response, &mut feed, store);
+        updates.add(feed.at(), finish::conclude(response, &mut feed, store));
+        response.stage = Stage::Done;
     }
 }
 

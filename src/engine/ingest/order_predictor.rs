@@ -25,7 +25,7 @@ impl OrderPredictor {
         (self.next, self.wrong) = (self.next + 1, 0);
     }
 
-    /// It had to be searched for, and its position in the last response that contained it was `stood`.
+    /// The resource had to be searched for, and its position in the last response that contained it was `stood`.
     pub(super) fn on_found(&mut self, found: SubId, stood: u32, order: &[SubId]) {
         if order.get(self.next) == Some(&found) {
             return self.on_right();

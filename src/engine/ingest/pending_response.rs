@@ -1,16 +1,19 @@
+//! A response in progress.
+//!
+//! It owns everything that has to survive from one step to the next. Its flags are set while names are located and resources
+//! applied, and are read at the end: they decide whether absence proves something, and what the server is answered.
+
 use std::{
     borrow::Cow,
     collections::HashMap,
-    fmt::Write,
     hash::{DefaultHasher, Hash, Hasher},
     sync::Arc,
     time::{Duration, Instant},
 };
 
-use super::{globs::MatchedGlob, order_predictor::OrderPredictor};
+use super::{aliases::AliasClaims, globs::MatchedGlob, order_predictor::OrderPredictor, verdict::Verdict};
 use crate::{
     cache::{ResponseBuffer, Update},
-    escape::Escaped,
     name::ResourceName,
     protocol::{Body, EntryId, Envelope, Item, ServerId, Span, StreamId, SubId, TypeId, Unusable},
     resource::{Invalid, ResourceType, Version},
@@ -22,66 +25,71 @@ use crate::{
 /// compared with the held ones, and parsed where they differ; at last absence is detected, and the server is answered.
 #[derive(Debug)]
 pub(crate) struct PendingResponse {
+    /// The stream that it was received on, which may have ended since: then it is applied, and not answered.
     pub(super) stream: StreamId,
     pub(super) ty: TypeId,
+    /// The message, sliced. Shared, since phases read it while they change the response.
     pub(super) envelope: Arc<Envelope>,
+    /// The arrival time.
     since: Instant,
+    /// The version of the response; empty in the incremental variant of some servers.
     pub(super) version: Version,
-    /// The mark of the resources in this response.
+    /// The number that subscriptions are marked with when the response mentions them; 0 before the first step.
     pub(super) number: u64,
     pub(super) stage: Stage,
+    /// The resources and removed names so far, in the order of the response; aliases behind them.
     pub(super) located: Vec<LocatedResource>,
-    /// The index of the next resource.
+    /// The subscription that the next element is expected to be of.
     pub(super) predictor: OrderPredictor,
+    /// The names without a subscription so far, to find those that come twice.
     pub(super) unknown: Unknown,
-    /// The elements with aliases, which are located behind all names.
-    pub(super) aliased: Vec<Aliased>,
-    /// The elements that confirm resources under aliases, too.
-    pub(super) confirmed: Vec<Aliased>,
+    /// The aliases in the response, which are located behind all names.
+    pub(super) aliases: AliasClaims,
+    /// The number of elements without a resource.
     pub(super) heartbeats: usize,
-    /// A name that came twice: nothing of the response counts (rule B1.14).
-    pub(super) duplicate: bool,
-    /// It confirms a resource that is not held: its version was rejected, or has expired.
+    /// Set when the response confirms a resource that is not held: its version was rejected, or has expired.
     pub(super) outdated: bool,
-    /// It contains something that was not requested before the wildcard was.
+    /// Set when the response contains something that was not requested before the wildcard was: so it answers that.
     pub(super) of_all: bool,
-    /// The response contains a resource or an error without a name, so that absence proves nothing.
-    pub(super) nameless: bool,
-    /// Something of it is in use: what is held is not what the last accepted version stands for.
+    /// Set when something of the response is in use: what is held is not what the last accepted version stands for.
     pub(super) is_applied: bool,
-    /// The server considered the wildcard a name without a resource.
+    /// Set when the server considered the wildcard a name without a resource.
     pub(super) lacks_wildcard: bool,
     /// The response has only what is subscribed by name, although the wildcard was requested as `*` (B1.23).
     pub(super) is_narrow: bool,
-    pub(super) problems: Problems,
+    /// What the server is answered, so far.
+    pub(super) verdict: Verdict,
     /// The glob that a resource of it was a member of.
     pub(super) glob: Option<MatchedGlob>,
     /// The shared buffer of the response, once a resource holds a part of it, and the entries of the parts.
     pub(super) buffer: Option<(Arc<ResponseBuffer>, Vec<EntryId>)>,
     /// For its log events.
     pub(super) span: tracing::Span,
-    /// The number of valid resources, and of invalid ones.
-    pub(super) valid: u64,
-    pub(super) invalid: u64,
 }
 
+/// The next step of a response. The numbers are where it goes on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Stage {
+    /// From this element on, names are read; removed names are behind all elements.
     Locate(usize),
+    /// From this located resource on, resources are compared and parsed.
     Apply(usize),
+    /// Everything is applied, or nothing is to be.
     Finish,
-    /// It is concluded.
+    /// The server has its answer, and the response can be dropped.
     Done,
 }
 
 /// A resource of the response, and the subscription of its name.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct LocatedResource {
+    /// The bytes of the resource in the message; empty if there is none, or if it was not looked for.
     pub(super) value: Span,
     /// The index of the resource in the response; behind all of them, those of the removed names.
     pub(super) index: u32,
+    /// What the response does with the name.
     pub(super) op: ResourceOp,
-    /// It came in a wrapper, which may hold more fields of it.
+    /// Whether the resource came in a wrapper, which may hold more fields of it.
     pub(super) is_wrapped: bool,
     /// `None` when the name was not requested.
     pub(super) sub: Option<SubId>,
@@ -90,6 +98,7 @@ pub(super) struct LocatedResource {
 /// The operation of a response on a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ResourceOp {
+    /// Bytes that may be an update.
     Resource,
     /// The held resource, byte for byte. It has no wrapper; the offset of its bytes was not determined.
     Same,
@@ -113,20 +122,6 @@ impl ResourceOp {
     }
 }
 
-/// An element of the response that has aliases.
-#[derive(Debug)]
-pub(super) struct Aliased {
-    /// Its own name; empty if it has none.
-    pub(super) own: Box<str>,
-    pub(super) found: LocatedResource,
-}
-
-/// The answer to the server.
-#[derive(Debug, Default)]
-pub(super) struct Problems {
-    pub(super) text: String,
-}
-
 /// The names that were not requested: they may be members of a wildcard, and come twice.
 #[derive(Debug, Default)]
 pub(super) struct Unknown {
@@ -135,6 +130,7 @@ pub(super) struct Unknown {
 }
 
 impl PendingResponse {
+    /// A received response, before its first step.
     pub(crate) fn new(stream: StreamId, ty: TypeId, envelope: Envelope, now: Instant) -> Self {
         let count = envelope.len();
         Self {
@@ -147,22 +143,17 @@ impl PendingResponse {
             located: Vec::with_capacity(count),
             predictor: OrderPredictor::default(),
             unknown: Unknown::default(),
-            aliased: Vec::new(),
-            confirmed: Vec::new(),
+            aliases: AliasClaims::default(),
             heartbeats: 0,
-            duplicate: false,
             outdated: false,
             of_all: false,
-            nameless: false,
             is_applied: false,
             lacks_wildcard: false,
             is_narrow: false,
-            problems: Problems::default(),
+            verdict: Verdict::default(),
             glob: None,
             buffer: None,
             span: tracing::Span::none(),
-            valid: 0,
-            invalid: 0,
             envelope: Arc::new(envelope),
         }
     }
@@ -171,9 +162,9 @@ impl PendingResponse {
         self.stream.server
     }
 
-    /// The server, and whether its variant is the incremental one.
-    pub(super) fn sender(&self) -> (ServerId, bool) {
-        (self.stream.server, self.envelope.is_delta())
+    /// The version of a resource as later requests have it: none in the state of the world, where the type has one.
+    pub(super) fn requested_version<'a>(&self, update: &'a Update) -> Option<&'a Version> {
+        self.envelope.is_delta().then_some(&update.version)
     }
 
     pub(crate) fn ty(&self) -> TypeId {
@@ -226,15 +217,34 @@ impl PendingResponse {
         }
     }
 
+    /// The element of a located resource.
     fn item_of(&self, located: &LocatedResource) -> Item {
         self.envelope.item(located.index as usize)
     }
 
+    /// The name of a resource that was not requested by that name; `None` for one that was, or if there is no resource.
+    pub(super) fn unknown_name(&self, next: usize, ty: ResourceType) -> Option<Arc<str>> {
+        let LocatedResource { value, index, op, sub, .. } = self.located[next];
+        if sub.is_some() || !op.is_there() {
+            return None;
+        }
+        let wrapper_name = self.envelope.item(index as usize).wrapper_name;
+        name_of(ty, &self.envelope, wrapper_name, value).ok().map(Into::into)
+    }
+
+    /// The name of a resource as the server has written it: requests repeat that form, whatever the canonical one is (X2).
+    pub(super) fn written_name(&self, next: usize, ty: ResourceType) -> Option<ResourceName> {
+        let LocatedResource { value, index, .. } = self.located[next];
+        let text = match self.envelope.text(self.envelope.item(index as usize).wrapper_name) {
+            "" => ty.name(self.envelope.bytes(value)).ok()?,
+            name => Cow::Borrowed(name),
+        };
+        ResourceName::parse_received(&text).ok()
+    }
+
     /// Records an element whose name is not known.
     pub(super) fn add_nameless(&mut self, index: usize, reason: &dyn std::fmt::Display) {
-        self.nameless = true;
-        self.invalid += 1;
-        self.problems.add(&format_args!("resources[{index}]"), reason);
+        self.verdict.reject_nameless(&format_args!("resources[{index}]"), reason);
     }
 
     /// The reason why an element is no resource, if it is none.
@@ -253,25 +263,20 @@ impl PendingResponse {
     }
 
     /// Records that an element has an alias that belongs to the first one.
-    pub(super) fn reject_alias(
-        &mut self,
-        alias: &str,
-        (first, second): (&LocatedResource, &LocatedResource),
-    ) {
-        self.invalid += 1;
+    pub(super) fn reject_alias(&mut self, alias: &str, first: &LocatedResource, second: &LocatedResource) {
         let first = match (first.index as usize).checked_sub(self.envelope.len()) {
             None => format!("resources[{}]", first.index),
             Some(removed) => format!("removed_resources[{removed}]"),
         };
         let place = format_args!("resources[{}].aliases", second.index);
-        self.problems.add(&place, &format_args!("{alias:?} belongs to {first} of the response"));
+        self.verdict.reject(&place, &format_args!("{alias:?} belongs to {first} of the response"));
     }
 
     /// Whether it is the server's answer to a wildcard request. One response is the whole answer, or where there are
     /// several, the first of them counts: the protocol does not mark the last one.
     pub(super) fn is_complete_set(&self) -> bool {
         let is_empty = self.envelope.len() == 0 && self.envelope.removed().is_empty();
-        if self.nameless && self.located.is_empty() {
+        if self.verdict.is_nameless() && self.located.is_empty() {
             // Nothing of it can be told, so that it is no sign that the server has nothing.
             return false;
         }
@@ -283,35 +288,16 @@ impl PendingResponse {
         self.number > 0
     }
 
+    /// Whether all elements are heartbeats. Such a response is no list of what exists (B1.19).
     pub(super) fn is_heartbeat(&self) -> bool {
         self.heartbeats > 0 && self.heartbeats == self.envelope.len()
     }
 }
 
 impl LocatedResource {
+    /// An element, or a removed name behind all elements, before its subscription is looked for.
     pub(super) fn new(index: usize, op: ResourceOp) -> Self {
         Self { value: Span::default(), index: index as u32, op, is_wrapped: false, sub: None }
-    }
-}
-
-impl Problems {
-    pub(super) fn add(&mut self, place: &dyn std::fmt::Display, reason: &dyn std::fmt::Display) {
-        // One bad resource more makes no difference to an error that is truncated anyway.
-        if self.text.len() <= LONGEST_ERROR {
-            let glue = if self.text.is_empty() { "" } else { "; " };
-            // Writing to a string cannot fail.
-            let _ = write!(self.text, "{glue}{}: {}", Escaped(place), Escaped(reason));
-        }
-    }
-
-    /// The text, at most 4 KiB, cut between characters.
-    pub(super) fn cut(mut self) -> String {
-        if self.text.len() > LONGEST_ERROR {
-            let end = (0..=LONGEST_ERROR - CUT.len()).rev().find(|end| self.text.is_char_boundary(*end));
-            self.text.truncate(end.unwrap_or(0));
-            self.text.push_str(CUT);
-        }
-        self.text
     }
 }
 
@@ -336,7 +322,7 @@ impl Unknown {
             let Item { wrapper_name, body, .. } = envelope.item(index);
             match body {
                 Body::Resource(value) => {
-                    name_of(ty, envelope, (wrapper_name, value)).is_ok_and(|other| other == name)
+                    name_of(ty, envelope, wrapper_name, value).is_ok_and(|other| other == name)
                 }
                 Body::Redirect(_) | Body::Unset | Body::Unusable(_) => {
                     canonical(envelope.text(wrapper_name)).is_ok_and(|other| other == name)
@@ -353,7 +339,8 @@ impl Unknown {
 pub(super) fn name_of<'a>(
     ty: ResourceType,
     envelope: &'a Envelope,
-    (wrapper, value): (Span, Span),
+    wrapper: Span,
+    value: Span,
 ) -> Result<Cow<'a, str>, Invalid> {
     let name = match envelope.text(wrapper) {
         "" => ty.name(envelope.bytes(value))?,
@@ -372,9 +359,3 @@ pub(super) fn canonical(name: &str) -> Result<Cow<'_, str>, Invalid> {
     }
     ResourceName::canonicalize(name).map_err(|error| Invalid::field("name", error.to_string()))
 }
-
-/// The longest error in a NACK, in bytes.
-const LONGEST_ERROR: usize = 4096;
-
-/// How a longer one ends.
-const CUT: &str = "...(truncated)";

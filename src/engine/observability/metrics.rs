@@ -1,10 +1,13 @@
 //! Changes of the counters, for metrics (A78, A88).
+//!
+//! Changes are polled one at a time, like outputs. They are read from the counters of the rooms, so that no room knows of
+//! metrics, and a client without them does not pay for more than the counting.
 
 use std::sync::Arc;
 
 use super::super::{
     authorities::Authorities,
-    counts::{CacheState, ConnectionChange, UpdateCounts},
+    counts::{CacheState, ConnectionChange, ReceivedCounts, UpdateCounts},
     store::Store,
 };
 use crate::{
@@ -50,9 +53,14 @@ impl Metric {
                 }
             });
         }
-        if let Some(((id, ty), (valid, invalid))) = updates.poll() {
-            let type_url = store.type_url(ty);
-            return Some(Self::Updates { source: source(authorities, id), type_url, valid, invalid });
+        if let Some((from, ReceivedCounts { valid, invalid })) = updates.poll() {
+            let type_url = store.type_url(from.ty);
+            return Some(Self::Updates {
+                source: source(authorities, from.server),
+                type_url,
+                valid,
+                invalid,
+            });
         }
         let ((group, ty, state), count) = store.counts_mut().poll()?;
         let authority = authorities.groups().get(group).authority().cloned();

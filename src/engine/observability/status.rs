@@ -1,4 +1,7 @@
 //! The state of a client at a moment, for its operators (A40).
+//!
+//! A status is taken on request and costs an iteration over the cache. It is what CSDS sends: the state of each subscribed
+//! resource, the held version and bytes, and the error beside it.
 
 use std::{sync::Arc, time::Instant};
 
@@ -27,6 +30,7 @@ pub(crate) struct Status {
 /// The state of a management server, or a file.
 #[derive(Debug)]
 pub(crate) struct ServerReport {
+    /// The URI, or the path of a file.
     pub(crate) uri: String,
     /// The one type of this source, unless all types share it.
     pub(crate) type_url: Option<&'static str>,
@@ -108,6 +112,7 @@ fn connection(server: &ServerState) -> ConnectionState {
     }
 }
 
+/// The report of an entry. Bytes of secrets are left out, since a status is shown to operators and written to logs.
 fn report(entry: &Entry, ty: ResourceType) -> ResourceReport {
     let is_secret = ty.is_sensitive() || ty.type_url() == Secret::TYPE_URL;
     ResourceReport {

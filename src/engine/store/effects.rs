@@ -1,3 +1,8 @@
+//! The effects of a step: what is to be published, and what is to be sent.
+//!
+//! A response may change an entry twice, such as by a resource and then by the end of a does-not-exist time in the same
+//! step. Watches see the last state alone, in the position of the first change, so that one notification is made.
+
 use std::collections::VecDeque;
 
 use crate::{
@@ -19,20 +24,22 @@ pub(crate) enum Effect {
 pub(crate) struct Change {
     /// The state that its watches see has changed.
     pub(crate) changed: bool,
-    /// It is a new member of a collection.
+    /// The entry is a new member of a collection.
     pub(crate) joins: bool,
-    /// Nothing was published yet to some of its watches.
+    /// The entry has watches that nothing was published to yet.
     pub(crate) unnotified: bool,
 }
 
 /// The effects that the engine has not handled yet. Several changes of an entry are one, in the place of the first.
 #[derive(Debug, Default)]
 pub(super) struct Effects {
+    /// In the order of the first change of each entry.
     order: VecDeque<Queued>,
     /// The queued change of each entry, by its id: ids are dense, and a map would allocate for each resource of a response.
     changes: Vec<Option<Change>>,
 }
 
+/// A position in the queue; the change of an entry is kept beside it, where later ones are merged into it.
 #[derive(Debug)]
 enum Queued {
     Publish(EntryId),
@@ -40,13 +47,14 @@ enum Queued {
 }
 
 impl Effects {
+    /// Queues the publication of an entry, or adds to the one that is queued.
     pub(super) fn push_change(&mut self, id: EntryId, change: Change) {
-        let place = id.0 as usize;
-        if self.changes.len() <= place {
-            self.changes.resize(place + 1, None);
+        let index = id.0 as usize;
+        if self.changes.len() <= index {
+            self.changes.resize(index + 1, None);
         }
         let order = &mut self.order;
-        let known = self.changes[place].get_or_insert_with(|| {
+        let known = self.changes[index].get_or_insert_with(|| {
             order.push_back(Queued::Publish(id));
             Change::default()
         });
@@ -55,10 +63,12 @@ impl Effects {
         known.unnotified |= change.unnotified;
     }
 
+    /// Queues a command behind everything that is queued.
     pub(super) fn push_command(&mut self, command: StreamCommand) {
         self.order.push_back(Queued::Command(command));
     }
 
+    /// Takes the first effect. A further change of the entry is queued anew.
     pub(super) fn pop(&mut self) -> Option<Effect> {
         let next = self.order.pop_front()?;
         self.order.shrink_if_sparse();

@@ -3,6 +3,24 @@
 //! Every change of an entry's state goes through [`apply`](Store::apply), which keeps the counters, the TTLs and the
 //! redirects in step. The necessary publications are recorded as a [`Change`] and taken by the engine, so that a change
 //! costs the same whether or not anything is watched.
+//!
+//! The life of an entry, whose states are those of [`Entry`]:
+//!
+//! ```text
+//!   a watch, or a sent member          apply                       the last subscription was released
+//!   ─────────────────────────▶ Waiting ─────▶ Held, Gone, errors ────────────────────────────────────▶ removed
+//!                                ▲                │ expired, or handed over to another entry
+//!                                └────────────────┘
+//! ```
+//!
+//! An entry is of one group and one type, and there is one for each name that a server of the group has a subscription for.
+//! Subscriptions are in the machines; the entry has their ids, and its watches. Ids of removed entries are used again, so
+//! that whoever keeps one across calls has to expect another entry under it.
+//!
+//! Cost: a change of one entry takes O(log n) at most. Only
+//! [`entries_of`](Store::entries_of), [`lacks_resources`](Store::lacks_resources) and
+//! [`set_server_error`](Store::set_server_error) iterate over all entries, which fallback and changes of a server's
+//! reachability need.
 
 mod effects;
 mod members;
@@ -30,30 +48,36 @@ use crate::{
     escape::Escaped,
     invariant,
     name::Additions,
-    protocol::{EntryId, GroupId, StreamCommand, TypeId},
+    protocol::{EntryId, GroupId, NamedType, StreamCommand, TypeId},
     resource::ResourceType,
 };
 
 /// All entries and collections of a client. See the [module's](self) documentation.
 #[derive(Debug)]
 pub(super) struct Store {
+    /// The id of the node, which is in each error: servers answer by it.
     node_id: Arc<str>,
     /// The bytes that are sent to servers with each name.
     additions: Additions,
-    /// By [`TypeId`].
+    /// The index is a [`TypeId`].
     types: Vec<ResourceType>,
+    /// The entries, and the buffers of responses that they have parts of.
     table: Table,
+    /// The expiries of entries that are held; each of them is in the table.
     ttls: Ttls,
+    /// The number of entries in each state, for metrics and for finding unused groups.
     counts: ResourceCounts,
+    /// Public to the engine, since its own methods keep its invariants.
     pub(super) members: Members,
     /// The groups whose active server has failed, and that have no other.
     server_errors: BTreeMap<GroupId, Failure>,
+    /// What the engine has to publish and to pass on.
     effects: Effects,
     /// Entries that may redirect to another name than before.
     redirected: BTreeSet<EntryId>,
-    /// Groups with removed entries.
+    /// Groups with removed entries, which may be unused now.
     emptied: BTreeSet<GroupId>,
-    /// Removed entries.
+    /// Removed entries, whose ids may be used again.
     removed: Vec<EntryId>,
 }
 
@@ -75,10 +99,12 @@ impl Store {
         }
     }
 
+    /// The id of this client's node.
     pub(super) fn node_id(&self) -> &Arc<str> {
         &self.node_id
     }
 
+    /// The context parameters that are added to names (X7).
     pub(super) fn additions(&self) -> &Additions {
         &self.additions
     }
@@ -92,6 +118,7 @@ impl Store {
         }) as u16)
     }
 
+    /// The type of an id that [`type_id`](Self::type_id) has assigned.
     pub(super) fn ty(&self, id: TypeId) -> ResourceType {
         self.types[id.index()]
     }
@@ -100,13 +127,29 @@ impl Store {
         self.types[id.index()].type_url()
     }
 
+    /// A type as machines take it.
+    pub(super) fn named_type(&self, id: TypeId) -> NamedType {
+        NamedType { id, url: self.type_url(id) }
+    }
+
     /// All types, in the order of first use.
     pub(super) fn type_ids(&self) -> impl Iterator<Item = TypeId> + use<> {
         (0..self.types.len()).map(|index| TypeId(index as u16))
     }
 
+    /// An entry. Ids are reused, so that an id that was kept beyond a removal may be that of another entry.
     pub(super) fn get(&self, id: EntryId) -> Option<&Entry> {
         self.table.get(id)
+    }
+
+    /// An entry that its caller knows to be there; that it is not is reported as a broken invariant.
+    #[track_caller]
+    pub(super) fn existing(&self, id: EntryId) -> Option<&Entry> {
+        let entry = self.table.get(id);
+        if entry.is_none() {
+            invariant::broken("a resource that is acted on has an entry");
+        }
+        entry
     }
 
     /// An entry, to change its subscriptions and watches; its state changes by [`apply`](Self::apply).
@@ -135,11 +178,13 @@ impl Store {
         self.table.len()
     }
 
+    /// Adds an entry, which has no subscription yet.
     pub(super) fn insert(&mut self, entry: Entry) -> EntryId {
         self.counts.add(&entry);
         self.table.insert(entry)
     }
 
+    /// Removes an entry without subscriptions, with its expiry; its redirect is no longer followed.
     pub(super) fn remove(&mut self, id: EntryId) -> Option<Entry> {
         self.note_redirect(id);
         let entry = self.table.remove(id)?;
@@ -174,6 +219,9 @@ impl Store {
     }
 
     /// Changes the state of an entry. True when the state that watches see has changed.
+    ///
+    /// This is the only way to change a state: counters, expiries and redirects depend on it. The caller publishes the change,
+    /// and keeps the machines in step (`Placement::sync_held`).
     pub(super) fn apply(&mut self, id: EntryId, change: impl FnOnce(&mut Entry) -> Changed) -> bool {
         let Some(entry) = self.table.get_mut(id) else {
             invariant::broken("a resource that is acted on has an entry");
@@ -215,7 +263,7 @@ impl Store {
         }
     }
 
-    /// The same of entries that are known to redirect.
+    /// Records entries that are known to redirect, and whose redirects may be followed now.
     pub(super) fn note_redirects(&mut self, ids: impl IntoIterator<Item = EntryId>) {
         self.redirected.extend(ids);
     }
@@ -273,7 +321,7 @@ impl Store {
         self.subject_of(entry.ty, entry.name.clone())
     }
 
-    /// The same of a name that may have no entry.
+    /// The subject of errors about a name that may have no entry.
     pub(super) fn subject_of(&self, ty: TypeId, name: Arc<str>) -> Subject {
         Subject { type_url: self.type_url(ty), name, node: self.node_id.clone() }
     }
@@ -283,7 +331,10 @@ impl Store {
         self.server_errors.get(&group)
     }
 
-    /// Sets it, and records the necessary publications. The errors of the servers above the active one are not shown (A71-4).
+    /// Sets the server error of a group, and records the necessary publications. The errors of the servers above the active one are not shown (A71-4).
+    ///
+    /// Entries with an error of their own do not show it. Where nothing changes for those that do, watches that nothing was
+    /// published to still get it: a new watch of an unreachable server has to see why.
     pub(super) fn set_server_error(&mut self, group: GroupId, error: Option<Failure>) {
         if self.server_errors.get(&group) == error.as_ref() {
             return;
@@ -329,10 +380,12 @@ impl Store {
         self.table.copy_sparse();
     }
 
+    /// The counters, to poll their changes.
     pub(super) fn counts_mut(&mut self) -> &mut ResourceCounts {
         &mut self.counts
     }
 
+    /// The counters.
     pub(super) fn counts(&self) -> &ResourceCounts {
         &self.counts
     }

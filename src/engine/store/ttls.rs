@@ -1,3 +1,8 @@
+//! The expiry of resources with a time to live.
+//!
+//! Times to live come with resources (B1.17, B2.16), and end by an update, a heartbeat or the drop of the resource. While a
+//! response is in progress nothing expires, since it may confirm what is due.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     time::Instant,
@@ -8,7 +13,9 @@ use crate::protocol::EntryId;
 /// The expiry of resources: one deadline for any number of them. Setting one takes O(log n).
 #[derive(Debug, Default)]
 pub(super) struct Ttls {
+    /// The expiry of each entry that has one.
     by_entry: BTreeMap<EntryId, Instant>,
+    /// All expiries, in the order of time.
     queue: BTreeSet<(Instant, EntryId)>,
 }
 
@@ -43,6 +50,7 @@ impl Ttls {
         self.queue.first().map(|(at, _)| *at)
     }
 
+    /// Takes an entry that has expired by now, the earliest first.
     pub(super) fn pop(&mut self, now: Instant) -> Option<EntryId> {
         let (_, id) = *self.queue.first().filter(|(at, _)| *at <= now)?;
         self.set(id, None);

@@ -2,23 +2,27 @@
 
 use std::time::{Duration, Instant};
 
-use super::Machine;
 use crate::protocol::TypeId;
 
 /// The schedule of reopening a stream because of resources that the server considers held, or for a name: at most once in
 /// the does-not-exist time. A need before that waits for its end.
 #[derive(Debug, Default)]
 pub(super) struct Reopening {
+    /// The time of the last reopening.
     last: Option<Instant>,
+    /// The needs before the end of the does-not-exist time, merged into one.
     waiting: Option<PendingReopen>,
 }
 
+/// The needs that wait for another stream.
 #[derive(Debug, Clone, Copy)]
-struct PendingReopen {
+pub(super) struct PendingReopen {
+    /// When the stream may be opened.
     at: Instant,
-    why: &'static str,
+    /// The reason of the first of them, for the log.
+    pub(super) why: &'static str,
     /// The type of the wildcard that it is for, and is not needed without; `None` if it is for something else, or for several.
-    wildcard: Option<TypeId>,
+    pub(super) wildcard: Option<TypeId>,
 }
 
 impl Reopening {
@@ -32,15 +36,17 @@ impl Reopening {
         self.waiting = None;
     }
 
-    /// Another stream is opened as soon as it may be, behind what is due at the same time.
-    fn plan(&mut self, why: &'static str, pause: Duration, now: Instant) {
+    /// Schedules another stream for as soon as it may be opened: behind everything that is due at the same time, so that one
+    /// stream serves all of it.
+    pub(super) fn plan(&mut self, why: &'static str, pause: Duration, now: Instant) {
         let at = self.last.map_or(now, |last| (last + pause).max(now));
         let waiting = self.waiting.get_or_insert(PendingReopen { at, why, wildcard: None });
         waiting.wildcard = None;
     }
 
     /// Whether another stream may be opened now; otherwise that waits.
-    fn begin(&mut self, (why, wildcard): Why, pause: Duration, now: Instant) -> bool {
+    pub(super) fn begin(&mut self, why: Why, pause: Duration, now: Instant) -> bool {
+        let Why { text: why, wildcard } = why;
         let at = self.last.map_or(now, |last| last + pause);
         if at > now {
             let waiting = self.waiting.get_or_insert(PendingReopen { at, why, wildcard });
@@ -50,57 +56,23 @@ impl Reopening {
         (self.last, self.waiting) = (Some(now), None);
         true
     }
+
+    /// Takes the need whose wait has ended.
+    pub(super) fn take_due(&mut self, now: Instant) -> Option<PendingReopen> {
+        self.waiting.take_if(|waiting| waiting.at <= now)
+    }
+
+    /// The stream is opened anew for a need that has waited.
+    pub(super) fn on_reopened(&mut self, now: Instant) {
+        self.last = Some(now);
+    }
 }
 
-/// The reason for another stream, and the type of the wildcard that it is for, if it is for one.
-type Why = (&'static str, Option<TypeId>);
-
-impl Machine {
-    /// The server considers something held that is not: a resource without its version in the requests of the next
-    /// stream is sent there. At most one stream is opened for that in the does-not-exist time.
-    pub(crate) fn request_again_on_another_stream(&mut self, ty: TypeId, now: Instant) {
-        self.ask_on_another_stream(ty, ("the server confirms a resource that has expired", None), now);
-    }
-
-    /// The server has sent a name on this stream before and does not send it again: on another stream it knows of nothing that
-    /// was sent (B1.22).
-    pub(super) fn request_name_on_another_stream(&mut self, ty: TypeId, now: Instant) {
-        let pause = self.resource_timeout();
-        let Some(channel) = self.channel(ty) else { return };
-        channel.variant.forget_version();
-        self.reopening.plan("the server does not send again what it has sent before", pause, now);
-    }
-
-    /// The server considered the wildcard a name: it needs none in the first request of a type on a stream (B2.4).
-    /// Until then it does not send everything.
-    pub(crate) fn ask_for_all_on_another_stream(&mut self, ty: TypeId, now: Instant) {
-        let Some(channel) = self.channel(ty) else { return };
-        channel.variant.on_wildcard_refused(&mut channel.subscriptions);
-        self.ask_on_another_stream(ty, ("the server takes the wildcard for a name", Some(ty)), now);
-    }
-
-    fn ask_on_another_stream(&mut self, ty: TypeId, why: Why, now: Instant) {
-        let pause = self.resource_timeout();
-        if !self.source_key.capabilities().streaming {
-            return;
-        }
-        let Some(channel) = self.channel(ty) else { return };
-        channel.variant.forget_version();
-        if self.reopening.begin(why, pause, now) {
-            self.reopen(why.0, now);
-        }
-    }
-
-    /// Opens the stream anew for the names that have waited for that, if they are still subscribed.
-    pub(super) fn reopen_if_due(&mut self, now: Instant) {
-        let Some(waiting) = self.reopening.waiting.take_if(|waiting| waiting.at <= now) else { return };
-        let lacks_all = |ty| {
-            self.subscriptions_mut(ty)
-                .is_some_and(|subscriptions| subscriptions.wildcard && !subscriptions.sends_all)
-        };
-        if waiting.wildcard.is_none_or(lacks_all) {
-            self.reopening.last = Some(now);
-            self.reopen(waiting.why, now);
-        }
-    }
+/// The reason for another stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Why {
+    /// The reason in the log.
+    pub(super) text: &'static str,
+    /// The type of the wildcard that the stream is for; `None` if it is for names.
+    pub(super) wildcard: Option<TypeId>,
 }

@@ -17,10 +17,12 @@ use crate::resource::Version;
 /// So one NACK waits at most, whatever the server sends, and it waits no longer than the first of those that it has replaced.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
+    /// The oldest first; a NACK that has to wait is the last one.
     queue: VecDeque<(Version, Answer)>,
 }
 
 impl Answers {
+    /// Adds an answer, which may replace the last one.
     pub(super) fn push(&mut self, version: Version, mut answer: Answer, now: Instant) {
         answer.not_before = answer.not_before.min(now + LONGEST_WAIT);
         let is_replaced = self.next_back().is_some_and(|last| match last.error {
@@ -38,6 +40,7 @@ impl Answers {
         self.queue.front().map(|(_, answer)| answer)
     }
 
+    /// Takes the next answer, whether or not it is due: the caller has decided to write.
     pub(super) fn pop(&mut self) -> Option<(Version, Answer)> {
         self.queue.pop_front()
     }
@@ -58,6 +61,7 @@ impl Answers {
         }
     }
 
+    /// The newest answer.
     fn next_back(&self) -> Option<&Answer> {
         self.queue.back().map(|(_, answer)| answer)
     }

@@ -9,6 +9,7 @@ pub(super) struct EmptyList {
     names_wait_until: Option<Instant>,
     /// The version of the last response, or the one that the first request had.
     version: Option<Version>,
+    /// The answer that would not be one to `*`.
     before_star: BeforeStar,
     /// The last response may have been made before the server read `*`.
     is_crossed: bool,
@@ -23,6 +24,7 @@ enum BeforeStar {
     None,
     /// The first response is still to come.
     Awaited,
+    /// A response of this version may be that answer.
     Version(Version),
 }
 
@@ -32,14 +34,14 @@ impl EmptyList {
         self.names_wait_until = Some(now + WAIT);
     }
 
-    /// It has left, and the time of the names begins.
+    /// The empty list was taken by the transport, and the wait of the names begins.
     pub(super) fn on_sent(&mut self, now: Instant) {
         if let Some(until) = &mut self.names_wait_until {
             *until = now + WAIT;
         }
     }
 
-    /// The first request has this version, which the server may take for known.
+    /// The first request claims this version, which the server may take for known.
     pub(super) fn on_claimed(&mut self, version: &Version) {
         self.version = Some(version.clone()).filter(|version| !version.is_empty());
     }
@@ -49,6 +51,7 @@ impl EmptyList {
         self.before_star = self.version.clone().map_or(BeforeStar::Awaited, BeforeStar::Version);
     }
 
+    /// A response was received: the names need not wait any more, and it may be the answer to the empty list or to `*`.
     pub(super) fn on_response(&mut self, version: &Version) {
         self.names_wait_until = None;
         self.is_crossed = match &self.before_star {

@@ -50,15 +50,16 @@ pub(super) struct Spelling<'a> {
 /// What follows from a new list of names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refilled {
-    /// The request says everything.
+    /// The request has everything.
     Whole,
-    /// Another one has to follow: names beside the wildcard, or the end of it.
+    /// A second request has to follow: with the names beside the wildcard, or with the end of it.
     InPart,
     /// The server is to be sent nothing: nothing is subscribed, or the wildcard stands for the names.
     Silent,
 }
 
 impl RequestedNames {
+    /// The names of the last request, as fields of the message.
     pub(super) fn encoded(&self) -> &Bytes {
         &self.encoded
     }
@@ -141,13 +142,7 @@ impl RequestedNames {
             // An empty list could mean everything to it, and the next request would change nothing.
             subscriptions.put_spelled(recent.last_name(), &mut others);
         }
-        self.encoded = match others.is_empty() {
-            true => sorted,
-            false => {
-                others.extend_from_slice(&sorted);
-                others.freeze()
-            }
-        };
+        self.encoded = joined(others, sorted);
         self.named |= !self.encoded.is_empty();
         if !self.named && !wildcard {
             if !had_wildcard {
@@ -160,14 +155,28 @@ impl RequestedNames {
             return Refilled::InPart;
         }
         if had_wildcard && !wildcard {
-            match subscriptions.wildcard {
-                true => recent.on_wildcard_held_back(now),
-                false => recent.on_wildcard_unsubscribed(now),
-            }
+            on_wildcard_left_out(subscriptions, recent, now);
         }
         if self.encoded.is_empty() && !self.named_for_sure {
             self.wildcard = true;
         }
         Refilled::Whole
     }
+}
+
+/// A request is without the wildcard that the one before had: it has ended, or is held back for the request after this one.
+fn on_wildcard_left_out(subscriptions: &Subscriptions, recent: &mut RecentUnsubscribes, now: Instant) {
+    match subscriptions.wildcard {
+        true => recent.on_wildcard_held_back(now),
+        false => recent.on_wildcard_unsubscribed(now),
+    }
+}
+
+/// Two lists of names as one. The sorted names are shared with the subscriptions as long as nothing is put before them.
+fn joined(mut first: BytesMut, sorted: Bytes) -> Bytes {
+    if first.is_empty() {
+        return sorted;
+    }
+    first.extend_from_slice(&sorted);
+    first.freeze()
 }

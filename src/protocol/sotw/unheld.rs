@@ -7,6 +7,7 @@ use super::super::{
 /// What a server has sent on a stream that is not held, so that no version is claimed with it (B1.21).
 #[derive(Debug, Default)]
 pub(super) struct Unheld {
+    /// The names, as far as they are told apart.
     sent: SentNames,
     /// Some subscribed name may be one of these, or its resource was rejected or dropped.
     may_lack: bool,
@@ -45,7 +46,7 @@ impl Unheld {
         self.sent.contains(name)
     }
 
-    /// Those of some new names that the server may have sent before, and that are not held.
+    /// The subscriptions among `ids` whose names the server may have sent before, and whose resources are not held.
     pub(super) fn sent_of<'a>(
         &'a self,
         ids: &'a [SubId],
@@ -76,6 +77,7 @@ impl Unheld {
         sub.holds_own() && (sub.was_ever_mentioned() || !self.sent.may_contain(sub.name()))
     }
 
+    /// Whether the server may have sent a name on this stream.
     fn is_sent(&self, sub: &Subscription) -> bool {
         sub.was_ever_mentioned() || self.sent.may_contain(sub.name())
     }

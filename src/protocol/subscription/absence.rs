@@ -28,7 +28,7 @@ impl Subscription {
         self.is_missing
     }
 
-    /// The same of a response of a server that may take the wildcard for a name (B1.23): it should have what was subscribed by name
+    /// A response is complete of a server that may take the wildcard for a name (B1.23): it should have what was subscribed by name
     /// before, and not what the wildcard has brought and is requested by name since.
     pub(crate) fn on_narrow_response(&mut self, response: u64) -> bool {
         let is_unanswered = matches!(self.phase, Phase::New | Phase::Requested);
@@ -63,7 +63,7 @@ impl Subscription {
         self.is_missing && self.is_answered && self.doubt_until.is_none()
     }
 
-    /// It is missing from a response: the meaning of that at a time.
+    /// The name is missing from a response; returns what that means at the time.
     pub(in crate::protocol) fn on_missing(&mut self, now: Instant) -> Absence {
         let is_doubtful = self.doubt_until.as_ref().is_some_and(|until| **until > now);
         if !is_doubtful || (!self.is_named && self.is_member()) {
@@ -91,7 +91,7 @@ impl Subscription {
         self.doubt_until.get_or_insert_with(|| Box::new(until));
     }
 
-    /// It is subscribed by name, and was missing while it was not (B1.13). True when a timer is to be started now.
+    /// The name is subscribed, and was missing while it was not (B1.13). True when a timer is to be started now.
     pub(in crate::protocol) fn doubt_missing(&mut self, until: Instant) -> bool {
         if !self.is_held || !self.is_missing || self.is_member() {
             return false;
