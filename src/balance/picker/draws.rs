@@ -16,7 +16,7 @@ pub(crate) struct Draws {
     /// The endpoint whose connection the last pick requests, whatever its result is.
     pub(super) connect: Option<ConnectRequest>,
     /// The index of the endpoint whose connection the policy requests in this pick.
-    requested: Option<usize>,
+    requested: Option<u32>,
     /// If the call has a session.
     pub(crate) session: Option<Box<HostOverride>>,
     /// If the attempt is to have labels.
@@ -55,13 +55,13 @@ impl Draws {
 
     /// A policy requests the connection of the endpoint at an index of its list.
     pub(in crate::balance) fn request_connection(&mut self, index: usize) {
-        self.requested = Some(index);
+        self.requested = u32::try_from(index).ok();
     }
 
     /// What [`request_connection`](Self::request_connection) has requested.
     #[inline]
     pub(in crate::balance) fn take_requested(&mut self) -> Option<usize> {
-        self.requested.take()
+        self.requested.take().map(|index| index as usize)
     }
 
     /// Whether no pick reads the request for the hash of the call any more.

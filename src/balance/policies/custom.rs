@@ -244,7 +244,7 @@ impl<H> PolicyPicker<H> for Arc<CustomPicker<H>> {
         let keep =
             |slot: &Option<Arc<ReadyEndpoint<H>>>| slot.clone().filter(|endpoint| !is_left_out(endpoint));
         let ready = self.ready.iter().map(keep).collect();
-        Arc::new(CustomPicker {
+        Self::new(CustomPicker {
             picker: self.picker.clone(),
             ready,
             errors: self.errors.clone(),

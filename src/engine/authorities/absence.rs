@@ -47,6 +47,15 @@ pub(in crate::engine) struct Missed {
     pub(in crate::engine) now: Instant,
 }
 
+/// A resource that a server has not sent in time.
+#[derive(Debug)]
+struct NotSent {
+    server: ServerId,
+    /// What watches see.
+    error: WatchError,
+    now: Instant,
+}
+
 /// The absence of resources, as missing responses and does-not-exist timers prove it.
 #[derive(Debug)]
 pub(in crate::engine) struct Absence<'a> {
@@ -176,7 +185,7 @@ impl<'a> Absence<'a> {
             self.not_sent(store, server, entry)
         };
         let error = WatchError::new(code, Blame::Peer, store.subject(entry), message);
-        self.set_absent(store, server, id, error, now);
+        self.set_absent(store, id, NotSent { server, error, now });
     }
 
     /// The error of a resource that a server has not sent in time, and could have sent.
@@ -191,14 +200,7 @@ impl<'a> Absence<'a> {
         (code, format!("{prefix}xDS server {source} did not send it in time{hint}{at}"))
     }
 
-    fn set_absent(
-        &mut self,
-        store: &mut Store,
-        server: ServerId,
-        id: EntryId,
-        error: WatchError,
-        now: Instant,
-    ) {
+    fn set_absent(&mut self, store: &mut Store, id: EntryId, NotSent { server, error, now }: NotSent) {
         let policy = self.servers[server].policy;
         // The held resource was missing from a response, but may have been in flight still.
         let changed = self.placement().apply(store, id, |entry| match entry.is_held() {
@@ -236,7 +238,7 @@ impl<'a> Absence<'a> {
             };
             let (code, message) = self.not_sent(store, server, entry);
             let error = WatchError::new(code, Blame::Peer, store.subject(entry), message);
-            self.set_absent(store, server, id, error, now);
+            self.set_absent(store, id, NotSent { server, error, now });
         }
     }
 

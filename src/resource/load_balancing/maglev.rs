@@ -47,7 +47,7 @@ impl Extension for Maglev {
 /// Whether a number is a prime, by trial division: some 1,100 steps for the largest table.
 pub(crate) fn is_prime(number: u32) -> bool {
     let mut divisors = (2..).take_while(|divisor| divisor * divisor <= number);
-    number >= 2 && divisors.all(|divisor| number % divisor != 0)
+    number >= 2 && divisors.all(|divisor| !number.is_multiple_of(divisor))
 }
 
 /// The fields that a channel does not execute.

@@ -163,7 +163,7 @@ impl<H> PolicyPicker<H> for Arc<RingPicker<H>> {
         let slots = chunks.iter().flat_map(|chunk| chunk.iter());
         let ready = slots.filter(|slot| matches!(slot, RingSlot::Ready(_))).count();
         let failing = self.indexes.len() - ready;
-        Arc::new(RingPicker {
+        Self::new(RingPicker {
             ring: self.ring.clone(),
             header: self.header.clone(),
             indexes: self.indexes.clone(),
