@@ -2,7 +2,7 @@ use std::time::Instant;
 
 use crate::{error::WatchError, resource::Version};
 
-/// The state of a resource at a client, in the terms of the client status service (A40-6, A88-8).
+/// The state of a resource at a client, in the terms of the client status service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ResourceState {

@@ -24,8 +24,8 @@ use crate::{error::Code, resource::http_filter::FilterError};
 
 /// The body of a response of the channel.
 ///
-/// The body ends, if the call fails after the response has begun, with a [`Status`] as error (CH2.26). At the deadline of the call the stream
-/// is reset, whether the body is polled or not, and the status is the next frame.
+/// The body ends, if the call fails after the response has begun, with a [`Status`] as error. At the deadline of the call the stream is
+/// reset, whether the body is polled or not, and the status is the next frame.
 #[derive(Default)]
 pub struct ChannelBody {
     state: State,

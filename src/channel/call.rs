@@ -37,8 +37,8 @@ use crate::{
     resolve::RouteQuery,
 };
 
-/// An extension of a request: whether the call waits for a usable endpoint instead of failing with UNAVAILABLE (CH1.16). Without
-/// it, [`ChannelBuilder::wait_for_ready`](super::ChannelBuilder::wait_for_ready) applies.
+/// An extension of a request: whether the call waits for a usable endpoint instead of failing with UNAVAILABLE. Without it,
+/// [`ChannelBuilder::wait_for_ready`](super::ChannelBuilder::wait_for_ready) applies.
 ///
 /// ```
 /// use xdskit::channel::WaitForReady;
@@ -50,7 +50,7 @@ use crate::{
 pub struct WaitForReady(pub bool);
 
 /// An extension of a response: how many times the request was sent, if more than once, whether by a retry policy or because a server
-/// had not processed it (CH6.20).
+/// had not processed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptCount(pub u32);
 
@@ -140,6 +140,7 @@ impl CallContext {
             let _ = self.control.send(Control::Wake);
         }
         let is_grpc = status::is_grpc(request.headers());
+        // CH1.16: the extension of the request precedes the setting of the channel.
         let wait = request.extensions().get().map_or(self.wait_for_ready, |WaitForReady(wait)| *wait);
         let telemetry = self.telemetry.begin(&request);
         let mut call = Call {
@@ -165,6 +166,7 @@ impl CallContext {
             plain_http::fail(&mut response);
         }
         if call.attempts > 1 {
+            // CH6.20: everything else of earlier attempts, such as their headers, is dropped.
             response.extensions_mut().insert(AttemptCount(call.attempts));
         }
         response

@@ -5,7 +5,7 @@ use tokio::sync::watch;
 
 use crate::balance::connectivity::Connectivity;
 
-/// The state of a channel (CH1.3), of the clusters of its newest routes together. In JSON it is a name such as
+/// The state of a channel, of the clusters of its newest routes together. In JSON it is a name such as
 /// `TRANSIENT_FAILURE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]

@@ -82,7 +82,7 @@ impl ClientBuilder {
     }
 
     /// Sets a name that distinguishes the clients of a process: in [`Client::status`], in the client status service
-    /// (`client_scope`, A71-7) and in metrics (`grpc.target`). gRPC uses the target of the channel, or `#server`. Empty by
+    /// (`client_scope`) and in metrics (`grpc.target`). gRPC uses the target of the channel, or `#server`. Empty by
     /// default. [Shared](Self::shared) clients have a common scope.
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.scope = scope.into();

@@ -127,7 +127,7 @@ pub struct ResourceStatus {
     /// passwords, session ticket keys and tokens, in extensions as well. `None` if there is none, and for types whose
     /// bytes are [sensitive](crate::Resource::SENSITIVE), such as [`Secret`](crate::resource::Secret).
     pub bytes: Option<Bytes>,
-    /// The failure of the last update, until an update succeeds (A40-2).
+    /// The failure of the last update, until an update succeeds.
     pub error: Option<UpdateError>,
     /// What is not used of the resource in use.
     pub remarks: Remarks,

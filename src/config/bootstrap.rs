@@ -125,14 +125,14 @@ impl Bootstrap {
         &self.node
     }
 
-    /// The keys of the [node](Self::node) that are added to the names of collections as context parameters (rule X7), in
-    /// the form of [`Node::context_params`].
+    /// The keys of the [node](Self::node) that are added to the names of collections as context parameters, in the form
+    /// of [`Node::context_params`].
     pub fn node_context_params(&self) -> &[String] {
         &self.context.node
     }
 
-    /// The client features that are added to all `xdstp:` names as context parameters `xds.client_feature.<feature>=true`
-    /// (rule X7).
+    /// The client features that are added to all `xdstp:` names as context parameters
+    /// `xds.client_feature.<feature>=true`.
     pub fn client_feature_context_params(&self) -> &[String] {
         &self.context.features
     }
@@ -205,8 +205,8 @@ impl Bootstrap {
         &self.warnings
     }
 
-    /// The sources of a resource of a type, in order of preference: those of the authority for an `xdstp:` name (X11), and
-    /// those of the bootstrap for an old-style name (A47-10). Empty if only other types have sources.
+    /// The sources of a resource of a type, in order of preference: those of the authority for an `xdstp:` name, and those
+    /// of the bootstrap for an old-style name. Empty if only other types have sources.
     ///
     /// # Errors
     ///
@@ -217,6 +217,7 @@ impl Bootstrap {
         type_url: &str,
     ) -> Result<&[ConfigSource], UnknownAuthority> {
         match name.authority() {
+            // A47-10.
             Some(authority) => self.authority(authority).map(|authority| authority.sources_of(type_url)),
             None => Ok(self.sources.of(type_url)),
         }

@@ -77,15 +77,14 @@ impl BootstrapBuilder {
         self
     }
 
-    /// Adds properties of the node to the names of `xdstp:` collections, as context parameters `xds.node.<key>` (rule X7).
-    /// The keys are those of [`Node::context_params`], such as `id`, `cluster`, `locality.zone` or `metadata.team`.
+    /// Adds properties of the node to the names of `xdstp:` collections, as context parameters `xds.node.<key>`. The keys
+    /// are those of [`Node::context_params`], such as `id`, `cluster`, `locality.zone` or `metadata.team`.
     pub fn node_context_params<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
         self.context.node = keys.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Adds features of the client to all `xdstp:` names, by context parameters `xds.client_feature.<feature>=true` (rule
-    /// X7).
+    /// Adds features of the client to all `xdstp:` names, by context parameters `xds.client_feature.<feature>=true`.
     pub fn client_feature_context_params<F: Into<String>>(
         mut self,
         features: impl IntoIterator<Item = F>,
@@ -100,7 +99,7 @@ impl BootstrapBuilder {
         self
     }
 
-    /// Sets the sources of names with any authority that was not [added](Self::authority) (`default_config_source`, X11).
+    /// Sets the sources of names with any authority that was not [added](Self::authority) (`default_config_source`).
     /// Without it such names are rejected. Its template is ignored.
     pub fn default_authority(mut self, authority: AuthorityBuilder) -> Self {
         self.default_authority = Some(authority);

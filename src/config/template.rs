@@ -7,8 +7,8 @@ use crate::name::{
 
 /// A template of resource names: a text in which every `%s` stands for a value.
 ///
-/// If the text starts with `xdstp:`, characters of the value that are not allowed in a URI's path are percent-encoded
-/// (A47-3); otherwise the value is inserted unchanged.
+/// If the text starts with `xdstp:`, characters of the value that are not allowed in a URI's path are
+/// percent-encoded; otherwise the value is inserted unchanged.
 ///
 /// ```
 /// use xdskit::config::Template;

@@ -61,7 +61,7 @@ pub(super) struct Calls {
 }
 
 /// A call in progress, of [`LocalityReporter::call_started`](super::LocalityReporter::call_started). It ends with
-/// [`finish`](Self::finish); if it is dropped before, as a cancelled call is, it has failed (LR5.5).
+/// [`finish`](Self::finish); if it is dropped before, as a cancelled call is, it has failed.
 ///
 /// It may outlive the reporter and the client. It is counted for the cluster, locality and server with which it began.
 #[must_use = "a call that is dropped counts as failed"]
@@ -237,9 +237,10 @@ impl ReportedCall {
         Self { shard: None }
     }
 
-    /// The call has ended. `metrics` is the load that the backend has reported with its response, if it has (LR8.6).
+    /// The call has ended. `metrics` is the load that the backend has reported with its response, if it has.
     #[inline]
     pub fn finish(mut self, outcome: Outcome, metrics: Option<&OrcaLoadReport>) {
+        // LR8.6: a failed call reports its metrics as well, since the load of a backend does not depend on the outcome.
         if let Some(shard) = self.shard.take() {
             if let Some(metrics) = metrics {
                 shard.add_metrics(metrics);
@@ -266,6 +267,7 @@ impl ReportedCall {
 impl Drop for ReportedCall {
     #[inline]
     fn drop(&mut self) {
+        // LR5.5: gRPC counts a cancelled call as failed.
         if let Some(shard) = self.shard.take() {
             shard.count_end(Outcome::Error);
         }

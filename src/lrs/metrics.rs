@@ -87,9 +87,10 @@ fn read_entry(entry: &[u8]) -> Result<(String, f64), Malformed> {
 
 #[cfg(feature = "client")]
 impl OrcaLoadReport {
-    /// The report in the trailers of a response, in `endpoint-load-metrics-bin`; `None` without one, or if it cannot be decoded
-    /// (LR8.8).
+    /// The report in the trailers of a response, in `endpoint-load-metrics-bin`; `None` without one, or if it cannot be
+    /// decoded.
     pub fn from_trailer(trailers: &http::HeaderMap) -> Option<Self> {
+        // LR8.8: an undecodable report is dropped, as it is no reason to fail the call. Padding is optional in binary metadata.
         use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 
         let value = trailers.get_all(TRAILER).iter().next_back()?.as_bytes();

@@ -10,8 +10,9 @@ pub enum Outcome {
 }
 
 impl Outcome {
-    /// The outcome of a gRPC call, as gRPC's own clients count it: each status but `OK` is an error (LR5.3).
+    /// The outcome of a gRPC call, as gRPC's own clients count it: each status but `OK` is an error.
     pub fn of_grpc(code: Code) -> Self {
+        // LR5.3.
         if code == Code::Ok { Self::Success } else { Self::Error }
     }
 
@@ -38,9 +39,10 @@ impl Outcome {
         }
     }
 
-    /// The outcome of a plain HTTP request with a response of this status: 5xx is an error (LR5.4). A request without a response, by a
-    /// reset or a timeout, is an [`Error`](Self::Error), too.
+    /// The outcome of a plain HTTP request with a response of this status: 5xx is an error. A request without a response, by a reset
+    /// or a timeout, is an [`Error`](Self::Error), too.
     pub fn of_http(status: u16) -> Self {
+        // LR5.4.
         if (500..600).contains(&status) { Self::Error } else { Self::Success }
     }
 }

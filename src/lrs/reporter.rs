@@ -23,7 +23,7 @@ use crate::config::Locality;
 /// Reports the load of one cluster to the management server that asks for it. Clones are handles of the same reporter.
 ///
 /// It is always valid. While the cluster is unknown, does not ask for reports, or its client has ended, calls are not counted;
-/// counting begins by itself when the configuration of the cluster asks for it (LR9.1).
+/// counting begins by itself when the configuration of the cluster asks for it.
 ///
 /// ```
 /// use xdskit::{config::Locality, lrs::{LoadReporter, Outcome}};
@@ -104,10 +104,11 @@ impl LoadReporter {
         let _ = self.cell.interest.set(Box::new(interest));
     }
 
-    /// The reporter of a locality of the cluster. The same locality has the same counters (LR9.3).
+    /// The reporter of a locality of the cluster. The same locality has the same counters.
     ///
     /// This is for set-up: it takes a lock, and the result is to be kept beside the endpoints of the locality.
     pub fn locality(&self, locality: &Locality) -> LocalityReporter {
+        // LR9.3: two handles of one locality must not become two entries of a report.
         LocalityReporter { cell: self.cell.loads.locality(&self.cell, locality) }
     }
 
@@ -128,8 +129,9 @@ impl LoadReporter {
         DropReporter { _cluster: self.cell.clone(), lanes: self.drops(category) }
     }
 
-    /// What would be reported now: it is read and not reset (LR9.7). `None` while nothing is counted.
+    /// What would be reported now: it is read and not reset. `None` while nothing is counted.
     pub fn stats(&self) -> Option<LoadStats> {
+        // LR9.7: only the driver may reset, since a report that is not written must not lose anything.
         self.cell.loads.stats(&self.cell.key)
     }
 
@@ -145,15 +147,16 @@ impl LoadReporter {
 impl LocalityReporter {
     /// Counts a call as issued to an endpoint of the locality, and as in progress until it is finished.
     ///
-    /// To be called once for each attempt that was given to an endpoint, and not for one that never got an endpoint or was dropped
-    /// (LR5.1, LR5.2).
+    /// To be called once for each attempt that was given to an endpoint, and not for one that never got an endpoint or was
+    /// dropped.
     #[inline]
     pub fn call_started(&self) -> ReportedCall {
+        // LR5.1, LR5.2.
         call_started(&self.cell.lanes)
     }
 
     /// The reporter of an endpoint of the locality. Its calls count for the locality; if the server asks for it, they are reported for
-    /// the endpoint, too (LR3.7).
+    /// the endpoint, too.
     pub fn endpoint(&self, address: SocketAddr) -> EndpointReporter {
         EndpointReporter { cell: self.cell.cluster.loads.endpoint(&self.cell, address) }
     }

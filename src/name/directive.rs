@@ -64,6 +64,7 @@ impl Directives {
         let (key, raw) = part.split_once('=').unwrap_or((part, ""));
         let start = part.len() - raw.len();
         let value = encoding::decode(raw).map_err(|e| (start + e.at, e.reason.to_owned()))?;
+        // X10: an unknown directive cannot be skipped, since it may change where the resource is.
         match key {
             "alt" if self.alt.is_some() => Err(twice(key)),
             "alt" => {

@@ -76,7 +76,7 @@ impl ResourceName {
     /// # Errors
     ///
     /// The name starts with `xdstp:`, and is malformed, has a duplicate context parameter, one whose key starts with `xds.`
-    /// (X8: these are set by the client), or an unknown or repeated directive (X10). Any other string is an opaque name.
+    /// (these are set by the client), or an unknown or repeated directive. Any other string is an opaque name.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         Self::parse_with(text, Rules::Written)
     }
@@ -185,7 +185,7 @@ impl ResourceName {
         self.is_glob() || self.is_list()
     }
 
-    /// Whether `name` is a member of this glob: one non-empty segment in place of `*`, all else equal (X16).
+    /// Whether `name` is a member of this glob: one non-empty segment in place of `*`, all else equal.
     pub fn matches(&self, name: &Self) -> bool {
         self.xdstp().zip(name.xdstp()).is_some_and(|(glob, name)| glob::matches(glob, name))
     }
@@ -204,8 +204,8 @@ impl ResourceName {
         Self::from_xdstp(xdstp.with_params(params)).spelled(spelling)
     }
 
-    /// This name with an attribute of the resource as the context parameter `xds.resource.<attribute>` (rule X7); an opaque
-    /// name is unchanged.
+    /// This name with an attribute of the resource as the context parameter `xds.resource.<attribute>`; an opaque name is
+    /// unchanged.
     ///
     /// ```
     /// use xdskit::name::ResourceName;

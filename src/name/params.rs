@@ -5,7 +5,7 @@ use super::encoding::{self, encode_into};
 /// The context parameters of an `xdstp:` name: unordered keys with one value each, part of the name's identity.
 ///
 /// They are stored decoded. Sets with the same keys and values are equal, whatever their order or spelling in the
-/// name (rules X4, X9).
+/// name.
 ///
 /// ```
 /// use xdskit::name::ResourceName;
@@ -45,9 +45,9 @@ impl ContextParams {
         self.0.insert(key.into(), value.into());
     }
 
-    /// Composes the parameters of a request (rule X7), with later sources taking precedence: those of the node, those
-    /// in the name (`self`), `xds.client_feature.<feature>=true` for each feature, and `xds.resource.<attribute>` for
-    /// each attribute that the client adds for this resource.
+    /// Composes the parameters of a request, with later sources taking precedence: those of the node, those in the
+    /// name (`self`), `xds.client_feature.<feature>=true` for each feature, and `xds.resource.<attribute>` for each
+    /// attribute that the client adds for this resource.
     pub fn composed(&self, node: &Self, client_features: &[&str], attributes: &[(&str, &str)]) -> Self {
         let mut all = node.clone();
         all.extend(self.iter());

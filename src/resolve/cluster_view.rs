@@ -161,9 +161,10 @@ impl<'a> ClusterView<'a> {
         self.entry.endpoints.as_ref()
     }
 
-    /// The clusters with its endpoints, the preferred ones first (A37-4): the leaves of an aggregate; any other cluster is its own
-    /// only leaf. A cluster that does not exist has none.
+    /// The clusters with its endpoints, the preferred ones first: the leaves of an aggregate; any other cluster is its own only
+    /// leaf. A cluster that does not exist has none.
     pub fn leaves(self) -> impl Iterator<Item = Self> {
+        // A37-4: the order was made when the snapshot was; nothing is traversed here.
         let own = match self.kind() {
             Some(ClusterKind::Eds { .. } | ClusterKind::LogicalDns { .. }) => Some(self),
             Some(ClusterKind::Aggregate { .. }) | None => None,
@@ -175,8 +176,9 @@ impl<'a> ClusterView<'a> {
         own.into_iter().chain(named)
     }
 
-    /// The priorities of all leaves in the order of preference: all priorities of the first leaf precede those of the next (A75-1).
+    /// The priorities of all leaves in the order of preference: all priorities of the first leaf precede those of the next.
     pub fn priorities(self) -> impl Iterator<Item = PriorityView<'a>> {
+        // A75-1: a leaf keeps its own policy, so that its priorities are never merged with those of another leaf.
         self.leaves().flat_map(Self::own_priorities)
     }
 

@@ -74,8 +74,8 @@ impl<'a> RouteQuery<'a> {
 
     /// Sets the headers of the request. Several values of a header are matched as one text, joined by commas.
     ///
-    /// As in gRPC, only metadata can be matched (A28-10): pseudo headers (`:path`) and binary ones (`x-trace-bin`) are
-    /// treated as absent, and a missing `content-type` as `application/grpc`.
+    /// As in gRPC, only metadata can be matched: pseudo headers (`:path`) and binary ones (`x-trace-bin`) are treated
+    /// as absent, and a missing `content-type` as `application/grpc`.
     #[must_use]
     pub fn with_headers(mut self, headers: &'a (impl RequestHeaders + Sync)) -> Self {
         self.headers = Some(headers);
@@ -95,9 +95,10 @@ impl<'a> RouteQuery<'a> {
         self.path
     }
 
-    /// The value of a header as it is matched (A28-10), see [`with_headers`](Self::with_headers). The hash policy of a header
-    /// is computed from the same value (A42-1).
+    /// The value of a header as it is matched, see [`with_headers`](Self::with_headers). The hash policy of a header is
+    /// computed from the same value.
     pub fn header_value(&self, name: &str) -> Option<Cow<'a, [u8]>> {
+        // A28-10, A42-1: what other implementations cannot see must not select a route here.
         if name.starts_with(':') || ends_with_ignoring_case(name, "-bin") {
             return None;
         }
@@ -120,10 +121,11 @@ impl<'a> RouteQuery<'a> {
         joined.or_else(assumed)
     }
 
-    /// The route of the request in a virtual host: the first matching one (A28-9). The host of the request is ignored.
+    /// The route of the request in a virtual host: the first matching one. The host of the request is ignored.
     ///
     /// This is for servers, and for applications that watch virtual hosts directly; clients use [`Snapshot::route`](super::Snapshot::route).
     pub fn route_in<'h>(&self, host: &'h VirtualHost) -> Option<&'h Route> {
+        // A28-9.
         self.place_in(host).map(|place| &host.routes[place])
     }
 

@@ -38,7 +38,7 @@ impl ResourceConfigSource {
         &self.sources
     }
 
-    /// Returns whether names of this authority are in the source's scope (X11). Names of the older form have no
+    /// Returns whether names of this authority are in the source's scope. Names of the older form have no
     /// authority, and are in the scope of all but `ads` and `self`.
     pub fn is_for(&self, authority: Option<&str>) -> bool {
         authority.map_or(!self.is_peer, |authority| self.authorities.iter().any(|own| **own == *authority))

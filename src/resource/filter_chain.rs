@@ -22,13 +22,13 @@ use crate::pb::envoy::config::{
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SocketListener {
-    /// The address that the server must be listening on (A36-2).
+    /// The address that the server must be listening on.
     pub address: SocketAddr,
     /// The filter chains, in the order of the message; no two have the same conditions. Chains that can never be
     /// chosen are omitted.
     pub filter_chains: Box<[FilterChain]>,
     /// Destinations for which all chains are unusable: connections to them use the default chain, even if another
-    /// chain matches a wider range (S25).
+    /// chain matches a wider range.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub unserved_ranges: Box<[Cidr]>,
     /// The chain for connections that match no other; without it they are closed.
@@ -89,6 +89,7 @@ impl SocketListener {
         if message.use_original_dst.is_some_and(|used| used.value) {
             return Err(Invalid::field("use_original_dst", "not supported; must be false"));
         }
+        // A36-2: the server compares it with the address of its socket.
         let address = address(message.address.as_ref()).map_err(|e| e.at("address"))?;
         let mut candidates = Vec::new();
         for (i, chain) in message.filter_chains.into_iter().enumerate() {
@@ -122,7 +123,7 @@ impl SocketListener {
         })
     }
 
-    /// Returns the chain for a connection: the most specific one, or else the default one (A36-9); `None` if the
+    /// Returns the chain for a connection: the most specific one, or else the default one; `None` if the
     /// connection is to be closed without a response.
     ///
     /// Conditions are evaluated in this order: destination address, plaintext by name, type of source, source
@@ -142,6 +143,7 @@ impl SocketListener {
     /// }
     /// ```
     pub fn filter_chain(&self, connection: &Connection) -> Option<&FilterChain> {
+        // A36-9.
         match self.by_connection.find(connection) {
             Some(index) => self.filter_chains.get(index),
             None => self.default_filter_chain.as_deref(),

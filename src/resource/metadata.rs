@@ -16,7 +16,7 @@ use crate::pb::{
 /// Metadata by key.
 ///
 /// A key in `typed_filter_metadata` of a supported type takes precedence over the same key in `filter_metadata`;
-/// values of other types are skipped (rule C32).
+/// values of other types are skipped.
 #[derive(Clone, Default, PartialEq)]
 pub struct Metadata(Option<Box<Entries>>);
 

@@ -9,7 +9,7 @@ use crate::pb::{envoy::config::cluster::v3 as cluster, google::protobuf as googl
 
 /// The conditions for ejecting endpoints whose responses are worse than those of others.
 ///
-/// Unset fields have the defaults of A50-1.
+/// Unset fields have the defaults of gRFC A50.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OutlierDetection {
@@ -61,7 +61,7 @@ pub struct FailurePercentage {
 }
 
 impl OutlierDetection {
-    /// Rules C26 to C29 and A50.
+    /// Rules C26 to C29, with the defaults of A50-1.
     pub(super) fn parse(from: &cluster::OutlierDetection) -> Result<Self, Invalid> {
         let interval = duration(from.interval, "interval", Duration::from_secs(10))?;
         let base_ejection_time =

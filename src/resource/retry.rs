@@ -12,7 +12,7 @@ use crate::pb::{envoy::config::route::v3 as route, google::protobuf::Duration as
 #[non_exhaustive]
 pub struct RetryPolicy {
     /// The failures to retry, in a fixed order and without duplicates. If empty, nothing is retried, even if the
-    /// virtual host has a policy (RP5).
+    /// virtual host has a policy.
     pub retry_on: Box<[RetryOn]>,
     /// The maximum number of retries, at least 1.
     pub num_retries: u32,

@@ -12,7 +12,7 @@ use url::{ParseError, Url};
 use super::{Context, Extension, Invalid, Payload, parts};
 use crate::pb::{google::protobuf as google, grpc::lookup::v1 as pb};
 
-/// The configuration of a lookup service that chooses the cluster of a request (rule H10).
+/// The configuration of a lookup service that chooses the cluster of a request.
 ///
 /// The crate validates the configuration, and does no lookups: an application that does them registers the type by
 /// `Registry::new().with_cluster_specifier::<RouteLookup>()`, and reads it from
@@ -103,6 +103,7 @@ impl Extension for RouteLookup {
 }
 
 fn parse_config(from: pb::RouteLookupConfig) -> Result<RouteLookup, Invalid> {
+    // H10: the checks of gRPC's RLS policy. An application that does lookups can rely on them.
     if from.grpc_keybuilders.is_empty() {
         return Err(Invalid::field("grpc_keybuilders", "must not be empty"));
     }

@@ -28,7 +28,7 @@ pub struct UpstreamTls {
     pub identity: Option<ProviderInstance>,
     /// The source of the CA certificates for the server's certificate.
     pub roots: Roots,
-    /// Matchers of the names in the server's certificate, one of which must match; empty accepts all (A29-13).
+    /// Matchers of the names in the server's certificate, one of which must match; empty accepts all.
     pub san_matchers: Box<[SanMatcher]>,
     /// The server name to send (SNI) unless `auto_host_sni` provides one: at most 255 bytes, `None` for none (A101).
     pub sni: Option<Box<str>>,
@@ -39,7 +39,7 @@ pub struct UpstreamTls {
     pub auto_sni_san_validation: bool,
 }
 
-/// TLS settings of connections from the clients of a listener. Channels have no use for them (CH7.24).
+/// TLS settings of connections from the clients of a listener. Channels have no use for them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DownstreamTls {
@@ -96,14 +96,15 @@ pub enum SanType {
 
 impl UpstreamTls {
     /// Returns the server name to send to an endpoint (A101): with `auto_host_sni` its hostname without the port, if
-    /// it has one; otherwise `sni`. `None` sends none: a name that is an address is not sent (CH7.12).
+    /// it has one; otherwise `sni`. `None` sends none: a name that is an address is not sent.
     pub fn server_name<'a>(&'a self, hostname: Option<&'a str>) -> Option<&'a str> {
+        // CH7.12: RFC 6066 permits no addresses in SNI.
         let host = hostname.map(without_port).filter(|host| self.auto_host_sni && !host.is_empty());
         host.or(self.sni.as_deref()).filter(|name| name.parse::<IpAddr>().is_err())
     }
 
-    /// Returns whether a server certificate with these names is accepted, apart from its signature (A29-13, A101).
-    /// `sent` is the server name that was sent, see [`server_name`](Self::server_name).
+    /// Returns whether a server certificate with these names is accepted, apart from its signature (A101). `sent`
+    /// is the server name that was sent, see [`server_name`](Self::server_name).
     ///
     /// With `auto_sni_san_validation` and a server name that was sent, one of the DNS names must match it. Otherwise
     /// one of the names must match one of `san_matchers`, if there are any.
@@ -171,6 +172,7 @@ impl DownstreamTls {
     }
 
     fn from_message(message: tls::DownstreamTlsContext, cx: &Context<'_>) -> Result<Self, Invalid> {
+        // CH7.24: validated for servers that use this crate; a channel never reads it.
         if message.require_sni.is_some_and(|require| require.value) {
             return Err(unsupported("require_sni"));
         }
@@ -315,8 +317,9 @@ impl Common {
 
 impl SanMatcher {
     /// Returns whether a name of a certificate matches. An address is compared in the form of RFC 5952, an exact
-    /// pattern also matches a DNS name with a wildcard, and an empty name never matches (A29-13).
+    /// pattern also matches a DNS name with a wildcard, and an empty name never matches.
     pub fn matches(&self, san_type: SanType, name: &str) -> bool {
+        // A29-13.
         if name.is_empty() || self.san_type.is_some_and(|own| own != san_type) {
             return false;
         }

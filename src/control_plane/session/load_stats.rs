@@ -113,7 +113,7 @@ impl LoadSession {
     }
 
     /// Handles a request. Returns the report that it is; `None` if it is the first one and has no node, which the protocol forbids.
-    /// Later requests may repeat the node (LR2.4).
+    /// Later requests may repeat the node.
     pub fn handle_request(&mut self, request: LoadStatsRequest, now: Instant) -> Option<LoadReport> {
         if let Some(node) = &request.node {
             self.node = Some(node.id.as_str().into());

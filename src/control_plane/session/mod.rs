@@ -50,7 +50,7 @@ pub struct Settings {
     /// goes into the next one, after the client's ACK or NACK. `None` is no limit; 0 counts as 1.
     pub max_per_response: Option<usize>,
     /// Whether a client gets all subscribed resources on a new stream, including those in its
-    /// `initial_resource_versions`, as from some servers (B2.35).
+    /// `initial_resource_versions`, as from some servers.
     pub ignore_initial_versions: bool,
     /// The limits of what a client requests on a stream.
     pub limits: Limits,

@@ -60,7 +60,7 @@ impl AnyResource {
         Self::new(type_url, name, message.encode_to_vec())
     }
 
-    /// A redirect: the location of another resource in place of this one (X20).
+    /// A redirect: the location of another resource in place of this one.
     ///
     /// # Errors
     /// `target` is not an `xdstp:` name.
@@ -104,8 +104,8 @@ impl AnyResource {
         self
     }
 
-    /// Adds names by which clients may subscribe to the resource; a response has its own name (B2.19). Aliases exist
-    /// in the incremental variant only.
+    /// Adds names by which clients may subscribe to the resource; a response has its own name. Aliases exist in the
+    /// incremental variant only.
     #[must_use]
     pub fn with_aliases<A: Into<Arc<str>>>(mut self, aliases: impl IntoIterator<Item = A>) -> Self {
         let aliases = aliases.into_iter().map(Into::into).collect();

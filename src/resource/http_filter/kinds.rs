@@ -50,7 +50,7 @@ pub trait HttpFilterExtension: Extension {
     type Override: Extension;
 }
 
-/// Whose requests a type of filter handles (A39-3).
+/// Whose requests a type of filter handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sides {

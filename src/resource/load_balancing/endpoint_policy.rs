@@ -139,7 +139,7 @@ impl<'a> PickRequest<'a> {
         self.path
     }
 
-    /// The value of a header as routes match it (A28-10): several values are joined by commas, binary headers are absent.
+    /// The value of a header as routes match it: several values are joined by commas, binary headers are absent.
     pub fn header(&self, name: &str) -> Option<Cow<'a, [u8]>> {
         (self.header)(name)
     }

@@ -7,7 +7,7 @@ use super::Invalid;
 #[serde(transparent)]
 pub struct DomainPattern(Box<str>);
 
-/// The precedence of a matching pattern (A28-1); greater is better.
+/// The precedence of a matching pattern; greater is better.
 ///
 /// Exact domains precede patterns with a leading wildcard, those precede patterns with a trailing wildcard, and those
 /// precede `*`; within a kind, the longest pattern precedes.
@@ -26,12 +26,13 @@ pub(in crate::resource) enum DomainKind<'a> {
 }
 
 impl DomainPattern {
-    /// Creates a pattern (R7).
+    /// Creates a pattern.
     ///
     /// # Errors
     /// The pattern is empty, or has a `*` that is neither at its beginning nor at its end.
     pub fn new(pattern: impl Into<Box<str>>) -> Result<Self, Invalid> {
         let pattern = pattern.into();
+        // R7.
         if pattern.is_empty() {
             return Err(Invalid::new("a domain must not be empty"));
         }

@@ -10,7 +10,7 @@ pub struct PathMatcher {
     /// The pattern.
     #[serde(flatten)]
     pub pattern: PathPattern,
-    /// Whether case differences of ASCII letters matter; ignored for a regex (R15).
+    /// Whether case differences of ASCII letters matter; ignored for a regex.
     pub case_sensitive: bool,
 }
 

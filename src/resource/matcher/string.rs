@@ -10,7 +10,7 @@ pub struct StringMatcher {
     /// The pattern.
     #[serde(flatten)]
     pub pattern: StringPattern,
-    /// Whether case differences of ASCII letters are ignored; never set for a regex, which has its own flags (M7).
+    /// Whether case differences of ASCII letters are ignored; never set for a regex, which has its own flags.
     #[serde(skip_serializing_if = "is_false")]
     pub ignore_case: bool,
 }
