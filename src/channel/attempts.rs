@@ -219,12 +219,12 @@ impl Call<'_> {
     ) -> Result<(ResponseFuture, SendStream<Bytes>), Failure> {
         let endpoint = attempt.endpoint();
         let remaining = self.deadline.at().map(|at| at.saturating_duration_since(Instant::now()));
-        if remaining.is_some_and(|it| it.is_zero()) {
+        if remaining.is_some_and(|left| left.is_zero()) {
             return Err(Failure::Final(self.too_late("the request was not sent in time")));
         }
         let authority = of.authority(endpoint, &self.context.authority);
         if authority != self.context.authority
-            && let Some(Err(reason)) = attempt.handle().secured().map(|it| it.permits(&authority))
+            && let Some(Err(reason)) = attempt.handle().secured().map(|secured| secured.permits(&authority))
         {
             return Err(Failure::Failed(self.unavailable(&format!("{}: {reason}", endpoint.address))));
         }
@@ -320,9 +320,11 @@ impl Call<'_> {
         seen: u64,
         draws: &mut Draws,
     ) -> Result<Option<(Pick<Handle>, u64)>, Status> {
-        let wait = (mem::take(draws), self.waits_for_ready);
-        let waiter =
-            self.place()?.wait_for_picker(cluster, seen, wait).map_err(|ShutDown| self.shut_down())?;
+        let waits_for_ready = self.waits_for_ready;
+        let waiter = self
+            .place()?
+            .wait_for_picker(cluster, seen, mem::take(draws), waits_for_ready)
+            .map_err(|ShutDown| self.shut_down())?;
         let mut waiter = match waiter {
             Ok(waiter) => waiter,
             Err(draws_back) => {

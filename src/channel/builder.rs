@@ -8,7 +8,7 @@ use super::{
     connection::ConnectionSettings,
     error::ChannelError,
     security::SecuritySettings,
-    task,
+    task::{self, ControlQueue},
     telemetry::{ChannelObserver, Telemetry},
 };
 #[cfg(feature = "tls")]
@@ -446,20 +446,20 @@ impl ChannelBuilder {
             authority: authority.clone(),
             reason: error.to_string(),
         })?;
-        let (control, commands) = mpsc::unbounded_channel();
+        let (control, receiver) = mpsc::unbounded_channel();
         let node = client.bootstrap().node().id.clone();
         #[cfg(feature = "metrics")]
         if let Some(metrics) = settings.metrics.take() {
             settings.observer = Some(metrics.recorder(target.as_str()));
         }
         if let Some(observer) = settings.observer.clone() {
-            settings.balancer.pick_first.observer = Observer::new(move |it| observer.on_balance(it));
+            settings.balancer.pick_first.observer = Observer::new(move |event| observer.on_balance(event));
         }
         let telemetry = Telemetry::new(settings.observer.clone(), target.as_str().into());
         let calls = Arc::new(CallContext::new(parsed, node, &settings, control.clone(), telemetry));
         let runtime = client.runtime().clone();
-        let commands = (control.downgrade(), commands);
-        let task = task::run(client, target.clone(), settings, &calls, commands);
+        let queue = ControlQueue { sender: control.downgrade(), receiver };
+        let task = task::run(client, target.clone(), settings, &calls, queue);
         Ok((Channel { shared: Arc::new(Shared { calls, control, target }) }, task, runtime))
     }
 }

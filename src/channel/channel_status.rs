@@ -56,7 +56,7 @@ impl Channel {
     /// println!("{status}"); // a table
     /// println!("{}", serde_json::to_string(&status)?); // for tools
     /// for leaf in &status.leaves {
-    ///     for endpoint in leaf.endpoints().filter(|it| it.ejected_for.is_some()) {
+    ///     for endpoint in leaf.endpoints().filter(|endpoint| endpoint.ejected_for.is_some()) {
     ///         println!("{}: {:?} is ejected", leaf.name, endpoint.addresses);
     ///     }
     /// }
@@ -94,7 +94,8 @@ pub(super) struct Collected {
 impl LeafStatus {
     /// The endpoints of all priorities.
     pub fn endpoints(&self) -> impl Iterator<Item = &EndpointStatus> {
-        self.priorities.iter().flat_map(|it| &it.localities).flat_map(|it| &it.endpoints)
+        let localities = self.priorities.iter().flat_map(|priority| &priority.localities);
+        localities.flat_map(|locality| &locality.endpoints)
     }
 }
 
@@ -156,7 +157,7 @@ impl PriorityStatus {
         let priority = format!("{number}{}", if self.is_active { " active" } else { "" });
         self.localities.iter().flat_map(move |locality| {
             let priority = priority.clone();
-            locality.endpoints.iter().map(move |it| it.row(&priority, locality))
+            locality.endpoints.iter().map(move |endpoint| endpoint.row(&priority, locality))
         })
     }
 }
@@ -166,7 +167,7 @@ impl EndpointStatus {
         let addresses: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
         let parts = [of.locality.region(), of.locality.zone(), of.locality.sub_zone()];
         let parts: Vec<_> =
-            parts.iter().filter(|it| !it.is_empty()).map(|it| Escaped(it).to_string()).collect();
+            parts.iter().filter(|part| !part.is_empty()).map(|part| Escaped(part).to_string()).collect();
         let weight =
             self.load_weight.map_or_else(|| self.weight.to_string(), |load| format!("{load:.1} by load"));
         [
@@ -174,13 +175,13 @@ impl EndpointStatus {
             priority.to_owned(),
             parts.join("/"),
             self.state.to_string(),
-            self.health.map(|it| format!("{it:?}")).unwrap_or_default(),
+            self.health.map(|health| format!("{health:?}")).unwrap_or_default(),
             weight,
             self.calls.to_string(),
             self.connections.len().to_string(),
-            self.ejected_for.map(|it| format!("for {} s", it.as_secs())).unwrap_or_default(),
+            self.ejected_for.map(|duration| format!("for {} s", duration.as_secs())).unwrap_or_default(),
             // That of its connections is configured alike.
-            self.connections.first().map(|it| it.security.to_string()).unwrap_or_default(),
+            self.connections.first().map(|connection| connection.security.to_string()).unwrap_or_default(),
         ]
     }
 }

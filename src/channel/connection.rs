@@ -45,7 +45,7 @@ use self::{
 pub(super) use self::{
     http2::Http2Settings,
     keep_alive::LongerIntervals,
-    load_reports::watch_load,
+    load_reports::{LoadWatchSettings, watch_load},
     loss::Loss,
     responses::{Registration, Responses},
 };

@@ -31,7 +31,8 @@ pub(super) enum Over {
 impl Deadline {
     /// Without a limit, until this is ready.
     pub(super) fn new(cancelled: Option<impl Future<Output = ()> + Send + 'static>) -> Self {
-        let cancelled = cancelled.map(|it| -> Pin<Box<dyn Future<Output = ()> + Send>> { Box::pin(it) });
+        let cancelled =
+            cancelled.map(|cancelled| -> Pin<Box<dyn Future<Output = ()> + Send>> { Box::pin(cancelled) });
         Self { at: None, timer: None, cancelled }
     }
 

@@ -44,7 +44,7 @@ pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
 
 fn parse_timeout(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    if !(1..=8).contains(&digits.len()) || !digits.bytes().all(|it| it.is_ascii_digit()) {
+    if !(1..=8).contains(&digits.len()) || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
     let number: u64 = digits.parse().ok()?;
@@ -285,7 +285,7 @@ mod tests {
         headers.append("x-trace-bin", HeaderValue::from_static("AAAA"));
         let value = |headers: &HeaderMap, name: &str| {
             let visible = Visible(headers);
-            RouteQuery::new("/", 0).with_headers(&visible).header_value(name).map(|it| it.into_owned())
+            RouteQuery::new("/", 0).with_headers(&visible).header_value(name).map(|value| value.into_owned())
         };
         assert_eq!(value(&headers, "content-type").as_deref(), Some(&b"application/grpc"[..]));
         assert_eq!(value(&headers, "x-trace-bin"), None);

@@ -26,7 +26,7 @@ pub(super) struct MetadataServer {
 impl MetadataServer {
     /// At a given place, or else at that of the environment (`GCE_METADATA_HOST`), or else at the usual one.
     pub(super) fn new(given: Option<&str>) -> Self {
-        let environment = || std::env::var("GCE_METADATA_HOST").ok().filter(|it| !it.is_empty());
+        let environment = || std::env::var("GCE_METADATA_HOST").ok().filter(|host| !host.is_empty());
         let host = given.map(str::to_owned).or_else(environment);
         Self { host: host.as_deref().unwrap_or(DEFAULT_HOST).into() }
     }

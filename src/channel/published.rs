@@ -152,7 +152,7 @@ impl Published {
     /// The number of calls that wait for a picker of their clusters.
     #[cfg(test)]
     pub(super) fn waiting_for_pickers(&self) -> usize {
-        self.lock().calls.values().filter(|it| matches!(it, Waiting::Picker(_))).count()
+        self.lock().calls.values().filter(|waiting| matches!(waiting, Waiting::Picker(_))).count()
     }
 
     /// Lets calls see another generation, without its publication.
@@ -187,7 +187,8 @@ impl<'a> Place<'a> {
         &self,
         cluster: &ClusterReference,
         seen: u64,
-        (draws, waits_for_ready): (Draws, bool),
+        draws: Draws,
+        waits_for_ready: bool,
     ) -> Result<Result<Waiter<'a, Picked>, Draws>, ShutDown> {
         let mut queue = self.published.lock();
         if queue.closed.is_some() {

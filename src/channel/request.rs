@@ -147,7 +147,7 @@ impl Pump {
 
     /// The bytes of messages that were sent.
     pub(super) fn sent(&self) -> Option<u64> {
-        self.sent.as_ref().map(|it| it.bytes.total())
+        self.sent.as_ref().map(|sent| sent.bytes.total())
     }
 
     /// The same, for a request that is sent beside its response.

@@ -54,7 +54,7 @@ impl SessionClusters {
         });
         if let Some(state) = &state
             && !state.names(self.cluster.name())
-            && let Some(named) = self.others.iter_mut().find(|it| state.names(it.name()))
+            && let Some(named) = self.others.iter_mut().find(|cluster| state.names(cluster.name()))
         {
             mem::swap(&mut self.cluster, named);
         }
@@ -78,15 +78,16 @@ impl Sessions {
         if self.0.is_empty() {
             return None;
         }
-        let last = self.0.iter().rev().find_map(|it| it.state.as_ref());
-        Some(Box::new(HostOverride::new(last.map(|it| it.addresses.clone()).unwrap_or_default())))
+        let last = self.0.iter().rev().find_map(|session| session.state.as_ref());
+        let addresses = last.map(|state| state.addresses.clone()).unwrap_or_default();
+        Some(Box::new(HostOverride::new(addresses)))
     }
 
     /// Adds the cookies to the headers of an attempt's response that lead to the endpoint it was sent to (CH8.5 to CH8.7).
     pub(super) fn set_cookies(&self, headers: &mut HeaderMap, draws: &Draws, cluster: &str) {
-        let Some(addresses) = draws.session.as_ref().and_then(|it| it.picked()) else { return };
+        let Some(addresses) = draws.session.as_ref().and_then(|session| session.picked()) else { return };
         for Session { cookie, state } in &self.0 {
-            let Some(value) = set_cookie(cookie, state.as_ref(), (addresses, cluster)) else { continue };
+            let Some(value) = set_cookie(cookie, state.as_ref(), addresses, cluster) else { continue };
             match HeaderValue::try_from(value) {
                 Ok(value) => drop(headers.append(SET_COOKIE, value)),
                 Err(_) => debug!(cookie = &*cookie.name, "the cookie of a session cannot be a header"),

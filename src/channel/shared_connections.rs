@@ -95,14 +95,14 @@ impl SharedConnections {
     ) -> Lease {
         let connection = self.get(key.clone(), timeout);
         let state = connection.state.clone();
-        let reports = tokio::spawn(follow(state, (key.peer, timeout), report)).abort_handle();
+        let reports = tokio::spawn(follow(state, key.peer, timeout, report)).abort_handle();
         Lease { _connection: connection, reports }
     }
 
     fn get(&self, key: Key, timeout: Duration) -> Arc<SharedConnection> {
         let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
         let known = by_key.get(&key).and_then(Weak::upgrade);
-        if let Some(known) = known.filter(|it| it.is_usable()) {
+        if let Some(known) = known.filter(|connection| connection.is_usable()) {
             return known;
         }
         by_key.retain(|_, it| it.strong_count() > 0);
@@ -149,11 +149,7 @@ async fn run(
 }
 
 /// Reports the states of a connection to a channel.
-async fn follow(
-    mut state: watch::Receiver<State>,
-    (peer, timeout): (Peer, Duration),
-    report: impl Fn(Report),
-) {
+async fn follow(mut state: watch::Receiver<State>, peer: Peer, timeout: Duration, report: impl Fn(Report)) {
     let established = state.wait_for(|state| !matches!(state, State::Connecting));
     let established = match tokio::time::timeout(timeout, established).await {
         Ok(Ok(state)) => state.clone(),

@@ -76,13 +76,14 @@ pub(super) fn of_stream(error: &h2::Error, attempt: &Reserved, deadline: Option<
             attempt.endpoint().address
         ));
     }
-    of_error(error, (attempt.endpoint().address, attempt.lost_by()), deadline)
+    of_error(error, attempt.endpoint().address, attempt.lost_by(), deadline)
 }
 
 /// As before, with the reason why the connection was ended from this side, if it was.
 pub(super) fn of_error(
     error: &h2::Error,
-    (address, lost_by): (SocketAddr, Option<&str>),
+    address: SocketAddr,
+    lost_by: Option<&str>,
     deadline: Option<Instant>,
 ) -> Status {
     let Some(reason) = error.reason().filter(|_| !error.is_io()) else {
@@ -97,7 +98,9 @@ pub(super) fn of_error(
     let message = format!("{address}: the stream was reset: {}", shown(error));
     match reason {
         Reason::REFUSED_STREAM => Status::unavailable(message),
-        Reason::CANCEL if deadline.is_some_and(|it| it <= Instant::now()) => deadline_exceeded(&message),
+        Reason::CANCEL if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+            deadline_exceeded(&message)
+        }
         Reason::CANCEL => Status::cancelled(message),
         Reason::ENHANCE_YOUR_CALM => Status::resource_exhausted(message),
         Reason::INADEQUATE_SECURITY => Status::permission_denied(message),
@@ -137,7 +140,7 @@ pub(super) fn shown(error: &h2::Error) -> String {
 /// too, such as tonic's, end the call with CANCELLED, and may do so before the timer of the client fires.
 pub(super) fn correct_deadline(headers: &mut HeaderMap, deadline: Option<Instant>) {
     let is_cancelled = headers.get(GRPC_STATUS).is_some_and(|code| code == CANCELLED);
-    if !is_cancelled || deadline.is_none_or(|it| it > Instant::now()) {
+    if !is_cancelled || deadline.is_none_or(|deadline| deadline > Instant::now()) {
         return;
     }
     let message =

@@ -26,7 +26,7 @@ use super::{
     builder::Settings,
     call::{CallContext, SHUT_DOWN},
     channel_status::Collected,
-    connection::{Connection, Handle, Loss, watch_load},
+    connection::{Connection, Handle, LoadWatchSettings, Loss, watch_load},
     published::{Connect, Published},
     security::{ChannelSecurity, RotationWatch},
     telemetry::Subchannels,
@@ -121,6 +121,13 @@ struct Task {
     exits_idle: bool,
 }
 
+/// The queue from the handles of a channel to its task.
+pub(super) struct ControlQueue {
+    /// The handles own the queue: with a strong sender here, the task would never see that the last one is gone (CH1.5).
+    pub(super) sender: mpsc::WeakUnboundedSender<Control>,
+    pub(super) receiver: UnboundedReceiver<Control>,
+}
+
 /// The circuit breakers of all channels of the process (CH4.7).
 static BREAKERS: std::sync::OnceLock<Arc<Breakers>> = std::sync::OnceLock::new();
 
@@ -134,8 +141,9 @@ pub(super) fn run(
     target: Target,
     mut settings: Settings,
     calls: &CallContext,
-    (release, control): (mpsc::WeakUnboundedSender<Control>, UnboundedReceiver<Control>),
+    queue: ControlQueue,
 ) -> impl Future<Output = ()> + Send + use<> {
+    let ControlQueue { sender: release, receiver: control } = queue;
     let on_unused = Arc::new(move || {
         // Without handles there is no task.
         if let Some(control) = release.upgrade() {
@@ -151,9 +159,9 @@ pub(super) fn run(
     });
     let security = ChannelSecurity::new(&client, settings.security, &calls.authority);
     let rotations = security.rotations();
-    let own = (client.clone(), target.clone());
-    let shared = (settings.connections, settings.share_connections);
-    let connections = Connections::new(own, shared, security, events.clone());
+    let connections =
+        Connections::new(client.clone(), target.clone(), settings.connections, security, events.clone())
+            .with_shared(settings.share_connections);
     let task = Task {
         client,
         target,
@@ -434,7 +442,7 @@ impl Task {
         };
         let backoff = Backoff::new(self.backoff.clone());
         let malformed = self.active.malformed().clone();
-        let watch = watch_load(endpoint, (origin, period), backoff, malformed, on_report);
+        let watch = watch_load(endpoint, LoadWatchSettings { origin, period }, backoff, malformed, on_report);
         // Without it, the weights that the endpoint has reported expire.
         let watch = tokio::spawn(supervise("load of an endpoint", watch, |_| {}));
         self.load_watches.insert(id, LoadWatch::new(watch.abort_handle()));

@@ -428,10 +428,10 @@ impl ClientBuilder {
         let loads = engine.loads().clone();
         let reporting = Reporting::new(loads.clone(), &encode_node(bootstrap.node()), random_seed());
         let load_driver = LoadDriver::new(reporting, keepalive, &commands);
-        let driver = Driver::new(engine, (transports, lookups), (received, load_driver));
+        let driver = Driver::new(engine, transports, lookups, received, load_driver);
         #[cfg(feature = "metrics")]
         let driver = driver.with_recorder(self.metrics.map(|metrics| metrics.recorder(&self.scope)));
-        Ok((Registry::new(commands, identity, (bootstrap, role), loads), driver.run()))
+        Ok((Registry::new(commands, identity, bootstrap, role, loads), driver.run()))
     }
 }
 

@@ -70,8 +70,10 @@ enum Work {
 impl Driver {
     pub(super) fn new(
         engine: Engine,
-        (transports, lookups): (Transports, Lookups),
-        (commands, loads): (UnboundedReceiver<Command>, LoadDriver),
+        transports: Transports,
+        lookups: Lookups,
+        commands: UnboundedReceiver<Command>,
+        loads: LoadDriver,
     ) -> Self {
         let (reports, events) = mpsc::unbounded_channel();
         Self {

@@ -165,7 +165,8 @@ impl Registry {
     pub(super) fn new(
         commands: UnboundedSender<Command>,
         identity: Identity,
-        (bootstrap, role): (Arc<Bootstrap>, Role),
+        bootstrap: Arc<Bootstrap>,
+        role: Role,
         loads: Arc<Loads>,
     ) -> Arc<Self> {
         Arc::new(Self {

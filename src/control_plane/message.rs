@@ -142,7 +142,11 @@ impl Response {
             (TransportApiVersion::V2, Self::Delta(response)) => {
                 let mut response = DeltaDiscoveryResponse::clone(response);
                 respell(&mut response.type_url);
-                response.resources.iter_mut().filter_map(|it| it.resource.as_mut()).for_each(respell_any);
+                response
+                    .resources
+                    .iter_mut()
+                    .filter_map(|resource| resource.resource.as_mut())
+                    .for_each(respell_any);
                 response.encode_to_vec()
             }
         }

@@ -114,7 +114,7 @@ impl StreamingService<Bytes> for Opener {
         let (id, commands) = self.hub.open(self.method);
         tracing::debug!(stream = id, ?peer, ?variant, ?api_version, type_url, "stream opened");
         self.hub.emit(&Event::Opened { stream: id, peer, variant, api_version, type_url });
-        let stream = Stream::new((id, self.method), self.hub.clone(), responses, headers);
+        let stream = Stream::new(id, self.method, self.hub.clone(), responses, headers);
         tokio::spawn(async move {
             stream.run(requests, commands).await;
             drop(guard);

@@ -33,7 +33,8 @@ pub(super) struct Stream {
 
 impl Stream {
     pub(super) fn new(
-        (id, method): (u64, Method),
+        id: u64,
+        method: Method,
         hub: Arc<Hub>,
         responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
         headers: oneshot::Sender<()>,

@@ -52,7 +52,8 @@ impl CustomCallFilter {
 impl Instances {
     /// Forgets the instances that are not among the filters of a listener.
     pub(crate) fn retain(&mut self, listed: &[HttpFilter]) {
-        let find = |name: &str| listed.iter().find(|filter| *filter.name == *name).map(|it| &it.config);
+        let find =
+            |name: &str| listed.iter().find(|filter| *filter.name == *name).map(|filter| &filter.config);
         #[cfg(feature = "channel")]
         self.custom.retain(|(name, type_name), _| {
             matches!(find(name), Some(HttpFilterConfig::Custom(it)) if it.type_name() == *type_name)
@@ -85,7 +86,7 @@ impl Instances {
             Some(made)
         });
         let filter = state.and_then(|state| {
-            let made = AssertUnwindSafe(|| execution.call_filter((typed, setting), &state));
+            let made = AssertUnwindSafe(|| execution.call_filter(typed, setting, &state));
             catch_unwind(made).ok().flatten()
         });
         Some(CustomCallFilter {
@@ -112,7 +113,7 @@ impl<'a> Made<'a> {
         setting: Option<&Custom>,
     ) -> Option<Arc<CustomCallFilter>> {
         let made = &mut self.0.entry(name).or_default()[usize::from(setting.is_some())];
-        if let Some(equal) = made.as_ref().filter(|it| it.setting.as_ref() == setting) {
+        if let Some(equal) = made.as_ref().filter(|made| made.setting.as_ref() == setting) {
             return Some(equal.clone());
         }
         *made = Some(Arc::new(instances.custom(name, config, setting)?));

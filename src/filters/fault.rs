@@ -66,9 +66,9 @@ pub(crate) fn inject<'a>(
 
 /// Whether there are requests that a filter injects something into.
 pub(super) fn is_ever_injected(fault: &Fault) -> bool {
-    let delay = fault.delay.as_ref().map(|it| it.percentage);
-    let abort = fault.abort.as_ref().map(|it| it.percentage);
-    let has_share = [delay, abort].into_iter().flatten().any(|it| it.numerator > 0);
+    let delay = fault.delay.as_ref().map(|delay| delay.percentage);
+    let abort = fault.abort.as_ref().map(|abort| abort.percentage);
+    let has_share = [delay, abort].into_iter().flatten().any(|fraction| fraction.numerator > 0);
     has_share && fault.max_active_faults != Some(0)
 }
 

@@ -162,7 +162,8 @@ impl TokenCache {
         &mut self,
         audience: &Arc<str>,
         outcome: Result<Token, TokenError>,
-        (now, since_1970): (Instant, Duration),
+        now: Instant,
+        since_1970: Duration,
         random: &mut fastrand::Rng,
     ) -> (Vec<OnToken>, TokenResult) {
         let waiters = self.fetching.remove(audience).unwrap_or_default();

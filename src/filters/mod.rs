@@ -52,7 +52,7 @@ impl FilterChain {
 
     /// Whether it keeps sessions.
     pub(crate) fn has_session(&self) -> bool {
-        self.filters.iter().any(|it| matches!(it, Filter::Session(_)))
+        self.filters.iter().any(|filter| matches!(filter, Filter::Session(_)))
     }
 }
 

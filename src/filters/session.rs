@@ -56,16 +56,16 @@ impl SessionState {
         if addresses.is_empty() {
             return Err(IgnoredCookie::NoAddress);
         }
-        let cluster =
-            cluster.map(|it| it.strip_prefix('"').and_then(|it| it.strip_suffix('"')).unwrap_or(it));
-        let cluster = cluster.filter(|it| !it.is_empty()).map(Into::into);
+        let cluster = cluster
+            .map(|name| name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name));
+        let cluster = cluster.filter(|name| !name.is_empty()).map(Into::into);
         Ok(Self { list: list.into(), addresses, cluster })
     }
 
     /// Whether the cookie names this cluster, with or without the prefix of A60's example (CH13.12).
     pub(crate) fn names(&self, cluster: &str) -> bool {
         let named = self.cluster.as_deref();
-        named.is_some_and(|it| it == cluster || it.strip_prefix(CLUSTER_PREFIX) == Some(cluster))
+        named.is_some_and(|named| named == cluster || named.strip_prefix(CLUSTER_PREFIX) == Some(cluster))
     }
 }
 
@@ -74,9 +74,10 @@ impl SessionState {
 pub(crate) fn set_cookie(
     cookie: &SessionCookie,
     state: Option<&SessionState>,
-    (addresses, cluster): (&str, &str),
+    addresses: &str,
+    cluster: &str,
 ) -> Option<String> {
-    if state.is_some_and(|it| *it.list == *addresses && it.names(cluster)) {
+    if state.is_some_and(|state| *state.list == *addresses && state.names(cluster)) {
         return None;
     }
     let SessionCookie { name, path, ttl, .. } = cookie;
@@ -111,7 +112,7 @@ fn value_of<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
 
 /// Envoy's documentation has a cookie in quotes, which RFC 6265 permits.
 fn unquoted(value: &[u8]) -> &[u8] {
-    value.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\"")).unwrap_or(value)
+    value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }
 
 /// The cookies of other clients may lack the padding.

@@ -24,7 +24,7 @@ pub(super) fn value(value: &Value) -> Result<Read, FormatError> {
     let types = Types::load();
     let mut parser = Parser::new(types);
     let message = parser.message(&shape.message(types)?, value)?;
-    shape.finish(types, (message, lists), parser.into_warnings())
+    shape.finish(types, message, lists, parser.into_warnings())
 }
 
 /// Reads protobuf's text format.
@@ -34,7 +34,7 @@ pub(super) fn text(text: &str) -> Result<Read, FormatError> {
     let (shape, lists) = (Shape::of(has)?, has(&["resources"]));
     let types = Types::load();
     let (message, warnings) = text.write(types, &shape.message(types)?)?;
-    shape.finish(types, (message, lists), warnings)
+    shape.finish(types, message, lists, warnings)
 }
 
 /// Reads the wire format. Almost any bytes can be decoded as a message of unknown fields, so known ones are required.
@@ -84,7 +84,8 @@ impl Shape {
     fn finish(
         self,
         types: Types,
-        (message, lists): (Vec<u8>, bool),
+        message: Vec<u8>,
+        lists: bool,
         warnings: Vec<String>,
     ) -> Result<Read, FormatError> {
         let message = match self {

@@ -15,8 +15,12 @@ use crate::wire::{Field, Fields, Malformed, Value as Wire};
 /// Encodes a JSON value. The depth of the value bounds the recursion.
 pub(super) fn parse(known: WellKnown, value: &Value) -> Result<Vec<u8>, String> {
     match (known, value) {
-        (WellKnown::Duration, Value::String(text)) => time::parse_duration(text).map(write_time),
-        (WellKnown::Timestamp, Value::String(text)) => time::parse_timestamp(text).map(write_time),
+        (WellKnown::Duration, Value::String(text)) => {
+            time::parse_duration(text).map(|(seconds, nanos)| write_time(seconds, nanos))
+        }
+        (WellKnown::Timestamp, Value::String(text)) => {
+            time::parse_timestamp(text).map(|(seconds, nanos)| write_time(seconds, nanos))
+        }
         (WellKnown::Duration, _) => Err(format!("must be a duration such as \"1.5s\", not {}", found(value))),
         (WellKnown::Timestamp, _) => {
             Err(format!("must be a time of RFC 3339 in quotes, not {}", found(value)))
@@ -30,7 +34,7 @@ pub(super) fn parse(known: WellKnown, value: &Value) -> Result<Vec<u8>, String> 
     }
 }
 
-fn write_time((seconds, nanos): (i64, i32)) -> Vec<u8> {
+fn write_time(seconds: i64, nanos: i32) -> Vec<u8> {
     let mut out = Vec::new();
     for (number, value) in [(1, seconds), (2, nanos.into())] {
         if value != 0 {

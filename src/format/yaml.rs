@@ -65,14 +65,14 @@ impl Reader {
                     return self.key(text.into_owned(), at);
                 }
                 let value = scalar(&text, style, tag.as_deref()).map_err(|why| error(at, why))?;
-                self.value(value, (anchor, 0), at)
+                self.value(value, anchor, 0, at)
             }
             Event::SequenceStart(anchor, tag) => {
-                self.open(anchor, Kind::List(Vec::new()), (tag.as_deref(), "seq"), at)
+                self.open(anchor, Kind::List(Vec::new()), tag.as_deref(), "seq", at)
             }
             Event::MappingStart(anchor, tag) => {
                 let kind = Kind::Object { fields: Map::new(), key: None };
-                self.open(anchor, kind, (tag.as_deref(), "map"), at)
+                self.open(anchor, kind, tag.as_deref(), "map", at)
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 // The parser closes only open events.
@@ -81,7 +81,7 @@ impl Reader {
                     Kind::List(values) => Value::Array(values),
                     Kind::Object { fields, .. } => Value::Object(fields),
                 };
-                self.value(value, (anchor, height + 1), at)
+                self.value(value, anchor, height + 1, at)
             }
         }
     }
@@ -107,7 +107,8 @@ impl Reader {
         &mut self,
         anchor: usize,
         kind: Kind,
-        (tag, expected): (Option<&Tag>, &str),
+        tag: Option<&Tag>,
+        expected: &str,
         at: Marker,
     ) -> Result<(), FormatError> {
         if self.wants_key() {
@@ -139,15 +140,10 @@ impl Reader {
             return Err(error(at, TOO_DEEP));
         }
         let (value, height) = (value.clone(), *height);
-        self.value(value, (0, height), at)
+        self.value(value, 0, height, at)
     }
 
-    fn value(
-        &mut self,
-        value: Value,
-        (anchor, height): (usize, usize),
-        at: Marker,
-    ) -> Result<(), FormatError> {
+    fn value(&mut self, value: Value, anchor: usize, height: usize, at: Marker) -> Result<(), FormatError> {
         if anchor != 0 {
             let weight = weight(&value);
             // Anchored values are stored in addition.

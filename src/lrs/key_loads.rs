@@ -12,7 +12,7 @@ use tracing::debug;
 use super::{
     counters::{Calls, Count, Counters, DropCounter},
     departed::DepartedDrops,
-    destination::Key,
+    destination::ReportKey,
     encode::{self, Encoder},
     endpoint_metadata::{Assignment, EndpointMetadata},
     locality_loads::LocalityLoads,
@@ -74,7 +74,8 @@ impl KeyLoads {
 
     pub(super) fn list_endpoint(
         &mut self,
-        (locality, address): (&Locality, SocketAddr),
+        locality: &Locality,
+        address: SocketAddr,
         counters: Arc<Counters>,
     ) {
         self.locality(locality).list_endpoint(address, counters);
@@ -130,7 +131,12 @@ impl KeyLoads {
     }
 
     /// Writes a report of what was not reported; `None` if there is nothing to say (LR4.8).
-    pub(super) fn take<'a>(&mut self, key: &Key, terms: Terms, encoder: &'a mut Encoder) -> Option<&'a [u8]> {
+    pub(super) fn take<'a>(
+        &mut self,
+        key: &ReportKey,
+        terms: Terms,
+        encoder: &'a mut Encoder,
+    ) -> Option<&'a [u8]> {
         self.takes_activity = self.drops.values_mut().map(Drops::take).sum::<u64>() > 0;
         for locality in self.localities.values_mut() {
             self.takes_activity |= locality.take();
@@ -145,7 +151,7 @@ impl KeyLoads {
         self.encode(key, &terms, metadata.as_ref(), encoder);
         if metadata.is_some() && encoder.cluster().len() > terms.max_size {
             // Counts must arrive, and metadata of some endpoints alone would look like the absence of the others'.
-            debug!(cluster = %Escaped(&key.0), "the metadata of endpoints is too large for a load report, and left out");
+            debug!(cluster = %Escaped(&key.cluster), "the metadata of endpoints is too large for a load report, and left out");
             self.encode(key, &terms, None, encoder);
         }
         Some(encoder.cluster())
@@ -154,12 +160,12 @@ impl KeyLoads {
     /// Writes the report that was taken.
     fn encode(
         &self,
-        (name, service): &Key,
+        key: &ReportKey,
         terms: &Terms,
         metadata: Option<&EndpointMetadata<'_>>,
         encoder: &mut Encoder,
     ) {
-        encoder.begin_cluster(name);
+        encoder.begin_cluster(&key.cluster);
         for (at, locality) in &self.localities {
             // The zeros of the localities of the last report end its activity.
             let is_closed = !self.takes_activity && locality.was_reported;
@@ -174,7 +180,7 @@ impl KeyLoads {
             }
         }
         let interval = self.since.map_or(Duration::ZERO, |since| terms.now.saturating_duration_since(since));
-        encoder.end_cluster(interval, service.as_deref());
+        encoder.end_cluster(interval, key.service.as_deref());
     }
 
     /// The report of the last [`take`](Self::take) was written, if there was one. Returns the number of values of metrics that it does

@@ -130,8 +130,10 @@ where
 impl<B: Body> LoadReportBody<B> {
     fn of(response: Response<B>, call: Option<ReportedCall>) -> Response<Self> {
         let (head, body) = response.into_parts();
-        let is_grpc =
-            head.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"));
+        let is_grpc = head
+            .headers
+            .get(CONTENT_TYPE)
+            .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
         let outcome = match is_grpc {
             // Without a status it has not ended well.
             true => of_trailers(&head.headers).unwrap_or(Outcome::Error),

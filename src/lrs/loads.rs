@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     counters::{Counters, DropCounter},
-    destination::{Destination, Key, Propagation, Route},
+    destination::{Destination, Propagation, ReportKey, Route},
     endpoint_metadata::Assignment,
     lanes::Lanes,
     reporter::{ClusterCell, EndpointCell, LoadReporter, LocalityCell},
@@ -45,7 +45,7 @@ pub(super) enum CellKey {
     /// The cluster of this name, which is reported as CDS says.
     Cluster(Arc<str>),
     /// A key that the application reports without CDS (LR1.5).
-    Fixed { server: usize, key: Key },
+    Fixed { server: usize, key: ReportKey },
 }
 
 #[derive(Default)]
@@ -98,10 +98,12 @@ impl Loads {
     pub(crate) fn reporter_to(
         self: &Arc<Self>,
         server: &Arc<Server>,
-        (cluster, service): (&str, Option<&str>),
+        cluster: &str,
+        service: Option<&str>,
     ) -> LoadReporter {
         let server = self.lock().server(server);
-        self.reporter_of(CellKey::Fixed { server, key: (cluster.into(), service.map(Into::into)) })
+        let key = ReportKey { cluster: cluster.into(), service: service.map(Into::into) };
+        self.reporter_of(CellKey::Fixed { server, key })
     }
 
     /// A reporter that counts nothing.
@@ -240,7 +242,7 @@ impl Loads {
 impl CellKey {
     pub(super) fn cluster(&self) -> &Arc<str> {
         match self {
-            Self::Cluster(name) | Self::Fixed { key: (name, _), .. } => name,
+            Self::Cluster(cluster) | Self::Fixed { key: ReportKey { cluster, .. }, .. } => cluster,
         }
     }
 }
@@ -257,7 +259,7 @@ impl State {
 
     fn route(&mut self, cluster: &Arc<str>, loads: ClusterLoads<'_>, settings: &LoadSettings) -> Route {
         let ClusterLoads { server, service, metrics } = loads;
-        let key = (cluster.clone(), service.cloned());
+        let key = ReportKey { cluster: cluster.clone(), service: service.cloned() };
         Route {
             destination: Arc::new(Destination { server: self.server(server), key }),
             propagation: Propagation::new(metrics, settings.max_metric_names),
@@ -332,7 +334,7 @@ impl State {
         let Destination { server, key } = &*route.destination;
         if let Some(counters) = switch(&cell.lanes, route, settings) {
             let loads = self.servers[*server].key(key);
-            loads.list_endpoint((&cell.locality.locality, cell.address), counters);
+            loads.list_endpoint(&cell.locality.locality, cell.address, counters);
             // The key may be new. One that is reported without CDS has no endpoints by EDS.
             if let CellKey::Cluster(name) = cell.locality.cluster.key()
                 && let Some(assignment) = self.assignments.get(name)

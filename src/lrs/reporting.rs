@@ -80,8 +80,8 @@ impl Reporting {
         state.sweep(&self.settings, now);
         for index in self.streams.len()..state.servers.len() {
             let id = ServerId(index.try_into().unwrap_or(u32::MAX));
-            let seed = (self.random.u64(..), now);
-            self.streams.push(LoadStream::new(id, self.first_request.clone(), self.settings.clone(), seed));
+            let (first_request, settings) = (self.first_request.clone(), self.settings.clone());
+            self.streams.push(LoadStream::new(id, first_request, settings, self.random.u64(..), now));
         }
         for (stream, loads) in self.streams.iter_mut().zip(&mut state.servers) {
             stream.handle_change(loads, now);

@@ -11,7 +11,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 
 use super::{
-    destination::Key,
+    destination::ReportKey,
     encode::{self, Encoder},
     endpoint_metadata::Assignment,
     key_loads::{KeyLoads, Terms},
@@ -25,7 +25,7 @@ use crate::config::Server;
 #[derive(Debug)]
 pub(super) struct ServerLoads {
     pub(super) server: Arc<Server>,
-    keys: BTreeMap<Key, KeyLoads>,
+    keys: BTreeMap<ReportKey, KeyLoads>,
     encoder: Encoder,
     /// The keys that were dropped without a report (LR6.6).
     dropped_residues: u64,
@@ -38,7 +38,7 @@ pub(super) struct ServerLoads {
 pub(super) struct Part {
     pub(super) message: Bytes,
     /// The first and the last key in it.
-    range: RangeInclusive<Key>,
+    range: RangeInclusive<ReportKey>,
     /// The number of keys in it.
     len: usize,
 }
@@ -47,7 +47,7 @@ pub(super) struct Part {
 #[derive(Debug, Default)]
 struct PartBuilder<'a> {
     message: BytesMut,
-    range: Option<(&'a Key, &'a Key)>,
+    range: Option<(&'a ReportKey, &'a ReportKey)>,
     len: usize,
 }
 
@@ -56,7 +56,7 @@ struct PartBuilder<'a> {
 pub(super) struct Slice {
     pub(super) parts: Vec<Part>,
     /// The key after which the next slice begins; `None` at the end.
-    pub(super) last: Option<Key>,
+    pub(super) last: Option<ReportKey>,
 }
 
 impl ServerLoads {
@@ -75,19 +75,19 @@ impl ServerLoads {
         self.keys.values().map(KeyLoads::len).sum()
     }
 
-    pub(super) fn key(&mut self, key: &Key) -> &mut KeyLoads {
+    pub(super) fn key(&mut self, key: &ReportKey) -> &mut KeyLoads {
         self.keys.entry(key.clone()).or_default()
     }
 
     /// Bounds what departed handles of a key have left, after something was listed (LR6.6).
-    pub(super) fn bound_departed(&mut self, key: &Key, limit: usize) {
+    pub(super) fn bound_departed(&mut self, key: &ReportKey, limit: usize) {
         if let Some(loads) = self.keys.get_mut(key) {
             self.dropped_residues += loads.bound_departed(limit);
         }
     }
 
     /// The endpoints of a cluster have changed. A key without handles has no use for them.
-    pub(super) fn set_assignment(&mut self, key: &Key, assignment: &Assignment) {
+    pub(super) fn set_assignment(&mut self, key: &ReportKey, assignment: &Assignment) {
         if let Some(loads) = self.keys.get_mut(key) {
             loads.set_assignment(assignment);
         }
@@ -117,15 +117,16 @@ impl ServerLoads {
         self.dropped_metrics
     }
 
-    pub(super) fn stats(&self, key: &Key) -> Option<LoadStats> {
+    pub(super) fn stats(&self, key: &ReportKey) -> Option<LoadStats> {
         Some(self.keys.get(key)?.stats())
     }
 
     /// Builds the reports of some keys, as many as a slice has localities and endpoints (LR7.3). Those that are not wanted are discarded (LR6.2).
     pub(super) fn take(
         &mut self,
-        after: Option<&Key>,
-        (order, now): (&Order, Instant),
+        after: Option<&ReportKey>,
+        order: &Order,
+        now: Instant,
         settings: &LoadSettings,
     ) -> Slice {
         let Self { keys, encoder, .. } = self;
@@ -135,9 +136,9 @@ impl ServerLoads {
         let terms = Terms { now, has_endpoints: order.has_endpoints, max_size };
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut emptied = Vec::new();
-        for (key, loads) in keys.range_mut::<Key, _>((begin, Bound::Unbounded)) {
+        for (key, loads) in keys.range_mut::<ReportKey, _>((begin, Bound::Unbounded)) {
             budget = budget.saturating_sub(loads.len() + 1);
-            if !order.wants(&key.0) {
+            if !order.wants(&key.cluster) {
                 loads.discard(now);
             } else if let Some(report) = loads.take(key, terms, encoder) {
                 // A key that is larger than the limit goes alone (LR4.10).
@@ -203,7 +204,7 @@ impl Part {
 }
 
 impl<'a> PartBuilder<'a> {
-    fn add(&mut self, key: &'a Key, report: &[u8]) {
+    fn add(&mut self, key: &'a ReportKey, report: &[u8]) {
         encode::put_cluster(report, &mut self.message);
         self.range = Some((self.range.map_or(key, |(first, _)| first), key));
         self.len += 1;

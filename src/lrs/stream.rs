@@ -6,7 +6,7 @@ use bytes::Bytes;
 use tracing::{debug, info, warn};
 
 use super::{
-    destination::Key,
+    destination::ReportKey,
     response::Order,
     server_loads::{Part, ServerLoads, Slice},
     settings::LoadSettings,
@@ -111,7 +111,7 @@ struct Turn {
 #[derive(Debug)]
 enum Rest {
     All,
-    After(Key),
+    After(ReportKey),
     Nothing,
 }
 
@@ -155,7 +155,8 @@ impl LoadStream {
         server: ServerId,
         first_request: Bytes,
         settings: Arc<LoadSettings>,
-        (seed, now): (u64, Instant),
+        seed: u64,
+        now: Instant,
     ) -> Self {
         Self {
             id: StreamId { server, attempt: 0 },
@@ -489,7 +490,7 @@ impl Turn {
             Rest::After(key) => Some(key.clone()),
             Rest::Nothing => return,
         };
-        let Slice { parts, last } = loads.take(after.as_ref(), (&self.order, now), settings);
+        let Slice { parts, last } = loads.take(after.as_ref(), &self.order, now, settings);
         self.parts.extend(parts);
         self.rest = last.map_or(Rest::Nothing, Rest::After);
     }

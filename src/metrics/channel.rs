@@ -69,7 +69,10 @@ impl ChannelMetrics {
 
     /// To choose instruments, labels, and the methods that have names.
     pub fn builder() -> ChannelMetricsBuilder {
-        let enabled = instruments::ALL.iter().filter(|it| it.is_default).map(|it| it.name.to_owned());
+        let enabled = instruments::ALL
+            .iter()
+            .filter(|instrument| instrument.is_default)
+            .map(|instrument| instrument.name.to_owned());
         ChannelMetricsBuilder {
             enabled: enabled.collect(),
             labels: BTreeSet::new(),
@@ -92,7 +95,7 @@ impl ChannelMetricsBuilder {
 
     /// Enables all instruments of channels.
     pub fn enable_all(self) -> Self {
-        self.enable(instruments::ALL.iter().map(|it| it.name))
+        self.enable(instruments::ALL.iter().map(|instrument| instrument.name))
     }
 
     /// Disables instruments by their names.
@@ -133,7 +136,7 @@ impl ChannelMetricsBuilder {
     /// Creates the instruments that are enabled.
     pub fn build(self, meter: &Meter) -> ChannelMetrics {
         let Self { enabled, labels, methods } = self;
-        let is_known = |name: &str| instruments::ALL.iter().any(|it| it.name == name);
+        let is_known = |name: &str| instruments::ALL.iter().any(|instrument| instrument.name == name);
         for name in enabled.iter().filter(|name| !is_known(name)) {
             warn!(name, "unknown instrument enabled, which is ignored");
         }

@@ -91,7 +91,9 @@ impl Gauges {
                 *all.entry((client.target.value.to_string(), server.clone())).or_insert(true) &= connected;
             }
         }
-        all.into_iter().map(|(key, connected)| (server_labels(key), connected)).collect()
+        all.into_iter()
+            .map(|((target, server), connected)| (server_labels(target, server), connected))
+            .collect()
     }
 
     /// Clients with one scope are connected if all of them are that report.
@@ -102,7 +104,9 @@ impl Gauges {
                 *all.entry((client.target.value.to_string(), server.clone())).or_insert(true) &= connected;
             }
         }
-        all.into_iter().map(|(key, connected)| (server_labels(key), connected)).collect()
+        all.into_iter()
+            .map(|((target, server), connected)| (server_labels(target, server), connected))
+            .collect()
     }
 
     fn resources(&self) -> Vec<([KeyValue; 4], u64)> {
@@ -129,7 +133,7 @@ impl Gauges {
     }
 }
 
-fn server_labels((target, server): (String, String)) -> [KeyValue; 2] {
+fn server_labels(target: String, server: String) -> [KeyValue; 2] {
     [KeyValue::new("grpc.target", target), KeyValue::new("grpc.xds.server", server)]
 }
 

@@ -107,7 +107,7 @@ impl ExtensionConfigs {
     ) -> Result<(Arc<Listener>, Vec<WatchError>), End> {
         let (mut chosen, mut warnings) = (Vec::new(), Vec::new());
         for (filter, discovered) in discovered(listener) {
-            let (choice, warning) = self.choose((filter, discovered), in_use, now)?;
+            let (choice, warning) = self.choose(filter, discovered, in_use, now)?;
             chosen.push(choice);
             warnings.extend(warning);
         }
@@ -127,7 +127,8 @@ impl ExtensionConfigs {
     /// Rules EX2 to EX4.
     fn choose(
         &mut self,
-        (filter, discovered): (&HttpFilter, &DiscoveredFilter),
+        filter: &HttpFilter,
+        discovered: &DiscoveredFilter,
         in_use: bool,
         now: Instant,
     ) -> Result<Chosen, End> {

@@ -168,7 +168,7 @@ impl<'a> Linker<'a> {
         let (linked, leafless) = self.linked(&latest.all, now);
         let shown = self.topology.reach(By::Shown(&linked), Roots::in_tree);
         let current = self.topology.reach(By::Shown(&linked), |roots| roots.current);
-        let previous = self.previous(&linked, (&latest.all, &shown.below));
+        let previous = self.previous(&linked, &latest.all, &shown.below);
         let aggregates = self.topology.nodes.index().aggregates().iter().map(|name| LinkedAggregate {
             name: name.clone(),
             is_linked: linked.contains(name),
@@ -191,7 +191,8 @@ impl<'a> Linker<'a> {
     fn previous(
         &self,
         linked: &BTreeSet<Arc<str>>,
-        (latest, shown): (&BTreeSet<Arc<str>>, &BTreeSet<Arc<str>>),
+        latest: &BTreeSet<Arc<str>>,
+        shown: &BTreeSet<Arc<str>>,
     ) -> BTreeSet<Arc<str>> {
         let is_waiting = |below: &&Arc<str>| {
             latest.contains(*below) && self.node(below).is_some_and(|node| node.phase().is_waiting())

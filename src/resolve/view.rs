@@ -198,7 +198,7 @@ impl<'a> RouteView<'a> {
     /// As [`hash_policies`](Self::hash_policies), for as long as the caller needs them; `None` without any.
     #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
     pub(crate) fn shared_hash_policies(self) -> Option<std::sync::Arc<[HashPolicy]>> {
-        self.forward().map(|forward| &forward.hash_policies).filter(|it| !it.is_empty()).cloned()
+        self.forward().map(|forward| &forward.hash_policies).filter(|policies| !policies.is_empty()).cloned()
     }
 
     /// Whether the authority of a request is replaced by the hostname of the endpoint (A81).

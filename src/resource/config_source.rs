@@ -66,7 +66,7 @@ impl ResourceConfigSource {
                 found.map_err(|e| e.at("path_config_source"))?
             }
             ConfigSourceSpecifier::ApiConfigSource(from) => {
-                let sources = servers(from, (named, cx)).map_err(|e| e.at("api_config_source"))?;
+                let sources = servers(from, named, cx).map_err(|e| e.at("api_config_source"))?;
                 check_version(source, sources.first())?;
                 sources
             }
@@ -156,7 +156,8 @@ fn file(
 /// The servers of an `ApiConfigSource`, in fallback order.
 fn servers(
     from: &pb::ApiConfigSource,
-    (named, cx): (&NamedServers, &Context<'_>),
+    named: &NamedServers,
+    cx: &Context<'_>,
 ) -> Result<Box<[ConfigSource]>, Invalid> {
     let api_type = api_type(from.api_type)?;
     let polling = (api_type == ApiType::Rest).then(|| polling(from)).transpose()?;
@@ -171,7 +172,7 @@ fn servers(
         }
         ApiType::Grpc | ApiType::DeltaGrpc | ApiType::AggregatedGrpc | ApiType::AggregatedDeltaGrpc => {
             parts::each("grpc_services", from.grpc_services.clone(), |service| {
-                by_service(&service, (named, cx))
+                by_service(&service, named, cx)
             })?
         }
     };
@@ -220,10 +221,7 @@ fn by_name(named: &NamedServers, name: &str) -> Result<Server, Invalid> {
 }
 
 /// A server by its name, or one of the bootstrap's allowed gRPC services by its target (A102).
-fn by_service(
-    service: &pb::GrpcService,
-    (named, cx): (&NamedServers, &Context<'_>),
-) -> Result<Server, Invalid> {
+fn by_service(service: &pb::GrpcService, named: &NamedServers, cx: &Context<'_>) -> Result<Server, Invalid> {
     let google = match &service.target_specifier {
         Some(TargetSpecifier::EnvoyGrpc(envoy)) => {
             return by_name(named, &envoy.cluster_name).map_err(|e| e.at("cluster_name").at("envoy_grpc"));

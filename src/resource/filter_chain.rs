@@ -237,7 +237,7 @@ impl Selection {
                 return Err(Invalid::new(reason));
             }
             self.combinations += 1;
-            if !self.by_connection.add(connections, self.chains.len()) {
+            if !self.by_connection.add(&connections, self.chains.len()) {
                 let reason = format!(
                     "{:?} matches connections that it or an earlier chain matches already",
                     chain.name
@@ -262,7 +262,12 @@ fn combinations(
     destinations.iter().flat_map(move |&destination| {
         let ports = ports.clone();
         sources.clone().into_iter().flat_map(move |source| {
-            ports.clone().into_iter().map(move |port| (destination, source_type, source, port))
+            ports.clone().into_iter().map(move |source_port| Conditions {
+                destination,
+                source_type,
+                source,
+                source_port,
+            })
         })
     })
 }

@@ -302,11 +302,11 @@ const BUILT_IN: &[(&str, ParsePolicy)] = &[
         |payload, _, _| message(payload, client_side_weights),
     ),
     ("envoy.extensions.load_balancing_policies.wrr_locality.v3.WrrLocality", |payload, cx, depth| {
-        message(payload, |it| wrr_locality(it, cx, depth))
+        message(payload, |policy| wrr_locality(policy, cx, depth))
     }),
     (
         "envoy.extensions.load_balancing_policies.random_subsetting.v3.RandomSubsetting",
-        |payload, cx, depth| message(payload, |it| random_subsetting(it, cx, depth)),
+        |payload, cx, depth| message(payload, |policy| random_subsetting(policy, cx, depth)),
     ),
 ];
 

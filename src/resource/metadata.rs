@@ -148,7 +148,7 @@ impl Serialize for Metadata {
 fn typed(any: &google::Any, cx: &Context<'_>) -> Result<Option<MetadataValue>, Invalid> {
     // A type URL that cannot be parsed is of no supported type.
     if let Ok((name, payload)) = parts::extension(any)
-        && let Ok(custom) = cx.registry.metadata().parse((&name, payload), cx)
+        && let Ok(custom) = cx.registry.metadata().parse(&name, payload, cx)
     {
         return custom.map(|custom| Some(MetadataValue::Custom(custom)));
     }

@@ -146,7 +146,7 @@ impl Registry {
         plugin_name: &str,
         config: Map<String, Value>,
     ) -> Option<Result<Custom, Invalid>> {
-        self.certificate_providers.parse((plugin_name, Payload::Struct(config)), &Context::new()).ok()
+        self.certificate_providers.parse(plugin_name, Payload::Struct(config), &Context::new()).ok()
     }
 }
 
@@ -177,7 +177,8 @@ impl Extensions<Parse> {
     /// Parses a configuration; returns the payload if its type is unknown.
     pub(super) fn parse(
         &self,
-        (type_name, payload): (&str, Payload),
+        type_name: &str,
+        payload: Payload,
         cx: &Context<'_>,
     ) -> Result<Result<Custom, Invalid>, Payload> {
         match self.get(type_name) {

@@ -282,13 +282,15 @@ impl Security {
 
 impl Cluster {
     fn rotations(&self) -> u64 {
-        let of = |name: &str| self.providers.instance(name).map(|it| it.material().published().rotations);
+        let of = |name: &str| {
+            self.providers.instance(name).map(|instance| instance.material().published().rotations)
+        };
         let roots = match &self.tls.roots {
             Roots::Provider(provider) => of(&provider.instance_name).ok(),
             Roots::System => None,
         };
-        let identity = self.tls.identity.as_ref().and_then(|it| of(&it.instance_name).ok());
-        roots.map_or(0, |it| it.roots) + identity.map_or(0, |it| it.identity)
+        let identity = self.tls.identity.as_ref().and_then(|identity| of(&identity.instance_name).ok());
+        roots.map_or(0, |rotations| rotations.roots) + identity.map_or(0, |rotations| rotations.identity)
     }
 
     async fn load(&self) -> Result<Loaded, String> {

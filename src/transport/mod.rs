@@ -174,7 +174,7 @@ impl Transports {
                 }
             }
             #[cfg(feature = "files")]
-            ConnectTarget::File { file, type_url } => self.files.open((file, type_url), events),
+            ConnectTarget::File { file, type_url } => self.files.open(file, type_url, events),
             #[cfg(not(feature = "files"))]
             ConnectTarget::File { file, type_url } => {
                 unsupported(&format!("{type_url} in {file} needs the feature `files`"), &events)

@@ -48,14 +48,22 @@ pub(super) fn in_trailers(trailers: &HeaderMap) -> Result<Option<Vec<u8>>, Malfo
     BASE64.decode(value.as_bytes()).map(Some).map_err(|_| Malformed)
 }
 
-/// Reads the reports of an endpoint on one of its connections, at least so often, until the oldest one is lost (CH9.8). The stream
+/// Settings of the stream by which an endpoint reports its load beside the calls.
+pub(in crate::channel) struct LoadWatchSettings {
+    /// The scheme and authority of the stream's request.
+    pub(in crate::channel) origin: Uri,
+    /// The longest interval between reports that is requested; an endpoint may report more often.
+    pub(in crate::channel) period: Duration,
+}
+
+/// Reads the reports of an endpoint on one of its connections, at least once each period, until the oldest one is lost (CH9.8). The stream
 /// is opened again after failures, unless the endpoint does not serve it (CH9.9).
 ///
 /// # Cancel safety
 /// The stream ends with this.
 pub(in crate::channel) async fn watch_load(
     endpoint: Arc<ReadyEndpoint<Handle>>,
-    (origin, period): (Uri, Duration),
+    watch: LoadWatchSettings,
     mut backoff: Backoff,
     malformed: Arc<MalformedCounters>,
     on_report: impl Fn(LoadReport),
@@ -63,7 +71,7 @@ pub(in crate::channel) async fn watch_load(
     let mut random = fastrand::Rng::new();
     loop {
         let next = backoff.begin(Instant::now().into_std(), &mut random).next_at;
-        let end = read_reports(&endpoint, (origin.clone(), period), |report| {
+        let end = read_reports(&endpoint, &watch, |report| {
             backoff.reset();
             match report {
                 Ok(Some(report)) => on_report(report),
@@ -76,9 +84,9 @@ pub(in crate::channel) async fn watch_load(
             return;
         }
         if end.code() == Code::Unimplemented {
-            return error!(endpoint = %origin, %end, "the endpoint does not report its load beside the calls");
+            return error!(endpoint = %watch.origin, %end, "the endpoint does not report its load beside the calls");
         }
-        debug!(endpoint = %origin, %end, "the stream of load reports ended");
+        debug!(endpoint = %watch.origin, %end, "the stream of load reports ended");
         sleep_until(next.into()).await;
     }
 }
@@ -86,16 +94,16 @@ pub(in crate::channel) async fn watch_load(
 /// Reads the reports of one stream, and says how it ended. A message that is no report resets the backoff, too.
 async fn read_reports(
     endpoint: &Arc<ReadyEndpoint<Handle>>,
-    (origin, period): (Uri, Duration),
+    watch: &LoadWatchSettings,
     mut on_message: impl FnMut(Result<Option<LoadReport>, Malformed>),
 ) -> Status {
     let report_interval = google::Duration {
-        seconds: period.as_secs().try_into().unwrap_or(i64::MAX),
-        nanos: period.subsec_nanos().try_into().unwrap_or_default(),
+        seconds: watch.period.as_secs().try_into().unwrap_or(i64::MAX),
+        nanos: watch.period.subsec_nanos().try_into().unwrap_or_default(),
     };
     let request = OrcaLoadReportRequest { report_interval: Some(report_interval) };
     let request = tonic::Request::new(request.encode_to_vec().into());
-    let mut client = Grpc::with_origin(OnConnection(endpoint.clone()), origin)
+    let mut client = Grpc::with_origin(OnConnection(endpoint.clone()), watch.origin.clone())
         .max_decoding_message_size(MAX_STREAMED_REPORT);
     let opened = client.server_streaming(request, PathAndQuery::from_static(STREAM), RawCodec).await;
     let mut reports = match opened {
@@ -174,7 +182,7 @@ impl http_body::Body for Reports {
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
             Poll::Ready(None) => stream
                 .poll_trailers(cx)
-                .map(|trailers| trailers.map(|it| it.map(Frame::trailers)).transpose()),
+                .map(|trailers| trailers.map(|headers| headers.map(Frame::trailers)).transpose()),
             Poll::Pending => Poll::Pending,
         }
     }

@@ -63,8 +63,9 @@ async fn read_head(io: &mut TcpStream, longest: usize) -> Result<Vec<u8>, String
 fn end_of_head(head: &[u8], searched: usize) -> Option<usize> {
     let from = searched.saturating_sub(3);
     let ends = [&b"\r\n\r\n"[..], b"\n\n", b"\n\r\n"];
-    let first =
-        |end: &[u8]| head[from..].windows(end.len()).position(|it| it == end).map(|at| from + at + end.len());
+    let first = |end: &[u8]| {
+        head[from..].windows(end.len()).position(|window| window == end).map(|at| from + at + end.len())
+    };
     ends.into_iter().filter_map(first).min()
 }
 
@@ -72,7 +73,7 @@ fn end_of_head(head: &[u8], searched: usize) -> Option<usize> {
 fn status(head: &[u8]) -> Result<(u16, String), String> {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line: String =
-        String::from_utf8_lossy(line).chars().filter(|it| !it.is_control()).take(100).collect();
+        String::from_utf8_lossy(line).chars().filter(|char| !char.is_control()).take(100).collect();
     let mut parts = line.splitn(3, ' ');
     let (version, code) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let is_http = matches!(version, "HTTP/1.1" | "HTTP/1.0");

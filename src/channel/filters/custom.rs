@@ -60,7 +60,7 @@ pub(super) async fn run(
         deadline.limit(at);
     }
     // If a filter has answered, its body is the call.
-    let active = routed.map(|it| it.active);
+    let active = routed.map(|routed| routed.active);
     let mut telemetry = call.telemetry.take(false);
     if let Some(code) = status::in_headers(response.headers()) {
         telemetry.end(code);
@@ -101,7 +101,7 @@ impl Rest<'_, '_> {
             let polled = poll_fn(|cx| {
                 catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))).map_or_else(
                     |_| Poll::Ready(Err(panicked(name, "in a call"))),
-                    |it| it.map_err(Into::into),
+                    |sent| sent.map_err(Into::into),
                 )
             });
             match end.watch(polled).await {
@@ -154,7 +154,7 @@ impl Rest<'_, '_> {
 
 impl Proceed for Rest<'_, '_> {
     fn cluster(&self) -> &str {
-        self.routed.as_ref().map_or("", |it| it.clusters.cluster().name())
+        self.routed.as_ref().map_or("", |routed| routed.clusters.cluster().name())
     }
 
     fn deadline(&self) -> Option<std::time::Instant> {

@@ -101,9 +101,14 @@ impl Fetch {
 
     fn report(&self, outcome: Result<Token, TokenError>) {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        let times = (Instant::now().into_std(), since_1970);
-        let fetched =
-            self.tokens.lock().on_fetched(&self.audience, outcome, times, &mut fastrand::Rng::new());
+        let now = Instant::now().into_std();
+        let fetched = self.tokens.lock().on_fetched(
+            &self.audience,
+            outcome,
+            now,
+            since_1970,
+            &mut fastrand::Rng::new(),
+        );
         let (waiters, result) = fetched;
         if let Err(error) = &result {
             tracing::debug!(audience = &*self.audience, error = &*error.message, "no identity token");

@@ -59,8 +59,9 @@ pub(super) struct LoadWatch(AbortHandle);
 
 impl Connections {
     pub(super) fn new(
-        (client, target): (Client, Target),
-        (settings, is_shared): (ConnectionSettings, bool),
+        client: Client,
+        target: Target,
+        settings: ConnectionSettings,
         security: ChannelSecurity,
         events: UnboundedSender<Event>,
     ) -> Self {
@@ -69,13 +70,19 @@ impl Connections {
             target,
             settings,
             security,
-            is_shared,
+            is_shared: false,
             attempts: HashMap::new(),
             established: HashMap::new(),
             longer_intervals: LongerIntervals::default(),
             drivers: JoinSet::new(),
             events,
         }
+    }
+
+    /// Sets whether connections are leased from those that the channels of the client share (CH3.8).
+    pub(super) fn with_shared(mut self, is_shared: bool) -> Self {
+        self.is_shared = is_shared;
+        self
     }
 
     /// Attempts a connection. Whatever it needs is done by a task of its own (CH7.23).
@@ -86,7 +93,7 @@ impl Connections {
         let settings = ConnectionSettings { keep_alive, ..self.settings };
         let attempt = match self.is_shared {
             true => self.lease(id, Key { peer, settings }, timeout),
-            false => self.attempt(id, (peer, timeout), settings),
+            false => self.attempt(id, peer, timeout, settings),
         };
         self.attempts.insert(id, (address, attempt));
     }
@@ -202,7 +209,8 @@ impl Connections {
     fn attempt(
         &self,
         id: ConnectionId,
-        (peer, timeout): (Peer, Duration),
+        peer: Peer,
+        timeout: Duration,
         settings: ConnectionSettings,
     ) -> Attempt {
         let (events, on_end) = (self.events.clone(), self.events.clone());

@@ -127,12 +127,12 @@ impl Telemetry {
 impl CallTelemetry {
     /// The span of the call.
     pub(super) fn span(&self) -> Span {
-        self.call.as_ref().map_or_else(Span::none, |it| it.span.get())
+        self.call.as_ref().map_or_else(Span::none, |call| call.span.get())
     }
 
     /// When the call began, if it is metered.
     pub(super) fn begin(&self) -> Option<Instant> {
-        self.call.as_ref().and_then(|it| it.begin)
+        self.call.as_ref().and_then(|call| call.begin)
     }
 
     /// The call waits for something before its first attempt.
@@ -148,15 +148,15 @@ impl CallTelemetry {
     }
 
     pub(super) fn has_pick_labels(&self) -> bool {
-        self.metered.as_ref().is_some_and(|it| it.method.has_pick_labels())
+        self.metered.as_ref().is_some_and(|metered| metered.method.has_pick_labels())
     }
 
     /// An attempt begins, unless there is one, which goes on with another connection (CH2.22). Returns its span.
     pub(super) fn begin_attempt(&mut self) -> Span {
         let Some(call) = &mut self.call else { return Span::none() };
         let attempt = self.attempt.get_or_insert_with(|| {
-            let begin = self.metered.as_ref().map(|it| {
-                it.method.on_attempt_started(it.custom.as_ref());
+            let begin = self.metered.as_ref().map(|metered| {
+                metered.method.on_attempt_started(metered.custom.as_ref());
                 call.just_begun.take().unwrap_or_else(Instant::now)
             });
             call.retried.retries += u32::from(call.delayed_since.is_some());
@@ -188,8 +188,8 @@ impl CallTelemetry {
     /// The request is sent to an endpoint.
     pub(super) fn on_stream(&mut self, cluster: &str, endpoint: std::net::SocketAddr) {
         let Some(attempt) = &mut self.attempt else { return };
-        let call = self.call.as_ref().map(|it| &it.span);
-        for span in call.into_iter().chain([&attempt.span]).filter_map(|it| it.0.as_ref()) {
+        let call = self.call.as_ref().map(|call| &call.span);
+        for span in call.into_iter().chain([&attempt.span]).filter_map(|span| span.0.as_ref()) {
             span.record("cluster", cluster).record("endpoint", tracing::field::display(endpoint));
         }
         trace!(target: TARGET, cluster, %endpoint, "request sent");

@@ -110,7 +110,7 @@ impl Outcomes {
         self.durations.sort_unstable();
         let at = |percent: usize| {
             let place = (self.durations.len() * percent).div_ceil(100).saturating_sub(1);
-            self.durations.get(place).map(|it| millis(*it))
+            self.durations.get(place).map(|duration| millis(*duration))
         };
         let answer = json!({
             "id": id,

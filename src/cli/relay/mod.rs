@@ -43,7 +43,7 @@ pub(super) fn run(program: Program, args: &RelayArgs) -> Result<(), Failure> {
         (Some(_) | None, _) => args.connect.bootstrap()?,
     };
     let listen = args.listen.as_deref().ok_or_else(no_address)?;
-    relay(program, (args, listen), bootstrap)
+    relay(program, args, listen, bootstrap)
 }
 
 fn no_address() -> Failure {
@@ -53,7 +53,8 @@ fn no_address() -> Failure {
 #[tokio::main]
 async fn relay(
     program: Program,
-    (args, listen): (&RelayArgs, &str),
+    args: &RelayArgs,
+    listen: &str,
     bootstrap: Bootstrap,
 ) -> Result<(), Failure> {
     let bootstrap = Arc::new(bootstrap);

@@ -36,11 +36,11 @@ pub(super) fn json(config: &ClientConfig) -> Result<String, FormatError> {
 /// The resources as a table, with the errors below it.
 pub(super) fn table(config: &ClientConfig, server: &str, now: SystemTime) -> String {
     let mut text = String::new();
-    write(&mut text, config, (server, now)).expect("writing to a String cannot fail");
+    write(&mut text, config, server, now).expect("writing to a String cannot fail");
     text
 }
 
-fn write(text: &mut String, config: &ClientConfig, (server, now): (&str, SystemTime)) -> fmt::Result {
+fn write(text: &mut String, config: &ClientConfig, server: &str, now: SystemTime) -> fmt::Result {
     let node = config.node.as_ref().map(|node| node.id.as_str()).unwrap_or_default();
     writeln!(text, "Client {:?}, node {node:?}, at {server}", config.client_scope)?;
     let resources = &config.generic_xds_configs;

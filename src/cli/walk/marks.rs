@@ -10,7 +10,7 @@ pub(crate) fn marks(before: &[String], now: &[String]) -> Vec<char> {
     for op in capture_diff_slices(Algorithm::Myers, &old, &new) {
         let (tag, old_range, new_range) = op.as_tag_tuple();
         if tag != DiffTag::Equal {
-            mark_gap(&old[old_range], &new[new_range.clone()], (&mut marks, new_range.start));
+            mark_gap(&old[old_range], &new[new_range.clone()], &mut marks, new_range.start);
         }
     }
     marks
@@ -39,7 +39,7 @@ impl Line {
 }
 
 /// Marks the lines between two common ones. A line with the same depth as an old one counts as its changed form.
-fn mark_gap(old: &[Line], new: &[Line], (marks, first): (&mut [char], usize)) {
+fn mark_gap(old: &[Line], new: &[Line], marks: &mut [char], first: usize) {
     let mut left: Vec<_> = old.iter().collect();
     for (at, line) in new.iter().enumerate() {
         marks[first + at] = match left.iter().position(|old| old.depth == line.depth) {

@@ -109,12 +109,12 @@ async fn walk(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
             biased;
             () = stop.requested() => return Ok(()),
             () = resizes.next() => output.redraw()?,
-            Some(first) = seen.next() => {
-                output.show(first)?;
+            Some((index, first)) = seen.next() => {
+                output.show(index, first)?;
                 // All targets that are resolved already are drawn at once.
                 for _ in 1..args.targets.len() {
-                    let Some(Some(next)) = seen.next().now_or_never() else { break };
-                    output.show(next)?;
+                    let Some(Some((index, next))) = seen.next().now_or_never() else { break };
+                    output.show(index, next)?;
                 }
                 output.flush()?;
             }
@@ -129,7 +129,7 @@ async fn once(resolutions: Vec<Resolution>, mut output: Output) -> Result<(), Fa
     for (index, seen) in join_all(first).await.into_iter().enumerate() {
         let Some(seen) = seen else { return Err(Failure::Missing) };
         missing |= seen.as_ref().map_or(true, |snapshot| snapshot.clusters().any(is_incomplete));
-        output.show((index, seen))?;
+        output.show(index, seen)?;
     }
     output.flush()?;
     if missing { Err(Failure::Missing) } else { Ok(()) }
@@ -172,7 +172,7 @@ impl Output {
         Self::Text(if args.look.once { display.once() } else { display })
     }
 
-    fn show(&mut self, (index, seen): (usize, Seen)) -> io::Result<()> {
+    fn show(&mut self, index: usize, seen: Seen) -> io::Result<()> {
         match self {
             Self::Json { targets, printed } => {
                 let line = report(&targets[index], &seen);

@@ -81,7 +81,7 @@ impl DeltaSession {
         let features = Features::of(self.node.as_ref());
         let subscription = self.types.entry(key).or_insert_with(|| Subscription::new(features));
         let is_nack = request.error_detail.is_some();
-        let answer = subscription.take_answer((&request.response_nonce, request.error_detail), behavior);
+        let answer = subscription.take_answer(&request.response_nonce, request.error_detail, behavior);
         self.silence.on_request(is_nack && behavior.after_nack == AfterNack::Silence);
         let mut changes = NameChanges::default();
         if is_nack && behavior.ignore_names_in_nack {
@@ -133,7 +133,7 @@ impl DeltaSession {
             if held.holds(&key.type_url) || subscription.is_awaiting() {
                 return None;
             }
-            subscription.poll((&key.type_url, settings.behavior.nonce(nonce)), store, settings)
+            subscription.poll(&key.type_url, settings.behavior.nonce(nonce), store, settings)
         })?;
         self.sent = nonce;
         if settings.behavior.empty_resource_versions {

@@ -56,7 +56,7 @@ impl Memory {
     }
 
     /// Whether the first request needs no response, since the client has all of its resources.
-    pub(super) fn take_skip(&mut self, version: &str, (wildcard, names): (bool, &[String])) -> bool {
+    pub(super) fn take_skip(&mut self, version: &str, wildcard: bool, names: &[String]) -> bool {
         let claimed = std::mem::take(&mut self.claimed);
         let is_held = |name: &String| wildcard || self.before.contains(name);
         !claimed.is_empty() && claimed == version && names.iter().all(is_held)

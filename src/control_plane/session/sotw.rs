@@ -138,7 +138,7 @@ impl Session {
                 return None;
             }
             let full_state = key.full_state() || settings.full_state_types.contains(&key.type_url);
-            subscription.poll((&key.type_url, full_state), store, settings)
+            subscription.poll(&key.type_url, full_state, store, settings)
         })?;
         self.sent += 1;
         settings.behavior.order(&mut response.resources, self.sent);

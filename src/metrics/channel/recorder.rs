@@ -67,7 +67,7 @@ impl ChannelRecorder {
         let instruments = &self.metrics.inner.instruments;
         let labels = self.of_pick(pick);
         let labels = labels.all();
-        let count = |state: WeightState| weights.iter().filter(|it| **it == state).count() as u64;
+        let count = |state: WeightState| weights.iter().filter(|weight| **weight == state).count() as u64;
         if let Some(counter) = &instruments.rr_fallback
             && WeightState::are_too_few(weights)
         {
@@ -80,7 +80,7 @@ impl ChannelRecorder {
             counter.add(count(WeightState::Stale), labels);
         }
         if let Some(histogram) = &instruments.endpoint_weights {
-            weights.iter().for_each(|it| histogram.record(it.usable().unwrap_or(0.0), labels));
+            weights.iter().for_each(|weight| histogram.record(weight.usable().unwrap_or(0.0), labels));
         }
     }
 }
@@ -132,7 +132,7 @@ impl ChannelObserver for ChannelRecorder {
         match observation {
             Observation::Scheduler { cluster, locality, weights } => {
                 let locality = locality.filter(|_| self.optional().locality);
-                let locality = locality.map(|it| it.to_string().into());
+                let locality = locality.map(|locality| locality.to_string().into());
                 let pick = PickLabels { backend_service: Some(cluster.clone()), locality };
                 self.on_scheduler(&pick, weights);
             }

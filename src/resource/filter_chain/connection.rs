@@ -27,8 +27,13 @@ pub struct Connection {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Chains(Ranges<Sources>);
 
-/// The conditions of a chain; `None` is any.
-pub(super) type Conditions = (Option<Cidr>, SourceType, Option<Cidr>, Option<u32>);
+/// The conditions of a chain, in the order of evaluation; `None` is any.
+pub(super) struct Conditions {
+    pub(super) destination: Option<Cidr>,
+    pub(super) source_type: SourceType,
+    pub(super) source: Option<Cidr>,
+    pub(super) source_port: Option<u32>,
+}
 
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Sources {
@@ -66,14 +71,15 @@ impl Connection {
 
 impl Chains {
     /// Sets the chain for these conditions; `false` if there is one already.
-    pub(super) fn add(&mut self, (destination, source_type, source, port): Conditions, chain: usize) -> bool {
+    pub(super) fn add(&mut self, conditions: &Conditions, chain: usize) -> bool {
+        let Conditions { destination, source_type, source, source_port } = *conditions;
         let sources = self.0.at(destination);
         let ranges = match source_type {
             SourceType::Any => &mut sources.any,
             SourceType::SameIpOrLoopback => &mut sources.local,
             SourceType::External => &mut sources.external,
         };
-        ranges.at(source).insert(port, chain).is_none()
+        ranges.at(source).insert(source_port, chain).is_none()
     }
 
     /// Reserves a destination without a chain of its own, so that no chain of a wider range is used. Returns whether

@@ -255,7 +255,8 @@ impl Execution {
     /// `None` cannot be: the state is that of the same type.
     pub(crate) fn call_filter(
         self,
-        (config, setting): (&Custom, Option<&Custom>),
+        config: &Custom,
+        setting: Option<&Custom>,
         state: &FilterState,
     ) -> Option<Box<dyn CallFilter>> {
         (self.call_filter)(config, setting, state)

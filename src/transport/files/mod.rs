@@ -43,7 +43,8 @@ impl Files {
 
     pub(super) fn open(
         &self,
-        (file, type_url): (Arc<PathSource>, &'static str),
+        file: Arc<PathSource>,
+        type_url: &'static str,
         events: ConnectionEvents,
     ) -> Box<dyn Connection> {
         let (requests, requested) = mpsc::unbounded_channel();

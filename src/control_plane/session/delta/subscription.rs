@@ -85,7 +85,8 @@ impl Subscription {
     /// Takes the ACK or NACK of an unacknowledged response from a request. Other nonces are ignored (B2.11).
     pub(super) fn take_answer(
         &mut self,
-        (nonce, error_detail): (&str, Option<Status>),
+        nonce: &str,
+        error_detail: Option<Status>,
         behavior: &Behavior,
     ) -> Option<Answer> {
         let Awaited { version, perishable, resources } = self.awaiting.remove(nonce)?;
@@ -212,7 +213,8 @@ impl Subscription {
     /// Returns the response that is due, with its nonce. Its contents count as sent.
     pub(super) fn poll(
         &mut self,
-        (type_url, nonce): (&str, String),
+        type_url: &str,
+        nonce: String,
         store: &Store,
         settings: &Settings,
     ) -> Option<DeltaDiscoveryResponse> {
@@ -233,9 +235,9 @@ impl Subscription {
         let limit = settings.max_per_response.map_or(usize::MAX, |limit| limit.max(1));
         while draft.len() < limit {
             if let Some(name) = self.due.pop_first() {
-                self.write_state(name, &mut draft, (type_url, &now, store));
+                self.write_state(name, &mut draft, type_url, &now, store);
             } else if let Some(name) = self.beating.pop_first() {
-                self.write_heartbeat(&name, &mut draft, (&now, store), settings);
+                self.write_heartbeat(&name, &mut draft, &now, store, settings);
             } else {
                 break;
             }
@@ -247,7 +249,7 @@ impl Subscription {
         if settings.behavior.unsolicited_resources {
             let others = now.entries().filter(|(name, stored)| !self.covers(name, stored));
             let mut unmentioned =
-                others.filter(|(name, _)| !response.removed_resources.iter().any(|it| it == *name));
+                others.filter(|(name, _)| !response.removed_resources.iter().any(|removed| removed == *name));
             let whole = unmentioned.next().map(|(_, stored)| wrap::whole(type_url, stored, store));
             response.resources.extend(whole.map(|resource| self.supported(resource)));
         }
@@ -363,12 +365,7 @@ impl Subscription {
         }
     }
 
-    fn write_state(
-        &mut self,
-        name: String,
-        draft: &mut Draft,
-        (type_url, now, store): (&str, &Type, &Store),
-    ) {
+    fn write_state(&mut self, name: String, draft: &mut Draft, type_url: &str, now: &Type, store: &Store) {
         let Draft { response, perishable } = draft;
         let is_unknown = self.unknown.remove(&name);
         match now.entry(&name) {
@@ -405,7 +402,8 @@ impl Subscription {
         &mut self,
         name: &str,
         draft: &mut Draft,
-        (now, store): (&Type, &Store),
+        now: &Type,
+        store: &Store,
         settings: &Settings,
     ) {
         let Some((_, stored)) = now.entry(name).filter(|(_, stored)| self.covers(name, stored)) else {

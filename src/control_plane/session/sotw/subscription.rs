@@ -203,7 +203,8 @@ impl Subscription {
     /// Returns the response that is due, without its nonce. Its contents count as sent.
     pub(super) fn poll(
         &mut self,
-        (type_url, full_state): (&str, bool),
+        type_url: &str,
+        full_state: bool,
         store: &Store,
         settings: &Settings,
     ) -> Option<DiscoveryResponse> {
@@ -222,9 +223,9 @@ impl Subscription {
         if self.seen.is_none() && settings.behavior.skip_known_versions {
             self.skip(&now, store.version_of_type(&now));
         }
-        let contents = match self.changes((full_state, &settings.behavior), &now) {
+        let contents = match self.changes(full_state, &settings.behavior, &now) {
             Some(contents) => contents,
-            None => self.beat((full_state, &settings.behavior), &now)?,
+            None => self.beat(full_state, &settings.behavior, &now)?,
         };
         match &contents {
             Contents::Whole { resources, .. } if settings.behavior.skip_known_versions => {
@@ -306,18 +307,14 @@ impl Subscription {
 
     /// Skips the response to a client that has all resources.
     fn skip(&mut self, now: &Type, version: String) {
-        if self.memory.take_skip(&version, (self.wildcard, &self.names)) {
+        if self.memory.take_skip(&version, self.wildcard, &self.names) {
             self.added = Added::default();
             (self.seen, self.version) = (Some(now.clone()), version);
         }
     }
 
     /// Returns the contents of the next response, which then count as sent; `None` if nothing has changed.
-    fn changes<'a>(
-        &mut self,
-        (full_state, behavior): (bool, &Behavior),
-        now: &'a Type,
-    ) -> Option<Contents<'a>> {
+    fn changes<'a>(&mut self, full_state: bool, behavior: &Behavior, now: &'a Type) -> Option<Contents<'a>> {
         let is_same_version = self.seen.as_ref().is_some_and(|seen| seen.version() == now.version());
         let mut added = match behavior.new_names_with_next_version && is_same_version {
             true => Added::default(),
@@ -353,7 +350,7 @@ impl Subscription {
     }
 
     /// Returns the resources that must be confirmed, if nothing else is due.
-    fn beat<'a>(&mut self, (full_state, behavior): (bool, &Behavior), now: &'a Type) -> Option<Contents<'a>> {
+    fn beat<'a>(&mut self, full_state: bool, behavior: &Behavior, now: &'a Type) -> Option<Contents<'a>> {
         let mut again = (self.rejected && !behavior.heartbeats_after_nack) || self.version.is_empty();
         let mut names = BTreeSet::new();
         for (ttl, confirm) in self.pulse.take_due(behavior.heartbeats_after_expiry) {

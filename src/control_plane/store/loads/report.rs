@@ -193,7 +193,7 @@ impl LocalityLoad {
         let locality = stats.locality.as_ref();
         Self {
             locality: locality
-                .map(|it| Locality::new(&it.region, &it.zone, &it.sub_zone))
+                .map(|locality| Locality::new(&locality.region, &locality.zone, &locality.sub_zone))
                 .unwrap_or_default(),
             priority: stats.priority,
             requests: RequestCounts {

@@ -101,7 +101,7 @@ impl AuditLogger {
         let extension = message.audit_logger.unwrap_or_default();
         let any = extension.typed_config.ok_or_else(|| at(Invalid::new("must be set")))?;
         let (type_name, payload) = parts::extension(&any).map_err(at)?;
-        let config = match cx.registry.audit_loggers().parse((&type_name, payload), cx) {
+        let config = match cx.registry.audit_loggers().parse(&type_name, payload, cx) {
             Ok(custom) => custom.map(AuditLoggerConfig::Custom),
             Err(payload) if type_name == STDOUT => stdout(payload),
             Err(_) if message.is_optional => return Ok(None),
