@@ -24,7 +24,7 @@ pub(crate) struct Entry {
     pub(crate) unnotified: OneOrMany<WatchId>,
     /// The name is a glob: the state is that of the collection as a whole.
     pub(crate) is_glob: bool,
-    /// It was held until its TTL expired, and nothing was received for it since.
+    /// Set when the time to live of a held resource expires, and cleared by the next change of the entry.
     is_expired: bool,
     state: State,
 }
@@ -42,7 +42,8 @@ pub(crate) struct Entry {
 /// ```
 #[derive(Debug)]
 enum State {
-    /// Nothing was received yet. A server error was published before; it is not published twice.
+    /// The state before the first response about the name. `notified` is the server error that the watches have, so that it is
+    /// not published twice.
     Waiting {
         notified: Option<WatchError>,
     },
@@ -122,7 +123,7 @@ impl Entry {
         }
     }
 
-    /// The same, if these bytes without a wrapper can be nothing but this resource.
+    /// Returns the bytes of the resource, if a message of these bytes without a wrapper can be no other resource.
     pub(crate) fn bare_bytes(&self) -> Option<&[u8]> {
         self.raw().filter(|raw| raw.is_bare()).map(|raw| &**raw)
     }
@@ -319,7 +320,7 @@ impl Entry {
         self.apply_ambient_error(AmbientError { state: ResourceState::ReceivedError, error, update }, !drop)
     }
 
-    /// It was not received in time: it does not exist, unless the timeout counts as a server error (A88-5).
+    /// Handles the does-not-exist timer: the resource does not exist, unless the timeout counts as a server error (A88-5).
     pub(crate) fn on_timeout(&mut self, error: WatchError, at: Instant) -> Changed {
         let state = if error.is_not_found() { ResourceState::DoesNotExist } else { ResourceState::Timeout };
         let update = Update { version: Version::default(), at };
@@ -331,7 +332,7 @@ impl Entry {
         }
     }
 
-    /// The same error is not published again, but its time is updated.
+    /// Records an error beside the state. An error equal to the current one is not published again; its time is updated.
     fn apply_ambient_error(&mut self, ambient_error: AmbientError, keep: bool) -> Changed {
         self.is_expired = false;
         let known = self.ambient_error().is_some_and(|known| known.error == ambient_error.error);

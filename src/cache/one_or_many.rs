@@ -4,7 +4,7 @@ use std::ops::Deref;
 #[derive(Debug)]
 pub(crate) enum OneOrMany<T> {
     One(T),
-    /// None, or several.
+    /// No value, or several: most lists have one, which needs no allocation.
     Other(Option<Box<Several<T>>>),
 }
 

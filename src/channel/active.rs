@@ -145,7 +145,7 @@ impl ActiveCalls {
 }
 
 impl ActiveCall {
-    /// That of its channel.
+    /// The counters of malformed values of the channel.
     pub(super) fn malformed(&self) -> &MalformedCounters {
         &self.all.malformed
     }

@@ -48,9 +48,9 @@ pub(super) struct Attempts<'a> {
     pub(super) cluster: ClusterReference,
     pub(super) auto_host_rewrite: bool,
     pub(super) retries: Retries,
-    /// Those of the current attempt.
+    /// Inputs and results of the pick of the current attempt.
     pub(super) draws: Draws,
-    /// Those of the current attempt, if its call has credentials.
+    /// Headers of the call credentials of the current attempt; empty without credentials.
     pub(super) credentials: CredentialHeaders,
     pub(super) sessions: Sessions,
 }
@@ -69,9 +69,9 @@ enum Failure {
     ConnectionLost(Status),
     /// Without a status of the server, or without a usable endpoint (CH6.10).
     Failed(Status),
-    /// With a response that is a status alone.
+    /// A response without messages, whose headers carry the status.
     Responded(Box<Responded>),
-    /// In a way that no attempt follows (CH6.7).
+    /// A failure that permits no further attempt (CH6.7).
     Final(Status),
 }
 

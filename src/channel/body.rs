@@ -55,7 +55,7 @@ enum FilteredState {
 
 struct Filtered {
     body: FilteredBody,
-    /// If the call has no other body.
+    /// Counts the call as running, where no inner body does.
     _active: Option<ActiveCall>,
     telemetry: CallTelemetry,
 }

@@ -87,7 +87,7 @@ pub(super) struct Call<'a> {
     pub(super) reason: Option<Arc<str>>,
     /// How many times the request was sent.
     pub(super) attempts: u32,
-    /// Those that filters have added.
+    /// Call credentials that filters have added, in the order of the filters.
     pub(super) credentials: Vec<Credential>,
     pub(super) telemetry: CallTelemetry,
     /// A filter of the application may answer in the place of a server.

@@ -31,7 +31,7 @@ pub struct ChannelStatus {
     pub state: ChannelState,
     /// The calls under way, until their responses are read.
     pub calls: usize,
-    /// Those of them that wait, for the configuration, an endpoint or a stream.
+    /// How many of the calls wait for the configuration, an endpoint or a stream.
     pub waiting: usize,
     /// Why the target cannot be resolved, or why the configuration may be stale.
     pub error: Option<Arc<str>>,

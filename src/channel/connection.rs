@@ -68,7 +68,7 @@ use crate::{
 #[derive(Debug, Clone)]
 pub(super) struct Handle {
     send: SendRequest<Bytes>,
-    /// With TLS alone.
+    /// The result of the TLS handshake; `None` for plaintext.
     secured: Option<Arc<Secured>>,
     address: SocketAddr,
     responses: Arc<Responses>,
@@ -262,7 +262,7 @@ impl Reserved {
         Ok(Self { attempt, other, stream: None, has_response: false })
     }
 
-    /// The same without waiting.
+    /// Reserves a stream like [`new`](Self::new) without waiting; returns the attempt if no connection has one.
     pub(super) fn try_new(attempt: Attempt<Handle>) -> Result<Self, Attempt<Handle>> {
         match attempt.endpoint.connections.try_reserve() {
             Some(other) => Ok(Self { attempt, other, stream: None, has_response: false }),

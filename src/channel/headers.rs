@@ -97,7 +97,7 @@ pub(super) struct Head {
     pub(super) authority: Option<Authority>,
     /// The headers as they are, for the first attempt.
     headers: Option<HeaderMap>,
-    /// Those that [`prepare`] does not add, for a further attempt. Most requests have none.
+    /// Headers of the application, which a further attempt repeats; [`prepare`] adds the others. Most requests have none.
     own: Vec<(HeaderName, HeaderValue)>,
 }
 

@@ -150,7 +150,7 @@ impl Pump {
         self.sent.as_ref().map(|sent| sent.bytes.total())
     }
 
-    /// The same, for a request that is sent beside its response.
+    /// Returns the number of bytes of messages that were sent, updated while the upload goes on beside the response.
     pub(super) fn share_sent(&mut self) -> Arc<AtomicU64> {
         let sent = self.sent.get_or_insert_default();
         let shared = Arc::new(AtomicU64::new(sent.bytes.total()));

@@ -34,7 +34,7 @@ pub(super) struct RunningResponse {
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation more for each call")]
 enum State {
     Running(Running),
-    /// It has ended with this status, which the application has not seen yet.
+    /// The call has ended with this status, which the application has not received yet.
     Ended(Status),
     Complete,
 }

@@ -17,7 +17,7 @@ use crate::{
 /// The cluster of a call while its filters run, which may move it to where its session is (CH8.9).
 pub(super) struct SessionClusters {
     cluster: ClusterReference,
-    /// Those that cookies may lead to as well.
+    /// Clusters of the route that a cookie of the request may select instead.
     others: Vec<ClusterReference>,
     sessions: Sessions,
 }
@@ -95,7 +95,7 @@ impl Sessions {
         }
     }
 
-    /// As before, for a response that is the failure of its attempt, such as one of a proxy.
+    /// Like [`set_cookies`](Self::set_cookies), for a response that is the failure of its attempt, such as one of a proxy.
     pub(super) fn set_cookies_of(&self, status: &mut Status, draws: &Draws, cluster: &str) {
         if !self.0.is_empty() {
             let mut headers = mem::take(status.metadata_mut()).into_headers();

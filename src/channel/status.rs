@@ -79,7 +79,8 @@ pub(super) fn of_stream(error: &h2::Error, attempt: &Reserved, deadline: Option<
     of_error(error, attempt.endpoint().address, attempt.lost_by(), deadline)
 }
 
-/// As before, with the reason why the connection was ended from this side, if it was.
+/// Returns the status of a call that failed with an error of HTTP/2. `lost_by` is the reason why this side ended the connection;
+/// `None` if the server ended it.
 pub(super) fn of_error(
     error: &h2::Error,
     address: SocketAddr,

@@ -84,7 +84,7 @@ pub(super) enum Control {
 /// What becomes of connections.
 enum Event {
     Connected(ConnectionId, Box<Connection>),
-    /// That of a shared connection.
+    /// A lease of a shared connection is ready.
     Joined(ConnectionId, Arc<Streams<Handle>>),
     Failed(ConnectionId, ConnectError),
     Lost(ConnectionId, Loss),

@@ -57,7 +57,7 @@ pub struct ClientBuilder {
 #[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// It was built outside of a tokio runtime.
+    /// The client was built outside of a tokio runtime.
     #[error("a client needs a tokio runtime: build it in a task, or within `Runtime::enter`")]
     NoRuntime,
     /// The bootstrap does not match the [extensions](ClientBuilder::extensions) of the application: the plugin of a

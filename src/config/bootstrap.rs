@@ -24,7 +24,7 @@ pub struct Bootstrap {
     server_listener_template: Option<Template>,
     allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
     named_servers: NamedServers,
-    /// By type URL.
+    /// Names of the collections that replace wildcards, by type URL.
     collections: BTreeMap<String, ResourceName>,
     warnings: Vec<ValidationError>,
 }

@@ -50,7 +50,7 @@ impl Locality {
     }
 }
 
-/// By region, then zone, then sub-zone.
+/// Localities are ordered by region, then zone, then sub-zone.
 impl Ord for Locality {
     fn cmp(&self, other: &Self) -> Ordering {
         self.parts().cmp(&other.parts())

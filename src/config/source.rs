@@ -39,7 +39,7 @@ pub struct PathSource {
     pub path: PathBuf,
     /// The directory in which a move triggers a reload of the file; without it, any change of the file does.
     pub watched_directory: Option<PathBuf>,
-    /// With a watched directory, reads the file again also when it is written in place (`watch_modify`).
+    /// Whether a file with a watched directory is also read again when it is written in place (`watch_modify`).
     pub watch_modify: bool,
     /// The features, as for a server.
     pub features: ServerFeatures,
@@ -51,7 +51,7 @@ pub struct PathSource {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sources {
     all: Vec<ConfigSource>,
-    /// By type URL.
+    /// Sources of single types by type URL, which replace `all`.
     by_type: BTreeMap<String, Vec<ConfigSource>>,
 }
 

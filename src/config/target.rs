@@ -30,7 +30,7 @@ pub struct Target {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// It is not of the form `xds:///service` or `xds://authority/service`.
+    /// The target is not of the form `xds:///service` or `xds://authority/service`.
     #[error("target {target:?}: {reason}")]
     Invalid {
         /// The target as given.

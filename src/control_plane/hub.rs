@@ -61,7 +61,7 @@ pub enum Headers {
     /// When the stream opens.
     #[default]
     AtOnce,
-    /// With the first response.
+    /// Headers are sent with the first response.
     WithFirstResponse,
     /// Never, until the stream ends. Responses are delayed with them.
     Never,

@@ -27,7 +27,7 @@ pub(super) struct Incoming {
     limits: ServerLimits,
     permits: Arc<Semaphore>,
     refused: Refused,
-    /// None of them delays another one, nor the acceptance of connections.
+    /// TLS handshakes in progress. A slow one delays neither another one nor the acceptance of connections.
     handshakes: JoinSet<Option<Connection<Socket>>>,
 }
 

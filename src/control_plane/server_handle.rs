@@ -111,6 +111,6 @@ const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The flow-control window for requests on a stream, in bytes.
 const WINDOW: u32 = 1 << 20;
-/// That of all streams of a connection. A stream that is not read leaves enough of it to the others.
+/// The flow-control window of a connection. A stream that is not read leaves enough of it to the others.
 const CONNECTION_WINDOW: u32 = 8 * WINDOW;
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);

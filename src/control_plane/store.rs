@@ -187,9 +187,9 @@ pub enum Versions {
 #[derive(Debug)]
 pub struct Transaction<'a> {
     store: &'a Store,
-    /// By type URL and canonical name.
+    /// Changes of the transaction by type URL and canonical name.
     changes: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Change>>,
-    /// By type URL.
+    /// Versions of types that the application sets itself, by type URL.
     versions: BTreeMap<Arc<str>, Arc<str>>,
 }
 

@@ -15,7 +15,7 @@ use super::{session::NameChanges, store::canonical};
 #[derive(Debug, Clone, Default)]
 pub struct Subscriptions {
     types: OrdSet<Arc<str>>,
-    /// By type and canonical name.
+    /// Subscribed names by type and canonical name.
     names: OrdMap<Name, Subscribed>,
 }
 

@@ -54,7 +54,7 @@ fn cut_middle(cell: &mut String, limit: usize) {
 /// The most characters of a cell.
 const CELL: usize = 60;
 
-/// The same in the last column, which makes no other one wide.
+/// The longest text in a cell of the last column, which makes no other one wide.
 const LAST_CELL: usize = 200;
 
 /// The blanks between columns.

@@ -61,9 +61,9 @@ pub(crate) type OnToken = Box<dyn FnOnce(TokenResult) + Send>;
 /// What becomes of a request for a token.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TokenDecision {
-    /// It is used, or the call fails.
+    /// A valid token for the call, or the error that fails it.
     Now(TokenResult),
-    /// It is used, and a newer one is to be fetched.
+    /// A valid token for the call, which expires soon: the caller also fetches a newer one.
     NowAndFetch(Arc<str>),
     /// The call waits for the fetch that runs.
     Wait,

@@ -34,11 +34,11 @@ pub(crate) enum Filter {
 /// Compiles the chains of the routes of a virtual host (CH5.1).
 #[derive(Debug)]
 pub(crate) struct ChainCompiler<'a> {
-    /// Those of the listener.
+    /// The filters of the listener.
     filters: &'a [HttpFilter],
     /// The overrides of the virtual host.
     host: &'a [FilterOverride],
-    /// Those that equal ones of later routes share: that of routes without overrides, and the last other one.
+    /// Chains that later routes with equal overrides share: the chain without overrides, and the last other one.
     shared: [Option<Arc<FilterChain>>; 2],
     instances: Instances,
     made: Made<'a>,
@@ -62,7 +62,8 @@ impl<'a> ChainCompiler<'a> {
         Self { filters, host, shared: [None, None], instances, made, unexecuted }
     }
 
-    /// With the instances of filters that there are (CH5.4). Those of filters that are not listed any more end.
+    /// Sets the instances of the generation before, which keep their state (CH5.4). Instances of filters that are no longer
+    /// listed end.
     #[must_use]
     pub(crate) fn with_instances(mut self, instances: Instances) -> Self {
         self.instances = instances;

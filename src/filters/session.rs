@@ -18,7 +18,7 @@ use crate::{resolve::RequestHeaders, resource::http_filter::SessionCookie};
 pub(crate) struct SessionState {
     /// The addresses, as they are written in the cookie.
     list: Box<str>,
-    /// Those of them that are addresses: 1 to 16.
+    /// The parts of the list that are addresses: 1 to 16.
     pub(crate) addresses: Box<[SocketAddr]>,
     /// Without the quotes of A60.
     cluster: Option<Box<str>>,

@@ -262,7 +262,7 @@ fn scalar(kind: &Kind, field: &Field<'_>) -> Result<Value, Malformed> {
     })
 }
 
-/// With the shortest digits that identify an `f32`, not those of an `f64`.
+/// Prints an `f32` with the shortest digits that identify it, which are fewer than those of the equal `f64`.
 fn show_float(number: f32) -> Value {
     show_number(number.to_string().parse().unwrap_or_else(|_| number.into()))
 }

@@ -177,7 +177,7 @@ impl Counters {
         self.on_written();
     }
 
-    /// It is listed for reports, from now on or again: nothing is taken.
+    /// Puts the counters into reports from now on, or again. The report in progress, if there is one, does not cover them.
     pub(super) fn on_listed(&self) {
         store(&self.taken, load(&self.reported));
     }

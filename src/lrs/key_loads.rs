@@ -36,7 +36,7 @@ pub(super) struct KeyLoads {
     /// When the report in progress was taken; `None` if there is none.
     taken_at: Option<Instant>,
     localities: BTreeMap<Locality, LocalityLoads>,
-    /// By category; those without one under `None`.
+    /// Dropped calls by category; `None` is the key of drops without a category.
     drops: BTreeMap<Option<Arc<str>>, Drops>,
     /// The last report was of the activity, so that one of zeros follows it (LR4.8).
     is_closing_due: bool,

@@ -59,7 +59,7 @@ impl<C: Count> Lanes<C> {
         Some(lane.clone())
     }
 
-    /// Nothing is counted any more. Called with the lock of all counters held.
+    /// Ends the counting for the current destination. Called with the lock of all counters held.
     pub(super) fn leave(&self) {
         if let Some(left) = self.current() {
             left.set_current(false);

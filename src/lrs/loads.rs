@@ -55,7 +55,7 @@ pub(super) struct State {
     /// What EDS says, for such clusters in snapshots.
     assignments: WeakMap<Arc<str>, Assignment>,
     cells: BTreeMap<CellKey, Weak<ClusterCell>>,
-    /// They are never removed: a client knows those of its bootstrap.
+    /// The management servers by index, never removed: a client knows those of its bootstrap.
     pub(super) servers: Vec<ServerLoads>,
 }
 

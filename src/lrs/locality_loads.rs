@@ -23,7 +23,7 @@ pub(super) struct LocalityLoads {
     departed: Option<Box<DepartedCalls>>,
     /// There was something but zeros when a report was last taken.
     pub(super) has_activity: bool,
-    /// It was in the last report.
+    /// Whether the locality was in the last report.
     pub(super) was_reported: bool,
 }
 
@@ -112,7 +112,7 @@ impl LocalityLoads {
         self.counted_mut().map(Counted::on_written).sum()
     }
 
-    /// Nothing of what was counted is reported.
+    /// Discards everything counted so far.
     pub(super) fn discard(&mut self) {
         (self.was_reported, self.departed) = (false, None);
         self.counted_mut().for_each(Counted::discard);

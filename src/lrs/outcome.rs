@@ -3,9 +3,9 @@ use crate::error::Code;
 /// How a call has ended, for load reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It counts in `total_successful_requests`.
+    /// A success, counted in `total_successful_requests`.
     Success,
-    /// It counts in `total_error_requests`.
+    /// An error, counted in `total_error_requests`.
     Error,
 }
 

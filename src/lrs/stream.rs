@@ -102,7 +102,7 @@ struct Turn {
     /// What is not built yet.
     rest: Rest,
     parts: VecDeque<Part>,
-    /// It was passed to the transport, which has not accepted it yet.
+    /// The part that was passed to the transport, which has not accepted it yet.
     in_flight: Option<Part>,
     keys: usize,
     bytes: usize,

@@ -129,7 +129,7 @@ impl ResourceName {
         self.spelling.as_ref().unwrap_or(&self.canonical)
     }
 
-    /// The same, shared; `None` if it is the canonical string.
+    /// The spelling of the name as it was given, shared; `None` if it is the canonical string.
     pub(crate) fn other_spelling(&self) -> Option<Arc<str>> {
         self.spelling.clone()
     }

@@ -6,11 +6,11 @@ pub(super) const MAX_DEPTH: usize = 16;
 /// The part of a cluster's state that matters to the aggregates above it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Child<'a> {
-    /// It has endpoints of its own.
+    /// A cluster with endpoints of its own.
     Leaf,
-    /// It is an aggregate.
+    /// An aggregate with these children, in order.
     Aggregate(&'a [Arc<str>]),
-    /// It does not exist, or its state is not known yet.
+    /// A cluster that does not exist, or whose state is not known yet.
     Nothing,
 }
 
@@ -132,7 +132,8 @@ mod tests {
         assert_eq!(flat.leaves, [&Arc::from("a16")]);
     }
 
-    /// The same by paths: every path from the top is tried in order, and repeated clusters are dropped at the end.
+    /// A second implementation of `flatten` to compare with: it follows every path from the top, and drops repeated clusters at
+    /// the end.
     fn by_paths(mesh: &Mesh, name: &str, path: &mut Vec<String>, found: &mut Vec<String>) {
         if path.iter().any(|above| above == name) || path.len() > 6 {
             return;

@@ -52,7 +52,7 @@ impl ClusterEntry {
         Self { config: Some(config.clone()), warning, endpoints, endpoints_error, ..Self::empty(name) }
     }
 
-    /// The same with these endpoints, unless there are others.
+    /// Returns the entry with these endpoints, unless it has others.
     pub(super) fn or_endpoints(self, endpoints: Option<Arc<ClusterLoadAssignment>>) -> Self {
         Self { endpoints: self.endpoints.or(endpoints), ..self }
     }

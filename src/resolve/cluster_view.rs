@@ -48,7 +48,8 @@ use crate::{
 pub struct ClusterView<'a> {
     snapshot: &'a Snapshot,
     entry: &'a Arc<ClusterEntry>,
-    /// Those of the weighted cluster of the route that led here.
+    /// The filter overrides of the weighted cluster that the route has picked; `None` for a cluster that was not picked by
+    /// weight.
     overrides: Option<&'a Arc<[FilterOverride]>>,
 }
 

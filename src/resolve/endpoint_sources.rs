@@ -22,7 +22,7 @@ struct SourceState {
 pub(super) enum Joined {
     /// The cluster uses the source already.
     Before,
-    /// Other clusters use it already.
+    /// The source has other clusters already.
     Second,
     /// No cluster used it: the source must be watched.
     First,
@@ -31,7 +31,7 @@ pub(super) enum Joined {
 /// The effect of the end of a use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
-    /// Other clusters use the source still.
+    /// The source still has other clusters.
     InUse,
     /// No cluster uses it any more.
     Unused,

@@ -292,7 +292,7 @@ impl Graph {
         self.pending.unlinked |= concerns_above || after.is_aggregate() || before.is_aggregate();
     }
 
-    /// The same for a cluster with endpoints of its own.
+    /// Applies the latest configuration of a cluster with endpoints of its own.
     fn update_with_endpoints(&mut self, name: &Arc<str>, latest: LatestConfig<'_>, now: Instant) {
         let LatestConfig { config, warning, source } = latest;
         self.watch_source(name, source);

@@ -29,7 +29,7 @@ pub(super) struct Linker<'a> {
     pub(super) topology: Topology<'a>,
     /// The clusters below aggregates as they were last linked.
     pub(super) before: &'a Descendants,
-    /// The same of the aggregates that would have no leaf.
+    /// Aggregates that would lose their last leaf, and until when they keep it.
     pub(super) leafless: &'a Leafless,
     /// The time for which an aggregate in use keeps its last leaves.
     pub(super) grace: Duration,
@@ -58,7 +58,7 @@ pub(super) struct Links {
 #[derive(Debug)]
 pub(super) struct LinkedAggregate {
     pub(super) name: Arc<str>,
-    /// It is shown by its latest configuration.
+    /// Whether the aggregate is shown by its latest configuration.
     pub(super) is_linked: bool,
     /// The new entry, unless no configuration of an aggregate is shown.
     pub(super) entry: Option<ClusterEntry>,

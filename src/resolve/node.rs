@@ -138,7 +138,7 @@ impl TreeNode {
         matches!(self.shown_as_child(), Child::Aggregate(_)) && !self.phase.is_linked()
     }
 
-    /// Nothing is shown any more.
+    /// Forgets the shown entry and the one before it.
     pub(super) fn forget_shown(&mut self) {
         (self.shown, self.old) = (None, None);
     }

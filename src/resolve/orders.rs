@@ -25,7 +25,7 @@ pub(crate) struct About {
     pub(crate) headers: Arc<[(Arc<str>, Arc<str>)]>,
     pub(crate) listener: Arc<str>,
     pub(crate) node_id: Arc<str>,
-    /// Those of the client.
+    /// The load counters of the client, for snapshots.
     pub(crate) loads: Arc<Loads>,
 }
 

@@ -23,7 +23,7 @@ pub(super) enum Next {
     /// No routes are prepared.
     #[default]
     Nothing,
-    /// Other routes are about to come, but are not known yet.
+    /// New routes are expected, and not known yet.
     Unknown,
     Clusters(Vec<Arc<str>>),
 }

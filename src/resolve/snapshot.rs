@@ -36,7 +36,7 @@ pub(crate) struct RoutingConfig {
     pub(crate) virtual_host: HostChoice,
     /// The reasons why the listener or the routes may be stale.
     pub(crate) warnings: Vec<WatchError>,
-    /// Those of the client.
+    /// The load counters of the client, for the reporters of clusters.
     pub(crate) loads: Arc<Loads>,
 }
 

@@ -23,7 +23,7 @@ pub struct ClusterPlugin {
 pub(super) struct Plugins(BTreeMap<String, Option<Arc<ClusterPlugin>>>);
 
 impl Plugins {
-    /// None, as for a virtual host by itself.
+    /// No plugins, as for a virtual host by itself.
     pub(super) const fn none() -> Self {
         Self(BTreeMap::new())
     }

@@ -28,7 +28,7 @@ pub struct ResourceConfigSource {
     written: Bytes,
     sources: Box<[ConfigSource]>,
     authorities: Box<[Box<str>]>,
-    /// It is the server that sent the resource: names of the older form have that server without it.
+    /// Whether the source is the server that sent the resource (`self`). Names of the older form belong to that server anyway.
     is_peer: bool,
 }
 

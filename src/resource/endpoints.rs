@@ -286,7 +286,7 @@ struct Draft {
 }
 
 impl UnweightedLocality {
-    /// Nothing is checked of a locality that is not used (E3): what cannot be read of it is left out.
+    /// Parses a locality that load balancing ignores (E3). It is not validated: malformed parts are left out.
     fn parse(from: &LocalityFields<'_>, whole: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         let named = LocalityFields { locality: Some(from.locality.unwrap_or_default()), ..from.clone() };
         let LocalityEndpoints { locality, endpoints, metadata, .. } =
@@ -361,7 +361,7 @@ fn zero_weight() -> Invalid {
     Invalid::field("load_balancing_weight", "is 0")
 }
 
-/// Other endpoints of a locality, in a message of their own, are left out.
+/// Remarks that endpoints of a locality in a list of their own are left out.
 fn note_list(fields: &LocalityFields<'_>, place: usize) {
     if fields.has_list {
         let reason = "not supported; its endpoints are left out";

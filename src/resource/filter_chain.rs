@@ -74,9 +74,9 @@ pub enum SourceType {
     /// Any source.
     #[default]
     Any,
-    /// The same address as the destination, or a loopback address.
+    /// Connections from the address of the destination, or from a loopback address.
     SameIpOrLoopback,
-    /// Another host.
+    /// Connections from another host.
     External,
 }
 

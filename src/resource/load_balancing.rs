@@ -40,11 +40,11 @@ pub enum LbPolicy {
     RoundRobin,
     /// The first address that can be connected to.
     PickFirst(PickFirst),
-    /// By a hash of the request.
+    /// An endpoint by a hash of the request.
     RingHash(Box<RingHash>),
     /// The endpoint with fewest requests under way among some at random.
     LeastRequest(LeastRequest),
-    /// By weights that are computed from the load that endpoints report.
+    /// An endpoint by weights that are computed from the load that endpoints report.
     ClientSideWeightedRoundRobin(Box<ClientSideWeightedRoundRobin>),
     /// First a locality by weight, then an endpoint in it.
     WrrLocality(WrrLocality),

@@ -333,7 +333,7 @@ impl ResourceType {
         }
     }
 
-    /// The same type under another type URL, for resources that are not parsed.
+    /// Returns the type under another type URL, for resources that are not parsed.
     #[cfg(feature = "cli")]
     pub(crate) const fn with_type_url(mut self, type_url: &'static str) -> Self {
         self.type_url = type_url;

@@ -110,7 +110,7 @@ impl Methods {
 /// The wrapper with a name and a version for a resource.
 pub(crate) use crate::base::type_url::WRAPPER;
 
-/// The same in V2.
+/// The type URL of the wrapper in V2.
 pub(crate) const WRAPPER_V2: &str = "type.googleapis.com/envoy.api.v2.Resource";
 
 macro_rules! methods {

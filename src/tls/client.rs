@@ -128,7 +128,7 @@ impl ClientTls {
         Self { security, revocation: None, watching: OnceLock::new(), generation: Mutex::default() }
     }
 
-    /// The same, where no certificate of a server may be revoked by these lists (CH7.17).
+    /// Sets the lists by which no certificate of a server may be revoked (CH7.17).
     pub(crate) fn with_revocation(self, revocation: Option<Arc<Revocation>>) -> Self {
         Self { revocation, ..self }
     }

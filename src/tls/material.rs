@@ -153,7 +153,7 @@ impl Material {
         }
     }
 
-    /// The same, which notifies of rotations here.
+    /// Sets where rotations are notified.
     pub(super) fn with_changes(self, changes: watch::Sender<()>) -> Self {
         Self { changes, ..self }
     }
@@ -320,7 +320,7 @@ impl Identity {
         Some(in_file("certificate_file", &self.file, &why))
     }
 
-    /// It is used all the same: it is for servers to refuse it, by their clocks.
+    /// Logs that the certificate has expired. It is used nevertheless: servers refuse it by their own clocks.
     fn warn_if_expired(&self, origin: &str) {
         let now = tokio_rustls::rustls::pki_types::UnixTime::now().as_secs();
         if let Some(reason) = self.expired(Duration::from_secs(now)) {

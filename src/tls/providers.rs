@@ -99,7 +99,7 @@ impl Providers {
 }
 
 impl ProviderRotations {
-    /// Those from now on.
+    /// Subscribes to the rotations from now on.
     pub(crate) fn new(providers: Arc<Providers>) -> Self {
         let changes = providers.changes.subscribe();
         let seen = providers.rotations().map(|(name, it)| (name.into(), it)).collect();

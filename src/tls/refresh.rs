@@ -30,7 +30,7 @@ pub(super) struct Refresh<S, M> {
 /// What a reading has changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing.
+    /// No change.
     None,
     /// There is new material, the first or another.
     Material,

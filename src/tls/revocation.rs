@@ -116,7 +116,7 @@ impl fmt::Display for RevocationLists {
 }
 
 impl Revocation {
-    /// It does no I/O.
+    /// Creates the lists without I/O; a watch or the first handshake reads them.
     pub(crate) fn new(settings: RevocationLists) -> Arc<Self> {
         let readings = Arc::new(tokio::sync::Mutex::new(Readings::new(settings.refresh_interval)));
         let reads = FileReads::default();

@@ -20,9 +20,9 @@ use super::{names::CertificateNames, spiffe::TrustBundleMap};
 /// Whom a server's certificate must be signed by.
 #[derive(Debug)]
 pub(crate) enum TrustRoots {
-    /// By one of these.
+    /// The root certificates, one of which must have signed the chain.
     Certificates(Arc<RootCertStore>),
-    /// By one of the trust domain of its SPIFFE id.
+    /// Root certificates for each trust domain; the SPIFFE id of the certificate selects the domain.
     Spiffe(TrustBundleMap),
 }
 

@@ -45,7 +45,7 @@ pub trait MetadataSource: Send + Sync + 'static {
     fn load<'a>(&'a self, server: &'a Server) -> Loading<'a, Metadata>;
 }
 
-/// The same metadata for all calls to all servers.
+/// A fixed set of metadata, for all calls to all servers.
 impl MetadataSource for Metadata {
     fn load<'a>(&'a self, _: &'a Server) -> Loading<'a, Metadata> {
         Box::pin(async { Ok(self.clone()) })

@@ -274,7 +274,8 @@ impl ConnectionEvents {
     }
 }
 
-/// The same, without an effect on the end of the connection when it is dropped.
+/// A weak handle of [`ConnectionEvents`]: dropping the last strong one reports the end of the connection, dropping this one does
+/// not.
 #[derive(Debug)]
 pub(crate) struct WeakConnectionEvents {
     reporter: Weak<Reporter>,

@@ -113,7 +113,8 @@ struct Validation {
 }
 
 impl Validation {
-    /// Both, as Envoy merges a `combined_validation_context`: roots of the second replace those of the first.
+    /// Merges two validation contexts as Envoy merges a `combined_validation_context`: roots of the second replace those of the
+    /// first.
     fn and(self, other: Self, combined: &Message<'_>) -> Self {
         if self.name.is_some() && other.name.is_some() && self.name != other.name {
             combined.fail_whole(ONE_NAME);

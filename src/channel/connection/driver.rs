@@ -36,7 +36,7 @@ pub(super) struct Driver<F: FnOnce(Loss)> {
     h2: H2Connection<Socket>,
     /// Set while the connection takes new streams, and the channel begins some.
     send: Option<SendRequest<Bytes>>,
-    /// Those who use the connection have it, and it has a handle.
+    /// Weak, since its users own it, and it owns a handle of this connection.
     streams: Weak<Streams<Handle>>,
     responses: Arc<Responses>,
     outbound: Arc<Outbound>,

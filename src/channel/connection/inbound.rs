@@ -116,7 +116,7 @@ impl Inbound {
         self.has_bulk.load(Ordering::Relaxed) && self.has_bulk.swap(false, Ordering::Relaxed)
     }
 
-    /// Another window was announced.
+    /// Sets the initial window of streams, after it was announced to the peer.
     pub(super) fn set_window(&self, window: u32) {
         self.window.store(window, Ordering::Relaxed);
     }

@@ -196,14 +196,14 @@ impl HttpBody for Caught {
     }
 }
 
-/// With the same code and message.
+/// Keeps the code and the message.
 impl From<Status> for FilterError {
     fn from(status: Status) -> Self {
         Self::new(status::core_code(status.code()), status.message())
     }
 }
 
-/// With the same code and message.
+/// Keeps the code and the message.
 impl From<FilterError> for Status {
     fn from(error: FilterError) -> Self {
         Self::new(tonic::Code::from(error.code() as i32), error.message())

@@ -26,7 +26,7 @@ pub(in crate::channel) struct RotationWatch;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::channel) enum Tls {}
 
-/// Nothing is known of a peer without TLS.
+/// The identity of a peer. There is none without the feature `tls`, so there is no value of it.
 #[derive(Debug)]
 pub(in crate::channel) enum Secured {}
 

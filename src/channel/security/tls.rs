@@ -62,7 +62,7 @@ pub(in crate::channel) struct ChannelSecurity {
     revocation: Option<(RevocationLists, Arc<Revocation>)>,
     /// Connections are replaced when their certificates are.
     reconnects: bool,
-    /// With the sessions of the connections before, which the next ones resume (CH7.16).
+    /// The TLS of each destination, with the sessions of earlier connections, which later ones resume (CH7.16).
     known: HashMap<Destination, Tls>,
 }
 
@@ -85,7 +85,7 @@ pub(in crate::channel) struct RotationWatch(Option<ProviderRotations>);
 #[derive(Debug)]
 pub(in crate::channel) struct Secured {
     identity: PeerIdentity,
-    /// It is kept as long as the connection.
+    /// The generation of settings and material that the connection was made with, kept as long as the connection.
     tls: Tls,
 }
 
@@ -117,7 +117,7 @@ impl From<TlsConfig> for FallbackCredentials {
 }
 
 impl SharedTls {
-    /// It does no I/O.
+    /// Creates the TLS of a client without I/O: providers read their files once a connection needs them.
     pub(in crate::channel) fn new(bootstrap: &Bootstrap) -> Self {
         Self { providers: Providers::new(bootstrap), in_use: Mutex::default(), revocations: Mutex::default() }
     }

@@ -68,7 +68,7 @@ struct Metered {
 #[derive(Debug)]
 struct CallRecord {
     span: CheapSpan,
-    /// If it is metered.
+    /// The begin of the attempt, if an observer meters it.
     begin: Option<Instant>,
     /// The begin, until the call waits for something or makes an attempt, which begins then, too: the clock is read once for both.
     just_begun: Option<Instant>,

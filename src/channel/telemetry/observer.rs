@@ -56,9 +56,9 @@ pub(crate) struct CallSummary {
 /// The retries of a call.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retried {
-    /// By the policy.
+    /// Attempts that the retry policy has added.
     pub(crate) retries: u32,
-    /// Since the server had not processed the request.
+    /// Attempts made since the server had not processed the request (transparent retries of gRFC A6).
     pub(crate) transparent: u32,
     /// The time between attempts.
     pub(crate) delay: Duration,

@@ -60,7 +60,7 @@ pub(crate) struct CallArgs {
 enum Credentials {
     /// Plaintext
     Insecure,
-    /// That of the clusters, with plaintext where a cluster has none
+    /// The security of the clusters, with plaintext where a cluster has none
     Xds,
 }
 

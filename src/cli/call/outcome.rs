@@ -23,7 +23,7 @@ pub(super) struct Outcome {
 pub(super) struct Outcomes {
     codes: BTreeMap<&'static str, usize>,
     messages: BTreeMap<String, usize>,
-    /// By the response header `x-backend`.
+    /// Numbers of responses by their header `x-backend`.
     by: BTreeMap<String, usize>,
     durations: Vec<Duration>,
 }

@@ -68,7 +68,7 @@ impl Types {
 /// The state of a resource at the management server, without its type.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum State {
-    /// It exists.
+    /// The resource exists.
     Present {
         bytes: Bytes,
         ttl: Option<Duration>,
@@ -76,7 +76,7 @@ pub(crate) enum State {
         /// Not confirmed, since the server is unreachable or sent an error.
         stale: bool,
     },
-    /// It does not exist.
+    /// The resource does not exist.
     Absent,
     /// The server sent an error in its place: a gRPC status code, and the reason.
     Refused(i32, String),

@@ -35,7 +35,7 @@ pub struct Artist {
 
 /// A branch of a tree.
 pub(super) struct Branch {
-    /// It may be several lines, of which all but the first are indented below it.
+    /// The text, of one or more lines; all but the first are indented.
     pub(super) text: String,
     pub(super) below: Vec<Self>,
 }

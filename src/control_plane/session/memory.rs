@@ -10,7 +10,7 @@ pub(super) struct Memory {
     claimed: String,
     /// The resources that were accepted on earlier streams and subscribed to until their end.
     before: BTreeSet<String>,
-    /// The same for this stream.
+    /// The resources that were accepted on this stream and are still subscribed to.
     accepted: BTreeSet<String>,
     /// The resources of the unacknowledged response.
     sent: Vec<String>,

@@ -75,10 +75,10 @@ pub struct Held {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Handled {
-    /// It had an outdated nonce and was ignored, including its names (B1.8). This does not occur in the incremental
+    /// The request had an outdated nonce and was ignored, including its names (B1.8). This does not occur in the incremental
     /// variant.
     Outdated,
-    /// It was processed as a subscription, as an ACK or NACK, or both.
+    /// The request was processed as a subscription, as an ACK or NACK, or both.
     #[non_exhaustive]
     Understood {
         /// The ACK or NACK of the unacknowledged response, if it is one.

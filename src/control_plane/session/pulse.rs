@@ -29,9 +29,9 @@ struct Beat {
 /// The way in which resources with a time to live are confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Confirm {
-    /// With a heartbeat.
+    /// A heartbeat, which has no resource.
     Heartbeat,
-    /// With the resource itself, since the client may have dropped it in the meantime.
+    /// The resource itself, since the client may have dropped it in the meantime.
     Again,
 }
 

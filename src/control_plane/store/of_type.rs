@@ -14,7 +14,7 @@ pub struct Type {
     pub(super) version: u64,
     /// The version in responses, in place of the counter.
     pub(super) own_version: Option<Arc<str>>,
-    /// By canonical name.
+    /// The resources by canonical name.
     pub(super) resources: OrdMap<Arc<str>, Stored>,
     /// The errors in place of resources, by canonical name.
     pub(super) errors: OrdMap<Arc<str>, StoredError>,

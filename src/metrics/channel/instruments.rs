@@ -38,7 +38,7 @@ pub(super) struct Instrument {
     description: &'static str,
     /// Whether it is enabled unless the application disables it (A79).
     pub(super) is_default: bool,
-    /// Those of a histogram.
+    /// Bucket boundaries of a histogram; empty for other instruments.
     bounds: &'static [f64],
 }
 

@@ -15,7 +15,7 @@ pub(super) struct Labels {
 }
 
 impl Labels {
-    /// With these at first.
+    /// Creates labels that begin with `first`.
     pub(super) fn of(first: &[KeyValue]) -> Self {
         let label = |place| first.get(place).cloned().unwrap_or_else(|| KeyValue::new("", false));
         Self { all: std::array::from_fn(label), count: first.len().min(MOST) }
@@ -37,7 +37,7 @@ impl Labels {
         }
     }
 
-    /// Those of a pick that are enabled.
+    /// Adds the labels of a pick that are enabled.
     pub(super) fn add_pick(&mut self, pick: &PickLabels, optional: OptionalLabels) {
         if optional.locality {
             self.add_text(LOCALITY, pick.locality.as_ref());

@@ -15,7 +15,7 @@ pub(super) struct MethodRecorder {
     metrics: ChannelMetrics,
     /// The target and the method.
     labels: [KeyValue; 2],
-    /// Those with a status, by its number; made when a call or an attempt first has it.
+    /// The labels with a status, by the number of the status; made when a call or an attempt first ends with it.
     by_status: [OnceLock<Box<[KeyValue; 3]>>; STATUSES],
 }
 

@@ -28,7 +28,7 @@ impl MethodLabels {
         Self { known: ArcSwap::from_pointee(known), other: OTHER.into(), registered, is_named: None }
     }
 
-    /// Those for which a function returns true.
+    /// Names the methods for which a function returns true.
     pub(super) fn when(is_named: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self { is_named: Some(Box::new(is_named)), ..Self::default() }
     }

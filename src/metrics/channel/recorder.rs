@@ -22,9 +22,9 @@ use crate::{
 pub(super) struct ChannelRecorder {
     metrics: ChannelMetrics,
     target: KeyValue,
-    /// By the path of requests, of methods with names.
+    /// The recorders of named methods, by the path of their requests.
     methods: ArcSwap<HashMap<Box<str>, Arc<MethodRecorder>>>,
-    /// Of all other methods.
+    /// The recorder of all other methods, whose names would be too many label values.
     other: Arc<MethodRecorder>,
 }
 

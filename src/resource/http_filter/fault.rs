@@ -63,7 +63,7 @@ pub enum DelayKind {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FaultAbort {
-    /// With what.
+    /// The status that requests fail with.
     #[serde(flatten)]
     pub kind: AbortKind,
     /// The part of the requests that fail; none by default. A header of the request may lower the numerator where headers

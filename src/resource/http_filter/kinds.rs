@@ -58,7 +58,7 @@ pub enum Sides {
     Client,
     /// A server's.
     Server,
-    /// Those of both.
+    /// Requests of clients and servers.
     Both,
 }
 

@@ -26,7 +26,7 @@ pub(super) fn translate(pattern: &str) -> Result<Translated, SyntaxError> {
 /// A pattern in the syntax of the `regex` crate.
 #[derive(Debug)]
 pub(super) struct Translated {
-    /// The same capture groups, without their names.
+    /// The pattern in the syntax of the `regex` crate, with the capture groups of the original, without their names.
     pub(super) pattern: String,
     /// An upper estimate of its size when compiled, in bytes.
     pub(super) size: usize,

@@ -11,9 +11,9 @@ use crate::resource::{
 #[derive(Debug)]
 pub(super) struct HostIndex {
     exact: Places,
-    /// By the text after the wildcard, reversed.
+    /// Domains with a leading wildcard, by the text after it, reversed.
     by_end: Places,
-    /// By the text before the wildcard.
+    /// Domains with a trailing wildcard, by the text before it.
     by_start: Places,
     /// The virtual host of the domain `*`.
     everything: Option<u32>,

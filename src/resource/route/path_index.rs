@@ -26,7 +26,7 @@ pub(super) struct PathIndex {
 #[derive(Debug)]
 struct Paths {
     keys: Trie,
-    /// By the number of the key.
+    /// The spots of the keys, by the number of the key.
     spots: Box<[Spot]>,
     places: Box<[u32]>,
 }

@@ -27,7 +27,7 @@ pub(crate) struct Lists {
     /// Where they are from, for errors.
     origin: Arc<str>,
     fails_open: bool,
-    /// By the name of the issuer.
+    /// The lists by the name of their issuer.
     by_issuer: ByIssuer,
     /// What cannot be read.
     failures: Vec<Arc<str>>,

@@ -54,7 +54,7 @@ pub(super) struct Link {
 pub(super) enum End {
     ToCome(JoinHandle<hyper::Result<()>>),
     Come(Option<hyper::Error>),
-    /// Another stream waits for it; this one learns of it by its own end.
+    /// Another stream of the connection waits for the end; this stream ends with it.
     Elsewhere,
 }
 

@@ -137,7 +137,7 @@ impl Poller {
     }
 }
 
-/// Nothing is reported of a request any more when this is dropped.
+/// Ends the reports about a request when it is dropped.
 struct Forget<'a>(&'a Sent);
 
 impl Drop for Forget<'_> {

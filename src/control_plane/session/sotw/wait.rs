@@ -14,7 +14,7 @@ use super::super::{
 /// client at first.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wait {
-    /// Those names of the first request whose state is still unknown; `None` before that request.
+    /// Names of the first request whose state is still unknown; `None` before that request.
     unknown: Option<BTreeSet<String>>,
     /// The resources that these names were compared with last, so that the next comparison costs the changes alone.
     compared: Option<Type>,

@@ -67,7 +67,7 @@ pub struct LocalityLoad {
     pub memory_utilization: Option<LoadMetric>,
     /// The utilization as the application defines it.
     pub application_utilization: Option<LoadMetric>,
-    /// Other metrics by name, such as `named_metrics.queue`.
+    /// All other metrics by name, such as `named_metrics.queue`.
     pub metrics: BTreeMap<String, LoadMetric>,
     /// The endpoints, if the server asked for them.
     pub endpoints: Vec<EndpointLoad>,

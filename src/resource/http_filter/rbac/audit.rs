@@ -29,13 +29,13 @@ pub struct AuditLogging {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AuditCondition {
-    /// None.
+    /// No requests.
     None,
-    /// Those that deny a request.
+    /// Denied requests.
     OnDeny,
-    /// Those that allow a request.
+    /// Allowed requests.
     OnAllow,
-    /// All.
+    /// All requests.
     OnDenyAndAllow,
 }
 
@@ -54,7 +54,7 @@ pub struct AuditLogger {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AuditLoggerConfig {
-    /// It writes them to the standard output, as lines of JSON.
+    /// The standard output, as lines of JSON.
     Stdout,
     /// What the application has registered
     /// ([`Registry::with_audit_logger`](crate::resource::Registry::with_audit_logger)).

@@ -176,7 +176,7 @@ impl Group {
 }
 
 impl Flags {
-    /// With flags such as `is-m`.
+    /// Applies flags such as `is-m`: those before the minus are set, those after it cleared.
     pub(super) fn with(mut self, flags: &str) -> Self {
         let (on, off) = flags.split_once('-').unwrap_or((flags, ""));
         for (flag, value) in [('i', &mut self.ignores_case), ('s', &mut self.dot_matches_newline)] {
