@@ -81,31 +81,6 @@ pub struct EndpointView<'a> {
     endpoint: &'a Endpoint,
 }
 
-impl Snapshot {
-    /// The cluster of this name, if it is in the snapshot. The snapshot contains the clusters of the routes of the virtual
-    /// host, the leaves of aggregates among them, and the clusters that are
-    /// subscribed to (`Resolution::subscribe_cluster`).
-    pub fn cluster(&self, name: &str) -> Option<ClusterView<'_>> {
-        Some(ClusterView::new(self, self.clusters.get(name)?))
-    }
-
-    /// The [`cluster`](Self::cluster) of this name as an owned value.
-    pub fn cluster_ref(&self, name: &str) -> Option<ClusterRef> {
-        self.cluster(name).map(ClusterView::to_ref)
-    }
-
-    /// All clusters in the order of their names.
-    pub fn clusters(&self) -> impl Iterator<Item = ClusterView<'_>> {
-        self.clusters.values().map(|entry| ClusterView::new(self, entry))
-    }
-
-    /// The reasons why parts of the snapshot may be stale: of the listener and the routes, then of each cluster and its
-    /// endpoints.
-    pub fn warnings(&self) -> impl Iterator<Item = &WatchError> {
-        self.routing.warnings.iter().chain(self.clusters().flat_map(ClusterView::warnings))
-    }
-}
-
 impl<'a> ClusterView<'a> {
     pub(super) fn new(snapshot: &'a Snapshot, entry: &'a Arc<ClusterEntry>) -> Self {
         Self { snapshot, entry, overrides: None }
@@ -228,7 +203,7 @@ impl<'a> ClusterView<'a> {
         self.snapshot.routing.loads.reporter(self.name())
     }
 
-    fn warnings(self) -> impl Iterator<Item = &'a WatchError> {
+    pub(super) fn warnings(self) -> impl Iterator<Item = &'a WatchError> {
         let stale_endpoints = if self.assignment().is_some() { self.endpoints_error() } else { None };
         self.warning().into_iter().chain(stale_endpoints)
     }

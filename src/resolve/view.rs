@@ -1,10 +1,6 @@
 use std::time::Duration;
 
-use super::{
-    cluster_view::ClusterView,
-    query::{RouteQuery, draw},
-    snapshot::Snapshot,
-};
+use super::{cluster_view::ClusterView, query::draw, snapshot::Snapshot};
 use crate::resource::{
     cluster_plugin::ClusterPlugin,
     http_filter::{EffectiveFilter, HttpFilter, OverrideSetting},
@@ -49,43 +45,6 @@ pub struct FilterView<'a> {
     pub filter: &'a HttpFilter,
     /// The most specific override, which replaces all others; without one, the configuration of the listener applies.
     pub setting: Option<&'a OverrideSetting>,
-}
-
-impl Snapshot {
-    /// The route of a request: the first matching one of the virtual host. Without a matching route, the request fails.
-    ///
-    /// A request to another [host](super::RouteQuery::with_host) has no route if it belongs to another virtual host, since only
-    /// the clusters of one virtual host are subscribed to. Such a host needs a resolution with its own
-    /// [authority](crate::config::Target::with_authority).
-    ///
-    /// ```
-    /// use std::net::SocketAddr;
-    /// use xdskit::resolve::{RouteQuery, Snapshot};
-    ///
-    /// fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Option<SocketAddr> {
-    ///     let route = snapshot.route(&RouteQuery::new(path, random))?;
-    ///     let endpoint = route.pick_cluster()?.pick_endpoint(random)?;
-    ///     Some(endpoint.address())
-    /// }
-    /// ```
-    pub fn route(&self, query: &RouteQuery<'_>) -> Option<RouteView<'_>> {
-        // A28-9; A28-11: `None` fails the request, there is no default route.
-        if query.target_host().is_some_and(|host| !self.routing.is_for(host)) {
-            return None;
-        }
-        Some(RouteView::new(self, query.route_in(self.virtual_host())?, query.random_number()))
-    }
-}
-
-/// For channels.
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
-impl Snapshot {
-    /// The [`route`](Self::route) of a request to the host of the target, with its place in the virtual host.
-    pub(crate) fn route_with_place(&self, query: &RouteQuery<'_>) -> Option<(usize, RouteView<'_>)> {
-        let place = query.place_in(self.virtual_host())?;
-        let route = self.virtual_host().routes.get(place)?;
-        Some((place, RouteView::new(self, route, query.random_number())))
-    }
 }
 
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]

@@ -17,21 +17,19 @@ use crate::{
     error::Escaped,
 };
 
-impl Mesh {
-    /// Draws the tree of a listener, of at most [`MAX_LINES`] lines.
-    pub(crate) fn draw(&self, artist: Artist, name: &str) -> Vec<String> {
-        let mut drawing =
-            Drawing { artist, mesh: self, routes: Vec::new(), clusters: Vec::new(), drawn: BTreeSet::new() };
-        let Branch { text, below } = drawing.listener(name);
-        let mut lines = vec![text];
-        render(&below, "", &mut lines);
-        if lines.len() > MAX_LINES {
-            let more = lines.len() - MAX_LINES;
-            lines.truncate(MAX_LINES);
-            lines.push(format!("… and {more} more lines; --json has all of it"));
-        }
-        lines
+/// Draws the tree of a listener, of at most [`MAX_LINES`] lines.
+pub(super) fn draw_listener(mesh: &Mesh, artist: Artist, name: &str) -> Vec<String> {
+    let mut drawing =
+        Drawing { artist, mesh, routes: Vec::new(), clusters: Vec::new(), drawn: BTreeSet::new() };
+    let Branch { text, below } = drawing.listener(name);
+    let mut lines = vec![text];
+    render(&below, "", &mut lines);
+    if lines.len() > MAX_LINES {
+        let more = lines.len() - MAX_LINES;
+        lines.truncate(MAX_LINES);
+        lines.push(format!("… and {more} more lines; --json has all of it"));
     }
+    lines
 }
 
 /// A tree that is being drawn. Each route configuration and each cluster is drawn once.

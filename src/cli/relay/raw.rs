@@ -67,7 +67,7 @@ impl Types {
 
 /// The state of a resource at the management server, without its type.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) enum State {
+pub(crate) enum UpstreamState {
     /// The resource exists.
     Present {
         bytes: Bytes,
@@ -85,7 +85,19 @@ pub(crate) enum State {
     Unknown,
 }
 
-impl From<&Observed<Raw>> for State {
+impl UpstreamState {
+    pub(super) fn is_present(&self) -> bool {
+        matches!(self, Self::Present { .. })
+    }
+
+    /// Whether the resource is present, and whether it is present and stale, as numbers for sums.
+    pub(super) fn is_present_and_stale(&self) -> (usize, usize) {
+        let is_stale = matches!(self, Self::Present { stale: true, .. });
+        (usize::from(self.is_present()), usize::from(is_stale))
+    }
+}
+
+impl From<&Observed<Raw>> for UpstreamState {
     fn from(observed: &Observed<Raw>) -> Self {
         match observed {
             Observed::Present { resource, version, warning, .. } => Self::Present {

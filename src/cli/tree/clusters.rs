@@ -24,17 +24,15 @@ struct Clusters<'a> {
     drawn: BTreeSet<&'a str>,
 }
 
-impl Artist {
-    /// `warnings` are the warnings of single clusters.
-    pub(super) fn clusters(self, snapshot: &Snapshot, warnings: &[Warning<'_>]) -> Vec<Branch> {
-        let routes = snapshot.virtual_host().routes.iter();
-        let mut seen = BTreeSet::new();
-        let names = routes.flat_map(|route| route.action.clusters()).filter(|name| seen.insert(&***name));
-        let names: Vec<_> = names.map(|name| &**name).collect();
-        let width = column(names.iter());
-        let mut clusters = Clusters { artist: self, snapshot, warnings, width, drawn: BTreeSet::new() };
-        names.into_iter().map(|name| clusters.draw(name, None)).collect()
-    }
+/// Draws the clusters of the routes, in the order of their first use. `warnings` are those of single clusters.
+pub(super) fn draw_clusters(artist: Artist, snapshot: &Snapshot, warnings: &[Warning<'_>]) -> Vec<Branch> {
+    let routes = snapshot.virtual_host().routes.iter();
+    let mut seen = BTreeSet::new();
+    let names = routes.flat_map(|route| route.action.clusters()).filter(|name| seen.insert(&***name));
+    let names: Vec<_> = names.map(|name| &**name).collect();
+    let width = column(names.iter());
+    let mut clusters = Clusters { artist, snapshot, warnings, width, drawn: BTreeSet::new() };
+    names.into_iter().map(|name| clusters.draw(name, None)).collect()
 }
 
 impl<'a> Clusters<'a> {

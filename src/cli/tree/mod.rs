@@ -18,6 +18,7 @@ mod warning;
 use std::{collections::BTreeSet, fmt::Display, sync::Arc};
 
 pub use self::warning::Warning;
+use self::{clusters::draw_clusters, routes::Routes};
 use super::paint::Paint;
 use crate::{
     WatchError,
@@ -111,8 +112,8 @@ impl Artist {
             &snapshot.virtual_host().remarks,
         ];
         below.extend(self.remarks(&routes));
-        below.extend(self.routes(snapshot));
-        below.extend(self.clusters(snapshot, &local));
+        below.extend(Routes { artist: self, snapshot }.draw());
+        below.extend(draw_clusters(self, snapshot, &local));
         let mark = if general.is_empty() { self.good_mark() } else { self.warning_mark() };
         (mark, below)
     }

@@ -31,7 +31,7 @@ pub(crate) struct Watched {
 
 /// The first complete state of a target.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct FirstState {
     pub(crate) lines: Vec<Lines>,
     /// Whether a resource is missing.
     pub(crate) missing: bool,
@@ -43,7 +43,7 @@ type ContentOf<R, T> = fn(&R, Form) -> Content<'_, T>;
 /// The functions that watch one type.
 struct Watching {
     changes: fn(Watched, &Client) -> BoxStream<'static, Lines>,
-    first: for<'a> fn(&'a Watched, &Client) -> BoxFuture<'a, State>,
+    first: for<'a> fn(&'a Watched, &Client) -> BoxFuture<'a, FirstState>,
 }
 
 impl Watching {
@@ -72,7 +72,7 @@ impl Watched {
     }
 
     /// The output of the first complete state.
-    pub(crate) fn first(&self, client: &Client) -> BoxFuture<'_, State> {
+    pub(crate) fn first(&self, client: &Client) -> BoxFuture<'_, FirstState> {
         (Watching::of(self.target.kind).first)(self, client)
     }
 
@@ -83,7 +83,7 @@ impl Watched {
         }
     }
 
-    fn first_of<T: Resource + Serialize>(&self, client: &Client) -> BoxFuture<'_, State> {
+    fn first_of<T: Resource + Serialize>(&self, client: &Client) -> BoxFuture<'_, FirstState> {
         let client = client.clone();
         match self.form {
             Form::Typed => Box::pin(self.state::<T, T>(client, typed)),
@@ -113,9 +113,9 @@ impl Watched {
         }
     }
 
-    async fn state<R: Resource, T: Serialize>(&self, client: Client, content: ContentOf<R, T>) -> State {
+    async fn state<R: Resource, T: Serialize>(&self, client: Client, content: ContentOf<R, T>) -> FirstState {
         let name = self.target.subscribed();
-        let mut state = State::default();
+        let mut state = FirstState::default();
         if !self.target.is_many() {
             let seen = client.watch::<R>(name).wait_for(|seen| !seen.is_pending()).await;
             if let Some(seen) = seen.filter(|_| self.shows(name)) {

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::state::State;
+use super::state::ObservedMesh;
 use crate::cli::{
     args::Look,
     json::Problem,
@@ -47,7 +47,7 @@ impl Output {
     }
 
     /// Prints the trees that have changed and are known completely.
-    pub(super) fn show(&mut self, state: &mut State) -> io::Result<()> {
+    pub(super) fn show(&mut self, state: &mut ObservedMesh) -> io::Result<()> {
         let text = match self {
             Self::Json(printed) => report(printed, state),
             Self::Text { artist, trees, .. } => {
@@ -68,7 +68,7 @@ impl Output {
 }
 
 /// The lines of each listener; `None` while something of its tree is not known.
-fn draw(artist: Artist, state: &mut State) -> Vec<(String, Option<Vec<String>>)> {
+fn draw(artist: Artist, state: &mut ObservedMesh) -> Vec<(String, Option<Vec<String>>)> {
     let (mut trees, mut total) = (Vec::new(), 0);
     // The indexes keep equal names of two targets apart.
     let removed = state.take_removed();
@@ -100,7 +100,7 @@ fn draw(artist: Artist, state: &mut State) -> Vec<(String, Option<Vec<String>>)>
 }
 
 /// The lines that differ from the printed ones.
-fn report(printed: &mut BTreeMap<(usize, Arc<str>), String>, state: &mut State) -> String {
+fn report(printed: &mut BTreeMap<(usize, Arc<str>), String>, state: &mut ObservedMesh) -> String {
     let mut text = String::new();
     for (index, name) in state.take_removed() {
         if printed.remove(&(index, name.clone())).is_some() {
@@ -167,10 +167,10 @@ mod tests {
         Entry::of(&Observed::Present { resource, version: "1".into(), warning: None }).expect("it is present")
     }
 
-    fn state(listeners: usize, chains: usize) -> State {
+    fn state(listeners: usize, chains: usize) -> ObservedMesh {
         let all = "listener=*".parse::<Target>().expect("a target");
         assert_eq!(all.kind, Kind::Listener);
-        let mut state = State::new(vec![Selection::new("*", all)]);
+        let mut state = ObservedMesh::new(vec![Selection::new("*", all)]);
         for number in 0..listeners {
             let name = format!("listener-{number:03}");
             state.set_listener(0, &name.as_str().into(), listener(&name, chains));

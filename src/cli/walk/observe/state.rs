@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// The resources, and the listeners of each target.
-pub(super) struct State {
+pub(super) struct ObservedMesh {
     pub(super) mesh: Mesh,
     selections: Vec<Selection>,
 }
@@ -38,7 +38,7 @@ pub(super) enum Status {
     Absent(WatchError),
 }
 
-impl State {
+impl ObservedMesh {
     pub(super) fn new(selections: Vec<Selection>) -> Self {
         Self { mesh: Mesh::default(), selections }
     }

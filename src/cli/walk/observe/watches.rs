@@ -12,7 +12,7 @@ use futures_util::{
     stream::{AbortHandle, Abortable, BoxStream, SelectAll},
 };
 
-use super::state::{Selection, State, Status};
+use super::state::{ObservedMesh, Selection, Status};
 use crate::{
     Client, Observed, Resource,
     cli::proxy_tree::{Assignment, Cluster, Content, Demand, Entry, Listener, RouteTable},
@@ -22,7 +22,7 @@ use crate::{
 };
 
 /// A change of what is known.
-pub(super) type Update = Box<dyn FnOnce(&mut State) + Send>;
+pub(super) type Update = Box<dyn FnOnce(&mut ObservedMesh) + Send>;
 
 type Updates = BoxStream<'static, Update>;
 
@@ -59,7 +59,7 @@ impl Watches {
     }
 
     /// Watches what the listeners lead to, and nothing else.
-    pub(super) fn follow(&mut self, state: &mut State) {
+    pub(super) fn follow(&mut self, state: &mut ObservedMesh) {
         let Demand { routes, clusters, endpoints } = state.demand();
         self.follow_type::<RouteTable>(Followed::Routes, routes, state);
         if !self.has_all_clusters {
@@ -68,7 +68,7 @@ impl Watches {
         self.follow_type::<Assignment>(Followed::Endpoints, endpoints, state);
     }
 
-    fn follow_type<C: Content>(&mut self, of: Followed, names: BTreeSet<Arc<str>>, state: &mut State) {
+    fn follow_type<C: Content>(&mut self, of: Followed, names: BTreeSet<Arc<str>>, state: &mut ObservedMesh) {
         self.followed.retain(|(kind, name), handle| {
             let is_needed = *kind != of || names.contains(name);
             if !is_needed {
@@ -99,7 +99,7 @@ fn single<C: Content>(client: &Client, name: &Arc<str>) -> Updates {
     let changes = client.watch::<Inspected<C::Resource>>(&*name);
     let changes = changes.map(move |seen| {
         let (name, entry) = (name.clone(), Entry::<C>::of(&seen));
-        Box::new(move |state: &mut State| C::of(&mut state.mesh).set(&name, entry)) as Update
+        Box::new(move |state: &mut ObservedMesh| C::of(&mut state.mesh).set(&name, entry)) as Update
     });
     changes.boxed()
 }
@@ -107,7 +107,7 @@ fn single<C: Content>(client: &Client, name: &Arc<str>) -> Updates {
 fn all_clusters(client: &Client) -> Updates {
     let states = states::<<Cluster as Content>::Resource>(client, "*");
     let changes = states.map(|(before, now)| {
-        Box::new(move |state: &mut State| {
+        Box::new(move |state: &mut ObservedMesh| {
             for Change { name, seen } in changes(before.as_deref(), &now) {
                 // Those that were rejected are absent members.
                 state.mesh.clusters.set(&name, seen.and_then(Entry::of));
@@ -128,7 +128,7 @@ fn listeners(client: &Client, index: usize, target: &Target) -> Updates {
         let name: Arc<str> = target.subscribed().into();
         let changes = client.watch::<Inspected<<Listener as Content>::Resource>>(&*name).map(move |seen| {
             let (name, entry) = (name.clone(), Entry::of(&seen));
-            Box::new(move |state: &mut State| {
+            Box::new(move |state: &mut ObservedMesh| {
                 if let Some(entry) = entry {
                     state.set_listener(index, &name, entry);
                     state.set_status(index, Status::Complete);
@@ -139,7 +139,7 @@ fn listeners(client: &Client, index: usize, target: &Target) -> Updates {
     }
     let states = states::<<Listener as Content>::Resource>(client, target.subscribed());
     let changes = states.map(move |(before, now)| {
-        Box::new(move |state: &mut State| {
+        Box::new(move |state: &mut ObservedMesh| {
             for Change { name, seen } in changes(before.as_deref(), &now) {
                 match seen.and_then(Entry::of) {
                     Some(entry) => state.set_listener(index, &name, entry),
