@@ -31,28 +31,40 @@ pub struct ChannelBody {
     state: State,
 }
 
+/// The source of the frames.
 #[derive(Default)]
 enum State {
+    /// No frame follows.
     #[default]
     Complete,
+    /// The response of an endpoint.
     Running(Arc<RunningResponse>),
+    /// The response of an HTTP filter.
     Filtered(FilteredResponse),
 }
 
 /// The body of a response that an HTTP filter of the application has made, or may have changed.
 struct FilteredResponse {
+    /// Shared with the timer.
     state: Arc<Mutex<FilteredState>>,
+    /// The deadline of the call, also compared at each poll.
     deadline: Option<Instant>,
+    /// The task that ends the response at its deadline, unless it has none.
     timer: Option<AbortHandle>,
 }
 
-/// The body is taken out while it is polled, since it is the application's code.
+/// The state of a filtered response. The body is taken out while it is polled, since it is code of the application, which must
+/// not run under the lock.
 enum FilteredState {
+    /// Between two polls; `waker` is set if the last poll was pending.
     Waiting { filtered: Box<Filtered>, waker: Option<Waker> },
+    /// During a poll, and after the end.
     Polled,
+    /// The call has ended with this status, which the application has not received yet.
     Ended(Status),
 }
 
+/// A filtered body with what ends with it.
 struct Filtered {
     body: FilteredBody,
     /// Counts the call as running, where no inner body does.
@@ -60,6 +72,7 @@ struct Filtered {
     telemetry: CallTelemetry,
 }
 
+/// The body that the filters have made.
 type FilteredBody = Pin<Box<dyn Body<Data = Bytes, Error = FilterError> + Send>>;
 
 impl ChannelBody {
@@ -113,6 +126,7 @@ impl Body for ChannelBody {
 }
 
 impl FilteredResponse {
+    /// Creates the response, with a timer if the call is limited.
     fn new(filtered: Box<Filtered>, deadline: Deadline) -> Self {
         let at = deadline.at();
         let state = Arc::new(Mutex::new(FilteredState::Waiting { filtered, waker: None }));
@@ -124,6 +138,7 @@ impl FilteredResponse {
         Self { state, deadline: at, timer }
     }
 
+    /// Polls the body outside of the lock.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
         let taken = mem::replace(&mut *lock(&self.state), FilteredState::Polled);
         let mut filtered = match taken {
@@ -148,7 +163,7 @@ impl FilteredResponse {
         }
     }
 
-    /// Has the response wait for its next poll. Returns the status if it has ended in the meantime.
+    /// Puts the body back after a poll. Returns the status if the call ended during the poll.
     fn put_back(&self, mut filtered: Box<Filtered>, waker: Option<Waker>) -> Option<Status> {
         let mut state = lock(&self.state);
         match &*state {
@@ -164,13 +179,14 @@ impl FilteredResponse {
     }
 }
 
-/// Ends a response of a filter.
+/// Ends a response at its deadline or at the shutdown, also during a poll of its body.
 fn end_filtered(state: &Mutex<FilteredState>, over: Over) {
     let mut state = lock(state);
     match mem::replace(&mut *state, FilteredState::Polled) {
         FilteredState::Waiting { mut filtered, waker } => {
             *state = FilteredState::Ended(filtered.end(over));
             drop(state);
+            // The body is dropped without the lock, since its destructor is code of the application.
             drop(filtered);
             if let Some(waker) = waker {
                 waker.wake();
@@ -182,6 +198,7 @@ fn end_filtered(state: &Mutex<FilteredState>, over: Over) {
 }
 
 impl Filtered {
+    /// Polls the body, and records the end of the call.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
         let polled =
             self.body.as_mut().poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Status::from)));
@@ -193,6 +210,7 @@ impl Filtered {
         polled
     }
 
+    /// Ends the call before the body is complete.
     fn end(&mut self, over: Over) -> Status {
         let status = over.status(INCOMPLETE);
         self.telemetry.end(status::core_code(status.code()));

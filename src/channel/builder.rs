@@ -1,3 +1,5 @@
+//! The settings of a channel, and how it is built.
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, sync::mpsc};
@@ -33,11 +35,12 @@ use crate::{
 #[must_use = "a builder does nothing until the channel is built"]
 pub struct ChannelBuilder {
     target: Target,
+    /// Set by `bootstrap` or `client`; the later one counts.
     source: Option<Source>,
     settings: Settings,
 }
 
-/// What a channel resolves its target with.
+/// The client of a channel, or the bootstrap of the shared one.
 #[derive(Debug)]
 enum Source {
     Client(Client),
@@ -47,23 +50,34 @@ enum Source {
 /// Settings of a channel.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
+    /// Settings of load balancing.
     pub(super) balancer: BalancerSettings,
+    /// The time without calls until the channel becomes idle; zero is never.
     pub(super) idle_timeout: Duration,
+    /// Whether calls wait for a usable endpoint, unless their requests have a setting of their own.
     pub(super) wait_for_ready: bool,
+    /// The largest number of waiting calls.
     pub(super) max_queued: usize,
-    /// The bytes that are kept of one request, and of all requests.
+    /// The bytes that are kept of one request, and of all requests together.
     pub(super) retry_buffer: (usize, usize),
+    /// Limits of retries. The throttle is added when the channel is built.
     pub(super) retries: RetrySettings,
-    /// Its tokens, and the ratio that a success gives back.
+    /// The tokens of the throttle, and the ratio that a success gives back.
     retry_throttle: Option<(u32, f64)>,
+    /// Settings of each connection.
     pub(super) connections: ConnectionSettings,
+    /// Whether connections are shared with other channels of the client (CH3.8).
     pub(super) share_connections: bool,
+    /// The `:authority` of requests; `None` for the service of the target.
     pub(super) authority: Option<String>,
+    /// The host of the metadata server; `None` for that of the environment.
     pub(super) metadata_server: Option<String>,
+    /// Settings of TLS.
     pub(super) security: SecuritySettings,
     /// Made when the channel is built, with its target.
     #[cfg(feature = "metrics")]
     metrics: Option<ChannelMetrics>,
+    /// Records calls and connections; `None` costs nothing.
     pub(super) observer: Option<Arc<dyn ChannelObserver>>,
 }
 
@@ -446,6 +460,7 @@ impl ChannelBuilder {
             authority: authority.clone(),
             reason: error.to_string(),
         })?;
+        // Unbounded: senders are calls, which must not wait for the task.
         let (control, receiver) = mpsc::unbounded_channel();
         let node = client.bootstrap().node().id.clone();
         #[cfg(feature = "metrics")]

@@ -1,4 +1,4 @@
-//! The way of a call: selection, pick, stream (CH2.1).
+//! The steps of a call: routing, pick, stream (CH2.1).
 
 use std::{mem, pin::pin, sync::Arc, time::Duration};
 
@@ -54,52 +54,65 @@ pub struct WaitForReady(pub bool);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptCount(pub u32);
 
-/// What calls need of their channel.
+/// The state of a channel that its calls share.
 pub(super) struct CallContext {
+    /// The routes and pickers in use, and the queue of waiting calls.
     pub(super) published: Arc<Published>,
+    /// The count of calls.
     pub(super) active: Arc<ActiveCalls>,
+    /// The queue to the task of the channel.
     pub(super) control: UnboundedSender<Control>,
+    /// The authority of requests that have none of their own.
     pub(super) authority: Authority,
+    /// The id of the node, for errors.
     pub(super) node: String,
+    /// The setting of the channel.
     wait_for_ready: bool,
+    /// The largest number of waiting calls.
     max_queued: usize,
-    /// The end of a shared connection is not that of the channel's calls.
+    /// Whether connections are shared: their end is not that of the calls of this channel, which has to end them itself.
     shares_connections: bool,
+    /// The memory for requests that may be sent again.
     pub(super) buffer: Arc<RetryBuffer>,
     retries: RetrySettings,
-    /// The hash of calls by the identity of the channel (CH2.17).
+    /// The input of hash policies by the identity of the channel (CH2.17); random, and constant for its life.
     channel_id: u64,
+    /// The source of identity tokens.
     pub(super) metadata_server: MetadataServer,
     telemetry: Telemetry,
 }
 
-/// A call under way.
+/// A call in progress, until its response begins.
 pub(super) struct Call<'a> {
     pub(super) context: &'a CallContext,
     pub(super) waits_for_ready: bool,
-    /// When it began, if that was noted before its first wait.
+    /// The begin of the call, if it was read before the first wait. Calls without telemetry and deadline read no clock.
     begin: Option<Instant>,
+    /// The deadline, and the end of the channel.
     pub(super) deadline: Deadline,
     pub(super) random: fastrand::Rng,
-    /// Set when it waits for the first time.
+    /// The place in the queue, taken at the first wait and kept by later ones, so that a call does not lose its turn.
     pub(super) place: Option<Place<'a>>,
-    /// The latest reason why it waits.
+    /// The reason of the last failed pick, for the status of a deadline.
     pub(super) reason: Option<Arc<str>>,
     /// How many times the request was sent.
     pub(super) attempts: u32,
     /// Call credentials that filters have added, in the order of the filters.
     pub(super) credentials: Vec<Credential>,
     pub(super) telemetry: CallTelemetry,
-    /// A filter of the application may answer in the place of a server.
+    /// Whether a filter of the application handles the call, which may respond instead of a server.
     pub(super) is_filtered: bool,
 }
 
-/// What a call needs of its route to be sent.
+/// The result of routing, as far as attempts need it.
 pub(super) struct Routed {
+    /// The cluster, which filters for sessions may replace.
     pub(super) clusters: SessionClusters,
     auto_host_rewrite: bool,
     retries: Retries,
+    /// Inputs of the picks.
     pub(super) draws: Draws,
+    /// Counts the call.
     pub(super) active: ActiveCall,
 }
 
@@ -174,6 +187,7 @@ impl CallContext {
 }
 
 impl<'a> Call<'a> {
+    /// Routes the call, and runs its filters or its attempts.
     async fn run(
         &mut self,
         request: &mut Request<Body>,
@@ -255,6 +269,8 @@ impl<'a> Call<'a> {
         if let (Some(pump), true) = (&mut has_more, guards.telemetry.counts_bytes()) {
             guards.telemetry.share_sent(pump.share_sent());
         }
+        // The upload goes on in a task of its own, so that the application may read the response without polling the request
+        // (CH6.17).
         guards.rest = has_more.map(|pump| tokio::spawn(Rest::new(body, pump)).abort_handle());
         let deadline = mem::take(&mut self.deadline);
         Ok(response.map(|stream| ChannelBody::new(stream, deadline, guards)))
@@ -275,6 +291,7 @@ impl<'a> Call<'a> {
         let headers = Visible(headers);
         let query = RouteQuery::new(path, self.random.u64(..)).with_headers(&headers);
         loop {
+            // The guard of the generation is dropped before the wait: it would keep an old generation in memory.
             let (selection, seen) = {
                 let generation = self.context.published.load();
                 (generation.select(&query), generation.number())
@@ -301,7 +318,10 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The place of the call among those that wait.
+    /// Returns the place of the call in the queue, taken if it has none.
+    ///
+    /// # Errors
+    /// As many calls are waiting as permitted (CH1.12).
     pub(super) fn place(&mut self) -> Result<&Place<'a>, Status> {
         let CallContext { published, max_queued, .. } = self.context;
         self.begin.get_or_insert_with(Instant::now);
@@ -313,6 +333,7 @@ impl<'a> Call<'a> {
         self.place.as_ref().ok_or_else(full)
     }
 
+    /// Returns the status of a call whose deadline passed while it waited.
     pub(super) fn too_late(&self, reason: &str) -> Status {
         match &self.reason {
             Some(reason) => status::deadline_exceeded(&self.with_stale_config(reason)),
@@ -325,11 +346,12 @@ impl<'a> Call<'a> {
         self.unavailable(&self.with_stale_config(reason))
     }
 
+    /// Appends the reason why the configuration may be stale, if there is one.
     fn with_stale_config(&self, reason: &str) -> String {
         with_stale_config(reason, self.context.published.load().stale_config.as_deref())
     }
 
-    /// The end of a call that waits for what comes before its stream.
+    /// Returns the status of a call that ended while it waited for routes, an endpoint or a stream.
     pub(super) fn over(&self, over: Over, reason: &str) -> Status {
         match over {
             Over::Time => self.too_late(reason),
@@ -337,7 +359,7 @@ impl<'a> Call<'a> {
         }
     }
 
-    /// The status of a call for which the channel has ended.
+    /// Returns the status of a call for which the channel has ended.
     pub(super) fn shut_down(&self) -> Status {
         match self.context.published.closed() {
             Some(reason) => self.unavailable(&reason),
@@ -346,14 +368,15 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Returns the status UNAVAILABLE with the node id.
     pub(super) fn unavailable(&self, reason: &str) -> Status {
         status::unavailable(reason, &self.context.node)
     }
 }
 
-/// Why calls fail after [`Channel::shutdown`](super::Channel::shutdown).
+/// The reason of calls that fail after [`Channel::shutdown`](super::Channel::shutdown).
 pub(super) const SHUT_DOWN: &str = "channel is shut down";
-/// The longest time that a deadline is computed for; longer ones are none.
+/// The longest timeout that a deadline is computed for, so that times do not overflow.
 pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[cfg(test)]

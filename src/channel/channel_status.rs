@@ -82,7 +82,7 @@ impl Channel {
     }
 }
 
-/// What the task of a channel knows.
+/// The part of a status that the task of the channel knows.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     pub(super) error: Option<Arc<str>>,
@@ -153,6 +153,7 @@ impl fmt::Display for LeafStatus {
 }
 
 impl PriorityStatus {
+    /// Returns a row for each endpoint.
     fn rows(&self, number: usize) -> impl Iterator<Item = Row> {
         let priority = format!("{number}{}", if self.is_active { " active" } else { "" });
         self.localities.iter().flat_map(move |locality| {
@@ -163,6 +164,7 @@ impl PriorityStatus {
 }
 
 impl EndpointStatus {
+    /// Returns the columns of an endpoint.
     fn row(&self, priority: &str, of: &LocalityStatus) -> Row {
         let addresses: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
         let parts = [of.locality.region(), of.locality.zone(), of.locality.sub_zone()];
@@ -186,7 +188,7 @@ impl EndpointStatus {
     }
 }
 
-/// All in one line, without secrets.
+/// Describes the security in one line, without secrets.
 impl fmt::Display for ConnectionSecurity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = |peer: &Option<Arc<str>>| match peer {
@@ -219,17 +221,19 @@ impl fmt::Display for Connectivity {
     }
 }
 
-/// A name of another party.
+/// Shows a name that comes from another party.
 fn named(name: &str) -> Escaped<Cow<'_, str>> {
     Escaped(shortened(name, LONGEST_NAME))
 }
 
+/// The columns of the table.
 type Row = [String; 10];
 
 /// The longest name or error of another party in a line, in bytes; the middle of a longer one is left out.
 const LONGEST_NAME: usize = 200;
 const LONGEST_ERROR: usize = 2048;
 
+/// The titles of the columns.
 const HEAD: [&str; 10] = [
     "Address",
     "Priority",

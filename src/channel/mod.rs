@@ -114,10 +114,13 @@ pub struct Channel {
     shared: Arc<Shared>,
 }
 
-/// What clones of a channel have in common.
+/// The state that clones of a channel share. Dropping the last one ends the task.
 struct Shared {
+    /// The state that calls use.
     calls: Arc<call::CallContext>,
+    /// The queue to the task.
     control: tokio::sync::mpsc::UnboundedSender<Control>,
+    /// The target as it was given.
     target: Target,
 }
 
@@ -207,6 +210,7 @@ impl Channel {
 #[must_use = "the subscription ends when it is dropped"]
 pub struct ChannelClusterSubscription {
     name: Arc<str>,
+    /// Weak, so that the subscription does not keep the channel alive.
     control: tokio::sync::mpsc::WeakUnboundedSender<Control>,
 }
 

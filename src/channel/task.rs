@@ -1,21 +1,20 @@
-//! The control path: the task of a channel.
+//! The task of a channel, which is its control path: calls only load what it publishes.
 
 mod connections;
+mod control;
 mod waits;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use http::{Uri, uri::Authority};
 use tokio::{
-    sync::{
-        mpsc::{self, UnboundedReceiver, UnboundedSender},
-        oneshot,
-    },
+    sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
     task::yield_now,
     time::Instant,
 };
 use tracing::info;
 
+pub(super) use self::control::{Control, ControlQueue};
 use self::{
     connections::{Connections, LoadWatch},
     waits::{next, now, until},
@@ -43,7 +42,6 @@ use crate::{
         disconnect::Disconnect,
         generation::{Generation, Generations},
         identity::Rotation,
-        ring_picker::ConnectRequest,
         stream_queue::OnFull,
         streams::Streams,
         weights::LoadReport,
@@ -54,39 +52,15 @@ use crate::{
     resolve::Snapshot,
 };
 
-/// What calls and handles of a channel request of its task.
-pub(super) enum Control {
-    /// Leave the idle state.
-    Wake,
-    /// The application refers to a cluster (CH2.8).
-    Subscribe(Arc<str>),
-    /// The application refers to a cluster no more.
-    Unsubscribe(Arc<str>),
-    /// A pick requested a connection of a cluster.
-    Connect {
-        cluster: Arc<str>,
-    },
-    /// A pick requested the connection of an endpoint.
-    ConnectEndpoint(ConnectRequest),
-    /// The application requested connections: leave the idle state, and that of clusters.
-    ExitIdle,
-    /// Calls have let go of a cluster.
-    Release,
-    ResetBackoff,
-    /// What the clusters are doing.
-    Status(oneshot::Sender<Collected>),
-    Shutdown {
-        grace: Duration,
-        done: oneshot::Sender<()>,
-    },
-}
-
-/// What becomes of connections.
+/// Events of connections.
 enum Event {
+    /// An attempt has succeeded.
     Connected(ConnectionId, Box<Connection>),
     /// A lease of a shared connection is ready.
     Joined(ConnectionId, Arc<Streams<Handle>>),
+    /// An attempt has failed.
     Failed(ConnectionId, ConnectError),
+    /// A connection takes no new streams any more.
     Lost(ConnectionId, Loss),
     /// Calls wait for a further connection beside this one.
     Full(ConnectionId),
@@ -96,46 +70,55 @@ enum Event {
 
 /// The state of the task.
 struct Task {
+    /// Resolves the target.
     client: Client,
     target: Target,
+    /// The authority of requests that are not calls.
     authority: Authority,
+    /// Delays of the streams of load reports.
     backoff: Arc<BackoffSettings>,
+    /// The time without calls until the channel becomes idle; zero is never.
     idle_timeout: Duration,
+    /// Published for calls.
     published: Arc<Published>,
+    /// The count of calls.
     active: Arc<ActiveCalls>,
+    /// The core: routes, clusters and the balancer.
     generations: Generations<Handle>,
-    /// While the channel is not idle.
+    /// The resolution of the target; `None` while the channel is idle.
     resolution: Option<Resolution>,
+    /// Keeps clusters of the core in the snapshots.
     subscriptions: HashMap<Arc<str>, ClusterSubscription>,
+    /// Whether connections are shared.
     shares_connections: bool,
+    /// Executes attempts and connections.
     connections: Connections,
+    /// The rotations of certificates.
     rotations: RotationWatch,
-    /// The tasks that read the reports of load beside the calls.
+    /// The tasks that read load reports beside the calls.
     load_watches: HashMap<ConnectionId, LoadWatch>,
+    /// Records connections for metrics.
     subchannels: Subchannels,
+    /// For the tasks of connections.
     events: UnboundedSender<Event>,
+    /// When to check whether the channel becomes idle; `None` if it is idle or never becomes so.
     idle_at: Option<Instant>,
-    /// The client of the resolution has ended, so that no further state follows.
+    /// Whether the client of the resolution has ended, so that no further state follows.
     has_client_ended: bool,
-    /// The application requested connections, which are to be attempted when the clusters are known.
+    /// Whether the application has requested connections, which are attempted once the clusters are known.
     exits_idle: bool,
-}
-
-/// The queue from the handles of a channel to its task.
-pub(super) struct ControlQueue {
-    /// The handles own the queue: with a strong sender here, the task would never see that the last one is gone (CH1.5).
-    pub(super) sender: mpsc::WeakUnboundedSender<Control>,
-    pub(super) receiver: UnboundedReceiver<Control>,
 }
 
 /// The circuit breakers of all channels of the process (CH4.7).
 static BREAKERS: std::sync::OnceLock<Arc<Breakers>> = std::sync::OnceLock::new();
 
+/// Returns the circuit breakers of the process.
 pub(super) fn breakers() -> Arc<Breakers> {
     BREAKERS.get_or_init(Arc::default).clone()
 }
 
-/// Runs until the last handle and the last waiting call of the channel are gone, or the channel is shut down.
+/// Returns the task of a channel, which runs until the last handle and the last waiting call are gone, or the channel is shut
+/// down.
 pub(super) fn run(
     client: Client,
     target: Target,
@@ -192,6 +175,7 @@ pub(super) fn run(
 }
 
 impl Task {
+    /// Handles commands, events, states and timers, and publishes after each.
     async fn run(mut self, mut control: UnboundedReceiver<Control>, mut events: UnboundedReceiver<Event>) {
         loop {
             // All that the core waits for is one timer (CH11.9).
@@ -210,6 +194,8 @@ impl Task {
                     None => break,
                 },
                 event = events.recv() => {
+                    // All events that are there are handled before the pickers are published: a mesh that connects has hundreds
+                    // at once.
                     let mut next = event;
                     while let Some(event) = next {
                         self.handle_event(event);
@@ -237,6 +223,7 @@ impl Task {
         self.published.states.set(ChannelState::Shutdown);
     }
 
+    /// Handles a command.
     fn handle_control(&mut self, command: Control) {
         match command {
             Control::Wake => self.wake(),
@@ -257,12 +244,14 @@ impl Task {
         }
     }
 
+    /// Collects the state of the clusters.
     fn status(&self) -> Collected {
         let (clusters, leaves) = self.generations.status(now());
         let not_executed = self.generations.not_executed();
         Collected { error: self.generations.error(), clusters, leaves, not_executed }
     }
 
+    /// Begins to resolve the target, unless the channel is not idle.
     fn wake(&mut self) {
         if self.resolution.is_none() {
             self.active.wake();
@@ -272,11 +261,13 @@ impl Task {
         }
     }
 
+    /// Handles a state of the resolution.
     fn handle_resolution(&mut self, resolved: Result<Arc<Snapshot>, WatchError>) {
         self.generations.handle_resolution(resolved, now());
     }
 
-    /// What is known stays in use. Without anything, calls would wait for what never follows.
+    /// Handles the end of the client. The last state stays in use; without one, calls fail instead of waiting for a state that
+    /// never follows.
     fn handle_client_end(&mut self) {
         self.has_client_ended = true;
         if let Some(resolution) = self.resolution.as_ref().filter(|_| self.generations.is_waiting()) {
@@ -284,6 +275,7 @@ impl Task {
         }
     }
 
+    /// Handles an event of a connection. Those of connections that were given up meanwhile are ignored.
     fn handle_event(&mut self, event: Event) {
         let balancer = &mut self.generations.balancer;
         match event {
@@ -321,13 +313,14 @@ impl Task {
         }
     }
 
-    /// Certificates were replaced, and the connections that were made with those before are to be replaced (CH7.7).
+    /// Replaces the connections that were made with certificates that were replaced (CH7.7).
     fn handle_rotation(&mut self, rotation: &Rotation) {
         let Rotation { roots, identities } = rotation;
         info!(target_name = %self.target, ?roots, ?identities, "certificates were rotated, connections are replaced");
         self.generations.balancer.on_rotation(rotation, now());
     }
 
+    /// Handles the due timers.
     fn handle_timeout(&mut self) {
         let balancer = &mut self.generations.balancer;
         if balancer.poll_timeout().is_some_and(|at| at <= now()) {
@@ -349,7 +342,7 @@ impl Task {
         // A call that came in the meantime has seen that the channel is idle, and wakes it.
     }
 
-    /// Executes commands, and publishes what has become of everything.
+    /// Executes commands, and publishes the state after them.
     fn publish(&mut self) {
         // Picks of calls that wait may request connections, which changes their pickers.
         while let Some(connects) = self.publish_once() {
@@ -380,7 +373,7 @@ impl Task {
         is_due
     }
 
-    /// Returns the connections that were requested; `None` while the channel is idle.
+    /// Publishes once. Returns the connections that picks have requested; `None` while the channel is idle.
     fn publish_once(&mut self) -> Option<Vec<Connect>> {
         let Some(resolution) = &self.resolution else {
             self.execute();
@@ -406,6 +399,7 @@ impl Task {
         Some(connects)
     }
 
+    /// Executes the commands of the core.
     fn execute(&mut self) {
         while let Some(command) = self.generations.balancer.poll_command(now()) {
             match command {
@@ -448,6 +442,7 @@ impl Task {
         self.load_watches.insert(id, LoadWatch::new(watch.abort_handle()));
     }
 
+    /// Ends the channel: waiting calls at once, running ones after the grace (CH1.6).
     async fn shut_down(&mut self, grace: Duration) {
         self.published.states.set(ChannelState::Shutdown);
         self.active.shut_down();
@@ -472,6 +467,6 @@ impl Task {
     }
 }
 
-/// Why calls fail without the runtime of the task.
+/// The reason of calls that fail since the runtime of the task has ended.
 const RUNTIME_ENDED: &str =
     "the runtime that the channel was built on has ended: build the channel on the runtime that uses it";

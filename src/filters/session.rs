@@ -13,18 +13,18 @@ use base64::{
 
 use crate::{resolve::RequestHeaders, resource::http_filter::SessionCookie};
 
-/// The endpoint of a session, as a cookie has it.
+/// The endpoint and the cluster that the cookie of a session names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionState {
     /// The addresses, as they are written in the cookie.
     list: Box<str>,
     /// The parts of the list that are addresses: 1 to 16.
     pub(crate) addresses: Box<[SocketAddr]>,
-    /// Without the quotes of A60.
+    /// The name of the cluster, without the quotes of the example in A60; `None` if the cookie has none.
     cluster: Option<Box<str>>,
 }
 
-/// Why a cookie is ignored, as if there were none.
+/// The reason why a cookie is ignored, as if there were none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IgnoredCookie {
     NotBase64,
@@ -33,7 +33,7 @@ pub(crate) enum IgnoredCookie {
 }
 
 impl SessionState {
-    /// What the cookie of a session says in the headers of a request; `None` without a cookie (CH8.2).
+    /// Reads the cookie of a session from the headers of a request; `None` without a cookie (CH8.2).
     ///
     /// # Errors
     /// The first cookie of this name has another form.
@@ -110,18 +110,19 @@ fn value_of<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
     })
 }
 
-/// Envoy's documentation has a cookie in quotes, which RFC 6265 permits.
+/// Removes quotes around a value: Envoy's documentation has a cookie in quotes, which RFC 6265 permits.
 fn unquoted(value: &[u8]) -> &[u8] {
     value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }
 
-/// The cookies of other clients may lack the padding.
+/// Accepts base64 with and without padding, since cookies of other clients may lack it.
 const READER: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-/// Further addresses of a cookie are not looked at.
+/// The largest number of addresses of a cookie that are read: a cookie comes from outside.
 const MAX_ADDRESSES: usize = 16;
+/// The prefix of the cluster in the example of A60.
 const CLUSTER_PREFIX: &str = "cluster:";
 
 #[cfg(test)]

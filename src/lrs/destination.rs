@@ -18,21 +18,24 @@ pub(super) struct ReportKey {
 pub(super) struct Destination {
     /// The index of the server.
     pub(super) server: usize,
+    /// The key of the cluster in the reports to this server.
     pub(super) key: ReportKey,
 }
 
 /// The metrics of backends that are reported (LR8.5).
 #[derive(Debug, PartialEq)]
 pub(super) struct Propagation {
+    /// The metrics that `lrs_report_endpoint_metrics` selects.
     pub(super) metrics: ReportedMetrics,
     /// The maximum number of names.
     pub(super) max_names: usize,
 }
 
-/// What a resource of CDS says about the reports of its load.
+/// The load reports that the resource of a cluster configures.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Route {
     pub(super) destination: Arc<Destination>,
+    /// The reported metrics; `None` if there are none.
     pub(super) propagation: Option<Arc<Propagation>>,
 }
 

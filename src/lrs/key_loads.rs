@@ -35,6 +35,7 @@ pub(super) struct KeyLoads {
     since: Option<Instant>,
     /// When the report in progress was taken; `None` if there is none.
     taken_at: Option<Instant>,
+    /// Localities with handles or with something to report.
     localities: BTreeMap<Locality, LocalityLoads>,
     /// Dropped calls by category; `None` is the key of drops without a category.
     drops: BTreeMap<Option<Arc<str>>, Drops>,
@@ -50,28 +51,34 @@ pub(super) struct KeyLoads {
     sweep_at: usize,
 }
 
-/// How a report is written.
+/// The conditions under which a report is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
+    /// The time at which the interval of the report ends.
     pub(super) now: Instant,
-    /// The server asks for the counts of endpoints (LR3.7).
+    /// Whether the server has requested the counts of endpoints (LR3.7).
     pub(super) has_endpoints: bool,
     /// The size in bytes above which a report has no metadata.
     pub(super) max_size: usize,
 }
 
+/// The dropped calls of a category.
 #[derive(Debug, Default)]
 struct Drops {
     counters: Vec<Arc<DropCounter>>,
+    /// Drops that the report in progress covers.
     taken: u64,
+    /// Drops of counters that no handle has.
     departed: DepartedDrops,
 }
 
 impl KeyLoads {
+    /// Puts the counters of a locality handle into reports.
     pub(super) fn list_locality(&mut self, locality: &Locality, counters: Arc<Counters>) {
         self.locality(locality).list(counters);
     }
 
+    /// Puts the counters of an endpoint handle into reports.
     pub(super) fn list_endpoint(
         &mut self,
         locality: &Locality,
@@ -81,6 +88,7 @@ impl KeyLoads {
         self.locality(locality).list_endpoint(address, counters);
     }
 
+    /// Puts the counter of a drop category into reports.
     pub(super) fn list_drops(&mut self, category: Option<&Arc<str>>, counter: Arc<DropCounter>) {
         let counters = &mut self.drops.entry(category.cloned()).or_default().counters;
         if !counters.iter().any(|known| Arc::ptr_eq(known, &counter)) {
@@ -89,10 +97,12 @@ impl KeyLoads {
         }
     }
 
+    /// Sets the endpoints whose metadata is reported.
     pub(super) fn set_assignment(&mut self, assignment: &Assignment) {
         self.assignment = assignment.clone();
     }
 
+    /// Returns the loads of a locality, made if there are none.
     fn locality(&mut self, locality: &Locality) -> &mut LocalityLoads {
         self.localities.entry(locality.clone()).or_insert_with(|| LocalityLoads::new(locality))
     }
@@ -116,6 +126,7 @@ impl KeyLoads {
         self.since.get_or_insert(now);
     }
 
+    /// Returns the begin of the interval in progress; `None` before [`begin`](Self::begin).
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
     }
@@ -142,6 +153,7 @@ impl KeyLoads {
             self.takes_activity |= locality.take();
         }
         let has_report = self.takes_activity || self.is_closing_due;
+        // Without a report the interval goes on, so that the next report covers the time of all that it counts.
         self.taken_at = has_report.then_some(terms.now);
         if !has_report {
             return None;
@@ -197,6 +209,7 @@ impl KeyLoads {
             dropped += locality.on_written();
             has_ended |= locality.has_ended();
         }
+        // LR4.8: one report of zeros follows, so that a server that keeps the last report does not take the load for present.
         self.is_closing_due = self.takes_activity;
         self.since = Some(taken_at);
         if has_ended {
@@ -224,6 +237,7 @@ impl KeyLoads {
         }
     }
 
+    /// Removes counters without a handle and without anything to report, and what is empty after that.
     fn remove_ended(&mut self) {
         self.drops.retain(|_, drops| {
             drops.counters.retain(|counter| is_live(counter) || counter.unreported() > 0);
@@ -278,6 +292,7 @@ impl KeyLoads {
         self.drops.is_empty() && self.localities.is_empty()
     }
 
+    /// Returns the next report as it would be now, without taking it.
     pub(super) fn stats(&self) -> LoadStats {
         let mut stats = LoadStats::default();
         for (category, drops) in &self.drops {
@@ -299,12 +314,14 @@ impl KeyLoads {
 }
 
 impl Drops {
+    /// Takes the drops for a report.
     fn take(&mut self) -> u64 {
         let counted: u64 = self.counters.iter().map(|counter| counter.take()).sum();
         self.taken = counted + self.departed.take();
         self.taken
     }
 
+    /// Whether there is neither a counter nor anything to report.
     fn is_empty(&self) -> bool {
         self.counters.is_empty() && self.departed.unreported() == 0
     }
@@ -316,6 +333,7 @@ impl Drops {
         }
     }
 
+    /// Whether a handle counts.
     fn is_live(&self) -> bool {
         self.counters.iter().any(is_live)
     }
@@ -327,6 +345,7 @@ impl Drops {
 }
 
 impl LocalityStats {
+    /// Converts counts for applications, with the names of metrics as `lrs_report_endpoint_metrics` has them.
     fn new(calls: &Calls, metrics: MetricSums) -> Self {
         let utilizations = [
             ("cpu_utilization", metrics.cpu),
@@ -347,6 +366,7 @@ impl LocalityStats {
 }
 
 /// Whether a handle counts with it: its handle is there, and has not gone over to another destination.
+// Besides the handle, only this list owns the counter; running calls own a shard, and not the counter.
 pub(super) fn is_live<C: Count>(counter: &Arc<C>) -> bool {
     counter.is_current() && Arc::strong_count(counter) > 1
 }

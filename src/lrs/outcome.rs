@@ -1,3 +1,5 @@
+//! Which calls count as errors.
+
 use crate::error::Code;
 
 /// How a call has ended, for load reports.

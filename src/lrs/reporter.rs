@@ -61,12 +61,13 @@ pub struct DropReporter {
     lanes: Arc<Lanes<DropCounter>>,
 }
 
-/// What the handles of a cluster have in common.
+/// The state that the handles of a cluster share.
 pub(super) struct ClusterCell {
     loads: Arc<Loads>,
     key: CellKey,
     /// The watch of the cluster, if the application reports it by its name.
     interest: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// The counters of drops without a category.
     pub(super) uncategorised: Arc<Lanes<DropCounter>>,
     parts: Mutex<Parts>,
 }
@@ -78,18 +79,21 @@ pub(super) struct Parts {
     pub(super) categories: WeakMap<Arc<str>, Arc<Lanes<DropCounter>>>,
 }
 
+/// The state that the handles of a locality share.
 pub(super) struct LocalityCell {
     pub(super) cluster: Arc<ClusterCell>,
     pub(super) locality: Locality,
     pub(super) lanes: Lanes<Counters>,
+    /// Endpoints with handles. Locked after the state of [`Loads`].
     endpoints: Mutex<WeakMap<SocketAddr, Weak<EndpointCell>>>,
 }
 
+/// The state that the handles of an endpoint share.
 pub(super) struct EndpointCell {
     pub(super) locality: Arc<LocalityCell>,
     pub(super) address: SocketAddr,
     pub(super) lanes: Lanes<Counters>,
-    /// A call was counted. There are no counters before: most endpoints of a large cluster are never called.
+    /// Whether a call was counted. There are no counters before: most endpoints of a large cluster are never called.
     pub(super) is_called: AtomicBool,
 }
 
@@ -135,6 +139,7 @@ impl LoadReporter {
         self.cell.loads.stats(&self.cell.key)
     }
 
+    /// Returns the counters of a drop category.
     fn drops(&self, category: &str) -> Arc<Lanes<DropCounter>> {
         if category.is_empty() {
             return self.cell.uncategorised.clone();
@@ -192,11 +197,13 @@ impl DropReporter {
     }
 }
 
+/// Counts the begin of a call, if it is reported.
 #[inline]
 fn call_started(lanes: &Lanes<Counters>) -> ReportedCall {
     lanes.current().map_or_else(ReportedCall::uncounted, |counters| counters.call_started())
 }
 
+/// Counts a drop, if it is reported.
 #[inline]
 fn count(lanes: &Lanes<DropCounter>) {
     if let Some(counter) = lanes.current() {
@@ -214,12 +221,13 @@ impl ClusterCell {
         &self.key
     }
 
+    /// Locks the parts of the cluster. Locked after the state of [`Loads`], never before it.
     pub(super) fn parts(&self) -> MutexGuard<'_, Parts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The last handle of a cluster is gone: its residue is reported.
+/// The last handle of a cluster wakes the driver, which reports what is left.
 impl Drop for ClusterCell {
     fn drop(&mut self) {
         self.loads.notify();

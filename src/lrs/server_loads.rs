@@ -21,11 +21,13 @@ use super::{
 };
 use crate::config::Server;
 
-/// The loads of the clusters that a server wants to know of, or may.
+/// The loads of the clusters that are reported to a server, or may be.
 #[derive(Debug)]
 pub(super) struct ServerLoads {
     pub(super) server: Arc<Server>,
+    /// Loads by key. The order is that of the reports, and of the slices that they are built in.
     keys: BTreeMap<ReportKey, KeyLoads>,
+    /// The buffer for the report of one key.
     encoder: Encoder,
     /// The keys that were dropped without a report (LR6.6).
     dropped_residues: u64,
@@ -33,9 +35,10 @@ pub(super) struct ServerLoads {
     dropped_metrics: u64,
 }
 
-/// A request with reports.
+/// A request with the reports of some keys.
 #[derive(Debug)]
 pub(super) struct Part {
+    /// The request, encoded.
     pub(super) message: Bytes,
     /// The first and the last key in it.
     range: RangeInclusive<ReportKey>,
@@ -47,13 +50,15 @@ pub(super) struct Part {
 #[derive(Debug, Default)]
 struct PartBuilder<'a> {
     message: BytesMut,
+    /// The first and the last key of the request so far.
     range: Option<(&'a ReportKey, &'a ReportKey)>,
     len: usize,
 }
 
-/// Reports, in slices.
+/// The reports of some keys, built at once, so that the lock is held for a bounded time.
 #[derive(Debug, Default)]
 pub(super) struct Slice {
+    /// The requests, of limited size each.
     pub(super) parts: Vec<Part>,
     /// The key after which the next slice begins; `None` at the end.
     pub(super) last: Option<ReportKey>,
@@ -70,11 +75,13 @@ impl ServerLoads {
         }
     }
 
+    /// Returns the number of localities and endpoints with counters.
     #[cfg(test)]
     pub(super) fn listed(&self) -> usize {
         self.keys.values().map(KeyLoads::len).sum()
     }
 
+    /// Returns the loads of a key, made if there are none.
     pub(super) fn key(&mut self, key: &ReportKey) -> &mut KeyLoads {
         self.keys.entry(key.clone()).or_default()
     }
@@ -109,14 +116,17 @@ impl ServerLoads {
         self.keys.values().map(|loads| loads.len() + loads.categories()).sum()
     }
 
+    /// Returns how many keys and localities were dropped without a report.
     pub(super) fn dropped_residues(&self) -> u64 {
         self.dropped_residues
     }
 
+    /// Returns how many values of metrics were dropped.
     pub(super) fn dropped_metrics(&self) -> u64 {
         self.dropped_metrics
     }
 
+    /// Returns the next report of a key as it would be now.
     pub(super) fn stats(&self, key: &ReportKey) -> Option<LoadStats> {
         Some(self.keys.get(key)?.stats())
     }
@@ -137,6 +147,7 @@ impl ServerLoads {
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut emptied = Vec::new();
         for (key, loads) in keys.range_mut::<ReportKey, _>((begin, Bound::Unbounded)) {
+            // At least 1 for each key, so that many keys without localities do not make a slice of any length.
             budget = budget.saturating_sub(loads.len() + 1);
             if !order.wants(&key.cluster) {
                 loads.discard(now);
@@ -188,6 +199,7 @@ impl ServerLoads {
         let residues = self.keys.iter().filter(|(_, loads)| !loads.is_live());
         let mut oldest: Vec<_> = residues.map(|(key, loads)| (loads.since(), key.clone())).collect();
         let excess = oldest.len().saturating_sub(max_residues);
+        // By the begin of their interval: those that have waited longest are the least likely to be reported still.
         oldest.sort();
         for (_, key) in &oldest[..excess] {
             self.keys.remove(key);
@@ -204,6 +216,7 @@ impl Part {
 }
 
 impl<'a> PartBuilder<'a> {
+    /// Appends the report of a key, which is behind all others of the request.
     fn add(&mut self, key: &'a ReportKey, report: &[u8]) {
         encode::put_cluster(report, &mut self.message);
         self.range = Some((self.range.map_or(key, |(first, _)| first), key));

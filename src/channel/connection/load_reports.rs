@@ -36,10 +36,10 @@ use crate::{
     pb::{google::protobuf as google, xds::service::orca::v3::OrcaLoadReportRequest},
 };
 
-/// The encoded report in the trailers of a response: the last one if there are several (CH9.7).
+/// Returns the encoded report in the trailers of a response: the last one if there are several (CH9.7).
 ///
 /// # Errors
-/// It is not in base64, or longer than [`MAX_LOAD_REPORT`], so that it would hold up the call, and all that run on its thread.
+/// It is not base64, or longer than [`MAX_LOAD_REPORT`], so that it would delay the call, and all others on its thread.
 pub(super) fn in_trailers(trailers: &HeaderMap) -> Result<Option<Vec<u8>>, Malformed> {
     let Some(value) = trailers.get_all(LOAD).iter().next_back() else { return Ok(None) };
     if value.len() > MAX_LOAD_REPORT {
@@ -91,7 +91,8 @@ pub(in crate::channel) async fn watch_load(
     }
 }
 
-/// Reads the reports of one stream, and says how it ended. A message that is no report resets the backoff, too.
+/// Reads the reports of one stream, and returns its end. A malformed message resets the backoff as well: the endpoint serves the
+/// stream.
 async fn read_reports(
     endpoint: &Arc<ReadyEndpoint<Handle>>,
     watch: &LoadWatchSettings,
@@ -120,18 +121,19 @@ async fn read_reports(
     }
 }
 
-/// Requests on a connection that are not calls of the channel: they count as streams alone (CH9.9).
+/// A service for requests that are not calls of the channel: they count as streams alone (CH9.9).
 #[derive(Debug)]
 struct OnConnection(Arc<ReadyEndpoint<Handle>>);
 
-/// A stream of a connection. Another request can have it when this is dropped.
+/// A reserved stream of a connection, released when it is dropped.
 #[derive(Debug)]
 struct Slot {
     streams: Arc<Streams<Handle>>,
+    /// Whether the response has begun.
     has_response: bool,
 }
 
-/// The body of a response on a connection.
+/// The body of a stream of reports.
 struct Reports {
     stream: RecvStream,
     _slot: Slot,
@@ -212,12 +214,14 @@ impl Drop for Slot {
 pub(in crate::channel) const MAX_LOAD_REPORT: usize = 16 << 10;
 /// The longest message beside the calls that is read, so that its report can be counted as malformed. A longer one ends the stream.
 const MAX_STREAMED_REPORT: usize = 64 << 10;
-/// Servers leave the padding out (PROTOCOL-HTTP2.md).
+/// Accepts base64 with and without padding: servers leave it out (PROTOCOL-HTTP2.md).
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
+/// The trailer of reports.
 const LOAD: HeaderName = HeaderName::from_static("endpoint-load-metrics-bin");
+/// The method of the stream.
 const STREAM: &str = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics";
 
 #[cfg(test)]
