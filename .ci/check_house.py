@@ -22,11 +22,10 @@ BOUNDS = {
     "it": (198, 20, "closures whose parameter is `it`: name the thing"),
     "ids": (1, 0, "rule ids in the docs of public items: they belong in `//` beside the code"),
     "sentinels": (3, 0, "constants of `usize::MAX`: a variant of an enum"),
-    "comments": (1.0, 2.0, "lines of comments in 100 lines of code"),
-    "docs": (0.16, 0.22, "lines of docs for each line of code"),
+    "comments": (1.1, 2.0, "lines of comments in 100 lines of code"),
+    "docs": (0.17, 0.22, "lines of docs for each line of code"),
     "words": (0, 0, "words that have been replaced, see WORDS"),
 }
-LEAST = ("comments", "docs")
 TIGHTEN = 0.1  # a bound that could come this much closer to the figure, relative to it, is worth a hint
 
 # Words that are gone, from identifiers, comments and prose: a pattern, where it must not come back (a folder of sources, or `docs` with the
@@ -40,6 +39,7 @@ WORDS = [
     (r"\bmakes? before it breaks\b", "docs", "make-before-break"),
     (r"\bWorth an alert\b", "docs", "recommended alerts"),
     (r"\bnothing usable came\b", "src", "poll failed"),
+    (r"\b(?:Over|Guards|Pump|Published|Place)\b", "src/channel", "CallEnd, CallGuards, RequestUpload, PickerCell, QueuedCall"),
     (r"\bis it frozen\b", "src", "the server accepted the stream but has sent no response"),
 ]
 SUBJECTLESS = re.compile(r"(?:That|Those|The same|As before|It|They|Both|With|If|By|Until|None|Nothing|Another|Others?)\b")
@@ -160,7 +160,7 @@ def judge(figures, values):
     """Compares each figure with its bound. Returns the exit status."""
     status = 0
     for figure, (bound, wanted, meaning) in BOUNDS.items():
-        value, least = values[figure], figure in LEAST
+        value, least = values[figure], figure in ("comments", "docs")
         print("%-12s %7s, bound %5s, wanted %4s" % (figure, value, bound, wanted))
         if value < bound if least else value > bound:
             status = 1

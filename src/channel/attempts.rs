@@ -20,11 +20,11 @@ use super::{
     active::ActiveCall,
     call::Call,
     connection::{Handle, Reserved, SendError},
-    deadline::Over,
+    deadline::CallEnd,
     filters::CredentialHeaders,
     headers::Head,
-    published::ShutDown,
-    request::{Pump, RequestBody},
+    picker_cell::ShutDown,
+    request::{RequestBody, RequestUpload},
     session::Sessions,
     status,
     task::Control,
@@ -62,7 +62,7 @@ pub(super) struct Attempts<'a> {
 }
 
 /// A response that has begun, its attempt, and what sends the rest of the request.
-pub(super) type Responded = (Response<RecvStream>, Reserved, Option<Pump>);
+pub(super) type Responded = (Response<RecvStream>, Reserved, Option<RequestUpload>);
 
 /// The end of an attempt without a response for the application.
 enum Failure {
@@ -177,20 +177,21 @@ impl Call<'_> {
         let (mut response, stream) = self.begin_stream(&attempt, number, of, is_end)?;
         attempt.on_stream(response.stream_id());
         let sent = &attempt;
-        // The call leaves the queue, so that its place is free for another one.
-        self.place = None;
+        // The call leaves the queue, so that another one may wait.
+        self.queued = None;
         self.telemetry.on_stream(of.cluster.name(), sent.endpoint().address);
         let counts_bytes = self.telemetry.counts_bytes();
-        let (mut pump, deadline) = ((!is_end).then(|| Pump::new(stream, counts_bytes)), self.deadline.at());
+        let (mut upload, deadline) =
+            ((!is_end).then(|| RequestUpload::new(stream, counts_bytes)), self.deadline.at());
         let telemetry = &mut self.telemetry;
         let response = poll_fn(|cx| {
-            if let Some(sending) = &mut pump {
+            if let Some(sending) = &mut upload {
                 let polled = sending.poll(of.body, cx);
                 if let Some(bytes) = sending.sent() {
                     telemetry.set_sent(bytes);
                 }
                 match polled {
-                    Poll::Ready(Ok(())) => pump = None,
+                    Poll::Ready(Ok(())) => upload = None,
                     Poll::Ready(Err(status)) => return Poll::Ready(Err(Failure::Final(status))),
                     Poll::Pending => {}
                 }
@@ -215,9 +216,9 @@ impl Call<'_> {
                 status::check_header_list(response.headers(), &attempt).map_err(Failure::Final)?;
                 attempt.handle().identify(&mut response);
                 status::correct_deadline(response.headers_mut(), deadline);
-                Ok((response, attempt, pump))
+                Ok((response, attempt, upload))
             }
-            Err(over) => Err(Failure::Final(over.status(&of.missing_response(&attempt)))),
+            Err(end) => Err(Failure::Final(end.status(&of.missing_response(&attempt)))),
         }
     }
 
@@ -335,7 +336,7 @@ impl Call<'_> {
     ) -> Result<Option<(Pick<Handle>, u64)>, Status> {
         let waits_for_ready = self.waits_for_ready;
         let waiter = self
-            .place()?
+            .queued()?
             .wait_for_picker(cluster, seen, mem::take(draws), waits_for_ready)
             .map_err(|ShutDown| self.shut_down())?;
         let mut waiter = match waiter {
@@ -356,7 +357,7 @@ impl Call<'_> {
                 Ok(picked)
             }
             Ok(Err(ShutDown)) => Err(self.shut_down()),
-            Err(over) => Err(self.over(over, &format!("cluster {} is connecting", cluster.name()))),
+            Err(end) => Err(self.ended(end, &format!("cluster {} is connecting", cluster.name()))),
         }
     }
 
@@ -367,12 +368,12 @@ impl Call<'_> {
         number: u64,
         cluster: &str,
     ) -> Result<Reserved, Failure> {
-        self.place().map_err(Failure::Final)?;
+        self.queued().map_err(Failure::Final)?;
         let address = attempt.endpoint.address;
         match self.until_shut_down(Reserved::new(attempt)).await {
             Ok(reserved) => reserved.map_err(|Gone| Failure::NeverSent(number)),
-            Err(Over::ShutDown) => Err(Failure::Final(self.shut_down())),
-            Err(Over::Time) => {
+            Err(CallEnd::ShutDown) => Err(Failure::Final(self.shut_down())),
+            Err(CallEnd::DeadlineExceeded) => {
                 let reason = format!("cluster {cluster}, {address}: {NO_STREAM}");
                 Err(Failure::Final(status::deadline_exceeded(&reason)))
             }
@@ -382,17 +383,17 @@ impl Call<'_> {
     /// Waits before a retry (CH6.4). The call has no stream then, so it ends like one that waits.
     async fn back_off(&mut self, delay: Duration) -> Result<(), Status> {
         let waited = self.until_shut_down(sleep(delay)).await;
-        waited.map_err(|over| self.over(over, "the delay before a retry is not over"))
+        waited.map_err(|end| self.ended(end, "the delay before a retry is not over"))
     }
 
     /// What a future gives, unless the call ends before, or the shutdown of the channel begins: its connection may be one that other
     /// channels go on using.
-    pub(super) async fn until_shut_down<T>(&mut self, future: impl Future<Output = T>) -> Result<T, Over> {
+    pub(super) async fn until_shut_down<T>(&mut self, future: impl Future<Output = T>) -> Result<T, CallEnd> {
         let shut_down = self.context.active.shut_down_begins();
         let future = async {
             tokio::select! {
                 output = future => Ok(output),
-                () = shut_down => Err(Over::ShutDown),
+                () = shut_down => Err(CallEnd::ShutDown),
             }
         };
         self.deadline.watch(future).await.and_then(identity)

@@ -15,8 +15,8 @@ use tonic::Status;
 
 use super::{
     active::ActiveCall,
-    deadline::{Deadline, Over},
-    response::{Guards, NextFrame, RunningResponse, code_of, is_data},
+    deadline::{CallEnd, Deadline},
+    response::{CallGuards, NextFrame, RunningResponse, code_of, is_data},
     status,
     telemetry::CallTelemetry,
 };
@@ -76,7 +76,7 @@ struct Filtered {
 type FilteredBody = Pin<Box<dyn Body<Data = Bytes, Error = FilterError> + Send>>;
 
 impl ChannelBody {
-    pub(super) fn new(stream: RecvStream, deadline: Deadline, guards: Guards) -> Self {
+    pub(super) fn new(stream: RecvStream, deadline: Deadline, guards: CallGuards) -> Self {
         if stream.is_end_stream() {
             return Self::default();
         }
@@ -148,7 +148,7 @@ impl FilteredResponse {
         };
         // The deadline ends the response also if there are always more data.
         let polled = match self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            true => Poll::Ready(Some(Err(filtered.end(Over::Time)))),
+            true => Poll::Ready(Some(Err(filtered.end(CallEnd::DeadlineExceeded)))),
             false => filtered.poll_frame(cx),
         };
         match &polled {
@@ -180,11 +180,11 @@ impl FilteredResponse {
 }
 
 /// Ends a response at its deadline or at the shutdown, also during a poll of its body.
-fn end_filtered(state: &Mutex<FilteredState>, over: Over) {
+fn end_filtered(state: &Mutex<FilteredState>, end: CallEnd) {
     let mut state = lock(state);
     match mem::replace(&mut *state, FilteredState::Polled) {
         FilteredState::Waiting { mut filtered, waker } => {
-            *state = FilteredState::Ended(filtered.end(over));
+            *state = FilteredState::Ended(filtered.end(end));
             drop(state);
             // The body is dropped without the lock, since its destructor is code of the application.
             drop(filtered);
@@ -192,7 +192,7 @@ fn end_filtered(state: &Mutex<FilteredState>, over: Over) {
                 waker.wake();
             }
         }
-        FilteredState::Polled => *state = FilteredState::Ended(over.status(INCOMPLETE)),
+        FilteredState::Polled => *state = FilteredState::Ended(end.status(INCOMPLETE)),
         ended @ FilteredState::Ended(_) => *state = ended,
     }
 }
@@ -211,8 +211,8 @@ impl Filtered {
     }
 
     /// Ends the call before the body is complete.
-    fn end(&mut self, over: Over) -> Status {
-        let status = over.status(INCOMPLETE);
+    fn end(&mut self, end: CallEnd) -> Status {
+        let status = end.status(INCOMPLETE);
         self.telemetry.end(status::core_code(status.code()));
         status
     }

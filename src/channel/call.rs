@@ -12,14 +12,14 @@ use super::{
     active::{ActiveCall, ActiveCalls},
     attempts::Attempts,
     builder::Settings,
-    deadline::{Deadline, Over},
+    deadline::{CallEnd, Deadline},
     filters::Credential,
     headers::{self, Head, Visible},
     metadata_server::MetadataServer,
+    picker_cell::{PickerCell, QueuedCall, ShutDown},
     plain_http,
-    published::{Place, Published, ShutDown},
-    request::{RequestBody, Rest, RetryBuffer},
-    response::Guards,
+    request::{DetachedUpload, RequestBody, RetryBuffer},
+    response::CallGuards,
     session::SessionClusters,
     status::{self, ResponseHead},
     task::Control,
@@ -57,7 +57,7 @@ pub struct AttemptCount(pub u32);
 /// The state of a channel that its calls share.
 pub(super) struct CallContext {
     /// The routes and pickers in use, and the queue of waiting calls.
-    pub(super) published: Arc<Published>,
+    pub(super) published: Arc<PickerCell>,
     /// The count of calls.
     pub(super) active: Arc<ActiveCalls>,
     /// The queue to the task of the channel.
@@ -91,8 +91,8 @@ pub(super) struct Call<'a> {
     /// The deadline, and the end of the channel.
     pub(super) deadline: Deadline,
     pub(super) random: fastrand::Rng,
-    /// The place in the queue, taken at the first wait and kept by later ones, so that a call does not lose its turn.
-    pub(super) place: Option<Place<'a>>,
+    /// The position in the queue, taken at the first wait and kept by later ones, so that a call does not lose its turn.
+    pub(super) queued: Option<QueuedCall<'a>>,
     /// The reason of the last failed pick, for the status of a deadline.
     pub(super) reason: Option<Arc<str>>,
     /// How many times the request was sent.
@@ -126,7 +126,7 @@ impl CallContext {
     ) -> Self {
         let (per_call, per_channel) = settings.retry_buffer;
         Self {
-            published: Published::new(),
+            published: PickerCell::new(),
             active: ActiveCalls::new(),
             control,
             authority,
@@ -162,7 +162,7 @@ impl CallContext {
             begin: telemetry.begin(),
             deadline: Deadline::new(self.shares_connections.then(|| self.active.clone().cancelled())),
             random: fastrand::Rng::new(),
-            place: None,
+            queued: None,
             reason: None,
             attempts: 0,
             credentials: Vec::new(),
@@ -250,12 +250,13 @@ impl<'a> Call<'a> {
             sessions,
             credentials,
         };
-        let (mut response, attempt, pump) = self.attempts(&mut attempts).await?;
+        let (mut response, attempt, upload) = self.attempts(&mut attempts).await?;
         let telemetry = self.telemetry.take(self.is_filtered);
         let is_end = response.body().is_end_stream();
         let head = ResponseHead::new(&mut response, is_end);
-        let (rest, cancellation) = (None, None);
-        let mut guards = Guards { attempt, head, active, rest, cancellation, throttled, telemetry };
+        let cancellation = None;
+        let mut guards =
+            CallGuards { attempt, head, active, upload: None, cancellation, throttled, telemetry };
         match status::in_headers(response.headers()) {
             Some(Code::Ok) => guards.on_status(Code::Ok),
             // A failure without a body was counted when it was decided that no attempt follows.
@@ -265,13 +266,13 @@ impl<'a> Call<'a> {
             }
             None => {}
         }
-        let mut has_more = pump.filter(|_| !is_end);
-        if let (Some(pump), true) = (&mut has_more, guards.telemetry.counts_bytes()) {
-            guards.telemetry.share_sent(pump.share_sent());
+        let mut upload = upload.filter(|_| !is_end);
+        if let (Some(upload), true) = (&mut upload, guards.telemetry.counts_bytes()) {
+            guards.telemetry.share_sent(upload.share_sent());
         }
         // The upload goes on in a task of its own, so that the application may read the response without polling the request
         // (CH6.17).
-        guards.rest = has_more.map(|pump| tokio::spawn(Rest::new(body, pump)).abort_handle());
+        guards.upload = upload.map(|upload| tokio::spawn(DetachedUpload::new(body, upload)).abort_handle());
         let deadline = mem::take(&mut self.deadline);
         Ok(response.map(|stream| ChannelBody::new(stream, deadline, guards)))
     }
@@ -309,28 +310,28 @@ impl<'a> Call<'a> {
 
     /// Waits for routes that are newer than those of a generation.
     async fn wait_for_routes(&mut self, seen: u64) -> Result<(), Status> {
-        let waiter = self.place()?.wait_for_routes(seen).map_err(|ShutDown| self.shut_down())?;
+        let waiter = self.queued()?.wait_for_routes(seen).map_err(|ShutDown| self.shut_down())?;
         let Some(mut waiter) = waiter else { return Ok(()) };
         self.telemetry.on_wait();
         match self.deadline.watch(waiter.answer()).await {
             Ok(answer) => answer.map_err(|ShutDown| self.shut_down()),
-            Err(over) => Err(self.over(over, "there is no configuration yet")),
+            Err(end) => Err(self.ended(end, "there is no configuration yet")),
         }
     }
 
-    /// Returns the place of the call in the queue, taken if it has none.
+    /// Returns the call as one that waits, with its position among others from its first wait on.
     ///
     /// # Errors
     /// As many calls are waiting as permitted (CH1.12).
-    pub(super) fn place(&mut self) -> Result<&Place<'a>, Status> {
+    pub(super) fn queued(&mut self) -> Result<&QueuedCall<'a>, Status> {
         let CallContext { published, max_queued, .. } = self.context;
         self.begin.get_or_insert_with(Instant::now);
-        if self.place.is_none() {
-            self.place = published.place(*max_queued);
+        if self.queued.is_none() {
+            self.queued = published.enqueue(*max_queued);
         }
         let limit = self.context.max_queued;
         let full = || Status::resource_exhausted(format!("{limit} calls are waiting, the maximum"));
-        self.place.as_ref().ok_or_else(full)
+        self.queued.as_ref().ok_or_else(full)
     }
 
     /// Returns the status of a call whose deadline passed while it waited.
@@ -352,10 +353,10 @@ impl<'a> Call<'a> {
     }
 
     /// Returns the status of a call that ended while it waited for routes, an endpoint or a stream.
-    pub(super) fn over(&self, over: Over, reason: &str) -> Status {
-        match over {
-            Over::Time => self.too_late(reason),
-            Over::ShutDown => self.shut_down(),
+    pub(super) fn ended(&self, end: CallEnd, reason: &str) -> Status {
+        match end {
+            CallEnd::DeadlineExceeded => self.too_late(reason),
+            CallEnd::ShutDown => self.shut_down(),
         }
     }
 

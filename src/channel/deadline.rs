@@ -26,9 +26,9 @@ pub(super) struct Deadline {
 
 /// The reason why a call ends before its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
+pub(super) enum CallEnd {
     /// The deadline has passed.
-    Time,
+    DeadlineExceeded,
     /// The channel was shut down.
     ShutDown,
 }
@@ -64,8 +64,8 @@ impl Deadline {
     }
 
     /// Waits for the end of the call.
-    pub(super) async fn passed(mut self) -> Over {
-        poll_fn(|cx| self.poll_over(cx)).await
+    pub(super) async fn passed(mut self) -> CallEnd {
+        poll_fn(|cx| self.poll_end(cx)).await
     }
 
     /// Returns the end of the channel alone, where the end of the connection does not imply it.
@@ -77,37 +77,37 @@ impl Deadline {
     ///
     /// # Errors
     /// The call ended before.
-    pub(super) async fn watch<T>(&mut self, future: impl Future<Output = T>) -> Result<T, Over> {
+    pub(super) async fn watch<T>(&mut self, future: impl Future<Output = T>) -> Result<T, CallEnd> {
         let mut future = pin!(future);
         // The output first: a response that is there at the deadline is delivered.
         poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => self.poll_over(cx).map(Err),
+            Poll::Pending => self.poll_end(cx).map(Err),
         })
         .await
     }
 
     /// Ready when the call ends.
-    pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<Over> {
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<CallEnd> {
         if let Some(cancelled) = &mut self.cancelled
             && cancelled.as_mut().poll(cx).is_ready()
         {
             // It is not polled again.
             self.cancelled = None;
-            return Poll::Ready(Over::ShutDown);
+            return Poll::Ready(CallEnd::ShutDown);
         }
         match &mut self.timer {
-            Some(timer) => timer.as_mut().poll(cx).map(|()| Over::Time),
+            Some(timer) => timer.as_mut().poll(cx).map(|()| CallEnd::DeadlineExceeded),
             None => Poll::Pending,
         }
     }
 }
 
-impl Over {
+impl CallEnd {
     /// Returns the status of a call that has a stream, or waits for one. `reason` is what it waits for.
     pub(super) fn status(self, reason: &str) -> Status {
         match self {
-            Self::Time => status::deadline_exceeded(reason),
+            Self::DeadlineExceeded => status::deadline_exceeded(reason),
             Self::ShutDown => Status::cancelled("channel is shut down"),
         }
     }

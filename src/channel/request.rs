@@ -47,7 +47,7 @@ pub(super) enum Part {
 }
 
 /// Sends a body on the stream of an attempt.
-pub(super) struct Pump {
+pub(super) struct RequestUpload {
     /// The stream of the attempt.
     stream: SendStream<Bytes>,
     /// The unsent rest of a part, for which the peer has given no window yet.
@@ -67,9 +67,9 @@ struct SentBytes {
 }
 
 /// The upload of the rest of a request whose response has begun.
-pub(super) struct Rest {
+pub(super) struct DetachedUpload {
     body: RequestBody,
-    pump: Pump,
+    upload: RequestUpload,
 }
 
 impl RequestBody {
@@ -146,7 +146,7 @@ impl RequestBody {
     }
 }
 
-impl Pump {
+impl RequestUpload {
     /// Creates a sender on a stream.
     pub(super) fn new(stream: SendStream<Bytes>, counts_bytes: bool) -> Self {
         let sent = counts_bytes.then(SentBytes::default);
@@ -232,25 +232,25 @@ impl SentBytes {
     }
 }
 
-impl Rest {
+impl DetachedUpload {
     /// Creates the upload, and drops the kept parts, since the response has begun.
-    pub(super) fn new(mut body: RequestBody, pump: Pump) -> Self {
+    pub(super) fn new(mut body: RequestBody, upload: RequestUpload) -> Self {
         body.commit();
-        Self { body, pump }
+        Self { body, upload }
     }
 }
 
-impl Future for Rest {
+impl Future for DetachedUpload {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Self { body, pump } = &mut *self;
+        let Self { body, upload } = &mut *self;
         // What cannot be read has cancelled the stream, which is the status of the call.
-        if pump.poll(body, cx).is_ready() {
+        if upload.poll(body, cx).is_ready() {
             return Poll::Ready(());
         }
         // The peer may end the stream without reading the rest.
-        pump.stream.poll_reset(cx).map(|_| ())
+        upload.stream.poll_reset(cx).map(|_| ())
     }
 }
 

@@ -17,7 +17,7 @@ use tonic::Status;
 use super::{
     active::ActiveCall,
     connection::{Registration, Reserved},
-    deadline::{Deadline, Over},
+    deadline::{CallEnd, Deadline},
     status::{self, ResponseHead},
     telemetry::CallTelemetry,
 };
@@ -51,7 +51,7 @@ struct Running {
     /// The deadline of the call.
     deadline: Option<Instant>,
     /// What ends with the call.
-    guards: Guards,
+    guards: CallGuards,
     /// The task of the application, while it waits.
     waker: Option<Waker>,
     /// The registration for the deadline, made after the response itself.
@@ -59,7 +59,7 @@ struct Running {
 }
 
 /// The counters and tasks that end with the call.
-pub(super) struct Guards {
+pub(super) struct CallGuards {
     /// The reserved stream.
     pub(super) attempt: Reserved,
     /// The head of the response, for trailers without a status.
@@ -67,7 +67,7 @@ pub(super) struct Guards {
     /// Counts the call.
     pub(super) active: ActiveCall,
     /// The task of the upload, if it goes on.
-    pub(super) rest: Option<AbortHandle>,
+    pub(super) upload: Option<AbortHandle>,
     /// The task that waits for the end of a channel that shares its connections.
     pub(super) cancellation: Option<AbortHandle>,
     /// The throttle of retries, if the channel has one.
@@ -81,7 +81,7 @@ pub(super) type NextFrame = Option<Result<Frame<Bytes>, Status>>;
 
 impl RunningResponse {
     /// Creates a response whose end was not read yet.
-    pub(super) fn new(stream: RecvStream, deadline: Deadline, guards: Guards) -> Arc<Self> {
+    pub(super) fn new(stream: RecvStream, deadline: Deadline, guards: CallGuards) -> Arc<Self> {
         let responses = guards.attempt.handle().responses().clone();
         let at = deadline.at();
         let running = Running {
@@ -111,7 +111,7 @@ impl RunningResponse {
         let watch = async move {
             cancelled.await;
             if let Some(running) = running.upgrade() {
-                running.end(Over::ShutDown);
+                running.end(CallEnd::ShutDown);
             }
         };
         let watch = tokio::spawn(supervise("cancellation of a response", watch, |_| {}));
@@ -125,7 +125,7 @@ impl RunningResponse {
         let mut state = self.lock();
         let frame = match &mut *state {
             // The deadline ends the response also if there are always more data.
-            State::Running(running) if running.is_over() => Some(Err(running.end(Over::Time))),
+            State::Running(running) if running.is_over() => Some(Err(running.end(CallEnd::DeadlineExceeded))),
             State::Running(running) => ready!(running.poll_frame(cx)),
             State::Ended(status) => Some(Err(status.clone())),
             State::Complete => None,
@@ -141,14 +141,14 @@ impl RunningResponse {
 
     /// Ends the response at its deadline.
     pub(super) fn exceed_deadline(&self) {
-        self.end(Over::Time);
+        self.end(CallEnd::DeadlineExceeded);
     }
 
     /// Ends the response with a status that the application receives next.
-    fn end(&self, over: Over) {
+    fn end(&self, end: CallEnd) {
         let mut state = self.lock();
         let State::Running(running) = &mut *state else { return };
-        let status = running.end(over);
+        let status = running.end(end);
         let waker = running.waker.take();
         let ended = mem::replace(&mut *state, State::Ended(status));
         drop(state);
@@ -278,8 +278,8 @@ impl Running {
     }
 
     /// Returns the status of a response that ends before it is complete.
-    fn end(&mut self, over: Over) -> Status {
-        let status = over.status(&format!("{}: the response is not complete", self.guards.address()));
+    fn end(&mut self, end: CallEnd) -> Status {
+        let status = end.status(&format!("{}: the response is not complete", self.guards.address()));
         let code = status::core_code(status.code());
         self.guards.on_status(code);
         self.guards.telemetry.end(code);
@@ -295,7 +295,7 @@ impl Running {
     }
 }
 
-impl Guards {
+impl CallGuards {
     /// Handles the status of the call.
     pub(super) fn on_status(&mut self, code: Code) {
         if code == Code::Ok {
@@ -312,9 +312,9 @@ impl Guards {
     }
 }
 
-impl Drop for Guards {
+impl Drop for CallGuards {
     fn drop(&mut self) {
-        for task in self.rest.iter().chain(&self.cancellation) {
+        for task in self.upload.iter().chain(&self.cancellation) {
             task.abort();
         }
     }

@@ -26,7 +26,7 @@ use super::{
     call::{CallContext, SHUT_DOWN},
     channel_status::Collected,
     connection::{Connection, Handle, LoadWatchSettings, Loss, watch_load},
-    published::{Connect, Published},
+    picker_cell::{Connect, PickerCell},
     security::{ChannelSecurity, RotationWatch},
     telemetry::Subchannels,
 };
@@ -79,8 +79,8 @@ struct Task {
     backoff: Arc<BackoffSettings>,
     /// The time without calls until the channel becomes idle; zero is never.
     idle_timeout: Duration,
-    /// Published for calls.
-    published: Arc<Published>,
+    /// The routes and pickers for calls.
+    published: Arc<PickerCell>,
     /// The count of calls.
     active: Arc<ActiveCalls>,
     /// The core: routes, clusters and the balancer.

@@ -21,7 +21,7 @@ use super::{
     super::{
         ChannelBody,
         call::{Call, Routed},
-        deadline::{Deadline, Over},
+        deadline::{CallEnd, Deadline},
         headers, status,
     },
     credentials::Credential,
@@ -91,10 +91,10 @@ impl Rest<'_, '_> {
         let name = filter.name();
         let Some(it) = filter.filter() else { return Err(panicked(name, "when it was made")) };
         // It does not wait for an endpoint meanwhile, so it is none of the calls that are queued.
-        self.call.place = None;
+        self.call.queued = None;
         let mut end = self.end();
         let (routed, is_forwarded) = (&mut *self.routed, self.is_forwarded);
-        let over = {
+        let end = {
             let mut next = Rest { call: self.call, filters: rest, routed, is_forwarded };
             let future = catch_unwind(AssertUnwindSafe(|| it.call(request, Next::new(&mut next))));
             let mut future = future.map_err(|_| panicked(name, "in a call"))?;
@@ -106,13 +106,13 @@ impl Rest<'_, '_> {
             });
             match end.watch(polled).await {
                 Ok(response) => return response,
-                Err(over) => over,
+                Err(end) => end,
             }
         };
-        if over == Over::ShutDown && self.is_forwarded.load(Ordering::Acquire) {
-            return Err(over.status(""));
+        if end == CallEnd::ShutDown && self.is_forwarded.load(Ordering::Acquire) {
+            return Err(end.status(""));
         }
-        Err(self.call.over(over, &format!("HTTP filter {name:?} has not finished")))
+        Err(self.call.ended(end, &format!("HTTP filter {name:?} has not finished")))
     }
 
     /// The end of the call for a filter: at its deadline, or as the channel is shut down, with the grace of calls that were sent.

@@ -78,7 +78,7 @@ impl Call<'_> {
         match self.until_shut_down(token).await {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(_)) => Err(self.unavailable("the fetch of the identity token was aborted")),
-            Err(over) => Err(self.over(over, "the identity token is being fetched")),
+            Err(end) => Err(self.ended(end, "the identity token is being fetched")),
         }
     }
 }

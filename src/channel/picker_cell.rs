@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// The current generation, and the queue of the calls that wait for a newer one.
-pub(super) struct Published {
+pub(super) struct PickerCell {
     /// The generation in use. Routes name clusters by their index, and pickers are found by it (CH11.2). Calls load it without a
     /// lock.
     generation: ArcSwap<Generation<Handle>>,
@@ -45,15 +45,15 @@ pub(super) struct Published {
 pub(super) type Picked = (Option<(Pick<Handle>, u64)>, Draws);
 
 /// A call that has begun to wait, with its position in the order in which calls did so (CH1.11).
-pub(super) struct Place<'a> {
-    published: &'a Published,
+pub(super) struct QueuedCall<'a> {
+    published: &'a PickerCell,
     /// The position, kept for all waits of the call.
     number: u64,
 }
 
 /// A wait of a call. Dropping it removes the call from the queue at once.
 pub(super) struct Waiter<'a, T> {
-    published: &'a Published,
+    published: &'a PickerCell,
     number: u64,
     answer: oneshot::Receiver<T>,
 }
@@ -67,7 +67,7 @@ pub(super) enum Connect {
     Endpoint(ConnectRequest),
 }
 
-/// The channel was shut down, or its task has ended: [`Published::closed`] has the reason.
+/// The channel was shut down, or its task has ended: [`PickerCell::closed`] has the reason.
 #[derive(Debug)]
 pub(super) struct ShutDown;
 
@@ -105,7 +105,7 @@ struct PickerWait {
     answer: oneshot::Sender<Picked>,
 }
 
-impl Published {
+impl PickerCell {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             generation: ArcSwap::from_pointee(Generation::waiting()),
@@ -150,12 +150,12 @@ impl Published {
     }
 
     /// Gives a call a position in the queue, unless as many calls wait as permitted (CH1.12).
-    pub(super) fn place(&self, limit: usize) -> Option<Place<'_>> {
+    pub(super) fn enqueue(&self, limit: usize) -> Option<QueuedCall<'_>> {
         let more = |waiting| (waiting < limit).then(|| waiting + 1);
         self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         let mut queue = self.lock();
         queue.next += 1;
-        Some(Place { published: self, number: queue.next })
+        Some(QueuedCall { published: self, number: queue.next })
     }
 
     /// Returns the number of waiting calls.
@@ -181,7 +181,7 @@ impl Published {
     }
 }
 
-impl<'a> Place<'a> {
+impl<'a> QueuedCall<'a> {
     /// Waits for routes that are newer than those of generation `seen`. `None` if they are there already.
     pub(super) fn wait_for_routes(&self, seen: u64) -> Result<Option<Waiter<'a, ()>>, ShutDown> {
         let mut queue = self.published.lock();
@@ -255,7 +255,7 @@ impl<T> Drop for Waiter<'_, T> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuedCall<'_> {
     fn drop(&mut self) {
         self.published.waiting.fetch_sub(1, Ordering::Relaxed);
     }
