@@ -1,3 +1,5 @@
+//! The services of a control plane, by the paths of requests.
+
 use std::{convert::Infallible, sync::Arc, task};
 
 use bytes::Bytes;
@@ -52,6 +54,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        // Before anything else of the request is read, so that strangers cost little.
         let permitted = match &self.hub.authorize {
             Some(check) => check(request.headers()),
             None => Ok(()),
@@ -131,11 +134,12 @@ impl StreamingService<Bytes> for Opener {
 #[derive(Debug)]
 struct LoadOpener {
     hub: Arc<Hub>,
-    /// Resets the stream.
+    /// Resets the stream; taken by the stream.
     reset: Option<oneshot::Sender<()>>,
 }
 
 impl LoadOpener {
+    /// Opens a stream, whose body can be reset.
     async fn answer<B>(hub: Arc<Hub>, request: http::Request<B>) -> http::Response<Body>
     where
         B: HttpBody + Send + 'static,

@@ -1,3 +1,5 @@
+//! The behavior of servers in use, for tests of clients.
+
 use std::collections::BTreeSet;
 
 /// The freedoms that the protocol leaves to a server, and the behavior of servers in use. The default is the behavior

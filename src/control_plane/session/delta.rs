@@ -1,3 +1,5 @@
+//! The session of a stream of the incremental variant.
+
 use std::{collections::BTreeMap, time::Instant};
 
 use super::{
@@ -11,6 +13,7 @@ use crate::pb::envoy::{
 
 use self::subscription::Subscription;
 
+mod draft;
 mod subscription;
 
 /// The server side of one stream of the incremental variant.
@@ -46,10 +49,14 @@ mod subscription;
 #[derive(Debug, Clone, Default)]
 pub struct DeltaSession {
     settings: Settings,
+    /// The node of the first request that had one.
     node: Option<Node>,
     held: Held,
+    /// The number of responses, by which nonces are made.
     sent: u64,
+    /// Subscriptions in the order in which types are sent.
     types: BTreeMap<TypeKey, Subscription>,
+    /// The changes of names by the last request.
     changes: NameChanges,
     silence: Silence,
 }

@@ -1,3 +1,5 @@
+//! The resources that a client has from earlier streams.
+
 use std::collections::BTreeSet;
 
 use super::super::store::{Stored, canonical};
@@ -23,6 +25,7 @@ impl Memory {
         Self { before, ..Self::default() }
     }
 
+    /// Records the version of the first request of a type.
     pub(super) fn on_first_request(&mut self, version: &str) {
         // No server sends a longer one, so that it could only differ.
         if version.len() <= LONGEST_VERSION {
@@ -35,15 +38,18 @@ impl Memory {
         self.claimed.clear();
     }
 
+    /// Forgets resources that are no longer subscribed to.
     pub(super) fn on_names(&mut self, is_subscribed: impl Fn(&str) -> bool) {
         self.before.retain(|name| is_subscribed(name));
         self.accepted.retain(|name| is_subscribed(name));
     }
 
+    /// Records the resources of a response.
     pub(super) fn on_sent<'a>(&mut self, resources: impl Iterator<Item = &'a Stored>) {
         self.sent = resources.map(|stored| canonical(stored.name()).into_owned()).collect();
     }
 
+    /// Records the ACK or NACK of that response.
     pub(super) fn on_answer(&mut self, accepted: bool) {
         for name in std::mem::take(&mut self.sent) {
             if accepted {
@@ -63,4 +69,5 @@ impl Memory {
     }
 }
 
+/// The longest version that is remembered, in bytes: it comes from a client.
 const LONGEST_VERSION: usize = 4_096;

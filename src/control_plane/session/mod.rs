@@ -59,6 +59,7 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns the identifier for a response.
     fn control_plane(&self) -> Option<ControlPlane> {
         self.identifier.clone().map(|identifier| ControlPlane { identifier })
     }
@@ -67,6 +68,7 @@ impl Settings {
 /// The types for which a session sends no responses. Requests are still processed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
+    /// Whether all types are held.
     all: bool,
     types: BTreeSet<String>,
 }
