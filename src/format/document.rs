@@ -55,11 +55,14 @@ pub(super) fn binary(document: &[u8]) -> Result<Read, FormatError> {
 /// The message of a document.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
+    /// A `DiscoveryResponse`.
     Response,
+    /// A list collection in its wrapper.
     Collection,
 }
 
 impl Shape {
+    /// Detects the message by its fields; `names` is whether a document has one of some fields.
     fn of(names: impl Fn(&[&str]) -> bool) -> Result<Self, FormatError> {
         if names(&["resource"]) && !names(&["resources"]) {
             return Ok(Self::Collection);
@@ -72,6 +75,7 @@ impl Shape {
         }
     }
 
+    /// The descriptor of the message.
     fn message(self, types: Types) -> Result<MessageDescriptor, FormatError> {
         let name = match self {
             Self::Response => "envoy.service.discovery.v3.DiscoveryResponse",
@@ -80,7 +84,8 @@ impl Shape {
         types.message(name).ok_or_else(|| super::unknown(name))
     }
 
-    /// `lists` is whether there is a list of resources, which may be empty.
+    /// Checks an encoded message, and makes a response of it. `lists` is whether there is a list of resources, which may be
+    /// empty.
     fn finish(
         self,
         types: Types,

@@ -34,6 +34,7 @@ pub(super) fn parse(known: WellKnown, value: &Value) -> Result<Vec<u8>, String> 
     }
 }
 
+/// Encodes a duration or a time, which have the same fields.
 fn write_time(seconds: i64, nanos: i32) -> Vec<u8> {
     let mut out = Vec::new();
     for (number, value) in [(1, seconds), (2, nanos.into())] {
@@ -45,7 +46,9 @@ fn write_time(seconds: i64, nanos: i32) -> Vec<u8> {
     out
 }
 
+/// Encodes a struct, in the order of its keys.
 fn write_struct(fields: &Map<String, Value>) -> Vec<u8> {
+    // Equal structs have equal bytes, whatever the order in which their keys were written.
     let mut out = Vec::new();
     for (name, value) in fields.iter().collect::<BTreeMap<_, _>>() {
         let mut entry = Vec::new();
@@ -56,6 +59,7 @@ fn write_struct(fields: &Map<String, Value>) -> Vec<u8> {
     out
 }
 
+/// Encodes a list of values.
 fn write_list(values: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     for value in values {
@@ -64,6 +68,7 @@ fn write_list(values: &[Value]) -> Vec<u8> {
     out
 }
 
+/// Encodes a value of any kind.
 fn write_value(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     match value {

@@ -14,8 +14,11 @@ use super::{
 /// The names of resources that a listener, or several, refer to, directly or not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Demand {
+    /// Route configurations.
     pub(crate) routes: BTreeSet<Arc<str>>,
+    /// Clusters.
     pub(crate) clusters: BTreeSet<Arc<str>>,
+    /// The assignments of EDS clusters.
     pub(crate) endpoints: BTreeSet<Arc<str>>,
 }
 

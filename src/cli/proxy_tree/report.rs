@@ -18,13 +18,20 @@ use crate::{
 /// A listener with all that it leads to.
 #[derive(Serialize)]
 struct Tree<'a> {
+    /// The target as it was written.
     target: &'a str,
+    /// The name of the listener.
     listener: &'a str,
+    /// The address of the listener.
     address: Option<&'a str>,
+    /// The filter chains in order.
     chains: &'a [Chain],
+    /// The problems of the listener.
     #[serde(flatten)]
     state: Problems,
+    /// The route configurations that it leads to.
     routes: BTreeMap<&'a str, Table<'a>>,
+    /// The clusters that it leads to.
     clusters: BTreeMap<&'a str, Group<'a>>,
 }
 
@@ -41,20 +48,25 @@ struct Problems {
 
 #[derive(Serialize)]
 struct Table<'a> {
+    /// The routes, if they are there and can be read.
     #[serde(flatten)]
     table: Option<&'a RouteTable>,
+    /// The problems of the route configuration.
     #[serde(flatten)]
     state: Problems,
 }
 
 #[derive(Serialize)]
 struct Group<'a> {
+    /// The discovery type, if the cluster is there and can be read.
     kind: Option<&'a str>,
     /// The name of the assignment of an EDS cluster.
     service: Option<&'a str>,
     /// The clusters of an aggregate.
     children: &'a [Arc<str>],
+    /// The endpoints by locality.
     localities: &'a [Locality],
+    /// The problems of the cluster.
     #[serde(flatten)]
     state: Problems,
     /// The problems of the assignment of an EDS cluster; `None` for other clusters.
@@ -63,14 +75,19 @@ struct Group<'a> {
 
 #[derive(Serialize)]
 struct Failure<'a> {
+    /// The target as it was written.
     target: &'a str,
+    /// The name of the listener.
     listener: &'a str,
+    /// Why there is no tree.
     error: Problem,
 }
 
 #[derive(Serialize)]
 struct Unused<'a> {
+    /// The target as it was written.
     target: &'a str,
+    /// The clusters to which no listener leads.
     unused_clusters: &'a [Arc<str>],
 }
 
@@ -102,6 +119,7 @@ pub(super) fn report_listener(mesh: &Mesh, target: &str, name: &Arc<str>) -> Str
 }
 
 impl<'a> Group<'a> {
+    /// The cluster of a name, whether it is there or not.
     fn of(mesh: &'a Mesh, name: &'a str) -> Self {
         let entry = mesh.clusters.get(name);
         let cluster: Option<&Cluster> = entry.and_then(Entry::content);
@@ -131,6 +149,7 @@ impl<'a> Group<'a> {
 }
 
 impl Problems {
+    /// The problems of a resource; `others` tells those that are not there whether they are still expected.
     fn of<C>(entry: Option<&Entry<C>>, others: &Others) -> Self {
         match entry {
             Some(Entry::Present(Present { content, invalid, warning, .. })) => Self {

@@ -14,9 +14,13 @@ use crate::control_plane::{AnyResource, store::Transaction};
 /// All resources with a known state, by type and name.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
+    /// The resources by type and name.
     slots: BTreeMap<Topic, Slot>,
+    /// The number of resources that exist.
     present: usize,
+    /// The number of those of them that may be outdated.
     stale: usize,
+    /// What versions clients get.
     versions: Versions,
 }
 
@@ -38,14 +42,18 @@ struct Slot {
     named: Option<UpstreamState>,
     /// The collections that contain it, and its state there.
     member_of: BTreeSet<Arc<str>>,
+    /// The state in the collections; unknown if there are none.
     member: UpstreamState,
 }
 
 /// The effect of an update on the statistics.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counters {
+    /// Resources that were added or changed.
     pub(crate) updates: u64,
+    /// Resources that were removed.
     pub(crate) removals: u64,
+    /// The size of the former.
     pub(crate) bytes: u64,
 }
 
@@ -81,6 +89,7 @@ impl Mirror {
         }
     }
 
+    /// Notes the newest version of a type, where types have versions.
     fn note_version(&mut self, type_url: &Arc<str>, state: &UpstreamState) {
         match (&mut self.versions, state) {
             (Versions::OfTypes(newest), UpstreamState::Present { version, stale: false, .. })
@@ -100,6 +109,7 @@ impl Mirror {
         }
     }
 
+    /// Applies the state of a resource in a topic.
     fn apply_resource(
         &mut self,
         topic: &Topic,
@@ -122,6 +132,7 @@ impl Mirror {
         counters
     }
 
+    /// Updates the counts by the state of one resource before and after, each as the number present and stale.
     fn count(&mut self, before: (usize, usize), now: (usize, usize)) {
         self.present = self.present + now.0 - before.0;
         self.stale = self.stale + now.1 - before.1;
@@ -225,12 +236,14 @@ impl Slot {
         }
     }
 
+    /// The state by its name.
     fn shown_by_name(&self) -> &UpstreamState {
         self.named.as_ref().unwrap_or(&UpstreamState::Unknown)
     }
 }
 
 impl Counters {
+    /// Compares the state of a resource before and after.
     fn of(before: &UpstreamState, now: &UpstreamState) -> Self {
         match (before, now) {
             (

@@ -33,10 +33,12 @@ use crate::{
     error::Escaped,
 };
 
+/// Runs the example.
 pub(super) fn main() -> ExitCode {
     Program::Example("relay").main(env::args_os().skip(1), run)
 }
 
+/// Runs the relay until it is interrupted.
 pub(super) fn run(program: Program, args: &RelayArgs) -> Result<(), Failure> {
     let bootstrap = match (&args.connect.bootstrap, &args.listen) {
         (Some(_), None) => return Err(no_address()),
@@ -46,10 +48,12 @@ pub(super) fn run(program: Program, args: &RelayArgs) -> Result<(), Failure> {
     relay(program, args, listen, bootstrap)
 }
 
+/// The error of a command line without an address.
 fn no_address() -> Failure {
     Failure::Usage("--listen ADDR is missing: where clients connect, such as 127.0.0.1:18001".to_owned())
 }
 
+/// Starts the relay with a valid command line.
 #[tokio::main]
 async fn relay(
     program: Program,
@@ -127,6 +131,7 @@ fn has_type_versions(bootstrap: &Bootstrap, api_type: ApiType) -> bool {
     only && bootstrap.authorities().is_empty() && bootstrap.default_authority().is_none()
 }
 
+/// Prints a line at once.
 async fn print(line: &str) -> io::Result<()> {
     let mut stdout = tokio::io::stdout();
     stdout.write_all(line.as_bytes()).await?;

@@ -19,7 +19,9 @@ use crate::{
 
 /// A resource of any type: its bytes, and its time to live.
 pub(crate) struct Raw {
+    /// The encoded message.
     bytes: Bytes,
+    /// The time to live, if it has one.
     ttl: Option<Duration>,
 }
 
@@ -43,6 +45,7 @@ impl fmt::Debug for Raw {
 /// A client of a management server knows types for good, and so does a relay: the limit is what bounds its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Types {
+    /// The types by their type URLs.
     known: BTreeMap<Arc<str>, ResourceType>,
 }
 
@@ -86,6 +89,7 @@ pub(crate) enum UpstreamState {
 }
 
 impl UpstreamState {
+    /// Whether the resource exists.
     pub(super) fn is_present(&self) -> bool {
         matches!(self, Self::Present { .. })
     }

@@ -14,6 +14,7 @@ use crate::{Client, client::WatchAll, name::ResourceName, resource::ResourceType
 /// A subscribed name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Topic {
+    /// The type.
     pub(crate) type_url: Arc<str>,
     /// The name of a resource or a collection, or `*`.
     pub(crate) name: Arc<str>,
@@ -28,6 +29,7 @@ pub(crate) enum Update {
     Complete,
 }
 
+/// The updates of a topic.
 pub(crate) type Source = BoxStream<'static, (Topic, Update)>;
 
 impl Topic {
@@ -53,6 +55,7 @@ pub(crate) fn source(client: &Client, topic: &Topic, ty: ResourceType) -> Source
         .boxed()
 }
 
+/// The updates of a collection.
 fn members(all: WatchAll<Raw>) -> BoxStream<'static, Update> {
     let mut whole = all.clone();
     // A complete collection without members is the only complete state without a change of a member.

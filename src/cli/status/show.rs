@@ -40,6 +40,7 @@ pub(super) fn table(config: &ClientConfig, server: &str, now: SystemTime) -> Str
     text
 }
 
+/// Writes the status of a client as a table.
 fn write(text: &mut String, config: &ClientConfig, server: &str, now: SystemTime) -> fmt::Result {
     let node = config.node.as_ref().map(|node| node.id.as_str()).unwrap_or_default();
     writeln!(text, "Client {:?}, node {node:?}, at {server}", config.client_scope)?;
@@ -73,6 +74,7 @@ fn write(text: &mut String, config: &ClientConfig, server: &str, now: SystemTime
     Ok(())
 }
 
+/// The columns of a resource.
 fn row(resource: &GenericXdsConfig, now: SystemTime) -> Row {
     let status = ClientResourceStatus::try_from(resource.client_status)
         .map_or_else(|_| resource.client_status.to_string(), |status| status.as_str_name().to_owned());

@@ -14,7 +14,9 @@ use crate::{
 
 /// The state of drawing the clusters of a tree.
 struct Clusters<'a> {
+    /// Colors and marks.
     artist: Artist,
+    /// The resources of the target.
     snapshot: &'a Snapshot,
     /// The warnings of single clusters.
     warnings: &'a [Warning<'a>],
@@ -90,6 +92,7 @@ impl<'a> Clusters<'a> {
         Branch { text, below }
     }
 
+    /// The mark of a cluster: good, doubtful or bad.
     fn mark(&self, cluster: ClusterView<'_>) -> String {
         if cluster.first_usable_priority().is_none() {
             self.artist.bad_mark()
@@ -100,6 +103,7 @@ impl<'a> Clusters<'a> {
         }
     }
 
+    /// The kind of a cluster, with the name or address of its endpoints if that is another one.
     fn kind(&self, name: &str, kind: &ClusterKind) -> String {
         match kind {
             ClusterKind::Eds { service_name, .. } if &**service_name == name => "EDS".to_owned(),
@@ -109,16 +113,19 @@ impl<'a> Clusters<'a> {
         }
     }
 
+    /// The warnings about a cluster.
     fn own_warnings(&self, cluster: ClusterView<'a>) -> impl Iterator<Item = &'a Warning<'a>> {
         let warnings = self.warnings.iter();
         warnings.filter(move |warning| warning.is_about(cluster))
     }
 
+    /// A warning in a line.
     fn warning(&self, warning: &Warning<'_>) -> Branch {
         let text = format!("may be stale: {}: {warning}", warning.error().code());
         Branch::leaf(format!("{} {}", self.artist.warning_mark(), self.artist.paint.yellow(text)))
     }
 
+    /// What part of the requests a cluster drops.
     fn drops(&self, cluster: ClusterView<'_>) -> Option<Branch> {
         let drops = &cluster.assignment()?.drops;
         let parts = drops.iter().map(|drop| {
@@ -165,6 +172,7 @@ impl<'a> Clusters<'a> {
         priorities.chain(unweighted).collect()
     }
 
+    /// A locality with its endpoints, and its share among others.
     fn place(&self, label: &str, place: &LocalityEndpoints, among: &Priority) -> Branch {
         let mut text = label.to_owned();
         text += &Escaped(name(&place.locality)).to_string();
@@ -185,6 +193,7 @@ impl<'a> Clusters<'a> {
         shown(texts, |first| all.iter().skip(first).filter(|endpoint| !endpoint.is_healthy()).count())
     }
 
+    /// An endpoint, with its weight and health.
     fn endpoint(&self, endpoint: &Endpoint, is_weighted: bool) -> String {
         let paint = self.artist.paint;
         let mut text = join(endpoint.addresses(), " = ");

@@ -38,6 +38,7 @@ pub struct Artist {
 pub(super) struct Branch {
     /// The text, of one or more lines; all but the first are indented.
     pub(super) text: String,
+    /// The branches below it.
     pub(super) below: Vec<Self>,
 }
 
@@ -141,25 +142,30 @@ impl Artist {
         self.paint.red(format_args!("{}: {error}", error.code())).to_string()
     }
 
+    /// The mark of what works.
     pub(super) fn good_mark(self) -> String {
         self.paint.green("●").to_string()
     }
 
+    /// The mark of what works but may be stale.
     pub(super) fn warning_mark(self) -> String {
         self.paint.yellow("!").to_string()
     }
 
+    /// The mark of what does not work.
     pub(super) fn bad_mark(self) -> String {
         self.paint.red("✗").to_string()
     }
 }
 
 impl Branch {
+    /// A branch with nothing below it.
     pub(super) fn leaf(text: String) -> Self {
         Self { text, below: Vec::new() }
     }
 }
 
+/// Draws branches as lines; each begins with `guide`.
 pub(super) fn render(branches: &[Branch], guide: &str, lines: &mut Vec<String>) {
     for (index, branch) in branches.iter().enumerate() {
         let (here, below) = if index + 1 == branches.len() { ("└─", "  ") } else { ("├─", "│ ") };
@@ -188,6 +194,7 @@ pub(super) fn column<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> usize {
     widths.filter(|width| *width <= WIDEST_COLUMN).max().unwrap_or(0)
 }
 
+/// Joins texts.
 pub(super) fn join<T: Display>(parts: impl IntoIterator<Item = T>, separator: &str) -> String {
     parts.into_iter().map(|part| part.to_string()).collect::<Vec<_>>().join(separator)
 }

@@ -14,6 +14,7 @@ use crate::{
 /// The routes of a snapshot, to be drawn.
 #[derive(Clone, Copy)]
 pub(super) struct Routes<'a> {
+    /// Colors and marks.
     pub(super) artist: Artist,
     /// The clusters of the routes, which are marked where they are unusable.
     pub(super) snapshot: &'a Snapshot,
@@ -41,6 +42,7 @@ impl Routes<'_> {
         lines.collect()
     }
 
+    /// Where the requests of a route go.
     fn destination(self, action: &RouteAction) -> String {
         let forward = match action {
             RouteAction::Forward(forward) => forward,
@@ -69,6 +71,7 @@ impl Routes<'_> {
         }
     }
 
+    /// An action with which requests fail.
     fn nowhere(self, what: &str) -> String {
         format!("{} {}", self.artist.bad_mark(), self.artist.paint.red(format_args!("{what}: requests fail")))
     }
@@ -94,6 +97,7 @@ fn requests(matcher: &RouteMatch) -> String {
     text
 }
 
+/// The condition on a header, as text.
 fn condition(header: &HeaderMatcher) -> String {
     let HeaderMatcher { name, condition, invert, .. } = header;
     let text = match condition {
@@ -104,6 +108,7 @@ fn condition(header: &HeaderMatcher) -> String {
     if *invert { format!("not {text}") } else { text }
 }
 
+/// A pattern of strings, as text.
 fn pattern(value: &StringMatcher) -> String {
     let text = match &value.pattern {
         StringPattern::Exact(text) if text.is_empty() => "\"\"".to_owned(),

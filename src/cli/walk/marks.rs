@@ -19,11 +19,14 @@ pub(crate) fn marks(before: &[String], now: &[String]) -> Vec<char> {
 /// The content of a line, apart from its colours and alignment.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Line {
+    /// The width of the branches before the text.
     depth: usize,
+    /// The words of the text, without colors.
     words: Vec<String>,
 }
 
 impl Line {
+    /// Reads a drawn line.
     fn new(line: &str) -> Self {
         let mut plain = String::new();
         let mut rest = line;

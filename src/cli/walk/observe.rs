@@ -22,6 +22,7 @@ use crate::{
     config::Bootstrap,
 };
 
+/// Draws all listeners as a proxy would have them.
 pub(super) fn run(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
     if !args.headers.is_empty() {
         let why = "it selects one of several scopes, and --observe draws all of them";

@@ -21,14 +21,12 @@ use crate::cli::{
 pub(super) enum Output {
     /// The last line of each listener, by the index of its target and its name.
     Json(BTreeMap<(usize, Arc<str>), String>),
-    Text {
-        artist: Artist,
-        trees: Trees,
-        is_drawn: bool,
-    },
+    /// The trees of all listeners.
+    Text { artist: Artist, trees: Trees, is_drawn: bool },
 }
 
 impl Output {
+    /// The output that the command line asks for.
     pub(super) fn new(look: &Look) -> Self {
         if look.json {
             return Self::Json(BTreeMap::new());
@@ -42,6 +40,7 @@ impl Output {
         }
     }
 
+    /// Whether the trees are redrawn in place.
     pub(super) fn is_drawn(&self) -> bool {
         matches!(self, Self::Text { is_drawn: true, .. })
     }
@@ -138,6 +137,7 @@ fn report(printed: &mut BTreeMap<(usize, Arc<str>), String>, state: &mut Observe
 const UNUSED: &str = "\n unused clusters";
 const ABSENCE: &str = "\n absence";
 
+/// The reason for the absence of a listener that was there.
 const REMOVED: &str = "the management server has it no longer";
 
 /// The number of lines behind which no more listeners are drawn.

@@ -24,11 +24,14 @@ use crate::{
 /// A change of what is known.
 pub(super) type Update = Box<dyn FnOnce(&mut ObservedMesh) + Send>;
 
+/// Changes of a watched resource, or of several.
 type Updates = BoxStream<'static, Update>;
 
 /// The watches of listeners, and of all that these lead to.
 pub(super) struct Watches {
+    /// The client of all watches.
     client: Client,
+    /// The changes of all watched resources.
     pub(super) updates: SelectAll<Abortable<Updates>>,
     /// The watches of single resources that listeners lead to.
     followed: BTreeMap<(Followed, Arc<str>), AbortHandle>,
@@ -45,6 +48,7 @@ enum Followed {
 }
 
 impl Watches {
+    /// The watches of the listeners of all targets.
     pub(super) fn new(client: Client, selections: &[Selection]) -> Self {
         // Like a proxy, which requests all clusters with all listeners. Some servers know no other requests of proxies.
         let has_all_clusters = selections.iter().any(|selection| selection.target().is_many());
@@ -68,6 +72,7 @@ impl Watches {
         self.follow_type::<Assignment>(Followed::Endpoints, endpoints, state);
     }
 
+    /// Watches the resources of a type that are needed now, and no longer those that are not.
     fn follow_type<C: Content>(&mut self, of: Followed, names: BTreeSet<Arc<str>>, state: &mut ObservedMesh) {
         self.followed.retain(|(kind, name), handle| {
             let is_needed = *kind != of || names.contains(name);
@@ -88,6 +93,7 @@ impl Watches {
     }
 }
 
+/// Updates that do not end.
 fn never_aborted(updates: Updates) -> Abortable<Updates> {
     let (_, registration) = AbortHandle::new_pair();
     Abortable::new(updates, registration)
@@ -104,6 +110,7 @@ fn single<C: Content>(client: &Client, name: &Arc<str>) -> Updates {
     changes.boxed()
 }
 
+/// The updates of all clusters.
 fn all_clusters(client: &Client) -> Updates {
     let states = states::<<Cluster as Content>::Resource>(client, "*");
     let changes = states.map(|(before, now)| {
@@ -172,6 +179,7 @@ fn states<R: Resource>(
 
 /// A member that differs from that of an earlier state.
 struct Change<'a, R> {
+    /// The name of the member.
     name: Arc<str>,
     /// `None` if it was removed.
     seen: Option<&'a Observed<Inspected<R>>>,
