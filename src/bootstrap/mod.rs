@@ -239,6 +239,7 @@ impl Bootstrap {
         }
     }
 
+    /// Reads a file; `variable` is the environment variable that names it.
     fn read_file(
         path: &Path,
         variable: Option<&'static str>,
@@ -258,6 +259,7 @@ impl Bootstrap {
         }
     }
 
+    /// Reads a text in a dialect.
     fn parse(
         text: &str,
         origin: Origin,
@@ -291,12 +293,15 @@ impl Bootstrap {
 /// The expected format of a document.
 #[derive(Debug, Clone, Copy)]
 enum Dialect {
+    /// That of gRPC.
     Grpc,
+    /// That of Envoy.
     Envoy,
     /// Detected by its fields.
     Either,
 }
 
+/// Parses JSON.
 fn json(text: &str, origin: &Origin) -> Result<Value, BootstrapError> {
     serde_json::from_str(text).map_err(|error| BootstrapError::syntax(origin.clone(), &error))
 }

@@ -33,12 +33,16 @@ use crate::channel::telemetry::ChannelObserver;
 /// ```
 #[derive(Clone)]
 pub struct ChannelMetrics {
+    /// Shared by clones.
     inner: Arc<Inner>,
 }
 
 struct Inner {
+    /// The enabled instruments.
     instruments: Instruments,
+    /// The enabled labels.
     labels: OptionalLabels,
+    /// The names of methods.
     methods: MethodLabels,
 }
 
@@ -46,18 +50,26 @@ struct Inner {
 #[derive(Debug)]
 #[must_use = "a builder does nothing until the metrics are built"]
 pub struct ChannelMetricsBuilder {
+    /// The names of the enabled instruments.
     enabled: BTreeSet<String>,
+    /// The names of the enabled labels.
     labels: BTreeSet<String>,
+    /// Which methods have names.
     methods: MethodLabels,
 }
 
 /// The optional labels that are enabled.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct OptionalLabels {
+    /// The locality of the backend.
     locality: bool,
+    /// The cluster.
     backend_service: bool,
+    /// A label that the application sets for each call.
     custom: bool,
+    /// The reason for the end of a connection.
     disconnect_error: bool,
+    /// The security of a connection.
     security_level: bool,
 }
 
@@ -150,6 +162,7 @@ impl ChannelMetricsBuilder {
 }
 
 impl OptionalLabels {
+    /// The labels that are enabled.
     fn of(is_enabled: impl Fn(&str) -> bool) -> Self {
         let [locality, backend_service, custom, disconnect_error, security_level] = LABELS.map(is_enabled);
         Self { locality, backend_service, custom, disconnect_error, security_level }

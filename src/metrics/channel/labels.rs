@@ -10,7 +10,9 @@ use crate::balance::observer::PickLabels;
 /// Up to so many labels, without an allocation.
 #[derive(Clone)]
 pub(super) struct Labels {
+    /// Room for all labels; the first ones are set.
     all: [KeyValue; MOST],
+    /// The number of those.
     count: usize,
 }
 
@@ -21,6 +23,7 @@ impl Labels {
         Self { all: std::array::from_fn(label), count: first.len().min(MOST) }
     }
 
+    /// Adds a label.
     pub(super) fn add(&mut self, name: &'static str, value: impl Into<StringValue>) {
         debug_assert!(self.count < MOST, "{name} is one label too many");
         if let Some(label) = self.all.get_mut(self.count) {
@@ -54,6 +57,7 @@ impl Labels {
         }
     }
 
+    /// The labels that were added.
     pub(super) fn all(&self) -> &[KeyValue] {
         &self.all[..self.count]
     }

@@ -12,6 +12,7 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct MethodRecorder {
+    /// The instruments.
     metrics: ChannelMetrics,
     /// The target and the method.
     labels: [KeyValue; 2],
@@ -20,6 +21,7 @@ pub(super) struct MethodRecorder {
 }
 
 impl MethodRecorder {
+    /// A recorder without recordings.
     pub(super) fn new(metrics: ChannelMetrics, target: &KeyValue, method: Arc<str>) -> Self {
         let labels = [target.clone(), KeyValue::new("grpc.method", method)];
         Self { metrics, labels, by_status: [const { OnceLock::new() }; STATUSES] }
@@ -35,6 +37,7 @@ impl MethodRecorder {
         record(labels.all());
     }
 
+    /// The labels with a status.
     fn with_status(&self, code: Code) -> &[KeyValue; 3] {
         self.by_status[code as usize].get_or_init(|| {
             let [target, method] = self.labels.clone();
@@ -104,6 +107,7 @@ impl MethodObserver for MethodRecorder {
     }
 }
 
+/// Records a value, if the instrument is enabled.
 fn record(histogram: Option<&Histogram<u64>>, value: u64, labels: &[KeyValue]) {
     if let Some(histogram) = histogram {
         histogram.record(value, labels);

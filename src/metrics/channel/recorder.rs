@@ -20,7 +20,9 @@ use crate::{
 /// Records the metrics of a channel.
 #[derive(Debug)]
 pub(super) struct ChannelRecorder {
+    /// The instruments.
     metrics: ChannelMetrics,
+    /// The label of the target.
     target: KeyValue,
     /// The recorders of named methods, by the path of their requests.
     methods: ArcSwap<HashMap<Box<str>, Arc<MethodRecorder>>>,
@@ -29,12 +31,14 @@ pub(super) struct ChannelRecorder {
 }
 
 impl ChannelRecorder {
+    /// A recorder for a channel to a target.
     pub(super) fn new(metrics: ChannelMetrics, target: &str) -> Self {
         let target = KeyValue::new("grpc.target", Arc::<str>::from(target));
         let other = Arc::new(MethodRecorder::new(metrics.clone(), &target, OTHER.into()));
         Self { metrics, target, methods: ArcSwap::default(), other }
     }
 
+    /// The labels that are enabled.
     fn optional(&self) -> OptionalLabels {
         self.metrics.inner.labels
     }
@@ -63,6 +67,7 @@ impl ChannelRecorder {
         recorder
     }
 
+    /// Records an update of weighted round robin.
     fn on_scheduler(&self, pick: &PickLabels, weights: &[WeightState]) {
         let instruments = &self.metrics.inner.instruments;
         let labels = self.of_pick(pick);
