@@ -1,3 +1,5 @@
+//! The builder of clients.
+
 use std::{
     collections::hash_map::RandomState,
     future::Future,
@@ -42,13 +44,21 @@ use crate::{
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ClientBuilder {
+    /// The servers, and what the client tells them about itself.
     bootstrap: Arc<Bootstrap>,
+    /// Times and limits.
     settings: Settings,
+    /// Settings of the transport of this crate.
     grpc: GrpcTransport,
+    /// Another transport, if the application has one.
     transport: Option<Arc<dyn Transport>>,
+    /// Another resolver of hosts, if the application has one.
     dns: Option<Arc<dyn Dns>>,
+    /// The name of the client for the status service.
     scope: String,
+    /// Which resources are valid.
     validation: Validation,
+    /// Where the client records metrics.
     #[cfg(feature = "metrics")]
     metrics: Option<Metrics>,
 }
@@ -67,6 +77,7 @@ pub enum BuildError {
 }
 
 impl ClientBuilder {
+    /// A builder with defaults.
     pub(super) fn new(bootstrap: Arc<Bootstrap>) -> Self {
         Self {
             bootstrap,

@@ -87,6 +87,7 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Client {
+    /// The watches.
     registry: Arc<Registry>,
     /// The runtime of the callbacks.
     runtime: Handle,

@@ -1,3 +1,5 @@
+//! The watch of a target.
+
 use std::{
     pin::Pin,
     sync::Arc,
@@ -57,6 +59,7 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "dropping a resolution ends it"]
 pub struct Resolution {
+    /// The position of this watch.
     watcher: Watcher<Resolved>,
 }
 

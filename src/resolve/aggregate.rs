@@ -1,3 +1,5 @@
+//! The clusters below an aggregate, in the order of preference.
+
 use std::{collections::BTreeSet, sync::Arc};
 
 /// The maximum depth of clusters above each other, the topmost and the leaf among them (A37-4).
@@ -34,13 +36,18 @@ pub(super) fn flatten<'a>(top: &'a Arc<str>, look: impl Fn(&'a str) -> Child<'a>
 }
 
 struct Traversal<'a, F> {
+    /// What a name stands for.
     look: F,
+    /// The names that were visited.
     seen: BTreeSet<&'a str>,
+    /// The aggregates from the top to the current name.
     chain: Vec<&'a Arc<str>>,
+    /// The result so far.
     flat: Flat<'a>,
 }
 
 impl<'a, F: Fn(&'a str) -> Child<'a>> Traversal<'a, F> {
+    /// Visits a cluster and all below it, each cluster once.
     fn visit(&mut self, name: &'a Arc<str>) {
         if self.seen.contains(&**name) {
             return;

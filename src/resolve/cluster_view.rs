@@ -1,3 +1,5 @@
+//! A cluster, a priority and an endpoint, as applications see them.
+
 use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
 
 use super::{ClusterRef, Snapshot, cluster_entry::ClusterEntry, pick, query::spread};
@@ -46,7 +48,9 @@ use crate::{
 /// ```
 #[derive(Clone, Copy)]
 pub struct ClusterView<'a> {
+    /// The snapshot.
     snapshot: &'a Snapshot,
+    /// The cluster in it.
     entry: &'a Arc<ClusterEntry>,
     /// The filter overrides of the weighted cluster that the route has picked; `None` for a cluster that was not picked by
     /// weight.
@@ -56,8 +60,11 @@ pub struct ClusterView<'a> {
 /// A priority of a cluster: endpoints that are used together.
 #[derive(Clone, Copy)]
 pub struct PriorityView<'a> {
+    /// The cluster.
     cluster: ClusterView<'a>,
+    /// The number of the priority; 0 is the highest.
     index: usize,
+    /// The localities.
     priority: &'a Priority,
 }
 
@@ -76,12 +83,16 @@ pub struct PriorityView<'a> {
 /// ```
 #[derive(Clone, Copy)]
 pub struct EndpointView<'a> {
+    /// The priority.
     priority: PriorityView<'a>,
+    /// The locality in it.
     locality: &'a LocalityEndpoints,
+    /// The endpoint in that.
     endpoint: &'a Endpoint,
 }
 
 impl<'a> ClusterView<'a> {
+    /// A cluster of a snapshot that no route has picked.
     pub(super) fn new(snapshot: &'a Snapshot, entry: &'a Arc<ClusterEntry>) -> Self {
         Self { snapshot, entry, overrides: None }
     }
@@ -203,20 +214,24 @@ impl<'a> ClusterView<'a> {
         self.snapshot.routing.loads.reporter(self.name())
     }
 
+    /// Why the cluster or its endpoints may be stale.
     pub(super) fn warnings(self) -> impl Iterator<Item = &'a WatchError> {
         let stale_endpoints = if self.assignment().is_some() { self.endpoints_error() } else { None };
         self.warning().into_iter().chain(stale_endpoints)
     }
 
+    /// The priorities of the cluster itself; an aggregate has none.
     fn own_priorities(self) -> impl Iterator<Item = PriorityView<'a>> {
         let priorities = self.assignment().into_iter().flat_map(|assignment| assignment.priorities.iter());
         priorities.enumerate().map(move |(index, priority)| PriorityView { cluster: self, index, priority })
     }
 
+    /// The cluster with the overrides of the route that has picked it.
     pub(super) fn with_overrides(self, overrides: Option<&'a Arc<[FilterOverride]>>) -> Self {
         Self { overrides, ..self }
     }
 
+    /// The overrides of the route that has picked it.
     pub(super) fn overrides(self) -> &'a [FilterOverride] {
         self.overrides.map_or(&[], |overrides| overrides)
     }

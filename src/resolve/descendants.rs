@@ -1,3 +1,5 @@
+//! The clusters below the aggregates in use.
+
 use std::{collections::BTreeSet, sync::Arc};
 
 /// The clusters that the aggregates lead to, as they were last linked.

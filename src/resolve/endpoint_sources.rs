@@ -1,3 +1,5 @@
+//! The sources of endpoints, each of which several clusters may use.
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -8,12 +10,15 @@ use super::endpoints::{Endpoints, Source};
 /// The watched sources of endpoints, each with the clusters that use it.
 #[derive(Debug, Default)]
 pub(super) struct EndpointSources {
+    /// The sources in use.
     states: HashMap<Source, SourceState>,
 }
 
 #[derive(Debug, Default)]
 struct SourceState {
+    /// The clusters that use it.
     users: BTreeSet<Arc<str>>,
+    /// The endpoints; `None` before the first state.
     seen: Option<Endpoints>,
 }
 
@@ -54,10 +59,12 @@ impl EndpointSources {
         state.into_iter().flat_map(|state| &state.users)
     }
 
+    /// The endpoints of a source, if they are known.
     pub(super) fn seen(&self, source: &Source) -> Option<&Endpoints> {
         self.states.get(source)?.seen.as_ref()
     }
 
+    /// Adds a user of a source.
     pub(super) fn join(&mut self, source: &Source, name: &Arc<str>) -> Joined {
         let Some(state) = self.states.get_mut(source) else {
             // The first user adds the source.
@@ -68,6 +75,7 @@ impl EndpointSources {
         if state.users.insert(name.clone()) { Joined::Second } else { Joined::Before }
     }
 
+    /// Removes a user of a source.
     pub(super) fn leave(&mut self, source: &Source, name: &Arc<str>) -> Left {
         let Some(state) = self.states.get_mut(source) else { return Left::NotAUser };
         if !state.users.remove(name) {

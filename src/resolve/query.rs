@@ -1,3 +1,5 @@
+//! A request, as far as routes depend on it.
+
 use std::{borrow::Cow, fmt, str};
 
 use crate::resource::{VirtualHost, matcher::HeaderMatcher, route::Route, route_match::RouteMatch};
@@ -16,10 +18,15 @@ use crate::resource::{VirtualHost, matcher::HeaderMatcher, route::Route, route_m
 /// ```
 #[derive(Clone)]
 pub struct RouteQuery<'a> {
+    /// The path, without the query.
     path: &'a str,
+    /// The host, if it is not that of the target.
     host: Option<&'a str>,
+    /// The headers of the request.
     headers: Option<&'a (dyn RequestHeaders + Sync)>,
+    /// Headers that were added one by one.
     more_headers: Vec<(&'a str, &'a str)>,
+    /// The number that decides where there are fractions or weights.
     random: u64,
 }
 
@@ -151,6 +158,7 @@ impl<'a> RouteQuery<'a> {
             && matcher.fraction.is_none_or(|part| part.matches(draw(self.random, index as u64, 1_000_000)))
     }
 
+    /// Whether the request has a header as a route requires.
     fn matches_header(&self, matcher: &HeaderMatcher) -> bool {
         matcher.matches_bytes(self.header_value(&matcher.name).as_deref())
     }
@@ -222,11 +230,13 @@ fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Whether a text ends with another one, whatever the case of its letters.
 fn ends_with_ignoring_case(text: &str, end: &str) -> bool {
     let text = text.as_bytes();
     text.len().checked_sub(end.len()).is_some_and(|start| text[start..].eq_ignore_ascii_case(end.as_bytes()))
 }
 
+/// The media type of gRPC.
 const GRPC: &[u8] = b"application/grpc";
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+//! All resources of a target at one time, which fit together.
+
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use imbl::OrdMap;
@@ -20,7 +22,9 @@ use crate::{
 /// clusters are of the same time. It is immutable; clones and later snapshots share their common parts.
 #[derive(Clone)]
 pub struct Snapshot {
+    /// The resources from the listener to the routes.
     pub(super) routing: Arc<RoutingConfig>,
+    /// The clusters, which successive snapshots share as far as they are the same.
     pub(super) clusters: OrdMap<Arc<str>, Arc<ClusterEntry>>,
 }
 
@@ -31,10 +35,13 @@ pub(crate) struct RoutingConfig {
     pub(crate) target: Arc<str>,
     /// The host that chose the virtual host.
     pub(crate) authority: Arc<str>,
+    /// The listener, with the filter configurations that it only names.
     pub(crate) listener: Arc<Listener>,
     /// The scope that leads to the routes, if the listener has such.
     pub(crate) scope: Option<Arc<ScopedRouteConfiguration>>,
+    /// The routes.
     pub(crate) routes: Arc<RouteConfiguration>,
+    /// The virtual host for the target.
     pub(crate) virtual_host: HostChoice,
     /// The reasons why the listener or the routes may be stale.
     pub(crate) warnings: Vec<WatchError>,
@@ -167,6 +174,7 @@ impl Snapshot {
 }
 
 impl RoutingConfig {
+    /// The virtual host for the target.
     pub(super) fn virtual_host(&self) -> &VirtualHost {
         match &self.virtual_host {
             HostChoice::Inline(index) => &self.routes.virtual_hosts[*index],

@@ -1,3 +1,5 @@
+//! A route, as applications see it.
+
 use std::time::Duration;
 
 use super::{cluster_view::ClusterView, query::draw, snapshot::Snapshot};
@@ -31,7 +33,9 @@ use crate::resource::{
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct RouteView<'a> {
+    /// The snapshot.
     snapshot: &'a Snapshot,
+    /// The route in it.
     route: &'a Route,
     /// The number of the request.
     random: u64,
@@ -59,6 +63,7 @@ impl RouteView<'_> {
 }
 
 impl<'a> RouteView<'a> {
+    /// A route of a snapshot that was chosen for a request.
     pub(super) fn new(snapshot: &'a Snapshot, route: &'a Route, random: u64) -> Self {
         Self { snapshot, route, random }
     }
@@ -180,6 +185,7 @@ impl<'a> RouteView<'a> {
         filters.map(move |filter| FilterView { filter, setting: filter.winning_override(&levels) })
     }
 
+    /// The settings of the listener for HTTP.
     fn connection_manager(self) -> Option<&'a HttpConnectionManager> {
         self.snapshot.listener().api()
     }
