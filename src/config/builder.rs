@@ -1,3 +1,5 @@
+//! Builders of bootstraps, for applications that have no file.
+
 use std::collections::BTreeMap;
 
 use super::{
@@ -39,8 +41,11 @@ pub struct BootstrapBuilder {
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until it is given to a bootstrap's"]
 pub struct AuthorityBuilder {
+    /// The servers.
     sources: SourcesBuilder,
+    /// How names of listeners are made of targets.
     template: Option<String>,
+    /// Whether only an unreachable server is replaced by the next one.
     fallback_on_reachability_only: bool,
 }
 
@@ -192,6 +197,7 @@ impl BootstrapBuilder {
         if problems.is_empty() { Ok(Bootstrap::assemble(parts)) } else { Err(ConfigError::new(problems)) }
     }
 
+    /// Checks the settings of certificate files.
     fn check_files(&self, problems: &mut Vec<ValidationError>) {
         for (instance, provider) in &self.certificate_providers {
             if let CertificateProvider::FileWatcher(config) = provider {
@@ -233,10 +239,12 @@ impl AuthorityBuilder {
         self
     }
 
+    /// Builds an authority of a name.
     fn build(self, name: &str, problems: &mut Vec<ValidationError>) -> AuthorityParts {
         self.build_at(Some(name), &format!("authorities[{name:?}]"), problems)
     }
 
+    /// Builds an authority; `path` is that of its problems.
     fn build_at(self, name: Option<&str>, path: &str, problems: &mut Vec<ValidationError>) -> AuthorityParts {
         let template_path = format!("{path}.client_listener_resource_name_template");
         let template = template(self.template, &template_path, problems);
@@ -252,6 +260,7 @@ impl AuthorityBuilder {
 }
 
 impl FilesError {
+    /// The problem at the path of the settings.
     pub(crate) fn at(self, path: &str) -> ValidationError {
         let separator = if self.field.is_empty() { "" } else { "." };
         ValidationError::new(format!("{path}{separator}{}", self.field), self.reason)
@@ -265,8 +274,10 @@ pub(crate) fn foreign_template(authority: &str) -> String {
     format!("must start with {prefix:?}")
 }
 
+/// Parses a template.
 fn template(text: Option<String>, path: &str, problems: &mut Vec<ValidationError>) -> Option<Template> {
     Template::parse(&text?).map_err(|error| problems.push(ValidationError::new(path, error.to_string()))).ok()
 }
 
+/// The problem of an empty list of servers.
 pub(crate) const NO_SERVERS: &str = "must have at least one server";

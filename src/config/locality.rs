@@ -1,3 +1,5 @@
+//! Localities: where a node or an endpoint is.
+
 use std::{cmp::Ordering, fmt};
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
@@ -45,6 +47,7 @@ impl Locality {
         &self.text[self.sub_zone as usize..]
     }
 
+    /// Region, zone and sub-zone.
     fn parts(&self) -> [&str; 3] {
         [self.region(), self.zone(), self.sub_zone()]
     }

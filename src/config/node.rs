@@ -1,3 +1,5 @@
+//! The node: what a client tells servers about itself.
+
 use serde_json::{Map, Value};
 
 use super::Locality;
@@ -79,6 +81,7 @@ impl Node {
         ) || key.strip_prefix("metadata.").is_some_and(|key| !key.is_empty())
     }
 
+    /// The value of a context parameter, if the node has it.
     fn context_param(&self, key: &str) -> Option<String> {
         let locality = self.locality.as_ref();
         match key {

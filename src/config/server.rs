@@ -1,3 +1,5 @@
+//! Management servers.
+
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use super::{

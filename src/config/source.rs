@@ -1,3 +1,5 @@
+//! Where resources come from: servers and files.
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -50,6 +52,7 @@ pub struct PathSource {
 /// The sources of resources: by type for types with their own, else the same for all types.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sources {
+    /// For all types without sources of their own, the preferred ones first.
     all: Vec<ConfigSource>,
     /// Sources of single types by type URL, which replace `all`.
     by_type: BTreeMap<String, Vec<ConfigSource>>,
@@ -160,6 +163,7 @@ impl fmt::Display for PathSource {
 }
 
 impl Sources {
+    /// The sources of all types, and of single ones.
     pub(crate) fn new(all: Vec<ConfigSource>, by_type: BTreeMap<String, Vec<ConfigSource>>) -> Self {
         Self { all, by_type }
     }
@@ -178,6 +182,7 @@ impl Sources {
         naming.filter(of_servers).unwrap_or(own)
     }
 
+    /// Whether there are no sources at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty() && self.by_type.is_empty()
     }

@@ -1,3 +1,5 @@
+//! Templates of the names of listeners.
+
 use std::{fmt, sync::Arc};
 
 use crate::name::{
@@ -20,6 +22,7 @@ use crate::name::{
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Template {
+    /// The template as it was written.
     text: Arc<str>,
 }
 
@@ -82,4 +85,5 @@ impl fmt::Display for Template {
     }
 }
 
+/// What the target takes the place of.
 const PLACEHOLDER: &str = "%s";

@@ -64,9 +64,11 @@ pub(crate) use self::{additions::Additions, directive::is_entry_name, glob::glob
 /// It is cheap to clone. Equality, order and hash are those of the canonical string and the directives.
 #[derive(Clone)]
 pub struct ResourceName {
+    /// The string that equal names have in common.
     canonical: Arc<str>,
     /// The name in requests, if it differs from the canonical string.
     spelling: Option<Arc<str>>,
+    /// The parts, if it is an `xdstp:` name.
     xdstp: Option<Arc<XdstpName>>,
 }
 
@@ -263,6 +265,7 @@ impl ResourceName {
         }
     }
 
+    /// Parses a name by some rules.
     fn parse_with(text: &str, rules: Rules) -> Result<Self, NameError> {
         if Self::has_xdstp_scheme(text) {
             Self::parse_xdstp(text, rules, 0)
@@ -271,25 +274,30 @@ impl ResourceName {
         }
     }
 
+    /// Parses an `xdstp:` name; `depth` is the number of names of which it is an alternative.
     fn parse_xdstp(text: &str, rules: Rules, depth: usize) -> Result<Self, NameError> {
         let xdstp = XdstpName::parse(text, rules, depth)?;
         let spelling = spelling::of(text, xdstp.context_params());
         Ok(Self::from_xdstp(xdstp).spelled(spelling))
     }
 
+    /// A name without structure.
     fn opaque(text: Arc<str>) -> Self {
         Self { canonical: text, spelling: None, xdstp: None }
     }
 
+    /// A name of these parts.
     fn from_xdstp(xdstp: XdstpName) -> Self {
         Self { canonical: Arc::from(xdstp.encode()), spelling: None, xdstp: Some(Arc::new(xdstp)) }
     }
 
+    /// The name as it is written in requests.
     fn spelled(self, spelling: String) -> Self {
         let spelling = (*spelling != *self.canonical).then(|| Arc::from(spelling));
         Self { spelling, ..self }
     }
 
+    /// Whether a text is an `xdstp:` name.
     fn has_xdstp_scheme(text: &str) -> bool {
         text.starts_with("xdstp:")
     }

@@ -1,3 +1,5 @@
+//! The context parameters of a name.
+
 use std::collections::BTreeMap;
 
 use super::encoding::{self, encode_into};
@@ -112,10 +114,13 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for ContextParams {
 /// (X8), but a name from a server does, since it repeats that of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reserved {
+    /// Keys with the reserved prefix are errors.
     Rejected,
+    /// They are like others.
     Accepted,
 }
 
+/// Parses a key and a value.
 fn parse_pair(pair: &str) -> Result<(String, String), encoding::DecodeError> {
     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
     let decoded_key = encoding::decode(key)?;
@@ -124,6 +129,7 @@ fn parse_pair(pair: &str) -> Result<(String, String), encoding::DecodeError> {
     Ok((decoded_key.into_owned(), decoded_value.into_owned()))
 }
 
+/// A key and a value, as in a name.
 pub(super) fn encoded_pair(key: &str, value: &str) -> String {
     let mut pair = String::with_capacity(key.len() + value.len() + 1);
     encode_into(&mut pair, key, encoding::PARAM);
@@ -132,4 +138,5 @@ pub(super) fn encoded_pair(key: &str, value: &str) -> String {
     pair
 }
 
+/// The prefix of keys that clients add.
 const RESERVED_PREFIX: &str = "xds.";

@@ -25,8 +25,11 @@ use crate::{
 /// Equality and order are those of the encoded message.
 #[derive(Debug, Clone)]
 pub struct ResourceConfigSource {
+    /// The source as it was sent; equal ones have equal bytes.
     written: Bytes,
+    /// The servers or the file.
     sources: Box<[ConfigSource]>,
+    /// The authorities of names that the source is for.
     authorities: Box<[Box<str>]>,
     /// Whether the source is the server that sent the resource (`self`). Names of the older form belong to that server anyway.
     is_peer: bool,
@@ -113,6 +116,7 @@ impl hash::Hash for ResourceConfigSource {
     }
 }
 
+/// The authorities of a source.
 fn authorities(source: &pb::ConfigSource) -> Box<[Box<str>]> {
     source.authorities.iter().map(|authority| authority.name.as_str().into()).collect()
 }
@@ -134,6 +138,7 @@ fn check_version(source: &pb::ConfigSource, sender: Option<&ConfigSource>) -> Re
     Err(Invalid::field("resource_api_version", reason))
 }
 
+/// A file as a source.
 fn file(
     path: &str,
     directory: Option<&pb::WatchedDirectory>,
@@ -188,6 +193,7 @@ fn servers(
     Ok(found.iter().map(source).collect())
 }
 
+/// The transport and the variant of the protocol.
 fn api_type(written: i32) -> Result<ApiType, Invalid> {
     match WrittenType::try_from(written) {
         Ok(WrittenType::Rest) => Ok(ApiType::Rest),
@@ -213,6 +219,7 @@ fn polling(from: &pb::ApiConfigSource) -> Result<Polling, Invalid> {
     }
 }
 
+/// A server of the bootstrap.
 fn by_name(named: &NamedServers, name: &str) -> Result<Server, Invalid> {
     match named.get(name) {
         Some(server) => Ok(Server::clone(server)),

@@ -165,6 +165,7 @@ fn address(address: Option<&core::Address>) -> Result<SocketAddr, Invalid> {
 struct Candidate {
     /// The position in the message.
     position: usize,
+    /// The chain.
     chain: FilterChain,
     /// Its conditions name plaintext, so it takes precedence over chains whose conditions do not (S17).
     raw_buffer: bool,
@@ -229,6 +230,7 @@ impl Selection {
         Ok(selection)
     }
 
+    /// Adds a chain; two chains must not have the same conditions.
     fn add(&mut self, candidate: Candidate) -> Result<(), Invalid> {
         let Candidate { mut chain, destinations, .. } = candidate;
         for connections in combinations(&destinations, &chain.conditions) {
@@ -291,6 +293,7 @@ impl FilterChain {
 }
 
 impl FilterChainMatch {
+    /// Parses the conditions of a chain.
     fn parse(message: pb::FilterChainMatch) -> Result<Self, Invalid> {
         let source_type = match ConnectionSourceType::try_from(message.source_type) {
             Ok(ConnectionSourceType::Any) => SourceType::Any,

@@ -134,6 +134,7 @@ impl Resource for Listener {
 }
 
 impl ListenerKind {
+    /// Parses what tells listeners of clients and servers apart.
     fn parse(message: pb::Listener, cx: &Context<'_>) -> Result<Self, Invalid> {
         match message.api_listener {
             Some(api) => {
@@ -179,6 +180,7 @@ impl HttpConnectionManager {
 }
 
 impl RouteSource {
+    /// Parses where the routes are.
     fn parse(specifier: Option<RouteSpecifier>, side: Side, cx: &Context<'_>) -> Result<Self, Invalid> {
         match specifier {
             Some(RouteSpecifier::Rds(rds)) => {

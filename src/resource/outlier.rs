@@ -95,10 +95,12 @@ impl OutlierDetection {
     }
 }
 
+/// A duration, or its default.
 fn duration(from: Option<google::Duration>, field: &str, default: Duration) -> Result<Duration, Invalid> {
     from.map_or(Ok(default), |from| parts::duration(&from).map_err(|e| e.at(field)))
 }
 
+/// A percentage, or its default.
 fn percent(from: Option<google::UInt32Value>, field: &str, default: u8) -> Result<u8, Invalid> {
     let Some(google::UInt32Value { value }) = from else { return Ok(default) };
     u8::try_from(value)
@@ -107,6 +109,7 @@ fn percent(from: Option<google::UInt32Value>, field: &str, default: u8) -> Resul
         .ok_or_else(|| Invalid::field(field, format!("must be at most 100 percent, is {value}")))
 }
 
+/// A number, or its default.
 fn or(from: Option<google::UInt32Value>, default: u32) -> u32 {
     from.map_or(default, |from| from.value)
 }

@@ -84,6 +84,7 @@ impl RetryOn {
         named.into()
     }
 
+    /// The condition of a name.
     fn of(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, condition)| *condition)
     }
@@ -98,6 +99,7 @@ impl RetryOn {
     ];
 }
 
+/// The least and the greatest time between attempts.
 fn intervals(back_off: &route::retry_policy::RetryBackOff) -> Result<(Duration, Duration), Invalid> {
     let positive = |field: &str, interval: &Proto| match parts::duration(interval).map_err(|e| e.at(field))? {
         Duration::ZERO => Err(Invalid::field(field, "must be longer than 0")),

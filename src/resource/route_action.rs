@@ -138,7 +138,9 @@ pub enum HashSource {
 /// The replacement of all matches of a regular expression.
 #[derive(Debug, Clone, Serialize)]
 pub struct RegexRewrite {
+    /// The pattern as it was written.
     pattern: Box<str>,
+    /// The substitution as it was written.
     substitution: Box<str>,
     /// The substitution in the syntax of the `regex` crate.
     #[serde(skip)]
@@ -216,12 +218,14 @@ impl ForwardAction {
 /// The context in which routes of a route configuration are parsed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope<'a> {
+    /// The settings of validation.
     pub(super) cx: &'a Context<'a>,
     /// The declared cluster specifier plugins.
     pub(super) plugins: &'a Plugins,
 }
 
 impl ClusterChoice {
+    /// Parses where requests go; the inner error is why the action is not supported.
     fn parse(
         specifier: Option<ClusterSpecifier>,
         scope: &Scope<'_>,
@@ -245,6 +249,7 @@ impl ClusterChoice {
 }
 
 impl WeightedClusters {
+    /// Parses clusters with weights.
     fn parse(message: route::WeightedCluster, cx: &Context<'_>) -> Result<Self, Invalid> {
         // R19: the sum is a `u64`, so that it cannot wrap around before it is checked.
         let mut clusters = Vec::with_capacity(message.clusters.len());
@@ -335,6 +340,7 @@ impl HashPolicy {
 }
 
 impl HashSource {
+    /// Parses a header as a source of hashes.
     fn header(message: route::route_action::hash_policy::Header) -> Result<Self, Invalid> {
         if message.header_name.is_empty() {
             return Err(Invalid::field("header_name", "must not be empty"));
@@ -348,6 +354,7 @@ impl HashSource {
 }
 
 impl RegexRewrite {
+    /// Parses a pattern and its substitution.
     fn parse(message: RegexMatchAndSubstitute) -> Result<Self, Invalid> {
         let pattern = match message.pattern {
             Some(pattern) if pattern.regex.is_empty() => {

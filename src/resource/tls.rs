@@ -133,6 +133,7 @@ impl UpstreamTls {
         Self::from_message(message, cx).map_err(|e| e.at("typed_config"))
     }
 
+    /// Validates the TLS settings of a cluster.
     fn from_message(message: tls::UpstreamTlsContext, cx: &Context<'_>) -> Result<Self, Invalid> {
         let common =
             message.common_tls_context.ok_or_else(|| Invalid::field("common_tls_context", "must be set"))?;
@@ -171,6 +172,7 @@ impl DownstreamTls {
         Self::from_message(message, cx).map_err(|e| e.at("typed_config"))
     }
 
+    /// Validates the TLS settings of a listener.
     fn from_message(message: tls::DownstreamTlsContext, cx: &Context<'_>) -> Result<Self, Invalid> {
         // CH7.24: validated for servers that use this crate; a channel never reads it.
         if message.require_sni.is_some_and(|require| require.value) {
@@ -207,6 +209,7 @@ impl DownstreamTls {
 }
 
 impl ProviderInstance {
+    /// Checks that the bootstrap has the provider.
     fn parse(instance_name: String, certificate_name: String, cx: &Context<'_>) -> Result<Self, Invalid> {
         if !cx.has_certificate_provider(&instance_name) {
             let reason = format!("the bootstrap has no usable certificate provider {instance_name:?}");
@@ -215,6 +218,7 @@ impl ProviderInstance {
         Ok(Self { instance_name: instance_name.into(), certificate_name: certificate_name.into() })
     }
 
+    /// Parses a reference to a provider.
     pub(super) fn of_plugin(
         from: tls::CertificateProviderPluginInstance,
         cx: &Context<'_>,
@@ -230,15 +234,20 @@ impl ProviderInstance {
 
 /// The settings common to clients and servers.
 struct Common {
+    /// The own certificate.
     identity: Option<ProviderInstance>,
     /// The path of the validation context, if there is one.
     context: Option<&'static str>,
+    /// The certificates of authorities.
     roots: Option<ProviderInstance>,
+    /// Whether the authorities are those of the system.
     system_roots: bool,
+    /// Which names the peer's certificate may have.
     san_matchers: Box<[SanMatcher]>,
 }
 
 impl Common {
+    /// Parses the common settings.
     fn parse(mut from: CommonTlsContext, cx: &Context<'_>) -> Result<Self, Invalid> {
         if from.tls_params.is_some() {
             return Err(unsupported("tls_params"));
@@ -286,6 +295,7 @@ impl Common {
         Ok(common)
     }
 
+    /// Parses how the peer is checked.
     fn validation(
         &mut self,
         from: tls::CertificateValidationContext,
@@ -350,6 +360,7 @@ impl SanMatcher {
         })
     }
 
+    /// Parses a condition on the names of a certificate.
     fn of_type(from: tls::SubjectAltNameMatcher) -> Result<Self, Invalid> {
         use tls::subject_alt_name_matcher::SanType as Type;
         let san_type = match Type::try_from(from.san_type) {
@@ -419,6 +430,7 @@ fn identity(from: &mut CommonTlsContext, cx: &Context<'_>) -> Result<Option<Prov
     Ok(None)
 }
 
+/// Decodes the configuration of a transport socket.
 fn typed_config<M: prost::Message + Default>(
     socket: &core::TransportSocket,
     expected: &str,
@@ -434,6 +446,7 @@ fn typed_config<M: prost::Message + Default>(
     parts::decode(any).map_err(|e| e.at("typed_config"))
 }
 
+/// The error of a setting without which a connection would be less secure.
 fn unsupported(field: &str) -> Invalid {
     Invalid::field(field, "is not supported, and to ignore it would be less secure")
 }
@@ -441,6 +454,7 @@ fn unsupported(field: &str) -> Invalid {
 const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
 const UPSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext";
 const DOWNSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext";
+/// The length of the name of a server.
 const MAX_SNI: usize = 255;
 
 #[cfg(test)]

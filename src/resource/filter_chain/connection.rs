@@ -1,3 +1,5 @@
+//! The choice of a filter chain by the addresses of a connection.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
@@ -29,24 +31,33 @@ pub(super) struct Chains(Ranges<Sources>);
 
 /// The conditions of a chain, in the order of evaluation; `None` is any.
 pub(super) struct Conditions {
+    /// The destination address.
     pub(super) destination: Option<Cidr>,
+    /// Where the connection comes from.
     pub(super) source_type: SourceType,
+    /// The source address.
     pub(super) source: Option<Cidr>,
+    /// The source port.
     pub(super) source_port: Option<u32>,
 }
 
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Sources {
+    /// For connections from anywhere.
     any: Ranges<Ports>,
+    /// For connections from the same host.
     local: Ranges<Ports>,
+    /// For connections from other hosts.
     external: Ranges<Ports>,
 }
 
+/// Chains by the source port; `None` is any.
 type Ports = BTreeMap<Option<u32>, usize>;
 
 /// Values by address range, and one for all other addresses.
 #[derive(Debug, Clone, PartialEq)]
 struct Ranges<T> {
+    /// The values by range; `None` is any address.
     values: BTreeMap<Option<Cidr>, T>,
     /// The prefix lengths in `values`.
     lengths: BTreeSet<u8>,

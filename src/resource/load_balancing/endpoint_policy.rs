@@ -96,8 +96,11 @@ pub enum EndpointPick {
 
 /// The request that an endpoint is picked for.
 pub struct PickRequest<'a> {
+    /// The path.
     path: &'a str,
+    /// Returns a header of the request.
     header: &'a dyn Fn(&str) -> Option<Cow<'a, [u8]>>,
+    /// Metadata that the policy adds to the request.
     added: Vec<AddedMetadata>,
 }
 
@@ -107,10 +110,15 @@ pub(crate) type AddedMetadata = (Box<str>, Box<str>);
 /// An endpoint of an [`EndpointPolicy`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyEndpoint {
+    /// The addresses of the endpoint, the preferred one first.
     addresses: Vec<SocketAddr>,
+    /// Its locality.
     locality: Locality,
+    /// Its weight.
     weight: u32,
+    /// The name of its host.
     hostname: Option<Arc<str>>,
+    /// Whether there is a connection.
     is_ready: bool,
 }
 
@@ -122,11 +130,13 @@ pub struct CustomPolicy {
 }
 
 struct Policy {
+    /// The configuration.
     config: Custom,
     /// `None` if channels cannot execute it.
     make: Option<MakeBalancer>,
 }
 
+/// Makes a balancer of the configuration and a seed.
 type MakeBalancer = fn(&Custom, u64) -> Option<Box<dyn EndpointBalancer>>;
 
 impl<'a> PickRequest<'a> {
@@ -150,6 +160,7 @@ impl<'a> PickRequest<'a> {
         self.added.push((name.into(), value.into()));
     }
 
+    /// The metadata that the policy has added.
     pub(crate) fn into_added(self) -> Vec<AddedMetadata> {
         self.added
     }
@@ -165,6 +176,7 @@ impl PolicyEndpoint {
         Self { addresses, locality, weight, hostname, is_ready: false }
     }
 
+    /// Sets whether there is a connection.
     pub(crate) fn set_ready(&mut self, is_ready: bool) {
         self.is_ready = is_ready;
     }
@@ -222,6 +234,7 @@ impl CustomPolicy {
         self.policy.make.is_some()
     }
 
+    /// Makes a balancer, if channels can execute the policy.
     pub(crate) fn balancer(&self, seed: u64) -> Option<Box<dyn EndpointBalancer>> {
         self.policy.make.and_then(|make| make(&self.policy.config, seed))
     }

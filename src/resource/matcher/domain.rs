@@ -1,3 +1,5 @@
+//! Patterns of hosts, and the order in which they apply.
+
 use serde::Serialize;
 
 use super::Invalid;
@@ -13,15 +15,21 @@ pub struct DomainPattern(Box<str>);
 /// precede `*`; within a kind, the longest pattern precedes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fit {
+    /// How exact the pattern is.
     kind: u8,
+    /// The length of its text.
     length: usize,
 }
 
 /// The kind of a [`DomainPattern`], with its text.
 pub(in crate::resource) enum DomainKind<'a> {
+    /// All hosts.
     Everything,
+    /// Hosts that begin with the text.
     StartsWith(&'a [u8]),
+    /// Hosts that end with the text.
     EndsWith(&'a [u8]),
+    /// The host of the text.
     Exact(&'a [u8]),
 }
 

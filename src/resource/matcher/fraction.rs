@@ -1,3 +1,5 @@
+//! Fractions of requests.
+
 use serde::Serialize;
 
 use super::Invalid;

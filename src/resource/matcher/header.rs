@@ -1,3 +1,5 @@
+//! Conditions on headers.
+
 use serde::Serialize;
 
 use super::{Invalid, Regex, StringMatcher, StringPattern, is_false, non_empty};

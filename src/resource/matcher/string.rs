@@ -1,3 +1,5 @@
+//! Conditions on texts.
+
 use serde::Serialize;
 
 use super::{Invalid, Regex, is_false, non_empty};
@@ -73,6 +75,7 @@ impl StringMatcher {
         }
     }
 
+    /// Whether texts are equal, as far as case matters.
     fn same(&self, a: &[u8], b: &[u8]) -> bool {
         if self.ignore_case { a.eq_ignore_ascii_case(b) } else { a == b }
     }
