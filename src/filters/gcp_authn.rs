@@ -51,6 +51,15 @@ pub(crate) struct Token {
     pub(crate) expiry: Duration,
 }
 
+/// The time at which a fetch has ended, on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FetchTime {
+    /// The time by which tokens are used and fetched again.
+    pub(crate) now: Instant,
+    /// The time by which tokens expire, since 1970.
+    pub(crate) since_1970: Duration,
+}
+
 /// Why there is no token: the status of the calls that need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TokenError {
@@ -166,16 +175,16 @@ impl TokenCache {
         TokenDecision::Fetch
     }
 
-    /// A fetch has ended; `since_1970` is the time of the clock that tokens expire by. Returns the calls that waited for it, to be
+    /// A fetch has ended. Returns the calls that waited for it, to be
     /// called with the result.
     pub(crate) fn on_fetched(
         &mut self,
         audience: &Arc<str>,
         outcome: Result<Token, TokenError>,
-        now: Instant,
-        since_1970: Duration,
+        at: FetchTime,
         random: &mut fastrand::Rng,
     ) -> (Vec<OnToken>, TokenResult) {
+        let FetchTime { now, since_1970 } = at;
         let waiters = self.fetching.remove(audience).unwrap_or_default();
         let outcome = outcome.and_then(|token| match token.expiry.checked_sub(since_1970) {
             // The expiry is of the wall clock, and the cache runs by the monotonic one: only the difference is used, so that a

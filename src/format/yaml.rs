@@ -53,6 +53,16 @@ enum Kind {
     Object { fields: Map<String, Value>, key: Option<String> },
 }
 
+impl Kind {
+    /// The only tag that it may be written with.
+    fn tag(&self) -> &'static str {
+        match self {
+            Self::List(_) => "seq",
+            Self::Object { .. } => "map",
+        }
+    }
+}
+
 /// A value that aliases may stand for.
 #[derive(Debug, Clone)]
 struct Anchored {
@@ -82,11 +92,11 @@ impl Reader {
                 self.value(value, anchor, 0, at)
             }
             Event::SequenceStart(anchor, tag) => {
-                self.open(anchor, Kind::List(Vec::new()), tag.as_deref(), "seq", at)
+                self.open(anchor, Kind::List(Vec::new()), tag.as_deref(), at)
             }
             Event::MappingStart(anchor, tag) => {
                 let kind = Kind::Object { fields: Map::new(), key: None };
-                self.open(anchor, kind, tag.as_deref(), "map", at)
+                self.open(anchor, kind, tag.as_deref(), at)
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 // The parser closes only open events.
@@ -119,19 +129,12 @@ impl Reader {
         Ok(())
     }
 
-    /// Opens a list or an object; `expected` is its only tag.
-    fn open(
-        &mut self,
-        anchor: usize,
-        kind: Kind,
-        tag: Option<&Tag>,
-        expected: &str,
-        at: Marker,
-    ) -> Result<(), FormatError> {
+    /// Opens a list or an object.
+    fn open(&mut self, anchor: usize, kind: Kind, tag: Option<&Tag>, at: Marker) -> Result<(), FormatError> {
         if self.wants_key() {
             return Err(error(at, "a key that is a list or an object"));
         }
-        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema() || tag.suffix != expected) {
+        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema() || tag.suffix != kind.tag()) {
             return Err(error(at, format!("unknown tag {tag}")));
         }
         if self.open.len() >= MAX_DEPTH {

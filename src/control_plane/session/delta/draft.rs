@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::super::super::store::canonical;
+use super::super::super::store::{Store, Type, canonical};
 use crate::pb::envoy::service::discovery::v3::DeltaDiscoveryResponse;
 
 /// A response under construction.
@@ -12,6 +12,17 @@ pub(super) struct Draft {
     pub(super) response: DeltaDiscoveryResponse,
     /// The names of resources in it with a time to live.
     pub(super) perishable: Vec<String>,
+}
+
+/// What the states of names are read from.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StateSource<'a> {
+    /// The type URL of the response.
+    pub(super) type_url: &'a str,
+    /// The current resources of the type.
+    pub(super) now: &'a Type,
+    /// The store that they are of.
+    pub(super) store: &'a Store,
 }
 
 impl Draft {

@@ -17,7 +17,7 @@ use super::super::{
     retry::Retry,
     wrap,
 };
-use super::draft::{Draft, names_of, to_canonical};
+use super::draft::{Draft, StateSource, names_of, to_canonical};
 use crate::{
     name::ResourceName,
     pb::{
@@ -238,13 +238,14 @@ impl Subscription {
         let owed = self.everything && !is_incomplete;
         self.collect_due(&now, |stored| store.version_of(stored), settings);
         let mut draft = Draft::default();
+        let source = StateSource { type_url, now: &now, store };
         let limit = settings.max_per_response.map_or(usize::MAX, |limit| limit.max(1));
         // The rest stays due, and follows after the ACK or NACK.
         while draft.len() < limit {
             if let Some(name) = self.due.pop_first() {
-                self.write_state(name, &mut draft, type_url, &now, store);
+                self.write_state(name, &mut draft, source);
             } else if let Some(name) = self.beating.pop_first() {
-                self.write_heartbeat(&name, &mut draft, &now, store, settings);
+                self.write_heartbeat(&name, &mut draft, source, settings);
             } else {
                 break;
             }
@@ -373,7 +374,8 @@ impl Subscription {
     }
 
     /// Writes the state of a name: its resource, an error, or its absence.
-    fn write_state(&mut self, name: String, draft: &mut Draft, type_url: &str, now: &Type, store: &Store) {
+    fn write_state(&mut self, name: String, draft: &mut Draft, source: StateSource<'_>) {
+        let StateSource { type_url, now, store } = source;
         let Draft { response, perishable } = draft;
         let is_unknown = self.unknown.remove(&name);
         match now.entry(&name) {
@@ -411,10 +413,10 @@ impl Subscription {
         &mut self,
         name: &str,
         draft: &mut Draft,
-        now: &Type,
-        store: &Store,
+        source: StateSource<'_>,
         settings: &Settings,
     ) {
+        let StateSource { now, store, .. } = source;
         let Some((_, stored)) = now.entry(name).filter(|(_, stored)| self.covers(name, stored)) else {
             return;
         };
