@@ -293,9 +293,9 @@ impl Bootstrap {
 /// The expected format of a document.
 #[derive(Debug, Clone, Copy)]
 enum Dialect {
-    /// That of gRPC.
+    /// The form that gRPC defines.
     Grpc,
-    /// That of Envoy.
+    /// The form that Envoy defines.
     Envoy,
     /// Detected by its fields.
     Either,

@@ -87,7 +87,7 @@ pub(crate) struct Known {
 pub(crate) enum Changed {
     /// Watches must be notified.
     Yes,
-    /// Nothing has changed for watches.
+    /// Watches see no change.
     No,
 }
 

@@ -16,7 +16,7 @@ use super::kind::Kind;
 pub(crate) struct Glob {
     /// The pattern as written.
     text: Arc<str>,
-    /// The same as a regular expression.
+    /// The pattern as a regular expression.
     regex: Regex,
     /// The name, if the pattern matches a single one.
     literal: Option<String>,

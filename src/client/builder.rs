@@ -50,9 +50,9 @@ pub struct ClientBuilder {
     settings: Settings,
     /// Settings of the transport of this crate.
     grpc: GrpcTransport,
-    /// Another transport, if the application has one.
+    /// The transport of the application, if it has one.
     transport: Option<Arc<dyn Transport>>,
-    /// Another resolver of hosts, if the application has one.
+    /// The resolver of hosts of the application, if it has one.
     dns: Option<Arc<dyn Dns>>,
     /// The name of the client for the status service.
     scope: String,

@@ -116,7 +116,7 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for ContextParams {
 pub(super) enum Reserved {
     /// Keys with the reserved prefix are errors.
     Rejected,
-    /// They are like others.
+    /// Keys with the reserved prefix are like others.
     Accepted,
 }
 

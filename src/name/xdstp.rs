@@ -93,12 +93,12 @@ impl XdstpName {
         out
     }
 
-    /// The same name with other context parameters.
+    /// Replaces the context parameters.
     pub(super) fn with_params(&self, params: ContextParams) -> Self {
         Self { params, ..self.clone() }
     }
 
-    /// The same name with another id.
+    /// Replaces the id.
     pub(super) fn with_id(&self, id: String) -> Self {
         Self { id, ..self.clone() }
     }
@@ -109,12 +109,12 @@ impl XdstpName {
         Self { resource_type: resource_type.to_owned(), id, ..self.without_directives() }
     }
 
-    /// The same name without its alternative.
+    /// Removes the alternative.
     pub(super) fn without_alt(&self) -> Self {
         Self { directives: self.directives.without_alt(), ..self.clone() }
     }
 
-    /// The same name without its directives.
+    /// Removes all directives.
     pub(super) fn without_directives(&self) -> Self {
         Self { directives: Directives::default(), ..self.clone() }
     }

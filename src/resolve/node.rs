@@ -64,15 +64,15 @@ pub(super) struct ChildState {
 /// The traits of a node by which [`Nodes`](super::nodes::Nodes) finds it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Traits {
-    /// It is not shown by its latest configuration.
+    /// The cluster is not shown by its latest configuration.
     pub(super) unready: bool,
-    /// Nothing can be sent to it.
+    /// The cluster cannot get any requests.
     pub(super) unreachable: bool,
-    /// It does not exist.
+    /// The cluster does not exist.
     pub(super) missing: bool,
-    /// It was deleted and stays in use.
+    /// The cluster was deleted and stays in use.
     pub(super) in_grace: bool,
-    /// It is an aggregate.
+    /// The cluster is an aggregate.
     pub(super) aggregate: bool,
 }
 

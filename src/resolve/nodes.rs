@@ -21,13 +21,13 @@ pub(super) struct Nodes {
 /// The names of the nodes that have a trait.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct NodeIndex {
-    /// Those that are not shown by their latest configuration.
+    /// The clusters that are not shown by their latest configurations.
     unready: BTreeSet<Arc<str>>,
-    /// Those that nothing can be sent to.
+    /// The clusters that cannot get any requests.
     unreachable: BTreeSet<Arc<str>>,
-    /// Those that do not exist.
+    /// The clusters that do not exist.
     missing: BTreeSet<Arc<str>>,
-    /// Those that were deleted and stay in use.
+    /// The clusters that were deleted and stay in use.
     in_grace: BTreeSet<Arc<str>>,
     /// The aggregates.
     aggregates: BTreeSet<Arc<str>>,

@@ -212,7 +212,7 @@ impl Grace {
         self.is_spared
     }
 
-    /// The same grace, after an examination.
+    /// Notes the result of an examination.
     #[must_use]
     pub(super) fn with_spared(self, is_spared: bool) -> Self {
         Self { is_spared, ..self }

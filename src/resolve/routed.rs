@@ -9,9 +9,9 @@ use std::{
 /// The clusters that the routes lead to: the routes in use, and those that are prepared.
 #[derive(Debug, Default)]
 pub(super) struct RoutedClusters {
-    /// Those of the routes in use.
+    /// The clusters of the routes in use.
     current: Vec<Arc<str>>,
-    /// Those of the routes that are prepared.
+    /// The clusters of the routes that are prepared.
     next: Next,
     /// The time at which the wait for the next routes began.
     next_since: Option<Instant>,
@@ -43,7 +43,7 @@ pub(super) struct Committed<'a> {
 }
 
 impl RoutedClusters {
-    /// Those of the routes that are prepared.
+    /// The clusters of the routes that are prepared.
     pub(super) fn next(&self) -> &Next {
         &self.next
     }

@@ -62,7 +62,7 @@ struct Up {
     bytes: AtomicU64,
     /// The current resources.
     resources: AtomicU64,
-    /// Those of them that may be outdated.
+    /// The resources that may be outdated.
     stale: AtomicU64,
 }
 

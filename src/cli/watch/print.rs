@@ -60,7 +60,7 @@ enum Body<'a, T> {
     Typed(&'a T),
     /// A message in its JSON form.
     Message(Value),
-    /// Nothing, since it cannot be read.
+    /// The resource cannot be read.
     Nothing,
 }
 

@@ -36,7 +36,7 @@ pub struct Endpoint {
 /// Fields that few endpoints have.
 #[derive(Clone, Default, PartialEq)]
 struct More {
-    /// Other addresses of the same endpoint.
+    /// The other addresses of the endpoint.
     additional_addresses: Box<[SocketAddr]>,
     /// The name of its host.
     hostname: Box<str>,
