@@ -21,6 +21,7 @@ pub(crate) enum TaskEnd {
 
 /// A task whose end is reported exactly once, however it ends.
 pub(crate) struct Supervised<F, E: FnOnce(TaskEnd)> {
+    /// What the task is, for logs.
     name: &'static str,
     /// `None` once the task has ended.
     task: Option<Pin<Box<F>>>,

@@ -10,22 +10,27 @@ use crate::capacity::Shrink;
 /// place is filled first, and an empty chunk releases its memory.
 #[derive(Debug)]
 pub(crate) struct ChunkedSlab<T> {
+    /// The chunks, whose places never move.
     chunks: Vec<Chunk<T>>,
     /// The chunks with free places or without allocated memory.
     with_room: BTreeSet<usize>,
+    /// The number of values.
     taken: usize,
 }
 
 #[derive(Debug)]
 struct Chunk<T> {
+    /// The places that have been used so far.
     places: Vec<Slot<T>>,
     /// The next free place in the chunk: a vacated one, or the one after all others.
     next: u32,
+    /// The number of values.
     taken: u32,
 }
 
 #[derive(Debug)]
 enum Slot<T> {
+    /// A value.
     Taken(T),
     /// Vacated; the number is the place that was vacated before it, or the one after all others.
     Left(u32),

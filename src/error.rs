@@ -110,8 +110,8 @@ impl WatchError {
         Self::with_reason(Code::InvalidArgument, Blame::Peer, about, Reason::Invalid(invalid))
     }
 
-    /// The same error for a resource that depends on the failed one. The text of the path to it is bounded, whatever
-    /// its length and the number of calls.
+    /// Returns this error for a resource that depends on the failed one. The text of the path to it is bounded, whatever its
+    /// length and the number of calls.
     pub(crate) fn via(&self, about: Subject, path: &str) -> Self {
         let with_path = |text: &str| {
             format!("{}: {}", shortened(path, LONGEST_PATH), shortened(text, LONGEST_REASON)).into()
@@ -124,7 +124,7 @@ impl WatchError {
         Self::with_reason(self.inner.code, self.inner.blame, about, reason)
     }
 
-    /// The same error, with more text.
+    /// Returns this error with `more` appended to its text.
     pub(crate) fn and(&self, more: &str) -> Self {
         let with_more = |text: &str| format!("{}{more}", shortened(text, LONGEST_REASON)).into();
         let reason = match &self.inner.reason {

@@ -41,7 +41,9 @@ pub(crate) fn cut(text: impl Display, limit: usize) -> String {
 /// A writer that takes so many characters. Further ones are an error.
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 struct Cut {
+    /// What was written so far.
     text: String,
+    /// The number of characters that there is room for.
     left: usize,
 }
 

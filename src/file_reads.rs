@@ -58,6 +58,7 @@ pub(crate) fn in_file(field: &str, path: &Path, why: &dyn Display) -> String {
 /// A reading that hangs, such as one of a file on a mount whose server is gone, keeps its thread. So a file has few readings at a time.
 #[derive(Debug, Default)]
 pub(crate) struct FileReads {
+    /// The readings that have not ended, by the path of their file.
     by_path: ByPath,
 }
 
@@ -66,7 +67,9 @@ type ByPath = Arc<Mutex<BTreeMap<PathBuf, Arc<Semaphore>>>>;
 
 /// A reading of a file that has not ended.
 struct Running {
+    /// The file.
     path: PathBuf,
+    /// Where it is to be removed at its end.
     by_path: ByPath,
     /// `None` once it is given back.
     permit: Option<OwnedSemaphorePermit>,

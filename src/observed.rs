@@ -9,7 +9,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Observed<T> {
-    /// Nothing is known yet. A watch never yields this state as an item of its stream.
+    /// The state is unknown so far. A watch never yields this as an item of its stream.
     Pending,
     /// There is a usable resource.
     #[non_exhaustive]

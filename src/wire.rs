@@ -8,7 +8,9 @@ use std::{error::Error, fmt, ops::Range};
 /// One field of a message: its number and its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Field<'a> {
+    /// The number in the message.
     pub(crate) number: u32,
+    /// The value, as it is encoded.
     pub(crate) value: Value<'a>,
     /// The position of the payload in the message.
     pub(crate) start: usize,
@@ -17,9 +19,13 @@ pub(crate) struct Field<'a> {
 /// The payload of a [`Field`] by wire type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Value<'a> {
+    /// A number of variable length.
     Varint(u64),
+    /// A number of eight bytes.
     Fixed64(u64),
+    /// A number of four bytes.
     Fixed32(u32),
+    /// A text, bytes, a message or packed numbers.
     Bytes(&'a [u8]),
     /// A deprecated encoding, which no message of the protocol uses.
     Group,
@@ -28,22 +34,28 @@ pub(crate) enum Value<'a> {
 /// The position at which bytes are not a protobuf message, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed {
+    /// The position in the message.
     pub(crate) offset: usize,
+    /// What is wrong there.
     pub(crate) what: &'static str,
 }
 
 /// Iterates over the fields of a message; ends after the first error.
 #[derive(Debug, Clone)]
 pub(crate) struct Fields<'a> {
+    /// The whole message.
     bytes: &'a [u8],
+    /// The position of the next field.
     at: usize,
 }
 
 impl<'a> Fields<'a> {
+    /// The fields of a message.
     pub(crate) fn of(bytes: &'a [u8]) -> Self {
         Self { bytes, at: 0 }
     }
 
+    /// Reads a number of variable length.
     #[inline(always)]
     fn varint(&mut self) -> Result<u64, Malformed> {
         let (value, at) = match self.bytes.get(self.at) {
@@ -55,6 +67,7 @@ impl<'a> Fields<'a> {
         Ok(value)
     }
 
+    /// Takes so many bytes.
     #[inline(always)]
     fn take(&mut self, length: u64) -> Result<&'a [u8], Malformed> {
         let end = usize::try_from(length).ok().and_then(|length| self.at.checked_add(length));
@@ -75,6 +88,7 @@ impl<'a> Fields<'a> {
         }
     }
 
+    /// Reads a field.
     #[inline(always)]
     fn field(&mut self) -> Result<Field<'a>, Malformed> {
         let (number, wire_type) = self.key()?;
@@ -124,6 +138,7 @@ impl<'a> Fields<'a> {
         Ok(())
     }
 
+    /// Reads a number of a fixed length.
     fn fixed<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
         let taken = self.take(N as u64)?;
         let mut fixed = [0; N];
@@ -131,6 +146,7 @@ impl<'a> Fields<'a> {
         Ok(fixed)
     }
 
+    /// An error at the position.
     fn malformed(&self, what: &'static str) -> Malformed {
         Malformed { offset: self.at, what }
     }

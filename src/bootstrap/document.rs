@@ -28,6 +28,7 @@ pub(super) fn read(document: &Value, types: &CredentialTypes) -> Result<Bootstra
     }
 }
 
+/// Reads all parts of a bootstrap in gRPC's form.
 fn parts(root: &Fields<'_>, types: &CredentialTypes) -> Parts {
     Parts {
         sources: required_sources(root, types),
@@ -97,6 +98,7 @@ fn source(fields: &Fields<'_>, types: &CredentialTypes) -> Option<ConfigSource> 
     Some(ConfigSource::Path(Arc::new(source)))
 }
 
+/// Reads a management server.
 fn server(fields: &Fields<'_>, types: &CredentialTypes) -> Option<Server> {
     let uri = fields.required_text("server_uri").and_then(|text| {
         text.parse::<ServerUri>().map_err(|error| fields.fail("server_uri", error.to_string())).ok()
@@ -168,6 +170,7 @@ fn call_credentials(fields: &Fields<'_>, types: &CredentialTypes) -> Vec<CallCre
     fields.items("call_creds").iter().filter_map(credentials).filter_map(read).collect()
 }
 
+/// Reads credentials that the application provides.
 fn custom(name: &str, entry: &Fields<'_>) -> CustomCredentials {
     CustomCredentials::new(name, entry.get("config").map_or(Value::Null, |config| config.value().clone()))
 }
@@ -183,6 +186,7 @@ fn server_features(fields: &Fields<'_>) -> ServerFeatures {
     fields.items("server_features").iter().filter_map(|entry| entry.value().as_str()).collect()
 }
 
+/// Reads the transport and the variant of the protocol.
 fn api_type(fields: &Fields<'_>) -> Option<ApiType> {
     let name = fields.text("api_type")?;
     let api_type = ApiType::from_name(name);
@@ -204,6 +208,7 @@ fn polling(fields: &Fields<'_>) -> Option<Polling> {
     polling
 }
 
+/// Reads the version of the protocol.
 fn transport_api_version(fields: &Fields<'_>) -> TransportApiVersion {
     match fields.text("transport_api_version") {
         None | Some("V3" | "AUTO") => TransportApiVersion::V3,
@@ -215,6 +220,7 @@ fn transport_api_version(fields: &Fields<'_>) -> TransportApiVersion {
     }
 }
 
+/// Reads TLS credentials.
 fn tls(entry: &Fields<'_>) -> TlsConfig {
     let Some(config) = entry.fields("config") else { return TlsConfig::default() };
     let tls = TlsConfig {
@@ -229,6 +235,7 @@ fn tls(entry: &Fields<'_>) -> TlsConfig {
     tls
 }
 
+/// Reads a certificate provider; one of an unknown plugin is kept for the application.
 fn certificate_provider(fields: &Fields<'_>) -> Option<CertificateProvider> {
     let plugin_name = fields.required_text("plugin_name")?;
     let config = fields.get("config");
@@ -248,14 +255,17 @@ fn certificate_provider(fields: &Fields<'_>) -> Option<CertificateProvider> {
     Some(CertificateProvider::FileWatcher(watcher))
 }
 
+/// Reads a path.
 fn file(config: &Fields<'_>, key: &str) -> Option<PathBuf> {
     config.filled(key).map(PathBuf::from)
 }
 
+/// Reads the time between two readings of certificate files.
 fn refresh_interval(config: &Fields<'_>) -> Duration {
     config.get("refresh_interval").and_then(|field| field.duration()).unwrap_or(DEFAULT_REFRESH_INTERVAL)
 }
 
+/// Adds the result of a check to the problems.
 fn report(config: &Fields<'_>, checked: Result<(), FilesError>) {
     if let Err(error) = checked {
         config.problems().add(error.at(config.path()));
@@ -301,11 +311,13 @@ fn authority(name: Option<&str>, fields: &Fields<'_>, types: &CredentialTypes) -
     }
 }
 
+/// Reads a template of resource names.
 fn template(fields: &Fields<'_>, key: &str) -> Option<Template> {
     let text = fields.filled(key)?;
     Template::parse(text).map_err(|error| fields.fail(key, error.to_string())).ok()
 }
 
+/// Reads the credentials of a service that resources may name.
 fn allowed_grpc_service(fields: &Fields<'_>, types: &CredentialTypes) -> Option<AllowedGrpcService> {
     let call_credentials = call_credentials(fields, types);
     Some(AllowedGrpcService { channel_credentials: channel_credentials(fields, types)?, call_credentials })

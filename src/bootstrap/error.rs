@@ -1,3 +1,5 @@
+//! The reasons why a bootstrap cannot be used.
+
 use std::{borrow::Cow, fmt, path::PathBuf};
 
 use crate::{
@@ -8,7 +10,9 @@ use crate::{
 /// The reason why a bootstrap is unusable: its origin, and all of its errors.
 #[derive(Clone, PartialEq, Eq)]
 pub struct BootstrapError {
+    /// Where the bootstrap is from.
     origin: Origin,
+    /// What is wrong.
     kind: Kind,
 }
 
@@ -33,21 +37,28 @@ pub enum Origin {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
+    /// No environment variable names a bootstrap.
     Unset,
+    /// There is no text.
     Unreadable(Cow<'static, str>),
+    /// The text is not in its language.
     Syntax { language: &'static str, line: usize, column: usize, reason: String },
+    /// Some fields are invalid.
     Invalid { problems: Vec<ValidationError>, is_envoys: bool },
 }
 
 impl BootstrapError {
+    /// No environment variable names a bootstrap.
     pub(super) fn unset() -> Self {
         Self { origin: Origin::Environment, kind: Kind::Unset }
     }
 
+    /// There is no text.
     pub(super) fn unreadable(origin: Origin, reason: impl Into<Cow<'static, str>>) -> Self {
         Self { origin, kind: Kind::Unreadable(reason.into()) }
     }
 
+    /// The text is not JSON.
     pub(super) fn syntax(origin: Origin, error: &serde_json::Error) -> Self {
         let (line, column) = (error.line(), error.column());
         let text = error.to_string();
@@ -58,6 +69,7 @@ impl BootstrapError {
         Self { origin, kind: Kind::Syntax { language: "JSON", line, column, reason } }
     }
 
+    /// The text is not YAML.
     #[cfg(feature = "json")]
     pub(super) fn yaml(origin: Origin, error: &crate::format::FormatError) -> Self {
         let reason = error.why().to_owned();

@@ -39,6 +39,7 @@ fn value(entry: &Fields<'_>, convert: impl Fn(&str) -> Result<String, &'static s
     convert(text.text()?).map(String::into_bytes).map_err(|reason| text.fail(reason)).ok()
 }
 
+/// Decodes base64 with padding.
 #[cfg(feature = "client")]
 fn decode(text: &str) -> Option<Vec<u8>> {
     use base64::{Engine, prelude::BASE64_STANDARD};

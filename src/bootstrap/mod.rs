@@ -155,7 +155,7 @@ impl Bootstrap {
     ///
     /// Those of [`from_json`](Self::from_json).
     pub fn from_json_with(text: &str, types: &CredentialTypes) -> Result<Self, BootstrapError> {
-        Self::parse(text, Origin::Text, (Dialect::Grpc, false), types)
+        Self::parse(text, Origin::Text, Dialect::Grpc, false, types)
     }
 
     /// Reads a bootstrap in [Envoy's format](crate::bootstrap#envoys-format): JSON if the text begins with `{`, and otherwise
@@ -167,7 +167,7 @@ impl Bootstrap {
     /// errors, but [`warnings`](Self::warnings).
     pub fn from_envoy_text(text: &str) -> Result<Self, BootstrapError> {
         let is_yaml = !text.trim_start_matches('\u{feff}').trim_start().starts_with('{');
-        Self::parse(text, Origin::Text, (Dialect::Envoy, is_yaml), &CredentialTypes::default())
+        Self::parse(text, Origin::Text, Dialect::Envoy, is_yaml, &CredentialTypes::default())
     }
 
     /// Reads a bootstrap from a file in [Envoy's format](crate::bootstrap#envoys-format): YAML by the extensions `.yaml`
@@ -234,11 +234,12 @@ impl Bootstrap {
         let Some(text) = set(TEXT_VARIABLE) else { return Err(BootstrapError::unset()) };
         let origin = Origin::Variable(TEXT_VARIABLE);
         match text.to_str() {
-            Some(text) => Self::parse(text, origin, (Dialect::Grpc, false), types),
+            Some(text) => Self::parse(text, origin, Dialect::Grpc, false, types),
             None => Err(BootstrapError::unreadable(origin, NOT_UTF8)),
         }
     }
 
+    /// Reads a file; `variable` is the environment variable that names it.
     fn read_file(
         path: &Path,
         variable: Option<&'static str>,
@@ -253,15 +254,17 @@ impl Bootstrap {
         let extension = path.extension().map(|extension| extension.to_string_lossy().to_ascii_lowercase());
         let is_yaml = matches!(extension.as_deref(), Some("yaml" | "yml"));
         match String::from_utf8(bytes) {
-            Ok(text) => Self::parse(&text, origin, (dialect, is_yaml), types),
+            Ok(text) => Self::parse(&text, origin, dialect, is_yaml, types),
             Err(_) => Err(BootstrapError::unreadable(origin, NOT_UTF8)),
         }
     }
 
+    /// Reads a text in a dialect.
     fn parse(
         text: &str,
         origin: Origin,
-        (dialect, is_yaml): (Dialect, bool),
+        dialect: Dialect,
+        is_yaml: bool,
         types: &CredentialTypes,
     ) -> Result<Self, BootstrapError> {
         // The mark that some editors write before a text in UTF-8.
@@ -290,12 +293,15 @@ impl Bootstrap {
 /// The expected format of a document.
 #[derive(Debug, Clone, Copy)]
 enum Dialect {
+    /// The form that gRPC defines.
     Grpc,
+    /// The form that Envoy defines.
     Envoy,
     /// Detected by its fields.
     Either,
 }
 
+/// Parses JSON.
 fn json(text: &str, origin: &Origin) -> Result<Value, BootstrapError> {
     serde_json::from_str(text).map_err(|error| BootstrapError::syntax(origin.clone(), &error))
 }

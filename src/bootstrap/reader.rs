@@ -13,39 +13,50 @@ pub(super) struct Problems(RefCell<Vec<ValidationError>>);
 /// A value of the document.
 #[derive(Debug, Clone)]
 pub(super) struct Reader<'a> {
+    /// The value.
     value: &'a Value,
+    /// The path to it.
     path: String,
+    /// Where its problems are reported.
     problems: &'a Problems,
 }
 
 /// An object of the document with fixed field names.
 #[derive(Debug, Clone)]
 pub(super) struct Fields<'a> {
+    /// The object.
     map: &'a Map<String, Value>,
+    /// The path to it.
     path: String,
+    /// Where its problems are reported.
     problems: &'a Problems,
 }
 
 impl Problems {
+    /// Reports a problem.
     pub(super) fn add(&self, problem: ValidationError) {
         self.0.borrow_mut().push(problem);
     }
 
+    /// Whether there are none.
     #[cfg_attr(not(feature = "json"), allow(dead_code, reason = "only Envoy's format uses it"))]
     pub(super) fn is_empty(&self) -> bool {
         self.0.borrow().is_empty()
     }
 
+    /// All problems, in the order in which they were reported.
     pub(super) fn into_vec(self) -> Vec<ValidationError> {
         self.0.into_inner()
     }
 }
 
 impl<'a> Reader<'a> {
+    /// A reader of a whole document.
     pub(super) fn new(document: &'a Value, problems: &'a Problems) -> Self {
         Self { value: document, path: String::new(), problems }
     }
 
+    /// The value as it is.
     pub(super) fn value(&self) -> &'a Value {
         self.value
     }
@@ -91,6 +102,7 @@ impl<'a> Reader<'a> {
         self.value.as_bool().or_else(|| self.mismatch("a boolean"))
     }
 
+    /// Reports a problem of the value.
     pub(super) fn fail(&self, reason: impl Into<String>) {
         self.problems.add(ValidationError::new(&self.path, reason));
     }
@@ -100,10 +112,12 @@ impl<'a> Reader<'a> {
         warnings.add(ValidationError::new(&self.path, reason));
     }
 
+    /// A reader of a value within it; `step` is appended to the path.
     fn child(&self, value: &'a Value, step: String) -> Self {
         Self { value, path: format!("{}{step}", self.path), problems: self.problems }
     }
 
+    /// Reports that the value is of another kind.
     fn mismatch<T>(&self, expected: &str) -> Option<T> {
         let found = match self.value {
             Value::Null => "null",
@@ -180,18 +194,22 @@ impl<'a> Fields<'a> {
         self.map.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str())
     }
 
+    /// Reports a problem of a field.
     pub(super) fn fail(&self, key: &str, reason: impl Into<String>) {
         self.problems.add(ValidationError::new(self.path_of(key), reason));
     }
 
+    /// The path to the object.
     pub(super) fn path(&self) -> &str {
         &self.path
     }
 
+    /// Where problems are reported.
     pub(super) fn problems(&self) -> &'a Problems {
         self.problems
     }
 
+    /// The path to a field.
     pub(super) fn path_of(&self, key: &str) -> String {
         match (&*self.path, key) {
             // A field with an empty name has a path, too.

@@ -1,8 +1,10 @@
+//! The error of the latest response about a resource, whether the resource is still held or not.
+
 use std::time::Instant;
 
 use crate::{error::WatchError, resource::Version};
 
-/// The state of a resource at a client, in the terms of the client status service (A40-6, A88-8).
+/// The state of a resource at a client, in the terms of the client status service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ResourceState {
@@ -45,13 +47,17 @@ impl std::fmt::Display for ResourceState {
 pub(crate) struct Update {
     /// The version of the response; empty if it was none.
     pub(crate) version: Version,
+    /// The time of the response or event.
     pub(crate) at: Instant,
 }
 
 /// The error of a resource, and the update that caused it: it lasts until a good update (A40-2).
 #[derive(Debug, Clone)]
 pub(crate) struct AmbientError {
+    /// The state that the resource has because of it.
     pub(crate) state: ResourceState,
+    /// The error, for watches.
     pub(crate) error: WatchError,
+    /// The response that brought it.
     pub(crate) update: Update,
 }

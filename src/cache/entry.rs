@@ -1,3 +1,5 @@
+//! A resource of one name in the cache: what is known of it, and who wants to know.
+
 use std::{sync::Arc, time::Instant};
 
 use super::{AmbientError, OneOrMany, Policy, Raw, Redirect, ResourceState, ServerSubscriptions, Update};
@@ -12,20 +14,25 @@ use crate::{
 /// One resource of one authority: its state, and its watches.
 #[derive(Debug)]
 pub(crate) struct Entry {
+    /// The canonical name.
     pub(crate) name: Arc<str>,
     /// The name in requests, if it differs (X2).
     pub(crate) spelling: Option<Arc<str>>,
+    /// The resource type.
     pub(crate) ty: TypeId,
+    /// The servers that may know it.
     pub(crate) group: GroupId,
     /// The subscriptions at the servers that it is requested from, or sent by.
     pub(crate) subscriptions: ServerSubscriptions,
+    /// The watches of the name.
     pub(crate) watches: OneOrMany<WatchId>,
     /// The watches that nothing was published to.
     pub(crate) unnotified: OneOrMany<WatchId>,
     /// The name is a glob: the state is that of the collection as a whole.
     pub(crate) is_glob: bool,
-    /// It was held until its TTL expired, and nothing was received for it since.
+    /// Set when the time to live of a held resource expires, and cleared by the next change of the entry.
     is_expired: bool,
+    /// What is known.
     state: State,
 }
 
@@ -42,29 +49,35 @@ pub(crate) struct Entry {
 /// ```
 #[derive(Debug)]
 enum State {
-    /// Nothing was received yet. A server error was published before; it is not published twice.
-    Waiting {
-        notified: Option<WatchError>,
-    },
+    /// The state before the first response about the name. `notified` is the server error that the watches have, so that it is
+    /// not published twice.
+    Waiting { notified: Option<WatchError> },
+    /// A resource, possibly with an error of a later response.
     Held(Held),
+    /// No resource, with the reason.
     Gone(Box<AmbientError>),
 }
 
 #[derive(Debug)]
 struct Held {
+    /// The typed resource.
     resource: Erased,
     /// The bytes that it was parsed from, for detecting changes.
     raw: Raw,
+    /// The version of the response that brought it.
     version: Version,
     /// The time of the last response with it, changed or not.
     updated: Instant,
+    /// Why it may be stale, if a later response was no good.
     warning: Option<Box<AmbientError>>,
 }
 
 /// The state of a resource while it moves from one entry to another.
 #[derive(Debug)]
 pub(crate) struct Known {
+    /// Whether its time to live has expired.
     is_expired: bool,
+    /// The state.
     state: State,
 }
 
@@ -72,11 +85,14 @@ pub(crate) struct Known {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Changed {
+    /// Watches must be notified.
     Yes,
+    /// Watches see no change.
     No,
 }
 
 impl Entry {
+    /// An entry of which nothing is known.
     pub(crate) fn new(name: Arc<str>, (group, ty): (GroupId, TypeId)) -> Self {
         let subscriptions = ServerSubscriptions::default();
         Self {
@@ -103,6 +119,7 @@ impl Entry {
         self.as_held().map(|held| &held.raw)
     }
 
+    /// The held resource, if there is one.
     fn as_held(&self) -> Option<&Held> {
         match &self.state {
             State::Held(held) => Some(held),
@@ -122,7 +139,7 @@ impl Entry {
         }
     }
 
-    /// The same, if these bytes without a wrapper can be nothing but this resource.
+    /// Returns the bytes of the resource, if a message of these bytes without a wrapper can be no other resource.
     pub(crate) fn bare_bytes(&self) -> Option<&[u8]> {
         self.raw().filter(|raw| raw.is_bare()).map(|raw| &**raw)
     }
@@ -319,7 +336,7 @@ impl Entry {
         self.apply_ambient_error(AmbientError { state: ResourceState::ReceivedError, error, update }, !drop)
     }
 
-    /// It was not received in time: it does not exist, unless the timeout counts as a server error (A88-5).
+    /// Handles the does-not-exist timer: the resource does not exist, unless the timeout counts as a server error (A88-5).
     pub(crate) fn on_timeout(&mut self, error: WatchError, at: Instant) -> Changed {
         let state = if error.is_not_found() { ResourceState::DoesNotExist } else { ResourceState::Timeout };
         let update = Update { version: Version::default(), at };
@@ -331,7 +348,7 @@ impl Entry {
         }
     }
 
-    /// The same error is not published again, but its time is updated.
+    /// Records an error beside the state. An error equal to the current one is not published again; its time is updated.
     fn apply_ambient_error(&mut self, ambient_error: AmbientError, keep: bool) -> Changed {
         self.is_expired = false;
         let known = self.ambient_error().is_some_and(|known| known.error == ambient_error.error);
@@ -355,144 +372,4 @@ impl From<Changed> for bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::error::{Blame, Code, Subject};
-
-    const KEEP: Policy = Policy { keep_deleted: true, fail_on_data_errors: false };
-    const DROP: Policy = Policy { keep_deleted: false, fail_on_data_errors: false };
-    const FAIL: Policy = Policy { keep_deleted: true, fail_on_data_errors: true };
-
-    fn about() -> Subject {
-        Subject { type_url: "t", name: "a".into(), node: "n".into() }
-    }
-
-    fn error(code: Code) -> WatchError {
-        WatchError::new(code, Blame::Peer, about(), "why")
-    }
-
-    fn update(version: &str) -> Update {
-        Update { version: version.into(), at: Instant::now() }
-    }
-
-    fn entry() -> Entry {
-        Entry::new("a".into(), (GroupId(0), TypeId(0)))
-    }
-
-    fn held() -> Entry {
-        let mut entry = entry();
-        assert_eq!(entry.on_accepted(Arc::new(1u8), b"1"[..].into(), update("1")), Changed::Yes);
-        entry
-    }
-
-    /// What a watch sees: the version if present, and the code of the error.
-    fn seen(entry: &Entry) -> (Option<String>, Option<Code>) {
-        match entry.observe(|| None) {
-            None => (None, None),
-            Some(ErasedObserved::Absent { reason }) => (None, Some(reason.code())),
-            Some(ErasedObserved::Present { version, warning, .. }) => {
-                (Some(version.to_string()), warning.map(|warning| warning.code()))
-            }
-        }
-    }
-
-    #[test]
-    fn last_good_wins_over_a_rejection() {
-        let mut entry = held();
-        let rejected = || WatchError::rejected(about(), crate::resource::Invalid::new("bad"));
-        assert_eq!(entry.on_rejected(rejected(), KEEP, update("2")), Changed::Yes);
-        assert_eq!(seen(&entry), (Some("1".into()), Some(Code::InvalidArgument)));
-        assert_eq!(
-            entry.on_rejected(rejected(), KEEP, update("2")),
-            Changed::No,
-            "the same error is published once"
-        );
-        assert_eq!(
-            entry.on_unchanged(&"2".into(), Instant::now()),
-            Changed::Yes,
-            "and cleared by the resource"
-        );
-        assert_eq!(seen(&entry), (Some("2".into()), None));
-        assert_eq!(entry.on_unchanged(&"3".into(), Instant::now()), Changed::No);
-    }
-
-    #[test]
-    fn a_rejection_without_a_good_resource_is_its_absence() {
-        let mut entry = entry();
-        assert_eq!(seen(&entry), (None, None));
-        assert_eq!(entry.on_rejected(error(Code::InvalidArgument), DROP, update("1")), Changed::Yes);
-        assert_eq!(seen(&entry), (None, Some(Code::InvalidArgument)));
-    }
-
-    #[test]
-    fn a88_4_fail_on_data_errors_drops() {
-        for bad in [Entry::on_rejected, Entry::on_deleted] {
-            let mut entry = held();
-            assert_eq!(bad(&mut entry, error(Code::NotFound), FAIL, update("2")), Changed::Yes);
-            assert_eq!(seen(&entry), (None, Some(Code::NotFound)));
-        }
-        let mut entry = held();
-        assert_eq!(entry.on_server_error(error(Code::Unavailable), None, update("2")), Changed::Yes);
-        assert_eq!(seen(&entry), (Some("1".into()), Some(Code::Unavailable)));
-        assert_eq!(entry.on_server_error(error(Code::NotFound), Some(FAIL), update("3")), Changed::Yes);
-        assert_eq!(seen(&entry), (None, Some(Code::NotFound)));
-    }
-
-    #[test]
-    fn deletion_is_honoured_or_kept_by_policy() {
-        let mut entry = held();
-        assert_eq!(entry.on_deleted(error(Code::NotFound), KEEP, update("2")), Changed::Yes);
-        assert_eq!(seen(&entry), (Some("1".into()), Some(Code::NotFound)));
-        assert_eq!(entry.on_deleted(error(Code::NotFound), DROP, update("2")), Changed::Yes);
-        assert_eq!(seen(&entry), (None, Some(Code::NotFound)));
-        assert_eq!(entry.on_deleted(error(Code::NotFound), DROP, update("2")), Changed::No);
-        let mut entry = self::entry();
-        assert_eq!(
-            entry.on_deleted(error(Code::NotFound), DROP, update("2")),
-            Changed::No,
-            "never seen: the timer decides"
-        );
-    }
-
-    #[test]
-    fn the_does_not_exist_timer_changes_no_held_resource() {
-        let mut entry = held();
-        assert_eq!(entry.on_timeout(error(Code::NotFound), Instant::now()), Changed::No);
-        let mut entry = self::entry();
-        assert_eq!(entry.on_timeout(error(Code::NotFound), Instant::now()), Changed::Yes);
-        assert!(!entry.is_held() && !entry.shows_failure());
-    }
-
-    #[test]
-    fn a_server_error_is_shown_unless_something_else_is_known() {
-        let failure = || Some(error(Code::Unavailable));
-        let code = |entry: &Entry| match entry.observe(failure) {
-            Some(ErasedObserved::Absent { reason }) => Some(reason.code()),
-            Some(ErasedObserved::Present { warning, .. }) => warning.map(|warning| warning.code()),
-            None => None,
-        };
-        assert_eq!(code(&entry()), Some(Code::Unavailable));
-        assert_eq!(code(&held()), Some(Code::Unavailable));
-        let mut gone = entry();
-        assert!(bool::from(gone.on_timeout(error(Code::NotFound), Instant::now())));
-        assert_eq!(code(&gone), Some(Code::NotFound));
-    }
-
-    #[test]
-    fn a40_2_a_setback_lasts_until_a_good_update_and_notes_the_last_attempt() {
-        let mut entry = held();
-        let rejected = || WatchError::rejected(about(), crate::resource::Invalid::new("bad"));
-        assert_eq!((entry.state(), entry.ambient_error().is_some()), (ResourceState::Acked, false));
-        let first = update("2");
-        assert_eq!(entry.on_rejected(rejected(), KEEP, first.clone()), Changed::Yes);
-        let again = Update { version: "3".into(), at: first.at + std::time::Duration::from_secs(1) };
-        assert_eq!(entry.on_rejected(rejected(), KEEP, again.clone()), Changed::No);
-        let ambient_error = entry.ambient_error().unwrap();
-        assert_eq!((entry.state(), entry.is_held()), (ResourceState::Nacked, true));
-        assert_eq!((ambient_error.update.version.as_str(), ambient_error.update.at), ("3", again.at));
-        assert_eq!(entry.held().unwrap().0.as_str(), "1");
-        assert_eq!(entry.on_unchanged(&"4".into(), again.at), Changed::Yes);
-        assert_eq!((entry.state(), entry.ambient_error().is_some()), (ResourceState::Acked, false));
-        assert_eq!(entry.held().map(|(version, at)| (version.as_str(), at)), Some(("4", again.at)));
-    }
-}
+mod tests;

@@ -1,19 +1,24 @@
+//! A list that mostly has one element.
+
 use std::ops::Deref;
 
 /// A list that mostly has one element, for which nothing is allocated then.
 #[derive(Debug)]
 pub(crate) enum OneOrMany<T> {
+    /// A single value.
     One(T),
-    /// None, or several.
+    /// No value, or several: most lists have one, which needs no allocation.
     Other(Option<Box<Several<T>>>),
 }
 
 #[derive(Debug)]
 pub(crate) struct Several<T> {
+    /// At least two values.
     all: Vec<T>,
 }
 
 impl<T: Copy> OneOrMany<T> {
+    /// Adds a value at the end.
     pub(crate) fn push(&mut self, new: T) {
         match self {
             Self::Other(None) => *self = Self::One(new),
@@ -38,6 +43,7 @@ impl<T: Copy> OneOrMany<T> {
         }
     }
 
+    /// Frees the allocation if one value or none is left.
     fn normalize(&mut self) {
         if let Self::Other(Some(several)) = self
             && several.all.len() < 2

@@ -1,3 +1,5 @@
+//! What an error does to a good resource.
+
 /// The effect of an error on a good resource: the settings of a server's bootstrap entry, and of the client.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Policy {

@@ -1,3 +1,5 @@
+//! The bytes of held resources, which share the buffers of their responses as long as that saves memory.
+
 use std::{
     ops::Deref,
     sync::{
@@ -13,6 +15,7 @@ use crate::protocol::{EntryId, Span};
 /// The bytes that a resource was parsed from.
 #[derive(Debug)]
 pub(crate) struct Raw {
+    /// Where the bytes are.
     stored: Stored,
 }
 
@@ -41,6 +44,7 @@ enum Stored {
 /// not keep a whole response. A small response is not worth that.
 #[derive(Debug)]
 pub(crate) struct ResponseBuffer {
+    /// The whole response.
     message: Bytes,
     /// The number of its bytes that are held.
     held: AtomicUsize,
@@ -51,7 +55,9 @@ pub(crate) struct ResponseBuffer {
 /// The responses that resources hold parts of.
 #[derive(Debug, Default)]
 pub(super) struct ResponseBuffers {
+    /// The buffers, each with the entries that hold a part of it.
     all: Vec<(Arc<ResponseBuffer>, Vec<EntryId>)>,
+    /// Shared with the buffers, so that nothing is searched as long as none is sparse.
     some_is_sparse: Arc<AtomicBool>,
 }
 
@@ -67,6 +73,7 @@ impl Raw {
         self
     }
 
+    /// Whether the message came without a wrapper.
     pub(crate) fn is_bare(&self) -> bool {
         match self.stored {
             Stored::Own { bare, .. } | Stored::Shared { bare, .. } | Stored::Part { bare, .. } => bare,
@@ -139,6 +146,7 @@ impl ResponseBuffer {
         Raw { stored: Stored::Part { of: self.clone(), start, length, bare: false } }
     }
 
+    /// Whether less than half of it is held, so that copies of the held parts need less memory.
     fn is_sparse(&self) -> bool {
         self.held.load(Ordering::Relaxed) < self.message.len() / 2
     }

@@ -1,3 +1,5 @@
+//! Redirects: names of resources in place of resources.
+
 use crate::{
     name::ResourceName,
     resource::{Invalid, ResourceType},
@@ -7,6 +9,7 @@ use crate::{
 /// The name of another resource, which a server sent in place of the requested one, and which replaces it (rule X20).
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Redirect {
+    /// The name of the other resource.
     pub(crate) target: ResourceName,
 }
 

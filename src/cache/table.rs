@@ -1,3 +1,5 @@
+//! All entries of a client, by their ids.
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -8,23 +10,29 @@ use crate::{chunked_slab::ChunkedSlab, protocol::EntryId};
 /// All resources of a client, each in a slot of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
+    /// The entries.
     entries: ChunkedSlab<Entry>,
+    /// The responses that their bytes are parts of.
     buffers: ResponseBuffers,
 }
 
 impl Table {
+    /// Adds an entry.
     pub(crate) fn insert(&mut self, entry: Entry) -> EntryId {
         EntryId(self.entries.insert(entry))
     }
 
+    /// Removes an entry.
     pub(crate) fn remove(&mut self, id: EntryId) -> Option<Entry> {
         self.entries.remove(id.0)
     }
 
+    /// The entry of an id, unless it was removed.
     pub(crate) fn get(&self, id: EntryId) -> Option<&Entry> {
         self.entries.get(id.0)
     }
 
+    /// The entry of an id, unless it was removed.
     pub(crate) fn get_mut(&mut self, id: EntryId) -> Option<&mut Entry> {
         self.entries.get_mut(id.0)
     }
@@ -46,6 +54,7 @@ impl Table {
         self.copy_if_sparse(sparse);
     }
 
+    /// Gives entries copies of their bytes where their buffer is sparse.
     fn copy_if_sparse(&mut self, entries: Vec<EntryId>) {
         for id in entries {
             if let Some(entry) = self.get_mut(id) {

@@ -16,25 +16,30 @@ use tokio::{
 
 use super::malformed::MalformedCounters;
 
-/// Counts the calls under way.
+/// Counts the calls in progress, from the begin of the call to the end of its response.
 #[derive(Debug)]
 pub(super) struct ActiveCalls {
-    /// The number of calls, and [`IDLE`].
+    /// The number of calls, with the flag [`IDLE`] in the highest bit: one atomic, so that a call cannot begin unseen while the
+    /// channel becomes idle.
     calls: AtomicUsize,
+    /// The origin of `last_end`.
     start: Instant,
     /// When the last call ended, in milliseconds since the start.
     last_end: AtomicU64,
     /// Whether the stage is past [`Running`](Stage::Running), for calls that end: the stage itself has a lock.
     is_shut_down: AtomicBool,
+    /// The stage, for calls that wait for a later one.
     stage: watch::Sender<Stage>,
-    /// The last call has ended, after the shutdown has begun.
+    /// Notified when the last call ends after the begin of the shutdown.
     ended: Notify,
+    /// Counters of malformed values, which each call has to reach.
     malformed: Arc<MalformedCounters>,
 }
 
-/// How far the channel is on its way to its end.
+/// The stages of the end of a channel; it never returns to an earlier one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
+    /// Calls begin and run.
     Running,
     /// No call begins any more.
     ShutDown,
@@ -42,14 +47,14 @@ enum Stage {
     Cancelled,
 }
 
-/// A call under way.
+/// A call in progress. It is counted until it is dropped.
 #[derive(Debug)]
 pub(super) struct ActiveCall {
     all: Arc<ActiveCalls>,
 }
 
 impl ActiveCalls {
-    /// Without calls, and idle.
+    /// Creates the counters of an idle channel without calls.
     pub(super) fn new() -> Arc<Self> {
         let (calls, last_end) = (AtomicUsize::new(IDLE), AtomicU64::new(0));
         Arc::new(Self {
@@ -63,18 +68,18 @@ impl ActiveCalls {
         })
     }
 
-    /// What calls and endpoints of the channel have sent that is malformed.
+    /// Returns the counters of malformed values that calls and endpoints have sent.
     pub(super) fn malformed(&self) -> &Arc<MalformedCounters> {
         &self.malformed
     }
 
-    /// A call begins. Says whether the channel is idle, so that it has to be woken.
+    /// Counts a call. Also returns whether the channel was idle, so that the caller has to wake it.
     pub(super) fn begin(self: &Arc<Self>) -> (ActiveCall, bool) {
         let before = self.calls.fetch_add(1, Ordering::AcqRel);
         (ActiveCall { all: self.clone() }, before & IDLE != 0)
     }
 
-    /// The calls under way.
+    /// Returns the number of calls in progress.
     pub(super) fn running(&self) -> usize {
         self.calls.load(Ordering::Relaxed) & !IDLE
     }
@@ -104,6 +109,7 @@ impl ActiveCalls {
     pub(super) async fn ended(&self) {
         loop {
             let ended = self.ended.notified();
+            // Subscribed before the count is read, so that an end in between is not missed.
             if self.calls.load(Ordering::SeqCst) & !IDLE == 0 {
                 return;
             }
@@ -111,6 +117,7 @@ impl ActiveCalls {
         }
     }
 
+    /// Waits until the channel has reached a stage.
     fn stage(&self, stage: Stage) -> impl Future<Output = ()> + Send + use<> {
         let mut stages = self.stage.subscribe();
         async move {
@@ -121,13 +128,16 @@ impl ActiveCalls {
         }
     }
 
-    /// The channel is idle no more.
+    /// Ends the idle state.
     pub(super) fn wake(&self) {
         self.last_end.store(self.elapsed(), Ordering::Relaxed);
         self.calls.fetch_and(!IDLE, Ordering::AcqRel);
     }
 
-    /// The channel becomes idle if there is no call, and none has been for this time. Otherwise, when to ask again.
+    /// Makes the channel idle if there has been no call for the timeout.
+    ///
+    /// # Errors
+    /// The time to try again, while there is a call or was one recently.
     pub(super) fn try_idle(&self, timeout: Duration) -> Result<(), Instant> {
         let last_end = self.start + Duration::from_millis(self.last_end.load(Ordering::Relaxed));
         let due = last_end + timeout;
@@ -135,21 +145,25 @@ impl ActiveCalls {
         if due > now {
             return Err(due);
         }
+        // A call that begins between the read of the time and this exchange makes it fail: the flag is set only while the count
+        // is 0.
         let became = self.calls.compare_exchange(0, IDLE, Ordering::AcqRel, Ordering::Acquire);
         became.map(|_| ()).map_err(|_| now + timeout)
     }
 
+    /// Returns the milliseconds since the start.
     fn elapsed(&self) -> u64 {
         self.start.elapsed().as_millis().try_into().unwrap_or(u64::MAX)
     }
 }
 
 impl ActiveCall {
-    /// That of its channel.
+    /// The counters of malformed values of the channel.
     pub(super) fn malformed(&self) -> &MalformedCounters {
         &self.all.malformed
     }
 
+    /// Whether the shutdown has begun, without a lock.
     pub(super) fn is_shut_down(&self) -> bool {
         self.all.is_shut_down.load(Ordering::Acquire)
     }
@@ -168,5 +182,5 @@ impl Drop for ActiveCall {
     }
 }
 
-/// The channel is idle.
+/// Set in the count of calls while the channel is idle.
 const IDLE: usize = 1 << (usize::BITS - 1);

@@ -20,11 +20,11 @@ use super::{
     active::ActiveCall,
     call::Call,
     connection::{Handle, Reserved, SendError},
-    deadline::Over,
+    deadline::CallEnd,
     filters::CredentialHeaders,
     headers::Head,
-    published::ShutDown,
-    request::{Pump, RequestBody},
+    picker_cell::ShutDown,
+    request::{RequestBody, RequestUpload},
     session::Sessions,
     status,
     task::Control,
@@ -40,43 +40,49 @@ use crate::{
     resolve::RouteQuery,
 };
 
-/// What the attempts of a call have in common.
+/// The state that the attempts of a call share.
 pub(super) struct Attempts<'a> {
+    /// The request without its body.
     pub(super) head: Head,
+    /// The body, kept as long as it may have to be sent again.
     pub(super) body: &'a mut RequestBody,
     pub(super) active: &'a ActiveCall,
+    /// The cluster that the call was routed to. Retries keep it (A31-3).
     pub(super) cluster: ClusterReference,
+    /// Whether the authority becomes the hostname of the endpoint (A81).
     pub(super) auto_host_rewrite: bool,
+    /// Decides whether another attempt follows.
     pub(super) retries: Retries,
-    /// Those of the current attempt.
+    /// Inputs and results of the pick of the current attempt.
     pub(super) draws: Draws,
-    /// Those of the current attempt, if its call has credentials.
+    /// Headers of the call credentials of the current attempt; empty without credentials.
     pub(super) credentials: CredentialHeaders,
+    /// The sessions of the call, from the cookies of the request.
     pub(super) sessions: Sessions,
 }
 
 /// A response that has begun, its attempt, and what sends the rest of the request.
-pub(super) type Responded = (Response<RecvStream>, Reserved, Option<Pump>);
+pub(super) type Responded = (Response<RecvStream>, Reserved, Option<RequestUpload>);
 
-/// How an attempt ended.
+/// The end of an attempt without a response for the application.
 enum Failure {
     /// The connection was gone before anything was written (CH6.12). The next attempt needs a picker that is newer than that of this
     /// generation.
     NeverSent(u64),
-    /// The server said that it did not process the request (CH6.13).
+    /// The server reported that it did not process the request (CH6.13).
     NeverProcessed(Status),
     /// The connection was lost after the request was sent, and before the response.
     ConnectionLost(Status),
-    /// Without a status of the server, or without a usable endpoint (CH6.10).
+    /// A failure on this side, or a reset of the stream, without a status of the server (CH6.10).
     Failed(Status),
-    /// With a response that is a status alone.
+    /// A response without messages, whose headers carry the status.
     Responded(Box<Responded>),
-    /// In a way that no attempt follows (CH6.7).
+    /// A failure that permits no further attempt (CH6.7).
     Final(Status),
 }
 
 impl Call<'_> {
-    /// Makes attempts until one of them is that of the call.
+    /// Makes attempts until one of them has the response of the call, or none may follow.
     pub(super) async fn attempts(&mut self, of: &mut Attempts<'_>) -> Result<Responded, Status> {
         let mut seen = None;
         loop {
@@ -133,6 +139,8 @@ impl Call<'_> {
     /// Picks an endpoint and sends the request to it.
     async fn attempt(&mut self, seen: Option<u64>, of: &mut Attempts<'_>) -> Result<Responded, Failure> {
         let (picked, number) = self.pick(of, seen).await?;
+        // CH2.21: after the pick, since credentials may depend on the endpoint, and must not be sent on a connection that is not
+        // private.
         if !self.credentials.is_empty() {
             let credentials = Box::pin(self.authenticate(&picked.endpoint)).await;
             of.credentials = credentials.map_err(Failure::Failed)?;
@@ -169,22 +177,26 @@ impl Call<'_> {
         let (mut response, stream) = self.begin_stream(&attempt, number, of, is_end)?;
         attempt.on_stream(response.stream_id());
         let sent = &attempt;
-        self.place = None;
+        // The call leaves the queue, so that another one may wait.
+        self.queued = None;
         self.telemetry.on_stream(of.cluster.name(), sent.endpoint().address);
         let counts_bytes = self.telemetry.counts_bytes();
-        let (mut pump, deadline) = ((!is_end).then(|| Pump::new(stream, counts_bytes)), self.deadline.at());
+        let (mut upload, deadline) =
+            ((!is_end).then(|| RequestUpload::new(stream, counts_bytes)), self.deadline.at());
         let telemetry = &mut self.telemetry;
         let response = poll_fn(|cx| {
-            if let Some(sending) = &mut pump {
+            if let Some(sending) = &mut upload {
                 let polled = sending.poll(of.body, cx);
                 if let Some(bytes) = sending.sent() {
                     telemetry.set_sent(bytes);
                 }
                 match polled {
-                    Poll::Ready(Ok(())) => pump = None,
+                    Poll::Ready(Ok(())) => upload = None,
                     Poll::Ready(Err(status)) => return Poll::Ready(Err(Failure::Final(status))),
                     Poll::Pending => {}
                 }
+                // CH6.16: a request that cannot be sent again needs its cluster no more. It may be removed while the response is
+                // read.
                 if !of.body.is_kept() {
                     of.cluster.release();
                 }
@@ -195,6 +207,7 @@ impl Call<'_> {
             })
         });
         let responded = self.deadline.watch(response).await;
+        // The server has not seen an attempt that was never written, so it is not counted.
         self.attempts += u32::from(!attempt.is_unsent());
         match responded {
             Ok(response) => {
@@ -203,9 +216,9 @@ impl Call<'_> {
                 status::check_header_list(response.headers(), &attempt).map_err(Failure::Final)?;
                 attempt.handle().identify(&mut response);
                 status::correct_deadline(response.headers_mut(), deadline);
-                Ok((response, attempt, pump))
+                Ok((response, attempt, upload))
             }
-            Err(over) => Err(Failure::Final(over.status(&of.missing_response(&attempt)))),
+            Err(end) => Err(Failure::Final(end.status(&of.missing_response(&attempt)))),
         }
     }
 
@@ -219,12 +232,12 @@ impl Call<'_> {
     ) -> Result<(ResponseFuture, SendStream<Bytes>), Failure> {
         let endpoint = attempt.endpoint();
         let remaining = self.deadline.at().map(|at| at.saturating_duration_since(Instant::now()));
-        if remaining.is_some_and(|it| it.is_zero()) {
+        if remaining.is_some_and(|left| left.is_zero()) {
             return Err(Failure::Final(self.too_late("the request was not sent in time")));
         }
         let authority = of.authority(endpoint, &self.context.authority);
         if authority != self.context.authority
-            && let Some(Err(reason)) = attempt.handle().secured().map(|it| it.permits(&authority))
+            && let Some(Err(reason)) = attempt.handle().secured().map(|secured| secured.permits(&authority))
         {
             return Err(Failure::Failed(self.unavailable(&format!("{}: {reason}", endpoint.address))));
         }
@@ -289,7 +302,7 @@ impl Call<'_> {
         }
     }
 
-    /// A pick by the newest picker, and the number of its generation.
+    /// Picks by the newest picker. Also returns the number of its generation.
     fn pick_now(&mut self, of: &mut Attempts<'_>) -> (Pick<Handle>, u64) {
         let Attempts { head, cluster, draws, .. } = of;
         let query = RouteQuery::new(head.path(), 0).with_headers(head);
@@ -308,6 +321,7 @@ impl Call<'_> {
         (pick, number)
     }
 
+    /// Requests a connection of a cluster from the task of the channel.
     fn request_connection(&self, cluster: &ClusterReference) {
         // An error means that the channel was shut down.
         let _ = self.context.control.send(Control::Connect { cluster: cluster.name().clone() });
@@ -320,9 +334,11 @@ impl Call<'_> {
         seen: u64,
         draws: &mut Draws,
     ) -> Result<Option<(Pick<Handle>, u64)>, Status> {
-        let wait = (mem::take(draws), self.waits_for_ready);
-        let waiter =
-            self.place()?.wait_for_picker(cluster, seen, wait).map_err(|ShutDown| self.shut_down())?;
+        let waits_for_ready = self.waits_for_ready;
+        let waiter = self
+            .queued()?
+            .wait_for_picker(cluster, seen, mem::take(draws), waits_for_ready)
+            .map_err(|ShutDown| self.shut_down())?;
         let mut waiter = match waiter {
             Ok(waiter) => waiter,
             Err(draws_back) => {
@@ -341,7 +357,7 @@ impl Call<'_> {
                 Ok(picked)
             }
             Ok(Err(ShutDown)) => Err(self.shut_down()),
-            Err(over) => Err(self.over(over, &format!("cluster {} is connecting", cluster.name()))),
+            Err(end) => Err(self.ended(end, &format!("cluster {} is connecting", cluster.name()))),
         }
     }
 
@@ -352,12 +368,12 @@ impl Call<'_> {
         number: u64,
         cluster: &str,
     ) -> Result<Reserved, Failure> {
-        self.place().map_err(Failure::Final)?;
+        self.queued().map_err(Failure::Final)?;
         let address = attempt.endpoint.address;
         match self.until_shut_down(Reserved::new(attempt)).await {
             Ok(reserved) => reserved.map_err(|Gone| Failure::NeverSent(number)),
-            Err(Over::ShutDown) => Err(Failure::Final(self.shut_down())),
-            Err(Over::Time) => {
+            Err(CallEnd::ShutDown) => Err(Failure::Final(self.shut_down())),
+            Err(CallEnd::DeadlineExceeded) => {
                 let reason = format!("cluster {cluster}, {address}: {NO_STREAM}");
                 Err(Failure::Final(status::deadline_exceeded(&reason)))
             }
@@ -367,17 +383,17 @@ impl Call<'_> {
     /// Waits before a retry (CH6.4). The call has no stream then, so it ends like one that waits.
     async fn back_off(&mut self, delay: Duration) -> Result<(), Status> {
         let waited = self.until_shut_down(sleep(delay)).await;
-        waited.map_err(|over| self.over(over, "the delay before a retry is not over"))
+        waited.map_err(|end| self.ended(end, "the delay before a retry is not over"))
     }
 
     /// What a future gives, unless the call ends before, or the shutdown of the channel begins: its connection may be one that other
     /// channels go on using.
-    pub(super) async fn until_shut_down<T>(&mut self, future: impl Future<Output = T>) -> Result<T, Over> {
+    pub(super) async fn until_shut_down<T>(&mut self, future: impl Future<Output = T>) -> Result<T, CallEnd> {
         let shut_down = self.context.active.shut_down_begins();
         let future = async {
             tokio::select! {
                 output = future => Ok(output),
-                () = shut_down => Err(Over::ShutDown),
+                () = shut_down => Err(CallEnd::ShutDown),
             }
         };
         self.deadline.watch(future).await.and_then(identity)
@@ -385,7 +401,7 @@ impl Call<'_> {
 }
 
 impl Attempts<'_> {
-    /// The request is sent again.
+    /// Prepares the request to be sent again.
     fn repeat(&mut self) {
         self.draws = mem::take(&mut self.draws).for_next_attempt();
         self.body.rewind();
@@ -396,14 +412,14 @@ impl Attempts<'_> {
         self.body.is_kept() && !self.active.is_shut_down()
     }
 
-    /// What an attempt without a response waits for.
+    /// Describes what an attempt without a response is waiting for.
     fn missing_response(&self, attempt: &Reserved) -> String {
         let (cluster, address) = (self.cluster.name(), attempt.endpoint().address);
         let missing = if attempt.is_unsent() { NO_STREAM } else { "no response" };
         format!("cluster {cluster}, {address}: {missing}")
     }
 
-    /// The end of an attempt by an error of its stream.
+    /// Classifies an error of the stream of an attempt.
     fn failure(&self, error: &h2::Error, attempt: &Reserved, deadline: Option<Instant>) -> Failure {
         match status::of_stream(error, attempt, deadline) {
             _ if self.active.is_shut_down() => Failure::Final(Status::cancelled("channel is shut down")),
@@ -428,13 +444,14 @@ impl Attempts<'_> {
 }
 
 impl Failure {
-    /// What the retries have to know of it; `None` if none can follow.
+    /// Returns the end of the attempt for the retry policy; `None` if no attempt can follow.
     fn end(&self) -> Option<AttemptEnd> {
         Some(match self {
             Self::NeverSent(_) => AttemptEnd::NeverSent,
             Self::NeverProcessed(status) => AttemptEnd::NeverProcessed(status::core_code(status.code())),
             Self::ConnectionLost(status) => AttemptEnd::ConnectionLost(status::core_code(status.code())),
             Self::Failed(status) => AttemptEnd::Failed(status::core_code(status.code()), Pushback::Absent),
+            // Only a status of the server can carry a pushback.
             Self::Responded(responded) => {
                 let headers = responded.0.headers();
                 let code = status::in_headers(headers).unwrap_or(Code::Unknown);
@@ -444,7 +461,7 @@ impl Failure {
         })
     }
 
-    /// The status of the attempt; `None` if that goes on.
+    /// Returns the status of the attempt for telemetry; `None` if the attempt goes on with another connection.
     fn code(&self) -> Option<Code> {
         match self {
             Self::NeverSent(_) => None,
@@ -458,7 +475,7 @@ impl Failure {
         }
     }
 
-    /// The call ends as this attempt did.
+    /// Ends the call as this attempt has ended.
     fn deliver(self) -> Result<Responded, Status> {
         match self {
             Self::NeverSent(_) => Err(never_sent()),
@@ -471,9 +488,10 @@ impl Failure {
     }
 }
 
+/// Returns the status of a call whose connections were lost again and again before anything was written.
 fn never_sent() -> Status {
     Status::internal(format!("{MAX_NEVER_SENT} connections were lost before the request was sent"))
 }
 
-/// Why a call has no stream yet, for the end of its time.
+/// Explains a deadline that passes while the call waits for a stream.
 const NO_STREAM: &str = "the server permits no further stream on its connections";

@@ -15,8 +15,8 @@ use tonic::Status;
 
 use super::{
     active::ActiveCall,
-    deadline::{Deadline, Over},
-    response::{Guards, NextFrame, RunningResponse, code_of, is_data},
+    deadline::{CallEnd, Deadline},
+    response::{CallGuards, NextFrame, RunningResponse, code_of, is_data},
     status,
     telemetry::CallTelemetry,
 };
@@ -24,46 +24,59 @@ use crate::{error::Code, resource::http_filter::FilterError};
 
 /// The body of a response of the channel.
 ///
-/// The body ends, if the call fails after the response has begun, with a [`Status`] as error (CH2.26). At the deadline of the call the stream
-/// is reset, whether the body is polled or not, and the status is the next frame.
+/// The body ends, if the call fails after the response has begun, with a [`Status`] as error. At the deadline of the call the stream is
+/// reset, whether the body is polled or not, and the status is the next frame.
 #[derive(Default)]
 pub struct ChannelBody {
     state: State,
 }
 
+/// The source of the frames.
 #[derive(Default)]
 enum State {
+    /// No frame follows.
     #[default]
     Complete,
+    /// The response of an endpoint.
     Running(Arc<RunningResponse>),
+    /// The response of an HTTP filter.
     Filtered(FilteredResponse),
 }
 
 /// The body of a response that an HTTP filter of the application has made, or may have changed.
 struct FilteredResponse {
+    /// Shared with the timer.
     state: Arc<Mutex<FilteredState>>,
+    /// The deadline of the call, also compared at each poll.
     deadline: Option<Instant>,
+    /// The task that ends the response at its deadline, unless it has none.
     timer: Option<AbortHandle>,
 }
 
-/// The body is taken out while it is polled, since it is the application's code.
+/// The state of a filtered response. The body is taken out while it is polled, since it is code of the application, which must
+/// not run under the lock.
 enum FilteredState {
+    /// Between two polls; `waker` is set if the last poll was pending.
     Waiting { filtered: Box<Filtered>, waker: Option<Waker> },
+    /// During a poll, and after the end.
     Polled,
+    /// The call has ended with this status, which the application has not received yet.
     Ended(Status),
 }
 
+/// A filtered body with what ends with it.
 struct Filtered {
     body: FilteredBody,
-    /// If the call has no other body.
+    /// Counts the call as running, where no inner body does.
     _active: Option<ActiveCall>,
     telemetry: CallTelemetry,
 }
 
+/// The body that the filters have made.
 type FilteredBody = Pin<Box<dyn Body<Data = Bytes, Error = FilterError> + Send>>;
 
 impl ChannelBody {
-    pub(super) fn new(stream: RecvStream, deadline: Deadline, guards: Guards) -> Self {
+    pub(super) fn new(stream: RecvStream, deadline: Deadline, guards: CallGuards) -> Self {
         if stream.is_end_stream() {
             return Self::default();
         }
@@ -113,6 +126,7 @@ impl Body for ChannelBody {
 }
 
 impl FilteredResponse {
+    /// Creates the response, with a timer if the call is limited.
     fn new(filtered: Box<Filtered>, deadline: Deadline) -> Self {
         let at = deadline.at();
         let state = Arc::new(Mutex::new(FilteredState::Waiting { filtered, waker: None }));
@@ -124,6 +138,7 @@ impl FilteredResponse {
         Self { state, deadline: at, timer }
     }
 
+    /// Polls the body outside of the lock.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
         let taken = mem::replace(&mut *lock(&self.state), FilteredState::Polled);
         let mut filtered = match taken {
@@ -133,7 +148,7 @@ impl FilteredResponse {
         };
         // The deadline ends the response also if there are always more data.
         let polled = match self.deadline.is_some_and(|deadline| deadline <= Instant::now()) {
-            true => Poll::Ready(Some(Err(filtered.end(Over::Time)))),
+            true => Poll::Ready(Some(Err(filtered.end(CallEnd::DeadlineExceeded)))),
             false => filtered.poll_frame(cx),
         };
         match &polled {
@@ -148,7 +163,7 @@ impl FilteredResponse {
         }
     }
 
-    /// Has the response wait for its next poll. Returns the status if it has ended in the meantime.
+    /// Puts the body back after a poll. Returns the status if the call ended during the poll.
     fn put_back(&self, mut filtered: Box<Filtered>, waker: Option<Waker>) -> Option<Status> {
         let mut state = lock(&self.state);
         match &*state {
@@ -164,24 +179,26 @@ impl FilteredResponse {
     }
 }
 
-/// Ends a response of a filter.
-fn end_filtered(state: &Mutex<FilteredState>, over: Over) {
+/// Ends a response at its deadline or at the shutdown, also during a poll of its body.
+fn end_filtered(state: &Mutex<FilteredState>, end: CallEnd) {
     let mut state = lock(state);
     match mem::replace(&mut *state, FilteredState::Polled) {
         FilteredState::Waiting { mut filtered, waker } => {
-            *state = FilteredState::Ended(filtered.end(over));
+            *state = FilteredState::Ended(filtered.end(end));
             drop(state);
+            // The body is dropped without the lock, since its destructor is code of the application.
             drop(filtered);
             if let Some(waker) = waker {
                 waker.wake();
             }
         }
-        FilteredState::Polled => *state = FilteredState::Ended(over.status(INCOMPLETE)),
+        FilteredState::Polled => *state = FilteredState::Ended(end.status(INCOMPLETE)),
         ended @ FilteredState::Ended(_) => *state = ended,
     }
 }
 
 impl Filtered {
+    /// Polls the body, and records the end of the call.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
         let polled =
             self.body.as_mut().poll_frame(cx).map(|frame| frame.map(|frame| frame.map_err(Status::from)));
@@ -193,8 +210,9 @@ impl Filtered {
         polled
     }
 
-    fn end(&mut self, over: Over) -> Status {
-        let status = over.status(INCOMPLETE);
+    /// Ends the call before the body is complete.
+    fn end(&mut self, end: CallEnd) -> Status {
+        let status = end.status(INCOMPLETE);
         self.telemetry.end(status::core_code(status.code()));
         status
     }

@@ -1,3 +1,5 @@
+//! The settings of a channel, and how it is built.
+
 use std::{sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, sync::mpsc};
@@ -8,7 +10,7 @@ use super::{
     connection::ConnectionSettings,
     error::ChannelError,
     security::SecuritySettings,
-    task,
+    task::{self, ControlQueue},
     telemetry::{ChannelObserver, Telemetry},
 };
 #[cfg(feature = "tls")]
@@ -33,11 +35,12 @@ use crate::{
 #[must_use = "a builder does nothing until the channel is built"]
 pub struct ChannelBuilder {
     target: Target,
+    /// Set by `bootstrap` or `client`; the later one counts.
     source: Option<Source>,
     settings: Settings,
 }
 
-/// What a channel resolves its target with.
+/// The client of a channel, or the bootstrap of the shared one.
 #[derive(Debug)]
 enum Source {
     Client(Client),
@@ -47,23 +50,34 @@ enum Source {
 /// Settings of a channel.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
+    /// Settings of load balancing.
     pub(super) balancer: BalancerSettings,
+    /// The time without calls until the channel becomes idle; zero is never.
     pub(super) idle_timeout: Duration,
+    /// Whether calls wait for a usable endpoint, unless their requests have a setting of their own.
     pub(super) wait_for_ready: bool,
+    /// The largest number of waiting calls.
     pub(super) max_queued: usize,
-    /// The bytes that are kept of one request, and of all requests.
+    /// The bytes that are kept of one request, and of all requests together.
     pub(super) retry_buffer: (usize, usize),
+    /// Limits of retries. The throttle is added when the channel is built.
     pub(super) retries: RetrySettings,
-    /// Its tokens, and the ratio that a success gives back.
+    /// The tokens of the throttle, and the ratio that a success gives back.
     retry_throttle: Option<(u32, f64)>,
+    /// Settings of each connection.
     pub(super) connections: ConnectionSettings,
+    /// Whether connections are shared with other channels of the client (CH3.8).
     pub(super) share_connections: bool,
+    /// The `:authority` of requests; `None` for the service of the target.
     pub(super) authority: Option<String>,
+    /// The host of the metadata server; `None` for that of the environment.
     pub(super) metadata_server: Option<String>,
+    /// Settings of TLS.
     pub(super) security: SecuritySettings,
     /// Made when the channel is built, with its target.
     #[cfg(feature = "metrics")]
     metrics: Option<ChannelMetrics>,
+    /// Records calls and connections; `None` costs nothing.
     pub(super) observer: Option<Arc<dyn ChannelObserver>>,
 }
 
@@ -118,22 +132,23 @@ impl ChannelBuilder {
     }
 
     /// Sets the number of calls that may wait for the configuration, for an endpoint, or for a stream of a connection; unlimited
-    /// by default. Calls above it fail with RESOURCE_EXHAUSTED (CH1.12).
+    /// by default. Calls above it fail with RESOURCE_EXHAUSTED.
     pub fn max_queued(mut self, calls: usize) -> Self {
         self.settings.max_queued = calls;
         self
     }
 
     /// Sets how much memory is used, in bytes, to keep a request, and all requests of the channel, until the response begins; 256 KiB and
-    /// 16 MiB by default (CH6.16). It is that of the messages with the bookkeeping for them. What is kept is sent again if the server did not process it, and for retries. A request of which more was sent
-    /// fails then, and so does any request with a body if nothing is kept (0).
+    /// 16 MiB by default. It is that of the messages with the bookkeeping for them. What is kept is sent again if the server did not
+    /// process it, and for retries. A request of which more was sent fails then, and so does any request with a body if nothing is kept
+    /// (0).
     pub fn retry_buffer(mut self, per_call: usize, per_channel: usize) -> Self {
         self.settings.retry_buffer = (per_call, per_channel);
         self
     }
 
     /// Sets how many times a call is attempted by a retry policy, the first time included; 5 by default, as in gRPC (A44). 1 disables
-    /// retries. Policies with fewer attempts keep theirs, and attempts that a server did not process are not counted (CH6.15).
+    /// retries. Policies with fewer attempts keep theirs, and attempts that a server did not process are not counted.
     pub fn max_attempts(mut self, attempts: u32) -> Self {
         self.settings.retries.max_attempts = attempts.max(1);
         self
@@ -141,30 +156,30 @@ impl ChannelBuilder {
 
     /// Sets a throttle of retries (A6); there is none by default. The channel has `max_tokens` tokens (1 to 1000). A failure that the
     /// retry policy names takes one, a success gives back `token_ratio` (0.001 to 1000, in thousandths), and there are no retries
-    /// while half of the tokens or fewer are left (CH6.18).
+    /// while half of the tokens or fewer are left.
     pub fn retry_throttle(mut self, max_tokens: u32, token_ratio: f64) -> Self {
         self.settings.retry_throttle = Some((max_tokens, token_ratio));
         self
     }
 
-    /// Sets the number of attempts to connect that begin at a time: at least 1, 256 by default (CH11.8). An attempt counts until it
-    /// ends, or for 500 ms: silent endpoints delay the connections to others no longer than that. What waits has turns between clusters
-    /// and their priorities.
+    /// Sets the number of attempts to connect that begin at a time: at least 1, 256 by default. An attempt counts until it ends, or for
+    /// 500 ms: silent endpoints delay the connections to others no longer than that. What waits has turns between clusters and their
+    /// priorities.
     pub fn max_concurrent_connects(mut self, attempts: usize) -> Self {
         self.settings.balancer.max_concurrent_connects = attempts.max(1);
         self
     }
 
-    /// Sets the largest number of entries of hash rings: 1 to 8,388,608, 4096 by default, as in gRPC (CH3.28). The configuration may
-    /// ask for larger ones, which spread calls more evenly and take 12 bytes an entry.
+    /// Sets the largest number of entries of hash rings: 1 to 8,388,608, 4096 by default, as in gRPC. The configuration may ask for
+    /// larger ones, which spread calls more evenly and take 12 bytes an entry.
     pub fn ring_size_cap(mut self, entries: u32) -> Self {
         self.settings.balancer.ring_size_cap = entries.clamp(1, 8_388_608);
         self
     }
 
     /// Sets the largest number of entries that the hash rings of a cluster have together: 65,536 by default, and at least
-    /// [`ring_size_cap`](Self::ring_size_cap). A cluster with `wrr_locality` has a ring for each locality, and one for each priority that was
-    /// used. If these were to have more, the entries are divided in proportion to the endpoints of the rings (CH3.30).
+    /// [`ring_size_cap`](Self::ring_size_cap). A cluster with `wrr_locality` has a ring for each locality, and one for each priority that
+    /// was used. If these were to have more, the entries are divided in proportion to the endpoints of the rings.
     pub fn cluster_ring_entries(mut self, entries: u32) -> Self {
         self.settings.balancer.cluster_ring_entries = entries;
         self
@@ -172,15 +187,15 @@ impl ChannelBuilder {
 
     /// Sets the largest number of connections to an endpoint that a cluster may configure: at least 1, 10 by default, as in gRPC
     /// (A105). 1 disables further connections. Clusters configure one, unless they have a `per_host_thresholds` with
-    /// `max_connections`; a further connection is made when calls wait since the server permits no more streams on the others
-    /// (CH4.9). Channels that [share their connections](Self::share_connections) have one to each endpoint.
+    /// `max_connections`; a further connection is made when calls wait since the server permits no more streams on the others.
+    /// Channels that [share their connections](Self::share_connections) have one to each endpoint.
     pub fn max_connections_cap(mut self, connections: usize) -> Self {
         self.settings.balancer.max_connections_cap = connections.max(1);
         self
     }
 
     /// Sets the first and the longest delay between attempts to connect to an address: 1 ms to 30 years each, 1 s and 120 s by
-    /// default. Delays grow by 1.6 and are up to 20 % longer or shorter at random (CH3.2).
+    /// default. Delays grow by 1.6 and are up to 20 % longer or shorter at random.
     pub fn connect_backoff(mut self, initial: Duration, max: Duration) -> Self {
         let backoff = Arc::make_mut(&mut self.settings.balancer.pick_first.backoff);
         backoff.initial = bounded(initial).max(SHORTEST);
@@ -188,7 +203,7 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets the time that an attempt to connect has at least: up to 30 years, 20 s by default (CH3.2). An attempt includes the
+    /// Sets the time that an attempt to connect has at least: up to 30 years, 20 s by default. An attempt includes the
     /// SETTINGS of the endpoint.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
         let backoff = Arc::make_mut(&mut self.settings.balancer.pick_first.backoff);
@@ -197,7 +212,7 @@ impl ChannelBuilder {
     }
 
     /// Sets how long a connection is silent before it sends a ping (A8): 10 s to 30 years, never by default. Servers end
-    /// connections with more pings than they permit; the interval is then doubled for the address (CH3.5).
+    /// connections with more pings than they permit; the interval is then doubled for the address.
     pub fn keep_alive_interval(mut self, interval: Duration) -> Self {
         self.settings.connections.keep_alive.interval = Some(bounded(interval).max(Duration::from_secs(10)));
         self
@@ -218,7 +233,7 @@ impl ChannelBuilder {
     }
 
     /// Sets how long calls may run on a connection that the channel no longer uses, such as that of a removed endpoint: up to 30
-    /// years, without a limit by default (CH3.9). Calls that run longer fail with UNAVAILABLE.
+    /// years, without a limit by default. Calls that run longer fail with UNAVAILABLE.
     pub fn drain_limit(mut self, limit: Duration) -> Self {
         self.settings.connections.drain_limit = Some(bounded(limit));
         self
@@ -249,16 +264,16 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets whether the channel shares its connections with the other channels of its client that do, and with its own clusters
-    /// (CH3.8); false by default, as in gRPC. Connections to the same address are shared if the channels have the same settings of
-    /// keepalive and drain. Limits of connections, such as MAX_CONCURRENT_STREAMS, then hold for all of them together,
-    /// a connection is drained when none of them uses it, and there is one to each endpoint, whatever the cluster permits.
+    /// Sets whether the channel shares its connections with the other channels of its client that do, and with its own clusters;
+    /// false by default, as in gRPC. Connections to the same address are shared if the channels have the same settings of
+    /// keepalive and drain. Limits of connections, such as MAX_CONCURRENT_STREAMS, then hold for all of them together, a
+    /// connection is drained when none of them uses it, and there is one to each endpoint, whatever the cluster permits.
     pub fn share_connections(mut self, share: bool) -> Self {
         self.settings.share_connections = share;
         self
     }
 
-    /// Sets the `:authority` of requests that have none of their own; by default, the service of the target (A47-4).
+    /// Sets the `:authority` of requests that have none of their own; by default, the service of the target.
     pub fn authority(mut self, authority: impl Into<String>) -> Self {
         self.settings.authority = Some(authority.into());
         self
@@ -305,7 +320,7 @@ impl ChannelBuilder {
     /// tests, and for networks that secure connections by themselves.
     ///
     /// Without a choice between this and `xds_credentials`, clusters without TLS are called in plaintext, and calls to a
-    /// cluster with TLS fail with UNAVAILABLE (CH7.1). The later of both settings counts.
+    /// cluster with TLS fail with UNAVAILABLE. The later of both settings counts.
     ///
     /// ```no_run
     /// use xdskit::{Bootstrap, Channel};
@@ -325,11 +340,10 @@ impl ChannelBuilder {
     }
 
     /// Has connections secured as the clusters configure it (A29), with the fallback for clusters that configure nothing. Without
-    /// this setting, calls to a cluster with TLS fail, unless [`insecure_credentials`](Self::insecure_credentials) are set
-    /// (CH7.1).
+    /// this setting, calls to a cluster with TLS fail, unless [`insecure_credentials`](Self::insecure_credentials) are set.
     ///
     /// A connection that a cluster secures is never made otherwise: while its certificates cannot be used, or the server has not
-    /// the right ones, attempts fail with the reason, and so do calls (CH7.2). Certificates are those of the bootstrap's
+    /// the right ones, attempts fail with the reason, and so do calls. Certificates are those of the bootstrap's
     /// `certificate_providers`, or of the system. `docs/CHANNEL.md` has a chapter on security.
     ///
     /// ```no_run
@@ -349,7 +363,7 @@ impl ChannelBuilder {
     }
 
     /// Refuses servers whose certificate, or one of its authorities, is revoked by a list (CRL, gRFC A69), on all connections with
-    /// TLS (CH7.17). Without this setting, revocation is not checked. It needs [xDS credentials](Self::xds_credentials).
+    /// TLS. Without this setting, revocation is not checked. It needs [xDS credentials](Self::xds_credentials).
     ///
     /// Certificates whose status is undetermined are refused, unless the lists [fail open](RevocationLists::fail_open). Lists that
     /// change are for new connections, and no session that began before is resumed; connections stay.
@@ -372,8 +386,8 @@ impl ChannelBuilder {
         self
     }
 
-    /// Sets whether connections are replaced when their certificates are; false by default (CH7.7). By default, certificates that
-    /// change are for new connections, and connections stay.
+    /// Sets whether connections are replaced when their certificates are; false by default. By default, certificates that change
+    /// are for new connections, and connections stay.
     ///
     /// With this setting, other files of a certificate provider (a client certificate with its key, roots, or a map of trust bundles)
     /// have each connection made again whose cluster uses what changed. The connection before serves calls until the next one is
@@ -401,12 +415,13 @@ impl ChannelBuilder {
         self
     }
 
-    /// Builds the channel. It does no I/O, and does not fail for reachability (CH1.1).
+    /// Builds the channel. It does no I/O, and does not fail for reachability.
     ///
     /// # Errors
     /// There is no bootstrap or client, the target cannot be parsed, its authority is not in the bootstrap, a setting is out of its
     /// range, or there is no current tokio runtime.
     pub fn build(self) -> Result<Channel, ChannelError> {
+        // CH1.1: what would need I/O, such as an unreachable server, is an error of calls instead.
         let (channel, task, runtime) = self.with_task()?;
         runtime.spawn(task);
         Ok(channel)
@@ -445,20 +460,21 @@ impl ChannelBuilder {
             authority: authority.clone(),
             reason: error.to_string(),
         })?;
-        let (control, commands) = mpsc::unbounded_channel();
+        // Unbounded: senders are calls, which must not wait for the task.
+        let (control, receiver) = mpsc::unbounded_channel();
         let node = client.bootstrap().node().id.clone();
         #[cfg(feature = "metrics")]
         if let Some(metrics) = settings.metrics.take() {
             settings.observer = Some(metrics.recorder(target.as_str()));
         }
         if let Some(observer) = settings.observer.clone() {
-            settings.balancer.pick_first.observer = Observer::new(move |it| observer.on_balance(it));
+            settings.balancer.pick_first.observer = Observer::new(move |event| observer.on_balance(event));
         }
         let telemetry = Telemetry::new(settings.observer.clone(), target.as_str().into());
         let calls = Arc::new(CallContext::new(parsed, node, &settings, control.clone(), telemetry));
         let runtime = client.runtime().clone();
-        let commands = (control.downgrade(), commands);
-        let task = task::run(client, target.clone(), settings, &calls, commands);
+        let queue = ControlQueue { sender: control.downgrade(), receiver };
+        let task = task::run(client, target.clone(), settings, &calls, queue);
         Ok((Channel { shared: Arc::new(Shared { calls, control, target }) }, task, runtime))
     }
 }

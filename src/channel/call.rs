@@ -1,4 +1,4 @@
-//! The way of a call: selection, pick, stream (CH2.1).
+//! The steps of a call: routing, pick, stream (CH2.1).
 
 use std::{mem, pin::pin, sync::Arc, time::Duration};
 
@@ -12,14 +12,14 @@ use super::{
     active::{ActiveCall, ActiveCalls},
     attempts::Attempts,
     builder::Settings,
-    deadline::{Deadline, Over},
+    deadline::{CallEnd, Deadline},
     filters::Credential,
     headers::{self, Head, Visible},
     metadata_server::MetadataServer,
+    picker_cell::{PickerCell, QueuedCall, ShutDown},
     plain_http,
-    published::{Place, Published, ShutDown},
-    request::{RequestBody, Rest, RetryBuffer},
-    response::Guards,
+    request::{DetachedUpload, RequestBody, RetryBuffer},
+    response::CallGuards,
     session::SessionClusters,
     status::{self, ResponseHead},
     task::Control,
@@ -37,8 +37,8 @@ use crate::{
     resolve::RouteQuery,
 };
 
-/// An extension of a request: whether the call waits for a usable endpoint instead of failing with UNAVAILABLE (CH1.16). Without
-/// it, [`ChannelBuilder::wait_for_ready`](super::ChannelBuilder::wait_for_ready) applies.
+/// An extension of a request: whether the call waits for a usable endpoint instead of failing with UNAVAILABLE. Without it,
+/// [`ChannelBuilder::wait_for_ready`](super::ChannelBuilder::wait_for_ready) applies.
 ///
 /// ```
 /// use xdskit::channel::WaitForReady;
@@ -50,56 +50,69 @@ use crate::{
 pub struct WaitForReady(pub bool);
 
 /// An extension of a response: how many times the request was sent, if more than once, whether by a retry policy or because a server
-/// had not processed it (CH6.20).
+/// had not processed it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AttemptCount(pub u32);
 
-/// What calls need of their channel.
+/// The state of a channel that its calls share.
 pub(super) struct CallContext {
-    pub(super) published: Arc<Published>,
+    /// The routes and pickers in use, and the queue of waiting calls.
+    pub(super) published: Arc<PickerCell>,
+    /// The count of calls.
     pub(super) active: Arc<ActiveCalls>,
+    /// The queue to the task of the channel.
     pub(super) control: UnboundedSender<Control>,
+    /// The authority of requests that have none of their own.
     pub(super) authority: Authority,
+    /// The id of the node, for errors.
     pub(super) node: String,
+    /// The setting of the channel.
     wait_for_ready: bool,
+    /// The largest number of waiting calls.
     max_queued: usize,
-    /// The end of a shared connection is not that of the channel's calls.
+    /// Whether connections are shared: their end is not that of the calls of this channel, which has to end them itself.
     shares_connections: bool,
+    /// The memory for requests that may be sent again.
     pub(super) buffer: Arc<RetryBuffer>,
     retries: RetrySettings,
-    /// The hash of calls by the identity of the channel (CH2.17).
+    /// The input of hash policies by the identity of the channel (CH2.17); random, and constant for its life.
     channel_id: u64,
+    /// The source of identity tokens.
     pub(super) metadata_server: MetadataServer,
     telemetry: Telemetry,
 }
 
-/// A call under way.
+/// A call in progress, until its response begins.
 pub(super) struct Call<'a> {
     pub(super) context: &'a CallContext,
     pub(super) waits_for_ready: bool,
-    /// When it began, if that was noted before its first wait.
+    /// The begin of the call, if it was read before the first wait. Calls without telemetry and deadline read no clock.
     begin: Option<Instant>,
+    /// The deadline, and the end of the channel.
     pub(super) deadline: Deadline,
     pub(super) random: fastrand::Rng,
-    /// Set when it waits for the first time.
-    pub(super) place: Option<Place<'a>>,
-    /// The latest reason why it waits.
+    /// The position in the queue, taken at the first wait and kept by later ones, so that a call does not lose its turn.
+    pub(super) queued: Option<QueuedCall<'a>>,
+    /// The reason of the last failed pick, for the status of a deadline.
     pub(super) reason: Option<Arc<str>>,
     /// How many times the request was sent.
     pub(super) attempts: u32,
-    /// Those that filters have added.
+    /// Call credentials that filters have added, in the order of the filters.
     pub(super) credentials: Vec<Credential>,
     pub(super) telemetry: CallTelemetry,
-    /// A filter of the application may answer in the place of a server.
+    /// Whether a filter of the application handles the call, which may respond instead of a server.
     pub(super) is_filtered: bool,
 }
 
-/// What a call needs of its route to be sent.
+/// The result of routing, as far as attempts need it.
 pub(super) struct Routed {
+    /// The cluster, which filters for sessions may replace.
     pub(super) clusters: SessionClusters,
     auto_host_rewrite: bool,
     retries: Retries,
+    /// Inputs of the picks.
     pub(super) draws: Draws,
+    /// Counts the call.
     pub(super) active: ActiveCall,
 }
 
@@ -113,7 +126,7 @@ impl CallContext {
     ) -> Self {
         let (per_call, per_channel) = settings.retry_buffer;
         Self {
-            published: Published::new(),
+            published: PickerCell::new(),
             active: ActiveCalls::new(),
             control,
             authority,
@@ -140,6 +153,7 @@ impl CallContext {
             let _ = self.control.send(Control::Wake);
         }
         let is_grpc = status::is_grpc(request.headers());
+        // CH1.16: the extension of the request precedes the setting of the channel.
         let wait = request.extensions().get().map_or(self.wait_for_ready, |WaitForReady(wait)| *wait);
         let telemetry = self.telemetry.begin(&request);
         let mut call = Call {
@@ -148,7 +162,7 @@ impl CallContext {
             begin: telemetry.begin(),
             deadline: Deadline::new(self.shares_connections.then(|| self.active.clone().cancelled())),
             random: fastrand::Rng::new(),
-            place: None,
+            queued: None,
             reason: None,
             attempts: 0,
             credentials: Vec::new(),
@@ -165,6 +179,7 @@ impl CallContext {
             plain_http::fail(&mut response);
         }
         if call.attempts > 1 {
+            // CH6.20: everything else of earlier attempts, such as their headers, is dropped.
             response.extensions_mut().insert(AttemptCount(call.attempts));
         }
         response
@@ -172,6 +187,7 @@ impl CallContext {
 }
 
 impl<'a> Call<'a> {
+    /// Routes the call, and runs its filters or its attempts.
     async fn run(
         &mut self,
         request: &mut Request<Body>,
@@ -234,12 +250,13 @@ impl<'a> Call<'a> {
             sessions,
             credentials,
         };
-        let (mut response, attempt, pump) = self.attempts(&mut attempts).await?;
+        let (mut response, attempt, upload) = self.attempts(&mut attempts).await?;
         let telemetry = self.telemetry.take(self.is_filtered);
         let is_end = response.body().is_end_stream();
         let head = ResponseHead::new(&mut response, is_end);
-        let (rest, cancellation) = (None, None);
-        let mut guards = Guards { attempt, head, active, rest, cancellation, throttled, telemetry };
+        let cancellation = None;
+        let mut guards =
+            CallGuards { attempt, head, active, upload: None, cancellation, throttled, telemetry };
         match status::in_headers(response.headers()) {
             Some(Code::Ok) => guards.on_status(Code::Ok),
             // A failure without a body was counted when it was decided that no attempt follows.
@@ -249,11 +266,13 @@ impl<'a> Call<'a> {
             }
             None => {}
         }
-        let mut has_more = pump.filter(|_| !is_end);
-        if let (Some(pump), true) = (&mut has_more, guards.telemetry.counts_bytes()) {
-            guards.telemetry.share_sent(pump.share_sent());
+        let mut upload = upload.filter(|_| !is_end);
+        if let (Some(upload), true) = (&mut upload, guards.telemetry.counts_bytes()) {
+            guards.telemetry.share_sent(upload.share_sent());
         }
-        guards.rest = has_more.map(|pump| tokio::spawn(Rest::new(body, pump)).abort_handle());
+        // The upload goes on in a task of its own, so that the application may read the response without polling the request
+        // (CH6.17).
+        guards.upload = upload.map(|upload| tokio::spawn(DetachedUpload::new(body, upload)).abort_handle());
         let deadline = mem::take(&mut self.deadline);
         Ok(response.map(|stream| ChannelBody::new(stream, deadline, guards)))
     }
@@ -273,6 +292,7 @@ impl<'a> Call<'a> {
         let headers = Visible(headers);
         let query = RouteQuery::new(path, self.random.u64(..)).with_headers(&headers);
         loop {
+            // The guard of the generation is dropped before the wait: it would keep an old generation in memory.
             let (selection, seen) = {
                 let generation = self.context.published.load();
                 (generation.select(&query), generation.number())
@@ -290,27 +310,31 @@ impl<'a> Call<'a> {
 
     /// Waits for routes that are newer than those of a generation.
     async fn wait_for_routes(&mut self, seen: u64) -> Result<(), Status> {
-        let waiter = self.place()?.wait_for_routes(seen).map_err(|ShutDown| self.shut_down())?;
+        let waiter = self.queued()?.wait_for_routes(seen).map_err(|ShutDown| self.shut_down())?;
         let Some(mut waiter) = waiter else { return Ok(()) };
         self.telemetry.on_wait();
         match self.deadline.watch(waiter.answer()).await {
             Ok(answer) => answer.map_err(|ShutDown| self.shut_down()),
-            Err(over) => Err(self.over(over, "there is no configuration yet")),
+            Err(end) => Err(self.ended(end, "there is no configuration yet")),
         }
     }
 
-    /// The place of the call among those that wait.
-    pub(super) fn place(&mut self) -> Result<&Place<'a>, Status> {
+    /// Returns the call as one that waits, with its position among others from its first wait on.
+    ///
+    /// # Errors
+    /// As many calls are waiting as permitted (CH1.12).
+    pub(super) fn queued(&mut self) -> Result<&QueuedCall<'a>, Status> {
         let CallContext { published, max_queued, .. } = self.context;
         self.begin.get_or_insert_with(Instant::now);
-        if self.place.is_none() {
-            self.place = published.place(*max_queued);
+        if self.queued.is_none() {
+            self.queued = published.enqueue(*max_queued);
         }
         let limit = self.context.max_queued;
         let full = || Status::resource_exhausted(format!("{limit} calls are waiting, the maximum"));
-        self.place.as_ref().ok_or_else(full)
+        self.queued.as_ref().ok_or_else(full)
     }
 
+    /// Returns the status of a call whose deadline passed while it waited.
     pub(super) fn too_late(&self, reason: &str) -> Status {
         match &self.reason {
             Some(reason) => status::deadline_exceeded(&self.with_stale_config(reason)),
@@ -323,19 +347,20 @@ impl<'a> Call<'a> {
         self.unavailable(&self.with_stale_config(reason))
     }
 
+    /// Appends the reason why the configuration may be stale, if there is one.
     fn with_stale_config(&self, reason: &str) -> String {
         with_stale_config(reason, self.context.published.load().stale_config.as_deref())
     }
 
-    /// The end of a call that waits for what comes before its stream.
-    pub(super) fn over(&self, over: Over, reason: &str) -> Status {
-        match over {
-            Over::Time => self.too_late(reason),
-            Over::ShutDown => self.shut_down(),
+    /// Returns the status of a call that ended while it waited for routes, an endpoint or a stream.
+    pub(super) fn ended(&self, end: CallEnd, reason: &str) -> Status {
+        match end {
+            CallEnd::DeadlineExceeded => self.too_late(reason),
+            CallEnd::ShutDown => self.shut_down(),
         }
     }
 
-    /// The status of a call for which the channel has ended.
+    /// Returns the status of a call for which the channel has ended.
     pub(super) fn shut_down(&self) -> Status {
         match self.context.published.closed() {
             Some(reason) => self.unavailable(&reason),
@@ -344,14 +369,15 @@ impl<'a> Call<'a> {
         }
     }
 
+    /// Returns the status UNAVAILABLE with the node id.
     pub(super) fn unavailable(&self, reason: &str) -> Status {
         status::unavailable(reason, &self.context.node)
     }
 }
 
-/// Why calls fail after [`Channel::shutdown`](super::Channel::shutdown).
+/// The reason of calls that fail after [`Channel::shutdown`](super::Channel::shutdown).
 pub(super) const SHUT_DOWN: &str = "channel is shut down";
-/// The longest time that a deadline is computed for; longer ones are none.
+/// The longest timeout that a deadline is computed for, so that times do not overflow.
 pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ pub struct ChannelStatus {
     pub state: ChannelState,
     /// The calls under way, until their responses are read.
     pub calls: usize,
-    /// Those of them that wait, for the configuration, an endpoint or a stream.
+    /// How many of the calls wait for the configuration, an endpoint or a stream.
     pub waiting: usize,
     /// Why the target cannot be resolved, or why the configuration may be stale.
     pub error: Option<Arc<str>>,
@@ -56,7 +56,7 @@ impl Channel {
     /// println!("{status}"); // a table
     /// println!("{}", serde_json::to_string(&status)?); // for tools
     /// for leaf in &status.leaves {
-    ///     for endpoint in leaf.endpoints().filter(|it| it.ejected_for.is_some()) {
+    ///     for endpoint in leaf.endpoints().filter(|endpoint| endpoint.ejected_for.is_some()) {
     ///         println!("{}: {:?} is ejected", leaf.name, endpoint.addresses);
     ///     }
     /// }
@@ -82,7 +82,7 @@ impl Channel {
     }
 }
 
-/// What the task of a channel knows.
+/// The part of a status that the task of the channel knows.
 #[derive(Debug, Default)]
 pub(super) struct Collected {
     pub(super) error: Option<Arc<str>>,
@@ -94,7 +94,8 @@ pub(super) struct Collected {
 impl LeafStatus {
     /// The endpoints of all priorities.
     pub fn endpoints(&self) -> impl Iterator<Item = &EndpointStatus> {
-        self.priorities.iter().flat_map(|it| &it.localities).flat_map(|it| &it.endpoints)
+        let localities = self.priorities.iter().flat_map(|priority| &priority.localities);
+        localities.flat_map(|locality| &locality.endpoints)
     }
 }
 
@@ -152,21 +153,23 @@ impl fmt::Display for LeafStatus {
 }
 
 impl PriorityStatus {
+    /// Returns a row for each endpoint.
     fn rows(&self, number: usize) -> impl Iterator<Item = Row> {
         let priority = format!("{number}{}", if self.is_active { " active" } else { "" });
         self.localities.iter().flat_map(move |locality| {
             let priority = priority.clone();
-            locality.endpoints.iter().map(move |it| it.row(&priority, locality))
+            locality.endpoints.iter().map(move |endpoint| endpoint.row(&priority, locality))
         })
     }
 }
 
 impl EndpointStatus {
+    /// Returns the columns of an endpoint.
     fn row(&self, priority: &str, of: &LocalityStatus) -> Row {
         let addresses: Vec<_> = self.addresses.iter().map(ToString::to_string).collect();
         let parts = [of.locality.region(), of.locality.zone(), of.locality.sub_zone()];
         let parts: Vec<_> =
-            parts.iter().filter(|it| !it.is_empty()).map(|it| Escaped(it).to_string()).collect();
+            parts.iter().filter(|part| !part.is_empty()).map(|part| Escaped(part).to_string()).collect();
         let weight =
             self.load_weight.map_or_else(|| self.weight.to_string(), |load| format!("{load:.1} by load"));
         [
@@ -174,18 +177,18 @@ impl EndpointStatus {
             priority.to_owned(),
             parts.join("/"),
             self.state.to_string(),
-            self.health.map(|it| format!("{it:?}")).unwrap_or_default(),
+            self.health.map(|health| format!("{health:?}")).unwrap_or_default(),
             weight,
             self.calls.to_string(),
             self.connections.len().to_string(),
-            self.ejected_for.map(|it| format!("for {} s", it.as_secs())).unwrap_or_default(),
+            self.ejected_for.map(|duration| format!("for {} s", duration.as_secs())).unwrap_or_default(),
             // That of its connections is configured alike.
-            self.connections.first().map(|it| it.security.to_string()).unwrap_or_default(),
+            self.connections.first().map(|connection| connection.security.to_string()).unwrap_or_default(),
         ]
     }
 }
 
-/// All in one line, without secrets.
+/// Describes the security in one line, without secrets.
 impl fmt::Display for ConnectionSecurity {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let named = |peer: &Option<Arc<str>>| match peer {
@@ -218,17 +221,19 @@ impl fmt::Display for Connectivity {
     }
 }
 
-/// A name of another party.
+/// Shows a name that comes from another party.
 fn named(name: &str) -> Escaped<Cow<'_, str>> {
     Escaped(shortened(name, LONGEST_NAME))
 }
 
+/// The columns of the table.
 type Row = [String; 10];
 
 /// The longest name or error of another party in a line, in bytes; the middle of a longer one is left out.
 const LONGEST_NAME: usize = 200;
 const LONGEST_ERROR: usize = 2048;
 
+/// The titles of the columns.
 const HEAD: [&str; 10] = [
     "Address",
     "Priority",

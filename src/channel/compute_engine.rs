@@ -1,3 +1,5 @@
+//! Access tokens of Google Cloud, as credentials for management servers.
+
 use std::fmt;
 
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
@@ -40,7 +42,7 @@ pub struct ComputeEngineCredentials {
 }
 
 impl ComputeEngineCredentials {
-    /// The header with a token.
+    /// Fetches a token, as the value of the header `authorization`.
     async fn authorization(&self) -> Result<HeaderValue, String> {
         let token = self.server.access_token().await?;
         let mut value = HeaderValue::try_from(format!("Bearer {token}"))

@@ -45,7 +45,7 @@ use self::{
 pub(super) use self::{
     http2::Http2Settings,
     keep_alive::LongerIntervals,
-    load_reports::watch_load,
+    load_reports::{LoadWatchSettings, watch_load},
     loss::Loss,
     responses::{Registration, Responses},
 };
@@ -64,49 +64,62 @@ use crate::{
     resource::load_balancing::AddedMetadata,
 };
 
-/// What requests are sent with.
+/// The part of a connection that attempts use: cloned for each stream.
 #[derive(Debug, Clone)]
 pub(super) struct Handle {
+    /// Begins streams.
     send: SendRequest<Bytes>,
-    /// With TLS alone.
+    /// The result of the TLS handshake; `None` for plaintext.
     secured: Option<Arc<Secured>>,
+    /// The address of the endpoint, for errors.
     address: SocketAddr,
+    /// The responses in progress on the connection.
     responses: Arc<Responses>,
+    /// Counts of what was written.
     outbound: Arc<Outbound>,
+    /// The limits of the connection.
     http2: Http2Settings,
 }
 
-/// How connections are made and kept.
+/// Settings of a connection. Shared connections are shared by equal settings.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub(super) struct ConnectionSettings {
+    /// Keepalive pings.
     pub(super) keep_alive: KeepAlive,
-    /// How long streams may run on after a drain; forever without it (CH3.9).
+    /// How long streams may run on after a drain; `None` is without a limit (CH3.9).
     pub(super) drain_limit: Option<Duration>,
+    /// The limits of HTTP/2.
     pub(super) http2: Http2Settings,
 }
 
 /// An established connection, to be driven by [`drive`](Self::drive).
 pub(super) struct Connection {
+    /// The connection of the h2 crate, which does nothing unless it is polled.
     h2: H2Connection<Socket>,
+    /// The streams of the connection, which picks reserve.
     streams: Arc<Streams<Handle>>,
+    /// Sends pings, for keepalive and for the window.
     ping_pong: Option<PingPong>,
+    /// Keepalive pings, unless they are off.
     keep_alive: Option<KeepAliveTimer>,
+    /// The window of streams.
     window: StreamWindow,
     drain_limit: Option<Duration>,
 }
 
-/// An attempt with a stream of its connection. When it is dropped, another attempt can have the stream.
+/// An attempt with a stream reserved on a connection. Dropping it releases the stream for another attempt.
 #[derive(Debug)]
 pub(super) struct Reserved {
     attempt: Attempt<Handle>,
     /// The connection of the stream, if it is not the oldest one of the endpoint.
     other: Option<Arc<Streams<Handle>>>,
-    /// The number of the stream, once it is there.
+    /// The number of the stream, once the request was passed to h2.
     stream: Option<u32>,
+    /// Whether the response has begun.
     has_response: bool,
 }
 
-/// Why a request was not sent.
+/// The reason why a request was not sent.
 #[derive(Debug)]
 pub(super) enum SendError {
     /// The connection takes no new streams (CH6.12).
@@ -118,8 +131,8 @@ pub(super) enum SendError {
 }
 
 impl Connection {
-    /// Connects. The connection is established when the SETTINGS of the peer are there (CH3.4): a listener that accepts and says
-    /// nothing is not a success.
+    /// Connects. The connection is established when the SETTINGS of the peer have arrived (CH3.4): a listener that accepts and
+    /// sends nothing is not a success.
     ///
     /// # Errors
     /// A text with the address: the attempt failed, or took longer than the timeout.
@@ -137,6 +150,7 @@ impl Connection {
         }
     }
 
+    /// Connects without a limit of time.
     async fn establish(peer: &Peer, settings: ConnectionSettings) -> Result<Self, ConnectError> {
         let ConnectionSettings { keep_alive, drain_limit, http2 } = settings;
         let user_timeout = keep_alive.interval.map(|_| keep_alive.timeout);
@@ -154,6 +168,7 @@ impl Connection {
             Poll::Pending => Poll::Pending,
         })
         .await?;
+        // The limit of the peer is known now, so that the first call does not begin a stream that the peer refuses.
         let limit = send.current_max_send_streams();
         let identity = secured.as_ref().and_then(Secured::peer);
         let (secured, responses) = (secured.map(Arc::new), Responses::new(inbound.clone()));
@@ -168,6 +183,7 @@ impl Connection {
         })
     }
 
+    /// Returns the streams of the connection.
     pub(super) fn streams(&self) -> Arc<Streams<Handle>> {
         self.streams.clone()
     }
@@ -182,7 +198,7 @@ impl Connection {
     }
 }
 
-/// Why a connection ended before the SETTINGS of the peer, or together with them.
+/// Explains a connection that ended before its SETTINGS, or together with them.
 fn end_before_settings(end: &Result<(), h2::Error>, inbound: &Inbound) -> String {
     match (inbound.go_away(), end) {
         (Some(go_away), _) => {
@@ -240,7 +256,7 @@ impl Handle {
         &self.http2
     }
 
-    /// Notes in a response who sent it (CH7.22).
+    /// Adds the identity of the peer to the extensions of a response (CH7.22).
     pub(super) fn identify<B>(&self, response: &mut Response<B>) {
         #[cfg(feature = "tls")]
         if let Some(secured) = self.secured() {
@@ -262,7 +278,7 @@ impl Reserved {
         Ok(Self { attempt, other, stream: None, has_response: false })
     }
 
-    /// The same without waiting.
+    /// Reserves a stream like [`new`](Self::new) without waiting; returns the attempt if no connection has one.
     pub(super) fn try_new(attempt: Attempt<Handle>) -> Result<Self, Attempt<Handle>> {
         match attempt.endpoint.connections.try_reserve() {
             Some(other) => Ok(Self { attempt, other, stream: None, has_response: false }),
@@ -275,15 +291,17 @@ impl Reserved {
         self.streams().handle()
     }
 
-    /// Why the connection was ended from this side, if it was.
+    /// Returns the reason why this side ended the connection; `None` if it did not.
     pub(super) fn lost_by(&self) -> Option<&str> {
         self.streams().reason()
     }
 
+    /// Returns the connection of the reserved stream.
     fn streams(&self) -> &Streams<Handle> {
         self.other.as_ref().unwrap_or_else(|| self.attempt.endpoint.connections.oldest())
     }
 
+    /// Returns the endpoint of the attempt.
     pub(super) fn endpoint(&self) -> &ReadyEndpoint<Handle> {
         &self.attempt.endpoint
     }
@@ -293,7 +311,7 @@ impl Reserved {
         &self.attempt.metadata
     }
 
-    /// The request has a stream: the attempt is one for outlier detection (CH3.65), unless it is never sent.
+    /// Records the stream of the request: the attempt counts for outlier detection (CH3.65), unless it is never sent.
     pub(super) fn on_stream(&mut self, stream: StreamId) {
         self.stream = Some(stream.as_u32());
         self.attempt.on_stream();
@@ -310,18 +328,18 @@ impl Reserved {
         self.stream.is_some_and(|stream| self.handle().responses.inbound().is_excluded(stream))
     }
 
-    /// The response is complete, with the status OK.
+    /// Handles a complete response with the status OK.
     pub(super) fn on_ok(&mut self) {
         self.attempt.on_ok();
         self.on_complete();
     }
 
-    /// The response is complete, whatever its status is: the connection has proved itself (CH3.3).
+    /// Handles a complete response, whatever its status: the connection has proved itself (CH3.3).
     pub(super) fn on_complete(&self) {
         self.streams().on_complete();
     }
 
-    /// The status of the server, with the load that it reports if the policy reads that.
+    /// Handles the status of the server, with the load report beside it if the policy reads those.
     pub(super) fn on_trailers(&mut self, trailers: &HeaderMap, malformed: &MalformedCounters) {
         self.on_complete();
         if !self.attempt.reads_reports() {
@@ -337,7 +355,7 @@ impl Reserved {
         }
     }
 
-    /// The response has begun.
+    /// Handles the begin of the response.
     pub(super) fn on_response(&mut self) {
         if !mem::replace(&mut self.has_response, true) {
             self.streams().on_response();
@@ -354,7 +372,7 @@ impl Drop for Reserved {
     }
 }
 
-/// The scheme is that of the connection.
+/// Sets the scheme of a request on a connection with TLS.
 fn set_https(uri: &mut Uri) {
     let mut parts = mem::take(uri).into_parts();
     parts.scheme = Some(Scheme::HTTPS);
@@ -377,6 +395,7 @@ fn request_size(request: &Request<()>) -> usize {
     header_list_size(request.headers()) + pseudo.iter().sum::<usize>() + names
 }
 
+/// The bytes that HTTP/2 counts for each field beside its name and value.
 const FIELD_OVERHEAD: usize = 32;
 
 #[cfg(test)]

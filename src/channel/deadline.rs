@@ -1,4 +1,4 @@
-//! The end of a call's time.
+//! The deadline of a call, and the end of its channel.
 
 use std::{
     fmt,
@@ -12,35 +12,41 @@ use tonic::Status;
 
 use super::status;
 
-/// When a call ends, whatever it waits for: at its deadline, or when its channel is shut down, if the end of its connection does
-/// not say so.
+/// The time limit of a call, whatever it waits for: its deadline, and the shutdown of its channel where the end of the connection
+/// does not imply it.
 #[derive(Default)]
 pub(super) struct Deadline {
+    /// The deadline; `None` without one.
     at: Option<Instant>,
+    /// The timer of the deadline.
     timer: Option<Pin<Box<Sleep>>>,
+    /// Ready at the end of the shutdown of a channel that shares its connections.
     cancelled: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-/// Why a call ends.
+/// The reason why a call ends before its response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Over {
-    Time,
+pub(super) enum CallEnd {
+    /// The deadline has passed.
+    DeadlineExceeded,
+    /// The channel was shut down.
     ShutDown,
 }
 
 impl Deadline {
-    /// Without a limit, until this is ready.
+    /// Creates a deadline without a time, which ends when `cancelled` is ready.
     pub(super) fn new(cancelled: Option<impl Future<Output = ()> + Send + 'static>) -> Self {
-        let cancelled = cancelled.map(|it| -> Pin<Box<dyn Future<Output = ()> + Send>> { Box::pin(it) });
+        let cancelled =
+            cancelled.map(|cancelled| -> Pin<Box<dyn Future<Output = ()> + Send>> { Box::pin(cancelled) });
         Self { at: None, timer: None, cancelled }
     }
 
-    /// The time of the call, if it is limited.
+    /// Returns the deadline, if the call has one.
     pub(super) fn at(&self) -> Option<Instant> {
         self.at
     }
 
-    /// The call ends at this time at the latest.
+    /// Sets a deadline, unless there is an earlier one.
     pub(super) fn limit(&mut self, at: Instant) {
         if self.at.is_some_and(|before| before <= at) {
             return;
@@ -57,50 +63,51 @@ impl Deadline {
         self.at.is_some() || self.cancelled.is_some()
     }
 
-    /// Waits for the end of the call's time.
-    pub(super) async fn passed(mut self) -> Over {
-        poll_fn(|cx| self.poll_over(cx)).await
+    /// Waits for the end of the call.
+    pub(super) async fn passed(mut self) -> CallEnd {
+        poll_fn(|cx| self.poll_end(cx)).await
     }
 
-    /// The end of the channel, without the time of the call, if the end of the connection does not show it.
+    /// Returns the end of the channel alone, where the end of the connection does not imply it.
     pub(super) fn into_cancelled(self) -> Option<impl Future<Output = ()> + Send + 'static> {
         self.cancelled
     }
 
-    /// What a future gives.
+    /// Returns the output of a future.
     ///
     /// # Errors
-    /// The call ends before.
-    pub(super) async fn watch<T>(&mut self, future: impl Future<Output = T>) -> Result<T, Over> {
+    /// The call ended before.
+    pub(super) async fn watch<T>(&mut self, future: impl Future<Output = T>) -> Result<T, CallEnd> {
         let mut future = pin!(future);
+        // The output first: a response that is there at the deadline is delivered.
         poll_fn(|cx| match future.as_mut().poll(cx) {
             Poll::Ready(output) => Poll::Ready(Ok(output)),
-            Poll::Pending => self.poll_over(cx).map(Err),
+            Poll::Pending => self.poll_end(cx).map(Err),
         })
         .await
     }
 
     /// Ready when the call ends.
-    pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<Over> {
+    pub(super) fn poll_end(&mut self, cx: &mut Context<'_>) -> Poll<CallEnd> {
         if let Some(cancelled) = &mut self.cancelled
             && cancelled.as_mut().poll(cx).is_ready()
         {
             // It is not polled again.
             self.cancelled = None;
-            return Poll::Ready(Over::ShutDown);
+            return Poll::Ready(CallEnd::ShutDown);
         }
         match &mut self.timer {
-            Some(timer) => timer.as_mut().poll(cx).map(|()| Over::Time),
+            Some(timer) => timer.as_mut().poll(cx).map(|()| CallEnd::DeadlineExceeded),
             None => Poll::Pending,
         }
     }
 }
 
-impl Over {
-    /// The status of a call that has a stream, or waits for one. The reason is what it waits for.
+impl CallEnd {
+    /// Returns the status of a call that has a stream, or waits for one. `reason` is what it waits for.
     pub(super) fn status(self, reason: &str) -> Status {
         match self {
-            Self::Time => status::deadline_exceeded(reason),
+            Self::DeadlineExceeded => status::deadline_exceeded(reason),
             Self::ShutDown => Status::cancelled("channel is shut down"),
         }
     }

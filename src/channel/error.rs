@@ -1,4 +1,4 @@
-//! Why a channel cannot be built.
+//! The errors of building a channel.
 
 use crate::{client::BuildError, config::TargetError, escape::debug_as_message};
 

@@ -95,9 +95,9 @@ impl Call<'_> {
         let Some(Injected { delay, abort, active: _active }) = injected else { return Ok(()) };
         if let Some(delay) = delay {
             // It does not wait for an endpoint meanwhile, so it is none of the calls that are queued.
-            self.place = None;
+            self.queued = None;
             let waited = self.until_shut_down(sleep(delay)).await;
-            waited.map_err(|over| self.over(over, "the delay of an injected fault is not over"))?;
+            waited.map_err(|end| self.ended(end, "the delay of an injected fault is not over"))?;
         }
         match abort.map(|code| Code::from(code as i32)) {
             None => Ok(()),

@@ -1,4 +1,4 @@
-//! Headers of requests: what routes see, and what is sent.
+//! Headers of requests: those that routes match, and those that are sent.
 
 use std::{io::Write, time::Duration};
 
@@ -24,12 +24,13 @@ impl RequestHeaders for Visible<'_> {
     }
 }
 
+/// Whether a header is none of the metadata of the application.
 fn is_hidden(name: &str) -> bool {
     let is_grpc = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("grpc-"));
     is_grpc || HIDDEN.iter().any(|hidden| name.eq_ignore_ascii_case(hidden))
 }
 
-/// The timeout of the application (CH2.15).
+/// Returns the timeout that the application has set (CH2.15).
 ///
 /// # Errors
 /// It is malformed.
@@ -42,9 +43,10 @@ pub(super) fn timeout(headers: &HeaderMap) -> Result<Option<Duration>, Status> {
     }
 }
 
+/// Parses `grpc-timeout`: up to 8 digits and a unit.
 fn parse_timeout(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
-    if !(1..=8).contains(&digits.len()) || !digits.bytes().all(|it| it.is_ascii_digit()) {
+    if !(1..=8).contains(&digits.len()) || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return None;
     }
     let number: u64 = digits.parse().ok()?;
@@ -77,7 +79,7 @@ pub(super) fn set_timeout(headers: &mut HeaderMap, remaining: Duration) {
     }
 }
 
-/// Adds what a load balancing policy of the application adds to a request. What cannot be metadata is left out.
+/// Adds the headers of a load balancing policy of the application. Those that cannot be metadata are left out.
 pub(super) fn add(headers: &mut HeaderMap, metadata: &[AddedMetadata]) {
     for (name, value) in metadata {
         let is_metadata = !is_hidden(name) && !name.starts_with(':') && !name.ends_with("-bin");
@@ -89,20 +91,22 @@ pub(super) fn add(headers: &mut HeaderMap, metadata: &[AddedMetadata]) {
     }
 }
 
-/// The head of a request, from which that of each attempt is made.
+/// The head of a request, from which the head of each attempt is made.
 pub(super) struct Head {
     method: Method,
+    /// The path, with its query.
     path: PathAndQuery,
     /// The authority that the application gave.
     pub(super) authority: Option<Authority>,
-    /// The headers as they are, for the first attempt.
+    /// The headers as they are, for the first attempt, which takes them.
     headers: Option<HeaderMap>,
-    /// Those that [`prepare`] does not add, for a further attempt. Most requests have none.
+    /// Headers of the application, which a further attempt repeats; [`prepare`] adds the others. Most requests have none.
     own: Vec<(HeaderName, HeaderValue)>,
 }
 
 impl Head {
     /// The head of a request whose headers are [prepared](prepare).
+    // Copied before the first attempt takes the headers. Most requests have none of their own, so that this allocates nothing.
     pub(super) fn new(parts: Parts) -> Self {
         let Parts { method, uri, headers, .. } = parts;
         let mut uri = uri.into_parts();
@@ -140,6 +144,7 @@ impl Head {
         request
     }
 
+    /// Returns the headers for a further attempt.
     fn rebuild(&self) -> HeaderMap {
         let mut headers = HeaderMap::with_capacity(self.own.len() + 4);
         for (name, value) in &self.own {
@@ -150,7 +155,7 @@ impl Head {
     }
 }
 
-/// What policies of the application see of a request at its picks: the same as routes do.
+/// Shows policies of the application the same headers as routes match.
 impl RequestHeaders for Head {
     fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
         match &self.headers {
@@ -164,7 +169,7 @@ impl RequestHeaders for Head {
     }
 }
 
-/// Removes what does not belong on an HTTP/2 connection and what is the channel's to say, and adds what gRPC requires.
+/// Removes headers that HTTP/2 does not permit or the channel sets itself, and adds those that gRPC requires.
 pub(super) fn prepare(headers: &mut HeaderMap) {
     if headers.keys().any(|name| REMOVED.contains(name)) {
         for name in REMOVED {
@@ -186,6 +191,7 @@ fn is_prepared(name: &HeaderName, value: &HeaderValue) -> bool {
         || *name == USER_AGENT && value == AGENT
 }
 
+/// Returns the URI of a request.
 fn uri(authority: Authority, path: PathAndQuery) -> Uri {
     let mut parts = http::uri::Parts::default();
     parts.scheme = Some(Scheme::HTTP);
@@ -194,7 +200,7 @@ fn uri(authority: Authority, path: PathAndQuery) -> Uri {
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-/// Headers that are none of the application's metadata, beside those of gRPC itself.
+/// Headers beside those of gRPC that are none of the metadata of the application.
 const HIDDEN: [&str; 9] = [
     "host",
     "te",
@@ -206,13 +212,14 @@ const HIDDEN: [&str; 9] = [
     "upgrade",
     "trailer",
 ];
-/// Headers of a connection, which HTTP/2 has no use for, and the number of attempts, which is the channel's (CH6.19).
+/// Headers of HTTP/1 connections, which HTTP/2 forbids, and the number of attempts, which the channel sets (CH6.19).
 const REMOVED: [HeaderName; 7] =
     [CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE, KEEP_ALIVE, PROXY_CONNECTION, PREVIOUS_ATTEMPTS];
 const TRAILERS: &str = "trailers";
 const GRPC: &str = "application/grpc";
+/// The user agent of requests that have none.
 const AGENT: &str = concat!("xdskit/", env!("CARGO_PKG_VERSION"));
-/// More than a duration has in hours, with the unit.
+/// The bytes of the longest timeout in hours, with its unit.
 const LONGEST_NUMBER: usize = 24;
 const GRPC_TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
 const PREVIOUS_ATTEMPTS: HeaderName = HeaderName::from_static("grpc-previous-rpc-attempts");
@@ -285,7 +292,7 @@ mod tests {
         headers.append("x-trace-bin", HeaderValue::from_static("AAAA"));
         let value = |headers: &HeaderMap, name: &str| {
             let visible = Visible(headers);
-            RouteQuery::new("/", 0).with_headers(&visible).header_value(name).map(|it| it.into_owned())
+            RouteQuery::new("/", 0).with_headers(&visible).header_value(name).map(|value| value.into_owned())
         };
         assert_eq!(value(&headers, "content-type").as_deref(), Some(&b"application/grpc"[..]));
         assert_eq!(value(&headers, "x-trace-bin"), None);

@@ -20,7 +20,7 @@ pub struct MalformedValues {
     pub session_cookies: u64,
 }
 
-/// The counters of a channel.
+/// The counters of a channel, written by its calls.
 #[derive(Debug, Default)]
 pub(super) struct MalformedCounters {
     load_reports: AtomicU64,
@@ -30,24 +30,29 @@ pub(super) struct MalformedCounters {
 }
 
 impl MalformedCounters {
+    /// Counts a malformed load report.
     pub(super) fn on_load_report(&self) {
         self.load_reports.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts a malformed pushback.
     pub(super) fn on_retry_pushback(&self) {
         self.retry_pushback.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Counts malformed headers for faults.
     pub(super) fn on_fault_headers(&self, count: u64) {
         if count > 0 {
             self.fault_headers.fetch_add(count, Ordering::Relaxed);
         }
     }
 
+    /// Counts a malformed cookie.
     pub(super) fn on_session_cookie(&self) {
         self.session_cookies.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Returns the counts.
     pub(super) fn values(&self) -> MalformedValues {
         MalformedValues {
             load_reports: self.load_reports.load(Ordering::Relaxed),

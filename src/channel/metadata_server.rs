@@ -17,16 +17,16 @@ use tokio::{net::TcpStream, task::JoinSet, time::timeout};
 
 use crate::filters::gcp_authn::{Token, TokenError};
 
-/// Where the metadata server is: a host, with or without a port.
+/// The address of the metadata server: a host, with or without a port.
 #[derive(Debug, Clone)]
 pub(super) struct MetadataServer {
     host: Arc<str>,
 }
 
 impl MetadataServer {
-    /// At a given place, or else at that of the environment (`GCE_METADATA_HOST`), or else at the usual one.
+    /// Creates the server at `given`, or else at `GCE_METADATA_HOST` of the environment, or else at the default host.
     pub(super) fn new(given: Option<&str>) -> Self {
-        let environment = || std::env::var("GCE_METADATA_HOST").ok().filter(|it| !it.is_empty());
+        let environment = || std::env::var("GCE_METADATA_HOST").ok().filter(|host| !host.is_empty());
         let host = given.map(str::to_owned).or_else(environment);
         Self { host: host.as_deref().unwrap_or(DEFAULT_HOST).into() }
     }
@@ -42,7 +42,7 @@ impl MetadataServer {
         parse(&body).map_err(|reason| TokenError::unauthenticated(audience, &self.named(&reason)))
     }
 
-    /// Fetches an access token of the default service account. The metadata server has it until shortly before its end.
+    /// Fetches an access token of the default service account. The metadata server caches it until shortly before its expiry.
     pub(super) async fn access_token(&self) -> Result<String, String> {
         let body = self.get(ACCESS).await.map_err(|error| match error {
             FetchError::Failed(reason) => self.named(&reason),
@@ -59,6 +59,7 @@ impl MetadataServer {
         timeout(TIMEOUT, self.request(path)).await.map_err(late)?
     }
 
+    /// Fetches a value, without a limit of time.
     async fn request(&self, path: &str) -> Result<Bytes, FetchError> {
         let failed = |error: &dyn std::fmt::Display| FetchError::Failed(error.to_string());
         let authority: Authority = self.host.parse().map_err(|error| failed(&error))?;
@@ -82,19 +83,21 @@ impl MetadataServer {
         Ok(body.map_err(|error| failed(&error))?.to_bytes())
     }
 
+    /// Prefixes an error with the host.
     fn named(&self, reason: &str) -> String {
         format!("metadata server {}: {reason}", self.host)
     }
 }
 
-/// Why a fetch has no result.
+/// The reason why a fetch has no result.
 enum FetchError {
+    /// No response, or none that can be read.
     Failed(String),
     /// A status other than 200.
     Status(u16),
 }
 
-/// Reads a JSON web token. Its signature is for the service to check.
+/// Reads the expiry of a JSON web token. Services verify its signature.
 fn parse(body: &[u8]) -> Result<Token, String> {
     let text = std::str::from_utf8(body).map_err(|_| NOT_A_TOKEN)?.trim();
     let parts: Vec<_> = text.split('.').collect();
@@ -109,7 +112,7 @@ fn parse(body: &[u8]) -> Result<Token, String> {
     Ok(Token { text: text.into(), expiry })
 }
 
-/// Web tokens have no padding; some that issue them add it.
+/// Accepts base64 with and without padding: web tokens have none, but some issuers add it.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),

@@ -59,8 +59,8 @@ mod filters;
 mod headers;
 mod malformed;
 mod metadata_server;
+mod picker_cell;
 mod plain_http;
-mod published;
 mod request;
 mod response;
 mod security;
@@ -103,21 +103,24 @@ use crate::{Client, config::Target};
 /// A channel to a target, on which calls are made.
 ///
 /// It is created by [`Channel::builder`] or [`Client::channel`]. Cloning is cheap, and all clones share the connections.
-/// Creating a channel does no I/O: the first call, or [`connect`](Self::connect), resolves the target and connects (CH1.2). When
-/// the last clone is dropped, running calls go on, and the connections close after them (CH1.5).
+/// Creating a channel does no I/O: the first call, or [`connect`](Self::connect), resolves the target and connects. When the
+/// last clone is dropped, running calls go on, and the connections close after them.
 ///
 /// As a [`Service`](tower_service::Service) it is always ready; calls wait in their futures, which can be dropped at any time.
-/// Calls never fail as a service: each failure is a gRPC response with a status (CH2.27), so that the clients that tonic
-/// generates see a [`tonic::Status`] with the reason.
+/// Calls never fail as a service: each failure is a gRPC response with a status, so that the clients that tonic generates see
+/// a [`tonic::Status`] with the reason.
 #[derive(Clone)]
 pub struct Channel {
     shared: Arc<Shared>,
 }
 
-/// What clones of a channel have in common.
+/// The state that clones of a channel share. Dropping the last one ends the task.
 struct Shared {
+    /// The state that calls use.
     calls: Arc<call::CallContext>,
+    /// The queue to the task.
     control: tokio::sync::mpsc::UnboundedSender<Control>,
+    /// The target as it was given.
     target: Target,
 }
 
@@ -134,12 +137,14 @@ impl Channel {
 
     /// Resolves the target and connects, without a call. It returns at once; [`wait_ready`](Self::wait_ready) waits.
     pub fn connect(&self) {
+        // CH1.2: like the first call, this ends the idle state.
         // The end of the channel is its shutdown, of which the state tells.
         let _ = self.shared.control.send(Control::ExitIdle);
     }
 
-    /// The current state (CH1.3).
+    /// The current state.
     pub fn state(&self) -> ChannelState {
+        // CH1.3.
         self.shared.calls.published.states.current()
     }
 
@@ -172,14 +177,14 @@ impl Channel {
         self.shared.calls.active.malformed().values()
     }
 
-    /// Ends the delays after failed connections, and connects at once (CH3.3). For applications that know of a change of the
+    /// Ends the delays after failed connections, and connects at once. For applications that know of a change of the
     /// network.
     pub fn reset_backoff(&self) {
         let _ = self.shared.control.send(Control::ResetBackoff);
     }
 
     /// Subscribes to a cluster: it stays in the channel, with its endpoints and connections, until the subscription is dropped,
-    /// whether or not routes name it (CH2.8). Routes that name it later find it connected.
+    /// whether or not routes name it. Routes that name it later find it connected.
     pub fn subscribe_cluster(&self, name: impl Into<Arc<str>>) -> ChannelClusterSubscription {
         let name = name.into();
         // The end of the channel is its shutdown, after which there are no clusters.
@@ -187,9 +192,9 @@ impl Channel {
         ChannelClusterSubscription { name, control: self.shared.control.downgrade() }
     }
 
-    /// Shuts the channel down (CH1.6): new and waiting calls fail with UNAVAILABLE, running ones end with CANCELLED after the
-    /// grace. It returns when the connections are closed; [shared](ChannelBuilder::share_connections) ones that other channels use
-    /// stay open.
+    /// Shuts the channel down: new and waiting calls fail with UNAVAILABLE, running ones end with CANCELLED after the grace. It
+    /// returns when the connections are closed; [shared](ChannelBuilder::share_connections) ones that other channels use stay
+    /// open.
     pub async fn shutdown(&self, grace: Duration) {
         let (done, is_done) = tokio::sync::oneshot::channel();
         if self.shared.control.send(Control::Shutdown { grace, done }).is_ok() {
@@ -205,6 +210,7 @@ impl Channel {
 #[must_use = "the subscription ends when it is dropped"]
 pub struct ChannelClusterSubscription {
     name: Arc<str>,
+    /// Weak, so that the subscription does not keep the channel alive.
     control: tokio::sync::mpsc::WeakUnboundedSender<Control>,
 }
 

@@ -26,13 +26,15 @@ use self::replay::Replay;
 pub(super) use self::replay::RetryBuffer;
 use super::telemetry::MessageBytes;
 
-/// A body that is read once. What was sent of it is kept, as long as the buffer has room, to be sent again.
+/// A body that is read once. Its sent parts are kept to be sent again, as long as the buffer has room.
 pub(super) struct RequestBody {
+    /// The body of the application.
     body: Body,
-    /// The next part of the body, which was read and is not sent yet.
+    /// The next part, which was read and is not sent yet.
     ahead: Option<Part>,
-    /// The end of the body was read.
+    /// Whether the end of the body was read.
     is_read: bool,
+    /// The sent parts.
     replay: Replay,
 }
 
@@ -45,51 +47,56 @@ pub(super) enum Part {
 }
 
 /// Sends a body on the stream of an attempt.
-pub(super) struct Pump {
+pub(super) struct RequestUpload {
+    /// The stream of the attempt.
     stream: SendStream<Bytes>,
-    /// A part of the body that is not sent completely.
+    /// The unsent rest of a part, for which the peer has given no window yet.
     rest: Bytes,
+    /// Whether data were sent.
     has_begun: bool,
+    /// Counts bytes for telemetry; `None` without it.
     sent: Option<SentBytes>,
 }
 
-/// The bytes of messages that were sent, and who else looks at them.
+/// The bytes of messages that were sent.
 #[derive(Default)]
 struct SentBytes {
     bytes: MessageBytes,
+    /// A copy of the count for the response, while the upload goes on beside it.
     shared: Option<Arc<AtomicU64>>,
 }
 
-/// The rest of a request whose response has begun.
-pub(super) struct Rest {
+/// The upload of the rest of a request whose response has begun.
+pub(super) struct DetachedUpload {
     body: RequestBody,
-    pump: Pump,
+    upload: RequestUpload,
 }
 
 impl RequestBody {
+    /// Creates a body that has not been read.
     pub(super) fn new(body: Body, buffer: &Arc<RetryBuffer>) -> Self {
         let is_read = body.is_end_stream();
         let ahead = is_read.then_some(Part::End);
         Self { body, ahead, is_read, replay: Replay::new(buffer) }
     }
 
-    /// Begins again, for another attempt. Only a request that [`is_kept`](Self::is_kept) can.
+    /// Goes back to the first part, for another attempt. Only for a request that [`is_kept`](Self::is_kept).
     pub(super) fn rewind(&mut self) {
         self.replay.rewind();
     }
 
-    /// Whether all that was sent can be sent again.
+    /// Whether all sent parts can be sent again.
     pub(super) fn is_kept(&self) -> bool {
         self.replay.is_kept()
     }
 
-    /// The request is not sent again (CH6.11).
+    /// Drops the kept parts: the request is not sent again (CH6.11).
     pub(super) fn commit(&mut self) {
         self.replay.discard();
     }
 
-    /// Reads ahead, so that the first data and the end go out together with what is before them (CH15.6). True if the body has
-    /// ended: nothing follows.
+    /// Reads ahead, so that the first data and the end go out together with what precedes them (CH15.6). True if the body has
+    /// ended.
     pub(super) fn is_at_end(&mut self, cx: &mut Context<'_>) -> Result<bool, Status> {
         if self.replay.is_replaying() {
             return Ok(false);
@@ -100,7 +107,7 @@ impl RequestBody {
         }
     }
 
-    /// The next part, to be sent now. After the end it is `End` again.
+    /// Returns the next part, to be sent now. `End` is repeated.
     fn poll_part(&mut self, cx: &mut Context<'_>) -> Poll<Result<Part, Status>> {
         if let Some(part) = self.replay.next_part() {
             return Poll::Ready(Ok(part));
@@ -118,6 +125,7 @@ impl RequestBody {
         }
     }
 
+    /// Reads the next part, unless there is one.
     fn poll_ahead(&mut self, cx: &mut Context<'_>) -> Poll<Result<&Part, Status>> {
         while self.ahead.is_none() && !self.is_read {
             let part = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
@@ -138,19 +146,19 @@ impl RequestBody {
     }
 }
 
-impl Pump {
-    /// Counts the bytes of messages if they are needed.
+impl RequestUpload {
+    /// Creates a sender on a stream.
     pub(super) fn new(stream: SendStream<Bytes>, counts_bytes: bool) -> Self {
         let sent = counts_bytes.then(SentBytes::default);
         Self { stream, rest: Bytes::new(), has_begun: false, sent }
     }
 
-    /// The bytes of messages that were sent.
+    /// Returns the bytes of messages that were sent, if they are counted.
     pub(super) fn sent(&self) -> Option<u64> {
-        self.sent.as_ref().map(|it| it.bytes.total())
+        self.sent.as_ref().map(|sent| sent.bytes.total())
     }
 
-    /// The same, for a request that is sent beside its response.
+    /// Returns the number of bytes of messages that were sent, updated while the upload goes on beside the response.
     pub(super) fn share_sent(&mut self) -> Arc<AtomicU64> {
         let sent = self.sent.get_or_insert_default();
         let shared = Arc::new(AtomicU64::new(sent.bytes.total()));
@@ -158,10 +166,10 @@ impl Pump {
         shared
     }
 
-    /// Sends what there is of a body. Ready when all of it is sent, or the stream has ended.
+    /// Sends a body as far as possible. Ready when all of it is sent, or the stream has ended.
     ///
     /// # Errors
-    /// The body cannot be read. The stream is cancelled.
+    /// The body cannot be read. The stream is reset.
     pub(super) fn poll(&mut self, body: &mut RequestBody, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         let polled = self.poll_send(body, cx);
         if let Poll::Ready(Err(_)) = polled {
@@ -170,6 +178,7 @@ impl Pump {
         polled
     }
 
+    /// Sends a body, and leaves the stream as it is after an error.
     fn poll_send(&mut self, body: &mut RequestBody, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         loop {
             if self.rest.is_empty() {
@@ -199,7 +208,7 @@ impl Pump {
         }
     }
 
-    /// How much may be sent; `None` if the stream has ended.
+    /// Returns how many bytes may be sent; `None` if the stream has ended.
     fn poll_capacity(&mut self, cx: &mut Context<'_>) -> Poll<Option<usize>> {
         // The beginning of a request may wait for flow control in h2, which most need not.
         if !mem::replace(&mut self.has_begun, true) && self.rest.len() <= UNCHECKED {
@@ -214,6 +223,7 @@ impl Pump {
 }
 
 impl SentBytes {
+    /// Counts sent bytes.
     fn count(&mut self, part: &[u8]) {
         self.bytes.count(part);
         if let Some(shared) = &self.shared {
@@ -222,29 +232,29 @@ impl SentBytes {
     }
 }
 
-impl Rest {
-    /// The response has begun, so nothing is kept any more.
-    pub(super) fn new(mut body: RequestBody, pump: Pump) -> Self {
+impl DetachedUpload {
+    /// Creates the upload, and drops the kept parts, since the response has begun.
+    pub(super) fn new(mut body: RequestBody, upload: RequestUpload) -> Self {
         body.commit();
-        Self { body, pump }
+        Self { body, upload }
     }
 }
 
-impl Future for Rest {
+impl Future for DetachedUpload {
     type Output = ();
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
-        let Self { body, pump } = &mut *self;
+        let Self { body, upload } = &mut *self;
         // What cannot be read has cancelled the stream, which is the status of the call.
-        if pump.poll(body, cx).is_ready() {
+        if upload.poll(body, cx).is_ready() {
             return Poll::Ready(());
         }
         // The peer may end the stream without reading the rest.
-        pump.stream.poll_reset(cx).map(|_| ())
+        upload.stream.poll_reset(cx).map(|_| ())
     }
 }
 
-/// Any body, as one type. That of tonic's clients is it already.
+/// Converts any body to one type; the body of tonic's clients has it already, and is not wrapped.
 pub(super) fn erase<B>(body: B) -> Body
 where
     B: http_body::Body + Send + 'static,
@@ -260,5 +270,5 @@ where
     })
 }
 
-/// The length of the first data of a request that is sent without regard to flow control.
+/// The length up to which the first data of a request are sent without regard to flow control.
 const UNCHECKED: usize = 16 << 10;

@@ -1,4 +1,4 @@
-//! A response under way: what the application reads of it, and what ends it without the application.
+//! A response in progress: what the application reads of it, and what ends it without the application.
 
 use std::{
     fmt, mem,
@@ -17,16 +17,16 @@ use tonic::Status;
 use super::{
     active::ActiveCall,
     connection::{Registration, Reserved},
-    deadline::{Deadline, Over},
+    deadline::{CallEnd, Deadline},
     status::{self, ResponseHead},
     telemetry::CallTelemetry,
 };
 use crate::{background::supervise, balance::retry::Throttled, error::Code};
 
-/// A response under way. The application reads it by its [body](super::ChannelBody). Its deadline, and the end of the channel, end it
-/// whether the application polls it or not: the stream is reset, and all counts of the call are released.
+/// A response in progress. The application reads it by its [body](super::ChannelBody). Its deadline and the end of the channel
+/// end it whether the application polls it or not: the stream is reset, and all counts of the call are released.
 ///
-/// The lock is that of one call: whoever reads the response has it, and for moments its connection.
+/// The lock belongs to one call: the reader of the response takes it, and its connection for moments.
 pub(super) struct RunningResponse {
     state: Mutex<State>,
 }
@@ -34,46 +34,54 @@ pub(super) struct RunningResponse {
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation more for each call")]
 enum State {
     Running(Running),
-    /// It has ended with this status, which the application has not seen yet.
+    /// The call has ended with this status, which the application has not received yet.
     Ended(Status),
     Complete,
 }
 
 struct Running {
+    /// The frames of the response.
     stream: RecvStream,
-    /// Data that arrived in small frames, and whose window is not given back yet.
+    /// Data from small frames, whose window is given back when the application reads them.
     merged: BytesMut,
-    /// The bytes that the application has read since they last asked for a larger window.
+    /// The bytes that the application has read since the last sample of the window.
     read: u64,
-    /// All data have been read.
+    /// Whether all data have been read.
     is_at_trailers: bool,
+    /// The deadline of the call.
     deadline: Option<Instant>,
-    guards: Guards,
+    /// What ends with the call.
+    guards: CallGuards,
     /// The task of the application, while it waits.
     waker: Option<Waker>,
+    /// The registration for the deadline, made after the response itself.
     registration: Option<Registration>,
 }
 
-/// What ends with the call: counters, and the rest of the request.
-pub(super) struct Guards {
+/// The counters and tasks that end with the call.
+pub(super) struct CallGuards {
+    /// The reserved stream.
     pub(super) attempt: Reserved,
-    /// For trailers without a status.
+    /// The head of the response, for trailers without a status.
     pub(super) head: ResponseHead,
+    /// Counts the call.
     pub(super) active: ActiveCall,
-    pub(super) rest: Option<AbortHandle>,
-    /// Waits for the end of a channel that shares its connections.
+    /// The task of the upload, if it goes on.
+    pub(super) upload: Option<AbortHandle>,
+    /// The task that waits for the end of a channel that shares its connections.
     pub(super) cancellation: Option<AbortHandle>,
     /// The throttle of retries, if the channel has one.
     pub(super) throttled: Option<Throttled>,
+    /// Records the end of the call.
     pub(super) telemetry: CallTelemetry,
 }
 
-/// What the application reads next.
+/// The next frame for the application; `None` at the end.
 pub(super) type NextFrame = Option<Result<Frame<Bytes>, Status>>;
 
 impl RunningResponse {
-    /// A response of which something is left to be read.
-    pub(super) fn new(stream: RecvStream, deadline: Deadline, guards: Guards) -> Arc<Self> {
+    /// Creates a response whose end was not read yet.
+    pub(super) fn new(stream: RecvStream, deadline: Deadline, guards: CallGuards) -> Arc<Self> {
         let responses = guards.attempt.handle().responses().clone();
         let at = deadline.at();
         let running = Running {
@@ -96,14 +104,14 @@ impl RunningResponse {
         response
     }
 
-    /// The end of a connection that other channels use as well is not that of the channel's calls.
+    /// Ends the response with the channel, if other channels go on using its connection.
     fn end_when_cancelled(self: &Arc<Self>, deadline: Deadline) {
         let Some(cancelled) = deadline.into_cancelled() else { return };
         let running = Arc::downgrade(self);
         let watch = async move {
             cancelled.await;
             if let Some(running) = running.upgrade() {
-                running.end(Over::ShutDown);
+                running.end(CallEnd::ShutDown);
             }
         };
         let watch = tokio::spawn(supervise("cancellation of a response", watch, |_| {}));
@@ -112,12 +120,12 @@ impl RunningResponse {
         }
     }
 
-    /// The next frame for the application; `None` at the end.
+    /// Returns the next frame for the application; `None` at the end.
     pub(super) fn poll_frame(&self, cx: &mut Context<'_>) -> Poll<NextFrame> {
         let mut state = self.lock();
         let frame = match &mut *state {
             // The deadline ends the response also if there are always more data.
-            State::Running(running) if running.is_over() => Some(Err(running.end(Over::Time))),
+            State::Running(running) if running.is_over() => Some(Err(running.end(CallEnd::DeadlineExceeded))),
             State::Running(running) => ready!(running.poll_frame(cx)),
             State::Ended(status) => Some(Err(status.clone())),
             State::Complete => None,
@@ -131,16 +139,16 @@ impl RunningResponse {
         Poll::Ready(frame)
     }
 
-    /// The deadline of the call has passed.
+    /// Ends the response at its deadline.
     pub(super) fn exceed_deadline(&self) {
-        self.end(Over::Time);
+        self.end(CallEnd::DeadlineExceeded);
     }
 
-    /// Ends the response with a status that the application sees next.
-    fn end(&self, over: Over) {
+    /// Ends the response with a status that the application receives next.
+    fn end(&self, end: CallEnd) {
         let mut state = self.lock();
         let State::Running(running) = &mut *state else { return };
-        let status = running.end(over);
+        let status = running.end(end);
         let waker = running.waker.take();
         let ended = mem::replace(&mut *state, State::Ended(status));
         drop(state);
@@ -151,7 +159,7 @@ impl RunningResponse {
         }
     }
 
-    /// The number of bytes that wait to be read.
+    /// Returns the number of received bytes that the application has not read.
     pub(super) fn unread(&self) -> usize {
         match &mut *self.lock() {
             State::Running(running) => running.stream.flow_control().used_capacity(),
@@ -159,7 +167,7 @@ impl RunningResponse {
         }
     }
 
-    /// Merges the data that wait to be read, so that each byte of theirs takes a byte, whatever frames they came in.
+    /// Merges the unread data, so that each byte takes one byte of memory, whatever frames it came in (CH15.10).
     pub(super) fn compact(&self) {
         let mut state = self.lock();
         let State::Running(running) = &mut *state else { return };
@@ -172,12 +180,14 @@ impl RunningResponse {
         }
     }
 
+    /// Locks the response.
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Running {
+    /// Polls the next frame, and records the end of the call.
     fn poll_frame(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
         let polled = self.poll_stream(cx);
         match &polled {
@@ -193,6 +203,7 @@ impl Running {
         polled
     }
 
+    /// Polls the stream: merged data first, then data, then trailers.
     fn poll_stream(&mut self, cx: &mut Context<'_>) -> Poll<NextFrame> {
         if !self.merged.is_empty() {
             let data = self.merged.split().freeze();
@@ -212,7 +223,10 @@ impl Running {
         })
     }
 
-    /// The end of the response.
+    /// Handles the trailers.
+    ///
+    /// # Errors
+    /// The status of a call whose trailers are too large or have no status.
     fn end_with(&mut self, trailers: Option<HeaderMap>) -> Result<Frame<Bytes>, Status> {
         if let Some(trailers) = &trailers {
             status::check_header_list(trailers, &self.guards.attempt)?;
@@ -226,7 +240,7 @@ impl Running {
         Ok(Frame::trailers(trailers))
     }
 
-    /// The application takes data, so that the endpoint may send as many more.
+    /// Handles data that the application reads: the endpoint may send as many more bytes.
     fn take(&mut self, data: Bytes) -> Frame<Bytes> {
         // An error means that the stream has ended, which the next poll returns.
         let _ = self.stream.flow_control().release_capacity(data.len());
@@ -236,6 +250,7 @@ impl Running {
         Frame::data(data)
     }
 
+    /// Merges the unread data.
     fn compact(&mut self) {
         let waiting = self.stream.flow_control().used_capacity();
         if waiting <= self.merged.len() {
@@ -249,6 +264,7 @@ impl Running {
         }
     }
 
+    /// Remembers the task of the application.
     fn wait(&mut self, waker: &Waker) {
         match &mut self.waker {
             Some(known) => known.clone_from(waker),
@@ -256,19 +272,21 @@ impl Running {
         }
     }
 
+    /// Whether the deadline has passed.
     fn is_over(&self) -> bool {
         self.deadline.is_some_and(|deadline| deadline <= Instant::now())
     }
 
-    /// The status of a response that ends before it is complete.
-    fn end(&mut self, over: Over) -> Status {
-        let status = over.status(&format!("{}: the response is not complete", self.guards.address()));
+    /// Returns the status of a response that ends before it is complete.
+    fn end(&mut self, end: CallEnd) -> Status {
+        let status = end.status(&format!("{}: the response is not complete", self.guards.address()));
         let code = status::core_code(status.code());
         self.guards.on_status(code);
         self.guards.telemetry.end(code);
         status
     }
 
+    /// Returns the status of a response whose stream has failed.
     fn status(&self, error: &h2::Error) -> Status {
         if self.guards.active.is_shut_down() {
             return Status::cancelled("channel is shut down");
@@ -277,8 +295,8 @@ impl Running {
     }
 }
 
-impl Guards {
-    /// The call has ended with this status.
+impl CallGuards {
+    /// Handles the status of the call.
     pub(super) fn on_status(&mut self, code: Code) {
         if code == Code::Ok {
             self.attempt.on_ok();
@@ -288,14 +306,15 @@ impl Guards {
         }
     }
 
+    /// Returns the address of the endpoint, for errors.
     fn address(&self) -> SocketAddr {
         self.attempt.endpoint().address
     }
 }
 
-impl Drop for Guards {
+impl Drop for CallGuards {
     fn drop(&mut self) {
-        for task in self.rest.iter().chain(&self.cancellation) {
+        for task in self.upload.iter().chain(&self.cancellation) {
             task.abort();
         }
     }
@@ -307,12 +326,13 @@ impl fmt::Debug for RunningResponse {
     }
 }
 
-/// Whether the response goes on after this.
+/// Whether the response goes on after this frame.
 pub(super) fn is_data(frame: &NextFrame) -> bool {
     matches!(frame, Some(Ok(frame)) if frame.is_data())
 }
 
-/// The code that a response ends with, if this is its end. Without a status it is what tonic's clients make of that.
+/// Returns the code that a response ends with, if this frame is its end. Without a status it is UNKNOWN, as tonic's clients
+/// report it.
 pub(super) fn code_of(frame: &NextFrame) -> Option<Code> {
     match frame {
         Some(Ok(frame)) if frame.is_data() => None,

@@ -1,4 +1,4 @@
-//! How the connections of a channel are secured (CH7.1 to CH7.3).
+//! The security of the connections of a channel (CH7.1 to CH7.3).
 
 #[cfg_attr(feature = "tls", path = "security/tls.rs")]
 #[cfg_attr(not(feature = "tls"), path = "security/none.rs")]
@@ -15,6 +15,7 @@ pub(super) use self::tls::{ChannelSecurity, RotationWatch, Secured, SecuritySett
 /// The other end of a connection. Connections with equal peers are made alike, so that channels may share them (CH7.21).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Peer {
+    /// The address of the endpoint.
     pub(super) address: SocketAddr,
     /// The HTTP proxy before it (CH7.25).
     pub(super) proxy: Option<SocketAddr>,

@@ -1,3 +1,5 @@
+//! A channel as a `tower::Service`.
+
 use std::{
     convert::Infallible,
     error::Error,

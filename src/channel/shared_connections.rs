@@ -25,13 +25,14 @@ use crate::{
 
 /// The connections of a client's channels that share them, by peer and settings.
 pub(crate) struct SharedConnections {
+    /// Weak: a connection ends with its last lease.
     by_key: Mutex<HashMap<Key, Weak<SharedConnection>>>,
     /// Of the connections of all channels, shared or not.
     #[cfg(feature = "tls")]
     tls: SharedTls,
 }
 
-/// Connections that are equal in this are the same.
+/// The identity of a shared connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
     pub(super) peer: Peer,
@@ -40,11 +41,13 @@ pub(super) struct Key {
 
 /// A connection, or the attempt at one. It is drained, or the attempt is cancelled, when no channel uses it.
 struct SharedConnection {
+    /// The state, which each lease follows.
     state: watch::Receiver<State>,
-    /// Its end says that nobody uses the connection.
+    /// Dropped with the last lease, which drains the connection.
     _used: oneshot::Sender<()>,
 }
 
+/// The state of a shared connection.
 #[derive(Debug, Clone)]
 enum State {
     Connecting,
@@ -53,13 +56,14 @@ enum State {
     Lost(Loss),
 }
 
-/// The use of a connection by a channel, until it is dropped.
+/// The use of a connection by a channel. The connection is drained when the last lease is dropped.
 pub(super) struct Lease {
     _connection: Arc<SharedConnection>,
+    /// The task that reports to the channel.
     reports: AbortHandle,
 }
 
-/// What a channel learns of a connection that it uses.
+/// A report of a connection to a channel that uses it.
 pub(super) enum Report {
     Connected(Arc<Streams<Handle>>),
     Failed(ConnectError),
@@ -79,14 +83,14 @@ impl SharedConnections {
         }
     }
 
-    /// What the channels of the client have TLS with.
+    /// Returns the TLS of the channels of the client.
     #[cfg(feature = "tls")]
     pub(super) fn tls(&self) -> &SharedTls {
         &self.tls
     }
 
-    /// Uses the connection to a peer, which is attempted if there is none. The reports come in the order of their names, the
-    /// first within the timeout. To be called within a runtime.
+    /// Leases the connection to a peer, which is attempted if there is none. Reports come in the order of the variants of
+    /// [`Report`], the first one within the timeout. To be called within a runtime.
     pub(super) fn lease(
         &self,
         key: Key,
@@ -95,17 +99,18 @@ impl SharedConnections {
     ) -> Lease {
         let connection = self.get(key.clone(), timeout);
         let state = connection.state.clone();
-        let reports = tokio::spawn(follow(state, (key.peer, timeout), report)).abort_handle();
+        let reports = tokio::spawn(follow(state, key.peer, timeout, report)).abort_handle();
         Lease { _connection: connection, reports }
     }
 
+    /// Returns the connection of a key, attempted if there is no usable one.
     fn get(&self, key: Key, timeout: Duration) -> Arc<SharedConnection> {
         let mut by_key = self.by_key.lock().unwrap_or_else(PoisonError::into_inner);
         let known = by_key.get(&key).and_then(Weak::upgrade);
-        if let Some(known) = known.filter(|it| it.is_usable()) {
+        if let Some(known) = known.filter(|connection| connection.is_usable()) {
             return known;
         }
-        by_key.retain(|_, it| it.strong_count() > 0);
+        by_key.retain(|_, connection| connection.strong_count() > 0);
         let connection = SharedConnection::connect(key.clone(), timeout);
         by_key.insert(key, Arc::downgrade(&connection));
         connection
@@ -113,6 +118,7 @@ impl SharedConnections {
 }
 
 impl SharedConnection {
+    /// Begins to connect.
     fn connect(key: Key, timeout: Duration) -> Arc<Self> {
         let (states, state) = watch::channel(State::Connecting);
         let (used, is_unused) = oneshot::channel();
@@ -149,11 +155,7 @@ async fn run(
 }
 
 /// Reports the states of a connection to a channel.
-async fn follow(
-    mut state: watch::Receiver<State>,
-    (peer, timeout): (Peer, Duration),
-    report: impl Fn(Report),
-) {
+async fn follow(mut state: watch::Receiver<State>, peer: Peer, timeout: Duration, report: impl Fn(Report)) {
     let established = state.wait_for(|state| !matches!(state, State::Connecting));
     let established = match tokio::time::timeout(timeout, established).await {
         Ok(Ok(state)) => state.clone(),

@@ -1,3 +1,5 @@
+//! The state of a channel, and watches of it.
+
 use std::fmt;
 
 use serde::Serialize;
@@ -5,7 +7,7 @@ use tokio::sync::watch;
 
 use crate::balance::connectivity::Connectivity;
 
-/// The state of a channel (CH1.3), of the clusters of its newest routes together. In JSON it is a name such as
+/// The state of a channel, of the clusters of its newest routes together. In JSON it is a name such as
 /// `TRANSIENT_FAILURE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
@@ -28,10 +30,11 @@ pub enum ChannelState {
 #[derive(Debug, Clone)]
 pub struct StateWatch {
     states: watch::Receiver<ChannelState>,
+    /// Whether the first state was returned.
     has_begun: bool,
 }
 
-/// Where the state of a channel is published.
+/// The publisher of the state of a channel.
 #[derive(Debug)]
 pub(super) struct States {
     states: watch::Sender<ChannelState>,
@@ -57,19 +60,22 @@ impl StateWatch {
 }
 
 impl States {
+    /// Begins with `Idle`.
     pub(super) fn new() -> Self {
         Self { states: watch::Sender::new(ChannelState::Idle) }
     }
 
+    /// Returns the current state.
     pub(super) fn current(&self) -> ChannelState {
         *self.states.borrow()
     }
 
+    /// Returns a watch that begins with the current state.
     pub(super) fn watch(&self) -> StateWatch {
         StateWatch { states: self.states.subscribe(), has_begun: false }
     }
 
-    /// Shutdown is never left again (CH1.6).
+    /// Sets the state, unless it is `Shutdown`, which is final (CH1.6).
     pub(super) fn set(&self, state: ChannelState) {
         self.states.send_if_modified(|current| {
             let is_new = *current != state && *current != ChannelState::Shutdown;

@@ -23,7 +23,7 @@ const OK: &str = "0";
 /// The code CANCELLED as a value of `grpc-status`.
 const CANCELLED: &str = "1";
 
-/// The status of a call without a usable endpoint, route or configuration.
+/// Returns the status of a call without a usable endpoint, route or configuration.
 pub(super) fn unavailable(reason: &str, node: &str) -> Status {
     Status::unavailable(with_node(reason, node))
 }
@@ -57,12 +57,12 @@ pub(super) fn local(code: crate::error::Code, reason: &str) -> Status {
     }
 }
 
-/// The deadline of a call is over.
+/// Returns the status of a call whose deadline has passed.
 pub(super) fn deadline_exceeded(reason: &str) -> Status {
     Status::deadline_exceeded(format!("deadline exceeded: {reason}"))
 }
 
-/// The status of a stream to an endpoint that ends without one (CH2.26).
+/// Returns the status of a stream to an endpoint that ends without one (CH2.26).
 ///
 /// A server that measures the deadline too may cancel the stream before the timer of the client fires, which has a resolution of
 /// 1 ms: that is the deadline as well.
@@ -76,13 +76,15 @@ pub(super) fn of_stream(error: &h2::Error, attempt: &Reserved, deadline: Option<
             attempt.endpoint().address
         ));
     }
-    of_error(error, (attempt.endpoint().address, attempt.lost_by()), deadline)
+    of_error(error, attempt.endpoint().address, attempt.lost_by(), deadline)
 }
 
-/// As before, with the reason why the connection was ended from this side, if it was.
+/// Returns the status of a call that failed with an error of HTTP/2. `lost_by` is the reason why this side ended the connection;
+/// `None` if the server ended it.
 pub(super) fn of_error(
     error: &h2::Error,
-    (address, lost_by): (SocketAddr, Option<&str>),
+    address: SocketAddr,
+    lost_by: Option<&str>,
     deadline: Option<Instant>,
 ) -> Status {
     let Some(reason) = error.reason().filter(|_| !error.is_io()) else {
@@ -97,7 +99,9 @@ pub(super) fn of_error(
     let message = format!("{address}: the stream was reset: {}", shown(error));
     match reason {
         Reason::REFUSED_STREAM => Status::unavailable(message),
-        Reason::CANCEL if deadline.is_some_and(|it| it <= Instant::now()) => deadline_exceeded(&message),
+        Reason::CANCEL if deadline.is_some_and(|deadline| deadline <= Instant::now()) => {
+            deadline_exceeded(&message)
+        }
         Reason::CANCEL => Status::cancelled(message),
         Reason::ENHANCE_YOUR_CALM => Status::resource_exhausted(message),
         Reason::INADEQUATE_SECURITY => Status::permission_denied(message),
@@ -105,7 +109,7 @@ pub(super) fn of_error(
     }
 }
 
-/// Whether the headers or trailers of a response are within the limit of the channel (CH15.9).
+/// Checks the headers or trailers of a response against the limit of the channel (CH15.9).
 ///
 /// # Errors
 /// The status of the call.
@@ -120,7 +124,8 @@ pub(super) fn check_header_list(headers: &HeaderMap, attempt: &Reserved) -> Resu
     )))
 }
 
-/// The status of a request whose headers the endpoint would not accept: some servers end the connection instead of the call.
+/// Returns the status of a request whose headers the endpoint would not accept: some servers end the connection instead of the
+/// call.
 pub(super) fn request_too_large(address: SocketAddr, size: usize, limit: u32) -> Status {
     Status::resource_exhausted(format!(
         "{address}: the headers of the request have {size} bytes, and the server accepts {limit} \
@@ -128,7 +133,7 @@ pub(super) fn request_too_large(address: SocketAddr, size: usize, limit: u32) ->
     ))
 }
 
-/// The text of an error, which may have the debug data of a GOAWAY.
+/// Returns the text of an error, shortened: it may contain the debug data of a GOAWAY.
 pub(super) fn shown(error: &h2::Error) -> String {
     cut(error, PEER_TEXT)
 }
@@ -137,7 +142,7 @@ pub(super) fn shown(error: &h2::Error) -> String {
 /// too, such as tonic's, end the call with CANCELLED, and may do so before the timer of the client fires.
 pub(super) fn correct_deadline(headers: &mut HeaderMap, deadline: Option<Instant>) {
     let is_cancelled = headers.get(GRPC_STATUS).is_some_and(|code| code == CANCELLED);
-    if !is_cancelled || deadline.is_none_or(|it| it > Instant::now()) {
+    if !is_cancelled || deadline.is_none_or(|deadline| deadline > Instant::now()) {
         return;
     }
     let message =
@@ -181,7 +186,7 @@ pub(super) fn of_response<B>(response: &Response<B>, is_end: bool, address: Sock
     Some(of_http(response.status(), &what, address))
 }
 
-/// The status of a call that has none of gRPC.
+/// Returns the status of a call by its HTTP status.
 fn of_http(http: StatusCode, what: &str, address: SocketAddr) -> Status {
     let code = crate::error::Code::from_http_status(http.as_u16().into());
     Status::new(Code::from(code as i32), format!("{address}: {what}, HTTP status {http}"))
@@ -195,16 +200,18 @@ pub(super) fn is_grpc(headers: &HeaderMap) -> bool {
     name.eq_ignore_ascii_case(GRPC) && matches!(rest.first(), None | Some(b'+' | b';' | b' '))
 }
 
-/// What the head of a response contains for trailers without a status.
+/// The parts of the head of a response that decide about trailers without a status.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ResponseHead {
+    /// The HTTP status.
     http: StatusCode,
-    /// The head has the status OK, though it is not the end.
+    /// Whether the head has the status OK, though it is not the end.
     is_ok: bool,
 }
 
 impl ResponseHead {
-    /// The head of a response that goes on if `is_end` is false. Its status OK is taken out of it then, as clients take it for the end.
+    /// Reads the head of a response, which is its end if `is_end` is set. Otherwise a status OK is removed, since clients take it
+    /// for the end.
     pub(super) fn new<B>(response: &mut Response<B>, is_end: bool) -> Self {
         let is_ok = !is_end && response.headers().get(GRPC_STATUS).is_some_and(|code| code == OK);
         if is_ok {
@@ -213,7 +220,7 @@ impl ResponseHead {
         Self { http: response.status(), is_ok }
     }
 
-    /// The trailers of a response that has ended, with a status.
+    /// Returns the trailers of a response that has ended, with a status.
     ///
     /// # Errors
     /// There is none: the call fails by the HTTP status.
@@ -231,24 +238,24 @@ impl ResponseHead {
     }
 }
 
-/// Whether a response is a status alone, other than OK: there is nothing yet that the application could have seen (CH6.11).
+/// Whether a response consists of a status alone, other than OK, so that the application has seen nothing of it (CH6.11).
 pub(super) fn is_failure(response: &Response<RecvStream>) -> bool {
     let is_failure = |code: &HeaderValue| code != OK;
     response.headers().get(GRPC_STATUS).is_some_and(is_failure) && response.body().is_end_stream()
 }
 
-/// The status code of trailers, or of headers that are trailers as well.
+/// Returns the status code in trailers, or in headers that are trailers as well.
 pub(super) fn in_headers(headers: &HeaderMap) -> Option<crate::error::Code> {
     let code = headers.get(GRPC_STATUS)?;
     Some(core_code(Code::from_bytes(code.as_bytes())))
 }
 
-/// The code as the core has it.
+/// Converts a code to that of the core.
 pub(super) fn core_code(code: Code) -> crate::error::Code {
     crate::error::Code::from_i32(code as i32)
 }
 
-/// What the server says of retries (CH6.8).
+/// Returns the pushback of the server, which delays or forbids retries (CH6.8).
 pub(super) fn pushback(headers: &HeaderMap) -> Pushback {
     Pushback::parse(headers.get_all(PUSHBACK).iter().map(HeaderValue::as_bytes))
 }
@@ -270,6 +277,7 @@ pub(super) fn is_never_processed(error: &h2::Error) -> bool {
     }
 }
 
+/// Appends the node id to a reason.
 fn with_node(reason: &str, node: &str) -> String {
     // Errors of resources name the node already.
     if reason.contains("[node id: ") { reason.to_owned() } else { format!("{reason} [node id: {node}]") }

@@ -1,21 +1,20 @@
-//! The control path: the task of a channel.
+//! The task of a channel, which is its control path: calls only load what it publishes.
 
 mod connections;
+mod control;
 mod waits;
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use http::{Uri, uri::Authority};
 use tokio::{
-    sync::{
-        mpsc::{self, UnboundedReceiver, UnboundedSender},
-        oneshot,
-    },
+    sync::mpsc::{self, UnboundedReceiver, UnboundedSender},
     task::yield_now,
     time::Instant,
 };
 use tracing::info;
 
+pub(super) use self::control::{Control, ControlQueue};
 use self::{
     connections::{Connections, LoadWatch},
     waits::{next, now, until},
@@ -26,8 +25,8 @@ use super::{
     builder::Settings,
     call::{CallContext, SHUT_DOWN},
     channel_status::Collected,
-    connection::{Connection, Handle, Loss, watch_load},
-    published::{Connect, Published},
+    connection::{Connection, Handle, LoadWatchSettings, Loss, watch_load},
+    picker_cell::{Connect, PickerCell},
     security::{ChannelSecurity, RotationWatch},
     telemetry::Subchannels,
 };
@@ -43,7 +42,6 @@ use crate::{
         disconnect::Disconnect,
         generation::{Generation, Generations},
         identity::Rotation,
-        picker::ConnectRequest,
         stream_queue::OnFull,
         streams::Streams,
         weights::LoadReport,
@@ -54,39 +52,15 @@ use crate::{
     resolve::Snapshot,
 };
 
-/// What calls and handles of a channel request of its task.
-pub(super) enum Control {
-    /// Leave the idle state.
-    Wake,
-    /// The application refers to a cluster (CH2.8).
-    Subscribe(Arc<str>),
-    /// The application refers to a cluster no more.
-    Unsubscribe(Arc<str>),
-    /// A pick requested a connection of a cluster.
-    Connect {
-        cluster: Arc<str>,
-    },
-    /// A pick requested the connection of an endpoint.
-    ConnectEndpoint(ConnectRequest),
-    /// The application requested connections: leave the idle state, and that of clusters.
-    ExitIdle,
-    /// Calls have let go of a cluster.
-    Release,
-    ResetBackoff,
-    /// What the clusters are doing.
-    Status(oneshot::Sender<Collected>),
-    Shutdown {
-        grace: Duration,
-        done: oneshot::Sender<()>,
-    },
-}
-
-/// What becomes of connections.
+/// Events of connections.
 enum Event {
+    /// An attempt has succeeded.
     Connected(ConnectionId, Box<Connection>),
-    /// That of a shared connection.
+    /// A lease of a shared connection is ready.
     Joined(ConnectionId, Arc<Streams<Handle>>),
+    /// An attempt has failed.
     Failed(ConnectionId, ConnectError),
+    /// A connection takes no new streams any more.
     Lost(ConnectionId, Loss),
     /// Calls wait for a further connection beside this one.
     Full(ConnectionId),
@@ -96,46 +70,63 @@ enum Event {
 
 /// The state of the task.
 struct Task {
+    /// Resolves the target.
     client: Client,
     target: Target,
+    /// The authority of requests that are not calls.
     authority: Authority,
+    /// Delays of the streams of load reports.
     backoff: Arc<BackoffSettings>,
+    /// The time without calls until the channel becomes idle; zero is never.
     idle_timeout: Duration,
-    published: Arc<Published>,
+    /// The routes and pickers for calls.
+    published: Arc<PickerCell>,
+    /// The count of calls.
     active: Arc<ActiveCalls>,
+    /// The core: routes, clusters and the balancer.
     generations: Generations<Handle>,
-    /// While the channel is not idle.
+    /// The resolution of the target; `None` while the channel is idle.
     resolution: Option<Resolution>,
+    /// Keeps clusters of the core in the snapshots.
     subscriptions: HashMap<Arc<str>, ClusterSubscription>,
+    /// Whether connections are shared.
     shares_connections: bool,
+    /// Executes attempts and connections.
     connections: Connections,
+    /// The rotations of certificates.
     rotations: RotationWatch,
-    /// The tasks that read the reports of load beside the calls.
+    /// The tasks that read load reports beside the calls.
     load_watches: HashMap<ConnectionId, LoadWatch>,
+    /// Records connections for metrics.
     subchannels: Subchannels,
+    /// For the tasks of connections.
     events: UnboundedSender<Event>,
+    /// When to check whether the channel becomes idle; `None` if it is idle or never becomes so.
     idle_at: Option<Instant>,
-    /// The client of the resolution has ended, so that no further state follows.
+    /// Whether the client of the resolution has ended, so that no further state follows.
     has_client_ended: bool,
-    /// The application requested connections, which are to be attempted when the clusters are known.
+    /// Whether the application has requested connections, which are attempted once the clusters are known.
     exits_idle: bool,
 }
 
 /// The circuit breakers of all channels of the process (CH4.7).
 static BREAKERS: std::sync::OnceLock<Arc<Breakers>> = std::sync::OnceLock::new();
 
+/// Returns the circuit breakers of the process.
 pub(super) fn breakers() -> Arc<Breakers> {
     BREAKERS.get_or_init(Arc::default).clone()
 }
 
-/// Runs until the last handle and the last waiting call of the channel are gone, or the channel is shut down.
+/// Returns the task of a channel, which runs until the last handle and the last waiting call are gone, or the channel is shut
+/// down.
 pub(super) fn run(
     client: Client,
     target: Target,
     mut settings: Settings,
     calls: &CallContext,
-    (release, control): (mpsc::WeakUnboundedSender<Control>, UnboundedReceiver<Control>),
+    queue: ControlQueue,
 ) -> impl Future<Output = ()> + Send + use<> {
+    let ControlQueue { sender: release, receiver: control } = queue;
     let on_unused = Arc::new(move || {
         // Without handles there is no task.
         if let Some(control) = release.upgrade() {
@@ -151,9 +142,9 @@ pub(super) fn run(
     });
     let security = ChannelSecurity::new(&client, settings.security, &calls.authority);
     let rotations = security.rotations();
-    let own = (client.clone(), target.clone());
-    let shared = (settings.connections, settings.share_connections);
-    let connections = Connections::new(own, shared, security, events.clone());
+    let connections =
+        Connections::new(client.clone(), target.clone(), settings.connections, security, events.clone())
+            .with_shared(settings.share_connections);
     let task = Task {
         client,
         target,
@@ -184,6 +175,7 @@ pub(super) fn run(
 }
 
 impl Task {
+    /// Handles commands, events, states and timers, and publishes after each.
     async fn run(mut self, mut control: UnboundedReceiver<Control>, mut events: UnboundedReceiver<Event>) {
         loop {
             // All that the core waits for is one timer (CH11.9).
@@ -202,6 +194,8 @@ impl Task {
                     None => break,
                 },
                 event = events.recv() => {
+                    // All events that are there are handled before the pickers are published: a mesh that connects has hundreds
+                    // at once.
                     let mut next = event;
                     while let Some(event) = next {
                         self.handle_event(event);
@@ -229,6 +223,7 @@ impl Task {
         self.published.states.set(ChannelState::Shutdown);
     }
 
+    /// Handles a command.
     fn handle_control(&mut self, command: Control) {
         match command {
             Control::Wake => self.wake(),
@@ -249,12 +244,14 @@ impl Task {
         }
     }
 
+    /// Collects the state of the clusters.
     fn status(&self) -> Collected {
         let (clusters, leaves) = self.generations.status(now());
         let not_executed = self.generations.not_executed();
         Collected { error: self.generations.error(), clusters, leaves, not_executed }
     }
 
+    /// Begins to resolve the target, unless the channel is not idle.
     fn wake(&mut self) {
         if self.resolution.is_none() {
             self.active.wake();
@@ -264,11 +261,13 @@ impl Task {
         }
     }
 
+    /// Handles a state of the resolution.
     fn handle_resolution(&mut self, resolved: Result<Arc<Snapshot>, WatchError>) {
         self.generations.handle_resolution(resolved, now());
     }
 
-    /// What is known stays in use. Without anything, calls would wait for what never follows.
+    /// Handles the end of the client. The last state stays in use; without one, calls fail instead of waiting for a state that
+    /// never follows.
     fn handle_client_end(&mut self) {
         self.has_client_ended = true;
         if let Some(resolution) = self.resolution.as_ref().filter(|_| self.generations.is_waiting()) {
@@ -276,6 +275,7 @@ impl Task {
         }
     }
 
+    /// Handles an event of a connection. Those of connections that were given up meanwhile are ignored.
     fn handle_event(&mut self, event: Event) {
         let balancer = &mut self.generations.balancer;
         match event {
@@ -313,13 +313,14 @@ impl Task {
         }
     }
 
-    /// Certificates were replaced, and the connections that were made with those before are to be replaced (CH7.7).
+    /// Replaces the connections that were made with certificates that were replaced (CH7.7).
     fn handle_rotation(&mut self, rotation: &Rotation) {
         let Rotation { roots, identities } = rotation;
         info!(target_name = %self.target, ?roots, ?identities, "certificates were rotated, connections are replaced");
         self.generations.balancer.on_rotation(rotation, now());
     }
 
+    /// Handles the due timers.
     fn handle_timeout(&mut self) {
         let balancer = &mut self.generations.balancer;
         if balancer.poll_timeout().is_some_and(|at| at <= now()) {
@@ -341,7 +342,7 @@ impl Task {
         // A call that came in the meantime has seen that the channel is idle, and wakes it.
     }
 
-    /// Executes commands, and publishes what has become of everything.
+    /// Executes commands, and publishes the state after them.
     fn publish(&mut self) {
         // Picks of calls that wait may request connections, which changes their pickers.
         while let Some(connects) = self.publish_once() {
@@ -372,7 +373,7 @@ impl Task {
         is_due
     }
 
-    /// Returns the connections that were requested; `None` while the channel is idle.
+    /// Publishes once. Returns the connections that picks have requested; `None` while the channel is idle.
     fn publish_once(&mut self) -> Option<Vec<Connect>> {
         let Some(resolution) = &self.resolution else {
             self.execute();
@@ -398,6 +399,7 @@ impl Task {
         Some(connects)
     }
 
+    /// Executes the commands of the core.
     fn execute(&mut self) {
         while let Some(command) = self.generations.balancer.poll_command(now()) {
             match command {
@@ -434,12 +436,13 @@ impl Task {
         };
         let backoff = Backoff::new(self.backoff.clone());
         let malformed = self.active.malformed().clone();
-        let watch = watch_load(endpoint, (origin, period), backoff, malformed, on_report);
+        let watch = watch_load(endpoint, LoadWatchSettings { origin, period }, backoff, malformed, on_report);
         // Without it, the weights that the endpoint has reported expire.
         let watch = tokio::spawn(supervise("load of an endpoint", watch, |_| {}));
         self.load_watches.insert(id, LoadWatch::new(watch.abort_handle()));
     }
 
+    /// Ends the channel: waiting calls at once, running ones after the grace (CH1.6).
     async fn shut_down(&mut self, grace: Duration) {
         self.published.states.set(ChannelState::Shutdown);
         self.active.shut_down();
@@ -464,6 +467,6 @@ impl Task {
     }
 }
 
-/// Why calls fail without the runtime of the task.
+/// The reason of calls that fail since the runtime of the task has ended.
 const RUNTIME_ENDED: &str =
     "the runtime that the channel was built on has ended: build the channel on the runtime that uses it";

@@ -44,7 +44,9 @@ pub(crate) enum Protocol {
 /// A header of requests: NAME=VALUE.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Header {
+    /// The name.
     pub(crate) name: String,
+    /// The value.
     pub(crate) value: String,
 }
 

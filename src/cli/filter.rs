@@ -14,7 +14,9 @@ use super::kind::Kind;
 /// A pattern of names: `*` is any text, `?` any character, and `\` escapes the next character.
 #[derive(Debug, Clone)]
 pub(crate) struct Glob {
+    /// The pattern as written.
     text: Arc<str>,
+    /// The pattern as a regular expression.
     regex: Regex,
     /// The name, if the pattern matches a single one.
     literal: Option<String>,
@@ -23,7 +25,9 @@ pub(crate) struct Glob {
 /// A glob, of one type or of all: `TYPE=GLOB` or `GLOB`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Filter {
+    /// The type; `None` is any.
     kind: Option<Kind>,
+    /// The pattern of names.
     glob: Glob,
 }
 

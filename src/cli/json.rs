@@ -7,11 +7,14 @@ use crate::{WatchError, error::Code, escape::is_odd};
 /// The reason why a resource is absent, or may be stale.
 #[derive(Debug, Serialize)]
 pub(crate) struct Problem {
+    /// The name of a status code.
     pub(crate) code: &'static str,
+    /// The reason.
     pub(crate) message: String,
 }
 
 impl Problem {
+    /// The absence of a resource.
     pub(crate) fn not_found(message: &str) -> Self {
         Self { code: Code::NotFound.as_str(), message: message.to_owned() }
     }
@@ -46,6 +49,7 @@ pub(crate) fn printable(json: String) -> String {
     escaped
 }
 
+/// Why resources can be written as JSON.
 pub(crate) const TEXT_KEYS: &str = "resources are structs, and maps by text";
 
 #[cfg(test)]

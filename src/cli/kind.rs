@@ -30,6 +30,7 @@ impl Kind {
         Self::Runtime,
     ];
 
+    /// The name on the command line and in the output.
     pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Listener => "listener",
@@ -48,6 +49,7 @@ impl Kind {
         Self::ALL.into_iter().find(|kind| kind.type_url() == type_url)
     }
 
+    /// The type URL of the resources.
     fn type_url(self) -> &'static str {
         match self {
             Self::Listener => type_url::LISTENER,

@@ -93,6 +93,7 @@ enum ToolCommand {
 }
 
 impl ToolCommand {
+    /// Runs the command.
     fn run(&self, program: Program) -> Result<(), Failure> {
         match self {
             Self::Watch(args) => watch::run(program, args),
@@ -110,12 +111,14 @@ fn subcommand(first: Option<&OsString>) -> Option<&'static str> {
     SUBCOMMANDS.into_iter().find(|name| *name == first)
 }
 
+/// Prints the completions for a shell.
 fn complete(shell: Shell) -> Result<(), Failure> {
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut Tool::command(), "xdskit", &mut script);
     Ok(program::print(&String::from_utf8_lossy(&script))?)
 }
 
+/// The names of all commands.
 const SUBCOMMANDS: [&str; 5] = ["watch", "walk", "status", "relay", "completions"];
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use std::{
 /// A painter that colours text, or leaves it unchanged.
 #[derive(Debug, Clone, Copy)]
 pub struct Paint {
+    /// Whether there are colors.
     on: bool,
 }
 
@@ -60,13 +61,16 @@ impl Paint {
         self.style(Style::Cyan, text)
     }
 
+    /// A text in a style, where there are styles.
     fn style<T: Display>(self, style: Style, text: T) -> Painted<T> {
         Painted { style: self.on.then_some(style), text }
     }
 }
 
 struct Painted<T> {
+    /// `None` is plain text.
     style: Option<Style>,
+    /// The text, which is formatted last.
     text: T,
 }
 

@@ -46,6 +46,7 @@ pub(crate) enum Failure {
     Failed(String),
     /// A resource is missing, which the output contains.
     Missing,
+    /// Standard output, or a local resource, has failed.
     Io(io::Error),
 }
 
@@ -232,6 +233,7 @@ pub(crate) fn note(lines: &str) {
     let _ = writeln!(io::stderr(), "{}", wrap::for_output(lines, &io::stderr()));
 }
 
+/// Logs to standard error: warnings, unless `RUST_LOG` asks for more.
 pub(crate) fn log_to_stderr() {
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
     tracing_subscriber::fmt()

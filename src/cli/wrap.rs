@@ -12,7 +12,9 @@ use textwrap::{Options, WordSeparator, WordSplitter, WrapAlgorithm};
 /// The size of a terminal, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Size {
+    /// The characters in a line.
     pub(crate) columns: usize,
+    /// The number of lines.
     pub(crate) rows: usize,
 }
 
@@ -108,6 +110,7 @@ fn continued(guide: char) -> char {
     }
 }
 
+/// The first character of an escape sequence.
 const ESCAPE: char = '\u{1b}';
 /// The end of a colour, after the escape character.
 const RESET: &str = "[0m";

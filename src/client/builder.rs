@@ -1,3 +1,5 @@
+//! The builder of clients.
+
 use std::{
     collections::hash_map::RandomState,
     future::Future,
@@ -42,13 +44,21 @@ use crate::{
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ClientBuilder {
+    /// The servers, and what the client tells them about itself.
     bootstrap: Arc<Bootstrap>,
+    /// Times and limits.
     settings: Settings,
+    /// Settings of the transport of this crate.
     grpc: GrpcTransport,
+    /// The transport of the application, if it has one.
     transport: Option<Arc<dyn Transport>>,
+    /// The resolver of hosts of the application, if it has one.
     dns: Option<Arc<dyn Dns>>,
+    /// The name of the client for the status service.
     scope: String,
+    /// Which resources are valid.
     validation: Validation,
+    /// Where the client records metrics.
     #[cfg(feature = "metrics")]
     metrics: Option<Metrics>,
 }
@@ -57,7 +67,7 @@ pub struct ClientBuilder {
 #[derive(Clone, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum BuildError {
-    /// It was built outside of a tokio runtime.
+    /// The client was built outside of a tokio runtime.
     #[error("a client needs a tokio runtime: build it in a task, or within `Runtime::enter`")]
     NoRuntime,
     /// The bootstrap does not match the [extensions](ClientBuilder::extensions) of the application: the plugin of a
@@ -67,6 +77,7 @@ pub enum BuildError {
 }
 
 impl ClientBuilder {
+    /// A builder with defaults.
     pub(super) fn new(bootstrap: Arc<Bootstrap>) -> Self {
         Self {
             bootstrap,
@@ -82,7 +93,7 @@ impl ClientBuilder {
     }
 
     /// Sets a name that distinguishes the clients of a process: in [`Client::status`], in the client status service
-    /// (`client_scope`, A71-7) and in metrics (`grpc.target`). gRPC uses the target of the channel, or `#server`. Empty by
+    /// (`client_scope`) and in metrics (`grpc.target`). gRPC uses the target of the channel, or `#server`. Empty by
     /// default. [Shared](Self::shared) clients have a common scope.
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.scope = scope.into();
@@ -428,10 +439,10 @@ impl ClientBuilder {
         let loads = engine.loads().clone();
         let reporting = Reporting::new(loads.clone(), &encode_node(bootstrap.node()), random_seed());
         let load_driver = LoadDriver::new(reporting, keepalive, &commands);
-        let driver = Driver::new(engine, (transports, lookups), (received, load_driver));
+        let driver = Driver::new(engine, transports, lookups, received, load_driver);
         #[cfg(feature = "metrics")]
         let driver = driver.with_recorder(self.metrics.map(|metrics| metrics.recorder(&self.scope)));
-        Ok((Registry::new(commands, identity, (bootstrap, role), loads), driver.run()))
+        Ok((Registry::new(commands, identity, bootstrap, role, loads), driver.run()))
     }
 }
 

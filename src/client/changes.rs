@@ -1,3 +1,5 @@
+//! The changes of the members of a collection, one by one.
+
 use std::{
     collections::VecDeque,
     future::poll_fn,
@@ -40,8 +42,11 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "dropping it ends the watch"]
 pub struct Changes<T: Resource> {
+    /// The watched collection.
     watch: WatchAll<T>,
+    /// The state that the yielded and pending changes lead to.
     members: Option<Arc<Members<T>>>,
+    /// Changes to yield.
     pending: VecDeque<MemberChange<T>>,
 }
 
@@ -61,6 +66,7 @@ pub struct MemberChange<T> {
 }
 
 impl<T: Resource> Changes<T> {
+    /// The changes from nothing to the current members, and all later ones.
     pub(super) fn new(watch: WatchAll<T>) -> Self {
         Self { watch, members: None, pending: VecDeque::new() }
     }
@@ -101,6 +107,7 @@ impl<T: Resource> Stream for Changes<T> {
     }
 }
 
+/// The changes from one state to another one.
 fn differences<T: Resource>(older: Option<&Members<T>>, newer: &Members<T>) -> VecDeque<MemberChange<T>> {
     let nothing = imbl::OrdMap::new();
     let older = older.map_or(&nothing, |members| &members.erased().map);
@@ -123,12 +130,14 @@ fn differences<T: Resource>(older: Option<&Members<T>>, newer: &Members<T>) -> V
     changes
 }
 
+/// The absence of the collection as a whole.
 fn of_collection<T: Resource>(members: &Members<T>, reason: WatchError) -> MemberChange<T> {
     let observed = Arc::new(Observed::Absent { reason });
     let ErasedMembers { name, complete, .. } = members.erased();
     MemberChange { name: name.clone(), observed, of_collection: true, complete: *complete }
 }
 
+/// The state of a member that was removed.
 fn removed<T>(name: &Arc<str>, members: &ErasedMembers) -> Observed<T> {
     let about = Subject { type_url: members.type_url, name: name.clone(), node: members.node.clone() };
     let reason = "the management server has it no longer";

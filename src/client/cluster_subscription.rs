@@ -1,3 +1,5 @@
+//! Subscriptions to clusters that a resolution contains because of them alone.
+
 use std::{
     collections::HashMap,
     fmt, ptr,
@@ -15,6 +17,7 @@ use crate::resolve::Resolved;
 #[derive(Debug, Clone)]
 #[must_use = "the subscription ends when it is dropped"]
 pub struct ClusterSubscription {
+    /// Shared by all subscriptions to the cluster.
     shared: Arc<Shared>,
 }
 
@@ -27,7 +30,9 @@ pub(super) struct ClusterSubscriptions {
 
 /// The state that all subscriptions to one name share.
 struct Shared {
+    /// The name of the cluster.
     name: Arc<str>,
+    /// The resolution.
     watch: Arc<SharedWatch<Resolved>>,
 }
 
@@ -72,6 +77,7 @@ impl fmt::Debug for Shared {
 }
 
 impl ClusterSubscriptions {
+    /// Locks the subscriptions, which are whole even after a panic.
     fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Weak<Shared>>> {
         self.by_name.lock().unwrap_or_else(PoisonError::into_inner)
     }

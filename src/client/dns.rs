@@ -1,3 +1,5 @@
+//! The tasks that look up hosts.
+
 use std::{fmt, future::Future, io, pin::Pin, sync::Arc, time::Duration};
 
 use tokio::{net, sync::mpsc::UnboundedSender, task::JoinSet, time::timeout};
@@ -63,12 +65,16 @@ impl Dns for SystemDns {
 /// Executes lookups, each in a task of its own; dropping it aborts them.
 #[derive(Debug)]
 pub(super) struct Lookups {
+    /// Looks up a host.
     dns: Arc<dyn Dns>,
+    /// The maximum duration of a lookup.
     lookup_timeout: Duration,
+    /// The lookups in progress, which end with the client.
     tasks: JoinSet<()>,
 }
 
 impl Lookups {
+    /// No lookups.
     pub(super) fn new(dns: Arc<dyn Dns>, lookup_timeout: Duration) -> Self {
         Self { dns, lookup_timeout, tasks: JoinSet::new() }
     }
@@ -91,15 +97,19 @@ impl Lookups {
 /// Reports the outcome of a lookup, even of a panicking one.
 #[derive(Debug)]
 struct Report {
+    /// The lookup.
     lookup: LookupId,
+    /// Where its result is sent; `None` once it was.
     reports: Option<UnboundedSender<Input>>,
 }
 
 impl Report {
+    /// Reports a result.
     fn finish(mut self, result: Result<Addresses, String>) {
         self.send(result);
     }
 
+    /// Reports a result, unless one was reported.
     fn send(&mut self, result: Result<Addresses, String>) {
         if let Some(reports) = self.reports.take() {
             // An error means that the client has ended.

@@ -70,8 +70,10 @@ enum Work {
 impl Driver {
     pub(super) fn new(
         engine: Engine,
-        (transports, lookups): (Transports, Lookups),
-        (commands, loads): (UnboundedReceiver<Command>, LoadDriver),
+        transports: Transports,
+        lookups: Lookups,
+        commands: UnboundedReceiver<Command>,
+        loads: LoadDriver,
     ) -> Self {
         let (reports, events) = mpsc::unbounded_channel();
         Self {
@@ -163,6 +165,7 @@ impl Driver {
         }
     }
 
+    /// Handles a command of a handle or a watch.
     fn handle_command(&mut self, command: Command) -> ControlFlow<()> {
         match command {
             Command::Watch { watch_id, ty, names, publish } => {
@@ -200,6 +203,7 @@ impl Driver {
         ControlFlow::Continue(())
     }
 
+    /// Handles an event of a stream or a lookup.
     fn handle_event(&mut self, event: Input) {
         if let Input::Transport(event) = &event {
             let stream = event.stream();
@@ -254,6 +258,7 @@ impl Driver {
         self.record_load_reports();
     }
 
+    /// Records the streams of load reports.
     fn record_load_reports(&mut self) {
         #[cfg(feature = "metrics")]
         if let Some(recorder) = &self.recorder {
@@ -282,6 +287,7 @@ impl Driver {
         }
     }
 
+    /// Ends all watches, so that their streams end.
     fn close_watches(&mut self) {
         let watches: Vec<_> = self.watches.drain().map(|(_, watch)| watch).collect();
         for watch in watches.iter().filter_map(Weak::upgrade) {
@@ -289,6 +295,7 @@ impl Driver {
         }
     }
 
+    /// Records what the engine reports.
     #[cfg(feature = "metrics")]
     fn record(&mut self) {
         if let Some(recorder) = &self.recorder {

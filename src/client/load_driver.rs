@@ -1,3 +1,5 @@
+//! The part of the driver that sends load reports.
+
 use std::{
     collections::{BTreeMap, HashMap},
     future::pending,
@@ -28,14 +30,19 @@ use crate::{
 /// made, or waits for another attempt, the stream waits with it; without one, it has a connection of its own.
 #[derive(Debug)]
 pub(super) struct LoadDriver {
+    /// The protocol.
     reporting: Reporting,
+    /// The interval of keepalives.
     keepalive: Duration,
+    /// The streams that are connected, or being connected.
     connections: HashMap<StreamId, Box<dyn Connection>>,
     /// Streams that wait for a connection.
     waiting: BTreeMap<StreamId, LoadTarget>,
     /// The servers of the connections for resources.
     hosts: BTreeMap<StreamId, Arc<Server>>,
+    /// Events of the streams.
     events: UnboundedReceiver<Input>,
+    /// Where the streams send them.
     reports: UnboundedSender<Input>,
     /// Something may have changed since the metrics were recorded.
     #[cfg(feature = "metrics")]
@@ -48,8 +55,11 @@ pub(super) struct LoadDriver {
 /// The connections that resources come from, and what makes others.
 #[derive(Debug)]
 pub(super) struct Network<'a> {
+    /// Knows the servers.
     pub(super) engine: &'a Engine,
+    /// Connect to them.
     pub(super) transports: &'a Transports,
+    /// The streams for resources, whose connections load reports share.
     pub(super) connections: &'a mut HashMap<StreamId, Box<dyn Connection>>,
 }
 
@@ -92,6 +102,7 @@ impl LoadDriver {
         }
     }
 
+    /// Notes that metrics are to be recorded.
     fn note_change(&mut self) {
         #[cfg(feature = "metrics")]
         {
@@ -107,10 +118,12 @@ impl LoadDriver {
         self.events.recv().await
     }
 
+    /// The time of the next call of `handle_timeout`.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         self.reporting.poll_timeout()
     }
 
+    /// The state of each stream.
     pub(super) fn status(&self) -> Vec<LoadStreamReport> {
         self.reporting.status()
     }
@@ -130,11 +143,13 @@ impl LoadDriver {
         self.hosts.remove(&stream);
     }
 
+    /// Handles an event of a stream.
     pub(super) fn handle_event(&mut self, event: Input, network: Network<'_>) {
         self.pass_on(event);
         self.carry_out(network);
     }
 
+    /// Sends the reports that are due.
     pub(super) fn handle_timeout(&mut self, network: Network<'_>) {
         self.note_change();
         self.reporting.handle_timeout(now());
@@ -179,6 +194,7 @@ impl LoadDriver {
         self.reporting.shut_down(now());
     }
 
+    /// Whether all streams have ended.
     pub(super) fn is_closed(&self) -> bool {
         self.reporting.is_closed()
     }
@@ -202,6 +218,7 @@ impl LoadDriver {
         }
     }
 
+    /// Passes an event on to the protocol, unless its stream was cancelled.
     fn pass_on(&mut self, event: Input) {
         let Input::Transport(event) = event else { return };
         self.note_change();

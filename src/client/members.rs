@@ -1,3 +1,5 @@
+//! The members of a collection, and watches of them.
+
 use std::{
     fmt,
     marker::PhantomData,
@@ -41,6 +43,7 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "dropping a watch ends it"]
 pub struct WatchAll<T: Resource> {
+    /// The position of this watch.
     watcher: Watcher<Members<T>>,
 }
 
@@ -48,7 +51,9 @@ pub struct WatchAll<T: Resource> {
 ///
 /// Successive states share their common members, so that keeping a state is cheap.
 pub struct Members<T> {
+    /// The members, without their Rust type.
     inner: Arc<ErasedMembers>,
+    /// Their Rust type.
     resource: PhantomData<fn() -> T>,
 }
 

@@ -87,6 +87,7 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct Client {
+    /// The watches.
     registry: Arc<Registry>,
     /// The runtime of the callbacks.
     runtime: Handle,
@@ -198,9 +199,10 @@ impl Client {
     /// Nothing is reported to a server that is not in the bootstrap, or that has no streams.
     pub fn load_reporter_to(&self, server: &Server, cluster: &str, service: Option<&str>) -> LoadReporter {
         let is_known = |known: &&Arc<Server>| known.has_connection_of(server);
-        let known = self.bootstrap().servers().find(is_known).filter(|it| it.api_type != Some(ApiType::Rest));
+        let known =
+            self.bootstrap().servers().find(is_known).filter(|server| server.api_type != Some(ApiType::Rest));
         let reporter = match known {
-            Some(known) => self.registry.loads().reporter_to(known, (cluster, service)),
+            Some(known) => self.registry.loads().reporter_to(known, cluster, service),
             None => {
                 warn!(server = %server.uri, "load is not reported: the server is not in the bootstrap, or has no streams");
                 self.registry.loads().unreported()

@@ -1,3 +1,5 @@
+//! The client beside a client, for watches that observe.
+
 use std::{
     fmt,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},

@@ -1,3 +1,5 @@
+//! Calls of a function at each change of a watch.
+
 use std::{
     fmt,
     future::poll_fn,
@@ -18,7 +20,9 @@ use tokio::{runtime::Handle, task::AbortHandle};
 /// is completed. The runtime drops the callback itself soon after.
 #[must_use = "dropping the guard ends the calls"]
 pub struct ChangeGuard {
+    /// Set when the calls must end.
     dropped: Arc<AtomicBool>,
+    /// The task that makes the calls.
     task: AbortHandle,
 }
 

@@ -1,3 +1,5 @@
+//! Clients that callers of one configuration share.
+
 use std::{
     fmt,
     sync::{
@@ -13,6 +15,7 @@ use crate::{config::Bootstrap, engine::Settings, resource::Validation, transport
 
 /// Shared clients by their configurations.
 pub(super) struct Pool {
+    /// The clients that have not ended.
     clients: Mutex<Vec<Pooled>>,
 }
 
@@ -32,12 +35,16 @@ pub(super) struct PoolKey {
 
 /// A share in a client: that of one caller, with the clones of that handle and their watches.
 pub(super) struct Share {
+    /// The pool of the client.
     pool: &'static Pool,
+    /// The number of shares that have not been given up.
     sharers: Arc<AtomicUsize>,
+    /// Whether this one was given up.
     is_left: AtomicBool,
 }
 
 struct Pooled {
+    /// The configuration.
     key: PoolKey,
     /// Held by handles and watches, so that the client ends with the last of them.
     registry: Weak<Registry>,
@@ -46,6 +53,7 @@ struct Pooled {
 }
 
 impl Pool {
+    /// No clients.
     pub(super) const fn new() -> Self {
         Self { clients: Mutex::new(Vec::new()) }
     }
@@ -69,11 +77,13 @@ impl Pool {
         Ok((registry, share))
     }
 
+    /// A share in a client.
     fn take_part(&'static self, sharers: &Arc<AtomicUsize>) -> Arc<Share> {
         sharers.fetch_add(1, Ordering::Relaxed);
         Arc::new(Share { pool: self, sharers: sharers.clone(), is_left: AtomicBool::new(false) })
     }
 
+    /// Locks the clients, which are whole even after a panic.
     fn lock(&self) -> MutexGuard<'_, Vec<Pooled>> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
     }

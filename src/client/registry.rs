@@ -1,3 +1,5 @@
+//! The watches of a client, of which those of one subject share their value.
+
 use std::{
     any::{Any, TypeId, type_name},
     collections::HashMap,
@@ -139,8 +141,11 @@ pub(super) enum Role {
 
 #[derive(Default)]
 struct State {
+    /// The id of the newest watch.
     last_id: u64,
+    /// The watches of resources, by type URL.
     types: HashMap<&'static str, Type>,
+    /// The watches of resolutions.
     targets: HashMap<Target, Entry>,
 }
 
@@ -148,14 +153,19 @@ struct State {
 struct Type {
     /// The Rust type that was first watched under the type URL.
     rust: TypeId,
+    /// Its name, for errors.
     rust_name: &'static str,
+    /// The watch of all resources.
     all: Option<Entry>,
+    /// The watches of single resources.
     one: HashMap<Arc<str>, Entry>,
+    /// The watches of collections.
     others: HashMap<Selection, Entry>,
 }
 
 #[derive(Clone)]
 struct Entry {
+    /// The id of the watch.
     id: WatchId,
     /// A `SharedWatch` of the type's resource, or of a resolution.
     watch: Weak<dyn Any + Send + Sync>,
@@ -165,7 +175,8 @@ impl Registry {
     pub(super) fn new(
         commands: UnboundedSender<Command>,
         identity: Identity,
-        (bootstrap, role): (Arc<Bootstrap>, Role),
+        bootstrap: Arc<Bootstrap>,
+        role: Role,
         loads: Arc<Loads>,
     ) -> Arc<Self> {
         Arc::new(Self {

@@ -1,3 +1,5 @@
+//! The watch of a target.
+
 use std::{
     pin::Pin,
     sync::Arc,
@@ -32,10 +34,9 @@ use crate::{
 /// client is shut down.
 ///
 /// A snapshot is published when all clusters of its routes are known, each ready or with an error of its own; until then the
-/// previous snapshot remains. An error concerns the target as a whole (A74-3): there is no listener, no route
-/// configuration, or no virtual host for its authority. The error of a single cluster is in its
-/// [`ClusterView`](crate::resolve::ClusterView). A failed update that leaves the snapshot in use is one of
-/// [`Snapshot::warnings`].
+/// previous snapshot remains. An error concerns the target as a whole: there is no listener, no route configuration, or no
+/// virtual host for its authority. The error of a single cluster is in its [`ClusterView`](crate::resolve::ClusterView). A
+/// failed update that leaves the snapshot in use is one of [`Snapshot::warnings`].
 ///
 /// ```no_run
 /// use xdskit::{Client, RouteQuery};
@@ -58,6 +59,7 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "dropping a resolution ends it"]
 pub struct Resolution {
+    /// The position of this watch.
     watcher: Watcher<Resolved>,
 }
 
@@ -127,8 +129,8 @@ impl Resolution {
     }
 
     /// Subscribes to a cluster. Until the subscription is dropped, snapshots contain the cluster as soon as it is known, with or
-    /// without a route to it (A74-6). A call holds a subscription to its cluster until it ends, so that new routes do not remove
-    /// the endpoints of the cluster. Filters and plugins subscribe to clusters that no route names.
+    /// without a route to it. A call holds a subscription to its cluster until it ends, so that new routes do not remove the
+    /// endpoints of the cluster. Filters and plugins subscribe to clusters that no route names.
     ///
     /// It is cheap enough for each call: only the first subscription to a cluster and the end of the last one reach the driver.
     /// Snapshots are not delayed by a cluster without a route.
@@ -148,8 +150,8 @@ impl Resolution {
         self.watcher.watch().shut_down()
     }
 
-    /// Requests another DNS lookup of the hosts of all `LOGICAL_DNS` clusters (A74-7), as after failed connections. The rate of
-    /// lookups is limited by [`dns_refresh`](super::ClientBuilder::dns_refresh), so that it may be called at any time.
+    /// Requests another DNS lookup of the hosts of all `LOGICAL_DNS` clusters, as after failed connections. The rate of lookups
+    /// is limited by [`dns_refresh`](super::ClientBuilder::dns_refresh), so that it may be called at any time.
     pub fn request_reresolution(&self) {
         self.watcher.watch().order(|watch_id| Command::RequestReresolution { watch_id });
     }

@@ -1,3 +1,5 @@
+//! The latest value of a watch, and those who wait for the next one.
+
 use std::{
     fmt, mem,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,14 +13,17 @@ use slab::Slab;
 /// It stores one value, never a queue: a slow watcher skips intermediate values, never the latest one, and does not
 /// delay others.
 pub(super) struct Slot<V> {
+    /// The value and the watchers.
     state: Mutex<State<V>>,
 }
 
 struct State<V> {
+    /// The latest value.
     value: Option<Arc<V>>,
     /// Counts publications. It skips 0, the initial value of a watcher that has yielded nothing. It may wrap around:
     /// a watcher would have to miss exactly 2³² − 1 publications to skip one.
     revision: u32,
+    /// Whether there will be no other one.
     closed: bool,
     /// The watchers waiting for the next revision.
     waiting: Waiting,
@@ -35,6 +40,7 @@ enum Waiting {
 /// The position of a watcher: the last revision that it has seen, and its index among the waiting ones.
 #[derive(Debug, Default)]
 pub(super) struct Cursor {
+    /// The revision that was yielded last.
     seen: u32,
     /// Valid as long as `seen` is the slot's revision: a publication removes all wakers.
     place: Option<usize>,
@@ -46,6 +52,7 @@ pub(super) struct Cursor {
 pub(super) struct Wakers(Waiting);
 
 impl<V> Slot<V> {
+    /// A slot without a value.
     pub(super) fn new() -> Self {
         Self {
             state: Mutex::new(State { value: None, revision: 0, closed: false, waiting: Waiting::default() }),

@@ -1,3 +1,5 @@
+//! The status of a client, for debugging.
+
 #[cfg(feature = "csds")]
 use std::sync::Weak;
 use std::{
@@ -127,7 +129,7 @@ pub struct ResourceStatus {
     /// passwords, session ticket keys and tokens, in extensions as well. `None` if there is none, and for types whose
     /// bytes are [sensitive](crate::Resource::SENSITIVE), such as [`Secret`](crate::resource::Secret).
     pub bytes: Option<Bytes>,
-    /// The failure of the last update, until an update succeeds (A40-2).
+    /// The failure of the last update, until an update succeeds.
     pub error: Option<UpdateError>,
     /// What is not used of the resource in use.
     pub remarks: Remarks,
@@ -148,7 +150,9 @@ pub struct UpdateError {
 /// The identity of a client.
 #[derive(Debug)]
 pub(super) struct Identity {
+    /// The id of the node.
     pub(super) node_id: Arc<str>,
+    /// The name of the client for the status service.
     pub(super) scope: Arc<str>,
     /// The encoded node.
     #[cfg(feature = "csds")]
@@ -302,11 +306,14 @@ impl UpdateError {
 
 /// One point in time on both clocks.
 struct Clock {
+    /// The time on the clock of timers.
     now: Instant,
+    /// The time of day.
     wall: SystemTime,
 }
 
 impl Clock {
+    /// The time of day of a time of timers.
     fn at(&self, instant: Instant) -> SystemTime {
         let ago = self.now.saturating_duration_since(instant);
         self.wall.checked_sub(ago).unwrap_or(SystemTime::UNIX_EPOCH)

@@ -249,7 +249,7 @@ fn client() -> (Client, Commands) {
     let identity = Identity::new(&Node::new("n1"), "test");
     (
         Client {
-            registry: Registry::new(commands, identity, (bootstrap, role), loads),
+            registry: Registry::new(commands, identity, bootstrap, role, loads),
             runtime: Handle::current(),
             share: None,
         },

@@ -1,3 +1,5 @@
+//! The watch of a resource.
+
 use std::{
     pin::Pin,
     sync::Arc,
@@ -45,6 +47,7 @@ use crate::{
 #[derive(Debug)]
 #[must_use = "dropping a watch ends it"]
 pub struct Watch<T: Resource> {
+    /// The position of this watch.
     watcher: Watcher<Observed<T>>,
 }
 

@@ -1,3 +1,5 @@
+//! The servers of the resources of one authority.
+
 use super::{ConfigSource, Sources, Template};
 use crate::escape::debug_as_message;
 
@@ -5,8 +7,11 @@ use crate::escape::debug_as_message;
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Authority {
+    /// How names of listeners are made of targets.
     pub(super) template: Template,
+    /// The servers.
     pub(super) sources: Sources,
+    /// Whether only an unreachable server is replaced by the next one.
     pub(super) fallback_on_reachability_only: bool,
 }
 

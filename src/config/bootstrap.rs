@@ -1,3 +1,5 @@
+//! The bootstrap: what a client knows before it receives anything.
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::name::{Additions, ResourceName};
@@ -13,19 +15,29 @@ use super::{
 /// It is valid and immutable. See [`config`](crate::config) for an example.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bootstrap {
+    /// The servers of names without an authority, and of authorities without servers.
     sources: Sources,
+    /// The authorities by name.
     authorities: BTreeMap<String, Authority>,
     /// For all other authorities.
     default_authority: Option<Authority>,
+    /// What the client tells servers about itself.
     node: Node,
+    /// Which context parameters are added to names.
     context: ContextParamKeys,
+    /// The certificate providers by instance.
     certificate_providers: BTreeMap<String, CertificateProvider>,
+    /// How names of listeners are made of targets without an authority.
     client_listener_template: Template,
+    /// How servers make names of listeners of their addresses.
     server_listener_template: Option<Template>,
+    /// The services that resources may name, by target.
     allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
+    /// The servers that resources may name.
     named_servers: NamedServers,
-    /// By type URL.
+    /// Names of the collections that replace wildcards, by type URL.
     collections: BTreeMap<String, ResourceName>,
+    /// Fields without effect.
     warnings: Vec<ValidationError>,
 }
 
@@ -67,7 +79,9 @@ pub(crate) struct Parts {
 
 #[derive(Debug)]
 pub(crate) struct AuthorityParts {
+    /// How names of listeners are made of targets; `None` is the default.
     pub(crate) template: Option<Template>,
+    /// The servers; none are those of the bootstrap.
     pub(crate) sources: Sources,
     pub(crate) fallback_on_reachability_only: bool,
 }
@@ -99,6 +113,7 @@ impl Bootstrap {
         self.tables().flat_map(Sources::iter)
     }
 
+    /// The servers of each authority, and then those of the bootstrap.
     fn tables(&self) -> impl Iterator<Item = &Sources> {
         let authorities = self.authorities.values().chain(&self.default_authority);
         authorities.map(|authority| &authority.sources).chain([&self.sources])
@@ -125,14 +140,14 @@ impl Bootstrap {
         &self.node
     }
 
-    /// The keys of the [node](Self::node) that are added to the names of collections as context parameters (rule X7), in
-    /// the form of [`Node::context_params`].
+    /// The keys of the [node](Self::node) that are added to the names of collections as context parameters, in the form
+    /// of [`Node::context_params`].
     pub fn node_context_params(&self) -> &[String] {
         &self.context.node
     }
 
-    /// The client features that are added to all `xdstp:` names as context parameters `xds.client_feature.<feature>=true`
-    /// (rule X7).
+    /// The client features that are added to all `xdstp:` names as context parameters
+    /// `xds.client_feature.<feature>=true`.
     pub fn client_feature_context_params(&self) -> &[String] {
         &self.context.features
     }
@@ -205,8 +220,8 @@ impl Bootstrap {
         &self.warnings
     }
 
-    /// The sources of a resource of a type, in order of preference: those of the authority for an `xdstp:` name (X11), and
-    /// those of the bootstrap for an old-style name (A47-10). Empty if only other types have sources.
+    /// The sources of a resource of a type, in order of preference: those of the authority for an `xdstp:` name, and those
+    /// of the bootstrap for an old-style name. Empty if only other types have sources.
     ///
     /// # Errors
     ///
@@ -217,6 +232,7 @@ impl Bootstrap {
         type_url: &str,
     ) -> Result<&[ConfigSource], UnknownAuthority> {
         match name.authority() {
+            // A47-10.
             Some(authority) => self.authority(authority).map(|authority| authority.sources_of(type_url)),
             None => Ok(self.sources.of(type_url)),
         }
@@ -236,6 +252,7 @@ impl Bootstrap {
         }
     }
 
+    /// Makes a bootstrap of valid parts.
     pub(crate) fn assemble(parts: Parts) -> Self {
         let mut known = Vec::new();
         let sources = parts.sources.share(&mut known);

@@ -1,3 +1,5 @@
+//! Builders of bootstraps, for applications that have no file.
+
 use std::collections::BTreeMap;
 
 use super::{
@@ -39,8 +41,11 @@ pub struct BootstrapBuilder {
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until it is given to a bootstrap's"]
 pub struct AuthorityBuilder {
+    /// The servers.
     sources: SourcesBuilder,
+    /// How names of listeners are made of targets.
     template: Option<String>,
+    /// Whether only an unreachable server is replaced by the next one.
     fallback_on_reachability_only: bool,
 }
 
@@ -77,15 +82,14 @@ impl BootstrapBuilder {
         self
     }
 
-    /// Adds properties of the node to the names of `xdstp:` collections, as context parameters `xds.node.<key>` (rule X7).
-    /// The keys are those of [`Node::context_params`], such as `id`, `cluster`, `locality.zone` or `metadata.team`.
+    /// Adds properties of the node to the names of `xdstp:` collections, as context parameters `xds.node.<key>`. The keys
+    /// are those of [`Node::context_params`], such as `id`, `cluster`, `locality.zone` or `metadata.team`.
     pub fn node_context_params<K: Into<String>>(mut self, keys: impl IntoIterator<Item = K>) -> Self {
         self.context.node = keys.into_iter().map(Into::into).collect();
         self
     }
 
-    /// Adds features of the client to all `xdstp:` names, by context parameters `xds.client_feature.<feature>=true` (rule
-    /// X7).
+    /// Adds features of the client to all `xdstp:` names, by context parameters `xds.client_feature.<feature>=true`.
     pub fn client_feature_context_params<F: Into<String>>(
         mut self,
         features: impl IntoIterator<Item = F>,
@@ -100,7 +104,7 @@ impl BootstrapBuilder {
         self
     }
 
-    /// Sets the sources of names with any authority that was not [added](Self::authority) (`default_config_source`, X11).
+    /// Sets the sources of names with any authority that was not [added](Self::authority) (`default_config_source`).
     /// Without it such names are rejected. Its template is ignored.
     pub fn default_authority(mut self, authority: AuthorityBuilder) -> Self {
         self.default_authority = Some(authority);
@@ -193,6 +197,7 @@ impl BootstrapBuilder {
         if problems.is_empty() { Ok(Bootstrap::assemble(parts)) } else { Err(ConfigError::new(problems)) }
     }
 
+    /// Checks the settings of certificate files.
     fn check_files(&self, problems: &mut Vec<ValidationError>) {
         for (instance, provider) in &self.certificate_providers {
             if let CertificateProvider::FileWatcher(config) = provider {
@@ -234,10 +239,12 @@ impl AuthorityBuilder {
         self
     }
 
+    /// Builds an authority of a name.
     fn build(self, name: &str, problems: &mut Vec<ValidationError>) -> AuthorityParts {
         self.build_at(Some(name), &format!("authorities[{name:?}]"), problems)
     }
 
+    /// Builds an authority; `path` is that of its problems.
     fn build_at(self, name: Option<&str>, path: &str, problems: &mut Vec<ValidationError>) -> AuthorityParts {
         let template_path = format!("{path}.client_listener_resource_name_template");
         let template = template(self.template, &template_path, problems);
@@ -253,6 +260,7 @@ impl AuthorityBuilder {
 }
 
 impl FilesError {
+    /// The problem at the path of the settings.
     pub(crate) fn at(self, path: &str) -> ValidationError {
         let separator = if self.field.is_empty() { "" } else { "." };
         ValidationError::new(format!("{path}{separator}{}", self.field), self.reason)
@@ -266,8 +274,10 @@ pub(crate) fn foreign_template(authority: &str) -> String {
     format!("must start with {prefix:?}")
 }
 
+/// Parses a template.
 fn template(text: Option<String>, path: &str, problems: &mut Vec<ValidationError>) -> Option<Template> {
     Template::parse(&text?).map_err(|error| problems.push(ValidationError::new(path, error.to_string()))).ok()
 }
 
+/// The problem of an empty list of servers.
 pub(crate) const NO_SERVERS: &str = "must have at least one server";

@@ -1,3 +1,5 @@
+//! Certificate providers.
+
 use std::{path::PathBuf, time::Duration};
 
 use serde_json::{Map, Value};
@@ -73,6 +75,7 @@ impl CertificateProvider {
         Some(if misplaced { Err(Invalid::new("expected an object")) } else { parsed.map(Self::Custom) })
     }
 
+    /// The plugin that this crate has.
     pub(crate) const FILE_WATCHER: &'static str = "file_watcher";
 }
 
@@ -91,6 +94,7 @@ impl FileWatcherConfig {
         }
     }
 
+    /// Settings without files.
     pub(crate) fn empty() -> Self {
         Self {
             ca_certificate_file: None,
@@ -101,6 +105,7 @@ impl FileWatcherConfig {
         }
     }
 
+    /// Checks that there is something to provide.
     pub(crate) fn check(&self) -> Result<(), FilesError> {
         let files = [&self.ca_certificate_file, &self.certificate_file, &self.private_key_file];
         if files.iter().all(|file| file.is_none()) && self.spiffe_trust_bundle_map_file.is_none() {

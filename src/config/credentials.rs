@@ -1,3 +1,5 @@
+//! Credentials of connections and calls.
+
 use std::{
     collections::BTreeSet,
     fmt,
@@ -67,7 +69,9 @@ pub enum CallCredentials {
 /// type only.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct CustomCredentials {
+    /// The type, by which the application knows them.
     type_name: String,
+    /// The configuration, as it was written.
     config: Value,
 }
 
@@ -94,7 +98,9 @@ pub struct CustomCredentials {
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct CredentialTypes {
+    /// The types for connections.
     channel: BTreeSet<String>,
+    /// The types for calls.
     call: BTreeSet<String>,
 }
 
@@ -136,10 +142,12 @@ impl CredentialTypes {
         self
     }
 
+    /// Whether the application has credentials of a type for connections.
     pub(crate) fn has_channel(&self, type_name: &str) -> bool {
         self.channel.contains(type_name)
     }
 
+    /// Whether the application has credentials of a type for calls.
     pub(crate) fn has_call(&self, type_name: &str) -> bool {
         self.call.contains(type_name)
     }
@@ -189,6 +197,7 @@ impl TlsConfig {
         self
     }
 
+    /// Checks that the files fit together.
     pub(crate) fn check(&self) -> Result<(), FilesError> {
         check_identity(self.certificate_file.as_deref(), self.private_key_file.as_deref())?;
         check_interval(self.refresh_interval)
@@ -211,7 +220,9 @@ impl Default for TlsConfig {
 /// The invalid field of a set of certificate files, and the reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FilesError {
+    /// The field; empty for the settings as a whole.
     pub(crate) field: &'static str,
+    /// What is wrong.
     pub(crate) reason: &'static str,
 }
 
@@ -231,6 +242,7 @@ pub(crate) fn check_identity(certificate: Option<&Path>, key: Option<&Path>) -> 
     }
 }
 
+/// Checks the time between two readings of files.
 pub(crate) fn check_interval(interval: Duration) -> Result<(), FilesError> {
     if interval.is_zero() {
         return Err(FilesError { field: "refresh_interval", reason: "must be more than 0 s" });

@@ -1,3 +1,5 @@
+//! Durations in the notation of protobuf.
+
 use std::time::Duration;
 
 /// The maximum duration: 30 years. Longer ones are reduced to it, so that they can be added to any time, and

@@ -1,3 +1,5 @@
+//! Localities: where a node or an endpoint is.
+
 use std::{cmp::Ordering, fmt};
 
 use serde::{Serialize, Serializer, ser::SerializeStruct};
@@ -45,12 +47,13 @@ impl Locality {
         &self.text[self.sub_zone as usize..]
     }
 
+    /// Region, zone and sub-zone.
     fn parts(&self) -> [&str; 3] {
         [self.region(), self.zone(), self.sub_zone()]
     }
 }
 
-/// By region, then zone, then sub-zone.
+/// Localities are ordered by region, then zone, then sub-zone.
 impl Ord for Locality {
     fn cmp(&self, other: &Self) -> Ordering {
         self.parts().cmp(&other.parts())

@@ -1,3 +1,5 @@
+//! Metadata that each call to a server carries.
+
 use std::{error::Error, fmt};
 
 use bytes::Bytes;
@@ -19,20 +21,26 @@ use crate::escape::debug_as_message;
 /// ```
 #[derive(Clone, Default, PartialEq, Eq, Hash)]
 pub struct Metadata {
+    /// The entries in their order; a key may be there several times.
     entries: Vec<Entry>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Entry {
+    /// The key, in lower case.
     key: Box<str>,
+    /// The value; bytes if the key ends with `-bin`.
     value: Bytes,
 }
 
 /// The reason why a key or a value cannot be metadata. The value is not part of it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InvalidMetadata {
+    /// The key, cut if it is long.
     key: String,
+    /// The invalid field of the entry.
     field: &'static str,
+    /// What is wrong.
     reason: &'static str,
 }
 
@@ -115,6 +123,7 @@ impl InvalidMetadata {
         self.field
     }
 
+    /// What is wrong.
     pub(crate) fn reason(&self) -> &'static str {
         self.reason
     }
@@ -131,6 +140,7 @@ impl Error for InvalidMetadata {}
 
 debug_as_message!(InvalidMetadata);
 
+/// The head of a key, for errors.
 fn shortened(key: &str) -> String {
     key.chars().take(MAX_SHOWN_KEY).collect()
 }

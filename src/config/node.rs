@@ -1,3 +1,5 @@
+//! The node: what a client tells servers about itself.
+
 use serde_json::{Map, Value};
 
 use super::Locality;
@@ -6,7 +8,7 @@ use crate::name::ContextParams;
 /// The identity of this client, sent in the first request of each stream.
 ///
 /// The user agent and the client features are those of the library ([`USER_AGENT_NAME`], [`USER_AGENT_VERSION`],
-/// [`CLIENT_FEATURES`]) and cannot be configured (A27-2).
+/// [`CLIENT_FEATURES`]) and cannot be configured.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Node {
@@ -47,7 +49,7 @@ impl Node {
         self
     }
 
-    /// The context parameters of this node (rule X7) for those of `keys` that have a value. Keys, such as `cluster`,
+    /// The context parameters of this node for those of `keys` that have a value. Keys, such as `cluster`,
     /// `locality.zone` or `metadata.team`, have no prefix `xds.node.`. Metadata values are written as JSON.
     ///
     /// ```
@@ -79,6 +81,7 @@ impl Node {
         ) || key.strip_prefix("metadata.").is_some_and(|key| !key.is_empty())
     }
 
+    /// The value of a context parameter, if the node has it.
     fn context_param(&self, key: &str) -> Option<String> {
         let locality = self.locality.as_ref();
         match key {
@@ -94,6 +97,8 @@ impl Node {
     }
 }
 
+// A27-2: servers recognise the implementation by these, and enable behaviour by the features, so that applications cannot set
+// them.
 /// The `user_agent_name` of the node.
 pub const USER_AGENT_NAME: &str = "xdskit";
 

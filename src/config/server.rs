@@ -1,3 +1,5 @@
+//! Management servers.
+
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
 use super::{
@@ -54,7 +56,7 @@ pub struct Keepalive {
 #[non_exhaustive]
 pub struct Polling {
     /// The minimum time from the end of a request to the next one. A random delay of at most the same time is added, to
-    /// spread the requests of clients (rule D12). Limited to 30 years.
+    /// spread the requests of clients. Limited to 30 years.
     pub refresh_delay: Duration,
     /// The timeout of a response: 1 s by default.
     pub request_timeout: Duration,

@@ -1,3 +1,5 @@
+//! Where resources come from: servers and files.
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -39,7 +41,7 @@ pub struct PathSource {
     pub path: PathBuf,
     /// The directory in which a move triggers a reload of the file; without it, any change of the file does.
     pub watched_directory: Option<PathBuf>,
-    /// With a watched directory, reads the file again also when it is written in place (`watch_modify`).
+    /// Whether a file with a watched directory is also read again when it is written in place (`watch_modify`).
     pub watch_modify: bool,
     /// The features, as for a server.
     pub features: ServerFeatures,
@@ -50,8 +52,9 @@ pub struct PathSource {
 /// The sources of resources: by type for types with their own, else the same for all types.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Sources {
+    /// For all types without sources of their own, the preferred ones first.
     all: Vec<ConfigSource>,
-    /// By type URL.
+    /// Sources of single types by type URL, which replace `all`.
     by_type: BTreeMap<String, Vec<ConfigSource>>,
 }
 
@@ -160,6 +163,7 @@ impl fmt::Display for PathSource {
 }
 
 impl Sources {
+    /// The sources of all types, and of single ones.
     pub(crate) fn new(all: Vec<ConfigSource>, by_type: BTreeMap<String, Vec<ConfigSource>>) -> Self {
         Self { all, by_type }
     }
@@ -178,6 +182,7 @@ impl Sources {
         naming.filter(of_servers).unwrap_or(own)
     }
 
+    /// Whether there are no sources at all.
     pub(crate) fn is_empty(&self) -> bool {
         self.all.is_empty() && self.by_type.is_empty()
     }

@@ -1,3 +1,5 @@
+//! Targets of channels, and the names of their listeners.
+
 use std::{fmt, net::SocketAddr, sync::Arc};
 
 use crate::{
@@ -21,8 +23,11 @@ use super::{Bootstrap, UnknownAuthority};
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Target {
+    /// The target as it was written.
     text: Arc<str>,
+    /// The host of requests, if it is not that of the target.
     authority: Option<Arc<str>>,
+    /// The headers that choose the scope.
     headers: Arc<[(Arc<str>, Arc<str>)]>,
 }
 
@@ -30,7 +35,7 @@ pub struct Target {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TargetError {
-    /// It is not of the form `xds:///service` or `xds://authority/service`.
+    /// The target is not of the form `xds:///service` or `xds://authority/service`.
     #[error("target {target:?}: {reason}")]
     Invalid {
         /// The target as given.
@@ -194,6 +199,7 @@ impl Bootstrap {
         self.checked_name(&address, &template.expand(&address))
     }
 
+    /// Parses the name of a listener, whose authority must be known.
     fn checked_name(&self, target: &str, name: &str) -> Result<ResourceName, TargetError> {
         let name = ResourceName::parse(name)
             .map_err(|error| TargetError::Name { target: target.to_owned(), error })?;
@@ -207,11 +213,13 @@ impl Bootstrap {
 
 /// `xds:[//authority/]path`, decoded.
 struct Parsed {
+    /// The authority; empty if there is none.
     authority: String,
     path: String,
 }
 
 impl Parsed {
+    /// Parses a target.
     fn parse(text: &str) -> Result<Self, String> {
         let rest = text.strip_prefix("xds:").ok_or("does not start with `xds:`")?;
         if rest.contains(['?', '#']) {

@@ -1,3 +1,5 @@
+//! Templates of the names of listeners.
+
 use std::{fmt, sync::Arc};
 
 use crate::name::{
@@ -7,8 +9,8 @@ use crate::name::{
 
 /// A template of resource names: a text in which every `%s` stands for a value.
 ///
-/// If the text starts with `xdstp:`, characters of the value that are not allowed in a URI's path are percent-encoded
-/// (A47-3); otherwise the value is inserted unchanged.
+/// If the text starts with `xdstp:`, characters of the value that are not allowed in a URI's path are
+/// percent-encoded; otherwise the value is inserted unchanged.
 ///
 /// ```
 /// use xdskit::config::Template;
@@ -20,6 +22,7 @@ use crate::name::{
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Template {
+    /// The template as it was written.
     text: Arc<str>,
 }
 
@@ -82,4 +85,5 @@ impl fmt::Display for Template {
     }
 }
 
+/// What the target takes the place of.
 const PLACEHOLDER: &str = "%s";

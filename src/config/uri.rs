@@ -1,3 +1,5 @@
+//! Addresses of servers, in the forms that gRPC knows.
+
 use std::{
     fmt,
     net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6},
@@ -32,8 +34,11 @@ use crate::escape::debug_as_message;
 /// ```
 #[derive(Debug, Clone)]
 pub struct ServerUri {
+    /// The URI as it was written.
     text: Arc<str>,
+    /// What it names.
     address: ServerAddress,
+    /// What the scheme requires of the connection.
     security: Option<Security>,
 }
 
@@ -57,7 +62,9 @@ pub enum ServerAddress {
 /// The reason why the URI of a server cannot be parsed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct InvalidUri {
+    /// The URI as it was written.
     text: String,
+    /// What is wrong.
     reason: String,
 }
 
@@ -81,6 +88,7 @@ impl ServerUri {
         &self.address
     }
 
+    /// What the scheme requires of the connection.
     pub(crate) fn security(&self) -> Option<Security> {
         self.security
     }
@@ -149,8 +157,10 @@ debug_as_message!(InvalidUri);
 
 impl std::error::Error for InvalidUri {}
 
+/// An address, and what the scheme requires.
 type Parsed = (ServerAddress, Option<Security>);
 
+/// Parses a URI.
 fn parse(text: &str) -> Result<Parsed, String> {
     if text.is_empty() {
         return Err("empty".to_owned());
@@ -199,6 +209,7 @@ fn dns_path(rest: &str) -> Result<&str, String> {
     }
 }
 
+/// Parses a host with or without a port.
 fn host_address(text: &str) -> Result<ServerAddress, String> {
     let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
         Some((host, after)) => {
@@ -222,6 +233,7 @@ fn host_address(text: &str) -> Result<ServerAddress, String> {
     Ok(ServerAddress::Host { host: unbracketed(host), port })
 }
 
+/// A host without the brackets of an IPv6 address.
 fn unbracketed<S: AsRef<str>>(host: Host<S>) -> String {
     match host {
         Host::Domain(name) => name.as_ref().to_owned(),
@@ -230,6 +242,7 @@ fn unbracketed<S: AsRef<str>>(host: Host<S>) -> String {
     }
 }
 
+/// Parses a port.
 fn parse_port(text: &str) -> Result<u16, String> {
     if text.contains(':') {
         return Err("too many colons: an IPv6 address needs brackets".to_owned());
@@ -238,6 +251,7 @@ fn parse_port(text: &str) -> Result<u16, String> {
     text.parse().ok().filter(|port| digits && *port != 0).ok_or_else(|| format!("port {text:?}: {BAD_PORT}"))
 }
 
+/// Parses a list of IP addresses; `what` is what each must be.
 fn addresses(rest: &str, what: &str, parse: fn(&str) -> Option<SocketAddr>) -> Result<ServerAddress, String> {
     let parse_one = |text: &str| {
         parse(text)
@@ -247,17 +261,20 @@ fn addresses(rest: &str, what: &str, parse: fn(&str) -> Option<SocketAddr>) -> R
     rest.split(',').map(parse_one).collect::<Result<_, _>>().map(ServerAddress::Addresses)
 }
 
+/// Parses an IPv4 address with or without a port.
 fn ipv4_address(text: &str) -> Option<SocketAddr> {
     let without_port = || text.parse::<Ipv4Addr>().map(|ip| SocketAddrV4::new(ip, DEFAULT_PORT));
     text.parse::<SocketAddrV4>().or_else(|_| without_port()).ok().map(SocketAddr::V4)
 }
 
+/// Parses an IPv6 address with or without a port.
 fn ipv6_address(text: &str) -> Option<SocketAddr> {
     let bare = text.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')).unwrap_or(text);
     let without_port = || bare.parse::<Ipv6Addr>().map(|ip| SocketAddrV6::new(ip, DEFAULT_PORT, 0, 0));
     text.parse::<SocketAddrV6>().or_else(|_| without_port()).ok().map(SocketAddr::V6)
 }
 
+/// Parses the path of a socket.
 fn unix_path(rest: &str) -> Result<PathBuf, String> {
     let path = match rest.strip_prefix("//") {
         Some(absolute) if absolute.starts_with('/') => absolute,
@@ -272,7 +289,9 @@ fn unix_path(rest: &str) -> Result<PathBuf, String> {
 
 /// The default port of gRPC's DNS resolver.
 const DEFAULT_PORT: u16 = 443;
+/// What a port is, for errors.
 const BAD_PORT: &str = "a port is a number from 1 to 65535";
+/// The known forms, for errors.
 const FORMS: &str = "known are host:port, dns:, ipv4:, ipv6:, unix:, http:// and https://";
 /// gRPC's schemes without `//`, which would otherwise be taken for a host.
 const KNOWN_SCHEMES: &[&str] =

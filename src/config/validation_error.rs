@@ -1,3 +1,5 @@
+//! Problems of configurations, each at the path of a field.
+
 use std::fmt;
 
 use crate::escape::{Escaped, debug_as_message};
@@ -5,17 +7,21 @@ use crate::escape::{Escaped, debug_as_message};
 /// An error in a configuration, with its path.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ValidationError {
+    /// The path of the field.
     path: String,
+    /// What is wrong.
     reason: String,
 }
 
 /// All errors of a configuration that was built in code.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ConfigError {
+    /// All problems that were found.
     errors: Vec<ValidationError>,
 }
 
 impl ValidationError {
+    /// A problem of a field.
     pub(crate) fn new(path: impl Into<String>, reason: impl Into<String>) -> Self {
         Self { path: path.into(), reason: reason.into() }
     }

@@ -20,10 +20,14 @@ use tonic::transport::server::{Connected, TcpConnectInfo};
 /// A connection of a client, which ends when it has had no streams for some time.
 #[derive(Debug)]
 pub(super) struct Connection<T = TcpStream> {
+    /// The byte stream.
     io: T,
+    /// The count of streams, which requests change.
     info: ConnectionInfo,
     idle_timeout: Duration,
+    /// The next time to check for idleness.
     check: Pin<Box<Sleep>>,
+    /// Counts the connection against the limit.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -31,18 +35,20 @@ pub(super) struct Connection<T = TcpStream> {
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionInfo {
     peer: Option<SocketAddr>,
+    /// Shared with the streams of the connection.
     use_: Arc<Mutex<Use>>,
 }
 
 /// The use of a connection.
 #[derive(Debug)]
 struct Use {
+    /// The number of open streams.
     streams: usize,
     /// The time of the last end of a stream, or of the beginning of the connection.
     since: Instant,
 }
 
-/// A stream on a connection, until it is dropped.
+/// Counts a stream on a connection until it is dropped.
 #[derive(Debug)]
 pub(super) struct StreamGuard(Option<ConnectionInfo>);
 
@@ -90,7 +96,7 @@ impl ConnectionInfo {
         own.or_else(|| extensions.get::<TcpConnectInfo>().and_then(TcpConnectInfo::remote_addr))
     }
 
-    /// The time since when there are no streams; `None` if there are some.
+    /// Returns the time since when there are no streams; `None` if there are some.
     fn idle_since(&self) -> Option<Instant> {
         let now = self.lock();
         (now.streams == 0).then_some(now.since)
@@ -160,7 +166,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Connection<T> {
     }
 }
 
-/// A later time, at most some decades later.
+/// Returns a later time, some decades later at most.
 fn later(since: Instant, time: Duration) -> Instant {
     since + crate::config::bounded(time)
 }

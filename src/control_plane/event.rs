@@ -1,3 +1,5 @@
+//! The events that observers of a control plane get.
+
 use std::net::SocketAddr;
 
 use super::{

@@ -1,3 +1,5 @@
+//! The shared state of the streams of a control plane.
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -23,12 +25,18 @@ use super::{
 pub(super) struct Hub {
     pub(super) settings: Settings,
     pub(super) server_limits: ServerLimits,
+    /// Checks the headers of requests.
     pub(super) authorize: Option<Authorize>,
+    /// The resources and the faults of tests, which streams follow.
     state: watch::Sender<State>,
+    /// The open streams, for commands.
     streams: Mutex<Streams>,
+    /// The subscriptions of all clients together.
     subscriptions: watch::Sender<Subscriptions>,
+    /// Numbers the changes of subscriptions.
     turns: Turns,
     observers: Vec<Observer>,
+    /// The streams of load reports.
     pub(super) load_reporting: LoadHub,
 }
 
@@ -39,8 +47,11 @@ pub(super) type Observer = Box<dyn Fn(&Event) + Send + Sync>;
 /// The state that streams follow: each change of it wakes them.
 #[derive(Debug, Clone, Default)]
 pub(super) struct State {
+    /// The resources.
     pub(super) store: Store,
+    /// Types for which nothing is sent.
     pub(super) held: Held,
+    /// When response headers are sent.
     pub(super) headers: Headers,
     /// Whether requests are left unread.
     pub(super) reading_paused: bool,
@@ -61,14 +72,16 @@ pub enum Headers {
     /// When the stream opens.
     #[default]
     AtOnce,
-    /// With the first response.
+    /// Headers are sent with the first response.
     WithFirstResponse,
     /// Never, until the stream ends. Responses are delayed with them.
     Never,
 }
 
+/// The open streams.
 #[derive(Debug, Default)]
 struct Streams {
+    /// The number of streams that were ever opened, which numbers them.
     opened: u64,
     open: BTreeMap<u64, (Method, mpsc::UnboundedSender<Command>)>,
 }
@@ -85,6 +98,7 @@ pub(super) enum Command {
 }
 
 impl Command {
+    /// Whether a stream of a method gets the command.
     fn is_for(&self, method: &Method) -> bool {
         match self {
             Self::Send(response) => {
@@ -133,14 +147,17 @@ impl Hub {
         self.state.send_if_modified(change)
     }
 
+    /// Returns a copy of the state, which shares the resources.
     pub(super) fn state(&self) -> State {
         self.state.borrow().clone()
     }
 
+    /// Returns the state and its changes.
     pub(super) fn follow(&self) -> watch::Receiver<State> {
         self.state.subscribe()
     }
 
+    /// Registers a stream. Returns its number and its commands.
     pub(super) fn open(&self, method: Method) -> (u64, mpsc::UnboundedReceiver<Command>) {
         let (sender, receiver) = mpsc::unbounded_channel();
         let mut streams = self.streams();
@@ -150,6 +167,7 @@ impl Hub {
         (id, receiver)
     }
 
+    /// Removes a stream that has ended.
     pub(super) fn close(&self, id: u64) {
         self.streams().open.remove(&id);
     }
@@ -161,14 +179,17 @@ impl Hub {
         addressed.filter(|(_, stream)| stream.send(command.clone()).is_ok()).count()
     }
 
+    /// Returns the number of open streams.
     pub(super) fn open_streams(&self) -> usize {
         self.streams().open.len()
     }
 
+    /// Returns the current subscriptions.
     pub(super) fn subscriptions(&self) -> Subscriptions {
         self.subscriptions.borrow().clone()
     }
 
+    /// Subscribes to the changes of subscriptions.
     pub(super) fn subscription_changes(&self) -> SubscriptionChanges {
         SubscriptionChanges::new(self.subscriptions.subscribe(), self.turns.clone())
     }
@@ -192,6 +213,7 @@ impl Hub {
         self.subscriptions.send_modify(|subscriptions| subscriptions.remove_stream(names));
     }
 
+    /// Calls the observers, on the task of the stream.
     pub(super) fn emit(&self, event: &Event) {
         self.observers.iter().for_each(|observer| observer(event));
     }

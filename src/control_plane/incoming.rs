@@ -1,3 +1,5 @@
+//! The accepted connections of a control plane.
+
 use std::{
     io,
     pin::Pin,
@@ -25,15 +27,18 @@ pub(super) struct Incoming {
     tcp: TcpIncoming,
     tls: Option<ServerTls>,
     limits: ServerLimits,
+    /// A permit for each connection, up to the limit.
     permits: Arc<Semaphore>,
+    /// Refused connections, for the log.
     refused: Refused,
-    /// None of them delays another one, nor the acceptance of connections.
+    /// TLS handshakes in progress. A slow one delays neither another one nor the acceptance of connections.
     handshakes: JoinSet<Option<Connection<Socket>>>,
 }
 
 /// A connection, with TLS or without it.
 pub(super) type Socket = Box<dyn Io>;
 
+/// A byte stream of any kind.
 pub(super) trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
@@ -73,6 +78,7 @@ impl Stream for Incoming {
                 Ok(socket) => socket,
                 Err(error) => return Poll::Ready(Some(Err(error))),
             };
+            // The limit is checked before the handshake, which would cost far more than the refusal.
             let Ok(permit) = this.permits.clone().try_acquire_owned() else {
                 this.refused.report(this.limits.max_connections);
                 continue;
@@ -108,6 +114,7 @@ impl Stream for Incoming {
 #[derive(Debug, Default)]
 struct Refused {
     count: u64,
+    /// The time of the last warning.
     warned: Option<Instant>,
 }
 
@@ -124,6 +131,7 @@ impl Refused {
     }
 }
 
+/// The shortest time between warnings, so that many refused connections do not fill the log.
 const WARNING_INTERVAL: Duration = Duration::from_secs(1);
 /// The longest time of a TLS handshake.
 #[cfg(feature = "tls")]

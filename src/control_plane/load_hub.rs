@@ -1,3 +1,5 @@
+//! The shared state of the streams of load reports.
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -21,7 +23,9 @@ use crate::pb::envoy::service::load_stats::v3::LoadStatsResponse;
 /// It is apart from that of the discovery streams, so that neither wakes the other.
 #[derive(Debug, Default)]
 pub(super) struct LoadHub {
+    /// The configuration and the faults, which streams follow.
     state: watch::Sender<LoadState>,
+    /// The received reports.
     loads: Mutex<Loads>,
     /// Changes whenever `loads` or the number of streams does.
     changes: watch::Sender<()>,
@@ -33,6 +37,7 @@ pub(super) struct LoadHub {
 pub(super) struct LoadState {
     /// `None` if load reporting is not served.
     pub(super) config: Option<LoadReportingConfig>,
+    /// A fault of tests.
     pub(super) fault: Option<LoadFault>,
     /// Whether reports are left unread.
     pub(super) reading_paused: bool,
@@ -66,6 +71,7 @@ pub(super) enum LoadCommand {
     Reset,
 }
 
+/// The open streams.
 #[derive(Debug, Default)]
 struct Streams {
     opened: u64,
@@ -76,10 +82,12 @@ struct Streams {
 #[derive(Debug)]
 pub struct LoadReports {
     hub: Arc<Hub>,
+    /// The position of the next report among all.
     position: u64,
 }
 
 impl LoadHub {
+    /// Changes the state, and wakes all streams.
     pub(super) fn change(&self, change: impl FnOnce(&mut LoadState)) {
         self.state.send_modify(change);
     }
@@ -114,6 +122,7 @@ impl LoadHub {
         Some((id, receiver))
     }
 
+    /// Removes a stream that has ended, and its requests in progress.
     pub(super) fn close(&self, id: u64) {
         self.streams().open.remove(&id);
         self.loads().on_stream_ended(id);
@@ -130,11 +139,13 @@ impl LoadHub {
         self.streams().open.len()
     }
 
+    /// Adds a report.
     pub(super) fn add(&self, report: LoadReport) {
         self.loads().add(report);
         self.changes.send_replace(());
     }
 
+    /// Calls a function with the reports.
     pub(super) fn look<T>(&self, look: impl FnOnce(&Loads) -> T) -> T {
         look(&self.loads())
     }
@@ -192,6 +203,7 @@ impl LoadReports {
     }
 }
 
+/// Returns the next report that has loads; the first one of each stream has none.
 fn next_with_loads(loads: &Loads, position: &mut u64) -> Option<Arc<LoadReport>> {
     loop {
         let (report, next) = loads.at(*position)?;
@@ -202,4 +214,5 @@ fn next_with_loads(loads: &Loads, position: &mut u64) -> Option<Arc<LoadReport>>
     }
 }
 
+/// The text of the status UNIMPLEMENTED.
 pub(super) const NOT_SERVED: &str = "load reporting is not served";

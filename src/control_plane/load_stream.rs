@@ -1,3 +1,5 @@
+//! A stream of load reports.
+
 use std::{
     pin::Pin,
     sync::Arc,
@@ -20,19 +22,20 @@ use super::{
 };
 use crate::pb::envoy::service::load_stats::v3::LoadStatsRequest;
 
-/// One stream of load reports: a task that runs a session.
+/// One stream of load reports: a task that runs a [`LoadSession`].
 #[derive(Debug)]
 pub(super) struct LoadStream {
     id: u64,
     hub: Arc<Hub>,
+    /// The protocol of the stream.
     session: LoadSession,
     responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
     signals: Signals,
-    /// When a delayed response is sent.
+    /// When a response is sent that a fault delays.
     delayed_until: Option<Instant>,
 }
 
-/// What a stream sends beside its responses.
+/// The events of a stream that are no messages.
 #[derive(Debug)]
 pub(super) struct Signals {
     /// Taken when the headers may be sent; dropping it sends them, too.
@@ -41,7 +44,7 @@ pub(super) struct Signals {
     pub(super) reset: Option<oneshot::Sender<()>>,
 }
 
-/// The body of a response that can fail in a way that no status describes: the stream is reset.
+/// The body of a response that can be reset, for which gRPC has no status.
 #[derive(Debug)]
 pub(super) struct Resettable {
     body: Body,
@@ -88,6 +91,7 @@ impl LoadStream {
         }
     }
 
+    /// Handles a report.
     fn on_request(&mut self, received: Result<Option<Bytes>, Status>) -> Result<(), Option<Status>> {
         let message = match received {
             Ok(Some(message)) => message,
@@ -107,6 +111,7 @@ impl LoadStream {
         Ok(())
     }
 
+    /// Handles a command.
     fn on_command(&mut self, command: Option<LoadCommand>) -> Result<(), Option<Status>> {
         match command {
             None => Err(None),
@@ -125,7 +130,7 @@ impl LoadStream {
         }
     }
 
-    /// Reads the state and sends the response that is due, or does what the fault demands.
+    /// Reads the state, and sends the response that is due, or acts as the fault demands.
     fn follow(&mut self, state: &mut watch::Receiver<LoadState>) -> Result<(), Option<Status>> {
         let LoadState { config, fault, headers, .. } = state.borrow_and_update().clone();
         if headers == Headers::AtOnce {
@@ -167,6 +172,7 @@ impl LoadStream {
         Ok(())
     }
 
+    /// Sends a response or the status of the end, and the headers before it.
     fn respond(&mut self, item: Result<Bytes, Status>) {
         if self.hub.load_reporting.state().headers == Headers::WithFirstResponse {
             self.signals.headers = None;
@@ -182,6 +188,7 @@ impl Drop for LoadStream {
     }
 }
 
+/// Waits for a time; for ever without one.
 async fn alarm(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -223,5 +230,5 @@ impl HttpBody for Resettable {
     }
 }
 
-/// A field whose length is beyond the end.
+/// Bytes that are no message: a field whose length is beyond the end.
 const UNDECODABLE: Bytes = Bytes::from_static(b"\x0a\xff\x01");

@@ -1,3 +1,5 @@
+//! Requests and responses of both variants.
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -142,7 +144,11 @@ impl Response {
             (TransportApiVersion::V2, Self::Delta(response)) => {
                 let mut response = DeltaDiscoveryResponse::clone(response);
                 respell(&mut response.type_url);
-                response.resources.iter_mut().filter_map(|it| it.resource.as_mut()).for_each(respell_any);
+                response
+                    .resources
+                    .iter_mut()
+                    .filter_map(|resource| resource.resource.as_mut())
+                    .for_each(respell_any);
                 response.encode_to_vec()
             }
         }
@@ -150,10 +156,12 @@ impl Response {
     }
 }
 
+/// Replaces a type URL by that of v2.
 fn respell(type_url: &mut String) {
     *type_url = TransportApiVersion::V2.spell(type_url).to_owned();
 }
 
+/// Replaces the type URLs of a resource by those of v2.
 fn respell_any(any: &mut Any) {
     if any.type_url == type_url::WRAPPER
         && let Ok(mut wrapper) = Resource::decode(any.value.clone())

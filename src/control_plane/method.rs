@@ -1,3 +1,5 @@
+//! The methods of the discovery services, and the types that they imply.
+
 use tonic::Status;
 
 use super::message::Variant;
@@ -51,6 +53,7 @@ impl Method {
     }
 }
 
+/// Returns the variant of a path among the methods of a service.
 fn variant(methods: &Methods, path: &str) -> Option<Variant> {
     match path {
         path if Some(path) == methods.sotw => Some(Variant::Sotw),

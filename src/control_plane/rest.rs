@@ -34,6 +34,7 @@ pub(super) enum Route {
     Poll(Method),
     /// A method other than `POST`.
     WrongMethod,
+    /// A path that is not served.
     Unknown,
 }
 
@@ -50,6 +51,7 @@ impl Route {
         (!is_grpc).then_some(Self::Unknown)
     }
 
+    /// Responds to a request.
     pub(super) async fn answer<B>(self, hub: Arc<Hub>, request: Request<B>) -> Response<Body>
     where
         B: HttpBody + Send + 'static,
@@ -71,7 +73,7 @@ impl Route {
     }
 }
 
-/// The method that a path stands for.
+/// Returns the method that a path stands for.
 fn poll(path: &str) -> Option<Method> {
     [TransportApiVersion::V3, TransportApiVersion::V2].into_iter().find_map(|api_version| {
         let name = path.strip_prefix(api_version.rest_prefix())?;
@@ -88,10 +90,11 @@ struct Poll {
     hub: Arc<Hub>,
     method: Method,
     request: Arc<DiscoveryRequest>,
+    /// Commands of tests, as to a stream.
     commands: mpsc::UnboundedReceiver<Command>,
 }
 
-/// The response to a request that cannot be handled.
+/// The response to a request that cannot be processed.
 #[derive(Debug)]
 struct Refusal {
     status: StatusCode,
@@ -103,12 +106,14 @@ impl Refusal {
         Self { status, reason: reason.into() }
     }
 
+    /// Returns a refusal of a malformed request.
     fn bad(reason: String) -> Self {
         Self::new(StatusCode::BAD_REQUEST, reason)
     }
 }
 
 impl Poll {
+    /// Reads a request, within its limit.
     async fn read<B>(hub: Arc<Hub>, method: Method, request: Request<B>) -> Result<Self, Refusal>
     where
         B: HttpBody + Send + 'static,
@@ -131,6 +136,7 @@ impl Poll {
         Self::open(hub, method, peer, &body.to_bytes()).map_err(Refusal::bad)
     }
 
+    /// Decodes a request, and registers it as a stream.
     fn open(hub: Arc<Hub>, method: Method, peer: Option<SocketAddr>, body: &Bytes) -> Result<Self, String> {
         let read = format::decode_json(REQUEST, body).map_err(|e| format!("not a DiscoveryRequest: {e}"))?;
         let mut request =
@@ -148,6 +154,7 @@ impl Poll {
         Ok(Self { id, hub, method, request, commands })
     }
 
+    /// Waits until a response is due, and returns it.
     async fn answer(mut self) -> Response<Body> {
         let mut state = self.hub.follow();
         loop {
@@ -164,7 +171,7 @@ impl Poll {
         }
     }
 
-    /// The response, unless the type is held.
+    /// Returns the response, unless the type is held.
     fn due(&self, state: &mut watch::Receiver<State>) -> Option<Response<Body>> {
         let State { store, held, rest_status, rest_not_found, .. } = state.borrow_and_update().clone();
         if held.holds(&self.request.type_url) {
@@ -194,6 +201,7 @@ impl Poll {
         })
     }
 
+    /// Returns the response that a command demands.
     fn obey(&self, command: Command) -> Response<Body> {
         match command {
             Command::Send(response) => self.send(response),
@@ -202,6 +210,7 @@ impl Poll {
         }
     }
 
+    /// Returns a response with a message.
     fn send(&self, response: message::Response) -> Response<Body> {
         let json = match format::encode_json(RESPONSE, &response.encode(self.method.api_version)) {
             Ok(json) => Bytes::from(json),
@@ -235,10 +244,12 @@ pub(super) fn unauthorized(status: &tonic::Status) -> Response<Body> {
     text(code, status.message().to_owned())
 }
 
+/// Returns a response with a text.
 fn text(status: StatusCode, text: impl Into<String>) -> Response<Body> {
     respond(status, "text/plain", text.into().into())
 }
 
+/// Returns a response.
 fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Response<Body> {
     let mut response = Response::new(Body::new(Full::new(body)));
     *response.status_mut() = status;

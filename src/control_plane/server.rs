@@ -1,3 +1,5 @@
+//! The control plane as applications see it.
+
 use std::{io, sync::Arc};
 
 use bytes::Bytes;
@@ -50,6 +52,7 @@ use crate::pb::envoy::service::load_stats::v3::LoadStatsResponse;
 /// ```
 #[derive(Debug, Clone)]
 pub struct ControlPlane {
+    /// The state that clones and streams share.
     hub: Arc<Hub>,
 }
 
@@ -112,6 +115,7 @@ impl ControlPlane {
         routes
     }
 
+    /// Returns the limits of requests and connections.
     pub(super) fn server_limits(&self) -> &ServerLimits {
         &self.hub.server_limits
     }

@@ -1,3 +1,5 @@
+//! A control plane that serves on an address.
+
 use std::{
     io,
     net::SocketAddr,
@@ -21,11 +23,14 @@ use crate::escape::Escaped;
 pub struct ServerHandle {
     control_plane: ControlPlane,
     addr: SocketAddr,
+    /// Ends the acceptance of connections; taken by the first shutdown.
     stop: Mutex<Option<oneshot::Sender<()>>>,
+    /// The task of the server; taken by [`shutdown`](Self::shutdown).
     task: Option<JoinHandle<Result<(), tonic::transport::Error>>>,
 }
 
 impl ServerHandle {
+    /// Begins to serve.
     pub(super) fn start(
         control_plane: ControlPlane,
         listener: TcpListener,
@@ -90,6 +95,7 @@ impl ServerHandle {
         }
     }
 
+    /// Ends the acceptance of connections, and all streams.
     fn begin_shutdown(&self) {
         if let Some(stop) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
             let _ = stop.send(());
@@ -108,9 +114,11 @@ impl Drop for ServerHandle {
 
 /// The interval of keepalive pings.
 const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(30);
+/// The timeout of the response to a ping.
 const KEEPALIVE_TIMEOUT: Duration = Duration::from_secs(10);
 /// The flow-control window for requests on a stream, in bytes.
 const WINDOW: u32 = 1 << 20;
-/// That of all streams of a connection. A stream that is not read leaves enough of it to the others.
+/// The flow-control window of a connection. A stream that is not read leaves enough of it to the others.
 const CONNECTION_WINDOW: u32 = 8 * WINDOW;
+/// The time after which a shutdown aborts connections that are still open.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);

@@ -1,3 +1,5 @@
+//! The limits of requests and connections.
+
 use std::time::Duration;
 
 use tonic::{Code, Status};

@@ -1,3 +1,5 @@
+//! TLS with the clients of a control plane.
+
 use std::{
     fmt,
     future::Future,
@@ -25,9 +27,11 @@ use crate::{
 #[derive(Clone)]
 pub struct ServerTls {
     files: Arc<Files>,
+    /// Read for each connection, written by `reload`.
     current: Arc<RwLock<Current>>,
 }
 
+/// The paths of the files.
 #[derive(Debug)]
 struct Files {
     certificates: PathBuf,
@@ -103,6 +107,7 @@ impl ServerTls {
 }
 
 impl Files {
+    /// Reads all files.
     fn read(&self) -> Result<Contents, ServerTlsError> {
         let read = |field, path| files::read(field, path).map_err(ServerTlsError);
         Ok(Contents {
@@ -112,6 +117,7 @@ impl Files {
         })
     }
 
+    /// Prepares handshakes with the contents.
     fn acceptor(&self, contents: &Contents) -> Result<TlsAcceptor, ServerTlsError> {
         let provider = files::crypto();
         let identity = files::identity(

@@ -1,3 +1,5 @@
+//! The services of a control plane, by the paths of requests.
+
 use std::{convert::Infallible, sync::Arc, task};
 
 use bytes::Bytes;
@@ -52,6 +54,7 @@ where
     }
 
     fn call(&mut self, request: http::Request<B>) -> Self::Future {
+        // Before anything else of the request is read, so that strangers cost little.
         let permitted = match &self.hub.authorize {
             Some(check) => check(request.headers()),
             None => Ok(()),
@@ -114,7 +117,7 @@ impl StreamingService<Bytes> for Opener {
         let (id, commands) = self.hub.open(self.method);
         tracing::debug!(stream = id, ?peer, ?variant, ?api_version, type_url, "stream opened");
         self.hub.emit(&Event::Opened { stream: id, peer, variant, api_version, type_url });
-        let stream = Stream::new((id, self.method), self.hub.clone(), responses, headers);
+        let stream = Stream::new(id, self.method, self.hub.clone(), responses, headers);
         tokio::spawn(async move {
             stream.run(requests, commands).await;
             drop(guard);
@@ -131,11 +134,12 @@ impl StreamingService<Bytes> for Opener {
 #[derive(Debug)]
 struct LoadOpener {
     hub: Arc<Hub>,
-    /// Resets the stream.
+    /// Resets the stream; taken by the stream.
     reset: Option<oneshot::Sender<()>>,
 }
 
 impl LoadOpener {
+    /// Opens a stream, whose body can be reset.
     async fn answer<B>(hub: Arc<Hub>, request: http::Request<B>) -> http::Response<Body>
     where
         B: HttpBody + Send + 'static,

@@ -39,9 +39,13 @@ pub use self::{
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct Store {
+    /// The prefix of all versions.
     version_prefix: Arc<str>,
+    /// The form of versions.
     versions: Versions,
+    /// Whether missing resources are unknown.
     on_demand: bool,
+    /// Types that have, or once had, resources.
     types: OrdMap<Arc<str>, Type>,
 }
 
@@ -140,6 +144,7 @@ impl Store {
         stored.own_version().map_or_else(|| self.version(stored.version()), str::to_owned)
     }
 
+    /// Applies the changes of a type; returns whether anything changed.
     fn apply(
         &mut self,
         type_url: Arc<str>,
@@ -187,12 +192,13 @@ pub enum Versions {
 #[derive(Debug)]
 pub struct Transaction<'a> {
     store: &'a Store,
-    /// By type URL and canonical name.
+    /// Changes of the transaction by type URL and canonical name.
     changes: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Change>>,
-    /// By type URL.
+    /// Versions of types that the application sets itself, by type URL.
     versions: BTreeMap<Arc<str>, Arc<str>>,
 }
 
+/// The last change of a name in a transaction.
 #[derive(Debug)]
 enum Change {
     Set(AnyResource),
@@ -270,6 +276,7 @@ impl Transaction<'_> {
         self
     }
 
+    /// Records a change under the canonical name.
     fn change(&mut self, type_url: Arc<str>, name: &Arc<str>, change: Change) -> &mut Self {
         let name = match canonical(name) {
             Cow::Borrowed(_) => name.clone(),

@@ -1,3 +1,5 @@
+//! The task of one stream: it feeds a session with requests and changes, and sends its responses.
+
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -21,19 +23,27 @@ use super::{
 /// The queue of responses is unbounded, since there is at most one response per type in it.
 #[derive(Debug)]
 pub(super) struct Stream {
+    /// The number of the stream, counted over the control plane.
     id: u64,
+    /// The method that the client called.
     method: Method,
+    /// What all streams share.
     hub: Arc<Hub>,
+    /// The protocol.
     session: StreamSession,
+    /// The turn of the last new name, for fairness between clients.
     turn: LastTurn,
+    /// The responses, which the call sends to the client.
     responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
     /// Taken when the headers may be sent; dropping it sends them, too.
     headers: Option<oneshot::Sender<()>>,
 }
 
 impl Stream {
+    /// A stream that has received nothing.
     pub(super) fn new(
-        (id, method): (u64, Method),
+        id: u64,
+        method: Method,
         hub: Arc<Hub>,
         responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
         headers: oneshot::Sender<()>,
@@ -75,6 +85,7 @@ impl Stream {
         }
     }
 
+    /// Handles a request, or the end of the stream. An error ends it, with a status unless the client has gone.
     fn on_request(&mut self, received: Result<Option<Bytes>, Status>) -> Result<(), Option<Status>> {
         let message = match received {
             Ok(Some(message)) => message,
@@ -87,11 +98,13 @@ impl Stream {
         tracing::trace!(stream = self.id, type_url = request.type_url(), bytes, ?handled, "request");
         self.hub.on_names_changed(request.type_url(), self.session.changes(), &mut self.turn);
         self.hub.emit(&Event::Request { stream: self.id, request, bytes, handled });
+        // Only new names can exceed the limit: a client that lets names go is not punished for those of others.
         let is_new = !self.session.changes().subscribed.is_empty();
         let check = |names| self.hub.server_limits.check_total_names(names).map_err(Some);
         if is_new { check(self.hub.subscribed_names()) } else { Ok(()) }
     }
 
+    /// Handles a command of the hub.
     fn on_command(&mut self, command: Option<Command>) -> Result<(), Option<Status>> {
         match command {
             None => Err(None),
@@ -125,12 +138,14 @@ impl Stream {
         alarm.map(Instant::from_std)
     }
 
+    /// Sends a response, and tells observers.
     fn send(&mut self, response: &Response) {
         let message = response.encode(self.method.api_version);
         self.emit_response(Summary::of(response), message.len());
         self.respond(Ok(message));
     }
 
+    /// Sends an encoded response, or the status that ends the stream.
     fn respond(&mut self, item: Result<Bytes, Status>) {
         if self.hub.state().headers == Headers::WithFirstResponse {
             self.headers = None;
@@ -139,6 +154,7 @@ impl Stream {
         let _ = self.responses.send(item);
     }
 
+    /// Tells observers of a response.
     fn emit_response(&self, Summary { type_url, version, resources, removed }: Summary, bytes: usize) {
         let stream = self.id;
         tracing::trace!(stream, type_url, version, resources, removed, bytes, "response");
@@ -146,6 +162,7 @@ impl Stream {
     }
 }
 
+/// Waits until a time; forever if there is none.
 async fn ring(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -158,11 +175,14 @@ async fn ring(at: Option<Instant>) {
 struct Summary {
     type_url: String,
     version: String,
+    /// The number of resources.
     resources: usize,
+    /// The number of removed names; 0 in the state-of-the-world variant, where they are implicit.
     removed: usize,
 }
 
 impl Summary {
+    /// Summarizes a response of either variant.
     fn of(response: &Response) -> Self {
         match response {
             Response::Sotw(response) => Self {

@@ -1,3 +1,5 @@
+//! The sessions of both variants of the protocol behind one type.
+
 use std::{sync::Arc, time::Instant};
 
 use bytes::Bytes;
@@ -15,11 +17,14 @@ use crate::pb::envoy::service::discovery::v3::{DeltaDiscoveryRequest, DiscoveryR
 /// The session of a stream, of either variant. Types have their v3 type URLs.
 #[derive(Debug)]
 pub(super) enum StreamSession {
+    /// State of the world.
     Sotw(Session),
+    /// Incremental.
     Delta(DeltaSession),
 }
 
 impl StreamSession {
+    /// A session that has received nothing.
     pub(super) fn new(variant: Variant, settings: Settings) -> Self {
         match variant {
             Variant::Sotw => Self::Sotw(Session::new(settings)),
@@ -33,6 +38,7 @@ impl StreamSession {
         message: Bytes,
         method: Method,
     ) -> Result<(Request, Handled), Status> {
+        // The codes tell a client whether to repair its request, to do without the type, or to ask for less.
         let misused = |misuse: Misuse| match misuse {
             Misuse::NoTypeUrl => Status::invalid_argument(misuse.to_string()),
             Misuse::UnknownType => Status::unimplemented(misuse.to_string()),
@@ -60,6 +66,7 @@ impl StreamSession {
         }
     }
 
+    /// Tells the session the time; returns the time of the next call if no event occurs.
     pub(super) fn handle_time(&mut self, now: Instant, store: &Store) -> Option<Instant> {
         match self {
             Self::Sotw(session) => session.handle_time(now, store),
@@ -67,6 +74,7 @@ impl StreamSession {
         }
     }
 
+    /// Returns the next due response.
     pub(super) fn poll_response(&mut self, store: &Store) -> Option<Response> {
         match self {
             Self::Sotw(session) => session.poll_response(store).map(Response::from),
@@ -100,6 +108,7 @@ impl StreamSession {
         }
     }
 
+    /// Sets which responses are held back.
     pub(super) fn set_held(&mut self, held: Held) {
         match self {
             Self::Sotw(session) => session.set_held(held),
@@ -108,6 +117,7 @@ impl StreamSession {
     }
 }
 
+/// Decodes a request; `name` is that of the message.
 fn decode<M: Message + Default>(message: Bytes, name: &str) -> Result<M, Status> {
     M::decode(message).map_err(|error| Status::invalid_argument(format!("not a {name}: {error}")))
 }

@@ -1,3 +1,5 @@
+//! The subscriptions of all clients, and the changes of them in a fair order.
+
 use std::{
     collections::BTreeSet,
     sync::{
@@ -14,11 +16,13 @@ use super::{session::NameChanges, store::canonical};
 /// The subscriptions of all clients of a control plane at one time. Clones share the state.
 #[derive(Debug, Clone, Default)]
 pub struct Subscriptions {
+    /// The type URLs of the names, each allocated once.
     types: OrdSet<Arc<str>>,
-    /// By type and canonical name.
+    /// Subscribed names by type and canonical name.
     names: OrdMap<Name, Subscribed>,
 }
 
+/// A type URL and a canonical name.
 type Name = (Arc<str>, Arc<str>);
 
 /// The state of a name with subscriptions.
@@ -69,12 +73,15 @@ pub struct SubscriptionChange {
 /// have their turns: a client with many new names delays those of others by as many as they have themselves.
 #[derive(Debug)]
 pub struct SubscriptionChanges {
+    /// The latest state.
     states: watch::Receiver<Subscriptions>,
+    /// The turns, shared with the streams.
     turns: Turns,
     /// The state that `added` and `removed` lead to.
     compared: Subscriptions,
     /// Names to yield, by their turns.
     added: BTreeSet<(u64, Name)>,
+    /// Names to yield as removed.
     removed: BTreeSet<Name>,
     /// Whether the next one is a removal, if there are both.
     is_removal_next: bool,
@@ -110,6 +117,7 @@ impl Subscriptions {
         self.names.values().map(|subscribed| subscribed.streams).sum()
     }
 
+    /// Applies the changes of a stream by one request.
     pub(super) fn apply(
         &mut self,
         type_url: &str,
@@ -143,6 +151,7 @@ impl Subscriptions {
         }
     }
 
+    /// Removes one subscription to a name.
     fn remove(&mut self, type_url: &Arc<str>, name: &str) {
         let key = (type_url.clone(), name.into());
         match self.names.get_mut(&key) {
@@ -164,6 +173,7 @@ impl Subscriptions {
 }
 
 impl SubscriptionChanges {
+    /// All current names as added.
     pub(super) fn new(states: watch::Receiver<Subscriptions>, turns: Turns) -> Self {
         let compared = Subscriptions::default();
         let (added, removed) = (BTreeSet::new(), BTreeSet::new());

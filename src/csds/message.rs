@@ -22,6 +22,7 @@ pub(super) fn client_config(status: ClientStatus, contents: bool) -> ClientConfi
         node: Node::decode(node).ok(),
         xds_config: Vec::new(),
         generic_xds_configs: resources.into_iter().map(|resource| generic(resource, contents)).collect(),
+        // A71-7: clients of one process may share their node, so that it does not tell them apart.
         client_scope: scope.to_string(),
     }
 }

@@ -44,7 +44,7 @@ impl ClientStatusService {
 
     /// Adds a client. Further handles of the same client have no effect.
     ///
-    /// Clients are identified by their [scopes](crate::client::ClientBuilder::scope) (A71-7).
+    /// Clients are identified by their [scopes](crate::client::ClientBuilder::scope).
     pub fn add(&self, client: &Client) {
         let client = client.downgrade();
         let mut clients = self.lock();

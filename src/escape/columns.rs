@@ -29,6 +29,7 @@ pub(crate) fn write_columns<const N: usize>(
     Ok(())
 }
 
+/// Writes a row, whose cells are as wide as their columns.
 fn write_row<const N: usize>(f: &mut impl fmt::Write, row: &[&str; N], widths: &[usize; N]) -> fmt::Result {
     let mut blanks = 0;
     for (cell, width) in row.iter().zip(widths) {
@@ -43,6 +44,7 @@ fn write_row<const N: usize>(f: &mut impl fmt::Write, row: &[&str; N], widths: &
     Ok(())
 }
 
+/// Cuts a long cell; the head and the tail of a name tell most.
 fn cut_middle(cell: &mut String, limit: usize) {
     let length = cell.chars().count();
     if length > limit {
@@ -54,7 +56,7 @@ fn cut_middle(cell: &mut String, limit: usize) {
 /// The most characters of a cell.
 const CELL: usize = 60;
 
-/// The same in the last column, which makes no other one wide.
+/// The longest text in a cell of the last column, which makes no other one wide.
 const LAST_CELL: usize = 200;
 
 /// The blanks between columns.

@@ -14,24 +14,29 @@ use crate::{
 
 /// A filter of the application for the calls on some routes.
 pub(crate) struct CustomCallFilter {
+    /// The name in the listener.
     name: Box<str>,
+    /// The configuration in the listener.
     config: CustomFilter,
+    /// The winning override of the route, if there is one.
     setting: Option<Custom>,
-    /// `None` if it panicked when it was made.
+    /// The application's filter; `None` if it panicked when it was made, so that calls fail instead of skipping it.
     #[cfg(feature = "channel")]
     filter: Option<Box<dyn CallFilter>>,
 }
 
-/// What the instances of filters keep over updates of the listener and the routes, by their names and types (A83-2).
+/// The state of filters over updates of the listener and the routes, by their names and types (A83-2).
 #[derive(Default)]
 pub(crate) struct Instances {
+    /// States that filters of the application have made, by name and type.
     #[cfg(feature = "channel")]
     custom: BTreeMap<(Box<str>, &'static str), FilterState>,
+    /// Tokens by the name of the filter.
     gcp_authn: BTreeMap<Box<str>, Arc<IdentityTokens>>,
 }
 
-/// The filters that were made while chains are compiled. Those that equal ones of later routes share: of each name, that without an
-/// override, and the last one with another.
+/// Filters that were made while chains are compiled, to be shared by equal routes: for each name the filter without an override,
+/// and the last one with another.
 #[derive(Debug, Default)]
 pub(super) struct Made<'a>(BTreeMap<&'a str, [Option<Arc<CustomCallFilter>>; 2]>);
 
@@ -42,7 +47,7 @@ impl CustomCallFilter {
         &self.name
     }
 
-    /// `None` if it panicked when it was made.
+    /// Returns the filter; `None` if it panicked when it was made.
     #[cfg(feature = "channel")]
     pub(crate) fn filter(&self) -> Option<&dyn CallFilter> {
         self.filter.as_deref()
@@ -52,7 +57,9 @@ impl CustomCallFilter {
 impl Instances {
     /// Forgets the instances that are not among the filters of a listener.
     pub(crate) fn retain(&mut self, listed: &[HttpFilter]) {
-        let find = |name: &str| listed.iter().find(|filter| *filter.name == *name).map(|it| &it.config);
+        // By name and type: another type under the same name is another filter, and must not get its state.
+        let find =
+            |name: &str| listed.iter().find(|filter| *filter.name == *name).map(|filter| &filter.config);
         #[cfg(feature = "channel")]
         self.custom.retain(|(name, type_name), _| {
             matches!(find(name), Some(HttpFilterConfig::Custom(it)) if it.type_name() == *type_name)
@@ -79,13 +86,14 @@ impl Instances {
         let (execution, typed) = config.execution()?;
         let key = (name.into(), config.type_name());
         let known = self.custom.get(&key).cloned();
+        // Code of the application may panic at any update. Its calls fail then, and the channel goes on.
         let state = known.or_else(|| {
             let made = catch_unwind(AssertUnwindSafe(|| execution.state(typed, name))).ok().flatten()?;
             self.custom.insert(key, made.clone());
             Some(made)
         });
         let filter = state.and_then(|state| {
-            let made = AssertUnwindSafe(|| execution.call_filter((typed, setting), &state));
+            let made = AssertUnwindSafe(|| execution.call_filter(typed, setting, &state));
             catch_unwind(made).ok().flatten()
         });
         Some(CustomCallFilter {
@@ -112,7 +120,7 @@ impl<'a> Made<'a> {
         setting: Option<&Custom>,
     ) -> Option<Arc<CustomCallFilter>> {
         let made = &mut self.0.entry(name).or_default()[usize::from(setting.is_some())];
-        if let Some(equal) = made.as_ref().filter(|it| it.setting.as_ref() == setting) {
+        if let Some(equal) = made.as_ref().filter(|made| made.setting.as_ref() == setting) {
             return Some(equal.clone());
         }
         *made = Some(Arc::new(instances.custom(name, config, setting)?));

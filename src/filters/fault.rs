@@ -16,7 +16,7 @@ use crate::{
     },
 };
 
-/// The number of faults that run. The limit of each filter is for all of a process (CH5.10).
+/// A fault in progress, counted until it is dropped.
 #[derive(Debug)]
 pub(crate) struct ActiveFaults(AtomicU32);
 
@@ -27,12 +27,12 @@ pub(crate) struct ActiveFault<'a>(&'a ActiveFaults);
 /// What a filter injects into a call: first the delay, then the failure (CH5.6).
 #[derive(Debug)]
 pub(crate) struct Injected<'a> {
-    /// Not zero.
+    /// The time to wait before the request is sent or fails; never zero.
     pub(crate) delay: Option<Duration>,
     /// The status of the call. OK is a response without messages.
     pub(crate) abort: Option<Code>,
-    /// One for both, so that the failure follows a delay whatever the limit is by then (CH5.11). To be dropped when the fault is
-    /// over, not with the end of the call.
+    /// The count of this fault: one for delay and failure, so that the failure follows the delay whatever the limit is by then
+    /// (CH5.11). To be dropped when the fault is over, not with the end of the call.
     pub(crate) active: ActiveFault<'a>,
 }
 
@@ -45,7 +45,9 @@ pub(crate) struct FaultDraws {
 
 /// The headers of a request that control faults, where the configuration lets them (CH5.7).
 pub(crate) struct Controls<'a> {
+    /// The headers of the request.
     headers: &'a dyn RequestHeaders,
+    /// The number of malformed headers so far.
     malformed: Cell<u64>,
 }
 
@@ -66,9 +68,9 @@ pub(crate) fn inject<'a>(
 
 /// Whether there are requests that a filter injects something into.
 pub(super) fn is_ever_injected(fault: &Fault) -> bool {
-    let delay = fault.delay.as_ref().map(|it| it.percentage);
-    let abort = fault.abort.as_ref().map(|it| it.percentage);
-    let has_share = [delay, abort].into_iter().flatten().any(|it| it.numerator > 0);
+    let delay = fault.delay.as_ref().map(|delay| delay.percentage);
+    let abort = fault.abort.as_ref().map(|abort| abort.percentage);
+    let has_share = [delay, abort].into_iter().flatten().any(|fraction| fraction.numerator > 0);
     has_share && fault.max_active_faults != Some(0)
 }
 
@@ -87,10 +89,12 @@ impl<'a> Controls<'a> {
         self.number_in(name, |_| true)
     }
 
+    /// Returns the last value of a header; `None` if it is no number that satisfies `is_valid`.
     fn number_in<T: FromStr>(&self, name: &str, is_valid: impl Fn(&T) -> bool) -> Option<T> {
         let mut last = None;
         self.headers.for_each_value(name, &mut |value| last = Some(value));
         let number = std::str::from_utf8(last?).ok().and_then(|text| text.parse().ok()).filter(is_valid);
+        // A missing header has returned above: what is counted here is present and malformed.
         if number.is_none() {
             self.malformed.set(self.malformed.get() + 1);
         }
@@ -122,6 +126,7 @@ impl Drop for ActiveFault<'_> {
     }
 }
 
+/// Returns the delay of a request, if the draw is within its share.
 fn drawn_delay(delay: &FaultDelay, headers: &Controls<'_>, draw: u32) -> Option<Duration> {
     let (time, share) = match delay.kind {
         DelayKind::FixedDelay(time) => (time, delay.percentage),
@@ -134,6 +139,7 @@ fn drawn_delay(delay: &FaultDelay, headers: &Controls<'_>, draw: u32) -> Option<
     (share.matches(draw) && !time.is_zero()).then_some(time)
 }
 
+/// Returns the status that a request fails with, if the draw is within its share.
 fn drawn_abort(abort: &FaultAbort, headers: &Controls<'_>, draw: u32) -> Option<Code> {
     let (code, share) = match abort.kind {
         AbortKind::HttpStatus(status) => (Code::from_http_status(status), abort.percentage),
@@ -151,6 +157,7 @@ fn requested_abort(headers: &Controls<'_>) -> Option<Code> {
     if let Some(status) = http {
         return Some(Code::from_http_status(status));
     }
+    // A number outside of the codes of gRPC is UNKNOWN, as for a status from a server.
     let grpc: u64 = headers.number(ABORT_GRPC)?;
     Some(i32::try_from(grpc).map_or(Code::Unknown, Code::from_i32))
 }
@@ -158,10 +165,12 @@ fn requested_abort(headers: &Controls<'_>) -> Option<Code> {
 /// The share of the requests that a header may lower, but not raise (A33-3).
 fn lowered(share: Fraction, headers: &Controls<'_>, name: &str) -> Fraction {
     let Some(requested) = headers.number::<i64>(name) else { return share };
+    // A negative number lowers the share to 0.
     let numerator = i64::from(share.numerator).min(requested);
     Fraction::new(u32::try_from(numerator).unwrap_or_default(), share.denominator)
 }
 
+/// The delay in milliseconds.
 const DELAY: &str = "x-envoy-fault-delay-request";
 const DELAY_PERCENTAGE: &str = "x-envoy-fault-delay-request-percentage";
 const ABORT: &str = "x-envoy-fault-abort-request";

@@ -17,6 +17,7 @@ use crate::{
 pub(crate) struct IdentityTokens {
     /// The name of the filter, under which clusters have their audiences.
     filter: Box<str>,
+    /// The cache. Locked for lookups, never for a fetch.
     cache: Mutex<TokenCache>,
 }
 
@@ -28,21 +29,35 @@ pub(crate) struct IdentityTokens {
 ///                              └───────── request ───────────┘
 /// ```
 pub(crate) struct TokenCache {
-    /// At least 1.
+    /// The largest number of audiences, at least 1.
     capacity: usize,
+    /// What is known of the audiences in use.
     entries: BTreeMap<Arc<str>, Entry>,
-    /// The audiences by their last uses, which are numbered.
+    /// Audiences by the number of their last use, the least recent one first.
     by_use: BTreeMap<u64, Arc<str>>,
+    /// The number of the last use of any audience.
     uses: u64,
-    /// The calls that wait for the fetch of an audience, whether or not the cache still has it.
+    /// Calls that wait for a fetch in progress, by audience. An audience is fetched once at a time, also if it was evicted
+    /// meanwhile.
     fetching: BTreeMap<Arc<str>, Vec<OnToken>>,
 }
 
 /// A token, and when it expires, in time since 1970.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Token {
+    /// The token as it is sent, without `Bearer`.
     pub(crate) text: Arc<str>,
+    /// The expiry of the token (`exp`), since 1970.
     pub(crate) expiry: Duration,
+}
+
+/// The time at which a fetch has ended, on both clocks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct FetchTime {
+    /// The time by which tokens are used and fetched again.
+    pub(crate) now: Instant,
+    /// The time by which tokens expire, since 1970.
+    pub(crate) since_1970: Duration,
 }
 
 /// Why there is no token: the status of the calls that need it.
@@ -55,15 +70,15 @@ pub(crate) struct TokenError {
 /// The token of a call.
 pub(crate) type TokenResult = Result<Arc<str>, TokenError>;
 
-/// What a call that waits is given the token by.
+/// Delivers the token to a waiting call. Called outside of the lock of the cache.
 pub(crate) type OnToken = Box<dyn FnOnce(TokenResult) + Send>;
 
-/// What becomes of a request for a token.
+/// How a request for a token is answered.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TokenDecision {
-    /// It is used, or the call fails.
+    /// A valid token for the call, or the error that fails it.
     Now(TokenResult),
-    /// It is used, and a newer one is to be fetched.
+    /// A valid token for the call, which expires soon: the caller also fetches a newer one.
     NowAndFetch(Arc<str>),
     /// The call waits for the fetch that runs.
     Wait,
@@ -71,13 +86,16 @@ pub(crate) enum TokenDecision {
     Fetch,
 }
 
+/// The state of an audience.
 #[derive(Default)]
 struct Entry {
+    /// The number of the last use, the key in `by_use`.
     last_use: u64,
-    /// The token, and until when it is used.
+    /// The token, and until when it is used: 30 s before its expiry.
     token: Option<(Arc<str>, Instant)>,
-    /// The last fetch failed, and none begins before this time.
+    /// The error of the last fetch, and until when no other begins.
     failure: Option<(TokenError, Instant)>,
+    /// The delays between fetches; `None` after a success.
     backoff: Option<Backoff>,
 }
 
@@ -104,11 +122,12 @@ impl IdentityTokens {
         }
     }
 
-    /// See [`TokenCache`].
+    /// Locks the cache.
     pub(crate) fn lock(&self) -> MutexGuard<'_, TokenCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Sets the largest number of audiences, as an update of the listener has it.
     pub(super) fn set_capacity(&self, capacity: usize) {
         self.lock().set_capacity(capacity);
     }
@@ -125,13 +144,13 @@ impl TokenCache {
         }
     }
 
-    /// Tokens above a lower number are forgotten at once.
+    /// Sets the largest number of audiences. A lower one removes entries at once.
     pub(crate) fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity.max(1);
         self.evict(self.capacity);
     }
 
-    /// A call needs a token. `waiter` is called with the outcome if it has to wait.
+    /// Handles a call that needs a token. `waiter` is called with the outcome if the call has to wait.
     pub(crate) fn request(&mut self, audience: &Arc<str>, now: Instant, waiter: OnToken) -> TokenDecision {
         let is_fetching = self.fetching.contains_key(audience);
         let entry = self.touch(audience);
@@ -156,22 +175,26 @@ impl TokenCache {
         TokenDecision::Fetch
     }
 
-    /// A fetch has ended; `since_1970` is the time of the clock that tokens expire by. Returns the calls that waited for it, to be
+    /// A fetch has ended. Returns the calls that waited for it, to be
     /// called with the result.
     pub(crate) fn on_fetched(
         &mut self,
         audience: &Arc<str>,
         outcome: Result<Token, TokenError>,
-        (now, since_1970): (Instant, Duration),
+        at: FetchTime,
         random: &mut fastrand::Rng,
     ) -> (Vec<OnToken>, TokenResult) {
+        let FetchTime { now, since_1970 } = at;
         let waiters = self.fetching.remove(audience).unwrap_or_default();
         let outcome = outcome.and_then(|token| match token.expiry.checked_sub(since_1970) {
+            // The expiry is of the wall clock, and the cache runs by the monotonic one: only the difference is used, so that a
+            // clock that is set later changes nothing.
             Some(left) if !left.is_zero() => Ok((token.text, left.min(LONGEST).saturating_sub(EARLY))),
             // A further fetch without a delay would most likely give the same one.
             _ => Err(TokenError::unauthenticated(audience, "it has expired")),
         });
         let result = outcome.as_ref().map(|(token, _)| token.clone()).map_err(Clone::clone);
+        // An entry that was evicted while it was fetched is not made again; the calls that wait get the token nevertheless.
         if let Some(entry) = self.entries.get_mut(audience) {
             match outcome {
                 Ok((token, left)) => {
@@ -187,7 +210,7 @@ impl TokenCache {
         (waiters, result)
     }
 
-    /// The entry of an audience, which is the last one used from now on.
+    /// Returns the entry of an audience as the most recently used one, made if there is none.
     fn touch(&mut self, audience: &Arc<str>) -> &mut Entry {
         match self.entries.get(audience) {
             Some(entry) => drop(self.by_use.remove(&entry.last_use)),
@@ -200,7 +223,7 @@ impl TokenCache {
         entry
     }
 
-    /// Forgets all but so many.
+    /// Removes the least recently used entries down to `limit`.
     fn evict(&mut self, limit: usize) {
         while self.entries.len() > limit
             && let Some((_, oldest)) = self.by_use.pop_first()
@@ -211,11 +234,12 @@ impl TokenCache {
 }
 
 impl TokenError {
-    /// The fetch failed in a way that may pass.
+    /// Creates the error of a fetch that failed in a way that may pass.
     pub(crate) fn unavailable(audience: &str, reason: &str) -> Self {
         Self::new(Code::Unavailable, audience, reason)
     }
 
+    /// Creates the error of a fetch whose result is unusable.
     pub(crate) fn unauthenticated(audience: &str, reason: &str) -> Self {
         Self::new(Code::Unauthenticated, audience, reason)
     }

@@ -14,7 +14,7 @@ pub(crate) use self::custom::{CustomCallFilter, Instances};
 use self::{custom::Made, gcp_authn::IdentityTokens};
 use crate::resource::http_filter::{EffectiveFilter, Fault, FilterOverride, HttpFilter, SessionCookie};
 
-/// The filters that handle requests on a route to a cluster, in the order of the listener. It is not empty.
+/// The filters that handle requests on a route to a cluster, in the order of the listener; never empty.
 #[derive(Debug, PartialEq)]
 pub(crate) struct FilterChain {
     filters: Box<[Filter]>,
@@ -23,9 +23,11 @@ pub(crate) struct FilterChain {
 /// A filter with its effective configuration.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Filter {
+    /// Delays and aborts requests (A33).
     Fault(Fault),
     /// Keeps sessions by a cookie (A55).
     Session(Arc<SessionCookie>),
+    /// Adds identity tokens (A83).
     GcpAuthn(Arc<IdentityTokens>),
     /// A filter of the application.
     Custom(Arc<CustomCallFilter>),
@@ -34,25 +36,29 @@ pub(crate) enum Filter {
 /// Compiles the chains of the routes of a virtual host (CH5.1).
 #[derive(Debug)]
 pub(crate) struct ChainCompiler<'a> {
-    /// Those of the listener.
+    /// The filters of the listener.
     filters: &'a [HttpFilter],
     /// The overrides of the virtual host.
     host: &'a [FilterOverride],
-    /// Those that equal ones of later routes share: that of routes without overrides, and the last other one.
+    /// Chains that later routes with equal overrides share: the chain without overrides, and the last other one.
     shared: [Option<Arc<FilterChain>>; 2],
+    /// The state of filters that outlives updates.
     instances: Instances,
+    /// Filters of the application that were made for earlier routes.
     made: Made<'a>,
+    /// Names of filters with an effect that channels do not execute.
     unexecuted: BTreeSet<&'a str>,
 }
 
 impl FilterChain {
+    /// Returns the filters in order.
     pub(crate) fn filters(&self) -> &[Filter] {
         &self.filters
     }
 
-    /// Whether it keeps sessions.
+    /// Whether the chain has a filter for sessions.
     pub(crate) fn has_session(&self) -> bool {
-        self.filters.iter().any(|it| matches!(it, Filter::Session(_)))
+        self.filters.iter().any(|filter| matches!(filter, Filter::Session(_)))
     }
 }
 
@@ -62,7 +68,8 @@ impl<'a> ChainCompiler<'a> {
         Self { filters, host, shared: [None, None], instances, made, unexecuted }
     }
 
-    /// With the instances of filters that there are (CH5.4). Those of filters that are not listed any more end.
+    /// Sets the instances of the generation before, which keep their state (CH5.4). Instances of filters that are no longer
+    /// listed end.
     #[must_use]
     pub(crate) fn with_instances(mut self, instances: Instances) -> Self {
         self.instances = instances;
@@ -85,6 +92,7 @@ impl<'a> ChainCompiler<'a> {
                 EffectiveFilter::Fault(fault) if fault::is_ever_injected(fault) => {
                     filters.push(Filter::Fault(fault.clone()));
                 }
+                // One that never injects anything would still cost each call its draws.
                 EffectiveFilter::Fault(_) => {}
                 EffectiveFilter::StatefulSession(cookie) => {
                     filters.push(Filter::Session(Arc::new(cookie.clone())));
@@ -120,7 +128,10 @@ impl<'a> ChainCompiler<'a> {
         self.unexecuted
     }
 
+    /// Returns a chain with these filters, shared with earlier routes if one is equal.
     fn share(&mut self, filters: Vec<Filter>, place: usize) -> Arc<FilterChain> {
+        // Most routes have no overrides, and those that do often have the same: comparing with two chains finds nearly all, in
+        // constant time.
         let equal = self.shared.iter().flatten().find(|chain| *chain.filters == *filters);
         if let Some(chain) = equal {
             return chain.clone();

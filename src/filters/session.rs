@@ -13,18 +13,18 @@ use base64::{
 
 use crate::{resolve::RequestHeaders, resource::http_filter::SessionCookie};
 
-/// The endpoint of a session, as a cookie has it.
+/// The endpoint and the cluster that the cookie of a session names.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SessionState {
     /// The addresses, as they are written in the cookie.
     list: Box<str>,
-    /// Those of them that are addresses: 1 to 16.
+    /// The parts of the list that are addresses: 1 to 16.
     pub(crate) addresses: Box<[SocketAddr]>,
-    /// Without the quotes of A60.
+    /// The name of the cluster, without the quotes of the example in A60; `None` if the cookie has none.
     cluster: Option<Box<str>>,
 }
 
-/// Why a cookie is ignored, as if there were none.
+/// The reason why a cookie is ignored, as if there were none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum IgnoredCookie {
     NotBase64,
@@ -33,7 +33,7 @@ pub(crate) enum IgnoredCookie {
 }
 
 impl SessionState {
-    /// What the cookie of a session says in the headers of a request; `None` without a cookie (CH8.2).
+    /// Reads the cookie of a session from the headers of a request; `None` without a cookie (CH8.2).
     ///
     /// # Errors
     /// The first cookie of this name has another form.
@@ -56,16 +56,16 @@ impl SessionState {
         if addresses.is_empty() {
             return Err(IgnoredCookie::NoAddress);
         }
-        let cluster =
-            cluster.map(|it| it.strip_prefix('"').and_then(|it| it.strip_suffix('"')).unwrap_or(it));
-        let cluster = cluster.filter(|it| !it.is_empty()).map(Into::into);
+        let cluster = cluster
+            .map(|name| name.strip_prefix('"').and_then(|name| name.strip_suffix('"')).unwrap_or(name));
+        let cluster = cluster.filter(|name| !name.is_empty()).map(Into::into);
         Ok(Self { list: list.into(), addresses, cluster })
     }
 
     /// Whether the cookie names this cluster, with or without the prefix of A60's example (CH13.12).
     pub(crate) fn names(&self, cluster: &str) -> bool {
         let named = self.cluster.as_deref();
-        named.is_some_and(|it| it == cluster || it.strip_prefix(CLUSTER_PREFIX) == Some(cluster))
+        named.is_some_and(|named| named == cluster || named.strip_prefix(CLUSTER_PREFIX) == Some(cluster))
     }
 }
 
@@ -74,9 +74,10 @@ impl SessionState {
 pub(crate) fn set_cookie(
     cookie: &SessionCookie,
     state: Option<&SessionState>,
-    (addresses, cluster): (&str, &str),
+    addresses: &str,
+    cluster: &str,
 ) -> Option<String> {
-    if state.is_some_and(|it| *it.list == *addresses && it.names(cluster)) {
+    if state.is_some_and(|state| *state.list == *addresses && state.names(cluster)) {
         return None;
     }
     let SessionCookie { name, path, ttl, .. } = cookie;
@@ -109,18 +110,19 @@ fn value_of<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
     })
 }
 
-/// Envoy's documentation has a cookie in quotes, which RFC 6265 permits.
+/// Removes quotes around a value: Envoy's documentation has a cookie in quotes, which RFC 6265 permits.
 fn unquoted(value: &[u8]) -> &[u8] {
-    value.strip_prefix(b"\"").and_then(|it| it.strip_suffix(b"\"")).unwrap_or(value)
+    value.strip_prefix(b"\"").and_then(|value| value.strip_suffix(b"\"")).unwrap_or(value)
 }
 
-/// The cookies of other clients may lack the padding.
+/// Accepts base64 with and without padding, since cookies of other clients may lack it.
 const READER: GeneralPurpose = GeneralPurpose::new(
     &ALPHABET,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
-/// Further addresses of a cookie are not looked at.
+/// The largest number of addresses of a cookie that are read: a cookie comes from outside.
 const MAX_ADDRESSES: usize = 16;
+/// The prefix of the cluster in the example of A60.
 const CLUSTER_PREFIX: &str = "cluster:";
 
 #[cfg(test)]

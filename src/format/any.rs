@@ -21,9 +21,13 @@ use super::{
 /// The content of the object of an `Any`.
 #[derive(Debug)]
 pub(super) enum AnyForm<'m, 'a> {
+    /// Bytes that are no message.
     Bytes(Vec<u8>),
+    /// The bytes that represent a message of an unknown type.
     Opaque(Vec<u8>),
+    /// A message with a special JSON form.
     Value(&'m MessageDescriptor, &'a Value),
+    /// A message, whose fields are beside the type URL.
     Fields(&'m MessageDescriptor),
 }
 
@@ -37,6 +41,7 @@ pub(super) fn type_url(object: &Map<String, Value>) -> Result<Option<&str>, Stri
     }
 }
 
+/// The form of an object; `message` is that of its type URL, if it is known.
 pub(super) fn form<'m, 'a>(
     object: &'a Map<String, Value>,
     message: Option<&'m MessageDescriptor>,
@@ -85,8 +90,11 @@ pub(super) fn unknown_number(name: &str) -> i32 {
     (name.bytes().fold(0x811c_9dc5, hash) | 1 << 31).cast_signed()
 }
 
+/// The key of the type URL.
 pub(super) const TYPE: &str = "@type";
+/// The key of a message with a special JSON form.
 pub(super) const VALUE: &str = "value";
+/// The key of bytes that are no message.
 const BYTES: &str = "@bytes";
 /// As a field key it would have field number 0 and wire type 7, both of which are invalid.
 pub(super) const OPAQUE: u8 = 0x07;

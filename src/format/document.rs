@@ -24,7 +24,7 @@ pub(super) fn value(value: &Value) -> Result<Read, FormatError> {
     let types = Types::load();
     let mut parser = Parser::new(types);
     let message = parser.message(&shape.message(types)?, value)?;
-    shape.finish(types, (message, lists), parser.into_warnings())
+    shape.finish(types, message, lists, parser.into_warnings())
 }
 
 /// Reads protobuf's text format.
@@ -34,7 +34,7 @@ pub(super) fn text(text: &str) -> Result<Read, FormatError> {
     let (shape, lists) = (Shape::of(has)?, has(&["resources"]));
     let types = Types::load();
     let (message, warnings) = text.write(types, &shape.message(types)?)?;
-    shape.finish(types, (message, lists), warnings)
+    shape.finish(types, message, lists, warnings)
 }
 
 /// Reads the wire format. Almost any bytes can be decoded as a message of unknown fields, so known ones are required.
@@ -55,11 +55,14 @@ pub(super) fn binary(document: &[u8]) -> Result<Read, FormatError> {
 /// The message of a document.
 #[derive(Debug, Clone, Copy)]
 enum Shape {
+    /// A `DiscoveryResponse`.
     Response,
+    /// A list collection in its wrapper.
     Collection,
 }
 
 impl Shape {
+    /// Detects the message by its fields; `names` is whether a document has one of some fields.
     fn of(names: impl Fn(&[&str]) -> bool) -> Result<Self, FormatError> {
         if names(&["resource"]) && !names(&["resources"]) {
             return Ok(Self::Collection);
@@ -72,6 +75,7 @@ impl Shape {
         }
     }
 
+    /// The descriptor of the message.
     fn message(self, types: Types) -> Result<MessageDescriptor, FormatError> {
         let name = match self {
             Self::Response => "envoy.service.discovery.v3.DiscoveryResponse",
@@ -80,11 +84,13 @@ impl Shape {
         types.message(name).ok_or_else(|| super::unknown(name))
     }
 
-    /// `lists` is whether there is a list of resources, which may be empty.
+    /// Checks an encoded message, and makes a response of it. `lists` is whether there is a list of resources, which may be
+    /// empty.
     fn finish(
         self,
         types: Types,
-        (message, lists): (Vec<u8>, bool),
+        message: Vec<u8>,
+        lists: bool,
         warnings: Vec<String>,
     ) -> Result<Read, FormatError> {
         let message = match self {

@@ -1,3 +1,5 @@
+//! Errors of documents, and the path that a reader has come to.
+
 use std::{error::Error, fmt};
 
 use crate::escape::Escaped;
@@ -5,7 +7,9 @@ use crate::escape::Escaped;
 /// The reason why a document cannot be read, and the position of the error.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct FormatError {
+    /// Where the document is wrong.
     position: Position,
+    /// What is wrong there, for display.
     why: String,
 }
 
@@ -35,6 +39,7 @@ impl FormatError {
         Self { position: Position::Document, why: why.into() }
     }
 
+    /// An error at a position.
     pub(super) fn at(position: Position, why: impl Into<String>) -> Self {
         Self { position, why: why.into() }
     }
@@ -72,24 +77,32 @@ impl Error for FormatError {}
 /// One step from a message to its content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step<'a> {
+    /// The field of a name.
     Field(&'a str),
+    /// The element of a list.
     Index(usize),
+    /// The value of a key in a map.
     Key(&'a str),
 }
 
 /// The current path of a reader, and its warnings.
 #[derive(Debug, Default)]
 pub(super) struct Trail<'a> {
+    /// The path from the document to the current value.
     steps: Vec<Step<'a>>,
+    /// The first warnings.
     warnings: Vec<String>,
+    /// The number of warnings that were not kept.
     untold: usize,
 }
 
 impl<'a> Trail<'a> {
+    /// Descends by one step.
     pub(super) fn enter(&mut self, step: Step<'a>) {
         self.steps.push(step);
     }
 
+    /// Returns from the last step.
     pub(super) fn leave(&mut self) {
         self.steps.pop();
     }
@@ -102,6 +115,7 @@ impl<'a> Trail<'a> {
         }
     }
 
+    /// An error at the current path.
     pub(super) fn error(&self, why: impl Into<String>) -> FormatError {
         match &*self.steps {
             [] => FormatError::document(why),
@@ -109,6 +123,7 @@ impl<'a> Trail<'a> {
         }
     }
 
+    /// The kept warnings, and the number of others.
     pub(super) fn into_warnings(mut self) -> Vec<String> {
         if self.untold > 0 {
             self.warnings.push(format!("and {} more", self.untold));
@@ -116,6 +131,7 @@ impl<'a> Trail<'a> {
         self.warnings
     }
 
+    /// The current path, such as `resources[0].name`.
     fn path(&self) -> String {
         let mut path = String::new();
         for step in &self.steps {

@@ -15,8 +15,12 @@ use crate::wire::{Field, Fields, Malformed, Value as Wire};
 /// Encodes a JSON value. The depth of the value bounds the recursion.
 pub(super) fn parse(known: WellKnown, value: &Value) -> Result<Vec<u8>, String> {
     match (known, value) {
-        (WellKnown::Duration, Value::String(text)) => time::parse_duration(text).map(write_time),
-        (WellKnown::Timestamp, Value::String(text)) => time::parse_timestamp(text).map(write_time),
+        (WellKnown::Duration, Value::String(text)) => {
+            time::parse_duration(text).map(|(seconds, nanos)| write_time(seconds, nanos))
+        }
+        (WellKnown::Timestamp, Value::String(text)) => {
+            time::parse_timestamp(text).map(|(seconds, nanos)| write_time(seconds, nanos))
+        }
         (WellKnown::Duration, _) => Err(format!("must be a duration such as \"1.5s\", not {}", found(value))),
         (WellKnown::Timestamp, _) => {
             Err(format!("must be a time of RFC 3339 in quotes, not {}", found(value)))
@@ -30,7 +34,8 @@ pub(super) fn parse(known: WellKnown, value: &Value) -> Result<Vec<u8>, String> 
     }
 }
 
-fn write_time((seconds, nanos): (i64, i32)) -> Vec<u8> {
+/// Encodes a duration or a time, which have the same fields.
+fn write_time(seconds: i64, nanos: i32) -> Vec<u8> {
     let mut out = Vec::new();
     for (number, value) in [(1, seconds), (2, nanos.into())] {
         if value != 0 {
@@ -41,7 +46,9 @@ fn write_time((seconds, nanos): (i64, i32)) -> Vec<u8> {
     out
 }
 
+/// Encodes a struct, in the order of its keys.
 fn write_struct(fields: &Map<String, Value>) -> Vec<u8> {
+    // Equal structs have equal bytes, whatever the order in which their keys were written.
     let mut out = Vec::new();
     for (name, value) in fields.iter().collect::<BTreeMap<_, _>>() {
         let mut entry = Vec::new();
@@ -52,6 +59,7 @@ fn write_struct(fields: &Map<String, Value>) -> Vec<u8> {
     out
 }
 
+/// Encodes a list of values.
 fn write_list(values: &[Value]) -> Vec<u8> {
     let mut out = Vec::new();
     for value in values {
@@ -60,6 +68,7 @@ fn write_list(values: &[Value]) -> Vec<u8> {
     out
 }
 
+/// Encodes a value of any kind.
 fn write_value(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     match value {

@@ -45,9 +45,9 @@ pub(crate) enum Format {
     Binary,
     /// Protobuf's text format, by the extension `pb_text`.
     Text,
-    /// By the extensions `yaml` and `yml`.
+    /// YAML, for the extensions `yaml` and `yml`.
     Yaml,
-    /// By all other extensions.
+    /// JSON, for all other extensions.
     Json,
 }
 

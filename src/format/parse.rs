@@ -20,15 +20,19 @@ use super::{
 /// The depth of the value bounds recursion; its reader has limited it.
 #[derive(Debug)]
 pub(super) struct Parser<'a> {
+    /// The known messages.
     types: Types,
+    /// The current path, and warnings.
     trail: Trail<'a>,
 }
 
 impl<'a> Parser<'a> {
+    /// A parser at the head of a document.
     pub(super) fn new(types: Types) -> Self {
         Self { types, trail: Trail::default() }
     }
 
+    /// The warnings of all that was parsed.
     pub(super) fn into_warnings(self) -> Vec<String> {
         self.trail.into_warnings()
     }
@@ -50,6 +54,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Encodes the fields of a message, in the order of their numbers.
     fn fields(
         &mut self,
         message: &MessageDescriptor,
@@ -85,6 +90,7 @@ impl<'a> Parser<'a> {
         Ok(out)
     }
 
+    /// Encodes a field: a map, a list or a single value.
     fn field(
         &mut self,
         field: &FieldDescriptor,
@@ -100,6 +106,7 @@ impl<'a> Parser<'a> {
         }
     }
 
+    /// Encodes the entries of a map, in the order of their keys.
     fn map(
         &mut self,
         field: &FieldDescriptor,
@@ -136,6 +143,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
+    /// Encodes the elements of a list, packed where the field is.
     fn list(
         &mut self,
         field: &FieldDescriptor,
@@ -176,6 +184,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
+    /// Parses a number, a text, bytes or an enum value.
     fn scalar(&mut self, kind: &Kind, value: &Value) -> Result<Scalar, FormatError> {
         let scalar = match (kind, value) {
             (Kind::Enum(kind), Value::String(name)) => Ok(self.enum_value(kind, name)),
@@ -189,6 +198,7 @@ impl<'a> Parser<'a> {
         scalar.map_err(|why| self.trail.error(why))
     }
 
+    /// The number of an enum value. An unknown name is a warning, and has a number that no value has.
     fn enum_value(&mut self, values: &EnumDescriptor, name: &str) -> Scalar {
         let number = values.get_value_by_name(name).map_or_else(
             || {
@@ -200,6 +210,7 @@ impl<'a> Parser<'a> {
         Scalar::Varint(i64::from(number).cast_unsigned())
     }
 
+    /// Encodes a scalar in its own message.
     fn wrapper(&mut self, message: &MessageDescriptor, value: &'a Value) -> Result<Vec<u8>, FormatError> {
         let mut out = Vec::new();
         if let Some(field) = message.get_field(1) {
@@ -269,4 +280,5 @@ fn takes_null(field: &FieldDescriptor) -> bool {
     !field.is_list() && (value || null)
 }
 
+/// The enum whose only value is `null` in JSON.
 const NULL: &str = "google.protobuf.NullValue";

@@ -17,6 +17,7 @@ use crate::wire::{Field, Fields, Malformed, Value as Wire};
 /// A converter of messages to JSON. Fields that are not in the descriptors are omitted, as in a decoder.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Printer {
+    /// The known messages.
     types: Types,
 }
 
@@ -24,6 +25,7 @@ pub(super) struct Printer {
 type Found<'b> = Vec<Field<'b>>;
 
 impl Printer {
+    /// A printer of these messages.
     pub(super) fn new(types: Types) -> Self {
         Self { types }
     }
@@ -33,6 +35,7 @@ impl Printer {
         self.message(message, bytes, MAX_DEPTH)
     }
 
+    /// Shows a message in its JSON form.
     fn message(self, message: &MessageDescriptor, bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
         let depth = depth.checked_sub(1).ok_or(Unshown::TooDeep)?;
         match WellKnown::of(message) {
@@ -46,6 +49,7 @@ impl Printer {
         }
     }
 
+    /// Shows the fields of a message that has no special form.
     fn fields(
         self,
         message: &MessageDescriptor,
@@ -89,6 +93,7 @@ impl Printer {
         Ok((!implied).then_some(shown))
     }
 
+    /// Shows a list, whose numbers may be packed or not.
     fn list(self, field: &FieldDescriptor, found: &Found<'_>, depth: usize) -> Result<Vec<Value>, Unshown> {
         let mut list = Vec::new();
         for part in found {
@@ -102,6 +107,7 @@ impl Printer {
         Ok(list)
     }
 
+    /// Shows a map by the texts of its keys.
     fn map(
         self,
         field: &FieldDescriptor,
@@ -135,6 +141,7 @@ impl Printer {
         Ok(map)
     }
 
+    /// Shows the scalar in its own message.
     fn wrapper(self, message: &MessageDescriptor, bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
         let fields = gather(message, bytes)?;
         let Some(field) = message.get_field(1) else { return Ok(Value::Null) };
@@ -167,6 +174,7 @@ impl Printer {
         Value::Object(self.typed(type_url, value, MAX_DEPTH))
     }
 
+    /// Shows the message of an `Any`, or its bytes if they are no such message.
     fn typed(self, type_url: &str, value: &[u8], depth: usize) -> Map<String, Value> {
         let shown = match self.types.of_url(type_url) {
             Some(message) => self.expand(&message, value, depth),
@@ -177,6 +185,7 @@ impl Printer {
         shown
     }
 
+    /// Shows a message within the object of an `Any`; `None` if it cannot be shown.
     fn expand(self, message: &MessageDescriptor, value: &[u8], depth: usize) -> Option<Map<String, Value>> {
         match WellKnown::of(message) {
             None => self.fields(message, value, depth).ok(),
@@ -211,6 +220,7 @@ fn gather<'b>(
     Ok(fields)
 }
 
+/// Whether a scalar has the default value.
 fn is_default(field: &Field<'_>) -> bool {
     match field.value {
         Wire::Varint(value) | Wire::Fixed64(value) => value == 0,
@@ -220,6 +230,7 @@ fn is_default(field: &Field<'_>) -> bool {
     }
 }
 
+/// Shows a scalar. 64-bit numbers are texts, since not every reader of JSON has them.
 #[allow(clippy::cast_possible_truncation, reason = "decoders take the lower bits of what is too large")]
 fn scalar(kind: &Kind, field: &Field<'_>) -> Result<Value, Malformed> {
     let wrong = Malformed { offset: field.start, what: "a number has another wire type" };
@@ -262,7 +273,7 @@ fn scalar(kind: &Kind, field: &Field<'_>) -> Result<Value, Malformed> {
     })
 }
 
-/// With the shortest digits that identify an `f32`, not those of an `f64`.
+/// Prints an `f32` with the shortest digits that identify it, which are fewer than those of the equal `f64`.
 fn show_float(number: f32) -> Value {
     show_number(number.to_string().parse().unwrap_or_else(|_| number.into()))
 }

@@ -173,6 +173,7 @@ pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, String> {
     GeneralPurpose::new(alphabet, config).decode(text).map_err(|e| format!("is not base64: {e}"))
 }
 
+/// Bytes as base64 with padding.
 pub(super) fn encode_base64(bytes: &[u8]) -> String {
     base64::engine::general_purpose::STANDARD.encode(bytes)
 }
@@ -195,6 +196,7 @@ pub(super) fn found(value: &Value) -> String {
     }
 }
 
+/// What a value of a kind must be, for errors.
 fn expected(kind: &Kind) -> &'static str {
     match kind {
         Kind::Bool => "true or false",

@@ -16,6 +16,7 @@ pub(super) fn parse_duration(text: &str) -> Result<(i64, i32), String> {
     }
 }
 
+/// Formats a duration in seconds; `None` outside of the range of protobuf.
 pub(super) fn show_duration(seconds: i64, nanos: i32) -> Option<String> {
     let fits = seconds.unsigned_abs() <= MAX_SECONDS.unsigned_abs() && nanos.unsigned_abs() < 1_000_000_000;
     if !fits || (seconds > 0 && nanos < 0) || (seconds < 0 && nanos > 0) {
@@ -61,6 +62,7 @@ pub(super) fn parse_timestamp(text: &str) -> Result<(i64, i32), String> {
     parsed.ok_or_else(|| format!("must be a time of RFC 3339, not {:?}", cut(text)))
 }
 
+/// Formats a time of RFC 3339; `None` outside of the range of protobuf.
 pub(super) fn show_timestamp(seconds: i64, nanos: i32) -> Option<String> {
     if !(MIN_TIME..=MAX_TIME).contains(&seconds) || !(0..1_000_000_000).contains(&nanos) {
         return None;
@@ -82,6 +84,7 @@ pub(super) fn show_timestamp(seconds: i64, nanos: i32) -> Option<String> {
     Some(format!("{year:04}-{month:02}-{:02}T{hour:02}:{minute:02}:{second:02}{fraction}Z", days + 1))
 }
 
+/// Parses a number of digits alone.
 fn digits(text: &str) -> Option<i64> {
     let all = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     all.then(|| text.parse().ok())?
@@ -118,10 +121,12 @@ fn numbers<const N: usize>(text: &str, separator: char) -> Option<[i64; N]> {
     parts.next().is_none().then_some(numbers)
 }
 
+/// Whether a year has 366 days.
 fn is_leap(year: i64) -> bool {
     year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
 }
 
+/// The number of days of a month.
 fn days_of(year: i64, month: i64) -> i64 {
     match month {
         2 => 28 + i64::from(is_leap(year)),
@@ -138,6 +143,7 @@ fn days_before(year: i64, month: i64, day: i64) -> i64 {
     years + months + day - 1 - DAYS_TO_1970
 }
 
+/// The head of a text, for errors.
 fn cut(text: &str) -> String {
     text.chars().take(40).collect()
 }

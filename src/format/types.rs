@@ -9,10 +9,12 @@ use crate::config::TransportApiVersion;
 /// The messages of `proto/`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Types {
+    /// The descriptors, which are decoded once.
     pool: &'static DescriptorPool,
 }
 
 impl Types {
+    /// Returns the messages; decodes their descriptors at the first call.
     pub(super) fn load() -> Self {
         static POOL: OnceLock<DescriptorPool> = OnceLock::new();
         let decode = || DescriptorPool::decode(DESCRIPTORS).expect("the build has compiled and linked them");
@@ -34,17 +36,24 @@ impl Types {
 /// The messages with special JSON forms.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum WellKnown {
+    /// A message of any type.
     Any,
+    /// A duration, as a text in seconds.
     Duration,
+    /// A time, as a text of RFC 3339.
     Timestamp,
+    /// A JSON object.
     Struct,
+    /// A JSON value.
     Value,
+    /// A JSON list.
     List,
     /// A scalar in a message, which is its field 1.
     Wrapper,
 }
 
 impl WellKnown {
+    /// The special form of a message, if it has one.
     pub(super) fn of(message: &MessageDescriptor) -> Option<Self> {
         match message.full_name().strip_prefix("google.protobuf.")? {
             "Any" => Some(Self::Any),
@@ -60,4 +69,5 @@ impl WellKnown {
     }
 }
 
+/// The descriptors, as the build has compiled them.
 const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

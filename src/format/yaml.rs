@@ -20,10 +20,14 @@ pub(super) fn read(text: &str) -> Result<Value, FormatError> {
     reader.document.ok_or_else(|| FormatError::document("there is nothing in it"))
 }
 
+/// The state of reading a document, event by event.
 #[derive(Debug, Default)]
 struct Reader {
+    /// The lists and objects around the position, the outermost first.
     open: Vec<Open>,
+    /// The value of the document, once it was read.
     document: Option<Value>,
+    /// Values with anchors, by the number of the anchor.
     anchors: HashMap<usize, Anchored>,
     /// The total weight of copied values.
     copied: usize,
@@ -32,26 +36,46 @@ struct Reader {
 /// A list or an object whose end has not been read.
 #[derive(Debug)]
 struct Open {
+    /// The number of its anchor; 0 if it has none.
     anchor: usize,
     /// The depth of nested lists and objects in it.
     height: usize,
+    /// What was read of it.
     kind: Kind,
 }
 
+/// A list or an object whose end has not been read, with what was read of it.
 #[derive(Debug)]
 enum Kind {
+    /// The elements.
     List(Vec<Value>),
+    /// The fields, and the key whose value comes next.
     Object { fields: Map<String, Value>, key: Option<String> },
 }
 
+impl Kind {
+    /// The only tag that it may be written with.
+    fn tag(&self) -> &'static str {
+        match self {
+            Self::List(_) => "seq",
+            Self::Object { .. } => "map",
+        }
+    }
+}
+
+/// A value that aliases may stand for.
 #[derive(Debug, Clone)]
 struct Anchored {
+    /// The value.
     value: Value,
+    /// The depth of nested lists and objects in it.
     height: usize,
+    /// Its approximate size in bytes.
     weight: usize,
 }
 
 impl Reader {
+    /// Handles an event of the parser.
     fn event(&mut self, event: Event<'_>, at: Marker) -> Result<(), FormatError> {
         match event {
             Event::Nothing | Event::StreamStart | Event::StreamEnd | Event::DocumentEnd => Ok(()),
@@ -65,14 +89,14 @@ impl Reader {
                     return self.key(text.into_owned(), at);
                 }
                 let value = scalar(&text, style, tag.as_deref()).map_err(|why| error(at, why))?;
-                self.value(value, (anchor, 0), at)
+                self.value(value, anchor, 0, at)
             }
             Event::SequenceStart(anchor, tag) => {
-                self.open(anchor, Kind::List(Vec::new()), (tag.as_deref(), "seq"), at)
+                self.open(anchor, Kind::List(Vec::new()), tag.as_deref(), at)
             }
             Event::MappingStart(anchor, tag) => {
                 let kind = Kind::Object { fields: Map::new(), key: None };
-                self.open(anchor, kind, (tag.as_deref(), "map"), at)
+                self.open(anchor, kind, tag.as_deref(), at)
             }
             Event::SequenceEnd | Event::MappingEnd => {
                 // The parser closes only open events.
@@ -81,15 +105,17 @@ impl Reader {
                     Kind::List(values) => Value::Array(values),
                     Kind::Object { fields, .. } => Value::Object(fields),
                 };
-                self.value(value, (anchor, height + 1), at)
+                self.value(value, anchor, height + 1, at)
             }
         }
     }
 
+    /// Whether the next scalar is a key.
     fn wants_key(&self) -> bool {
         matches!(self.open.last(), Some(Open { kind: Kind::Object { key: None, .. }, .. }))
     }
 
+    /// Handles a key.
     fn key(&mut self, name: String, at: Marker) -> Result<(), FormatError> {
         if let Some(Open { kind: Kind::Object { fields, key }, .. }) = self.open.last_mut() {
             if name == "<<" {
@@ -103,17 +129,12 @@ impl Reader {
         Ok(())
     }
 
-    fn open(
-        &mut self,
-        anchor: usize,
-        kind: Kind,
-        (tag, expected): (Option<&Tag>, &str),
-        at: Marker,
-    ) -> Result<(), FormatError> {
+    /// Opens a list or an object.
+    fn open(&mut self, anchor: usize, kind: Kind, tag: Option<&Tag>, at: Marker) -> Result<(), FormatError> {
         if self.wants_key() {
             return Err(error(at, "a key that is a list or an object"));
         }
-        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema() || tag.suffix != expected) {
+        if let Some(tag) = tag.filter(|tag| !tag.is_yaml_core_schema() || tag.suffix != kind.tag()) {
             return Err(error(at, format!("unknown tag {tag}")));
         }
         if self.open.len() >= MAX_DEPTH {
@@ -123,6 +144,7 @@ impl Reader {
         Ok(())
     }
 
+    /// Copies the value of an anchor, within the budget.
     fn alias(&mut self, anchor: usize, at: Marker) -> Result<(), FormatError> {
         if self.wants_key() {
             return Err(error(at, "a key that is an alias"));
@@ -139,15 +161,11 @@ impl Reader {
             return Err(error(at, TOO_DEEP));
         }
         let (value, height) = (value.clone(), *height);
-        self.value(value, (0, height), at)
+        self.value(value, 0, height, at)
     }
 
-    fn value(
-        &mut self,
-        value: Value,
-        (anchor, height): (usize, usize),
-        at: Marker,
-    ) -> Result<(), FormatError> {
+    /// Adds a complete value to what is open; it is the document if nothing is.
+    fn value(&mut self, value: Value, anchor: usize, height: usize, at: Marker) -> Result<(), FormatError> {
         if anchor != 0 {
             let weight = weight(&value);
             // Anchored values are stored in addition.
@@ -202,6 +220,7 @@ fn scalar(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, St
     }
 }
 
+/// The value of a scalar without quotes, by its syntax.
 fn plain_scalar(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => return Value::Null,
@@ -216,6 +235,7 @@ fn plain_scalar(text: &str) -> Value {
     number(text).map_or_else(|| text.into(), Value::Number)
 }
 
+/// Parses a number of the core schema.
 fn number(text: &str) -> Option<Number> {
     let digits_of = |digits: &str, radix| {
         let all = !digits.is_empty() && digits.chars().all(|c| c.is_digit(radix));
@@ -254,17 +274,21 @@ fn weight(value: &Value) -> usize {
     inside.saturating_add(NODE)
 }
 
+/// An error of the parser.
 fn unreadable(scan: &ScanError) -> FormatError {
     error(*scan.marker(), scan.info())
 }
 
+/// An error at a position.
 fn error(at: Marker, why: impl Into<String>) -> FormatError {
     FormatError::at(Position::Text { line: at.line(), column: at.col() + 1 }, why)
 }
 
+/// The reason for an error of depth.
 const TOO_DEEP: &str = "lists and objects are nested too deep";
 /// The maximum nesting of lists and objects, as in JSON.
 const MAX_DEPTH: usize = 127;
 /// The maximum size of values with anchors and aliases, in bytes.
 const MAX_COPIED: usize = 64 << 20;
+/// The approximate size of a value without its content, in bytes.
 const NODE: usize = 64;

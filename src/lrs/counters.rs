@@ -22,59 +22,73 @@ use super::{
 ///
 /// Each thread counts in a shard, in cache lines that only few others write to. Shards are made at their first use.
 pub(super) struct Counters {
+    /// The server and the key that the calls are reported for. It never changes: a handle whose cluster moves gets other
+    /// counters.
     destination: Arc<Destination>,
+    /// Shards by the number of a thread, modulo their count.
     shards: Box<[OnceLock<Arc<Shard>>]>,
+    /// The metrics of backends that are summed; `None` if the cluster reports none.
     metrics: Option<Arc<Propagation>>,
-    /// What the written reports have covered.
+    /// Calls that written reports have covered: issued, succeeded, failed. Written with the lock of
+    /// [`Loads`](super::loads::Loads) held.
     reported: [AtomicU64; 3],
-    /// What the report in progress covers.
+    /// Calls that the report in progress covers, with those before it; equal to `reported` if there is none.
     taken: [AtomicU64; 3],
-    /// A handle counts its new calls here.
+    /// Whether a handle counts its new calls here.
     is_current: AtomicBool,
 }
 
 /// The calls of some threads.
+// A cache line of its own: with a shared one, threads on different cores would slow each other down at each call.
 #[repr(align(64))]
 struct Shard {
+    /// Calls that began here. The other counts of a call are in the same shard, also if it ends on another thread.
     issued: AtomicU64,
     succeeded: AtomicU64,
     failed: AtomicU64,
     /// Calls that were issued and then turned out not to have been sent.
     withdrawn: AtomicU64,
-    /// There may be sums of metrics: reports do not lock them in vain.
+    /// Whether there may be sums of metrics, so that reports do not lock empty ones.
     has_metrics: AtomicBool,
+    /// Sums of the metrics of the calls; `None` if the cluster reports none.
     sums: Option<Box<ShardSums>>,
 }
 
+/// The sums of metrics of a shard, with the rules for adding to them.
 struct ShardSums {
     propagation: Arc<Propagation>,
     sums: Mutex<MetricSums>,
 }
 
-/// Counts of calls.
+/// Counts of calls, of a report or since the last written one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Calls {
     pub(super) issued: u64,
     pub(super) succeeded: u64,
     pub(super) failed: u64,
+    /// Calls without an end so far. Not a difference of two reports, but the present number.
     pub(super) in_progress: u64,
 }
 
 /// A call in progress, of [`LocalityReporter::call_started`](super::LocalityReporter::call_started). It ends with
-/// [`finish`](Self::finish); if it is dropped before, as a cancelled call is, it has failed (LR5.5).
+/// [`finish`](Self::finish); if it is dropped before, as a cancelled call is, it has failed.
 ///
 /// It may outlive the reporter and the client. It is counted for the cluster, locality and server with which it began.
 #[must_use = "a call that is dropped counts as failed"]
 pub struct ReportedCall {
+    /// The shard that the call began in; `None` if it is not counted, or has ended.
     shard: Option<Arc<Shard>>,
 }
 
-/// A counter of dropped calls.
+/// A counter of the dropped calls of a category. It needs no shards, since drops are rare.
 #[derive(Debug)]
 pub(super) struct DropCounter {
     destination: Arc<Destination>,
+    /// All drops so far.
     count: AtomicU64,
+    /// Drops that written reports have covered.
     reported: AtomicU64,
+    /// Drops that the report in progress covers, with those before it.
     taken: AtomicU64,
     is_current: AtomicBool,
 }
@@ -95,6 +109,7 @@ impl Counters {
         }
     }
 
+    /// Counts the begin of a call, without a lock.
     #[inline]
     pub(super) fn call_started(&self) -> ReportedCall {
         let shard = self.shards[shard_of_thread() % self.shards.len()].get_or_init(|| self.new_shard());
@@ -102,6 +117,7 @@ impl Counters {
         ReportedCall { shard: Some(shard.clone()) }
     }
 
+    /// Creates the shard of a thread at its first call, since most endpoints are called by few threads.
     #[cold]
     fn new_shard(&self) -> Arc<Shard> {
         let sums = self.metrics.as_ref().map(|propagation| {
@@ -177,7 +193,7 @@ impl Counters {
         self.on_written();
     }
 
-    /// It is listed for reports, from now on or again: nothing is taken.
+    /// Puts the counters into reports from now on, or again. The report in progress, if there is one, does not cover them.
     pub(super) fn on_listed(&self) {
         store(&self.taken, load(&self.reported));
     }
@@ -189,6 +205,7 @@ impl Counters {
         Calls { issued: since(ISSUED), succeeded: since(SUCCEEDED), failed: since(FAILED), in_progress: 0 }
     }
 
+    /// Returns the part of `totals` that no written report has covered.
     fn since_reported(&self, totals: [u64; 3]) -> Calls {
         let reported = load(&self.reported);
         // A report may have covered a call that was withdrawn after it: later ones are less by that.
@@ -206,6 +223,7 @@ impl Counters {
         self.visit_metrics(|max_names, sums| into.append(sums.clone(), max_names));
     }
 
+    /// Calls a function with the limit of names and the sums of each shard that may have any.
     fn visit_metrics(&self, mut visit: impl FnMut(usize, &mut MetricSums)) {
         self.shards().for_each(|shard| shard.visit_metrics(&mut visit));
     }
@@ -216,6 +234,7 @@ impl Calls {
         *self == Self::default()
     }
 
+    /// Adds the counts of calls that are reported together.
     pub(super) fn add(&mut self, other: Self) {
         self.issued += other.issued;
         self.succeeded += other.succeeded;
@@ -237,9 +256,10 @@ impl ReportedCall {
         Self { shard: None }
     }
 
-    /// The call has ended. `metrics` is the load that the backend has reported with its response, if it has (LR8.6).
+    /// The call has ended. `metrics` is the load that the backend has reported with its response, if it has.
     #[inline]
     pub fn finish(mut self, outcome: Outcome, metrics: Option<&OrcaLoadReport>) {
+        // LR8.6: a failed call reports its metrics as well, since the load of a backend does not depend on the outcome.
         if let Some(shard) = self.shard.take() {
             if let Some(metrics) = metrics {
                 shard.add_metrics(metrics);
@@ -252,6 +272,7 @@ impl ReportedCall {
     #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
     pub(crate) fn withdraw(mut self) {
         if let Some(shard) = self.shard.take() {
+            // Not subtracted from `issued`: a report could then have covered more calls than there are.
             shard.withdrawn.fetch_add(1, Ordering::Release);
         }
     }
@@ -266,6 +287,7 @@ impl ReportedCall {
 impl Drop for ReportedCall {
     #[inline]
     fn drop(&mut self) {
+        // LR5.5: gRPC counts a cancelled call as failed.
         if let Some(shard) = self.shard.take() {
             shard.count_end(Outcome::Error);
         }
@@ -279,15 +301,18 @@ impl fmt::Debug for ReportedCall {
 }
 
 impl Shard {
+    /// Counts the end of a call.
     #[inline]
     fn count_end(&self, outcome: Outcome) {
         let count = match outcome {
             Outcome::Success => &self.succeeded,
             Outcome::Error => &self.failed,
         };
+        // Release, with Acquire in `add_to`: a thread that sees the end of a call also sees its begin.
         count.fetch_add(1, Ordering::Release);
     }
 
+    /// Adds the counts of the shard.
     #[inline]
     fn add_to(&self, totals: &mut [u64; 3]) {
         // The ends first: a call that has ended was issued before, so that the difference is never negative. A call ends in the
@@ -307,6 +332,7 @@ impl Shard {
         }
     }
 
+    /// Adds the metrics of a call that is about to end.
     fn add_metrics(&self, report: &OrcaLoadReport) {
         if let Some(own) = &self.sums {
             own.sums.lock().unwrap_or_else(PoisonError::into_inner).add(report, &own.propagation);
@@ -335,6 +361,7 @@ impl DropCounter {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Returns the drops that no written report has covered.
     pub(super) fn unreported(&self) -> u64 {
         self.count.load(Ordering::Relaxed) - self.reported.load(Ordering::Relaxed)
     }
@@ -344,31 +371,36 @@ impl DropCounter {
         self.taken.load(Ordering::Relaxed) - self.reported.load(Ordering::Relaxed)
     }
 
+    /// Returns the drops that no written report has covered, for a report.
     pub(super) fn take(&self) -> u64 {
         let count = self.count.load(Ordering::Relaxed);
         self.taken.store(count, Ordering::Relaxed);
         count - self.reported.load(Ordering::Relaxed)
     }
 
+    /// Handles that the report of the last [`take`](Self::take) was written.
     pub(super) fn on_written(&self) {
         self.reported.store(self.taken.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 
+    /// Forgets the drops so far.
     pub(super) fn discard(&self) {
         self.take();
         self.on_written();
     }
 
+    /// Puts the counter into reports from now on, or again; see [`Counters::on_listed`].
     pub(super) fn on_listed(&self) {
         self.taken.store(self.reported.load(Ordering::Relaxed), Ordering::Relaxed);
     }
 }
 
-/// What a handle counts with.
+/// Counters that a handle counts with, in a lane of [`Lanes`](super::lanes::Lanes).
 pub(super) trait Count: Send + Sync {
-    /// A handle counts with it from now on, or no more.
+    /// Sets whether a handle counts with it.
     fn set_current(&self, is_current: bool);
 
+    /// Whether a handle counts with it. Counters of another destination only wait for the end of their calls.
     fn is_current(&self) -> bool;
 }
 
@@ -404,6 +436,7 @@ fn shard_of_thread() -> usize {
     THREAD.try_with(|number| *number).unwrap_or_default()
 }
 
+/// Reads counts that only the holder of the lock of all counters writes.
 fn load(from: &[AtomicU64; 3]) -> [u64; 3] {
     from.each_ref().map(|one| one.load(Ordering::Relaxed))
 }
@@ -415,12 +448,14 @@ fn store(into: &[AtomicU64; 3], values: [u64; 3]) {
     }
 }
 
+/// The number of threads that have counted calls.
 static THREADS: AtomicUsize = AtomicUsize::new(0);
 
 thread_local! {
     static THREAD: usize = THREADS.fetch_add(1, Ordering::Relaxed);
 }
 
+/// Positions in the arrays of counts.
 const ISSUED: usize = 0;
 const SUCCEEDED: usize = 1;
 const FAILED: usize = 2;

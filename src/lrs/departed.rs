@@ -15,6 +15,7 @@ pub(super) struct DepartedCalls {
     calls: Calls,
     /// What the report in progress covers of it.
     taken: Calls,
+    /// Sums of metrics that no written report has covered.
     metrics: MetricSums,
     /// The limit of names of metrics.
     max_metric_names: usize,
@@ -32,6 +33,7 @@ pub(super) struct DepartedDrops {
 impl DepartedCalls {
     /// Adds the counts of counters that count no call any more. The counters are not to be taken again.
     pub(super) fn add(&mut self, counters: &Counters) {
+        // The part of a report in progress moves as well: otherwise `on_written` would leave it to be reported twice.
         self.calls.add(counters.unreported());
         self.taken.add(counters.in_report());
         counters.copy_metrics(&mut self.metrics);
@@ -52,6 +54,7 @@ impl DepartedCalls {
         self.calls.subtract(mem::take(&mut self.taken));
     }
 
+    /// Whether there is nothing left to report.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_zero() && self.metrics.is_zero()
     }
@@ -75,11 +78,13 @@ impl DepartedDrops {
         self.taken += other.taken;
     }
 
+    /// Returns the drops that no written report has covered, for a report.
     pub(super) fn take(&mut self) -> u64 {
         self.taken = self.count;
         self.count
     }
 
+    /// Handles that the report of the last [`take`](Self::take) was written.
     pub(super) fn on_written(&mut self) {
         self.count -= mem::take(&mut self.taken);
     }

@@ -12,13 +12,15 @@ use super::{
 };
 use crate::config::Locality;
 
-/// What is written of an endpoint.
+/// The contents of an `UpstreamEndpointStats`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct EndpointStats<'a> {
     /// The encoded address.
     pub(super) head: &'a [u8],
     pub(super) calls: &'a Calls,
+    /// Sums of named metrics; `None` if there are none. Utilizations are reported for localities alone.
     pub(super) metrics: Option<&'a MetricSums>,
+    /// The metadata of the endpoint by EDS (LR9.5).
     pub(super) metadata: Option<&'a Map<String, Value>>,
 }
 
@@ -27,6 +29,7 @@ pub(super) struct EndpointStats<'a> {
 /// A message within it is written where it stays, and its length is put before it when it ends.
 #[derive(Debug, Default)]
 pub(super) struct Encoder {
+    /// The message in progress, cleared for each cluster, so that its memory is reused.
     cluster: Vec<u8>,
 }
 
@@ -38,6 +41,7 @@ pub(super) struct Begun(usize);
 impl Encoder {
     /// Begins a `ClusterStats`.
     pub(super) fn begin_cluster(&mut self, name: &str) {
+        // Field numbers are literals here: each stands beside the name of its message, and proto/ has the list.
         self.cluster.clear();
         put_text(1, name, &mut self.cluster);
     }
@@ -92,6 +96,7 @@ impl Encoder {
         end_message(&begun, &mut self.cluster);
     }
 
+    /// Writes the number of all dropped calls.
     pub(super) fn set_dropped(&mut self, total: u64) {
         put_number(3, total, &mut self.cluster);
     }
@@ -146,6 +151,7 @@ pub(super) fn endpoint_head(address: SocketAddr) -> Box<[u8]> {
 
 /// The first request of a stream: the node with one more of its client features (LR2.4).
 pub(super) fn first_request(node: &[u8]) -> BytesMut {
+    // Appending to an encoded message adds to its repeated fields, so that the node need not be decoded.
     let mut with_feature = node.to_vec();
     put_text(CLIENT_FEATURES, SEND_ALL_CLUSTERS, &mut with_feature);
     let mut request = BytesMut::with_capacity(with_feature.len() + 6);
@@ -153,12 +159,14 @@ pub(super) fn first_request(node: &[u8]) -> BytesMut {
     request
 }
 
+/// Writes the counts that localities and endpoints have under the same numbers.
 fn put_calls(calls: &Calls, into: &mut Vec<u8>) {
     put_number(2, calls.succeeded, into);
     put_number(3, calls.in_progress, into);
     put_number(4, calls.failed, into);
 }
 
+/// Writes sums of named metrics, with the prefix of their names.
 fn put_named(named: &BTreeMap<Box<str>, MetricSum>, into: &mut Vec<u8>) {
     for (name, sum) in named {
         let begun = begin_message(5, into);
@@ -215,6 +223,7 @@ fn begin_message(field: u32, into: &mut Vec<u8>) -> Begun {
     Begun(into.len())
 }
 
+/// Ends a message: writes its length, and moves its body if the length takes more than one byte.
 fn end_message(begun: &Begun, into: &mut Vec<u8>) {
     let Begun(begin) = *begun;
     let length = into.len() - begin;
@@ -226,6 +235,7 @@ fn end_message(begun: &Begun, into: &mut Vec<u8>) {
     encode_varint(length as u64, &mut &mut into[begin - 1..]);
 }
 
+/// Writes an integer field, unless it is 0.
 fn put_number(field: u32, number: u64, into: &mut Vec<u8>) {
     if number != 0 {
         encode_key(field, WireType::Varint, into);
@@ -233,11 +243,13 @@ fn put_number(field: u32, number: u64, into: &mut Vec<u8>) {
     }
 }
 
+/// Writes a boolean field, also if it is false: in a `oneof` the field itself says which kind is set.
 fn put_bool(field: u32, is_true: bool, into: &mut Vec<u8>) {
     encode_key(field, WireType::Varint, into);
     into.put_u8(is_true.into());
 }
 
+/// Writes a double field, unless it is 0.
 fn put_double(field: u32, number: f64, into: &mut Vec<u8>) {
     if number != 0.0 {
         encode_key(field, WireType::SixtyFourBit, into);
@@ -245,10 +257,12 @@ fn put_double(field: u32, number: f64, into: &mut Vec<u8>) {
     }
 }
 
+/// Writes a string field, also if it is empty.
 fn put_text(field: u32, text: &str, into: &mut Vec<u8>) {
     put_bytes(field, text.as_bytes(), into);
 }
 
+/// Writes a field of bytes or a nested message.
 fn put_bytes(field: u32, bytes: &[u8], into: &mut impl BufMut) {
     encode_key(field, WireType::LengthDelimited, into);
     encode_varint(bytes.len() as u64, into);
@@ -258,8 +272,9 @@ fn put_bytes(field: u32, bytes: &[u8], into: &mut impl BufMut) {
 /// The prefix of the names of metrics with names of the application's own (LR8.2).
 pub(super) const NAMED: &str = "named_metrics.";
 
+/// The client feature that permits `send_all_clusters` in responses.
 const SEND_ALL_CLUSTERS: &str = "envoy.lrs.supports_send_all_clusters";
-/// Of a `Node`.
+/// The number of the field `client_features` of a `Node`.
 const CLIENT_FEATURES: u32 = 10;
 
 #[cfg(test)]

@@ -63,6 +63,7 @@ impl<'a> EndpointMetadata<'a> {
         (!all.is_empty()).then_some(Self(all))
     }
 
+    /// Returns the metadata of an endpoint.
     pub(super) fn get(&self, locality: &Locality, address: SocketAddr) -> Option<&'a Map<String, Value>> {
         self.0.get(&(locality, address)).copied()
     }

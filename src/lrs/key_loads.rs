@@ -12,7 +12,7 @@ use tracing::debug;
 use super::{
     counters::{Calls, Count, Counters, DropCounter},
     departed::DepartedDrops,
-    destination::Key,
+    destination::ReportKey,
     encode::{self, Encoder},
     endpoint_metadata::{Assignment, EndpointMetadata},
     locality_loads::LocalityLoads,
@@ -35,8 +35,9 @@ pub(super) struct KeyLoads {
     since: Option<Instant>,
     /// When the report in progress was taken; `None` if there is none.
     taken_at: Option<Instant>,
+    /// Localities with handles or with something to report.
     localities: BTreeMap<Locality, LocalityLoads>,
-    /// By category; those without one under `None`.
+    /// Dropped calls by category; `None` is the key of drops without a category.
     drops: BTreeMap<Option<Arc<str>>, Drops>,
     /// The last report was of the activity, so that one of zeros follows it (LR4.8).
     is_closing_due: bool,
@@ -50,36 +51,44 @@ pub(super) struct KeyLoads {
     sweep_at: usize,
 }
 
-/// How a report is written.
+/// The conditions under which a report is written.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Terms {
+    /// The time at which the interval of the report ends.
     pub(super) now: Instant,
-    /// The server asks for the counts of endpoints (LR3.7).
+    /// Whether the server has requested the counts of endpoints (LR3.7).
     pub(super) has_endpoints: bool,
     /// The size in bytes above which a report has no metadata.
     pub(super) max_size: usize,
 }
 
+/// The dropped calls of a category.
 #[derive(Debug, Default)]
 struct Drops {
     counters: Vec<Arc<DropCounter>>,
+    /// Drops that the report in progress covers.
     taken: u64,
+    /// Drops of counters that no handle has.
     departed: DepartedDrops,
 }
 
 impl KeyLoads {
+    /// Puts the counters of a locality handle into reports.
     pub(super) fn list_locality(&mut self, locality: &Locality, counters: Arc<Counters>) {
         self.locality(locality).list(counters);
     }
 
+    /// Puts the counters of an endpoint handle into reports.
     pub(super) fn list_endpoint(
         &mut self,
-        (locality, address): (&Locality, SocketAddr),
+        locality: &Locality,
+        address: SocketAddr,
         counters: Arc<Counters>,
     ) {
         self.locality(locality).list_endpoint(address, counters);
     }
 
+    /// Puts the counter of a drop category into reports.
     pub(super) fn list_drops(&mut self, category: Option<&Arc<str>>, counter: Arc<DropCounter>) {
         let counters = &mut self.drops.entry(category.cloned()).or_default().counters;
         if !counters.iter().any(|known| Arc::ptr_eq(known, &counter)) {
@@ -88,10 +97,12 @@ impl KeyLoads {
         }
     }
 
+    /// Sets the endpoints whose metadata is reported.
     pub(super) fn set_assignment(&mut self, assignment: &Assignment) {
         self.assignment = assignment.clone();
     }
 
+    /// Returns the loads of a locality, made if there are none.
     fn locality(&mut self, locality: &Locality) -> &mut LocalityLoads {
         self.localities.entry(locality.clone()).or_insert_with(|| LocalityLoads::new(locality))
     }
@@ -115,6 +126,7 @@ impl KeyLoads {
         self.since.get_or_insert(now);
     }
 
+    /// Returns the begin of the interval in progress; `None` before [`begin`](Self::begin).
     pub(super) fn since(&self) -> Option<Instant> {
         self.since
     }
@@ -130,12 +142,18 @@ impl KeyLoads {
     }
 
     /// Writes a report of what was not reported; `None` if there is nothing to say (LR4.8).
-    pub(super) fn take<'a>(&mut self, key: &Key, terms: Terms, encoder: &'a mut Encoder) -> Option<&'a [u8]> {
+    pub(super) fn take<'a>(
+        &mut self,
+        key: &ReportKey,
+        terms: Terms,
+        encoder: &'a mut Encoder,
+    ) -> Option<&'a [u8]> {
         self.takes_activity = self.drops.values_mut().map(Drops::take).sum::<u64>() > 0;
         for locality in self.localities.values_mut() {
             self.takes_activity |= locality.take();
         }
         let has_report = self.takes_activity || self.is_closing_due;
+        // Without a report the interval goes on, so that the next report covers the time of all that it counts.
         self.taken_at = has_report.then_some(terms.now);
         if !has_report {
             return None;
@@ -145,7 +163,7 @@ impl KeyLoads {
         self.encode(key, &terms, metadata.as_ref(), encoder);
         if metadata.is_some() && encoder.cluster().len() > terms.max_size {
             // Counts must arrive, and metadata of some endpoints alone would look like the absence of the others'.
-            debug!(cluster = %Escaped(&key.0), "the metadata of endpoints is too large for a load report, and left out");
+            debug!(cluster = %Escaped(&key.cluster), "the metadata of endpoints is too large for a load report, and left out");
             self.encode(key, &terms, None, encoder);
         }
         Some(encoder.cluster())
@@ -154,12 +172,12 @@ impl KeyLoads {
     /// Writes the report that was taken.
     fn encode(
         &self,
-        (name, service): &Key,
+        key: &ReportKey,
         terms: &Terms,
         metadata: Option<&EndpointMetadata<'_>>,
         encoder: &mut Encoder,
     ) {
-        encoder.begin_cluster(name);
+        encoder.begin_cluster(&key.cluster);
         for (at, locality) in &self.localities {
             // The zeros of the localities of the last report end its activity.
             let is_closed = !self.takes_activity && locality.was_reported;
@@ -174,7 +192,7 @@ impl KeyLoads {
             }
         }
         let interval = self.since.map_or(Duration::ZERO, |since| terms.now.saturating_duration_since(since));
-        encoder.end_cluster(interval, service.as_deref());
+        encoder.end_cluster(interval, key.service.as_deref());
     }
 
     /// The report of the last [`take`](Self::take) was written, if there was one. Returns the number of values of metrics that it does
@@ -191,6 +209,7 @@ impl KeyLoads {
             dropped += locality.on_written();
             has_ended |= locality.has_ended();
         }
+        // LR4.8: one report of zeros follows, so that a server that keeps the last report does not take the load for present.
         self.is_closing_due = self.takes_activity;
         self.since = Some(taken_at);
         if has_ended {
@@ -218,6 +237,7 @@ impl KeyLoads {
         }
     }
 
+    /// Removes counters without a handle and without anything to report, and what is empty after that.
     fn remove_ended(&mut self) {
         self.drops.retain(|_, drops| {
             drops.counters.retain(|counter| is_live(counter) || counter.unreported() > 0);
@@ -272,6 +292,7 @@ impl KeyLoads {
         self.drops.is_empty() && self.localities.is_empty()
     }
 
+    /// Returns the next report as it would be now, without taking it.
     pub(super) fn stats(&self) -> LoadStats {
         let mut stats = LoadStats::default();
         for (category, drops) in &self.drops {
@@ -293,12 +314,14 @@ impl KeyLoads {
 }
 
 impl Drops {
+    /// Takes the drops for a report.
     fn take(&mut self) -> u64 {
         let counted: u64 = self.counters.iter().map(|counter| counter.take()).sum();
         self.taken = counted + self.departed.take();
         self.taken
     }
 
+    /// Whether there is neither a counter nor anything to report.
     fn is_empty(&self) -> bool {
         self.counters.is_empty() && self.departed.unreported() == 0
     }
@@ -310,6 +333,7 @@ impl Drops {
         }
     }
 
+    /// Whether a handle counts.
     fn is_live(&self) -> bool {
         self.counters.iter().any(is_live)
     }
@@ -321,6 +345,7 @@ impl Drops {
 }
 
 impl LocalityStats {
+    /// Converts counts for applications, with the names of metrics as `lrs_report_endpoint_metrics` has them.
     fn new(calls: &Calls, metrics: MetricSums) -> Self {
         let utilizations = [
             ("cpu_utilization", metrics.cpu),
@@ -341,6 +366,7 @@ impl LocalityStats {
 }
 
 /// Whether a handle counts with it: its handle is there, and has not gone over to another destination.
+// Besides the handle, only this list owns the counter; running calls own a shard, and not the counter.
 pub(super) fn is_live<C: Count>(counter: &Arc<C>) -> bool {
     counter.is_current() && Arc::strong_count(counter) > 1
 }

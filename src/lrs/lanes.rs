@@ -21,6 +21,7 @@ pub(super) struct Lanes<C> {
 /// A list to which lanes are only added, so that reading it needs no lock.
 #[derive(Debug)]
 struct Lane<C> {
+    /// The counters of the lane; unset in the last, empty one.
     counters: OnceLock<Arc<C>>,
     next: OnceLock<Box<Self>>,
 }
@@ -33,6 +34,8 @@ impl<C: Count> Lanes<C> {
     /// The counters of the current destination.
     #[inline]
     pub(super) fn current(&self) -> Option<&Arc<C>> {
+        // Relaxed is enough: a call that begins while the load moves may count for either destination, and `OnceLock` orders the
+        // counters.
         match self.current.load(Ordering::Relaxed) {
             0 => None,
             // The usual case.
@@ -52,6 +55,7 @@ impl<C: Count> Lanes<C> {
         if self.current.load(Ordering::Relaxed) == number {
             return None;
         }
+        // The old lane first: two current lanes of one handle would both count as live.
         self.leave();
         let lane = self.iter().nth(number - 1)?;
         lane.set_current(true);
@@ -59,7 +63,7 @@ impl<C: Count> Lanes<C> {
         Some(lane.clone())
     }
 
-    /// Nothing is counted any more. Called with the lock of all counters held.
+    /// Ends the counting for the current destination. Called with the lock of all counters held.
     pub(super) fn leave(&self) {
         if let Some(left) = self.current() {
             left.set_current(false);
@@ -67,6 +71,7 @@ impl<C: Count> Lanes<C> {
         self.current.store(0, Ordering::Relaxed);
     }
 
+    /// Appends a lane.
     fn push(&self, counters: Arc<C>) {
         let mut lane = &self.first;
         while lane.counters.get().is_some() {
@@ -76,6 +81,7 @@ impl<C: Count> Lanes<C> {
         let _ = lane.counters.set(counters);
     }
 
+    /// Iterates over the lanes in the order of their numbers.
     fn iter(&self) -> impl Iterator<Item = &Arc<C>> {
         let mut next = Some(&self.first);
         std::iter::from_fn(move || {

@@ -42,6 +42,7 @@ pub struct LoadReportService<S> {
     reporter: Reporter,
 }
 
+/// The handle that counts.
 #[derive(Debug, Clone)]
 enum Reporter {
     Locality(LocalityReporter),
@@ -128,10 +129,13 @@ where
 }
 
 impl<B: Body> LoadReportBody<B> {
+    /// Wraps the body of a response; a response that ends with its headers ends the call.
     fn of(response: Response<B>, call: Option<ReportedCall>) -> Response<Self> {
         let (head, body) = response.into_parts();
-        let is_grpc =
-            head.headers.get(CONTENT_TYPE).is_some_and(|it| it.as_bytes().starts_with(b"application/grpc"));
+        let is_grpc = head
+            .headers
+            .get(CONTENT_TYPE)
+            .is_some_and(|value| value.as_bytes().starts_with(b"application/grpc"));
         let outcome = match is_grpc {
             // Without a status it has not ended well.
             true => of_trailers(&head.headers).unwrap_or(Outcome::Error),
@@ -181,6 +185,7 @@ impl<B: Body> Body for LoadReportBody<B> {
     }
 }
 
+/// Ends a call unless it has ended before. Metrics are decoded only if they are reported.
 fn end(call: &mut Option<ReportedCall>, outcome: Outcome, trailers: &HeaderMap) {
     if let Some(call) = call.take() {
         let metrics = if call.wants_metrics() { OrcaLoadReport::from_trailer(trailers) } else { None };
@@ -188,6 +193,7 @@ fn end(call: &mut Option<ReportedCall>, outcome: Outcome, trailers: &HeaderMap) 
     }
 }
 
+/// Returns the outcome by `grpc-status`; `None` if it is missing or malformed.
 fn of_trailers(trailers: &HeaderMap) -> Option<Outcome> {
     let code = trailers.get("grpc-status")?.to_str().ok()?.parse().ok()?;
     Some(Outcome::of_grpc(Code::from_i32(code)))

@@ -13,7 +13,7 @@ use std::{
 
 use super::{
     counters::{Counters, DropCounter},
-    destination::{Destination, Key, Propagation, Route},
+    destination::{Destination, Propagation, ReportKey, Route},
     endpoint_metadata::Assignment,
     lanes::Lanes,
     reporter::{ClusterCell, EndpointCell, LoadReporter, LocalityCell},
@@ -32,40 +32,44 @@ use crate::{
 /// Its lock is never taken for a call. The driver holds it while it builds a slice of a report.
 pub(crate) struct Loads {
     settings: LoadSettings,
+    /// Locked by handles when they are made and when they end, and by the driver; see the type.
     state: Mutex<State>,
-    /// Something has changed for the streams since [`take_changed`](Self::take_changed).
+    /// Whether something has changed for the streams since [`take_changed`](Self::take_changed).
     has_changed: AtomicBool,
-    /// Wakes the driver.
+    /// Wakes the driver; unset in tests without one.
     wake: OnceLock<Box<dyn Fn() + Send + Sync>>,
 }
 
-/// What the handles of a cluster have in common.
+/// The identity of a [`ClusterCell`]: handles with equal keys share one.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum CellKey {
-    /// The cluster of this name, which is reported as CDS says.
+    /// The cluster of this name, reported as its resource configures it.
     Cluster(Arc<str>),
     /// A key that the application reports without CDS (LR1.5).
-    Fixed { server: usize, key: Key },
+    Fixed { server: usize, key: ReportKey },
 }
 
+/// The state under the lock.
 #[derive(Default)]
 pub(super) struct State {
-    /// What CDS says, for the clusters whose load is reported.
+    /// The configured reports of clusters. Clusters without load reports have no entry.
     routes: BTreeMap<Arc<str>, Route>,
-    /// What EDS says, for such clusters in snapshots.
+    /// The endpoints of such clusters in snapshots.
     assignments: WeakMap<Arc<str>, Assignment>,
+    /// The cells of clusters that have handles.
     cells: BTreeMap<CellKey, Weak<ClusterCell>>,
-    /// They are never removed: a client knows those of its bootstrap.
+    /// The management servers by index, never removed: a client knows those of its bootstrap.
     pub(super) servers: Vec<ServerLoads>,
 }
 
-/// What the resource of a cluster says about load reports.
+/// The load reports that the resource of a cluster configures, before they have a route.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ClusterLoads<'a> {
     /// The server that the cluster came from.
     pub(crate) server: &'a Arc<Server>,
     /// The name of the service at EDS, if the resource has one.
     pub(crate) service: Option<&'a Arc<str>>,
+    /// The metrics of backends to report.
     pub(crate) metrics: &'a ReportedMetrics,
 }
 
@@ -98,10 +102,12 @@ impl Loads {
     pub(crate) fn reporter_to(
         self: &Arc<Self>,
         server: &Arc<Server>,
-        (cluster, service): (&str, Option<&str>),
+        cluster: &str,
+        service: Option<&str>,
     ) -> LoadReporter {
         let server = self.lock().server(server);
-        self.reporter_of(CellKey::Fixed { server, key: (cluster.into(), service.map(Into::into)) })
+        let key = ReportKey { cluster: cluster.into(), service: service.map(Into::into) };
+        self.reporter_of(CellKey::Fixed { server, key })
     }
 
     /// A reporter that counts nothing.
@@ -145,6 +151,7 @@ impl Loads {
 
     /// Something has changed for the streams.
     pub(super) fn notify(&self) {
+        // One wake-up until the driver has looked: handles may come and go in thousands at once.
         if !self.has_changed.swap(true, Ordering::AcqRel)
             && let Some(wake) = self.wake.get()
         {
@@ -152,6 +159,7 @@ impl Loads {
         }
     }
 
+    /// Returns the cell of a locality of a cluster, made if no handle has it.
     pub(super) fn locality(&self, cluster: &Arc<ClusterCell>, locality: &Locality) -> Arc<LocalityCell> {
         let mut state = self.lock();
         if let Some(known) = cluster.parts().localities.get(locality).and_then(Weak::upgrade) {
@@ -168,6 +176,7 @@ impl Loads {
         cell
     }
 
+    /// Returns the cell of an endpoint of a locality, made if no handle has it. Counters are made at its first call.
     pub(super) fn endpoint(&self, locality: &Arc<LocalityCell>, address: SocketAddr) -> Arc<EndpointCell> {
         // The lock of all keeps two threads from making two cells.
         let state = self.lock();
@@ -194,6 +203,7 @@ impl Loads {
         cell.is_called.store(true, Ordering::Release);
     }
 
+    /// Returns the counters of a drop category, made if there are none.
     pub(super) fn category(&self, cluster: &Arc<ClusterCell>, category: &str) -> Arc<Lanes<DropCounter>> {
         let mut state = self.lock();
         if let Some(known) = cluster.parts().categories.get(category) {
@@ -207,6 +217,7 @@ impl Loads {
         lanes
     }
 
+    /// Returns the next report of a cell as it would be now; `None` if it is not reported.
     pub(super) fn stats(&self, key: &CellKey) -> Option<LoadStats> {
         let state = self.lock();
         let Destination { server, key } = &*state.route_of(key)?.destination;
@@ -219,10 +230,12 @@ impl Loads {
         self.lock().servers.iter().map(ServerLoads::listed).sum()
     }
 
+    /// Locks the state. A panic of another thread leaves it usable, since each change is complete by itself.
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Returns a reporter of a cell, made if no handle has it.
     fn reporter_of(self: &Arc<Self>, key: CellKey) -> LoadReporter {
         let mut state = self.lock();
         if let Some(known) = state.cells.get(&key).and_then(Weak::upgrade) {
@@ -238,9 +251,10 @@ impl Loads {
 }
 
 impl CellKey {
+    /// Returns the name of the cluster.
     pub(super) fn cluster(&self) -> &Arc<str> {
         match self {
-            Self::Cluster(name) | Self::Fixed { key: (name, _), .. } => name,
+            Self::Cluster(cluster) | Self::Fixed { key: ReportKey { cluster, .. }, .. } => cluster,
         }
     }
 }
@@ -255,15 +269,17 @@ impl State {
         })
     }
 
+    /// Converts a configuration to a route, with the index of its server.
     fn route(&mut self, cluster: &Arc<str>, loads: ClusterLoads<'_>, settings: &LoadSettings) -> Route {
         let ClusterLoads { server, service, metrics } = loads;
-        let key = (cluster.clone(), service.cloned());
+        let key = ReportKey { cluster: cluster.clone(), service: service.cloned() };
         Route {
             destination: Arc::new(Destination { server: self.server(server), key }),
             propagation: Propagation::new(metrics, settings.max_metric_names),
         }
     }
 
+    /// Returns the route of a cell; `None` if its load is not reported.
     fn route_of(&self, key: &CellKey) -> Option<Route> {
         match key {
             CellKey::Cluster(name) => self.routes.get(name).cloned(),
@@ -274,7 +290,7 @@ impl State {
         }
     }
 
-    /// Makes the handles of a cluster count for its present destination.
+    /// Makes the handles of a cluster count for its present destination, or for none.
     fn apply(&mut self, cell: &ClusterCell, settings: &LoadSettings) {
         let parts = cell.parts();
         let localities: Vec<_> = parts.localities.values().filter_map(Weak::upgrade).collect();
@@ -296,12 +312,14 @@ impl State {
         for locality in localities {
             self.begin_locality(&locality, &route, settings);
             let endpoints: Vec<_> = locality.endpoints().values().filter_map(Weak::upgrade).collect();
+            // Endpoints without a call get no counters: clusters of thousands of endpoints use few of them from one client.
             for endpoint in endpoints.iter().filter(|endpoint| endpoint.is_called.load(Ordering::Relaxed)) {
                 self.begin_endpoint(endpoint, &route, settings);
             }
         }
     }
 
+    /// Makes a drop category count for a route.
     fn begin_drops(
         &mut self,
         category: Option<&Arc<str>>,
@@ -320,6 +338,7 @@ impl State {
         }
     }
 
+    /// Makes a locality count for a route.
     fn begin_locality(&mut self, cell: &LocalityCell, route: &Route, settings: &LoadSettings) {
         let Destination { server, key } = &*route.destination;
         if let Some(counters) = switch(&cell.lanes, route, settings) {
@@ -328,11 +347,12 @@ impl State {
         }
     }
 
+    /// Makes an endpoint count for a route.
     fn begin_endpoint(&mut self, cell: &EndpointCell, route: &Route, settings: &LoadSettings) {
         let Destination { server, key } = &*route.destination;
         if let Some(counters) = switch(&cell.lanes, route, settings) {
             let loads = self.servers[*server].key(key);
-            loads.list_endpoint((&cell.locality.locality, cell.address), counters);
+            loads.list_endpoint(&cell.locality.locality, cell.address, counters);
             // The key may be new. One that is reported without CDS has no endpoints by EDS.
             if let CellKey::Cluster(name) = cell.locality.cluster.key()
                 && let Some(assignment) = self.assignments.get(name)
@@ -352,6 +372,7 @@ impl State {
     }
 }
 
+/// Makes a handle count for a route. Returns its counters if they changed.
 fn switch(lanes: &Lanes<Counters>, route: &Route, settings: &LoadSettings) -> Option<Arc<Counters>> {
     let Route { destination, propagation } = route;
     lanes.switch_to(

@@ -17,16 +17,19 @@ use crate::config::Locality;
 pub(super) struct LocalityLoads {
     /// The encoded locality.
     head: Box<[u8]>,
+    /// The counters of the locality handles, without those of endpoints.
     own: Counted,
+    /// Endpoints with counters. Their calls are part of the locality in reports.
     endpoints: BTreeMap<SocketAddr, EndpointLoads>,
-    /// Of departed endpoints and handles without counters of their own any more. Few localities have any.
+    /// The counts of departed endpoints and handles that have no counters of their own any more. Few localities have any.
     departed: Option<Box<DepartedCalls>>,
-    /// There was something but zeros when a report was last taken.
+    /// Whether there was something but zeros when a report was last taken.
     pub(super) has_activity: bool,
-    /// It was in the last report.
+    /// Whether the locality was in the last report.
     pub(super) was_reported: bool,
 }
 
+/// The counters of an endpoint.
 #[derive(Debug)]
 struct EndpointLoads {
     /// The encoded address.
@@ -37,7 +40,9 @@ struct EndpointLoads {
 /// The counters of all handles of a locality or an endpoint.
 #[derive(Debug, Default)]
 struct Counted {
+    /// The listed counters: one for each handle that counts, or that has left something to report.
     counters: Vec<Arc<Counters>>,
+    /// Calls that the report in progress covers.
     taken: Calls,
     /// The metrics that no written report has covered, but for those still in the counters. Few localities have any.
     metrics: Option<Box<MetricSums>>,
@@ -71,6 +76,7 @@ impl LocalityLoads {
         1 + self.endpoints.len()
     }
 
+    /// Iterates over the counters of the locality and of its endpoints.
     fn counted(&self) -> impl Iterator<Item = &Counted> {
         [&self.own].into_iter().chain(self.endpoints.values().map(|endpoint| &endpoint.own))
     }
@@ -112,7 +118,7 @@ impl LocalityLoads {
         self.counted_mut().map(Counted::on_written).sum()
     }
 
-    /// Nothing of what was counted is reported.
+    /// Discards everything counted so far.
     pub(super) fn discard(&mut self) {
         (self.was_reported, self.departed) = (false, None);
         self.counted_mut().for_each(Counted::discard);
@@ -134,6 +140,7 @@ impl LocalityLoads {
         if let Some(departed) = &self.departed {
             let (departed, sums) = departed.unreported();
             calls.add(departed);
+            // Without a limit: this is for display, and the sums are within their limits already.
             metrics.append(sums.clone(), usize::MAX);
         }
         for counted in self.counted() {
@@ -144,6 +151,7 @@ impl LocalityLoads {
         (calls, metrics)
     }
 
+    /// Whether nothing is left to count or to report.
     pub(super) fn is_empty(&self) -> bool {
         self.own.is_empty() && self.endpoints.is_empty() && self.departed.is_none()
     }
@@ -183,6 +191,7 @@ impl LocalityLoads {
         });
     }
 
+    /// Writes the report that was taken. `metadata` is that of the endpoints of the cluster, if it is reported.
     pub(super) fn encode(
         &self,
         terms: &Terms,
@@ -217,6 +226,7 @@ impl LocalityLoads {
 }
 
 impl Counted {
+    /// Puts counters into reports.
     fn list(&mut self, counters: Arc<Counters>) {
         // One that is listed already may be in the report in progress.
         if !self.counters.iter().any(|known| Arc::ptr_eq(known, &counters)) {
@@ -234,6 +244,7 @@ impl Counted {
         self.has_activity()
     }
 
+    /// Whether the report in progress has something but zeros.
     fn has_activity(&self) -> bool {
         !self.taken.is_zero() || self.has_metrics()
     }
@@ -242,16 +253,19 @@ impl Counted {
         self.metrics.as_ref().is_some_and(|sums| !sums.is_zero())
     }
 
+    /// Handles that the report in progress was written. Returns the number of values of metrics that it does not have.
     fn on_written(&mut self) -> u64 {
         self.counters.iter().for_each(|counters| counters.on_written());
         self.metrics.take().map_or(0, |sums| sums.dropped)
     }
 
+    /// Forgets everything counted so far.
     fn discard(&mut self) {
         self.counters.iter().for_each(|counters| counters.discard());
         self.metrics = None;
     }
 
+    /// Removes counters without a handle and without anything to report.
     fn forget_ended(&mut self) {
         self.counters.retain(|counters| is_live(counters) || counters.has_unreported());
     }
@@ -265,6 +279,7 @@ impl Counted {
         self.counters.is_empty() && !self.has_metrics()
     }
 
+    /// Whether a call is in progress.
     fn has_calls(&self) -> bool {
         self.counters.iter().any(|counters| counters.unreported().in_progress > 0)
     }

@@ -28,14 +28,15 @@ pub struct MetricSum {
     pub total: f64,
 }
 
-/// The sums of all metrics of a locality.
+/// The sums of all metrics of a locality or endpoint since the last report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct MetricSums {
     pub(super) cpu: MetricSum,
     pub(super) mem: MetricSum,
     pub(super) application: MetricSum,
+    /// Sums of named metrics, without the prefix `named_metrics.`.
     pub(super) named: BTreeMap<Box<str>, MetricSum>,
-    /// The values whose name was one too many (LR8.7).
+    /// The number of values that were dropped since their names were too many (LR8.7).
     pub(super) dropped: u64,
 }
 
@@ -54,6 +55,7 @@ impl OrcaLoadReport {
                 (1, Value::Fixed64(bits)) => report.cpu_utilization = f64::from_bits(bits),
                 (2, Value::Fixed64(bits)) => report.mem_utilization = f64::from_bits(bits),
                 (9, Value::Fixed64(bits)) => report.application_utilization = f64::from_bits(bits),
+                // Later entries of a key replace earlier ones, as in any map of protobuf.
                 (8, Value::Bytes(entry)) => {
                     let (name, value) = read_entry(entry)?;
                     report.named_metrics.insert(name, value);
@@ -87,9 +89,10 @@ fn read_entry(entry: &[u8]) -> Result<(String, f64), Malformed> {
 
 #[cfg(feature = "client")]
 impl OrcaLoadReport {
-    /// The report in the trailers of a response, in `endpoint-load-metrics-bin`; `None` without one, or if it cannot be decoded
-    /// (LR8.8).
+    /// The report in the trailers of a response, in `endpoint-load-metrics-bin`; `None` without one, or if it cannot be
+    /// decoded.
     pub fn from_trailer(trailers: &http::HeaderMap) -> Option<Self> {
+        // LR8.8: an undecodable report is dropped, as it is no reason to fail the call. Padding is optional in binary metadata.
         use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 
         let value = trailers.get_all(TRAILER).iter().next_back()?.as_bytes();
@@ -103,6 +106,7 @@ impl OrcaLoadReport {
     }
 }
 
+/// The name of the trailer (A51).
 #[cfg(feature = "client")]
 const TRAILER: &str = "endpoint-load-metrics-bin";
 
@@ -115,11 +119,13 @@ impl MetricSum {
         }
     }
 
+    /// Adds another sum.
     fn append(&mut self, other: Self) {
         self.count += other.count;
         self.total += other.total;
     }
 
+    /// Whether no call had the metric. A sum of 0 over several calls is not zero in this sense.
     pub(super) fn is_zero(&self) -> bool {
         self.count == 0
     }
@@ -145,6 +151,7 @@ impl MetricSums {
         }
     }
 
+    /// Adds a value of a named metric, within the limit of names.
     fn add_named(&mut self, name: &str, value: f64, max_names: usize) {
         if !value.is_finite() {
             return;
@@ -158,6 +165,7 @@ impl MetricSums {
         }
     }
 
+    /// Adds other sums, within the limit of names.
     pub(super) fn append(&mut self, other: Self, max_names: usize) {
         let Self { cpu, mem, application, named, dropped } = other;
         self.cpu.append(cpu);
@@ -175,6 +183,7 @@ impl MetricSums {
         }
     }
 
+    /// Whether there is nothing to report.
     pub(super) fn is_zero(&self) -> bool {
         self.named.is_empty() && [self.cpu, self.mem, self.application].iter().all(MetricSum::is_zero)
     }

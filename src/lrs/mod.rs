@@ -36,6 +36,7 @@ mod settings;
 mod silence;
 mod stats;
 mod stream;
+mod turn;
 mod weak_map;
 
 #[cfg(feature = "tower")]

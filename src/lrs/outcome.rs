@@ -1,17 +1,20 @@
+//! Which calls count as errors.
+
 use crate::error::Code;
 
 /// How a call has ended, for load reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Outcome {
-    /// It counts in `total_successful_requests`.
+    /// A success, counted in `total_successful_requests`.
     Success,
-    /// It counts in `total_error_requests`.
+    /// An error, counted in `total_error_requests`.
     Error,
 }
 
 impl Outcome {
-    /// The outcome of a gRPC call, as gRPC's own clients count it: each status but `OK` is an error (LR5.3).
+    /// The outcome of a gRPC call, as gRPC's own clients count it: each status but `OK` is an error.
     pub fn of_grpc(code: Code) -> Self {
+        // LR5.3.
         if code == Code::Ok { Self::Success } else { Self::Error }
     }
 
@@ -38,9 +41,10 @@ impl Outcome {
         }
     }
 
-    /// The outcome of a plain HTTP request with a response of this status: 5xx is an error (LR5.4). A request without a response, by a
-    /// reset or a timeout, is an [`Error`](Self::Error), too.
+    /// The outcome of a plain HTTP request with a response of this status: 5xx is an error. A request without a response, by a reset
+    /// or a timeout, is an [`Error`](Self::Error), too.
     pub fn of_http(status: u16) -> Self {
+        // LR5.4.
         if (500..600).contains(&status) { Self::Error } else { Self::Success }
     }
 }

@@ -23,7 +23,7 @@ use crate::config::Locality;
 /// Reports the load of one cluster to the management server that asks for it. Clones are handles of the same reporter.
 ///
 /// It is always valid. While the cluster is unknown, does not ask for reports, or its client has ended, calls are not counted;
-/// counting begins by itself when the configuration of the cluster asks for it (LR9.1).
+/// counting begins by itself when the configuration of the cluster asks for it.
 ///
 /// ```
 /// use xdskit::{config::Locality, lrs::{LoadReporter, Outcome}};
@@ -61,12 +61,13 @@ pub struct DropReporter {
     lanes: Arc<Lanes<DropCounter>>,
 }
 
-/// What the handles of a cluster have in common.
+/// The state that the handles of a cluster share.
 pub(super) struct ClusterCell {
     loads: Arc<Loads>,
     key: CellKey,
     /// The watch of the cluster, if the application reports it by its name.
     interest: OnceLock<Box<dyn Any + Send + Sync>>,
+    /// The counters of drops without a category.
     pub(super) uncategorised: Arc<Lanes<DropCounter>>,
     parts: Mutex<Parts>,
 }
@@ -78,18 +79,21 @@ pub(super) struct Parts {
     pub(super) categories: WeakMap<Arc<str>, Arc<Lanes<DropCounter>>>,
 }
 
+/// The state that the handles of a locality share.
 pub(super) struct LocalityCell {
     pub(super) cluster: Arc<ClusterCell>,
     pub(super) locality: Locality,
     pub(super) lanes: Lanes<Counters>,
+    /// Endpoints with handles. Locked after the state of [`Loads`].
     endpoints: Mutex<WeakMap<SocketAddr, Weak<EndpointCell>>>,
 }
 
+/// The state that the handles of an endpoint share.
 pub(super) struct EndpointCell {
     pub(super) locality: Arc<LocalityCell>,
     pub(super) address: SocketAddr,
     pub(super) lanes: Lanes<Counters>,
-    /// A call was counted. There are no counters before: most endpoints of a large cluster are never called.
+    /// Whether a call was counted. There are no counters before: most endpoints of a large cluster are never called.
     pub(super) is_called: AtomicBool,
 }
 
@@ -104,10 +108,11 @@ impl LoadReporter {
         let _ = self.cell.interest.set(Box::new(interest));
     }
 
-    /// The reporter of a locality of the cluster. The same locality has the same counters (LR9.3).
+    /// The reporter of a locality of the cluster. The same locality has the same counters.
     ///
     /// This is for set-up: it takes a lock, and the result is to be kept beside the endpoints of the locality.
     pub fn locality(&self, locality: &Locality) -> LocalityReporter {
+        // LR9.3: two handles of one locality must not become two entries of a report.
         LocalityReporter { cell: self.cell.loads.locality(&self.cell, locality) }
     }
 
@@ -128,11 +133,13 @@ impl LoadReporter {
         DropReporter { _cluster: self.cell.clone(), lanes: self.drops(category) }
     }
 
-    /// What would be reported now: it is read and not reset (LR9.7). `None` while nothing is counted.
+    /// What would be reported now: it is read and not reset. `None` while nothing is counted.
     pub fn stats(&self) -> Option<LoadStats> {
+        // LR9.7: only the driver may reset, since a report that is not written must not lose anything.
         self.cell.loads.stats(&self.cell.key)
     }
 
+    /// Returns the counters of a drop category.
     fn drops(&self, category: &str) -> Arc<Lanes<DropCounter>> {
         if category.is_empty() {
             return self.cell.uncategorised.clone();
@@ -145,15 +152,16 @@ impl LoadReporter {
 impl LocalityReporter {
     /// Counts a call as issued to an endpoint of the locality, and as in progress until it is finished.
     ///
-    /// To be called once for each attempt that was given to an endpoint, and not for one that never got an endpoint or was dropped
-    /// (LR5.1, LR5.2).
+    /// To be called once for each attempt that was given to an endpoint, and not for one that never got an endpoint or was
+    /// dropped.
     #[inline]
     pub fn call_started(&self) -> ReportedCall {
+        // LR5.1, LR5.2.
         call_started(&self.cell.lanes)
     }
 
     /// The reporter of an endpoint of the locality. Its calls count for the locality; if the server asks for it, they are reported for
-    /// the endpoint, too (LR3.7).
+    /// the endpoint, too.
     pub fn endpoint(&self, address: SocketAddr) -> EndpointReporter {
         EndpointReporter { cell: self.cell.cluster.loads.endpoint(&self.cell, address) }
     }
@@ -189,11 +197,13 @@ impl DropReporter {
     }
 }
 
+/// Counts the begin of a call, if it is reported.
 #[inline]
 fn call_started(lanes: &Lanes<Counters>) -> ReportedCall {
     lanes.current().map_or_else(ReportedCall::uncounted, |counters| counters.call_started())
 }
 
+/// Counts a drop, if it is reported.
 #[inline]
 fn count(lanes: &Lanes<DropCounter>) {
     if let Some(counter) = lanes.current() {
@@ -211,12 +221,13 @@ impl ClusterCell {
         &self.key
     }
 
+    /// Locks the parts of the cluster. Locked after the state of [`Loads`], never before it.
     pub(super) fn parts(&self) -> MutexGuard<'_, Parts> {
         self.parts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The last handle of a cluster is gone: its residue is reported.
+/// The last handle of a cluster wakes the driver, which reports what is left.
 impl Drop for ClusterCell {
     fn drop(&mut self) {
         self.loads.notify();

@@ -25,13 +25,15 @@ use crate::{
 pub(crate) struct Reporting {
     loads: Arc<Loads>,
     settings: Arc<LoadSettings>,
+    /// The first request of each stream, which has the node.
     first_request: Bytes,
+    /// Seeds the backoffs of the streams.
     random: fastrand::Rng,
-    /// In the order of the servers of the loads.
+    /// Streams by the index of their server; a new server gets its stream at the next change.
     streams: Vec<LoadStream>,
 }
 
-/// What a stream is opened to.
+/// The server and the method that a stream is opened to.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadTarget {
     pub(crate) server: Arc<Server>,
@@ -39,20 +41,26 @@ pub(crate) struct LoadTarget {
     pub(crate) method: &'static str,
 }
 
-/// The state of the stream to a server.
+/// The state of the stream to a server, for the status of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadStreamReport {
     pub(crate) server: Arc<Server>,
     pub(crate) state: LoadStreamState,
+    /// When the stream came into this state.
     pub(crate) since: Instant,
+    /// The requested interval of reports; `None` without a response.
     pub(crate) interval: Option<std::time::Duration>,
     /// The number of clusters that the server has named; `None` for all, or without a response.
     pub(crate) wanted: Option<usize>,
     pub(crate) last_report: Option<LastReport>,
     pub(crate) reports_sent: u64,
+    /// The size of all reports that were sent, in bytes.
     pub(crate) report_bytes: u64,
+    /// How many times the stream failed.
     pub(crate) failures: u64,
+    /// The number of keys and localities that were dropped without a report (LR6.6).
     pub(crate) dropped_residues: u64,
+    /// The number of values of metrics that were dropped (LR8.7).
     pub(crate) dropped_metrics: u64,
 }
 
@@ -73,21 +81,22 @@ impl Reporting {
         &self.loads
     }
 
-    /// Handles, or what CDS says, have changed.
+    /// Handles that handles came or went, or that the configuration of a cluster changed.
     pub(crate) fn handle_change(&mut self, now: Instant) {
         let loads = self.loads.clone();
         let mut state = loads.lock();
         state.sweep(&self.settings, now);
         for index in self.streams.len()..state.servers.len() {
             let id = ServerId(index.try_into().unwrap_or(u32::MAX));
-            let seed = (self.random.u64(..), now);
-            self.streams.push(LoadStream::new(id, self.first_request.clone(), self.settings.clone(), seed));
+            let (first_request, settings) = (self.first_request.clone(), self.settings.clone());
+            self.streams.push(LoadStream::new(id, first_request, settings, self.random.u64(..), now));
         }
         for (stream, loads) in self.streams.iter_mut().zip(&mut state.servers) {
             stream.handle_change(loads, now);
         }
     }
 
+    /// Handles an event of a stream.
     pub(crate) fn handle_event(&mut self, event: StreamEvent, now: Instant) {
         let index = event.stream().server.0 as usize;
         let mut state = self.loads.lock();
@@ -112,14 +121,17 @@ impl Reporting {
         }
     }
 
+    /// Whether all streams have ended, after [`shut_down`](Self::shut_down).
     pub(crate) fn is_closed(&self) -> bool {
         self.streams.iter().all(LoadStream::is_closed)
     }
 
+    /// Returns the next command; `None` until the next event.
     pub(crate) fn poll_command(&mut self) -> Option<LoadCommand> {
         self.streams.iter_mut().find_map(LoadStream::poll_command)
     }
 
+    /// Returns the next time for [`handle_timeout`](Self::handle_timeout); in the past if there is work left.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         self.streams.iter().filter_map(LoadStream::poll_timeout).min()
     }
@@ -134,6 +146,7 @@ impl Reporting {
         Some(LoadTarget { server, method })
     }
 
+    /// Returns the state of each stream.
     pub(crate) fn status(&self) -> Vec<LoadStreamReport> {
         let state = self.loads.lock();
         let streams = self.streams.iter().zip(&state.servers);

@@ -9,17 +9,22 @@ use crate::{
     pb::{envoy::service::load_stats::v3 as pb, google::protobuf as google},
 };
 
-/// What the server wants to know, and how often: a `LoadStatsResponse`.
+/// The reports that a server has requested by a `LoadStatsResponse`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Order {
-    /// `None` for all clusters.
+    /// The names of the clusters to report; `None` for all.
     clusters: Option<BTreeSet<Box<str>>>,
+    /// The time between two reports.
     pub(super) interval: Duration,
+    /// Whether endpoints are reported one by one, beside their localities (LR3.7).
     pub(super) has_endpoints: bool,
 }
 
 impl Order {
-    /// The text of an error if the response is to be ignored (LR3.3, LR3.6).
+    /// Decodes a response.
+    ///
+    /// # Errors
+    /// The response is to be ignored, for this reason (LR3.3, LR3.6).
     pub(super) fn decode(message: &[u8], min_interval: Duration) -> Result<Self, String> {
         let response = pb::LoadStatsResponse::decode(message).map_err(|error| error.to_string())?;
         let interval = response.load_reporting_interval.unwrap_or_default();
@@ -53,5 +58,5 @@ fn duration(from: google::Duration) -> Option<Duration> {
     is_valid.then(|| positive().unwrap_or_default())
 }
 
-/// Of a protobuf duration: 10,000 years.
+/// The longest duration of protobuf: 10,000 years.
 const MAX_SECONDS: u64 = 315_576_000_000;

@@ -11,7 +11,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 
 use super::{
-    destination::Key,
+    destination::ReportKey,
     encode::{self, Encoder},
     endpoint_metadata::Assignment,
     key_loads::{KeyLoads, Terms},
@@ -21,11 +21,13 @@ use super::{
 };
 use crate::config::Server;
 
-/// The loads of the clusters that a server wants to know of, or may.
+/// The loads of the clusters that are reported to a server, or may be.
 #[derive(Debug)]
 pub(super) struct ServerLoads {
     pub(super) server: Arc<Server>,
-    keys: BTreeMap<Key, KeyLoads>,
+    /// Loads by key. The order is that of the reports, and of the slices that they are built in.
+    keys: BTreeMap<ReportKey, KeyLoads>,
+    /// The buffer for the report of one key.
     encoder: Encoder,
     /// The keys that were dropped without a report (LR6.6).
     dropped_residues: u64,
@@ -33,12 +35,13 @@ pub(super) struct ServerLoads {
     dropped_metrics: u64,
 }
 
-/// A request with reports.
+/// A request with the reports of some keys.
 #[derive(Debug)]
 pub(super) struct Part {
+    /// The request, encoded.
     pub(super) message: Bytes,
     /// The first and the last key in it.
-    range: RangeInclusive<Key>,
+    range: RangeInclusive<ReportKey>,
     /// The number of keys in it.
     len: usize,
 }
@@ -47,16 +50,18 @@ pub(super) struct Part {
 #[derive(Debug, Default)]
 struct PartBuilder<'a> {
     message: BytesMut,
-    range: Option<(&'a Key, &'a Key)>,
+    /// The first and the last key of the request so far.
+    range: Option<(&'a ReportKey, &'a ReportKey)>,
     len: usize,
 }
 
-/// Reports, in slices.
+/// The reports of some keys, built at once, so that the lock is held for a bounded time.
 #[derive(Debug, Default)]
 pub(super) struct Slice {
+    /// The requests, of limited size each.
     pub(super) parts: Vec<Part>,
     /// The key after which the next slice begins; `None` at the end.
-    pub(super) last: Option<Key>,
+    pub(super) last: Option<ReportKey>,
 }
 
 impl ServerLoads {
@@ -70,24 +75,26 @@ impl ServerLoads {
         }
     }
 
+    /// Returns the number of localities and endpoints with counters.
     #[cfg(test)]
     pub(super) fn listed(&self) -> usize {
         self.keys.values().map(KeyLoads::len).sum()
     }
 
-    pub(super) fn key(&mut self, key: &Key) -> &mut KeyLoads {
+    /// Returns the loads of a key, made if there are none.
+    pub(super) fn key(&mut self, key: &ReportKey) -> &mut KeyLoads {
         self.keys.entry(key.clone()).or_default()
     }
 
     /// Bounds what departed handles of a key have left, after something was listed (LR6.6).
-    pub(super) fn bound_departed(&mut self, key: &Key, limit: usize) {
+    pub(super) fn bound_departed(&mut self, key: &ReportKey, limit: usize) {
         if let Some(loads) = self.keys.get_mut(key) {
             self.dropped_residues += loads.bound_departed(limit);
         }
     }
 
     /// The endpoints of a cluster have changed. A key without handles has no use for them.
-    pub(super) fn set_assignment(&mut self, key: &Key, assignment: &Assignment) {
+    pub(super) fn set_assignment(&mut self, key: &ReportKey, assignment: &Assignment) {
         if let Some(loads) = self.keys.get_mut(key) {
             loads.set_assignment(assignment);
         }
@@ -109,23 +116,27 @@ impl ServerLoads {
         self.keys.values().map(|loads| loads.len() + loads.categories()).sum()
     }
 
+    /// Returns how many keys and localities were dropped without a report.
     pub(super) fn dropped_residues(&self) -> u64 {
         self.dropped_residues
     }
 
+    /// Returns how many values of metrics were dropped.
     pub(super) fn dropped_metrics(&self) -> u64 {
         self.dropped_metrics
     }
 
-    pub(super) fn stats(&self, key: &Key) -> Option<LoadStats> {
+    /// Returns the next report of a key as it would be now.
+    pub(super) fn stats(&self, key: &ReportKey) -> Option<LoadStats> {
         Some(self.keys.get(key)?.stats())
     }
 
     /// Builds the reports of some keys, as many as a slice has localities and endpoints (LR7.3). Those that are not wanted are discarded (LR6.2).
     pub(super) fn take(
         &mut self,
-        after: Option<&Key>,
-        (order, now): (&Order, Instant),
+        after: Option<&ReportKey>,
+        order: &Order,
+        now: Instant,
         settings: &LoadSettings,
     ) -> Slice {
         let Self { keys, encoder, .. } = self;
@@ -135,9 +146,10 @@ impl ServerLoads {
         let terms = Terms { now, has_endpoints: order.has_endpoints, max_size };
         let begin = after.map_or(Bound::Unbounded, Bound::Excluded);
         let mut emptied = Vec::new();
-        for (key, loads) in keys.range_mut::<Key, _>((begin, Bound::Unbounded)) {
+        for (key, loads) in keys.range_mut::<ReportKey, _>((begin, Bound::Unbounded)) {
+            // At least 1 for each key, so that many keys without localities do not make a slice of any length.
             budget = budget.saturating_sub(loads.len() + 1);
-            if !order.wants(&key.0) {
+            if !order.wants(&key.cluster) {
                 loads.discard(now);
             } else if let Some(report) = loads.take(key, terms, encoder) {
                 // A key that is larger than the limit goes alone (LR4.10).
@@ -187,6 +199,7 @@ impl ServerLoads {
         let residues = self.keys.iter().filter(|(_, loads)| !loads.is_live());
         let mut oldest: Vec<_> = residues.map(|(key, loads)| (loads.since(), key.clone())).collect();
         let excess = oldest.len().saturating_sub(max_residues);
+        // By the begin of their interval: those that have waited longest are the least likely to be reported still.
         oldest.sort();
         for (_, key) in &oldest[..excess] {
             self.keys.remove(key);
@@ -203,7 +216,8 @@ impl Part {
 }
 
 impl<'a> PartBuilder<'a> {
-    fn add(&mut self, key: &'a Key, report: &[u8]) {
+    /// Appends the report of a key, which is behind all others of the request.
+    fn add(&mut self, key: &'a ReportKey, report: &[u8]) {
         encode::put_cluster(report, &mut self.message);
         self.range = Some((self.range.map_or(key, |(first, _)| first), key));
         self.len += 1;

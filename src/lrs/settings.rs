@@ -1,3 +1,5 @@
+//! The limits and intervals of load reports.
+
 use std::{num::NonZero, sync::OnceLock, thread, time::Duration};
 
 /// The settings of load reports.
@@ -26,6 +28,7 @@ pub(crate) struct LoadSettings {
 pub(crate) enum Shards {
     /// One for each processor that the process may use.
     PerProcessor,
+    /// A number of shards, for simulations.
     #[cfg_attr(not(test), allow(dead_code, reason = "simulations do not depend on the machine"))]
     Fixed(usize),
 }

@@ -1,24 +1,29 @@
+//! The warning about a server that does not respond to load reports.
+
 use std::time::{Duration, Instant};
 
 /// The wait for the first response to load reports. A server that is silent is worth one warning, until it has responded: one that permits
 /// a single stream for a connection never opens a second one.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
+    /// When the server counts as silent; `None` without a stream, and after a warning.
     until: Option<Instant>,
+    /// Whether the warning was logged. A response replaces the whole value.
     is_reported: bool,
 }
 
 impl Silence {
-    /// A stream begins.
+    /// Handles the begin of a stream.
     pub(super) fn begin(&mut self, now: Instant) {
         self.until = (!self.is_reported).then_some(now + LONGEST);
     }
 
-    /// The stream has ended, for a reason of its own.
+    /// Handles the end of a stream, which is reported for its own reason.
     pub(super) fn end(&mut self) {
         self.until = None;
     }
 
+    /// Returns the deadline of the first response.
     pub(super) fn until(&self) -> Option<Instant> {
         self.until
     }

@@ -115,7 +115,7 @@ impl World {
     fn run(&mut self) {
         // The servers are known in this order.
         for index in 0..SERVERS {
-            drop(self.loads.reporter_to(&self.servers[index].clone(), ("probe", None)));
+            drop(self.loads.reporter_to(&self.servers[index].clone(), "probe", None));
         }
         self.settle();
         for _ in 0..STEPS {
@@ -405,7 +405,7 @@ impl World {
             self.end_call();
         }
         let probes: Vec<_> =
-            self.servers.iter().map(|server| self.loads.reporter_to(server, ("probe", None))).collect();
+            self.servers.iter().map(|server| self.loads.reporter_to(server, "probe", None)).collect();
         // First any delay before another attempt has to end.
         for round in 0..100 {
             self.now += if round < 30 { Duration::from_secs(5) } else { Duration::from_millis(500) };

@@ -1,3 +1,5 @@
+//! The counts of a cluster, for applications.
+
 use std::collections::BTreeMap;
 
 use super::metrics::MetricSum;

@@ -6,11 +6,7 @@ use bytes::Bytes;
 use tracing::{debug, info, warn};
 
 use super::{
-    destination::Key,
-    response::Order,
-    server_loads::{Part, ServerLoads, Slice},
-    settings::LoadSettings,
-    silence::Silence,
+    response::Order, server_loads::ServerLoads, settings::LoadSettings, silence::Silence, turn::Turn,
 };
 use crate::{
     error::Code,
@@ -48,21 +44,29 @@ pub(crate) enum LoadCommand {
 /// [`poll_timeout`](Self::poll_timeout).
 #[derive(Debug)]
 pub(super) struct LoadStream {
+    /// The stream in progress, or the last one. Events of other streams are outdated.
     id: StreamId,
+    /// The first request, which has the node.
     first_request: Bytes,
     settings: Arc<LoadSettings>,
     random: fastrand::Rng,
     backoff: Backoff,
     state: State,
+    /// When the state was entered.
     since: Instant,
-    /// The server was reported to not serve load reports, and has not answered since (LR2.7).
+    /// Whether the server was reported to not serve load reports, and has not responded since (LR2.7). It is logged once.
     is_known_to_refuse: bool,
+    /// The wait for the first response.
     silence: Silence,
+    /// Whether the client shuts down: no other stream is opened.
     is_shut_down: bool,
+    /// Commands for [`poll_command`](Self::poll_command), in order.
     commands: VecDeque<LoadCommand>,
+    /// Counts over all streams to the server.
     history: History,
 }
 
+/// The state of the stream, as drawn above.
 #[derive(Debug)]
 enum State {
     Closed,
@@ -74,18 +78,20 @@ enum State {
 /// A stream on which requests can be written.
 #[derive(Debug)]
 struct Open {
-    /// The first request was written.
+    /// Whether the first request was written. No report is passed on before.
     is_greeted: bool,
     /// The response in force; `None` before the first one (LR2.5).
     order: Option<Arc<Order>>,
+    /// What the stream is waiting for, or doing.
     phase: Phase,
-    /// The stream ends by itself at this time, if not before.
+    /// When a stream that is being finished is aborted, if it has not ended by itself; `None` while it is in use.
     farewell: Option<Instant>,
 }
 
+/// The phases of an open stream. `Waiting` and `Reporting` alternate.
 #[derive(Debug)]
 enum Phase {
-    /// There is no response in force.
+    /// No response was received yet.
     Unasked,
     /// The next report is due at this time.
     Waiting { until: Instant },
@@ -95,27 +101,7 @@ enum Phase {
     Finished,
 }
 
-/// The reports of one interval.
-#[derive(Debug)]
-struct Turn {
-    order: Arc<Order>,
-    /// What is not built yet.
-    rest: Rest,
-    parts: VecDeque<Part>,
-    /// It was passed to the transport, which has not accepted it yet.
-    in_flight: Option<Part>,
-    keys: usize,
-    bytes: usize,
-}
-
-#[derive(Debug)]
-enum Rest {
-    All,
-    After(Key),
-    Nothing,
-}
-
-/// What has happened on all streams to the server.
+/// Counts over all streams to the server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct History {
     pub(super) reports_sent: u64,
@@ -155,7 +141,8 @@ impl LoadStream {
         server: ServerId,
         first_request: Bytes,
         settings: Arc<LoadSettings>,
-        (seed, now): (u64, Instant),
+        seed: u64,
+        now: Instant,
     ) -> Self {
         Self {
             id: StreamId { server, attempt: 0 },
@@ -173,7 +160,7 @@ impl LoadStream {
         }
     }
 
-    /// Handles, or what CDS says, have changed.
+    /// Handles that handles came or went, or that the configuration of a cluster changed.
     pub(super) fn handle_change(&mut self, loads: &mut ServerLoads, now: Instant) {
         match &mut self.state {
             State::Closed => {
@@ -251,10 +238,12 @@ impl LoadStream {
         }
     }
 
+    /// Whether there is no stream.
     pub(super) fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
     }
 
+    /// Returns the next command; `None` until the next event.
     pub(super) fn poll_command(&mut self) -> Option<LoadCommand> {
         self.commands.pop_front()
     }
@@ -276,6 +265,7 @@ impl LoadStream {
         }
     }
 
+    /// Returns the state for operators.
     pub(super) fn state(&self) -> LoadStreamState {
         match &self.state {
             State::Closed => LoadStreamState::Closed,
@@ -290,6 +280,7 @@ impl LoadStream {
         self.since
     }
 
+    /// Returns the response in force.
     pub(super) fn order(&self) -> Option<&Order> {
         match &self.state {
             State::Open(open) => open.order.as_deref(),
@@ -301,6 +292,7 @@ impl LoadStream {
         &self.history
     }
 
+    /// Begins an attempt to open a stream.
     fn connect(&mut self, now: Instant) {
         self.id.attempt += 1;
         self.enter(State::Connecting, now);
@@ -308,6 +300,7 @@ impl LoadStream {
         self.commands.push_back(LoadCommand::Connect { stream: self.id });
     }
 
+    /// Ends the stream or the delay at once.
     fn abort(&mut self, now: Instant) {
         self.silence.end();
         if !matches!(self.state, State::BackingOff { .. }) {
@@ -316,10 +309,12 @@ impl LoadStream {
         self.enter(State::Closed, now);
     }
 
+    /// Sets the state and its begin.
     fn enter(&mut self, state: State, now: Instant) {
         (self.state, self.since) = (state, now);
     }
 
+    /// Sends the first request on an open stream.
     fn on_connected(&mut self, loads: &mut ServerLoads, now: Instant) {
         let open = Open { is_greeted: false, order: None, phase: Phase::Unasked, farewell: None };
         self.enter(State::Open(Box::new(open)), now);
@@ -329,23 +324,23 @@ impl LoadStream {
         self.finish_if_unused(loads, now);
     }
 
+    /// Handles that the transport has accepted the request in flight.
     fn on_sent(&mut self, loads: &mut ServerLoads, now: Instant) {
         let State::Open(open) = &mut self.state else { return };
         if !open.is_greeted {
             open.is_greeted = true;
         } else if let Phase::Reporting(turn) = &mut open.phase
-            && let Some(part) = turn.in_flight.take()
+            && let Some(part) = turn.on_written()
         {
             loads.on_written(&part);
-            turn.keys += part.len();
-            turn.bytes += part.message.len();
             self.history.reports_sent += 1;
             self.history.report_bytes += part.message.len() as u64;
-            self.history.last_report = Some(LastReport { at: now, clusters: turn.keys, bytes: turn.bytes });
+            self.history.last_report = Some(turn.written(now));
         }
         self.work(loads, now);
     }
 
+    /// Handles a response. One that cannot be decoded leaves the last one in force.
     fn on_received(&mut self, message: &[u8], loads: &ServerLoads, now: Instant) {
         let State::Open(open) = &mut self.state else { return };
         self.commands.push_back(LoadCommand::Read { stream: self.id });
@@ -360,6 +355,7 @@ impl LoadStream {
         self.is_known_to_refuse = false;
         self.silence = Silence::default();
         let before = open.order.replace(order.clone());
+        // Servers may repeat a response for each report; that must not postpone the next one.
         if before.as_ref() == Some(&order) {
             return;
         }
@@ -399,6 +395,7 @@ impl LoadStream {
         self.enter(State::BackingOff { until }, now);
     }
 
+    /// Begins the last report once no handle counts and no call runs.
     fn finish_if_unused(&mut self, loads: &mut ServerLoads, now: Instant) {
         let State::Open(open) = &self.state else { return };
         if open.farewell.is_none() && !loads.is_used() {
@@ -431,18 +428,17 @@ impl LoadStream {
         if turn.has_work() {
             turn.build(loads, &self.settings, now);
         }
-        if !open.is_greeted || turn.in_flight.is_some() {
+        if !open.is_greeted || turn.is_in_flight() {
             return;
         }
-        if let Some(part) = turn.parts.pop_front() {
-            let message = part.message.clone();
+        if let Some(message) = turn.poll_request() {
             self.commands.push_back(LoadCommand::Send { stream: self.id, message });
-            turn.in_flight = Some(part);
-        } else if matches!(turn.rest, Rest::Nothing) {
+        } else if turn.is_complete() {
             self.on_turn_ended(loads, now);
         }
     }
 
+    /// Handles that all reports of a turn were written.
     fn on_turn_ended(&mut self, loads: &mut ServerLoads, now: Instant) {
         let State::Open(open) = &mut self.state else { return };
         let Some(order) = &open.order else { return };
@@ -463,35 +459,11 @@ impl LoadStream {
 }
 
 impl Open {
+    /// Begins to build the reports of an interval.
     fn begin_turn(&mut self) {
         if let Some(order) = self.order.clone() {
-            self.phase = Phase::Reporting(Turn {
-                order,
-                rest: Rest::All,
-                parts: VecDeque::new(),
-                in_flight: None,
-                keys: 0,
-                bytes: 0,
-            });
+            self.phase = Phase::Reporting(Turn::new(order));
         }
-    }
-}
-
-impl Turn {
-    fn has_work(&self) -> bool {
-        // A slow server does not fill the memory: no more is built than is written next.
-        !matches!(self.rest, Rest::Nothing) && self.parts.len() < 2
-    }
-
-    fn build(&mut self, loads: &mut ServerLoads, settings: &LoadSettings, now: Instant) {
-        let after = match &self.rest {
-            Rest::All => None,
-            Rest::After(key) => Some(key.clone()),
-            Rest::Nothing => return,
-        };
-        let Slice { parts, last } = loads.take(after.as_ref(), (&self.order, now), settings);
-        self.parts.extend(parts);
-        self.rest = last.map_or(Rest::Nothing, Rest::After);
     }
 }
 

@@ -8,7 +8,7 @@ pub(super) mod rig;
 pub(super) use rig::server;
 use rig::{Rig, all, millis, named, only, response, secs};
 
-use super::{LoadSettings, LoadStreamState, Outcome};
+use super::{LoadSettings, LoadStreamState, Outcome, destination::ReportKey};
 use crate::{config::Locality, error::Code, protocol::DisconnectKind};
 
 #[test]
@@ -248,7 +248,8 @@ fn lr6_4_lr6_5_ended_handles_leave_a_residue_that_new_ones_continue() {
     drop(call);
     assert_eq!(only(&rig.advance(secs(1))).upstream_locality_stats[0].total_error_requests, 1);
     assert!(rig.advance(secs(5)).is_empty());
-    assert!(rig.loads.lock().servers[0].stats(&("shop".into(), None)).is_none(), "the entry is gone");
+    let key = ReportKey { cluster: "shop".into(), service: None };
+    assert!(rig.loads.lock().servers[0].stats(&key).is_none(), "the entry is gone");
     drop(probe);
 }
 
@@ -327,7 +328,7 @@ fn lr9_4_guards_outlive_their_reporter_and_the_client() {
 fn lr1_5_keys_without_cds_are_reported_to_a_named_server() {
     let mut rig = Rig::new();
     let server = rig.servers[1].clone();
-    let shop = rig.loads.reporter_to(&server, ("shop", Some("service")));
+    let shop = rig.loads.reporter_to(&server, "shop", Some("service"));
     drop(shop.locality(&Locality::default()).call_started());
     // The index is that of the first use.
     assert_eq!(rig.commands(), ["connect 0.1"]);

@@ -15,9 +15,9 @@ pub(super) struct WeakMap<K, V> {
     sweep_at: usize,
 }
 
-/// What a [`WeakMap`] has as values.
+/// The values of a [`WeakMap`].
 pub(super) trait Referent {
-    /// Whether it is still there.
+    /// Whether the value is used outside of the map.
     fn is_alive(&self) -> bool;
 }
 
@@ -27,7 +27,7 @@ impl<T> Referent for Weak<T> {
     }
 }
 
-/// Kept until the next sweep, so that what is used by turns is not made anew each time.
+/// An unused value is kept until the next sweep, so that values that are used by turns are not made anew each time.
 impl<T> Referent for Arc<T> {
     fn is_alive(&self) -> bool {
         Self::strong_count(self) > 1
@@ -35,6 +35,7 @@ impl<T> Referent for Arc<T> {
 }
 
 impl<K: Ord, V: Referent> WeakMap<K, V> {
+    /// Returns the value of a key, also if it is no longer used.
     pub(super) fn get<Q: Ord + ?Sized>(&self, key: &Q) -> Option<&V>
     where
         K: Borrow<Q>,
@@ -42,16 +43,17 @@ impl<K: Ord, V: Referent> WeakMap<K, V> {
         self.entries.get(key)
     }
 
-    /// In the order of the keys, those whose referents are gone as well.
+    /// Iterates in the order of the keys, over unused values as well.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
         self.entries.iter()
     }
 
-    /// In the order of the keys, those whose referents are gone as well.
+    /// Iterates in the order of the keys, over unused values as well.
     pub(super) fn values(&self) -> impl Iterator<Item = &V> {
         self.entries.values()
     }
 
+    /// Sets the value of a key, and removes unused values if they may be many.
     pub(super) fn insert(&mut self, key: K, value: V) {
         self.entries.insert(key, value);
         if self.entries.len() >= self.sweep_at {

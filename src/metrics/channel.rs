@@ -33,12 +33,16 @@ use crate::channel::telemetry::ChannelObserver;
 /// ```
 #[derive(Clone)]
 pub struct ChannelMetrics {
+    /// Shared by clones.
     inner: Arc<Inner>,
 }
 
 struct Inner {
+    /// The enabled instruments.
     instruments: Instruments,
+    /// The enabled labels.
     labels: OptionalLabels,
+    /// The names of methods.
     methods: MethodLabels,
 }
 
@@ -46,18 +50,26 @@ struct Inner {
 #[derive(Debug)]
 #[must_use = "a builder does nothing until the metrics are built"]
 pub struct ChannelMetricsBuilder {
+    /// The names of the enabled instruments.
     enabled: BTreeSet<String>,
+    /// The names of the enabled labels.
     labels: BTreeSet<String>,
+    /// Which methods have names.
     methods: MethodLabels,
 }
 
 /// The optional labels that are enabled.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct OptionalLabels {
+    /// The locality of the backend.
     locality: bool,
+    /// The cluster.
     backend_service: bool,
+    /// A label that the application sets for each call.
     custom: bool,
+    /// The reason for the end of a connection.
     disconnect_error: bool,
+    /// The security of a connection.
     security_level: bool,
 }
 
@@ -69,7 +81,10 @@ impl ChannelMetrics {
 
     /// To choose instruments, labels, and the methods that have names.
     pub fn builder() -> ChannelMetricsBuilder {
-        let enabled = instruments::ALL.iter().filter(|it| it.is_default).map(|it| it.name.to_owned());
+        let enabled = instruments::ALL
+            .iter()
+            .filter(|instrument| instrument.is_default)
+            .map(|instrument| instrument.name.to_owned());
         ChannelMetricsBuilder {
             enabled: enabled.collect(),
             labels: BTreeSet::new(),
@@ -92,7 +107,7 @@ impl ChannelMetricsBuilder {
 
     /// Enables all instruments of channels.
     pub fn enable_all(self) -> Self {
-        self.enable(instruments::ALL.iter().map(|it| it.name))
+        self.enable(instruments::ALL.iter().map(|instrument| instrument.name))
     }
 
     /// Disables instruments by their names.
@@ -133,7 +148,7 @@ impl ChannelMetricsBuilder {
     /// Creates the instruments that are enabled.
     pub fn build(self, meter: &Meter) -> ChannelMetrics {
         let Self { enabled, labels, methods } = self;
-        let is_known = |name: &str| instruments::ALL.iter().any(|it| it.name == name);
+        let is_known = |name: &str| instruments::ALL.iter().any(|instrument| instrument.name == name);
         for name in enabled.iter().filter(|name| !is_known(name)) {
             warn!(name, "unknown instrument enabled, which is ignored");
         }
@@ -147,6 +162,7 @@ impl ChannelMetricsBuilder {
 }
 
 impl OptionalLabels {
+    /// The labels that are enabled.
     fn of(is_enabled: impl Fn(&str) -> bool) -> Self {
         let [locality, backend_service, custom, disconnect_error, security_level] = LABELS.map(is_enabled);
         Self { locality, backend_service, custom, disconnect_error, security_level }

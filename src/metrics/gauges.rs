@@ -1,3 +1,5 @@
+//! The current values of all clients, which are collected when the application exports its metrics.
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
@@ -10,21 +12,26 @@ use super::type_label;
 /// The values of the gauges: the sums over all clients that have not ended.
 #[derive(Debug, Default)]
 pub(super) struct Gauges {
+    /// The values of each client that has not ended.
     clients: Mutex<Vec<Weak<ClientGauges>>>,
 }
 
 /// The values of one client, as long as it lives.
 #[derive(Debug)]
 pub(super) struct ClientGauges {
+    /// The label of the client.
     target: KeyValue,
+    /// Its current values.
     values: Mutex<Values>,
 }
 
 #[derive(Debug, Default)]
 struct Values {
+    /// Whether a stream is connected, by server and the number of the stream.
     connected: BTreeMap<(String, u32), bool>,
     /// The streams of load reports, by server.
     reporting: BTreeMap<String, bool>,
+    /// Numbers of resources, by their state and the number of the group of servers.
     resources: BTreeMap<(ResourceKey, u32), u64>,
 }
 
@@ -91,7 +98,9 @@ impl Gauges {
                 *all.entry((client.target.value.to_string(), server.clone())).or_insert(true) &= connected;
             }
         }
-        all.into_iter().map(|(key, connected)| (server_labels(key), connected)).collect()
+        all.into_iter()
+            .map(|((target, server), connected)| (server_labels(target, server), connected))
+            .collect()
     }
 
     /// Clients with one scope are connected if all of them are that report.
@@ -102,9 +111,12 @@ impl Gauges {
                 *all.entry((client.target.value.to_string(), server.clone())).or_insert(true) &= connected;
             }
         }
-        all.into_iter().map(|(key, connected)| (server_labels(key), connected)).collect()
+        all.into_iter()
+            .map(|((target, server), connected)| (server_labels(target, server), connected))
+            .collect()
     }
 
+    /// The sums of resources over groups, with their labels.
     fn resources(&self) -> Vec<([KeyValue; 4], u64)> {
         let mut all = BTreeMap::<(String, ResourceKey), u64>::new();
         for client in self.clients() {
@@ -124,12 +136,14 @@ impl Gauges {
         all.into_iter().map(|(key, count)| (labels(key), count)).collect()
     }
 
+    /// The values of clients that have not ended.
     fn clients(&self) -> Vec<Arc<ClientGauges>> {
         lock(&self.clients).iter().filter_map(Weak::upgrade).collect()
     }
 }
 
-fn server_labels((target, server): (String, String)) -> [KeyValue; 2] {
+/// The labels of a client and a server.
+fn server_labels(target: String, server: String) -> [KeyValue; 2] {
     [KeyValue::new("grpc.target", target), KeyValue::new("grpc.xds.server", server)]
 }
 
@@ -163,6 +177,7 @@ impl ClientGauges {
     }
 }
 
+/// Locks values, which are whole even after a panic.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

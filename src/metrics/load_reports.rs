@@ -20,6 +20,7 @@ pub(super) struct LoadCounters([Counter<u64>; 4]);
 pub(crate) struct Recorded([u64; 4]);
 
 impl LoadCounters {
+    /// Makes the counters.
     pub(super) fn new(meter: &Meter) -> Self {
         Self(
             COUNTERS.map(|(name, unit, what)| {
@@ -52,6 +53,7 @@ impl Recorder {
     }
 }
 
+/// The name, the unit and the meaning of each counter.
 const COUNTERS: [(&str, &str, &str); 4] = [
     ("xdskit.lrs.reports_sent", "{request}", "requests with load reports"),
     ("xdskit.lrs.report_bytes", "By", "bytes of requests with load reports"),

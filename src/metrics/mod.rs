@@ -62,22 +62,31 @@ use crate::{config::ConfigSource, engine::Metric};
 /// meter. Clones are handles of the same instruments.
 #[derive(Clone)]
 pub struct Metrics {
+    /// Shared by clones.
     inner: Arc<Inner>,
 }
 
 struct Inner {
+    /// Failures of servers.
     server_failure: Counter<u64>,
+    /// Resources that were valid.
     valid: Counter<u64>,
+    /// Resources that were not.
     invalid: Counter<u64>,
+    /// Counters of load reports.
     load_reports: LoadCounters,
+    /// Current values.
     gauges: Arc<Gauges>,
 }
 
 /// The recorder of one client's metrics.
 #[derive(Debug)]
 pub(crate) struct Recorder {
+    /// The instruments.
     metrics: Metrics,
+    /// The label of the client.
     target: KeyValue,
+    /// The current values of the client.
     gauges: Arc<ClientGauges>,
 }
 
@@ -130,6 +139,7 @@ impl fmt::Debug for Metrics {
 }
 
 impl Recorder {
+    /// Records an event of the engine.
     pub(crate) fn record(&self, metric: Metric) {
         let Inner { server_failure, valid: all_valid, invalid: all_invalid, .. } = &*self.metrics.inner;
         match metric {
@@ -155,10 +165,12 @@ impl Recorder {
     }
 }
 
+/// The label of a server.
 fn server_label(source: &ConfigSource) -> KeyValue {
     KeyValue::new("grpc.xds.server", source.to_string())
 }
 
+/// The label of a resource type.
 fn type_label(name: &'static str) -> KeyValue {
     KeyValue::new("grpc.xds.resource_type", name)
 }

@@ -1,3 +1,5 @@
+//! The context parameters that a client adds to names in requests.
+
 use std::sync::Arc;
 
 use super::{ContextParams, ResourceName};
@@ -8,11 +10,14 @@ use super::{ContextParams, ResourceName};
 /// would differ for each client, and resources could not be shared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Additions {
+    /// Parameters of the node.
     node: ContextParams,
+    /// The features that the client supports.
     features: Vec<String>,
 }
 
 impl Additions {
+    /// Parameters of the node, and the features of the client.
     pub(crate) fn new(node: ContextParams, features: Vec<String>) -> Self {
         Self { node, features }
     }
@@ -38,11 +43,13 @@ impl Additions {
         name.with_context_params(kept).canonical()
     }
 
+    /// Whether a parameter is one of these.
     fn has_added(&self, key: &str, value: &str) -> bool {
         self.node.get(key) == Some(value)
             || key.strip_prefix(FEATURE).is_some_and(|key| self.features.iter().any(|feature| feature == key))
     }
 
+    /// Whether nothing is added.
     fn is_empty(&self) -> bool {
         self.node.is_empty() && self.features.is_empty()
     }
@@ -51,6 +58,7 @@ impl Additions {
 /// The common prefix of all added keys.
 const PREFIX: &str = "xds.";
 
+/// The prefix of the key of a feature.
 const FEATURE: &str = "xds.client_feature.";
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+//! The directives in the fragment of a name.
+
 use super::{
     ResourceName,
     encoding::{self, encode_into},
@@ -9,7 +11,9 @@ use super::{
 /// identity of the resource and never sent to a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Directives {
+    /// The name to use if the resource does not exist.
     alt: Option<ResourceName>,
+    /// The entry of a list collection.
     entry: Option<String>,
 }
 
@@ -29,6 +33,7 @@ impl Directives {
         self.alt.is_none() && self.entry.is_none()
     }
 
+    /// The directives but the alternative.
     pub(super) fn without_alt(&self) -> Self {
         Self { alt: None, entry: self.entry.clone() }
     }
@@ -60,10 +65,12 @@ impl Directives {
         Ok(directives)
     }
 
+    /// Parses a directive. An error has its position in the text.
     fn parse_one(&mut self, part: &str, rules: Rules, depth: usize) -> Result<(), (usize, String)> {
         let (key, raw) = part.split_once('=').unwrap_or((part, ""));
         let start = part.len() - raw.len();
         let value = encoding::decode(raw).map_err(|e| (start + e.at, e.reason.to_owned()))?;
+        // X10: an unknown directive cannot be skipped, since it may change where the resource is.
         match key {
             "alt" if self.alt.is_some() => Err(twice(key)),
             "alt" => {
@@ -85,6 +92,7 @@ impl Directives {
     }
 }
 
+/// Parses the name of an alternative, which may have one itself.
 fn parse_alt(value: &str, rules: Rules, depth: usize) -> Result<ResourceName, String> {
     if depth >= MAX_ALT_DEPTH {
         return Err(format!("more than {MAX_ALT_DEPTH} alternatives inside each other"));
@@ -103,6 +111,7 @@ fn parse_alt(value: &str, rules: Rules, depth: usize) -> Result<ResourceName, St
         .map_err(|e| format!("alt: {} at byte {}: {}", e.part(), e.position(), e.reason()))
 }
 
+/// The error of a directive that is there twice.
 fn twice(key: &str) -> (usize, String) {
     (0, format!("directive `{key}` occurs twice"))
 }

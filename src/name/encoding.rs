@@ -15,7 +15,9 @@ pub(crate) const DIRECTIVE: &[u8] = b"#[],";
 /// The reason why a text cannot be decoded, and the position in bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct DecodeError {
+    /// The position in the text, in bytes.
     pub(crate) at: usize,
+    /// What is wrong there.
     pub(crate) reason: &'static str,
 }
 
@@ -72,10 +74,12 @@ fn is_uri_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"-._~:/?#[]@!$&'()*+,;=".contains(&byte)
 }
 
+/// The value of a hexadecimal digit.
 fn hex_value(digit: u8) -> Option<u8> {
     char::from(digit).to_digit(16).and_then(|value| u8::try_from(value).ok())
 }
 
+/// The digits of encoded bytes.
 const HEX: &[u8; 16] = b"0123456789ABCDEF";
 
 #[cfg(test)]

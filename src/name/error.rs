@@ -1,3 +1,5 @@
+//! Errors of names.
+
 use std::{borrow::Cow, fmt};
 
 use crate::escape::debug_as_message;
@@ -5,9 +7,13 @@ use crate::escape::debug_as_message;
 /// The reason why a string with the prefix `xdstp:` is not a resource name, with the part and the position.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NameError {
+    /// The name.
     name: String,
+    /// The invalid part of it.
     part: NamePart,
+    /// The position in the name, in bytes.
     position: usize,
+    /// What is wrong there.
     reason: Cow<'static, str>,
 }
 
@@ -30,6 +36,7 @@ pub enum NamePart {
 }
 
 impl NameError {
+    /// An error at a position of a name.
     pub(crate) fn new(
         name: &str,
         part: NamePart,
@@ -87,4 +94,5 @@ fn shortened(name: &str) -> String {
     }
 }
 
+/// The length of names in errors.
 const MAX_NAME_CHARS: usize = 256;

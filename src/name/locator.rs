@@ -97,6 +97,7 @@ fn text_of(locator: &ResourceLocator, depth: usize) -> Result<String, Invalid> {
     Ok(text)
 }
 
+/// The text of a directive in a message.
 fn text_of_directive(directive: &Directive, depth: usize) -> Result<String, Invalid> {
     let (mut text, value) = match &directive.directive {
         Some(directive::Directive::Alt(alt)) => {

@@ -64,9 +64,11 @@ pub(crate) use self::{additions::Additions, directive::is_entry_name, glob::glob
 /// It is cheap to clone. Equality, order and hash are those of the canonical string and the directives.
 #[derive(Clone)]
 pub struct ResourceName {
+    /// The string that equal names have in common.
     canonical: Arc<str>,
     /// The name in requests, if it differs from the canonical string.
     spelling: Option<Arc<str>>,
+    /// The parts, if it is an `xdstp:` name.
     xdstp: Option<Arc<XdstpName>>,
 }
 
@@ -76,7 +78,7 @@ impl ResourceName {
     /// # Errors
     ///
     /// The name starts with `xdstp:`, and is malformed, has a duplicate context parameter, one whose key starts with `xds.`
-    /// (X8: these are set by the client), or an unknown or repeated directive (X10). Any other string is an opaque name.
+    /// (these are set by the client), or an unknown or repeated directive. Any other string is an opaque name.
     pub fn parse(text: &str) -> Result<Self, NameError> {
         Self::parse_with(text, Rules::Written)
     }
@@ -129,7 +131,7 @@ impl ResourceName {
         self.spelling.as_ref().unwrap_or(&self.canonical)
     }
 
-    /// The same, shared; `None` if it is the canonical string.
+    /// The spelling of the name as it was given, shared; `None` if it is the canonical string.
     pub(crate) fn other_spelling(&self) -> Option<Arc<str>> {
         self.spelling.clone()
     }
@@ -185,7 +187,7 @@ impl ResourceName {
         self.is_glob() || self.is_list()
     }
 
-    /// Whether `name` is a member of this glob: one non-empty segment in place of `*`, all else equal (X16).
+    /// Whether `name` is a member of this glob: one non-empty segment in place of `*`, all else equal.
     pub fn matches(&self, name: &Self) -> bool {
         self.xdstp().zip(name.xdstp()).is_some_and(|(glob, name)| glob::matches(glob, name))
     }
@@ -204,8 +206,8 @@ impl ResourceName {
         Self::from_xdstp(xdstp.with_params(params)).spelled(spelling)
     }
 
-    /// This name with an attribute of the resource as the context parameter `xds.resource.<attribute>` (rule X7); an opaque
-    /// name is unchanged.
+    /// This name with an attribute of the resource as the context parameter `xds.resource.<attribute>`; an opaque name is
+    /// unchanged.
     ///
     /// ```
     /// use xdskit::name::ResourceName;
@@ -263,6 +265,7 @@ impl ResourceName {
         }
     }
 
+    /// Parses a name by some rules.
     fn parse_with(text: &str, rules: Rules) -> Result<Self, NameError> {
         if Self::has_xdstp_scheme(text) {
             Self::parse_xdstp(text, rules, 0)
@@ -271,25 +274,30 @@ impl ResourceName {
         }
     }
 
+    /// Parses an `xdstp:` name; `depth` is the number of names of which it is an alternative.
     fn parse_xdstp(text: &str, rules: Rules, depth: usize) -> Result<Self, NameError> {
         let xdstp = XdstpName::parse(text, rules, depth)?;
         let spelling = spelling::of(text, xdstp.context_params());
         Ok(Self::from_xdstp(xdstp).spelled(spelling))
     }
 
+    /// A name without structure.
     fn opaque(text: Arc<str>) -> Self {
         Self { canonical: text, spelling: None, xdstp: None }
     }
 
+    /// A name of these parts.
     fn from_xdstp(xdstp: XdstpName) -> Self {
         Self { canonical: Arc::from(xdstp.encode()), spelling: None, xdstp: Some(Arc::new(xdstp)) }
     }
 
+    /// The name as it is written in requests.
     fn spelled(self, spelling: String) -> Self {
         let spelling = (*spelling != *self.canonical).then(|| Arc::from(spelling));
         Self { spelling, ..self }
     }
 
+    /// Whether a text is an `xdstp:` name.
     fn has_xdstp_scheme(text: &str) -> bool {
         text.starts_with("xdstp:")
     }

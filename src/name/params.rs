@@ -1,3 +1,5 @@
+//! The context parameters of a name.
+
 use std::collections::BTreeMap;
 
 use super::encoding::{self, encode_into};
@@ -5,7 +7,7 @@ use super::encoding::{self, encode_into};
 /// The context parameters of an `xdstp:` name: unordered keys with one value each, part of the name's identity.
 ///
 /// They are stored decoded. Sets with the same keys and values are equal, whatever their order or spelling in the
-/// name (rules X4, X9).
+/// name.
 ///
 /// ```
 /// use xdskit::name::ResourceName;
@@ -45,9 +47,9 @@ impl ContextParams {
         self.0.insert(key.into(), value.into());
     }
 
-    /// Composes the parameters of a request (rule X7), with later sources taking precedence: those of the node, those
-    /// in the name (`self`), `xds.client_feature.<feature>=true` for each feature, and `xds.resource.<attribute>` for
-    /// each attribute that the client adds for this resource.
+    /// Composes the parameters of a request, with later sources taking precedence: those of the node, those in the
+    /// name (`self`), `xds.client_feature.<feature>=true` for each feature, and `xds.resource.<attribute>` for each
+    /// attribute that the client adds for this resource.
     pub fn composed(&self, node: &Self, client_features: &[&str], attributes: &[(&str, &str)]) -> Self {
         let mut all = node.clone();
         all.extend(self.iter());
@@ -112,10 +114,13 @@ impl<K: Into<String>, V: Into<String>> FromIterator<(K, V)> for ContextParams {
 /// (X8), but a name from a server does, since it repeats that of the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Reserved {
+    /// Keys with the reserved prefix are errors.
     Rejected,
+    /// Keys with the reserved prefix are like others.
     Accepted,
 }
 
+/// Parses a key and a value.
 fn parse_pair(pair: &str) -> Result<(String, String), encoding::DecodeError> {
     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
     let decoded_key = encoding::decode(key)?;
@@ -124,6 +129,7 @@ fn parse_pair(pair: &str) -> Result<(String, String), encoding::DecodeError> {
     Ok((decoded_key.into_owned(), decoded_value.into_owned()))
 }
 
+/// A key and a value, as in a name.
 pub(super) fn encoded_pair(key: &str, value: &str) -> String {
     let mut pair = String::with_capacity(key.len() + value.len() + 1);
     encode_into(&mut pair, key, encoding::PARAM);
@@ -132,4 +138,5 @@ pub(super) fn encoded_pair(key: &str, value: &str) -> String {
     pair
 }
 
+/// The prefix of keys that clients add.
 const RESERVED_PREFIX: &str = "xds.";

@@ -59,7 +59,9 @@ pub(super) fn part(spelling: &str, resource_type: &str, segment: &str) -> Option
 
 /// A context parameter as it is written.
 struct WrittenParam<'a> {
+    /// The decoded value.
     value: Cow<'a, str>,
+    /// The whole parameter as it is written.
     text: &'a str,
 }
 

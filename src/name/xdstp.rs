@@ -1,3 +1,5 @@
+//! The parts of an `xdstp:` name.
+
 use std::borrow::Cow;
 
 use super::{
@@ -14,10 +16,15 @@ use super::{
 /// It has a parser of its own, since a URL parser would rewrite ids such as `/a/../b`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct XdstpName {
+    /// The authority; empty if there is none.
     authority: String,
+    /// The type.
     resource_type: String,
+    /// The path after the type.
     id: String,
+    /// The context parameters.
     params: ContextParams,
+    /// The directives in the fragment.
     directives: Directives,
 }
 
@@ -53,6 +60,7 @@ impl XdstpName {
         glob::is_glob(&self.id)
     }
 
+    /// Parses a name.
     pub(super) fn parse(text: &str, rules: Rules, depth: usize) -> Result<Self, NameError> {
         let parts = Parts::split(text)?;
         let decode = |part, raw: &str, start: usize| {
@@ -85,23 +93,28 @@ impl XdstpName {
         out
     }
 
+    /// Replaces the context parameters.
     pub(super) fn with_params(&self, params: ContextParams) -> Self {
         Self { params, ..self.clone() }
     }
 
+    /// Replaces the id.
     pub(super) fn with_id(&self, id: String) -> Self {
         Self { id, ..self.clone() }
     }
 
+    /// The name of a part: `segment` is appended to the id.
     pub(super) fn part(&self, resource_type: &str, segment: &str) -> Self {
         let id = if self.id.is_empty() { segment.to_owned() } else { format!("{}/{segment}", self.id) };
         Self { resource_type: resource_type.to_owned(), id, ..self.without_directives() }
     }
 
+    /// Removes the alternative.
     pub(super) fn without_alt(&self) -> Self {
         Self { directives: self.directives.without_alt(), ..self.clone() }
     }
 
+    /// Removes all directives.
     pub(super) fn without_directives(&self) -> Self {
         Self { directives: Directives::default(), ..self.clone() }
     }
@@ -117,6 +130,7 @@ pub(super) enum Rules {
 }
 
 impl Rules {
+    /// What these rules say about reserved keys.
     fn reserved(self) -> Reserved {
         match self {
             Self::Written => Reserved::Rejected,
@@ -127,14 +141,20 @@ impl Rules {
 
 /// The raw parts of a name, each with its position in the text.
 struct Parts<'a> {
+    /// The authority.
     authority: (&'a str, usize),
+    /// The type.
     resource_type: &'a str,
+    /// The path after the type.
     id: (&'a str, usize),
+    /// The context parameters.
     query: (&'a str, usize),
+    /// The directives.
     fragment: (&'a str, usize),
 }
 
 impl<'a> Parts<'a> {
+    /// Splits a text at the characters that separate parts.
     fn split(text: &'a str) -> Result<Self, NameError> {
         let Some(rest) = text.strip_prefix(SCHEME) else {
             return Err(NameError::new(text, NamePart::Scheme, 0, "does not start with `xdstp://`"));

@@ -1,3 +1,5 @@
+//! A response body that adds the load of a call to its trailers.
+
 use std::{
     pin::Pin,
     task::{Context, Poll, ready},
@@ -23,6 +25,7 @@ pin_project! {
 }
 
 impl<B> ReportingBody<B> {
+    /// Wraps a body; without metrics it is unchanged.
     pub(super) fn new(body: B, metrics: Option<CallReport>) -> Self {
         Self { body, metrics }
     }

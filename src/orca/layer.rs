@@ -1,3 +1,5 @@
+//! The layer of a server by which handlers report the load of a call.
+
 use std::{
     future::Future,
     pin::Pin,
@@ -20,13 +22,16 @@ use super::{
 /// Each response of gRPC has the trailer once, also one that consists of trailers alone, unless no metric is set.
 #[derive(Debug, Clone, Default)]
 pub struct CallMetricsLayer {
+    /// The metrics of the server as a whole.
     server: ServerMetrics,
 }
 
 /// A service whose responses have load reports; see [`CallMetricsLayer`].
 #[derive(Debug, Clone)]
 pub struct CallMetricsService<S> {
+    /// The service that handles calls.
     inner: S,
+    /// The metrics of the server as a whole.
     server: ServerMetrics,
 }
 
@@ -43,7 +48,9 @@ pin_project! {
 /// What the report of a call is made of, when its trailers are there.
 #[derive(Debug)]
 pub(super) struct CallReport {
+    /// The metrics of the server as a whole.
     pub(super) server: ServerMetrics,
+    /// The metrics of the call, which take precedence.
     pub(super) call: CallMetrics,
 }
 

@@ -1,3 +1,5 @@
+//! Metrics of a server and of single calls, as handlers set them.
+
 use std::{
     collections::BTreeMap,
     sync::{Arc, Mutex, PoisonError},
@@ -37,6 +39,7 @@ pub struct InvalidMetric {
     pub metric: String,
     /// The value.
     pub value: f64,
+    /// The valid values.
     range: &'static str,
 }
 
@@ -45,6 +48,7 @@ debug_as_message!(InvalidMetric);
 /// The metrics of a server. A clone is a handle of the same metrics.
 #[derive(Debug, Clone, Default)]
 pub struct ServerMetrics {
+    /// Shared by clones.
     shared: Shared,
 }
 
@@ -52,6 +56,7 @@ pub struct ServerMetrics {
 /// extensions of the request; a clone is a handle of the same metrics.
 #[derive(Debug, Clone, Default)]
 pub struct CallMetrics {
+    /// Shared by clones.
     shared: Shared,
 }
 
@@ -104,12 +109,14 @@ impl CallMetrics {
 }
 
 impl InvalidMetric {
+    /// An error about a metric.
     fn new(metric: Metric<'_>, value: f64, range: &'static str) -> Self {
         Self { metric: format!("{metric:?}"), value, range }
     }
 }
 
 impl Metric<'_> {
+    /// Checks that a value is in the range of the metric.
     fn check(self, value: f64) -> Result<(), InvalidMetric> {
         let (is_valid, range) = match self {
             Self::CpuUtilization
@@ -126,25 +133,30 @@ impl Metric<'_> {
 /// Values that are read more often than they are written: a reader holds the lock for a clone of the pointer.
 #[derive(Debug, Clone, Default)]
 struct Shared {
+    /// Replaced as a whole by a change, so that readers do not wait.
     values: Arc<Mutex<Arc<Values>>>,
 }
 
 impl Shared {
+    /// Sets a valid value.
     fn set(&self, metric: Metric<'_>, value: f64) -> Result<(), InvalidMetric> {
         metric.check(value)?;
         self.change(|values| values.set(metric, Some(value)));
         Ok(())
     }
 
+    /// Removes a value.
     fn clear(&self, metric: Metric<'_>) {
         self.change(|values| values.set(metric, None));
     }
 
+    /// Changes the values.
     fn change(&self, change: impl FnOnce(&mut Values)) {
         // A value is set as a whole, so a panic elsewhere does not corrupt it.
         change(Arc::make_mut(&mut self.values.lock().unwrap_or_else(PoisonError::into_inner)));
     }
 
+    /// The current values.
     fn values(&self) -> Arc<Values> {
         self.values.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -164,6 +176,7 @@ pub(super) struct Values {
 }
 
 impl Values {
+    /// Sets or removes a value.
     fn set(&mut self, metric: Metric<'_>, value: Option<f64>) {
         let named = |map: &mut BTreeMap<String, f64>, name: &str| match value {
             Some(value) => drop(map.insert(name.to_owned(), value)),

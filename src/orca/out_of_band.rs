@@ -1,3 +1,5 @@
+//! The service by which clients receive the load of a server at intervals.
+
 use std::{
     convert::Infallible,
     future::{Ready, ready},
@@ -25,7 +27,9 @@ use crate::{codec::RawCodec, pb::xds::service::orca::v3::OrcaLoadReportRequest};
 /// [`with_min_interval`](Self::with_min_interval). A stream ends with the client or the server.
 #[derive(Debug, Clone)]
 pub struct OpenRcaService {
+    /// The metrics of the server.
     metrics: ServerMetrics,
+    /// The least interval that clients get.
     min_interval: Duration,
 }
 
@@ -42,6 +46,7 @@ impl OpenRcaService {
         self
     }
 
+    /// Begins the reports that a client requests.
     fn open(&self, request: &Bytes) -> Result<Reports, Status> {
         let request = OrcaLoadReportRequest::decode(request.clone())
             .map_err(|error| Status::invalid_argument(format!("not an OrcaLoadReportRequest: {error}")))?;
@@ -85,6 +90,7 @@ where
     }
 }
 
+/// The method for reports at intervals.
 struct StreamCoreMetrics(OpenRcaService);
 
 impl ServerStreamingService<Bytes> for StreamCoreMetrics {
@@ -100,7 +106,9 @@ impl ServerStreamingService<Bytes> for StreamCoreMetrics {
 /// The reports of a stream. Nothing of it is left when it is dropped.
 #[derive(Debug)]
 struct Reports {
+    /// The metrics of the server.
     metrics: ServerMetrics,
+    /// The time between reports.
     interval: Duration,
     /// `None` before the first report.
     next: Option<Pin<Box<Sleep>>>,

@@ -8,9 +8,13 @@ pub(super) struct Message(Vec<Field>);
 
 #[derive(Debug)]
 pub(super) struct Field {
+    /// The number in the message.
     number: u32,
+    /// The name in protobuf.
     name: &'static str,
+    /// Whether it is a map, of which the values are redacted.
     pub(super) is_map: bool,
+    /// What is redacted in it.
     pub(super) kind: Kind,
 }
 
@@ -40,6 +44,7 @@ impl Message {
         Self::of_name(type_url.rsplit_once('/')?.1)
     }
 
+    /// The field of a number, if something is redacted in it.
     pub(super) fn field(&self, number: u32) -> Option<&Field> {
         self.0.iter().find(|field| field.number == number)
     }
@@ -53,6 +58,7 @@ impl Message {
     }
 }
 
+/// Reads the table: names of messages, each followed by indented fields.
 fn read(text: &'static str) -> BTreeMap<&'static str, Message> {
     let mut messages: BTreeMap<&'static str, Message> = BTreeMap::new();
     let mut name = "";

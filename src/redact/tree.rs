@@ -93,6 +93,7 @@ pub(super) fn redact<T: Tree>(value: &mut T, message: Option<&Message>) {
     }
 }
 
+/// Redacts the content of a field.
 fn redact_field<T: Tree>(value: &mut T, field: &Field) {
     match field.is_map {
         true => value.entries().into_iter().for_each(|(_, value)| redact_content(value, field.kind)),
@@ -100,6 +101,7 @@ fn redact_field<T: Tree>(value: &mut T, field: &Field) {
     }
 }
 
+/// Redacts a value.
 fn redact_content<T: Tree>(value: &mut T, kind: Kind) {
     match kind {
         Kind::Message(name) => redact(value, Message::of_name(name)),
@@ -108,6 +110,7 @@ fn redact_content<T: Tree>(value: &mut T, kind: Kind) {
     }
 }
 
+/// Redacts a source of data, unless it names where the data are.
 fn redact_source<T: Tree>(source: &mut T) {
     if !source.items().is_empty() {
         return source.items().into_iter().for_each(redact_source);

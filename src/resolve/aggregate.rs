@@ -1,3 +1,5 @@
+//! The clusters below an aggregate, in the order of preference.
+
 use std::{collections::BTreeSet, sync::Arc};
 
 /// The maximum depth of clusters above each other, the topmost and the leaf among them (A37-4).
@@ -6,11 +8,11 @@ pub(super) const MAX_DEPTH: usize = 16;
 /// The part of a cluster's state that matters to the aggregates above it.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Child<'a> {
-    /// It has endpoints of its own.
+    /// A cluster with endpoints of its own.
     Leaf,
-    /// It is an aggregate.
+    /// An aggregate with these children, in order.
     Aggregate(&'a [Arc<str>]),
-    /// It does not exist, or its state is not known yet.
+    /// A cluster that does not exist, or whose state is not known yet.
     Nothing,
 }
 
@@ -34,13 +36,18 @@ pub(super) fn flatten<'a>(top: &'a Arc<str>, look: impl Fn(&'a str) -> Child<'a>
 }
 
 struct Traversal<'a, F> {
+    /// What a name stands for.
     look: F,
+    /// The names that were visited.
     seen: BTreeSet<&'a str>,
+    /// The aggregates from the top to the current name.
     chain: Vec<&'a Arc<str>>,
+    /// The result so far.
     flat: Flat<'a>,
 }
 
 impl<'a, F: Fn(&'a str) -> Child<'a>> Traversal<'a, F> {
+    /// Visits a cluster and all below it, each cluster once.
     fn visit(&mut self, name: &'a Arc<str>) {
         if self.seen.contains(&**name) {
             return;
@@ -132,7 +139,8 @@ mod tests {
         assert_eq!(flat.leaves, [&Arc::from("a16")]);
     }
 
-    /// The same by paths: every path from the top is tried in order, and repeated clusters are dropped at the end.
+    /// A second implementation of `flatten` to compare with: it follows every path from the top, and drops repeated clusters at
+    /// the end.
     fn by_paths(mesh: &Mesh, name: &str, path: &mut Vec<String>, found: &mut Vec<String>) {
         if path.iter().any(|above| above == name) || path.len() > 6 {
             return;

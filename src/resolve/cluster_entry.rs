@@ -1,3 +1,5 @@
+//! A cluster in a snapshot.
+
 use std::sync::Arc;
 
 use super::endpoints::Endpoints;
@@ -9,6 +11,7 @@ use crate::{
 /// The state of a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ClusterEntry {
+    /// The name.
     pub(crate) name: Arc<str>,
     /// `None` if there is no such cluster; `error` is the reason.
     pub(crate) config: Option<Arc<Cluster>>,
@@ -52,7 +55,7 @@ impl ClusterEntry {
         Self { config: Some(config.clone()), warning, endpoints, endpoints_error, ..Self::empty(name) }
     }
 
-    /// The same with these endpoints, unless there are others.
+    /// Returns the entry with these endpoints, unless it has others.
     pub(super) fn or_endpoints(self, endpoints: Option<Arc<ClusterLoadAssignment>>) -> Self {
         Self { endpoints: self.endpoints.or(endpoints), ..self }
     }
@@ -80,6 +83,7 @@ impl ClusterEntry {
             && self.leaves == other.leaves
     }
 
+    /// An entry of which nothing is known.
     fn empty(name: &Arc<str>) -> Self {
         Self {
             name: name.clone(),

@@ -1,3 +1,5 @@
+//! A cluster of a snapshot, with the snapshot.
+
 use std::{fmt, sync::Arc};
 
 use super::{ClusterView, Snapshot, cluster_entry::ClusterEntry};
@@ -34,12 +36,16 @@ use crate::{lrs::LoadReporter, resource::http_filter::FilterOverride};
 /// ```
 #[derive(Clone)]
 pub struct ClusterRef {
+    /// Keeps the resources.
     snapshot: Snapshot,
+    /// The cluster.
     entry: Arc<ClusterEntry>,
+    /// The filter overrides of the weighted cluster that a route has picked.
     overrides: Option<Arc<[FilterOverride]>>,
 }
 
 impl ClusterRef {
+    /// A cluster of a snapshot.
     pub(super) fn new(
         snapshot: &Snapshot,
         entry: &Arc<ClusterEntry>,

@@ -1,3 +1,5 @@
+//! A cluster, a priority and an endpoint, as applications see them.
+
 use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
 
 use super::{ClusterRef, Snapshot, cluster_entry::ClusterEntry, pick, query::spread};
@@ -46,17 +48,23 @@ use crate::{
 /// ```
 #[derive(Clone, Copy)]
 pub struct ClusterView<'a> {
+    /// The snapshot.
     snapshot: &'a Snapshot,
+    /// The cluster in it.
     entry: &'a Arc<ClusterEntry>,
-    /// Those of the weighted cluster of the route that led here.
+    /// The filter overrides of the weighted cluster that the route has picked; `None` for a cluster that was not picked by
+    /// weight.
     overrides: Option<&'a Arc<[FilterOverride]>>,
 }
 
 /// A priority of a cluster: endpoints that are used together.
 #[derive(Clone, Copy)]
 pub struct PriorityView<'a> {
+    /// The cluster.
     cluster: ClusterView<'a>,
+    /// The number of the priority; 0 is the highest.
     index: usize,
+    /// The localities.
     priority: &'a Priority,
 }
 
@@ -75,37 +83,16 @@ pub struct PriorityView<'a> {
 /// ```
 #[derive(Clone, Copy)]
 pub struct EndpointView<'a> {
+    /// The priority.
     priority: PriorityView<'a>,
+    /// The locality in it.
     locality: &'a LocalityEndpoints,
+    /// The endpoint in that.
     endpoint: &'a Endpoint,
 }
 
-impl Snapshot {
-    /// The cluster of this name, if it is in the snapshot. The snapshot contains the clusters of the routes of the virtual
-    /// host, the leaves of aggregates among them, and the clusters that are
-    /// subscribed to (`Resolution::subscribe_cluster`).
-    pub fn cluster(&self, name: &str) -> Option<ClusterView<'_>> {
-        Some(ClusterView::new(self, self.clusters.get(name)?))
-    }
-
-    /// The [`cluster`](Self::cluster) of this name as an owned value.
-    pub fn cluster_ref(&self, name: &str) -> Option<ClusterRef> {
-        self.cluster(name).map(ClusterView::to_ref)
-    }
-
-    /// All clusters in the order of their names.
-    pub fn clusters(&self) -> impl Iterator<Item = ClusterView<'_>> {
-        self.clusters.values().map(|entry| ClusterView::new(self, entry))
-    }
-
-    /// The reasons why parts of the snapshot may be stale: of the listener and the routes, then of each cluster and its
-    /// endpoints.
-    pub fn warnings(&self) -> impl Iterator<Item = &WatchError> {
-        self.routing.warnings.iter().chain(self.clusters().flat_map(ClusterView::warnings))
-    }
-}
-
 impl<'a> ClusterView<'a> {
+    /// A cluster of a snapshot that no route has picked.
     pub(super) fn new(snapshot: &'a Snapshot, entry: &'a Arc<ClusterEntry>) -> Self {
         Self { snapshot, entry, overrides: None }
     }
@@ -161,9 +148,10 @@ impl<'a> ClusterView<'a> {
         self.entry.endpoints.as_ref()
     }
 
-    /// The clusters with its endpoints, the preferred ones first (A37-4): the leaves of an aggregate; any other cluster is its own
-    /// only leaf. A cluster that does not exist has none.
+    /// The clusters with its endpoints, the preferred ones first: the leaves of an aggregate; any other cluster is its own only
+    /// leaf. A cluster that does not exist has none.
     pub fn leaves(self) -> impl Iterator<Item = Self> {
+        // A37-4: the order was made when the snapshot was; nothing is traversed here.
         let own = match self.kind() {
             Some(ClusterKind::Eds { .. } | ClusterKind::LogicalDns { .. }) => Some(self),
             Some(ClusterKind::Aggregate { .. }) | None => None,
@@ -175,8 +163,9 @@ impl<'a> ClusterView<'a> {
         own.into_iter().chain(named)
     }
 
-    /// The priorities of all leaves in the order of preference: all priorities of the first leaf precede those of the next (A75-1).
+    /// The priorities of all leaves in the order of preference: all priorities of the first leaf precede those of the next.
     pub fn priorities(self) -> impl Iterator<Item = PriorityView<'a>> {
+        // A75-1: a leaf keeps its own policy, so that its priorities are never merged with those of another leaf.
         self.leaves().flat_map(Self::own_priorities)
     }
 
@@ -225,20 +214,24 @@ impl<'a> ClusterView<'a> {
         self.snapshot.routing.loads.reporter(self.name())
     }
 
-    fn warnings(self) -> impl Iterator<Item = &'a WatchError> {
+    /// Why the cluster or its endpoints may be stale.
+    pub(super) fn warnings(self) -> impl Iterator<Item = &'a WatchError> {
         let stale_endpoints = if self.assignment().is_some() { self.endpoints_error() } else { None };
         self.warning().into_iter().chain(stale_endpoints)
     }
 
+    /// The priorities of the cluster itself; an aggregate has none.
     fn own_priorities(self) -> impl Iterator<Item = PriorityView<'a>> {
         let priorities = self.assignment().into_iter().flat_map(|assignment| assignment.priorities.iter());
         priorities.enumerate().map(move |(index, priority)| PriorityView { cluster: self, index, priority })
     }
 
+    /// The cluster with the overrides of the route that has picked it.
     pub(super) fn with_overrides(self, overrides: Option<&'a Arc<[FilterOverride]>>) -> Self {
         Self { overrides, ..self }
     }
 
+    /// The overrides of the route that has picked it.
     pub(super) fn overrides(self) -> &'a [FilterOverride] {
         self.overrides.map_or(&[], |overrides| overrides)
     }

@@ -1,3 +1,5 @@
+//! A resource that the resource above it names, such as the routes of a listener.
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -12,7 +14,9 @@ use crate::{error::WatchError, observed::Observed};
 /// A resource between a listener and its virtual host, which the resource above it names.
 #[derive(Debug)]
 pub(super) struct Dependency<T> {
+    /// The watch of a reference.
     key: fn(Reference) -> WatchKey,
+    /// The resource that is watched, if one was named.
     watched: Option<Watched<T>>,
     /// The resource above names it.
     required: bool,
@@ -20,7 +24,9 @@ pub(super) struct Dependency<T> {
 
 #[derive(Debug)]
 struct Watched<T> {
+    /// The resource.
     what: Reference,
+    /// Its state; `None` before the first one.
     seen: Option<Arc<Observed<T>>>,
     /// The time until which it outlives its deletion.
     grace: Option<Instant>,

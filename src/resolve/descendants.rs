@@ -1,17 +1,20 @@
+//! The clusters below the aggregates in use.
+
 use std::{collections::BTreeSet, sync::Arc};
 
 /// The clusters that the aggregates lead to, as they were last linked.
 #[derive(Debug, Default)]
 pub(super) struct Descendants {
-    /// By the latest configurations.
+    /// Descendants by the latest configurations of all aggregates.
     pub(super) latest: BTreeSet<Arc<str>>,
-    /// The same, of the aggregates alone that the next routes lead to.
+    /// The part of `latest` below the aggregates of the next routes.
     pub(super) next: BTreeSet<Arc<str>>,
-    /// By the shown configurations, of the aggregates that the current routes lead to, or that calls hold.
+    /// Descendants by the shown configurations, below the aggregates of the current routes and those that calls hold.
     pub(super) shown: BTreeSet<Arc<str>>,
-    /// The same, of the aggregates alone that the current routes lead to.
+    /// The part of `shown` below the aggregates of the current routes.
     pub(super) current: BTreeSet<Arc<str>>,
-    /// By the previous configurations, of the shown aggregates that wait for unknown clusters of their latest ones.
+    /// Descendants by the previous configurations, below the shown aggregates that wait for unknown clusters of their latest
+    /// ones.
     pub(super) previous: BTreeSet<Arc<str>>,
 }
 

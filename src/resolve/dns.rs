@@ -1,3 +1,5 @@
+//! The addresses of hosts, of which each is looked up once for all clusters that name it.
+
 use std::{
     collections::{BTreeMap, BTreeSet, VecDeque},
     net::{IpAddr, SocketAddr},
@@ -32,7 +34,9 @@ use crate::{
 /// The contract is that of every state machine here: after each mutation, [`poll`](Self::poll) until there is nothing.
 #[derive(Debug)]
 pub(crate) struct DnsResolver {
+    /// The hosts that are watched.
     hosts: BTreeMap<Arc<str>, Host>,
+    /// The host of each watch.
     by_watch: BTreeMap<WatchId, Arc<str>>,
     /// The resting hosts, by the end of their rest.
     resting: BTreeSet<(Instant, Arc<str>)>,
@@ -44,14 +48,18 @@ pub(crate) struct DnsResolver {
     refresh: Duration,
     /// The maximum duration of a lookup.
     lookup_timeout: Duration,
+    /// The number of lookups that were started.
     lookups: u64,
+    /// The number of hosts that were queued.
     queued: u64,
+    /// What the caller has to do.
     orders: VecDeque<HostOrder>,
 }
 
 /// A lookup that has ended.
 #[derive(Debug)]
 struct Answer {
+    /// The addresses, or the reason why there are none.
     result: Result<Addresses, String>,
     /// The time of its start.
     since: Instant,
@@ -61,29 +69,39 @@ struct Answer {
 struct Lookup {
     /// `None` when the host is not watched any more. The lookup still counts.
     host: Option<Arc<str>>,
+    /// The time of its start.
     since: Instant,
 }
 
 /// The state of the endpoints of a host.
 #[derive(Debug, Clone)]
 pub(crate) struct HostSeen {
+    /// The last addresses, as endpoints.
     assignment: Option<Arc<ClusterLoadAssignment>>,
+    /// The reason why the last lookup has failed.
     error: Option<Arc<str>>,
 }
 
 /// An order about a host to the owner.
 #[derive(Debug)]
 pub(crate) enum HostOrder {
+    /// Start a lookup.
     LookUp { lookup: LookupId, host: Arc<str> },
+    /// Pass a state on to a watch.
     Notify { watch_id: WatchId, address: HostPort, seen: HostSeen },
 }
 
 #[derive(Debug)]
 struct Host {
+    /// The watches by the address that they named: one host may be used with several ports.
     users: BTreeMap<HostPort, BTreeSet<WatchId>>,
+    /// The addresses of the last lookup that has succeeded.
     good: Option<Vec<IpAddr>>,
+    /// The reason why the last lookup has failed.
     error: Option<Arc<str>>,
+    /// What happens next.
     state: State,
+    /// The delay after failures.
     backoff: Backoff,
 }
 
@@ -94,12 +112,11 @@ struct Host {
 /// ```
 #[derive(Debug)]
 enum State {
-    LookingUp {
-        lookup: LookupId,
-    },
-    Queued {
-        position: u64,
-    },
+    /// A lookup is in progress.
+    LookingUp { lookup: LookupId },
+    /// A lookup starts when others have ended.
+    Queued { position: u64 },
+    /// The next lookup is due later.
     Resting {
         until: Instant,
         /// The earliest time of the next requested lookup.
@@ -131,6 +148,7 @@ impl DnsResolver {
         }
     }
 
+    /// Begins a watch of an address. A host that is known already is reported at once.
     pub(crate) fn watch(&mut self, watch_id: WatchId, address: &HostPort, now: Instant) {
         let name = &address.host;
         let host = self.hosts.entry(name.clone()).or_insert_with(|| {
@@ -152,6 +170,7 @@ impl DnsResolver {
         self.look_up(name, now);
     }
 
+    /// Ends a watch of an address.
     pub(crate) fn unwatch(&mut self, watch_id: WatchId, address: &HostPort) {
         self.by_watch.remove(&watch_id);
         let Some(host) = self.hosts.get_mut(&address.host) else {
@@ -200,6 +219,7 @@ impl DnsResolver {
         }
     }
 
+    /// Handles the end of a lookup.
     fn on_answer(&mut self, name: &Arc<str>, answer: Answer, now: Instant, random: &mut fastrand::Rng) {
         let Some(host) = self.hosts.get_mut(name) else {
             return invariant::broken("a lookup is detached when its host is removed");
@@ -239,12 +259,14 @@ impl DnsResolver {
         self.set_state(name, State::Resting { until: until.max(now), least: least.max(now) });
     }
 
+    /// Returns the next order.
     pub(crate) fn poll(&mut self) -> Option<HostOrder> {
         let order = self.orders.pop_front();
         self.orders.shrink_if_sparse();
         order
     }
 
+    /// The time of the next call of `handle_timeout`.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         // A lookup of a host that is not watched any more matters only to the hosts in the queue.
         let mut awaited = self.under_way.values().filter(|one| one.host.is_some() || !self.queue.is_empty());
@@ -253,6 +275,7 @@ impl DnsResolver {
         answer.into_iter().chain(rest).min()
     }
 
+    /// Ends lookups that take too long, and starts those that are due.
     pub(crate) fn handle_timeout(&mut self, now: Instant, random: &mut fastrand::Rng) {
         while let Some((&lookup, one)) = self.under_way.first_key_value()
             && one.since + self.lookup_timeout <= now
@@ -283,6 +306,7 @@ impl DnsResolver {
         }
     }
 
+    /// Starts the lookup of a host.
     fn start_lookup(&mut self, name: &Arc<str>, now: Instant) {
         self.lookups += 1;
         let lookup = LookupId(self.lookups);

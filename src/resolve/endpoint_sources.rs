@@ -1,3 +1,5 @@
+//! The sources of endpoints, each of which several clusters may use.
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -8,12 +10,15 @@ use super::endpoints::{Endpoints, Source};
 /// The watched sources of endpoints, each with the clusters that use it.
 #[derive(Debug, Default)]
 pub(super) struct EndpointSources {
+    /// The sources in use.
     states: HashMap<Source, SourceState>,
 }
 
 #[derive(Debug, Default)]
 struct SourceState {
+    /// The clusters that use it.
     users: BTreeSet<Arc<str>>,
+    /// The endpoints; `None` before the first state.
     seen: Option<Endpoints>,
 }
 
@@ -22,7 +27,7 @@ struct SourceState {
 pub(super) enum Joined {
     /// The cluster uses the source already.
     Before,
-    /// Other clusters use it already.
+    /// The source has other clusters already.
     Second,
     /// No cluster used it: the source must be watched.
     First,
@@ -31,7 +36,7 @@ pub(super) enum Joined {
 /// The effect of the end of a use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
-    /// Other clusters use the source still.
+    /// The source still has other clusters.
     InUse,
     /// No cluster uses it any more.
     Unused,
@@ -54,10 +59,12 @@ impl EndpointSources {
         state.into_iter().flat_map(|state| &state.users)
     }
 
+    /// The endpoints of a source, if they are known.
     pub(super) fn seen(&self, source: &Source) -> Option<&Endpoints> {
         self.states.get(source)?.seen.as_ref()
     }
 
+    /// Adds a user of a source.
     pub(super) fn join(&mut self, source: &Source, name: &Arc<str>) -> Joined {
         let Some(state) = self.states.get_mut(source) else {
             // The first user adds the source.
@@ -68,6 +75,7 @@ impl EndpointSources {
         if state.users.insert(name.clone()) { Joined::Second } else { Joined::Before }
     }
 
+    /// Removes a user of a source.
     pub(super) fn leave(&mut self, source: &Source, name: &Arc<str>) -> Left {
         let Some(state) = self.states.get_mut(source) else { return Left::NotAUser };
         if !state.users.remove(name) {

@@ -1,3 +1,5 @@
+//! The endpoints of a cluster, by EDS or DNS.
+
 use std::sync::Arc;
 
 use super::{dns::HostSeen, reference::Reference};
@@ -19,7 +21,9 @@ pub(crate) enum Source {
 /// The state of the endpoints at a source.
 #[derive(Debug, Clone)]
 pub(crate) enum Endpoints {
+    /// The endpoints of EDS.
     Eds(Arc<Observed<ClusterLoadAssignment>>),
+    /// The addresses of a host.
     Host(HostSeen),
 }
 

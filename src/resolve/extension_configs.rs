@@ -1,3 +1,5 @@
+//! The configurations of HTTP filters that a listener only names.
+
 use std::{
     collections::BTreeMap,
     sync::Arc,
@@ -25,14 +27,19 @@ use crate::{
 /// A configuration of a type that the listener does not permit is not used: the last one that was, or else the default, serves on.
 #[derive(Debug)]
 pub(super) struct ExtensionConfigs {
+    /// The configurations that the listener names.
     configs: BTreeMap<Reference, Config>,
+    /// The last listener that was completed, to return the same one as long as nothing changes.
     completed: Option<Completed>,
+    /// The id of the node, for errors.
     node_id: Arc<str>,
+    /// The time for which a deleted configuration stays in use.
     grace: Duration,
 }
 
 #[derive(Debug)]
 struct Config {
+    /// The watched resource.
     dependency: Dependency<ExtensionConfig>,
     /// The last one of a permitted type, until it is known to be deleted.
     accepted: Option<Arc<ExtensionConfig>>,
@@ -41,15 +48,20 @@ struct Config {
 /// The listener with its configurations. It is kept, so that a listener that has not changed is the same.
 #[derive(Debug)]
 struct Completed {
+    /// The listener as it was sent.
     sent: Arc<Listener>,
+    /// The configurations that were put into it.
     chosen: Vec<Choice>,
+    /// The result.
     listener: Arc<Listener>,
 }
 
 /// The configuration of one filter.
 #[derive(Debug, Clone)]
 enum Choice {
+    /// The configuration that was received.
     Discovered(Arc<ExtensionConfig>),
+    /// The default in the listener.
     Default,
 }
 
@@ -57,10 +69,12 @@ enum Choice {
 type Chosen = (Choice, Option<WatchError>);
 
 impl ExtensionConfigs {
+    /// No configurations.
     pub(super) fn new(node_id: Arc<str>, grace: Duration) -> Self {
         Self { configs: BTreeMap::new(), completed: None, node_id, grace }
     }
 
+    /// Handles the state of a configuration.
     pub(super) fn on_seen(&mut self, what: &Reference, seen: Arc<Observed<ExtensionConfig>>) {
         if let Some(config) = self.configs.get_mut(what) {
             config.dependency.on_seen(seen);
@@ -107,7 +121,7 @@ impl ExtensionConfigs {
     ) -> Result<(Arc<Listener>, Vec<WatchError>), End> {
         let (mut chosen, mut warnings) = (Vec::new(), Vec::new());
         for (filter, discovered) in discovered(listener) {
-            let (choice, warning) = self.choose((filter, discovered), in_use, now)?;
+            let (choice, warning) = self.choose(filter, discovered, in_use, now)?;
             chosen.push(choice);
             warnings.extend(warning);
         }
@@ -127,7 +141,8 @@ impl ExtensionConfigs {
     /// Rules EX2 to EX4.
     fn choose(
         &mut self,
-        (filter, discovered): (&HttpFilter, &DiscoveredFilter),
+        filter: &HttpFilter,
+        discovered: &DiscoveredFilter,
         in_use: bool,
         now: Instant,
     ) -> Result<Chosen, End> {
@@ -174,6 +189,7 @@ impl ExtensionConfigs {
 }
 
 impl Completed {
+    /// Whether it was made of the same listener and configurations.
     fn is_of(&self, listener: &Arc<Listener>, chosen: &[Choice]) -> bool {
         Arc::ptr_eq(&self.sent, listener)
             && self.chosen.len() == chosen.len()
@@ -182,6 +198,7 @@ impl Completed {
 }
 
 impl Choice {
+    /// Whether it is the same configuration.
     fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Discovered(config), Self::Discovered(other)) => Arc::ptr_eq(config, other),
@@ -200,6 +217,7 @@ fn discovered(listener: &Listener) -> impl Iterator<Item = (&HttpFilter, &Discov
     })
 }
 
+/// The configuration that a filter names.
 fn reference(filter: &HttpFilter, discovered: &DiscoveredFilter) -> Reference {
     Reference { name: filter.name.as_ref().into(), source: discovered.source.clone() }
 }

@@ -1,5 +1,6 @@
+//! The graph of clusters: what is watched, and what snapshots contain.
+
 use std::{
-    collections::BTreeSet,
     mem,
     sync::Arc,
     time::{Duration, Instant},
@@ -7,6 +8,7 @@ use std::{
 
 use imbl::OrdMap;
 
+use self::{latest_config::LatestConfig, pending::Pending};
 use super::{
     cluster_entry::ClusterEntry,
     descendants::Descendants,
@@ -22,57 +24,47 @@ use super::{
 };
 use crate::{error::WatchError, invariant, lrs::Loads, observed::Observed, resource::Cluster};
 
+mod latest_config;
+mod pending;
+
 /// The clusters of a resolution: their users, their readiness, and their entries in snapshots.
 ///
 /// Each change marks the clusters that it concerns; [`process`](Self::process) then works on these alone. Aggregates, whose
 /// answer depends on others, are linked again when one of them or something below one is added, removed, or changes its state.
 #[derive(Debug)]
 pub(super) struct Graph {
+    /// The clusters.
     nodes: Nodes,
+    /// Their endpoints.
     sources: EndpointSources,
+    /// The clusters below aggregates.
     descendants: Descendants,
     /// The aggregates in use whose latest configuration leads to no leaf.
     leafless: Leafless,
+    /// The clusters of routes.
     routed: RoutedClusters,
     /// The content of a snapshot.
     entries: OrdMap<Arc<str>, Arc<ClusterEntry>>,
+    /// What has changed since the last update.
     pending: Pending,
     settings: Settings,
+    /// What the caller has to do.
     orders: Vec<Order>,
     /// The number of examined clusters, for tests of costs.
     work: u64,
 }
 
-/// The pending work of earlier changes.
-#[derive(Debug, Default)]
-struct Pending {
-    /// The clusters whose resources have changed, or whose grace is over.
-    dirty: BTreeSet<Arc<str>>,
-    /// The clusters that may not be needed any more.
-    orphaned: BTreeSet<Arc<str>>,
-    /// The clusters whose entry in snapshots may have changed.
-    touched: BTreeSet<Arc<str>>,
-    /// The aggregates have to be linked again.
-    unlinked: bool,
-}
-
 #[derive(Debug)]
 struct Settings {
+    /// The time for which a deleted cluster stays in use.
     grace: Duration,
     node_id: Arc<str>,
     /// The metadata of endpoints is reported with their load.
     loads: Arc<Loads>,
 }
 
-/// The latest configuration of a cluster with endpoints of its own.
-#[derive(Debug, Clone, Copy)]
-struct LatestConfig<'a> {
-    config: &'a Arc<Cluster>,
-    warning: Option<&'a WatchError>,
-    source: &'a Source,
-}
-
 impl Graph {
+    /// A graph without clusters.
     pub(super) fn new(node_id: Arc<str>, loads: Arc<Loads>, grace: Duration) -> Self {
         Self {
             nodes: Nodes::default(),
@@ -169,6 +161,7 @@ impl Graph {
         self.pending.orphaned.insert(name.clone());
     }
 
+    /// Handles the state of a cluster.
     pub(super) fn on_cluster(&mut self, name: &Arc<str>, seen: Arc<Observed<Cluster>>) {
         // There is none if the update was under way while the watch ended.
         if self.nodes.update(name, |node| node.on_cluster(seen)).is_some() {
@@ -176,6 +169,7 @@ impl Graph {
         }
     }
 
+    /// Handles the endpoints of a source.
     pub(super) fn on_endpoints(&mut self, source: &Source, seen: Endpoints) {
         self.pending.dirty.extend(self.sources.on_endpoints(source, seen).cloned());
     }
@@ -292,7 +286,7 @@ impl Graph {
         self.pending.unlinked |= concerns_above || after.is_aggregate() || before.is_aggregate();
     }
 
-    /// The same for a cluster with endpoints of its own.
+    /// Applies the latest configuration of a cluster with endpoints of its own.
     fn update_with_endpoints(&mut self, name: &Arc<str>, latest: LatestConfig<'_>, now: Instant) {
         let LatestConfig { config, warning, source } = latest;
         self.watch_source(name, source);
@@ -427,6 +421,7 @@ impl Graph {
         Usage { nodes: &self.nodes, descendants: &self.descendants, routed: &self.routed }
     }
 
+    /// Why a cluster that was deleted stays in use, if it does.
     fn retention(&self, name: &Arc<str>, now: Instant) -> Option<Retention> {
         self.usage().retention(name, self.settings.grace, now)
     }
@@ -449,6 +444,7 @@ impl Graph {
         result
     }
 
+    /// Removes a cluster that nothing needs.
     fn drop_if_orphaned(&mut self, name: &Arc<str>) {
         if self.usage().is_needed(name) {
             return;
@@ -463,6 +459,7 @@ impl Graph {
         self.orders.push(Order::Unwatch(WatchKey::Cluster(name.clone())));
     }
 
+    /// Makes a cluster a user of a source of endpoints.
     fn watch_source(&mut self, name: &Arc<str>, source: &Source) {
         let joined = self.sources.join(source, name);
         if joined == Joined::First {
@@ -480,6 +477,7 @@ impl Graph {
         }
     }
 
+    /// Ends the use of a source.
     fn leave_source(&mut self, name: &Arc<str>, source: &Source) {
         match self.sources.leave(source, name) {
             Left::InUse => {}

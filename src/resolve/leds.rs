@@ -19,7 +19,9 @@ use crate::{
 /// The assignments with such localities, and their collections. Other assignments pass through.
 #[derive(Debug, Default)]
 pub(super) struct Leds {
+    /// The assignments that name collections, by their source.
     assignments: BTreeMap<Source, Assignment>,
+    /// The collections.
     collections: BTreeMap<Reference, Collection>,
 }
 
@@ -27,6 +29,7 @@ pub(super) struct Leds {
 struct Assignment {
     /// As it was sent.
     seen: Arc<Observed<ClusterLoadAssignment>>,
+    /// The collections that it names.
     collections: BTreeSet<Reference>,
 }
 
@@ -34,6 +37,7 @@ struct Assignment {
 struct Collection {
     /// The sources of the assignments that name it.
     users: BTreeSet<Source>,
+    /// The members; `None` before the first state.
     seen: Option<Arc<ErasedMembers>>,
 }
 
@@ -90,6 +94,7 @@ impl Leds {
         }
     }
 
+    /// Ends the use of a collection by an assignment.
     fn leave(&mut self, source: &Source, collection: &Reference, orders: &mut VecDeque<Order>) {
         let Some(known) = self.collections.get_mut(collection) else { return };
         known.users.remove(source);
@@ -124,6 +129,7 @@ impl Leds {
     }
 }
 
+/// The collection of a locality.
 fn reference(locality: &LedsLocality) -> Reference {
     Reference { name: locality.collection.clone(), source: locality.source.clone() }
 }

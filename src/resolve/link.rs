@@ -1,3 +1,5 @@
+//! The decision which aggregates are shown by their latest configurations, and which by previous ones.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -19,6 +21,7 @@ use crate::{
 /// The aggregates of a graph, and the clusters below them.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Topology<'a> {
+    /// The clusters.
     nodes: &'a Nodes,
 }
 
@@ -26,19 +29,22 @@ pub(super) struct Topology<'a> {
 /// the others by the configurations that they were shown by, with the clusters below that are left.
 #[derive(Debug)]
 pub(super) struct Linker<'a> {
+    /// The clusters.
     pub(super) topology: Topology<'a>,
     /// The clusters below aggregates as they were last linked.
     pub(super) before: &'a Descendants,
-    /// The same of the aggregates that would have no leaf.
+    /// Aggregates that would lose their last leaf, and until when they keep it.
     pub(super) leafless: &'a Leafless,
     /// The time for which an aggregate in use keeps its last leaves.
     pub(super) grace: Duration,
+    /// The id of the node, for errors.
     pub(super) node_id: &'a Arc<str>,
 }
 
 /// The clusters below the aggregates by the latest configurations.
 #[derive(Debug)]
 pub(super) struct LatestDescendants {
+    /// Of all aggregates in use, by their latest configurations.
     pub(super) all: BTreeSet<Arc<str>>,
     /// Of the aggregates alone that the next routes lead to.
     pub(super) next: BTreeSet<Arc<str>>,
@@ -49,16 +55,20 @@ pub(super) struct LatestDescendants {
 /// The aggregates after they were linked.
 #[derive(Debug)]
 pub(super) struct Links {
+    /// The aggregates with their entries.
     pub(super) aggregates: Vec<LinkedAggregate>,
+    /// The clusters below them.
     pub(super) descendants: Descendants,
+    /// The aggregates that would lose their last leaf.
     pub(super) leafless: Leafless,
 }
 
 /// An aggregate after it was linked.
 #[derive(Debug)]
 pub(super) struct LinkedAggregate {
+    /// The name.
     pub(super) name: Arc<str>,
-    /// It is shown by its latest configuration.
+    /// Whether the aggregate is shown by its latest configuration.
     pub(super) is_linked: bool,
     /// The new entry, unless no configuration of an aggregate is shown.
     pub(super) entry: Option<ClusterEntry>,
@@ -78,6 +88,7 @@ pub(super) struct Leafless {
 /// The configurations of clusters that count.
 #[derive(Debug, Clone, Copy)]
 enum By<'a> {
+    /// The latest ones.
     Latest,
     /// The shown ones, but the latest of these aggregates.
     Shown(&'a BTreeSet<Arc<str>>),
@@ -86,7 +97,9 @@ enum By<'a> {
 /// The configuration of an aggregate that it is shown by.
 #[derive(Debug, Clone, Copy)]
 struct AggregateConfig<'a> {
+    /// The aggregate.
     config: &'a Arc<Cluster>,
+    /// Why it may be stale.
     warning: Option<&'a WatchError>,
 }
 
@@ -95,12 +108,14 @@ struct AggregateConfig<'a> {
 struct Reach {
     /// The number of visited clusters.
     visits: usize,
+    /// The clusters below the roots.
     below: BTreeSet<Arc<str>>,
     /// The aggregates in a chain that is too long.
     too_deep: BTreeSet<Arc<str>>,
 }
 
 impl<'a> Topology<'a> {
+    /// The topology of some clusters.
     pub(super) fn new(nodes: &'a Nodes) -> Self {
         Self { nodes }
     }
@@ -134,6 +149,7 @@ impl<'a> Topology<'a> {
         flat.leaves.iter().all(lacks)
     }
 
+    /// Whether a cluster is an aggregate.
     fn is_aggregate(self, name: &Arc<str>) -> bool {
         self.nodes.index().aggregates().contains(name)
     }
@@ -153,6 +169,7 @@ impl<'a> Topology<'a> {
         reach
     }
 
+    /// The leaves below a cluster, by some configurations of the aggregates.
     fn flatten(self, name: &'a Arc<str>, by: By<'_>) -> Flat<'a> {
         flatten(name, |name| match (self.nodes.get(name), by) {
             (None, _) => Child::Nothing,
@@ -164,11 +181,12 @@ impl<'a> Topology<'a> {
 }
 
 impl<'a> Linker<'a> {
+    /// Decides on all aggregates.
     pub(super) fn link(&self, latest: LatestDescendants, now: Instant) -> Links {
         let (linked, leafless) = self.linked(&latest.all, now);
         let shown = self.topology.reach(By::Shown(&linked), Roots::in_tree);
         let current = self.topology.reach(By::Shown(&linked), |roots| roots.current);
-        let previous = self.previous(&linked, (&latest.all, &shown.below));
+        let previous = self.previous(&linked, &latest.all, &shown.below);
         let aggregates = self.topology.nodes.index().aggregates().iter().map(|name| LinkedAggregate {
             name: name.clone(),
             is_linked: linked.contains(name),
@@ -191,7 +209,8 @@ impl<'a> Linker<'a> {
     fn previous(
         &self,
         linked: &BTreeSet<Arc<str>>,
-        (latest, shown): (&BTreeSet<Arc<str>>, &BTreeSet<Arc<str>>),
+        latest: &BTreeSet<Arc<str>>,
+        shown: &BTreeSet<Arc<str>>,
     ) -> BTreeSet<Arc<str>> {
         let is_waiting = |below: &&Arc<str>| {
             latest.contains(*below) && self.node(below).is_some_and(|node| node.phase().is_waiting())
@@ -299,6 +318,7 @@ impl<'a> Linker<'a> {
         Some(self.entry_by(name, by, flat, tree))
     }
 
+    /// The entry of an aggregate by one of its configurations.
     fn entry_by(
         &self,
         name: &Arc<str>,
@@ -324,18 +344,22 @@ impl<'a> Linker<'a> {
         ClusterEntry::failed(name, Some(by.config.clone()), error)
     }
 
+    /// The cluster of a name.
     fn node(&self, name: &str) -> Option<&'a TreeNode> {
         self.topology.nodes.get(name)
     }
 
+    /// Whether a cluster has a configuration that requests can be sent by.
     fn is_serving(&self, name: &str) -> bool {
         self.node(name).is_some_and(|node| node.serving().is_some())
     }
 
+    /// Whether a cluster is an aggregate by its latest configuration.
     fn is_latest_aggregate(&self, name: &str) -> bool {
         self.node(name).is_some_and(|node| matches!(node.latest_as_child(), Child::Aggregate(_)))
     }
 
+    /// The leaves below an aggregate by the shown configurations.
     fn shown_before(&self, name: &'a Arc<str>) -> Flat<'a> {
         self.topology.flatten(name, By::Shown(&BTreeSet::new()))
     }

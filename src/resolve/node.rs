@@ -1,3 +1,5 @@
+//! A cluster in the graph.
+
 use std::{mem, sync::Arc};
 
 use super::{
@@ -15,12 +17,15 @@ use crate::{
 /// One cluster of the graph: its latest configuration, its entry in snapshots, and the [`Phase`] between the two.
 #[derive(Debug, Default)]
 pub(super) struct TreeNode {
+    /// What leads to it.
     roots: Roots,
+    /// The latest state; `None` before the first one.
     latest: Option<Arc<Observed<Cluster>>>,
     /// The configuration that serves until the latest can.
     old: Option<Arc<Cluster>>,
     /// The entry of the cluster in snapshots.
     shown: Option<Arc<ClusterEntry>>,
+    /// Where it stands between its previous and its latest configuration.
     phase: Phase,
     /// The sources that are watched for the cluster: that of the latest configuration, and that of `old`.
     sources: Vec<Source>,
@@ -42,32 +47,46 @@ pub(super) struct Roots {
 /// The state of a cluster as far as it matters to aggregates above it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct ChildState {
+    /// Whether a state was received.
     is_known: bool,
+    /// Whether the cluster exists.
     exists: bool,
+    /// Whether nothing can be sent to it.
     is_unreachable: bool,
+    /// Whether its grace period is over.
     is_overdue: bool,
+    /// Whether its endpoints are unknown.
     lacks_endpoints: bool,
+    /// Whether it is an aggregate.
     is_aggregate: bool,
 }
 
 /// The traits of a node by which [`Nodes`](super::nodes::Nodes) finds it.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Traits {
+    /// The cluster is not shown by its latest configuration.
     pub(super) unready: bool,
+    /// The cluster cannot get any requests.
     pub(super) unreachable: bool,
+    /// The cluster does not exist.
     pub(super) missing: bool,
+    /// The cluster was deleted and stays in use.
     pub(super) in_grace: bool,
+    /// The cluster is an aggregate.
     pub(super) aggregate: bool,
 }
 
 /// The previous configuration of a cluster, which serves on, and the warning that is shown with it.
 #[derive(Debug)]
 pub(super) struct Retained {
+    /// The configuration.
     pub(super) config: Arc<Cluster>,
+    /// Why it may be stale.
     pub(super) warning: Option<WatchError>,
 }
 
 impl Roots {
+    /// Whether anything leads to the cluster.
     pub(super) fn any(self) -> bool {
         self.current || self.next || self.held
     }
@@ -85,36 +104,44 @@ impl Roots {
 }
 
 impl ChildState {
+    /// Whether the cluster is an aggregate.
     pub(super) fn is_aggregate(self) -> bool {
         self.is_aggregate
     }
 }
 
 impl TreeNode {
+    /// What leads to the cluster.
     pub(super) fn roots(&self) -> Roots {
         self.roots
     }
 
+    /// What leads to the cluster.
     pub(super) fn roots_mut(&mut self) -> &mut Roots {
         &mut self.roots
     }
 
+    /// Where the cluster stands between its configurations.
     pub(super) fn phase(&self) -> Phase {
         self.phase
     }
 
+    /// Where the cluster stands between its configurations.
     pub(super) fn phase_mut(&mut self) -> &mut Phase {
         &mut self.phase
     }
 
+    /// The latest state.
     pub(super) fn latest(&self) -> Option<&Arc<Observed<Cluster>>> {
         self.latest.as_ref()
     }
 
+    /// The entry of the cluster in snapshots.
     pub(super) fn shown(&self) -> Option<&Arc<ClusterEntry>> {
         self.shown.as_ref()
     }
 
+    /// Handles the state of the cluster.
     pub(super) fn on_cluster(&mut self, seen: Arc<Observed<Cluster>>) {
         self.latest = Some(seen);
     }
@@ -138,7 +165,7 @@ impl TreeNode {
         matches!(self.shown_as_child(), Child::Aggregate(_)) && !self.phase.is_linked()
     }
 
-    /// Nothing is shown any more.
+    /// Forgets the shown entry and the one before it.
     pub(super) fn forget_shown(&mut self) {
         (self.shown, self.old) = (None, None);
     }
@@ -152,10 +179,12 @@ impl TreeNode {
         Some(Retained { config, warning: shown.warning.clone() })
     }
 
+    /// The sources that are watched for the cluster.
     pub(super) fn sources(&self) -> &[Source] {
         &self.sources
     }
 
+    /// Notes a source that is watched for the cluster.
     pub(super) fn add_source(&mut self, source: &Source) {
         self.sources.push(source.clone());
     }
@@ -187,6 +216,7 @@ impl TreeNode {
         (mem::replace(&mut self.child_state, after), after)
     }
 
+    /// The properties by which clusters are indexed.
     pub(super) fn traits(&self) -> Traits {
         Traits {
             unready: !self.phase.is_ready(),
@@ -290,6 +320,7 @@ impl TreeNode {
     }
 }
 
+/// What a cluster is below an aggregate.
 fn child(cluster: &Arc<Cluster>) -> Child<'_> {
     match &cluster.kind {
         ClusterKind::Aggregate { clusters } => Child::Aggregate(clusters),

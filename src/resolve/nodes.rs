@@ -1,3 +1,5 @@
+//! All clusters of a graph, with indexes of those that need attention.
+
 use std::{
     collections::{BTreeSet, HashMap},
     sync::Arc,
@@ -10,25 +12,34 @@ use super::node::{Traits, TreeNode};
 /// A node changes in [`update`](Self::update) alone, so that its place in the indexes cannot differ from its state.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
+    /// The clusters by name.
     map: HashMap<Arc<str>, TreeNode>,
+    /// Their names by their properties.
     index: NodeIndex,
 }
 
 /// The names of the nodes that have a trait.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct NodeIndex {
+    /// The clusters that are not shown by their latest configurations.
     unready: BTreeSet<Arc<str>>,
+    /// The clusters that cannot get any requests.
     unreachable: BTreeSet<Arc<str>>,
+    /// The clusters that do not exist.
     missing: BTreeSet<Arc<str>>,
+    /// The clusters that were deleted and stay in use.
     in_grace: BTreeSet<Arc<str>>,
+    /// The aggregates.
     aggregates: BTreeSet<Arc<str>>,
 }
 
 impl Nodes {
+    /// The cluster of a name.
     pub(super) fn get(&self, name: &str) -> Option<&TreeNode> {
         self.map.get(name)
     }
 
+    /// Whether there is a cluster of a name.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.map.contains_key(name)
     }
@@ -57,12 +68,14 @@ impl Nodes {
         Some(result)
     }
 
+    /// Removes a cluster.
     pub(super) fn remove(&mut self, name: &Arc<str>) -> Option<TreeNode> {
         let node = self.map.remove(name)?;
         self.index.on_change(name, node.traits(), Traits::default());
         Some(node)
     }
 
+    /// The names of clusters by their properties.
     pub(super) fn index(&self) -> &NodeIndex {
         &self.index
     }

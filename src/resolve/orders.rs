@@ -1,3 +1,5 @@
+//! What goes into a resolver, and what comes out of it.
+
 use std::{sync::Arc, time::Duration};
 
 use super::{
@@ -18,14 +20,17 @@ pub(crate) type Resolved = Result<Arc<Snapshot>, WatchError>;
 /// The target of a resolution, and the client that resolves it.
 #[derive(Debug, Clone)]
 pub(crate) struct About {
+    /// The target as it was given.
     pub(crate) target: Arc<str>,
     /// The host that chooses the virtual host.
     pub(crate) authority: Arc<str>,
     /// The headers that choose the scope.
     pub(crate) headers: Arc<[(Arc<str>, Arc<str>)]>,
+    /// The name of the listener.
     pub(crate) listener: Arc<str>,
+    /// The id of the node, for errors.
     pub(crate) node_id: Arc<str>,
-    /// Those of the client.
+    /// The load counters of the client, for snapshots.
     pub(crate) loads: Arc<Loads>,
 }
 
@@ -41,17 +46,23 @@ pub(crate) struct Times {
 /// A resource or collection that a resolution watches.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WatchKey {
+    /// A listener.
     Listener(Arc<str>),
     /// All scopes of a collection, or of the server by `*`.
     Scopes(Arc<str>),
     /// The configuration of an HTTP filter.
     ExtensionConfig(Reference),
+    /// A route configuration.
     Routes(Reference),
+    /// A virtual host on demand.
     VirtualHost(Arc<str>),
+    /// A cluster.
     Cluster(Arc<str>),
+    /// The endpoints of a cluster.
     Endpoints(Reference),
     /// The endpoints of a locality, in a collection of their own.
     LbEndpoints(Reference),
+    /// The addresses of a host.
     Host(HostPort),
 }
 
@@ -71,8 +82,11 @@ pub(crate) enum Seen {
 /// An order to the owner of a resolution.
 #[derive(Debug)]
 pub(crate) enum Order {
+    /// Begin a watch.
     Watch(WatchKey),
+    /// End a watch.
     Unwatch(WatchKey),
+    /// Pass a result on to the watchers of the target.
     Publish(Resolved),
 }
 

@@ -1,3 +1,5 @@
+//! Where a cluster stands between its previous and its latest configuration.
+
 use std::time::Instant;
 
 /// The configuration that a cluster serves by: its latest resources, or the ones before them.
@@ -14,6 +16,7 @@ use std::time::Instant;
 /// latest resource decides; `Waiting` is merely the first one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Phase {
+    /// The state.
     state: State,
 }
 
@@ -40,6 +43,7 @@ enum State {
 /// The time for which something serves that has been deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Grace {
+    /// The time at which it ends.
     until: Instant,
     /// When the graces were last examined, the next routes did without the cluster, so that its grace did not end.
     is_spared: bool,
@@ -193,18 +197,22 @@ impl Phase {
 }
 
 impl Grace {
+    /// A grace until some time.
     pub(super) fn new(until: Instant) -> Self {
         Self { until, is_spared: false }
     }
 
+    /// The time at which it ends.
     pub(super) fn until(self) -> Instant {
         self.until
     }
 
+    /// Whether the next routes did without the cluster when graces were last examined.
     pub(super) fn is_spared(self) -> bool {
         self.is_spared
     }
 
+    /// Notes the result of an examination.
     #[must_use]
     pub(super) fn with_spared(self, is_spared: bool) -> Self {
         Self { is_spared, ..self }

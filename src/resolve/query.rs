@@ -1,3 +1,5 @@
+//! A request, as far as routes depend on it.
+
 use std::{borrow::Cow, fmt, str};
 
 use crate::resource::{VirtualHost, matcher::HeaderMatcher, route::Route, route_match::RouteMatch};
@@ -16,10 +18,15 @@ use crate::resource::{VirtualHost, matcher::HeaderMatcher, route::Route, route_m
 /// ```
 #[derive(Clone)]
 pub struct RouteQuery<'a> {
+    /// The path, without the query.
     path: &'a str,
+    /// The host, if it is not that of the target.
     host: Option<&'a str>,
+    /// The headers of the request.
     headers: Option<&'a (dyn RequestHeaders + Sync)>,
+    /// Headers that were added one by one.
     more_headers: Vec<(&'a str, &'a str)>,
+    /// The number that decides where there are fractions or weights.
     random: u64,
 }
 
@@ -74,8 +81,8 @@ impl<'a> RouteQuery<'a> {
 
     /// Sets the headers of the request. Several values of a header are matched as one text, joined by commas.
     ///
-    /// As in gRPC, only metadata can be matched (A28-10): pseudo headers (`:path`) and binary ones (`x-trace-bin`) are
-    /// treated as absent, and a missing `content-type` as `application/grpc`.
+    /// As in gRPC, only metadata can be matched: pseudo headers (`:path`) and binary ones (`x-trace-bin`) are treated
+    /// as absent, and a missing `content-type` as `application/grpc`.
     #[must_use]
     pub fn with_headers(mut self, headers: &'a (impl RequestHeaders + Sync)) -> Self {
         self.headers = Some(headers);
@@ -95,9 +102,10 @@ impl<'a> RouteQuery<'a> {
         self.path
     }
 
-    /// The value of a header as it is matched (A28-10), see [`with_headers`](Self::with_headers). The hash policy of a header
-    /// is computed from the same value (A42-1).
+    /// The value of a header as it is matched, see [`with_headers`](Self::with_headers). The hash policy of a header is
+    /// computed from the same value.
     pub fn header_value(&self, name: &str) -> Option<Cow<'a, [u8]>> {
+        // A28-10, A42-1: what other implementations cannot see must not select a route here.
         if name.starts_with(':') || ends_with_ignoring_case(name, "-bin") {
             return None;
         }
@@ -120,10 +128,11 @@ impl<'a> RouteQuery<'a> {
         joined.or_else(assumed)
     }
 
-    /// The route of the request in a virtual host: the first matching one (A28-9). The host of the request is ignored.
+    /// The route of the request in a virtual host: the first matching one. The host of the request is ignored.
     ///
     /// This is for servers, and for applications that watch virtual hosts directly; clients use [`Snapshot::route`](super::Snapshot::route).
     pub fn route_in<'h>(&self, host: &'h VirtualHost) -> Option<&'h Route> {
+        // A28-9.
         self.place_in(host).map(|place| &host.routes[place])
     }
 
@@ -149,6 +158,7 @@ impl<'a> RouteQuery<'a> {
             && matcher.fraction.is_none_or(|part| part.matches(draw(self.random, index as u64, 1_000_000)))
     }
 
+    /// Whether the request has a header as a route requires.
     fn matches_header(&self, matcher: &HeaderMatcher) -> bool {
         matcher.matches_bytes(self.header_value(&matcher.name).as_deref())
     }
@@ -220,11 +230,13 @@ fn mix(number: u64) -> u64 {
     z ^ (z >> 31)
 }
 
+/// Whether a text ends with another one, whatever the case of its letters.
 fn ends_with_ignoring_case(text: &str, end: &str) -> bool {
     let text = text.as_bytes();
     text.len().checked_sub(end.len()).is_some_and(|start| text[start..].eq_ignore_ascii_case(end.as_bytes()))
 }
 
+/// The media type of gRPC.
 const GRPC: &[u8] = b"application/grpc";
 
 #[cfg(test)]

@@ -1,3 +1,5 @@
+//! The resolver of one target: it watches what the target leads to, and publishes snapshots.
+
 use std::{collections::VecDeque, mem, sync::Arc, time::Instant};
 
 use super::{
@@ -27,21 +29,28 @@ use crate::error::WatchError;
 /// ```
 #[derive(Debug)]
 pub(crate) struct Resolver {
+    /// The resources from the listener to the routes.
     route_resolver: RouteResolver,
     /// A resource above the clusters has changed.
     stale: bool,
+    /// The routes that are used once their clusters are ready.
     next: Option<Arc<RoutingConfig>>,
+    /// The routes in use.
     current: Option<Arc<RoutingConfig>>,
     /// The error of the target, if there is no tree.
     failed: Option<WatchError>,
     /// The error that was published last, if there is no tree.
     published: Option<WatchError>,
+    /// The clusters.
     graph: Graph,
+    /// The collections of endpoints.
     leds: Leds,
+    /// What the caller has to do.
     orders: VecDeque<Order>,
 }
 
 impl Resolver {
+    /// A resolver that waits for its listener.
     pub(crate) fn new(about: About, times: Times) -> Self {
         let graph = Graph::new(about.node_id.clone(), about.loads.clone(), times.grace);
         let mut route_resolver = RouteResolver::new(about, times);

@@ -1,3 +1,5 @@
+//! The way from a target to its routes: listener, scope, route configuration and virtual host.
+
 use std::{mem, sync::Arc, time::Instant};
 
 use super::{
@@ -30,17 +32,26 @@ use crate::{
 /// Each resource names the next, which is watched then, or gives the reason why there is none.
 #[derive(Debug)]
 pub(super) struct RouteResolver {
+    /// The target.
     about: About,
+    /// The listener; `None` before the first state.
     listener: Option<Arc<Observed<Listener>>>,
+    /// The configurations of filters.
     extension_configs: ExtensionConfigs,
+    /// The scopes of routes.
     scopes: Scopes,
+    /// The route configuration.
     routes: Dependency<RouteConfiguration>,
+    /// The virtual host on demand.
     virtual_host: Dependency<VirtualHost>,
+    /// How long deleted resources stay in use.
     times: Times,
+    /// What the caller has to do.
     orders: Vec<Order>,
 }
 
 impl RouteResolver {
+    /// Begins with the listener.
     pub(super) fn new(about: About, times: Times) -> Self {
         let watch = Order::Watch(WatchKey::Listener(about.listener.clone()));
         Self {
@@ -55,22 +66,27 @@ impl RouteResolver {
         }
     }
 
+    /// Handles the state of the listener.
     pub(super) fn on_listener(&mut self, seen: Arc<Observed<Listener>>) {
         self.listener = Some(seen);
     }
 
+    /// Handles the state of a filter configuration.
     pub(super) fn on_extension_config(&mut self, what: &Reference, seen: Arc<Observed<ExtensionConfig>>) {
         self.extension_configs.on_seen(what, seen);
     }
 
+    /// Handles the state of the scopes.
     pub(super) fn on_scopes(&mut self, seen: Arc<ErasedMembers>) {
         self.scopes.on_seen(seen);
     }
 
+    /// Handles the state of the route configuration.
     pub(super) fn on_routes(&mut self, seen: Arc<Observed<RouteConfiguration>>) {
         self.routes.on_seen(seen);
     }
 
+    /// Handles the state of the virtual host.
     pub(super) fn on_virtual_host(&mut self, seen: Arc<Observed<VirtualHost>>) {
         self.virtual_host.on_seen(seen);
     }
@@ -113,6 +129,7 @@ impl RouteResolver {
         found
     }
 
+    /// Follows the resources from the listener to the routes, and requests those that are missing.
     fn find(&mut self, current: Option<&RoutingConfig>, now: Instant) -> Result<RoutingConfig, End> {
         let (listener, warning) = self.listener()?;
         let mut warnings: Vec<_> = warning.into_iter().collect();
@@ -205,6 +222,7 @@ impl RouteResolver {
         }
     }
 
+    /// The listener, and why it may be stale.
     fn listener(&self) -> Result<(Arc<Listener>, Option<WatchError>), End> {
         match self.listener.as_deref() {
             None | Some(Observed::Pending) => Err(End::Unknown),
@@ -213,6 +231,7 @@ impl RouteResolver {
         }
     }
 
+    /// The error of a listener that is none for clients.
     fn no_api_listener(&self) -> WatchError {
         let name = &self.about.listener;
         let text =
@@ -220,6 +239,7 @@ impl RouteResolver {
         self.error(Code::FailedPrecondition, ResourceId::of::<Listener>(name.clone()), text)
     }
 
+    /// The error of routes without a virtual host for the target.
     fn no_virtual_host(&self, listener: &Listener, routes: &RouteConfiguration) -> WatchError {
         let domains = routes.virtual_hosts.iter().flat_map(|host| &host.domains);
         let domains = some_of(domains.map(|domain| domain.as_str().to_owned()));
@@ -233,6 +253,7 @@ impl RouteResolver {
         self.error(Code::NotFound, about, text)
     }
 
+    /// An error about a resource.
     fn error(&self, code: Code, about: ResourceId, text: String) -> WatchError {
         WatchError::new(code, Blame::Peer, about.subject(&self.about.node_id), text)
     }
@@ -240,7 +261,9 @@ impl RouteResolver {
 
 /// The source of the routes.
 enum RoutesSource<'a> {
+    /// Routes by their name.
     Rds(Reference),
+    /// Routes in the listener or the scope.
     Inline(&'a Arc<RouteConfiguration>),
 }
 

@@ -1,3 +1,5 @@
+//! The clusters that routes name: of those in use, and of those that are prepared.
+
 use std::{
     mem,
     sync::Arc,
@@ -7,7 +9,9 @@ use std::{
 /// The clusters that the routes lead to: the routes in use, and those that are prepared.
 #[derive(Debug, Default)]
 pub(super) struct RoutedClusters {
+    /// The clusters of the routes in use.
     current: Vec<Arc<str>>,
+    /// The clusters of the routes that are prepared.
     next: Next,
     /// The time at which the wait for the next routes began.
     next_since: Option<Instant>,
@@ -23,27 +27,33 @@ pub(super) enum Next {
     /// No routes are prepared.
     #[default]
     Nothing,
-    /// Other routes are about to come, but are not known yet.
+    /// New routes are expected, and not known yet.
     Unknown,
+    /// The clusters of the new routes.
     Clusters(Vec<Arc<str>>),
 }
 
 /// The clusters of the routes before and after the next routes are put into use.
 #[derive(Debug)]
 pub(super) struct Committed<'a> {
+    /// The clusters of the previous routes.
     pub(super) before: Vec<Arc<str>>,
+    /// The clusters of the routes that are in use now.
     pub(super) after: &'a [Arc<str>],
 }
 
 impl RoutedClusters {
+    /// The clusters of the routes that are prepared.
     pub(super) fn next(&self) -> &Next {
         &self.next
     }
 
+    /// Whether requests are sent by the current routes.
     pub(super) fn is_serving(&self) -> bool {
         self.is_serving
     }
 
+    /// The time until which the next routes wait for a cluster that does not exist.
     pub(super) fn readiness_deadline(&self) -> Option<Instant> {
         self.readiness_deadline
     }
@@ -53,6 +63,7 @@ impl RoutedClusters {
         mem::take(&mut self.next).into_clusters().unwrap_or_default()
     }
 
+    /// Sets the routes that are prepared; their wait begins anew.
     pub(super) fn set_next(&mut self, next: Next) {
         (self.next, self.next_since) = (next, None);
     }
@@ -64,6 +75,7 @@ impl RoutedClusters {
         Some(Committed { before, after: &self.current })
     }
 
+    /// Sets whether requests are sent by the current routes.
     pub(super) fn set_serving(&mut self, is_serving: bool) {
         self.is_serving = is_serving;
     }
@@ -79,6 +91,7 @@ impl RoutedClusters {
         }
     }
 
+    /// Sets the time until which the next routes wait.
     pub(super) fn set_readiness_deadline(&mut self, deadline: Option<Instant>) {
         self.readiness_deadline = deadline;
     }

@@ -1,3 +1,5 @@
+//! The choice of routes by the headers of the target.
+
 use std::{sync::Arc, time::Instant};
 
 use super::{
@@ -17,16 +19,21 @@ use crate::{
 /// of them whenever one changes.
 #[derive(Debug)]
 pub(super) struct Scopes {
+    /// The scopes that are watched, if the listener has such.
     watched: Option<Watched>,
     /// The listener names them.
     required: bool,
+    /// How long deleted scopes stay in use.
     times: Times,
+    /// The id of the node, for errors.
     node_id: Arc<str>,
 }
 
 #[derive(Debug)]
 struct Watched {
+    /// The name of the collection, or `*`.
     collection: Arc<str>,
+    /// The scopes; `None` before the first state.
     seen: Option<Arc<ErasedMembers>>,
     /// The time until which the scope in use outlives its deletion.
     grace: Option<Instant>,
@@ -39,6 +46,7 @@ struct Watched {
 /// The scope that has a key.
 #[derive(Debug)]
 pub(super) struct Chosen {
+    /// The scope.
     pub(super) scope: Arc<ScopedRouteConfiguration>,
     /// The reason why it may be stale, and the others with the same key.
     pub(super) warnings: Vec<WatchError>,
@@ -48,10 +56,12 @@ pub(super) struct Chosen {
 type Fragments = [Box<str>];
 
 impl Scopes {
+    /// No scopes.
     pub(super) fn new(node_id: Arc<str>, times: Times) -> Self {
         Self { watched: None, required: false, times, node_id }
     }
 
+    /// Handles the state of the scopes.
     pub(super) fn on_seen(&mut self, seen: Arc<ErasedMembers>) {
         if let Some(watched) = &mut self.watched {
             watched.seen = Some(seen);
@@ -162,12 +172,14 @@ impl Scopes {
         })
     }
 
+    /// Sets the time until which the scope in use outlives its deletion.
     fn set_grace(&mut self, until: Option<Instant>) {
         if let Some(watched) = &mut self.watched {
             watched.grace = until;
         }
     }
 
+    /// The error of scopes without the key of the target.
     fn no_scope<'s>(
         &self,
         about: ResourceId,

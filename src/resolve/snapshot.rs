@@ -1,10 +1,14 @@
+//! All resources of a target at one time, which fit together.
+
 use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use imbl::OrdMap;
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 use imbl::ordmap::DiffItem;
 
-use super::cluster_entry::ClusterEntry;
+use super::{
+    ClusterRef, cluster_entry::ClusterEntry, cluster_view::ClusterView, query::RouteQuery, view::RouteView,
+};
 use crate::{
     error::WatchError,
     lrs::Loads,
@@ -18,7 +22,9 @@ use crate::{
 /// clusters are of the same time. It is immutable; clones and later snapshots share their common parts.
 #[derive(Clone)]
 pub struct Snapshot {
+    /// The resources from the listener to the routes.
     pub(super) routing: Arc<RoutingConfig>,
+    /// The clusters, which successive snapshots share as far as they are the same.
     pub(super) clusters: OrdMap<Arc<str>, Arc<ClusterEntry>>,
 }
 
@@ -29,14 +35,17 @@ pub(crate) struct RoutingConfig {
     pub(crate) target: Arc<str>,
     /// The host that chose the virtual host.
     pub(crate) authority: Arc<str>,
+    /// The listener, with the filter configurations that it only names.
     pub(crate) listener: Arc<Listener>,
     /// The scope that leads to the routes, if the listener has such.
     pub(crate) scope: Option<Arc<ScopedRouteConfiguration>>,
+    /// The routes.
     pub(crate) routes: Arc<RouteConfiguration>,
+    /// The virtual host for the target.
     pub(crate) virtual_host: HostChoice,
     /// The reasons why the listener or the routes may be stale.
     pub(crate) warnings: Vec<WatchError>,
-    /// Those of the client.
+    /// The load counters of the client, for the reporters of clusters.
     pub(crate) loads: Arc<Loads>,
 }
 
@@ -79,11 +88,65 @@ impl Snapshot {
     pub fn virtual_host(&self) -> &VirtualHost {
         self.routing.virtual_host()
     }
+
+    /// The route of a request: the first matching one of the virtual host. Without a matching route, the request fails.
+    ///
+    /// A request to another [host](super::RouteQuery::with_host) has no route if it belongs to another virtual host, since only
+    /// the clusters of one virtual host are subscribed to. Such a host needs a resolution with its own
+    /// [authority](crate::config::Target::with_authority).
+    ///
+    /// ```
+    /// use std::net::SocketAddr;
+    /// use xdskit::resolve::{RouteQuery, Snapshot};
+    ///
+    /// fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Option<SocketAddr> {
+    ///     let route = snapshot.route(&RouteQuery::new(path, random))?;
+    ///     let endpoint = route.pick_cluster()?.pick_endpoint(random)?;
+    ///     Some(endpoint.address())
+    /// }
+    /// ```
+    pub fn route(&self, query: &RouteQuery<'_>) -> Option<RouteView<'_>> {
+        // A28-9; A28-11: `None` fails the request, there is no default route.
+        if query.target_host().is_some_and(|host| !self.routing.is_for(host)) {
+            return None;
+        }
+        Some(RouteView::new(self, query.route_in(self.virtual_host())?, query.random_number()))
+    }
+
+    /// The cluster of this name, if it is in the snapshot. The snapshot contains the clusters of the routes of the virtual
+    /// host, the leaves of aggregates among them, and the clusters that are
+    /// subscribed to (`Resolution::subscribe_cluster`).
+    pub fn cluster(&self, name: &str) -> Option<ClusterView<'_>> {
+        Some(ClusterView::new(self, self.clusters.get(name)?))
+    }
+
+    /// The [`cluster`](Self::cluster) of this name as an owned value.
+    pub fn cluster_ref(&self, name: &str) -> Option<ClusterRef> {
+        self.cluster(name).map(ClusterView::to_ref)
+    }
+
+    /// All clusters in the order of their names.
+    pub fn clusters(&self) -> impl Iterator<Item = ClusterView<'_>> {
+        self.clusters.values().map(|entry| ClusterView::new(self, entry))
+    }
+
+    /// The reasons why parts of the snapshot may be stale: of the listener and the routes, then of each cluster and its
+    /// endpoints.
+    pub fn warnings(&self) -> impl Iterator<Item = &WatchError> {
+        self.routing.warnings.iter().chain(self.clusters().flat_map(ClusterView::warnings))
+    }
 }
 
 /// For channels.
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 impl Snapshot {
+    /// The [`route`](Self::route) of a request to the host of the target, with its place in the virtual host.
+    pub(crate) fn route_with_place(&self, query: &RouteQuery<'_>) -> Option<(usize, RouteView<'_>)> {
+        let place = query.place_in(self.virtual_host())?;
+        let route = self.virtual_host().routes.get(place)?;
+        Some((place, RouteView::new(self, route, query.random_number())))
+    }
+
     /// The clusters that the routes of the virtual host lead to, each once.
     pub(crate) fn routed_clusters(&self) -> Vec<Arc<str>> {
         self.routing.clusters()
@@ -111,6 +174,7 @@ impl Snapshot {
 }
 
 impl RoutingConfig {
+    /// The virtual host for the target.
     pub(super) fn virtual_host(&self) -> &VirtualHost {
         match &self.virtual_host {
             HostChoice::Inline(index) => &self.routes.virtual_hosts[*index],

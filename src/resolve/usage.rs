@@ -1,3 +1,5 @@
+//! What clusters are needed for, and how long they stay after that.
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
@@ -15,20 +17,25 @@ use super::{
 /// after its deletion.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Usage<'a> {
+    /// The clusters.
     pub(super) nodes: &'a Nodes,
+    /// The clusters below aggregates.
     pub(super) descendants: &'a Descendants,
+    /// The clusters of routes.
     pub(super) routed: &'a RoutedClusters,
 }
 
 /// The result of examining a grace.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct GraceExamined {
+    /// The grace after the examination.
     pub(super) grace: Grace,
     /// The entry of the cluster has to be decided on again.
     pub(super) is_due: bool,
 }
 
 impl Usage<'_> {
+    /// Whether the next routes lead to a cluster.
     pub(super) fn is_next(&self, name: &Arc<str>) -> bool {
         self.descendants.next.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots().next)
     }
@@ -101,6 +108,7 @@ impl Usage<'_> {
         }
     }
 
+    /// Whether routes are prepared.
     fn has_next(&self) -> bool {
         matches!(self.routed.next(), Next::Clusters(_))
     }
@@ -122,6 +130,7 @@ impl Usage<'_> {
         examined.collect()
     }
 
+    /// Examines the grace of a cluster that was deleted.
     fn examine(
         &self,
         name: &Arc<str>,

@@ -1,10 +1,8 @@
+//! A route, as applications see it.
+
 use std::time::Duration;
 
-use super::{
-    cluster_view::ClusterView,
-    query::{RouteQuery, draw},
-    snapshot::Snapshot,
-};
+use super::{cluster_view::ClusterView, query::draw, snapshot::Snapshot};
 use crate::resource::{
     cluster_plugin::ClusterPlugin,
     http_filter::{EffectiveFilter, HttpFilter, OverrideSetting},
@@ -16,7 +14,7 @@ use crate::resource::{
 
 /// The route of a request, with the settings that apply to the request. Made by [`Snapshot::route`].
 ///
-/// The cluster of a request is picked once; retries use the same cluster (A31-3).
+/// The cluster of a request is picked once; retries use the same cluster.
 ///
 /// ```
 /// use std::time::Duration;
@@ -35,7 +33,9 @@ use crate::resource::{
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct RouteView<'a> {
+    /// The snapshot.
     snapshot: &'a Snapshot,
+    /// The route in it.
     route: &'a Route,
     /// The number of the request.
     random: u64,
@@ -51,43 +51,6 @@ pub struct FilterView<'a> {
     pub setting: Option<&'a OverrideSetting>,
 }
 
-impl Snapshot {
-    /// The route of a request: the first matching one of the virtual host (A28-9). Without a matching route, the request
-    /// fails (A28-11).
-    ///
-    /// A request to another [host](super::RouteQuery::with_host) has no route if it belongs to another virtual host, since only
-    /// the clusters of one virtual host are subscribed to. Such a host needs a resolution with its own
-    /// [authority](crate::config::Target::with_authority).
-    ///
-    /// ```
-    /// use std::net::SocketAddr;
-    /// use xdskit::resolve::{RouteQuery, Snapshot};
-    ///
-    /// fn choose(snapshot: &Snapshot, path: &str, random: u64) -> Option<SocketAddr> {
-    ///     let route = snapshot.route(&RouteQuery::new(path, random))?;
-    ///     let endpoint = route.pick_cluster()?.pick_endpoint(random)?;
-    ///     Some(endpoint.address())
-    /// }
-    /// ```
-    pub fn route(&self, query: &RouteQuery<'_>) -> Option<RouteView<'_>> {
-        if query.target_host().is_some_and(|host| !self.routing.is_for(host)) {
-            return None;
-        }
-        Some(RouteView::new(self, query.route_in(self.virtual_host())?, query.random_number()))
-    }
-}
-
-/// For channels.
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
-impl Snapshot {
-    /// The [`route`](Self::route) of a request to the host of the target, with its place in the virtual host.
-    pub(crate) fn route_with_place(&self, query: &RouteQuery<'_>) -> Option<(usize, RouteView<'_>)> {
-        let place = query.place_in(self.virtual_host())?;
-        let route = self.virtual_host().routes.get(place)?;
-        Some((place, RouteView::new(self, route, query.random_number())))
-    }
-}
-
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 impl RouteView<'_> {
     /// The place of the chosen cluster among those of a route with [weighted clusters](ClusterChoice::WeightedClusters).
@@ -100,6 +63,7 @@ impl RouteView<'_> {
 }
 
 impl<'a> RouteView<'a> {
+    /// A route of a snapshot that was chosen for a request.
     pub(super) fn new(snapshot: &'a Snapshot, route: &'a Route, random: u64) -> Self {
         Self { snapshot, route, random }
     }
@@ -109,9 +73,10 @@ impl<'a> RouteView<'a> {
         self.route
     }
 
-    /// Whether the action of the route is for proxies or servers only, such as a redirect, so that requests on it fail
-    /// (R27).
+    /// Whether the action of the route is for proxies or servers only, such as a redirect, so that requests on it
+    /// fail.
     pub fn is_unsupported(self) -> bool {
+        // R27: the route is kept, since dropping it would send its requests along a later route.
         self.forward().is_none()
     }
 
@@ -144,6 +109,7 @@ impl<'a> RouteView<'a> {
     ///
     /// `None` for a route that [`is_unsupported`](Self::is_unsupported) or has a [`plugin`](Self::plugin).
     pub fn pick_cluster(self) -> Option<ClusterView<'a>> {
+        // A31-3: the choice depends on nothing but the random number of the request, so that retries repeat it.
         match &self.forward()?.clusters {
             ClusterChoice::Cluster(name) => self.snapshot.cluster(name),
             ClusterChoice::WeightedClusters(weighted) => {
@@ -165,35 +131,38 @@ impl<'a> RouteView<'a> {
         }
     }
 
-    /// The time limit of requests: that of the route, or else of the listener (A31-1); `None` for no limit.
+    /// The time limit of requests: that of the route, or else of the listener; `None` for no limit.
     pub fn max_stream_duration(self) -> Option<Duration> {
         let route = self.forward().and_then(|forward| forward.max_stream_duration);
-        // A route's 0 lifts the listener's limit.
+        // A31-1: a route's 0 lifts the listener's limit.
         route.or_else(|| self.connection_manager()?.max_stream_duration).filter(|limit| !limit.is_zero())
     }
 
     /// The timeout of a request: the shorter of the timeout of the application and
-    /// [`max_stream_duration`](Self::max_stream_duration) (A31-2); `None` for no limit.
+    /// [`max_stream_duration`](Self::max_stream_duration); `None` for no limit.
     pub fn timeout(self, application: Option<Duration>) -> Option<Duration> {
+        // A31-2.
         [application, self.max_stream_duration()].into_iter().flatten().min()
     }
 
-    /// The retry policy of the route, or else of the virtual host (A44-4); `None` for no retries.
+    /// The retry policy of the route, or else of the virtual host; `None` for no retries.
     pub fn retry_policy(self) -> Option<&'a RetryPolicy> {
+        // A44-4: the policies are not merged.
         let route = self.forward()?.retry_policy.as_ref();
         route.or(self.snapshot.virtual_host().retry_policy.as_ref())
     }
 
-    /// The hash policies of requests, for clusters with a consistent-hashing load balancer; without any, the hash is random
-    /// (A42-1).
+    /// The hash policies of requests, for clusters with a consistent-hashing load balancer; without any, the hash is
+    /// random.
     pub fn hash_policies(self) -> &'a [HashPolicy] {
+        // A42-1: a caller without a result hashes the random number of the request.
         self.forward().map_or(&[], |forward| &forward.hash_policies)
     }
 
     /// As [`hash_policies`](Self::hash_policies), for as long as the caller needs them; `None` without any.
     #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
     pub(crate) fn shared_hash_policies(self) -> Option<std::sync::Arc<[HashPolicy]>> {
-        self.forward().map(|forward| &forward.hash_policies).filter(|it| !it.is_empty()).cloned()
+        self.forward().map(|forward| &forward.hash_policies).filter(|policies| !policies.is_empty()).cloned()
     }
 
     /// Whether the authority of a request is replaced by the hostname of the endpoint (A81).
@@ -204,9 +173,9 @@ impl<'a> RouteView<'a> {
     /// The HTTP filters for requests to a cluster, in order, including disabled ones.
     ///
     /// `cluster` was returned by [`pick_cluster`](Self::pick_cluster) or [`weighted_clusters`](Self::weighted_clusters). An
-    /// override of the weighted cluster takes precedence over one of the route, and that over one of the virtual host
-    /// (A39-6).
+    /// override of the weighted cluster takes precedence over one of the route, and that over one of the virtual host.
     pub fn filters(self, cluster: ClusterView<'a>) -> impl Iterator<Item = FilterView<'a>> {
+        // A39-6.
         let levels = [
             cluster.overrides(),
             &self.route.filter_overrides,
@@ -216,6 +185,7 @@ impl<'a> RouteView<'a> {
         filters.map(move |filter| FilterView { filter, setting: filter.winning_override(&levels) })
     }
 
+    /// The settings of the listener for HTTP.
     fn connection_manager(self) -> Option<&'a HttpConnectionManager> {
         self.snapshot.listener().api()
     }

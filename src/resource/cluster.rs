@@ -180,6 +180,7 @@ impl Cluster {
         }
     }
 
+    /// Validates the fields of a cluster.
     fn of(from: &ClusterFields<'_>, cx: &Context<'_>) -> Result<Self, Invalid> {
         if from.name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
@@ -443,7 +444,9 @@ const AGGREGATE: &str = "envoy.extensions.clusters.aggregate.v3.ClusterConfig";
 const HTTP_11_PROXY: &str =
     "envoy.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport";
 const HTTP_PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
+/// The limit of concurrent requests of a cluster without one.
 const DEFAULT_MAX_REQUESTS: u32 = 1024;
+/// The time after which a connection without requests is closed, unless the cluster has another one.
 const DEFAULT_IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 #[cfg(test)]

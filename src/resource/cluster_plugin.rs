@@ -23,7 +23,7 @@ pub struct ClusterPlugin {
 pub(super) struct Plugins(BTreeMap<String, Option<Arc<ClusterPlugin>>>);
 
 impl Plugins {
-    /// None, as for a virtual host by itself.
+    /// No plugins, as for a virtual host by itself.
     pub(super) const fn none() -> Self {
         Self(BTreeMap::new())
     }
@@ -67,7 +67,7 @@ fn parse_config(
     cx: &Context<'_>,
 ) -> Result<Option<Custom>, Invalid> {
     let (type_name, payload) = parts::extension(any)?;
-    match cx.registry.cluster_specifiers().parse((&type_name, payload), cx) {
+    match cx.registry.cluster_specifiers().parse(&type_name, payload, cx) {
         Ok(config) => config.map(Some),
         Err(_) if is_optional => Ok(None),
         Err(_) => Err(Invalid::new(format!("plugin type {type_name:?} is not supported"))),

@@ -13,6 +13,7 @@ use crate::{
 /// The entries of a list collection, in their order.
 #[derive(Debug)]
 pub(crate) struct List {
+    /// The entries in their order.
     pub(crate) entries: Vec<ListEntry>,
 }
 
@@ -34,6 +35,7 @@ pub(crate) struct Inline {
     pub(crate) version: Version,
     /// The encoded resource.
     pub(crate) bytes: Bytes,
+    /// The typed resource.
     pub(crate) resource: Erased,
 }
 
@@ -72,6 +74,7 @@ impl List {
 }
 
 impl ListEntry {
+    /// Parses an entry: a locator or a resource.
     fn parse<T: Resource>(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         let mut found = None;
         for field in Fields::of(bytes) {
@@ -97,6 +100,7 @@ impl ListEntry {
 }
 
 impl Inline {
+    /// Parses a resource within a list.
     fn parse<T: Resource>(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         let (mut name, mut version, mut resource) = ("", "", None);
         for field in Fields::of(bytes) {
@@ -135,6 +139,7 @@ fn value_of<T: Resource>(any: &Bytes) -> Result<Bytes, Invalid> {
     }
 }
 
+/// The error of bytes that are no message.
 fn malformed(error: Malformed) -> Invalid {
     Invalid::new(format!("not a valid message: {error}"))
 }

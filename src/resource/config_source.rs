@@ -25,10 +25,13 @@ use crate::{
 /// Equality and order are those of the encoded message.
 #[derive(Debug, Clone)]
 pub struct ResourceConfigSource {
+    /// The source as it was sent; equal ones have equal bytes.
     written: Bytes,
+    /// The servers or the file.
     sources: Box<[ConfigSource]>,
+    /// The authorities of names that the source is for.
     authorities: Box<[Box<str>]>,
-    /// It is the server that sent the resource: names of the older form have that server without it.
+    /// Whether the source is the server that sent the resource (`self`). Names of the older form belong to that server anyway.
     is_peer: bool,
 }
 
@@ -38,7 +41,7 @@ impl ResourceConfigSource {
         &self.sources
     }
 
-    /// Returns whether names of this authority are in the source's scope (X11). Names of the older form have no
+    /// Returns whether names of this authority are in the source's scope. Names of the older form have no
     /// authority, and are in the scope of all but `ads` and `self`.
     pub fn is_for(&self, authority: Option<&str>) -> bool {
         authority.map_or(!self.is_peer, |authority| self.authorities.iter().any(|own| **own == *authority))
@@ -66,7 +69,7 @@ impl ResourceConfigSource {
                 found.map_err(|e| e.at("path_config_source"))?
             }
             ConfigSourceSpecifier::ApiConfigSource(from) => {
-                let sources = servers(from, (named, cx)).map_err(|e| e.at("api_config_source"))?;
+                let sources = servers(from, named, cx).map_err(|e| e.at("api_config_source"))?;
                 check_version(source, sources.first())?;
                 sources
             }
@@ -113,6 +116,7 @@ impl hash::Hash for ResourceConfigSource {
     }
 }
 
+/// The authorities of a source.
 fn authorities(source: &pb::ConfigSource) -> Box<[Box<str>]> {
     source.authorities.iter().map(|authority| authority.name.as_str().into()).collect()
 }
@@ -134,6 +138,7 @@ fn check_version(source: &pb::ConfigSource, sender: Option<&ConfigSource>) -> Re
     Err(Invalid::field("resource_api_version", reason))
 }
 
+/// A file as a source.
 fn file(
     path: &str,
     directory: Option<&pb::WatchedDirectory>,
@@ -156,7 +161,8 @@ fn file(
 /// The servers of an `ApiConfigSource`, in fallback order.
 fn servers(
     from: &pb::ApiConfigSource,
-    (named, cx): (&NamedServers, &Context<'_>),
+    named: &NamedServers,
+    cx: &Context<'_>,
 ) -> Result<Box<[ConfigSource]>, Invalid> {
     let api_type = api_type(from.api_type)?;
     let polling = (api_type == ApiType::Rest).then(|| polling(from)).transpose()?;
@@ -171,7 +177,7 @@ fn servers(
         }
         ApiType::Grpc | ApiType::DeltaGrpc | ApiType::AggregatedGrpc | ApiType::AggregatedDeltaGrpc => {
             parts::each("grpc_services", from.grpc_services.clone(), |service| {
-                by_service(&service, (named, cx))
+                by_service(&service, named, cx)
             })?
         }
     };
@@ -187,6 +193,7 @@ fn servers(
     Ok(found.iter().map(source).collect())
 }
 
+/// The transport and the variant of the protocol.
 fn api_type(written: i32) -> Result<ApiType, Invalid> {
     match WrittenType::try_from(written) {
         Ok(WrittenType::Rest) => Ok(ApiType::Rest),
@@ -212,6 +219,7 @@ fn polling(from: &pb::ApiConfigSource) -> Result<Polling, Invalid> {
     }
 }
 
+/// A server of the bootstrap.
 fn by_name(named: &NamedServers, name: &str) -> Result<Server, Invalid> {
     match named.get(name) {
         Some(server) => Ok(Server::clone(server)),
@@ -220,10 +228,7 @@ fn by_name(named: &NamedServers, name: &str) -> Result<Server, Invalid> {
 }
 
 /// A server by its name, or one of the bootstrap's allowed gRPC services by its target (A102).
-fn by_service(
-    service: &pb::GrpcService,
-    (named, cx): (&NamedServers, &Context<'_>),
-) -> Result<Server, Invalid> {
+fn by_service(service: &pb::GrpcService, named: &NamedServers, cx: &Context<'_>) -> Result<Server, Invalid> {
     let google = match &service.target_specifier {
         Some(TargetSpecifier::EnvoyGrpc(envoy)) => {
             return by_name(named, &envoy.cluster_name).map_err(|e| e.at("cluster_name").at("envoy_grpc"));

@@ -113,6 +113,7 @@ impl Resource for ClusterLoadAssignment {
 }
 
 impl ClusterLoadAssignment {
+    /// Reads an assignment without copies of what is left out.
     fn read(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         let (mut name, mut policy, mut count) = ("", None, 0);
         for field in Fields::of(bytes) {
@@ -208,19 +209,26 @@ impl LocalityEndpoints {
 /// The fields of an encoded `LocalityLbEndpoints`.
 #[derive(Clone)]
 struct LocalityFields<'a> {
+    /// The whole message.
     bytes: &'a [u8],
+    /// Its name.
     locality: Option<&'a [u8]>,
+    /// Its metadata.
     metadata: Option<&'a [u8]>,
+    /// Its weight; `None` is 0.
     weight: Option<u32>,
+    /// Its priority.
     priority: u32,
     /// Its endpoints are also in `load_balancer_endpoints`, or sent by LEDS.
     has_list: bool,
+    /// The collection of its endpoints.
     leds: Option<&'a [u8]>,
     /// The number of endpoints.
     count: usize,
 }
 
 impl<'a> LocalityFields<'a> {
+    /// Reads the fields, without the endpoints.
     fn read(bytes: &'a [u8]) -> Result<Self, Invalid> {
         let mut fields = Self {
             bytes,
@@ -261,6 +269,7 @@ impl<'a> LocalityFields<'a> {
     }
 }
 
+/// Reads the name of a locality.
 fn read_locality(bytes: &[u8]) -> Result<Locality, Invalid> {
     let (mut region, mut zone, mut sub_zone) = ("", "", "");
     for field in Fields::of(bytes) {
@@ -280,13 +289,16 @@ fn read_locality(bytes: &[u8]) -> Result<Locality, Invalid> {
 
 /// A locality with its priority, and its position in the message.
 struct Draft {
+    /// The priority.
     priority: u32,
+    /// The position in the message.
     place: usize,
+    /// The locality.
     locality: LocalityEndpoints,
 }
 
 impl UnweightedLocality {
-    /// Nothing is checked of a locality that is not used (E3): what cannot be read of it is left out.
+    /// Parses a locality that load balancing ignores (E3). It is not validated: malformed parts are left out.
     fn parse(from: &LocalityFields<'_>, whole: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
         let named = LocalityFields { locality: Some(from.locality.unwrap_or_default()), ..from.clone() };
         let LocalityEndpoints { locality, endpoints, metadata, .. } =
@@ -297,8 +309,11 @@ impl UnweightedLocality {
 
 /// The localities of an assignment.
 struct Localities {
+    /// The localities by priority.
     priorities: Box<[Priority]>,
+    /// Localities without a weight, which get no requests.
     unweighted: Box<[UnweightedLocality]>,
+    /// Localities whose endpoints are in collections.
     leds: Box<[LedsLocality]>,
 }
 
@@ -357,11 +372,12 @@ fn priorities(count: usize, assignment: &Bytes, cx: &Context<'_>) -> Result<Loca
     Ok(Localities { priorities: grouped(drafts), unweighted: unweighted.into(), leds: leds.into() })
 }
 
+/// The error of an endpoint of weight 0.
 fn zero_weight() -> Invalid {
     Invalid::field("load_balancing_weight", "is 0")
 }
 
-/// Other endpoints of a locality, in a message of their own, are left out.
+/// Remarks that endpoints of a locality in a list of their own are left out.
 fn note_list(fields: &LocalityFields<'_>, place: usize) {
     if fields.has_list {
         let reason = "not supported; its endpoints are left out";
@@ -430,6 +446,7 @@ fn check_addresses(drafts: &[Draft]) -> Result<(), Invalid> {
     Ok(())
 }
 
+/// Whether no value is there twice.
 fn are_distinct<T: Ord>(all: impl Iterator<Item = T> + Clone) -> bool {
     // Servers often send addresses in order, or a single one.
     if all.clone().is_sorted_by(|one, next| one < next) {
@@ -440,6 +457,7 @@ fn are_distinct<T: Ord>(all: impl Iterator<Item = T> + Clone) -> bool {
     all.windows(2).all(|pair| pair[0] != pair[1])
 }
 
+/// The limit of the sum of weights.
 const MAX_SUM: u64 = u32::MAX as u64;
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ pub trait Extension: fmt::Debug + PartialEq + Serialize + Send + Sync + Sized + 
     fn parse(payload: Payload, cx: &Context<'_>) -> Result<Self, Invalid>;
 }
 
-/// The contents of an extension point: a message, or a JSON object in place of one (`TypedStruct`, rules L17 and C17).
+/// The contents of an extension point: a message, or a JSON object in place of one (`TypedStruct`).
 #[derive(Debug, Clone, PartialEq)]
 pub enum Payload {
     /// The bytes of the message.

@@ -16,7 +16,7 @@ use crate::{base::type_url, pb::envoy::config::core::v3::TypedExtensionConfig};
 /// The configuration of an HTTP filter, for listeners that name it with
 /// [`config_discovery`](super::http_filter::DiscoveredFilter).
 ///
-/// Configurations of other extensions than the supported HTTP filters, and those of the application, are rejected (EX1).
+/// Configurations of other extensions than the supported HTTP filters, and those of the application, are rejected.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct ExtensionConfig {
@@ -41,6 +41,7 @@ impl Resource for ExtensionConfig {
         }
         let any = typed_config.ok_or_else(|| Invalid::field("typed_config", "must be set"))?;
         let (type_name, payload) = parts::extension(&any).map_err(|e| e.at("typed_config"))?;
+        // EX1: an unknown filter cannot be skipped here, since a listener may need it.
         let known = FilterType::of_config(&type_name, cx).ok_or_else(|| {
             Invalid::field("typed_config", format!("extension type {type_name:?} is not supported"))
         })?;

@@ -22,13 +22,13 @@ use crate::pb::envoy::config::{
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct SocketListener {
-    /// The address that the server must be listening on (A36-2).
+    /// The address that the server must be listening on.
     pub address: SocketAddr,
     /// The filter chains, in the order of the message; no two have the same conditions. Chains that can never be
     /// chosen are omitted.
     pub filter_chains: Box<[FilterChain]>,
     /// Destinations for which all chains are unusable: connections to them use the default chain, even if another
-    /// chain matches a wider range (S25).
+    /// chain matches a wider range.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     pub unserved_ranges: Box<[Cidr]>,
     /// The chain for connections that match no other; without it they are closed.
@@ -74,9 +74,9 @@ pub enum SourceType {
     /// Any source.
     #[default]
     Any,
-    /// The same address as the destination, or a loopback address.
+    /// Connections from the address of the destination, or from a loopback address.
     SameIpOrLoopback,
-    /// Another host.
+    /// Connections from another host.
     External,
 }
 
@@ -89,6 +89,7 @@ impl SocketListener {
         if message.use_original_dst.is_some_and(|used| used.value) {
             return Err(Invalid::field("use_original_dst", "not supported; must be false"));
         }
+        // A36-2: the server compares it with the address of its socket.
         let address = address(message.address.as_ref()).map_err(|e| e.at("address"))?;
         let mut candidates = Vec::new();
         for (i, chain) in message.filter_chains.into_iter().enumerate() {
@@ -122,7 +123,7 @@ impl SocketListener {
         })
     }
 
-    /// Returns the chain for a connection: the most specific one, or else the default one (A36-9); `None` if the
+    /// Returns the chain for a connection: the most specific one, or else the default one; `None` if the
     /// connection is to be closed without a response.
     ///
     /// Conditions are evaluated in this order: destination address, plaintext by name, type of source, source
@@ -142,6 +143,7 @@ impl SocketListener {
     /// }
     /// ```
     pub fn filter_chain(&self, connection: &Connection) -> Option<&FilterChain> {
+        // A36-9.
         match self.by_connection.find(connection) {
             Some(index) => self.filter_chains.get(index),
             None => self.default_filter_chain.as_deref(),
@@ -163,6 +165,7 @@ fn address(address: Option<&core::Address>) -> Result<SocketAddr, Invalid> {
 struct Candidate {
     /// The position in the message.
     position: usize,
+    /// The chain.
     chain: FilterChain,
     /// Its conditions name plaintext, so it takes precedence over chains whose conditions do not (S17).
     raw_buffer: bool,
@@ -227,6 +230,7 @@ impl Selection {
         Ok(selection)
     }
 
+    /// Adds a chain; two chains must not have the same conditions.
     fn add(&mut self, candidate: Candidate) -> Result<(), Invalid> {
         let Candidate { mut chain, destinations, .. } = candidate;
         for connections in combinations(&destinations, &chain.conditions) {
@@ -235,7 +239,7 @@ impl Selection {
                 return Err(Invalid::new(reason));
             }
             self.combinations += 1;
-            if !self.by_connection.add(connections, self.chains.len()) {
+            if !self.by_connection.add(&connections, self.chains.len()) {
                 let reason = format!(
                     "{:?} matches connections that it or an earlier chain matches already",
                     chain.name
@@ -260,7 +264,12 @@ fn combinations(
     destinations.iter().flat_map(move |&destination| {
         let ports = ports.clone();
         sources.clone().into_iter().flat_map(move |source| {
-            ports.clone().into_iter().map(move |port| (destination, source_type, source, port))
+            ports.clone().into_iter().map(move |source_port| Conditions {
+                destination,
+                source_type,
+                source,
+                source_port,
+            })
         })
     })
 }
@@ -284,6 +293,7 @@ impl FilterChain {
 }
 
 impl FilterChainMatch {
+    /// Parses the conditions of a chain.
     fn parse(message: pb::FilterChainMatch) -> Result<Self, Invalid> {
         let source_type = match ConnectionSourceType::try_from(message.source_type) {
             Ok(ConnectionSourceType::Any) => SourceType::Any,

@@ -89,6 +89,7 @@ impl GrpcService {
         Ok(service)
     }
 
+    /// Checks that the bootstrap allows the service.
     fn check_allowed(&self, cx: &Context<'_>) -> Result<(), Invalid> {
         if cx.is_grpc_service_allowed(&self.target_uri) {
             return Ok(());
@@ -99,6 +100,7 @@ impl GrpcService {
 }
 
 impl MetadataEntry {
+    /// Parses an entry.
     fn parse(message: pb::HeaderValue) -> Result<Self, Invalid> {
         let pb::HeaderValue { key, value, raw_value } = message;
         let is_key = |c: u8| matches!(c, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-' | b'.');
@@ -126,6 +128,7 @@ impl fmt::Debug for CredentialsPlugin {
     }
 }
 
+/// Credentials that plugins make.
 fn plugins(all: Vec<Any>) -> Box<[CredentialsPlugin]> {
     let plugin = |any: Any| CredentialsPlugin {
         type_name: parts::message_name(&any.type_url).into(),

@@ -52,7 +52,9 @@ pub enum Validation {
 /// In a client with [`Validation::Grpc`] these watches use separate streams, since ACK and NACK differ between the
 /// profiles; see `ClientBuilder::validation`.
 pub struct Inspected<T> {
+    /// The message as it was sent.
     bytes: Bytes,
+    /// The resource by gRPC's rules, or the reason why they reject it.
     typed: Result<Arc<T>, Invalid>,
 }
 

@@ -62,7 +62,7 @@ pub struct HttpConnectionManager {
     pub routes: RouteSource,
     /// The HTTP filters, in order; the last is a router.
     pub http_filters: Box<[HttpFilter]>,
-    /// The maximum duration of a request, if the route has none; 0 and `None` are no limit (A31-1). In JSON as
+    /// The maximum duration of a request, if the route has none; 0 and `None` are no limit. In JSON as
     /// seconds: `"1.5s"`.
     #[serde(serialize_with = "parts::serialize_some_seconds")]
     pub max_stream_duration: Option<Duration>,
@@ -101,8 +101,9 @@ impl Serialize for RouteConfigRef {
 }
 
 impl Listener {
-    /// Returns the handling of a client's requests; `None` for a server's listener (L22).
+    /// Returns the handling of a client's requests; `None` for a server's listener.
     pub fn api(&self) -> Option<&HttpConnectionManager> {
+        // L22: a watch accepts both kinds, since one type URL serves clients and servers.
         match &self.kind {
             ListenerKind::Api(manager) => Some(manager),
             ListenerKind::Socket(_) => None,
@@ -133,6 +134,7 @@ impl Resource for Listener {
 }
 
 impl ListenerKind {
+    /// Parses what tells listeners of clients and servers apart.
     fn parse(message: pb::Listener, cx: &Context<'_>) -> Result<Self, Invalid> {
         match message.api_listener {
             Some(api) => {
@@ -178,6 +180,7 @@ impl HttpConnectionManager {
 }
 
 impl RouteSource {
+    /// Parses where the routes are.
     fn parse(specifier: Option<RouteSpecifier>, side: Side, cx: &Context<'_>) -> Result<Self, Invalid> {
         match specifier {
             Some(RouteSpecifier::Rds(rds)) => {

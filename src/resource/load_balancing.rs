@@ -45,13 +45,13 @@ pub enum LbPolicy {
     RoundRobin,
     /// The first address that can be connected to.
     PickFirst(PickFirst),
-    /// By a hash of the request.
+    /// An endpoint by a hash of the request.
     RingHash(Box<RingHash>),
     /// The endpoint with fewest requests under way among some at random.
     LeastRequest(LeastRequest),
     /// By a hash of the request, from a table (Envoy's policy).
     Maglev(Maglev),
-    /// By weights that are computed from the load that endpoints report.
+    /// An endpoint by weights that are computed from the load that endpoints report.
     ClientSideWeightedRoundRobin(Box<ClientSideWeightedRoundRobin>),
     /// First a locality by weight, then an endpoint in it.
     WrrLocality(WrrLocality),
@@ -172,6 +172,7 @@ impl LbPolicy {
     }
 }
 
+/// The policy of a cluster that names one by a number.
 fn legacy(from: &Choice) -> Result<LbPolicy, Invalid> {
     use cluster::cluster::{LbPolicy as Legacy, ring_hash_lb_config::HashFunction};
     match Legacy::try_from(from.legacy) {
@@ -210,10 +211,12 @@ fn legacy(from: &Choice) -> Result<LbPolicy, Invalid> {
     }
 }
 
+/// A policy for the endpoints of each locality.
 fn in_each_locality(policy: LbPolicy) -> LbPolicy {
     LbPolicy::WrrLocality(WrrLocality { endpoint_picking_policy: Box::new(policy) })
 }
 
+/// The first policy of a list that is known.
 fn first_supported(
     list: &cluster::LoadBalancingPolicy,
     cx: &Context<'_>,
@@ -239,6 +242,7 @@ fn first_supported(
 /// The name of a policy that this client does not know.
 struct Unsupported(String);
 
+/// Parses a policy; the inner error is that it is not known.
 fn policy(any: &google::Any, cx: &Context<'_>, depth: u32) -> Result<Result<LbPolicy, Unsupported>, Invalid> {
     let (name, payload) = parts::extension(any)?;
     let built_in = || BUILT_IN.iter().find(|(type_name, _)| *type_name == name).map(|(_, parse)| parse);
@@ -314,14 +318,15 @@ const BUILT_IN: &[(&str, ParsePolicy)] = &[
         |payload, _, _| message(payload, client_side_weights),
     ),
     ("envoy.extensions.load_balancing_policies.wrr_locality.v3.WrrLocality", |payload, cx, depth| {
-        message(payload, |it| wrr_locality(it, cx, depth))
+        message(payload, |policy| wrr_locality(policy, cx, depth))
     }),
     (
         "envoy.extensions.load_balancing_policies.random_subsetting.v3.RandomSubsetting",
-        |payload, cx, depth| message(payload, |it| random_subsetting(it, cx, depth)),
+        |payload, cx, depth| message(payload, |policy| random_subsetting(policy, cx, depth)),
     ),
 ];
 
+/// Parses the choice of a locality, with the policy for its endpoints.
 fn wrr_locality(from: wrr_locality::WrrLocality, cx: &Context<'_>, depth: u32) -> Result<LbPolicy, Invalid> {
     let policy = child(from.endpoint_picking_policy.as_ref(), cx, depth);
     Ok(in_each_locality(policy.map_err(|e| e.at("endpoint_picking_policy"))?))
@@ -338,6 +343,7 @@ fn random_subsetting(
     Ok(LbPolicy::RandomSubsetting(RandomSubsetting { subset_size, child_policy: Box::new(policy) }))
 }
 
+/// Parses the size of a subset.
 fn subset_size(size: u32, field: &str) -> Result<NonZeroU32, Invalid> {
     NonZeroU32::new(size).ok_or_else(|| Invalid::field(field, "must be set and greater than 0"))
 }
@@ -393,8 +399,11 @@ fn client_side_weights(from: client_side::ClientSideWeightedRoundRobin) -> Resul
     })))
 }
 
+/// The limit of policies inside each other.
 const MAX_DEPTH: u32 = 16;
+/// The greatest number of endpoints to choose from.
 const MAX_CHOICES: u8 = 10;
+/// The least time between two updates of weights.
 const MIN_WEIGHT_UPDATE_PERIOD: Duration = Duration::from_millis(100);
 
 #[cfg(test)]

@@ -16,7 +16,7 @@ use crate::pb::{
 /// Metadata by key.
 ///
 /// A key in `typed_filter_metadata` of a supported type takes precedence over the same key in `filter_metadata`;
-/// values of other types are skipped (rule C32).
+/// values of other types are skipped.
 #[derive(Clone, Default, PartialEq)]
 pub struct Metadata(Option<Box<Entries>>);
 
@@ -148,7 +148,7 @@ impl Serialize for Metadata {
 fn typed(any: &google::Any, cx: &Context<'_>) -> Result<Option<MetadataValue>, Invalid> {
     // A type URL that cannot be parsed is of no supported type.
     if let Ok((name, payload)) = parts::extension(any)
-        && let Ok(custom) = cx.registry.metadata().parse((&name, payload), cx)
+        && let Ok(custom) = cx.registry.metadata().parse(&name, payload, cx)
     {
         return custom.map(|custom| Some(MetadataValue::Custom(custom)));
     }

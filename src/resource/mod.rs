@@ -161,8 +161,8 @@ pub trait Resource: fmt::Debug + Send + Sync + Sized + 'static {
 pub struct Context<'a> {
     /// Names of the usable certificate provider instances in the bootstrap.
     pub certificate_providers: Option<&'a BTreeSet<String>>,
-    /// Whether the server has the feature `trusted_xds_server`, so that fields that affect security are honoured
-    /// (A81-1).
+    /// Whether the server has the feature `trusted_xds_server`, so that fields that affect security are
+    /// honoured.
     pub trusted_server: bool,
     /// The gRPC services in the bootstrap that any server may refer to, by target (A102).
     pub allowed_grpc_services: Option<&'a BTreeMap<String, AllowedGrpcService>>,
@@ -333,7 +333,7 @@ impl ResourceType {
         }
     }
 
-    /// The same type under another type URL, for resources that are not parsed.
+    /// Returns the type under another type URL, for resources that are not parsed.
     #[cfg(feature = "cli")]
     pub(crate) const fn with_type_url(mut self, type_url: &'static str) -> Self {
         self.type_url = type_url;

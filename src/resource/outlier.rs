@@ -9,7 +9,7 @@ use crate::pb::{envoy::config::cluster::v3 as cluster, google::protobuf as googl
 
 /// The conditions for ejecting endpoints whose responses are worse than those of others.
 ///
-/// Unset fields have the defaults of A50-1.
+/// Unset fields have the defaults of gRFC A50.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct OutlierDetection {
@@ -61,7 +61,7 @@ pub struct FailurePercentage {
 }
 
 impl OutlierDetection {
-    /// Rules C26 to C29 and A50.
+    /// Rules C26 to C29, with the defaults of A50-1.
     pub(super) fn parse(from: &cluster::OutlierDetection) -> Result<Self, Invalid> {
         let interval = duration(from.interval, "interval", Duration::from_secs(10))?;
         let base_ejection_time =
@@ -95,10 +95,12 @@ impl OutlierDetection {
     }
 }
 
+/// A duration, or its default.
 fn duration(from: Option<google::Duration>, field: &str, default: Duration) -> Result<Duration, Invalid> {
     from.map_or(Ok(default), |from| parts::duration(&from).map_err(|e| e.at(field)))
 }
 
+/// A percentage, or its default.
 fn percent(from: Option<google::UInt32Value>, field: &str, default: u8) -> Result<u8, Invalid> {
     let Some(google::UInt32Value { value }) = from else { return Ok(default) };
     u8::try_from(value)
@@ -107,6 +109,7 @@ fn percent(from: Option<google::UInt32Value>, field: &str, default: u8) -> Resul
         .ok_or_else(|| Invalid::field(field, format!("must be at most 100 percent, is {value}")))
 }
 
+/// A number, or its default.
 fn or(from: Option<google::UInt32Value>, default: u32) -> u32 {
     from.map_or(default, |from| from.value)
 }

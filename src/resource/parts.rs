@@ -29,12 +29,12 @@ pub(crate) fn message_name(type_url: &str) -> &str {
 pub(crate) fn extension(any: &google::Any) -> Result<(Cow<'_, str>, Payload), Invalid> {
     let (type_url, value) = match message_name(&any.type_url) {
         "xds.type.v3.TypedStruct" => {
-            let it: xds::r#type::v3::TypedStruct = decode(any)?;
-            (it.type_url, it.value)
+            let typed: xds::r#type::v3::TypedStruct = decode(any)?;
+            (typed.type_url, typed.value)
         }
         "udpa.type.v1.TypedStruct" => {
-            let it: udpa::r#type::v1::TypedStruct = decode(any)?;
-            (it.type_url, it.value)
+            let typed: udpa::r#type::v1::TypedStruct = decode(any)?;
+            (typed.type_url, typed.value)
         }
         name => return Ok((Cow::Borrowed(name), Payload::Message(any.value.clone()))),
     };

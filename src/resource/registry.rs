@@ -19,11 +19,17 @@ use super::{
 /// Resources with an unknown extension are rejected, or accepted without it, by the rules of each kind of extension.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Registry {
+    /// Load balancing policies.
     lb_policies: Extensions<ParsePolicy>,
+    /// Cluster specifier plugins.
     cluster_specifiers: Extensions<Parse>,
+    /// HTTP filters.
     http_filters: Extensions<FilterType>,
+    /// Loggers of authorization.
     audit_loggers: Extensions<Parse>,
+    /// Types of metadata.
     metadata: Extensions<Parse>,
+    /// Certificate providers.
     certificate_providers: Extensions<Parse>,
 }
 
@@ -36,6 +42,7 @@ pub(super) struct Extensions<P>(BTreeMap<&'static str, Entry<P>>);
 struct Entry<P> {
     /// The typed configuration.
     of: TypeId,
+    /// Parses the configuration.
     parser: P,
 }
 
@@ -146,23 +153,27 @@ impl Registry {
         plugin_name: &str,
         config: Map<String, Value>,
     ) -> Option<Result<Custom, Invalid>> {
-        self.certificate_providers.parse((plugin_name, Payload::Struct(config)), &Context::new()).ok()
+        self.certificate_providers.parse(plugin_name, Payload::Struct(config), &Context::new()).ok()
     }
 }
 
 impl<P> Extensions<P> {
+    /// No extensions.
     const fn new() -> Self {
         Self(BTreeMap::new())
     }
 
+    /// Adds an extension under its own type.
     fn add<T: Extension>(&mut self, parser: P) {
         self.add_as(T::TYPE_NAME, TypeId::of::<T>(), parser);
     }
 
+    /// Adds an extension under a type, in place of an earlier one.
     fn add_as(&mut self, type_name: &'static str, of: TypeId, parser: P) {
         self.0.insert(type_name, Entry { of, parser });
     }
 
+    /// The extension of a type.
     pub(super) fn get(&self, type_name: &str) -> Option<&P> {
         self.0.get(type_name).map(|entry| &entry.parser)
     }
@@ -177,7 +188,8 @@ impl Extensions<Parse> {
     /// Parses a configuration; returns the payload if its type is unknown.
     pub(super) fn parse(
         &self,
-        (type_name, payload): (&str, Payload),
+        type_name: &str,
+        payload: Payload,
         cx: &Context<'_>,
     ) -> Result<Result<Custom, Invalid>, Payload> {
         match self.get(type_name) {

@@ -20,7 +20,9 @@ pub struct Remarks {
 
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Inner {
+    /// Parts that were left out.
     left_out: Box<[LeftOut]>,
+    /// Fields without effect.
     not_executed: Box<[&'static str]>,
 }
 
@@ -154,13 +156,16 @@ fn record(record: impl FnOnce(&mut Collection)) {
 struct Collection {
     /// The entries of repeated fields that are being parsed, the outermost first.
     path: Vec<(&'static str, usize)>,
+    /// Parts that were left out.
     left_out: Vec<LeftOut>,
     /// The number of further ones.
     more: usize,
+    /// Fields without effect.
     not_executed: BTreeSet<&'static str>,
 }
 
 impl Collection {
+    /// Notes a part that was left out.
     fn leave_out(&mut self, part: Invalid) {
         if self.left_out.len() >= MAX_LEFT_OUT {
             self.more += 1;
@@ -174,6 +179,7 @@ impl Collection {
         }
     }
 
+    /// The remarks of the resource.
     fn finish(mut self) -> Remarks {
         if self.left_out.is_empty() && self.not_executed.is_empty() {
             return Remarks::default();

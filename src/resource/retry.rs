@@ -12,7 +12,7 @@ use crate::pb::{envoy::config::route::v3 as route, google::protobuf::Duration as
 #[non_exhaustive]
 pub struct RetryPolicy {
     /// The failures to retry, in a fixed order and without duplicates. If empty, nothing is retried, even if the
-    /// virtual host has a policy (RP5).
+    /// virtual host has a policy.
     pub retry_on: Box<[RetryOn]>,
     /// The maximum number of retries, at least 1.
     pub num_retries: u32,
@@ -84,6 +84,7 @@ impl RetryOn {
         named.into()
     }
 
+    /// The condition of a name.
     fn of(name: &str) -> Option<Self> {
         Self::ALL.iter().find(|(known, _)| name.eq_ignore_ascii_case(known)).map(|(_, condition)| *condition)
     }
@@ -98,6 +99,7 @@ impl RetryOn {
     ];
 }
 
+/// The least and the greatest time between attempts.
 fn intervals(back_off: &route::retry_policy::RetryBackOff) -> Result<(Duration, Duration), Invalid> {
     let positive = |field: &str, interval: &Proto| match parts::duration(interval).map_err(|e| e.at(field))? {
         Duration::ZERO => Err(Invalid::field(field, "must be longer than 0")),

@@ -27,7 +27,7 @@ pub use self::list::{Routes, VirtualHosts};
 /// A route configuration: virtual hosts with their routes.
 ///
 /// Every virtual host and every route in it is usable. Routes that a client can never use are omitted instead of
-/// invalidating the whole (R11, R20, R21).
+/// invalidating the whole.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RouteConfiguration {
@@ -82,9 +82,10 @@ impl RouteConfiguration {
         Ok(Self { name: message.name.into(), virtual_hosts, vhds, remarks: Remarks::default() })
     }
 
-    /// Returns the virtual host of a host, by the domain that matches best (A28-1, see [`Fit`](super::matcher::Fit));
-    /// the first among equals.
+    /// Returns the virtual host of a host, by the domain that matches best (see [`Fit`](super::matcher::Fit)); the
+    /// first among equals.
     pub fn virtual_host(&self, host: &str) -> Option<&VirtualHost> {
+        // A28-1.
         self.virtual_host_index(host).map(|index| &self.virtual_hosts[index])
     }
 

@@ -60,13 +60,13 @@ pub struct ForwardAction {
     pub clusters: ClusterChoice,
     /// The computation of the request's hash, for load balancing by hash.
     pub hash_policies: Arc<[HashPolicy]>,
-    /// The maximum duration of the request (A31-2). 0 is no limit; `None` defers to the listener. In JSON as seconds:
+    /// The maximum duration of the request. 0 is no limit; `None` defers to the listener. In JSON as seconds:
     /// `"1.5s"`.
     #[serde(serialize_with = "parts::serialize_some_seconds")]
     pub max_stream_duration: Option<Duration>,
     /// The retry policy; `None` defers to the virtual host.
     pub retry_policy: Option<RetryPolicy>,
-    /// Whether the authority becomes the endpoint's hostname; only set by a trusted server (A81-1).
+    /// Whether the authority becomes the endpoint's hostname; only set by a trusted server.
     pub auto_host_rewrite: bool,
 }
 
@@ -83,7 +83,7 @@ pub enum ClusterChoice {
     Plugin(Arc<ClusterPlugin>),
 }
 
-/// Clusters to choose from: at least one, none with weight 0; the sum of their weights is a `u32` (R19).
+/// Clusters to choose from: at least one, none with weight 0; the sum of their weights is a `u32`.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct WeightedClusters {
@@ -107,7 +107,7 @@ pub struct WeightedCluster {
     pub filter_overrides: Arc<[FilterOverride]>,
 }
 
-/// One step in the computation of a request's hash (A42-1).
+/// One step in the computation of a request's hash.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HashPolicy {
@@ -138,7 +138,9 @@ pub enum HashSource {
 /// The replacement of all matches of a regular expression.
 #[derive(Debug, Clone, Serialize)]
 pub struct RegexRewrite {
+    /// The pattern as it was written.
     pattern: Box<str>,
+    /// The substitution as it was written.
     substitution: Box<str>,
     /// The substitution in the syntax of the `regex` crate.
     #[serde(skip)]
@@ -197,6 +199,7 @@ impl ForwardAction {
         let max_stream_duration =
             message.max_stream_duration.as_ref().map(max_stream_duration).transpose()?.flatten();
         let retry_policy = message.retry_policy.as_ref().map(RetryPolicy::parse).transpose();
+        // A81-1: the authority decides which certificate a server shows, so an untrusted control plane must not choose it.
         let auto_host_rewrite = match message.host_rewrite_specifier {
             Some(HostRewriteSpecifier::AutoHostRewrite(rewrite)) => rewrite.value && scope.cx.trusted_server,
             None => false,
@@ -215,12 +218,14 @@ impl ForwardAction {
 /// The context in which routes of a route configuration are parsed.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Scope<'a> {
+    /// The settings of validation.
     pub(super) cx: &'a Context<'a>,
     /// The declared cluster specifier plugins.
     pub(super) plugins: &'a Plugins,
 }
 
 impl ClusterChoice {
+    /// Parses where requests go; the inner error is why the action is not supported.
     fn parse(
         specifier: Option<ClusterSpecifier>,
         scope: &Scope<'_>,
@@ -244,7 +249,9 @@ impl ClusterChoice {
 }
 
 impl WeightedClusters {
+    /// Parses clusters with weights.
     fn parse(message: route::WeightedCluster, cx: &Context<'_>) -> Result<Self, Invalid> {
+        // R19: the sum is a `u64`, so that it cannot wrap around before it is checked.
         let mut clusters = Vec::with_capacity(message.clusters.len());
         let mut total = 0u64;
         for (i, cluster) in message.clusters.into_iter().enumerate() {
@@ -314,6 +321,7 @@ impl WeightedCluster {
 impl HashPolicy {
     /// Rules R22 and R23; `None` for an unsupported input.
     fn parse(message: Policy) -> Result<Option<Self>, Invalid> {
+        // A42-1: unsupported inputs are skipped as in gRPC; the next policy of the list may still have a result.
         let source = match message.policy_specifier {
             Some(PolicySpecifier::Header(header)) => {
                 HashSource::header(header).map_err(|e| e.at("header"))?
@@ -332,6 +340,7 @@ impl HashPolicy {
 }
 
 impl HashSource {
+    /// Parses a header as a source of hashes.
     fn header(message: route::route_action::hash_policy::Header) -> Result<Self, Invalid> {
         if message.header_name.is_empty() {
             return Err(Invalid::field("header_name", "must not be empty"));
@@ -345,6 +354,7 @@ impl HashSource {
 }
 
 impl RegexRewrite {
+    /// Parses a pattern and its substitution.
     fn parse(message: RegexMatchAndSubstitute) -> Result<Self, Invalid> {
         let pattern = match message.pattern {
             Some(pattern) if pattern.regex.is_empty() => {

@@ -12,7 +12,7 @@ use url::{ParseError, Url};
 use super::{Context, Extension, Invalid, Payload, parts};
 use crate::pb::{google::protobuf as google, grpc::lookup::v1 as pb};
 
-/// The configuration of a lookup service that chooses the cluster of a request (rule H10).
+/// The configuration of a lookup service that chooses the cluster of a request.
 ///
 /// The crate validates the configuration, and does no lookups: an application that does them registers the type by
 /// `Registry::new().with_cluster_specifier::<RouteLookup>()`, and reads it from
@@ -102,7 +102,9 @@ impl Extension for RouteLookup {
     }
 }
 
+/// Parses the configuration of route lookup.
 fn parse_config(from: pb::RouteLookupConfig) -> Result<RouteLookup, Invalid> {
+    // H10: the checks of gRPC's RLS policy. An application that does lookups can rely on them.
     if from.grpc_keybuilders.is_empty() {
         return Err(Invalid::field("grpc_keybuilders", "must not be empty"));
     }
@@ -187,6 +189,7 @@ impl KeyBuilder {
 }
 
 impl MethodName {
+    /// Parses the name of a method, or of all methods of a service.
     fn parse(from: pb::grpc_key_builder::Name) -> Result<Self, Invalid> {
         if from.service.is_empty() {
             return Err(Invalid::field("service", "must not be empty"));
@@ -220,11 +223,14 @@ fn check_target(target: &str) -> Result<(), Invalid> {
     parsed.map(drop).map_err(|_| Invalid::new(format!("{target:?} is no target")))
 }
 
+/// A text, unless it is empty.
 fn non_empty(text: String) -> Option<Box<str>> {
     (!text.is_empty()).then(|| text.into())
 }
 
+/// The timeout of a lookup.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
+/// The greatest age of an answer.
 const LONGEST_AGE: Duration = Duration::from_secs(300);
 /// In bytes.
 const LARGEST_CACHE: u32 = 5 << 20;

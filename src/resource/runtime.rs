@@ -40,6 +40,7 @@ impl Runtime {
     }
 }
 
+/// The value of a key, whose parts may also be nested objects.
 fn find<'a>(layer: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     if let Some(value) = layer.get(key) {
         return Some(value);

@@ -114,6 +114,7 @@ impl ScopedRoutes {
 }
 
 impl ScopeSource {
+    /// Parses where the scopes are.
     fn parse(specifier: Option<ConfigSpecifier>, cx: &Context<'_>) -> Result<Self, Invalid> {
         match specifier {
             Some(ConfigSpecifier::ScopedRouteConfigurationsList(list)) => {
@@ -140,6 +141,7 @@ impl ScopeSource {
 }
 
 impl ScopeKeyFragment {
+    /// Parses a part of the key.
     fn parse(message: FragmentBuilder) -> Result<Self, Invalid> {
         let Some(fragment_builder::Type::HeaderValueExtractor(extractor)) = message.r#type else {
             return Err(Invalid::new("no type that is supported; expected header_value_extractor"));
@@ -147,6 +149,7 @@ impl ScopeKeyFragment {
         Self::parse_extractor(extractor).map_err(|e| e.at("header_value_extractor"))
     }
 
+    /// Parses a part that is taken from a header.
     fn parse_extractor(message: HeaderValueExtractor) -> Result<Self, Invalid> {
         if message.name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));

@@ -146,6 +146,7 @@ impl Resource for Secret {
 }
 
 impl SecretKind {
+    /// Parses a secret of any kind.
     fn parse(from: tls::secret::Type, cx: &Context<'_>) -> Result<Self, Invalid> {
         match from {
             tls::secret::Type::TlsCertificate(from) => {
@@ -165,6 +166,7 @@ impl SecretKind {
         }
     }
 
+    /// Parses a secret of one or several values.
     fn generic(from: tls::GenericSecret) -> Result<Self, Invalid> {
         if from.secrets.is_empty() {
             return Sensitive::parse(from.secret).map(Self::GenericSecret).map_err(|e| e.at("secret"));
@@ -181,6 +183,7 @@ impl SecretKind {
 }
 
 impl TlsCertificate {
+    /// Parses a certificate with its key.
     fn parse(from: tls::TlsCertificate) -> Result<Self, Invalid> {
         if from.private_key_provider.is_some() {
             return Err(Invalid::field("private_key_provider", "is not supported; use private_key"));
@@ -200,6 +203,7 @@ impl TlsCertificate {
 }
 
 impl Identity {
+    /// Parses the certificate and the key: each by itself, or both in one file.
     fn parse(
         chain: Option<core::DataSource>,
         key: Option<core::DataSource>,
@@ -220,6 +224,7 @@ impl Identity {
 }
 
 impl ValidationContext {
+    /// Parses how a peer is checked.
     fn parse(from: tls::CertificateValidationContext, cx: &Context<'_>) -> Result<Self, Invalid> {
         if from.custom_validator_config.is_some() {
             let reason = "is not supported, and to ignore it would be less secure";
@@ -252,6 +257,7 @@ impl ValidationContext {
 }
 
 impl DataSource {
+    /// Parses where data are.
     fn parse(from: Option<core::DataSource>) -> Result<Self, Invalid> {
         let specifier = from.and_then(|from| from.specifier).ok_or(Invalid::new("must be set"))?;
         let name = |name: String, field| match name.is_empty() {
@@ -270,6 +276,7 @@ impl DataSource {
 }
 
 impl Sensitive {
+    /// Parses data that no log shows.
     fn parse(from: Option<core::DataSource>) -> Result<Self, Invalid> {
         DataSource::parse(from).map(Self)
     }
@@ -300,10 +307,12 @@ impl Serialize for Sensitive {
     }
 }
 
+/// Parses data that may be missing.
 fn optional(from: Option<core::DataSource>, field: &str) -> Result<Option<DataSource>, Invalid> {
     from.map(|from| DataSource::parse(Some(from)).map_err(|e| e.at(field))).transpose()
 }
 
+/// Writes bytes as text.
 fn text<S: Serializer>(bytes: &Bytes, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&String::from_utf8_lossy(bytes))
 }

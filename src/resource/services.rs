@@ -6,6 +6,7 @@ use crate::config::TransportApiVersion;
 /// The discovery service of one type, beside the aggregated service.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Service {
+    /// The names in v3.
     pub(crate) v3: Spelling,
     /// The names in v2; types that were added later have none.
     pub(crate) v2: Option<Spelling>,
@@ -16,7 +17,9 @@ pub(crate) struct Service {
 /// The names of a type and its methods in one version.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Spelling {
+    /// The type URL.
     pub(crate) type_url: &'static str,
+    /// The gRPC methods.
     pub(crate) methods: Methods,
 }
 
@@ -25,6 +28,7 @@ pub(crate) struct Spelling {
 pub(crate) struct Methods {
     /// `None` for types of the incremental variant alone (B3.5).
     pub(crate) sotw: Option<&'static str>,
+    /// The method of the incremental variant.
     pub(crate) delta: &'static str,
 }
 
@@ -110,7 +114,7 @@ impl Methods {
 /// The wrapper with a name and a version for a resource.
 pub(crate) use crate::base::type_url::WRAPPER;
 
-/// The same in V2.
+/// The type URL of the wrapper in V2.
 pub(crate) const WRAPPER_V2: &str = "type.googleapis.com/envoy.api.v2.Resource";
 
 macro_rules! methods {

@@ -28,7 +28,7 @@ pub struct UpstreamTls {
     pub identity: Option<ProviderInstance>,
     /// The source of the CA certificates for the server's certificate.
     pub roots: Roots,
-    /// Matchers of the names in the server's certificate, one of which must match; empty accepts all (A29-13).
+    /// Matchers of the names in the server's certificate, one of which must match; empty accepts all.
     pub san_matchers: Box<[SanMatcher]>,
     /// The server name to send (SNI) unless `auto_host_sni` provides one: at most 255 bytes, `None` for none (A101).
     pub sni: Option<Box<str>>,
@@ -39,7 +39,7 @@ pub struct UpstreamTls {
     pub auto_sni_san_validation: bool,
 }
 
-/// TLS settings of connections from the clients of a listener. Channels have no use for them (CH7.24).
+/// TLS settings of connections from the clients of a listener. Channels have no use for them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct DownstreamTls {
@@ -96,14 +96,15 @@ pub enum SanType {
 
 impl UpstreamTls {
     /// Returns the server name to send to an endpoint (A101): with `auto_host_sni` its hostname without the port, if
-    /// it has one; otherwise `sni`. `None` sends none: a name that is an address is not sent (CH7.12).
+    /// it has one; otherwise `sni`. `None` sends none: a name that is an address is not sent.
     pub fn server_name<'a>(&'a self, hostname: Option<&'a str>) -> Option<&'a str> {
+        // CH7.12: RFC 6066 permits no addresses in SNI.
         let host = hostname.map(without_port).filter(|host| self.auto_host_sni && !host.is_empty());
         host.or(self.sni.as_deref()).filter(|name| name.parse::<IpAddr>().is_err())
     }
 
-    /// Returns whether a server certificate with these names is accepted, apart from its signature (A29-13, A101).
-    /// `sent` is the server name that was sent, see [`server_name`](Self::server_name).
+    /// Returns whether a server certificate with these names is accepted, apart from its signature (A101). `sent`
+    /// is the server name that was sent, see [`server_name`](Self::server_name).
     ///
     /// With `auto_sni_san_validation` and a server name that was sent, one of the DNS names must match it. Otherwise
     /// one of the names must match one of `san_matchers`, if there are any.
@@ -132,6 +133,7 @@ impl UpstreamTls {
         Self::from_message(message, cx).map_err(|e| e.at("typed_config"))
     }
 
+    /// Validates the TLS settings of a cluster.
     fn from_message(message: tls::UpstreamTlsContext, cx: &Context<'_>) -> Result<Self, Invalid> {
         let common =
             message.common_tls_context.ok_or_else(|| Invalid::field("common_tls_context", "must be set"))?;
@@ -170,7 +172,9 @@ impl DownstreamTls {
         Self::from_message(message, cx).map_err(|e| e.at("typed_config"))
     }
 
+    /// Validates the TLS settings of a listener.
     fn from_message(message: tls::DownstreamTlsContext, cx: &Context<'_>) -> Result<Self, Invalid> {
+        // CH7.24: validated for servers that use this crate; a channel never reads it.
         if message.require_sni.is_some_and(|require| require.value) {
             return Err(unsupported("require_sni"));
         }
@@ -205,6 +209,7 @@ impl DownstreamTls {
 }
 
 impl ProviderInstance {
+    /// Checks that the bootstrap has the provider.
     fn parse(instance_name: String, certificate_name: String, cx: &Context<'_>) -> Result<Self, Invalid> {
         if !cx.has_certificate_provider(&instance_name) {
             let reason = format!("the bootstrap has no usable certificate provider {instance_name:?}");
@@ -213,6 +218,7 @@ impl ProviderInstance {
         Ok(Self { instance_name: instance_name.into(), certificate_name: certificate_name.into() })
     }
 
+    /// Parses a reference to a provider.
     pub(super) fn of_plugin(
         from: tls::CertificateProviderPluginInstance,
         cx: &Context<'_>,
@@ -228,15 +234,20 @@ impl ProviderInstance {
 
 /// The settings common to clients and servers.
 struct Common {
+    /// The own certificate.
     identity: Option<ProviderInstance>,
     /// The path of the validation context, if there is one.
     context: Option<&'static str>,
+    /// The certificates of authorities.
     roots: Option<ProviderInstance>,
+    /// Whether the authorities are those of the system.
     system_roots: bool,
+    /// Which names the peer's certificate may have.
     san_matchers: Box<[SanMatcher]>,
 }
 
 impl Common {
+    /// Parses the common settings.
     fn parse(mut from: CommonTlsContext, cx: &Context<'_>) -> Result<Self, Invalid> {
         if from.tls_params.is_some() {
             return Err(unsupported("tls_params"));
@@ -284,6 +295,7 @@ impl Common {
         Ok(common)
     }
 
+    /// Parses how the peer is checked.
     fn validation(
         &mut self,
         from: tls::CertificateValidationContext,
@@ -315,8 +327,9 @@ impl Common {
 
 impl SanMatcher {
     /// Returns whether a name of a certificate matches. An address is compared in the form of RFC 5952, an exact
-    /// pattern also matches a DNS name with a wildcard, and an empty name never matches (A29-13).
+    /// pattern also matches a DNS name with a wildcard, and an empty name never matches.
     pub fn matches(&self, san_type: SanType, name: &str) -> bool {
+        // A29-13.
         if name.is_empty() || self.san_type.is_some_and(|own| own != san_type) {
             return false;
         }
@@ -347,6 +360,7 @@ impl SanMatcher {
         })
     }
 
+    /// Parses a condition on the names of a certificate.
     fn of_type(from: tls::SubjectAltNameMatcher) -> Result<Self, Invalid> {
         use tls::subject_alt_name_matcher::SanType as Type;
         let san_type = match Type::try_from(from.san_type) {
@@ -416,6 +430,7 @@ fn identity(from: &mut CommonTlsContext, cx: &Context<'_>) -> Result<Option<Prov
     Ok(None)
 }
 
+/// Decodes the configuration of a transport socket.
 fn typed_config<M: prost::Message + Default>(
     socket: &core::TransportSocket,
     expected: &str,
@@ -431,6 +446,7 @@ fn typed_config<M: prost::Message + Default>(
     parts::decode(any).map_err(|e| e.at("typed_config"))
 }
 
+/// The error of a setting without which a connection would be less secure.
 fn unsupported(field: &str) -> Invalid {
     Invalid::field(field, "is not supported, and to ignore it would be less secure")
 }
@@ -438,6 +454,7 @@ fn unsupported(field: &str) -> Invalid {
 const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
 const UPSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext";
 const DOWNSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext";
+/// The length of the name of a server.
 const MAX_SNI: usize = 255;
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ pub(super) struct Table(pub(super) &'static [(u32, Entry)]);
 pub(super) enum Entry {
     /// A field by the names of its message and its own.
     Ignored(&'static str),
+    /// A message with fields of its own.
     Inside(&'static Table),
 }
 

@@ -19,7 +19,7 @@ pub(super) fn check_cluster(cluster: &[u8]) -> Result<(), Invalid> {
     }
 }
 
-/// The same of a listener, whose filter chains have the field.
+/// Rejects a listener of v2 that has such a field in a filter chain, for the same reason as [`check_cluster`].
 pub(super) fn check_listener(listener: &[u8]) -> Result<(), Invalid> {
     let fields = Fields::of(listener).map_while(Result::ok);
     let mut chains = fields.filter(|field| matches!(field.number, FILTER_CHAINS | DEFAULT_FILTER_CHAIN));

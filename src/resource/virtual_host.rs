@@ -30,8 +30,7 @@ pub struct VirtualHost {
     pub name: Arc<str>,
     /// The domains; at least one.
     pub domains: Box<[DomainPattern]>,
-    /// The routes, of which the first that matches a request is used. Routes that can never match are omitted (R11,
-    /// R21).
+    /// The routes, of which the first that matches a request is used. Routes that can never match are omitted.
     pub routes: Routes,
     /// The routes that are omitted.
     #[serde(skip_serializing_if = "<[_]>::is_empty")]

@@ -1,3 +1,5 @@
+//! TLS from a channel to endpoints: settings and material of one generation, and the handshake (CH7.2 to CH7.18).
+
 use std::{
     error::Error,
     fmt, io,
@@ -40,32 +42,42 @@ use crate::{
 /// Sessions are resumed only within it, and only while the material is the same (CH7.16). One is to be made for each
 /// endpoint and for each change of its settings, so that no session is of another endpoint.
 pub(crate) struct ClientTls {
+    /// Settings, and where the material comes from.
     security: Security,
+    /// Lists that no certificate of a server may be in; `None` checks no revocation.
     revocation: Option<Arc<Revocation>>,
-    /// Keeps the lists up to date, from the first handshake on.
+    /// Keeps the revocation lists up to date, from the first handshake on.
     watching: OnceLock<Arc<Watching>>,
+    /// The last material with its sessions; `None` before the first handshake.
     generation: Mutex<Option<Arc<Generation>>>,
 }
 
 /// The certificate with which a server has proved its identity.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PeerIdentity {
+    /// The certificate in DER.
     certificate: Arc<[u8]>,
+    /// The SPIFFE id, if the certificate has one.
     spiffe_id: Option<Arc<str>>,
-    /// The SPIFFE id, or else the first name.
+    /// The SPIFFE id, or else the first name, shortened for display.
     name: Option<Arc<str>>,
 }
 
-/// Where material and rules of verification come from.
+/// The source of material and of the rules of verification.
 enum Security {
+    /// TLS that the resource of a cluster configures.
     Cluster(Cluster),
+    /// The fallback of the application.
     Config(Config),
 }
 
 /// TLS of a cluster, by certificate providers.
 struct Cluster {
+    /// The certificate providers of the bootstrap.
     providers: Arc<Providers>,
+    /// The settings of the cluster.
     tls: Arc<UpstreamTls>,
+    /// The server name to send (SNI); `None` sends none.
     server_name: Option<Box<str>>,
     /// Keeps the providers up to date, from the first handshake on.
     watching: OnceLock<Vec<Arc<Watching>>>,
@@ -73,28 +85,32 @@ struct Cluster {
 
 /// TLS by the files of a configuration.
 struct Config {
+    /// The files of the configuration.
     material: Arc<Material>,
+    /// Whether a client certificate is configured. One that cannot be read is an error, never a handshake without it.
     has_identity: bool,
+    /// Whether a map of trust bundles verifies the server.
     has_spiffe_map: bool,
     /// The name that the certificate must have.
     host: Box<str>,
-    /// Whether the configuration sets it.
+    /// Whether the configuration sets `host`, and not the authority of the channel.
     is_explicit: bool,
 }
 
-/// Settings with material as of one time, and the sessions of it.
+/// Settings with the material of one time, and its sessions.
 struct Generation {
     roots: Arc<TrustRoots>,
     identity: Option<Arc<Identity>>,
     lists: Option<Arc<Lists>>,
     verifier: Arc<Verifier>,
+    /// The settings of rustls, which own the sessions.
     connector: TlsConnector,
 }
 
 /// The material of a handshake.
 struct Loaded {
     roots: Arc<TrustRoots>,
-    /// What the roots are of.
+    /// The source of the roots, for errors.
     origin: Box<str>,
     identity: Option<Arc<Identity>>,
     lists: Option<Arc<Lists>>,
@@ -124,11 +140,12 @@ impl ClientTls {
         }))
     }
 
+    /// Creates TLS without revocation lists.
     fn new(security: Security) -> Self {
         Self { security, revocation: None, watching: OnceLock::new(), generation: Mutex::default() }
     }
 
-    /// The same, where no certificate of a server may be revoked by these lists (CH7.17).
+    /// Sets the lists by which no certificate of a server may be revoked (CH7.17).
     pub(crate) fn with_revocation(self, revocation: Option<Arc<Revocation>>) -> Self {
         Self { revocation, ..self }
     }
@@ -188,6 +205,7 @@ impl ClientTls {
     /// The generation of the material. New material begins a new one, without sessions (CH7.7, CH7.16).
     fn generation(&self, loaded: Loaded) -> Result<Arc<Generation>, String> {
         let mut current = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
+        // Compared by pointers: files with the same content keep their material, and so do the sessions.
         if let Some(current) = current.as_ref().filter(|current| current.is_of(&loaded)) {
             return Ok(current.clone());
         }
@@ -227,6 +245,7 @@ impl PeerIdentity {
         self.name.as_ref()
     }
 
+    /// Reads the names of a certificate.
     fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
         let names = CertificateNames::of(certificate)?;
         let spiffe_id: Option<Arc<str>> = names.spiffe_id().ok().map(|id| id.as_str().into());
@@ -258,6 +277,7 @@ impl Security {
         }
     }
 
+    /// Returns the rule for the names of the server's certificate.
     fn rule(&self) -> Result<NameRule, String> {
         Ok(match self {
             Self::Cluster(cluster) => {
@@ -281,16 +301,20 @@ impl Security {
 }
 
 impl Cluster {
+    /// Returns how often roots and identity of the cluster were replaced.
     fn rotations(&self) -> u64 {
-        let of = |name: &str| self.providers.instance(name).map(|it| it.material().published().rotations);
+        let of = |name: &str| {
+            self.providers.instance(name).map(|instance| instance.material().published().rotations)
+        };
         let roots = match &self.tls.roots {
             Roots::Provider(provider) => of(&provider.instance_name).ok(),
             Roots::System => None,
         };
-        let identity = self.tls.identity.as_ref().and_then(|it| of(&it.instance_name).ok());
-        roots.map_or(0, |it| it.roots) + identity.map_or(0, |it| it.identity)
+        let identity = self.tls.identity.as_ref().and_then(|identity| of(&identity.instance_name).ok());
+        roots.map_or(0, |rotations| rotations.roots) + identity.map_or(0, |rotations| rotations.identity)
     }
 
+    /// Loads roots and identity of the cluster, and starts to keep them up to date.
     async fn load(&self) -> Result<Loaded, String> {
         let roots = match &self.tls.roots {
             Roots::Provider(provider) => Some(self.providers.instance(&provider.instance_name)?),
@@ -312,6 +336,7 @@ impl Cluster {
 }
 
 impl Generation {
+    /// Prepares handshakes with some material.
     fn new(loaded: Loaded, rule: NameRule) -> Result<Self, String> {
         let Loaded { roots, origin, identity, lists } = loaded;
         let crypto = files::crypto();
@@ -325,6 +350,7 @@ impl Generation {
         let builder = ClientConfig::builder_with_provider(crypto)
             .with_safe_default_protocol_versions()
             .map_err(|e| e.to_string())?
+            // rustls verifies host names alone. Rules for SANs and SPIFFE need a verifier of our own.
             .dangerous()
             .with_custom_certificate_verifier(verifier.clone());
         let mut config = match &identity {
@@ -339,6 +365,7 @@ impl Generation {
         Ok(Self { roots, identity, lists, verifier, connector: TlsConnector::from(Arc::new(config)) })
     }
 
+    /// Whether the generation has this material.
     fn is_of(&self, loaded: &Loaded) -> bool {
         Arc::ptr_eq(&self.roots, &loaded.roots)
             && is_same(self.identity.as_ref(), loaded.identity.as_ref())
@@ -361,6 +388,7 @@ impl Generation {
     }
 }
 
+/// Whether both are the same value, or both are none.
 fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     match (one, other) {
         (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -369,21 +397,24 @@ fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
     }
 }
 
+/// Returns roots for a handshake; the error names their source.
 async fn roots_of(material: &Arc<Material>, on_demand: bool) -> Result<Arc<TrustRoots>, String> {
     let published = material.for_handshake(Need::Roots, on_demand).await;
     published.roots.map_err(|why| format!("no root certificates of {}: {why}", material.origin()))
 }
 
+/// Returns the client's identity for a handshake; the error names its source.
 async fn identity_of(material: &Arc<Material>, on_demand: bool) -> Result<Arc<Identity>, String> {
     let published = material.for_handshake(Need::Identity, on_demand).await;
     published.identity.map_err(|why| format!("no client certificate of {}: {why}", material.origin()))
 }
 
+/// Converts a name for SNI.
 fn server_name(name: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(name.to_owned()).map_err(|_| format!("{name:?} is no server name that TLS can send"))
 }
 
-/// What an error means: one of rustls, maybe in one of I/O.
+/// Explains an error of rustls, possibly inside of one of I/O; `None` for other errors.
 fn explained(error: &(dyn Error + 'static), identity: Option<&Identity>) -> Option<String> {
     let mut error = error;
     if let Some(io) = error.downcast_ref::<io::Error>() {
@@ -418,6 +449,7 @@ fn is_closed(error: &(dyn Error + 'static)) -> bool {
     matches!(kind, Some(UnexpectedEof | ConnectionReset | BrokenPipe))
 }
 
+/// Explains an alert of the server.
 fn alert_text(alert: rustls::AlertDescription, identity: Option<&Identity>) -> String {
     if alert == rustls::AlertDescription::NoApplicationProtocol {
         return "ALPN: the server does not use `h2`".to_owned();
@@ -426,7 +458,7 @@ fn alert_text(alert: rustls::AlertDescription, identity: Option<&Identity>) -> S
     format!("the server sent the TLS alert {alert:?}{hint}")
 }
 
-/// Why a server may refuse the client.
+/// Returns the likely reason why a server refuses the client, to be appended to an error.
 fn refusal_hint(identity: Option<&Identity>) -> String {
     match identity {
         None => ": does it require a client certificate (the cluster names no provider of one)?".to_owned(),
@@ -442,10 +474,11 @@ fn refusal_hint(identity: Option<&Identity>) -> String {
     }
 }
 
+/// The protocol of ALPN.
 const HTTP2: &[u8] = b"h2";
 /// How many characters of a name operators see.
 const MAX_NAME_SHOWN: usize = 256;
-/// The sessions of one endpoint that are kept.
+/// The number of sessions of an endpoint that are kept: connections to it are few.
 const SESSIONS: usize = 8;
 
 #[cfg(test)]

@@ -24,6 +24,7 @@ pub(crate) struct Content<'a> {
 /// The reason why contents are unusable.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unusable {
+    /// The file and what is wrong with it, for errors and logs.
     pub(crate) reason: String,
     /// Whether it looks like half a rotation or half a file, so that the rest may follow at once (CH7.6).
     pub(crate) incomplete: bool,
@@ -89,12 +90,14 @@ pub(crate) fn system_certificates() -> Result<Vec<CertificateDer<'static>>, Stri
 /// The usable ones of the system's certificates, of which there must be one.
 pub(crate) fn system_roots(certificates: &[CertificateDer<'static>]) -> Result<RootCertStore, String> {
     let mut roots = RootCertStore::empty();
+    // Systems have certificates that rustls cannot use; unlike a configured file, they are not the operator's choice.
     match roots.add_parsable_certificates(certificates.iter().cloned()) {
         (0, unusable) => Err(format!("the system has no usable root certificates: {unusable} are unusable")),
         (_, _) => Ok(roots),
     }
 }
 
+/// Reads the certificates of a PEM file, of which there must be one.
 pub(crate) fn certificates(
     field: &str,
     file: &Content<'_>,
@@ -115,10 +118,12 @@ pub(crate) fn crypto() -> Arc<CryptoProvider> {
 }
 
 impl Unusable {
+    /// Creates a reason that lasts until the file is changed.
     pub(crate) fn new(reason: String) -> Self {
         Self { reason, incomplete: false }
     }
 
+    /// Creates a reason that may pass in a moment.
     pub(crate) fn incomplete(reason: String) -> Self {
         Self { reason, incomplete: true }
     }
@@ -132,7 +137,7 @@ fn pem_problem(field: &str, path: &Path, error: &pem::Error, expected: &str) -> 
     Unusable::incomplete(in_file(field, path, &format!("not a PEM file: {error}")))
 }
 
-/// rustls uses "invalid peer certificate" for own certificates, too.
+/// Explains an error of rustls about a certificate of the client, which rustls calls a "peer certificate" as well.
 fn unusable(error: &Error) -> String {
     if let Error::InvalidCertificate(why) = error {
         return format!("a certificate that cannot be used: {why:?}");

@@ -30,11 +30,15 @@ use crate::{
 pub(super) struct Material {
     /// What the material is of, for errors and logs: `certificate provider instance "a"`.
     origin: Box<str>,
+    /// The files to read.
     sources: Sources,
     /// The states of both kinds of material, each of which is refreshed apart from the other (CH7.5).
     identity: Arc<tokio::sync::Mutex<Refresh<IdentityBytes, Identity>>>,
+    /// The state of the roots.
     roots: Arc<tokio::sync::Mutex<Refresh<RootsContent, TrustRoots>>>,
+    /// Bounds the time and the threads of readings.
     reads: FileReads,
+    /// The result of the last readings. Locked for a clone alone.
     published: Mutex<Published>,
     /// Is notified of rotations.
     changes: watch::Sender<()>,
@@ -43,11 +47,14 @@ pub(super) struct Material {
 /// The last good material, or the reason why there is none.
 #[derive(Clone)]
 pub(super) struct Published {
+    /// The client's identity.
     pub(super) identity: Result<Arc<Identity>, Arc<str>>,
+    /// The roots that verify servers.
     pub(super) roots: Result<Arc<TrustRoots>, Arc<str>>,
     /// When the next readings are due; `None` is at once.
     identity_due: Option<Instant>,
     roots_due: Option<Instant>,
+    /// How often the material was replaced; compared by those who follow rotations.
     pub(super) rotations: Rotations,
 }
 
@@ -60,6 +67,7 @@ pub(super) struct Rotations {
 
 /// A client's certificate with its key.
 pub(super) struct Identity {
+    /// The certificate chain and its key.
     pub(super) key: Arc<CertifiedKey>,
     /// The end of the validity of the certificate, since 1970.
     pub(super) not_after: Option<Duration>,
@@ -67,7 +75,7 @@ pub(super) struct Identity {
     pub(super) file: PathBuf,
 }
 
-/// What a handshake uses of the material.
+/// The kind of material that a handshake needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
     Identity,
@@ -79,13 +87,18 @@ pub(super) enum Need {
 struct Sources {
     /// The certificate and its key.
     identity: Option<(PathBuf, PathBuf)>,
+    /// The roots; `None` if they are not configured.
     roots: Option<RootsSource>,
 }
 
+/// The source of roots.
 #[derive(Clone)]
 enum RootsSource {
+    /// A PEM file of certificates.
     Pem(PathBuf),
+    /// A map of SPIFFE trust bundles.
     SpiffeMap(PathBuf),
+    /// The certificates that the operating system trusts.
     System,
 }
 
@@ -96,7 +109,7 @@ struct IdentityBytes {
     key: Vec<u8>,
 }
 
-/// What the roots are read from, with its content.
+/// The content of a source of roots, compared with the last one before it is parsed.
 #[derive(PartialEq)]
 enum RootsContent {
     Pem(PathBuf, Vec<u8>),
@@ -128,6 +141,7 @@ impl Material {
         Self::new("the system's root certificates".to_owned(), sources, DEFAULT_REFRESH_INTERVAL)
     }
 
+    /// Creates material that is not read yet.
     fn new(origin: String, sources: Sources, interval: Duration) -> Self {
         let none = |is_configured: bool, missing: &str| -> Arc<str> {
             if is_configured { "not read yet" } else { missing }.into()
@@ -153,7 +167,7 @@ impl Material {
         }
     }
 
-    /// The same, which notifies of rotations here.
+    /// Sets where rotations are notified.
     pub(super) fn with_changes(self, changes: watch::Sender<()>) -> Self {
         Self { changes, ..self }
     }
@@ -249,6 +263,7 @@ impl Material {
         let before = published.rotations;
         change(&mut published);
         let is_rotated = published.rotations != before;
+        // The watchers are woken without the lock, since they read `published` at once.
         drop(published);
         if is_rotated {
             self.changes.send_replace(());
@@ -278,6 +293,7 @@ impl Material {
 }
 
 impl Published {
+    /// Whether there is material of a kind.
     fn has(&self, need: Need) -> bool {
         match need {
             Need::Identity => self.identity.is_ok(),
@@ -285,6 +301,7 @@ impl Published {
         }
     }
 
+    /// Returns when a kind is to be read again; `None` is at once.
     fn due(&self, need: Need) -> Option<Instant> {
         match need {
             Need::Identity => self.identity_due,
@@ -292,11 +309,14 @@ impl Published {
         }
     }
 
+    /// Sets the result of a reading of the identity, and counts a rotation.
     fn set_identity(&mut self, latest: Result<Arc<Identity>, Arc<str>>, due: Option<Instant>) {
+        // Counted, and not flagged: each follower compares with the number that it has seen, in its own time.
         self.rotations.identity += u64::from(is_replaced(&self.identity, &latest));
         (self.identity, self.identity_due) = (latest, due);
     }
 
+    /// Sets the result of a reading of the roots, and counts a rotation.
     fn set_roots(&mut self, latest: Result<Arc<TrustRoots>, Arc<str>>, due: Option<Instant>) {
         self.rotations.roots += u64::from(is_replaced(&self.roots, &latest));
         (self.roots, self.roots_due) = (latest, due);
@@ -304,6 +324,7 @@ impl Published {
 }
 
 impl Identity {
+    /// Reads a certificate with its key, which must fit.
     fn parse(certificate: &Path, key: &Path, bytes: &IdentityBytes) -> Result<Self, Unusable> {
         let content = Content { path: certificate, bytes: &bytes.certificate };
         let private = Content { path: key, bytes: &bytes.key };
@@ -320,7 +341,7 @@ impl Identity {
         Some(in_file("certificate_file", &self.file, &why))
     }
 
-    /// It is used all the same: it is for servers to refuse it, by their clocks.
+    /// Logs that the certificate has expired. It is used nevertheless: servers refuse it by their own clocks.
     fn warn_if_expired(&self, origin: &str) {
         let now = tokio_rustls::rustls::pki_types::UnixTime::now().as_secs();
         if let Some(reason) = self.expired(Duration::from_secs(now)) {
@@ -330,6 +351,7 @@ impl Identity {
 }
 
 impl IdentityBytes {
+    /// Reads both files. Called on a thread for blocking operations.
     fn read(certificate: &Path, key: &Path) -> Result<Self, String> {
         let certificate = files::read("certificate_file", certificate)?;
         Ok(Self { certificate, key: files::read("private_key_file", key)? })
@@ -346,6 +368,7 @@ impl RootsSource {
         }
     }
 
+    /// Reads the source. Called on a thread for blocking operations.
     fn read(&self) -> Result<RootsContent, String> {
         Ok(match self {
             Self::Pem(path) => RootsContent::Pem(path.clone(), files::read("ca_certificate_file", path)?),
@@ -358,6 +381,7 @@ impl RootsSource {
 }
 
 impl RootsContent {
+    /// Parses the roots.
     fn parse(&self) -> Result<TrustRoots, Unusable> {
         match self {
             Self::Pem(path, bytes) => {
@@ -375,6 +399,7 @@ impl RootsContent {
     }
 }
 
+/// Returns the source of the roots: a map of trust bundles precedes a file (CH7.11).
 fn roots_source(map: Option<&PathBuf>, roots: Option<&PathBuf>) -> Option<RootsSource> {
     map.cloned().map(RootsSource::SpiffeMap).or_else(|| roots.cloned().map(RootsSource::Pem))
 }

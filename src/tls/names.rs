@@ -17,10 +17,12 @@ use crate::resource::{
     tls::{SanMatcher, SanType},
 };
 
-/// What a certificate says of its holder. The common name of the subject is never read (CH7.9).
+/// The names and the end of the validity of a certificate. The common name of the subject is never read (CH7.9).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CertificateNames {
+    /// Names in the order of the certificate; addresses as in RFC 5952.
     names: Vec<(SanType, String)>,
+    /// The end of the validity, since 1970.
     not_after: Duration,
 }
 
@@ -114,6 +116,7 @@ impl fmt::Display for Matchers<'_> {
 }
 
 /// A name of a type that can be matched.
+// The context tags are those of `GeneralName` (RFC 5280, section 4.2.1.6).
 fn name(general: AnyRef<'_>) -> Option<(SanType, String)> {
     let Tag::ContextSpecific { constructed: false, number } = x509_cert::der::Tagged::tag(&general) else {
         return None;
@@ -132,6 +135,7 @@ fn name(general: AnyRef<'_>) -> Option<(SanType, String)> {
     }
 }
 
+/// Reads an address of 4 or 16 bytes.
 fn address(bytes: &[u8]) -> Option<IpAddr> {
     if let Ok(v4) = <[u8; 4]>::try_from(bytes) {
         return Some(Ipv4Addr::from(v4).into());
@@ -139,6 +143,7 @@ fn address(bytes: &[u8]) -> Option<IpAddr> {
     <[u8; 16]>::try_from(bytes).ok().map(|v6| Ipv6Addr::from(v6).into())
 }
 
+/// Returns a type of names as errors show it.
 fn type_name(san_type: SanType) -> &'static str {
     match san_type {
         SanType::Email => "email",
@@ -148,6 +153,7 @@ fn type_name(san_type: SanType) -> &'static str {
     }
 }
 
+/// The identifier of the extension.
 const SUBJECT_ALT_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.29.17");
 /// How many names and matchers an error shows.
 const MAX_SHOWN: usize = 8;

@@ -18,6 +18,7 @@ use crate::config::{Bootstrap, CertificateProvider, FileWatcherConfig};
 /// The certificate providers of one client (CH7.4). Making it does no I/O: an instance is started by its first user, and
 /// stops with its last one; its last good material is kept for the next user.
 pub(crate) struct Providers {
+    /// Instances by name, or the reason why one cannot be used.
     instances: BTreeMap<Box<str>, Result<Arc<Provider>, Box<str>>>,
     /// The operating system's roots (A82). They are read for handshakes, when they are older than the interval.
     system: Arc<Material>,
@@ -25,10 +26,11 @@ pub(crate) struct Providers {
     changes: watch::Sender<()>,
 }
 
-/// The rotations of a client's certificate providers, for one that follows them.
+/// A subscription to the rotations of a client's certificate providers.
 pub(crate) struct ProviderRotations {
     providers: Arc<Providers>,
     changes: watch::Receiver<()>,
+    /// Rotations that were returned, by instance.
     seen: BTreeMap<Box<str>, Rotations>,
 }
 
@@ -36,19 +38,24 @@ pub(crate) struct ProviderRotations {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct RotatedInstance {
     pub(crate) name: Box<str>,
+    /// Whether the client certificate was replaced.
     pub(crate) identity: bool,
+    /// Whether the roots were replaced.
     pub(crate) roots: bool,
 }
 
 /// An instance, which instances of the same configuration share.
 pub(super) struct Provider {
     material: Arc<Material>,
+    /// The task that reads the files again, while somebody needs it.
     watch: Watch,
 }
 
 impl Providers {
+    /// Creates the providers of a bootstrap.
     pub(crate) fn new(bootstrap: &Bootstrap) -> Arc<Self> {
         let (instances, changes) = (bootstrap.certificate_providers(), watch::Sender::new(()));
+        // Instances with equal configurations share one, so that files are read once, and logged once.
         let mut names: HashMap<&FileWatcherConfig, Vec<&str>> = HashMap::new();
         for (name, provider) in instances {
             if let CertificateProvider::FileWatcher(config) = provider {
@@ -88,21 +95,24 @@ impl Providers {
         instance.as_ref().map_err(|why| format!("{}: {why}", origin(&[name])))
     }
 
+    /// Returns the roots of the operating system.
     pub(super) fn system(&self) -> &Arc<Material> {
         &self.system
     }
 
+    /// Returns the rotations of each usable instance.
     fn rotations(&self) -> impl Iterator<Item = (&str, Rotations)> {
-        let usable = self.instances.iter().filter_map(|(name, it)| Some((&**name, it.as_ref().ok()?)));
-        usable.map(|(name, it)| (name, it.material.published().rotations))
+        let usable =
+            self.instances.iter().filter_map(|(name, provider)| Some((&**name, provider.as_ref().ok()?)));
+        usable.map(|(name, provider)| (name, provider.material.published().rotations))
     }
 }
 
 impl ProviderRotations {
-    /// Those from now on.
+    /// Subscribes to the rotations from now on.
     pub(crate) fn new(providers: Arc<Providers>) -> Self {
         let changes = providers.changes.subscribe();
-        let seen = providers.rotations().map(|(name, it)| (name.into(), it)).collect();
+        let seen = providers.rotations().map(|(name, rotations)| (name.into(), rotations)).collect();
         Self { providers, changes, seen }
     }
 
@@ -123,6 +133,7 @@ impl ProviderRotations {
         }
     }
 
+    /// Returns the instances with rotations since the last call.
     fn rotated(&mut self) -> Vec<RotatedInstance> {
         let mut rotated = Vec::new();
         for (name, now) in self.providers.rotations() {
@@ -149,11 +160,13 @@ impl fmt::Debug for Providers {
 }
 
 impl Provider {
+    /// Creates the provider of the instances with these names.
     fn of_file_watcher(names: &[&str], config: &FileWatcherConfig, changes: watch::Sender<()>) -> Self {
         let material = Material::of_file_watcher(origin(names), config).with_changes(changes);
         Self { material: Arc::new(material), watch: Watch::default() }
     }
 
+    /// Returns the material, as it was last read.
     pub(super) fn material(&self) -> &Arc<Material> {
         &self.material
     }

@@ -20,17 +20,22 @@ use crate::config::bounded;
 /// The last good material is kept through every failure.
 #[derive(Debug)]
 pub(super) struct Refresh<S, M> {
+    /// The time between readings.
     interval: Duration,
+    /// The last good reading, and its meaning.
     good: Option<(S, Arc<M>)>,
+    /// The failure of the readings since the last good one.
     failure: Option<Failure>,
+    /// When the last reading ended; `None` before the first one.
     last: Option<Instant>,
+    /// When the next reading is due; `None` is at once.
     due: Option<Instant>,
 }
 
 /// What a reading has changed.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Nothing.
+    /// No change.
     None,
     /// There is new material, the first or another.
     Material,
@@ -45,12 +50,14 @@ pub(super) enum Change {
 /// The failure of all readings since the last good one.
 #[derive(Debug)]
 struct Failure {
+    /// The reason of the last reading.
     reason: Arc<str>,
     /// Whether a second reading soon after the first has been due: at most one in a row of failures.
     retried: bool,
 }
 
 impl<S: PartialEq, M> Refresh<S, M> {
+    /// Creates material whose first reading is due at once.
     pub(super) fn new(interval: Duration) -> Self {
         Self {
             interval: bounded(interval).max(MIN_INTERVAL),
@@ -111,6 +118,7 @@ impl<S: PartialEq, M> Refresh<S, M> {
             Ok(source) => source,
             Err(reason) => return self.fail(now, Unusable::new(reason)),
         };
+        // Bytes are compared before they are parsed: files are read far more often than they change.
         if self.good.as_ref().is_some_and(|(known, _)| *known == source) {
             return if self.failure.take().is_some() { Change::Mended } else { Change::None };
         }
@@ -124,9 +132,12 @@ impl<S: PartialEq, M> Refresh<S, M> {
         }
     }
 
+    /// Handles a failed reading.
     fn fail(&mut self, now: Instant, unusable: Unusable) -> Change {
         let known = self.failure.take();
         let retried = known.as_ref().is_some_and(|failure| failure.retried);
+        // CH7.6: the second file of a rotation is likely to follow in a moment. One early reading is enough; a file that stays
+        // incomplete must not be read each second.
         if unusable.incomplete && !retried {
             self.due = Some(now + RETRY.min(self.interval));
         }
@@ -143,6 +154,7 @@ pub(super) fn is_due(due: Option<Instant>, now: Instant) -> bool {
 
 /// The time until half a rotation is looked at again, and between readings that handshakes wait for.
 const RETRY: Duration = Duration::from_secs(1);
+/// The shortest time between readings.
 const MIN_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

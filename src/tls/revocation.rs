@@ -41,30 +41,35 @@ use crate::{
 pub struct RevocationLists {
     source: Source,
     refresh_interval: Duration,
+    /// Whether certificates of undetermined status are accepted.
     fails_open: bool,
 }
 
-/// Where lists are read from.
+/// The files that lists are read from.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Source {
     Directory(PathBuf),
     Files(Vec<PathBuf>),
 }
 
-/// The lists of a setting, which all channels of a client with this setting share.
+/// The lists of a setting, shared by all channels of a client with this setting.
 pub(crate) struct Revocation {
     settings: RevocationLists,
+    /// The states of the files. Held during a reading, so that there is one at a time.
     readings: Arc<tokio::sync::Mutex<Readings>>,
+    /// Bounds the time and the threads of readings.
     reads: FileReads,
     published: Mutex<Published>,
+    /// The task that reads the files again, while somebody needs it.
     watch: Watch,
 }
 
-/// What the last reading had as its result.
+/// The result of the last reading.
 #[derive(Clone, Default)]
 struct Published {
     /// `None` before the first reading.
     lists: Option<Arc<Lists>>,
+    /// When the next reading is due.
     due: Option<Instant>,
 }
 
@@ -91,12 +96,13 @@ impl RevocationLists {
         self
     }
 
+    /// Creates a setting with the defaults.
     fn new(source: Source) -> Self {
         Self { source, refresh_interval: DEFAULT_REFRESH_INTERVAL, fails_open: false }
     }
 }
 
-/// For errors and logs.
+/// Names the files for errors and logs.
 impl fmt::Display for RevocationLists {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the certificate revocation lists ")?;
@@ -116,7 +122,7 @@ impl fmt::Display for RevocationLists {
 }
 
 impl Revocation {
-    /// It does no I/O.
+    /// Creates the lists without I/O; a watch or the first handshake reads them.
     pub(crate) fn new(settings: RevocationLists) -> Arc<Self> {
         let readings = Arc::new(tokio::sync::Mutex::new(Readings::new(settings.refresh_interval)));
         let reads = FileReads::default();
@@ -144,6 +150,7 @@ impl Revocation {
         })
     }
 
+    /// Returns the result of the last reading.
     fn published(&self) -> Published {
         self.published.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -156,6 +163,7 @@ impl Revocation {
         self.published().due
     }
 
+    /// Reads what is due, one reading at a time.
     async fn read_due(self: Arc<Self>, is_needed: bool) {
         // Handshakes that wait for the same reading find it done.
         let mut readings = self.readings.clone().lock_owned().await;
@@ -189,6 +197,7 @@ impl Revocation {
         drop(spawn_blocking(parse).await);
     }
 
+    /// Publishes the result of a reading.
     fn publish(&self, readings: &Readings, has_changed: bool) {
         let mut published = self.published.lock().unwrap_or_else(PoisonError::into_inner);
         // Sessions are of the lists that they began with, so those that are the same stay the same (CH7.16).

@@ -10,12 +10,14 @@ use tokio_rustls::rustls::{RootCertStore, pki_types::CertificateDer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SpiffeId<'a> {
     uri: &'a str,
+    /// The trust domain, a part of `uri`.
     domain: &'a str,
 }
 
 /// The roots of trust domains, by the domain. It may be empty: then no certificate is accepted.
 #[derive(Debug, Default)]
 pub(crate) struct TrustBundleMap {
+    /// Roots by trust domain.
     domains: BTreeMap<Box<str>, Arc<RootCertStore>>,
 }
 
@@ -40,10 +42,12 @@ impl<'a> SpiffeId<'a> {
         Ok(Self { uri, domain })
     }
 
+    /// Returns the whole URI.
     pub(crate) fn as_str(&self) -> &'a str {
         self.uri
     }
 
+    /// Returns the trust domain.
     pub(crate) fn domain(&self) -> &'a str {
         self.domain
     }
@@ -111,6 +115,7 @@ fn certificate(key: &Map<String, Value>) -> Result<CertificateDer<'static>, Stri
     Ok(CertificateDer::from(der))
 }
 
+/// Checks the name of a trust domain by the standard SPIFFE-ID.
 fn check_domain(domain: &str) -> Result<(), &'static str> {
     if domain.is_empty() || domain.len() > MAX_DOMAIN {
         return Err("the trust domain must have 1 to 255 characters");
@@ -123,6 +128,7 @@ fn check_domain(domain: &str) -> Result<(), &'static str> {
     }
 }
 
+/// The longest id and the longest domain of the standard, in bytes.
 const MAX_ID: usize = 2048;
 const MAX_DOMAIN: usize = 255;
 

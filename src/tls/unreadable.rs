@@ -1,8 +1,8 @@
-//! What a message that is none of TLS tells of the other side.
+//! The meaning of a message that rustls cannot read.
 
 use tokio_rustls::rustls::InvalidMessage;
 
-/// Why a message of the other side cannot be read.
+/// The reason why a message of the peer cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
     /// The other side does not use TLS.
@@ -14,6 +14,7 @@ pub(crate) enum Unreadable {
 }
 
 impl Unreadable {
+    /// Classifies an error of rustls.
     pub(crate) fn of(error: &InvalidMessage) -> Self {
         use InvalidMessage::{
             CertificatePayloadTooLarge, HandshakePayloadTooLarge, InvalidContentType, UnknownProtocolVersion,
@@ -28,5 +29,5 @@ impl Unreadable {
     }
 }
 
-/// What is wrong with a server whose certificates are too large.
+/// Explains that the certificates of a server are too large.
 pub(crate) const TOO_LARGE: &str = "its certificates are larger than 64 KiB, the limit: are there too many names in them, or too many of them?";

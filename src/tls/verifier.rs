@@ -17,27 +17,27 @@ use tokio_rustls::rustls::{
 use super::revocation::{Chain, Lists};
 use super::{names::CertificateNames, spiffe::TrustBundleMap};
 
-/// Whom a server's certificate must be signed by.
+/// The roots that verify servers.
 #[derive(Debug)]
 pub(crate) enum TrustRoots {
-    /// By one of these.
+    /// The root certificates, one of which must have signed the chain.
     Certificates(Arc<RootCertStore>),
-    /// By one of the trust domain of its SPIFFE id.
+    /// Root certificates for each trust domain; the SPIFFE id of the certificate selects the domain.
     Spiffe(TrustBundleMap),
 }
 
-/// What the names of a server's certificate must be, once its chain is verified.
+/// The rule for the names of a server's certificate, applied once its chain is verified.
 pub(crate) enum NameRule {
-    /// Rules of a cluster (CH7.9, CH7.13).
+    /// The matchers of a cluster (CH7.9, CH7.13).
     #[cfg(feature = "channel")]
     Cluster {
         tls: Arc<crate::resource::UpstreamTls>,
         /// The server name that is sent, if one is.
         sent: Option<Box<str>>,
     },
-    /// The host by the rules of the web (CH7.3).
+    /// A host name, compared as in HTTPS (CH7.3).
     Host(ServerName<'static>),
-    /// Any: the SPIFFE id is the name.
+    /// Any name, where the SPIFFE id has been verified with the chain.
     Any,
 }
 
@@ -53,7 +53,7 @@ pub(crate) struct Verifier {
     pub(crate) revocation: Option<Arc<Lists>>,
 }
 
-/// Why a server's certificate is not accepted.
+/// The reason why a server's certificate is refused, for errors.
 #[derive(Debug)]
 pub(crate) struct Refused(String);
 
@@ -102,6 +102,7 @@ impl Verifier {
         })
     }
 
+    /// Verifies the names of a certificate whose chain is trusted.
     fn verify_names(&self, parsed: &ParsedCertificate<'_>, names: &CertificateNames) -> Result<(), Refused> {
         match &self.rule {
             NameRule::Any => Ok(()),
@@ -138,6 +139,7 @@ impl ServerCertVerifier for Verifier {
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
+        // The name that rustls passes is only what is sent: the rule knows which names are accepted. Stapled OCSP responses are not used.
         match self.verify(end_entity, intermediates, now) {
             Ok(()) => Ok(ServerCertVerified::assertion()),
             Err(refused) => Err(CertificateError::Other(OtherError(Arc::new(refused))).into()),

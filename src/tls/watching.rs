@@ -7,11 +7,11 @@ use std::{
 
 use tokio::task::AbortHandle;
 
-/// The place of one task at most.
+/// A slot for at most one task.
 #[derive(Default)]
 pub(super) struct Watch(Mutex<Weak<Watching>>);
 
-/// The task that keeps files up to date, for as long as somebody holds this.
+/// The task that keeps files up to date. It is aborted when the last clone is dropped.
 pub(super) struct Watching {
     task: AbortHandle,
 }
@@ -23,6 +23,7 @@ impl Watch {
         F: Future<Output = Option<Instant>> + Send,
     {
         let mut watching = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // A task that has ended, since its runtime has, is replaced: the client may be used from another runtime.
         if let Some(running) = watching.upgrade().filter(|running| !running.task.is_finished()) {
             return running;
         }

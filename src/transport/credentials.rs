@@ -51,7 +51,9 @@ use crate::config::{CredentialTypes, Server, TlsConfig};
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct CredentialsRegistry {
+    /// Channel credentials by type name.
     channel: BTreeMap<String, Arc<dyn ChannelCredentialsPlugin>>,
+    /// Call credentials by type name.
     call: BTreeMap<String, Arc<dyn CallCredentialsPlugin>>,
 }
 
@@ -103,9 +105,11 @@ pub struct CredentialsContext<'a> {
 #[derive(Debug)]
 pub struct ConnectionCredentials {
     pub(super) security: ConnectionSecurity,
+    /// Headers of the calls on the connection.
     pub(super) headers: HeaderMap,
 }
 
+/// The security of one connection, with files that are not read yet.
 #[derive(Debug)]
 pub(super) enum ConnectionSecurity {
     Plaintext,
@@ -140,10 +144,12 @@ impl CredentialsRegistry {
         self.call.keys().fold(types, CredentialTypes::with_call)
     }
 
+    /// Returns the implementation of a type of channel credentials.
     pub(super) fn channel(&self, type_name: &str) -> Option<&dyn ChannelCredentialsPlugin> {
         self.channel.get(type_name).map(|plugin| &**plugin)
     }
 
+    /// Returns the implementation of a type of call credentials.
     pub(super) fn call(&self, type_name: &str) -> Option<&dyn CallCredentialsPlugin> {
         self.call.get(type_name).map(|plugin| &**plugin)
     }
@@ -193,6 +199,7 @@ impl ConnectionCredentials {
         Ok(self.with_header(AUTHORIZATION, value))
     }
 
+    /// Creates credentials without headers.
     fn new(security: ConnectionSecurity) -> Self {
         Self { security, headers: HeaderMap::new() }
     }

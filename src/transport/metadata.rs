@@ -45,7 +45,7 @@ pub trait MetadataSource: Send + Sync + 'static {
     fn load<'a>(&'a self, server: &'a Server) -> Loading<'a, Metadata>;
 }
 
-/// The same metadata for all calls to all servers.
+/// A fixed set of metadata, for all calls to all servers.
 impl MetadataSource for Metadata {
     fn load<'a>(&'a self, _: &'a Server) -> Loading<'a, Metadata> {
         Box::pin(async { Ok(self.clone()) })
@@ -63,16 +63,17 @@ where
     }
 }
 
-/// The sources of a client.
+/// The metadata sources of a client.
 #[derive(Clone, Default)]
 pub(super) struct MetadataSources(Vec<Arc<dyn MetadataSource>>);
 
 impl MetadataSources {
+    /// Adds a source behind the others.
     pub(super) fn push(&mut self, source: impl MetadataSource) {
         self.0.push(Arc::new(source));
     }
 
-    /// The headers of one call: those of the bootstrap, then those of the sources.
+    /// Loads the headers of one call: those of the bootstrap, then those of the sources.
     pub(super) async fn headers(&self, server: &Server) -> Result<HeaderMap, Box<dyn Error + Send + Sync>> {
         let mut headers = HeaderMap::new();
         append(&mut headers, &server.initial_metadata)?;
@@ -97,6 +98,7 @@ impl fmt::Debug for MetadataSources {
     }
 }
 
+/// Adds metadata to headers, marked as sensitive, so that they are not logged.
 fn append(headers: &mut HeaderMap, metadata: &Metadata) -> Result<(), Box<dyn Error + Send + Sync>> {
     for (key, value) in metadata.iter() {
         let mut value = match key.ends_with("-bin") {

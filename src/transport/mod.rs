@@ -116,17 +116,20 @@ pub struct ConnectRequest {
     pub keepalive: Duration,
 }
 
-/// The transports of a client: for servers with streams, for polled servers, and for files.
+/// The transports of a client, chosen by the source.
 #[derive(Debug)]
 pub(crate) struct Transports {
+    /// The transport of servers with streams.
     servers: Arc<dyn Transport>,
-    /// `None` without the feature.
+    /// The transport of polled servers; `None` without the feature.
     polled: Option<Arc<dyn Transport>>,
+    /// The transport of files.
     #[cfg(feature = "files")]
     files: files::Files,
 }
 
 impl Transports {
+    /// Creates the transports. One of the application (`own`) is for all servers, but not for files.
     pub(crate) fn new(grpc: GrpcTransport, own: Option<Arc<dyn Transport>>) -> Self {
         #[cfg(feature = "rest")]
         let polled: Option<Arc<dyn Transport>> = Some(Arc::new(rest::RestTransport::new(&grpc)));
@@ -146,7 +149,7 @@ impl Transports {
         }
     }
 
-    /// Opens a stream that carries no resources.
+    /// Opens a stream that carries no resources, on a connection of its own.
     pub(crate) fn open_stream(
         &self,
         request: ConnectRequest,
@@ -155,6 +158,7 @@ impl Transports {
         self.servers.connect(request, events)
     }
 
+    /// Connects to a source by its transport.
     pub(crate) fn connect(
         &self,
         to: ConnectTarget,
@@ -174,7 +178,7 @@ impl Transports {
                 }
             }
             #[cfg(feature = "files")]
-            ConnectTarget::File { file, type_url } => self.files.open((file, type_url), events),
+            ConnectTarget::File { file, type_url } => self.files.open(file, type_url, events),
             #[cfg(not(feature = "files"))]
             ConnectTarget::File { file, type_url } => {
                 unsupported(&format!("{type_url} in {file} needs the feature `files`"), &events)
@@ -183,12 +187,13 @@ impl Transports {
     }
 }
 
-/// The connection of a build without the required feature.
+/// Returns the connection of a build without the required feature, which ends at once.
 fn unsupported(why: &str, events: &ConnectionEvents) -> Box<dyn Connection> {
     events.disconnected(Disconnect::new(DisconnectKind::Unreachable, why));
     Box::new(Unsupported)
 }
 
+/// A connection that does nothing.
 #[derive(Debug)]
 struct Unsupported;
 
@@ -205,6 +210,7 @@ pub struct ConnectionEvents {
     reporter: Arc<Reporter>,
 }
 
+/// The sender of the events of one connection, whose drop is reported as its end.
 #[derive(Debug)]
 struct Reporter {
     stream: StreamId,
@@ -216,6 +222,7 @@ impl ConnectionEvents {
         Self { reporter: Arc::new(Reporter { stream, reports }) }
     }
 
+    /// Returns a weak handle.
     pub(crate) fn downgrade(&self) -> WeakConnectionEvents {
         WeakConnectionEvents { reporter: Arc::downgrade(&self.reporter) }
     }
@@ -274,7 +281,8 @@ impl ConnectionEvents {
     }
 }
 
-/// The same, without an effect on the end of the connection when it is dropped.
+/// A weak handle of [`ConnectionEvents`]: dropping the last strong one reports the end of the connection, dropping this one does
+/// not.
 #[derive(Debug)]
 pub(crate) struct WeakConnectionEvents {
     reporter: Weak<Reporter>,
@@ -290,6 +298,7 @@ impl WeakConnectionEvents {
 }
 
 impl Reporter {
+    /// Sends an event to the driver.
     fn report(&self, event: StreamEvent) {
         // An error means that the client has ended.
         let _ = self.reports.send(Input::Transport(event));

@@ -19,15 +19,20 @@ use crate::config::{ChannelCredentials, Keepalive, NamedServers, Server, ServerU
 /// The static clusters. Each is read when the first source names it: clusters of the data plane are not validated.
 #[derive(Debug, Default)]
 pub(super) struct Clusters<'a> {
+    /// The clusters of the bootstrap.
     by_name: BTreeMap<&'a str, Message<'a>>,
+    /// Clusters that were read, so that the problems of each are reported once.
     read: RefCell<BTreeMap<&'a str, Option<Vec<Upstream>>>>,
 }
 
 /// The address and the connection settings of a management server.
 #[derive(Debug, Clone)]
 pub(super) struct Upstream {
+    /// Where to connect.
     pub(super) uri: ServerUri,
+    /// How the connection is secured.
     pub(super) credentials: ChannelCredentials,
+    /// How a dead connection is detected.
     pub(super) keepalive: Option<Keepalive>,
 }
 
@@ -49,6 +54,7 @@ pub(super) fn named_servers(document: &Value) -> NamedServers {
 }
 
 impl<'a> Clusters<'a> {
+    /// The clusters among the static resources.
     pub(super) fn new(resources: Option<&Message<'a>>) -> Self {
         let mut clusters = Self::default();
         let Some(resources) = resources else { return clusters };
@@ -74,6 +80,7 @@ impl<'a> Clusters<'a> {
     }
 }
 
+/// Reads the servers of a cluster.
 fn upstreams(cluster: &Message<'_>) -> Option<Vec<Upstream>> {
     cluster.refuse(&["eds_cluster_config"]);
     let discovery = [("STATIC", 0, ()), ("STRICT_DNS", 1, ()), ("LOGICAL_DNS", 2, ())];
@@ -129,8 +136,10 @@ fn uris(cluster: &Message<'_>) -> Vec<ServerUri> {
     endpoints.into_iter().map(|(_, uri)| uri).collect()
 }
 
+/// The address of a server, also as IP address and port if it is one.
 type Address = (Option<(IpAddr, u32)>, ServerUri);
 
+/// All endpoints as one target, if they are IP addresses of one family.
 fn family(endpoints: &[Address]) -> Option<ServerUri> {
     let all: Vec<_> = endpoints.iter().map(|(address, _)| *address).collect::<Option<_>>()?;
     let scheme = match all.as_slice() {
@@ -143,6 +152,7 @@ fn family(endpoints: &[Address]) -> Option<ServerUri> {
     format!("{scheme}:{}", list.join(",")).parse().ok()
 }
 
+/// Reads an endpoint.
 fn lb_endpoint(endpoint: &Message<'_>) -> Option<Address> {
     endpoint.refuse(&["endpoint_name"]);
     let inner = endpoint.required("endpoint").and_then(|inner| endpoint.of(&inner))?;
@@ -152,6 +162,7 @@ fn lb_endpoint(endpoint: &Message<'_>) -> Option<Address> {
     address(&found?)
 }
 
+/// Reads the address of an endpoint.
 fn address(address: &Message<'_>) -> Option<Address> {
     address.refuse(&["envoy_internal_address"]);
     if let Some(pipe) = address.message("pipe") {
@@ -184,6 +195,7 @@ fn address(address: &Message<'_>) -> Option<Address> {
     parse(&socket, "address", &host_and_port(host, port)).map(|uri| (ip, uri))
 }
 
+/// A host, in brackets if it is an IPv6 address, and a port.
 fn host_and_port(host: &str, port: u32) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
@@ -208,6 +220,7 @@ fn keepalive(cluster: &Message<'_>) -> Option<Keepalive> {
     found
 }
 
+/// Reads the HTTP options of a cluster.
 fn http(options: &Message<'_>) -> Option<Keepalive> {
     options.heed(&["@type"]);
     let mut found = None;
@@ -219,6 +232,7 @@ fn http(options: &Message<'_>) -> Option<Keepalive> {
     found
 }
 
+/// Reads the HTTP/2 options of a cluster.
 fn http2(options: &Message<'_>) -> Option<Keepalive> {
     let settings = options.message("connection_keepalive");
     let found = settings.and_then(|settings| {
@@ -259,6 +273,7 @@ impl Upstream {
 /// The names of these types as custom cluster types.
 const CUSTOM_TYPES: [&str; 4] =
     ["envoy.cluster.static", "envoy.cluster.dns", "envoy.cluster.strict_dns", "envoy.cluster.logical_dns"];
+/// The key of the HTTP options in a cluster.
 const HTTP_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 /// The interval if only a timeout is set: the client's default.
 const INTERVAL: Duration = Duration::from_secs(30);

@@ -36,6 +36,7 @@ pub(super) fn server(grpc: &Message<'_>) -> Option<Server> {
     Some(Server { call_credentials: calls, ..server })
 }
 
+/// Reads the credentials of a connection.
 fn channel_credentials(credentials: &Message<'_>) -> Option<ChannelCredentials> {
     credentials.refuse(&["local_credentials"]);
     let (ssl, default) = (credentials.message("ssl_credentials"), credentials.has(GOOGLE_DEFAULT));
@@ -56,6 +57,7 @@ fn channel_credentials(credentials: &Message<'_>) -> Option<ChannelCredentials> 
     }
 }
 
+/// Reads TLS credentials.
 fn ssl_credentials(ssl: &Message<'_>) -> Option<TlsConfig> {
     let roots = tls::file(ssl, "root_certs");
     let identity = (tls::file(ssl, "cert_chain"), tls::file(ssl, "private_key"));
@@ -92,6 +94,7 @@ fn call_credentials(credentials: &Message<'_>) -> Option<CallCredentials> {
     }
 }
 
+/// The credentials of Google Cloud, which an application provides.
 const GOOGLE_DEFAULT: &str = "google_default";
 const CALL_CREDENTIALS: [&str; 7] = [
     "access_token",

@@ -11,8 +11,11 @@ use crate::config::ValidationError;
 /// An object of the document, with a record of the fields that were read.
 #[derive(Debug)]
 pub(super) struct Message<'a> {
+    /// All fields.
     fields: Fields<'a>,
+    /// The names of fields that were read, so that others can be reported.
     read: RefCell<BTreeSet<String>>,
+    /// Fields without effect.
     warnings: &'a Problems,
 }
 
@@ -65,14 +68,17 @@ impl<'a> Message<'a> {
         Some(text)
     }
 
+    /// The texts of a list.
     pub(super) fn texts(&self, name: &str) -> Vec<(Reader<'a>, &'a str)> {
         self.items(name).into_iter().filter_map(|item| Some((item.clone(), item.text()?))).collect()
     }
 
+    /// The message in a field.
     pub(super) fn message(&self, name: &str) -> Option<Self> {
         self.of(&self.get(name)?)
     }
 
+    /// The messages of a list.
     pub(super) fn messages(&self, name: &str) -> Vec<Self> {
         self.items(name).iter().filter_map(|item| self.of(item)).collect()
     }
@@ -184,6 +190,7 @@ impl<'a> Message<'a> {
         }
     }
 
+    /// Fields without effect.
     pub(super) fn warnings(&self) -> &'a Problems {
         self.warnings
     }
@@ -208,6 +215,7 @@ fn is_default(value: &Value) -> bool {
     }
 }
 
+/// The name of a field in protobuf's JSON.
 fn camel_case(name: &str) -> String {
     let mut words = name.split('_');
     let mut camel = words.next().unwrap_or_default().to_owned();

@@ -146,7 +146,8 @@ impl Table {
         for kind in [LISTENERS, CLUSTERS] {
             if let Some(locator) = locator(dynamic, kind.locator) {
                 self.is_configured = true;
-                self.add_collection(&kind, &locator, dynamic);
+                let (place, text) = &locator;
+                self.add_collection(&kind, place, text, dynamic);
             }
         }
     }
@@ -173,7 +174,7 @@ impl Table {
     }
 
     /// Reads the collection that replaces the wildcard of a type.
-    fn add_collection(&mut self, kind: &Kind, (place, text): &(Reader<'_>, &str), dynamic: &Message<'_>) {
+    fn add_collection(&mut self, kind: &Kind, place: &Reader<'_>, text: &str, dynamic: &Message<'_>) {
         if let Some(rest) = text.strip_prefix("file://") {
             match file_path(rest) {
                 Ok(path) => {

@@ -96,6 +96,7 @@ fn document(path: &Path) -> Result<Value, String> {
     }
 }
 
+/// Reads a small text file.
 fn text(path: &Path) -> io::Result<String> {
     // A FIFO would wait for its writer.
     if !fs::metadata(path)?.is_file() {

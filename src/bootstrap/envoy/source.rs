@@ -15,6 +15,7 @@ use crate::config::{
 /// The context of sources.
 #[derive(Debug)]
 pub(super) struct SourceContext<'a> {
+    /// The clusters that servers are named by.
     pub(super) clusters: Clusters<'a>,
     /// The sources in `ads_config`, if present.
     pub(super) ads: Option<Vec<ConfigSource>>,
@@ -25,10 +26,12 @@ pub(super) struct SourceContext<'a> {
 pub(super) enum Found {
     /// The sources of `ads_config`.
     Ads(Vec<ConfigSource>),
+    /// Sources of its own.
     Own(Vec<ConfigSource>),
 }
 
 impl Found {
+    /// The sources, wherever they were found.
     pub(super) fn into_sources(self) -> Vec<ConfigSource> {
         match self {
             Self::Ads(sources) | Self::Own(sources) => sources,
@@ -67,6 +70,7 @@ impl<'a> SourceContext<'a> {
         found
     }
 
+    /// Reads a reference to `ads_config`.
     fn ads(&self, source: &Message<'a>, name: &str) -> Option<Found> {
         if let Some(detail) = source.message(name) {
             detail.heed(&["transport_api_version"]);
@@ -129,6 +133,7 @@ impl<'a> SourceContext<'a> {
         upstreams.map(|upstream| upstream.into_server(None)).collect()
     }
 
+    /// Reads a source of gRPC servers.
     fn grpc(&self, source: &Message<'a>) -> Vec<Server> {
         if source.has("cluster_names") {
             source.fail("cluster_names", "valid for REST only: use grpc_services");
@@ -140,6 +145,7 @@ impl<'a> SourceContext<'a> {
         services.iter().flat_map(|service| self.grpc_service(service)).collect()
     }
 
+    /// Reads a gRPC service.
     fn grpc_service(&self, service: &Message<'a>) -> Vec<Server> {
         service.warn("retry_policy", RECONNECTS);
         service.warn("timeout", "not used: a stream has no end");
@@ -165,6 +171,7 @@ impl<'a> SourceContext<'a> {
             .collect()
     }
 
+    /// Reads a gRPC service that is a cluster.
     fn envoy_grpc(&self, grpc: &Message<'a>) -> Vec<Server> {
         grpc.warn("retry_policy", RECONNECTS);
         grpc.heed(&["skip_envoy_headers"]);
@@ -190,6 +197,7 @@ fn without_commands(value: &str) -> Result<String, &'static str> {
     Ok(value.replace("%%", "%"))
 }
 
+/// Reads a file as a source.
 fn path_source(source: &Message<'_>) -> Option<Found> {
     let mut path = source.required_text("path").map(PathSource::new);
     if let Some(directory) = source.message("watched_directory") {
@@ -203,6 +211,7 @@ fn path_source(source: &Message<'_>) -> Option<Found> {
     path.map(|path| Found::Own(vec![file(path)]))
 }
 
+/// A file as a source.
 pub(super) fn file(path: PathSource) -> ConfigSource {
     ConfigSource::Path(Arc::new(path))
 }
@@ -259,6 +268,7 @@ pub(super) fn authorities<'a>(source: &Message<'a>) -> Vec<(Reader<'a>, String)>
 }
 
 const RECONNECTS: &str = "not used: the client reconnects with a backoff of its own";
+/// The fields of a source, of which there is one.
 const SPECIFIERS: [&str; 5] = ["path", "path_config_source", "api_config_source", "ads", "self"];
 const API_TYPES: [(&str, u64, ApiType); 5] = [
     ("REST", 1, ApiType::Rest),

@@ -39,6 +39,7 @@ pub(super) fn credentials(cluster: &Message<'_>) -> Option<ChannelCredentials> {
     }
 }
 
+/// Reads the TLS settings of a cluster.
 fn upstream(context: &Message<'_>) -> Option<TlsConfig> {
     context.heed(&["@type"]);
     let server_name = context.text("sni").map(str::to_owned);
@@ -54,6 +55,7 @@ fn upstream(context: &Message<'_>) -> Option<TlsConfig> {
     tls
 }
 
+/// Reads the TLS settings that clients and servers have in common.
 fn common_context(common: &Message<'_>, server_name: Option<String>) -> Option<TlsConfig> {
     common.refuse(UNSUPPORTED_SOURCES);
     if let Some(params) = common.message("tls_params") {
@@ -113,7 +115,8 @@ struct Validation {
 }
 
 impl Validation {
-    /// Both, as Envoy merges a `combined_validation_context`: roots of the second replace those of the first.
+    /// Merges two validation contexts as Envoy merges a `combined_validation_context`: roots of the second replace those of the
+    /// first.
     fn and(self, other: Self, combined: &Message<'_>) -> Self {
         if self.name.is_some() && other.name.is_some() && self.name != other.name {
             combined.fail_whole(ONE_NAME);
@@ -214,6 +217,7 @@ fn name(alternative: &Message<'_>, exact: Option<&str>, server_name: Option<&str
     }
 }
 
+/// Reads a path that must be there.
 fn required_file(parent: &Message<'_>, name: &str) -> Option<PathBuf> {
     if !parent.has(name) {
         parent.fail(name, "missing");

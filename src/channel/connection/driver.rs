@@ -33,39 +33,51 @@ use crate::balance::{disconnect::Disconnect, streams::Streams};
 
 /// Executes a connection until it is closed.
 pub(super) struct Driver<F: FnOnce(Loss)> {
+    /// Reads and writes frames.
     h2: H2Connection<Socket>,
     /// Set while the connection takes new streams, and the channel begins some.
     send: Option<SendRequest<Bytes>>,
-    /// Those who use the connection have it, and it has a handle.
+    /// Weak, since its users own it, and it owns a handle of this connection.
     streams: Weak<Streams<Handle>>,
+    /// The responses in progress.
     responses: Arc<Responses>,
+    /// Counts of what was written.
     outbound: Arc<Outbound>,
+    /// The limit of concurrent streams that the peer announced last.
     limit: usize,
+    /// Sends pings. h2 has one at a time, which keepalive and window share.
     ping_pong: Option<PingPong>,
+    /// Keepalive pings, unless they are off.
     keep_alive: Option<KeepAliveTimer>,
+    /// The window of streams.
     window: WindowUpdates,
+    /// Whether the channel still uses the connection.
     drain: Drain,
+    /// How long streams may run on after a drain.
     drain_limit: Option<Duration>,
+    /// Reports the loss of the connection, once.
     on_lost: Option<F>,
 }
 
-/// The announcement of other windows.
+/// The announcements of windows.
 struct WindowUpdates {
+    /// Computes the window.
     window: StreamWindow,
     /// The bytes that applications had read at the last poll.
     seen: u64,
-    /// When the unread bytes are to be looked at again, which takes a moment for each response.
+    /// The next time to read the unread bytes, which takes a moment for each response.
     next_look: Instant,
 }
 
-/// Whether the channel still uses a connection.
+/// The state of the use of a connection by the channel.
 enum Drain {
+    /// The channel uses the connection until the other end of this is dropped.
     NotYet(oneshot::Receiver<()>),
-    /// The time left to the streams that run.
+    /// The channel no longer uses it; the timer ends the remaining streams, if there is a limit.
     Begun(Option<Pin<Box<Sleep>>>),
 }
 
-/// What a driver is made of.
+/// The parts of a driver.
 pub(super) struct Parts {
     pub(super) h2: H2Connection<Socket>,
     pub(super) streams: Arc<Streams<Handle>>,
@@ -77,6 +89,7 @@ pub(super) struct Parts {
 }
 
 impl<F: FnOnce(Loss)> Driver<F> {
+    /// Creates a driver, and sets the limit of streams.
     pub(super) fn new(parts: Parts, on_lost: F) -> Self {
         let Parts { h2, streams, ping_pong, keep_alive, window, drain, drain_limit } = parts;
         let limit = h2.max_concurrent_send_streams();
@@ -98,7 +111,9 @@ impl<F: FnOnce(Loss)> Driver<F> {
         }
     }
 
+    /// Executes the connection. Ready when it is closed.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        // Frames first: what they bring, such as GOAWAY or other SETTINGS, decides all that follows.
         let end = self.poll_frames(cx);
         if let Some(loss) = self.loss(&end, cx) {
             self.lose(loss);
@@ -115,6 +130,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
         self.poll_drain(cx)
     }
 
+    /// Reads and writes frames.
     fn poll_frames(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), h2::Error>> {
         let end = Pin::new(&mut self.h2).poll(cx);
         // The socket reads no further before that.
@@ -124,7 +140,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
         end
     }
 
-    /// Whether the connection has ceased to take new streams.
+    /// Returns the reason why the connection has ceased to take new streams, once.
     fn loss(&mut self, end: &Poll<Result<(), h2::Error>>, cx: &mut Context<'_>) -> Option<Loss> {
         let refusal = self.send.as_mut()?.poll_ready(cx);
         match (refusal, end) {
@@ -137,10 +153,12 @@ impl<F: FnOnce(Loss)> Driver<F> {
         }
     }
 
+    /// Whether the connection is to be replaced before h2 closes it, or its window is used up.
     fn is_worn_out(&self) -> bool {
         self.outbound.is_worn_out() || self.responses.inbound().is_window_used_up()
     }
 
+    /// Ends the use of the connection for new streams, and reports that.
     fn lose(&mut self, loss: Loss) {
         self.send = None;
         if let Some(streams) = self.streams.upgrade() {
@@ -155,7 +173,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
         }
     }
 
-    /// Ready when the peer does not answer.
+    /// Handles pings. Ready when the peer has not responded in time.
     fn poll_pings(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(ping_pong) = &mut self.ping_pong else { return Poll::Pending };
         if let Poll::Ready(Ok(_)) = ping_pong.poll_pong(cx) {
@@ -231,6 +249,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
         over
     }
 
+    /// Calls a function with the streams, if anybody uses them.
     fn with_streams(&self, change: impl FnOnce(&Streams<Handle>)) {
         if let Some(streams) = self.streams.upgrade() {
             change(&streams);

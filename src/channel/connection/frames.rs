@@ -3,6 +3,7 @@
 /// Finds the frames in bytes that arrive in any parts.
 #[derive(Debug, Default)]
 pub(super) struct FrameReader {
+    /// The head of the next frame, as far as it has arrived.
     head: Prefix<HEAD>,
     /// The rest of the current frame's payload.
     remaining: usize,
@@ -13,14 +14,18 @@ pub(super) struct FrameReader {
 pub(super) struct FrameHead {
     /// The length of the payload.
     pub(super) length: u32,
+    /// The type of the frame.
     pub(super) kind: u8,
+    /// The flags, whose meaning depends on the type.
     pub(super) flags: u8,
+    /// The number of the stream; 0 is the connection.
     pub(super) stream: u32,
 }
 
-/// What comes next in the bytes.
+/// A part of a stream of frames.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum FramePart<'a> {
+    /// The head of a frame.
     Head(FrameHead),
     /// A part of the payload of the frame whose head came last.
     Payload(&'a [u8]),
@@ -30,16 +35,17 @@ pub(super) enum FramePart<'a> {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Prefix<const N: usize> {
     bytes: [u8; N],
+    /// How many of the bytes have arrived.
     length: usize,
 }
 
 impl FrameReader {
-    /// Frames that begin after so many other bytes, which are returned as a payload.
+    /// Creates a reader of frames behind `others` bytes, which are returned as a payload.
     pub(super) fn after(others: usize) -> Self {
         Self { remaining: others, ..Self::default() }
     }
 
-    /// The next part; `None` when the bytes are used up.
+    /// Returns the next part; `None` when the bytes are used up.
     pub(super) fn next<'a>(&mut self, bytes: &mut &'a [u8]) -> Option<FramePart<'a>> {
         if self.remaining > 0 {
             let payload = bytes.split_off(..self.remaining.min(bytes.len()))?;
@@ -65,7 +71,7 @@ impl FrameReader {
 }
 
 impl<const N: usize> Prefix<N> {
-    /// The bytes when all of them are there, after which the next ones begin.
+    /// Returns the bytes once all of them have arrived; the next call begins with other ones.
     pub(super) fn take(&mut self, bytes: &mut &[u8]) -> Option<[u8; N]> {
         let part = bytes.split_off(..(N - self.length).min(bytes.len()))?;
         self.bytes[self.length..self.length + part.len()].copy_from_slice(part);
@@ -86,6 +92,7 @@ impl<const N: usize> Default for Prefix<N> {
 
 /// The length of a frame's head.
 pub(super) const HEAD: usize = 9;
+/// Types of frames (RFC 9113, section 6).
 pub(super) const DATA: u8 = 0;
 pub(super) const HEADERS: u8 = 1;
 pub(super) const RST_STREAM: u8 = 3;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use h2::client::Builder;
 
-/// What an endpoint may have a connection hold, by HTTP/2's own limits.
+/// The limits of what an endpoint may send on a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::channel) struct Http2Settings {
     /// The largest header list of a response, and of its trailers, by HTTP/2's count: the lengths of names and values, and 32 bytes
@@ -48,15 +48,17 @@ impl Http2Settings {
         builder
     }
 
-    /// The header list size at which the h2 crate resets a stream. It closes the connection at 4 times that, or by one frame behind it
-    /// that is larger, and tells nobody why it has reset a stream: what is only a little too large is to fail its own call, with
-    /// the limit's name.
+    /// Returns the header list size at which the h2 crate resets a stream. It closes the connection at 4 times that, or by one
+    /// frame behind it that is larger, and does not report why it has reset a stream: a list that is only a little too large is
+    /// to fail its own call, with the name of the limit.
     pub(in crate::channel) fn enforced_header_list_size(&self) -> u32 {
         self.max_header_list_size.saturating_mul(ENFORCED_FACTOR).max(2 * MAX_FRAME)
     }
 }
 
-/// The limit of streams until the SETTINGS of the peer are there, which no peer can send (CH15.2).
+/// The limit of streams until the SETTINGS of the peer have arrived, which no peer can send (CH15.2).
+// h2 has no event for the first SETTINGS. `usize::MAX` is its value for SETTINGS without a limit, so that the arrival shows as
+// any other value than this one.
 pub(super) const UNKNOWN_STREAMS: usize = usize::MAX - 1;
 /// The window of a stream at first, as HTTP/2 has it by default (RFC 9113, section 6.9.2).
 pub(super) const INITIAL_WINDOW: u32 = (1 << 16) - 1;

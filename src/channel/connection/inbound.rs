@@ -1,4 +1,4 @@
-//! What arrives on a connection, as far as h2 does not show it.
+//! Received frames and bytes, as far as h2 does not report them.
 
 use std::{
     fmt,
@@ -17,15 +17,16 @@ use super::{
     window::is_bulk,
 };
 
-/// The counts of what an endpoint has sent on a connection. The socket writes them.
+/// Counts of what an endpoint has sent on a connection. The socket writes them, from one task; driver and calls read them.
 #[derive(Debug)]
 pub(super) struct Inbound {
+    /// The origin of `last_read`.
     start: Instant,
     /// The time of the last read, in nanoseconds since the start.
     last_read: AtomicU64,
     /// The bytes that applications have read of responses.
     consumed: AtomicU64,
-    /// Half of a window of one response was read since the last [look](Self::take_bulk).
+    /// Whether half of a window of one response was read since the last [look](Self::take_bulk).
     has_bulk: AtomicBool,
     /// The window of streams that was announced last.
     window: AtomicU32,
@@ -33,18 +34,22 @@ pub(super) struct Inbound {
     ignored: AtomicU64,
     /// The number of small DATA frames since the last [compaction](Self::on_compacted).
     small_frames: AtomicU32,
-    /// SETTINGS_MAX_HEADER_LIST_SIZE of the endpoint.
+    /// SETTINGS_MAX_HEADER_LIST_SIZE of the endpoint; `u32::MAX` is no limit.
     max_header_list_size: AtomicU32,
-    /// The lowest last stream of all GOAWAY frames.
+    /// The lowest last stream of all GOAWAY frames; `u32::MAX` before the first one.
     last_stream: AtomicU32,
+    /// The last GOAWAY frame, for errors.
     go_away: Mutex<Option<GoAway>>,
 }
 
 /// A GOAWAY frame.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct GoAway {
+    /// The last stream that the endpoint may process.
     last_stream: u32,
+    /// The error code.
     code: u32,
+    /// The beginning of the debug data.
     debug_data: Vec<u8>,
 }
 
@@ -52,13 +57,19 @@ pub(super) struct GoAway {
 #[derive(Debug)]
 pub(super) struct InboundFrames {
     counts: Arc<Inbound>,
+    /// Finds the frames.
     reader: FrameReader,
+    /// Finds frames on streams that the endpoint has reset.
     late: LateFrames,
+    /// The type of the current frame.
     kind: Kind,
+    /// The parameter of SETTINGS that is being read.
     parameter: Prefix<6>,
+    /// The payload of GOAWAY so far.
     go_away: Vec<u8>,
 }
 
+/// The frames whose payload is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Settings,
@@ -87,12 +98,13 @@ impl Inbound {
         self.start + std::time::Duration::from_nanos(self.last_read.load(Ordering::Relaxed))
     }
 
+    /// Records the time of a read.
     pub(super) fn on_read(&self) {
         let elapsed = self.start.elapsed().as_nanos().try_into().unwrap_or(u64::MAX);
         self.last_read.store(elapsed, Ordering::Relaxed);
     }
 
-    /// The application has read so many bytes of a response.
+    /// Counts bytes of a response that the application has read.
     pub(super) fn on_consumed(&self, bytes: usize) {
         self.consumed.fetch_add(bytes as u64, Ordering::Relaxed);
     }
@@ -102,7 +114,8 @@ impl Inbound {
         self.consumed.load(Ordering::Relaxed)
     }
 
-    /// The application has read so many bytes of one response. Returns how many of these are still to be counted.
+    /// Handles that the application has read `read` bytes of one response. Returns the bytes that are still to be counted for the
+    /// next sample.
     pub(super) fn on_response_read(&self, read: u64) -> u64 {
         if !is_bulk(read, self.window.load(Ordering::Relaxed)) {
             return read;
@@ -116,7 +129,7 @@ impl Inbound {
         self.has_bulk.load(Ordering::Relaxed) && self.has_bulk.swap(false, Ordering::Relaxed)
     }
 
-    /// Another window was announced.
+    /// Sets the initial window of streams, after it was announced to the peer.
     pub(super) fn set_window(&self, window: u32) {
         self.window.store(window, Ordering::Relaxed);
     }
@@ -126,6 +139,7 @@ impl Inbound {
         self.small_frames.load(Ordering::Relaxed) >= COMPACT_AFTER
     }
 
+    /// Handles that the small frames were merged.
     pub(super) fn on_compacted(&self) {
         self.small_frames.store(0, Ordering::Relaxed);
     }
@@ -196,6 +210,7 @@ impl InboundFrames {
                 FramePart::Payload(payload) => self.read_payload(payload),
             }
         }
+        // Changed after the loop: the reader borrows the bytes while it finds the heads.
         for (end, change) in changes {
             if let Some(head) = bytes[..end].last_chunk_mut() {
                 change.apply(head);
@@ -214,6 +229,7 @@ impl InboundFrames {
         }
     }
 
+    /// Handles the head of a frame.
     fn begin_frame(&mut self, head: FrameHead) {
         self.kind = match head.kind {
             SETTINGS if head.flags & ACK == 0 => Kind::Settings,
@@ -228,6 +244,7 @@ impl InboundFrames {
         self.go_away.clear();
     }
 
+    /// Handles a part of the payload of the current frame.
     fn read_payload(&mut self, mut payload: &[u8]) {
         match self.kind {
             Kind::Other => {}
@@ -255,6 +272,7 @@ impl InboundFrames {
 }
 
 impl GoAway {
+    /// Parses a payload; `None` if it is too short.
     fn parse(payload: &[u8]) -> Option<Self> {
         let (head, debug_data) = payload.split_at_checked(GO_AWAY_HEAD)?;
         let number = |bytes: &[u8]| bytes.try_into().ok().map(u32::from_be_bytes);
@@ -274,6 +292,7 @@ impl fmt::Display for GoAway {
     }
 }
 
+/// The flag of SETTINGS that acknowledge others.
 const ACK: u8 = 1;
 /// The identifier of a parameter of SETTINGS.
 const MAX_HEADER_LIST_SIZE: [u8; 2] = [0, 6];

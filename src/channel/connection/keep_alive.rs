@@ -16,7 +16,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 use super::inbound::Inbound;
 use crate::config::bounded;
 
-/// When connections send pings.
+/// The settings of keepalive pings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(in crate::channel) struct KeepAlive {
     /// How long a connection is silent before a ping; never by default, since servers that do not permit pings end connections
@@ -31,8 +31,9 @@ pub(in crate::channel) struct KeepAlive {
 /// The intervals between pings to addresses that permit fewer of them than configured (CH3.5).
 #[derive(Debug, Default)]
 pub(in crate::channel) struct LongerIntervals {
+    /// The interval of each address that has reported too many pings.
     by_address: HashMap<SocketAddr, Duration>,
-    /// The number of addresses at which those that are not used are forgotten.
+    /// The number of addresses at which unused ones are removed.
     sweep_at: usize,
 }
 
@@ -43,8 +44,8 @@ impl LongerIntervals {
         KeepAlive { interval, ..settings }
     }
 
-    /// A server reported too many pings. Returns the interval of its next connections. When there are as many addresses as twice
-    /// those that were in use the last time, those that are not any more are forgotten.
+    /// Handles a server that reports too many pings. Returns the interval of its next connections. Addresses that are not used
+    /// are removed when their number has doubled since the last time.
     pub(in crate::channel) fn double(
         &mut self,
         address: SocketAddr,
@@ -83,18 +84,25 @@ impl Default for KeepAlive {
 ///            a call runs                  anything is read
 /// ```
 pub(super) struct KeepAliveTimer {
+    /// The time of silence before a ping.
     interval: Duration,
+    /// The time for the response.
     timeout: Duration,
+    /// Whether pings are sent while no call runs.
     without_calls: bool,
+    /// The time of the last read.
     inbound: Arc<Inbound>,
     state: State,
+    /// One timer for both states, reset when it is due and not at each read.
     timer: Pin<Box<Sleep>>,
 }
 
+/// The states drawn above.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum State {
     /// No pings, and no timer: an idle connection wakes nobody.
     Dormant,
+    /// The timer runs until the peer may have been silent for the interval.
     Watching,
     /// A ping was sent at this time.
     Awaiting(Instant),
@@ -136,7 +144,7 @@ impl KeepAliveTimer {
         format!("no answer to a keepalive ping within {:?}", self.timeout)
     }
 
-    /// The peer may have been silent for the interval.
+    /// Handles the timer: the peer may have been silent for the interval.
     fn on_timer(&mut self, is_needed: bool, pings: &mut PingPong) {
         let now = Instant::now();
         if due(self.inbound.last_read(), self.interval) > now {
@@ -151,13 +159,14 @@ impl KeepAliveTimer {
         }
     }
 
+    /// Waits for silence, from the last read on.
     fn watch(&mut self) {
         self.state = State::Watching;
         self.timer.as_mut().reset(due(self.inbound.last_read(), self.interval));
     }
 }
 
-/// A time that can be waited for: intervals that were doubled are longer than the longest setting.
+/// Returns a time that can be waited for: intervals that were doubled may be longer than the longest setting.
 fn due(from: Instant, after: Duration) -> Instant {
     from + bounded(after)
 }

@@ -9,19 +9,20 @@ use std::collections::BTreeSet;
 
 use super::frames::{DATA, FrameHead, HEAD, HEADERS, RST_STREAM};
 
-/// The streams on which frames are late.
+/// Streams on which further frames are late.
 #[derive(Debug, Default)]
 pub(super) struct LateFrames {
     /// The streams that the endpoint has reset, the newest [`MAX_REMEMBERED`].
     reset: BTreeSet<u32>,
 }
 
-/// How a frame is changed.
+/// A change of a late frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Into one that is ignored, with its payload.
+    /// The type becomes one that every receiver ignores, with the payload.
     Ignored,
-    /// Into one that ends nothing but its stream: a header list has to be read for the state of compression that it changes.
+    /// The flag END_STREAM is removed, and nothing else: a header list has to be decoded, since it changes the state of
+    /// compression.
     WithoutEnd,
 }
 
@@ -31,7 +32,7 @@ impl LateFrames {
         !self.reset.is_empty()
     }
 
-    /// How the frame with this head is to be changed; `None` if it stays as it is.
+    /// Returns the change of the frame with this head; `None` if it is not late.
     pub(super) fn look(&mut self, head: FrameHead) -> Option<Change> {
         if head.kind == RST_STREAM {
             self.remember(head.stream);
@@ -44,6 +45,7 @@ impl LateFrames {
         }
     }
 
+    /// Remembers a stream that the endpoint has reset.
     fn remember(&mut self, stream: u32) {
         self.reset.insert(stream);
         if self.reset.len() > MAX_REMEMBERED {
@@ -67,6 +69,7 @@ impl Change {
 const MAX_REMEMBERED: usize = 1 << 10;
 /// A type of frames that nothing defines, and that every receiver ignores (RFC 9113, section 5.5).
 const UNASSIGNED: u8 = 0xff;
+/// The flag of HEADERS that ends a stream.
 const END_STREAM: u8 = 1;
 
 #[cfg(test)]

@@ -36,10 +36,10 @@ use crate::{
     pb::{google::protobuf as google, xds::service::orca::v3::OrcaLoadReportRequest},
 };
 
-/// The encoded report in the trailers of a response: the last one if there are several (CH9.7).
+/// Returns the encoded report in the trailers of a response: the last one if there are several (CH9.7).
 ///
 /// # Errors
-/// It is not in base64, or longer than [`MAX_LOAD_REPORT`], so that it would hold up the call, and all that run on its thread.
+/// It is not base64, or longer than [`MAX_LOAD_REPORT`], so that it would delay the call, and all others on its thread.
 pub(super) fn in_trailers(trailers: &HeaderMap) -> Result<Option<Vec<u8>>, Malformed> {
     let Some(value) = trailers.get_all(LOAD).iter().next_back() else { return Ok(None) };
     if value.len() > MAX_LOAD_REPORT {
@@ -48,14 +48,22 @@ pub(super) fn in_trailers(trailers: &HeaderMap) -> Result<Option<Vec<u8>>, Malfo
     BASE64.decode(value.as_bytes()).map(Some).map_err(|_| Malformed)
 }
 
-/// Reads the reports of an endpoint on one of its connections, at least so often, until the oldest one is lost (CH9.8). The stream
+/// Settings of the stream by which an endpoint reports its load beside the calls.
+pub(in crate::channel) struct LoadWatchSettings {
+    /// The scheme and authority of the stream's request.
+    pub(in crate::channel) origin: Uri,
+    /// The longest interval between reports that is requested; an endpoint may report more often.
+    pub(in crate::channel) period: Duration,
+}
+
+/// Reads the reports of an endpoint on one of its connections, at least once each period, until the oldest one is lost (CH9.8). The stream
 /// is opened again after failures, unless the endpoint does not serve it (CH9.9).
 ///
 /// # Cancel safety
 /// The stream ends with this.
 pub(in crate::channel) async fn watch_load(
     endpoint: Arc<ReadyEndpoint<Handle>>,
-    (origin, period): (Uri, Duration),
+    watch: LoadWatchSettings,
     mut backoff: Backoff,
     malformed: Arc<MalformedCounters>,
     on_report: impl Fn(LoadReport),
@@ -63,7 +71,7 @@ pub(in crate::channel) async fn watch_load(
     let mut random = fastrand::Rng::new();
     loop {
         let next = backoff.begin(Instant::now().into_std(), &mut random).next_at;
-        let end = read_reports(&endpoint, (origin.clone(), period), |report| {
+        let end = read_reports(&endpoint, &watch, |report| {
             backoff.reset();
             match report {
                 Ok(Some(report)) => on_report(report),
@@ -76,26 +84,27 @@ pub(in crate::channel) async fn watch_load(
             return;
         }
         if end.code() == Code::Unimplemented {
-            return error!(endpoint = %origin, %end, "the endpoint does not report its load beside the calls");
+            return error!(endpoint = %watch.origin, %end, "the endpoint does not report its load beside the calls");
         }
-        debug!(endpoint = %origin, %end, "the stream of load reports ended");
+        debug!(endpoint = %watch.origin, %end, "the stream of load reports ended");
         sleep_until(next.into()).await;
     }
 }
 
-/// Reads the reports of one stream, and says how it ended. A message that is no report resets the backoff, too.
+/// Reads the reports of one stream, and returns its end. A malformed message resets the backoff as well: the endpoint serves the
+/// stream.
 async fn read_reports(
     endpoint: &Arc<ReadyEndpoint<Handle>>,
-    (origin, period): (Uri, Duration),
+    watch: &LoadWatchSettings,
     mut on_message: impl FnMut(Result<Option<LoadReport>, Malformed>),
 ) -> Status {
     let report_interval = google::Duration {
-        seconds: period.as_secs().try_into().unwrap_or(i64::MAX),
-        nanos: period.subsec_nanos().try_into().unwrap_or_default(),
+        seconds: watch.period.as_secs().try_into().unwrap_or(i64::MAX),
+        nanos: watch.period.subsec_nanos().try_into().unwrap_or_default(),
     };
     let request = OrcaLoadReportRequest { report_interval: Some(report_interval) };
     let request = tonic::Request::new(request.encode_to_vec().into());
-    let mut client = Grpc::with_origin(OnConnection(endpoint.clone()), origin)
+    let mut client = Grpc::with_origin(OnConnection(endpoint.clone()), watch.origin.clone())
         .max_decoding_message_size(MAX_STREAMED_REPORT);
     let opened = client.server_streaming(request, PathAndQuery::from_static(STREAM), RawCodec).await;
     let mut reports = match opened {
@@ -112,18 +121,19 @@ async fn read_reports(
     }
 }
 
-/// Requests on a connection that are not calls of the channel: they count as streams alone (CH9.9).
+/// A service for requests that are not calls of the channel: they count as streams alone (CH9.9).
 #[derive(Debug)]
 struct OnConnection(Arc<ReadyEndpoint<Handle>>);
 
-/// A stream of a connection. Another request can have it when this is dropped.
+/// A reserved stream of a connection, released when it is dropped.
 #[derive(Debug)]
 struct Slot {
     streams: Arc<Streams<Handle>>,
+    /// Whether the response has begun.
     has_response: bool,
 }
 
-/// The body of a response on a connection.
+/// The body of a stream of reports.
 struct Reports {
     stream: RecvStream,
     _slot: Slot,
@@ -174,7 +184,7 @@ impl http_body::Body for Reports {
             Poll::Ready(Some(Err(error))) => Poll::Ready(Some(Err(error))),
             Poll::Ready(None) => stream
                 .poll_trailers(cx)
-                .map(|trailers| trailers.map(|it| it.map(Frame::trailers)).transpose()),
+                .map(|trailers| trailers.map(|headers| headers.map(Frame::trailers)).transpose()),
             Poll::Pending => Poll::Pending,
         }
     }
@@ -204,12 +214,14 @@ impl Drop for Slot {
 pub(in crate::channel) const MAX_LOAD_REPORT: usize = 16 << 10;
 /// The longest message beside the calls that is read, so that its report can be counted as malformed. A longer one ends the stream.
 const MAX_STREAMED_REPORT: usize = 64 << 10;
-/// Servers leave the padding out (PROTOCOL-HTTP2.md).
+/// Accepts base64 with and without padding: servers leave it out (PROTOCOL-HTTP2.md).
 const BASE64: GeneralPurpose = GeneralPurpose::new(
     &STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
+/// The trailer of reports.
 const LOAD: HeaderName = HeaderName::from_static("endpoint-load-metrics-bin");
+/// The method of the stream.
 const STREAM: &str = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics";
 
 #[cfg(test)]

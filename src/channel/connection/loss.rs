@@ -1,4 +1,4 @@
-//! Why a connection takes no new streams any more.
+//! The reason why a connection no longer takes new streams.
 
 use h2::Reason;
 
@@ -9,10 +9,12 @@ use crate::balance::disconnect::Disconnect;
 pub(in crate::channel) enum Loss {
     /// The peer was pinged more often than it permits (CH3.5).
     TooManyPings,
+    /// Any other reason, as metrics name it.
     Other(Disconnect),
 }
 
 impl Loss {
+    /// Classifies an error of the h2 crate.
     pub(super) fn of(error: &h2::Error) -> Self {
         let go_away = error.reason().filter(|_| error.is_go_away());
         if let Some(reason) = go_away.filter(|_| error.is_library()) {

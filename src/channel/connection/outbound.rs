@@ -1,4 +1,4 @@
-//! What is written on a connection, as far as h2 does not show it.
+//! Written frames, as far as h2 does not report them.
 
 use std::sync::{
     Arc,
@@ -10,7 +10,7 @@ use super::{
     http2::REPLACE_AFTER_RESETS,
 };
 
-/// The counts of what was written on a connection. The socket writes them.
+/// Counts of what was written on a connection. The socket writes them.
 #[derive(Debug, Default)]
 pub(super) struct Outbound {
     /// The last stream whose HEADERS were written. HTTP/2 has a client begin its streams in the order of their numbers.
@@ -19,12 +19,15 @@ pub(super) struct Outbound {
     answered_forgotten: AtomicUsize,
 }
 
-/// Follows the frames to an endpoint.
+/// Follows the written frames.
 #[derive(Debug)]
 pub(super) struct OutboundFrames {
     counts: Arc<Outbound>,
+    /// Finds the frames.
     reader: FrameReader,
+    /// Whether the current frame is RST_STREAM.
     is_reset: bool,
+    /// The code of the current RST_STREAM.
     code: Prefix<4>,
 }
 
@@ -40,6 +43,7 @@ impl Outbound {
         self.answered_forgotten.load(Ordering::Relaxed) >= REPLACE_AFTER_RESETS
     }
 
+    /// Counts responses to frames on forgotten streams.
     pub(super) fn on_answered_forgotten(&self, frames: usize) {
         self.answered_forgotten.fetch_add(frames, Ordering::Relaxed);
     }
@@ -51,7 +55,7 @@ impl Outbound {
 }
 
 impl OutboundFrames {
-    /// Before the connection preface.
+    /// Creates a follower of a connection, which begins with the connection preface.
     pub(super) fn new() -> Self {
         let reader = FrameReader::after(PREFACE);
         Self { counts: Arc::default(), reader, is_reset: false, code: Prefix::default() }
@@ -77,6 +81,7 @@ impl OutboundFrames {
         }
     }
 
+    /// Handles the head of a frame.
     fn begin_frame(&mut self, head: FrameHead) {
         self.is_reset = head.kind == RST_STREAM;
         self.code = Prefix::default();
@@ -89,6 +94,7 @@ impl OutboundFrames {
 
 /// The length of the client's connection preface (RFC 9113, section 3.4).
 pub(super) const PREFACE: usize = 24;
+/// The error code STREAM_CLOSED.
 const STREAM_CLOSED: [u8; 4] = [0, 0, 0, 5];
 
 #[cfg(test)]

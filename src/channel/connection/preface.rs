@@ -1,4 +1,4 @@
-//! The beginning of what is written on a connection, with another value in its SETTINGS.
+//! The first bytes of a connection, with another value in their SETTINGS.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,14 @@ use super::outbound::PREFACE;
 /// smaller size of which a call alone is failed, with the name of the limit.
 #[derive(Debug, Default)]
 pub(super) struct Preface {
-    /// `None` if nothing is rewritten any more.
+    /// The value to announce; `None` once the SETTINGS are written.
     size: Option<[u8; 4]>,
-    /// What was written so far, as it was written.
+    /// The bytes that were written so far, as they were written.
     written: Vec<u8>,
 }
 
 impl Preface {
+    /// Creates a preface that announces this size.
     pub(super) fn announcing(size: u32) -> Self {
         Self { size: Some(size.to_be_bytes()), written: Vec::new() }
     }
@@ -26,7 +27,7 @@ impl Preface {
         self.size.is_none()
     }
 
-    /// The bytes that are written in place of these.
+    /// Returns the bytes to write in place of these.
     pub(super) fn changed<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(size) = &self.size else { return bytes.into() };
         let mut all = [&self.written, bytes].concat();
@@ -41,7 +42,7 @@ impl Preface {
         all.split_off(known).into()
     }
 
-    /// These bytes were written.
+    /// Handles that these bytes were written.
     pub(super) fn on_written(&mut self, bytes: &[u8]) {
         if self.is_written() {
             return;
@@ -55,7 +56,7 @@ impl Preface {
     }
 }
 
-/// The place of the parameter's value.
+/// Returns the position of the value of SETTINGS_MAX_HEADER_LIST_SIZE.
 fn parameter(bytes: &[u8]) -> Option<usize> {
     let begin = PREFACE + FRAME_HEAD;
     let end = begin + settings_length(bytes)?;
@@ -68,6 +69,7 @@ fn settings_length(bytes: &[u8]) -> Option<usize> {
     Some(usize::from(head[1]) << 8 | usize::from(head[2]))
 }
 
+/// The length of the head of a frame.
 const FRAME_HEAD: usize = 9;
 
 #[cfg(test)]

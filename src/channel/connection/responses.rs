@@ -1,4 +1,4 @@
-//! The responses under way on a connection, for what must not wait until their applications poll them.
+//! The responses in progress on a connection, for what must not depend on applications that poll them.
 
 use std::{
     collections::BTreeSet,
@@ -15,37 +15,44 @@ use tokio::{
 use super::{super::response::RunningResponse, inbound::Inbound};
 use crate::background::{TaskEnd, supervise};
 
-/// The responses under way on a connection. Each ends at its deadline, whoever holds it (CH2.14).
+/// The responses in progress on a connection. Each ends at its deadline, whoever holds it (CH2.14): one task for a connection,
+/// and not a timer for each call.
 #[derive(Debug)]
 pub(in crate::channel) struct Responses {
+    /// Locked for insertions and removals, never while a response is ended.
     registry: Mutex<Registry>,
-    /// An earlier deadline than the one that the task waits for.
+    /// Notified of a deadline before the one that the task waits for.
     earlier: Notify,
     /// The runtime of the connection.
     runtime: Handle,
+    /// Counts of what the connection receives.
     inbound: Arc<Inbound>,
 }
 
-/// A place among the responses under way, until it is dropped.
+/// The registration of a response, until it is dropped.
 #[derive(Debug)]
 pub(in crate::channel) struct Registration {
     responses: Arc<Responses>,
+    /// The key in the registry.
     key: usize,
     deadline: Option<Instant>,
 }
 
+/// The registered responses.
 #[derive(Debug, Default)]
 struct Registry {
+    /// Weak, since responses own their registrations.
     all: Slab<Weak<RunningResponse>>,
+    /// Deadlines with the keys of their responses.
     deadlines: BTreeSet<(Instant, usize)>,
-    /// The deadline that the task waits for, while it runs.
+    /// The deadline that the task waits for; `None` while there is no task.
     awaited: Option<Instant>,
-    /// The connection has ended: the task ends with the last deadline, not when that would have passed.
+    /// Whether the connection has ended: the task then ends with the last response, not with its deadline.
     is_closed: bool,
 }
 
 impl Responses {
-    /// Without responses. To be called within the runtime of the connection.
+    /// Creates an empty registry. To be called within the runtime of the connection.
     pub(super) fn new(inbound: Arc<Inbound>) -> Arc<Self> {
         let (registry, earlier, runtime) = (Mutex::default(), Notify::new(), Handle::current());
         Arc::new(Self { registry, earlier, runtime, inbound })
@@ -56,13 +63,14 @@ impl Responses {
         &self.inbound
     }
 
-    /// An application has read so many further bytes of a response, after `read` ones. Returns what is to be passed the next time.
+    /// Counts bytes of a response that the application has read; `read` is the result of the last call. Returns the value for the
+    /// next one.
     pub(in crate::channel) fn on_consumed(&self, bytes: usize, read: u64) -> u64 {
         self.inbound.on_consumed(bytes);
         self.inbound.on_response_read(read + bytes as u64)
     }
 
-    /// Has a response end at its deadline.
+    /// Registers a response, which ends at its deadline.
     pub(in crate::channel) fn register(
         self: &Arc<Self>,
         response: Weak<RunningResponse>,
@@ -85,7 +93,7 @@ impl Responses {
         Registration { responses: self.clone(), key, deadline }
     }
 
-    /// The connection has ended. Responses that applications hold end at their deadlines nevertheless.
+    /// Handles the end of the connection. Responses that applications hold end at their deadlines nevertheless.
     pub(super) fn close(&self) {
         self.lock().is_closed = true;
         self.earlier.notify_one();
@@ -117,7 +125,7 @@ impl Responses {
         })
     }
 
-    /// Ends responses at their deadlines, until there are none.
+    /// Ends responses at their deadlines, until there is no deadline.
     async fn expire(self: Arc<Self>) {
         loop {
             let (due, next) = self.take_due(Instant::now());
@@ -143,6 +151,7 @@ impl Responses {
         (due, registry.awaited)
     }
 
+    /// Locks the registry.
     fn lock(&self) -> MutexGuard<'_, Registry> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }

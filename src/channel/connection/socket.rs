@@ -31,20 +31,27 @@ use crate::balance::connect_error::ConnectError;
 
 /// A connection whose frames are followed as they arrive.
 pub(super) struct Socket {
+    /// The bytes of the connection.
     io: Stream,
+    /// Follows the received frames.
     frames: InboundFrames,
     /// The beginning of a frame's head that was read, and not passed on yet.
     held: Vec<u8>,
     /// Bytes whose frames have been followed, and for which the reader had no room yet.
     followed: VecDeque<u8>,
+    /// Follows the written frames.
     written: OutboundFrames,
+    /// Whether the times of reads are recorded, for keepalive.
     notes_reads: bool,
+    /// Rewrites the first SETTINGS.
     preface: Preface,
 }
 
 /// The stream of bytes to a peer.
 enum Stream {
+    /// A connection in plaintext.
     Plaintext(TcpStream),
+    /// A connection with TLS.
     #[cfg(feature = "tls")]
     Tls(Secure),
     /// In the network of a simulation.
@@ -55,7 +62,9 @@ enum Stream {
 /// A stream with TLS.
 #[cfg(feature = "tls")]
 struct Secure {
+    /// Boxed, since it is much larger than a socket.
     io: Box<TlsStream<TcpStream>>,
+    /// Explains errors.
     tls: Tls,
     /// Whether the peer has sent anything after the handshake.
     has_read: bool,
@@ -92,6 +101,7 @@ impl Socket {
         Ok((Self::over(io), secured))
     }
 
+    /// Creates a socket over a stream.
     fn over(io: Stream) -> Self {
         let frames = InboundFrames::new(Inbound::new());
         let (written, preface) = (OutboundFrames::new(), Preface::default());
@@ -99,17 +109,17 @@ impl Socket {
         Self { io, frames, held, followed, written, notes_reads: false, preface }
     }
 
-    /// Notes the time of reads from now on.
+    /// Records the time of each read from now on.
     pub(super) fn note_reads(&mut self) {
         self.notes_reads = true;
     }
 
-    /// Has the first SETTINGS announce this header list size, whatever h2 writes.
+    /// Sets the header list size that the first SETTINGS announce, whatever h2 writes.
     pub(super) fn announce_header_list_size(&mut self, size: u32) {
         self.preface = Preface::announcing(size);
     }
 
-    /// So many of these bytes were written.
+    /// Follows the frames in the first `written` bytes.
     fn on_written(&mut self, bufs: &[io::IoSlice<'_>], mut written: usize) {
         for buf in bufs {
             let part = &buf[..written.min(buf.len())];
@@ -267,6 +277,7 @@ impl AsyncWrite for Socket {
 }
 
 impl Stream {
+    /// Reads bytes.
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self {
             Self::Plaintext(io) => Pin::new(io).poll_read(cx, buf),
@@ -320,6 +331,7 @@ impl Stream {
 
 #[cfg(feature = "tls")]
 impl Secure {
+    /// Reads bytes, and explains errors of TLS.
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         let polled = Pin::new(&mut self.io).poll_read(cx, buf);
@@ -327,8 +339,8 @@ impl Secure {
         polled.map_err(|error| self.tls.explained(error, self.has_read))
     }
 
-    /// The result of a write. A peer that takes no more bytes may have sent an alert before, such as that it refuses the certificate
-    /// of the client.
+    /// Explains an error of a write: a peer that takes no more bytes may have sent an alert before, such as that it refuses the
+    /// certificate of the client.
     fn written<T>(&mut self, polled: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         let Self { io, tls, has_read } = self;
         polled.map_err(|error| match Pin::new(io).poll_read(cx, &mut ReadBuf::new(&mut [0])) {
@@ -338,6 +350,7 @@ impl Secure {
     }
 }
 
+/// Connects to an address.
 async fn tcp(address: SocketAddr, user_timeout: Option<Duration>) -> io::Result<TcpStream> {
     let io = TcpStream::connect(address).await?;
     io.set_nodelay(true)?;

@@ -97,7 +97,7 @@ fn reserved(streams: &Streams<Handle>) -> (ResponseFuture, SendStream<Bytes>) {
 }
 
 fn status_of(error: &h2::Error) -> tonic::Status {
-    status::of_error(error, ((Ipv4Addr::LOCALHOST, 1).into(), None), None)
+    status::of_error(error, (Ipv4Addr::LOCALHOST, 1).into(), None, None)
 }
 
 /// The request that the server has, while it is polled.
@@ -297,7 +297,7 @@ async fn ch3_6_a_peer_that_answers_pings_keeps_its_connection_and_is_lost_when_i
     let error = response.await.unwrap_err();
     let reason = driven.streams.reason().unwrap();
     assert_eq!(reason, "no answer to a keepalive ping within 20s");
-    let status = status::of_error(&error, ((Ipv4Addr::LOCALHOST, 1).into(), Some(reason)), None);
+    let status = status::of_error(&error, (Ipv4Addr::LOCALHOST, 1).into(), Some(reason), None);
     assert_eq!(status.code(), tonic::Code::Unavailable);
     assert_eq!(status.message(), format!("127.0.0.1:1: the connection was closed: {reason}"));
     assert!(!status::is_never_processed(&error));
@@ -436,7 +436,7 @@ async fn ch3_9_a_drained_connection_is_closed_after_the_limit() {
     let (response, _stream) = reserved(&driven.streams);
     drop(driven.drain.take());
     let error = response.await.unwrap_err();
-    let status = status::of_error(&error, ((Ipv4Addr::LOCALHOST, 1).into(), driven.streams.reason()), None);
+    let status = status::of_error(&error, (Ipv4Addr::LOCALHOST, 1).into(), driven.streams.reason(), None);
     assert_eq!(status.code(), tonic::Code::Unavailable);
     assert!(status.message().ends_with("its drain limit of 5s is over"), "{status:?}");
     driven.task.await.unwrap();

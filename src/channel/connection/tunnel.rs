@@ -7,7 +7,8 @@ use tokio::{
     net::TcpStream,
 };
 
-/// Asks a proxy for a tunnel to an address (CH7.25). What follows the head of its response is that of the tunnel, and not read here.
+/// Opens a tunnel to an address through a proxy (CH7.25). The bytes behind the head of its response belong to the tunnel, and are
+/// not read here.
 ///
 /// # Errors
 /// A text with the reason, such as the status of the proxy.
@@ -59,20 +60,21 @@ async fn read_head(io: &mut TcpStream, longest: usize) -> Result<Vec<u8>, String
     }
 }
 
-/// Where a head ends that was searched up to a place: behind an empty line.
+/// Returns the end of a head, behind its empty line; the first `searched` bytes have none.
 fn end_of_head(head: &[u8], searched: usize) -> Option<usize> {
     let from = searched.saturating_sub(3);
     let ends = [&b"\r\n\r\n"[..], b"\n\n", b"\n\r\n"];
-    let first =
-        |end: &[u8]| head[from..].windows(end.len()).position(|it| it == end).map(|at| from + at + end.len());
+    let first = |end: &[u8]| {
+        head[from..].windows(end.len()).position(|window| window == end).map(|at| from + at + end.len())
+    };
     ends.into_iter().filter_map(first).min()
 }
 
-/// The status of a response, and what the proxy says of it.
+/// Parses the status line of a response.
 fn status(head: &[u8]) -> Result<(u16, String), String> {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     let line: String =
-        String::from_utf8_lossy(line).chars().filter(|it| !it.is_control()).take(100).collect();
+        String::from_utf8_lossy(line).chars().filter(|char| !char.is_control()).take(100).collect();
     let mut parts = line.splitn(3, ' ');
     let (version, code) = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
     let is_http = matches!(version, "HTTP/1.1" | "HTTP/1.0");
@@ -83,7 +85,7 @@ fn status(head: &[u8]) -> Result<(u16, String), String> {
     Ok((code, parts.next().unwrap_or_default().trim().to_owned()))
 }
 
-/// The bytes that the heads of a proxy's responses have together at most (CH7.26).
+/// The largest size of all heads of a proxy's responses together, in bytes (CH7.26).
 const LONGEST_HEADS: usize = 8 << 10;
 
 #[cfg(test)]

@@ -20,21 +20,26 @@ use super::http2::{Http2Settings, INITIAL_WINDOW};
 /// ```
 #[derive(Debug)]
 pub(super) struct StreamWindow {
+    /// The largest window that is set.
     largest: u32,
+    /// The limit of unread bytes of the connection.
     max_unread: u64,
     /// The window that the endpoint knows.
     current: u32,
+    /// Twice the bytes that applications read while a PING was in flight; it never shrinks.
     estimate: u64,
+    /// The state of sampling.
     sample: Sample,
 }
 
+/// The states drawn above; `delay` is that after the next sample without growth.
 #[derive(Debug, Clone, Copy)]
 enum Sample {
     Waiting { not_before: Instant, delay: Duration },
     Sampling { from: u64, delay: Duration },
 }
 
-/// How much of a connection is in use.
+/// The use of a connection.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     /// The number of streams.
@@ -44,6 +49,7 @@ pub(super) struct Load {
 }
 
 impl StreamWindow {
+    /// Creates a window of the initial size.
     pub(super) fn new(settings: &Http2Settings, now: Instant) -> Self {
         Self {
             largest: settings.max_stream_window.max(INITIAL_WINDOW),
@@ -62,7 +68,7 @@ impl StreamWindow {
         }
     }
 
-    /// A PING is sent. The sample begins with what applications take after so many bytes.
+    /// Handles that a PING is sent. The sample counts what applications read after `from` bytes.
     pub(super) fn on_ping(&mut self, from: u64) {
         if let Sample::Waiting { delay, .. } = self.sample {
             self.sample = Sample::Sampling { from, delay };
@@ -99,11 +105,12 @@ impl StreamWindow {
         (is_larger || is_much_smaller).then_some(window)
     }
 
-    /// A window was announced.
+    /// Handles that a window was announced.
     pub(super) fn on_announced(&mut self, window: u32) {
         self.current = window;
     }
 
+    /// Returns the window for the present use of the connection.
     fn window(&self, load: Load) -> u32 {
         let room = self.max_unread.saturating_sub(load.unread) / load.streams.max(1);
         let room = room.try_into().unwrap_or(u32::MAX).saturating_add(INITIAL_WINDOW);
@@ -117,8 +124,9 @@ pub(super) fn is_bulk(read: u64, window: u32) -> bool {
     read >= u64::from(window / 2)
 }
 
+/// The delay after the first sample without growth; it doubles from there.
 const FIRST_DELAY: Duration = Duration::from_millis(100);
-/// Short, since one reader that is slow keeps the estimate as it is for all streams of the connection.
+/// The longest delay between samples; short, since one slow reader keeps the estimate as it is for all streams of the connection.
 const LONGEST_DELAY: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use super::{
     super::{
         ChannelBody,
         call::{Call, Routed},
-        deadline::{Deadline, Over},
+        deadline::{CallEnd, Deadline},
         headers, status,
     },
     credentials::Credential,
@@ -60,7 +60,7 @@ pub(super) async fn run(
         deadline.limit(at);
     }
     // If a filter has answered, its body is the call.
-    let active = routed.map(|it| it.active);
+    let active = routed.map(|routed| routed.active);
     let mut telemetry = call.telemetry.take(false);
     if let Some(code) = status::in_headers(response.headers()) {
         telemetry.end(code);
@@ -91,28 +91,28 @@ impl Rest<'_, '_> {
         let name = filter.name();
         let Some(it) = filter.filter() else { return Err(panicked(name, "when it was made")) };
         // It does not wait for an endpoint meanwhile, so it is none of the calls that are queued.
-        self.call.place = None;
+        self.call.queued = None;
         let mut end = self.end();
         let (routed, is_forwarded) = (&mut *self.routed, self.is_forwarded);
-        let over = {
+        let end = {
             let mut next = Rest { call: self.call, filters: rest, routed, is_forwarded };
             let future = catch_unwind(AssertUnwindSafe(|| it.call(request, Next::new(&mut next))));
             let mut future = future.map_err(|_| panicked(name, "in a call"))?;
             let polled = poll_fn(|cx| {
                 catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx))).map_or_else(
                     |_| Poll::Ready(Err(panicked(name, "in a call"))),
-                    |it| it.map_err(Into::into),
+                    |sent| sent.map_err(Into::into),
                 )
             });
             match end.watch(polled).await {
                 Ok(response) => return response,
-                Err(over) => over,
+                Err(end) => end,
             }
         };
-        if over == Over::ShutDown && self.is_forwarded.load(Ordering::Acquire) {
-            return Err(over.status(""));
+        if end == CallEnd::ShutDown && self.is_forwarded.load(Ordering::Acquire) {
+            return Err(end.status(""));
         }
-        Err(self.call.over(over, &format!("HTTP filter {name:?} has not finished")))
+        Err(self.call.ended(end, &format!("HTTP filter {name:?} has not finished")))
     }
 
     /// The end of the call for a filter: at its deadline, or as the channel is shut down, with the grace of calls that were sent.
@@ -154,7 +154,7 @@ impl Rest<'_, '_> {
 
 impl Proceed for Rest<'_, '_> {
     fn cluster(&self) -> &str {
-        self.routed.as_ref().map_or("", |it| it.clusters.cluster().name())
+        self.routed.as_ref().map_or("", |routed| routed.clusters.cluster().name())
     }
 
     fn deadline(&self) -> Option<std::time::Instant> {
@@ -196,14 +196,14 @@ impl HttpBody for Caught {
     }
 }
 
-/// With the same code and message.
+/// Keeps the code and the message.
 impl From<Status> for FilterError {
     fn from(status: Status) -> Self {
         Self::new(status::core_code(status.code()), status.message())
     }
 }
 
-/// With the same code and message.
+/// Keeps the code and the message.
 impl From<FilterError> for Status {
     fn from(error: FilterError) -> Self {
         Self::new(tonic::Code::from(error.code() as i32), error.message())

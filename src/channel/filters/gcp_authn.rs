@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     balance::cluster_use::ClusterReference,
-    filters::gcp_authn::{IdentityTokens, Token, TokenDecision, TokenError, TokenResult},
+    filters::gcp_authn::{FetchTime, IdentityTokens, Token, TokenDecision, TokenError, TokenResult},
 };
 
 /// A fetch that runs. However it ends, the calls that wait for it have an answer.
@@ -78,7 +78,7 @@ impl Call<'_> {
         match self.until_shut_down(token).await {
             Ok(Ok(result)) => Ok(result),
             Ok(Err(_)) => Err(self.unavailable("the fetch of the identity token was aborted")),
-            Err(over) => Err(self.over(over, "the identity token is being fetched")),
+            Err(end) => Err(self.ended(end, "the identity token is being fetched")),
         }
     }
 }
@@ -101,9 +101,8 @@ impl Fetch {
 
     fn report(&self, outcome: Result<Token, TokenError>) {
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
-        let times = (Instant::now().into_std(), since_1970);
-        let fetched =
-            self.tokens.lock().on_fetched(&self.audience, outcome, times, &mut fastrand::Rng::new());
+        let at = FetchTime { now: Instant::now().into_std(), since_1970 };
+        let fetched = self.tokens.lock().on_fetched(&self.audience, outcome, at, &mut fastrand::Rng::new());
         let (waiters, result) = fetched;
         if let Err(error) = &result {
             tracing::debug!(audience = &*self.audience, error = &*error.message, "no identity token");

@@ -1,4 +1,4 @@
-//! What is kept of requests, to be sent again (CH6.16).
+//! The kept parts of requests that may be sent again (CH6.16).
 
 use std::{
     mem,
@@ -12,20 +12,22 @@ use bytes::BytesMut;
 
 use super::Part;
 
-/// The memory of a channel for requests that may be sent again. It counts the memory that is used: that of the messages, and of
-/// what is needed to find them.
+/// The memory of a channel for requests that may be sent again. It counts the memory in use: messages, and the bookkeeping for
+/// them.
 #[derive(Debug)]
 pub(in crate::channel) struct RetryBuffer {
-    /// Bytes of one request.
+    /// The limit of one request, in bytes.
     per_call: usize,
-    /// Bytes of all requests of the channel.
+    /// The limit of all requests of the channel together, in bytes.
     per_channel: usize,
+    /// The memory of all requests.
     used: AtomicUsize,
 }
 
 /// The parts of a request that were sent, as long as the buffer has room for them, and how many of them the current attempt has
 /// sent again.
 pub(super) struct Replay {
+    /// The kept parts.
     kept: Kept,
     /// The next part to be sent again; `None` if the attempt has sent all of them.
     next: Option<usize>,
@@ -34,13 +36,15 @@ pub(super) struct Replay {
     buffer: Arc<RetryBuffer>,
 }
 
+/// The parts that are kept.
 enum Kept {
-    /// All of nothing.
+    /// No part was sent.
     Nothing,
-    /// Most requests have one part, which is shared with whoever sends it.
+    /// One part, as most requests have, shared with the stream that sends it.
     One(Part),
+    /// Several parts.
     Several(Parts),
-    /// Not all of it: the request is not sent again.
+    /// Parts are missing: the request cannot be sent again.
     Dropped,
 }
 
@@ -48,6 +52,7 @@ enum Kept {
 /// and may keep a buffer in memory of which it is a small section.
 #[derive(Default)]
 struct Parts {
+    /// Parts that do not grow any more.
     complete: Vec<Part>,
     /// The latest small parts. It never grows beyond its capacity, which is counted.
     open: BytesMut,
@@ -64,7 +69,7 @@ impl RetryBuffer {
         self.used.load(Ordering::Relaxed)
     }
 
-    /// Counts bytes of a request that has so many already; false if there is no room.
+    /// Counts bytes of a request that has `before` bytes already; false if there is no room.
     fn take(&self, bytes: usize, before: usize) -> bool {
         if before + bytes > self.per_call {
             return false;
@@ -76,12 +81,14 @@ impl RetryBuffer {
         is_taken
     }
 
+    /// Gives memory back.
     fn release(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 }
 
 impl Replay {
+    /// Creates a replay without parts.
     pub(super) fn new(buffer: &Arc<RetryBuffer>) -> Self {
         Self { kept: Kept::Nothing, next: None, size: 0, buffer: buffer.clone() }
     }
@@ -94,12 +101,12 @@ impl Replay {
         }
     }
 
-    /// Whether the current attempt has not yet sent all that an earlier one has.
+    /// Whether the current attempt has not sent again all parts that an earlier one has sent.
     pub(super) fn is_replaying(&self) -> bool {
         self.next.is_some()
     }
 
-    /// The next part to be sent again.
+    /// Returns the next part to send again; `None` after the last one.
     pub(super) fn next_part(&mut self) -> Option<Part> {
         let next = self.next?;
         let (part, count) = match &self.kept {
@@ -112,7 +119,7 @@ impl Replay {
         part
     }
 
-    /// Begins again.
+    /// Begins with the first part again.
     pub(super) fn rewind(&mut self) {
         debug_assert!(self.is_kept(), "the beginning is not there any more");
         self.next = match &mut self.kept {
@@ -125,13 +132,13 @@ impl Replay {
         };
     }
 
-    /// The request is not sent again.
+    /// Drops the kept parts: the request is not sent again.
     pub(super) fn discard(&mut self) {
         (self.kept, self.next) = (Kept::Dropped, None);
         self.release();
     }
 
-    /// A part is sent, which has not been sent before.
+    /// Keeps a part that is sent for the first time.
     pub(super) fn keep(&mut self, part: &Part) {
         let is_kept = match mem::replace(&mut self.kept, Kept::Dropped) {
             Kept::Nothing => {
@@ -158,7 +165,7 @@ impl Replay {
         }
     }
 
-    /// False if there is no room.
+    /// Keeps one more part; false if there is no room.
     fn append(&mut self, part: &Part, parts: &mut Parts) -> bool {
         let size = part.size();
         match part {
@@ -185,6 +192,7 @@ impl Replay {
         }
     }
 
+    /// Counts bytes of the request; false if there is no room.
     fn take(&mut self, bytes: usize) -> bool {
         let is_taken = self.buffer.take(bytes, self.size);
         if is_taken {
@@ -193,6 +201,7 @@ impl Replay {
         is_taken
     }
 
+    /// Gives all memory of the request back.
     fn release(&mut self) {
         self.buffer.release(mem::take(&mut self.size));
     }
@@ -205,14 +214,14 @@ impl Drop for Replay {
 }
 
 impl Parts {
-    /// Small parts that follow have another chunk.
+    /// Completes the chunk of small parts; later ones get another chunk.
     fn close(&mut self) {
         if !self.open.is_empty() {
             self.complete.push(Part::Data(mem::take(&mut self.open).freeze()));
         }
     }
 
-    /// The bytes of the last part, if that was merged.
+    /// Returns the length of the last part, if that was a chunk.
     fn last_capacity(&self) -> usize {
         match self.complete.last() {
             Some(Part::Data(data)) => data.len(),
@@ -222,7 +231,7 @@ impl Parts {
 }
 
 impl Part {
-    /// The memory of its contents.
+    /// Returns the memory of the contents, in bytes.
     fn size(&self) -> usize {
         match self {
             Self::Data(data) => data.len(),

@@ -14,19 +14,19 @@ use crate::{
 /// The security of a channel's connections.
 pub(in crate::channel) struct ChannelSecurity;
 
-/// There are none.
+/// No settings.
 #[derive(Debug, Clone, Default)]
 pub(in crate::channel) struct SecuritySettings {}
 
-/// There are no certificates.
+/// No certificates rotate.
 #[derive(Debug)]
 pub(in crate::channel) struct RotationWatch;
 
-/// There is none.
+/// TLS to an endpoint, of which there is no value.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(in crate::channel) enum Tls {}
 
-/// Nothing is known of a peer without TLS.
+/// The identity of a peer. There is none without the feature `tls`, so there is no value of it.
 #[derive(Debug)]
 pub(in crate::channel) enum Secured {}
 
@@ -35,12 +35,12 @@ impl ChannelSecurity {
         Self
     }
 
-    /// There are none.
+    /// Returns a watch that never yields.
     pub(in crate::channel) fn rotations(&self) -> RotationWatch {
         RotationWatch
     }
 
-    /// What a connection to a destination is made with.
+    /// Returns the peer of a connection to a destination.
     pub(in crate::channel) fn peer(&mut self, Destination { address, identity }: &Destination) -> Peer {
         Peer { address: *address, proxy: identity.proxy(), tls: None }
     }

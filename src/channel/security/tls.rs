@@ -41,39 +41,48 @@ pub enum FallbackCredentials {
 pub(in crate::channel) struct SecuritySettings {
     /// Without them, there is no TLS.
     pub(in crate::channel) xds_credentials: Option<FallbackCredentials>,
+    /// Revocation lists; `None` checks no revocation.
     pub(in crate::channel) revocation: Option<RevocationLists>,
+    /// Whether connections are replaced when their certificates are (CH7.7).
     pub(in crate::channel) reconnect_on_rotation: bool,
 }
 
-/// What the channels of a client have in common.
+/// The TLS that the channels of a client share.
 pub(in crate::channel) struct SharedTls {
+    /// The certificate providers of the bootstrap.
     providers: Arc<Providers>,
+    /// TLS with users, by what makes it equal.
     in_use: Mutex<HashMap<Key, Weak<ClientTls>>>,
+    /// Revocation lists with users, by their settings.
     revocations: Mutex<HashMap<RevocationLists, Weak<Revocation>>>,
 }
 
 /// The security of a channel's connections.
 pub(in crate::channel) struct ChannelSecurity {
+    /// The client, whose TLS is shared.
     client: Client,
-    /// Where the fallback is TLS.
+    /// The configuration of the fallback, if that is TLS.
     fallback: Option<TlsConfig>,
+    /// The authority of the channel, which the fallback verifies.
     authority: Authority,
-    /// The lists stay in memory as long as the channel.
+    /// The revocation lists, kept in memory as long as the channel.
     revocation: Option<(RevocationLists, Arc<Revocation>)>,
-    /// Connections are replaced when their certificates are.
+    /// Whether connections are replaced when their certificates are.
     reconnects: bool,
-    /// With the sessions of the connections before, which the next ones resume (CH7.16).
+    /// The TLS of each destination, with the sessions of earlier connections, which later ones resume (CH7.16).
     known: HashMap<Destination, Tls>,
 }
 
-/// TLS to an endpoint, of one security generation. It is equal to itself alone, and what is configured alike for an endpoint has the
-/// same one in all channels of a client.
+/// TLS to an endpoint, of one security generation. It is equal to itself alone; channels of a client with equal configurations
+/// for an endpoint share it.
 #[derive(Clone)]
 pub(in crate::channel) struct Tls {
+    /// Settings, material and sessions.
     client: Arc<ClientTls>,
-    /// The peer has proved that it is the channel's authority (CH7.3).
+    /// Whether it is the fallback: the peer has proved to be the authority of the channel, and nothing else (CH7.3).
     is_fallback: bool,
-    /// The number of rotations before the connection, if it is to be replaced at the next one: it is shared until then (CH7.7).
+    /// The number of rotations before the connection, if it is to be replaced at the next one: connections are shared until then
+    /// (CH7.7).
     rotations: u64,
 }
 
@@ -81,26 +90,29 @@ pub(in crate::channel) struct Tls {
 #[derive(Debug)]
 pub(in crate::channel) struct RotationWatch(Option<ProviderRotations>);
 
-/// What is known of the peer of a connection with TLS.
+/// The result of a handshake.
 #[derive(Debug)]
 pub(in crate::channel) struct Secured {
+    /// The certificate of the peer.
     identity: PeerIdentity,
-    /// It is kept as long as the connection.
+    /// The generation of settings and material that the connection was made with, kept as long as the connection.
     tls: Tls,
 }
 
-/// What makes the security of an endpoint the same.
+/// The identity of TLS to an endpoint: address, configuration and revocation lists.
 type Key = (SocketAddr, Source, Option<RevocationLists>);
 
-/// Where the security of a connection is configured.
+/// The configuration of the security of a connection.
 #[derive(Debug, PartialEq, Eq, Hash)]
 enum Source {
+    /// The fallback of the channel, for its authority.
     Fallback(TlsConfig, Authority),
+    /// The settings of a cluster, with the hostname of the endpoint.
     Cluster(ClusterTls, Option<Arc<str>>),
 }
 
 impl FallbackCredentials {
-    /// What the core has of xDS credentials with this fallback.
+    /// Returns the credentials as the core uses them.
     pub(in crate::channel) fn credentials(&self) -> EndpointCredentials {
         let fallback = match self {
             Self::Plaintext => Security::Plaintext,
@@ -117,18 +129,18 @@ impl From<TlsConfig> for FallbackCredentials {
 }
 
 impl SharedTls {
-    /// It does no I/O.
+    /// Creates the TLS of a client without I/O: providers read their files once a connection needs them.
     pub(in crate::channel) fn new(bootstrap: &Bootstrap) -> Self {
         Self { providers: Providers::new(bootstrap), in_use: Mutex::default(), revocations: Mutex::default() }
     }
 
-    /// The security of a key, which is made unless a channel uses it.
+    /// Returns the TLS of a key, made if no channel uses it.
     fn get(&self, key: Key, revocation: Option<Arc<Revocation>>) -> Arc<ClientTls> {
         let mut in_use = self.in_use.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = in_use.get(&key).and_then(Weak::upgrade) {
             return known;
         }
-        in_use.retain(|_, it| it.strong_count() > 0);
+        in_use.retain(|_, known| known.strong_count() > 0);
         let new = match &key.1 {
             Source::Fallback(config, authority) => ClientTls::of_config(config, authority.as_str()),
             Source::Cluster(tls, hostname) => {
@@ -140,13 +152,13 @@ impl SharedTls {
         new
     }
 
-    /// The lists of a setting, which are read once for all channels of the client.
+    /// Returns the lists of a setting, which are read once for all channels of the client.
     fn revocation(&self, lists: &RevocationLists) -> Arc<Revocation> {
         let mut revocations = self.revocations.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = revocations.get(lists).and_then(Weak::upgrade) {
             return known;
         }
-        revocations.retain(|_, it| it.strong_count() > 0);
+        revocations.retain(|_, known| known.strong_count() > 0);
         let new = Revocation::new(lists.clone());
         revocations.insert(lists.clone(), Arc::downgrade(&new));
         new
@@ -172,7 +184,7 @@ impl ChannelSecurity {
         Self { client, fallback, authority, revocation, reconnects, known: HashMap::new() }
     }
 
-    /// What a connection to a destination is made with.
+    /// Returns the peer of a connection to a destination.
     pub(in crate::channel) fn peer(&mut self, destination: &Destination) -> Peer {
         let Destination { address, identity } = destination;
         let mut tls = self.tls(destination);
@@ -182,12 +194,13 @@ impl ChannelSecurity {
         Peer { address: *address, proxy: identity.proxy(), tls }
     }
 
-    /// The rotations from now on.
+    /// Subscribes to the rotations from now on.
     pub(in crate::channel) fn rotations(&self) -> RotationWatch {
         let providers = || self.client.connections().tls().providers.clone();
         RotationWatch(self.reconnects.then(|| ProviderRotations::new(providers())))
     }
 
+    /// Returns the TLS of a destination; `None` for plaintext.
     fn tls(&mut self, destination: &Destination) -> Option<Tls> {
         if let Some(known) = self.known.get(destination) {
             return Some(known.clone());
@@ -206,10 +219,11 @@ impl ChannelSecurity {
         Some(tls)
     }
 
-    /// Forgets the security that no connection has, when there is too much of it.
+    /// Removes TLS that no connection has, when there is too much of it. Looked at when the number has doubled, so that many
+    /// destinations cost as much each as few.
     fn forget_unused(&mut self) {
         if self.known.len() >= MOST_KNOWN && self.known.len().is_power_of_two() {
-            self.known.retain(|_, it| Arc::strong_count(&it.client) > 1);
+            self.known.retain(|_, tls| Arc::strong_count(&tls.client) > 1);
         }
     }
 }
@@ -247,8 +261,8 @@ impl Tls {
         Ok((io, Secured { identity, tls: self.clone() }))
     }
 
-    /// An error of a connection, with what it means if it is one of TLS: a server refuses the certificate of a client after the
-    /// handshake of TLS 1.3. `has_read` is whether the server has sent anything since.
+    /// Explains an error of a connection, if it is one of TLS: in TLS 1.3 a server refuses the certificate of a client after the
+    /// handshake. `has_read` is whether the server has sent anything since.
     pub(in crate::channel) fn explained(&self, error: io::Error, has_read: bool) -> io::Error {
         match self.client.explain(&error, has_read) {
             Some(reason) => io::Error::new(error.kind(), reason),
@@ -278,17 +292,18 @@ impl fmt::Debug for Tls {
 }
 
 impl Secured {
+    /// Returns the certificate of the peer.
     pub(in crate::channel) fn identity(&self) -> &PeerIdentity {
         &self.identity
     }
 
-    /// The SPIFFE id, or else the first name.
+    /// Returns the SPIFFE id, or else the first name.
     pub(in crate::channel) fn peer(&self) -> Option<Arc<str>> {
         self.identity.name().cloned()
     }
 
-    /// Whether the peer may have requests to an authority that is not the channel's (CH2.24). The rules of clusters take the place of
-    /// this check.
+    /// Checks whether the peer may receive requests to an authority that is not the channel's (CH2.24). Clusters with TLS have
+    /// rules of their own in place of this check.
     ///
     /// # Errors
     /// A text with the reason.
@@ -301,7 +316,7 @@ impl Secured {
     }
 }
 
-/// Whether a certificate is that of a host, by the rules of Web PKI.
+/// Checks whether a certificate is for a host, by the rules of Web PKI.
 fn is_for(certificate: &[u8], host: &str) -> Result<(), String> {
     use tokio_rustls::rustls::{
         client::verify_server_name,
@@ -321,5 +336,5 @@ impl fmt::Debug for SharedTls {
     }
 }
 
-/// Security that no connection has any more is kept up to this number, for the sessions to resume.
+/// How many unused destinations are kept, for their sessions.
 const MOST_KNOWN: usize = 64;

@@ -5,14 +5,14 @@ use super::*;
 #[test]
 fn ch2_26_a_stream_that_the_server_cancels_after_the_deadline_has_exceeded_it() {
     let cancelled = h2::Error::from(Reason::CANCEL);
-    let peer = (([127, 0, 0, 1], 80).into(), None);
-    let of = |deadline| of_error(&cancelled, peer, deadline).code();
+    let address = ([127, 0, 0, 1], 80).into();
+    let of = |deadline| of_error(&cancelled, address, None, deadline).code();
     let now = Instant::now();
     assert_eq!(of(Some(now)), Code::DeadlineExceeded);
     assert_eq!(of(Some(now + Duration::from_secs(600))), Code::Cancelled);
     assert_eq!(of(None), Code::Cancelled);
     let refused = h2::Error::from(Reason::REFUSED_STREAM);
-    let status = of_error(&refused, peer, Some(now));
+    let status = of_error(&refused, address, None, Some(now));
     assert_eq!(status.code(), Code::Unavailable, "other resets keep their codes");
 }
 

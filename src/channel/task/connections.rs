@@ -1,4 +1,4 @@
-//! The connections of a channel: attempts, those that are established, and the tasks that drive them.
+//! The connections of a channel: attempts, established connections, and the tasks that drive them.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -26,41 +26,50 @@ use crate::{
     config::Target,
 };
 
-/// What executes the commands of the core that are about connections, and reports what becomes of these.
+/// Executes the commands of the core about connections, and reports their results.
 pub(super) struct Connections {
+    /// The client, whose shared connections are leased.
     client: Client,
-    /// For the log.
+    /// The target, for the log.
     target: Target,
+    /// The settings of connections.
     settings: ConnectionSettings,
+    /// The TLS of each destination.
     security: ChannelSecurity,
+    /// Whether connections are leased from those that channels share.
     is_shared: bool,
+    /// Attempts in progress. An event of an attempt that is not here was overtaken by its cancellation.
     attempts: HashMap<ConnectionId, (SocketAddr, Attempt)>,
+    /// Connections in use. One that is drained or lost is removed.
     established: HashMap<ConnectionId, (SocketAddr, Established)>,
+    /// Keepalive intervals of addresses that have reported too many pings.
     longer_intervals: LongerIntervals,
-    /// The tasks of the connections.
+    /// The tasks of connections, also of those that are drained.
     drivers: JoinSet<()>,
+    /// Reports to the task of the channel.
     events: UnboundedSender<Event>,
 }
 
-/// An attempt to connect.
+/// An attempt to connect. A lease is cancelled when it is dropped.
 enum Attempt {
     Own(AbortHandle),
     Shared(Lease),
 }
 
-/// What drains a connection when it is dropped.
+/// A value whose end drains a connection.
 enum Established {
     Own(#[expect(dead_code, reason = "its end is what counts")] oneshot::Sender<()>),
     Shared(#[expect(dead_code, reason = "its end is what counts")] Lease),
 }
 
-/// Reads the reports of load beside the calls until it is dropped.
+/// The task that reads load reports beside the calls. It is aborted when this is dropped.
 pub(super) struct LoadWatch(AbortHandle);
 
 impl Connections {
     pub(super) fn new(
-        (client, target): (Client, Target),
-        (settings, is_shared): (ConnectionSettings, bool),
+        client: Client,
+        target: Target,
+        settings: ConnectionSettings,
         security: ChannelSecurity,
         events: UnboundedSender<Event>,
     ) -> Self {
@@ -69,7 +78,7 @@ impl Connections {
             target,
             settings,
             security,
-            is_shared,
+            is_shared: false,
             attempts: HashMap::new(),
             established: HashMap::new(),
             longer_intervals: LongerIntervals::default(),
@@ -78,7 +87,13 @@ impl Connections {
         }
     }
 
-    /// Attempts a connection. Whatever it needs is done by a task of its own (CH7.23).
+    /// Sets whether connections are leased from those that the channels of the client share (CH3.8).
+    pub(super) fn with_shared(mut self, is_shared: bool) -> Self {
+        self.is_shared = is_shared;
+        self
+    }
+
+    /// Begins an attempt. All work, such as reading certificates, is done by a task of its own (CH7.23).
     pub(super) fn connect(&mut self, id: ConnectionId, destination: &Destination, timeout: Duration) {
         let peer = self.security.peer(destination);
         let address = peer.address;
@@ -86,7 +101,7 @@ impl Connections {
         let settings = ConnectionSettings { keep_alive, ..self.settings };
         let attempt = match self.is_shared {
             true => self.lease(id, Key { peer, settings }, timeout),
-            false => self.attempt(id, (peer, timeout), settings),
+            false => self.attempt(id, peer, timeout, settings),
         };
         self.attempts.insert(id, (address, attempt));
     }
@@ -103,7 +118,7 @@ impl Connections {
         self.established.remove(&id);
     }
 
-    /// An attempt has led to a connection, which is driven from now on; `None` if it was cancelled in the meantime.
+    /// Handles a connection, which is driven from now on; `None` if its attempt was cancelled meanwhile.
     pub(super) fn on_connected(
         &mut self,
         id: ConnectionId,
@@ -121,14 +136,14 @@ impl Connections {
         Some(streams)
     }
 
-    /// An attempt has led to a shared connection; false if it was cancelled in the meantime.
+    /// Handles a leased connection; false if its attempt was cancelled meanwhile.
     pub(super) fn on_joined(&mut self, id: ConnectionId) -> bool {
         let Some((address, Attempt::Shared(lease))) = self.attempts.remove(&id) else { return false };
         self.established.insert(id, (address, Established::Shared(lease)));
         true
     }
 
-    /// An attempt has failed; false if it was cancelled in the meantime.
+    /// Handles a failed attempt; false if it was cancelled meanwhile.
     pub(super) fn on_failed(&mut self, id: ConnectionId, error: &str) -> bool {
         let is_known = self.attempts.remove(&id).is_some();
         if is_known {
@@ -137,7 +152,7 @@ impl Connections {
         is_known
     }
 
-    /// A connection takes no new streams any more; false if it was drained in the meantime.
+    /// Handles a connection that takes no new streams any more; false if it was drained meanwhile.
     pub(super) fn on_lost(&mut self, id: ConnectionId, loss: Loss) -> bool {
         let Some((address, _)) = self.established.remove(&id) else { return false };
         match loss {
@@ -147,7 +162,7 @@ impl Connections {
         true
     }
 
-    /// A further connection may be due.
+    /// Logs that a further connection may be due.
     pub(super) fn on_full(&self, id: ConnectionId) {
         if let Some((address, _)) = self.established.get(&id) {
             debug!(target_name = %self.target, %address, "all streams are in use, a further connection is requested");
@@ -172,7 +187,7 @@ impl Connections {
         self.drivers.shutdown().await;
     }
 
-    /// The next connections to the address send half as many pings.
+    /// Doubles the keepalive interval of the next connections to an address.
     fn on_too_many_pings(&mut self, address: SocketAddr) {
         let used: HashSet<_> = self
             .attempts
@@ -186,6 +201,7 @@ impl Connections {
         }
     }
 
+    /// Leases a shared connection.
     fn lease(&self, id: ConnectionId, key: Key, timeout: Duration) -> Attempt {
         let events = self.events.clone();
         let report = move |report| {
@@ -199,10 +215,12 @@ impl Connections {
         Attempt::Shared(self.client.connections().lease(key, timeout, report))
     }
 
+    /// Begins an attempt of its own.
     fn attempt(
         &self,
         id: ConnectionId,
-        (peer, timeout): (Peer, Duration),
+        peer: Peer,
+        timeout: Duration,
         settings: ConnectionSettings,
     ) -> Attempt {
         let (events, on_end) = (self.events.clone(), self.events.clone());

@@ -1,4 +1,4 @@
-//! What the task of a channel waits for.
+//! The waits of the task of a channel.
 
 use std::{future::pending, sync::Arc};
 
@@ -6,7 +6,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::{client::Resolution, error::WatchError, resolve::Snapshot};
 
-/// The next state of the resolution, if there is a resolution; `None` once its client has ended.
+/// Returns the next state of the resolution, if there is one; `None` once its client has ended.
 pub(super) async fn next(resolution: &mut Option<Resolution>) -> Option<Result<Arc<Snapshot>, WatchError>> {
     match resolution {
         Some(resolution) => resolution.next().await,
@@ -14,6 +14,7 @@ pub(super) async fn next(resolution: &mut Option<Resolution>) -> Option<Result<A
     }
 }
 
+/// Waits for a time; for ever without one.
 pub(super) async fn until(timeout: Option<Instant>) {
     match timeout {
         // A timer would take the rest of its millisecond.
@@ -23,7 +24,7 @@ pub(super) async fn until(timeout: Option<Instant>) {
     }
 }
 
-/// The core's time, which tests can pause.
+/// Returns the time of the core, which tests can pause.
 pub(super) fn now() -> std::time::Instant {
     Instant::now().into_std()
 }

@@ -42,48 +42,58 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CustomLabel(pub Arc<str>);
 
-/// What the calls of a channel are recorded with.
+/// The telemetry of a channel.
 #[derive(Debug, Clone)]
 pub(super) struct Telemetry {
+    /// Records metrics; `None` without.
     observer: Option<Arc<dyn ChannelObserver>>,
+    /// The target, for spans.
     target: Arc<str>,
 }
 
-/// The records of a call, and of its attempt under way. They end as CANCELLED when they are dropped.
+/// The records of a call, and of its attempt in progress. They end as CANCELLED when they are dropped.
 #[derive(Debug, Default)]
 pub(super) struct CallTelemetry {
-    /// `None` if there are only spans.
+    /// The metrics of the method; `None` if there are only spans.
     metered: Option<Metered>,
+    /// The record of the call, until it has ended.
     call: Option<CallRecord>,
+    /// The record of the attempt in progress.
     attempt: Option<AttemptRecord>,
 }
 
-/// Who counts the call, with the label that the application has given to it.
+/// The metrics of a method, with the label that the application has given to the call.
 #[derive(Debug, Clone)]
 struct Metered {
     method: Arc<dyn MethodObserver>,
     custom: Option<Arc<str>>,
 }
 
+/// The record of a call.
 #[derive(Debug)]
 struct CallRecord {
     span: CheapSpan,
-    /// If it is metered.
+    /// The begin of the call, if it is metered.
     begin: Option<Instant>,
     /// The begin, until the call waits for something or makes an attempt, which begins then, too: the clock is read once for both.
     just_begun: Option<Instant>,
+    /// The number of attempts so far.
     attempts: u32,
+    /// The retries so far.
     retried: Retried,
-    /// Since when there is no attempt, before a retry.
+    /// The begin of the delay before a retry, while it lasts.
     delayed_since: Option<Instant>,
 }
 
+/// The record of an attempt.
 #[derive(Debug)]
 struct AttemptRecord {
     span: CheapSpan,
+    /// The begin of the attempt, if it is metered.
     begin: Option<Instant>,
     sent: Sent,
     received: MessageBytes,
+    /// The labels of its last pick.
     labels: PickLabels,
 }
 
@@ -95,7 +105,7 @@ struct CheapSpan(Option<Box<Span>>);
 #[derive(Debug)]
 enum Sent {
     Known(u64),
-    /// The request goes on beside the response.
+    /// The count of an upload that goes on beside the response.
     Counted(Arc<AtomicU64>),
 }
 
@@ -104,7 +114,7 @@ impl Telemetry {
         Self { observer, target }
     }
 
-    /// A call begins.
+    /// Begins the records of a call. Without an observer and a subscriber of its span, there are none.
     pub(super) fn begin<B>(&self, request: &Request<B>) -> CallTelemetry {
         let path = request.uri().path();
         let span = CheapSpan::new(call_span(&self.target, path));
@@ -127,36 +137,36 @@ impl Telemetry {
 impl CallTelemetry {
     /// The span of the call.
     pub(super) fn span(&self) -> Span {
-        self.call.as_ref().map_or_else(Span::none, |it| it.span.get())
+        self.call.as_ref().map_or_else(Span::none, |call| call.span.get())
     }
 
-    /// When the call began, if it is metered.
+    /// Returns the begin of the call, if it is metered.
     pub(super) fn begin(&self) -> Option<Instant> {
-        self.call.as_ref().and_then(|it| it.begin)
+        self.call.as_ref().and_then(|call| call.begin)
     }
 
-    /// The call waits for something before its first attempt.
+    /// Handles that the call waits for something before its first attempt.
     pub(super) fn on_wait(&mut self) {
         if let Some(call) = &mut self.call {
             call.just_begun = None;
         }
     }
 
-    /// What picks are to fill with labels.
+    /// Returns labels for picks to fill in, if they are recorded.
     pub(super) fn pick_labels(&self) -> Option<PickLabels> {
         self.has_pick_labels().then(PickLabels::default)
     }
 
     pub(super) fn has_pick_labels(&self) -> bool {
-        self.metered.as_ref().is_some_and(|it| it.method.has_pick_labels())
+        self.metered.as_ref().is_some_and(|metered| metered.method.has_pick_labels())
     }
 
-    /// An attempt begins, unless there is one, which goes on with another connection (CH2.22). Returns its span.
+    /// Begins the record of an attempt, unless one goes on with another connection (CH2.22). Returns its span.
     pub(super) fn begin_attempt(&mut self) -> Span {
         let Some(call) = &mut self.call else { return Span::none() };
         let attempt = self.attempt.get_or_insert_with(|| {
-            let begin = self.metered.as_ref().map(|it| {
-                it.method.on_attempt_started(it.custom.as_ref());
+            let begin = self.metered.as_ref().map(|metered| {
+                metered.method.on_attempt_started(metered.custom.as_ref());
                 call.just_begun.take().unwrap_or_else(Instant::now)
             });
             call.retried.retries += u32::from(call.delayed_since.is_some());
@@ -171,25 +181,25 @@ impl CallTelemetry {
         attempt.span.get()
     }
 
-    /// A pick was made.
+    /// Records the labels of a pick.
     pub(super) fn on_pick(&mut self, draws: &Draws) {
         if let (Some(attempt), Some(labels)) = (&mut self.attempt, &draws.labels) {
             attempt.labels.clone_from(labels);
         }
     }
 
-    /// Picks were made for the call while it waited.
+    /// Records the labels of picks that were made while the call waited.
     pub(super) fn set_labels(&mut self, labels: Option<PickLabels>) {
         if let (Some(attempt), Some(labels)) = (&mut self.attempt, labels) {
             attempt.labels = labels;
         }
     }
 
-    /// The request is sent to an endpoint.
+    /// Records that the request is sent to an endpoint.
     pub(super) fn on_stream(&mut self, cluster: &str, endpoint: std::net::SocketAddr) {
         let Some(attempt) = &mut self.attempt else { return };
-        let call = self.call.as_ref().map(|it| &it.span);
-        for span in call.into_iter().chain([&attempt.span]).filter_map(|it| it.0.as_ref()) {
+        let call = self.call.as_ref().map(|call| &call.span);
+        for span in call.into_iter().chain([&attempt.span]).filter_map(|span| span.0.as_ref()) {
             span.record("cluster", cluster).record("endpoint", tracing::field::display(endpoint));
         }
         trace!(target: TARGET, cluster, %endpoint, "request sent");
@@ -200,28 +210,28 @@ impl CallTelemetry {
         self.metered.is_some()
     }
 
-    /// So many bytes of messages were sent by now.
+    /// Records the bytes of messages that were sent so far.
     pub(super) fn set_sent(&mut self, bytes: u64) {
         if let Some(attempt) = &mut self.attempt {
             attempt.sent = Sent::Known(bytes);
         }
     }
 
-    /// Somebody else counts the bytes that are sent.
+    /// Takes the bytes that were sent from a count that the upload updates.
     pub(super) fn share_sent(&mut self, bytes: Arc<AtomicU64>) {
         if let Some(attempt) = &mut self.attempt {
             attempt.sent = Sent::Counted(bytes);
         }
     }
 
-    /// A part of the response was received.
+    /// Counts a part of the response.
     pub(super) fn on_received(&mut self, data: &[u8]) {
         if let (Some(attempt), Some(_)) = (&mut self.attempt, &self.metered) {
             attempt.received.count(data);
         }
     }
 
-    /// The attempt under way has ended. The call goes on, or ends.
+    /// Ends the record of the attempt. The call goes on, or ends.
     pub(super) fn end_attempt(&mut self, code: Code) {
         if self.attempt.is_some() {
             self.end_attempt_at(code, self.now());
@@ -243,14 +253,14 @@ impl CallTelemetry {
         self.metered.as_ref().map(|_| Instant::now())
     }
 
-    /// The next attempt repeats a request that the server has not processed (CH6.13).
+    /// Records that the next attempt repeats a request that the server has not processed (CH6.13).
     pub(super) fn on_transparent_retry(&mut self) {
         if let Some(call) = &mut self.call {
             call.retried.transparent += 1;
         }
     }
 
-    /// A delay before a retry begins.
+    /// Records the begin of a delay before a retry.
     pub(super) fn on_delay(&mut self) {
         let now = self.now();
         if let Some(call) = &mut self.call {
@@ -258,7 +268,7 @@ impl CallTelemetry {
         }
     }
 
-    /// The call has ended, and its attempt if there is one.
+    /// Ends the record of the call, and of its attempt if there is one.
     pub(super) fn end(&mut self, code: Code) {
         if self.call.is_none() {
             return self.end_attempt(code);
@@ -277,8 +287,8 @@ impl CallTelemetry {
         }
     }
 
-    /// The records for the body of a response. The attempt's alone if a filter of the application may answer instead: the call ends
-    /// with what that answers.
+    /// Moves the records to the body of a response: those of the attempt alone if a filter of the application may respond
+    /// instead, since the call then ends with its response.
     pub(super) fn take(&mut self, is_filtered: bool) -> Self {
         if is_filtered {
             return Self { metered: self.metered.clone(), call: None, attempt: self.attempt.take() };
@@ -295,6 +305,7 @@ impl Drop for CallTelemetry {
 }
 
 impl CallRecord {
+    /// Ends the delay before a retry.
     fn end_delay(&mut self, now: Option<Instant>) {
         if let (Some(since), Some(now)) = (self.delayed_since.take(), now) {
             self.retried.delay += now - since;
@@ -311,6 +322,7 @@ impl CheapSpan {
         self.0.as_ref().map_or_else(Span::none, |span| Span::clone(span))
     }
 
+    /// Records the status.
     fn record_code(&self, code: Code) {
         if let Some(span) = &self.0 {
             span.record("code", code.as_str());
@@ -343,6 +355,7 @@ fn call_span(target: &str, path: &str) -> Span {
     )
 }
 
+/// Creates the span of an attempt.
 fn attempt_span(call: &Span, number: u32) -> Span {
     debug_span!(target: TARGET, parent: call, "attempt", number, cluster = Empty, endpoint = Empty, code = Empty)
 }

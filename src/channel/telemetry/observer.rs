@@ -1,4 +1,4 @@
-//! What is told to metrics, without OpenTelemetry.
+//! The interface of metrics, without OpenTelemetry.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -7,15 +7,16 @@ use crate::{
     error::Code,
 };
 
-/// Records what happens in a channel. Its methods are called on the path of calls: they take no lock.
+/// Records the events of a channel. Its methods are called on the path of calls: they take no lock.
 pub(crate) trait ChannelObserver: fmt::Debug + Send + Sync {
-    /// Who records the calls of a method, by the path of its requests (CH9.11), and whether generated code has made the request.
+    /// Returns the recorder of a method, by the path of its requests (CH9.11). `is_generated` is whether generated code has made
+    /// the request.
     fn method(&self, path: &str, is_generated: bool) -> Arc<dyn MethodObserver>;
 
-    /// A connection has become another state.
+    /// Records a change of the state of a connection.
     fn on_subchannel(&self, labels: &PickLabels, event: SubchannelEvent);
 
-    /// What load balancing has done.
+    /// Records an event of load balancing.
     fn on_balance(&self, observation: Observation<'_>);
 }
 
@@ -24,13 +25,13 @@ pub(crate) trait MethodObserver: fmt::Debug + Send + Sync {
     /// Whether the labels of picks are recorded (CH9.14).
     fn has_pick_labels(&self) -> bool;
 
-    /// An attempt begins, before its pick.
+    /// Records the begin of an attempt, before its pick.
     fn on_attempt_started(&self, custom: Option<&Arc<str>>);
 
-    /// An attempt has ended.
+    /// Records the end of an attempt.
     fn on_attempt_ended(&self, custom: Option<&Arc<str>>, attempt: &AttemptSummary<'_>);
 
-    /// A call has ended.
+    /// Records the end of a call.
     fn on_call_ended(&self, custom: Option<&Arc<str>>, summary: &CallSummary);
 }
 
@@ -39,8 +40,9 @@ pub(crate) trait MethodObserver: fmt::Debug + Send + Sync {
 pub(crate) struct AttemptSummary<'a> {
     pub(crate) code: Code,
     pub(crate) duration: Duration,
-    /// The bytes of messages.
+    /// The sent bytes of messages, without their prefixes.
     pub(crate) sent: u64,
+    /// The received bytes of messages, without their prefixes.
     pub(crate) received: u64,
     pub(crate) labels: &'a PickLabels,
 }
@@ -56,24 +58,24 @@ pub(crate) struct CallSummary {
 /// The retries of a call.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Retried {
-    /// By the policy.
+    /// Attempts that the retry policy has added.
     pub(crate) retries: u32,
-    /// Since the server had not processed the request.
+    /// Attempts made since the server had not processed the request (transparent retries of gRFC A6).
     pub(crate) transparent: u32,
     /// The time between attempts.
     pub(crate) delay: Duration,
 }
 
-/// What happens to a connection of a subchannel (CH9.18).
+/// An event of a connection of a subchannel (CH9.18).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SubchannelEvent {
     Connected(SecurityLevel),
     ConnectionFailed,
-    /// For the first reason that was seen, as A94 names it.
+    /// The connection was lost; the text is the first reason that was seen, as A94 names it.
     Disconnected(SecurityLevel, &'static str),
 }
 
-/// How a connection is protected.
+/// The protection of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SecurityLevel {
     None,

@@ -4,7 +4,7 @@
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(in crate::channel) struct MessageBytes {
     total: u64,
-    /// What is left of the current message.
+    /// The rest of the current message.
     left: u32,
     /// How many bytes of the next prefix were read, and the length in them.
     prefix: u8,

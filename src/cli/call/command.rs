@@ -1,3 +1,5 @@
+//! The commands that the tool reads from standard input.
+
 use std::{collections::BTreeMap, time::Duration};
 
 use serde::Deserialize;
@@ -9,9 +11,11 @@ use tonic::{
 
 /// A line of standard input.
 pub(super) enum Command {
+    /// Calls to make.
     Call(Box<Call>),
     /// What the channel is doing, as the answer to this id.
     Status(Value),
+    /// The end of the tool.
     Quit,
 }
 
@@ -19,14 +23,18 @@ pub(super) enum Command {
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Call {
+    /// Repeated in the answer.
     pub(super) id: Value,
+    /// The path, such as `/package.Service/Method`.
     pub(super) method: String,
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
+    /// The message, as it is sent.
     #[serde(default)]
     pub(super) body: String,
     /// In seconds.
     pub(super) timeout: Option<f64>,
+    /// Whether the calls wait while there is no backend, instead of failing.
     pub(super) wait_for_ready: Option<bool>,
     #[serde(default = "one")]
     pub(super) count: usize,
@@ -75,6 +83,7 @@ impl Call {
         self.add_headers(&mut MetadataMap::new()).map_err(|status| status.message().to_owned())
     }
 
+    /// The timeout of each call.
     pub(super) fn timeout(&self) -> Option<Duration> {
         self.timeout.map(Duration::from_secs_f64)
     }
@@ -100,6 +109,7 @@ impl Call {
     }
 }
 
+/// The default of numbers.
 fn one() -> usize {
     1
 }

@@ -60,7 +60,7 @@ pub(crate) struct CallArgs {
 enum Credentials {
     /// Plaintext
     Insecure,
-    /// That of the clusters, with plaintext where a cluster has none
+    /// The security of the clusters, with plaintext where a cluster has none
     Xds,
 }
 
@@ -71,10 +71,12 @@ A command is a JSON object on a line; commands run concurrently:
 `id` and `method` are required. {\"id\":\"s\",\"status\":true} shows what the channel is doing.
 {\"id\":\"q\",\"quit\":true} ends the program; the end of the input ends it after outstanding calls. Each finished command is answered by a JSON object on a line of standard output.";
 
+/// Runs the example.
 pub(super) fn main() -> ExitCode {
     Program::Example("call").main(env::args_os().skip(1), run)
 }
 
+/// Makes the calls of the command line, or those of standard input until its end.
 fn run(_: Program, args: &CallArgs) -> Result<(), Failure> {
     program::log_to_stderr();
     let bootstrap = args.connect.bootstrap()?;
@@ -156,6 +158,7 @@ async fn commands(channel: &Channel) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Writes an answer as a line.
 fn write(answer: Result<String, tokio::task::JoinError>) -> Result<(), Failure> {
     let answer = answer.map_err(|error| Failure::Failed(error.to_string()))?;
     Ok(program::print(&format!("{answer}\n"))?)
@@ -174,6 +177,7 @@ async fn execute(channel: &Channel, call: Call) -> String {
     outcomes.await.json(&call.id)
 }
 
+/// Makes a call and measures it.
 async fn make(channel: &Channel, call: &Call) -> Outcome {
     let begin = tokio::time::Instant::now();
     let mut outcome = attempt(channel, call).await.unwrap_or_else(|status| Outcome::failed(&status));
@@ -181,6 +185,7 @@ async fn make(channel: &Channel, call: &Call) -> Outcome {
     outcome
 }
 
+/// Makes a call; an error is the status that it ended with.
 async fn attempt(channel: &Channel, call: &Call) -> Result<Outcome, Status> {
     let mut request = Request::new(Bytes::from(call.body.clone()));
     call.add_headers(request.metadata_mut())?;

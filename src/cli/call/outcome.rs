@@ -1,3 +1,5 @@
+//! What came of calls, one by one and in numbers.
+
 use std::{collections::BTreeMap, time::Duration};
 
 use serde_json::{Value, json};
@@ -10,25 +12,35 @@ use crate::{cli::json::printable, error::Escaped};
 
 /// What came of a call.
 pub(super) struct Outcome {
+    /// The status.
     code: Code,
+    /// The message of the status.
     message: String,
+    /// The response.
     body: String,
+    /// The initial metadata.
     headers: BTreeMap<String, String>,
+    /// The final metadata.
     trailers: BTreeMap<String, String>,
+    /// The time from the call to its status.
     duration: Duration,
 }
 
 /// What came of the calls of a command.
 #[derive(Default)]
 pub(super) struct Outcomes {
+    /// Numbers of calls by their statuses.
     codes: BTreeMap<&'static str, usize>,
+    /// Numbers of calls by the messages of their statuses.
     messages: BTreeMap<String, usize>,
-    /// By the response header `x-backend`.
+    /// Numbers of responses by their header `x-backend`.
     by: BTreeMap<String, usize>,
+    /// The time of each call.
     durations: Vec<Duration>,
 }
 
 impl Outcome {
+    /// The outcome of a call with a response.
     pub(super) fn answered(body: &[u8], headers: &MetadataMap, trailers: &MetadataMap) -> Self {
         Self {
             code: Code::Ok,
@@ -52,14 +64,17 @@ impl Outcome {
         }
     }
 
+    /// Sets the time that the call took.
     pub(super) fn set_duration(&mut self, duration: Duration) {
         self.duration = duration;
     }
 
+    /// Whether the call has succeeded.
     pub(super) fn is_ok(&self) -> bool {
         self.code == Code::Ok
     }
 
+    /// The answer to a single call.
     pub(super) fn json(&self, id: &Value) -> String {
         let answer = json!({
             "id": id,
@@ -94,6 +109,7 @@ impl Outcome {
 }
 
 impl Outcomes {
+    /// Adds the outcome of a call.
     pub(super) fn add(&mut self, outcome: &Outcome) {
         *self.codes.entry(name(outcome.code)).or_default() += 1;
         if !outcome.message.is_empty() {
@@ -106,11 +122,12 @@ impl Outcomes {
         self.durations.push(outcome.duration);
     }
 
+    /// The answer to several calls. Its times are the least, the median, the 99th percentile and the greatest.
     pub(super) fn json(mut self, id: &Value) -> String {
         self.durations.sort_unstable();
         let at = |percent: usize| {
             let place = (self.durations.len() * percent).div_ceil(100).saturating_sub(1);
-            self.durations.get(place).map(|it| millis(*it))
+            self.durations.get(place).map(|duration| millis(*duration))
         };
         let answer = json!({
             "id": id,
@@ -124,6 +141,7 @@ impl Outcomes {
     }
 }
 
+/// The metadata as text; values of one key are joined by commas.
 fn read(metadata: &MetadataMap) -> BTreeMap<String, String> {
     let mut read = BTreeMap::<String, String>::new();
     for entry in metadata.iter() {

@@ -27,6 +27,7 @@ use crate::{
 pub(crate) struct Cluster {
     /// Its discovery type: `EDS`, `STATIC`, `aggregate`.
     pub(crate) kind: String,
+    /// Where its endpoints are.
     pub(crate) source: EndpointSource,
 }
 
@@ -34,6 +35,7 @@ pub(crate) struct Cluster {
 pub(crate) enum EndpointSource {
     /// The endpoints of EDS by this name; `None` is the name of the cluster.
     Eds(Option<Arc<str>>),
+    /// The clusters of an aggregate, in the order of preference.
     Aggregate(Vec<Arc<str>>),
     /// The endpoints in the cluster itself, if it has any.
     Inline(Assignment),
@@ -42,6 +44,7 @@ pub(crate) enum EndpointSource {
 /// Endpoints by locality.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct Assignment {
+    /// The localities, in the order of the resource.
     pub(crate) localities: Vec<Locality>,
 }
 
@@ -49,8 +52,11 @@ pub(crate) struct Assignment {
 pub(crate) struct Locality {
     /// The non-empty parts of region, zone and sub-zone.
     pub(crate) name: String,
+    /// The priority; 0 is the highest.
     pub(crate) priority: u32,
+    /// The weight among localities of its priority, if it has one.
     pub(crate) weight: Option<u32>,
+    /// The endpoints.
     pub(crate) endpoints: Vec<Endpoint>,
     /// The collection that the endpoints are in instead (LEDS), which is not followed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -59,14 +65,18 @@ pub(crate) struct Locality {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Endpoint {
+    /// The address, or the name in place of one.
     pub(crate) address: String,
+    /// Whether requests may go there.
     pub(crate) health: Health,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Health {
+    /// Healthy, or not checked.
     Usable,
+    /// Only for requests that are bound to it.
     Draining,
     /// The name of the health status.
     #[serde(untagged)]
@@ -135,10 +145,12 @@ impl Content for Assignment {
 }
 
 impl Assignment {
+    /// Reads an assignment.
     fn of(message: endpoint::ClusterLoadAssignment) -> Self {
         Self { localities: message.endpoints.into_iter().map(Locality::of).collect() }
     }
 
+    /// All endpoints, over the localities.
     pub(super) fn endpoints(&self) -> impl Iterator<Item = &Endpoint> {
         self.localities.iter().flat_map(|locality| &locality.endpoints)
     }
@@ -151,6 +163,7 @@ impl Assignment {
 }
 
 impl Locality {
+    /// Reads a locality.
     fn of(from: endpoint::LocalityLbEndpoints) -> Self {
         let place = from.locality.unwrap_or_default();
         let parts = [place.region, place.zone, place.sub_zone].into_iter().filter(|part| !part.is_empty());
@@ -170,6 +183,7 @@ impl Locality {
 }
 
 impl Endpoint {
+    /// Reads an endpoint.
     fn of(from: endpoint::LbEndpoint) -> Self {
         let address = match from.host_identifier {
             Some(HostIdentifier::Endpoint(endpoint)) => {

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    Assignment, Destination, Listener, Mesh,
+    Destination, Listener, Mesh,
     cluster::EndpointSource,
     listener::{NetworkFilter, Routes},
 };
@@ -14,50 +14,17 @@ use super::{
 /// The names of resources that a listener, or several, refer to, directly or not.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Demand {
+    /// Route configurations.
     pub(crate) routes: BTreeSet<Arc<str>>,
+    /// Clusters.
     pub(crate) clusters: BTreeSet<Arc<str>>,
+    /// The assignments of EDS clusters.
     pub(crate) endpoints: BTreeSet<Arc<str>>,
 }
 
-impl Mesh {
-    /// The resources that listeners refer to, as far as they are known.
-    pub(crate) fn demand<'a>(&self, listeners: impl IntoIterator<Item = &'a Arc<str>>) -> Demand {
-        let mut demand = Demand::default();
-        for listener in listeners {
-            if let Some(listener) = self.listeners.content(listener) {
-                demand.of_listener(listener, self);
-            }
-        }
-        demand
-    }
-
-    /// Whether the tree of a listener is known completely.
-    pub(crate) fn knows(&self, listener: &Arc<str>) -> bool {
-        let demand = self.demand([listener]);
-        self.listeners.get(listener).is_some()
-            && demand.routes.iter().all(|name| self.routes.knows(name))
-            && demand.clusters.iter().all(|name| self.clusters.knows(name))
-            && demand.endpoints.iter().all(|name| self.endpoints.knows(name))
-    }
-
-    /// The known clusters that are not in a demand.
-    pub(crate) fn clusters_beside(&self, demand: &Demand) -> Vec<Arc<str>> {
-        self.clusters.names().filter(|name| !demand.clusters.contains(*name)).cloned().collect()
-    }
-
-    /// Whether something that a listener leads to does not exist or cannot be read, or is an assignment without usable endpoints.
-    pub(crate) fn is_incomplete(&self, listener: &Arc<str>) -> bool {
-        let demand = self.demand([listener]);
-        let is_usable = |name| self.endpoints.content(name).is_some_and(Assignment::is_usable);
-        self.listeners.content(listener).is_none()
-            || demand.routes.iter().any(|name| self.routes.content(name).is_none())
-            || demand.clusters.iter().any(|name| self.clusters.content(name).is_none())
-            || !demand.endpoints.iter().all(|name| is_usable(name))
-    }
-}
-
 impl Demand {
-    fn of_listener(&mut self, listener: &Listener, mesh: &Mesh) {
+    /// Adds the resources that a listener refers to.
+    pub(super) fn of_listener(&mut self, listener: &Listener, mesh: &Mesh) {
         let mut clusters = Vec::new();
         for filter in listener.chains.iter().flat_map(|chain| &chain.filters) {
             match filter {

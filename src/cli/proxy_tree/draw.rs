@@ -17,35 +17,37 @@ use crate::{
     error::Escaped,
 };
 
-impl Mesh {
-    /// Draws the tree of a listener, of at most [`MAX_LINES`] lines.
-    pub(crate) fn draw(&self, artist: Artist, name: &str) -> Vec<String> {
-        let mut drawing =
-            Drawing { artist, mesh: self, routes: Vec::new(), clusters: Vec::new(), drawn: BTreeSet::new() };
-        let Branch { text, below } = drawing.listener(name);
-        let mut lines = vec![text];
-        render(&below, "", &mut lines);
-        if lines.len() > MAX_LINES {
-            let more = lines.len() - MAX_LINES;
-            lines.truncate(MAX_LINES);
-            lines.push(format!("… and {more} more lines; --json has all of it"));
-        }
-        lines
+/// Draws the tree of a listener, of at most [`MAX_LINES`] lines.
+pub(super) fn draw_listener(mesh: &Mesh, artist: Artist, name: &str) -> Vec<String> {
+    let mut drawing =
+        Drawing { artist, mesh, routes: Vec::new(), clusters: Vec::new(), drawn: BTreeSet::new() };
+    let Branch { text, below } = drawing.listener(name);
+    let mut lines = vec![text];
+    render(&below, "", &mut lines);
+    if lines.len() > MAX_LINES {
+        let more = lines.len() - MAX_LINES;
+        lines.truncate(MAX_LINES);
+        lines.push(format!("… and {more} more lines; --json has all of it"));
     }
+    lines
 }
 
 /// A tree that is being drawn. Each route configuration and each cluster is drawn once.
 struct Drawing<'a> {
+    /// Colors and marks.
     artist: Artist,
+    /// The resources.
     mesh: &'a Mesh,
     /// The named route configurations, in the order of their first use.
     routes: Vec<&'a Arc<str>>,
     /// The clusters that routes and filters name, in the order of their first use.
     clusters: Vec<&'a Arc<str>>,
+    /// The clusters that are drawn already, or noted to be.
     drawn: BTreeSet<&'a str>,
 }
 
 impl<'a> Drawing<'a> {
+    /// A listener, with its chains, and then the route configurations and clusters that these name.
     fn listener(&mut self, name: &str) -> Branch {
         let mesh = self.mesh;
         let (head, mut below) = self.resource(&mesh.listeners, name, "listener ");
@@ -74,6 +76,7 @@ impl<'a> Drawing<'a> {
         (format!("{mark} {kind}{}", self.artist.paint.bold(Escaped(name))), below)
     }
 
+    /// The mark of a resource: good, doubtful or bad.
     fn mark<C>(&self, present: &Present<C>) -> String {
         if present.content.is_err() {
             self.artist.bad_mark()
@@ -84,6 +87,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// What is wrong with a resource.
     fn remarks<C>(&self, present: &Present<C>) -> Vec<Branch> {
         let Artist { paint } = self.artist;
         let mut below = Vec::new();
@@ -118,6 +122,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// A filter chain, with the conditions on its connections.
     fn chain(&mut self, chain: &'a Chain) -> Branch {
         let paint = self.artist.paint;
         let mut text = match chain.kind {
@@ -138,6 +143,7 @@ impl<'a> Drawing<'a> {
         Branch { text, below }
     }
 
+    /// A network filter.
     fn filter(&mut self, filter: &'a NetworkFilter) -> Vec<Branch> {
         let paint = self.artist.paint;
         match filter {
@@ -155,6 +161,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// The routes of an HTTP connection manager.
     fn http(&mut self, routes: &'a Routes) -> Branch {
         match routes {
             Routes::Named(name) => {
@@ -176,16 +183,19 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// Notes the clusters of routes, to draw them later.
     fn note_clusters(&mut self, table: &'a RouteTable) {
         table.destinations().for_each(|destination| self.note_cluster(&destination.cluster));
     }
 
+    /// Notes a cluster, unless it is drawn or noted already.
     fn note_cluster(&mut self, name: &'a Arc<str>) {
         if self.drawn.insert(name) {
             self.clusters.push(name);
         }
     }
 
+    /// A route configuration of RDS.
     fn named_routes(&mut self, name: &'a Arc<str>) -> Branch {
         let (text, mut below) = self.resource(&self.mesh.routes, name, "routes ");
         if let Some(table) = self.mesh.routes.content(name) {
@@ -194,6 +204,7 @@ impl<'a> Drawing<'a> {
         Branch { text: text + &self.verdict(&self.mesh.routes, name), below }
     }
 
+    /// The virtual hosts of a route configuration.
     fn table(&self, table: &RouteTable) -> Vec<Branch> {
         let hosts = table.hosts.iter().map(|host| self.host(host));
         let on_demand = table.is_on_demand.then(|| {
@@ -203,6 +214,7 @@ impl<'a> Drawing<'a> {
         hosts.chain(on_demand).collect()
     }
 
+    /// A virtual host with its routes.
     fn host(&self, host: &Host) -> Branch {
         let paint = self.artist.paint;
         let mut domains: Vec<_> = host.domains.iter().take(SHOWN_DOMAINS).map(String::as_str).collect();
@@ -226,6 +238,7 @@ impl<'a> Drawing<'a> {
         Branch { text, below: routes.collect() }
     }
 
+    /// The clusters of a TCP proxy, with their shares.
     fn destinations(&mut self, clusters: &'a [Destination]) -> String {
         clusters.iter().for_each(|destination| self.note_cluster(&destination.cluster));
         self.shares(clusters)
@@ -248,6 +261,7 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// The name of a cluster, with a mark if it is absent.
     fn cluster_name(&self, name: &str) -> String {
         match self.mesh.clusters.get(name) {
             Some(Entry::Present(_)) => Escaped(name).to_string(),
@@ -282,6 +296,7 @@ impl<'a> Drawing<'a> {
         Branch { text: format!("{mark} {title}{text}"), below }
     }
 
+    /// The clusters of an aggregate. One that is drawn already is only named, which also ends circles.
     fn children(&mut self, cluster: &'a Cluster, depth: usize, below: &mut Vec<Branch>) {
         let EndpointSource::Aggregate(children) = &cluster.source else { return };
         if depth >= MAX_DEPTH {
@@ -336,11 +351,13 @@ impl<'a> Drawing<'a> {
         }
     }
 
+    /// The localities of an assignment.
     fn places(&self, assignment: &Assignment) -> Vec<Branch> {
         let several = assignment.localities.iter().any(|locality| locality.priority > 0);
         assignment.localities.iter().map(|locality| self.place(locality, several)).collect()
     }
 
+    /// A locality with its endpoints.
     fn place(&self, locality: &Locality, has_priorities: bool) -> Branch {
         let mut words = Vec::new();
         if has_priorities {
@@ -367,6 +384,7 @@ impl<'a> Drawing<'a> {
         Branch::leaf(format!("{}{separator}{endpoints}", words.join(" ")))
     }
 
+    /// An endpoint with the mark of its health.
     fn endpoint(&self, endpoint: &Endpoint) -> String {
         let paint = self.artist.paint;
         let address = Escaped(&endpoint.address);

@@ -37,6 +37,7 @@ pub(crate) struct Listener {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Chain {
+    /// When it applies.
     pub(crate) kind: ChainKind,
     /// Empty if it has none.
     pub(crate) name: String,
@@ -52,8 +53,11 @@ pub(crate) struct Chain {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ChainKind {
+    /// The only one of an API listener.
     Api,
+    /// For connections that match its conditions.
     Matching,
+    /// For connections that match no other one.
     Default,
 }
 
@@ -74,7 +78,9 @@ pub(crate) enum NetworkFilter {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Routes {
+    /// The route configuration of a name, by RDS.
     Named(Arc<str>),
+    /// Routes in the listener itself.
     Inline(RouteTable),
     /// A source that is not followed, such as scopes by SRDS.
     NotFollowed(&'static str),
@@ -106,6 +112,7 @@ impl Content for Listener {
 }
 
 impl Chain {
+    /// Reads a filter chain.
     fn of(chain: pb::FilterChain, kind: ChainKind) -> Self {
         Self {
             kind,
@@ -118,6 +125,7 @@ impl Chain {
 }
 
 impl NetworkFilter {
+    /// Reads a network filter.
     fn of(filter: pb::Filter) -> Self {
         match filter.config_type {
             Some(ConfigType::TypedConfig(config)) => Self::of_config(&config, &filter.name),
@@ -128,6 +136,7 @@ impl NetworkFilter {
         }
     }
 
+    /// Reads the configuration of a filter; `name` is that of the filter, for display.
     fn of_config(config: &Any, name: &str) -> Self {
         // The fields that are read have the same numbers in v2.
         let read = match short_name(&config.type_url) {
@@ -140,6 +149,7 @@ impl NetworkFilter {
         read.unwrap_or_else(|error| Self::Malformed(format!("{name}: {}", Invalid::from(error))))
     }
 
+    /// Reads an HTTP connection manager.
     fn of_http(config: hcm::HttpConnectionManager) -> Self {
         let routes = match config.route_specifier {
             Some(RouteSpecifier::Rds(rds)) => vec![Routes::Named(rds.route_config_name.into())],
@@ -150,6 +160,7 @@ impl NetworkFilter {
         Self::Http(routes)
     }
 
+    /// Reads a TCP proxy.
     fn of_tcp(config: TcpProxy) -> Self {
         Self::Tcp(match config.cluster_specifier {
             Some(ClusterSpecifier::Cluster(name)) => vec![Destination { cluster: name.into(), weight: 1 }],
@@ -162,6 +173,7 @@ impl NetworkFilter {
     }
 }
 
+/// The routes of all scopes.
 fn scopes(scoped: hcm::ScopedRoutes) -> Vec<Routes> {
     match scoped.config_specifier {
         Some(ConfigSpecifier::ScopedRouteConfigurationsList(list)) => {

@@ -37,6 +37,7 @@ pub(crate) use self::{
 };
 use crate::{
     Observed, Resource, WatchError,
+    cli::tree::Artist,
     resource::{Inspected, Invalid, Remarks},
 };
 
@@ -95,6 +96,53 @@ pub(crate) trait Content: Sized + Send + 'static {
 
     /// The resources of the type.
     fn of(mesh: &mut Mesh) -> &mut Resources<Self>;
+}
+
+impl Mesh {
+    /// The resources that listeners refer to, as far as they are known.
+    pub(crate) fn demand<'a>(&self, listeners: impl IntoIterator<Item = &'a Arc<str>>) -> Demand {
+        let mut demand = Demand::default();
+        for listener in listeners {
+            if let Some(listener) = self.listeners.content(listener) {
+                demand.of_listener(listener, self);
+            }
+        }
+        demand
+    }
+
+    /// Whether the tree of a listener is known completely.
+    pub(crate) fn knows(&self, listener: &Arc<str>) -> bool {
+        let demand = self.demand([listener]);
+        self.listeners.get(listener).is_some()
+            && demand.routes.iter().all(|name| self.routes.knows(name))
+            && demand.clusters.iter().all(|name| self.clusters.knows(name))
+            && demand.endpoints.iter().all(|name| self.endpoints.knows(name))
+    }
+
+    /// The known clusters that are not in a demand.
+    pub(crate) fn clusters_beside(&self, demand: &Demand) -> Vec<Arc<str>> {
+        self.clusters.names().filter(|name| !demand.clusters.contains(*name)).cloned().collect()
+    }
+
+    /// Whether something that a listener leads to does not exist or cannot be read, or is an assignment without usable endpoints.
+    pub(crate) fn is_incomplete(&self, listener: &Arc<str>) -> bool {
+        let demand = self.demand([listener]);
+        let is_usable = |name| self.endpoints.content(name).is_some_and(Assignment::is_usable);
+        self.listeners.content(listener).is_none()
+            || demand.routes.iter().any(|name| self.routes.content(name).is_none())
+            || demand.clusters.iter().any(|name| self.clusters.content(name).is_none())
+            || !demand.endpoints.iter().all(|name| is_usable(name))
+    }
+
+    /// Draws the tree of a listener, as lines of limited number.
+    pub(crate) fn draw(&self, artist: Artist, listener: &str) -> Vec<String> {
+        draw::draw_listener(self, artist, listener)
+    }
+
+    /// Writes the tree of a listener of a target as a line of JSON.
+    pub(crate) fn report(&self, target: &str, listener: &Arc<str>) -> String {
+        report::report_listener(self, target, listener)
+    }
 }
 
 impl<C: Content> Entry<C> {

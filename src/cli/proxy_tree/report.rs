@@ -18,19 +18,26 @@ use crate::{
 /// A listener with all that it leads to.
 #[derive(Serialize)]
 struct Tree<'a> {
+    /// The target as it was written.
     target: &'a str,
+    /// The name of the listener.
     listener: &'a str,
+    /// The address of the listener.
     address: Option<&'a str>,
+    /// The filter chains in order.
     chains: &'a [Chain],
+    /// The problems of the listener.
     #[serde(flatten)]
-    state: State,
+    state: Problems,
+    /// The route configurations that it leads to.
     routes: BTreeMap<&'a str, Table<'a>>,
+    /// The clusters that it leads to.
     clusters: BTreeMap<&'a str, Group<'a>>,
 }
 
-/// What is to be said of a resource.
+/// The problems of a resource.
 #[derive(Serialize, Default)]
-struct State {
+struct Problems {
     /// The reason why a gRPC client rejects it.
     invalid: Option<String>,
     /// The reason why there is none, or why it cannot be read.
@@ -41,86 +48,95 @@ struct State {
 
 #[derive(Serialize)]
 struct Table<'a> {
+    /// The routes, if they are there and can be read.
     #[serde(flatten)]
     table: Option<&'a RouteTable>,
+    /// The problems of the route configuration.
     #[serde(flatten)]
-    state: State,
+    state: Problems,
 }
 
 #[derive(Serialize)]
 struct Group<'a> {
+    /// The discovery type, if the cluster is there and can be read.
     kind: Option<&'a str>,
     /// The name of the assignment of an EDS cluster.
     service: Option<&'a str>,
     /// The clusters of an aggregate.
     children: &'a [Arc<str>],
+    /// The endpoints by locality.
     localities: &'a [Locality],
+    /// The problems of the cluster.
     #[serde(flatten)]
-    state: State,
-    /// What is to be said of the assignment of an EDS cluster.
-    endpoints: Option<State>,
+    state: Problems,
+    /// The problems of the assignment of an EDS cluster; `None` for other clusters.
+    endpoints: Option<Problems>,
 }
 
 #[derive(Serialize)]
 struct Failure<'a> {
+    /// The target as it was written.
     target: &'a str,
+    /// The name of the listener.
     listener: &'a str,
+    /// Why there is no tree.
     error: Problem,
 }
 
 #[derive(Serialize)]
 struct Unused<'a> {
+    /// The target as it was written.
     target: &'a str,
+    /// The clusters to which no listener leads.
     unused_clusters: &'a [Arc<str>],
 }
 
-impl Mesh {
-    /// A line for a listener of a target.
-    pub(crate) fn report(&self, target: &str, name: &Arc<str>) -> String {
-        let entry = self.listeners.get(name);
-        if let Some(Entry::Absent(reason)) = entry {
-            return report_absence(target, name, reason.into());
-        }
-        let demand = self.demand([name]);
-        let routes = demand.routes.iter().map(|name| {
-            let entry = self.routes.get(name);
-            (
-                &**name,
-                Table { table: entry.and_then(Entry::content), state: State::of(entry, &self.routes.others) },
-            )
-        });
-        let clusters = demand.clusters.iter().map(|name| (&**name, self.group(name)));
-        let listener = entry.and_then(Entry::content);
-        json(&Tree {
-            target,
-            listener: name,
-            address: listener
-                .map(|listener: &Listener| &*listener.address)
-                .filter(|address| !address.is_empty()),
-            chains: listener.map_or(&[], |listener| &listener.chains),
-            state: State::of(entry, &self.listeners.others),
-            routes: routes.collect(),
-            clusters: clusters.collect(),
-        })
+/// A line for a listener of a target.
+pub(super) fn report_listener(mesh: &Mesh, target: &str, name: &Arc<str>) -> String {
+    let entry = mesh.listeners.get(name);
+    if let Some(Entry::Absent(reason)) = entry {
+        return report_absence(target, name, reason.into());
     }
+    let demand = mesh.demand([name]);
+    let routes = demand.routes.iter().map(|name| {
+        let entry = mesh.routes.get(name);
+        (
+            &**name,
+            Table { table: entry.and_then(Entry::content), state: Problems::of(entry, &mesh.routes.others) },
+        )
+    });
+    let clusters = demand.clusters.iter().map(|name| (&**name, Group::of(mesh, name)));
+    let listener = entry.and_then(Entry::content);
+    json(&Tree {
+        target,
+        listener: name,
+        address: listener.map(|listener: &Listener| &*listener.address).filter(|address| !address.is_empty()),
+        chains: listener.map_or(&[], |listener| &listener.chains),
+        state: Problems::of(entry, &mesh.listeners.others),
+        routes: routes.collect(),
+        clusters: clusters.collect(),
+    })
+}
 
-    fn group<'a>(&'a self, name: &'a str) -> Group<'a> {
-        let entry = self.clusters.get(name);
+impl<'a> Group<'a> {
+    /// The cluster of a name, whether it is there or not.
+    fn of(mesh: &'a Mesh, name: &'a str) -> Self {
+        let entry = mesh.clusters.get(name);
         let cluster: Option<&Cluster> = entry.and_then(Entry::content);
-        let mut group = Group {
+        let mut group = Self {
             kind: cluster.map(|cluster| &*cluster.kind),
             service: None,
             children: &[],
             localities: &[],
-            state: State::of(entry, &self.clusters.others),
+            state: Problems::of(entry, &mesh.clusters.others),
             endpoints: None,
         };
         match cluster.map(|cluster| &cluster.source) {
             Some(EndpointSource::Eds(service)) => {
                 let service = service.as_deref().unwrap_or(name);
-                let entry = self.endpoints.get(service);
+                let entry = mesh.endpoints.get(service);
                 group.service = Some(service);
-                group.endpoints = Some(State::of(entry, &self.endpoints.others));
+                group.endpoints = Some(Problems::of(entry, &mesh.endpoints.others));
                 group.localities =
                     entry.and_then(Entry::content).map_or(&[], |assignment| &assignment.localities);
             }
@@ -132,7 +148,8 @@ impl Mesh {
     }
 }
 
-impl State {
+impl Problems {
+    /// The problems of a resource; `others` tells those that are not there whether they are still expected.
     fn of<C>(entry: Option<&Entry<C>>, others: &Others) -> Self {
         match entry {
             Some(Entry::Present(Present { content, invalid, warning, .. })) => Self {

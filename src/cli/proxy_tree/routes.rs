@@ -30,8 +30,11 @@ pub(crate) struct RouteTable {
 
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Host {
+    /// The name.
     pub(crate) name: String,
+    /// The patterns of authorities.
     pub(crate) domains: Vec<String>,
+    /// The routes; the first one that matches applies.
     pub(crate) routes: Vec<Route>,
 }
 
@@ -39,6 +42,7 @@ pub(crate) struct Host {
 pub(crate) struct Route {
     /// The conditions on requests, as text.
     pub(crate) requests: String,
+    /// Where the requests go.
     #[serde(flatten)]
     pub(crate) target: RouteTarget,
 }
@@ -46,6 +50,7 @@ pub(crate) struct Route {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RouteTarget {
+    /// One or several clusters, with their weights.
     Clusters(Vec<Destination>),
     /// An action without a known cluster, as text.
     #[serde(rename = "action")]
@@ -55,7 +60,9 @@ pub(crate) enum RouteTarget {
 /// A cluster with its share.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Destination {
+    /// The name of the cluster.
     pub(crate) cluster: Arc<str>,
+    /// The weight among all of the route.
     pub(crate) weight: u32,
 }
 
@@ -72,6 +79,7 @@ impl Content for RouteTable {
 }
 
 impl RouteTable {
+    /// Reads a route configuration.
     pub(super) fn of(message: pb::RouteConfiguration) -> Self {
         let hosts = message.virtual_hosts.into_iter().map(|host| Host {
             name: host.name,
@@ -92,6 +100,7 @@ impl RouteTable {
 }
 
 impl Route {
+    /// Reads a route.
     fn of(route: pb::Route) -> Self {
         let target = match route.action {
             Some(Action::Route(action)) => RouteTarget::of(action),
@@ -110,6 +119,7 @@ impl Route {
 }
 
 impl RouteTarget {
+    /// Reads the action of a route to clusters.
     fn of(action: pb::RouteAction) -> Self {
         let one = |name: String| Destination { cluster: name.into(), weight: 1 };
         match action.cluster_specifier {
@@ -160,6 +170,7 @@ fn requests(from: pb::RouteMatch) -> String {
     text
 }
 
+/// The condition on a header, as text.
 fn condition(header: pb::HeaderMatcher) -> String {
     let name = header.name;
     let text = match header.header_match_specifier {

@@ -1,3 +1,5 @@
+//! The command line of the relay.
+
 use std::{path::PathBuf, time::Duration};
 
 use clap::{Args, Parser, ValueHint};
@@ -109,10 +111,12 @@ impl LimitArgs {
     }
 }
 
+/// Parses a number over 0.
 fn positive(text: &str) -> Result<usize, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "must be a whole number over 0".to_owned())
 }
 
+/// Parses a number of streams over 0.
 fn streams(text: &str) -> Result<u32, String> {
     text.parse().ok().filter(|number| *number > 0).ok_or_else(|| "must be a whole number over 0".to_owned())
 }

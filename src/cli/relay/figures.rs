@@ -20,16 +20,22 @@ use crate::{
 
 #[derive(Debug)]
 pub(crate) struct Figures {
+    /// The time at which the relay was started.
     start: Instant,
+    /// What it has received.
     up: Up,
+    /// What it has sent.
     down: Down,
+    /// The latest complaint of a server.
     complaint: watch::Sender<Complaint>,
 }
 
 /// The latest error of a client, and the number of all so far.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Complaint {
+    /// Counts the complaints, so that a repeated one differs.
     pub(super) number: u64,
+    /// The reason, cut if it is long.
     pub(super) text: String,
 }
 
@@ -46,27 +52,37 @@ impl Complaint {
 /// The statistics of the management server's side.
 #[derive(Debug, Default)]
 struct Up {
+    /// The current subscriptions.
     subscriptions: AtomicU64,
+    /// Resources that were added or changed.
     updates: AtomicU64,
+    /// Resources that were removed.
     removals: AtomicU64,
     /// The size of resources, without their envelopes.
     bytes: AtomicU64,
+    /// The current resources.
     resources: AtomicU64,
+    /// The resources that may be outdated.
     stale: AtomicU64,
 }
 
 /// The statistics of the clients' side.
 #[derive(Debug, Default)]
 struct Down {
+    /// Messages that were sent.
     responses: AtomicU64,
+    /// Resources in them.
     updates: AtomicU64,
+    /// Removals in them.
     removals: AtomicU64,
     /// The size of messages.
     bytes: AtomicU64,
+    /// Responses that a client has rejected.
     rejections: AtomicU64,
 }
 
 impl Figures {
+    /// The figures of a relay that starts now.
     pub(crate) fn new() -> Self {
         let (up, down) = (Up::default(), Down::default());
         Self { start: Instant::now(), up, down, complaint: watch::Sender::default() }
@@ -77,6 +93,7 @@ impl Figures {
         self.complaint.subscribe()
     }
 
+    /// Notes a complaint.
     pub(super) fn report_error(&self, complaint: String) {
         self.complaint.send_modify(|latest| {
             *latest = Complaint { number: latest.number + 1, text: cut(complaint, LONGEST_COMPLAINT) };
@@ -107,18 +124,21 @@ impl Figures {
         }
     }
 
+    /// Counts what was received.
     pub(super) fn count_updates(&self, counters: Counters) {
         add(&self.up.updates, counters.updates);
         add(&self.up.removals, counters.removals);
         add(&self.up.bytes, counters.bytes);
     }
 
+    /// Sets the current numbers of subscriptions and resources.
     pub(super) fn set_sizes(&self, subscriptions: usize, mirror: &Mirror) {
         self.up.subscriptions.store(subscriptions as u64, Relaxed);
         self.up.resources.store(mirror.present() as u64, Relaxed);
         self.up.stale.store(mirror.stale() as u64, Relaxed);
     }
 
+    /// The line that says where clients connect.
     pub(crate) fn listening(addr: SocketAddr, json: bool) -> String {
         match json {
             true => json!({ "listening": addr.to_string() }).to_string(),
@@ -172,10 +192,12 @@ impl Figures {
 /// The longest error of a client that is shown, in characters.
 const LONGEST_COMPLAINT: usize = 2_000;
 
+/// Adds to a counter.
 fn add(counter: &AtomicU64, number: u64) {
     counter.fetch_add(number, Relaxed);
 }
 
+/// A size in bytes for people.
 fn size(bytes: u64) -> String {
     match bytes {
         0..=9_999 => format!("{bytes} B"),

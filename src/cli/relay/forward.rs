@@ -29,13 +29,21 @@ pub(crate) struct Relay {
     /// The two clients have separate streams: on a shared one, a resource for a name would look like a member of the
     /// wildcard, too.
     names: Client,
+    /// For collections and wildcards.
     collections: Client,
+    /// Serves the clients.
     control_plane: ControlPlane,
+    /// The statistics.
     figures: Arc<Figures>,
+    /// The time for which a topic without subscriptions is kept.
     linger: Duration,
+    /// The resources as they are served.
     mirror: Mirror,
+    /// The types that were requested.
     types: Types,
+    /// The subscribed topics.
     topics: BTreeMap<Topic, Subscription>,
+    /// The updates of all topics, several at once.
     sources: ReadyChunks<SelectAll<Abortable<Source>>>,
     /// Topics without subscriptions, by the time at which they are unsubscribed from.
     idle: VecDeque<(Instant, Topic)>,
@@ -43,6 +51,7 @@ pub(crate) struct Relay {
 
 /// A subscribed topic.
 struct Subscription {
+    /// Ends the updates.
     source: AbortHandle,
     /// The time at which it is unsubscribed from, if it has no subscriptions.
     until: Option<Instant>,
@@ -84,10 +93,12 @@ impl Relay {
         }
     }
 
+    /// Serves the clients.
     pub(crate) fn control_plane(&self) -> &ControlPlane {
         &self.control_plane
     }
 
+    /// The statistics.
     pub(crate) fn figures(&self) -> Arc<Figures> {
         self.figures.clone()
     }
@@ -107,6 +118,7 @@ impl Relay {
         }
     }
 
+    /// Subscribes to a new topic. One that is no longer needed lingers, since a client may be about to return.
     fn on_subscription_change(&mut self, change: &SubscriptionChange) {
         let Some(ty) = self.types.of(&change.type_url) else { return self.refuse(change) };
         let topic = Topic { type_url: change.type_url.clone(), name: change.name.clone() };

@@ -6,7 +6,7 @@ use std::{
 };
 
 use super::{
-    raw::{State, is_own_name},
+    raw::{UpstreamState, is_own_name},
     source::{Topic, Update},
 };
 use crate::control_plane::{AnyResource, store::Transaction};
@@ -14,9 +14,13 @@ use crate::control_plane::{AnyResource, store::Transaction};
 /// All resources with a known state, by type and name.
 #[derive(Debug, Default)]
 pub(crate) struct Mirror {
+    /// The resources by type and name.
     slots: BTreeMap<Topic, Slot>,
+    /// The number of resources that exist.
     present: usize,
+    /// The number of those of them that may be outdated.
     stale: usize,
+    /// What versions clients get.
     versions: Versions,
 }
 
@@ -35,17 +39,21 @@ enum Versions {
 #[derive(Debug, Default)]
 struct Slot {
     /// The state by its name, if the name is subscribed to.
-    named: Option<State>,
+    named: Option<UpstreamState>,
     /// The collections that contain it, and its state there.
     member_of: BTreeSet<Arc<str>>,
-    member: State,
+    /// The state in the collections; unknown if there are none.
+    member: UpstreamState,
 }
 
 /// The effect of an update on the statistics.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Counters {
+    /// Resources that were added or changed.
     pub(crate) updates: u64,
+    /// Resources that were removed.
     pub(crate) removals: u64,
+    /// The size of the former.
     pub(crate) bytes: u64,
 }
 
@@ -81,9 +89,10 @@ impl Mirror {
         }
     }
 
-    fn note_version(&mut self, type_url: &Arc<str>, state: &State) {
+    /// Notes the newest version of a type, where types have versions.
+    fn note_version(&mut self, type_url: &Arc<str>, state: &UpstreamState) {
         match (&mut self.versions, state) {
-            (Versions::OfTypes(newest), State::Present { version, stale: false, .. })
+            (Versions::OfTypes(newest), UpstreamState::Present { version, stale: false, .. })
                 if !version.is_empty() =>
             {
                 newest.insert(type_url.clone(), version.as_str().into());
@@ -100,11 +109,12 @@ impl Mirror {
         }
     }
 
+    /// Applies the state of a resource in a topic.
     fn apply_resource(
         &mut self,
         topic: &Topic,
         name: Arc<str>,
-        state: State,
+        state: UpstreamState,
         tx: &mut Transaction<'_>,
     ) -> Counters {
         let id = Topic { type_url: topic.type_url.clone(), name };
@@ -122,6 +132,7 @@ impl Mirror {
         counters
     }
 
+    /// Updates the counts by the state of one resource before and after, each as the number present and stale.
     fn count(&mut self, before: (usize, usize), now: (usize, usize)) {
         self.present = self.present + now.0 - before.0;
         self.stale = self.stale + now.1 - before.1;
@@ -157,7 +168,7 @@ impl Mirror {
         let Some(slot) = self.slots.get(id) else { return };
         let type_url = &id.type_url;
         match slot.shown() {
-            State::Present { bytes, ttl, version, .. } => {
+            UpstreamState::Present { bytes, ttl, version, .. } => {
                 let mut resource = AnyResource::new(type_url.clone(), id.name.clone(), bytes.clone());
                 if !is_own_name(bytes, &id.name) {
                     resource = resource.with_name(id.name.clone());
@@ -171,13 +182,13 @@ impl Mirror {
                 let is_listed = slot.member_of.contains("*");
                 tx.set(if is_listed { resource } else { resource.with_listed(false) });
             }
-            State::Absent => {
+            UpstreamState::Absent => {
                 tx.set_absent(type_url, &id.name);
             }
-            State::Refused(code, why) => {
+            UpstreamState::Refused(code, why) => {
                 tx.set_error(type_url, &id.name, *code, why);
             }
-            State::Unknown => {
+            UpstreamState::Unknown => {
                 tx.remove(type_url, &id.name);
             }
         }
@@ -189,16 +200,16 @@ impl Mirror {
 
 impl Slot {
     /// The state for clients: that by the name, or else that as a member.
-    fn shown(&self) -> &State {
+    fn shown(&self) -> &UpstreamState {
         match &self.named {
-            Some(State::Unknown) | None if self.member_of.is_empty() => &State::Unknown,
-            Some(State::Unknown) | None => &self.member,
+            Some(UpstreamState::Unknown) | None if self.member_of.is_empty() => &UpstreamState::Unknown,
+            Some(UpstreamState::Unknown) | None => &self.member,
             Some(state) => state,
         }
     }
 
     /// Returns whether it becomes a member, or ceases to be one, and its previous state.
-    fn apply_member(&mut self, collection: &Arc<str>, state: State) -> (bool, Counters) {
+    fn apply_member(&mut self, collection: &Arc<str>, state: UpstreamState) -> (bool, Counters) {
         if !state.is_present() {
             let leaves = self.member_of.remove(collection);
             return (leaves, Counters { removals: u64::from(leaves), ..Counters::default() });
@@ -209,52 +220,44 @@ impl Slot {
     }
 
     /// Returns whether its name was unknown before, and its previous state.
-    fn apply_named(&mut self, state: State) -> (bool, Counters) {
+    fn apply_named(&mut self, state: UpstreamState) -> (bool, Counters) {
         match (&mut self.named, state) {
             // A known resource is kept.
-            (Some(State::Present { stale, .. }), State::Unknown) => {
+            (Some(UpstreamState::Present { stale, .. }), UpstreamState::Unknown) => {
                 *stale = true;
                 (false, Counters::default())
             }
             (named, state) => {
                 let before = named.replace(state);
-                let counters = Counters::of(before.as_ref().unwrap_or(&State::Unknown), self.shown_by_name());
+                let counters =
+                    Counters::of(before.as_ref().unwrap_or(&UpstreamState::Unknown), self.shown_by_name());
                 (before.is_none(), counters)
             }
         }
     }
 
-    fn shown_by_name(&self) -> &State {
-        self.named.as_ref().unwrap_or(&State::Unknown)
-    }
-}
-
-impl State {
-    fn is_present(&self) -> bool {
-        matches!(self, Self::Present { .. })
-    }
-
-    /// As numbers, for sums.
-    fn is_present_and_stale(&self) -> (usize, usize) {
-        let is_stale = matches!(self, Self::Present { stale: true, .. });
-        (usize::from(self.is_present()), usize::from(is_stale))
+    /// The state by its name.
+    fn shown_by_name(&self) -> &UpstreamState {
+        self.named.as_ref().unwrap_or(&UpstreamState::Unknown)
     }
 }
 
 impl Counters {
-    fn of(before: &State, now: &State) -> Self {
+    /// Compares the state of a resource before and after.
+    fn of(before: &UpstreamState, now: &UpstreamState) -> Self {
         match (before, now) {
-            (State::Present { bytes: old, ttl: before, .. }, State::Present { bytes, ttl, .. })
-                if old == bytes && before == ttl =>
-            {
-                Self::default()
-            }
-            (_, State::Present { bytes, .. }) => {
+            (
+                UpstreamState::Present { bytes: old, ttl: before, .. },
+                UpstreamState::Present { bytes, ttl, .. },
+            ) if old == bytes && before == ttl => Self::default(),
+            (_, UpstreamState::Present { bytes, .. }) => {
                 Self { updates: 1, bytes: bytes.len() as u64, ..Self::default() }
             }
             (before, now) if before == now => Self::default(),
-            (_, State::Absent | State::Refused(..)) => Self { removals: 1, ..Self::default() },
-            (_, State::Unknown) => Self::default(),
+            (_, UpstreamState::Absent | UpstreamState::Refused(..)) => {
+                Self { removals: 1, ..Self::default() }
+            }
+            (_, UpstreamState::Unknown) => Self::default(),
         }
     }
 }
@@ -285,7 +288,7 @@ mod tests {
             Self { mirror: Mirror::default(), store: Store::new().with_on_demand(true) }
         }
 
-        fn apply(&mut self, of: &str, name: &str, state: State) -> Counters {
+        fn apply(&mut self, of: &str, name: &str, state: UpstreamState) -> Counters {
             let mut counters = Counters::default();
             let update = Update::Resource { name: name.into(), state };
             self.store.update(|tx| counters = self.mirror.apply(&topic(of), update, tx));
@@ -306,8 +309,8 @@ mod tests {
         Topic { type_url: CLUSTER.into(), name: name.into() }
     }
 
-    fn present(text: &'static str, ttl: Option<Duration>) -> State {
-        State::Present { bytes: text.into(), ttl, version: "7".into(), stale: false }
+    fn present(text: &'static str, ttl: Option<Duration>) -> UpstreamState {
+        UpstreamState::Present { bytes: text.into(), ttl, version: "7".into(), stale: false }
     }
 
     #[test]
@@ -330,12 +333,13 @@ mod tests {
                 rig.mirror = Mirror::with_type_versions();
             }
             let version = |rig: &Rig| rig.store.version_of_type(&rig.store.get(CLUSTER));
-            let stale = State::Present { bytes: "1".into(), ttl: None, version: "6".into(), stale: true };
+            let stale =
+                UpstreamState::Present { bytes: "1".into(), ttl: None, version: "6".into(), stale: true };
             rig.apply("b", "b", stale);
             assert_eq!(version(&rig), "1", "an unconfirmed resource has an old version");
             rig.apply("a", "a", present("1", None));
             assert_eq!(version(&rig), if passes { "7" } else { "2" });
-            rig.apply("a", "a", State::Absent);
+            rig.apply("a", "a", UpstreamState::Absent);
             rig.unsubscribe("b");
             assert_eq!(version(&rig), if passes { "7" } else { "4" });
         }
@@ -349,7 +353,7 @@ mod tests {
         assert_eq!(rig.text("a").as_deref(), Some("2"));
         rig.unsubscribe("a");
         assert_eq!(rig.text("a").as_deref(), Some("1"));
-        assert_eq!(rig.apply("*", "a", State::Absent).removals, 1);
+        assert_eq!(rig.apply("*", "a", UpstreamState::Absent).removals, 1);
         assert_eq!(rig.text("a"), None);
     }
 
@@ -358,13 +362,13 @@ mod tests {
         let mut rig = Rig::new();
         let ttl = Some(Duration::from_secs(5));
         rig.apply("a", "a", present("1", ttl));
-        rig.apply("a", "a", State::Unknown);
+        rig.apply("a", "a", UpstreamState::Unknown);
         let stored = rig.store.get(CLUSTER).resource("a").cloned().unwrap();
         assert_eq!((stored.ttl(), rig.store.version_of(&stored)), (ttl, "7".into()));
         assert_eq!((rig.mirror.present(), rig.mirror.stale()), (1, 1));
-        assert_eq!(rig.apply("a", "a", State::Absent).removals, 1);
+        assert_eq!(rig.apply("a", "a", UpstreamState::Absent).removals, 1);
         assert_eq!((rig.mirror.present(), rig.mirror.stale()), (0, 0));
-        rig.apply("a", "a", State::Refused(7, "no".into()));
+        rig.apply("a", "a", UpstreamState::Refused(7, "no".into()));
         assert_eq!(rig.store.get(CLUSTER).error("a").unwrap().code(), 7);
     }
 }

@@ -33,27 +33,32 @@ use crate::{
     error::Escaped,
 };
 
+/// Runs the example.
 pub(super) fn main() -> ExitCode {
     Program::Example("relay").main(env::args_os().skip(1), run)
 }
 
+/// Runs the relay until it is interrupted.
 pub(super) fn run(program: Program, args: &RelayArgs) -> Result<(), Failure> {
     let bootstrap = match (&args.connect.bootstrap, &args.listen) {
         (Some(_), None) => return Err(no_address()),
         (Some(_) | None, _) => args.connect.bootstrap()?,
     };
     let listen = args.listen.as_deref().ok_or_else(no_address)?;
-    relay(program, (args, listen), bootstrap)
+    relay(program, args, listen, bootstrap)
 }
 
+/// The error of a command line without an address.
 fn no_address() -> Failure {
     Failure::Usage("--listen ADDR is missing: where clients connect, such as 127.0.0.1:18001".to_owned())
 }
 
+/// Starts the relay with a valid command line.
 #[tokio::main]
 async fn relay(
     program: Program,
-    (args, listen): (&RelayArgs, &str),
+    args: &RelayArgs,
+    listen: &str,
     bootstrap: Bootstrap,
 ) -> Result<(), Failure> {
     let bootstrap = Arc::new(bootstrap);
@@ -126,6 +131,7 @@ fn has_type_versions(bootstrap: &Bootstrap, api_type: ApiType) -> bool {
     only && bootstrap.authorities().is_empty() && bootstrap.default_authority().is_none()
 }
 
+/// Prints a line at once.
 async fn print(line: &str) -> io::Result<()> {
     let mut stdout = tokio::io::stdout();
     stdout.write_all(line.as_bytes()).await?;

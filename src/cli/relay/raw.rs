@@ -19,7 +19,9 @@ use crate::{
 
 /// A resource of any type: its bytes, and its time to live.
 pub(crate) struct Raw {
+    /// The encoded message.
     bytes: Bytes,
+    /// The time to live, if it has one.
     ttl: Option<Duration>,
 }
 
@@ -43,6 +45,7 @@ impl fmt::Debug for Raw {
 /// A client of a management server knows types for good, and so does a relay: the limit is what bounds its memory.
 #[derive(Debug, Default)]
 pub(crate) struct Types {
+    /// The types by their type URLs.
     known: BTreeMap<Arc<str>, ResourceType>,
 }
 
@@ -67,8 +70,8 @@ impl Types {
 
 /// The state of a resource at the management server, without its type.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(crate) enum State {
-    /// It exists.
+pub(crate) enum UpstreamState {
+    /// The resource exists.
     Present {
         bytes: Bytes,
         ttl: Option<Duration>,
@@ -76,7 +79,7 @@ pub(crate) enum State {
         /// Not confirmed, since the server is unreachable or sent an error.
         stale: bool,
     },
-    /// It does not exist.
+    /// The resource does not exist.
     Absent,
     /// The server sent an error in its place: a gRPC status code, and the reason.
     Refused(i32, String),
@@ -85,7 +88,20 @@ pub(crate) enum State {
     Unknown,
 }
 
-impl From<&Observed<Raw>> for State {
+impl UpstreamState {
+    /// Whether the resource exists.
+    pub(super) fn is_present(&self) -> bool {
+        matches!(self, Self::Present { .. })
+    }
+
+    /// Whether the resource is present, and whether it is present and stale, as numbers for sums.
+    pub(super) fn is_present_and_stale(&self) -> (usize, usize) {
+        let is_stale = matches!(self, Self::Present { stale: true, .. });
+        (usize::from(self.is_present()), usize::from(is_stale))
+    }
+}
+
+impl From<&Observed<Raw>> for UpstreamState {
     fn from(observed: &Observed<Raw>) -> Self {
         match observed {
             Observed::Present { resource, version, warning, .. } => Self::Present {

@@ -18,8 +18,11 @@ use crate::{
 /// How clients are known, and how the relay is to them.
 #[derive(Clone)]
 pub(super) struct Security {
+    /// The command line.
     args: SecurityArgs,
+    /// The tokens of clients, if they need one.
     tokens: Option<Tokens>,
+    /// The certificate, if connections have TLS.
     tls: Option<ServerTls>,
 }
 

@@ -8,12 +8,13 @@ use futures_util::{
     stream::{self, BoxStream},
 };
 
-use super::raw::{Raw, State};
+use super::raw::{Raw, UpstreamState};
 use crate::{Client, client::WatchAll, name::ResourceName, resource::ResourceType};
 
 /// A subscribed name.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Topic {
+    /// The type.
     pub(crate) type_url: Arc<str>,
     /// The name of a resource or a collection, or `*`.
     pub(crate) name: Arc<str>,
@@ -23,11 +24,12 @@ pub(crate) struct Topic {
 #[derive(Debug)]
 pub(crate) enum Update {
     /// The state of a resource: that of the name, or a member of the collection.
-    Resource { name: Arc<str>, state: State },
+    Resource { name: Arc<str>, state: UpstreamState },
     /// All members of the collection were received.
     Complete,
 }
 
+/// The updates of a topic.
 pub(crate) type Source = BoxStream<'static, (Topic, Update)>;
 
 impl Topic {
@@ -47,12 +49,13 @@ pub(crate) fn source(client: &Client, topic: &Topic, ty: ResourceType) -> Source
     let watch = client.watch_type::<Raw>(ty, &topic.name);
     watch
         .map(move |seen| {
-            let update = Update::Resource { name: of.name.clone(), state: State::from(&*seen) };
+            let update = Update::Resource { name: of.name.clone(), state: UpstreamState::from(&*seen) };
             (of.clone(), update)
         })
         .boxed()
 }
 
+/// The updates of a collection.
 fn members(all: WatchAll<Raw>) -> BoxStream<'static, Update> {
     let mut whole = all.clone();
     // A complete collection without members is the only complete state without a change of a member.
@@ -62,7 +65,7 @@ fn members(all: WatchAll<Raw>) -> BoxStream<'static, Update> {
         );
     let nothing = nothing.filter_map(|seen| ready(seen.map(|_| Update::Complete)));
     let changes = all.changes().filter(|change| ready(!change.of_collection)).flat_map(|change| {
-        let update = Update::Resource { name: change.name, state: State::from(&*change.observed) };
+        let update = Update::Resource { name: change.name, state: UpstreamState::from(&*change.observed) };
         stream::iter([Some(update), change.complete.then_some(Update::Complete)].into_iter().flatten())
     });
     stream::select(changes, nothing).boxed()

@@ -13,7 +13,9 @@ use crate::file_reads;
 /// Tokens of a file, one of which each request must have. Clones share them.
 #[derive(Clone)]
 pub(super) struct Tokens {
+    /// The file.
     path: Arc<Path>,
+    /// The tokens that were read last.
     current: Arc<RwLock<List>>,
 }
 
@@ -53,6 +55,7 @@ impl Tokens {
 }
 
 impl List {
+    /// Reads a file with a token per line.
     fn read(path: &Path) -> Result<Self, String> {
         let bytes = file_reads::read(TOKEN_FILE, path, MAX_FILE)?;
         let text = String::from_utf8(bytes)
@@ -66,6 +69,7 @@ impl List {
     }
 }
 
+/// Compares in a time that does not depend on where the texts differ, so that it does not help to guess a token.
 fn is_equal(token: &[u8], sent: &[u8]) -> bool {
     token.len() == sent.len() && token.iter().zip(sent).fold(0, |all, (a, b)| all | (a ^ b)) == 0
 }

@@ -43,6 +43,7 @@ pub(crate) struct StatusArgs {
     json: bool,
 }
 
+/// Prints the status of the clients at some servers.
 pub(super) fn run(program: Program, args: &StatusArgs) -> Result<(), Failure> {
     if args.addrs.is_empty() {
         let what = "where the client's status service (CSDS) listens, such as 127.0.0.1:18001";
@@ -72,6 +73,7 @@ async fn status(program: Program, args: &StatusArgs, servers: &[Server]) -> Resu
 }
 
 impl StatusArgs {
+    /// Prints an answer of a server.
     fn print(
         &self,
         server: &Server,
@@ -102,6 +104,7 @@ impl StatusArgs {
         Ok(())
     }
 
+    /// The status of a client without the resources that the command line excludes.
     fn filtered(&self, mut config: ClientConfig) -> ClientConfig {
         config.generic_xds_configs.retain(|resource| {
             let kind = Kind::from_type_url(&resource.type_url);

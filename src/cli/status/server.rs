@@ -1,3 +1,5 @@
+//! A server of the client status discovery service.
+
 use std::{error::Error, fmt};
 
 use bytes::Bytes;
@@ -21,6 +23,7 @@ use crate::{
 pub(super) struct Server {
     /// The address as written.
     addr: String,
+    /// The connection to make.
     endpoint: Endpoint,
 }
 
@@ -86,6 +89,7 @@ impl fmt::Display for Server {
     }
 }
 
+/// Requests the status once.
 async fn fetch(grpc: &mut Grpc<Channel>, request: Bytes) -> Result<Bytes, Status> {
     ready(grpc).await?;
     let answer = grpc.unary(Request::new(request), PathAndQuery::from_static(FETCH), RawCodec).await?;
@@ -101,6 +105,7 @@ async fn stream_one(grpc: &mut Grpc<Channel>, request: Bytes) -> Result<Bytes, S
     answer.ok_or_else(|| Status::unavailable("the stream ended without an answer"))
 }
 
+/// Waits for the connection.
 async fn ready(grpc: &mut Grpc<Channel>) -> Result<(), Status> {
     grpc.ready().await.map_err(|error| Status::unavailable(innermost(&error)))
 }
@@ -114,7 +119,9 @@ fn innermost(error: &(dyn Error + 'static)) -> String {
     innermost.to_string()
 }
 
+/// The method for one answer.
 const FETCH: &str = "/envoy.service.status.v3.ClientStatusDiscoveryService/FetchClientStatus";
+/// The method for a stream of answers.
 const STREAM: &str = "/envoy.service.status.v3.ClientStatusDiscoveryService/StreamClientStatus";
 
 /// The maximum size of an answer in bytes, as that of a message of a management server.

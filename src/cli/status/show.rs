@@ -36,11 +36,12 @@ pub(super) fn json(config: &ClientConfig) -> Result<String, FormatError> {
 /// The resources as a table, with the errors below it.
 pub(super) fn table(config: &ClientConfig, server: &str, now: SystemTime) -> String {
     let mut text = String::new();
-    write(&mut text, config, (server, now)).expect("writing to a String cannot fail");
+    write(&mut text, config, server, now).expect("writing to a String cannot fail");
     text
 }
 
-fn write(text: &mut String, config: &ClientConfig, (server, now): (&str, SystemTime)) -> fmt::Result {
+/// Writes the status of a client as a table.
+fn write(text: &mut String, config: &ClientConfig, server: &str, now: SystemTime) -> fmt::Result {
     let node = config.node.as_ref().map(|node| node.id.as_str()).unwrap_or_default();
     writeln!(text, "Client {:?}, node {node:?}, at {server}", config.client_scope)?;
     let resources = &config.generic_xds_configs;
@@ -73,6 +74,7 @@ fn write(text: &mut String, config: &ClientConfig, (server, now): (&str, SystemT
     Ok(())
 }
 
+/// The columns of a resource.
 fn row(resource: &GenericXdsConfig, now: SystemTime) -> Row {
     let status = ClientResourceStatus::try_from(resource.client_status)
         .map_or_else(|_| resource.client_status.to_string(), |status| status.as_str_name().to_owned());

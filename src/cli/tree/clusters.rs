@@ -14,7 +14,9 @@ use crate::{
 
 /// The state of drawing the clusters of a tree.
 struct Clusters<'a> {
+    /// Colors and marks.
     artist: Artist,
+    /// The resources of the target.
     snapshot: &'a Snapshot,
     /// The warnings of single clusters.
     warnings: &'a [Warning<'a>],
@@ -24,17 +26,15 @@ struct Clusters<'a> {
     drawn: BTreeSet<&'a str>,
 }
 
-impl Artist {
-    /// `warnings` are the warnings of single clusters.
-    pub(super) fn clusters(self, snapshot: &Snapshot, warnings: &[Warning<'_>]) -> Vec<Branch> {
-        let routes = snapshot.virtual_host().routes.iter();
-        let mut seen = BTreeSet::new();
-        let names = routes.flat_map(|route| route.action.clusters()).filter(|name| seen.insert(&***name));
-        let names: Vec<_> = names.map(|name| &**name).collect();
-        let width = column(names.iter());
-        let mut clusters = Clusters { artist: self, snapshot, warnings, width, drawn: BTreeSet::new() };
-        names.into_iter().map(|name| clusters.draw(name, None)).collect()
-    }
+/// Draws the clusters of the routes, in the order of their first use. `warnings` are those of single clusters.
+pub(super) fn draw_clusters(artist: Artist, snapshot: &Snapshot, warnings: &[Warning<'_>]) -> Vec<Branch> {
+    let routes = snapshot.virtual_host().routes.iter();
+    let mut seen = BTreeSet::new();
+    let names = routes.flat_map(|route| route.action.clusters()).filter(|name| seen.insert(&***name));
+    let names: Vec<_> = names.map(|name| &**name).collect();
+    let width = column(names.iter());
+    let mut clusters = Clusters { artist, snapshot, warnings, width, drawn: BTreeSet::new() };
+    names.into_iter().map(|name| clusters.draw(name, None)).collect()
 }
 
 impl<'a> Clusters<'a> {
@@ -92,6 +92,7 @@ impl<'a> Clusters<'a> {
         Branch { text, below }
     }
 
+    /// The mark of a cluster: good, doubtful or bad.
     fn mark(&self, cluster: ClusterView<'_>) -> String {
         if cluster.first_usable_priority().is_none() {
             self.artist.bad_mark()
@@ -102,6 +103,7 @@ impl<'a> Clusters<'a> {
         }
     }
 
+    /// The kind of a cluster, with the name or address of its endpoints if that is another one.
     fn kind(&self, name: &str, kind: &ClusterKind) -> String {
         match kind {
             ClusterKind::Eds { service_name, .. } if &**service_name == name => "EDS".to_owned(),
@@ -111,16 +113,19 @@ impl<'a> Clusters<'a> {
         }
     }
 
+    /// The warnings about a cluster.
     fn own_warnings(&self, cluster: ClusterView<'a>) -> impl Iterator<Item = &'a Warning<'a>> {
         let warnings = self.warnings.iter();
         warnings.filter(move |warning| warning.is_about(cluster))
     }
 
+    /// A warning in a line.
     fn warning(&self, warning: &Warning<'_>) -> Branch {
         let text = format!("may be stale: {}: {warning}", warning.error().code());
         Branch::leaf(format!("{} {}", self.artist.warning_mark(), self.artist.paint.yellow(text)))
     }
 
+    /// What part of the requests a cluster drops.
     fn drops(&self, cluster: ClusterView<'_>) -> Option<Branch> {
         let drops = &cluster.assignment()?.drops;
         let parts = drops.iter().map(|drop| {
@@ -167,6 +172,7 @@ impl<'a> Clusters<'a> {
         priorities.chain(unweighted).collect()
     }
 
+    /// A locality with its endpoints, and its share among others.
     fn place(&self, label: &str, place: &LocalityEndpoints, among: &Priority) -> Branch {
         let mut text = label.to_owned();
         text += &Escaped(name(&place.locality)).to_string();
@@ -187,6 +193,7 @@ impl<'a> Clusters<'a> {
         shown(texts, |first| all.iter().skip(first).filter(|endpoint| !endpoint.is_healthy()).count())
     }
 
+    /// An endpoint, with its weight and health.
     fn endpoint(&self, endpoint: &Endpoint, is_weighted: bool) -> String {
         let paint = self.artist.paint;
         let mut text = join(endpoint.addresses(), " = ");

@@ -18,6 +18,7 @@ mod warning;
 use std::{collections::BTreeSet, fmt::Display, sync::Arc};
 
 pub use self::warning::Warning;
+use self::{clusters::draw_clusters, routes::Routes};
 use super::paint::Paint;
 use crate::{
     WatchError,
@@ -35,8 +36,9 @@ pub struct Artist {
 
 /// A branch of a tree.
 pub(super) struct Branch {
-    /// It may be several lines, of which all but the first are indented below it.
+    /// The text, of one or more lines; all but the first are indented.
     pub(super) text: String,
+    /// The branches below it.
     pub(super) below: Vec<Self>,
 }
 
@@ -111,8 +113,8 @@ impl Artist {
             &snapshot.virtual_host().remarks,
         ];
         below.extend(self.remarks(&routes));
-        below.extend(self.routes(snapshot));
-        below.extend(self.clusters(snapshot, &local));
+        below.extend(Routes { artist: self, snapshot }.draw());
+        below.extend(draw_clusters(self, snapshot, &local));
         let mark = if general.is_empty() { self.good_mark() } else { self.warning_mark() };
         (mark, below)
     }
@@ -140,25 +142,30 @@ impl Artist {
         self.paint.red(format_args!("{}: {error}", error.code())).to_string()
     }
 
+    /// The mark of what works.
     pub(super) fn good_mark(self) -> String {
         self.paint.green("●").to_string()
     }
 
+    /// The mark of what works but may be stale.
     pub(super) fn warning_mark(self) -> String {
         self.paint.yellow("!").to_string()
     }
 
+    /// The mark of what does not work.
     pub(super) fn bad_mark(self) -> String {
         self.paint.red("✗").to_string()
     }
 }
 
 impl Branch {
+    /// A branch with nothing below it.
     pub(super) fn leaf(text: String) -> Self {
         Self { text, below: Vec::new() }
     }
 }
 
+/// Draws branches as lines; each begins with `guide`.
 pub(super) fn render(branches: &[Branch], guide: &str, lines: &mut Vec<String>) {
     for (index, branch) in branches.iter().enumerate() {
         let (here, below) = if index + 1 == branches.len() { ("└─", "  ") } else { ("├─", "│ ") };
@@ -187,6 +194,7 @@ pub(super) fn column<T: AsRef<str>>(texts: impl Iterator<Item = T>) -> usize {
     widths.filter(|width| *width <= WIDEST_COLUMN).max().unwrap_or(0)
 }
 
+/// Joins texts.
 pub(super) fn join<T: Display>(parts: impl IntoIterator<Item = T>, separator: &str) -> String {
     parts.into_iter().map(|part| part.to_string()).collect::<Vec<_>>().join(separator)
 }

@@ -11,11 +11,25 @@ use crate::{
     },
 };
 
-impl Artist {
-    pub(super) fn routes(self, snapshot: &Snapshot) -> Vec<Branch> {
-        let routes = &snapshot.virtual_host().routes;
+/// The routes of a snapshot, to be drawn.
+#[derive(Clone, Copy)]
+pub(super) struct Routes<'a> {
+    /// Colors and marks.
+    pub(super) artist: Artist,
+    /// The clusters of the routes, which are marked where they are unusable.
+    pub(super) snapshot: &'a Snapshot,
+}
+
+impl Routes<'_> {
+    /// Draws a line for each route.
+    pub(super) fn draw(self) -> Vec<Branch> {
+        let routes = &self.snapshot.virtual_host().routes;
         if routes.is_empty() {
-            let text = format!("{} {}", self.bad_mark(), self.paint.red("no routes: all requests fail"));
+            let text = format!(
+                "{} {}",
+                self.artist.bad_mark(),
+                self.artist.paint.red("no routes: all requests fail")
+            );
             return vec![Branch::leaf(text)];
         }
         let matches: Vec<_> =
@@ -23,24 +37,25 @@ impl Artist {
         let width = column(matches.iter());
         let lines = routes.iter().zip(matches).map(|(route, requests)| {
             let space = padding(&requests, width);
-            Branch::leaf(format!("{requests}{space}  → {}", self.destination(&route.action, snapshot)))
+            Branch::leaf(format!("{requests}{space}  → {}", self.destination(&route.action)))
         });
         lines.collect()
     }
 
-    fn destination(self, action: &RouteAction, snapshot: &Snapshot) -> String {
+    /// Where the requests of a route go.
+    fn destination(self, action: &RouteAction) -> String {
         let forward = match action {
             RouteAction::Forward(forward) => forward,
             RouteAction::NonForwarding => return self.nowhere("served by the server itself"),
             RouteAction::Unsupported(_) => return self.nowhere("what only a proxy can do"),
         };
         match &forward.clusters {
-            ClusterChoice::Cluster(name) => self.cluster_name(name, snapshot),
+            ClusterChoice::Cluster(name) => self.cluster_name(name),
             ClusterChoice::WeightedClusters(weighted) => {
                 let total = f64::from(weighted.total_weight);
                 let parts = weighted.clusters.iter().map(|part| {
                     let percent = percent(f64::from(part.weight), total);
-                    format!("{percent} {}", self.cluster_name(&part.name, snapshot))
+                    format!("{percent} {}", self.cluster_name(&part.name))
                 });
                 join(parts, ", ")
             }
@@ -49,15 +64,16 @@ impl Artist {
     }
 
     /// The name of a cluster, marked if it is unusable.
-    fn cluster_name(self, name: &str, snapshot: &Snapshot) -> String {
-        match snapshot.cluster(name) {
+    fn cluster_name(self, name: &str) -> String {
+        match self.snapshot.cluster(name) {
             Some(cluster) if cluster.first_usable_priority().is_some() => Escaped(name).to_string(),
-            Some(_) | None => format!("{} {}", self.bad_mark(), self.paint.red(Escaped(name))),
+            Some(_) | None => format!("{} {}", self.artist.bad_mark(), self.artist.paint.red(Escaped(name))),
         }
     }
 
+    /// An action with which requests fail.
     fn nowhere(self, what: &str) -> String {
-        format!("{} {}", self.bad_mark(), self.paint.red(format_args!("{what}: requests fail")))
+        format!("{} {}", self.artist.bad_mark(), self.artist.paint.red(format_args!("{what}: requests fail")))
     }
 }
 
@@ -81,6 +97,7 @@ fn requests(matcher: &RouteMatch) -> String {
     text
 }
 
+/// The condition on a header, as text.
 fn condition(header: &HeaderMatcher) -> String {
     let HeaderMatcher { name, condition, invert, .. } = header;
     let text = match condition {
@@ -91,6 +108,7 @@ fn condition(header: &HeaderMatcher) -> String {
     if *invert { format!("not {text}") } else { text }
 }
 
+/// A pattern of strings, as text.
 fn pattern(value: &StringMatcher) -> String {
     let text = match &value.pattern {
         StringPattern::Exact(text) if text.is_empty() => "\"\"".to_owned(),

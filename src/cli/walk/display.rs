@@ -14,18 +14,23 @@ use crate::{
 
 /// The trees of all targets.
 pub(crate) struct Display {
+    /// Colors and marks.
     artist: Artist,
+    /// The targets, in the order of the command line.
     targets: Vec<Target>,
+    /// Their trees.
     trees: Trees,
 }
 
 struct Target {
+    /// The target as it was written.
     name: String,
     /// The warnings, with the time at which each began.
     warnings: Vec<(WatchError, SystemTime)>,
 }
 
 impl Display {
+    /// A display of targets whose state is unknown.
     pub(crate) fn new(targets: Vec<String>, output: &impl Output) -> Self {
         let artist = Artist { paint: Paint::for_output(output) };
         let mut trees = Trees::new(output.is_terminal());
@@ -69,6 +74,7 @@ impl Target {
         self.warnings = dated.collect();
     }
 
+    /// The time at which a warning began, if it is not new.
     fn since(&self, warning: &Warning<'_>) -> Option<SystemTime> {
         // While a server is unreachable, the reason may change with each attempt.
         let goes_on = |before: &WatchError| {

@@ -10,7 +10,7 @@ pub(crate) fn marks(before: &[String], now: &[String]) -> Vec<char> {
     for op in capture_diff_slices(Algorithm::Myers, &old, &new) {
         let (tag, old_range, new_range) = op.as_tag_tuple();
         if tag != DiffTag::Equal {
-            mark_gap(&old[old_range], &new[new_range.clone()], (&mut marks, new_range.start));
+            mark_gap(&old[old_range], &new[new_range.clone()], &mut marks, new_range.start);
         }
     }
     marks
@@ -19,11 +19,14 @@ pub(crate) fn marks(before: &[String], now: &[String]) -> Vec<char> {
 /// The content of a line, apart from its colours and alignment.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 struct Line {
+    /// The width of the branches before the text.
     depth: usize,
+    /// The words of the text, without colors.
     words: Vec<String>,
 }
 
 impl Line {
+    /// Reads a drawn line.
     fn new(line: &str) -> Self {
         let mut plain = String::new();
         let mut rest = line;
@@ -39,7 +42,7 @@ impl Line {
 }
 
 /// Marks the lines between two common ones. A line with the same depth as an old one counts as its changed form.
-fn mark_gap(old: &[Line], new: &[Line], (marks, first): (&mut [char], usize)) {
+fn mark_gap(old: &[Line], new: &[Line], marks: &mut [char], first: usize) {
     let mut left: Vec<_> = old.iter().collect();
     for (at, line) in new.iter().enumerate() {
         marks[first + at] = match left.iter().position(|old| old.depth == line.depth) {

@@ -45,10 +45,12 @@ pub(crate) struct WalkArgs {
     targets: Vec<String>,
 }
 
+/// Runs the example.
 pub(super) fn main() -> ExitCode {
     Program::Example("walk").main(env::args_os().skip(1), run)
 }
 
+/// Shows the targets, once or until it is interrupted.
 pub(super) fn run(program: Program, args: &WalkArgs) -> Result<(), Failure> {
     if args.raw {
         let why = "walk shows what resources lead to; xdskit watch shows their messages";
@@ -109,12 +111,12 @@ async fn walk(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
             biased;
             () = stop.requested() => return Ok(()),
             () = resizes.next() => output.redraw()?,
-            Some(first) = seen.next() => {
-                output.show(first)?;
+            Some((index, first)) = seen.next() => {
+                output.show(index, first)?;
                 // All targets that are resolved already are drawn at once.
                 for _ in 1..args.targets.len() {
-                    let Some(Some(next)) = seen.next().now_or_never() else { break };
-                    output.show(next)?;
+                    let Some(Some((index, next))) = seen.next().now_or_never() else { break };
+                    output.show(index, next)?;
                 }
                 output.flush()?;
             }
@@ -129,7 +131,7 @@ async fn once(resolutions: Vec<Resolution>, mut output: Output) -> Result<(), Fa
     for (index, seen) in join_all(first).await.into_iter().enumerate() {
         let Some(seen) = seen else { return Err(Failure::Missing) };
         missing |= seen.as_ref().map_or(true, |snapshot| snapshot.clusters().any(is_incomplete));
-        output.show((index, seen))?;
+        output.show(index, seen)?;
     }
     output.flush()?;
     if missing { Err(Failure::Missing) } else { Ok(()) }
@@ -142,6 +144,7 @@ fn is_incomplete(cluster: ClusterView<'_>) -> bool {
 }
 
 impl WalkArgs {
+    /// The targets, with the headers of the command line.
     fn targets(&self) -> impl Iterator<Item = Target> {
         self.targets.iter().map(|target| {
             let target = Target::new(target.as_str());
@@ -155,14 +158,13 @@ impl WalkArgs {
 /// The output for the targets, which are identified by their indexes.
 enum Output {
     /// The last line of each target.
-    Json {
-        targets: Vec<String>,
-        printed: Vec<String>,
-    },
+    Json { targets: Vec<String>, printed: Vec<String> },
+    /// The trees of all targets.
     Text(Display),
 }
 
 impl Output {
+    /// The output that the command line asks for.
     fn new(args: &WalkArgs) -> Self {
         let targets = args.targets.clone();
         if args.look.json {
@@ -172,7 +174,8 @@ impl Output {
         Self::Text(if args.look.once { display.once() } else { display })
     }
 
-    fn show(&mut self, (index, seen): (usize, Seen)) -> io::Result<()> {
+    /// Shows the state of a target, unless it is as before.
+    fn show(&mut self, index: usize, seen: Seen) -> io::Result<()> {
         match self {
             Self::Json { targets, printed } => {
                 let line = report(&targets[index], &seen);
@@ -189,6 +192,7 @@ impl Output {
         }
     }
 
+    /// Draws the trees that have changed.
     fn flush(&mut self) -> io::Result<()> {
         match self {
             Self::Json { .. } => Ok(()),
@@ -204,6 +208,7 @@ impl Output {
         }
     }
 
+    /// Whether the trees are redrawn in place.
     fn is_drawn(&self) -> bool {
         matches!(self, Self::Text(_)) && io::IsTerminal::is_terminal(&io::stdout())
     }

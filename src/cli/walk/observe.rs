@@ -8,7 +8,7 @@ use futures_util::{FutureExt, StreamExt};
 
 use self::{
     output::Output,
-    state::{Selection, State},
+    state::{ObservedMesh, Selection},
     watches::Watches,
 };
 use super::{Resizes, WalkArgs};
@@ -22,6 +22,7 @@ use crate::{
     config::Bootstrap,
 };
 
+/// Draws all listeners as a proxy would have them.
 pub(super) fn run(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
     if !args.headers.is_empty() {
         let why = "it selects one of several scopes, and --observe draws all of them";
@@ -34,7 +35,7 @@ pub(super) fn run(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> 
         Ok(Selection::new(target, listeners))
     });
     let selections = selections.collect::<Result<_, Failure>>()?;
-    observe(args, bootstrap, State::new(selections))
+    observe(args, bootstrap, ObservedMesh::new(selections))
 }
 
 /// The listener of a client's target, or those of a name or a glob.
@@ -49,7 +50,7 @@ fn listeners(target: &str, bootstrap: &Bootstrap) -> Result<Target, Failure> {
 
 /// The client runs on the thread of the runtime, and printing on this one, as without `--observe`.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
-async fn observe(args: &WalkArgs, bootstrap: Bootstrap, mut state: State) -> Result<(), Failure> {
+async fn observe(args: &WalkArgs, bootstrap: Bootstrap, mut state: ObservedMesh) -> Result<(), Failure> {
     let client = args.look.client(bootstrap, Validation::Observe)?;
     let mut output = Output::new(&args.look);
     let mut watches = Watches::new(client, state.selections());

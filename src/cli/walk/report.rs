@@ -24,31 +24,45 @@ pub(crate) fn report(target: &str, seen: &Result<Arc<Snapshot>, WatchError>) -> 
 
 #[derive(Serialize)]
 struct Tree<'a> {
+    /// The target as it was written.
     target: &'a str,
+    /// The name of the listener.
     listener: &'a str,
+    /// The name of the route configuration.
     route_config: &'a str,
+    /// The name of the virtual host for the target.
     virtual_host: &'a str,
+    /// The clusters by name.
     clusters: BTreeMap<&'a str, Group<'a>>,
+    /// Why resources may be stale.
     warnings: Vec<Problem>,
+    /// The name of the scope, if routes have scopes.
     #[serde(skip_serializing_if = "Option::is_none")]
     scope: Option<&'a str>,
 }
 
 #[derive(Serialize)]
 struct Group<'a> {
+    /// The kind, if the cluster is known.
     kind: Option<&'static str>,
+    /// The usable addresses.
     endpoints: Vec<SocketAddr>,
+    /// The clusters of an aggregate that are none themselves.
     leaves: Vec<&'a str>,
+    /// Why the cluster cannot be used.
     error: Option<Problem>,
 }
 
 #[derive(Serialize)]
 struct Failure<'a> {
+    /// The target as it was written.
     target: &'a str,
+    /// Why there is no configuration.
     error: Problem,
 }
 
 impl<'a> Tree<'a> {
+    /// The configuration of a target.
     fn new(target: &'a str, snapshot: &'a Snapshot) -> Self {
         let problem = |warning: Warning<'_>| Problem {
             code: warning.error().code().as_str(),
@@ -67,6 +81,7 @@ impl<'a> Tree<'a> {
 }
 
 impl<'a> Group<'a> {
+    /// A cluster of it.
     fn new(cluster: ClusterView<'a>) -> Self {
         // An aggregate has the endpoints of its leaves, which have entries of their own.
         let (kind, endpoints, leaves) = match cluster.kind() {

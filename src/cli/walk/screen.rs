@@ -80,6 +80,7 @@ fn below(errors: &[&str], columns: usize) -> String {
     if text.is_empty() { text } else { text + "\n" }
 }
 
+/// Puts columns of lines side by side; long lines are cut.
 fn side_by_side(columns: &[Vec<String>], column_width: usize) -> String {
     let mut text = String::new();
     for row in 0..columns.iter().map(Vec::len).max().unwrap_or(0) {
@@ -131,6 +132,7 @@ fn parts(text: &str) -> impl Iterator<Item = (char, bool)> {
     })
 }
 
+/// The first character of an escape sequence.
 const ESCAPE: char = '\u{1b}';
 
 /// The gap between columns.

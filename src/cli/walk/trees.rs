@@ -7,8 +7,11 @@ use crate::cli::wrap::{self, Size};
 
 /// Trees in their order. On a terminal all are redrawn when one changes; elsewhere, changed trees are appended to the output.
 pub(crate) struct Trees {
+    /// Whether they are redrawn in place.
     is_terminal: bool,
+    /// The trees.
     trees: Vec<Tree>,
+    /// Whether anything was drawn.
     is_begun: bool,
     /// Whether a tree was removed since the last drawing.
     has_removed: bool,
@@ -16,16 +19,20 @@ pub(crate) struct Trees {
 
 #[derive(Default)]
 struct Tree {
+    /// The current lines.
     lines: Vec<String>,
+    /// Whether the lines were set since the last drawing.
     has_changed: bool,
     /// The last drawn lines and their marks; `None` before the first tree.
     drawn: Option<Vec<String>>,
+    /// The mark of each line, which says whether it has changed.
     marks: Vec<char>,
     /// The name among trees that come and go.
     key: String,
 }
 
 impl Trees {
+    /// No trees.
     pub(crate) fn new(is_terminal: bool) -> Self {
         Self { is_terminal, trees: Vec::new(), is_begun: false, has_removed: false }
     }

@@ -68,10 +68,12 @@ enum Form {
     Raw,
 }
 
+/// Runs the example.
 pub(super) fn main() -> ExitCode {
     Program::Example("watch").main(env::args_os().skip(1), run)
 }
 
+/// Prints the watched resources, once or until it is interrupted.
 pub(super) fn run(program: Program, args: &WatchArgs) -> Result<(), Failure> {
     if args.targets.is_empty() && program.is_strict() {
         return Err(Failure::Usage(NO_TARGET.to_owned()));
@@ -128,6 +130,7 @@ async fn watch(program: Program, args: &WatchArgs, bootstrap: Bootstrap) -> Resu
 }
 
 impl WatchArgs {
+    /// The form in which resources are printed.
     fn form(&self) -> Form {
         match (self.raw, self.observe) {
             (true, _) => Form::Raw,
@@ -139,11 +142,17 @@ impl WatchArgs {
 
 /// The watches, and their pending output.
 struct Watches {
+    /// The client of all watches.
     client: Client,
+    /// The form of resources.
     form: Form,
+    /// Formats them.
     printer: Printer,
+    /// The names to print.
     filters: Arc<[Filter]>,
+    /// The watches by target.
     handles: HashMap<Target, AbortHandle>,
+    /// The output of all of them.
     lines: SelectAll<Abortable<BoxStream<'static, Lines>>>,
 }
 
@@ -159,12 +168,14 @@ impl Watches {
         self.lines.push(Abortable::new(lines, registration));
     }
 
+    /// Ends the watch of a target.
     fn unwatch(&mut self, target: &Target) {
         if let Some(handle) = self.handles.remove(target) {
             handle.abort();
         }
     }
 
+    /// What a watch of a target needs.
     fn watched(&self, target: &Target) -> Watched {
         let Self { form, printer, filters, .. } = self;
         Watched { target: target.clone(), form: *form, printer: *printer, filters: filters.clone() }
@@ -209,6 +220,7 @@ fn read_commands(program: Program, stop: Stop) -> mpsc::UnboundedReceiver<Comman
     receiver
 }
 
+/// The error of a command line without a target.
 const NO_TARGET: &str = "TYPE=NAME is missing: what to watch, such as 'cluster=*' for all clusters, \
                          'cluster=outbound|80|*' for some, or cluster=shop for one";
 

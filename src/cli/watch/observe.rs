@@ -23,15 +23,20 @@ use crate::{
 /// A target, and the form of its output.
 #[derive(Debug, Clone)]
 pub(crate) struct Watched {
+    /// What is watched.
     pub(crate) target: Target,
+    /// The form of its resources.
     pub(crate) form: Form,
+    /// Formats them.
     pub(crate) printer: Printer,
+    /// The names to print.
     pub(crate) filters: Arc<[Filter]>,
 }
 
 /// The first complete state of a target.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct FirstState {
+    /// The output.
     pub(crate) lines: Vec<Lines>,
     /// Whether a resource is missing.
     pub(crate) missing: bool,
@@ -42,11 +47,14 @@ type ContentOf<R, T> = fn(&R, Form) -> Content<'_, T>;
 
 /// The functions that watch one type.
 struct Watching {
+    /// The output of each state.
     changes: fn(Watched, &Client) -> BoxStream<'static, Lines>,
-    first: for<'a> fn(&'a Watched, &Client) -> BoxFuture<'a, State>,
+    /// The output of the first complete state.
+    first: for<'a> fn(&'a Watched, &Client) -> BoxFuture<'a, FirstState>,
 }
 
 impl Watching {
+    /// The functions of a type.
     fn of(kind: Kind) -> Self {
         match kind {
             Kind::Listener => Self::of_type::<Listener>(),
@@ -60,6 +68,7 @@ impl Watching {
         }
     }
 
+    /// The functions of a resource type.
     fn of_type<T: Resource + Serialize>() -> Self {
         Self { changes: Watched::changes_of::<T>, first: Watched::first_of::<T> }
     }
@@ -72,10 +81,11 @@ impl Watched {
     }
 
     /// The output of the first complete state.
-    pub(crate) fn first(&self, client: &Client) -> BoxFuture<'_, State> {
+    pub(crate) fn first(&self, client: &Client) -> BoxFuture<'_, FirstState> {
         (Watching::of(self.target.kind).first)(self, client)
     }
 
+    /// The output of each state, in the form of the target.
     fn changes_of<T: Resource + Serialize>(self, client: &Client) -> BoxStream<'static, Lines> {
         match self.form {
             Form::Typed => self.stream::<T, T>(client, typed),
@@ -83,7 +93,8 @@ impl Watched {
         }
     }
 
-    fn first_of<T: Resource + Serialize>(&self, client: &Client) -> BoxFuture<'_, State> {
+    /// The output of the first complete state, in the form of the target.
+    fn first_of<T: Resource + Serialize>(&self, client: &Client) -> BoxFuture<'_, FirstState> {
         let client = client.clone();
         match self.form {
             Form::Typed => Box::pin(self.state::<T, T>(client, typed)),
@@ -91,6 +102,7 @@ impl Watched {
         }
     }
 
+    /// The output of each state. `R` is what is watched, and `T` what is printed of it.
     fn stream<R: Resource, T: Serialize + 'static>(
         self,
         client: &Client,
@@ -113,9 +125,10 @@ impl Watched {
         }
     }
 
-    async fn state<R: Resource, T: Serialize>(&self, client: Client, content: ContentOf<R, T>) -> State {
+    /// The output of the first complete state.
+    async fn state<R: Resource, T: Serialize>(&self, client: Client, content: ContentOf<R, T>) -> FirstState {
         let name = self.target.subscribed();
-        let mut state = State::default();
+        let mut state = FirstState::default();
         if !self.target.is_many() {
             let seen = client.watch::<R>(name).wait_for(|seen| !seen.is_pending()).await;
             if let Some(seen) = seen.filter(|_| self.shows(name)) {
@@ -138,10 +151,12 @@ impl Watched {
         state
     }
 
+    /// Whether a resource is printed.
     fn shows(&self, name: &str) -> bool {
         self.target.matches(name) && Filter::any_passes(&self.filters, Some(self.target.kind), name)
     }
 
+    /// The output of a state.
     fn lines<R, T: Serialize>(
         &self,
         name: &str,
@@ -152,10 +167,12 @@ impl Watched {
     }
 }
 
+/// The content of a resource that gRPC's rules accept.
 fn typed<T>(resource: &T, _: Form) -> Content<'_, T> {
     Content::typed(resource)
 }
 
+/// The content of a resource, whether the rules accept it or not.
 fn inspected<T: Resource>(resource: &Inspected<T>, form: Form) -> Content<'_, T> {
     let typed = resource.typed();
     match form {

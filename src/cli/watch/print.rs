@@ -24,7 +24,9 @@ use crate::{
 /// A formatter of states.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Printer {
+    /// An object per line.
     Json,
+    /// Indented text for people.
     Text {
         paint: Paint,
         is_terminal: bool,
@@ -36,6 +38,7 @@ pub(crate) enum Printer {
 /// The output, each part with the end of its last line.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Lines {
+    /// For standard output.
     text: String,
     /// For standard error: text that would disturb the standard output.
     note: String,
@@ -44,6 +47,7 @@ pub(crate) struct Lines {
 /// The shown content of a resource.
 #[derive(Debug)]
 pub(crate) struct Content<'a, T> {
+    /// What is printed.
     body: Body<'a, T>,
     /// Whether gRPC's rules reject the resource, with the reason; `None` if it is known that they do not.
     verdict: Option<Option<&'a Invalid>>,
@@ -52,8 +56,11 @@ pub(crate) struct Content<'a, T> {
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Body<'a, T> {
+    /// A resource that was read by gRPC's rules.
     Typed(&'a T),
+    /// A message in its JSON form.
     Message(Value),
+    /// The resource cannot be read.
     Nothing,
 }
 
@@ -102,6 +109,7 @@ impl Printer {
         }
     }
 
+    /// Formats a resource.
     fn present<T: Serialize>(self, target: &Target, present: Present<'_, T>) -> Lines {
         let Present { name, version, content: Content { body, verdict }, warning } = present;
         match self {
@@ -153,10 +161,12 @@ impl Printer {
 }
 
 impl Lines {
+    /// Text for standard output alone.
     fn text(text: String) -> Self {
         Self { text, note: String::new() }
     }
 
+    /// Text for standard error alone.
     fn note(note: String) -> Self {
         Self { text: String::new(), note }
     }
@@ -166,6 +176,7 @@ impl Lines {
         if is_raw { self } else { Self::text(self.note) }
     }
 
+    /// Prints both texts.
     pub(crate) fn print(&self) -> io::Result<()> {
         if !self.note.is_empty() {
             program::note(self.note.trim_end());
@@ -192,19 +203,29 @@ impl<'a, T> Content<'a, T> {
 }
 
 struct Present<'a, T> {
+    /// The name of the resource.
     name: &'a str,
+    /// Its version.
     version: &'a Version,
+    /// What is printed of it.
     content: Content<'a, T>,
+    /// Why it may be stale.
     warning: Option<&'a WatchError>,
 }
 
 #[derive(Serialize)]
 struct PresentLine<'a, T> {
+    /// The target.
     watch: String,
+    /// The name of the resource.
     name: &'a str,
+    /// `present`.
     state: &'static str,
+    /// Its version.
     version: &'a str,
+    /// The resource.
     resource: Body<'a, T>,
+    /// Why it may be stale.
     warning: Option<Problem>,
     /// For observed resources: null, or the reason why gRPC's rules reject it.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -213,9 +234,13 @@ struct PresentLine<'a, T> {
 
 #[derive(Serialize)]
 struct AbsentLine<'a> {
+    /// The target.
     watch: String,
+    /// The name of the resource.
     name: &'a str,
+    /// `absent`.
     state: &'static str,
+    /// Why it is absent.
     error: Problem,
 }
 
@@ -228,6 +253,7 @@ fn wrapped(text: &impl Display, is_terminal: bool) -> String {
     }
 }
 
+/// A message as indented JSON.
 fn pretty(message: &Value) -> String {
     printable(serde_json::to_string_pretty(message).expect(TEXT_KEYS)) + "\n"
 }
@@ -245,6 +271,7 @@ fn write_value(out: &mut String, value: &Value, depth: usize, paint: Paint) {
     }
 }
 
+/// Writes the fields of an object that are not empty, one per line.
 fn write_fields(out: &mut String, fields: &Map<String, Value>, depth: usize, paint: Paint) {
     for (key, value) in fields.iter().filter(|(_, value)| !is_empty(value)) {
         indent(out, depth);
@@ -259,6 +286,7 @@ fn write_fields(out: &mut String, fields: &Map<String, Value>, depth: usize, pai
     }
 }
 
+/// Writes an element of a list after a dash.
 fn write_item(out: &mut String, item: &Value, depth: usize, paint: Paint) {
     indent(out, depth);
     *out += "- ";
@@ -292,6 +320,7 @@ fn one_line(value: &Value) -> Option<String> {
     (text.chars().count() <= ONE_LINE).then_some(text)
 }
 
+/// Whether a value fits in a line by itself.
 fn is_plain(value: &Value) -> bool {
     !value.is_array() && !value.is_object()
 }
@@ -306,6 +335,7 @@ fn scalar(value: &Value) -> String {
     }
 }
 
+/// Whether there is nothing to print of a value.
 fn is_empty(value: &Value) -> bool {
     match value {
         Value::Null => true,
@@ -315,6 +345,7 @@ fn is_empty(value: &Value) -> bool {
     }
 }
 
+/// Writes the indentation of a depth.
 fn indent(out: &mut String, depth: usize) {
     *out += &"  ".repeat(depth);
 }

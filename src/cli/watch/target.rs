@@ -10,6 +10,7 @@ use crate::{
 /// A target as it was written: TYPE=NAME.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Target {
+    /// The type of the resources.
     pub(crate) kind: Kind,
     /// A name, that of a collection, `*` for all, or a glob that selects some of all by their names.
     pub(crate) name: Arc<str>,
@@ -30,8 +31,11 @@ enum Subscribed {
 /// A line of standard input.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Command {
+    /// Begins a watch.
     Watch(Target),
+    /// Ends a watch.
     Unwatch(Target),
+    /// Ends the tool.
     Quit,
 }
 

@@ -1,3 +1,5 @@
+//! The builder of management servers.
+
 use std::time::Duration;
 
 use crate::config::{
@@ -10,15 +12,25 @@ use crate::config::{
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until it is given to a bootstrap's, or `build`"]
 pub struct ServerBuilder {
+    /// Where to connect.
     uri: String,
+    /// How the connection is secured.
     channel_credentials: Option<ChannelCredentials>,
+    /// What each call carries in addition.
     call_credentials: Vec<CallCredentials>,
+    /// Metadata of each call.
     initial_metadata: Metadata,
+    /// How the server differs from the usual.
     features: ServerFeatures,
+    /// The transport and the variant of the protocol.
     api_type: Option<ApiType>,
+    /// How often resources are requested, by REST.
     polling: Option<Polling>,
+    /// The version of the protocol.
     transport_api_version: TransportApiVersion,
+    /// The name of the server in requests, if it is not that of the URI.
     authority: Option<String>,
+    /// How a dead connection is detected.
     keepalive: Option<Keepalive>,
 }
 
@@ -212,4 +224,5 @@ pub(crate) fn check_connection(
     }
 }
 
+/// The least delay between two requests.
 const SHORTEST_DELAY: Duration = Duration::from_millis(1);

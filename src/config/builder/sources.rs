@@ -1,3 +1,5 @@
+//! The builder of the servers of an authority.
+
 use std::{collections::BTreeMap, sync::Arc};
 
 use crate::config::{ConfigSource, PathSource, ServerBuilder, Sources, ValidationError};
@@ -15,7 +17,9 @@ pub enum SourceBuilder {
 /// The sources of an authority, or of the bootstrap as a whole.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SourcesBuilder {
+    /// For all types without sources of their own.
     pub(super) all: Vec<ServerBuilder>,
+    /// For single types, by type URL.
     by_type: BTreeMap<String, Vec<SourceBuilder>>,
 }
 
@@ -50,10 +54,12 @@ impl SourceBuilder {
 }
 
 impl SourcesBuilder {
+    /// Adds a source of a type.
     pub(super) fn add(&mut self, type_url: &str, source: SourceBuilder) {
         self.by_type.entry(type_url.to_owned()).or_default().push(source);
     }
 
+    /// Whether there are no sources at all.
     pub(super) fn is_empty(&self) -> bool {
         self.all.is_empty() && self.by_type.is_empty()
     }
@@ -71,11 +77,13 @@ impl SourcesBuilder {
     }
 }
 
+/// Builds the sources of a list.
 fn build(sources: Vec<SourceBuilder>, path: &str, problems: &mut Vec<ValidationError>) -> Vec<ConfigSource> {
     let sources = sources.into_iter().enumerate();
     sources.filter_map(|(index, source)| source.build_at(&format!("{path}[{index}]"), problems)).collect()
 }
 
+/// A type URL without its usual prefix, for display.
 fn short_type_url(type_url: &str) -> &str {
     type_url.strip_prefix(PREFIX).unwrap_or(type_url)
 }
@@ -88,4 +96,5 @@ pub(crate) fn full_type_url(name: &str) -> String {
     }
 }
 
+/// The usual prefix.
 const PREFIX: &str = "type.googleapis.com/";

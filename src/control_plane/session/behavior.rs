@@ -1,3 +1,5 @@
+//! The behavior of servers in use, for tests of clients.
+
 use std::collections::BTreeSet;
 
 /// The freedoms that the protocol leaves to a server, and the behavior of servers in use. The default is the behavior
@@ -43,7 +45,7 @@ pub struct Behavior {
     /// it. go-control-plane does so in the incremental variant, on a stream without any requested name.
     pub keeps_wildcard: bool,
     /// In the incremental variant, uses the same nonce for all responses of a stream. In the other variant nonces
-    /// must differ, since they identify outdated requests (B1.8).
+    /// must differ, since they identify outdated requests.
     pub constant_nonces: bool,
     /// Every second heartbeat has twice the resource's time to live.
     pub heartbeats_change_ttl: bool,

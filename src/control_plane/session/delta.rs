@@ -1,3 +1,5 @@
+//! The session of a stream of the incremental variant.
+
 use std::{collections::BTreeMap, time::Instant};
 
 use super::{
@@ -11,6 +13,7 @@ use crate::pb::envoy::{
 
 use self::subscription::Subscription;
 
+mod draft;
 mod subscription;
 
 /// The server side of one stream of the incremental variant.
@@ -46,10 +49,14 @@ mod subscription;
 #[derive(Debug, Clone, Default)]
 pub struct DeltaSession {
     settings: Settings,
+    /// The node of the first request that had one.
     node: Option<Node>,
     held: Held,
+    /// The number of responses, by which nonces are made.
     sent: u64,
+    /// Subscriptions in the order in which types are sent.
     types: BTreeMap<TypeKey, Subscription>,
+    /// The changes of names by the last request.
     changes: NameChanges,
     silence: Silence,
 }
@@ -81,7 +88,7 @@ impl DeltaSession {
         let features = Features::of(self.node.as_ref());
         let subscription = self.types.entry(key).or_insert_with(|| Subscription::new(features));
         let is_nack = request.error_detail.is_some();
-        let answer = subscription.take_answer((&request.response_nonce, request.error_detail), behavior);
+        let answer = subscription.take_answer(&request.response_nonce, request.error_detail, behavior);
         self.silence.on_request(is_nack && behavior.after_nack == AfterNack::Silence);
         let mut changes = NameChanges::default();
         if is_nack && behavior.ignore_names_in_nack {
@@ -133,7 +140,7 @@ impl DeltaSession {
             if held.holds(&key.type_url) || subscription.is_awaiting() {
                 return None;
             }
-            subscription.poll((&key.type_url, settings.behavior.nonce(nonce)), store, settings)
+            subscription.poll(&key.type_url, settings.behavior.nonce(nonce), store, settings)
         })?;
         self.sent = nonce;
         if settings.behavior.empty_resource_versions {

@@ -1,3 +1,5 @@
+//! The client features that change what is sent.
+
 use crate::pb::envoy::config::core::v3::Node;
 
 /// The parts of the protocol that a client announces in `client_features` of its node. Without them a response has none
@@ -29,4 +31,5 @@ pub(super) fn node_with_features() -> Option<Node> {
 
 /// The name that clients use, and that of the protocol document.
 pub(super) const WRAPPER: [&str; 2] = ["xds.config.resource-in-sotw", "xds.config.supports-resource-in-sotw"];
+/// The feature of times to live.
 pub(super) const TTL: &str = "xds.config.supports-resource-ttl";

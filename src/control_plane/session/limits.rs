@@ -1,3 +1,5 @@
+//! The limits of one stream.
+
 use std::collections::BTreeMap;
 
 use super::Misuse;
@@ -42,6 +44,7 @@ impl Default for Limits {
 }
 
 impl Limits {
+    /// Checks the number of subscribed names, and the names of a request.
     pub(super) fn check_names<'a>(
         &self,
         subscribed: usize,
@@ -54,6 +57,7 @@ impl Limits {
         names.try_for_each(|name| self.check_name(name))
     }
 
+    /// Checks the initial versions of a request.
     pub(super) fn check_initial_versions(&self, versions: &BTreeMap<String, String>) -> Result<(), Misuse> {
         let limit = self.max_initial_versions;
         if versions.len() > limit {
@@ -62,16 +66,19 @@ impl Limits {
         versions.keys().try_for_each(|name| self.check_name(name))
     }
 
+    /// Checks the length of a name or a type URL.
     pub(super) fn check_name(&self, name: &str) -> Result<(), Misuse> {
         let (length, limit) = (name.len(), self.max_name_length);
         if length > limit { Err(Misuse::LongName { length, limit }) } else { Ok(()) }
     }
 
+    /// Checks the number of types.
     pub(super) fn check_types(&self, types: usize) -> Result<(), Misuse> {
         let limit = self.max_types;
         if types > limit { Err(Misuse::TooManyTypes { limit }) } else { Ok(()) }
     }
 
+    /// Checks the size of the node.
     pub(super) fn check_node(&self, node: Option<&Node>) -> Result<(), Misuse> {
         let (size, limit) = (node.map_or(0, prost::Message::encoded_len), self.max_node_size);
         if size > limit { Err(Misuse::LargeNode { size, limit }) } else { Ok(()) }

@@ -1,3 +1,5 @@
+//! The session of a stream of load reports.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     sync::Arc,
@@ -23,24 +25,29 @@ use crate::{
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LoadReporting {
-    /// `None` for all.
+    /// The clusters to report; `None` for all.
     clusters: Option<BTreeSet<String>>,
+    /// The time between reports.
     interval: Duration,
+    /// Whether endpoints are reported one by one.
     with_endpoints: bool,
 }
 
 /// What clients are asked to report: all of them, and single ones by the id of their node.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct LoadReportingConfig {
-    /// The number of changes.
+    /// The number of changes so far.
     revision: u64,
+    /// What clients without an entry in `nodes` are asked.
     all: Option<Asked>,
+    /// What single clients are asked, by the id of their node.
     nodes: BTreeMap<Arc<str>, Asked>,
 }
 
+/// A configuration, with the change that has set it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Asked {
-    /// The change that this is of. The same may be asked again.
+    /// The number of the change. Setting an equal configuration is a change: it is sent again.
     revision: u64,
     reporting: LoadReporting,
 }
@@ -52,9 +59,11 @@ struct Asked {
 /// configuration that is for this client.
 #[derive(Debug, Clone)]
 pub struct LoadSession {
+    /// The number of the stream, for reports.
     stream: u64,
+    /// The id of the client, from its first request.
     node: Option<Arc<str>>,
-    /// The change of the configuration that the last response was of.
+    /// The number of the change that the last response was made of.
     sent: Option<u64>,
 }
 
@@ -101,6 +110,7 @@ impl LoadReportingConfig {
         self.nodes.insert(node.into(), Asked { revision: self.revision, reporting });
     }
 
+    /// Returns what a client is asked.
     fn of(&self, node: &str) -> Option<&Asked> {
         self.nodes.get(node).or(self.all.as_ref())
     }
@@ -113,7 +123,7 @@ impl LoadSession {
     }
 
     /// Handles a request. Returns the report that it is; `None` if it is the first one and has no node, which the protocol forbids.
-    /// Later requests may repeat the node (LR2.4).
+    /// Later requests may repeat the node.
     pub fn handle_request(&mut self, request: LoadStatsRequest, now: Instant) -> Option<LoadReport> {
         if let Some(node) = &request.node {
             self.node = Some(node.id.as_str().into());
@@ -135,6 +145,7 @@ impl LoadSession {
         Some(response)
     }
 
+    /// Returns the configuration that the client has not received yet.
     fn due<'a>(&self, config: &'a LoadReportingConfig) -> Option<&'a Asked> {
         let asked = config.of(self.node.as_ref()?)?;
         (self.sent != Some(asked.revision)).then_some(asked)

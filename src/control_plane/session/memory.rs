@@ -1,3 +1,5 @@
+//! The resources that a client has from earlier streams.
+
 use std::collections::BTreeSet;
 
 use super::super::store::{Stored, canonical};
@@ -10,7 +12,7 @@ pub(super) struct Memory {
     claimed: String,
     /// The resources that were accepted on earlier streams and subscribed to until their end.
     before: BTreeSet<String>,
-    /// The same for this stream.
+    /// The resources that were accepted on this stream and are still subscribed to.
     accepted: BTreeSet<String>,
     /// The resources of the unacknowledged response.
     sent: Vec<String>,
@@ -23,6 +25,7 @@ impl Memory {
         Self { before, ..Self::default() }
     }
 
+    /// Records the version of the first request of a type.
     pub(super) fn on_first_request(&mut self, version: &str) {
         // No server sends a longer one, so that it could only differ.
         if version.len() <= LONGEST_VERSION {
@@ -35,15 +38,18 @@ impl Memory {
         self.claimed.clear();
     }
 
+    /// Forgets resources that are no longer subscribed to.
     pub(super) fn on_names(&mut self, is_subscribed: impl Fn(&str) -> bool) {
         self.before.retain(|name| is_subscribed(name));
         self.accepted.retain(|name| is_subscribed(name));
     }
 
+    /// Records the resources of a response.
     pub(super) fn on_sent<'a>(&mut self, resources: impl Iterator<Item = &'a Stored>) {
         self.sent = resources.map(|stored| canonical(stored.name()).into_owned()).collect();
     }
 
+    /// Records the ACK or NACK of that response.
     pub(super) fn on_answer(&mut self, accepted: bool) {
         for name in std::mem::take(&mut self.sent) {
             if accepted {
@@ -56,11 +62,12 @@ impl Memory {
     }
 
     /// Whether the first request needs no response, since the client has all of its resources.
-    pub(super) fn take_skip(&mut self, version: &str, (wildcard, names): (bool, &[String])) -> bool {
+    pub(super) fn take_skip(&mut self, version: &str, wildcard: bool, names: &[String]) -> bool {
         let claimed = std::mem::take(&mut self.claimed);
         let is_held = |name: &String| wildcard || self.before.contains(name);
         !claimed.is_empty() && claimed == version && names.iter().all(is_held)
     }
 }
 
+/// The longest version that is remembered, in bytes: it comes from a client.
 const LONGEST_VERSION: usize = 4_096;

@@ -50,7 +50,7 @@ pub struct Settings {
     /// goes into the next one, after the client's ACK or NACK. `None` is no limit; 0 counts as 1.
     pub max_per_response: Option<usize>,
     /// Whether a client gets all subscribed resources on a new stream, including those in its
-    /// `initial_resource_versions`, as from some servers (B2.35).
+    /// `initial_resource_versions`, as from some servers.
     pub ignore_initial_versions: bool,
     /// The limits of what a client requests on a stream.
     pub limits: Limits,
@@ -59,6 +59,7 @@ pub struct Settings {
 }
 
 impl Settings {
+    /// Returns the identifier for a response.
     fn control_plane(&self) -> Option<ControlPlane> {
         self.identifier.clone().map(|identifier| ControlPlane { identifier })
     }
@@ -67,6 +68,7 @@ impl Settings {
 /// The types for which a session sends no responses. Requests are still processed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Held {
+    /// Whether all types are held.
     all: bool,
     types: BTreeSet<String>,
 }
@@ -75,10 +77,10 @@ pub struct Held {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum Handled {
-    /// It had an outdated nonce and was ignored, including its names (B1.8). This does not occur in the incremental
+    /// The request had an outdated nonce and was ignored, including its names (B1.8). This does not occur in the incremental
     /// variant.
     Outdated,
-    /// It was processed as a subscription, as an ACK or NACK, or both.
+    /// The request was processed as a subscription, as an ACK or NACK, or both.
     #[non_exhaustive]
     Understood {
         /// The ACK or NACK of the unacknowledged response, if it is one.

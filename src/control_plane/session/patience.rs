@@ -1,3 +1,5 @@
+//! Bounded waits for resources whose state is unknown.
+
 use std::time::{Duration, Instant};
 
 /// The time for which the known resources of a response wait for those whose state is unknown.
@@ -6,8 +8,11 @@ use std::time::{Duration, Instant};
 /// from its request. So each wait ends long before.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Patience {
+    /// The begin of the wait; `None` without one.
     since: Option<Instant>,
+    /// Whether the limit has passed, at the last known time.
     is_over: bool,
+    /// Whether a response was sent in spite of unknown resources. Further ones do not wait then.
     has_given_up: bool,
 }
 

@@ -1,3 +1,5 @@
+//! The heartbeats of resources with a time to live.
+
 use std::{
     collections::BTreeMap,
     time::{Duration, Instant},
@@ -12,26 +14,32 @@ use crate::config::bounded;
 /// together.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Pulse {
+    /// The first known time of the stream.
     first: Option<Instant>,
+    /// The last known time.
     now: Option<Instant>,
+    /// The number of heartbeats so far.
     confirmed: u32,
+    /// The timers, by time to live.
     beats: BTreeMap<Duration, Beat>,
 }
 
+/// The timer of a time to live.
 #[derive(Debug, Clone)]
 struct Beat {
     next: Instant,
     /// The last time at which all the resources were confirmed; before the first time, the beginning of the timer.
     confirmed: Instant,
+    /// Whether heartbeats are due.
     due: bool,
 }
 
 /// The way in which resources with a time to live are confirmed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Confirm {
-    /// With a heartbeat.
+    /// A heartbeat, which has no resource.
     Heartbeat,
-    /// With the resource itself, since the client may have dropped it in the meantime.
+    /// The resource itself, since the client may have dropped it in the meantime.
     Again,
 }
 

@@ -1,3 +1,5 @@
+//! Responses to REST requests, which have no streams.
+
 use prost::Message;
 
 use super::{Settings, sotw::Whole};
@@ -28,7 +30,7 @@ pub(in crate::control_plane) fn answer(
     (response.version_info != request.version_info).then_some(response)
 }
 
-/// A digest that distinguishes responses to names.
+/// Returns a digest that differs between responses to names.
 fn digest(names: &[String], versions: &[(String, String)], response: &DiscoveryResponse) -> String {
     let mut hash = Fnv::default();
     names.iter().for_each(|name| hash.part(name.as_bytes()));
@@ -60,6 +62,7 @@ impl Fnv {
     }
 }
 
+/// Separates the version of the type from the digest.
 const SEPARATOR: char = '-';
 
 #[cfg(test)]

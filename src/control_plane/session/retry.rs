@@ -1,3 +1,5 @@
+//! The timer after which rejected resources are sent again.
+
 use std::time::{Duration, Instant};
 
 use super::AfterNack;
@@ -5,14 +7,17 @@ use super::AfterNack;
 /// The time at which rejected resources are sent again; see [`AfterNack::SameResourcesLater`].
 #[derive(Debug, Clone, Default)]
 pub(super) enum Retry {
+    /// No resource is sent again.
     #[default]
     None,
     /// The timer starts with the next known time.
     Begun,
+    /// The time to send them.
     At(Instant),
 }
 
 impl Retry {
+    /// Handles an ACK or NACK.
     pub(super) fn on_answer(&mut self, is_accepted: bool, after_nack: AfterNack) {
         let is_due = !is_accepted && after_nack == AfterNack::SameResourcesLater;
         *self = if is_due { Self::Begun } else { Self::None };
@@ -35,4 +40,5 @@ impl Retry {
     }
 }
 
+/// The time after a NACK.
 const PAUSE: Duration = Duration::from_secs(5);

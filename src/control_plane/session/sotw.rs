@@ -1,3 +1,5 @@
+//! The session of a stream of the state-of-the-world variant.
+
 use std::{collections::BTreeMap, time::Instant};
 
 use self::subscription::Subscription;
@@ -41,10 +43,14 @@ mod wait;
 #[derive(Debug, Clone, Default)]
 pub struct Session {
     settings: Settings,
+    /// The node of the first request that had one.
     node: Option<Node>,
     held: Held,
+    /// The number of responses, which is the nonce.
     sent: u64,
+    /// Subscriptions in the order in which types are sent.
     types: BTreeMap<TypeKey, Subscription>,
+    /// The changes of names by the last request.
     changes: NameChanges,
     silence: Silence,
     /// The resources that the client has of types that have not been requested on this stream.
@@ -138,7 +144,7 @@ impl Session {
                 return None;
             }
             let full_state = key.full_state() || settings.full_state_types.contains(&key.type_url);
-            subscription.poll((&key.type_url, full_state), store, settings)
+            subscription.poll(&key.type_url, full_state, store, settings)
         })?;
         self.sent += 1;
         settings.behavior.order(&mut response.resources, self.sent);

@@ -1,3 +1,5 @@
+//! Resources, heartbeats and errors as messages.
+
 use std::time::Duration;
 
 use super::{
@@ -37,6 +39,7 @@ pub(super) fn unknown_alias(name: String) -> Resource {
     Resource { aliases: vec![name.clone()], name, ..Resource::default() }
 }
 
+/// Returns an error in place of a resource.
 pub(super) fn error(stored: &StoredError) -> ResourceError {
     let detail = Status { code: stored.code(), message: stored.message().to_owned(), details: Vec::new() };
     ResourceError {

@@ -1,3 +1,5 @@
+//! A resource of any type, with its attributes.
+
 use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -34,6 +36,7 @@ pub struct AnyResource {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Attributes(Option<Arc<Values>>);
 
+/// The attributes of a resource that has any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Values {
     pub(super) ttl: Option<Duration>,
@@ -60,7 +63,7 @@ impl AnyResource {
         Self::new(type_url, name, message.encode_to_vec())
     }
 
-    /// A redirect: the location of another resource in place of this one (X20).
+    /// A redirect: the location of another resource in place of this one.
     ///
     /// # Errors
     /// `target` is not an `xdstp:` name.
@@ -104,8 +107,8 @@ impl AnyResource {
         self
     }
 
-    /// Adds names by which clients may subscribe to the resource; a response has its own name (B2.19). Aliases exist
-    /// in the incremental variant only.
+    /// Adds names by which clients may subscribe to the resource; a response has its own name. Aliases exist in the
+    /// incremental variant only.
     #[must_use]
     pub fn with_aliases<A: Into<Arc<str>>>(mut self, aliases: impl IntoIterator<Item = A>) -> Self {
         let aliases = aliases.into_iter().map(Into::into).collect();
@@ -158,6 +161,7 @@ impl fmt::Debug for AnyResource {
 }
 
 impl Attributes {
+    /// Returns the attributes, if the resource has any.
     pub(super) fn values(&self) -> Option<&Values> {
         self.0.as_deref()
     }
@@ -170,6 +174,7 @@ impl Attributes {
         self.values().map_or(&[], |values| &values.aliases)
     }
 
+    /// Changes the attributes.
     fn edit(&mut self, edit: impl FnOnce(&mut Values)) {
         edit(Arc::make_mut(self.0.get_or_insert_default()));
     }

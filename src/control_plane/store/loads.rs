@@ -20,12 +20,15 @@ pub use self::{
 /// names that clients can add.
 #[derive(Debug, Clone)]
 pub struct Loads {
+    /// The kept reports, the oldest first.
     reports: VecDeque<Arc<LoadReport>>,
     /// The position of the oldest report that is kept.
     oldest: u64,
     /// The size of the messages of the kept reports.
     bytes: usize,
+    /// The limit of `bytes`.
     max_bytes: usize,
+    /// Sums by cluster.
     totals: BTreeMap<Arc<str>, LoadTotals>,
     /// The number of entries that can be added to the totals.
     room: usize,
@@ -97,6 +100,7 @@ impl Loads {
         *self = Self { oldest, max_bytes: self.max_bytes, ..Self::default() };
     }
 
+    /// Adds a load to the sums.
     fn add_to_totals(&mut self, stream: u64, load: &ClusterLoad) {
         if let Some(totals) = totals::entry(&mut self.totals, load.cluster.as_str(), &mut self.room) {
             totals.add(load, &mut self.room);
@@ -114,6 +118,7 @@ impl Loads {
         }
     }
 
+    /// Drops the oldest reports above the limit.
     fn drop_oldest(&mut self) {
         while self.bytes > self.max_bytes && self.reports.len() > 1 {
             let dropped = self.reports.pop_front().map_or(0, |report| report.bytes());

@@ -1,3 +1,5 @@
+//! The message form of `xdstp:` names.
+
 use crate::{
     name::{ResourceName, XdstpName},
     pb::xds::core::v3::{
@@ -12,6 +14,7 @@ pub(crate) fn locator(name: &ResourceName) -> Option<ResourceLocator> {
     name.xdstp().and_then(locator_of)
 }
 
+/// The message of a parsed name.
 fn locator_of(name: &XdstpName) -> Option<ResourceLocator> {
     let params =
         name.context_params().iter().map(|(key, value)| (key.to_owned(), value.to_owned())).collect();

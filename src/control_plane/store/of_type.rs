@@ -1,3 +1,5 @@
+//! The resources of one type at one time, and indexes of them.
+
 use std::{borrow::Cow, sync::Arc, time::Duration};
 
 use bytes::Bytes;
@@ -11,10 +13,11 @@ use crate::name::ResourceName;
 /// Names are compared as in the protocol: `xdstp:` names that only differ in the order of their parameters are equal.
 #[derive(Debug, Clone, Default)]
 pub struct Type {
+    /// The number of changes.
     pub(super) version: u64,
     /// The version in responses, in place of the counter.
     pub(super) own_version: Option<Arc<str>>,
-    /// By canonical name.
+    /// The resources by canonical name.
     pub(super) resources: OrdMap<Arc<str>, Stored>,
     /// The errors in place of resources, by canonical name.
     pub(super) errors: OrdMap<Arc<str>, StoredError>,
@@ -22,21 +25,27 @@ pub struct Type {
     on_demand: bool,
     /// Canonical names whose state is completely known: those of absent resources, of complete collections, or `*`.
     pub(super) known: OrdSet<Arc<str>>,
+    /// The resources by other keys.
     index: Index,
 }
 
 /// Indexes of the resources by other keys than their names. All names are canonical.
 #[derive(Debug, Clone, Default)]
 struct Index {
+    /// The members of each glob.
     globs: Names<Arc<str>>,
+    /// The resources with each alias.
     aliases: Names<Arc<str>>,
+    /// The resources with each time to live.
     ttls: Names<Duration>,
 }
 
 /// One resource in a [`Store`](super::Store).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
+    /// The encoded message.
     pub(super) bytes: Bytes,
+    /// The version of the type at the last change of the resource.
     pub(super) version: u64,
     /// The name as it was written.
     pub(super) name: Arc<str>,
@@ -48,8 +57,11 @@ pub struct Stored {
 /// The error in place of a resource in a [`Store`](super::Store).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct StoredError {
+    /// The name as it was written.
     pub(super) name: Arc<str>,
+    /// The number of a gRPC status code.
     pub(super) code: i32,
+    /// The reason.
     pub(super) message: Arc<str>,
 }
 
@@ -165,7 +177,7 @@ impl Type {
         self.index.ttls.get(&ttl).into_iter().flatten().map(|name| &**name)
     }
 
-    /// Returns whether anything changed, as do the other changes.
+    /// Sets a resource, in place of an error. Returns whether anything changed, as do the other changes.
     pub(super) fn set(&mut self, name: Arc<str>, resource: AnyResource, version: u64) -> bool {
         if self.resources.get(&name).is_some_and(|held| held.is(&resource)) {
             return false;
@@ -180,6 +192,7 @@ impl Type {
         true
     }
 
+    /// Sets whether missing resources count as unknown.
     pub(super) fn on_demand(mut self, on_demand: bool) -> Self {
         self.on_demand = on_demand;
         self
@@ -191,12 +204,15 @@ impl Type {
         if known { self.known.insert(name).is_none() } else { self.known.remove(&name).is_some() }
     }
 
+    /// Removes a resource or an error.
     pub(super) fn remove(&mut self, name: &Arc<str>) -> bool {
+        // A name has a resource or an error, never both.
         let Some(stored) = self.resources.remove(name) else { return self.errors.remove(name).is_some() };
         self.index.drop(name, &stored);
         true
     }
 
+    /// Sets an error, in place of a resource.
     pub(super) fn fail(&mut self, name: Arc<str>, error: StoredError) -> bool {
         if self.errors.get(&name) == Some(&error) {
             return false;
@@ -255,10 +271,12 @@ impl Stored {
         self.attributes.values().is_none_or(|values| !values.unlisted)
     }
 
+    /// The version in the wrapper, if it was set.
     pub(super) fn own_version(&self) -> Option<&str> {
         self.attributes.values().and_then(|values| values.version.as_deref())
     }
 
+    /// Whether it would be the same if another resource were set in its place.
     fn is(&self, resource: &AnyResource) -> bool {
         self.bytes == resource.bytes && self.attributes == resource.attributes && self.name == resource.name
     }
@@ -287,6 +305,7 @@ impl StoredError {
 }
 
 impl Index {
+    /// Adds a resource under all its keys.
     fn add(&mut self, name: &Arc<str>, stored: &Stored) {
         let Self { globs, aliases, ttls } = self;
         add(globs, &stored.glob, name);
@@ -294,6 +313,7 @@ impl Index {
         add(ttls, &stored.ttl(), name);
     }
 
+    /// Drops a resource from all its keys.
     fn drop(&mut self, name: &Arc<str>, stored: &Stored) {
         let Self { globs, aliases, ttls } = self;
         drop_from(globs, &stored.glob, name);
@@ -305,8 +325,11 @@ impl Index {
 /// A resource that differs between two times.
 #[derive(Debug)]
 pub(crate) struct Difference<'a> {
+    /// The canonical name.
     pub(crate) name: &'a str,
+    /// The resource before; `None` if it was added.
     pub(crate) before: Option<&'a Stored>,
+    /// The resource after; `None` if it was removed.
     pub(crate) now: Option<&'a Stored>,
 }
 
@@ -315,8 +338,10 @@ pub(crate) fn canonical(name: &str) -> Cow<'_, str> {
     ResourceName::canonicalize(name).unwrap_or(Cow::Borrowed(name))
 }
 
+/// Canonical names by key. A key without names is dropped.
 type Names<K> = OrdMap<K, OrdSet<Arc<str>>>;
 
+/// Adds a name under some keys.
 fn add<'a, K: Ord + Clone + 'a>(
     index: &mut Names<K>,
     keys: impl IntoIterator<Item = &'a K>,
@@ -327,6 +352,7 @@ fn add<'a, K: Ord + Clone + 'a>(
     }
 }
 
+/// Drops a name from some keys.
 fn drop_from<'a, K: Ord + Clone + 'a>(
     index: &mut Names<K>,
     keys: impl IntoIterator<Item = &'a K>,

@@ -53,8 +53,8 @@ impl World {
 
     /// A fetch ends. Returns the answers of the calls that waited.
     fn fetched(&mut self, audience: &str, outcome: Result<Token, TokenError>) -> Vec<TokenResult> {
-        let times = (self.now, self.clock);
-        let (waiters, result) = self.cache.on_fetched(&audience.into(), outcome, times, &mut self.random);
+        let at = FetchTime { now: self.now, since_1970: self.clock };
+        let (waiters, result) = self.cache.on_fetched(&audience.into(), outcome, at, &mut self.random);
         waiters.into_iter().for_each(|waiter| waiter(result.clone()));
         self.answers.drain(..).filter_map(|answer| answer.try_recv().ok()).collect()
     }

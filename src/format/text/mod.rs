@@ -17,11 +17,14 @@ use super::{
 /// A parsed text, before it is encoded.
 #[derive(Debug)]
 pub(super) struct Text<'t> {
+    /// The text, for the positions of errors.
     text: &'t str,
+    /// The message that was read.
     root: Message<'t>,
 }
 
 impl<'t> Text<'t> {
+    /// Reads the syntax of a text, without the types of its fields.
     pub(super) fn read(text: &'t str) -> Result<Self, FormatError> {
         Ok(Self { text, root: read::message(text)? })
     }
@@ -45,12 +48,16 @@ impl<'t> Text<'t> {
 
 #[derive(Debug)]
 struct Writer<'t> {
+    /// The text, for the positions of errors.
     text: &'t str,
+    /// The known messages.
     types: Types,
+    /// The current path, and warnings.
     trail: Trail<'t>,
 }
 
 impl<'t> Writer<'t> {
+    /// Encodes a message, whose fields may be in any order.
     fn message(&mut self, message: &MessageDescriptor, read: &Message<'t>) -> Result<Vec<u8>, FormatError> {
         if WellKnown::of(message) == Some(WellKnown::Any)
             && let [Entry { name: Name::Expanded(type_url), value, .. }] = &*read.entries
@@ -95,6 +102,7 @@ impl<'t> Writer<'t> {
         Ok(out)
     }
 
+    /// Encodes an entry, which has one or several values of a field.
     fn field(
         &mut self,
         field: &FieldDescriptor,
@@ -115,6 +123,7 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
+    /// Encodes a value of a field.
     fn single(
         &mut self,
         field: &FieldDescriptor,
@@ -147,6 +156,7 @@ impl<'t> Writer<'t> {
         Ok(())
     }
 
+    /// Parses a word as a value of a kind.
     fn word(&mut self, kind: &Kind, word: &str) -> Result<Scalar, String> {
         if matches!(kind, Kind::Bool) {
             return match word {
@@ -175,6 +185,7 @@ impl<'t> Writer<'t> {
         Scalar::of_integer(kind, number)
     }
 
+    /// Encodes an `Any` that is written by its type URL and its message.
     fn any(&mut self, type_url: &'t str, value: &Node<'t>) -> Result<Vec<u8>, FormatError> {
         let Node::Message(read) = value else {
             return Err(self.trail.error(format!("[{type_url}] must be a message in braces")));
@@ -192,11 +203,13 @@ impl<'t> Writer<'t> {
         Ok(out)
     }
 
+    /// An error at an entry.
     fn error(&self, entry: &Entry<'_>, why: impl Into<String>) -> FormatError {
         FormatError::at(Position::of_byte(self.text, entry.at), why)
     }
 }
 
+/// Parses a decimal, octal or hexadecimal number.
 fn whole(word: &str) -> Option<i128> {
     let (sign, digits) = word.strip_prefix('-').map_or((1, word), |digits| (-1, digits));
     let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
@@ -210,6 +223,7 @@ fn whole(word: &str) -> Option<i128> {
     Some(sign * number)
 }
 
+/// Parses a number with or without a point.
 fn float(word: &str) -> Option<f64> {
     let (sign, digits) = word.strip_prefix('-').map_or((1.0, word), |digits| (-1.0, digits));
     match &*digits.to_ascii_lowercase() {

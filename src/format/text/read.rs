@@ -5,20 +5,26 @@ use crate::format::error::{FormatError, Position};
 /// The entries of a message, and their source text.
 #[derive(Debug)]
 pub(super) struct Message<'t> {
+    /// The entries in their order.
     pub(super) entries: Vec<Entry<'t>>,
+    /// The text between the braces; the whole text for the outermost message.
     pub(super) source: &'t str,
 }
 
 /// A name, its value, and its position.
 #[derive(Debug)]
 pub(super) struct Entry<'t> {
+    /// The name of the field.
     pub(super) name: Name<'t>,
+    /// Its value, or values.
     pub(super) value: Node<'t>,
+    /// The position in the text, in bytes, for errors.
     pub(super) at: usize,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name<'t> {
+    /// The name of a field of the message.
     Field(&'t str),
     /// The type URL of an `Any`, in brackets; or an extension's name.
     Expanded(&'t str),
@@ -26,7 +32,9 @@ pub(super) enum Name<'t> {
 
 #[derive(Debug)]
 pub(super) enum Node<'t> {
+    /// A message in braces.
     Message(Message<'t>),
+    /// Values in brackets.
     List(Vec<Self>),
     /// A quoted string.
     Text(Vec<u8>),
@@ -34,6 +42,7 @@ pub(super) enum Node<'t> {
     Word(&'t str),
 }
 
+/// Reads the message that a whole text is.
 pub(super) fn message(text: &str) -> Result<Message<'_>, FormatError> {
     let mut reader = Reader { text, at: 0, depth: 0 };
     let entries = reader.entries(None)?;
@@ -42,8 +51,11 @@ pub(super) fn message(text: &str) -> Result<Message<'_>, FormatError> {
 
 #[derive(Debug)]
 struct Reader<'t> {
+    /// The whole text.
     text: &'t str,
+    /// The position in the text, in bytes.
     at: usize,
+    /// The number of open messages and lists.
     depth: usize,
 }
 
@@ -69,6 +81,7 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Reads a name and its value.
     fn entry(&mut self) -> Result<Entry<'t>, FormatError> {
         let at = self.at;
         let name = if self.take('[') {
@@ -93,6 +106,7 @@ impl<'t> Reader<'t> {
         Ok(Entry { name, value, at })
     }
 
+    /// Reads the name of a field.
     fn name(&mut self) -> Result<&'t str, FormatError> {
         let rest = self.rest();
         let end = rest.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_')).unwrap_or(rest.len());
@@ -103,6 +117,7 @@ impl<'t> Reader<'t> {
         Ok(&rest[..end])
     }
 
+    /// Reads a value, by its first character.
     fn value(&mut self) -> Result<Node<'t>, FormatError> {
         match self.peek() {
             Some('{') => self.nested('}').map(Node::Message),
@@ -114,6 +129,7 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Reads a message in braces.
     fn nested(&mut self, close: char) -> Result<Message<'t>, FormatError> {
         self.deeper()?;
         self.at += 1;
@@ -123,6 +139,7 @@ impl<'t> Reader<'t> {
         Ok(Message { entries, source: &self.text[start..self.at - 1] })
     }
 
+    /// Reads values in brackets.
     fn list(&mut self) -> Result<Vec<Node<'t>>, FormatError> {
         self.deeper()?;
         self.at += 1;
@@ -144,6 +161,7 @@ impl<'t> Reader<'t> {
         Ok(values)
     }
 
+    /// Descends by one level, within the limit.
     fn deeper(&mut self) -> Result<(), FormatError> {
         self.depth += 1;
         match self.depth <= MAX_DEPTH {
@@ -170,6 +188,7 @@ impl<'t> Reader<'t> {
         Ok(bytes)
     }
 
+    /// Reads an escape after its backslash.
     fn escape(&mut self, bytes: &mut Vec<u8>) -> Result<(), FormatError> {
         let byte = match self.next() {
             Some('a') => 0x07,
@@ -201,6 +220,7 @@ impl<'t> Reader<'t> {
         Ok(())
     }
 
+    /// Reads the digits of an escape.
     fn number(&mut self, radix: u32, least: usize, most: usize) -> Result<u32, FormatError> {
         let digits = self.rest().chars().take(most).take_while(|c| c.is_digit(radix)).count();
         let number = u32::from_str_radix(&self.rest()[..digits], radix).ok().filter(|_| digits >= least);
@@ -209,6 +229,7 @@ impl<'t> Reader<'t> {
         Ok(number)
     }
 
+    /// Reads a number or a name, with its sign.
     fn word(&mut self) -> Result<&'t str, FormatError> {
         let start = self.at;
         if self.take('-') {
@@ -235,6 +256,7 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// Skips spaces, lines and comments.
     fn skip_blank(&mut self) {
         loop {
             let rest = self.rest().trim_start();
@@ -246,31 +268,37 @@ impl<'t> Reader<'t> {
         }
     }
 
+    /// The text from the position on.
     fn rest(&self) -> &'t str {
         &self.text[self.at..]
     }
 
+    /// The next character.
     fn peek(&self) -> Option<char> {
         self.rest().chars().next()
     }
 
+    /// Takes the next character.
     fn next(&mut self) -> Option<char> {
         let next = self.peek()?;
         self.at += next.len_utf8();
         Some(next)
     }
 
+    /// Takes the next character if it is the expected one; returns whether it is.
     fn take(&mut self, expected: char) -> bool {
         let there = self.rest().starts_with(expected);
         self.at += if there { expected.len_utf8() } else { 0 };
         there
     }
 
+    /// An error at the position.
     fn error(&self, why: &str) -> FormatError {
         FormatError::at(Position::of_byte(self.text, self.at), why)
     }
 }
 
+/// The opposite of a condition.
 fn negated(mut part: impl FnMut(char) -> bool) -> impl FnMut(char) -> bool {
     move |c| !part(c)
 }

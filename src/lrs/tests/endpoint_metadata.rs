@@ -86,7 +86,7 @@ fn lr9_5_lr1_3_metadata_goes_with_the_cluster_to_another_server_and_service() {
     assert_eq!(report.cluster_service_name, "service");
     assert_eq!(metadata_of(&report), [reported(80, &object)]);
     // A key without CDS has no endpoints by EDS, whatever its name.
-    let fixed = rig.loads.reporter_to(&rig.servers[1].clone(), ("shop", None)).locality(&Locality::default());
+    let fixed = rig.loads.reporter_to(&rig.servers[1].clone(), "shop", None).locality(&Locality::default());
     drop(fixed.endpoint(address(80)).call_started());
     let reports = rig.advance(secs(1));
     let fixed = reports.iter().find(|it| it.cluster_service_name.is_empty()).unwrap();

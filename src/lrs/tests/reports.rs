@@ -5,7 +5,7 @@ use prost::Message;
 use super::rig::{self, Rig, all, millis, only, secs};
 use crate::{
     config::Locality,
-    lrs::{LoadSettings, Outcome},
+    lrs::{LoadSettings, Outcome, destination::ReportKey},
     pb::envoy::config::endpoint::v3::ClusterStats,
     protocol::DisconnectKind,
 };
@@ -206,7 +206,8 @@ fn lr5_8_lr1_3_a_failover_leaves_calls_where_they_began() {
     rig.set("shop", 0);
     drop(zone.call_started());
     assert!(!zone.call_started().wants_metrics());
-    assert_eq!(rig.loads.lock().servers[0].stats(&("shop".into(), None)).unwrap().localities.len(), 1);
+    let key = ReportKey { cluster: "shop".into(), service: None };
+    assert_eq!(rig.loads.lock().servers[0].stats(&key).unwrap().localities.len(), 1);
 }
 
 #[test]

@@ -4,45 +4,69 @@ use opentelemetry::metrics::{Counter, Histogram, Meter, UpDownCounter};
 
 /// The instruments that are enabled.
 pub(super) struct Instruments {
+    /// Attempts that were started.
     pub(super) attempt_started: Option<Counter<u64>>,
+    /// The time of each attempt.
     pub(super) attempt_duration: Option<Histogram<f64>>,
+    /// Bytes that an attempt has sent, compressed.
     pub(super) attempt_sent: Option<Histogram<u64>>,
+    /// Bytes that an attempt has received, compressed.
     pub(super) attempt_received: Option<Histogram<u64>>,
+    /// The time of each call, with all of its attempts.
     pub(super) call_duration: Option<Histogram<f64>>,
+    /// Retries of each call.
     pub(super) retries: Option<Histogram<u64>>,
+    /// Retries of each call that the application cannot notice.
     pub(super) transparent_retries: Option<Histogram<u64>>,
+    /// The time for which a call waited between attempts.
     pub(super) retry_delay: Option<Histogram<f64>>,
+    /// Updates of weighted round robin with too few weights.
     pub(super) rr_fallback: Option<Counter<u64>>,
+    /// Endpoints whose weight is too new to be used.
     pub(super) weight_not_yet_usable: Option<Counter<u64>>,
+    /// Endpoints whose weight is too old to be used.
     pub(super) weight_stale: Option<Counter<u64>>,
+    /// The weight of each endpoint.
     pub(super) endpoint_weights: Option<Histogram<f64>>,
+    /// Endpoints that were ejected.
     pub(super) ejections_enforced: Option<Counter<u64>>,
+    /// Endpoints that were outliers, but not ejected.
     pub(super) ejections_unenforced: Option<Counter<u64>>,
+    /// Connections that were established.
     pub(super) connections_succeeded: Option<Counter<u64>>,
+    /// Connections that were not established.
     pub(super) connections_failed: Option<Counter<u64>>,
+    /// Connections that have ended.
     pub(super) disconnections: Option<Counter<u64>>,
+    /// The current connections.
     pub(super) open_connections: Option<UpDownCounter<i64>>,
 }
 
 /// Makes those instruments that are enabled.
 struct Maker<'a> {
+    /// The provider of instruments.
     meter: &'a Meter,
+    /// Whether the instrument of a name is enabled.
     is_enabled: &'a dyn Fn(&str) -> bool,
 }
 
 /// What an instrument is.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Instrument {
+    /// The name.
     pub(super) name: &'static str,
+    /// The unit, in the notation of UCUM.
     unit: &'static str,
+    /// The meaning, for people.
     description: &'static str,
     /// Whether it is enabled unless the application disables it (A79).
     pub(super) is_default: bool,
-    /// Those of a histogram.
+    /// Bucket boundaries of a histogram; empty for other instruments.
     bounds: &'static [f64],
 }
 
 impl Instruments {
+    /// Makes the enabled instruments.
     pub(super) fn new(meter: &Meter, is_enabled: &dyn Fn(&str) -> bool) -> Self {
         let make = Maker { meter, is_enabled };
         Self {
@@ -69,28 +93,33 @@ impl Instruments {
 }
 
 impl Maker<'_> {
-    fn enabled(&self, it: &'static Instrument) -> Option<&'static Instrument> {
-        (self.is_enabled)(it.name).then_some(it)
+    /// An instrument, if it is enabled.
+    fn enabled(&self, instrument: &'static Instrument) -> Option<&'static Instrument> {
+        (self.is_enabled)(instrument.name).then_some(instrument)
     }
 
-    fn counter(&self, it: &'static Instrument) -> Option<Counter<u64>> {
-        let Instrument { name, unit, description, .. } = *self.enabled(it)?;
+    /// A number that grows.
+    fn counter(&self, instrument: &'static Instrument) -> Option<Counter<u64>> {
+        let Instrument { name, unit, description, .. } = *self.enabled(instrument)?;
         Some(self.meter.u64_counter(name).with_unit(unit).with_description(description).build())
     }
 
-    fn up_down(&self, it: &'static Instrument) -> Option<UpDownCounter<i64>> {
-        let Instrument { name, unit, description, .. } = *self.enabled(it)?;
+    /// A number that grows and shrinks.
+    fn up_down(&self, instrument: &'static Instrument) -> Option<UpDownCounter<i64>> {
+        let Instrument { name, unit, description, .. } = *self.enabled(instrument)?;
         Some(self.meter.i64_up_down_counter(name).with_unit(unit).with_description(description).build())
     }
 
-    fn of_numbers(&self, it: &'static Instrument) -> Option<Histogram<u64>> {
-        let Instrument { name, unit, description, bounds, .. } = *self.enabled(it)?;
+    /// The distribution of whole numbers.
+    fn of_numbers(&self, instrument: &'static Instrument) -> Option<Histogram<u64>> {
+        let Instrument { name, unit, description, bounds, .. } = *self.enabled(instrument)?;
         let histogram = self.meter.u64_histogram(name).with_unit(unit).with_description(description);
         Some(histogram.with_boundaries(bounds.into()).build())
     }
 
-    fn of_values(&self, it: &'static Instrument) -> Option<Histogram<f64>> {
-        let Instrument { name, unit, description, bounds, .. } = *self.enabled(it)?;
+    /// The distribution of other values.
+    fn of_values(&self, instrument: &'static Instrument) -> Option<Histogram<f64>> {
+        let Instrument { name, unit, description, bounds, .. } = *self.enabled(instrument)?;
         let histogram = self.meter.f64_histogram(name).with_unit(unit).with_description(description);
         // Weights have the buckets of the SDK.
         let with_bounds = !bounds.is_empty();
@@ -99,14 +128,17 @@ impl Maker<'_> {
 }
 
 impl Instrument {
+    /// An instrument without buckets, which is not enabled by default.
     const fn new(name: &'static str, unit: &'static str, description: &'static str) -> Self {
         Self { name, unit, description, is_default: false, bounds: &[] }
     }
 
+    /// Enables it by default.
     const fn on(self) -> Self {
         Self { is_default: true, ..self }
     }
 
+    /// Sets the boundaries of buckets.
     const fn with(self, bounds: &'static [f64]) -> Self {
         Self { bounds, ..self }
     }

@@ -10,17 +10,20 @@ use crate::balance::observer::PickLabels;
 /// Up to so many labels, without an allocation.
 #[derive(Clone)]
 pub(super) struct Labels {
+    /// Room for all labels; the first ones are set.
     all: [KeyValue; MOST],
+    /// The number of those.
     count: usize,
 }
 
 impl Labels {
-    /// With these at first.
+    /// Creates labels that begin with `first`.
     pub(super) fn of(first: &[KeyValue]) -> Self {
         let label = |place| first.get(place).cloned().unwrap_or_else(|| KeyValue::new("", false));
         Self { all: std::array::from_fn(label), count: first.len().min(MOST) }
     }
 
+    /// Adds a label.
     pub(super) fn add(&mut self, name: &'static str, value: impl Into<StringValue>) {
         debug_assert!(self.count < MOST, "{name} is one label too many");
         if let Some(label) = self.all.get_mut(self.count) {
@@ -37,7 +40,7 @@ impl Labels {
         }
     }
 
-    /// Those of a pick that are enabled.
+    /// Adds the labels of a pick that are enabled.
     pub(super) fn add_pick(&mut self, pick: &PickLabels, optional: OptionalLabels) {
         if optional.locality {
             self.add_text(LOCALITY, pick.locality.as_ref());
@@ -54,6 +57,7 @@ impl Labels {
         }
     }
 
+    /// The labels that were added.
     pub(super) fn all(&self) -> &[KeyValue] {
         &self.all[..self.count]
     }

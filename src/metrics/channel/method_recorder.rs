@@ -12,14 +12,16 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct MethodRecorder {
+    /// The instruments.
     metrics: ChannelMetrics,
     /// The target and the method.
     labels: [KeyValue; 2],
-    /// Those with a status, by its number; made when a call or an attempt first has it.
+    /// The labels with a status, by the number of the status; made when a call or an attempt first ends with it.
     by_status: [OnceLock<Box<[KeyValue; 3]>>; STATUSES],
 }
 
 impl MethodRecorder {
+    /// A recorder without recordings.
     pub(super) fn new(metrics: ChannelMetrics, target: &KeyValue, method: Arc<str>) -> Self {
         let labels = [target.clone(), KeyValue::new("grpc.method", method)];
         Self { metrics, labels, by_status: [const { OnceLock::new() }; STATUSES] }
@@ -35,6 +37,7 @@ impl MethodRecorder {
         record(labels.all());
     }
 
+    /// The labels with a status.
     fn with_status(&self, code: Code) -> &[KeyValue; 3] {
         self.by_status[code as usize].get_or_init(|| {
             let [target, method] = self.labels.clone();
@@ -104,6 +107,7 @@ impl MethodObserver for MethodRecorder {
     }
 }
 
+/// Records a value, if the instrument is enabled.
 fn record(histogram: Option<&Histogram<u64>>, value: u64, labels: &[KeyValue]) {
     if let Some(histogram) = histogram {
         histogram.record(value, labels);

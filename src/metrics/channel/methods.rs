@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 pub(super) struct MethodLabels {
     /// The methods that were seen or registered, with their labels.
     known: ArcSwap<HashMap<Arc<str>, Arc<str>>>,
+    /// The label of all methods without names.
     other: Arc<str>,
     /// How many are known beforehand.
     registered: usize,
@@ -15,6 +16,7 @@ pub(super) struct MethodLabels {
     is_named: Option<Box<IsNamed>>,
 }
 
+/// Whether a method has a name.
 type IsNamed = dyn Fn(&str) -> bool + Send + Sync;
 
 impl MethodLabels {
@@ -28,7 +30,7 @@ impl MethodLabels {
         Self { known: ArcSwap::from_pointee(known), other: OTHER.into(), registered, is_named: None }
     }
 
-    /// Those for which a function returns true.
+    /// Names the methods for which a function returns true.
     pub(super) fn when(is_named: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self { is_named: Some(Box::new(is_named)), ..Self::default() }
     }

@@ -20,21 +20,25 @@ use crate::{
 /// Records the metrics of a channel.
 #[derive(Debug)]
 pub(super) struct ChannelRecorder {
+    /// The instruments.
     metrics: ChannelMetrics,
+    /// The label of the target.
     target: KeyValue,
-    /// By the path of requests, of methods with names.
+    /// The recorders of named methods, by the path of their requests.
     methods: ArcSwap<HashMap<Box<str>, Arc<MethodRecorder>>>,
-    /// Of all other methods.
+    /// The recorder of all other methods, whose names would be too many label values.
     other: Arc<MethodRecorder>,
 }
 
 impl ChannelRecorder {
+    /// A recorder for a channel to a target.
     pub(super) fn new(metrics: ChannelMetrics, target: &str) -> Self {
         let target = KeyValue::new("grpc.target", Arc::<str>::from(target));
         let other = Arc::new(MethodRecorder::new(metrics.clone(), &target, OTHER.into()));
         Self { metrics, target, methods: ArcSwap::default(), other }
     }
 
+    /// The labels that are enabled.
     fn optional(&self) -> OptionalLabels {
         self.metrics.inner.labels
     }
@@ -63,11 +67,12 @@ impl ChannelRecorder {
         recorder
     }
 
+    /// Records an update of weighted round robin.
     fn on_scheduler(&self, pick: &PickLabels, weights: &[WeightState]) {
         let instruments = &self.metrics.inner.instruments;
         let labels = self.of_pick(pick);
         let labels = labels.all();
-        let count = |state: WeightState| weights.iter().filter(|it| **it == state).count() as u64;
+        let count = |state: WeightState| weights.iter().filter(|weight| **weight == state).count() as u64;
         if let Some(counter) = &instruments.rr_fallback
             && WeightState::are_too_few(weights)
         {
@@ -80,7 +85,7 @@ impl ChannelRecorder {
             counter.add(count(WeightState::Stale), labels);
         }
         if let Some(histogram) = &instruments.endpoint_weights {
-            weights.iter().for_each(|it| histogram.record(it.usable().unwrap_or(0.0), labels));
+            weights.iter().for_each(|weight| histogram.record(weight.usable().unwrap_or(0.0), labels));
         }
     }
 }
@@ -132,7 +137,7 @@ impl ChannelObserver for ChannelRecorder {
         match observation {
             Observation::Scheduler { cluster, locality, weights } => {
                 let locality = locality.filter(|_| self.optional().locality);
-                let locality = locality.map(|it| it.to_string().into());
+                let locality = locality.map(|locality| locality.to_string().into());
                 let pick = PickLabels { backend_service: Some(cluster.clone()), locality };
                 self.on_scheduler(&pick, weights);
             }

@@ -1,3 +1,5 @@
+//! The fields of a cluster, read without copies.
+
 use bytes::Bytes;
 use prost::Message;
 
@@ -46,12 +48,14 @@ pub(super) enum Discovery<'a> {
 /// The fields of an encoded `EdsClusterConfig`.
 #[derive(Debug, Default)]
 pub(super) struct EdsFields<'a> {
+    /// The name of the endpoints; empty if it is that of the cluster.
     pub(super) service_name: &'a str,
     /// A `ConfigSource`.
     pub(super) source: Option<&'a [u8]>,
 }
 
 impl<'a> ClusterFields<'a> {
+    /// No fields.
     pub(super) fn new(whole: &'a Bytes) -> Self {
         Self {
             whole,
@@ -75,6 +79,7 @@ impl<'a> ClusterFields<'a> {
         }
     }
 
+    /// Reads all fields of the message.
     pub(super) fn read(&mut self) -> Result<(), Invalid> {
         for field in Fields::of(self.whole) {
             self.add(field?)?;
@@ -82,6 +87,7 @@ impl<'a> ClusterFields<'a> {
         Ok(())
     }
 
+    /// Reads a field.
     fn add(&mut self, field: Field<'a>) -> Result<(), Invalid> {
         match field.number {
             1 => self.name = field.text()?,
@@ -135,6 +141,7 @@ impl<'a> ClusterFields<'a> {
         }
     }
 
+    /// Decodes a message within the cluster, whose bytes it shares.
     #[inline(never)]
     fn decode_some<M: Message + Default>(&self, bytes: &[u8]) -> Result<M, Invalid> {
         Ok(M::decode(self.whole.slice_ref(bytes))?)
@@ -162,6 +169,7 @@ impl<'a> ClusterFields<'a> {
 }
 
 impl<'a> EdsFields<'a> {
+    /// Reads an EDS configuration.
     fn read(bytes: &'a [u8]) -> Result<Self, Invalid> {
         let mut fields = Self::default();
         for field in Fields::of(bytes) {

@@ -1,3 +1,5 @@
+//! The host of a cluster whose endpoints are the addresses of a host.
+
 use std::{fmt, sync::Arc};
 
 use serde::{Serialize, Serializer};
@@ -31,6 +33,7 @@ impl HostPort {
         Self::of_endpoint(host).map_err(|e| e.at_index("lb_endpoints", 0).at_index("endpoints", 0))
     }
 
+    /// Reads the host of an endpoint.
     fn of_endpoint(from: &endpoint::LbEndpoint) -> Result<Self, Invalid> {
         let Some(HostIdentifier::Endpoint(host)) = &from.host_identifier else {
             return Err(Invalid::field("endpoint", "must be set"));

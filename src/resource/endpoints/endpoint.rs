@@ -1,3 +1,5 @@
+//! Endpoints.
+
 use std::{
     borrow::Cow,
     collections::HashSet,
@@ -23,7 +25,9 @@ pub struct Endpoint {
     pub health: HealthStatus,
     /// The share of the requests, relative to the other endpoints of the locality; 1 by default.
     pub weight: NonZeroU32,
+    /// The IP address.
     ip: IpAddr,
+    /// The port.
     port: u16,
     /// Rare fields; `None` if all are empty.
     more: Option<Box<More>>,
@@ -32,8 +36,11 @@ pub struct Endpoint {
 /// Fields that few endpoints have.
 #[derive(Clone, Default, PartialEq)]
 struct More {
+    /// The other addresses of the endpoint.
     additional_addresses: Box<[SocketAddr]>,
+    /// The name of its host.
     hostname: Box<str>,
+    /// Its metadata.
     metadata: Metadata,
 }
 
@@ -233,6 +240,7 @@ impl More {
         Ok((address, Self { additional_addresses, hostname: hostname.into(), ..Self::default() }))
     }
 
+    /// The fields, unless all are empty.
     fn boxed(self) -> Option<Box<Self>> {
         let Self { additional_addresses, hostname, metadata } = &self;
         let is_empty = additional_addresses.is_empty() && hostname.is_empty() && metadata.is_empty();
@@ -240,11 +248,13 @@ impl More {
     }
 }
 
+/// Reads the address of an endpoint.
 fn read_address(bytes: Option<&[u8]>) -> Result<SocketAddr, Invalid> {
     parts::read_socket_addr(bytes).map_err(|e| e.at("address"))
 }
 
 impl HealthStatus {
+    /// The status of a number; unknown numbers are no error.
     fn of(number: i32) -> Self {
         match core::HealthStatus::try_from(number) {
             Ok(core::HealthStatus::Unknown) => Self::Unknown,

@@ -1,3 +1,5 @@
+//! The choice of a filter chain by the addresses of a connection.
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     net::{IpAddr, SocketAddr},
@@ -27,21 +29,35 @@ pub struct Connection {
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct Chains(Ranges<Sources>);
 
-/// The conditions of a chain; `None` is any.
-pub(super) type Conditions = (Option<Cidr>, SourceType, Option<Cidr>, Option<u32>);
+/// The conditions of a chain, in the order of evaluation; `None` is any.
+pub(super) struct Conditions {
+    /// The destination address.
+    pub(super) destination: Option<Cidr>,
+    /// Where the connection comes from.
+    pub(super) source_type: SourceType,
+    /// The source address.
+    pub(super) source: Option<Cidr>,
+    /// The source port.
+    pub(super) source_port: Option<u32>,
+}
 
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Sources {
+    /// For connections from anywhere.
     any: Ranges<Ports>,
+    /// For connections from the same host.
     local: Ranges<Ports>,
+    /// For connections from other hosts.
     external: Ranges<Ports>,
 }
 
+/// Chains by the source port; `None` is any.
 type Ports = BTreeMap<Option<u32>, usize>;
 
 /// Values by address range, and one for all other addresses.
 #[derive(Debug, Clone, PartialEq)]
 struct Ranges<T> {
+    /// The values by range; `None` is any address.
     values: BTreeMap<Option<Cidr>, T>,
     /// The prefix lengths in `values`.
     lengths: BTreeSet<u8>,
@@ -66,14 +82,15 @@ impl Connection {
 
 impl Chains {
     /// Sets the chain for these conditions; `false` if there is one already.
-    pub(super) fn add(&mut self, (destination, source_type, source, port): Conditions, chain: usize) -> bool {
+    pub(super) fn add(&mut self, conditions: &Conditions, chain: usize) -> bool {
+        let Conditions { destination, source_type, source, source_port } = *conditions;
         let sources = self.0.at(destination);
         let ranges = match source_type {
             SourceType::Any => &mut sources.any,
             SourceType::SameIpOrLoopback => &mut sources.local,
             SourceType::External => &mut sources.external,
         };
-        ranges.at(source).insert(port, chain).is_none()
+        ranges.at(source).insert(source_port, chain).is_none()
     }
 
     /// Reserves a destination without a chain of its own, so that no chain of a wider range is used. Returns whether

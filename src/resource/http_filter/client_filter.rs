@@ -130,6 +130,7 @@ pub type FilterFuture<'a> =
 
 /// The rest of a call: the filters after the current one, and then the attempts to send the request.
 pub struct Next<'a> {
+    /// The call.
     call: &'a mut (dyn Proceed + 'a),
 }
 
@@ -145,33 +146,44 @@ pub struct FilterBody {
 /// The status of a call that a filter has fail, or of a body that cannot be read.
 #[derive(Clone, PartialEq, Eq)]
 pub struct FilterError {
+    /// The status of the call.
     code: Code,
+    /// The message of the status.
     message: String,
 }
 
 /// What channels do after a filter.
 pub(crate) trait Proceed: Send {
+    /// The cluster that the call goes to.
     fn cluster(&self) -> &str;
+    /// The deadline of the call.
     fn deadline(&self) -> Option<Instant>;
+    /// Adds a header that no log shows.
     fn add_credential(&mut self, name: HeaderName, value: HeaderValue);
+    /// Runs the rest of the call.
     fn run<'a>(&'a mut self, request: Request<FilterBody>) -> ProceedFuture<'a>;
 }
 
+/// The response to the rest of a call.
 pub(crate) type ProceedFuture<'a> = Pin<Box<dyn Future<Output = Response<FilterBody>> + Send + 'a>>;
 
 /// How filters of a type are executed.
 #[derive(Clone, Copy)]
 pub(crate) struct Execution {
+    /// Makes the state that the calls of a channel share; `None` for a configuration of another type.
     state: fn(&Custom, &str) -> Option<FilterState>,
+    /// Makes the filter of a call.
     call_filter: MakeCallFilter,
 }
 
+/// Makes the filter of a call of the configuration, its override and the state.
 type MakeCallFilter = fn(&Custom, Option<&Custom>, &FilterState) -> Option<Box<dyn CallFilter>>;
 
 /// The [`ClientFilter::State`] of an instance.
 pub(crate) type FilterState = Arc<dyn Any + Send + Sync>;
 
 impl<'a> Next<'a> {
+    /// The rest of a call.
     pub(crate) fn new(call: &'a mut (dyn Proceed + 'a)) -> Self {
         Self { call }
     }
@@ -236,6 +248,7 @@ impl FilterError {
 }
 
 impl Execution {
+    /// The functions of a filter type.
     pub(crate) fn of<T: ClientFilter>() -> Self {
         Self {
             state: |config, name| Some(Arc::new(config.get::<T>()?.state(name))),
@@ -255,7 +268,8 @@ impl Execution {
     /// `None` cannot be: the state is that of the same type.
     pub(crate) fn call_filter(
         self,
-        (config, setting): (&Custom, Option<&Custom>),
+        config: &Custom,
+        setting: Option<&Custom>,
         state: &FilterState,
     ) -> Option<Box<dyn CallFilter>> {
         (self.call_filter)(config, setting, state)

@@ -33,7 +33,7 @@ pub struct DiscoveredFilter {
 pub(super) type Discovered = (DiscoveredFilter, bool);
 
 impl DiscoveredFilter {
-    /// Whether the configuration may be a message of this full name (EX2).
+    /// Whether the configuration may be a message of this full name.
     pub fn permits(&self, type_name: &str) -> bool {
         self.type_names.iter().any(|permitted| **permitted == *type_name)
     }

@@ -4,7 +4,7 @@ use super::{EffectiveFilter, FilterOverride, HttpFilter, OverrideSetting};
 
 impl HttpFilter {
     /// The override that wins where each of these levels has some, the most specific level first: those of the split, the
-    /// route and the virtual host (A39-6).
+    /// route and the virtual host.
     ///
     /// One for another kind of filter is of no use to it, and skipped. Each level is sorted by filter, as it comes.
     ///
@@ -27,7 +27,7 @@ impl HttpFilter {
         })
     }
 
-    /// What the filter does where `setting` is its most specific override (A39-6), or where it has none.
+    /// What the filter does where `setting` is its most specific override, or where it has none.
     ///
     /// An override for another kind of filter counts as none.
     pub fn effective<'a>(&'a self, setting: Option<&'a OverrideSetting>) -> EffectiveFilter<'a> {

@@ -70,7 +70,7 @@ pub struct ProcessingMode {
 pub struct ExtProcPerRoute {
     /// Whether the filter does nothing there.
     pub disabled: bool,
-    /// Another service.
+    /// The service in place of that of the filter.
     pub grpc_service: Option<GrpcService>,
     /// The parts of a request that are sent to it.
     pub processing_mode: Option<ProcessingMode>,

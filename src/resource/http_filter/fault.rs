@@ -22,7 +22,8 @@ use crate::{
     },
 };
 
-/// Settings of [`HttpFilterConfig::Fault`](crate::resource::http_filter::HttpFilterConfig::Fault). Which requests it is for is not limited by headers (A33-1).
+/// Settings of [`HttpFilterConfig::Fault`](crate::resource::http_filter::HttpFilterConfig::Fault). Which requests it is for is not limited
+/// by headers.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct Fault {
@@ -42,7 +43,7 @@ pub struct FaultDelay {
     #[serde(flatten)]
     pub kind: DelayKind,
     /// The part of the requests that are delayed; none by default. A header of the request may lower the numerator where
-    /// headers control the fault (A33-3).
+    /// headers control the fault.
     pub percentage: Fraction,
 }
 
@@ -62,11 +63,11 @@ pub enum DelayKind {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FaultAbort {
-    /// With what.
+    /// The status that requests fail with.
     #[serde(flatten)]
     pub kind: AbortKind,
     /// The part of the requests that fail; none by default. A header of the request may lower the numerator where headers
-    /// control the fault (A33-3).
+    /// control the fault.
     pub percentage: Fraction,
 }
 
@@ -91,6 +92,7 @@ impl Extension for Fault {
     fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
         let bytes = payload.message()?;
         let message = HttpFault::decode(bytes.clone())?;
+        // A33-1: `headers`, `upstream_cluster` and `downstream_nodes` would limit the fault in Envoy; gRPC ignores them.
         remarks::scan(&unexecuted::HTTP_FAULT, &bytes);
         let delay = message.delay.map_or(Ok(None), FaultDelay::parse);
         let abort = message.abort.map_or(Ok(None), FaultAbort::parse);
@@ -103,6 +105,7 @@ impl Extension for Fault {
 }
 
 impl HttpFilterExtension for Fault {
+    // A39-3.
     const SIDES: Sides = Sides::Client;
     type Override = Self;
 }
@@ -155,6 +158,7 @@ impl FaultAbort {
     }
 }
 
+// A33-3: the default is no request at all, unlike that of other fractions.
 fn percentage(message: Option<FractionalPercent>) -> Result<Fraction, Invalid> {
     let none = Fraction::new(0, Denominator::Hundred);
     message.map_or(Ok(none), Fraction::parse).map_err(|e| e.at("percentage"))

@@ -36,7 +36,7 @@ impl Extension for GcpAuthn {
 
 impl HttpFilterExtension for GcpAuthn {
     const SIDES: Sides = Sides::Client;
-    /// It is valid or not, and changes nothing (A83-2).
+    /// An override is validated, and has no effect (A83-2).
     type Override = Self;
 }
 

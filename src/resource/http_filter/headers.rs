@@ -29,7 +29,7 @@ pub struct HeaderForwardingRules {
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct HeaderMutationRules {
-    /// None of them.
+    /// Whether no header may be changed.
     pub disallow_all: bool,
     /// The names of those that it may not, also if they are allowed.
     pub disallow_expression: Option<Regex>,

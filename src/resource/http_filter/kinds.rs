@@ -50,7 +50,7 @@ pub trait HttpFilterExtension: Extension {
     type Override: Extension;
 }
 
-/// Whose requests a type of filter handles (A39-3).
+/// Whose requests a type of filter handles.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Sides {
@@ -58,7 +58,7 @@ pub enum Sides {
     Client,
     /// A server's.
     Server,
-    /// Those of both.
+    /// Requests of clients and servers.
     Both,
 }
 
@@ -69,7 +69,9 @@ pub enum NoOverride {}
 /// The configuration of a filter that the application has registered. In JSON an object with its type name as key.
 #[derive(Clone)]
 pub struct CustomFilter {
+    /// The configuration.
     config: Custom,
+    /// The type of overrides; empty if there is none.
     override_type: &'static str,
     /// `None` if channels cannot execute it.
     #[cfg(feature = "channel")]
@@ -79,19 +81,26 @@ pub struct CustomFilter {
 /// Whose requests a listener is for (A39-3).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::resource) enum Side {
+    /// A client.
     Client,
+    /// A server.
     Server,
 }
 
 /// A type of filter.
 #[derive(Clone, Copy)]
 pub(in crate::resource) struct FilterType {
+    /// The type of configurations.
     config_type: &'static str,
     /// Empty if there is none.
     override_type: &'static str,
+    /// Where it can be used.
     sides: Sides,
+    /// Whether it must be the last one.
     is_terminal: bool,
+    /// Parses a configuration.
     parse: fn(Payload, &Context<'_>) -> Result<HttpFilterConfig, Invalid>,
+    /// Parses an override.
     parse_override: fn(Payload, &Context<'_>) -> Result<HttpFilterOverride, Invalid>,
 }
 
@@ -194,10 +203,12 @@ impl FilterType {
         Self::all(cx).find(|known| !known.override_type.is_empty() && known.override_type == type_name)
     }
 
+    /// All known filters; those of the application take precedence.
     fn all(cx: &Context<'_>) -> impl Iterator<Item = Self> {
         cx.registry.http_filters().iter().chain(BUILT_IN).copied()
     }
 
+    /// Whether the filter can be used on a side.
     pub(super) fn works_for(self, side: Side) -> bool {
         match (self.sides, side) {
             (Sides::Both, Side::Client | Side::Server)
@@ -212,10 +223,12 @@ impl FilterType {
         self.config_type
     }
 
+    /// Whether the filter must be the last one.
     pub(super) fn is_terminal(self) -> bool {
         self.is_terminal
     }
 
+    /// Parses a configuration.
     pub(in crate::resource) fn parse(
         self,
         payload: Payload,
@@ -224,6 +237,7 @@ impl FilterType {
         (self.parse)(payload, cx)
     }
 
+    /// Parses an override.
     pub(super) fn parse_override(
         self,
         payload: Payload,
@@ -255,6 +269,7 @@ impl FilterType {
         )
     }
 
+    /// The filter of a type.
     pub(super) const fn new<T: HttpFilterExtension>(
         parse: fn(Payload, &Context<'_>) -> Result<HttpFilterConfig, Invalid>,
         parse_override: fn(Payload, &Context<'_>) -> Result<HttpFilterOverride, Invalid>,

@@ -70,7 +70,7 @@ pub struct HttpFilter {
 /// A filter's setting for a part of the routes.
 ///
 /// The most specific one wins and replaces the others: that of a split over that of its route, and that over the virtual
-/// host's (A39-6).
+/// host's.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FilterOverride {

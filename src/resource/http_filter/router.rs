@@ -9,7 +9,7 @@ use crate::{
     resource::{Context, Extension, Invalid, Payload, remarks, unexecuted},
 };
 
-/// The filter that sends requests along their routes (A39-7). Its settings are for proxies alone and skipped (H1).
+/// The filter that sends requests along their routes. Its settings are for proxies alone and skipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Router;
@@ -19,6 +19,7 @@ impl Extension for Router {
 
     fn parse(payload: Payload, _: &Context<'_>) -> Result<Self, Invalid> {
         let message = payload.message()?;
+        // H1, A39-7: the message must be valid even though all its fields are for proxies.
         let pb::Router {} = pb::Router::decode(message.clone())?;
         remarks::scan(&unexecuted::ROUTER, &message);
         Ok(Self)

@@ -52,9 +52,9 @@ macro_rules! http_filters {
         #[derive(Debug, Clone, Copy, PartialEq)]
         #[non_exhaustive]
         pub enum EffectiveFilter<'a> {
-            /// None: the filter is disabled, or its configuration has no rules.
+            /// No effect: the filter is disabled, or its configuration has no rules.
             Nothing,
-            /// It sends the request along the route.
+            /// Sends the request along the route.
             Router,
             $($(#[$effective_doc])* $filter(&'a $effective),)*
             /// A filter of the application, which combines both itself.
@@ -119,27 +119,27 @@ http_filters! {
     Fault(Fault),
     /// For [`HttpFilterConfig::Fault`].
     override(Fault),
-    /// It delays and aborts requests.
+    /// Delays and aborts requests.
     effective(Fault);
 
     /// Allows or denies requests (A41); for servers.
     Rbac(Rbac),
     /// For [`HttpFilterConfig::Rbac`].
     override(RbacPerRoute),
-    /// It allows or denies requests by these rules.
+    /// Allows or denies requests by these rules.
     effective(RbacRules);
 
     /// Keeps the requests of a session on one endpoint (A55); for clients.
     StatefulSession(StatefulSession),
     /// For [`HttpFilterConfig::StatefulSession`].
     override(StatefulSessionPerRoute),
-    /// It keeps the requests of a session on one endpoint, by this cookie.
+    /// Keeps the requests of a session on one endpoint, by this cookie.
     effective(SessionCookie);
 
     /// Adds identity tokens of a Google Cloud service account to requests (A83); for clients.
     GcpAuthn(GcpAuthn),
     /// For [`HttpFilterConfig::GcpAuthn`], which is not changed by it (A83-2).
     override(GcpAuthn),
-    /// It adds identity tokens to requests.
+    /// Adds identity tokens to requests.
     effective(GcpAuthn);
 }

@@ -107,9 +107,13 @@ pub enum EndpointPick {
 
 /// The request that an endpoint is picked for.
 pub struct PickRequest<'a> {
+    /// The path.
     path: &'a str,
+    /// Returns a header of the request.
     header: &'a dyn Fn(&str) -> Option<Cow<'a, [u8]>>,
+    /// What the pick has of the channel.
     resources: &'a mut dyn PickResources,
+    /// Metadata that the policy adds to the request.
     added: Vec<AddedMetadata>,
 }
 
@@ -134,12 +138,19 @@ pub(crate) type AddedMetadata = (Box<str>, Box<str>);
 /// An endpoint of an [`EndpointPolicy`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PolicyEndpoint {
+    /// The addresses of the endpoint, the preferred one first.
     addresses: Vec<SocketAddr>,
+    /// Its locality.
     locality: Locality,
+    /// Its weight.
     weight: u32,
+    /// The name of its host.
     hostname: Option<Arc<str>>,
+    /// The key that hashes of it are made of.
     hash_key: Arc<str>,
+    /// The weight of its locality.
     locality_weight: u32,
+    /// Its state when the picker is made.
     state: EndpointState,
 }
 
@@ -165,6 +176,7 @@ pub struct CustomPolicy {
 }
 
 struct Policy {
+    /// The configuration.
     config: Custom,
     /// `None` if channels cannot execute it.
     executed: Option<Executed>,
@@ -172,7 +184,9 @@ struct Policy {
 
 /// What channels call of a policy, whose type is known where this was made alone.
 struct Executed {
+    /// Makes a balancer of the configuration and a seed.
     balancer: fn(&Custom, u64) -> Option<Box<dyn EndpointBalancer>>,
+    /// What the policy returns for its configuration.
     connects_on_demand: bool,
 }
 
@@ -190,7 +204,7 @@ impl<'a> PickRequest<'a> {
         self.path
     }
 
-    /// The value of a header as routes match it (A28-10): several values are joined by commas, binary headers are absent.
+    /// The value of a header as routes match it: several values are joined by commas, binary headers are absent.
     pub fn header(&self, name: &str) -> Option<Cow<'a, [u8]>> {
         (self.header)(name)
     }
@@ -222,6 +236,7 @@ impl<'a> PickRequest<'a> {
         self.resources.connect(index);
     }
 
+    /// The metadata that the policy has added.
     pub(crate) fn into_added(self) -> Vec<AddedMetadata> {
         self.added
     }
@@ -330,6 +345,7 @@ impl CustomPolicy {
         self.policy.executed.is_some()
     }
 
+    /// Makes a balancer, if channels can execute the policy.
     pub(crate) fn balancer(&self, seed: u64) -> Option<Box<dyn EndpointBalancer>> {
         self.policy.executed.as_ref().and_then(|executed| (executed.balancer)(&self.policy.config, seed))
     }

@@ -77,7 +77,7 @@ fn policy(
 /// The name of a header of metadata in lower case: binary headers cannot be hashed (A76).
 fn header_name(name: &str) -> Result<Box<str>, Invalid> {
     let lower = name.to_ascii_lowercase();
-    let is_valid = lower.bytes().all(|it| it.is_ascii_alphanumeric() || b"-_.".contains(&it));
+    let is_valid = lower.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte));
     if !is_valid {
         return Err(Invalid::field(HEADER, format!("{name:?} is no name of a header")));
     }

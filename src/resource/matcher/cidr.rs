@@ -1,3 +1,5 @@
+//! Ranges of IP addresses.
+
 use std::{
     collections::BTreeSet,
     fmt,
@@ -13,7 +15,9 @@ use crate::pb::envoy::config::core::v3::CidrRange;
 /// A range of addresses, in JSON as text: `10.0.0.0/8`. The bits after the prefix are 0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cidr {
+    /// The first address.
     address: IpAddr,
+    /// The number of bits that all addresses have in common.
     prefix_len: u8,
 }
 
@@ -65,6 +69,7 @@ impl Cidr {
         Ok(Self::new(address, u8::try_from(bits).unwrap_or(u8::MAX)))
     }
 
+    /// The range that an address is in.
     fn masked(address: IpAddr, bits: u8) -> Self {
         match address {
             IpAddr::V4(v4) => {

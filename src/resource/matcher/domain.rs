@@ -1,3 +1,5 @@
+//! Patterns of hosts, and the order in which they apply.
+
 use serde::Serialize;
 
 use super::Invalid;
@@ -7,31 +9,38 @@ use super::Invalid;
 #[serde(transparent)]
 pub struct DomainPattern(Box<str>);
 
-/// The precedence of a matching pattern (A28-1); greater is better.
+/// The precedence of a matching pattern; greater is better.
 ///
 /// Exact domains precede patterns with a leading wildcard, those precede patterns with a trailing wildcard, and those
 /// precede `*`; within a kind, the longest pattern precedes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Fit {
+    /// How exact the pattern is.
     kind: u8,
+    /// The length of its text.
     length: usize,
 }
 
 /// The kind of a [`DomainPattern`], with its text.
 pub(in crate::resource) enum DomainKind<'a> {
+    /// All hosts.
     Everything,
+    /// Hosts that begin with the text.
     StartsWith(&'a [u8]),
+    /// Hosts that end with the text.
     EndsWith(&'a [u8]),
+    /// The host of the text.
     Exact(&'a [u8]),
 }
 
 impl DomainPattern {
-    /// Creates a pattern (R7).
+    /// Creates a pattern.
     ///
     /// # Errors
     /// The pattern is empty, or has a `*` that is neither at its beginning nor at its end.
     pub fn new(pattern: impl Into<Box<str>>) -> Result<Self, Invalid> {
         let pattern = pattern.into();
+        // R7.
         if pattern.is_empty() {
             return Err(Invalid::new("a domain must not be empty"));
         }

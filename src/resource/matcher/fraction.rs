@@ -1,3 +1,5 @@
+//! Fractions of requests.
+
 use serde::Serialize;
 
 use super::Invalid;
@@ -57,8 +59,9 @@ impl Fraction {
         message.default_value.map(Self::parse).transpose().map_err(|e| e.at("default_value"))
     }
 
-    /// Returns the fraction in parts per million, at most 1,000,000 (R17).
+    /// Returns the fraction in parts per million, at most 1,000,000.
     pub fn per_million(self) -> u32 {
+        // R17: a numerator above its denominator is accepted, and means everything.
         self.numerator.saturating_mul(MILLION / self.denominator.get()).min(MILLION)
     }
 

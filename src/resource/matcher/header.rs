@@ -1,3 +1,5 @@
+//! Conditions on headers.
+
 use serde::Serialize;
 
 use super::{Invalid, Regex, StringMatcher, StringPattern, is_false, non_empty};
@@ -59,15 +61,17 @@ impl HeaderMatcher {
 
     /// Returns whether the header with this value matches; `None` is a missing header.
     ///
-    /// The caller joins the values of a repeated header with commas (A41-3).
+    /// The caller joins the values of a repeated header with commas.
     pub fn matches(&self, value: Option<&str>) -> bool {
+        // A41-3.
         self.matches_bytes(value.map(str::as_bytes))
     }
 
     /// Like [`matches`](Self::matches), for a value that need not be UTF-8. One that is not matches nothing but its presence, inverted
-    /// or not (CH2.11).
+    /// or not.
     pub fn matches_bytes(&self, value: Option<&[u8]>) -> bool {
         let value = value.or(self.missing_is_empty.then_some(b""));
+        // CH2.11: RBAC and routes match text; bytes that are no text must not pass an inverted matcher.
         let holds = match (&self.condition, value) {
             (HeaderCondition::Present(present), value) => value.is_some() == *present,
             // A missing value does not match, inverted or not.

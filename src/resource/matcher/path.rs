@@ -1,3 +1,5 @@
+//! Conditions on paths.
+
 use serde::Serialize;
 
 use super::{Invalid, Regex};
@@ -10,7 +12,7 @@ pub struct PathMatcher {
     /// The pattern.
     #[serde(flatten)]
     pub pattern: PathPattern,
-    /// Whether case differences of ASCII letters matter; ignored for a regex (R15).
+    /// Whether case differences of ASCII letters matter; ignored for a regex.
     pub case_sensitive: bool,
 }
 
@@ -60,12 +62,14 @@ impl PathMatcher {
         self.same(start, prefix.as_bytes()).then_some(rest)
     }
 
+    /// Whether texts are equal, as far as case matters.
     fn same(&self, a: &[u8], b: &[u8]) -> bool {
         if self.case_sensitive { a == b } else { a.eq_ignore_ascii_case(b) }
     }
 }
 
 impl PathPattern {
+    /// Parses a pattern.
     fn parse(specifier: Option<PathSpecifier>) -> Result<Self, Invalid> {
         match specifier {
             Some(PathSpecifier::Prefix(prefix)) => Ok(Self::Prefix(prefix.into())),
@@ -94,6 +98,7 @@ fn path_separated_prefix(prefix: String) -> Result<PathPattern, Invalid> {
     Err(Invalid::new(format!("{prefix:?} {wrong}")))
 }
 
+/// The error of a condition of another kind.
 fn unsupported(field: &str) -> Invalid {
     Invalid::field(field, format!("not supported; expected {SUPPORTED}"))
 }

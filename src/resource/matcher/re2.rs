@@ -26,7 +26,7 @@ pub(super) fn translate(pattern: &str) -> Result<Translated, SyntaxError> {
 /// A pattern in the syntax of the `regex` crate.
 #[derive(Debug)]
 pub(super) struct Translated {
-    /// The same capture groups, without their names.
+    /// The pattern in the syntax of the `regex` crate, with the capture groups of the original, without their names.
     pub(super) pattern: String,
     /// An upper estimate of its size when compiled, in bytes.
     pub(super) size: usize,
@@ -37,13 +37,16 @@ pub(super) struct Translated {
 pub(super) struct SyntaxError {
     /// The position in the pattern, in bytes from its start.
     pub(super) at: usize,
+    /// What is wrong there.
     pub(super) reason: Cow<'static, str>,
 }
 
 struct Translator<'a> {
+    /// The pattern.
     text: &'a str,
     /// The position of the next character.
     at: usize,
+    /// The translated pattern.
     out: Output,
     /// The item before is a repetition: RE2 repeats none.
     after_repetition: bool,
@@ -54,6 +57,7 @@ struct Translator<'a> {
 }
 
 impl<'a> Translator<'a> {
+    /// A translator at the head of a pattern.
     fn new(text: &'a str) -> Self {
         Self {
             text,
@@ -65,6 +69,7 @@ impl<'a> Translator<'a> {
         }
     }
 
+    /// Translates the whole pattern.
     fn translate(mut self) -> Result<Translated, SyntaxError> {
         while let Some(c) = self.peek() {
             let begins = self.at;
@@ -110,6 +115,7 @@ impl<'a> Translator<'a> {
         Ok(())
     }
 
+    /// Translates an escape.
     fn escape(&mut self, begins: usize) -> Result<(), SyntaxError> {
         match self.peek() {
             Some(c @ ('A' | 'z')) => {
@@ -348,6 +354,7 @@ impl<'a> Translator<'a> {
         Ok(high)
     }
 
+    /// Translates the begin of a group.
     fn open(&mut self, begins: usize) -> Result<(), SyntaxError> {
         let rest = &self.text[self.at..];
         if let Some(name) = rest.strip_prefix("?P<").or_else(|| rest.strip_prefix("?<")) {
@@ -404,6 +411,7 @@ impl<'a> Translator<'a> {
         }
     }
 
+    /// Translates a repetition of the item before.
     fn repeat(&mut self, begins: usize, counts: Counts) -> Result<(), SyntaxError> {
         // Lazy ones match the same texts.
         if self.peek() == Some('?') {
@@ -417,10 +425,12 @@ impl<'a> Translator<'a> {
         repeated.map_err(|reason| SyntaxError { at: begins, reason: reason.into() })
     }
 
+    /// The next character.
     fn peek(&self) -> Option<char> {
         self.text[self.at..].chars().next()
     }
 
+    /// Takes the next character.
     fn bump(&mut self) -> Option<char> {
         let c = self.peek()?;
         self.at += c.len_utf8();
@@ -446,6 +456,7 @@ fn counts(text: &str) -> Option<(Counts, usize)> {
     Some((counts, end + 1))
 }
 
+/// An error at a position.
 fn error(at: usize, reason: &'static str) -> SyntaxError {
     SyntaxError { at, reason: reason.into() }
 }

@@ -1,3 +1,5 @@
+//! Regular expressions in the syntax of RE2, within limits.
+
 use std::{cell::Cell, fmt};
 
 use serde::{Serialize, Serializer};
@@ -11,7 +13,9 @@ use crate::{error::shortened, pb::envoy::r#type::matcher::v3::RegexMatcher};
 /// their patterns are.
 #[derive(Clone)]
 pub struct Regex {
+    /// The pattern as it was written.
     pattern: Box<str>,
+    /// The compiled pattern.
     compiled: regex::bytes::Regex,
 }
 
@@ -56,6 +60,7 @@ impl Regex {
         Ok(Self { pattern: pattern.into(), compiled })
     }
 
+    /// Parses a pattern that must match whole texts.
     pub(crate) fn parse(message: RegexMatcher) -> Result<Self, Invalid> {
         Self::new(&message.regex).map_err(|e| e.at("regex"))
     }
@@ -148,10 +153,13 @@ pub(in crate::resource) fn compile(pattern: &str) -> Result<regex::bytes::Regex,
 /// The rest of the budget of the resource that is being parsed.
 #[derive(Clone, Copy)]
 struct Budget {
+    /// The limits.
     limits: RegexLimits,
+    /// The memory that the patterns of the resource may still take.
     left: usize,
 }
 
+/// Compiles a pattern within the limits; `anchor` says what it must match.
 fn compile_as(pattern: &str, anchor: impl FnOnce(String) -> String) -> Result<regex::bytes::Regex, Invalid> {
     let budget = BUDGET.get();
     let limits = budget.map_or(RegexLimits::DEFAULT, |budget| budget.limits);
@@ -188,6 +196,7 @@ fn compile_as(pattern: &str, anchor: impl FnOnce(String) -> String) -> Result<re
     Ok(compiled)
 }
 
+/// The error of an invalid pattern.
 fn no_regex(pattern: &str, reason: &str) -> Invalid {
     let pattern = shortened(pattern, LONGEST_PATTERN_IN_ERRORS);
     Invalid::new(format!("{pattern:?} is no regex: {reason}"))

@@ -1,3 +1,5 @@
+//! Conditions on texts.
+
 use serde::Serialize;
 
 use super::{Invalid, Regex, is_false, non_empty};
@@ -10,7 +12,7 @@ pub struct StringMatcher {
     /// The pattern.
     #[serde(flatten)]
     pub pattern: StringPattern,
-    /// Whether case differences of ASCII letters are ignored; never set for a regex, which has its own flags (M7).
+    /// Whether case differences of ASCII letters are ignored; never set for a regex, which has its own flags.
     #[serde(skip_serializing_if = "is_false")]
     pub ignore_case: bool,
 }
@@ -73,6 +75,7 @@ impl StringMatcher {
         }
     }
 
+    /// Whether texts are equal, as far as case matters.
     fn same(&self, a: &[u8], b: &[u8]) -> bool {
         if self.ignore_case { a.eq_ignore_ascii_case(b) } else { a == b }
     }

@@ -1,3 +1,5 @@
+//! A compact tree of texts, for the longest one that a text begins with.
+
 /// A radix tree of byte strings. It finds the keys that a text begins with in time linear in the text, whatever the
 /// number of keys.
 #[derive(Debug, Default)]
@@ -6,6 +8,7 @@ pub(in crate::resource) struct Trie {
     nodes: Box<[TrieNode]>,
     /// The first byte of each node's label, in the order of the nodes.
     firsts: Box<[u8]>,
+    /// The labels of all nodes.
     labels: Box<[u8]>,
 }
 
@@ -22,7 +25,9 @@ struct TrieNode {
 /// A range in a list of at most 2³² entries.
 #[derive(Debug, Default, Clone, Copy)]
 pub(in crate::resource) struct Span {
+    /// The first position.
     start: u32,
+    /// The position after the last one.
     end: u32,
 }
 
@@ -86,10 +91,12 @@ impl Trie {
 }
 
 impl Span {
+    /// The span of a range; `None` if it is too far.
     pub(in crate::resource) fn new(range: std::ops::Range<usize>) -> Option<Self> {
         Some(Self { start: u32::try_from(range.start).ok()?, end: u32::try_from(range.end).ok()? })
     }
 
+    /// The elements of a list in the span.
     pub(in crate::resource) fn of<T>(self, list: &[T]) -> &[T] {
         &list[self.start as usize..self.end as usize]
     }

@@ -10,10 +10,11 @@ use crate::resource::{
 /// The indexes of virtual hosts by their domains.
 #[derive(Debug)]
 pub(super) struct HostIndex {
+    /// Domains without a wildcard.
     exact: Places,
-    /// By the text after the wildcard, reversed.
+    /// Domains with a leading wildcard, by the text after it, reversed.
     by_end: Places,
-    /// By the text before the wildcard.
+    /// Domains with a trailing wildcard, by the text before it.
     by_start: Places,
     /// The virtual host of the domain `*`.
     everything: Option<u32>,
@@ -22,7 +23,9 @@ pub(super) struct HostIndex {
 /// The first virtual host of each of several texts.
 #[derive(Debug)]
 struct Places {
+    /// The texts.
     keys: Trie,
+    /// The virtual host of each text.
     places: Box<[u32]>,
 }
 
@@ -71,6 +74,7 @@ impl HostIndex {
 }
 
 impl Places {
+    /// The index of some texts; the first of equal ones applies.
     fn new(mut texts: Vec<(Cow<'_, [u8]>, u32)>) -> Option<Self> {
         texts.sort_unstable();
         texts.dedup_by(|later, first| later.0 == first.0);

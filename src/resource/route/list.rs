@@ -17,6 +17,7 @@ use crate::resource::VirtualHost;
 /// It is immutable: above a certain length, the first search builds an index of the paths, which clones share.
 #[derive(Clone)]
 pub struct Routes {
+    /// The routes in their order.
     all: Box<[Route]>,
     /// `None` for a list too short for an index.
     index: OnceLock<Option<Arc<PathIndex>>>,
@@ -28,12 +29,14 @@ pub struct Routes {
 /// It is immutable: above a certain number of domains, the first search builds an index of them, which clones share.
 #[derive(Clone)]
 pub struct VirtualHosts {
+    /// The virtual hosts in their order.
     all: Box<[VirtualHost]>,
     /// `None` for a list too short for an index.
     index: OnceLock<Option<Arc<HostIndex>>>,
 }
 
 impl Routes {
+    /// A list, whose index is made when it is first searched.
     pub(in crate::resource) fn new(all: Box<[Route]>) -> Self {
         Self { all, index: OnceLock::new() }
     }
@@ -49,6 +52,7 @@ impl Routes {
 }
 
 impl VirtualHosts {
+    /// A list, whose index is made when it is first searched.
     pub(in crate::resource) fn new(all: Box<[VirtualHost]>) -> Self {
         Self { all, index: OnceLock::new() }
     }

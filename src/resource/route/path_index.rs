@@ -25,9 +25,11 @@ pub(super) struct PathIndex {
 /// The positions of routes by keys, which are paths or prefixes.
 #[derive(Debug)]
 struct Paths {
+    /// The paths and prefixes.
     keys: Trie,
-    /// By the number of the key.
+    /// The spots of the keys, by the number of the key.
     spots: Box<[Spot]>,
+    /// The routes of all keys.
     places: Box<[u32]>,
 }
 
@@ -44,7 +46,9 @@ struct Spot {
 
 /// The indexed properties of a route.
 struct Entry<'a> {
+    /// The path or the prefix.
     key: Cow<'a, [u8]>,
+    /// The route.
     place: u32,
     /// Whether the key is the whole path.
     is_whole: bool,
@@ -115,6 +119,7 @@ impl PathIndex {
 }
 
 impl Paths {
+    /// The index of some routes.
     fn new(mut entries: Vec<Entry<'_>>) -> Option<Self> {
         entries.sort_unstable_by(|a, b| (&a.key, a.place).cmp(&(&b.key, b.place)));
         let (mut keys, mut spots, mut places) = (Vec::<&[u8]>::new(), Vec::<Spot>::new(), Vec::new());
@@ -181,6 +186,7 @@ impl Paths {
 /// Disjoint lists of positions, each in ascending order.
 #[derive(Default)]
 struct Candidates<'a> {
+    /// The routes of the first matching keys, without an allocation.
     few: [&'a [u32]; LISTS],
     /// The number of used elements of `few`.
     count: usize,
@@ -189,6 +195,7 @@ struct Candidates<'a> {
 }
 
 impl<'a> Candidates<'a> {
+    /// Adds the routes of a key.
     fn add(&mut self, places: &'a [u32]) {
         if places.is_empty() {
             return;

@@ -27,16 +27,19 @@ pub(super) struct List {
     scope: Option<IssuingDistributionPoint>,
     /// The end of its validity, since 1970.
     next_update: Duration,
+    /// The signature, verified when the key of the issuer is known.
     signed: Signed,
 }
 
-/// What the issuer has signed.
+/// The part of a list that its issuer has signed, with the signature.
 #[derive(Debug)]
 struct Signed {
+    /// The signed bytes (`tbsCertList`).
     content: Box<[u8]>,
+    /// The identifier of the signature algorithm.
     algorithm: Box<[u8]>,
     signature: Box<[u8]>,
-    /// The first key that the signature was verified with, since lists may be large.
+    /// The first key that the signature was verified with: lists may be large, and are verified at each handshake.
     key: OnceLock<Box<[u8]>>,
 }
 
@@ -64,6 +67,7 @@ impl List {
         sections.iter().map(|der| Self::parse(der)).collect::<Result<_, _>>().map_err(NoLists::Unusable)
     }
 
+    /// Parses one list in DER.
     fn parse(der: &[u8]) -> Result<Self, String> {
         // It checks the form, refuses what would change the meaning, such as a delta, and demands the next update.
         let checked = BorrowedCertRevocationList::from_der(der).map_err(|e| unusable(&e))?;
@@ -88,6 +92,7 @@ impl List {
         &self.issuer
     }
 
+    /// Whether the list has the serial number of a certificate.
     pub(super) fn names(&self, serial: &[u8]) -> bool {
         self.revoked.binary_search_by(|one| (**one).cmp(serial)).is_ok()
     }
@@ -98,6 +103,7 @@ impl List {
         self.revoked.iter().map(|serial| &**serial)
     }
 
+    /// Returns the certificates that the list is about; `None` is all of the issuer.
     pub(super) fn scope(&self) -> Option<&IssuingDistributionPoint> {
         self.scope.as_ref()
     }
@@ -141,6 +147,7 @@ impl Signed {
         Ok((signed, next_update))
     }
 
+    /// Whether the key is that of the signature.
     fn is_by(
         &self,
         key: &SubjectPublicKeyInfoDer<'_>,

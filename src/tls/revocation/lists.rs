@@ -24,18 +24,20 @@ use super::list::List;
 
 /// The lists as of one time (CH7.17).
 pub(crate) struct Lists {
-    /// Where they are from, for errors.
+    /// The files that the lists are from, for errors.
     origin: Arc<str>,
+    /// Whether certificates of undetermined status are accepted.
     fails_open: bool,
-    /// By the name of the issuer.
+    /// The lists by the name of their issuer.
     by_issuer: ByIssuer,
-    /// What cannot be read.
+    /// The reasons why files cannot be read, for errors.
     failures: Vec<Arc<str>>,
 }
 
+/// Lists with their files, by the name of the issuer in DER.
 type ByIssuer = BTreeMap<Box<[u8]>, Vec<(PathBuf, Arc<List>)>>;
 
-/// What a server has sent, and what it must end in.
+/// The certificates that a server has sent, and the roots that one of them must be signed by.
 pub(crate) struct Chain<'a> {
     pub(crate) leaf: &'a CertificateDer<'a>,
     pub(crate) intermediates: &'a [CertificateDer<'a>],
@@ -51,13 +53,16 @@ struct Link<'a> {
     issuer: Option<&'a Cert<'a>>,
 }
 
-/// Why a chain is not known to be unrevoked.
+/// The reason why a chain is not known to be unrevoked.
 enum Doubt {
+    /// A list has a certificate of the chain.
     Revoked(String),
+    /// No list is decisive about a certificate of the chain.
     Undetermined(String),
 }
 
 impl Lists {
+    /// Arranges lists by their issuers.
     pub(super) fn new(
         origin: Arc<str>,
         fails_open: bool,
@@ -95,12 +100,14 @@ impl Lists {
         let Chain { leaf, intermediates, roots } = *chain;
         let leaf = EndEntityCert::try_from(leaf).map_err(|e| format!("{e:?}"))?;
         let usage = KeyUsage::server_auth();
+        // webpki tries other paths to a root when a check refuses one, so the first reason is kept for the error.
         let verified =
             leaf.verify_for_usage(algorithms, &roots.roots, intermediates, now, usage, None, Some(&check));
         let Err(error) = verified else { return Ok(()) };
         Err(doubt.take().unwrap_or_else(|| format!("its chain cannot be checked for revocation: {error:?}")))
     }
 
+    /// Checks one path from the leaf to a root.
     fn check(
         &self,
         path: &VerifiedPath<'_>,
@@ -108,6 +115,7 @@ impl Lists {
         algorithms: &[&dyn SignatureVerificationAlgorithm],
     ) -> Result<(), String> {
         let mut undetermined = None;
+        // All links are looked at: a revoked one is refused even with `fail_open`, and even if another one is undetermined.
         for link in links(path) {
             match self.check_link(&link, now, algorithms) {
                 Ok(()) => {}
@@ -127,6 +135,7 @@ impl Lists {
         }
     }
 
+    /// Checks one certificate by the lists of its issuer.
     fn check_link(
         &self,
         link: &Link<'_>,
@@ -156,6 +165,7 @@ impl Lists {
         if determined { Ok(()) } else { Err(Doubt::Undetermined(self.undetermined(link, &whys))) }
     }
 
+    /// Explains why the status of a certificate is undetermined.
     fn undetermined(&self, link: &Link<'_>, whys: &[String]) -> String {
         let origin = &self.origin;
         let mut text = format!("the revocation of {link} is not determined by {origin}: ");
@@ -211,7 +221,7 @@ impl Link<'_> {
     }
 }
 
-/// The certificate, by what its issuer calls it.
+/// Names the certificate by its serial number and issuer.
 impl fmt::Display for Link<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.is_leaf { "certificate " } else { "the authority's certificate " })?;
@@ -244,6 +254,7 @@ fn sequence(content: &[u8]) -> Vec<u8> {
     AnyRef::new(Tag::Sequence, content).and_then(|sequence| sequence.to_der()).unwrap_or_default()
 }
 
+/// Parses a certificate for its extensions, which webpki does not show.
 fn parsed(certificate: &Cert<'_>) -> Option<CertificateInner<Raw>> {
     CertificateInner::<Raw>::from_der(&certificate.der()).ok()
 }

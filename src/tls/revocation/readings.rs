@@ -20,17 +20,21 @@ use super::{
 
 /// The states of a directory and its files. Each file is refreshed apart from the others (A69).
 pub(super) struct Readings {
+    /// The time between readings of a file.
     interval: Duration,
     /// The largest size of all files together, in bytes.
     max_total: usize,
+    /// The list of files; for single files it never changes.
     directory: Refresh<Vec<PathBuf>, Vec<PathBuf>>,
+    /// The listed files with their last good lists.
     files: BTreeMap<PathBuf, File>,
     /// The last good lists of files that are gone, until all others can be read.
     gone: BTreeMap<PathBuf, Arc<Vec<Arc<List>>>>,
-    /// Files with expired lists, of which there was a warning.
+    /// Files with expired lists, each of which was logged once.
     expired: BTreeSet<PathBuf>,
 }
 
+/// A file, and the lists in it.
 type File = Refresh<Vec<u8>, Vec<Arc<List>>>;
 
 impl Readings {
@@ -141,7 +145,7 @@ impl Readings {
         self.directory.failure().into_iter().chain(self.files.values().filter_map(Refresh::failure))
     }
 
-    /// Has a state for each file that is listed, and no other.
+    /// Makes the states of files match the list of files.
     fn match_files(&mut self) {
         let listed = self.directory.material().cloned().unwrap_or_default();
         let mut before = mem::take(&mut self.files);
@@ -158,13 +162,14 @@ impl Readings {
         self.failures().next().is_none() && !mem::take(&mut self.gone).is_empty()
     }
 
+    /// Returns the last good lists with their files.
     fn good(&self) -> impl Iterator<Item = (&PathBuf, &Arc<List>)> {
         let files = self.files.iter().filter_map(|(path, file)| Some((path, file.material()?)));
         let all = files.chain(&self.gone);
         all.flat_map(|(path, lists)| lists.iter().map(move |list| (path, list)))
     }
 
-    /// A list that has expired is a warning once.
+    /// Logs each list that has expired since the last time.
     fn warn_of_expired(&mut self, wall: Duration) {
         let expired: BTreeMap<_, _> =
             self.good().filter_map(|(path, list)| Some((path.clone(), list.expired(wall)?))).collect();
@@ -185,6 +190,7 @@ impl Source {
         }
     }
 
+    /// Lists the files. Called on a thread for blocking operations.
     pub(super) fn files(&self) -> Result<Vec<PathBuf>, String> {
         match self {
             Self::Files(paths) => Ok(paths.clone()),
@@ -236,6 +242,7 @@ impl Left {
     }
 }
 
+/// Parses the lists of a file.
 fn parse(path: &Path, bytes: &[u8]) -> Result<Vec<Arc<List>>, Unusable> {
     match List::in_file(bytes) {
         Ok(lists) => Ok(lists.into_iter().map(Arc::new).collect()),
@@ -268,6 +275,7 @@ fn log(file: &str, change: &Change, reason: Option<&Arc<str>>) -> bool {
 
 /// The name of the setting, for errors.
 pub(super) const FIELD: &str = "certificate_revocation";
+/// The largest number of files of a directory.
 const MAX_FILES: usize = 1024;
 /// The largest size of all files together, in bytes.
 const MAX_TOTAL: usize = 64 << 20;

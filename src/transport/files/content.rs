@@ -38,7 +38,8 @@ pub(super) fn read(document: &[u8], path: &Path, type_url: &str) -> Result<Read,
     Ok(Read { message, ..read })
 }
 
-/// The type URL may be missing if the resources have it, and older files have that of v2.
+/// Checks the type of a response and of its resources. The type URL may be missing if the resources have it, and older files have
+/// that of v2.
 fn of_type(mut response: DiscoveryResponse, type_url: &str) -> Result<DiscoveryResponse, String> {
     // A watch of the list itself has it as a resource (X12).
     if let [only] = &response.resources[..]
@@ -93,6 +94,7 @@ fn v3(type_url: &str) -> String {
     TransportApiVersion::V2.unspell(type_url).to_owned()
 }
 
+/// Returns a type without its prefix, for errors.
 fn short(type_url: &str) -> &str {
     type_url.rsplit('/').next().unwrap_or(type_url)
 }

@@ -31,6 +31,7 @@ use crate::{config::PathSource, escape::Escaped, format::Read};
 /// The transport for files.
 #[derive(Debug)]
 pub(super) struct Files {
+    /// The watcher of the file system, shared by all files.
     hub: Arc<Hub>,
     /// The maximum size of a file in bytes.
     limit: usize,
@@ -41,9 +42,11 @@ impl Files {
         Self { hub: Arc::default(), limit }
     }
 
+    /// Opens a file: a task reads and watches it until the connection is dropped.
     pub(super) fn open(
         &self,
-        (file, type_url): (Arc<PathSource>, &'static str),
+        file: Arc<PathSource>,
+        type_url: &'static str,
         events: ConnectionEvents,
     ) -> Box<dyn Connection> {
         let (requests, requested) = mpsc::unbounded_channel();
@@ -67,7 +70,9 @@ impl Files {
 /// The driver's end of an opened file.
 #[derive(Debug)]
 struct Opened {
+    /// A value for each request, whose content is ignored.
     requests: mpsc::UnboundedSender<()>,
+    /// A permit for each message that may be reported.
     permits: Arc<Semaphore>,
     task: AbortHandle,
 }
@@ -90,20 +95,24 @@ impl Drop for Opened {
     }
 }
 
+/// The task of a file.
 #[derive(Debug)]
 struct Reader {
     file: Arc<PathSource>,
     type_url: &'static str,
+    /// The maximum size of the file in bytes.
     limit: usize,
     events: ConnectionEvents,
+    /// Requests; closed when the connection is dropped.
     requested: mpsc::UnboundedReceiver<()>,
     permits: Arc<Semaphore>,
-    /// Lent to the reading thread.
+    /// The watch of the file; `None` while the reading thread has it.
     watch: Option<Watch>,
+    /// The last report, which is not repeated without a request.
     last: Last,
 }
 
-/// The last report.
+/// The last report of a file.
 #[derive(Debug, PartialEq)]
 enum Last {
     Nothing,
@@ -112,8 +121,10 @@ enum Last {
 }
 
 impl Reader {
+    /// Reads the file for each request and after each change.
     async fn run(mut self) {
         info!(file = %self.file, "watching file");
+        // A file needs no connection: that it cannot be read is the failure of a poll, after which it is watched on.
         self.events.connected();
         loop {
             let Some(watch) = &self.watch else { return };
@@ -195,7 +206,7 @@ impl Reader {
     }
 }
 
-/// Reads the file once; `None` if it was, or may have been, written in the meantime.
+/// Reads the file once; `None` if it was, or may have been, written meanwhile.
 fn look(file: &PathSource, type_url: &str, limit: usize) -> Option<Result<Read, Disconnect>> {
     match read::steady(file, limit) {
         Ok(None) => None,
@@ -204,6 +215,7 @@ fn look(file: &PathSource, type_url: &str, limit: usize) -> Option<Result<Read, 
     }
 }
 
+/// Returns the failure of a poll whose file is unusable.
 fn unusable(why: String) -> Disconnect {
     Disconnect::new(DisconnectKind::Unusable, why)
 }

@@ -1,4 +1,4 @@
-//! Reading a file, whose path may come from a server: only regular files, up to a size, and within a directory.
+//! Reads a file whose path may come from a server: only regular files, up to a size, and within a directory.
 
 use std::{
     io::{self, Read},
@@ -12,7 +12,7 @@ use crate::{
     protocol::{Disconnect, DisconnectKind},
 };
 
-/// The content of a file; `None` if it was, or may have been, written in the meantime.
+/// Reads a file; `None` if it was, or may have been, written meanwhile.
 ///
 /// # Errors
 /// The file is unreadable, not regular, larger than the limit, or outside of its required directory.
@@ -20,6 +20,8 @@ pub(super) fn steady(file: &PathSource, limit: usize) -> Result<Option<Vec<u8>>,
     let path = resolved(file)?;
     let before = Stamp::of(&path).map_err(unreadable)?;
     let document = whole(&path, limit)?;
+    // Equal stamps are not enough: clocks of file systems are coarse, so that a write just after the reading may leave the same
+    // time.
     let is_steady = before == Stamp::of(&path).map_err(unreadable)? && !before.is_newer_than(SETTLE);
     Ok(is_steady.then_some(document))
 }
@@ -42,9 +44,11 @@ fn resolved(file: &PathSource) -> Result<PathBuf, Disconnect> {
     }
 }
 
+/// Reads a file of limited size.
 fn whole(path: &Path, limit: usize) -> Result<Vec<u8>, Disconnect> {
     let file = file_reads::open(path).map_err(unreadable)?;
     let mut document = Vec::new();
+    // One byte more than the limit shows that a file is too large, whatever its metadata claim.
     let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
     file.take(most).read_to_end(&mut document).map_err(unreadable)?;
     if document.len() > limit {
@@ -54,10 +58,12 @@ fn whole(path: &Path, limit: usize) -> Result<Vec<u8>, Disconnect> {
     Ok(document)
 }
 
+/// Returns the failure of a file that cannot be read.
 fn unreadable(error: io::Error) -> Disconnect {
     refused(error.to_string())
 }
 
+/// Returns the failure of a file that is not to be read.
 fn refused(why: String) -> Disconnect {
     Disconnect::new(DisconnectKind::Unreachable, why)
 }

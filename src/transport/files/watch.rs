@@ -22,36 +22,45 @@ use crate::config::PathSource;
 /// The system's watcher, shared by all files of a client, since systems limit the number of watchers.
 #[derive(Debug, Default)]
 pub(super) struct Hub {
+    /// The watched directories.
     directories: Mutex<Directories>,
+    /// The watches, which get all events.
     watches: Arc<Mutex<Vec<Weak<Shared>>>>,
 }
 
+/// The directories that the watcher of the system watches.
 #[derive(Debug, Default)]
 struct Directories {
+    /// The watcher, made for the first directory.
     system: Option<RecommendedWatcher>,
-    /// The identity of the directory, and the number of watches that need it.
+    /// Directories with their identity and the number of watches that need them.
     watched: BTreeMap<PathBuf, (Identity, usize)>,
 }
 
-/// Distinguishes a directory from another one in its place.
+/// Device and inode, which distinguish a directory from another one under the same path; `None` if unknown.
 type Identity = Option<(u64, u64)>;
 
 /// A watch of one file.
 #[derive(Debug)]
 pub(super) struct Watch {
     hub: Arc<Hub>,
+    /// The part that the thread of the watcher writes.
     shared: Arc<Shared>,
     file: Arc<PathSource>,
+    /// The directories that are watched for the file.
     directories: BTreeSet<PathBuf>,
 }
 
+/// The part of a watch that events change.
 #[derive(Debug)]
 struct Shared {
     file: Arc<PathSource>,
     state: Mutex<State>,
+    /// Notified of each change.
     changed: Notify,
 }
 
+/// The events so far.
 #[derive(Debug, Default)]
 struct State {
     /// The file, and the links in its path.
@@ -63,6 +72,7 @@ struct State {
 }
 
 impl Watch {
+    /// Creates a watch of no directory; see [`follow`](Self::follow).
     pub(super) fn new(hub: Arc<Hub>, file: Arc<PathSource>) -> Self {
         let shared = Shared { file: file.clone(), state: Mutex::default(), changed: Notify::new() };
         let shared = Arc::new(shared);
@@ -91,6 +101,7 @@ impl Watch {
         Err(notify::Error::generic("its path keeps changing"))
     }
 
+    /// Returns the parts of the path, and the directories to watch.
     fn current_path(&self) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
         let (parts, directories) = trace(&self.file.path);
         match &self.file.watched_directory {
@@ -158,6 +169,7 @@ impl Hub {
 }
 
 impl Directories {
+    /// Watches a directory for one more watch, unless that has it.
     fn watch(
         &mut self,
         directory: &Path,
@@ -168,6 +180,7 @@ impl Directories {
         let (watched, count) = self.watched.entry(directory.to_owned()).or_insert((None, 0));
         *count += usize::from(!is_known);
         let is_same = *count > 1 || is_known;
+        // A directory that was replaced by another one has the same path, but events come only from the old one.
         if is_same && *watched == identity && identity.is_some() {
             return Ok(());
         }
@@ -184,6 +197,7 @@ impl Directories {
         system.watch(directory, RecursiveMode::NonRecursive)
     }
 
+    /// Ends the use of a directory by one watch.
     fn unwatch(&mut self, directory: &Path) {
         let Some((_, count)) = self.watched.get_mut(directory) else { return };
         *count -= 1;
@@ -197,7 +211,7 @@ impl Directories {
     }
 }
 
-/// Passes an event to all watches. Runs on the thread of the system's watcher.
+/// Passes an event to all watches. Runs on the thread of the watcher.
 fn notify_watches(watches: &Mutex<Vec<Weak<Shared>>>, event: notify::Result<Event>) {
     let watches: Vec<_> = lock(watches).iter().filter_map(Weak::upgrade).collect();
     for watch in watches {
@@ -206,7 +220,7 @@ fn notify_watches(watches: &Mutex<Vec<Weak<Shared>>>, event: notify::Result<Even
 }
 
 impl Shared {
-    /// `None` stands for lost events, after which anything may have changed.
+    /// Handles an event. `None` stands for lost events, after which anything may have changed.
     fn handle(&self, event: Option<&Event>) {
         let mut state = lock(&self.state);
         let Some(event) = event.filter(|event| !event.need_rescan()) else {
@@ -253,8 +267,8 @@ fn is_move(kind: EventKind) -> bool {
     }
 }
 
-/// The file and the links in its path, and the directories that contain these. For a missing file or link, the path
-/// where it would be created.
+/// Returns the file and the links in its path, and the directories that contain these. For a missing file or link, the path where
+/// it would be created.
 fn trace(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
     let (mut parts, mut directories) = (BTreeSet::new(), BTreeSet::new());
     let mut ahead = vec![absolute(path)];
@@ -282,13 +296,14 @@ fn trace(path: &Path) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
     (parts, directories)
 }
 
-/// The nearest existing directory.
+/// Returns the nearest existing directory.
 fn existing(directory: &Path) -> PathBuf {
     let directory = absolute(directory);
     let found = directory.ancestors().find(|ancestor| ancestor.is_dir());
     found.map_or_else(|| PathBuf::from("/"), Path::to_owned)
 }
 
+/// Returns an absolute path, without resolving links.
 fn absolute(path: &Path) -> PathBuf {
     std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -318,6 +333,7 @@ pub(super) struct Stamp {
 }
 
 impl Stamp {
+    /// Reads the metadata.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let of = fs::metadata(path)?;
         Ok(Self { length: of.len(), modified: of.modified().ok(), identity: identity(path) })

@@ -1,3 +1,5 @@
+//! The stream on a connection: requests, responses, and the reason of its end.
+
 use std::{
     borrow::Cow,
     convert::Infallible,
@@ -39,14 +41,17 @@ use crate::{
     transport::{AGENT, ConnectionEvents, Disconnect, DisconnectKind},
 };
 
-/// The single call on a connection: the stream of requests and responses.
+/// One stream of requests and responses on a connection.
 #[derive(Debug)]
 pub(super) struct Call {
+    /// Reports the events of the stream.
     pub(super) events: ConnectionEvents,
     /// One permit for each message that may be read.
     pub(super) permits: Arc<Semaphore>,
+    /// The largest response in bytes.
     pub(super) max_message_size: usize,
     pub(super) server: Arc<Server>,
+    /// The path of the method.
     pub(super) path: Cow<'static, str>,
 }
 
@@ -62,6 +67,7 @@ impl Call {
         *request.metadata_mut() = MetadataMap::from_headers(headers);
         let mut grpc = Grpc::with_origin(service, origin)
             .max_decoding_message_size(self.max_message_size)
+            // Requests of clients with many names are large, and servers have limits of their own.
             .max_encoding_message_size(usize::MAX);
         // The response begins with the headers of the server, which some servers delay until their first message.
         // Requests are sent before that.
@@ -112,6 +118,7 @@ impl Call {
         loop {
             // Without a permit, messages stay in the network, but the end of the stream must be detected.
             tokio::select! {
+                // A permit first: messages that were received before the end are reported before it.
                 biased;
                 permit = self.permits.acquire() => permit.expect("the semaphore is never closed").forget(),
                 _ = &mut hung_up => return drain(inbound).await,
@@ -137,6 +144,7 @@ async fn drain(mut inbound: Streaming<Bytes>) -> Result<(), Status> {
 /// The requests, one by one.
 #[derive(Debug)]
 struct Outbound {
+    /// Requests; closed when the stream is half closed.
     messages: mpsc::UnboundedReceiver<Bytes>,
     /// Set when the body of the request has taken a new message.
     taken: Arc<AtomicBool>,
@@ -160,7 +168,9 @@ impl Stream for Outbound {
 /// a message is held back while the server's window is closed, and the next one is only polled for after that.
 #[derive(Debug)]
 pub(super) struct Outgoing {
+    /// The encoded requests.
     body: Body,
+    /// Whether a message was taken since the last poll.
     taken: Arc<AtomicBool>,
     events: ConnectionEvents,
 }
@@ -215,7 +225,7 @@ impl Service<Request<Body>> for Http2 {
     }
 }
 
-/// The gRPC status for an HTTP status, by gRPC's document on the mapping.
+/// Returns the gRPC status for an HTTP status, by the document "HTTP to gRPC Status Code Mapping".
 fn not_grpc(status: StatusCode) -> Status {
     let code = match status.as_u16() {
         400 => tonic::Code::Internal,

@@ -1,3 +1,5 @@
+//! Connecting to a server: credentials, socket, TLS and HTTP/2, within one timeout.
+
 use std::{
     future::{Future, pending},
     sync::{Arc, Mutex, PoisonError},
@@ -28,10 +30,15 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Dial<'a> {
     pub(super) server: &'a Server,
+    /// The implementations of the application.
     pub(super) credentials: &'a CredentialsRegistry,
+    /// The metadata of the application.
     pub(super) metadata: &'a MetadataSources,
+    /// The interval of keepalive pings.
     pub(super) keepalive: Duration,
+    /// The timeout of the response to a ping.
     pub(super) keepalive_timeout: Duration,
+    /// The timeout of all steps together.
     pub(super) connect_timeout: Duration,
     /// Receives the report of the first read.
     pub(super) events: &'a ConnectionEvents,
@@ -42,24 +49,29 @@ pub(super) struct Dial<'a> {
 /// An HTTP/2 connection.
 #[derive(Debug)]
 pub(super) struct Link {
+    /// Begins streams.
     pub(super) requests: SendRequest<Outgoing>,
+    /// The end of the connection, with its reason.
     pub(super) end: End,
+    /// The scheme and authority of requests.
     pub(super) origin: Uri,
     /// The headers of the credentials, and the metadata.
     pub(super) headers: HeaderMap,
 }
 
-/// The end of a connection.
+/// The end of a connection, whose error is more precise than that of a stream.
 #[derive(Debug)]
 pub(super) enum End {
+    /// The task that drives the connection.
     ToCome(JoinHandle<hyper::Result<()>>),
+    /// The connection has ended, with this error.
     Come(Option<hyper::Error>),
-    /// Another stream waits for it; this one learns of it by its own end.
+    /// Another stream of the connection waits for the end; this stream ends with it.
     Elsewhere,
 }
 
 impl Dial<'_> {
-    /// The headers of the credentials and the metadata, as they are now.
+    /// Loads the headers of the credentials, and the metadata.
     pub(super) async fn headers(&self) -> Result<HeaderMap, Disconnect> {
         let begin = Instant::now();
         let loader = self.loader();
@@ -67,9 +79,11 @@ impl Dial<'_> {
         self.bounded(begin, NO_METADATA, loader.with_metadata(credentials.headers)).await?
     }
 
+    /// Connects, and loads the headers.
     pub(super) async fn connect(self) -> Result<Link, Disconnect> {
         let begin = Instant::now();
         let loader = self.loader();
+        // Credentials first: without them no connection is made, rather than one that is not secured.
         let mut credentials = self.bounded(begin, NO_CREDENTIALS, loader.load(Alpn::Http2)).await??;
         let headers = std::mem::take(&mut credentials.headers);
         let headers = self.bounded(begin, NO_METADATA, loader.with_metadata(headers)).await??;
@@ -93,6 +107,7 @@ impl Dial<'_> {
         Ok(Link { requests, end, origin, headers })
     }
 
+    /// Returns the loader of credentials.
     fn loader(&self) -> Loader<'_> {
         Loader { server: self.server, registry: self.credentials, metadata: self.metadata }
     }
@@ -109,10 +124,12 @@ impl Dial<'_> {
         timeout_at(begin + time, step).await.map_err(too_long)
     }
 
+    /// Returns the failure of a step, with a hint at its cause.
     fn unreachable(&self, why: &(dyn std::error::Error + 'static)) -> Disconnect {
         Disconnect::new(DisconnectKind::Unreachable, explain(why, &self.server.channel_credentials))
     }
 
+    /// Returns the settings of HTTP/2.
     fn http2(&self) -> http2::Builder<Tasks> {
         let mut http2 = http2::Builder::new(self.tasks.clone());
         http2
@@ -164,10 +181,12 @@ impl Tasks {
         }
     }
 
+    /// Aborts all tasks at once.
     fn abort(&self) {
         self.lock().drain(..).for_each(|task| task.abort());
     }
 
+    /// Adds a task of the connection.
     fn add(&self, task: AbortHandle) {
         self.lock().push(task);
     }
@@ -186,6 +205,7 @@ where
     }
 }
 
+/// The texts of steps that took too long.
 const NO_CREDENTIALS: &str = "its credentials cannot be read";
 const NO_METADATA: &str = "the metadata of its calls cannot be loaded";
 /// The probable cause of a connect timeout.

@@ -1,3 +1,5 @@
+//! The reason of the end of a stream, from the errors of tonic, h2 and hyper.
+
 use std::{borrow::Cow, error::Error};
 
 use tonic::Status;
@@ -14,7 +16,9 @@ use crate::{
 /// The unsuccessful end of a stream.
 #[derive(Debug)]
 pub(super) struct Failure {
+    /// The status of the stream, from the server or from a layer below.
     status: Status,
+    /// The largest response in bytes.
     limit: usize,
     /// The path of the method.
     method: Cow<'static, str>,
@@ -23,11 +27,12 @@ pub(super) struct Failure {
 }
 
 impl Failure {
+    /// Creates the failure of a stream with responses.
     pub(super) fn new(status: Status, limit: usize, method: Cow<'static, str>) -> Self {
         Self { status, limit, method, unanswered: None }
     }
 
-    /// The server has sent nothing, not even headers.
+    /// Notes that the server has sent nothing, not even headers, so that hints at misconfiguration are useful.
     pub(super) fn without_answer(mut self, channel: &ChannelCredentials) -> Self {
         self.unanswered = Some(channel.clone());
         self
@@ -38,7 +43,7 @@ impl Failure {
         self.status.source().is_some() && self.reset().is_none()
     }
 
-    /// `end` is the error of the connection, if it has ended.
+    /// Converts the failure. `end` is the error of the connection, if it has ended.
     pub(super) fn into_disconnect(self, end: Option<&hyper::Error>) -> Disconnect {
         if let Some(end) = end
             && is_too_many_pings(end)
@@ -59,7 +64,7 @@ impl Failure {
         Disconnect::new(DisconnectKind::Failed(code), message)
     }
 
-    /// The message of the server.
+    /// Returns the message of the server, or a hint where it has none.
     fn message(&self) -> Cow<'_, str> {
         match (self.status.code(), self.status.message()) {
             // The status of all gRPC servers for a service that they do not have, without a message.
@@ -73,6 +78,7 @@ impl Failure {
         }
     }
 
+    /// Describes an error, with a hint if the server has never responded.
     fn explain(&self, error: &(dyn Error + 'static)) -> String {
         match &self.unanswered {
             Some(channel) => explain(error, channel),
@@ -80,13 +86,13 @@ impl Failure {
         }
     }
 
-    /// The reason in HTTP/2, if the stream was reset and not the connection.
+    /// Returns the reason in HTTP/2, if the stream was reset and not the connection.
     fn reset(&self) -> Option<h2::Reason> {
         let error = h2_error(self.status.source()?)?;
         if error.is_reset() { error.reason() } else { None }
     }
 
-    /// The size of a message over the limit: tonic reports it by a status with these words alone.
+    /// Returns the size of a message over the limit: tonic reports it by the text of its status alone.
     fn too_large(&self) -> Option<usize> {
         let text = self.status.message().strip_prefix("Error, decoded message length too large: found ")?;
         let (size, limit) = text.strip_suffix(" bytes")?.split_once(" bytes, the limit is: ")?;
@@ -96,14 +102,14 @@ impl Failure {
     }
 }
 
-/// `ENHANCE_YOUR_CALM` is the reason of gRPC servers for clients with more pings than they allow (A8).
+/// Whether the server has ended the connection for too many pings (A8).
 fn is_too_many_pings(end: &hyper::Error) -> bool {
     h2_error(end).is_some_and(|error| {
         error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
     })
 }
 
-/// gRPC's codes for reset streams.
+/// Returns gRPC's code for a reset stream.
 fn code_of(reset: h2::Reason) -> Code {
     match reset {
         h2::Reason::REFUSED_STREAM => Code::Unavailable,
@@ -114,6 +120,7 @@ fn code_of(reset: h2::Reason) -> Code {
     }
 }
 
+/// Finds an error of h2 among the causes.
 fn h2_error<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a h2::Error> {
     causes(error).find_map(|cause| cause.downcast_ref())
 }

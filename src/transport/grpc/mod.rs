@@ -47,12 +47,14 @@ pub struct GrpcTransport {
     settings: Settings,
 }
 
+/// The settings of all connections.
 #[derive(Debug, Clone, PartialEq)]
 struct Settings {
     max_message_size: usize,
     keepalive_timeout: Duration,
     connect_timeout: Duration,
     credentials: CredentialsRegistry,
+    /// Sources of the metadata of calls.
     metadata: MetadataSources,
 }
 
@@ -150,8 +152,11 @@ impl Transport for GrpcTransport {
 struct GrpcConnection {
     /// `None` once it is half closed.
     messages: Option<mpsc::UnboundedSender<Bytes>>,
+    /// A permit for each message that may be read.
     permits: Arc<Semaphore>,
+    /// The task of the stream.
     reader: AbortHandle,
+    /// The connection, for further streams.
     link: Arc<Link>,
 }
 
@@ -203,14 +208,17 @@ struct Attempt {
     target: ConnectRequest,
     settings: Settings,
     events: ConnectionEvents,
+    /// Requests to write.
     outbound: mpsc::UnboundedReceiver<Bytes>,
     permits: Arc<Semaphore>,
+    /// The tasks of the connection.
     tasks: Tasks,
-    /// Shares the connection, when there is one.
+    /// Publishes the connection for further streams.
     link: watch::Sender<Option<SharedLink>>,
 }
 
 impl Attempt {
+    /// Runs the attempt, and reports its end.
     async fn run(self) {
         let events = self.events.clone();
         let uri = self.target.server.uri.clone();

@@ -1,4 +1,4 @@
-//! Further streams on a connection.
+//! Further streams on a connection, such as that of load reports.
 
 use std::sync::Arc;
 
@@ -19,23 +19,25 @@ use crate::{
     transport::{ConnectRequest, ConnectionEvents, Disconnect, DisconnectKind},
 };
 
-/// A connection, as long as a stream on it lives.
+/// A connection, kept as long as a stream on it lives.
 #[derive(Debug)]
 pub(super) struct Link {
     /// `None` until there is a connection; closed if none will be.
     pub(super) linked: watch::Receiver<Option<SharedLink>>,
+    /// The settings of its streams.
     pub(super) settings: Settings,
+    /// The tasks of the connection, ended with the last stream.
     pub(super) tasks: Tasks,
 }
 
-/// What a further stream needs of a connection.
+/// The parts of a connection that a further stream needs.
 #[derive(Debug, Clone)]
 pub(super) struct SharedLink {
     requests: SendRequest<Outgoing>,
     origin: Uri,
 }
 
-/// A further stream on a connection, from when it waits for that.
+/// A further stream, which waits until there is a connection.
 #[derive(Debug)]
 pub(super) struct SideStream {
     pub(super) target: ConnectRequest,
@@ -46,7 +48,7 @@ pub(super) struct SideStream {
     pub(super) linked: watch::Receiver<Option<SharedLink>>,
 }
 
-/// The last stream has ended.
+/// Ends the connection with its last stream.
 impl Drop for Link {
     fn drop(&mut self) {
         self.tasks.end();
@@ -54,12 +56,14 @@ impl Drop for Link {
 }
 
 impl SharedLink {
+    /// Returns the parts of a connection.
     pub(super) fn of(link: &dial::Link) -> Self {
         Self { requests: link.requests.clone(), origin: link.origin.clone() }
     }
 }
 
 impl SideStream {
+    /// Runs the stream, and reports its end.
     pub(super) async fn run(self) {
         let events = self.events.clone();
         let (uri, path) = (self.target.server.uri.clone(), self.target.path.clone());
@@ -68,6 +72,7 @@ impl SideStream {
         events.disconnected(reason);
     }
 
+    /// Waits for the connection, and runs the stream until its end.
     async fn hold(mut self) -> Result<Disconnect, Disconnect> {
         let link = self.linked.wait_for(Option::is_some).await.ok().and_then(|link| link.clone());
         let no_connection = || Disconnect::new(DisconnectKind::Unreachable, "no connection to the server");

@@ -1,3 +1,5 @@
+//! The byte stream below HTTP/2, with reports that hyper does not give.
+
 use std::{
     io,
     pin::Pin,
@@ -8,20 +10,22 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::transport::{ConnectionEvents, WeakConnectionEvents, socket::BoxedIo};
 
-/// The byte stream below HTTP/2, which reports its first read, since the kernel of a frozen server accepts connections but sends
-/// nothing on them; and the GOAWAY of the server.
+/// The byte stream below HTTP/2. It reports the first read, since the kernel of a frozen server accepts connections but sends
+/// nothing on them, and the GOAWAY of the server.
 pub(super) struct WatchedIo {
     io: BoxedIo,
     /// `None` after the report of the first read.
     events: Option<ConnectionEvents>,
-    /// For reports after the first read: the byte stream may be dropped long after the stream has ended.
+    /// Reports after the first read; weak, since the byte stream may be dropped long after the stream has ended.
     later_events: WeakConnectionEvents,
+    /// The position in the received frames.
     frames: Frames,
 }
 
 /// A position in the frames of HTTP/2 (RFC 9113, section 4.1).
 #[derive(Debug, Default)]
 struct Frames {
+    /// The head of the current frame, as far as it was read.
     head: [u8; HEAD],
     /// The number of bytes of the head that were read.
     filled: usize,
@@ -35,6 +39,7 @@ impl WatchedIo {
         Self { io, events: Some(events), later_events, frames: Frames::default() }
     }
 
+    /// Handles received bytes.
     fn on_read(&mut self, bytes: &[u8]) {
         if let Some(events) = self.events.take() {
             events.alive();
@@ -46,7 +51,7 @@ impl WatchedIo {
 }
 
 impl Frames {
-    /// Goes on behind these bytes; true when a GOAWAY begins among them.
+    /// Skips these bytes; true if a GOAWAY begins among them.
     fn has_go_away(&mut self, mut bytes: &[u8]) -> bool {
         let mut has_go_away = false;
         while !bytes.is_empty() {
@@ -70,6 +75,7 @@ impl Frames {
 
 /// The length of the head of a frame.
 const HEAD: usize = 9;
+/// The type of GOAWAY frames.
 const GO_AWAY: u8 = 7;
 
 impl AsyncRead for WatchedIo {

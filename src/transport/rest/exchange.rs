@@ -1,3 +1,5 @@
+//! One poll over HTTP: the request, and what its response means (D10, D11).
+
 use std::{
     convert::Infallible,
     error::Error,
@@ -37,11 +39,15 @@ use crate::{
 /// One request and its response.
 #[derive(Debug)]
 pub(super) struct Exchange<'a> {
+    /// The connections to the server.
     pub(super) pool: &'a Pool,
+    /// The path of the type.
     pub(super) path: &'a str,
     /// A `DiscoveryRequest`.
     pub(super) request: &'a Bytes,
+    /// Reports that the request was sent.
     pub(super) sent: &'a Sent,
+    /// The largest response in bytes.
     pub(super) max_message_size: usize,
 }
 
@@ -82,12 +88,15 @@ impl Exchange<'_> {
         }
     }
 
+    /// Returns the failure of an exchange that took too long.
     pub(super) fn too_slow(&self, time: Duration) -> Failure {
         let why = format!("no answer within {time:?} (request_timeout)");
         let reason = Disconnect::new(DisconnectKind::Failed(Code::DeadlineExceeded), why);
+        // The connection may be dead without a sign of it, so that it is not used again.
         Failure { reason, is_of_connection: true }
     }
 
+    /// Builds the request, with headers that are loaded for it.
     async fn request(&self) -> Result<Request<Outgoing>, Disconnect> {
         let cannot = |why: String| Disconnect::new(DisconnectKind::Unusable, why);
         let json = format::encode_json(REQUEST, self.request)
@@ -118,6 +127,7 @@ impl Exchange<'_> {
         Ok(request)
     }
 
+    /// Reads the body of a response, within its limit.
     async fn body(&self, response: Response<Incoming>) -> Result<Bytes, Failure> {
         let limit = self.max_message_size;
         match Limited::new(response.into_body(), limit).collect().await {
@@ -152,6 +162,7 @@ impl Exchange<'_> {
         Ok(DiscoveryResponse { type_url: requested.to_owned(), ..response }.encode_to_vec().into())
     }
 
+    /// Returns the failure of a connection.
     fn broken(&self, error: &(dyn Error + 'static)) -> Failure {
         let unconnected = causes(error).find_map(|cause| cause.downcast_ref::<Unconnected>());
         let reason = unconnected.map_or_else(
@@ -166,6 +177,7 @@ impl Exchange<'_> {
 }
 
 impl Failure {
+    /// Returns a failure after which the connection can be used again.
     fn of_answer(reason: Disconnect) -> Self {
         Self { reason, is_of_connection: false }
     }
@@ -202,6 +214,7 @@ impl Sent {
         Self { events, is_settled: Arc::default() }
     }
 
+    /// Reports that the request was sent, once.
     pub(super) fn report(&self) {
         if !self.is_settled.swap(true, Ordering::Relaxed) {
             self.events.request_sent();
@@ -217,8 +230,10 @@ impl Sent {
 /// The body of a request, in one piece. It counts as sent when HTTP has taken it and polls for more, or drops it.
 #[derive(Debug)]
 pub(super) struct Outgoing {
+    /// The request, until HTTP has taken it.
     json: Option<Bytes>,
     sent: Sent,
+    /// Whether HTTP has taken the request.
     is_taken: bool,
 }
 

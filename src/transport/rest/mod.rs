@@ -28,12 +28,13 @@ use super::{ConnectRequest, Connection, ConnectionEvents, GrpcTransport, Transpo
 /// The transport for polling over HTTP, with or without TLS, over TCP or Unix sockets.
 #[derive(Debug)]
 pub(super) struct RestTransport {
+    /// The largest response in bytes.
     max_message_size: usize,
     pools: Pools,
 }
 
 impl RestTransport {
-    /// A transport with the settings of the one for streams.
+    /// Creates a transport with the settings of that for streams.
     pub(super) fn new(grpc: &GrpcTransport) -> Self {
         Self {
             max_message_size: grpc.max_message_size(),
@@ -62,6 +63,7 @@ impl Transport for RestTransport {
 /// The driver's end of a connection.
 #[derive(Debug)]
 struct RestConnection {
+    /// Requests for the task.
     messages: mpsc::UnboundedSender<Bytes>,
     task: AbortHandle,
 }
@@ -88,12 +90,13 @@ struct Poller {
     pool: Arc<Pool>,
     target: ConnectRequest,
     events: ConnectionEvents,
+    /// The timeout of a response.
     timeout: Duration,
     max_message_size: usize,
 }
 
 impl Poller {
-    /// A request while the answer to another one is held back replaces it.
+    /// Polls for each request, one after the other. A request that arrives during a poll replaces it.
     async fn run(self, mut requests: mpsc::UnboundedReceiver<Bytes>) {
         let mut next = requests.recv().await;
         while let Some(request) = next {
@@ -105,6 +108,7 @@ impl Poller {
         }
     }
 
+    /// Makes one exchange, and reports its result.
     async fn poll(&self, request: &Bytes) {
         let sent = Sent::new(self.events.clone());
         // Whatever becomes of it when it is given up, it is reported as sent before that, or never.
@@ -137,7 +141,7 @@ impl Poller {
     }
 }
 
-/// Nothing is reported of a request any more when this is dropped.
+/// Ends the reports about a request when it is dropped.
 struct Forget<'a>(&'a Sent);
 
 impl Drop for Forget<'_> {

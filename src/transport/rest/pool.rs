@@ -1,3 +1,5 @@
+//! Connections to polled servers, shared by the types of a server.
+
 use std::{
     error::Error,
     fmt, io,
@@ -34,6 +36,7 @@ use crate::{
 pub(super) struct Pools {
     credentials: Arc<CredentialsRegistry>,
     metadata: MetadataSources,
+    /// Weak: a pool ends with its last type.
     list: Mutex<Vec<Weak<Pool>>>,
 }
 
@@ -61,10 +64,12 @@ impl Pools {
 #[derive(Debug)]
 pub(super) struct Pool {
     pub(super) dialer: Dialer,
+    /// The HTTP client, which owns the connections.
     client: Mutex<Client<Dialer, Outgoing>>,
 }
 
 impl Pool {
+    /// Returns the client for one request.
     pub(super) fn client(&self) -> Client<Dialer, Outgoing> {
         self.lock().clone()
     }
@@ -74,6 +79,7 @@ impl Pool {
         *self.lock() = self.dialer.client();
     }
 
+    /// Locks the client for a moment.
     fn lock(&self) -> MutexGuard<'_, Client<Dialer, Outgoing>> {
         self.client.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -93,6 +99,7 @@ impl Dialer {
         Loader { server: &self.server, registry: &self.credentials, metadata: &self.metadata }
     }
 
+    /// Creates a client without connections.
     fn client(&self) -> Client<Self, Outgoing> {
         Client::builder(TokioExecutor::new())
             .timer(TokioTimer::new())
@@ -100,6 +107,7 @@ impl Dialer {
             .build(self.clone())
     }
 
+    /// Connects with credentials that are loaded for this connection.
     async fn connect(self) -> Result<Socket, Disconnect> {
         let channel = &self.server.channel_credentials;
         let unreachable =
@@ -142,6 +150,7 @@ impl Error for Unconnected {}
 /// A connection in the form that hyper requires.
 pub(super) struct Socket {
     io: TokioIo<BoxedIo>,
+    /// Whether TLS has negotiated HTTP/2.
     selected_http2: bool,
 }
 

@@ -1,3 +1,5 @@
+//! The credentials of a connection, loaded when it is made (A27, A97).
+
 use std::{error::Error, path::Path, sync::OnceLock, time::SystemTime};
 
 use http::{HeaderMap, header::AUTHORIZATION};
@@ -22,8 +24,9 @@ mod token;
 
 /// The loaded credentials of one connection.
 pub(in crate::transport) struct Credentials {
+    /// The security of the connection.
     channel: Channel,
-    /// The headers of calls.
+    /// Headers of the calls on the connection.
     pub(in crate::transport) headers: HeaderMap,
 }
 
@@ -55,6 +58,7 @@ pub(in crate::transport) struct Secured {
     pub(in crate::transport) selected_http2: bool,
 }
 
+/// The security of a connection, with its files read.
 enum Channel {
     Insecure,
     #[cfg(feature = "tls")]
@@ -142,6 +146,7 @@ impl Loader<'_> {
         Ok(headers)
     }
 
+    /// Returns the context for an implementation of the application.
     fn context<'a>(self, custom: &'a CustomCredentials) -> CredentialsContext<'a>
     where
         Self: 'a,
@@ -151,6 +156,7 @@ impl Loader<'_> {
 }
 
 impl Credentials {
+    /// Whether the connection is secured, which decides about the scheme.
     pub(in crate::transport) fn is_secure(&self) -> bool {
         match &self.channel {
             Channel::Insecure => false,
@@ -174,6 +180,7 @@ impl Credentials {
 }
 
 impl Channel {
+    /// Reads the files of TLS.
     #[cfg(feature = "tls")]
     async fn tls(config: TlsConfig, alpn: Alpn) -> Result<Self, Disconnect> {
         let files =
@@ -189,7 +196,7 @@ impl Channel {
     }
 }
 
-/// Reads files on a thread for blocking operations, within a limit of time. One of them is named.
+/// Reads files on a thread for blocking operations, within a limit of time. `field` and `path` name one of them for errors.
 async fn in_background<T: Send + 'static>(
     field: &str,
     path: &Path,
@@ -198,9 +205,10 @@ async fn in_background<T: Send + 'static>(
     READS.get_or_init(FileReads::default).read(field, path, read).await.map_err(unusable)
 }
 
-/// The readings of all clients of the process: each connection has its files read.
+/// The readings of all clients of the process, which bounds their threads.
 static READS: OnceLock<FileReads> = OnceLock::new();
 
+/// Returns the error of a type without an implementation.
 fn not_registered(kind: &str, custom: &CustomCredentials) -> Disconnect {
     unusable(format!(
         "{kind} credentials `{}` have no implementation: give one to `ClientBuilder::credentials`",
@@ -208,10 +216,12 @@ fn not_registered(kind: &str, custom: &CustomCredentials) -> Disconnect {
     ))
 }
 
+/// Returns the error of an implementation.
 fn failed(kind: &str, custom: &CustomCredentials, error: &(dyn Error + 'static)) -> Disconnect {
     unusable(format!("{kind} credentials `{}`: {}", custom.type_name(), with_causes(error)))
 }
 
+/// Returns the failure of an attempt by its credentials.
 fn unusable(reason: impl Into<String>) -> Disconnect {
     Disconnect::new(DisconnectKind::Credentials, reason)
 }

@@ -1,3 +1,5 @@
+//! Descriptions of connection errors, with what to check.
+
 use std::{error::Error, io};
 
 #[cfg(feature = "tls")]
@@ -32,12 +34,14 @@ pub(in crate::transport) fn with_causes(error: &(dyn Error + 'static)) -> String
     text
 }
 
+/// Iterates over an error and its sources.
 pub(in crate::transport) fn causes<'a>(
     error: &'a (dyn Error + 'static),
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     std::iter::successors(Some(error), |error: &&'a (dyn Error + 'static)| (*error).source())
 }
 
+/// Suggests a reason for a cause, by the credentials of the connection.
 fn hint(cause: &(dyn Error + 'static), channel: &ChannelCredentials) -> Option<String> {
     if let Some(error) = cause.downcast_ref::<io::Error>() {
         return of_io(error, channel);
@@ -62,6 +66,7 @@ fn hint(cause: &(dyn Error + 'static), channel: &ChannelCredentials) -> Option<S
     }
 }
 
+/// Suggests a reason for an error of the socket.
 fn of_io(error: &io::Error, channel: &ChannelCredentials) -> Option<String> {
     #[cfg(feature = "tls")]
     if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref()) {
@@ -86,6 +91,7 @@ fn of_io(error: &io::Error, channel: &ChannelCredentials) -> Option<String> {
     Some(format!("it closed the connection without a response; is it healthy, or {question}"))
 }
 
+/// Suggests a reason for an error of TLS.
 #[cfg(feature = "tls")]
 fn of_tls(error: &rustls::Error, channel: &ChannelCredentials) -> Option<String> {
     let ChannelCredentials::Tls(config) = channel else { return None };

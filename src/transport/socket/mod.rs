@@ -67,6 +67,7 @@ async fn open_first(addresses: Vec<SocketAddr>) -> io::Result<(BoxedIo, SocketAd
                 Some(Err(e)) => failure = Some(io::Error::other(e)),
                 None => return Err(failure.unwrap_or_else(|| io::Error::other("the name has no address"))),
             },
+            // The attempts before go on: the first one that succeeds wins, and the others are dropped with the set.
             () = tokio::time::sleep(HEAD_START), if !is_last => {}
         }
     }

@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use super::state::State;
+use super::state::ObservedMesh;
 use crate::cli::{
     args::Look,
     json::Problem,
@@ -21,14 +21,12 @@ use crate::cli::{
 pub(super) enum Output {
     /// The last line of each listener, by the index of its target and its name.
     Json(BTreeMap<(usize, Arc<str>), String>),
-    Text {
-        artist: Artist,
-        trees: Trees,
-        is_drawn: bool,
-    },
+    /// The trees of all listeners.
+    Text { artist: Artist, trees: Trees, is_drawn: bool },
 }
 
 impl Output {
+    /// The output that the command line asks for.
     pub(super) fn new(look: &Look) -> Self {
         if look.json {
             return Self::Json(BTreeMap::new());
@@ -42,12 +40,13 @@ impl Output {
         }
     }
 
+    /// Whether the trees are redrawn in place.
     pub(super) fn is_drawn(&self) -> bool {
         matches!(self, Self::Text { is_drawn: true, .. })
     }
 
     /// Prints the trees that have changed and are known completely.
-    pub(super) fn show(&mut self, state: &mut State) -> io::Result<()> {
+    pub(super) fn show(&mut self, state: &mut ObservedMesh) -> io::Result<()> {
         let text = match self {
             Self::Json(printed) => report(printed, state),
             Self::Text { artist, trees, .. } => {
@@ -68,7 +67,7 @@ impl Output {
 }
 
 /// The lines of each listener; `None` while something of its tree is not known.
-fn draw(artist: Artist, state: &mut State) -> Vec<(String, Option<Vec<String>>)> {
+fn draw(artist: Artist, state: &mut ObservedMesh) -> Vec<(String, Option<Vec<String>>)> {
     let (mut trees, mut total) = (Vec::new(), 0);
     // The indexes keep equal names of two targets apart.
     let removed = state.take_removed();
@@ -100,7 +99,7 @@ fn draw(artist: Artist, state: &mut State) -> Vec<(String, Option<Vec<String>>)>
 }
 
 /// The lines that differ from the printed ones.
-fn report(printed: &mut BTreeMap<(usize, Arc<str>), String>, state: &mut State) -> String {
+fn report(printed: &mut BTreeMap<(usize, Arc<str>), String>, state: &mut ObservedMesh) -> String {
     let mut text = String::new();
     for (index, name) in state.take_removed() {
         if printed.remove(&(index, name.clone())).is_some() {
@@ -138,6 +137,7 @@ fn report(printed: &mut BTreeMap<(usize, Arc<str>), String>, state: &mut State) 
 const UNUSED: &str = "\n unused clusters";
 const ABSENCE: &str = "\n absence";
 
+/// The reason for the absence of a listener that was there.
 const REMOVED: &str = "the management server has it no longer";
 
 /// The number of lines behind which no more listeners are drawn.
@@ -167,10 +167,10 @@ mod tests {
         Entry::of(&Observed::Present { resource, version: "1".into(), warning: None }).expect("it is present")
     }
 
-    fn state(listeners: usize, chains: usize) -> State {
+    fn state(listeners: usize, chains: usize) -> ObservedMesh {
         let all = "listener=*".parse::<Target>().expect("a target");
         assert_eq!(all.kind, Kind::Listener);
-        let mut state = State::new(vec![Selection::new("*", all)]);
+        let mut state = ObservedMesh::new(vec![Selection::new("*", all)]);
         for number in 0..listeners {
             let name = format!("listener-{number:03}");
             state.set_listener(0, &name.as_str().into(), listener(&name, chains));

@@ -12,8 +12,10 @@ use crate::{
 };
 
 /// The resources, and the listeners of each target.
-pub(super) struct State {
+pub(super) struct ObservedMesh {
+    /// The resources.
     pub(super) mesh: Mesh,
+    /// The targets.
     selections: Vec<Selection>,
 }
 
@@ -21,16 +23,20 @@ pub(super) struct State {
 pub(super) struct Selection {
     /// The target as it was written.
     label: String,
+    /// What it selects.
     target: Target,
+    /// The names of the listeners.
     names: BTreeSet<Arc<str>>,
     /// The listeners that were removed since the last drawing.
     removed: BTreeSet<Arc<str>>,
+    /// Whether all of them are known.
     status: Status,
 }
 
 /// The state of a selection as a whole.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Status {
+    /// Some may be unknown.
     Waiting,
     /// All listeners of the selection are known.
     Complete,
@@ -38,11 +44,13 @@ pub(super) enum Status {
     Absent(WatchError),
 }
 
-impl State {
+impl ObservedMesh {
+    /// The state before anything was received.
     pub(super) fn new(selections: Vec<Selection>) -> Self {
         Self { mesh: Mesh::default(), selections }
     }
 
+    /// The targets, in the order of the command line.
     pub(super) fn selections(&self) -> &[Selection] {
         &self.selections
     }
@@ -108,6 +116,7 @@ impl State {
 }
 
 impl Selection {
+    /// A target whose listeners are unknown.
     pub(super) fn new(label: &str, target: Target) -> Self {
         Self {
             label: label.to_owned(),
@@ -118,14 +127,17 @@ impl Selection {
         }
     }
 
+    /// The target as it was written.
     pub(super) fn label(&self) -> &str {
         &self.label
     }
 
+    /// What it selects.
     pub(super) fn target(&self) -> &Target {
         &self.target
     }
 
+    /// The names of its listeners.
     pub(super) fn names(&self) -> &BTreeSet<Arc<str>> {
         &self.names
     }

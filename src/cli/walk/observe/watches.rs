@@ -12,7 +12,7 @@ use futures_util::{
     stream::{AbortHandle, Abortable, BoxStream, SelectAll},
 };
 
-use super::state::{Selection, State, Status};
+use super::state::{ObservedMesh, Selection, Status};
 use crate::{
     Client, Observed, Resource,
     cli::proxy_tree::{Assignment, Cluster, Content, Demand, Entry, Listener, RouteTable},
@@ -22,13 +22,16 @@ use crate::{
 };
 
 /// A change of what is known.
-pub(super) type Update = Box<dyn FnOnce(&mut State) + Send>;
+pub(super) type Update = Box<dyn FnOnce(&mut ObservedMesh) + Send>;
 
+/// Changes of a watched resource, or of several.
 type Updates = BoxStream<'static, Update>;
 
 /// The watches of listeners, and of all that these lead to.
 pub(super) struct Watches {
+    /// The client of all watches.
     client: Client,
+    /// The changes of all watched resources.
     pub(super) updates: SelectAll<Abortable<Updates>>,
     /// The watches of single resources that listeners lead to.
     followed: BTreeMap<(Followed, Arc<str>), AbortHandle>,
@@ -45,6 +48,7 @@ enum Followed {
 }
 
 impl Watches {
+    /// The watches of the listeners of all targets.
     pub(super) fn new(client: Client, selections: &[Selection]) -> Self {
         // Like a proxy, which requests all clusters with all listeners. Some servers know no other requests of proxies.
         let has_all_clusters = selections.iter().any(|selection| selection.target().is_many());
@@ -59,7 +63,7 @@ impl Watches {
     }
 
     /// Watches what the listeners lead to, and nothing else.
-    pub(super) fn follow(&mut self, state: &mut State) {
+    pub(super) fn follow(&mut self, state: &mut ObservedMesh) {
         let Demand { routes, clusters, endpoints } = state.demand();
         self.follow_type::<RouteTable>(Followed::Routes, routes, state);
         if !self.has_all_clusters {
@@ -68,7 +72,8 @@ impl Watches {
         self.follow_type::<Assignment>(Followed::Endpoints, endpoints, state);
     }
 
-    fn follow_type<C: Content>(&mut self, of: Followed, names: BTreeSet<Arc<str>>, state: &mut State) {
+    /// Watches the resources of a type that are needed now, and no longer those that are not.
+    fn follow_type<C: Content>(&mut self, of: Followed, names: BTreeSet<Arc<str>>, state: &mut ObservedMesh) {
         self.followed.retain(|(kind, name), handle| {
             let is_needed = *kind != of || names.contains(name);
             if !is_needed {
@@ -88,6 +93,7 @@ impl Watches {
     }
 }
 
+/// Updates that do not end.
 fn never_aborted(updates: Updates) -> Abortable<Updates> {
     let (_, registration) = AbortHandle::new_pair();
     Abortable::new(updates, registration)
@@ -99,15 +105,16 @@ fn single<C: Content>(client: &Client, name: &Arc<str>) -> Updates {
     let changes = client.watch::<Inspected<C::Resource>>(&*name);
     let changes = changes.map(move |seen| {
         let (name, entry) = (name.clone(), Entry::<C>::of(&seen));
-        Box::new(move |state: &mut State| C::of(&mut state.mesh).set(&name, entry)) as Update
+        Box::new(move |state: &mut ObservedMesh| C::of(&mut state.mesh).set(&name, entry)) as Update
     });
     changes.boxed()
 }
 
+/// The updates of all clusters.
 fn all_clusters(client: &Client) -> Updates {
     let states = states::<<Cluster as Content>::Resource>(client, "*");
     let changes = states.map(|(before, now)| {
-        Box::new(move |state: &mut State| {
+        Box::new(move |state: &mut ObservedMesh| {
             for Change { name, seen } in changes(before.as_deref(), &now) {
                 // Those that were rejected are absent members.
                 state.mesh.clusters.set(&name, seen.and_then(Entry::of));
@@ -128,7 +135,7 @@ fn listeners(client: &Client, index: usize, target: &Target) -> Updates {
         let name: Arc<str> = target.subscribed().into();
         let changes = client.watch::<Inspected<<Listener as Content>::Resource>>(&*name).map(move |seen| {
             let (name, entry) = (name.clone(), Entry::of(&seen));
-            Box::new(move |state: &mut State| {
+            Box::new(move |state: &mut ObservedMesh| {
                 if let Some(entry) = entry {
                     state.set_listener(index, &name, entry);
                     state.set_status(index, Status::Complete);
@@ -139,7 +146,7 @@ fn listeners(client: &Client, index: usize, target: &Target) -> Updates {
     }
     let states = states::<<Listener as Content>::Resource>(client, target.subscribed());
     let changes = states.map(move |(before, now)| {
-        Box::new(move |state: &mut State| {
+        Box::new(move |state: &mut ObservedMesh| {
             for Change { name, seen } in changes(before.as_deref(), &now) {
                 match seen.and_then(Entry::of) {
                     Some(entry) => state.set_listener(index, &name, entry),
@@ -172,6 +179,7 @@ fn states<R: Resource>(
 
 /// A member that differs from that of an earlier state.
 struct Change<'a, R> {
+    /// The name of the member.
     name: Arc<str>,
     /// `None` if it was removed.
     seen: Option<&'a Observed<Inspected<R>>>,

@@ -1,5 +1,6 @@
+//! The subscription of one type in the incremental variant: what is due, and why.
+
 use std::{
-    borrow::Cow,
     collections::{BTreeMap, BTreeSet},
     time::Instant,
 };
@@ -16,6 +17,7 @@ use super::super::{
     retry::Retry,
     wrap,
 };
+use super::draft::{Draft, StateSource, names_of, to_canonical};
 use crate::{
     name::ResourceName,
     pb::{
@@ -27,9 +29,11 @@ use crate::{
 /// The subscription of one type on one stream. All names are canonical.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Subscription {
+    /// What the client announces.
     features: Features,
     /// The subscribed names, without `*`.
     names: BTreeSet<String>,
+    /// Whether all resources are subscribed to.
     wildcard: bool,
     /// Whether the first request was received (B2.4).
     begun: bool,
@@ -41,12 +45,15 @@ pub(super) struct Subscription {
     unknown: BTreeSet<String>,
     /// Whether all resources of the wildcard must be sent.
     everything: bool,
+    /// The wait for a complete wildcard.
     patience: Patience,
     /// Names of resources, and of empty globs, whose state must be sent.
     due: BTreeSet<String>,
     /// Resources that need a heartbeat.
     beating: BTreeSet<String>,
+    /// The times of heartbeats.
     pulse: Pulse,
+    /// The time at which rejected resources are sent again.
     retry: Retry,
     /// Rejected resources that are sent again later.
     rejected: BTreeSet<String>,
@@ -61,20 +68,15 @@ pub(super) struct Subscription {
     awaiting: BTreeMap<String, Awaited>,
 }
 
+/// An unacknowledged response.
 #[derive(Debug, Clone)]
 struct Awaited {
+    /// Its version, for the ACK or NACK.
     version: String,
     /// The resources in it with a time to live.
     perishable: Vec<String>,
     /// All resources in it, if they may be sent again.
     resources: Vec<String>,
-}
-
-/// A response under construction.
-#[derive(Debug, Default)]
-struct Draft {
-    response: DeltaDiscoveryResponse,
-    perishable: Vec<String>,
 }
 
 impl Subscription {
@@ -85,7 +87,8 @@ impl Subscription {
     /// Takes the ACK or NACK of an unacknowledged response from a request. Other nonces are ignored (B2.11).
     pub(super) fn take_answer(
         &mut self,
-        (nonce, error_detail): (&str, Option<Status>),
+        nonce: &str,
+        error_detail: Option<Status>,
         behavior: &Behavior,
     ) -> Option<Answer> {
         let Awaited { version, perishable, resources } = self.awaiting.remove(nonce)?;
@@ -113,16 +116,18 @@ impl Subscription {
         })
     }
 
+    /// Records a response that was sent outside of the session.
     pub(super) fn note_sent(&mut self, nonce: &str, version: &str) {
         let awaited = Awaited { version: version.to_owned(), perishable: Vec::new(), resources: Vec::new() };
         self.awaiting.insert(nonce.to_owned(), awaited);
     }
 
+    /// Whether there is an unacknowledged response.
     pub(super) fn is_awaiting(&self) -> bool {
         !self.awaiting.is_empty()
     }
 
-    /// Returns the canonical name if it is newly subscribed.
+    /// Subscribes to a name. Returns the canonical name if it is new.
     pub(super) fn subscribe(&mut self, name: String, behavior: &Behavior) -> Option<String> {
         if name == WILDCARD && !behavior.legacy_wildcard_only {
             self.invalidate_initial(WILDCARD);
@@ -147,7 +152,7 @@ impl Subscription {
         !named
     }
 
-    /// Returns the canonical name if it was subscribed before.
+    /// Unsubscribes from a name. Returns the canonical name if it was subscribed to.
     pub(super) fn unsubscribe(&mut self, name: String, behavior: &Behavior) -> Option<String> {
         if name == WILDCARD && behavior.keeps_wildcard {
             return None;
@@ -180,10 +185,12 @@ impl Subscription {
         self.names.len() + usize::from(self.wildcard)
     }
 
+    /// Iterates over the names, `*` first.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.wildcard.then_some(WILDCARD).into_iter().chain(self.names.iter().map(String::as_str))
     }
 
+    /// Updates the time. Returns the next deadline.
     pub(super) fn handle_time(&mut self, now: Instant, of_type: &Type) -> Option<Instant> {
         let (retry, is_due) = self.retry.handle_time(now);
         if is_due {
@@ -212,7 +219,8 @@ impl Subscription {
     /// Returns the response that is due, with its nonce. Its contents count as sent.
     pub(super) fn poll(
         &mut self,
-        (type_url, nonce): (&str, String),
+        type_url: &str,
+        nonce: String,
         store: &Store,
         settings: &Settings,
     ) -> Option<DeltaDiscoveryResponse> {
@@ -230,12 +238,14 @@ impl Subscription {
         let owed = self.everything && !is_incomplete;
         self.collect_due(&now, |stored| store.version_of(stored), settings);
         let mut draft = Draft::default();
+        let source = StateSource { type_url, now: &now, store };
         let limit = settings.max_per_response.map_or(usize::MAX, |limit| limit.max(1));
+        // The rest stays due, and follows after the ACK or NACK.
         while draft.len() < limit {
             if let Some(name) = self.due.pop_first() {
-                self.write_state(name, &mut draft, (type_url, &now, store));
+                self.write_state(name, &mut draft, source);
             } else if let Some(name) = self.beating.pop_first() {
-                self.write_heartbeat(&name, &mut draft, (&now, store), settings);
+                self.write_heartbeat(&name, &mut draft, source, settings);
             } else {
                 break;
             }
@@ -247,7 +257,7 @@ impl Subscription {
         if settings.behavior.unsolicited_resources {
             let others = now.entries().filter(|(name, stored)| !self.covers(name, stored));
             let mut unmentioned =
-                others.filter(|(name, _)| !response.removed_resources.iter().any(|it| it == *name));
+                others.filter(|(name, _)| !response.removed_resources.iter().any(|removed| removed == *name));
             let whole = unmentioned.next().map(|(_, stored)| wrap::whole(type_url, stored, store));
             response.resources.extend(whole.map(|resource| self.supported(resource)));
         }
@@ -267,7 +277,7 @@ impl Subscription {
         Some(DeltaDiscoveryResponse { type_url, system_version_info, nonce, ..response })
     }
 
-    /// Determines the names whose state must be sent.
+    /// Determines the names whose state must be sent, from changes, new names and initial versions.
     fn collect_due(&mut self, now: &Type, version: impl Fn(&Stored) -> String, settings: &Settings) {
         if let Some(seen) = self.seen.replace(now.clone()) {
             self.compare(now, &seen, &settings.behavior);
@@ -363,12 +373,9 @@ impl Subscription {
         }
     }
 
-    fn write_state(
-        &mut self,
-        name: String,
-        draft: &mut Draft,
-        (type_url, now, store): (&str, &Type, &Store),
-    ) {
+    /// Writes the state of a name: its resource, an error, or its absence.
+    fn write_state(&mut self, name: String, draft: &mut Draft, source: StateSource<'_>) {
+        let StateSource { type_url, now, store } = source;
         let Draft { response, perishable } = draft;
         let is_unknown = self.unknown.remove(&name);
         match now.entry(&name) {
@@ -401,13 +408,15 @@ impl Subscription {
         }
     }
 
+    /// Writes a heartbeat, unless the resource is gone.
     fn write_heartbeat(
         &mut self,
         name: &str,
         draft: &mut Draft,
-        (now, store): (&Type, &Store),
+        source: StateSource<'_>,
         settings: &Settings,
     ) {
+        let StateSource { now, store, .. } = source;
         let Some((_, stored)) = now.entry(name).filter(|(_, stored)| self.covers(name, stored)) else {
             return;
         };
@@ -415,7 +424,7 @@ impl Subscription {
         draft.response.resources.push(wrap::heartbeat(stored, store, factor));
     }
 
-    /// Removes what the client does not support.
+    /// Removes the time to live for a client that does not support it.
     fn supported(&self, mut resource: Resource) -> Resource {
         resource.ttl = resource.ttl.filter(|_| self.features.ttl);
         resource
@@ -445,42 +454,26 @@ impl Subscription {
         glob.map_or_else(|| !self.wildcard || now.knows(WILDCARD), |glob| now.knows(glob.as_str()))
     }
 
+    /// Whether a resource is subscribed to, by its name, an alias, a glob or the wildcard.
     fn covers(&self, name: &str, stored: &Stored) -> bool {
         (self.wildcard && stored.is_listed())
             || self.names.contains(name)
             || stored.glob().into_iter().chain(stored.aliases()).any(|name| self.names.contains(name))
     }
 
+    /// Whether the wildcard or a glob covers a name.
     fn is_covered(&self, name: &str) -> bool {
         self.wildcard || self.is_covered_by_glob(name)
     }
 
+    /// Whether a glob covers a name.
     fn is_covered_by_glob(&self, name: &str) -> bool {
         let glob = ResourceName::parse_received(name).ok().and_then(|name| name.enclosing_glob());
         glob.is_some_and(|glob| self.names.contains(glob.as_str()))
     }
 }
 
-impl Draft {
-    fn len(&self) -> usize {
-        let DeltaDiscoveryResponse { resources, removed_resources, resource_errors, .. } = &self.response;
-        resources.len() + removed_resources.len() + resource_errors.len()
-    }
-}
-
-/// The canonical names of the resources in a response.
-fn names_of(response: &DeltaDiscoveryResponse) -> Vec<String> {
-    let whole = response.resources.iter().filter(|resource| resource.resource.is_some());
-    whole.map(|resource| to_canonical(resource.name.clone())).collect()
-}
-
+/// Whether a name is a glob.
 fn is_glob(name: &str) -> bool {
     ResourceName::parse_received(name).is_ok_and(|name| name.is_glob())
-}
-
-fn to_canonical(name: String) -> String {
-    match canonical(&name) {
-        Cow::Borrowed(_) => name,
-        Cow::Owned(canonical) => canonical,
-    }
 }

@@ -1,3 +1,5 @@
+//! The subscription of one type in the state-of-the-world variant: what is due, and why.
+
 use std::{
     borrow::Cow,
     collections::{BTreeMap, BTreeSet},
@@ -33,12 +35,15 @@ use crate::{
 /// The subscription of one type on one stream. All names are canonical.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Subscription {
+    /// What the client announces.
     features: Features,
     /// The subscribed names, without `*`: sorted, each once.
     names: Vec<String>,
+    /// Whether all resources are subscribed to.
     wildcard: bool,
     /// Whether a name was ever sent; before that, an empty list of names means `*` (B1.2).
     ever_named: bool,
+    /// The wait of a response that would imply absences.
     wait: Wait,
     added: Added,
     /// The resources at the time of the last response.
@@ -53,12 +58,15 @@ pub(super) struct Subscription {
     again: bool,
     /// Whether the newest response is a repetition of an accepted one.
     is_second: bool,
+    /// The resources of earlier streams.
     pub(super) memory: Memory,
     /// The version of the newest response of the session itself.
     version: String,
     /// The names whose resources were sent, if they are kept.
     known: BTreeSet<String>,
+    /// The times of heartbeats.
     pulse: Pulse,
+    /// The time at which rejected resources are sent again.
     retry: Retry,
 }
 
@@ -83,6 +91,7 @@ pub(in super::super) struct Whole {
 
 #[cfg(feature = "json")]
 impl Whole {
+    /// Collects the resources that a request names.
     pub(in super::super) fn of(request: &DiscoveryRequest, store: &Store, settings: &Settings) -> Self {
         let type_url = &request.type_url;
         let features = Features::of(request.node.as_ref());
@@ -122,6 +131,7 @@ impl Subscription {
         Self { memory, features, wait: Wait::new(version), ..Self::default() }
     }
 
+    /// Handles the ACK or NACK of the newest response.
     pub(super) fn on_answer(&mut self, accepted: bool, behavior: &Behavior) {
         self.memory.on_answer(accepted);
         self.rejected = !accepted;
@@ -196,6 +206,7 @@ impl Subscription {
         self.names.len() + usize::from(self.wildcard)
     }
 
+    /// Iterates over the names, `*` first.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.wildcard.then_some(WILDCARD).into_iter().chain(self.names.iter().map(String::as_str))
     }
@@ -203,7 +214,8 @@ impl Subscription {
     /// Returns the response that is due, without its nonce. Its contents count as sent.
     pub(super) fn poll(
         &mut self,
-        (type_url, full_state): (&str, bool),
+        type_url: &str,
+        full_state: bool,
         store: &Store,
         settings: &Settings,
     ) -> Option<DiscoveryResponse> {
@@ -222,9 +234,9 @@ impl Subscription {
         if self.seen.is_none() && settings.behavior.skip_known_versions {
             self.skip(&now, store.version_of_type(&now));
         }
-        let contents = match self.changes((full_state, &settings.behavior), &now) {
+        let contents = match self.changes(full_state, &settings.behavior, &now) {
             Some(contents) => contents,
-            None => self.beat((full_state, &settings.behavior), &now)?,
+            None => self.beat(full_state, &settings.behavior, &now)?,
         };
         match &contents {
             Contents::Whole { resources, .. } if settings.behavior.skip_known_versions => {
@@ -306,18 +318,14 @@ impl Subscription {
 
     /// Skips the response to a client that has all resources.
     fn skip(&mut self, now: &Type, version: String) {
-        if self.memory.take_skip(&version, (self.wildcard, &self.names)) {
+        if self.memory.take_skip(&version, self.wildcard, &self.names) {
             self.added = Added::default();
             (self.seen, self.version) = (Some(now.clone()), version);
         }
     }
 
     /// Returns the contents of the next response, which then count as sent; `None` if nothing has changed.
-    fn changes<'a>(
-        &mut self,
-        (full_state, behavior): (bool, &Behavior),
-        now: &'a Type,
-    ) -> Option<Contents<'a>> {
+    fn changes<'a>(&mut self, full_state: bool, behavior: &Behavior, now: &'a Type) -> Option<Contents<'a>> {
         let is_same_version = self.seen.as_ref().is_some_and(|seen| seen.version() == now.version());
         let mut added = match behavior.new_names_with_next_version && is_same_version {
             true => Added::default(),
@@ -353,7 +361,7 @@ impl Subscription {
     }
 
     /// Returns the resources that must be confirmed, if nothing else is due.
-    fn beat<'a>(&mut self, (full_state, behavior): (bool, &Behavior), now: &'a Type) -> Option<Contents<'a>> {
+    fn beat<'a>(&mut self, full_state: bool, behavior: &Behavior, now: &'a Type) -> Option<Contents<'a>> {
         let mut again = (self.rejected && !behavior.heartbeats_after_nack) || self.version.is_empty();
         let mut names = BTreeSet::new();
         for (ttl, confirm) in self.pulse.take_due(behavior.heartbeats_after_expiry) {
@@ -363,7 +371,7 @@ impl Subscription {
             again |= confirm == Confirm::Again;
         }
         let resources: Vec<_> =
-            names.into_iter().filter_map(|name| now.entry(name)).map(|(_, it)| it).collect();
+            names.into_iter().filter_map(|name| now.entry(name)).map(|(_, stored)| stored).collect();
         match () {
             () if resources.is_empty() => None,
             () if !again => Some(Contents::Heartbeats(resources)),
@@ -399,22 +407,26 @@ impl Subscription {
         }
     }
 
+    /// Whether a resource is subscribed to, by its name, a glob or the wildcard.
     fn covers(&self, name: &str, stored: &Stored) -> bool {
         (self.wildcard && stored.is_listed())
             || self.has(name)
             || stored.glob().is_some_and(|glob| self.has(glob))
     }
 
+    /// Whether a name is subscribed to.
     fn has(&self, name: &str) -> bool {
         has(&self.names, name)
     }
 
+    /// Whether a glob covers a name.
     fn has_glob_of(&self, name: &str) -> bool {
         let glob = ResourceName::parse_received(name).ok().and_then(|name| name.enclosing_glob());
         glob.is_some_and(|glob| self.has(glob.as_str()))
     }
 }
 
+/// Whether sorted names contain a name.
 fn has(names: &[String], name: &str) -> bool {
     names.binary_search_by(|other| other.as_str().cmp(name)).is_ok()
 }
@@ -449,6 +461,7 @@ impl<'a> Due<'a> {
         self.resources.extend(now.members(name).filter_map(|member| now.entry(member)));
     }
 
+    /// Returns the contents, if there are any.
     fn into_contents(self) -> Option<Contents<'a>> {
         let Self { resources, errors, .. } = self;
         (!resources.is_empty() || !errors.is_empty()).then(|| Contents::Whole {
@@ -471,6 +484,7 @@ fn any(stored: &Stored, type_url: &str, store: &Store, wraps_all: bool, features
     }
 }
 
+/// Puts a wrapper into an `Any`.
 fn wrapped(resource: &Resource) -> Any {
     Any { type_url: type_url::WRAPPER.to_owned(), value: Bytes::from(resource.encode_to_vec()) }
 }

@@ -1,3 +1,5 @@
+//! The wait for resources whose state is unknown.
+
 use std::{
     collections::BTreeSet,
     time::{Duration, Instant},
@@ -14,7 +16,7 @@ use super::super::{
 /// client at first.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Wait {
-    /// Those names of the first request whose state is still unknown; `None` before that request.
+    /// Names of the first request whose state is still unknown; `None` before that request.
     unknown: Option<BTreeSet<String>>,
     /// The resources that these names were compared with last, so that the next comparison costs the changes alone.
     compared: Option<Type>,
@@ -24,10 +26,12 @@ pub(super) struct Wait {
     may_hold: bool,
     /// Whether a wildcard waits for its completion.
     is_for_all: bool,
+    /// The time of the wait.
     patience: Patience,
 }
 
 impl Wait {
+    /// Creates the wait of a type, by the version of its first request.
     pub(super) fn new(version: &str) -> Self {
         Self { may_hold: !version.is_empty(), ..Self::default() }
     }
@@ -106,7 +110,7 @@ impl Wait {
         })
     }
 
-    /// The longest wait; `None` if nothing has to wait.
+    /// Returns the longest wait; `None` if nothing has to wait.
     fn limit(&self) -> Option<Duration> {
         let is_for_names = self.unknown.as_ref().is_some_and(|unknown| !unknown.is_empty());
         match () {
@@ -117,7 +121,7 @@ impl Wait {
     }
 }
 
-/// The names whose state has changed.
+/// Iterates over the names whose state has changed.
 fn changed<'a>(now: &'a Type, before: &'a Type) -> impl Iterator<Item = &'a str> {
     let names = now.changed_since(before).chain(now.errors_changed_since(before));
     names.chain(now.known_since(before))

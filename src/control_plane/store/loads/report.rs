@@ -1,3 +1,5 @@
+//! A report, as it was received.
+
 use std::{
     collections::BTreeMap,
     net::{IpAddr, SocketAddr},
@@ -29,6 +31,7 @@ pub struct LoadReport {
     node: Arc<str>,
     stream: u64,
     received_at: Instant,
+    /// The size of the message.
     bytes: usize,
     message: LoadStatsRequest,
 }
@@ -67,7 +70,7 @@ pub struct LocalityLoad {
     pub memory_utilization: Option<LoadMetric>,
     /// The utilization as the application defines it.
     pub application_utilization: Option<LoadMetric>,
-    /// Other metrics by name, such as `named_metrics.queue`.
+    /// All other metrics by name, such as `named_metrics.queue`.
     pub metrics: BTreeMap<String, LoadMetric>,
     /// The endpoints, if the server asked for them.
     pub endpoints: Vec<EndpointLoad>,
@@ -160,6 +163,7 @@ impl LoadReport {
 }
 
 impl ClusterLoad {
+    /// Reads the load of a cluster.
     fn of(stats: &ClusterStats) -> Self {
         let interval = stats.load_report_interval.as_ref();
         let mut dropped_by_category = BTreeMap::new();
@@ -185,6 +189,7 @@ impl ClusterLoad {
 }
 
 impl LocalityLoad {
+    /// Reads the load of a locality.
     fn of(stats: &endpoint::UpstreamLocalityStats) -> Self {
         let unnamed = |stats: &Option<endpoint::UnnamedEndpointLoadMetricStats>| {
             let stats = stats.as_ref()?;
@@ -193,7 +198,7 @@ impl LocalityLoad {
         let locality = stats.locality.as_ref();
         Self {
             locality: locality
-                .map(|it| Locality::new(&it.region, &it.zone, &it.sub_zone))
+                .map(|locality| Locality::new(&locality.region, &locality.zone, &locality.sub_zone))
                 .unwrap_or_default(),
             priority: stats.priority,
             requests: RequestCounts {
@@ -212,6 +217,7 @@ impl LocalityLoad {
 }
 
 impl EndpointLoad {
+    /// Reads the load of an endpoint.
     fn of(stats: &endpoint::UpstreamEndpointStats) -> Self {
         Self {
             address: stats.address.as_ref().and_then(socket_address),
@@ -237,26 +243,33 @@ impl RequestCounts {
 }
 
 impl LoadMetric {
+    /// Adds the values of another report.
     pub(super) fn add(&mut self, other: &Self) {
         self.count = self.count.saturating_add(other.count);
         self.sum += other.sum;
     }
 }
 
+/// Sums metrics by name, since a report may have a name several times.
 fn metrics(stats: &[EndpointLoadMetricStats]) -> BTreeMap<String, LoadMetric> {
     let mut metrics = BTreeMap::new();
-    for it in stats {
-        let sum: &mut LoadMetric = metrics.entry(it.metric_name.clone()).or_default();
-        sum.add(&LoadMetric { count: it.num_requests_finished_with_metric, sum: it.total_metric_value });
+    for stats in stats {
+        let sum: &mut LoadMetric = metrics.entry(stats.metric_name.clone()).or_default();
+        sum.add(&LoadMetric {
+            count: stats.num_requests_finished_with_metric,
+            sum: stats.total_metric_value,
+        });
     }
     metrics
 }
 
+/// Returns a duration that is neither negative nor malformed.
 fn valid(interval: &protobuf::Duration) -> Option<Duration> {
     let nanos = u32::try_from(interval.nanos).ok().filter(|nanos| *nanos < 1_000_000_000)?;
     Some(Duration::new(u64::try_from(interval.seconds).ok()?, nanos))
 }
 
+/// Returns an IP address with a port; `None` for a host name, a named port or a pipe.
 fn socket_address(address: &core::Address) -> Option<SocketAddr> {
     let Some(AnyAddress::SocketAddress(address)) = &address.address else { return None };
     let Some(core::socket_address::PortSpecifier::PortValue(port)) = address.port_specifier else {

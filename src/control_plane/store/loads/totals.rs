@@ -43,7 +43,7 @@ pub struct LocalityTotals {
     pub memory_utilization: LoadMetric,
     /// The utilization as the application defines it.
     pub application_utilization: LoadMetric,
-    /// Other metrics by name.
+    /// All other metrics by name.
     pub metrics: BTreeMap<Arc<str>, LoadMetric>,
     /// The requests of endpoints; those in progress are not counted.
     pub endpoints: BTreeMap<SocketAddr, RequestCounts>,

@@ -29,13 +29,13 @@ pub struct AuditLogging {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AuditCondition {
-    /// None.
+    /// No requests.
     None,
-    /// Those that deny a request.
+    /// Denied requests.
     OnDeny,
-    /// Those that allow a request.
+    /// Allowed requests.
     OnAllow,
-    /// All.
+    /// All requests.
     OnDenyAndAllow,
 }
 
@@ -54,7 +54,7 @@ pub struct AuditLogger {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum AuditLoggerConfig {
-    /// It writes them to the standard output, as lines of JSON.
+    /// The standard output, as lines of JSON.
     Stdout,
     /// What the application has registered
     /// ([`Registry::with_audit_logger`](crate::resource::Registry::with_audit_logger)).
@@ -101,7 +101,7 @@ impl AuditLogger {
         let extension = message.audit_logger.unwrap_or_default();
         let any = extension.typed_config.ok_or_else(|| at(Invalid::new("must be set")))?;
         let (type_name, payload) = parts::extension(&any).map_err(at)?;
-        let config = match cx.registry.audit_loggers().parse((&type_name, payload), cx) {
+        let config = match cx.registry.audit_loggers().parse(&type_name, payload, cx) {
             Ok(custom) => custom.map(AuditLoggerConfig::Custom),
             Err(payload) if type_name == STDOUT => stdout(payload),
             Err(_) if message.is_optional => return Ok(None),

@@ -72,7 +72,7 @@ pub struct Policy {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct RbacPerRoute {
-    /// The new settings; `None` lets everything pass there (H9).
+    /// The new settings; `None` lets everything pass there.
     pub rbac: Option<Rbac>,
 }
 

@@ -6,6 +6,7 @@ use super::classes;
 
 /// The translated pattern. Atoms are what repetitions apply to.
 pub(super) struct Output {
+    /// What was translated.
     text: String,
     /// The innermost open group; without parentheses, the whole pattern.
     group: Group,
@@ -29,7 +30,9 @@ struct Group {
 /// The flags of the rest of a group that matter for the translation.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Flags {
+    /// Letters match in any case.
     pub(super) ignores_case: bool,
+    /// A dot also matches the end of a line.
     pub(super) dot_matches_newline: bool,
 }
 
@@ -48,12 +51,14 @@ struct Atom {
 /// How often something is repeated.
 #[derive(Clone, Copy)]
 pub(super) struct Counts {
+    /// The least number.
     pub(super) min: u32,
     /// `None` for any number.
     pub(super) max: Option<u32>,
 }
 
 impl Output {
+    /// An empty output.
     pub(super) fn new(capacity: usize) -> Self {
         let text = String::with_capacity(capacity);
         Self { text, group: Group::new(0, 0, Flags::default()), outer: Vec::new() }
@@ -67,6 +72,7 @@ impl Output {
         }
     }
 
+    /// The flags at the current position.
     pub(super) fn flags(&self) -> Flags {
         self.group.flags
     }
@@ -152,6 +158,7 @@ impl Output {
         Ok(())
     }
 
+    /// Adds an atom.
     fn add(&mut self, atom: Atom) {
         self.group.settle();
         self.group.weight = self.group.weight.max(atom.weight);
@@ -160,6 +167,7 @@ impl Output {
 }
 
 impl Group {
+    /// A group that opens here.
     fn new(opened: usize, start: usize, flags: Flags) -> Self {
         Self { opened, start, last: None, size: 0, weight: 1, flags }
     }
@@ -170,13 +178,14 @@ impl Group {
         self.last = None;
     }
 
+    /// The size of the group so far.
     fn whole_size(&self) -> usize {
         self.size.saturating_add(self.last.map_or(0, |last| last.size))
     }
 }
 
 impl Flags {
-    /// With flags such as `is-m`.
+    /// Applies flags such as `is-m`: those before the minus are set, those after it cleared.
     pub(super) fn with(mut self, flags: &str) -> Self {
         let (on, off) = flags.split_once('-').unwrap_or((flags, ""));
         for (flag, value) in [('i', &mut self.ignores_case), ('s', &mut self.dot_matches_newline)] {

@@ -1,3 +1,5 @@
+//! TLS to management servers, on rustls.
+
 use std::{path::Path, sync::Arc};
 
 use tokio_rustls::{
@@ -22,9 +24,10 @@ use crate::{
 
 /// A TLS configuration with certificates as of one time.
 pub(super) struct Tls {
+    /// The settings of rustls.
     connector: TlsConnector,
     alpn: Alpn,
-    /// The server name, in place of the host.
+    /// The server name of the configuration; `None` for the host of the server.
     server_name: Option<String>,
 }
 
@@ -59,6 +62,7 @@ impl Tls {
         Ok(Self { connector, alpn, server_name: config.server_name.clone() })
     }
 
+    /// Makes the handshake with a host of this name or address.
     pub(super) async fn secure(&self, io: BoxedIo, host: &str) -> Result<Secured, StdError> {
         let name = ServerName::try_from(self.server_name.as_deref().unwrap_or(host).to_owned())?;
         let connected = self.connector.connect(name, io).await;
@@ -74,6 +78,7 @@ impl Tls {
     }
 }
 
+/// Reads the client's certificate with its key.
 fn identity(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
     let chain = files::read("certificate_file", certificate)?;
     let private = files::read("private_key_file", key)?;
@@ -82,6 +87,7 @@ fn identity(certificate: &Path, key: &Path) -> Result<CertifiedKey, String> {
     files::identity(&chain, &private, &files::crypto()).map_err(|unusable| unusable.reason)
 }
 
+/// Reads the root certificates; those of the system without a path.
 fn roots(path: Option<&Path>) -> Result<RootCertStore, String> {
     let Some(path) = path else {
         let system = files::system_certificates().and_then(|found| files::system_roots(&found));

@@ -1,3 +1,5 @@
+//! JSON web tokens from files, as call credentials (A97).
+
 use std::{
     path::Path,
     time::{Duration, SystemTime, UNIX_EPOCH},
@@ -18,6 +20,7 @@ pub(super) fn read(path: &Path, now: SystemTime) -> Result<HeaderValue, String> 
     parse(&bytes, now).map_err(|reason| file_reads::in_file(FIELD, path, &reason))
 }
 
+/// Checks a token, and returns its header.
 fn parse(bytes: &[u8], now: SystemTime) -> Result<HeaderValue, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| NOT_A_TOKEN.to_owned())?;
     let token = text.trim();
@@ -31,7 +34,7 @@ fn parse(bytes: &[u8], now: SystemTime) -> Result<HeaderValue, String> {
     Ok(value)
 }
 
-/// The claim `exp`: seconds since 1970.
+/// Returns the claim `exp` in seconds since 1970.
 fn expiry(token: &str) -> Result<f64, String> {
     if token.is_empty() {
         return Err("the file is empty".to_owned());
@@ -69,6 +72,7 @@ fn date(seconds: f64) -> String {
     format!("{year}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
+/// Returns the days of a year.
 fn days_of(year: u64) -> u64 {
     (1..=12).map(|month| days_of_month(year, month)).sum()
 }

@@ -1,4 +1,4 @@
-//! What the task of a channel publishes for its calls, and the calls that wait for it.
+//! The routes and pickers that the task of a channel publishes for calls, and the calls that wait for newer ones.
 
 use std::{
     collections::BTreeMap,
@@ -27,32 +27,37 @@ use crate::{
 };
 
 /// The current generation, and the queue of the calls that wait for a newer one.
-pub(super) struct Published {
-    /// Its routes have the places of clusters, and its pickers are by these (CH11.2).
+pub(super) struct PickerCell {
+    /// The generation in use. Routes name clusters by their index, and pickers are found by it (CH11.2). Calls load it without a
+    /// lock.
     generation: ArcSwap<Generation<Handle>>,
+    /// The waiting calls. Calls that can be sent at once never lock it.
     queue: Mutex<Queue>,
+    /// The state of the channel.
     pub(super) states: States,
-    /// The number of calls that wait, for a generation or for a stream.
+    /// The number of calls that wait, for a generation, an endpoint or a stream.
     waiting: AtomicUsize,
 }
 
-/// A pick and the number of the generation that it is of, or nothing if the call picks by itself; and what the attempt remembers.
+/// A pick with the number of its generation, or `None` if the call is to pick by itself; and the inputs of the pick, which are
+/// returned to the attempt.
 pub(super) type Picked = (Option<(Pick<Handle>, u64)>, Draws);
 
-/// The place of a call in the queue, by the order in which calls began to wait (CH1.11).
-pub(super) struct Place<'a> {
-    published: &'a Published,
+/// A call that has begun to wait, with its position in the order in which calls did so (CH1.11).
+pub(super) struct QueuedCall<'a> {
+    published: &'a PickerCell,
+    /// The position, kept for all waits of the call.
     number: u64,
 }
 
-/// A call that waits. Dropping it takes the call out of the queue at once.
+/// A wait of a call. Dropping it removes the call from the queue at once.
 pub(super) struct Waiter<'a, T> {
-    published: &'a Published,
+    published: &'a PickerCell,
     number: u64,
     answer: oneshot::Receiver<T>,
 }
 
-/// A connection that the pick of a waiting call requested.
+/// A connection that was requested by a pick of a waiting call.
 #[derive(Debug)]
 pub(super) enum Connect {
     /// Of a cluster.
@@ -61,19 +66,22 @@ pub(super) enum Connect {
     Endpoint(ConnectRequest),
 }
 
-/// The channel was shut down, or its task has ended: [`Published::closed`] has the reason.
+/// The channel was shut down, or its task has ended: [`PickerCell::closed`] has the reason.
 #[derive(Debug)]
 pub(super) struct ShutDown;
 
+/// The waiting calls.
 #[derive(Default)]
 struct Queue {
+    /// Waits by the position of their calls.
     calls: BTreeMap<u64, Waiting>,
+    /// The position of the last call that began to wait.
     next: u64,
-    /// Why no call can wait any more.
+    /// The reason why no call can wait any more; `None` while calls can.
     closed: Option<Arc<str>>,
 }
 
-/// What a call waits for.
+/// The subject of a wait.
 enum Waiting {
     /// Newer routes, in which it selects its cluster.
     Routes(oneshot::Sender<()>),
@@ -81,17 +89,22 @@ enum Waiting {
     Picker(PickerWait),
 }
 
+/// A wait for a picker. The task picks for the call, so that only calls with an endpoint are woken.
 struct PickerWait {
+    /// The name of the cluster, to request a connection of it.
     cluster: Arc<str>,
+    /// The index of the cluster in the generation.
     place: usize,
+    /// The inputs of the pick.
     draws: Draws,
+    /// Whether the call goes on waiting when a pick fails.
     waits_for_ready: bool,
-    /// Why the latest pick failed.
+    /// The reason of the last failed pick.
     reason: Option<Arc<str>>,
     answer: oneshot::Sender<Picked>,
 }
 
-impl Published {
+impl PickerCell {
     pub(super) fn new() -> Arc<Self> {
         Arc::new(Self {
             generation: ArcSwap::from_pointee(Generation::waiting()),
@@ -101,12 +114,13 @@ impl Published {
         })
     }
 
+    /// Returns the generation in use. The guard is for a moment: it must not be held across an await.
     pub(super) fn load(&self) -> Guard<Arc<Generation<Handle>>> {
         self.generation.load()
     }
 
-    /// Publishes a generation, and picks anew for the calls that wait for what is new in it, in the order in which they came
-    /// (CH1.11). Only calls whose wait is over are woken. Returns the connections that were requested by that.
+    /// Publishes a generation, and picks again for the waiting calls that it concerns, in their order (CH1.11). Only calls whose
+    /// wait is over are woken. Returns the connections that these picks have requested.
     pub(super) fn publish(&self, generation: Generation<Handle>) -> Vec<Connect> {
         let generation = Arc::new(generation);
         let before = self.generation.swap(generation.clone());
@@ -114,14 +128,14 @@ impl Published {
         self.lock().pick_anew(before.number(), &generation)
     }
 
-    /// Ends all waiting, now and later, for a reason. Only the first one counts.
+    /// Ends all waits, now and later, for a reason. Only the first call has an effect.
     pub(super) fn close(&self, reason: impl Into<Arc<str>>) {
         let mut queue = self.lock();
         queue.closed.get_or_insert(reason.into());
         queue.calls.clear();
     }
 
-    /// The task of the channel has ended without a shutdown: calls that wait and later ones fail for a reason.
+    /// Handles the end of the task without a shutdown: waiting and later calls fail for a reason.
     pub(super) fn fail(&self, reason: String) {
         self.close(reason);
         // A call that has seen the routes before finds the queue closed.
@@ -129,21 +143,21 @@ impl Published {
         self.states.set(ChannelState::Shutdown);
     }
 
-    /// Why no call can wait any more, once that is so.
+    /// Returns the reason why no call can wait any more, once that is so.
     pub(super) fn closed(&self) -> Option<Arc<str>> {
         self.lock().closed.clone()
     }
 
-    /// A place in the queue, unless as many calls wait as permitted (CH1.12).
-    pub(super) fn place(&self, limit: usize) -> Option<Place<'_>> {
+    /// Gives a call a position in the queue, unless as many calls wait as permitted (CH1.12).
+    pub(super) fn enqueue(&self, limit: usize) -> Option<QueuedCall<'_>> {
         let more = |waiting| (waiting < limit).then(|| waiting + 1);
         self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         let mut queue = self.lock();
         queue.next += 1;
-        Some(Place { published: self, number: queue.next })
+        Some(QueuedCall { published: self, number: queue.next })
     }
 
-    /// The number of calls that wait.
+    /// Returns the number of waiting calls.
     pub(super) fn waiting(&self) -> usize {
         self.waiting.load(Ordering::Relaxed)
     }
@@ -151,7 +165,7 @@ impl Published {
     /// The number of calls that wait for a picker of their clusters.
     #[cfg(test)]
     pub(super) fn waiting_for_pickers(&self) -> usize {
-        self.lock().calls.values().filter(|it| matches!(it, Waiting::Picker(_))).count()
+        self.lock().calls.values().filter(|waiting| matches!(waiting, Waiting::Picker(_))).count()
     }
 
     /// Lets calls see another generation, without its publication.
@@ -160,18 +174,21 @@ impl Published {
         self.generation.swap(generation)
     }
 
+    /// Locks the queue.
     fn lock(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl<'a> Place<'a> {
-    /// Waits for routes that are newer than those of a generation. `None` if they are there.
+impl<'a> QueuedCall<'a> {
+    /// Waits for routes that are newer than those of generation `seen`. `None` if they are there already.
     pub(super) fn wait_for_routes(&self, seen: u64) -> Result<Option<Waiter<'a, ()>>, ShutDown> {
         let mut queue = self.published.lock();
         if queue.closed.is_some() {
             return Err(ShutDown);
         }
+        // Compared under the lock of the queue: a generation that is published meanwhile finds this call in the queue, or is seen
+        // here.
         if self.published.load().routes_since() > seen {
             return Ok(None);
         }
@@ -180,13 +197,14 @@ impl<'a> Place<'a> {
         Ok(Some(Waiter { published: self.published, number: self.number, answer }))
     }
 
-    /// Waits for a picker that is newer than that of a generation, and for a pick of it that ends the wait. If there is such a
-    /// picker, this returns what the attempt remembers.
+    /// Waits for a picker that is newer than that of generation `seen`, and for a pick by it that ends the wait. Returns `draws`
+    /// if there is such a picker already.
     pub(super) fn wait_for_picker(
         &self,
         cluster: &ClusterReference,
         seen: u64,
-        (draws, waits_for_ready): (Draws, bool),
+        draws: Draws,
+        waits_for_ready: bool,
     ) -> Result<Result<Waiter<'a, Picked>, Draws>, ShutDown> {
         let mut queue = self.published.lock();
         if queue.closed.is_some() {
@@ -204,15 +222,15 @@ impl<'a> Place<'a> {
 }
 
 impl<T> Waiter<'_, T> {
-    /// The answer.
+    /// Waits for the end of the wait.
     ///
     /// # Cancel safety
-    /// An answer is not lost if the future is dropped, but if the waiter is.
+    /// Dropping the future loses no answer; dropping the waiter does.
     pub(super) async fn answer(&mut self) -> Result<T, ShutDown> {
         (&mut self.answer).await.map_err(|_| ShutDown)
     }
 
-    /// Why the latest pick failed, while the call waits.
+    /// Returns the reason of the last failed pick, while the call waits.
     pub(super) fn reason(&self) -> Option<Arc<str>> {
         match self.published.lock().calls.get(&self.number)? {
             Waiting::Routes(_) => None,
@@ -220,7 +238,7 @@ impl<T> Waiter<'_, T> {
         }
     }
 
-    /// The labels of the latest pick, while the call waits.
+    /// Returns the labels of the last pick, while the call waits.
     pub(super) fn labels(&self) -> Option<PickLabels> {
         match self.published.lock().calls.get(&self.number)? {
             Waiting::Routes(_) => None,
@@ -236,13 +254,14 @@ impl<T> Drop for Waiter<'_, T> {
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for QueuedCall<'_> {
     fn drop(&mut self) {
         self.published.waiting.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
 impl Queue {
+    /// Ends the waits for what is newer than generation `before`.
     fn pick_anew(&mut self, before: u64, current: &Generation<Handle>) -> Vec<Connect> {
         let mut connects = Vec::new();
         let mut random = fastrand::Rng::new();
@@ -268,7 +287,7 @@ impl Queue {
 }
 
 impl PickerWait {
-    /// Picks for the call. Returns the call if it still has to wait.
+    /// Picks for the call. Returns the wait if it goes on.
     fn pick(
         mut self,
         current: &Generation<Handle>,

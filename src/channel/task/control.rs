@@ -1,0 +1,42 @@
+//! Requests to the task of a channel.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::{
+    mpsc::{UnboundedReceiver, WeakUnboundedSender},
+    oneshot,
+};
+
+use crate::{balance::picker::ConnectRequest, channel::channel_status::Collected};
+
+/// Requests of calls and handles to the task of their channel.
+pub(in crate::channel) enum Control {
+    /// Leave the idle state.
+    Wake,
+    /// The application subscribes to a cluster (CH2.8).
+    Subscribe(Arc<str>),
+    /// The application ends a subscription.
+    Unsubscribe(Arc<str>),
+    /// A pick requested a connection of a cluster.
+    Connect { cluster: Arc<str> },
+    /// A pick requested the connection of an endpoint.
+    ConnectEndpoint(ConnectRequest),
+    /// The application requested connections: leave the idle state, also that of the clusters.
+    ExitIdle,
+    /// Calls have released a cluster, which may be unused now.
+    Release,
+    /// The application ends the delays between attempts to connect.
+    ResetBackoff,
+    /// The application requests the state of the clusters.
+    Status(oneshot::Sender<Collected>),
+    /// The application shuts the channel down; `done` is dropped or sent at its end.
+    Shutdown { grace: Duration, done: oneshot::Sender<()> },
+}
+
+/// The queue from the handles of a channel to its task.
+pub(in crate::channel) struct ControlQueue {
+    /// The handles own the queue: with a strong sender here, the task would never see that the last one is gone (CH1.5).
+    pub(in crate::channel) sender: WeakUnboundedSender<Control>,
+    /// The end of the task.
+    pub(in crate::channel) receiver: UnboundedReceiver<Control>,
+}

@@ -1,0 +1,17 @@
+//! The configuration that a cluster is to be shown by.
+
+use std::sync::Arc;
+
+use super::super::endpoints::Source;
+use crate::{error::WatchError, resource::Cluster};
+
+/// The latest configuration of a cluster with endpoints of its own.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LatestConfig<'a> {
+    /// The cluster.
+    pub(super) config: &'a Arc<Cluster>,
+    /// Why it may be stale.
+    pub(super) warning: Option<&'a WatchError>,
+    /// Where its endpoints are.
+    pub(super) source: &'a Source,
+}
