@@ -16,14 +16,14 @@ import sys
 
 # figure: (bound, wanted, meaning). Of `comments` and `docs` the bound is the least value, of all others the largest.
 BOUNDS = {
-    "tuples": (108, 15, "parameters whose pattern is a tuple: name the type, or make two parameters"),
-    "impls": (7, 1, "types with inherent impls in three or more files: several types, or one file"),
-    "subjectless": (1.5, 0.5, "% of the docs without a subject: `The endpoint's cluster.`, not `That of its channel.`"),
-    "it": (198, 20, "closures whose parameter is `it`: name the thing"),
+    "tuples": (38, 15, "parameters whose pattern is a tuple: name the type, or make two parameters"),
+    "impls": (3, 1, "types with inherent impls in three or more files: several types, or one file"),
+    "subjectless": (0.8, 0.5, "% of the docs without a subject: `The endpoint's cluster.`, not `That of its channel.`"),
+    "it": (173, 20, "closures whose parameter is `it`: name the thing"),
     "ids": (1, 0, "rule ids in the docs of public items: they belong in `//` beside the code"),
     "sentinels": (3, 0, "constants of `usize::MAX`: a variant of an enum"),
     "comments": (1.1, 2.0, "lines of comments in 100 lines of code"),
-    "docs": (0.19, 0.22, "lines of docs for each line of code"),
+    "docs": (0.2, 0.22, "lines of docs for each line of code"),
     "words": (0, 0, "words that have been replaced, see WORDS"),
 }
 TIGHTEN = 0.1  # a bound that could come this much closer to the figure, relative to it, is worth a hint

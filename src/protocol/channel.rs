@@ -9,7 +9,7 @@ use super::{
     source_key::SourceKey,
     stream_event::Disconnect,
     subscriptions::{SubId, Subscriptions},
-    variant::{Answer, Variant},
+    variant::{Answer, Crossing, Variant},
 };
 use crate::resource::Version;
 
@@ -105,7 +105,7 @@ impl Channel {
         self.answered_timer = last_timer;
         self.all = match self.all {
             AllDue::Doubted(_) => self.all,
-            AllDue::Until(_) if self.variant.is_wildcard_crossed() => self.all,
+            AllDue::Until(_) if self.variant.wildcard_crossing() != Crossing::No => self.all,
             AllDue::No | AllDue::Until(_) | AllDue::TimedOut => AllDue::No,
         };
         self.is_answered = true;
@@ -275,7 +275,13 @@ impl Channel {
 
     /// A response to the wildcard has something that was not subscribed by name.
     pub(crate) fn trust_wildcard(&mut self) {
-        if !self.variant.is_wildcard_crossed() {
+        let is_answer = match self.variant.wildcard_crossing() {
+            Crossing::No => true,
+            // What has all names that were requested with the wildcard is the answer to both.
+            Crossing::Possible => !self.subscriptions.iter().any(|(_, sub)| sub.is_owed()),
+            Crossing::Likely => false,
+        };
+        if is_answer {
             self.all = AllDue::No;
         }
     }

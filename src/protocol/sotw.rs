@@ -15,7 +15,7 @@ use super::{
     request_batcher::RequestBatcher,
     subscription::Subscription,
     subscriptions::{SubId, Subscriptions},
-    variant::{Answer, Head, Variant, Written},
+    variant::{Answer, Crossing, Head, Variant, Written},
 };
 use crate::resource::Version;
 
@@ -235,8 +235,8 @@ impl Variant for Sotw {
         subscriptions.wildcard && self.on_stream.names.has_star()
     }
 
-    fn is_wildcard_crossed(&self) -> bool {
-        self.on_stream.empty_list.is_crossed()
+    fn wildcard_crossing(&self) -> Crossing {
+        self.on_stream.empty_list.crossing()
     }
 
     fn on_sent(&mut self, now: Instant) {
@@ -265,7 +265,7 @@ impl Variant for Sotw {
     fn on_response(&mut self, version: &Version, now: Instant) {
         self.on_stream.busy = true;
         self.on_stream.version_sent = false;
-        self.on_stream.empty_list.on_response(version);
+        self.on_stream.empty_list.on_response(version, now);
         self.on_stream.crossed.on_response(self.doubt, now);
         self.on_stream.recent_unsubscribes.on_response(self.doubt, now);
     }

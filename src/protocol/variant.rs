@@ -38,8 +38,8 @@ pub(crate) trait Variant: Debug + Send {
     }
 
     /// Whether the last response may be the answer to the wildcard as an empty list, although it was sent as `*` since.
-    fn is_wildcard_crossed(&self) -> bool {
-        false
+    fn wildcard_crossing(&self) -> Crossing {
+        Crossing::No
     }
 
     /// A request was sent.
@@ -194,4 +194,15 @@ impl Written {
             spells_all: false,
         }
     }
+}
+
+/// Whether the last response was sent before the server read the request that spells the wildcard (B1.23).
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Crossing {
+    #[default]
+    No,
+    /// It has another version than the one before, and came shortly after the request: a change may have crossed that.
+    Possible,
+    /// It has the version of the response before, or is the first one.
+    Likely,
 }

@@ -121,9 +121,22 @@ fn b1_23_a_response_of_the_version_before_star_is_no_answer_to_it() {
     assert!(outputs.contains(&"disconnect 0.1".to_owned()), "it may have been made before: {outputs:?}");
 }
 
+/// Found by the fuzzer of operations: the server takes `*` for a name, and has neither.
+#[test]
+fn b1_23_a_change_that_crosses_star_is_no_answer_to_it_unless_it_has_the_names() {
+    for (name, is_answer) in [("c", true), ("d", false)] {
+        let (mut rig, _) = behind_the_empty_list(&["c"]);
+        rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "z"), any::<Full>(name, "z")]));
+        rig.sent(1);
+        let outputs = rig.pass(Duration::from_secs(40));
+        assert_eq!(outputs.iter().any(|output| output.contains("connect")), !is_answer, "{outputs:?}");
+    }
+}
+
 #[test]
 fn b1_23_a_response_of_another_version_with_more_than_the_names_answers_star() {
     let (mut rig, _) = behind_the_empty_list(&["c"]);
+    rig.pass(Duration::from_secs(1));
     rig.receive(1, &response::<Full>("2", vec![any::<Full>("a", "x"), any::<Full>("b", "z")]));
     rig.sent(1);
     let outputs = rig.pass(Duration::from_secs(40));

@@ -1,6 +1,6 @@
 use std::time::{Duration, Instant};
 
-use crate::resource::Version;
+use crate::{protocol::variant::Crossing, resource::Version};
 
 /// The answer to the empty list that begins a stream with a wildcard, as far as names beside the wildcard depend on it (B1.23, B1.26).
 #[derive(Debug, Default)]
@@ -11,8 +11,10 @@ pub(super) struct EmptyList {
     version: Option<Version>,
     /// The answer that would not be one to `*`.
     before_star: BeforeStar,
-    /// The last response may have been made before the server read `*`.
-    is_crossed: bool,
+    /// The request with `*`, which a change of the server's resources may cross.
+    star: Star,
+    /// Whether the last response was sent before the server read `*`.
+    crossing: Crossing,
 }
 
 /// The last answer before the wildcard was sent as `*`. The server may repeat it, or it may cross the request: with a NACK before,
@@ -28,6 +30,26 @@ enum BeforeStar {
     Version(Version),
 }
 
+/// The progress of the request that spells the wildcard.
+#[derive(Debug, Default, Clone, Copy)]
+enum Star {
+    #[default]
+    NotSpelled,
+    Written,
+    Sent(Instant),
+}
+
+impl Star {
+    /// Whether a response may have been sent before the server read the request.
+    fn is_crossed(self, now: Instant) -> bool {
+        match self {
+            Self::NotSpelled => false,
+            Self::Written => true,
+            Self::Sent(at) => now < at + CROSSING,
+        }
+    }
+}
+
 impl EmptyList {
     /// The empty list was written, and names follow.
     pub(super) fn on_written(&mut self, now: Instant) {
@@ -39,6 +61,9 @@ impl EmptyList {
         if let Some(until) = &mut self.names_wait_until {
             *until = now + WAIT;
         }
+        if let Star::Written = self.star {
+            self.star = Star::Sent(now);
+        }
     }
 
     /// The first request claims this version, which the server may take for known.
@@ -49,19 +74,23 @@ impl EmptyList {
     /// The wildcard was sent as `*`.
     pub(super) fn on_spelled(&mut self) {
         self.before_star = self.version.clone().map_or(BeforeStar::Awaited, BeforeStar::Version);
+        self.star = Star::Written;
     }
 
     /// A response was received: the names need not wait any more, and it may be the answer to the empty list or to `*`.
-    pub(super) fn on_response(&mut self, version: &Version) {
+    pub(super) fn on_response(&mut self, version: &Version, now: Instant) {
         self.names_wait_until = None;
-        self.is_crossed = match &self.before_star {
-            BeforeStar::None => false,
-            BeforeStar::Awaited => true,
-            BeforeStar::Version(before) => before == version,
+        self.crossing = match &self.before_star {
+            BeforeStar::None => Crossing::No,
+            BeforeStar::Awaited => Crossing::Likely,
+            BeforeStar::Version(before) if before == version => Crossing::Likely,
+            // Resources that change cross the request, too, with another version.
+            BeforeStar::Version(_) if self.star.is_crossed(now) => Crossing::Possible,
+            BeforeStar::Version(_) => Crossing::No,
         };
-        self.before_star = match self.is_crossed {
-            true => BeforeStar::Version(version.clone()),
-            false => BeforeStar::None,
+        self.before_star = match self.crossing {
+            Crossing::No => BeforeStar::None,
+            Crossing::Possible | Crossing::Likely => BeforeStar::Version(version.clone()),
         };
         self.version = Some(version.clone());
     }
@@ -71,11 +100,13 @@ impl EmptyList {
         self.names_wait_until.map_or(due, |until| until.max(due))
     }
 
-    /// Whether the last response may be the answer to the empty list, although the wildcard was sent as `*` since.
-    pub(super) fn is_crossed(&self) -> bool {
-        self.is_crossed
+    /// Whether the last response is the answer to the empty list, although the wildcard was sent as `*` since.
+    pub(super) fn crossing(&self) -> Crossing {
+        self.crossing
     }
 }
 
+/// For how long after a request a response may have been sent before the server read it.
+const CROSSING: Duration = Duration::from_secs(1);
 /// For how long the response to a wildcard is waited for before names are requested beside it.
 const WAIT: Duration = Duration::from_secs(1);
