@@ -8,12 +8,13 @@ use super::identity::Destination;
 /// section 4).
 pub(super) fn interleaved(destinations: impl IntoIterator<Item = Destination>) -> Vec<Destination> {
     let mut known = HashSet::new();
-    let mut unique: Vec<_> = destinations.into_iter().filter(|it| known.insert(it.clone())).collect();
+    let mut unique: Vec<_> =
+        destinations.into_iter().filter(|destination| known.insert(destination.clone())).collect();
     let Some(first) = unique.first() else { return unique };
     let is_ipv4 = first.address.is_ipv4();
     unique.reverse();
     let (mut same, mut other): (Vec<_>, Vec<_>) =
-        unique.into_iter().partition(|it| it.address.is_ipv4() == is_ipv4);
+        unique.into_iter().partition(|destination| destination.address.is_ipv4() == is_ipv4);
     let mut turn = false;
     std::iter::from_fn(|| {
         turn = !turn;

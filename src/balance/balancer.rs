@@ -23,15 +23,16 @@ pub(crate) use self::settings::BalancerSettings;
 use super::{
     breaker::Breakers,
     clusters::{ClusterChanges, ClusterConfig, ClusterConfigs},
-    command::{Commands, ConnectionId, Owner},
+    command::{Commands, ConnectionId, Holder, Owner},
     connect_error::ConnectError,
     connectivity::Connectivity,
     connects::Connects,
     deadlines::Deadlines,
     failover::{Alternatives, Failover},
-    leaf::{Leaf, Scope},
+    leaf::Leaf,
     picker::{Choice, ClusterPicker, LeafPicker},
     policy::LeafConfig,
+    scope::Scope,
     streams::Streams,
 };
 
@@ -117,7 +118,7 @@ impl<H: Clone> Balancer<H> {
         }
     }
 
-    /// Other configurations of some clusters. What is equal stays as it is.
+    /// Replaces the configurations of some clusters. What is equal stays as it is.
     pub(crate) fn update(&mut self, changes: ClusterChanges, now: Instant) {
         let mut removed = BTreeSet::new();
         for (name, config) in changes.leaves {
@@ -142,7 +143,7 @@ impl<H: Clone> Balancer<H> {
         self.settle(now);
     }
 
-    /// Other configurations of all clusters.
+    /// Replaces the configurations of all clusters.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn replace(&mut self, configs: ClusterConfigs, now: Instant) {
         let before = self.configs.clone();
@@ -161,8 +162,8 @@ impl<H: Clone> Balancer<H> {
     /// An attempt succeeded: requests can be sent.
     pub(crate) fn on_connected(&mut self, connection: ConnectionId, streams: Arc<Streams<H>>, now: Instant) {
         self.connects.on_connected(connection);
-        self.with_owner(connection, now, |leaf, member, scope| {
-            leaf.on_connected(member, (connection, streams), scope);
+        self.with_owner(connection, now, |leaf, holder, scope| {
+            leaf.on_connected(holder, connection, streams, scope);
         });
     }
 
@@ -170,8 +171,8 @@ impl<H: Clone> Balancer<H> {
     pub(crate) fn on_failed(&mut self, connection: ConnectionId, error: ConnectError, now: Instant) {
         let cause = self.connects.on_failed(connection, error.cause, now);
         let error = ConnectError { cause, ..error };
-        self.with_owner(connection, now, |leaf, member, scope| {
-            leaf.on_failed(member, (connection, error), scope);
+        self.with_owner(connection, now, |leaf, holder, scope| {
+            leaf.on_failed(holder, connection, error, scope);
         });
         self.commands.forget(connection);
     }
@@ -179,7 +180,7 @@ impl<H: Clone> Balancer<H> {
     /// A connection takes no more requests, or is closed.
     pub(crate) fn on_lost(&mut self, connection: ConnectionId, now: Instant) {
         self.connects.on_lost(connection);
-        self.with_owner(connection, now, |leaf, member, scope| leaf.on_lost(member, connection, scope));
+        self.with_owner(connection, now, |leaf, holder, scope| leaf.on_lost(holder, connection, scope));
         self.commands.forget(connection);
     }
 
@@ -230,19 +231,19 @@ impl<H: Clone> Balancer<H> {
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn leaf_of(&self, connection: ConnectionId) -> Option<Arc<str>> {
         let owner = self.commands.owner_of(connection)?;
-        self.leaves.all.get(owner.leaf).map(|it| it.leaf.name().clone())
+        self.leaves.all.get(owner.leaf).map(|leaf| leaf.leaf.name().clone())
     }
 
     /// The state of a cluster with endpoints, without the endpoints of a policy before.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn leaf_connectivity(&self, name: &str) -> Option<Connectivity> {
-        self.leaves.get(name).map(|it| it.leaf.current_connectivity())
+        self.leaves.get(name).map(|leaf| leaf.leaf.current_connectivity())
     }
 
     /// The ejected endpoints of a cluster with endpoints.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn ejections(&self, name: &str) -> Option<super::leaf::Ejections> {
-        self.leaves.get(name).map(|it| it.leaf.ejections())
+        self.leaves.get(name).map(|leaf| leaf.leaf.ejections())
     }
 
     /// Whether no connection is attempted or established.
@@ -287,7 +288,7 @@ impl<H: Clone> Balancer<H> {
     /// Gives a target its new leaves, each of which keeps its state at its new place.
     fn rearrange(&mut self, name: &Arc<str>, target: &mut Target<H>, config: ClusterConfig, now: Instant) {
         let (before, after) = (target.config.leaves().to_vec(), config.leaves());
-        let places: Vec<_> = after.iter().map(|leaf| before.iter().position(|it| it == leaf)).collect();
+        let places: Vec<_> = after.iter().map(|leaf| before.iter().position(|known| known == leaf)).collect();
         let removed = before.iter().filter(|leaf| !after.contains(leaf));
         for leaf in removed.cloned().collect::<Vec<_>>() {
             self.release(name, &leaf, now);
@@ -340,7 +341,7 @@ impl<H: Clone> Balancer<H> {
         for name in mem::take(&mut self.changes.target_pickers) {
             let Some(target) = self.targets.get_mut(&name) else { continue };
             let leaf =
-                target.chosen().and_then(|name| self.leaves.get(name)).and_then(|it| it.picker.clone());
+                target.chosen().and_then(|name| self.leaves.get(name)).and_then(|leaf| leaf.picker.clone());
             if leaf.is_some_and(|leaf| target.refresh(leaf)) {
                 self.changes.outgoing.insert(name);
             }
@@ -396,10 +397,10 @@ impl<H: Clone> Balancer<H> {
         &mut self,
         connection: ConnectionId,
         now: Instant,
-        event: impl FnOnce(&mut Leaf<H>, usize, &mut Scope<'_>),
+        event: impl FnOnce(&mut Leaf<H>, Holder, &mut Scope<'_>),
     ) {
-        if let Some(Owner { leaf, member }) = self.commands.owner_of(connection) {
-            self.with_leaf(leaf, now, |leaf, scope| event(leaf, member, scope));
+        if let Some(Owner { leaf, holder }) = self.commands.owner_of(connection) {
+            self.with_leaf(leaf, now, |leaf, scope| event(leaf, holder, scope));
         }
     }
 
@@ -435,7 +436,7 @@ impl<H: Clone> Alternatives for TargetLeaves<'_, H> {
 
     fn connectivity(&self, index: usize) -> Connectivity {
         let leaf = self.leaves.get(index).and_then(|name| self.balancer.leaves.get(name));
-        leaf.map_or(Connectivity::TransientFailure, |it| it.leaf.connectivity())
+        leaf.map_or(Connectivity::TransientFailure, |leaf| leaf.leaf.connectivity())
     }
 }
 

@@ -60,7 +60,7 @@ impl Breakers {
     pub(crate) fn running(&self, cluster: &str) -> u32 {
         let by_cluster = self.lock();
         let breakers = by_cluster.iter().filter(|((name, _), _)| &**name == cluster);
-        breakers.filter_map(|(_, breaker)| breaker.upgrade()).map(|it| it.running()).sum()
+        breakers.filter_map(|(_, breaker)| breaker.upgrade()).map(|breaker| breaker.running()).sum()
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<Key, Weak<Breaker>>> {

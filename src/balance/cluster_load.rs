@@ -11,7 +11,7 @@ use crate::{
 /// them.
 #[derive(Debug)]
 pub(crate) struct ClusterLoad {
-    /// By each of their addresses; they are reported under the main one.
+    /// Endpoints by each of their addresses; they are reported under the main one.
     endpoints: BTreeMap<SocketAddr, EndpointReporter>,
     /// In the order of the drops of the cluster.
     drops: Box<[DropReporter]>,
@@ -24,7 +24,10 @@ impl ClusterLoad {
         view.config().filter(|config| config.report_load)?;
         let (reporter, assignment) = (view.load_reporter(), view.assignment());
         let mut endpoints = BTreeMap::new();
-        let all = assignment.iter().flat_map(|it| &it.priorities).flat_map(|it| &it.localities);
+        let all = assignment
+            .iter()
+            .flat_map(|assignment| &assignment.priorities)
+            .flat_map(|priority| &priority.localities);
         for locality in all {
             let handle = reporter.locality(&locality.locality);
             for endpoint in &locality.endpoints {
@@ -33,7 +36,7 @@ impl ClusterLoad {
                 }
             }
         }
-        let drops = assignment.iter().flat_map(|it| &it.drops);
+        let drops = assignment.iter().flat_map(|assignment| &assignment.drops);
         Some(Arc::new(Self {
             endpoints,
             drops: drops.map(|drop| reporter.drop_reporter(&drop.category)).collect(),

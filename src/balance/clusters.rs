@@ -11,7 +11,7 @@ use super::{
 /// What is known of the clusters that requests may go to.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ClusterConfigs {
-    /// Those that requests are sent to, by name.
+    /// Clusters that requests are sent to, by name.
     pub(crate) targets: BTreeMap<Arc<str>, ClusterConfig>,
     /// The clusters with endpoints of their own that they consist of.
     pub(crate) leaves: BTreeMap<Arc<str>, Arc<LeafConfig>>,
@@ -32,7 +32,7 @@ pub(crate) enum ClusterConfig {
     Leaves(Vec<Arc<str>>),
     /// The server says that it does not exist (CH1.13).
     Gone(Arc<str>),
-    /// It cannot be used for another reason.
+    /// The cluster cannot be used for another reason.
     Unusable(Arc<str>),
     /// Routes name it, but the configuration lacks it (CH1.19).
     Unknown(Arc<str>),

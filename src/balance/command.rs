@@ -62,11 +62,40 @@ pub(crate) struct Commands {
     last: u64,
 }
 
-/// The endpoint that a command is of: the place of its cluster, and its place there.
+/// What a command, or the connection that follows from it, belongs to.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Owner {
+    /// The place of the cluster.
     pub(super) leaf: usize,
-    pub(super) member: usize,
+    /// What has the connection in the cluster.
+    pub(super) holder: Holder,
+}
+
+/// What has a connection in its cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Holder {
+    /// The endpoint of the policy at this place.
+    Endpoint(usize),
+    /// The endpoints that cookies of sessions lead to, beside those of the policy.
+    SessionEndpoints,
+    /// The endpoints of a policy that was replaced, until those of the next one can be used.
+    ReplacedPolicy,
+}
+
+impl Holder {
+    /// The place of the endpoint, if the policy has it.
+    pub(super) fn endpoint(self) -> Option<usize> {
+        match self {
+            Self::Endpoint(place) => Some(place),
+            Self::SessionEndpoints | Self::ReplacedPolicy => None,
+        }
+    }
+}
+
+impl Default for Holder {
+    fn default() -> Self {
+        Self::Endpoint(0)
+    }
 }
 
 /// A command, and on whose account it was given.

@@ -145,7 +145,7 @@ impl Translation {
     /// The configuration of a leaf, if it is another one than before.
     fn translate_leaf(&mut self, name: &Arc<str>, view: ClusterView<'_>) -> Option<LeafConfig> {
         let (cluster, assignment) = (view.config(), view.assignment());
-        let refusal = self.refusal(cluster.map(|it| &**it));
+        let refusal = self.refusal(cluster.map(|cluster| &**cluster));
         // An endpoint that is not to be called is as one that is not there.
         let assignment = assignment.filter(|_| refusal.is_none());
         let errors = [view.error(), view.warning(), view.endpoints_error()].into_iter().flatten();
@@ -153,7 +153,7 @@ impl Translation {
             (Some(refusal), Some(errors)) => Some(format!("{refusal}; {errors}")),
             (refusal, errors) => refusal.map(ToOwned::to_owned).or(errors),
         };
-        let security = self.security(name, cluster.map(|it| &**it));
+        let security = self.security(name, cluster.map(|cluster| &**cluster));
         let it = self.leaves.get_mut(name)?;
         let is_same = it.cluster.as_ref().map(Arc::as_ptr) == cluster.map(Arc::as_ptr)
             && it.assignment.as_ref().map(Arc::as_ptr) == assignment.map(Arc::as_ptr)
@@ -164,9 +164,9 @@ impl Translation {
         }
         (it.cluster, it.assignment, it.note) = (cluster.cloned(), assignment.cloned(), note.clone());
         it.security = security.clone();
-        let endpoints = Endpoints::new(&security, cluster.is_some_and(|it| it.http_connect));
+        let endpoints = Endpoints::new(&security, cluster.is_some_and(|cluster| cluster.http_connect));
         let Configured { policy, subset, .. } = self.policy(name, view);
-        let all = assignment.map_or_else(Vec::new, |it| endpoints.priorities(it));
+        let all = assignment.map_or_else(Vec::new, |assignment| endpoints.priorities(assignment));
         // The same for the whole life of the channel (CH3.61), and another one for each cluster.
         let seed = hash(name.as_bytes()) ^ self.seed;
         let chosen = (!subset.is_all()).then(|| {
@@ -180,10 +180,10 @@ impl Translation {
             policy,
             priorities,
             listed,
-            drops: assignment.into_iter().flat_map(|it| &it.drops).map(drop_share).collect(),
-            max_requests: cluster.map_or(DEFAULT_MAX_REQUESTS, |it| it.max_requests),
-            max_connections: cluster.map_or(1, |it| self.max_connections(it.max_connections)),
-            outlier_detection: cluster.and_then(|it| it.outlier_detection.as_deref()).cloned(),
+            drops: assignment.into_iter().flat_map(|assignment| &assignment.drops).map(drop_share).collect(),
+            max_requests: cluster.map_or(DEFAULT_MAX_REQUESTS, |cluster| cluster.max_requests),
+            max_connections: cluster.map_or(1, |cluster| self.max_connections(cluster.max_connections)),
+            outlier_detection: cluster.and_then(|cluster| cluster.outlier_detection.as_deref()).cloned(),
             service_name: match view.kind() {
                 Some(ClusterKind::Eds { service_name, .. }) => service_name.clone(),
                 Some(ClusterKind::LogicalDns { .. } | ClusterKind::Aggregate { .. }) | None => "".into(),
@@ -191,7 +191,9 @@ impl Translation {
             note: note.map(Arc::from),
             unusable: assignment.and_then(|assignment| unusable(assignment)).map(Arc::from),
             is_dns: matches!(view.kind(), Some(ClusterKind::LogicalDns { .. })),
-            hosts: cluster.map(|it| hosts(it, assignment.map(|it| &**it), &endpoints)).unwrap_or_default(),
+            hosts: cluster
+                .map(|cluster| hosts(cluster, assignment.map(|assignment| &**assignment), &endpoints))
+                .unwrap_or_default(),
             security,
             load: ClusterLoad::of(view),
         })
@@ -200,8 +202,8 @@ impl Translation {
     /// How the connections of a cluster are secured. What is equal to what was there before is the same, so that it is compared in no
     /// time.
     fn security(&self, leaf: &str, cluster: Option<&Cluster>) -> Security {
-        let known = self.leaves.get(leaf).map(|it| &it.security);
-        let tls = cluster.and_then(|it| it.tls.as_deref());
+        let known = self.leaves.get(leaf).map(|leaf| &leaf.security);
+        let tls = cluster.and_then(|cluster| cluster.tls.as_deref());
         match (&self.credentials, tls) {
             // A cluster with TLS has no endpoints without a choice.
             (EndpointCredentials::Unset | EndpointCredentials::Insecure, _) => Security::Plaintext,

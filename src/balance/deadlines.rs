@@ -33,7 +33,7 @@ impl<K: Ord + Clone> Deadlines<K> {
         self.by_time.first().map(|(at, _)| *at)
     }
 
-    /// Those that are due, the earliest first. They stay until they are set again.
+    /// Returns what is due, the earliest first. Deadlines stay until they are set again.
     pub(super) fn due(&self, now: Instant) -> Vec<K> {
         self.by_time.iter().take_while(|(at, _)| *at <= now).map(|(_, key)| key.clone()).collect()
     }

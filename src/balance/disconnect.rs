@@ -12,7 +12,7 @@ pub(crate) enum Disconnect {
     /// The channel uses the connection no more.
     Shutdown,
     Reset,
-    /// By the system, or as pings were not answered.
+    /// The system ended the connection, or PINGs were not answered.
     TimedOut,
     Aborted,
     /// Otherwise, such as its end without GOAWAY.
@@ -21,7 +21,7 @@ pub(crate) enum Disconnect {
 }
 
 impl Disconnect {
-    /// That of a failed socket.
+    /// Reason of a failed socket.
     pub(crate) fn of_io(kind: io::ErrorKind) -> Self {
         #[allow(clippy::wildcard_enum_match_arm, reason = "the kinds of errors are not exhaustive")]
         match kind {

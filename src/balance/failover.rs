@@ -44,7 +44,7 @@ enum Life {
 #[derive(Debug)]
 struct Present {
     last: Connectivity,
-    /// It was ready or idle more recently than it failed (CH3.54).
+    /// The alternative was ready or idle more recently than it failed (CH3.54).
     was_usable: bool,
     /// While this is ahead, requests wait for it (CH3.54).
     failover_at: Option<Instant>,
@@ -64,14 +64,14 @@ impl Failover {
             Life::Absent => None,
             Life::Present(it) => Some(it),
         });
-        present.flat_map(|it| [it.failover_at, it.retained_until]).flatten().min()
+        present.flat_map(|alternative| [alternative.failover_at, alternative.retained_until]).flatten().min()
     }
 
     /// Gives the alternatives new places: `places[i]` is where the one at `i` was, if it was there. The others are destroyed by the
     /// caller.
     pub(super) fn rearrange(&mut self, places: &[Option<usize>]) {
         let mut before = mem::take(&mut self.alternatives);
-        let lives = places.iter().map(|place| place.and_then(|it| before.get_mut(it)).map(mem::take));
+        let lives = places.iter().map(|place| place.and_then(|place| before.get_mut(place)).map(mem::take));
         self.alternatives = lives.map(Option::unwrap_or_default).collect();
         self.chosen = None;
     }
@@ -163,7 +163,7 @@ impl Failover {
         }
     }
 
-    /// Those below the chosen one are kept for a while.
+    /// Keeps the alternatives below the chosen one for a while.
     fn retain_below(&mut self, index: usize, now: Instant) {
         for life in &mut self.alternatives[index + 1..] {
             if let Life::Present(it) = life {

@@ -34,7 +34,7 @@ use crate::{
 #[derive(Debug)]
 pub(crate) struct Generation<H> {
     routing: Routing,
-    /// By the places of the clusters.
+    /// Indexed by the places of the clusters.
     pickers: Pickers<H>,
     pub(crate) connectivity: Connectivity,
     versions: Versions,
@@ -45,10 +45,10 @@ pub(crate) struct Generation<H> {
 /// How old the parts of a generation are, by the numbers of the generations in which they changed.
 #[derive(Debug, Clone, Default)]
 struct Versions {
-    /// That of the generation itself.
+    /// Number of the generation itself.
     number: u64,
     routes: u64,
-    /// By the places of the clusters.
+    /// Indexed by the places of the clusters.
     pickers: imbl::Vector<u64>,
 }
 
@@ -57,7 +57,7 @@ type Pickers<H> = imbl::Vector<Option<Arc<ClusterPicker<H>>>>;
 
 #[derive(Debug, Clone)]
 enum Routing {
-    /// Nothing is known yet (CH1.10).
+    /// No snapshot has been received yet (CH1.10).
     Waiting,
     /// There is no listener, no route configuration or no virtual host (CH1.8).
     Failed(WatchError),
@@ -75,7 +75,7 @@ pub(crate) struct Generations<H> {
     /// The clusters that the application refers to, with the numbers of references (CH1.20).
     subscribed: BTreeMap<Arc<str>, usize>,
     pickers: Pickers<H>,
-    /// Those of the last generation, and what has changed since.
+    /// Versions of the last generation, and what has changed since.
     versions: Versions,
     free_places: BTreeSet<usize>,
     /// Clusters that are used since the last update of the balancer, and those that are not any more.
@@ -96,7 +96,7 @@ pub(crate) struct Generations<H> {
     warned: BTreeSet<String>,
     /// The fields of the listener and its routes that are not executed, which were logged.
     warned_fields: BTreeSet<&'static str>,
-    /// Those of the HTTP filters of the newest listener.
+    /// Instances of the HTTP filters of the newest listener.
     instances: Instances,
 }
 
@@ -290,7 +290,8 @@ impl<H: Clone + Debug> Generations<H> {
             Routing::Waiting => Connectivity::Connecting,
             Routing::Failed(_) => Connectivity::TransientFailure,
             Routing::Routes(_) => {
-                let places = self.routed.iter().filter_map(|name| self.uses.get(name)).map(|it| it.place());
+                let places =
+                    self.routed.iter().filter_map(|name| self.uses.get(name)).map(|cluster| cluster.place());
                 let pickers = places.filter_map(|place| self.pickers.get(place)?.as_ref());
                 by_rank(pickers.map(|picker| rank(picker.connectivity)).min())
             }
@@ -326,7 +327,7 @@ impl<H: Clone + Debug> Generations<H> {
         let mut changes = self.translation.translate(snapshot, is_used, (added, removed));
         for (name, _) in changes.targets.iter().filter(|(_, config)| config.is_some()) {
             if let Some(cluster) = self.uses.get(name) {
-                cluster.set_resource(snapshot.cluster(name).and_then(|it| it.config()).cloned());
+                cluster.set_resource(snapshot.cluster(name).and_then(|view| view.config()).cloned());
             }
         }
         for name in unknown {

@@ -38,7 +38,7 @@ struct Group<H> {
     is_failing: bool,
     policy: AnyState<H>,
     connects_on_demand: bool,
-    /// By which the requests of picks find their endpoints.
+    /// Identity by which the requests of picks find their endpoints.
     id: ListId,
 }
 
@@ -126,13 +126,13 @@ impl<H: Clone> Groups<H> {
     }
 
     /// Adds an endpoint to a group, and says where it is.
-    pub(super) fn add(&mut self, group: usize, (member, it): (usize, &Member<H>), priority: usize) -> Place {
+    pub(super) fn add(&mut self, group: usize, place: usize, member: &Member<H>, priority: usize) -> Place {
         let to = &mut self.all[group];
         let index = to.members.len();
-        to.members.push(member);
-        to.slots.push(it.listed());
-        to.policy.set_endpoint(index, || it.state());
-        *to.counts.of(it.connectivity) += 1;
+        to.members.push(place);
+        to.slots.push(member.listed());
+        to.policy.set_endpoint(index, || member.state());
+        *to.counts.of(member.connectivity) += 1;
         Place { priority, group, index }
     }
 
@@ -171,7 +171,7 @@ impl<H: Clone> Groups<H> {
     }
 
     /// An endpoint has another state.
-    pub(super) fn count(&mut self, place: Place, (from, to): (Connectivity, Connectivity)) {
+    pub(super) fn count(&mut self, place: Place, from: Connectivity, to: Connectivity) {
         let Some(group) = self.all.get_mut(place.group) else { return };
         *group.counts.of(from) -= 1;
         *group.counts.of(to) += 1;
@@ -224,7 +224,7 @@ impl<H: Clone> Groups<H> {
     pub(super) fn connectivity(&self) -> Connectivity {
         let states = || self.all.iter().map(Group::connectivity);
         let preferred = [Connectivity::Ready, Connectivity::Connecting, Connectivity::Idle];
-        let found = preferred.into_iter().find(|state| states().any(|it| it == *state));
+        let found = preferred.into_iter().find(|state| states().any(|known| known == *state));
         found.unwrap_or(Connectivity::TransientFailure)
     }
 

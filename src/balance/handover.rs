@@ -23,7 +23,7 @@ impl<H> Handover<H> {
     /// Takes a subchannel that its endpoint needs no more.
     pub(super) fn offer(&mut self, subchannel: Subchannel<H>) {
         let all = self.by_destination.entry(subchannel.destination().clone()).or_default();
-        let place = all.partition_point(|it| value(it) <= value(&subchannel));
+        let place = all.partition_point(|known| value(known) <= value(&subchannel));
         all.insert(place, subchannel);
     }
 
@@ -45,7 +45,7 @@ impl<H> Handover<H> {
     /// Whether there is an established connection to a destination.
     pub(super) fn has_ready(&self, destination: &Destination) -> bool {
         let best = self.by_destination.get(destination).and_then(|all| all.last());
-        best.is_some_and(|it| it.connectivity() == Connectivity::Ready)
+        best.is_some_and(|subchannel| subchannel.connectivity() == Connectivity::Ready)
     }
 
     /// The subchannel of an established connection to a destination.
@@ -55,7 +55,7 @@ impl<H> Handover<H> {
         connection: ConnectionId,
     ) -> Option<Subchannel<H>> {
         let all = self.by_destination.get_mut(destination)?;
-        let place = all.iter().position(|it| it.has(connection))?;
+        let place = all.iter().position(|subchannel| subchannel.has(connection))?;
         Some(all.remove(place))
     }
 

@@ -15,14 +15,14 @@ use crate::{
 /// CH2.19).
 #[derive(Debug, Default)]
 pub(crate) struct RequestHash {
-    /// Those of the route, if it has any.
+    /// Hash policies of the route, if it has any.
     policies: Option<Arc<[HashPolicy]>>,
     channel_id: u64,
     known: Option<u64>,
 }
 
 impl RequestHash {
-    /// By the policies of a route, on a channel with this id.
+    /// Computes the hash by the policies of a route, on a channel with this id.
     pub(crate) fn new(policies: Option<Arc<[HashPolicy]>>, channel_id: u64) -> Self {
         Self { policies, channel_id, known: None }
     }

@@ -73,9 +73,9 @@ pub(crate) struct ClusterTls {
 /// Certificates that were replaced by others: the instances of certificate providers, by what of theirs it was.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Rotation {
-    /// Those with other root certificates, or another map of trust bundles.
+    /// Providers with other root certificates, or another map of trust bundles.
     pub(crate) roots: BTreeSet<Box<str>>,
-    /// Those with another client certificate.
+    /// Providers with another client certificate.
     pub(crate) identities: BTreeSet<Box<str>>,
 }
 
@@ -198,7 +198,7 @@ impl ClusterTls {
             Roots::System => false,
         };
         let identity = self.config.identity.as_ref();
-        roots || identity.is_some_and(|it| rotation.identities.contains(&*it.instance_name))
+        roots || identity.is_some_and(|instance| rotation.identities.contains(&*instance.instance_name))
     }
 }
 

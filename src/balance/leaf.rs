@@ -2,6 +2,7 @@
 
 mod connects;
 mod edits;
+mod events;
 mod failure;
 mod hosts;
 mod labels;
@@ -26,12 +27,11 @@ use slab::Slab;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) use self::outliers::Ejections;
 
-pub(super) use self::{hosts::HOSTS, rotation::Rotated};
+pub(super) use self::rotation::Rotated;
 use self::{labels::Labels, priorities::Priorities};
 use super::{
     breaker::Breaker,
-    command::{Commands, ConnectionId, Owner},
-    connect_error::ConnectError,
+    command::{Holder, Owner},
     connectivity::Connectivity,
     failover::Failover,
     group::{Groups, PickerContext, Plan},
@@ -44,19 +44,11 @@ use super::{
     pick_first::PickFirstSettings,
     picker::{Endpoints, LeafPicker, Localities},
     policy::{EndpointConfig, LeafConfig},
-    retiring::{RETIRING, Retiring},
-    streams::Streams,
-    subchannel::Subchannel,
+    retiring::Retiring,
+    scope::Scope,
     weights::WeightState,
 };
 use crate::resource::Locality;
-
-/// What each event needs: the time, the random numbers, and where commands go.
-pub(super) struct Scope<'a> {
-    pub(super) now: Instant,
-    pub(super) random: &'a mut fastrand::Rng,
-    pub(super) commands: &'a mut Commands,
-}
 
 /// The state of a cluster's endpoints.
 #[derive(Debug)]
@@ -154,12 +146,13 @@ impl<H: Clone> Leaf<H> {
         (self.config, self.breaker) = (config, breaker);
         self.published = None;
         let created: Vec<_> =
-            (0..self.priorities.len()).filter(|it| self.priorities[*it].is_some()).collect();
-        let plans: Vec<_> = created.into_iter().filter_map(|it| self.plan(it, scope)).collect();
+            (0..self.priorities.len()).filter(|priority| self.priorities[*priority].is_some()).collect();
+        let plans: Vec<_> = created.into_iter().filter_map(|priority| self.plan(priority, scope)).collect();
         let mut handover = self.surrender(&plans);
         let members = plans.iter().flat_map(|plan| plan.members.iter().flatten());
-        self.surrender_hosts(members.flat_map(|it| &it.destinations), &mut handover);
-        let started: Vec<_> = plans.iter().filter(|it| it.groups.is_started).map(|it| it.priority).collect();
+        self.surrender_hosts(members.flat_map(|config| &config.destinations), &mut handover);
+        let started: Vec<_> =
+            plans.iter().filter(|plan| plan.groups.is_started).map(|plan| plan.priority).collect();
         for plan in plans {
             self.fill(plan, &mut handover, scope);
         }
@@ -169,62 +162,11 @@ impl<H: Clone> Leaf<H> {
         self.choose(scope);
         if let Some(before) = before.filter(|_| self.current_connectivity() == Connectivity::Connecting) {
             self.end_retiring(scope);
-            scope.commands.set_owner(Owner { leaf: self.place, member: RETIRING });
+            scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::ReplacedPolicy });
             self.retiring = Retiring::new(before, &mut handover, scope.commands);
         }
         self.keep_hosts(&mut handover, scope);
         handover.release(scope.commands);
-    }
-
-    /// A connection is ready.
-    pub(super) fn on_connected(
-        &mut self,
-        member: usize,
-        (connection, streams): (ConnectionId, Arc<Streams<H>>),
-        scope: &mut Scope<'_>,
-    ) {
-        if member == HOSTS {
-            let (now, on_full) = (scope.now, self.settings.on_full.clone());
-            let event = |it: &mut Subchannel<H>, commands: &mut Commands| {
-                it.on_connected(streams, now, &on_full, commands);
-            };
-            return self.on_host_event(connection, event, scope);
-        }
-        self.with_member(member, scope, |it, scope| it.on_connected(connection, streams, scope));
-    }
-
-    /// An attempt failed.
-    pub(super) fn on_failed(
-        &mut self,
-        member: usize,
-        (connection, error): (ConnectionId, ConnectError),
-        scope: &mut Scope<'_>,
-    ) {
-        if member == HOSTS {
-            return self.on_host_event(connection, |it, _| it.on_failed(error.cause), scope);
-        }
-        self.set_error(member, &error.text);
-        self.with_member(member, scope, |it, scope| it.on_failed(connection, error, scope));
-    }
-
-    /// A connection takes no more requests.
-    pub(super) fn on_lost(&mut self, member: usize, connection: ConnectionId, scope: &mut Scope<'_>) {
-        if member == RETIRING {
-            if let Some(retiring) = &mut self.retiring {
-                retiring.on_lost(connection, scope.now);
-                self.published = None;
-            }
-            return self.choose(scope);
-        }
-        if member == HOSTS {
-            let now = scope.now;
-            return self.on_host_event(connection, |it, _| it.on_lost(connection, now), scope);
-        }
-        self.with_member(member, scope, |it, scope| it.on_lost(connection, scope));
-        let error = self.members.get(member).and_then(|it| it.error().cloned());
-        if let Some(error) = error {
-            self.set_error(member, &error);
-        }
     }
 
     /// Delays after failures are over (CH3.3).
@@ -246,7 +188,7 @@ impl<H: Clone> Leaf<H> {
     /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
     pub(super) fn handle_timeout(&mut self, scope: &mut Scope<'_>) {
         let due: Vec<_> =
-            self.timeouts.iter().take_while(|(at, _)| *at <= scope.now).map(|it| it.1).collect();
+            self.timeouts.iter().take_while(|(at, _)| *at <= scope.now).map(|due| due.1).collect();
         for member in due {
             self.with_member(member, scope, Member::handle_timeout);
         }
@@ -352,7 +294,7 @@ impl<H: Clone> Leaf<H> {
         event: impl FnOnce(&mut Member<H>, &mut Scope<'_>),
     ) {
         let Some(it) = self.members.get_mut(member) else { return };
-        scope.commands.set_owner(Owner { leaf: self.place, member });
+        scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::Endpoint(member) });
         event(it, scope);
         self.settle(member, scope);
         self.choose(scope);
@@ -361,7 +303,7 @@ impl<H: Clone> Leaf<H> {
     /// Takes note of what an endpoint has become.
     fn settle(&mut self, member: usize, scope: &mut Scope<'_>) {
         let it = &mut self.members[member];
-        scope.commands.set_owner(Owner { leaf: self.place, member });
+        scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::Endpoint(member) });
         let weights = self.config.policy.policy.weights();
         let (loads, max_connections) = (&mut self.loads, self.config.max_connections);
         let of = OfCluster { breaker: &self.breaker, loads, weights, max_connections };
@@ -372,7 +314,8 @@ impl<H: Clone> Leaf<H> {
         }
         for place in &it.places {
             if let Some(Some(groups)) = self.priorities.get_mut(place.priority) {
-                groups.count(*place, change.connectivity);
+                let (from, to) = change.connectivity;
+                groups.count(*place, from, to);
                 if change.is_ready_changed {
                     groups.set_ready(*place, it);
                     self.published = None;
@@ -396,8 +339,11 @@ impl<H: Clone> Leaf<H> {
     /// Takes endpoints from their places, and from those that are listed no more what they have (CH3.9).
     fn surrender(&mut self, plans: &[Plan<H>]) -> Handover<H> {
         let mut handover = Handover::new();
-        let listed: BTreeMap<&Key, &MemberConfig> =
-            plans.iter().flat_map(|plan| plan.members.iter().flatten()).map(|it| (&it.key, it)).collect();
+        let listed: BTreeMap<&Key, &MemberConfig> = plans
+            .iter()
+            .flat_map(|plan| plan.members.iter().flatten())
+            .map(|config| (&config.key, config))
+            .collect();
         let (members, timeouts) = (&mut self.members, &mut self.timeouts);
         self.by_key.retain(|key, member| {
             if let Some(config) = listed.get(key) {
@@ -423,7 +369,7 @@ impl<H: Clone> Leaf<H> {
                 self.label(member, (priority, group, index));
                 // Its groups elsewhere learn what it took over.
                 self.settle(member, scope);
-                let place = groups.add(group, (member, &self.members[member]), priority);
+                let place = groups.add(group, member, &self.members[member], priority);
                 self.members[member].add_place(place);
             }
         }
@@ -438,7 +384,7 @@ impl<H: Clone> Leaf<H> {
             self.by_key.insert(config.key.clone(), member);
             member
         });
-        scope.commands.set_owner(Owner { leaf: self.place, member });
+        scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::Endpoint(member) });
         let tracked = self.tracked(&config.key);
         let it = &mut self.members[member];
         it.set_tracked(tracked);
@@ -452,9 +398,11 @@ impl<H: Clone> Leaf<H> {
         let config = self.config.clone();
         self.priorities.resize_with(self.priorities.len().max(config.priorities.len()), || None);
         for (priority, localities) in config.priorities.iter().enumerate() {
-            let endpoints = || localities.iter().flat_map(|it| &it.endpoints);
+            let endpoints = || localities.iter().flat_map(|locality| &locality.endpoints);
             let mut destinations = endpoints().flat_map(EndpointConfig::destinations);
-            if self.priorities[priority].is_none() && destinations.any(|it| handover.has_ready(&it)) {
+            if self.priorities[priority].is_none()
+                && destinations.any(|destination| handover.has_ready(&destination))
+            {
                 let plan = Groups::none().plan(priority, &config, scope.random);
                 self.fill(plan, handover, scope);
                 self.failover.retain(priority, scope.now);

@@ -9,7 +9,7 @@ use super::{
     connectivity::Connectivity,
     handover::Handover,
     identity::{Destination, Identity, Rotation},
-    leaf::{Rotated, Scope},
+    leaf::Rotated,
     load::{Load, Loads},
     observer::LocalityLabel,
     outlier::Tracked,
@@ -19,6 +19,7 @@ use super::{
     policies::EndpointState,
     policy::EndpointConfig,
     ready_set::Listed,
+    scope::Scope,
     stream_queue::Connections,
     streams::Streams,
     subchannel::{Established, Subchannel},
@@ -58,7 +59,7 @@ pub(super) struct MemberConfig {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Hostname {
     Of(Option<Arc<str>>),
-    /// Those of all endpoints under pick_first that have one.
+    /// Hostnames of all endpoints under pick_first that have one.
     Each(Arc<BTreeMap<Destination, Arc<str>>>),
 }
 
@@ -84,7 +85,7 @@ impl MemberConfig {
 }
 
 impl Key {
-    /// That of an endpoint with connections of its own.
+    /// Key of an endpoint with connections of its own.
     pub(super) fn of(mut addresses: Vec<SocketAddr>, identity: Identity) -> Self {
         addresses.sort_unstable();
         Self::Endpoint { addresses, identity }
@@ -104,7 +105,7 @@ pub(super) struct Member<H> {
     /// Made with the first connection.
     load: Option<Load>,
     locality: LocalityLabel,
-    /// If its cluster has outlier detection.
+    /// Set if the cluster of the endpoint has outlier detection.
     tracked: Option<Tracked>,
     /// Under a policy that has weights by load.
     weighing: Option<Weighing>,
@@ -129,7 +130,7 @@ pub(super) struct Change {
 pub(super) struct OfCluster<'a> {
     pub(super) breaker: &'a Arc<Breaker>,
     pub(super) loads: &'a mut Loads,
-    /// If the policy has weights by load.
+    /// Set if the policy has weights by load.
     pub(super) weights: Option<&'a WeightSettings>,
     /// The maximum number of connections to an endpoint (CH4.9).
     pub(super) max_connections: usize,
@@ -160,7 +161,7 @@ impl<H: Clone> Member<H> {
         self.ready.as_ref().filter(|_| !self.is_left_out)
     }
 
-    /// The same, and what they leave out of it.
+    /// The endpoint as pickers have it, also while they leave it out.
     pub(super) fn listed(&self) -> Option<Listed<H>> {
         self.ready.as_ref().map(|ready| Listed::new(ready, self.is_left_out))
     }
@@ -188,7 +189,7 @@ impl<H: Clone> Member<H> {
     /// What calls with cookies may do with each of its addresses.
     pub(super) fn host_states(&self) -> Vec<(Destination, HostState<H>)> {
         let is_sole = self.destinations.len() == 1;
-        let state = |it: &Subchannel<H>| match (it.connectivity(), self.ready()) {
+        let state = |subchannel: &Subchannel<H>| match (subchannel.connectivity(), self.ready()) {
             (Connectivity::Ready, Some(ready)) => HostState::Ready(ready.clone()),
             // It is ejected.
             (Connectivity::Ready, None) => HostState::Failing(None),
@@ -196,9 +197,14 @@ impl<H: Clone> Member<H> {
             (Connectivity::Idle, _) if is_sole => HostState::Idle,
             // It is connected to another address, or none is attempted: which one that will be is not the call's to say.
             (Connectivity::Idle, _) => HostState::Absent,
-            (Connectivity::TransientFailure, _) => HostState::Failing(it.poll_timeout().filter(|_| is_sole)),
+            (Connectivity::TransientFailure, _) => {
+                HostState::Failing(subchannel.poll_timeout().filter(|_| is_sole))
+            }
         };
-        self.pick_first.subchannels().map(|it| (it.destination().clone(), state(it))).collect()
+        self.pick_first
+            .subchannels()
+            .map(|subchannel| (subchannel.destination().clone(), state(subchannel)))
+            .collect()
     }
 
     /// Whether it is configured as this already, with a connection of its own.
@@ -207,7 +213,7 @@ impl<H: Clone> Member<H> {
         is_alike && self.destinations.iter().cloned().eq(endpoint.destinations())
     }
 
-    /// It is listed there, too; mostly there alone.
+    /// Adds a place where the endpoint is listed; mostly it is the only one.
     pub(super) fn add_place(&mut self, place: Place) {
         self.places.reserve_exact(1);
         self.places.push(place);
@@ -220,13 +226,14 @@ impl<H: Clone> Member<H> {
 
     /// Its key, under a policy with a connection for each endpoint.
     pub(super) fn key(&self) -> Key {
-        let identity = self.destinations.first().map(|it| it.identity.clone()).unwrap_or_default();
-        Key::of(self.destinations.iter().map(|it| it.address).collect(), identity)
+        let identity =
+            self.destinations.first().map(|destination| destination.identity.clone()).unwrap_or_default();
+        Key::of(self.destinations.iter().map(|destination| destination.address).collect(), identity)
     }
 
     /// Whether outlier detection has ejected it.
     pub(super) fn is_ejected(&self) -> bool {
-        self.tracked.as_ref().is_some_and(|it| it.is_ejected)
+        self.tracked.as_ref().is_some_and(|tracked| tracked.is_ejected)
     }
 
     /// What outlier detection knows of it; [`settle`](Self::settle) follows.
@@ -271,10 +278,10 @@ impl<H: Clone> Member<H> {
         if self.hostname != config.hostname {
             (self.hostname, self.ready) = (config.hostname, None);
         }
-        let can_adopt = || config.destinations.iter().any(|it| handover.has_ready(it));
+        let can_adopt = || config.destinations.iter().any(|destination| handover.has_ready(destination));
         if self.destinations != config.destinations || (self.pick_first.ready().is_none() && can_adopt()) {
             self.destinations.clone_from(&config.destinations);
-            self.pick_first.update(config.destinations, handover, (scope.now, scope.random), scope.commands);
+            self.pick_first.update(config.destinations, handover, scope);
             // A connection that was taken over is kept like one that was requested.
             self.is_started |= self.pick_first.ready().is_some();
         }
@@ -289,7 +296,7 @@ impl<H: Clone> Member<H> {
 
     pub(super) fn connect(&mut self, scope: &mut Scope<'_>) {
         self.is_started = true;
-        self.pick_first.connect((scope.now, scope.random), scope.commands);
+        self.pick_first.connect(scope);
     }
 
     pub(super) fn on_connected(
@@ -298,39 +305,40 @@ impl<H: Clone> Member<H> {
         streams: Arc<Streams<H>>,
         scope: &mut Scope<'_>,
     ) {
-        self.pick_first.on_connected((connection, streams), scope.now, scope.commands);
+        self.pick_first.on_connected(connection, streams, scope);
     }
 
     pub(super) fn on_failed(&mut self, connection: ConnectionId, error: ConnectError, scope: &mut Scope<'_>) {
-        self.pick_first.on_failed(connection, error, (scope.now, scope.random), scope.commands);
+        self.pick_first.on_failed(connection, error, scope);
     }
 
     pub(super) fn on_lost(&mut self, connection: ConnectionId, scope: &mut Scope<'_>) {
-        self.pick_first.on_lost(connection, (scope.now, scope.random), scope.commands);
+        self.pick_first.on_lost(connection, scope);
     }
 
     pub(super) fn handle_timeout(&mut self, scope: &mut Scope<'_>) {
-        self.pick_first.handle_timeout((scope.now, scope.random), scope.commands);
+        self.pick_first.handle_timeout(scope);
     }
 
     pub(super) fn reset_backoff(&mut self, scope: &mut Scope<'_>) {
-        self.pick_first.reset_backoff((scope.now, scope.random), scope.commands);
+        self.pick_first.reset_backoff(scope);
     }
 
     /// Whether any of its connections is made with certificates that were replaced.
     pub(super) fn is_of(&self, rotation: &Rotation) -> bool {
-        self.destinations.iter().any(|it| it.identity.is_of(rotation))
+        self.destinations.iter().any(|destination| destination.identity.is_of(rotation))
     }
 
     /// Certificates were replaced; [`settle`](Self::settle) follows.
     pub(super) fn on_rotation(&mut self, rotation: &Rotated<'_>, scope: &mut Scope<'_>) {
-        self.pick_first.on_rotation(rotation, (scope.now, scope.random), scope.commands);
+        self.pick_first.on_rotation(rotation, scope);
     }
 
     /// The endpoint has reported its load beside the calls. Reports that nobody needs any more are ended.
     pub(super) fn on_load(
         &mut self,
-        (connection, report): (ConnectionId, LoadReport),
+        connection: ConnectionId,
+        report: LoadReport,
         settings: Option<&WeightSettings>,
         scope: &mut Scope<'_>,
     ) {
@@ -343,11 +351,12 @@ impl<H: Clone> Member<H> {
     /// Connects again if that is the policy's way, and says what changed since the last time.
     pub(super) fn settle(&mut self, of: OfCluster<'_>, scope: &mut Scope<'_>) -> Change {
         if self.is_started && self.reconnects && self.pick_first.connectivity() == Connectivity::Idle {
-            self.pick_first.connect((scope.now, scope.random), scope.commands);
+            self.pick_first.connect(scope);
         }
-        self.pick_first.scale(of.max_connections, (scope.now, scope.random), scope.commands);
+        self.pick_first.scale(of.max_connections, scope);
         let ready = self.pick_first.ready();
-        let connection = ready.and_then(|it| it.connections.first()).map(|(connection, _)| *connection);
+        let connection =
+            ready.and_then(|established| established.connections.first()).map(|(connection, _)| *connection);
         Weighing::update(&mut self.weighing, of.weights, connection, scope);
         // The connection goes on, and connects again if it is lost: an ejection is not its end (CH3.23).
         let connectivity = match self.is_ejected() {
@@ -369,7 +378,7 @@ impl<H: Clone> Member<H> {
         let Some(Established { destination, connections, queue }) = self.pick_first.ready() else {
             return self.ready.take().is_some();
         };
-        let outcomes = self.tracked.as_ref().map(|it| &it.outcomes);
+        let outcomes = self.tracked.as_ref().map(|tracked| &tracked.outcomes);
         let is_same = |known: &Arc<ReadyEndpoint<H>>| {
             known.connection == connections[0].0
                 && known.connections.are(connections)
@@ -386,7 +395,7 @@ impl<H: Clone> Member<H> {
         let Destination { address, identity } = destination.clone();
         let load = self.load.get_or_insert_with(|| loads.add()).clone();
         let (breaker, outcomes) = (breaker.clone(), outcomes.cloned());
-        let weight = self.weighing.as_ref().map(|it| it.weight().clone());
+        let weight = self.weighing.as_ref().map(|weighing| weighing.weight().clone());
         let locality = self.locality.of(address);
         self.ready = Some(Arc::new(ReadyEndpoint {
             connection,

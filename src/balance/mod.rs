@@ -56,6 +56,7 @@ mod ready_set;
 mod retiring;
 pub(crate) mod retry;
 pub(crate) mod routes;
+mod scope;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;
 pub(crate) mod stale_config;

@@ -12,13 +12,13 @@ pub(crate) enum Observation<'a> {
     /// weighted_round_robin has made a scheduler of the weights of its endpoints (CH3.47).
     Scheduler {
         cluster: &'a Arc<str>,
-        /// If the policy is that of a locality.
+        /// Set if the policy is that of a locality.
         locality: Option<&'a Locality>,
         weights: &'a [WeightState],
     },
     /// Outlier detection has ejected an endpoint, by the algorithm with this name.
     Ejected { cluster: &'a Arc<str>, method: &'static str },
-    /// It has not ejected one, for the reason with this name.
+    /// Outlier detection has not ejected an outlier, for the reason with this name.
     NotEjected { cluster: &'a Arc<str>, method: &'static str, reason: &'static str },
 }
 
@@ -65,7 +65,7 @@ impl Observer {
 }
 
 impl LocalityLabel {
-    /// That of the endpoint with this address.
+    /// Label of the endpoint with this address.
     pub(super) fn of(&self, address: SocketAddr) -> Option<Arc<str>> {
         match self {
             Self::None => None,

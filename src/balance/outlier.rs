@@ -52,7 +52,7 @@ pub(super) struct Tracked {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Decision {
     Ejected(Method),
-    /// It is an outlier, and is not ejected all the same.
+    /// The endpoint is an outlier, and is not ejected all the same.
     NotEjected(Method, Unenforced),
     Unejected,
 }
@@ -83,13 +83,13 @@ impl Outliers {
         Self { detection: None, endpoints: Endpoints::default(), sweep: Sweep::default(), slice }
     }
 
-    /// Another configuration, after that with these priorities. Endpoints that are listed still keep what is known of them, wherever
+    /// Applies another configuration, after that with these priorities. Endpoints that are listed still keep what is known of them, wherever
     /// they are listed (CH3.64). The current interval has the new length (CH3.66). A sweep that is running goes on by the new
     /// configuration, or ends with the detection.
     pub(super) fn update(&mut self, before: &[Vec<LocalityConfig>], config: &LeafConfig, now: Instant) {
         let Some(next) = executed(config) else { return *self = Self::none(self.slice) };
         let is_new = self.detection.is_none();
-        let start = self.detection.as_ref().map_or(now, |it| it.start);
+        let start = self.detection.as_ref().map_or(now, |detection| detection.start);
         self.detection = Some(Detection { config: next.clone(), start });
         for place in self.endpoints.list(if is_new { &[] } else { before }, config.listed()) {
             self.sweep.forget(place);
@@ -136,7 +136,11 @@ impl Outliers {
 impl Outliers {
     /// The endpoints that are ejected, the number that is counted of them, and the number of all endpoints.
     pub(super) fn ejected(&self) -> (Vec<&[SocketAddr]>, usize, usize) {
-        let ejected = self.endpoints.iter().filter(|it| it.is_ejected()).map(|it| &**it.addresses());
+        let ejected = self
+            .endpoints
+            .iter()
+            .filter(|endpoint| endpoint.is_ejected())
+            .map(|endpoint| &**endpoint.addresses());
         (ejected.collect(), self.endpoints.ejected(), self.endpoints.len())
     }
 }
@@ -176,7 +180,9 @@ impl Unenforced {
 /// connection for all.
 fn executed(config: &LeafConfig) -> Option<&OutlierDetection> {
     let is_pick_first = config.policy.policy.shares_connection();
-    let has_algorithm = |it: &&OutlierDetection| it.success_rate.is_some() || it.failure_percentage.is_some();
+    let has_algorithm = |detection: &&OutlierDetection| {
+        detection.success_rate.is_some() || detection.failure_percentage.is_some()
+    };
     config.outlier_detection.as_ref().filter(|_| !is_pick_first).filter(has_algorithm)
 }
 

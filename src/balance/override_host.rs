@@ -21,12 +21,13 @@ use super::{
     connectivity::Connectivity,
     handover::Handover,
     identity::{Destination, Identity},
-    leaf::{Rotated, Scope},
+    leaf::Rotated,
     load::{Load, Loads},
     outlier::{Outliers, Tracked},
     pick_first::PickFirstSettings,
     picker::ReadyEndpoint,
     policy::{EndpointConfig, LeafConfig},
+    scope::Scope,
     stream_queue::Connections,
     subchannel::{Established, Subchannel},
 };
@@ -38,7 +39,7 @@ use super::{
 #[derive(Debug)]
 pub(super) struct OverrideHosts<H> {
     hosts: BTreeMap<SocketAddr, Host<H>>,
-    /// Those with a subchannel that no endpoint of the policy has.
+    /// Addresses with a subchannel that no endpoint of the policy has.
     owned: BTreeSet<SocketAddr>,
     connections: BTreeMap<ConnectionId, SocketAddr>,
     /// What pickers have.
@@ -68,7 +69,7 @@ struct Endpoint {
     list: Arc<str>,
     /// Sorted.
     addresses: Vec<SocketAddr>,
-    /// That of the connections which cookies may lead to.
+    /// Identity of the connections that cookies may lead to.
     identity: Identity,
     hostname: Option<Arc<str>>,
     is_draining: bool,
@@ -127,7 +128,8 @@ impl<H: Clone> OverrideHosts<H> {
         let mut before = std::mem::take(&mut self.hosts);
         // Cookies lead to endpoints outside of a subset, too (CH3.62).
         let usable = config.listed().iter().flatten().flat_map(|locality| &locality.endpoints);
-        let listed = usable.map(|it| (it, false)).chain(config.hosts.draining.iter().map(|it| (it, true)));
+        let draining = config.hosts.draining.iter().map(|endpoint| (endpoint, true));
+        let listed = usable.map(|endpoint| (endpoint, false)).chain(draining);
         for (endpoint, is_draining) in listed {
             let endpoint = Arc::new(Endpoint::of(endpoint, is_draining, config));
             for address in &endpoint.addresses {
@@ -140,12 +142,12 @@ impl<H: Clone> OverrideHosts<H> {
             }
         }
         before.keys().for_each(|address| drop(self.published.remove(address)));
-        before.into_values().filter_map(|it| it.own).for_each(|own| self.release(own, scope.commands));
-        let is_over = |it: &SocketAddr| !self.is_allowed(*it) || self.has_other_identity(*it);
+        before.into_values().filter_map(|host| host.own).for_each(|own| self.release(own, scope.commands));
+        let is_over = |address: &SocketAddr| !self.is_allowed(*address) || self.has_other_identity(*address);
         let forbidden: Vec<_> = self.owned.iter().copied().filter(is_over).collect();
         for address in forbidden {
             self.owned.remove(&address);
-            if let Some(own) = self.hosts.get_mut(&address).and_then(|it| it.own.take()) {
+            if let Some(own) = self.hosts.get_mut(&address).and_then(|host| host.own.take()) {
                 self.release(own, scope.commands);
             }
         }
@@ -161,7 +163,7 @@ impl<H: Clone> OverrideHosts<H> {
     ) {
         for (Destination { address, identity }, state) in subchannels {
             // The same address may be listed with another identity, which is none of the host's (CH7.20).
-            let host = self.hosts.get_mut(&address).filter(|it| it.endpoint.identity == identity);
+            let host = self.hosts.get_mut(&address).filter(|host| host.endpoint.identity == identity);
             let Some(host) = host else { continue };
             host.subchannels.retain(|(other, _)| *other != member);
             if !matches!(state, HostState::Absent) {
@@ -173,7 +175,7 @@ impl<H: Clone> OverrideHosts<H> {
     /// Outlier detection has decided on an endpoint.
     pub(super) fn set_tracked(&mut self, addresses: &[SocketAddr], tracked: Option<&Tracked>) {
         for address in addresses {
-            let host = self.hosts.get_mut(address).filter(|it| it.endpoint.addresses == addresses);
+            let host = self.hosts.get_mut(address).filter(|host| host.endpoint.addresses == addresses);
             if let Some(host) = host {
                 host.tracked = tracked.cloned();
             }
@@ -194,14 +196,14 @@ impl<H: Clone> OverrideHosts<H> {
         let Some(host) = self.hosts.get_mut(&address) else { return false };
         if let Some(own) = &mut host.own {
             let subchannel = &mut own.subchannel;
-            subchannel.scale(self.max_connections, (scope.now, scope.random), scope.commands);
+            subchannel.scale(self.max_connections, scope);
             self.connections.extend(subchannel.ids().map(|connection| (connection, address)));
         }
         host.refresh_own(address, of);
         let Endpoint { list, is_allowed, .. } = &*host.endpoint;
         let (state, is_allowed) = (host.state(), *is_allowed);
-        let is_same = |it: &Arc<HostEntry<H>>| {
-            it.state.is_same(&state) && it.is_allowed == is_allowed && it.list == *list
+        let is_same = |entry: &Arc<HostEntry<H>>| {
+            entry.state.is_same(&state) && entry.is_allowed == is_allowed && entry.list == *list
         };
         if self.published.get(&address).is_some_and(is_same) {
             return false;
@@ -220,7 +222,7 @@ impl<H: Clone> OverrideHosts<H> {
     /// What is to connect an address that a pick found idle or without a subchannel. `None` if it is neither any more: there is a
     /// newer picker then.
     pub(super) fn connector(&self, address: SocketAddr, now: Instant) -> Option<Connector> {
-        let host = self.hosts.get(&address).filter(|it| it.endpoint.is_allowed)?;
+        let host = self.hosts.get(&address).filter(|host| host.endpoint.is_allowed)?;
         let state = host.state();
         if !state.is_idle(Some(now)) && !matches!(state, HostState::Absent) {
             return None;
@@ -237,7 +239,7 @@ impl<H: Clone> OverrideHosts<H> {
         let new = || Own::new(Subchannel::new(destination(), self.settings.backoff.clone()));
         let own = host.own.get_or_insert_with(new);
         own.subchannel.on_timeout(scope.now);
-        own.subchannel.connect(scope.now, scope.random, scope.commands);
+        own.subchannel.connect(scope);
         self.connections.extend(own.subchannel.ids().map(|connection| (connection, address)));
         self.owned.insert(address);
         self.schedule();
@@ -254,8 +256,9 @@ impl<H: Clone> OverrideHosts<H> {
         let own = self.hosts.get_mut(&address)?.own.as_mut()?;
         let before: Vec<_> = own.subchannel.ids().collect();
         event(&mut own.subchannel, commands);
-        let ended = before.iter().filter(|it| !own.subchannel.has(**it));
-        ended.for_each(|it| _ = self.connections.remove(it));
+        for ended in before.iter().filter(|connection| !own.subchannel.has(**connection)) {
+            self.connections.remove(ended);
+        }
         if own.subchannel.ids().next().is_none() {
             own.is_drained = false;
             self.schedule();
@@ -268,8 +271,8 @@ impl<H: Clone> OverrideHosts<H> {
     pub(super) fn on_rotation(&mut self, rotation: &Rotated<'_>, now: Instant) -> Vec<SocketAddr> {
         let mut rotated = Vec::new();
         for address in &self.owned {
-            let own = self.hosts.get_mut(address).and_then(|it| it.own.as_mut());
-            if let Some(own) = own.filter(|it| it.subchannel.destination().identity.is_of(rotation.of)) {
+            let own = self.hosts.get_mut(address).and_then(|host| host.own.as_mut());
+            if let Some(own) = own.filter(|own| own.subchannel.destination().identity.is_of(rotation.of)) {
                 own.subchannel.on_rotation(rotation.running, now);
                 own.subchannel.on_timeout(now);
                 rotated.push(*address);
@@ -281,7 +284,7 @@ impl<H: Clone> OverrideHosts<H> {
     /// Delays after failures are over.
     pub(super) fn reset_backoff(&mut self, now: Instant) {
         for address in &self.owned {
-            if let Some(own) = self.hosts.get_mut(address).and_then(|it| it.own.as_mut()) {
+            if let Some(own) = self.hosts.get_mut(address).and_then(|host| host.own.as_mut()) {
                 own.subchannel.reset_backoff(now);
             }
         }
@@ -295,7 +298,7 @@ impl<H: Clone> OverrideHosts<H> {
     ) {
         for destination in destinations {
             let Some(host) = self.hosts.get_mut(&destination.address) else { continue };
-            if let Some(own) = host.own.take_if(|it| it.subchannel.destination() == destination) {
+            if let Some(own) = host.own.take_if(|own| own.subchannel.destination() == destination) {
                 let address = &destination.address;
                 self.owned.remove(address);
                 self.connections.retain(|_, other| other != address);
@@ -312,7 +315,8 @@ impl<H: Clone> OverrideHosts<H> {
         for destination in handover.destinations() {
             let address = destination.address;
             let host = self.hosts.get_mut(&address);
-            let Some(host) = host.filter(|it| it.endpoint.identity == destination.identity) else { continue };
+            let is_same = |host: &&mut Host<H>| host.endpoint.identity == destination.identity;
+            let Some(host) = host.filter(is_same) else { continue };
             let is_used = is_recent(self.idle_timeout, host.last_used.get(), self.epoch, scope.now);
             let is_drained = host.endpoint.is_draining && handover.has_ready(&destination);
             let has_any = host.own.is_some() || !host.subchannels.is_empty();
@@ -346,13 +350,13 @@ impl<H: Clone> OverrideHosts<H> {
         let (epoch, timeout, hosts) = (self.epoch, self.idle_timeout, &self.hosts);
         let is_over = |address: &&SocketAddr| {
             let host = &hosts[*address];
-            let is_drained = host.own.as_ref().is_some_and(|it| it.is_drained);
+            let is_drained = host.own.as_ref().is_some_and(|own| own.is_drained);
             !is_drained && !is_recent(timeout, host.last_used.get(), epoch, scope.now)
         };
         let over: Vec<_> = self.owned.iter().filter(is_over).copied().collect();
         for address in &over {
             self.owned.remove(address);
-            if let Some(own) = self.hosts.get_mut(address).and_then(|it| it.own.take()) {
+            if let Some(own) = self.hosts.get_mut(address).and_then(|host| host.own.take()) {
                 self.release(own, scope.commands);
             }
         }
@@ -363,7 +367,7 @@ impl<H: Clone> OverrideHosts<H> {
     /// Ends all own subchannels.
     pub(super) fn close(mut self, commands: &mut Commands) {
         let hosts = std::mem::take(&mut self.hosts);
-        hosts.into_values().filter_map(|it| it.own).for_each(|own| self.release(own, commands));
+        hosts.into_values().filter_map(|host| host.own).for_each(|own| self.release(own, commands));
     }
 
     fn release(&mut self, mut own: Own<H>, commands: &mut Commands) {
@@ -375,29 +379,29 @@ impl<H: Clone> OverrideHosts<H> {
     }
 
     fn is_allowed(&self, address: SocketAddr) -> bool {
-        self.hosts.get(&address).is_some_and(|it| it.endpoint.is_allowed)
+        self.hosts.get(&address).is_some_and(|host| host.endpoint.is_allowed)
     }
 
     /// Whether its own subchannel is that of another identity.
     fn has_other_identity(&self, address: SocketAddr) -> bool {
-        let host = self.hosts.get(&address).and_then(|it| Some((it, it.own.as_ref()?)));
+        let host = self.hosts.get(&address).and_then(|host| Some((host, host.own.as_ref()?)));
         host.is_some_and(|(host, own)| own.subchannel.destination().identity != host.endpoint.identity)
     }
 
     /// One sweep, for the subchannel that was used longest ago.
     fn schedule(&mut self) {
         let own = self.owned.iter().filter_map(|address| self.hosts.get(address));
-        let swept = own.filter(|host| host.own.as_ref().is_some_and(|it| !it.is_drained));
+        let swept = own.filter(|host| host.own.as_ref().is_some_and(|own| !own.is_drained));
         let oldest = swept.map(|host| host.last_used.get().unwrap_or_default()).min();
-        let at = oldest.and_then(|it| (self.epoch + it).checked_add(self.idle_timeout));
-        let earliest = self.swept_at.map(|it| it + SWEEP_INTERVAL);
+        let at = oldest.and_then(|used| (self.epoch + used).checked_add(self.idle_timeout));
+        let earliest = self.swept_at.map(|swept| swept + SWEEP_INTERVAL);
         self.sweep_at = at.map(|at| earliest.map_or(at, |earliest| at.max(earliest)));
     }
 }
 
 impl<H: Clone> Host<H> {
     fn new(endpoint: Arc<Endpoint>, tracked: Option<Tracked>, before: Option<Self>) -> Self {
-        let (last_used, mut own) = before.map_or_else(Default::default, |it| (it.last_used, it.own));
+        let (last_used, mut own) = before.map_or_else(Default::default, |host| (host.last_used, host.own));
         if let Some(own) = &mut own {
             own.is_drained &= endpoint.is_draining;
         }
@@ -406,7 +410,7 @@ impl<H: Clone> Host<H> {
 
     /// The best of its subchannels. An ejected endpoint counts as failing (CH8.11).
     fn state(&self) -> HostState<H> {
-        if self.tracked.as_ref().is_some_and(|it| it.is_ejected) {
+        if self.tracked.as_ref().is_some_and(|tracked| tracked.is_ejected) {
             return HostState::Failing(None);
         }
         let own = self.own.as_ref().map(Own::state);
@@ -420,7 +424,8 @@ impl<H: Clone> Host<H> {
             own.ready = None;
             return;
         };
-        let (outcomes, hostname) = (self.tracked.as_ref().map(|it| &it.outcomes), &self.endpoint.hostname);
+        let outcomes = self.tracked.as_ref().map(|tracked| &tracked.outcomes);
+        let hostname = &self.endpoint.hostname;
         let is_same = |known: &Arc<ReadyEndpoint<H>>| {
             known.connection == connections[0].0
                 && known.connections.are(connections)
@@ -455,7 +460,7 @@ impl Endpoint {
         addresses.sort_unstable();
         let is_allowed = match is_draining {
             true => config.hosts.allows_draining,
-            false => endpoint.addresses.first().is_none_or(|it| !config.hosts.forbidden.contains(it)),
+            false => endpoint.addresses.first().is_none_or(|first| !config.hosts.forbidden.contains(first)),
         };
         Self {
             list: texts.join(",").into(),
@@ -485,7 +490,7 @@ impl<H> Own<H> {
 
 /// Whether a call has used an endpoint within the idle timeout.
 fn is_recent(timeout: Duration, last_used: Option<Duration>, epoch: Instant, now: Instant) -> bool {
-    last_used.is_some_and(|it| now.saturating_duration_since(epoch + it) < timeout)
+    last_used.is_some_and(|used| now.saturating_duration_since(epoch + used) < timeout)
 }
 
 /// Sweeps are no closer to each other.

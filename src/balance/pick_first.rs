@@ -17,6 +17,7 @@ use super::{
     identity::Destination,
     leaf::Rotated,
     observer::Observer,
+    scope::Scope,
     stream_queue::OnFull,
     streams::Streams,
     subchannel::{Established, Subchannel},
@@ -129,14 +130,14 @@ impl<H> PickFirst<H> {
     /// The connections that calls use.
     pub(crate) fn ready(&self) -> Option<Established<'_, H>> {
         match self.phase {
-            Phase::Ready => self.addresses.iter().find_map(|it| it.subchannel.ready()),
+            Phase::Ready => self.addresses.iter().find_map(|address| address.subchannel.ready()),
             Phase::Idle | Phase::FirstPass { .. } | Phase::Failing { .. } => None,
         }
     }
 
     /// The subchannel of each address.
     pub(super) fn subchannels(&self) -> impl Iterator<Item = &Subchannel<H>> {
-        self.addresses.iter().map(|it| &it.subchannel)
+        self.addresses.iter().map(|address| &address.subchannel)
     }
 
     /// The newest error of a connection. `None` while there is a connection.
@@ -151,20 +152,21 @@ impl<H> PickFirst<H> {
             Phase::Idle | Phase::Failing { .. } | Phase::Ready => None,
         };
         // In the first pass, the end of a delay changes nothing: the address is tried when its turn comes.
-        let delays = self.addresses.iter().filter_map(|it| it.subchannel.poll_timeout());
+        let delays = self.addresses.iter().filter_map(|address| address.subchannel.poll_timeout());
         let counts = matches!(self.phase, Phase::Failing { .. } | Phase::Ready);
         next.into_iter().chain(delays.filter(|_| counts)).min()
     }
 
     /// Gives away what the next list has no use for; [`update`](Self::update) follows.
     pub(super) fn surrender_unlisted(&mut self, next: &[Destination], handover: &mut Handover<H>) {
-        let unlisted = self.addresses.extract_if(.., |it| !next.contains(it.subchannel.destination()));
-        unlisted.for_each(|it| handover.offer(it.subchannel));
+        let unlisted =
+            self.addresses.extract_if(.., |address| !next.contains(address.subchannel.destination()));
+        unlisted.for_each(|address| handover.offer(address.subchannel));
     }
 
     /// Gives everything away.
     pub(super) fn surrender(self, handover: &mut Handover<H>) {
-        self.addresses.into_iter().for_each(|it| handover.offer(it.subchannel));
+        self.addresses.into_iter().for_each(|address| handover.offer(address.subchannel));
     }
 
     /// A new list of destinations. A connection to one of them stays, and so do attempts and delays (CH3.20). What other endpoints had
@@ -173,8 +175,7 @@ impl<H> PickFirst<H> {
         &mut self,
         destinations: impl IntoIterator<Item = Destination>,
         handover: &mut Handover<H>,
-        (now, random): (Instant, &mut fastrand::Rng),
-        commands: &mut Commands,
+        scope: &mut Scope<'_>,
     ) {
         let destinations = interleaved(destinations);
         self.surrender_unlisted(&destinations, handover);
@@ -182,29 +183,32 @@ impl<H> PickFirst<H> {
         // Most endpoints have one address, and push would make room for four.
         let mut before = mem::replace(&mut self.addresses, Vec::with_capacity(destinations.len()));
         for destination in destinations {
-            let known = before.iter().position(|it| *it.subchannel.destination() == destination);
+            let known = before.iter().position(|address| *address.subchannel.destination() == destination);
             let is_better = !keeps && handover.has_ready(&destination);
             let address = match known {
                 Some(known) if !is_better => before.remove(known),
                 Some(_) | None => {
                     let adopted = if keeps { None } else { handover.take(&destination) };
-                    self.address(destination, adopted, commands)
+                    self.address(destination, adopted, scope.commands)
                 }
             };
             self.addresses.push(address);
         }
         // An attempt gives way to a connection.
-        before.into_iter().for_each(|it| handover.offer(it.subchannel));
+        before.into_iter().for_each(|address| handover.offer(address.subchannel));
         if !keeps {
             self.give_back(handover);
-            self.begin_list((now, random), commands);
+            self.begin_list(scope);
         }
     }
 
     /// Of several connections that were taken over, the first is used. The others may be of use elsewhere (CH8.15).
     fn give_back(&mut self, handover: &mut Handover<H>) {
-        let connected =
-            self.addresses.iter_mut().map(|it| &mut it.subchannel).filter(|it| it.ready().is_some());
+        let connected = self
+            .addresses
+            .iter_mut()
+            .map(|address| &mut address.subchannel)
+            .filter(|subchannel| subchannel.ready().is_some());
         for subchannel in connected.skip(1) {
             let none = Subchannel::new(subchannel.destination().clone(), self.settings.backoff.clone());
             handover.offer(mem::replace(subchannel, none));
@@ -224,7 +228,7 @@ impl<H> PickFirst<H> {
     }
 
     /// Begins with a list that has just been set, without a connection of the one before.
-    fn begin_list(&mut self, (now, random): (Instant, &mut fastrand::Rng), commands: &mut Commands) {
+    fn begin_list(&mut self, scope: &mut Scope<'_>) {
         if self.addresses.is_empty() {
             // The next list is tried at once if this one would have been (CH3.21).
             self.phase = if self.is_started { Phase::Failing { failures: 0 } } else { Phase::Idle };
@@ -232,36 +236,41 @@ impl<H> PickFirst<H> {
             self.error = Some("the list of addresses is empty".into());
             return;
         }
-        if let Some(ready) = self.addresses.iter().position(|it| it.subchannel.ready().is_some()) {
-            return self.become_ready(ready, commands);
+        if let Some(ready) = self.addresses.iter().position(|address| address.subchannel.ready().is_some()) {
+            return self.become_ready(ready, scope.commands);
         }
         match self.phase {
             Phase::Idle => {}
             Phase::Ready | Phase::FirstPass { .. } | Phase::Failing { .. } => {
-                self.begin_pass((now, random), commands);
+                self.begin_pass(scope);
             }
         }
     }
 
     /// Connects if it is idle.
-    pub(crate) fn connect(&mut self, (now, random): (Instant, &mut fastrand::Rng), commands: &mut Commands) {
+    pub(super) fn connect(&mut self, scope: &mut Scope<'_>) {
         self.is_started = true;
         if self.phase == Phase::Idle && !self.addresses.is_empty() {
-            self.begin_pass((now, random), commands);
+            self.begin_pass(scope);
         }
     }
 
     /// An attempt succeeded: those to other addresses are over (CH3.17). An attempt that was cancelled before is nothing to this
     /// endpoint.
-    pub(crate) fn on_connected(
+    pub(super) fn on_connected(
         &mut self,
-        (connection, streams): (ConnectionId, Arc<Streams<H>>),
-        now: Instant,
-        commands: &mut Commands,
+        connection: ConnectionId,
+        streams: Arc<Streams<H>>,
+        scope: &mut Scope<'_>,
     ) {
         let Some(position) = self.position(connection) else { return };
-        self.addresses[position].subchannel.on_connected(streams, now, &self.settings.on_full, commands);
-        self.become_ready(position, commands);
+        self.addresses[position].subchannel.on_connected(
+            streams,
+            scope.now,
+            &self.settings.on_full,
+            scope.commands,
+        );
+        self.become_ready(position, scope.commands);
     }
 
     fn become_ready(&mut self, position: usize, commands: &mut Commands) {
@@ -273,13 +282,7 @@ impl<H> PickFirst<H> {
     }
 
     /// An attempt failed, or its timeout is over.
-    pub(crate) fn on_failed(
-        &mut self,
-        connection: ConnectionId,
-        error: ConnectError,
-        (now, random): (Instant, &mut fastrand::Rng),
-        commands: &mut Commands,
-    ) {
+    pub(super) fn on_failed(&mut self, connection: ConnectionId, error: ConnectError, scope: &mut Scope<'_>) {
         let Some(position) = self.position(connection) else { return };
         let it = &mut self.addresses[position];
         it.subchannel.on_failed(error.cause);
@@ -292,16 +295,16 @@ impl<H> PickFirst<H> {
         self.failures += 1;
         match &mut self.phase {
             Phase::FirstPass { current, .. } if *current == position => {
-                self.try_from(position + 1, (now, random), commands);
+                self.try_from(position + 1, scope);
             }
-            Phase::FirstPass { .. } => self.end_pass((now, random), commands),
+            Phase::FirstPass { .. } => self.end_pass(scope),
             Phase::Failing { failures } => {
                 *failures += 1;
                 if *failures >= self.addresses.len() {
                     *failures = 0;
-                    commands.push(Command::RequestReresolution);
+                    scope.commands.push(Command::RequestReresolution);
                 }
-                self.retry((now, random), commands);
+                self.retry(scope);
             }
             // There are no attempts then.
             Phase::Idle | Phase::Ready => {}
@@ -310,15 +313,10 @@ impl<H> PickFirst<H> {
 
     /// The connection accepts no new streams any more, or is closed. An attempt that ends like this had succeeded, unseen
     /// (CH3.22). When a further connection is attempted, or has failed, the loss of the last one begins a pass (CH4.16).
-    pub(crate) fn on_lost(
-        &mut self,
-        connection: ConnectionId,
-        (now, random): (Instant, &mut fastrand::Rng),
-        commands: &mut Commands,
-    ) {
+    pub(super) fn on_lost(&mut self, connection: ConnectionId, scope: &mut Scope<'_>) {
         let Some(position) = self.position(connection) else { return };
         let it = &mut self.addresses[position].subchannel;
-        it.on_lost(connection, now);
+        it.on_lost(connection, scope.now);
         let connectivity = it.connectivity();
         if it.is_delayed() {
             // Calls that fail until the delay is over have no other error. It may be the delay of a further connection.
@@ -327,64 +325,48 @@ impl<H> PickFirst<H> {
         if connectivity == Connectivity::Ready {
             return;
         }
-        self.release_others(position, commands);
+        self.release_others(position, scope.commands);
         (self.phase, self.is_failing, self.failures) = (Phase::Idle, false, 0);
-        commands.push(Command::RequestReresolution);
+        scope.commands.push(Command::RequestReresolution);
         if connectivity != Connectivity::Idle {
-            self.begin_pass((now, random), commands);
+            self.begin_pass(scope);
         }
     }
 
     /// Attempts a further connection if one is needed (CH4.10); see [`Subchannel::scale`].
-    pub(crate) fn scale(
-        &mut self,
-        limit: usize,
-        (now, random): (Instant, &mut fastrand::Rng),
-        commands: &mut Commands,
-    ) {
-        let ready = self.addresses.iter_mut().find(|it| it.subchannel.ready().is_some());
+    pub(super) fn scale(&mut self, limit: usize, scope: &mut Scope<'_>) {
+        let ready = self.addresses.iter_mut().find(|address| address.subchannel.ready().is_some());
         if let Some(it) = ready.filter(|_| self.phase == Phase::Ready) {
-            it.subchannel.scale(limit, (now, random), commands);
+            it.subchannel.scale(limit, scope);
         }
     }
 
     /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
-    pub(crate) fn handle_timeout(
-        &mut self,
-        (now, random): (Instant, &mut fastrand::Rng),
-        commands: &mut Commands,
-    ) {
+    pub(super) fn handle_timeout(&mut self, scope: &mut Scope<'_>) {
         match self.phase {
-            Phase::FirstPass { current, next_at: Some(at) } if at <= now => {
-                self.try_from(current + 1, (now, random), commands);
+            Phase::FirstPass { current, next_at: Some(at) } if at <= scope.now => {
+                self.try_from(current + 1, scope);
             }
-            Phase::Failing { .. } => self.retry((now, random), commands),
-            Phase::Ready => self.addresses.iter_mut().for_each(|it| it.subchannel.on_timeout(now)),
+            Phase::Failing { .. } => self.retry(scope),
+            Phase::Ready => {
+                self.addresses.iter_mut().for_each(|address| address.subchannel.on_timeout(scope.now))
+            }
             Phase::Idle | Phase::FirstPass { .. } => {}
         }
     }
 
     /// Delays after failures are over, and the next ones are the first (CH3.3).
-    pub(crate) fn reset_backoff(
-        &mut self,
-        (now, random): (Instant, &mut fastrand::Rng),
-        commands: &mut Commands,
-    ) {
-        self.addresses.iter_mut().for_each(|it| it.subchannel.reset_backoff(now));
-        self.handle_timeout((now, random), commands);
+    pub(super) fn reset_backoff(&mut self, scope: &mut Scope<'_>) {
+        self.addresses.iter_mut().for_each(|address| address.subchannel.reset_backoff(scope.now));
+        self.handle_timeout(scope);
     }
 
     /// Certificates were replaced: connections that were made with those before are outdated (CH7.7).
-    pub(super) fn on_rotation(
-        &mut self,
-        rotation: &Rotated<'_>,
-        (now, random): (Instant, &mut fastrand::Rng),
-        commands: &mut Commands,
-    ) {
-        let of_it = |it: &&mut Subchannel<H>| it.destination().identity.is_of(rotation.of);
-        let subchannels = self.addresses.iter_mut().map(|it| &mut it.subchannel);
-        subchannels.filter(of_it).for_each(|it| it.on_rotation(rotation.running, now));
-        self.handle_timeout((now, random), commands);
+    pub(super) fn on_rotation(&mut self, rotation: &Rotated<'_>, scope: &mut Scope<'_>) {
+        let of_it = |subchannel: &&mut Subchannel<H>| subchannel.destination().identity.is_of(rotation.of);
+        let subchannels = self.addresses.iter_mut().map(|address| &mut address.subchannel);
+        subchannels.filter(of_it).for_each(|subchannel| subchannel.on_rotation(rotation.running, scope.now));
+        self.handle_timeout(scope);
     }
 
     fn release_others(&mut self, position: usize, commands: &mut Commands) {
@@ -393,48 +375,43 @@ impl<H> PickFirst<H> {
     }
 
     fn position(&self, connection: ConnectionId) -> Option<usize> {
-        self.addresses.iter().position(|it| it.subchannel.has(connection))
+        self.addresses.iter().position(|address| address.subchannel.has(connection))
     }
 
     /// Tries the addresses from the first one on. Earlier failures count for addresses in backoff, when it is their turn.
-    fn begin_pass(&mut self, (now, random): (Instant, &mut fastrand::Rng), commands: &mut Commands) {
-        self.addresses.iter_mut().for_each(|it| it.has_failed = false);
-        self.try_from(0, (now, random), commands);
+    fn begin_pass(&mut self, scope: &mut Scope<'_>) {
+        self.addresses.iter_mut().for_each(|address| address.has_failed = false);
+        self.try_from(0, scope);
     }
 
     /// Tries the next address of the first pass that is not in backoff.
-    fn try_from(
-        &mut self,
-        first: usize,
-        (now, random): (Instant, &mut fastrand::Rng),
-        commands: &mut Commands,
-    ) {
+    fn try_from(&mut self, first: usize, scope: &mut Scope<'_>) {
         let last = self.addresses.len() - 1;
         for current in first..self.addresses.len() {
             let it = &mut self.addresses[current];
-            it.subchannel.on_timeout(now);
-            it.subchannel.connect(now, random, commands);
+            it.subchannel.on_timeout(scope.now);
+            it.subchannel.connect(scope);
             if it.subchannel.connectivity() == Connectivity::Connecting {
-                let next_at = (current < last).then(|| now + self.settings.attempt_delay);
+                let next_at = (current < last).then(|| scope.now + self.settings.attempt_delay);
                 self.phase = Phase::FirstPass { current, next_at };
-                return self.report_failures(commands);
+                return self.report_failures(scope.commands);
             }
             it.has_failed = true;
         }
         self.phase = Phase::FirstPass { current: last, next_at: None };
-        self.end_pass((now, random), commands);
+        self.end_pass(scope);
     }
 
     /// The first pass ends when every address has failed since it began (CH3.18).
-    fn end_pass(&mut self, (now, random): (Instant, &mut fastrand::Rng), commands: &mut Commands) {
+    fn end_pass(&mut self, scope: &mut Scope<'_>) {
         let Phase::FirstPass { next_at: None, .. } = self.phase else { return };
-        if !self.addresses.iter().all(|it| it.has_failed) {
-            return self.report_failures(commands);
+        if !self.addresses.iter().all(|address| address.has_failed) {
+            return self.report_failures(scope.commands);
         }
         self.phase = Phase::Failing { failures: 0 };
         self.is_failing = true;
-        commands.push(Command::RequestReresolution);
-        self.retry((now, random), commands);
+        scope.commands.push(Command::RequestReresolution);
+        self.retry(scope);
     }
 
     /// Lists that come faster than a pass ends do not keep the failure from being reported (CH3.20).
@@ -446,10 +423,10 @@ impl<H> PickFirst<H> {
     }
 
     /// Connects the addresses whose backoff is over.
-    fn retry(&mut self, (now, random): (Instant, &mut fastrand::Rng), commands: &mut Commands) {
+    fn retry(&mut self, scope: &mut Scope<'_>) {
         for it in &mut self.addresses {
-            it.subchannel.on_timeout(now);
-            it.subchannel.connect(now, random, commands);
+            it.subchannel.on_timeout(scope.now);
+            it.subchannel.connect(scope);
         }
     }
 }

@@ -43,9 +43,9 @@ use crate::{error::Code, resolve::RouteQuery};
 #[derive(Debug)]
 #[repr(C)]
 pub(crate) struct ReadyEndpoint<H> {
-    /// That of its cluster.
+    /// Circuit breaker of the endpoint's cluster.
     pub(super) breaker: Arc<Breaker>,
-    /// If its cluster has outlier detection.
+    /// Counters of outlier detection, if the endpoint's cluster has it.
     pub(super) outcomes: Option<Arc<Outcomes>>,
     pub(crate) connections: Connections<H>,
     pub(super) load: Load,
@@ -54,7 +54,7 @@ pub(crate) struct ReadyEndpoint<H> {
     pub(crate) address: SocketAddr,
     /// The oldest connection, by which the endpoint is known.
     pub(super) connection: ConnectionId,
-    /// That of its connections.
+    /// Identity of the endpoint's connections.
     pub(super) identity: Identity,
     pub(crate) hostname: Option<Arc<str>>,
     /// The label of its locality, if somebody listens.
@@ -62,7 +62,7 @@ pub(crate) struct ReadyEndpoint<H> {
 }
 
 impl<H> ReadyEndpoint<H> {
-    /// That of its connections.
+    /// Identity of the endpoint's connections.
     pub(super) fn identity(&self) -> &Identity {
         &self.identity
     }
@@ -80,7 +80,7 @@ pub(crate) enum Pick<H> {
     Complete(Attempt<H>),
     /// The attempt waits for the next picker.
     Queue,
-    /// As before, and a connection is to be requested for the cluster.
+    /// The attempt waits for the next picker, and a connection is to be requested for the cluster.
     QueueAndConnect,
     /// A fail-fast call fails with UNAVAILABLE, any other waits for the next picker.
     Fail(Arc<str>),
@@ -90,7 +90,7 @@ pub(crate) enum Pick<H> {
     Broken(Arc<str>),
     /// The call fails with UNAVAILABLE and is not retried.
     Drop(Arc<str>),
-    /// As before with INTERNAL (CH1.19).
+    /// The call fails with INTERNAL and is not retried (CH1.19).
     Unknown(Arc<str>),
 }
 
@@ -112,7 +112,7 @@ pub(crate) struct ClusterPicker<H> {
 pub(super) enum Choice<H> {
     /// The server says that there is no such cluster (CH1.13).
     Gone(Arc<str>),
-    /// It cannot be used for another reason.
+    /// The cluster cannot be used for another reason.
     Unusable(Arc<str>),
     /// The configuration lacks it, although routes name it (CH1.19).
     Unknown(Arc<str>),
@@ -129,9 +129,9 @@ pub(super) struct LeafPicker<H> {
     pub(super) limit: u32,
     pub(super) connectivity: Connectivity,
     pub(super) endpoints: Endpoints<H>,
-    /// If calls have sessions.
+    /// Endpoints that cookies lead to, if calls have sessions.
     pub(super) hosts: Option<HostPicker<H>>,
-    /// If its load is reported.
+    /// Counters of the load reports, if the cluster's load is reported.
     pub(super) load: Option<Arc<ClusterLoad>>,
 }
 
@@ -172,7 +172,7 @@ impl<H> ClusterPicker<H> {
 
 #[cfg(any(test, feature = "fuzzing"))]
 impl<H: Clone> ReadyEndpoint<H> {
-    /// That of the oldest connection.
+    /// Handle of the oldest connection.
     pub(crate) fn handle(&self) -> H {
         self.connections.oldest().handle().clone()
     }
@@ -344,7 +344,7 @@ pub(super) fn ready_without<H>(
 }
 
 impl<H> EndpointPicker<H> {
-    /// The same picker without some of the ready endpoints; `None` if none is left.
+    /// Returns the picker without some of the ready endpoints, or `None` if none is left.
     fn without(&self, is_left_out: &impl Fn(ConnectionId) -> bool) -> Option<Self> {
         let kept = self.ready.iter().filter(|endpoint| !is_left_out(endpoint.connection));
         let ready: ReadySet<H> = kept.cloned().collect();

@@ -143,7 +143,7 @@ pub(in crate::balance) trait PolicyPicker<H>: Sized {
         false
     }
 
-    /// The same picker without some of the ready endpoints.
+    /// Returns the picker without some of the ready endpoints.
     fn without(&self, ready: &ReadySet<H>, is_left_out: &dyn Fn(&ReadyEndpoint<H>) -> bool) -> Self;
 }
 
@@ -178,7 +178,7 @@ pub(in crate::balance) enum EndpointState<H> {
     Ready(Arc<ReadyEndpoint<H>>),
     Idle,
     Connecting,
-    /// With the newest error.
+    /// The last attempt to connect failed, with this error.
     Failing(Option<Arc<str>>),
 }
 

@@ -50,10 +50,10 @@ pub(crate) struct LeafConfig {
     pub(crate) unusable: Option<Arc<str>>,
     /// Failed connections ask for another look-up of its name (CH1.27).
     pub(crate) is_dns: bool,
-    /// That of its endpoints, apart from their hostnames.
+    /// Security of the cluster's endpoints, apart from their hostnames.
     pub(crate) security: Security,
     pub(crate) hosts: HostsConfig,
-    /// If its load is reported.
+    /// Counters of the load reports, if the cluster's load is reported.
     pub(crate) load: Option<Arc<ClusterLoad>>,
 }
 
@@ -82,7 +82,7 @@ pub(crate) struct LocalityConfig {
 pub(crate) struct EndpointConfig {
     /// Not empty.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// That of the connections to any of them.
+    /// Identity of the connections to any of the addresses.
     pub(crate) identity: Identity,
     pub(crate) weight: u32,
     pub(crate) hostname: Option<Arc<str>>,

@@ -9,7 +9,7 @@ use super::{load::Load, picker::ReadyEndpoint};
 /// They are in chunks, so that a change of one endpoint copies one chunk and shares the others (CH11.7).
 #[derive(Debug)]
 pub(super) struct ReadySlots<H> {
-    /// By the places of the endpoints.
+    /// Indexed by the places of the endpoints.
     slots: Vec<Option<Listed<H>>>,
     chunks: Vec<ReadyChunk<H>>,
     /// Chunks that are older than their slots.
@@ -22,7 +22,7 @@ pub(super) struct ReadySlots<H> {
 #[derive(Debug)]
 pub(super) struct Listed<H> {
     pub(super) endpoint: Arc<ReadyEndpoint<H>>,
-    /// It is not picked as long as it is ejected.
+    /// Set as long as the endpoint is ejected and not picked.
     pub(super) is_left_out: bool,
 }
 
@@ -101,7 +101,9 @@ impl<H> ReadySlots<H> {
 
     /// What there is at each place, apart from endpoints that are left out.
     pub(super) fn slots(&self) -> impl Iterator<Item = Option<&Arc<ReadyEndpoint<H>>>> {
-        self.slots.iter().map(|it| it.as_ref().filter(|it| !it.is_left_out).map(|it| &it.endpoint))
+        self.slots
+            .iter()
+            .map(|slot| slot.as_ref().filter(|listed| !listed.is_left_out).map(|listed| &listed.endpoint))
     }
 
     /// The ready endpoints, or `None` if there is none.
@@ -114,7 +116,7 @@ impl<H> ReadySlots<H> {
         changed.sort_unstable();
         changed.dedup();
         for chunk in changed.drain(..) {
-            chunks[chunk] = ReadyChunk::of(listed(chunk).map(|it| Slot::new(it.endpoint.clone())));
+            chunks[chunk] = ReadyChunk::of(listed(chunk).map(|listed| Slot::new(listed.endpoint.clone())));
             remasked.push(chunk);
         }
         for chunk in remasked.drain(..) {
@@ -284,7 +286,7 @@ mod tests {
 
     fn handles(slots: &mut ReadySlots<usize>) -> Vec<usize> {
         let Some(set) = slots.ready() else { return Vec::new() };
-        let listed: Vec<_> = set.iter().map(|it| it.handle()).collect();
+        let listed: Vec<_> = set.iter().map(|endpoint| endpoint.handle()).collect();
         let found: Vec<_> = (0..set.len()).map(|place| set.at(place).handle()).collect();
         assert_eq!(listed, found);
         assert_eq!(set.at(set.len()).handle(), listed[0], "places begin again");
@@ -328,7 +330,7 @@ mod tests {
         let mut random = fastrand::Rng::with_seed(2);
         for count in [1, 2, 63, 64, 65, 1_000] {
             let (mut slots, all) = (ReadySlots::new(), (0..count).map(endpoint).collect::<Vec<_>>());
-            all.iter().for_each(|it| slots.push(Some(Listed::new(it, false))));
+            all.iter().for_each(|endpoint| slots.push(Some(Listed::new(endpoint, false))));
             let (before, mut model) = (slots.ready().unwrap(), vec![true; count]);
             for share in [2, 3, 20, usize::MAX] {
                 for (place, it) in all.iter().enumerate() {
@@ -338,7 +340,7 @@ mod tests {
                 let expected: Vec<_> = (0..count).filter(|place| model[*place]).collect();
                 assert_eq!(handles(&mut slots), expected);
                 assert_eq!(slots.slots().flatten().count(), expected.len());
-                if let Some(after) = slots.ready().filter(|it| it.chunks.len() == before.chunks.len()) {
+                if let Some(after) = slots.ready().filter(|set| set.chunks.len() == before.chunks.len()) {
                     assert_eq!(copied(&before, &after), 0);
                 }
             }

@@ -25,8 +25,11 @@ impl<H> Retiring<H> {
     ) -> Option<Self> {
         let ready = endpoints.iter().flat_map(|(_, picker)| picker.ready.iter());
         let mut subchannels: Vec<_> = ready
-            .filter_map(|it| {
-                Some((it.connection, handover.take_connection(&it.destination(), it.connection)?))
+            .filter_map(|endpoint| {
+                Some((
+                    endpoint.connection,
+                    handover.take_connection(&endpoint.destination(), endpoint.connection)?,
+                ))
             })
             .collect();
         for (_, it) in &mut subchannels {
@@ -36,7 +39,7 @@ impl<H> Retiring<H> {
         }
         let mut retiring = Self { endpoints, subchannels };
         retiring.keep_connected();
-        Some(retiring).filter(|it| !it.is_over())
+        Some(retiring).filter(|retiring| !retiring.is_over())
     }
 
     pub(super) fn endpoints(&self) -> &Localities<H> {
@@ -66,6 +69,3 @@ impl<H> Retiring<H> {
         self.endpoints = ready_without(&self.endpoints, |connection| !is_connected(connection));
     }
 }
-
-/// The place of these endpoints among those of their cluster.
-pub(super) const RETIRING: usize = usize::MAX;

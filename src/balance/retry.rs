@@ -31,7 +31,7 @@ pub(crate) struct Retries {
     max_attempts: u32,
     /// The retries by the policy.
     retries: u32,
-    /// Those of them since the server has last chosen the delay.
+    /// Retries since the server has last chosen the delay.
     backoffs: u32,
     /// The request was sent again because the server had not processed it.
     was_unprocessed: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Retries {
 /// How an attempt ended without a response that the call begins with.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AttemptEnd {
-    /// Nothing was sent, since the connection was gone (CH6.12).
+    /// The attempt was not sent, since the connection was gone (CH6.12).
     NeverSent,
     /// The server said that it did not process the request (CH6.13). The code is that of the call if this is the end.
     NeverProcessed(Code),
@@ -70,9 +70,9 @@ pub(crate) enum Pushback {
 pub(crate) enum Next {
     /// Its status is that of the call.
     Deliver,
-    /// Another attempt at once, which does not count as one (CH6.15).
+    /// The call gets another attempt at once, which does not count as one (CH6.15).
     Free,
-    /// Another attempt after a delay.
+    /// The call gets another attempt after a delay.
     After(Duration),
     /// The call fails: too many connections were lost before the request was sent.
     NeverSent,
@@ -110,7 +110,7 @@ impl Default for RetrySettings {
 }
 
 impl Retries {
-    /// Those of a call whose route has this policy.
+    /// Retries of a call whose route has this policy.
     pub(crate) fn new(policy: Option<Arc<RetryPolicy>>, settings: &RetrySettings) -> Self {
         let RetrySettings { max_attempts, throttle } = settings;
         Self {
@@ -246,7 +246,7 @@ impl Pushback {
 }
 
 impl Throttle {
-    /// With all its tokens. The ratio is rounded down to three decimals.
+    /// Creates a throttle with all its tokens. The ratio is rounded down to three decimals.
     ///
     /// # Errors
     /// A number is out of its range, with the reason.

@@ -25,7 +25,7 @@ use crate::{
 pub(super) struct Routes {
     /// The snapshot that they are of, without its clusters.
     snapshot: Snapshot,
-    /// By their places in the virtual host.
+    /// Indexed by the places in the virtual host.
     routes: Vec<CompiledRoute>,
 }
 
@@ -62,7 +62,7 @@ pub(crate) enum Selection {
     Selected(Selected),
     /// The call waits for the next generation.
     Wait,
-    /// As before, but a fail-fast call fails with UNAVAILABLE.
+    /// A fail-fast call fails with UNAVAILABLE, and others wait for the next generation.
     Fail(String),
     /// The call fails with UNAVAILABLE.
     NoRoute(String),
@@ -87,8 +87,8 @@ pub(crate) struct Selected {
 }
 
 impl Routes {
-    /// Those of a snapshot, and the names of the HTTP filters that have an effect on them and are not executed. All clusters that
-    /// the routes name are in use.
+    /// Compiles the routes of a snapshot, and returns with them the names of the HTTP filters that have an effect on them and are not
+    /// executed. All clusters that the routes name are in use.
     pub(super) fn compile<'a>(
         snapshot: &'a Snapshot,
         uses: &BTreeMap<Arc<str>, Arc<ClusterUse>>,
@@ -201,7 +201,9 @@ impl RouteClusters {
                 ClusterChoice::WeightedClusters(weighted) => {
                     let clusters = weighted.clusters.iter();
                     Self::Weighted(
-                        clusters.map(|it| routed(&it.name, &it.filter_overrides, it.weight)).collect(),
+                        clusters
+                            .map(|cluster| routed(&cluster.name, &cluster.filter_overrides, cluster.weight))
+                            .collect(),
                     )
                 }
                 ClusterChoice::Plugin(plugin) => Self::Plugin(plugin.name.to_string()),
@@ -225,15 +227,17 @@ impl RouteClusters {
         if !selected.has_session() {
             return Some(Vec::new());
         }
-        let others =
-            self.all().iter().filter(|it| it.is_drawn && !Arc::ptr_eq(&it.cluster, &selected.cluster));
-        others.map(|it| it.cluster.hold()).collect()
+        let others = self
+            .all()
+            .iter()
+            .filter(|cluster| cluster.is_drawn && !Arc::ptr_eq(&cluster.cluster, &selected.cluster));
+        others.map(|cluster| cluster.cluster.hold()).collect()
     }
 }
 
 impl RoutedCluster {
     fn has_session(&self) -> bool {
-        self.filters.as_ref().is_some_and(|it| it.has_session())
+        self.filters.as_ref().is_some_and(|filters| filters.has_session())
     }
 }
 

@@ -119,7 +119,7 @@ pub struct ConnectionStatus {
 #[serde(tag = "source", rename_all = "SCREAMING_SNAKE_CASE")]
 #[non_exhaustive]
 pub enum ConnectionSecurity {
-    /// Nothing.
+    /// No security: the connection is in plain text.
     Plaintext,
     /// TLS of the channel, for clusters that configure none.
     #[non_exhaustive]
@@ -142,7 +142,7 @@ pub enum ConnectionSecurity {
 }
 
 impl ConnectionSecurity {
-    /// That of a connection, with what the peer has proved to be.
+    /// Describes the security of a connection, with what the peer has proved to be.
     pub(super) fn of(security: &Security, peer: Option<Arc<str>>) -> Self {
         match security {
             Security::Plaintext => Self::Plaintext,
@@ -173,5 +173,5 @@ pub struct UnusedEndpoint {
 }
 
 fn seconds<S: Serializer>(duration: &Option<Duration>, to: S) -> Result<S::Ok, S::Error> {
-    duration.map(|it| it.as_secs_f64()).serialize(to)
+    duration.map(|duration| duration.as_secs_f64()).serialize(to)
 }

@@ -34,7 +34,7 @@ pub(crate) struct StreamWaiter<H> {
 #[derive(Debug)]
 pub(crate) struct Connections<H> {
     oldest: Arc<Streams<H>>,
-    /// None with a limit of one connection.
+    /// Further connections; none with a limit of one connection.
     others: Box<[Arc<Streams<H>>]>,
     queue: Arc<StreamQueue<H>>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Gone;
 pub(crate) struct OnFull(Arc<dyn Fn(ConnectionId) + Send + Sync>);
 
 struct State<H> {
-    /// Those that take new streams, the oldest one first.
+    /// Connections that take new streams, the oldest one first.
     connections: Vec<(ConnectionId, Arc<Streams<H>>)>,
     waiting: BTreeMap<u64, Option<Waker>>,
     /// The streams of attempts that have not taken note of them yet.
@@ -214,7 +214,10 @@ impl<H> Connections<H> {
         if self.oldest.try_reserve() {
             return Some(None);
         }
-        self.others.iter().find(|it| it.try_reserve()).map(|it| Some(it.clone()))
+        self.others
+            .iter()
+            .find(|connection| connection.try_reserve())
+            .map(|connection| Some(connection.clone()))
     }
 
     /// The queue before them.

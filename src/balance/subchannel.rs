@@ -6,6 +6,7 @@ use super::{
     connect_error::ConnectFailure,
     connectivity::Connectivity,
     identity::Destination,
+    scope::Scope,
     stream_queue::{OnFull, StreamQueue},
     streams::Streams,
 };
@@ -151,7 +152,7 @@ impl<H> Subchannel<H> {
 
     /// Whether a connection is established or attempted here.
     pub(super) fn has(&self, connection: ConnectionId) -> bool {
-        self.ids().any(|it| it == connection)
+        self.ids().any(|id| id == connection)
     }
 
     /// The established connections.
@@ -178,42 +179,32 @@ impl<H> Subchannel<H> {
     }
 
     /// Connects if it is idle. If that has to wait, it is as if an attempt had failed.
-    pub(super) fn connect(&mut self, now: Instant, random: &mut fastrand::Rng, commands: &mut Commands) {
+    pub(super) fn connect(&mut self, scope: &mut Scope<'_>) {
         match self.state {
             _ if !self.connections.is_empty() => {}
-            State::Delayed { until } if until > now => self.state = State::Failed { until },
+            State::Delayed { until } if until > scope.now => self.state = State::Failed { until },
             State::Idle | State::Delayed { .. } => {
                 let purpose = Purpose::First { was_silent: self.was_silent };
-                self.attempt(purpose, (now, random), commands);
+                self.attempt(purpose, scope);
             }
             State::Connecting { .. } | State::Failed { .. } => {}
         }
     }
 
-    fn attempt(
-        &mut self,
-        purpose: Purpose,
-        (now, random): (Instant, &mut fastrand::Rng),
-        commands: &mut Commands,
-    ) {
-        self.end_trials(now);
-        let attempt = self.backoff.begin(now, random);
-        let (connection, replaces) = (commands.next_id(), purpose.replaces());
+    fn attempt(&mut self, purpose: Purpose, scope: &mut Scope<'_>) {
+        self.end_trials(scope.now);
+        let attempt = self.backoff.begin(scope.now, scope.random);
+        let (connection, replaces) = (scope.commands.next_id(), purpose.replaces());
         let follows_loss = self.has_lost_unproven;
         self.state = State::Connecting { connection, attempt, follows_loss, replaces, is_outdated: false };
         let (destination, timeout) = (self.destination.clone(), attempt.timeout);
-        commands.push(Command::Connect { connection, destination, timeout, purpose });
+        scope.commands.push(Command::Connect { connection, destination, timeout, purpose });
     }
 
     /// Attempts the replacement of an outdated connection (CH7.7), or a further connection if attempts of calls wait for a stream and
     /// there are fewer than the limit (CH4.10). Neither while an attempt is under way, or during a delay. To be called after each
     /// event. A lower limit closes nothing (CH4.9).
-    pub(super) fn scale(
-        &mut self,
-        limit: usize,
-        (now, random): (Instant, &mut fastrand::Rng),
-        commands: &mut Commands,
-    ) {
+    pub(super) fn scale(&mut self, limit: usize, scope: &mut Scope<'_>) {
         let count = self.connections.len();
         let is_idle = matches!(self.state, State::Idle);
         let outdated = self.connections.first().filter(|_| is_idle && self.outdated > 0);
@@ -222,7 +213,7 @@ impl<H> Subchannel<H> {
         let growth = Growth { can_grow, is_strict: limit > 1 || count > 1 };
         if self.set_growth(growth) || replaces.is_some() {
             let purpose = replaces.map_or(Purpose::Further, Purpose::Replace);
-            self.attempt(purpose, (now, random), commands);
+            self.attempt(purpose, scope);
             self.set_growth(Growth { can_grow: false, ..growth });
         }
     }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use super::{
     command::{Command, ConnectionId},
-    leaf::Scope,
+    scope::Scope,
     weights::{EndpointWeight, LoadReport, WeightSettings},
 };
 

@@ -161,7 +161,7 @@ impl WeightState {
 
     /// Whether endpoints with these weights are picked in turns, as too few of them count: fewer than two (CH3.44).
     pub(crate) fn are_too_few(weights: &[Self]) -> bool {
-        weights.iter().filter(|it| it.usable().is_some()).count() < 2
+        weights.iter().filter(|weight| weight.usable().is_some()).count() < 2
     }
 }
 

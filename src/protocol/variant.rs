@@ -201,8 +201,8 @@ impl Written {
 pub(crate) enum Crossing {
     #[default]
     No,
-    /// It has another version than the one before, and came shortly after the request: a change may have crossed that.
+    /// The response has another version than the one before, and came shortly after the request: a change may have crossed that.
     Possible,
-    /// It has the version of the response before, or is the first one.
+    /// The response has the version of the one before, or is the first one.
     Likely,
 }

@@ -49,7 +49,7 @@ pub enum LbPolicy {
     RingHash(Box<RingHash>),
     /// The endpoint with fewest requests under way among some at random.
     LeastRequest(LeastRequest),
-    /// By a hash of the request, from a table (Envoy's policy).
+    /// An endpoint by a hash of the request, from a table (Envoy's policy).
     Maglev(Maglev),
     /// An endpoint by weights that are computed from the load that endpoints report.
     ClientSideWeightedRoundRobin(Box<ClientSideWeightedRoundRobin>),

@@ -22,12 +22,12 @@ impl<H: Clone> Balancer<H> {
 
     /// Attempts to connect wait for their turn. Only logical DNS clusters resolve their names again.
     fn queue_command(&mut self, OwnedCommand { command, owner, is_requested }: OwnedCommand) {
-        let leaf = self.leaves.all.get(owner.leaf).map(|it| &it.leaf);
+        let leaf = self.leaves.all.get(owner.leaf).map(|leaf| &leaf.leaf);
         match command {
             Command::Connect { connection, purpose, .. } => {
                 // Without the cluster, what follows cancels it.
                 if let Some(leaf) = leaf {
-                    let turn = leaf.turn(owner.member, purpose, is_requested);
+                    let turn = leaf.turn(owner.holder, purpose, is_requested);
                     self.connects.add(connection, command, turn);
                 }
             }

@@ -42,7 +42,7 @@ impl<H: Clone> Balancer<H> {
     /// Attempts wait for a further connection to the endpoint of this one (CH4.10). If the connection is lost by now, that was reason
     /// enough to look at what waits.
     pub(crate) fn on_full(&mut self, connection: ConnectionId, now: Instant) {
-        self.with_owner(connection, now, |leaf, member, scope| leaf.on_full(member, connection, scope));
+        self.with_owner(connection, now, |leaf, holder, scope| leaf.on_full(holder, connection, scope));
     }
 
     /// The application requested connections: those of the clusters that are idle (CH3.38).

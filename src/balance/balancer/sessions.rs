@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::Balancer;
 #[cfg(any(test, feature = "fuzzing"))]
-use crate::balance::{command::ConnectionId, leaf::HOSTS};
+use crate::balance::command::{ConnectionId, Holder};
 
 impl<H: Clone> Balancer<H> {
     /// Whether calls may have sessions from now on (CH8.16).
@@ -19,6 +19,6 @@ impl<H: Clone> Balancer<H> {
     /// Whether a connection is that of an endpoint which cookies alone lead to.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(in crate::balance) fn is_of_host(&self, connection: ConnectionId) -> bool {
-        self.commands.owner_of(connection).is_some_and(|owner| owner.member == HOSTS)
+        self.commands.owner_of(connection).is_some_and(|owner| owner.holder == Holder::SessionEndpoints)
     }
 }

@@ -32,6 +32,6 @@ impl<H: Clone> Balancer<H> {
     /// The clusters with endpoints that are in use, in the order of their names.
     pub(crate) fn leaf_status(&self, now: Instant) -> Vec<LeafStatus> {
         let leaves = self.leaves.by_name.values().filter_map(|place| self.leaves.all.get(*place));
-        leaves.map(|it| it.leaf.status(now)).collect()
+        leaves.map(|leaf| leaf.leaf.status(now)).collect()
     }
 }

@@ -28,12 +28,13 @@ impl<'a> Endpoints<'a> {
     /// The usable endpoints of each priority.
     pub(super) fn priorities(&self, assignment: &ClusterLoadAssignment) -> Vec<Vec<LocalityConfig>> {
         let each = assignment.priorities.iter();
-        each.map(|it| it.localities.iter().map(|it| self.locality(it)).collect()).collect()
+        each.map(|priority| priority.localities.iter().map(|locality| self.locality(locality)).collect())
+            .collect()
     }
 
     fn locality(&self, of: &LocalityEndpoints) -> LocalityConfig {
-        let usable = of.endpoints.iter().filter(|it| it.is_healthy());
-        let endpoints = usable.map(|it| self.endpoint(it, &of.metadata)).collect();
+        let usable = of.endpoints.iter().filter(|endpoint| endpoint.is_healthy());
+        let endpoints = usable.map(|endpoint| self.endpoint(endpoint, &of.metadata)).collect();
         LocalityConfig { locality: of.locality.clone(), weight: of.weight.get(), endpoints }
     }
 
@@ -113,11 +114,21 @@ pub(super) fn hosts(
     assignment: Option<&ClusterLoadAssignment>,
     endpoints: &Endpoints<'_>,
 ) -> HostsConfig {
-    let localities = || assignment.into_iter().flat_map(|it| &it.priorities).flat_map(|it| &it.localities);
-    let all =
-        || localities().flat_map(|it| it.endpoints.iter().map(move |endpoint| (endpoint, &it.metadata)));
+    let localities = || {
+        assignment
+            .into_iter()
+            .flat_map(|assignment| &assignment.priorities)
+            .flat_map(|priority| &priority.localities)
+    };
+    let all = || {
+        localities().flat_map(|locality| {
+            locality.endpoints.iter().map(move |endpoint| (endpoint, &locality.metadata))
+        })
+    };
     let allowed = cluster.override_host_status;
-    let forbidden = all().map(|it| it.0).filter(|it| it.is_healthy() && !allowed.contains(it.health));
+    let forbidden = all()
+        .map(|(endpoint, _)| endpoint)
+        .filter(|endpoint| endpoint.is_healthy() && !allowed.contains(endpoint.health));
     let draining = all().filter(|(it, _)| it.health == HealthStatus::Draining);
     HostsConfig {
         draining: draining.map(|(it, locality)| endpoints.endpoint(it, locality)).collect(),

@@ -21,7 +21,7 @@ impl<H: Clone + Debug> Generations<H> {
     pub(crate) fn status(&self, now: Instant) -> (Vec<ClusterStatus>, Vec<LeafStatus>) {
         let mut leaves = self.balancer.leaf_status(now);
         for leaf in &mut leaves {
-            if let Some(cluster) = self.snapshot.as_ref().and_then(|it| it.cluster(&leaf.name)) {
+            if let Some(cluster) = self.snapshot.as_ref().and_then(|snapshot| snapshot.cluster(&leaf.name)) {
                 add_health(leaf, cluster);
             }
         }
@@ -69,10 +69,11 @@ fn shown(remarks: &Remarks) -> impl Iterator<Item = String> {
 
 /// Adds the health of the endpoints, and those that are not used.
 fn add_health(leaf: &mut LeafStatus, cluster: ClusterView<'_>) {
-    let health: BTreeMap<SocketAddr, _> = cluster.endpoints().map(|it| (it.address(), it.health())).collect();
+    let health: BTreeMap<SocketAddr, _> =
+        cluster.endpoints().map(|endpoint| (endpoint.address(), endpoint.health())).collect();
     let mut used = BTreeSet::new();
-    let localities = leaf.priorities.iter_mut().flat_map(|it| &mut it.localities);
-    for endpoint in localities.flat_map(|it| &mut it.endpoints) {
+    let localities = leaf.priorities.iter_mut().flat_map(|priority| &mut priority.localities);
+    for endpoint in localities.flat_map(|locality| &mut locality.endpoints) {
         let EndpointStatus { addresses, health: of, .. } = endpoint;
         if let Some(address) = addresses.first() {
             *of = health.get(address).copied();

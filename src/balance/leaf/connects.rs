@@ -1,8 +1,8 @@
 //! The turns of a cluster's attempts to connect (CH11.8).
 
-use super::{HOSTS, Leaf};
+use super::Leaf;
 use crate::balance::{
-    command::Purpose,
+    command::{Holder, Purpose},
     connectivity::Connectivity,
     connects::{QueueId, QueuePart, Urgency},
 };
@@ -11,7 +11,7 @@ impl<H: Clone> Leaf<H> {
     /// How urgent an attempt of an endpoint is, and with which others it waits.
     pub(in crate::balance) fn turn(
         &self,
-        member: usize,
+        holder: Holder,
         purpose: Purpose,
         is_requested: bool,
     ) -> (Urgency, QueueId) {
@@ -27,14 +27,18 @@ impl<H: Clone> Leaf<H> {
                 }
             },
         };
-        (urgency, QueueId { leaf: self.place, part: self.queue_part(member) })
+        (urgency, QueueId { leaf: self.place, part: self.queue_part(holder) })
     }
 
-    fn queue_part(&self, member: usize) -> QueuePart {
-        if member == HOSTS {
+    fn queue_part(&self, holder: Holder) -> QueuePart {
+        if holder == Holder::SessionEndpoints {
             return QueuePart::SessionEndpoints;
         }
-        let places = self.members.get(member).map(|it| it.places.as_slice()).unwrap_or_default();
+        let places = holder
+            .endpoint()
+            .and_then(|member| self.members.get(member))
+            .map(|endpoint| endpoint.places.as_slice())
+            .unwrap_or_default();
         // One that is listed several times waits with the endpoints of the preferred priority.
         QueuePart::Priority(places.iter().map(|place| place.priority).min().unwrap_or_default())
     }

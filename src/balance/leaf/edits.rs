@@ -61,7 +61,7 @@ impl<H: Clone> Leaf<H> {
         }
         let mut handover = self.surrender_removed(&removed, &edits);
         let inserted = edits.iter().flat_map(|edit| &edit.inserted);
-        self.surrender_hosts(inserted.flat_map(|it| &it.destinations), &mut handover);
+        self.surrender_hosts(inserted.flat_map(|config| &config.destinations), &mut handover);
         for edit in edits {
             self.insert(edit, &mut handover, scope);
         }

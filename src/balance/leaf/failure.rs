@@ -47,15 +47,18 @@ impl<H: Clone> Leaf<H> {
     /// How many endpoints of a priority are ejected, if any is.
     fn ejected(&self, groups: &Groups<H>) -> Option<String> {
         let members = groups.list();
-        let ejected = members.iter().filter(|it| self.members[**it].is_ejected()).count();
+        let ejected = members.iter().filter(|member| self.members[**member].is_ejected()).count();
         let total = members.len();
         (ejected > 0).then(|| format!("{ejected} of {total} are ejected by outlier detection"))
     }
 
     fn no_endpoints(&self) -> Arc<str> {
         let name = &self.name;
-        let reasons: Vec<_> =
-            [&self.config.unusable, &self.config.note].into_iter().flatten().map(|it| &**it).collect();
+        let reasons: Vec<_> = [&self.config.unusable, &self.config.note]
+            .into_iter()
+            .flatten()
+            .map(|reason| &**reason)
+            .collect();
         match &reasons[..] {
             [] => format!("cluster {name} has no usable endpoints").into(),
             reasons => format!("cluster {name} has no usable endpoints: {}", reasons.join("; ")).into(),

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use super::{Leaf, Rotated, Scope};
 use crate::balance::{
-    command::{Command, Commands, ConnectionId, Owner},
+    command::{Command, Commands, ConnectionId, Holder, Owner},
     handover::Handover,
     identity::Destination,
     member::Member,
@@ -31,10 +31,10 @@ impl<H: Clone> Leaf<H> {
 
     /// A pick requested the connection of an address (CH8.11).
     pub(in crate::balance) fn connect_host(&mut self, address: SocketAddr, scope: &mut Scope<'_>) {
-        match self.hosts.as_ref().and_then(|it| it.connector(address, scope.now)) {
+        match self.hosts.as_ref().and_then(|hosts| hosts.connector(address, scope.now)) {
             Some(Connector::Endpoint(member)) => self.with_member(member, scope, Member::connect),
             Some(Connector::Own) => {
-                scope.commands.set_owner(Owner { leaf: self.place, member: HOSTS });
+                scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::SessionEndpoints });
                 if let Some(hosts) = &mut self.hosts {
                     hosts.connect(address, scope);
                 }
@@ -51,8 +51,8 @@ impl<H: Clone> Leaf<H> {
         event: impl FnOnce(&mut Subchannel<H>, &mut Commands),
         scope: &mut Scope<'_>,
     ) {
-        scope.commands.set_owner(Owner { leaf: self.place, member: HOSTS });
-        let address = self.hosts.as_mut().and_then(|it| it.on_event(connection, event, scope.commands));
+        scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::SessionEndpoints });
+        let address = self.hosts.as_mut().and_then(|hosts| hosts.on_event(connection, event, scope.commands));
         self.refresh_hosts(address, scope);
     }
 
@@ -114,7 +114,7 @@ impl<H: Clone> Leaf<H> {
     /// need.
     pub(super) fn keep_hosts(&mut self, handover: &mut Handover<H>, scope: &mut Scope<'_>) {
         self.list_hosts(scope);
-        scope.commands.set_owner(Owner { leaf: self.place, member: HOSTS });
+        scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::SessionEndpoints });
         if let Some(hosts) = &mut self.hosts {
             let kept = hosts.keep(handover, scope);
             // Nobody weighs what they report.
@@ -158,7 +158,7 @@ impl<H: Clone> Leaf<H> {
         let Some(hosts) = &mut self.hosts else { return };
         // It may follow from something else that goes on.
         let owner = scope.commands.owner();
-        scope.commands.set_owner(Owner { leaf: self.place, member: HOSTS });
+        scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::SessionEndpoints });
         for address in addresses {
             let of = OfCluster { breaker: &self.breaker, loads: &mut self.loads };
             if hosts.refresh(address, of, scope) {
@@ -168,6 +168,3 @@ impl<H: Clone> Leaf<H> {
         scope.commands.set_owner(owner);
     }
 }
-
-/// The place of these connections among those of their cluster.
-pub(in crate::balance) const HOSTS: usize = usize::MAX - 1;

@@ -4,6 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::Leaf;
 use crate::balance::{
+    command::Holder,
     observer::{LocalityLabel, PickLabels},
     policy::LocalityConfig,
 };
@@ -33,7 +34,9 @@ impl<H: Clone> Leaf<H> {
     /// Whether the endpoints of a configuration are in the localities of those at the same places before, as far as labels say.
     pub(super) fn are_labels_same(&self, next: &[Vec<LocalityConfig>]) -> bool {
         let counts = |all: &[Vec<LocalityConfig>]| {
-            all.iter().map(|it| it.iter().map(|it| it.endpoints.len()).collect()).collect::<Vec<Vec<_>>>()
+            all.iter()
+                .map(|localities| localities.iter().map(|locality| locality.endpoints.len()).collect())
+                .collect::<Vec<Vec<_>>>()
         };
         !self.settings.observer.is_on()
             || self.config.policy.by_locality
@@ -41,18 +44,19 @@ impl<H: Clone> Leaf<H> {
     }
 
     /// The labels of an endpoint's connections, if somebody listens.
-    pub(in crate::balance) fn labels(&self, member: usize) -> PickLabels {
+    pub(in crate::balance) fn labels(&self, holder: Holder) -> PickLabels {
         if !self.settings.observer.is_on() {
             return PickLabels::default();
         }
-        let locality = self.members.get(member).and_then(|it| it.locality());
+        let endpoint = holder.endpoint().and_then(|member| self.members.get(member));
+        let locality = endpoint.and_then(|endpoint| endpoint.locality());
         PickLabels { backend_service: Some(self.name.clone()), locality }
     }
 }
 
 impl Labels {
     fn of(&mut self, locality: Option<&LocalityConfig>) -> LocalityLabel {
-        locality.map_or(LocalityLabel::None, |it| LocalityLabel::One(self.text(&it.locality)))
+        locality.map_or(LocalityLabel::None, |locality| LocalityLabel::One(self.text(&locality.locality)))
     }
 
     fn by_address(&mut self, localities: &[LocalityConfig]) -> LocalityLabel {
@@ -80,9 +84,9 @@ impl Labels {
 
 /// The locality of an endpoint by its place in the list of all of them.
 fn listed(localities: &[LocalityConfig], mut index: usize) -> Option<&LocalityConfig> {
-    localities.iter().find(|it| {
-        let is_here = index < it.endpoints.len();
-        index = index.saturating_sub(it.endpoints.len());
+    localities.iter().find(|locality| {
+        let is_here = index < locality.endpoints.len();
+        index = index.saturating_sub(locality.endpoints.len());
         is_here
     })
 }

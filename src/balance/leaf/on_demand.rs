@@ -1,8 +1,8 @@
 //! The first connections, and those that calls request: where the policy connects on demand, one by one (A42, A61).
 
-use super::{HOSTS, Leaf, Scope};
+use super::{Leaf, Scope};
 use crate::balance::{
-    command::{ConnectionId, Owner},
+    command::{Holder, Owner},
     connectivity::Connectivity,
     group::Groups,
     member::Member,
@@ -21,7 +21,7 @@ impl<H: Clone> Leaf<H> {
         let members = groups.list();
         let first = if members.is_empty() { 0 } else { scope.random.usize(..members.len()) };
         for member in members[first..].iter().chain(&members[..first]) {
-            scope.commands.set_owner(Owner { leaf: self.place, member: *member });
+            scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::Endpoint(*member) });
             self.members[*member].start(scope);
             self.settle(*member, scope);
         }
@@ -49,22 +49,9 @@ impl<H: Clone> Leaf<H> {
     ) {
         let mut groups = self.priorities.iter().flatten();
         let Some(member) = groups.find_map(|groups| groups.endpoint(list, index)) else { return };
-        if self.members.get(member).is_some_and(|it| it.connectivity == Connectivity::Idle) {
+        if self.members.get(member).is_some_and(|endpoint| endpoint.connectivity == Connectivity::Idle) {
             self.with_member(member, scope, Member::connect);
         }
-    }
-
-    /// A further connection of an endpoint is needed, which is found out after each event (CH4.10).
-    pub(in crate::balance) fn on_full(
-        &mut self,
-        member: usize,
-        connection: ConnectionId,
-        scope: &mut Scope<'_>,
-    ) {
-        if member == HOSTS {
-            return self.on_host_event(connection, |_, _| {}, scope);
-        }
-        self.with_member(member, scope, |_, _| {});
     }
 
     /// Connects one endpoint of the priority in use, if it is idle (CH3.38).
@@ -72,7 +59,7 @@ impl<H: Clone> Leaf<H> {
         if self.current_connectivity() == Connectivity::Idle
             && let Some(priority) = self.failover.chosen()
         {
-            self.connect_next((priority, true), scope);
+            self.connect_next(priority, true, scope);
             self.choose(scope);
         }
     }
@@ -83,7 +70,7 @@ impl<H: Clone> Leaf<H> {
             return;
         }
         for priority in 0..self.priorities.len() {
-            while self.connect_next((priority, false), scope) {}
+            while self.connect_next(priority, false, scope) {}
         }
     }
 
@@ -95,16 +82,18 @@ impl<H: Clone> Leaf<H> {
             // Otherwise a locality is drawn before, when one of them is ready or all fail (CH3.49).
             Connectivity::Connecting | Connectivity::Idle => !policy.by_locality,
         };
-        policy.policy.connects_on_demand() && is_decided && self.chosen().is_some_and(|it| !it.is_empty())
+        policy.policy.connects_on_demand()
+            && is_decided
+            && self.chosen().is_some_and(|groups| !groups.is_empty())
     }
 
     /// Connects one endpoint of a priority, if that is due; says whether there may be another one to connect.
-    fn connect_next(&mut self, (priority, is_requested): (usize, bool), scope: &mut Scope<'_>) -> bool {
+    fn connect_next(&mut self, priority: usize, is_requested: bool, scope: &mut Scope<'_>) -> bool {
         let groups = self.priorities.get(priority).and_then(Option::as_ref);
         let state = |member: usize| self.members[member].connectivity;
         let next = |groups: &Groups<H>| groups.next_on_demand(is_requested, scope.random, state);
         let Some(member) = groups.and_then(next) else { return false };
-        scope.commands.set_owner(Owner { leaf: self.place, member });
+        scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::Endpoint(member) });
         self.members[member].connect(scope);
         self.settle(member, scope);
         self.members[member].connectivity != Connectivity::Idle

@@ -14,7 +14,7 @@ impl<H: Clone> Alternatives for Priorities<'_, '_, H> {
         let Some(plan) = self.leaf.plan(index, self.scope) else { return };
         let mut handover = Handover::new();
         let members = plan.members.iter().flatten();
-        self.leaf.surrender_hosts(members.flat_map(|it| &it.destinations), &mut handover);
+        self.leaf.surrender_hosts(members.flat_map(|config| &config.destinations), &mut handover);
         self.leaf.fill(plan, &mut handover, self.scope);
         self.leaf.start(index, self.scope);
         self.leaf.keep_hosts(&mut handover, self.scope);

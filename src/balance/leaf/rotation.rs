@@ -16,8 +16,8 @@ impl<H: Clone> Leaf<H> {
     /// replaces it is ready.
     pub(in crate::balance) fn on_rotation(&mut self, rotation: &Rotated<'_>, scope: &mut Scope<'_>) {
         for member in self.member_places() {
-            if self.members.get(member).is_some_and(|it| it.is_of(rotation.of)) {
-                self.with_member(member, scope, |it, scope| it.on_rotation(rotation, scope));
+            if self.members.get(member).is_some_and(|endpoint| endpoint.is_of(rotation.of)) {
+                self.with_member(member, scope, |endpoint, scope| endpoint.on_rotation(rotation, scope));
             }
         }
         self.rotate_hosts(rotation, scope);

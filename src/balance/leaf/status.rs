@@ -33,15 +33,19 @@ impl<H: Clone> Leaf<H> {
         now: Instant,
     ) -> PriorityStatus {
         let groups = self.priorities.get(priority).and_then(Option::as_ref);
-        let localities = localities.iter().map(|it| LocalityStatus {
-            locality: it.locality.clone(),
-            weight: it.weight,
-            endpoints: it.endpoints.iter().map(|of| self.endpoint_status(of, (priority, it), now)).collect(),
+        let localities = localities.iter().map(|locality| LocalityStatus {
+            locality: locality.locality.clone(),
+            weight: locality.weight,
+            endpoints: locality
+                .endpoints
+                .iter()
+                .map(|of| self.endpoint_status(of, (priority, locality), now))
+                .collect(),
         });
         PriorityStatus {
             state: groups.map(Groups::connectivity),
             is_active: self.failover.chosen() == Some(priority),
-            error: groups.and_then(|it| it.error.clone()),
+            error: groups.and_then(|groups| groups.error.clone()),
             localities: localities.collect(),
         }
     }
@@ -59,7 +63,7 @@ impl<H: Clone> Leaf<H> {
             false => Key::All { priority, locality: by_locality },
         };
         let member = self.by_key.get(&key).and_then(|member| self.members.get(*member));
-        let connections = member.map(|it| connections(it, endpoint)).unwrap_or_default();
+        let connections = member.map(|member| connections(member, endpoint)).unwrap_or_default();
         let state = match member {
             Some(it) if is_own => it.connectivity,
             Some(it) => state_of_one(it, endpoint),
@@ -77,8 +81,8 @@ impl<H: Clone> Leaf<H> {
             state,
             weight: endpoint.weight,
             load_weight: weights.and_then(|settings| member?.load_weight(settings, now)),
-            calls: connections.iter().map(|it| it.calls).sum(),
-            error: member.filter(|_| connections.is_empty()).and_then(|it| it.error().cloned()),
+            calls: connections.iter().map(|connection| connection.calls).sum(),
+            error: member.filter(|_| connections.is_empty()).and_then(|member| member.error().cloned()),
             connections,
             ejected_for: ejected_until.map(|until| until.saturating_duration_since(now)),
         }
@@ -87,13 +91,13 @@ impl<H: Clone> Leaf<H> {
 
 /// The connections to the addresses of an endpoint.
 fn connections<H: Clone>(member: &Member<H>, endpoint: &EndpointConfig) -> Vec<ConnectionStatus> {
-    let ready = member.subchannels().filter(|it| endpoint.addresses.contains(&it.address()));
-    let connections = ready.filter_map(|it| it.ready()).flat_map(|it| {
-        it.connections.iter().map(move |(_, streams)| ConnectionStatus {
-            address: it.destination.address,
+    let ready = member.subchannels().filter(|subchannel| endpoint.addresses.contains(&subchannel.address()));
+    let connections = ready.filter_map(|ready| ready.ready()).flat_map(|ready| {
+        ready.connections.iter().map(move |(_, streams)| ConnectionStatus {
+            address: ready.destination.address,
             calls: streams.running(),
             max_calls: streams.limit(),
-            security: ConnectionSecurity::of(it.destination.identity.security(), streams.peer().cloned()),
+            security: ConnectionSecurity::of(ready.destination.identity.security(), streams.peer().cloned()),
         })
     });
     connections.collect()
@@ -102,9 +106,10 @@ fn connections<H: Clone>(member: &Member<H>, endpoint: &EndpointConfig) -> Vec<C
 /// The state of an endpoint that has its connection together with others.
 fn state_of_one<H: Clone>(member: &Member<H>, endpoint: &EndpointConfig) -> Connectivity {
     let states = || {
-        let own = member.subchannels().filter(|it| endpoint.addresses.contains(&it.address()));
-        own.map(|it| it.connectivity())
+        let own =
+            member.subchannels().filter(|subchannel| endpoint.addresses.contains(&subchannel.address()));
+        own.map(|subchannel| subchannel.connectivity())
     };
     let preferred = [Connectivity::Ready, Connectivity::Connecting, Connectivity::TransientFailure];
-    preferred.into_iter().find(|state| states().any(|it| it == *state)).unwrap_or(Connectivity::Idle)
+    preferred.into_iter().find(|state| states().any(|known| known == *state)).unwrap_or(Connectivity::Idle)
 }

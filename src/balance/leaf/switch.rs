@@ -26,7 +26,7 @@ impl<H: Clone> Leaf<H> {
     /// Ends the use of a policy before if the next configuration has other identities: no call may be sent by another one
     /// (CH7.20).
     pub(super) fn end_conflicting(&mut self, config: &LeafConfig, scope: &mut Scope<'_>) {
-        let is_over = |it: &Retiring<H>| conflict(it.endpoints(), &self.config, config);
+        let is_over = |retiring: &Retiring<H>| conflict(retiring.endpoints(), &self.config, config);
         if self.retiring.as_ref().is_some_and(is_over) {
             self.end_retiring(scope);
         }
@@ -50,12 +50,12 @@ fn conflict<H>(endpoints: &Localities<H>, before: &LeafConfig, next: &LeafConfig
     let listed = next.listed().iter().flatten().flat_map(|locality| &locality.endpoints);
     for endpoint in listed.chain(&next.hosts.draining) {
         let addresses = endpoint.addresses.iter();
-        addresses.for_each(|it| identities.entry(*it).or_default().push(&endpoint.identity));
+        addresses.for_each(|address| identities.entry(*address).or_default().push(&endpoint.identity));
     }
     let is_alike = before.security == next.security;
-    let is_other = |it: &ReadyEndpoint<H>| match identities.get(&it.address) {
-        Some(identities) => !identities.contains(&it.identity()),
+    let is_other = |endpoint: &ReadyEndpoint<H>| match identities.get(&endpoint.address) {
+        Some(identities) => !identities.contains(&endpoint.identity()),
         None => !is_alike,
     };
-    endpoints.iter().flat_map(|(_, picker)| picker.ready.iter()).any(|it| is_other(it))
+    endpoints.iter().flat_map(|(_, picker)| picker.ready.iter()).any(|endpoint| is_other(endpoint))
 }

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Instant};
 
 use super::{Leaf, Scope};
 use crate::balance::{
-    command::{ConnectionId, Owner},
+    command::{ConnectionId, Holder, Owner},
     connectivity::Connectivity,
     picker::ReadyEndpoint,
     weights::LoadReport,
@@ -15,12 +15,13 @@ impl<H: Clone> Leaf<H> {
     pub(in crate::balance) fn on_load(
         &mut self,
         member: usize,
-        (connection, report): (ConnectionId, LoadReport),
+        connection: ConnectionId,
+        report: LoadReport,
         scope: &mut Scope<'_>,
     ) {
-        let Some(it) = self.members.get_mut(member) else { return };
-        scope.commands.set_owner(Owner { leaf: self.place, member });
-        it.on_load((connection, report), self.config.policy.policy.weights(), scope);
+        let Some(endpoint) = self.members.get_mut(member) else { return };
+        scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::Endpoint(member) });
+        endpoint.on_load(connection, report, self.config.policy.policy.weights(), scope);
     }
 
     /// An endpoint, while it is ready.

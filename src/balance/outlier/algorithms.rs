@@ -5,7 +5,7 @@ use crate::resource::outlier::{FailurePercentage, SuccessRate};
 
 /// Endpoints with a success rate far below the mean (CH3.68). A bound below 0 has no outliers (CH3.73).
 pub(super) fn success_rate(config: &SuccessRate, counts: &[Counts]) -> Vec<usize> {
-    let rate = |it: Counts| it.successes as f64 / it.total() as f64;
+    let rate = |counts: Counts| counts.successes as f64 / counts.total() as f64;
     let rates: Vec<_> =
         candidates(counts, config.request_volume).map(|(place, it)| (place, rate(it))).collect();
     if rates.len() < minimum(config.minimum_hosts) {
@@ -25,8 +25,9 @@ pub(super) fn failure_percentage(config: &FailurePercentage, counts: &[Counts]) 
     if candidates.len() < minimum(config.minimum_hosts) {
         return Vec::new();
     }
-    let is_outlier =
-        |it: &Counts| 100 * u128::from(it.failures) > u128::from(config.threshold) * u128::from(it.total());
+    let is_outlier = |counts: &Counts| {
+        100 * u128::from(counts.failures) > u128::from(config.threshold) * u128::from(counts.total())
+    };
     candidates.into_iter().filter(|(_, it)| is_outlier(it)).map(|(place, _)| place).collect()
 }
 

@@ -51,7 +51,7 @@ impl Endpoints {
         self.ejected
     }
 
-    /// Those from a place on. Some places have none.
+    /// Endpoints from a place on. Some places have none.
     pub(super) fn from(&mut self, place: usize) -> &mut [Option<Endpoint>] {
         self.all.get_mut(place..).unwrap_or_default()
     }

@@ -31,7 +31,7 @@ enum Phase {
     Count,
     /// The outliers of an algorithm are sought.
     Judge(Method),
-    /// They are ejected.
+    /// The endpoints are ejected.
     Eject(Method),
     /// Ejections end whose time is over, from this place on.
     EndInterval(usize),
@@ -91,7 +91,9 @@ impl Sweep {
         let count = rest.len().min(slice.steps);
         let is_last = count == rest.len();
         self.counts.extend(
-            rest[..count].iter_mut().map(|it| it.as_mut().map_or_else(Counts::default, |it| it.take())),
+            rest[..count]
+                .iter_mut()
+                .map(|slot| slot.as_mut().map_or_else(Counts::default, |outcomes| outcomes.take())),
         );
         slice.spend(count);
         Some(if is_last { Phase::Judge(Method::SuccessRate) } else { Phase::Count })
@@ -101,9 +103,11 @@ impl Sweep {
     fn judge(&mut self, method: Method, slice: &mut Slice<'_>) -> Option<Phase> {
         let OutlierDetection { success_rate, failure_percentage, .. } = slice.context.config;
         let outliers = match method {
-            Method::SuccessRate => success_rate.as_ref().map(|it| algorithms::success_rate(it, &self.counts)),
+            Method::SuccessRate => {
+                success_rate.as_ref().map(|config| algorithms::success_rate(config, &self.counts))
+            }
             Method::FailurePercentage => {
-                failure_percentage.as_ref().map(|it| algorithms::failure_percentage(it, &self.counts))
+                failure_percentage.as_ref().map(|config| algorithms::failure_percentage(config, &self.counts))
             }
         };
         if let Some(outliers) = outliers {
@@ -118,8 +122,8 @@ impl Sweep {
     fn eject(&mut self, method: Method, slice: &mut Slice<'_>) -> Option<Phase> {
         let OutlierDetection { success_rate, failure_percentage, .. } = slice.context.config;
         let enforced = match method {
-            Method::SuccessRate => success_rate.as_ref().map(|it| it.enforcement_percent),
-            Method::FailurePercentage => failure_percentage.as_ref().map(|it| it.enforcement_percent),
+            Method::SuccessRate => success_rate.as_ref().map(|config| config.enforcement_percent),
+            Method::FailurePercentage => failure_percentage.as_ref().map(|config| config.enforcement_percent),
         };
         let Some(enforced) = enforced else {
             // The algorithm is not configured, maybe not any more.
@@ -160,7 +164,7 @@ impl Slice<'_> {
     /// Ejects an outlier, unless as many endpoints as may be are ejected, or the draw is against it.
     fn eject(&mut self, place: usize, method: Method, enforced: u8) {
         let Context { config, endpoints, begin, random } = &mut self.context;
-        let Some(it) = endpoints.at(place).filter(|it| !it.is_ejected()) else { return };
+        let Some(it) = endpoints.at(place).filter(|endpoint| !endpoint.is_ejected()) else { return };
         let addresses = it.addresses().clone();
         let most = usize::from(config.max_ejection_percent) * endpoints.len();
         let decision = if endpoints.ejected() * 100 >= most {

@@ -50,7 +50,7 @@ pub(in crate::balance) enum HostState<H> {
     Ready(Arc<ReadyEndpoint<H>>),
     Idle,
     Connecting,
-    /// It is idle at this time, if there is one.
+    /// The last attempt failed, and the address is idle at this time, if there is one.
     Failing(Option<Instant>),
     /// There is no subchannel.
     Absent,
@@ -97,7 +97,7 @@ impl<H> HostPicker<H> {
     /// Looks for an endpoint of the cookie (CH8.11).
     pub(in crate::balance) fn pick(&self, of: &HostOverride) -> HostPick<'_, H> {
         let allowed = || {
-            let known = of.addresses.iter().filter_map(|it| Some((*it, self.hosts.get(it)?)));
+            let known = of.addresses.iter().filter_map(|address| Some((*address, self.hosts.get(address)?)));
             known.filter(|(_, host)| host.is_allowed)
         };
         let ready = allowed().find_map(|(_, host)| match &host.state {

@@ -36,33 +36,52 @@ impl Rig {
     fn update(&mut self, addresses: &[u8]) -> Vec<String> {
         let addresses: Vec<_> = addresses.iter().copied().map(address).map(Destination::from).collect();
         let mut handover = Handover::new();
-        self.pick_first.update(addresses, &mut handover, (self.now, &mut self.random), &mut self.commands);
+        self.pick_first.update(
+            addresses,
+            &mut handover,
+            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+        );
         handover.release(&mut self.commands);
         self.drain()
     }
 
     fn connect(&mut self) -> Vec<String> {
-        self.pick_first.connect((self.now, &mut self.random), &mut self.commands);
+        self.pick_first.connect(&mut Scope {
+            now: self.now,
+            random: &mut self.random,
+            commands: &mut self.commands,
+        });
         self.drain()
     }
 
     /// Connection `number` is ready.
     fn ready(&mut self, number: usize) -> Vec<String> {
         let streams = Streams::new((), usize::MAX);
-        self.pick_first.on_connected((self.connections[number - 1], streams), self.now, &mut self.commands);
+        self.pick_first.on_connected(
+            self.connections[number - 1],
+            streams,
+            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+        );
         self.drain()
     }
 
     fn fail(&mut self, number: usize) -> Vec<String> {
         let error = format!("refused {number}").into();
         let connection = self.connections[number - 1];
-        self.pick_first.on_failed(connection, error, (self.now, &mut self.random), &mut self.commands);
+        self.pick_first.on_failed(
+            connection,
+            error,
+            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+        );
         self.drain()
     }
 
     fn lose(&mut self, number: usize) -> Vec<String> {
         let connection = self.connections[number - 1];
-        self.pick_first.on_lost(connection, (self.now, &mut self.random), &mut self.commands);
+        self.pick_first.on_lost(
+            connection,
+            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+        );
         self.drain()
     }
 
@@ -72,7 +91,11 @@ impl Rig {
         let mut said = Vec::new();
         while let Some(at) = self.pick_first.poll_timeout().filter(|at| *at <= until) {
             self.now = self.now.max(at);
-            self.pick_first.handle_timeout((self.now, &mut self.random), &mut self.commands);
+            self.pick_first.handle_timeout(&mut Scope {
+                now: self.now,
+                random: &mut self.random,
+                commands: &mut self.commands,
+            });
             said.extend(self.drain());
         }
         self.now = until;
@@ -87,7 +110,10 @@ impl Rig {
     }
 
     fn scale(&mut self, limit: usize) -> Vec<String> {
-        self.pick_first.scale(limit, (self.now, &mut self.random), &mut self.commands);
+        self.pick_first.scale(
+            limit,
+            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+        );
         self.drain()
     }
 
@@ -337,7 +363,11 @@ fn ch3_3_ch4_16_the_reason_of_a_delay_is_that_connections_were_lost_though_other
 fn ch3_3_a_reset_of_the_backoff_tries_again_at_once() {
     let (mut rig, _) = Rig::connecting(&[1]);
     rig.fail(1);
-    rig.pick_first.reset_backoff((rig.now, &mut rig.random), &mut rig.commands);
+    rig.pick_first.reset_backoff(&mut Scope {
+        now: rig.now,
+        random: &mut rig.random,
+        commands: &mut rig.commands,
+    });
     assert_eq!(rig.drain(), ["connect 10.0.0.1"]);
 }
 

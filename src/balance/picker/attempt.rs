@@ -20,7 +20,7 @@ pub(crate) struct Attempt<H> {
     pub(super) penalty: Option<f64>,
     /// Headers that a policy of the application adds to the request.
     pub(crate) metadata: Vec<AddedMetadata>,
-    /// If the load of its cluster is reported.
+    /// Counters of the load reports, if the cluster's load is reported.
     pub(super) reported: Option<Reported>,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct Reported {
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It is not counted: it still waits, or its connection was gone before (CH2.22).
+    /// The attempt is not counted: it still waits, or its connection was gone before (CH2.22).
     NoStream,
     /// However it ends, unless it is with OK: by another status, a reset, the deadline, or as the call is dropped (CH3.65). So does one
     /// that the server has not processed (`REFUSED_STREAM`): it had a stream, and a server that refuses all of them is one to avoid.

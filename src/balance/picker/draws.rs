@@ -11,15 +11,15 @@ use crate::{
 pub(crate) struct Draws {
     /// The shares of dropped requests are drawn once (CH4.2).
     pub(super) has_drawn_drops: bool,
-    /// That of the call.
+    /// Hash of the call.
     pub(super) hash: RequestHash,
     /// The endpoint whose connection the last pick requests, whatever its result is.
     pub(super) connect: Option<ConnectRequest>,
     /// The index of the endpoint whose connection the policy requests in this pick.
     requested: Option<u32>,
-    /// If the call has a session.
+    /// Set if the call has a session.
     pub(crate) session: Option<Box<HostOverride>>,
-    /// If the attempt is to have labels.
+    /// Set if the attempt is to have labels.
     pub(crate) labels: Option<PickLabels>,
 }
 
@@ -29,14 +29,14 @@ impl Draws {
         Self { hash, ..Self::default() }
     }
 
-    /// With labels to be filled, if there are any.
+    /// Adds labels to be filled, if there are any.
     pub(crate) fn with_labels(self, labels: Option<PickLabels>) -> Self {
         Self { labels, ..self }
     }
 
     /// For the next attempt of the call.
     pub(crate) fn for_next_attempt(self) -> Self {
-        let session = self.session.map(|it| Box::new(it.for_next_attempt()));
+        let session = self.session.map(|session| Box::new(session.for_next_attempt()));
         let labels = self.labels.map(|_| PickLabels::default());
         Self { session, labels, ..Self::new(self.hash) }
     }

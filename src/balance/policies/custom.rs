@@ -40,7 +40,7 @@ pub(in crate::balance) struct CustomBalancer {
     policy: CustomPolicy,
     /// `None` if the policy panicked instead of making one.
     balancer: Option<Box<dyn EndpointBalancer>>,
-    /// By the indexes of the list.
+    /// Endpoints by the indexes of the list.
     endpoints: Vec<PolicyEndpoint>,
     /// The newest errors of failing endpoints, by the indexes of the list.
     errors: BTreeMap<usize, Arc<str>>,

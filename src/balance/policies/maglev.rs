@@ -42,7 +42,7 @@ struct Balancer {
 #[derive(Debug)]
 struct Picker {
     table: Arc<Table>,
-    /// By the indexes of the list.
+    /// States of the endpoints, by the indexes of the list.
     states: Box<[EndpointState]>,
 }
 
@@ -198,7 +198,7 @@ fn fill(endpoints: &[Share], size: u32) -> Box<[u32]> {
 struct Turns {
     index: u32,
     weight: f64,
-    /// It takes an entry when its weight times the number of rounds is as much.
+    /// The endpoint takes an entry when its weight times the number of rounds is as much.
     due: f64,
     next: u64,
     step: u64,

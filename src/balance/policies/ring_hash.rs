@@ -39,7 +39,7 @@ pub(in crate::balance) struct RingState<H> {
     ring: Arc<Ring>,
     header: Option<Arc<str>>,
     order: RankOrder,
-    /// By rank.
+    /// States of the endpoints, by rank.
     states: Vec<EndpointState<H>>,
     /// What pickers share of the states.
     chunks: Vec<Arc<[RingSlot<H>]>>,

@@ -34,8 +34,10 @@ impl SubsetSizes {
         by_locality: bool,
         seed: u64,
     ) -> Vec<LocalityConfig> {
-        let all =
-            localities.iter().enumerate().flat_map(|(at, it)| it.endpoints.iter().map(move |it| (at, it)));
+        let all = localities
+            .iter()
+            .enumerate()
+            .flat_map(|(at, locality)| locality.endpoints.iter().map(move |endpoint| (at, endpoint)));
         let mut chosen = smallest(all.collect(), self.priority, seed);
         if by_locality {
             chosen.sort_by_key(|(locality, _)| *locality);
@@ -55,7 +57,7 @@ fn is_beside(one: &Listed<'_>, next: &Listed<'_>) -> bool {
     one.0 == next.0
 }
 
-/// Those with the smallest hashes, in the order of these; all of them, in their own order, if there are not more.
+/// Returns the endpoints with the smallest hashes, in the order of these; all of them, in their own order, if there are not more.
 fn smallest(mut endpoints: Vec<Listed<'_>>, size: Option<NonZeroU32>, seed: u64) -> Vec<Listed<'_>> {
     let size = size.and_then(|size| usize::try_from(size.get()).ok()).unwrap_or(usize::MAX);
     if endpoints.len() > size {
@@ -96,8 +98,10 @@ mod tests {
 
     /// The ports of each locality.
     fn ports(localities: &[LocalityConfig]) -> Vec<(String, Vec<u16>)> {
-        let ports = |it: &LocalityConfig| it.endpoints.iter().map(|it| it.addresses[0].port()).collect();
-        localities.iter().map(|it| (it.locality.region().to_owned(), ports(it))).collect()
+        let ports = |locality: &LocalityConfig| {
+            locality.endpoints.iter().map(|endpoint| endpoint.addresses[0].port()).collect()
+        };
+        localities.iter().map(|locality| (locality.locality.region().to_owned(), ports(locality))).collect()
     }
 
     fn chosen(count: u32, of: impl IntoIterator<Item = u16>, seed: u64) -> BTreeSet<u16> {

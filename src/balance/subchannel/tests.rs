@@ -36,7 +36,11 @@ impl Rig {
     }
 
     fn connect(&mut self) -> usize {
-        self.subchannel.connect(self.now, &mut self.random, &mut self.commands);
+        self.subchannel.connect(&mut Scope {
+            now: self.now,
+            random: &mut self.random,
+            commands: &mut self.commands,
+        });
         self.scale()
     }
 
@@ -73,7 +77,10 @@ impl Rig {
 
     /// As after each event; returns the number of new attempts to connect.
     fn scale(&mut self) -> usize {
-        self.subchannel.scale(self.limit, (self.now, &mut self.random), &mut self.commands);
+        self.subchannel.scale(
+            self.limit,
+            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+        );
         let commands = std::iter::from_fn(|| self.commands.poll());
         commands.filter(|it| matches!(it, Command::Connect { .. })).count()
     }

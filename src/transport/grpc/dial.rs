@@ -66,7 +66,7 @@ pub(super) enum End {
     ToCome(JoinHandle<hyper::Result<()>>),
     /// The connection has ended, with this error.
     Come(Option<hyper::Error>),
-    /// Another stream of the connection waits for the end; this stream ends with it.
+    /// The end of the connection is awaited by another stream; this stream ends with it.
     Elsewhere,
 }
 

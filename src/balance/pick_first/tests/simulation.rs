@@ -47,7 +47,11 @@ impl World {
             open: BTreeMap::new(),
         };
         world.change_list();
-        world.pick_first.connect((world.now, &mut world.random), &mut world.commands);
+        world.pick_first.connect(&mut Scope {
+            now: world.now,
+            random: &mut world.random,
+            commands: &mut world.commands,
+        });
         world.obey();
         world
     }
@@ -63,11 +67,22 @@ impl World {
                 let number = self.random.usize(0..self.open.len().max(1));
                 if let Some(connection) = self.open.keys().nth(number).copied() {
                     self.open.remove(&connection);
-                    self.pick_first.on_lost(connection, (self.now, &mut self.random), &mut self.commands);
+                    self.pick_first.on_lost(
+                        connection,
+                        &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+                    );
                 }
             }
-            7..9 => self.pick_first.connect((self.now, &mut self.random), &mut self.commands),
-            9 => self.pick_first.reset_backoff((self.now, &mut self.random), &mut self.commands),
+            7..9 => self.pick_first.connect(&mut Scope {
+                now: self.now,
+                random: &mut self.random,
+                commands: &mut self.commands,
+            }),
+            9 => self.pick_first.reset_backoff(&mut Scope {
+                now: self.now,
+                random: &mut self.random,
+                commands: &mut self.commands,
+            }),
             _ => {
                 let time = [100, 1_000, 30_000][self.random.usize(0..3)];
                 let time = Duration::from_millis(self.random.u64(0..time));
@@ -82,7 +97,11 @@ impl World {
         self.list = (0..count).map(|_| self.random.u8(0..10)).collect();
         let addresses: Vec<_> = self.list.iter().copied().map(address).map(Destination::from).collect();
         let mut handover = Handover::new();
-        self.pick_first.update(addresses, &mut handover, (self.now, &mut self.random), &mut self.commands);
+        self.pick_first.update(
+            addresses,
+            &mut handover,
+            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+        );
         handover.release(&mut self.commands);
         self.obey();
     }
@@ -99,7 +118,11 @@ impl World {
             };
             self.now = at;
             match what {
-                None => self.pick_first.handle_timeout((self.now, &mut self.random), &mut self.commands),
+                None => self.pick_first.handle_timeout(&mut Scope {
+                    now: self.now,
+                    random: &mut self.random,
+                    commands: &mut self.commands,
+                }),
                 Some(connection) => self.decide(connection),
             }
             self.obey();
@@ -110,13 +133,13 @@ impl World {
 
     fn decide(&mut self, connection: ConnectionId) {
         let Some((address, _)) = self.attempts.remove(&connection) else { return };
+        let scope = &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands };
         if self.accepts[number(address)] {
             self.open.insert(connection, address);
             let streams = Streams::new((), usize::MAX);
-            self.pick_first.on_connected((connection, streams), self.now, &mut self.commands);
+            self.pick_first.on_connected(connection, streams, scope);
         } else {
-            let now = (self.now, &mut self.random);
-            self.pick_first.on_failed(connection, "refused".into(), now, &mut self.commands);
+            self.pick_first.on_failed(connection, "refused".into(), scope);
         }
     }
 
@@ -173,7 +196,11 @@ impl World {
     /// Every address accepts connections: one is ready within the longest backoff, and an attempt.
     fn heal(&mut self) {
         self.accepts = [true; 10];
-        self.pick_first.connect((self.now, &mut self.random), &mut self.commands);
+        self.pick_first.connect(&mut Scope {
+            now: self.now,
+            random: &mut self.random,
+            commands: &mut self.commands,
+        });
         self.obey();
         self.pass(Duration::from_secs(144 + 144));
         let expected =

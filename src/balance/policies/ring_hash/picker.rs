@@ -37,7 +37,7 @@ pub(super) enum RingSlot<H> {
         is_requested: AtomicBool,
     },
     Connecting,
-    /// With its newest error.
+    /// The last attempt to connect failed, with this error.
     Failing(Arc<str>),
 }
 

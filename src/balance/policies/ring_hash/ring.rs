@@ -24,7 +24,7 @@ pub(crate) struct RingSizes {
 /// The entries are built when a pick needs them: a cluster may have a ring for each of its localities, most of which are never used.
 #[derive(Debug)]
 pub(super) struct Ring {
-    /// By rank.
+    /// Endpoints by rank.
     endpoints: Box<[RingEndpoint]>,
     sizes: RingSizes,
     entries: OnceLock<Entries>,
@@ -85,7 +85,7 @@ impl Ring {
     pub(super) fn walk(&self, hash: u64) -> impl Iterator<Item = usize> {
         let entries = self.entries();
         let near = entries.index.range(hash);
-        let first = near.start + entries.hashes[near].partition_point(|it| *it < hash);
+        let first = near.start + entries.hashes[near].partition_point(|known| *known < hash);
         let (before, after) = entries.ranks.split_at(first);
         after.iter().chain(before).map(|rank| *rank as usize)
     }
@@ -146,9 +146,9 @@ impl RingSizes {
 
 /// The entries of all endpoints: their hashes, and the ranks of their endpoints.
 fn entries(endpoints: &[RingEndpoint], sizes: RingSizes) -> Vec<(u64, u32)> {
-    let sum: u64 = endpoints.iter().map(|it| it.weight).sum();
-    let share = |it: &RingEndpoint| it.weight as f64 / sum as f64;
-    let scale = sizes.scale(endpoints.iter().map(|it| it.weight));
+    let sum: u64 = endpoints.iter().map(|endpoint| endpoint.weight).sum();
+    let share = |endpoint: &RingEndpoint| endpoint.weight as f64 / sum as f64;
+    let scale = sizes.scale(endpoints.iter().map(|endpoint| endpoint.weight));
     let mut entries = Vec::with_capacity(scale.ceil() as usize);
     let (mut count, mut target) = (0.0, 0.0);
     let mut text = String::new();

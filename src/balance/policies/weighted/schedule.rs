@@ -7,7 +7,7 @@ use crate::balance::weights::WeightState;
 /// The order in which ready endpoints are picked: a static stride over their weights (CH3.45).
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Schedule {
-    /// By the places of the endpoints, scaled so that the greatest is [`FULL`]. None is 0.
+    /// Weights by the places of the endpoints, scaled so that the greatest is [`FULL`]. None is 0.
     weights: Box<[u16]>,
 }
 
@@ -17,7 +17,7 @@ impl Schedule {
         if WeightState::are_too_few(weights) {
             return None;
         }
-        Self::new(&weights.iter().map(|it| it.usable()).collect::<Vec<_>>())
+        Self::new(&weights.iter().map(|weight| weight.usable()).collect::<Vec<_>>())
     }
 
     /// The schedule for the weights of ready endpoints, in their order. `None` if it would be that of round_robin: fewer than two

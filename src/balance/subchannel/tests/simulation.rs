@@ -103,7 +103,11 @@ impl World {
     /// A call begins with the picker that it sees.
     fn begin(&mut self) {
         let Some(picker) = &self.picker else {
-            self.subchannel.connect(self.now, &mut self.random, &mut self.commands);
+            self.subchannel.connect(&mut Scope {
+                now: self.now,
+                random: &mut self.random,
+                commands: &mut self.commands,
+            });
             return self.settle();
         };
         match picker.try_reserve() {
@@ -182,7 +186,10 @@ impl World {
     /// After each event of the subchannel.
     fn settle(&mut self) {
         let count = self.subchannel.ids().count();
-        self.subchannel.scale(self.limit, (self.now, &mut self.random), &mut self.commands);
+        self.subchannel.scale(
+            self.limit,
+            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+        );
         while let Some(command) = self.commands.poll() {
             match command {
                 Command::Connect { connection, purpose, .. } => {
