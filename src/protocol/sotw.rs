@@ -184,9 +184,12 @@ impl Variant for Sotw {
         // At such a server the wildcard stands for the name, which is in no request.
         let is_covered = self.is_star_a_name && subscriptions.wildcard;
         let is_settled = |sub: &Subscription| sub.is_settled() || (is_covered && sub.was_sent_on_stream());
+        // A server that takes `*` for a name lacks what it stands for in responses that cross the request of the name.
+        let is_star_unproven = self.on_stream.empty_list.is_star_unproven();
         if let Some(sub) = subscriptions.get_mut(sub).filter(|sub| !is_settled(sub)) {
             let doubtful = self.on_stream.recent_unsubscribes.on_name_subscribed(sub.name(), self.doubt, now);
             // Its timer, if it had one, ended with the last subscription.
+            let doubtful = doubtful || (is_star_unproven && sub.is_held());
             sub.on_subscribed(doubtful.then_some(now + self.doubt));
         }
         self.subscribed.push(sub);

@@ -121,6 +121,31 @@ fn b1_23_a_response_of_the_version_before_star_is_no_answer_to_it() {
     assert!(outputs.contains(&"disconnect 0.1".to_owned()), "it may have been made before: {outputs:?}");
 }
 
+/// Found by the fuzzer of operations: at a server that takes `*` for a name.
+#[test]
+fn b1_23_what_is_named_in_place_of_an_unproven_wildcard_is_not_deleted_by_a_response_that_crosses_it() {
+    let mut rig = Rig::new();
+    let (all, _) = rig.watch::<Full>("*");
+    rig.watch::<Full>("c");
+    rig.connect(1);
+    rig.sent(1);
+    rig.pass(Duration::from_millis(990));
+    rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x"), any::<Full>("b", "y")]));
+    rig.sent(1);
+    rig.sent(1);
+    rig.receive(1, &response::<Full>("1", vec![]));
+    rig.sent(1);
+    rig.watch::<Full>("a");
+    rig.unwatch(all);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![]));
+    assert!(!outputs.iter().any(|output| output.contains("absent")), "{outputs:?}");
+    rig.sent(1);
+    let outputs = rig.receive(1, &response::<Full>("1", vec![any::<Full>("a", "x")]));
+    assert!(!outputs.iter().any(|output| output.contains("absent")), "{outputs:?}");
+}
+
 /// Found by the fuzzer of operations: the server takes `*` for a name, and has neither.
 #[test]
 fn b1_23_a_change_that_crosses_star_is_no_answer_to_it_unless_it_has_the_names() {

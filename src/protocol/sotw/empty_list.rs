@@ -100,6 +100,14 @@ impl EmptyList {
         self.names_wait_until.map_or(due, |until| until.max(due))
     }
 
+    /// Whether the wildcard was sent as `*`, and no response has shown that the server knows that.
+    pub(super) fn is_star_unproven(&self) -> bool {
+        match self.before_star {
+            BeforeStar::None => false,
+            BeforeStar::Awaited | BeforeStar::Version(_) => true,
+        }
+    }
+
     /// Whether the last response is the answer to the empty list, although the wildcard was sent as `*` since.
     pub(super) fn crossing(&self) -> Crossing {
         self.crossing
