@@ -16,6 +16,7 @@ use crate::balance::{
     command::ConnectionId,
     connectivity::Connectivity,
     connects::SLOT_TIME,
+    group::config::EndpointList,
     identity::Destination,
     leaf::Ejections,
     picker::{Attempt, Pick},
@@ -410,13 +411,20 @@ impl World<'_> {
     }
 }
 
-/// An endpoint has one connection, unless it is scaled, and so have all endpoints of a priority or locality under pick_first.
-/// Whether some endpoints may have no entry of a ring, so that calls fail although these are ready.
+/// Whether some endpoints may have no entry of a ring, so that calls fail although these are ready: of small rings, or for small
+/// weights.
 fn has_small_ring(leaf: &LeafConfig) -> bool {
     let Policy::RingHash(ring) = &leaf.policy.policy else { return false };
+    let lists = leaf.priorities.iter().flat_map(|list| EndpointList::all(0, list, leaf.policy.by_locality));
+    let mut weights = lists.map(|list| list.weighted().into_iter().map(|(_, weight)| weight).collect());
     (ring.sizes.max as usize) < 4 * listed(leaf).len()
+        || weights.any(|weights: Vec<u64>| {
+            let least = weights.iter().min().copied().unwrap_or(u64::MAX);
+            least.saturating_mul(ring.sizes.max.into()) < weights.iter().sum()
+        })
 }
 
+/// An endpoint has one connection, unless it is scaled, and so have all endpoints of a priority or locality under pick_first.
 fn most_connections(leaf: &LeafConfig) -> usize {
     match (is_petiole(leaf), leaf.policy.by_locality) {
         (true, _) => listed(leaf).len(),
