@@ -4,7 +4,11 @@
 //! A table of 65,537 entries spreads requests more evenly than a ring of 4,096, and a change of the endpoints moves a few more of
 //! them. The policy is written on the public interface alone; [`CustomBalancer`] executes it as one of an application.
 
-use std::sync::{Arc, OnceLock};
+use std::{
+    cmp::Reverse,
+    collections::{BTreeMap, BinaryHeap},
+    sync::{Arc, OnceLock},
+};
 
 use twox_hash::XxHash64;
 
@@ -15,7 +19,7 @@ use super::{
 use crate::{
     balance::{group::config::EndpointList, policy::LeafConfig},
     resource::{
-        LbPolicy,
+        LbPolicy, Locality,
         load_balancing::{
             self as public, CustomPolicy, EndpointBalancer, EndpointPick, EndpointPicker, EndpointState,
             Maglev as Settings, PickRequest, PolicyEndpoint, is_prime,
@@ -44,6 +48,8 @@ struct Picker {
     table: Arc<Table>,
     /// States of the endpoints, by the indexes of the list.
     states: Box<[EndpointState]>,
+    /// All endpoints fail, so that a pick need not search the table for one that does not.
+    have_all_failed: bool,
 }
 
 /// Which endpoint each entry belongs to. The entries are built when a pick needs them: a cluster may have a table for each of its
@@ -87,8 +93,14 @@ impl EndpointBalancer for Balancer {
             }
             self.table = Arc::new(next);
         }
-        let states = endpoints.iter().map(PolicyEndpoint::state).collect();
-        Box::new(Picker { table: self.table.clone(), states })
+        Box::new(Picker::new(self.table.clone(), endpoints.iter().map(PolicyEndpoint::state).collect()))
+    }
+}
+
+impl Picker {
+    fn new(table: Arc<Table>, states: Box<[EndpointState]>) -> Self {
+        let have_all_failed = states.iter().all(|state| *state == EndpointState::Failing);
+        Self { table, states, have_all_failed }
     }
 }
 
@@ -112,7 +124,7 @@ impl EndpointPicker for Picker {
                 Some(EndpointState::Connecting) | None => return EndpointPick::Wait,
                 Some(EndpointState::Failing) => {
                     failing.get_or_insert(index);
-                    if self.states.iter().all(|state| *state == EndpointState::Failing) {
+                    if self.have_all_failed {
                         break;
                     }
                 }
@@ -122,28 +134,25 @@ impl EndpointPicker for Picker {
     }
 }
 
+/// The weights of endpoints in the order of the list, relative to each other.
+fn weights(endpoints: &[PolicyEndpoint], settings: &Settings) -> Vec<f64> {
+    if !settings.locality_weighted {
+        return endpoints.iter().map(|endpoint| f64::from(endpoint.weight())).collect();
+    }
+    let mut sums: BTreeMap<&Locality, f64> = BTreeMap::new();
+    for endpoint in endpoints {
+        *sums.entry(endpoint.locality()).or_default() += f64::from(endpoint.weight());
+    }
+    let weight = |endpoint: &PolicyEndpoint| {
+        f64::from(endpoint.locality_weight()) * f64::from(endpoint.weight()) / sums[endpoint.locality()]
+    };
+    endpoints.iter().map(weight).collect()
+}
+
 /// The shares of endpoints in the order of the list.
 fn shares(endpoints: &[PolicyEndpoint], settings: &Settings) -> Vec<Share> {
-    let sum_of_locality = |of: &PolicyEndpoint| {
-        let same = endpoints.iter().filter(|endpoint| endpoint.locality() == of.locality());
-        same.map(|endpoint| f64::from(endpoint.weight())).sum::<f64>()
-    };
-    // Endpoints of a locality stand together.
-    let mut sums = Vec::new();
-    for (index, endpoint) in endpoints.iter().enumerate() {
-        let sum = match index.checked_sub(1).and_then(|before| endpoints.get(before)) {
-            _ if !settings.locality_weighted => 1.0,
-            Some(before) if before.locality() == endpoint.locality() => sums[index - 1],
-            Some(_) | None => sum_of_locality(endpoint),
-        };
-        sums.push(sum);
-    }
-    let weight = |endpoint: &PolicyEndpoint, sum: f64| match settings.locality_weighted {
-        true => f64::from(endpoint.locality_weight()) * f64::from(endpoint.weight()) / sum,
-        false => f64::from(endpoint.weight()),
-    };
-    let shares = endpoints.iter().zip(sums);
-    shares.map(|(of, sum)| Share { key: of.hash_key().into(), weight: weight(of, sum) }).collect()
+    let keys = endpoints.iter().map(PolicyEndpoint::hash_key);
+    keys.zip(weights(endpoints, settings)).map(|(key, weight)| Share { key: key.into(), weight }).collect()
 }
 
 impl Table {
@@ -155,7 +164,7 @@ impl Table {
         let keys = endpoints.iter().map(PolicyEndpoint::hash_key);
         self.endpoints.len() == endpoints.len()
             && keys.eq(self.endpoints.iter().map(|share| &*share.key))
-            && *self.endpoints == *shares(endpoints, settings)
+            && weights(endpoints, settings).into_iter().eq(self.endpoints.iter().map(|share| share.weight))
     }
 
     /// The index of the endpoint of each entry; empty without endpoints.
@@ -177,18 +186,15 @@ fn fill(endpoints: &[Share], size: u32) -> Box<[u32]> {
     let mut turns: Vec<_> = order.into_iter().map(|(index, share)| Turns::new(index, share, size)).collect();
     let greatest = endpoints.iter().map(|share| share.weight).fold(f64::MIN_POSITIVE, f64::max);
     let mut entries = vec![FREE; size as usize];
-    let (mut free, mut round) = (size, 0.0);
-    while free > 0 {
-        round += 1.0;
-        for turn in &mut turns {
-            if free == 0 || round * turn.weight < turn.due {
-                continue;
-            }
-            turn.due += greatest;
-            let entry = turn.next_free(&entries, size);
-            entries[entry] = turn.index;
-            free -= 1;
-        }
+    // By round and place, so that rounds in which endpoints of little weight are passed over cost nothing.
+    let mut queue: BinaryHeap<_> = (0..turns.len()).map(|place| Reverse((1_u64, place))).collect();
+    for _ in 0..size {
+        let Some(Reverse((round, place))) = queue.pop() else { break };
+        let turn = &mut turns[place];
+        let entry = turn.next_free(&entries, size);
+        entries[entry] = turn.index;
+        turn.due += greatest;
+        queue.push(Reverse((turn.next_round(round), place)));
     }
     entries.into()
 }
@@ -208,7 +214,13 @@ impl Turns {
     fn new(index: u32, share: &Share, size: u64) -> Self {
         let key = share.key.as_bytes();
         let (next, step) = (XxHash64::oneshot(0, key) % size, XxHash64::oneshot(1, key) % (size - 1) + 1);
-        Self { index, weight: share.weight, due: share.weight, next, step }
+        Self { index, weight: share.weight, due: 0.0, next, step }
+    }
+
+    /// The first round after one in which it takes an entry.
+    fn next_round(&self, round: u64) -> u64 {
+        // Casts of what is too large saturate.
+        ((self.due / self.weight).ceil() as u64).max(round.saturating_add(1))
     }
 
     /// The next free entry of the permutation, which has all entries, since the size is a prime. There is one.

@@ -1,8 +1,4 @@
-use std::collections::BTreeMap;
-
 use super::*;
-use crate::resource::Locality;
-
 fn endpoint(key: &str, weight: u32) -> PolicyEndpoint {
     PolicyEndpoint::new(vec![([127, 0, 0, 1], 1).into()], Locality::new("a", "", ""), weight, key.into())
 }
@@ -34,7 +30,7 @@ fn keys(table: &Table) -> Vec<&str> {
 /// The paper's example: permutations of 7 entries with (offset, skip) of (3, 4), (0, 2) and (3, 1).
 #[test]
 fn maglev_fills_the_table_of_the_paper() {
-    let turns = |index, next, step| Turns { index, weight: 1.0, due: 1.0, next, step };
+    let turns = |index, next, step| Turns { index, weight: 1.0, due: 0.0, next, step };
     let mut entries = vec![FREE; 7];
     let mut all = [turns(0, 3, 4), turns(1, 0, 2), turns(2, 3, 1)];
     for turn in [0, 1, 2, 0, 1, 2, 0] {
@@ -74,6 +70,26 @@ fn maglev_weighs_localities_where_that_is_configured() {
     near(counts(&table(&endpoints, &settings)), [1.0 / 9.0, 3.0 / 9.0, 5.0 / 9.0]);
     settings.locality_weighted = true;
     near(counts(&table(&endpoints, &settings)), [3.0 / 16.0, 9.0 / 16.0, 4.0 / 16.0]);
+}
+
+/// An endpoint of a third of the greatest weight takes entries in the rounds 1, 3, 6, 9 and so on, as in Envoy.
+#[test]
+fn maglev_endpoints_of_less_weight_take_entries_in_the_rounds_of_envoy() {
+    let mut turns = Turns::new(0, &Share { key: "a".into(), weight: 1.0 }, 251);
+    let rounds = [1, 3, 6, 9].map(|_| {
+        turns.due += 3.0;
+        turns.next_round((turns.due / 3.0) as u64)
+    });
+    assert_eq!(rounds, [3, 6, 9, 12]);
+}
+
+#[test]
+fn maglev_endpoints_of_almost_no_weight_have_an_entry_and_cost_no_rounds() {
+    let mut list: Vec<_> = (0..1_000).map(|number| endpoint(&format!("{number}"), 1)).collect();
+    list.push(endpoint("heavy", u32::MAX));
+    let counts = counts(&table(&list, &settings(65_537)));
+    assert!(counts[..1_000].iter().all(|count| *count == 1), "as in the first round");
+    assert_eq!(counts[1_000], 64_537);
 }
 
 #[test]
@@ -117,7 +133,7 @@ fn maglev_rebuilds_its_table_for_other_endpoints_alone() {
 fn picks(states: &[EndpointState], hashes: std::ops::Range<u64>) -> BTreeMap<String, usize> {
     let settings = settings(251);
     let list = endpoints(states.len());
-    let picker = Picker { table: Arc::new(table(&list, &settings)), states: states.into() };
+    let picker = Picker::new(Arc::new(table(&list, &settings)), states.into());
     let mut results = BTreeMap::new();
     for hash in hashes {
         let mut resources = Resources { hash, connect: None };
