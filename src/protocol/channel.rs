@@ -8,6 +8,7 @@ use super::{
     sotw::Sotw,
     source_key::SourceKey,
     stream_event::Disconnect,
+    subscription::Extent,
     subscriptions::{SubId, Subscriptions},
     variant::{Answer, Crossing, Variant},
 };
@@ -186,6 +187,15 @@ impl Channel {
     /// Whether the last response that was not a heartbeat was rejected.
     pub(crate) fn is_last_rejected(&self) -> bool {
         self.rejections.is_last_rejected()
+    }
+
+    /// The resources that a response should have, if the type's responses have all resources.
+    pub(crate) fn extent(&self) -> Extent {
+        match self.subscriptions.sends_all {
+            true if self.variant.stands_wildcard_for_names(&self.subscriptions) => Extent::Everything,
+            true => Extent::Wildcard,
+            false => Extent::Names,
+        }
     }
 
     /// Whether the wildcard is subscribed, and was sent as `*` on the stream.

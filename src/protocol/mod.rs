@@ -60,7 +60,7 @@ pub(crate) use self::{
     source_key::SourceKey,
     stream_command::StreamCommand,
     stream_event::StreamEvent,
-    subscription::Subscription,
+    subscription::{Extent, Subscription},
     subscriptions::{SubId, Subscriptions},
 };
 pub use self::{

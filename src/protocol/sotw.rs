@@ -238,6 +238,10 @@ impl Variant for Sotw {
         subscriptions.wildcard && self.on_stream.names.has_star()
     }
 
+    fn stands_wildcard_for_names(&self, subscriptions: &Subscriptions) -> bool {
+        self.is_star_a_name && subscriptions.wildcard && self.on_stream.names.is_plain_wildcard()
+    }
+
     fn wildcard_crossing(&self) -> Crossing {
         self.on_stream.empty_list.crossing()
     }

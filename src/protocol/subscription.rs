@@ -6,6 +6,7 @@ use crate::resource::Version;
 mod absence;
 
 pub(super) use absence::Absence;
+pub(crate) use absence::Extent;
 
 /// One name of a type at one server: the progress of its request, and of the server's answers.
 ///

@@ -37,6 +37,11 @@ pub(crate) trait Variant: Debug + Send {
         false
     }
 
+    /// Whether the wildcard stands for all names, so that no request has them: at a server that takes `*` for a name.
+    fn stands_wildcard_for_names(&self, _: &Subscriptions) -> bool {
+        false
+    }
+
     /// Whether the last response may be the answer to the wildcard as an empty list, although it was sent as `*` since.
     fn wildcard_crossing(&self) -> Crossing {
         Crossing::No

@@ -8,6 +8,7 @@ use super::{
     feed::Feed,
     pending_response::PendingResponse,
 };
+use crate::protocol::Extent;
 
 /// Deletes the resources that a response of a full-state type does not contain (B1.10), unless the response is a heartbeat
 /// (B1.19), or holds something without a name that may be the missing resource.
@@ -19,14 +20,11 @@ pub(super) fn apply(response: &mut PendingResponse, feed: &mut Feed<'_>, store: 
     if !full_state || response.is_heartbeat() || response.verdict.is_nameless() {
         return;
     }
+    let extent = if response.is_narrow { Extent::Narrow } else { feed.channel().extent() };
     let subscriptions = feed.subscriptions();
-    let (sends_all, is_narrow) = (subscriptions.sends_all, response.is_narrow);
     let mut any = false;
     for (_, sub) in subscriptions.iter_mut() {
-        any |= match is_narrow {
-            true => sub.on_narrow_response(response.number),
-            false => sub.on_complete_response(response.number, sends_all),
-        };
+        any |= sub.on_complete_response(response.number, extent);
     }
     if !any {
         return;

@@ -426,3 +426,33 @@ fn b1_21_no_version_is_claimed_of_which_a_part_was_rejected_beside_the_resource_
     rig.pass(Duration::from_millis(20));
     assert_eq!(rig.watch::<Part>("c").1, ["send Part [a,b,c] /nf1"]);
 }
+
+/// Found by the fuzzer of operations.
+#[test]
+fn b1_23_what_a_fallback_has_sent_does_not_stay_where_the_wildcard_stands_for_its_name() {
+    let mut rig = rig(2);
+    rig.watch::<Full>("*");
+    rig.watch::<Full>("c");
+    open(&mut rig, 0, 1);
+    let two = full("1", &[("a", "x"), ("b", "y")]);
+    let outputs = receive(&mut rig, 0, 1, &two);
+    assert!(outputs.contains(&"send Full [*,c] 1/n1".to_owned()), "{outputs:?}");
+    let outputs = rig.pass(Duration::from_secs(15));
+    assert!(outputs.contains(&"connect 0.2".to_owned()), "it takes the wildcard for a name: {outputs:?}");
+    refuse(&mut rig, 0, 2);
+    rig.watch::<Full>("d");
+    open(&mut rig, 1, 1);
+    receive(&mut rig, 1, 1, &full("f", &[("a", "fa"), ("b", "fb"), ("d", "fd")]));
+    let outputs = rig.pass(Duration::from_secs(2));
+    assert!(outputs.contains(&"connect 0.3".to_owned()), "{outputs:?}");
+    assert_eq!(open(&mut rig, 0, 3), ["read", "send Full [] / node"]);
+    rig.watch::<Full>("e");
+    rig.sent_to(stream_to(1, 1));
+    let all = full("g", &[("a", "fa"), ("b", "fb"), ("d", "fd"), ("e", "fe")]);
+    let outputs = receive(&mut rig, 1, 1, &all);
+    assert!(outputs.contains(&"#4 present g fe".to_owned()), "{outputs:?}");
+    let outputs = receive(&mut rig, 0, 3, &two);
+    assert!(outputs.contains(&"disconnect 1.1".to_owned()), "{outputs:?}");
+    let outputs = rig.pass(Duration::from_secs(16));
+    assert!(outputs.contains(&"#4 absent NOT_FOUND".to_owned()), "{outputs:?}");
+}

@@ -74,9 +74,14 @@ impl RequestedNames {
         self.has_star
     }
 
+    /// Whether everything is requested as an empty list, on a stream without any name.
+    pub(super) fn is_plain_wildcard(&self) -> bool {
+        self.wildcard && !self.named
+    }
+
     /// Whether the wildcard, requested as an empty list on this stream, has all names that are subscribed.
     fn is_covered(&self, subscriptions: &Subscriptions, spelling: Spelling<'_>) -> bool {
-        let is_plain = self.wildcard && !self.named && !spelling.is_first && spelling.held_back.is_none();
+        let is_plain = self.is_plain_wildcard() && !spelling.is_first && spelling.held_back.is_none();
         let is_sent = |sub: &Subscription| {
             let is_claimed = spelling.is_version_claimed && sub.is_wildcard_member();
             sub.is_held() && (is_claimed || sub.was_sent_on_stream())

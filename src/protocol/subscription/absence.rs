@@ -15,27 +15,34 @@ pub(crate) enum Absence {
     Unconfirmed,
 }
 
+/// The resources that a response should have, of a type whose responses have all resources.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// What was subscribed by name before, and not what the wildcard has brought and is requested by name since: the server may take
+    /// the wildcard for a name (B1.23).
+    Narrow,
+    /// What was requested by name.
+    Names,
+    /// What was requested by name, and the members of the wildcard.
+    Wildcard,
+    /// Every resource of the server: the wildcard stands for the names, which are in no request (B1.23).
+    Everything,
+}
+
 impl Subscription {
-    /// A response that has all resources is complete. `sends_all` is whether the server sends everything. True when the
-    /// name should have been in it and was not. The absence of a name that was never requested proves nothing.
-    pub(crate) fn on_complete_response(&mut self, response: u64, sends_all: bool) -> bool {
-        let expected = match (self.is_named, self.of_wildcard) {
-            (true, _) => self.phase != Phase::New || self.was_ever_mentioned(),
-            (false, true) => sends_all || self.of_glob,
-            (false, false) => true,
+    /// A response of this extent is complete. True when the name should have been in it and was not. The absence of a name that was
+    /// never requested proves nothing, unless the wildcard stands for it.
+    pub(crate) fn on_complete_response(&mut self, response: u64, extent: Extent) -> bool {
+        let is_unanswered = matches!(self.phase, Phase::New | Phase::Requested);
+        let expected = match (self.is_named, self.of_wildcard, extent) {
+            (true, true, Extent::Narrow) if is_unanswered => false,
+            (true, _, Extent::Everything) => true,
+            (true, ..) => self.phase != Phase::New || self.was_ever_mentioned(),
+            (false, true, Extent::Narrow | Extent::Names) => self.of_glob,
+            (false, ..) => true,
         };
         self.is_missing = expected && self.last_response != response;
         self.is_missing
-    }
-
-    /// A response is complete of a server that may take the wildcard for a name (B1.23): it should have what was subscribed by name
-    /// before, and not what the wildcard has brought and is requested by name since.
-    pub(crate) fn on_narrow_response(&mut self, response: u64) -> bool {
-        let is_unanswered = matches!(self.phase, Phase::New | Phase::Requested);
-        match self.is_named && self.of_wildcard && is_unanswered {
-            true => false,
-            false => self.on_complete_response(response, false),
-        }
     }
 
     /// A file, which is complete, does not have it. True when that is the answer to its request.
