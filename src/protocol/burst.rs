@@ -20,8 +20,10 @@ impl Burst {
     /// The delay of the next of them: at most a second. Of several that have to wait, the owner lets one through.
     pub(super) fn take(&mut self, now: Instant) -> Duration {
         let full_at = self.full_at.map_or(now, |at| at.max(now));
-        self.full_at = Some((full_at + REFILL).min(now + REFILL * BURST));
-        full_at.saturating_duration_since(now).saturating_sub(REFILL * (BURST - 1))
+        // What waits for a second takes what is there then, so that nothing is left of it for the next.
+        self.full_at = Some((full_at + REFILL).min(now + REFILL * (BURST + 1)));
+        let delay = full_at.saturating_duration_since(now).saturating_sub(REFILL * (BURST - 1));
+        delay.min(REFILL)
     }
 
     /// The next of them, if it need not wait.
@@ -55,6 +57,16 @@ pub(super) const REFILL: Duration = Duration::from_secs(1);
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn b0_24_after_the_burst_one_a_second_is_let_through_although_each_waits_for_its_turn() {
+        let (start, mut burst) = (Instant::now(), Burst::default());
+        let mut now = start;
+        for _ in 0..100 {
+            now += burst.take(now);
+        }
+        assert_eq!(now - start, REFILL * (100 - BURST));
+    }
 
     #[test]
     fn b0_24_warnings_are_let_through_up_to_the_limit_and_counted_past_it() {

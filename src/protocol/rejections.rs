@@ -12,8 +12,8 @@ use crate::resource::Version;
 ///
 /// | a rejected response with | is answered |
 /// |---|---|
-/// | the version *and* the resources of one that was rejected before, in any order | after a delay that grows up to 10 s |
-/// | another version or other resources | at once, up to ten in a burst and then one a second (B0.24) |
+/// | the version *and* the resources of one that was rejected before, in any order | after a delay that grows up to 10 s, or the rate of all NACKs |
+/// | another version or other resources | at once, as far as the rate of all NACKs permits: ten in a burst, and then one a second (B0.24) |
 ///
 /// No version is not the same version: responses of the incremental variant need not have one. There the versions of single
 /// resources count as that of the response, too.
@@ -21,7 +21,7 @@ use crate::resource::Version;
 pub(crate) struct Rejections {
     /// At most [`REMEMBERED`], the newest last.
     recent: VecDeque<Rejected>,
-    /// The rate of the NACKs of new rejections.
+    /// The rate of all NACKs.
     burst: Burst,
     /// The last response was rejected, and not only because of resources whose names are known.
     is_last_rejected: bool,
@@ -58,7 +58,9 @@ impl Rejections {
         self.recent.retain(|rejected| !rejected.is_over(now));
         let known = self.recent.iter_mut().find(|rejected| rejected.response == response);
         if let Some(rejected) = known {
-            let delay = rejected.backoff.next(random);
+            // A repetition counts as well: a server that changes something every second, and repeats each response, would have two or
+            // three NACKs for each change without bound.
+            let delay = rejected.backoff.next(random).max(self.burst.take(now));
             (rejected.answered_at, rejected.is_followed) = (now + delay, false);
             return delay;
         }
@@ -179,6 +181,22 @@ mod tests {
         }
         assert_eq!(rig.reject("2", 2), Duration::ZERO);
         assert!(rig.reject("1", 1) > last, "another rejected response in between changes nothing");
+    }
+
+    /// Found by the fuzzer of operations.
+    #[test]
+    fn b0_24_repetitions_of_ever_new_rejected_responses_are_paced_with_these() {
+        let mut rig = Rig::new();
+        let (start, mut answers) = (rig.now, 0);
+        for version in 0..100 {
+            let until = start + Duration::from_millis(400) * (version + 1);
+            while rig.now < until {
+                let delay = rig.reject(&version.to_string(), 1);
+                rig.now += delay + Duration::from_millis(20);
+                answers += 1;
+            }
+        }
+        assert!(answers <= 10 + (rig.now - start).as_secs() + 1, "{answers} NACKs in {:?}", rig.now - start);
     }
 
     #[test]
