@@ -31,21 +31,21 @@ pub(super) use self::rotation::Rotated;
 use self::{labels::Labels, priorities::Priorities};
 use super::{
     breaker::Breaker,
+    cluster_endpoint::{ClusterEndpoint, EndpointKey, EndpointSpec, OfCluster},
     command::{Holder, Owner},
     connectivity::Connectivity,
+    draining_policy::DrainingPolicy,
     failover::Failover,
-    group::{Groups, PickerContext, Plan},
-    handover::Handover,
+    lists::{PickerContext, Plan, PriorityLists},
     load::Loads,
-    member::{Key, Member, MemberConfig, OfCluster},
     observer::Observation,
     outlier::Outliers,
-    override_host::OverrideHosts,
     pick_first::PickFirstSettings,
     picker::{Endpoints, LeafPicker, Localities},
     policy::{EndpointConfig, LeafConfig},
-    retiring::Retiring,
+    released_connections::ReleasedConnections,
     scope::Scope,
+    session_endpoints::SessionEndpoints,
     weights::WeightState,
 };
 use crate::resource::Locality;
@@ -61,22 +61,22 @@ pub(super) struct Leaf<H> {
     loads: Loads,
     labels: Labels,
     settings: PickFirstSettings,
-    members: Slab<Member<H>>,
-    by_key: BTreeMap<Key, usize>,
+    members: Slab<ClusterEndpoint<H>>,
+    by_key: BTreeMap<EndpointKey, usize>,
     /// The groups of each priority that was created.
-    priorities: Vec<Option<Groups<H>>>,
+    priorities: Vec<Option<PriorityLists<H>>>,
     failover: Failover,
     outliers: Outliers,
     /// A sweep that is not over has ejected endpoints, or ended ejections.
     has_unpublished_ejections: bool,
     /// The endpoints that cookies lead to, if calls have any.
-    hosts: Option<OverrideHosts<H>>,
+    hosts: Option<SessionEndpoints<H>>,
     /// When members are due.
     timeouts: BTreeSet<(Instant, usize)>,
     /// When the weights of endpoints may have changed.
     weights_at: Option<Instant>,
     /// The endpoints of the policy before, until those of the current one can be used.
-    retiring: Option<Retiring<H>>,
+    retiring: Option<DrainingPolicy<H>>,
     /// What the last picker was made of; `None` if something else has changed since.
     published: Option<Published>,
 }
@@ -148,31 +148,31 @@ impl<H: Clone> Leaf<H> {
         let created: Vec<_> =
             (0..self.priorities.len()).filter(|priority| self.priorities[*priority].is_some()).collect();
         let plans: Vec<_> = created.into_iter().filter_map(|priority| self.plan(priority, scope)).collect();
-        let mut handover = self.surrender(&plans);
+        let mut released = self.release_connections(&plans);
         let members = plans.iter().flat_map(|plan| plan.members.iter().flatten());
-        self.surrender_hosts(members.flat_map(|config| &config.destinations), &mut handover);
+        self.surrender_hosts(members.flat_map(|config| &config.destinations), &mut released);
         let started: Vec<_> =
             plans.iter().filter(|plan| plan.groups.is_started).map(|plan| plan.priority).collect();
         for plan in plans {
-            self.fill(plan, &mut handover, scope);
+            self.fill(plan, &mut released, scope);
         }
-        self.keep_moved(&mut handover, scope);
+        self.keep_moved(&mut released, scope);
         // Only now, when the connections have found their endpoints.
         started.into_iter().for_each(|priority| self.start(priority, scope));
         self.choose(scope);
         if let Some(before) = before.filter(|_| self.current_connectivity() == Connectivity::Connecting) {
             self.end_retiring(scope);
             scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::ReplacedPolicy });
-            self.retiring = Retiring::new(before, &mut handover, scope.commands);
+            self.retiring = DrainingPolicy::new(before, &mut released, scope.commands);
         }
-        self.keep_hosts(&mut handover, scope);
-        handover.release(scope.commands);
+        self.keep_hosts(&mut released, scope);
+        released.release(scope.commands);
     }
 
     /// Delays after failures are over (CH3.3).
     pub(super) fn reset_backoff(&mut self, scope: &mut Scope<'_>) {
         for member in self.member_places() {
-            self.with_member(member, scope, Member::reset_backoff);
+            self.with_member(member, scope, ClusterEndpoint::reset_backoff);
         }
         self.reset_hosts_backoff(scope);
     }
@@ -180,7 +180,7 @@ impl<H: Clone> Leaf<H> {
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
         let member = self.timeouts.first().map(|(at, _)| *at);
-        let hosts = self.hosts.as_ref().and_then(OverrideHosts::poll_timeout);
+        let hosts = self.hosts.as_ref().and_then(SessionEndpoints::poll_timeout);
         let own = [self.failover.poll_timeout(), self.outliers.poll_timeout(), self.weights_at];
         own.into_iter().chain([member, hosts]).flatten().min()
     }
@@ -190,7 +190,7 @@ impl<H: Clone> Leaf<H> {
         let due: Vec<_> =
             self.timeouts.iter().take_while(|(at, _)| *at <= scope.now).map(|due| due.1).collect();
         for member in due {
-            self.with_member(member, scope, Member::handle_timeout);
+            self.with_member(member, scope, ClusterEndpoint::handle_timeout);
         }
         self.sweep(scope);
         self.sweep_hosts(scope);
@@ -202,7 +202,7 @@ impl<H: Clone> Leaf<H> {
     pub(super) fn close(&mut self, scope: &mut Scope<'_>) {
         self.priorities.clear();
         self.close_hosts(scope);
-        self.surrender(&[]).release(scope.commands);
+        self.release_connections(&[]).release(scope.commands);
         self.end_retiring(scope);
     }
 
@@ -230,7 +230,7 @@ impl<H: Clone> Leaf<H> {
             limit: self.config.max_requests,
             connectivity,
             endpoints: self.endpoints(now),
-            hosts: self.hosts.as_ref().map(OverrideHosts::picker),
+            hosts: self.hosts.as_ref().map(SessionEndpoints::picker),
             load: self.config.load.clone(),
         }))
     }
@@ -260,14 +260,14 @@ impl<H: Clone> Leaf<H> {
 
     /// The connectivity of the priority in use.
     pub(super) fn current_connectivity(&self) -> Connectivity {
-        self.chosen().map_or(Connectivity::TransientFailure, Groups::connectivity)
+        self.chosen().map_or(Connectivity::TransientFailure, PriorityLists::connectivity)
     }
 
-    fn chosen(&self) -> Option<&Groups<H>> {
+    fn chosen(&self) -> Option<&PriorityLists<H>> {
         self.priorities.get(self.failover.chosen()?)?.as_ref()
     }
 
-    fn chosen_mut(&mut self) -> Option<&mut Groups<H>> {
+    fn chosen_mut(&mut self) -> Option<&mut PriorityLists<H>> {
         self.priorities.get_mut(self.failover.chosen()?)?.as_mut()
     }
 
@@ -279,7 +279,7 @@ impl<H: Clone> Leaf<H> {
         failover.choose(count, scope.now, &mut Priorities { leaf: self, scope });
         self.priorities.truncate(count);
         self.failover = failover;
-        if self.retiring.as_ref().is_some_and(Retiring::is_over)
+        if self.retiring.as_ref().is_some_and(DrainingPolicy::is_over)
             || self.current_connectivity() != Connectivity::Connecting
         {
             self.end_retiring(scope);
@@ -291,7 +291,7 @@ impl<H: Clone> Leaf<H> {
         &mut self,
         member: usize,
         scope: &mut Scope<'_>,
-        event: impl FnOnce(&mut Member<H>, &mut Scope<'_>),
+        event: impl FnOnce(&mut ClusterEndpoint<H>, &mut Scope<'_>),
     ) {
         let Some(it) = self.members.get_mut(member) else { return };
         scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::Endpoint(member) });
@@ -330,16 +330,16 @@ impl<H: Clone> Leaf<H> {
 
     /// The next groups of a priority that was created, unless it is configured no more.
     fn plan(&mut self, priority: usize, scope: &mut Scope<'_>) -> Option<Plan<H>> {
-        let mut before = self.priorities[priority].take().unwrap_or_else(Groups::none);
+        let mut before = self.priorities[priority].take().unwrap_or_else(PriorityLists::none);
         let config = self.config.clone();
         config.priorities.get(priority)?;
         Some(before.plan(priority, &config, scope.random))
     }
 
     /// Takes endpoints from their places, and from those that are listed no more what they have (CH3.9).
-    fn surrender(&mut self, plans: &[Plan<H>]) -> Handover<H> {
-        let mut handover = Handover::new();
-        let listed: BTreeMap<&Key, &MemberConfig> = plans
+    fn release_connections(&mut self, plans: &[Plan<H>]) -> ReleasedConnections<H> {
+        let mut released = ReleasedConnections::new();
+        let listed: BTreeMap<&EndpointKey, &EndpointSpec> = plans
             .iter()
             .flat_map(|plan| plan.members.iter().flatten())
             .map(|config| (&config.key, config))
@@ -349,23 +349,23 @@ impl<H: Clone> Leaf<H> {
             if let Some(config) = listed.get(key) {
                 let it = &mut members[*member];
                 it.places.clear();
-                it.surrender_unlisted(&config.destinations, &mut handover);
+                it.release_unlisted(&config.destinations, &mut released);
                 return true;
             }
             let it = members.remove(*member);
             it.timeout.map(|at| timeouts.remove(&(at, *member)));
-            it.surrender(&mut handover);
+            it.release_connections(&mut released);
             false
         });
-        handover
+        released
     }
 
     /// Sets the groups of a priority.
-    fn fill(&mut self, plan: Plan<H>, handover: &mut Handover<H>, scope: &mut Scope<'_>) {
+    fn fill(&mut self, plan: Plan<H>, released: &mut ReleasedConnections<H>, scope: &mut Scope<'_>) {
         let Plan { priority, mut groups, members } = plan;
         for (group, configs) in members.into_iter().enumerate() {
             for (index, config) in configs.into_iter().enumerate() {
-                let member = self.member(config, handover, scope);
+                let member = self.member(config, released, scope);
                 self.label(member, (priority, group, index));
                 // Its groups elsewhere learn what it took over.
                 self.settle(member, scope);
@@ -377,10 +377,15 @@ impl<H: Clone> Leaf<H> {
     }
 
     /// The endpoint of a configuration, which keeps what it has if it was there.
-    fn member(&mut self, config: MemberConfig, handover: &mut Handover<H>, scope: &mut Scope<'_>) -> usize {
+    fn member(
+        &mut self,
+        config: EndpointSpec,
+        released: &mut ReleasedConnections<H>,
+        scope: &mut Scope<'_>,
+    ) -> usize {
         let known = self.by_key.get(&config.key).copied();
         let member = known.unwrap_or_else(|| {
-            let member = self.members.insert(Member::new(self.settings.clone()));
+            let member = self.members.insert(ClusterEndpoint::new(self.settings.clone()));
             self.by_key.insert(config.key.clone(), member);
             member
         });
@@ -388,23 +393,23 @@ impl<H: Clone> Leaf<H> {
         let tracked = self.tracked(&config.key);
         let it = &mut self.members[member];
         it.set_tracked(tracked);
-        it.update(config, handover, scope);
+        it.update(config, released, scope);
         member
     }
 
     /// A connection whose endpoint moved to a priority that is not in use yet stays with it, as long as a priority is kept that is
     /// not needed any more (CH3.7, CH3.56).
-    fn keep_moved(&mut self, handover: &mut Handover<H>, scope: &mut Scope<'_>) {
+    fn keep_moved(&mut self, released: &mut ReleasedConnections<H>, scope: &mut Scope<'_>) {
         let config = self.config.clone();
         self.priorities.resize_with(self.priorities.len().max(config.priorities.len()), || None);
         for (priority, localities) in config.priorities.iter().enumerate() {
             let endpoints = || localities.iter().flat_map(|locality| &locality.endpoints);
             let mut destinations = endpoints().flat_map(EndpointConfig::destinations);
             if self.priorities[priority].is_none()
-                && destinations.any(|destination| handover.has_ready(&destination))
+                && destinations.any(|destination| released.has_ready(&destination))
             {
-                let plan = Groups::none().plan(priority, &config, scope.random);
-                self.fill(plan, handover, scope);
+                let plan = PriorityLists::none().plan(priority, &config, scope.random);
+                self.fill(plan, released, scope);
                 self.failover.retain(priority, scope.now);
             }
         }
@@ -415,7 +420,7 @@ impl<H: Clone> Leaf<H> {
         if let Some(groups) = self.priorities.get_mut(priority) {
             *groups = None;
         }
-        let mut handover = Handover::new();
+        let mut released = ReleasedConnections::new();
         let (members, timeouts) = (&mut self.members, &mut self.timeouts);
         self.by_key.retain(|_, member| {
             let it = &mut members[*member];
@@ -424,12 +429,12 @@ impl<H: Clone> Leaf<H> {
             if !is_listed {
                 let it = members.remove(*member);
                 it.timeout.map(|at| timeouts.remove(&(at, *member)));
-                it.surrender(&mut handover);
+                it.release_connections(&mut released);
             }
             is_listed
         });
-        self.keep_hosts(&mut handover, scope);
-        handover.release(scope.commands);
+        self.keep_hosts(&mut released, scope);
+        released.release(scope.commands);
     }
 
     fn member_places(&self) -> Vec<usize> {

@@ -6,18 +6,18 @@
 //! |---|---|
 //! | a cluster that routes name: the leaves of an aggregate in order of preference | `balancer`, `failover` |
 //! | a leaf, with endpoints of its own, all or a subset: priorities | `leaf`, `failover` |
-//! | a priority: localities by weight | `group`, `ready_set` |
+//! | a priority: localities by weight | `lists`, `ready_set` |
 //! | a list of endpoints: how one of them is chosen | `policies` |
-//! | an endpoint: addresses, of which one is connected | `member`, `pick_first` |
+//! | an endpoint: addresses, of which one is connected | `cluster_endpoint`, `pick_first` |
 //! | an address: connections, backoff | `subchannel`, `backoff` |
 //! | the streams of its connections, and the attempts that wait for one | `streams`, `stream_queue` |
 //!
 //! A connection belongs to a cluster, an address, and its `identity`: when the configuration changes, the endpoints that have the address now take it
-//! over (`handover`), and the endpoints of a replaced policy may go on for a while (`retiring`). Endpoints whose attempts fail more often
+//! over (`released_connections`), and the endpoints of a replaced policy may go on for a while (`draining_policy`). Endpoints whose attempts fail more often
 //! than those of others count as failing for a while (`outlier`), and those that report more load are picked less often (`weights`,
 //! `weighing`).
 //!
-//! The endpoints that cookies of sessions name have connections beyond those of their policy, if calls need them (`override_host`).
+//! The endpoints that cookies of sessions name have connections beyond those of their policy, if calls need them (`session_endpoints`).
 //!
 //! Each is a state machine like the engine: events and the time go in, [`Command`](command::Command)s come out. The result is a
 //! [`ClusterPicker`](picker::ClusterPicker) for each cluster, which is immutable: calls pick without a lock.
@@ -26,6 +26,7 @@ mod addresses;
 pub(crate) mod backoff;
 pub(crate) mod balancer;
 pub(crate) mod breaker;
+mod cluster_endpoint;
 mod cluster_load;
 pub(crate) mod cluster_use;
 mod clusters;
@@ -36,27 +37,26 @@ pub(crate) mod connectivity;
 mod connects;
 mod deadlines;
 pub(crate) mod disconnect;
+mod draining_policy;
 mod failover;
 pub(crate) mod generation;
-mod group;
-mod handover;
 pub(crate) mod hash;
 pub(crate) mod identity;
 mod leaf;
+mod lists;
 mod load;
-mod member;
 pub(crate) mod observer;
 mod outlier;
-pub(crate) mod override_host;
 pub(crate) mod pick_first;
 pub(crate) mod picker;
 pub(crate) mod policies;
 pub(crate) mod policy;
 mod ready_set;
-mod retiring;
+mod released_connections;
 pub(crate) mod retry;
 pub(crate) mod routes;
 mod scope;
+pub(crate) mod session_endpoints;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;
 pub(crate) mod stale_config;

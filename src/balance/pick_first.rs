@@ -13,10 +13,10 @@ use super::{
     command::{Command, Commands, ConnectionId},
     connect_error::ConnectError,
     connectivity::Connectivity,
-    handover::Handover,
     identity::Destination,
     leaf::Rotated,
     observer::Observer,
+    released_connections::ReleasedConnections,
     scope::Scope,
     stream_queue::OnFull,
     streams::Streams,
@@ -158,15 +158,15 @@ impl<H> PickFirst<H> {
     }
 
     /// Gives away what the next list has no use for; [`update`](Self::update) follows.
-    pub(super) fn surrender_unlisted(&mut self, next: &[Destination], handover: &mut Handover<H>) {
+    pub(super) fn release_unlisted(&mut self, next: &[Destination], released: &mut ReleasedConnections<H>) {
         let unlisted =
             self.addresses.extract_if(.., |address| !next.contains(address.subchannel.destination()));
-        unlisted.for_each(|address| handover.offer(address.subchannel));
+        unlisted.for_each(|address| released.offer(address.subchannel));
     }
 
     /// Gives everything away.
-    pub(super) fn surrender(self, handover: &mut Handover<H>) {
-        self.addresses.into_iter().for_each(|address| handover.offer(address.subchannel));
+    pub(super) fn release_connections(self, released: &mut ReleasedConnections<H>) {
+        self.addresses.into_iter().for_each(|address| released.offer(address.subchannel));
     }
 
     /// A new list of destinations. A connection to one of them stays, and so do attempts and delays (CH3.20). What other endpoints had
@@ -174,36 +174,36 @@ impl<H> PickFirst<H> {
     pub(super) fn update(
         &mut self,
         destinations: impl IntoIterator<Item = Destination>,
-        handover: &mut Handover<H>,
+        released: &mut ReleasedConnections<H>,
         scope: &mut Scope<'_>,
     ) {
         let destinations = interleaved(destinations);
-        self.surrender_unlisted(&destinations, handover);
+        self.release_unlisted(&destinations, released);
         let keeps = self.ready().is_some();
         // Most endpoints have one address, and push would make room for four.
         let mut before = mem::replace(&mut self.addresses, Vec::with_capacity(destinations.len()));
         for destination in destinations {
             let known = before.iter().position(|address| *address.subchannel.destination() == destination);
-            let is_better = !keeps && handover.has_ready(&destination);
+            let is_better = !keeps && released.has_ready(&destination);
             let address = match known {
                 Some(known) if !is_better => before.remove(known),
                 Some(_) | None => {
-                    let adopted = if keeps { None } else { handover.take(&destination) };
+                    let adopted = if keeps { None } else { released.take(&destination) };
                     self.address(destination, adopted, scope.commands)
                 }
             };
             self.addresses.push(address);
         }
         // An attempt gives way to a connection.
-        before.into_iter().for_each(|address| handover.offer(address.subchannel));
+        before.into_iter().for_each(|address| released.offer(address.subchannel));
         if !keeps {
-            self.give_back(handover);
+            self.give_back(released);
             self.begin_list(scope);
         }
     }
 
     /// Of several connections that were taken over, the first is used. The others may be of use elsewhere (CH8.15).
-    fn give_back(&mut self, handover: &mut Handover<H>) {
+    fn give_back(&mut self, released: &mut ReleasedConnections<H>) {
         let connected = self
             .addresses
             .iter_mut()
@@ -211,7 +211,7 @@ impl<H> PickFirst<H> {
             .filter(|subchannel| subchannel.ready().is_some());
         for subchannel in connected.skip(1) {
             let none = Subchannel::new(subchannel.destination().clone(), self.settings.backoff.clone());
-            handover.offer(mem::replace(subchannel, none));
+            released.offer(mem::replace(subchannel, none));
         }
     }
 

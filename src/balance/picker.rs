@@ -27,10 +27,10 @@ use super::{
     load::Load,
     observer::PickLabels,
     outlier::outcomes::Outcomes,
-    override_host::{HostPick, HostPicker},
     policies::{AnyPicker, PolicyPick, Tracking},
     policy::Drop as DropShare,
     ready_set::ReadySet,
+    session_endpoints::{HostPick, HostPicker},
     stream_queue::Connections,
     weights::EndpointWeight,
 };

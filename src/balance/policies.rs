@@ -29,9 +29,9 @@ pub(in crate::balance) mod weighted;
 use std::{fmt::Debug, sync::Arc, time::Instant};
 
 use super::{
+    cluster_endpoint::EndpointSpec,
     connectivity::Connectivity,
-    group::config::EndpointList,
-    member::MemberConfig,
+    lists::config::EndpointList,
     picker::{Draws, PickArgs, ReadyEndpoint},
     policy::LeafConfig,
     ready_set::{ReadySet, ReadySlots},
@@ -80,9 +80,9 @@ pub(in crate::balance) trait EndpointPolicy: Sized {
     }
 
     /// The connections of a list: one for each endpoint, unless the policy has one for all of them.
-    fn members(&self, list: &EndpointList<'_>, _random: &mut fastrand::Rng) -> Vec<MemberConfig> {
+    fn members(&self, list: &EndpointList<'_>, _random: &mut fastrand::Rng) -> Vec<EndpointSpec> {
         let reconnects = !self.connects_on_demand();
-        list.endpoints().map(|endpoint| MemberConfig { reconnects, ..MemberConfig::of(endpoint) }).collect()
+        list.endpoints().map(|endpoint| EndpointSpec { reconnects, ..EndpointSpec::of(endpoint) }).collect()
     }
 
     /// Whether all endpoints of a list have one connection together.
@@ -277,7 +277,7 @@ macro_rules! policies {
                 &self,
                 list: &EndpointList<'_>,
                 random: &mut fastrand::Rng,
-            ) -> Vec<MemberConfig> {
+            ) -> Vec<EndpointSpec> {
                 match self {
                     $(Self::$policy(policy) => policy.members(list, random),)+
                 }

@@ -8,7 +8,7 @@ use tracing::debug;
 
 use super::malformed::MalformedCounters;
 use crate::{
-    balance::{cluster_use::ClusterReference, override_host::HostOverride, picker::Draws},
+    balance::{cluster_use::ClusterReference, picker::Draws, session_endpoints::HostOverride},
     filters::session::{SessionState, set_cookie},
     resolve::RequestHeaders,
     resource::http_filter::SessionCookie,

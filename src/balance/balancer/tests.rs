@@ -15,11 +15,11 @@ use crate::{
 
 mod connects;
 mod endpoints;
-mod handover;
 mod identity;
 mod observations;
 mod on_demand;
 mod outliers;
+mod released_connections;
 mod rotation;
 mod sessions;
 mod weights;

@@ -5,10 +5,10 @@ use std::{collections::BTreeSet, sync::Arc};
 use super::{Leaf, Scope};
 use crate::balance::{
     breaker::Breaker,
-    group::Groups,
-    handover::Handover,
-    member::{Key, MemberConfig},
+    cluster_endpoint::{EndpointKey, EndpointSpec},
+    lists::PriorityLists,
     policy::{EndpointConfig, LeafConfig, LocalityConfig},
+    released_connections::ReleasedConnections,
 };
 
 /// The part of a group's endpoints that is replaced.
@@ -18,7 +18,7 @@ pub(super) struct Edit {
     group: usize,
     at: usize,
     removed: usize,
-    inserted: Vec<MemberConfig>,
+    inserted: Vec<EndpointSpec>,
 }
 
 impl<H: Clone> Leaf<H> {
@@ -59,25 +59,25 @@ impl<H: Clone> Leaf<H> {
         for edit in &edits {
             removed.extend(self.remove(edit));
         }
-        let mut handover = self.surrender_removed(&removed, &edits);
+        let mut released = self.surrender_removed(&removed, &edits);
         let inserted = edits.iter().flat_map(|edit| &edit.inserted);
-        self.surrender_hosts(inserted.flat_map(|config| &config.destinations), &mut handover);
+        self.surrender_hosts(inserted.flat_map(|config| &config.destinations), &mut released);
         for edit in edits {
-            self.insert(edit, &mut handover, scope);
+            self.insert(edit, &mut released, scope);
         }
-        if !handover.is_empty() {
-            self.keep_moved(&mut handover, scope);
+        if !released.is_empty() {
+            self.keep_moved(&mut released, scope);
         }
         self.choose(scope);
-        self.keep_hosts(&mut handover, scope);
-        handover.release(scope.commands);
+        self.keep_hosts(&mut released, scope);
+        released.release(scope.commands);
     }
 
     /// The edit of a group, or `None` within if there is none. `None` if most endpoints change, or one of them is not simple.
     fn edit(
         &self,
         (priority, group): (usize, usize),
-        groups: &Groups<H>,
+        groups: &PriorityLists<H>,
         localities: &[LocalityConfig],
     ) -> Option<Option<Edit>> {
         let members = groups.members(group)?;
@@ -94,7 +94,7 @@ impl<H: Clone> Leaf<H> {
         if removed + inserted > members.len() {
             return None;
         }
-        let inserted = next().skip(at).take(inserted).map(MemberConfig::of).collect();
+        let inserted = next().skip(at).take(inserted).map(EndpointSpec::of).collect();
         Some(Some(Edit { priority, group, at, removed, inserted }))
     }
 
@@ -135,9 +135,9 @@ impl<H: Clone> Leaf<H> {
     }
 
     /// Takes from removed endpoints what they have, unless they are inserted elsewhere.
-    fn surrender_removed(&mut self, removed: &[usize], edits: &[Edit]) -> Handover<H> {
-        let mut handover = Handover::new();
-        let inserted: BTreeSet<&Key> =
+    fn surrender_removed(&mut self, removed: &[usize], edits: &[Edit]) -> ReleasedConnections<H> {
+        let mut released = ReleasedConnections::new();
+        let inserted: BTreeSet<&EndpointKey> =
             edits.iter().flat_map(|edit| &edit.inserted).map(|config| &config.key).collect();
         for member in removed {
             let key = self.members[*member].key();
@@ -147,15 +147,15 @@ impl<H: Clone> Leaf<H> {
             self.by_key.remove(&key);
             let it = self.members.remove(*member);
             it.timeout.map(|at| self.timeouts.remove(&(at, *member)));
-            it.surrender(&mut handover);
+            it.release_connections(&mut released);
         }
-        handover
+        released
     }
 
-    fn insert(&mut self, edit: Edit, handover: &mut Handover<H>, scope: &mut Scope<'_>) {
+    fn insert(&mut self, edit: Edit, released: &mut ReleasedConnections<H>, scope: &mut Scope<'_>) {
         let Edit { priority, group, at, inserted, .. } = edit;
         for (index, config) in inserted.into_iter().enumerate() {
-            let member = self.member(config, handover, scope);
+            let member = self.member(config, released, scope);
             self.label(member, (priority, group, at + index));
             self.settle(member, scope);
             let Some(Some(groups)) = self.priorities.get_mut(priority) else { return };

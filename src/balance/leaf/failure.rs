@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use super::Leaf;
-use crate::balance::{group::Groups, stale_config::with_stale_cluster};
+use crate::balance::{lists::PriorityLists, stale_config::with_stale_cluster};
 
 impl<H: Clone> Leaf<H> {
     /// The priority whose failure is that of the cluster: the one in use, or, if that is empty, the last one with endpoints.
-    pub(super) fn failing(&self) -> Option<&Groups<H>> {
-        let has_endpoints = |groups: &&Groups<H>| !groups.is_empty();
+    pub(super) fn failing(&self) -> Option<&PriorityLists<H>> {
+        let has_endpoints = |groups: &&PriorityLists<H>| !groups.is_empty();
         let others = self.priorities.iter().rev().flatten();
         self.chosen().filter(has_endpoints).or_else(|| others.into_iter().find(has_endpoints))
     }
@@ -45,7 +45,7 @@ impl<H: Clone> Leaf<H> {
     }
 
     /// How many endpoints of a priority are ejected, if any is.
-    fn ejected(&self, groups: &Groups<H>) -> Option<String> {
+    fn ejected(&self, groups: &PriorityLists<H>) -> Option<String> {
         let members = groups.list();
         let ejected = members.iter().filter(|member| self.members[**member].is_ejected()).count();
         let total = members.len();

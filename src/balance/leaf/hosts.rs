@@ -4,11 +4,11 @@ use std::net::SocketAddr;
 
 use super::{Leaf, Rotated, Scope};
 use crate::balance::{
+    cluster_endpoint::ClusterEndpoint,
     command::{Command, Commands, ConnectionId, Holder, Owner},
-    handover::Handover,
     identity::Destination,
-    member::Member,
-    override_host::{Connector, OfCluster, OverrideHosts},
+    released_connections::ReleasedConnections,
+    session_endpoints::{Connector, OfCluster, SessionEndpoints},
     subchannel::Subchannel,
 };
 
@@ -17,7 +17,7 @@ impl<H: Clone> Leaf<H> {
     pub(in crate::balance) fn set_sessions(&mut self, has_sessions: bool, scope: &mut Scope<'_>) {
         match (has_sessions, self.hosts.take()) {
             (true, None) => {
-                self.hosts = Some(OverrideHosts::new(self.settings.clone(), scope.now));
+                self.hosts = Some(SessionEndpoints::new(self.settings.clone(), scope.now));
                 self.relist_hosts(scope);
             }
             (true, known @ Some(_)) => self.hosts = known,
@@ -32,7 +32,7 @@ impl<H: Clone> Leaf<H> {
     /// A pick requested the connection of an address (CH8.11).
     pub(in crate::balance) fn connect_host(&mut self, address: SocketAddr, scope: &mut Scope<'_>) {
         match self.hosts.as_ref().and_then(|hosts| hosts.connector(address, scope.now)) {
-            Some(Connector::Endpoint(member)) => self.with_member(member, scope, Member::connect),
+            Some(Connector::Endpoint(member)) => self.with_member(member, scope, ClusterEndpoint::connect),
             Some(Connector::Own) => {
                 scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::SessionEndpoints });
                 if let Some(hosts) = &mut self.hosts {
@@ -103,20 +103,20 @@ impl<H: Clone> Leaf<H> {
     pub(super) fn surrender_hosts<'a>(
         &mut self,
         destinations: impl IntoIterator<Item = &'a Destination>,
-        handover: &mut Handover<H>,
+        released: &mut ReleasedConnections<H>,
     ) {
         if let Some(hosts) = &mut self.hosts {
-            hosts.surrender(destinations, handover);
+            hosts.release_connections(destinations, released);
         }
     }
 
     /// Takes note of another configuration, or of other endpoints, and keeps those of their connections that calls with sessions
     /// need.
-    pub(super) fn keep_hosts(&mut self, handover: &mut Handover<H>, scope: &mut Scope<'_>) {
+    pub(super) fn keep_hosts(&mut self, released: &mut ReleasedConnections<H>, scope: &mut Scope<'_>) {
         self.list_hosts(scope);
         scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::SessionEndpoints });
         if let Some(hosts) = &mut self.hosts {
-            let kept = hosts.keep(handover, scope);
+            let kept = hosts.keep(released, scope);
             // Nobody weighs what they report.
             let has_reports = self.config.policy.policy.weights().is_some();
             for connection in kept.into_iter().filter(|_| has_reports) {

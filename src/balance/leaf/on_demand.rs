@@ -2,10 +2,10 @@
 
 use super::{Leaf, Scope};
 use crate::balance::{
+    cluster_endpoint::ClusterEndpoint,
     command::{Holder, Owner},
     connectivity::Connectivity,
-    group::Groups,
-    member::Member,
+    lists::PriorityLists,
     picker::ListId,
 };
 
@@ -34,7 +34,7 @@ impl<H: Clone> Leaf<H> {
         }
         for member in self.member_places() {
             if self.members[member].connectivity == Connectivity::Idle {
-                self.with_member(member, scope, Member::connect);
+                self.with_member(member, scope, ClusterEndpoint::connect);
             }
         }
         self.choose(scope);
@@ -50,7 +50,7 @@ impl<H: Clone> Leaf<H> {
         let mut groups = self.priorities.iter().flatten();
         let Some(member) = groups.find_map(|groups| groups.endpoint(list, index)) else { return };
         if self.members.get(member).is_some_and(|endpoint| endpoint.connectivity == Connectivity::Idle) {
-            self.with_member(member, scope, Member::connect);
+            self.with_member(member, scope, ClusterEndpoint::connect);
         }
     }
 
@@ -91,7 +91,7 @@ impl<H: Clone> Leaf<H> {
     fn connect_next(&mut self, priority: usize, is_requested: bool, scope: &mut Scope<'_>) -> bool {
         let groups = self.priorities.get(priority).and_then(Option::as_ref);
         let state = |member: usize| self.members[member].connectivity;
-        let next = |groups: &Groups<H>| groups.next_on_demand(is_requested, scope.random, state);
+        let next = |groups: &PriorityLists<H>| groups.next_on_demand(is_requested, scope.random, state);
         let Some(member) = groups.and_then(next) else { return false };
         scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::Endpoint(member) });
         self.members[member].connect(scope);

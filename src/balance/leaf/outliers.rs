@@ -10,8 +10,8 @@ use super::{Leaf, Scope};
 #[cfg(any(test, feature = "fuzzing"))]
 use crate::balance::connectivity::Connectivity;
 use crate::balance::{
+    cluster_endpoint::EndpointKey,
     identity::Identity,
-    member::Key,
     observer::{Observation, Observer},
     outlier::{Decision, Tracked},
 };
@@ -54,16 +54,16 @@ impl<H: Clone> Leaf<H> {
 
     /// The endpoints with these addresses: one, unless they are listed with several identities.
     fn members_with(&self, addresses: &[SocketAddr]) -> Vec<usize> {
-        let first = Key::Endpoint { addresses: addresses.to_vec(), identity: Identity::default() };
-        let is_of = |key: &Key| matches!(key, Key::Endpoint { addresses: own, .. } if *own == addresses);
+        let first = EndpointKey::Endpoint { addresses: addresses.to_vec(), identity: Identity::default() };
+        let is_of = |key: &EndpointKey| matches!(key, EndpointKey::Endpoint { addresses: own, .. } if *own == addresses);
         self.by_key.range(first..).take_while(|(key, _)| is_of(key)).map(|(_, member)| *member).collect()
     }
 
     /// What outlier detection knows of an endpoint, if the cluster has it.
-    pub(super) fn tracked(&self, key: &Key) -> Option<Tracked> {
+    pub(super) fn tracked(&self, key: &EndpointKey) -> Option<Tracked> {
         match key {
-            Key::Endpoint { addresses, .. } => self.outliers.tracked(addresses),
-            Key::All { .. } => None,
+            EndpointKey::Endpoint { addresses, .. } => self.outliers.tracked(addresses),
+            EndpointKey::All { .. } => None,
         }
     }
 }
@@ -86,11 +86,11 @@ impl<H: Clone> Leaf<H> {
     pub(in crate::balance) fn ejections(&self) -> Ejections {
         let (ejected, counted, total) = self.outliers.ejected();
         let members = self.by_key.iter().filter_map(|(key, member)| match key {
-            Key::Endpoint { addresses, .. } => {
+            EndpointKey::Endpoint { addresses, .. } => {
                 let it = &self.members[*member];
                 Some((addresses.clone(), it.is_ejected(), it.connectivity))
             }
-            Key::All { .. } => None,
+            EndpointKey::All { .. } => None,
         });
         let ejected = ejected.into_iter().map(<[_]>::to_vec).collect();
         let is_sweeping = self.outliers.is_sweeping();

@@ -1,7 +1,10 @@
 //! The priorities of a cluster, one of which is in use.
 
 use super::{Leaf, Scope};
-use crate::balance::{connectivity::Connectivity, failover::Alternatives, group::Groups, handover::Handover};
+use crate::balance::{
+    connectivity::Connectivity, failover::Alternatives, lists::PriorityLists,
+    released_connections::ReleasedConnections,
+};
 
 /// The priorities of a cluster for the choice among them.
 pub(super) struct Priorities<'a, 'b, H> {
@@ -12,13 +15,13 @@ pub(super) struct Priorities<'a, 'b, H> {
 impl<H: Clone> Alternatives for Priorities<'_, '_, H> {
     fn create(&mut self, index: usize) {
         let Some(plan) = self.leaf.plan(index, self.scope) else { return };
-        let mut handover = Handover::new();
+        let mut released = ReleasedConnections::new();
         let members = plan.members.iter().flatten();
-        self.leaf.surrender_hosts(members.flat_map(|config| &config.destinations), &mut handover);
-        self.leaf.fill(plan, &mut handover, self.scope);
+        self.leaf.surrender_hosts(members.flat_map(|config| &config.destinations), &mut released);
+        self.leaf.fill(plan, &mut released, self.scope);
         self.leaf.start(index, self.scope);
-        self.leaf.keep_hosts(&mut handover, self.scope);
-        handover.release(self.scope.commands);
+        self.leaf.keep_hosts(&mut released, self.scope);
+        released.release(self.scope.commands);
     }
 
     fn reactivate(&mut self, index: usize) {
@@ -31,6 +34,6 @@ impl<H: Clone> Alternatives for Priorities<'_, '_, H> {
 
     fn connectivity(&self, index: usize) -> Connectivity {
         let groups = self.leaf.priorities.get(index).and_then(Option::as_ref);
-        groups.map_or(Connectivity::TransientFailure, Groups::connectivity)
+        groups.map_or(Connectivity::TransientFailure, PriorityLists::connectivity)
     }
 }

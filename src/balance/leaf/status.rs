@@ -2,10 +2,10 @@
 
 use std::time::Instant;
 
-use super::{Groups, Leaf};
+use super::{Leaf, PriorityLists};
 use crate::balance::{
+    cluster_endpoint::{ClusterEndpoint, EndpointKey},
     connectivity::Connectivity,
-    member::{Key, Member},
     policy::{EndpointConfig, LocalityConfig},
     status::{
         ConnectionSecurity, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus,
@@ -43,7 +43,7 @@ impl<H: Clone> Leaf<H> {
                 .collect(),
         });
         PriorityStatus {
-            state: groups.map(Groups::connectivity),
+            state: groups.map(PriorityLists::connectivity),
             is_active: self.failover.chosen() == Some(priority),
             error: groups.and_then(|groups| groups.error.clone()),
             localities: localities.collect(),
@@ -59,8 +59,8 @@ impl<H: Clone> Leaf<H> {
         let by_locality = self.config.policy.by_locality.then(|| locality.locality.to_string());
         let is_own = !self.config.policy.policy.shares_connection();
         let key = match is_own {
-            true => Key::of(endpoint.addresses.clone(), endpoint.identity.clone()),
-            false => Key::All { priority, locality: by_locality },
+            true => EndpointKey::of(endpoint.addresses.clone(), endpoint.identity.clone()),
+            false => EndpointKey::All { priority, locality: by_locality },
         };
         let member = self.by_key.get(&key).and_then(|member| self.members.get(*member));
         let connections = member.map(|member| connections(member, endpoint)).unwrap_or_default();
@@ -71,8 +71,8 @@ impl<H: Clone> Leaf<H> {
         };
         let weights = self.config.policy.policy.weights();
         let ejected_until = match &key {
-            Key::Endpoint { addresses, .. } => self.outliers.ejected_until(addresses),
-            Key::All { .. } => None,
+            EndpointKey::Endpoint { addresses, .. } => self.outliers.ejected_until(addresses),
+            EndpointKey::All { .. } => None,
         };
         EndpointStatus {
             addresses: endpoint.addresses.clone(),
@@ -90,7 +90,7 @@ impl<H: Clone> Leaf<H> {
 }
 
 /// The connections to the addresses of an endpoint.
-fn connections<H: Clone>(member: &Member<H>, endpoint: &EndpointConfig) -> Vec<ConnectionStatus> {
+fn connections<H: Clone>(member: &ClusterEndpoint<H>, endpoint: &EndpointConfig) -> Vec<ConnectionStatus> {
     let ready = member.subchannels().filter(|subchannel| endpoint.addresses.contains(&subchannel.address()));
     let connections = ready.filter_map(|ready| ready.ready()).flat_map(|ready| {
         ready.connections.iter().map(move |(_, streams)| ConnectionStatus {
@@ -104,7 +104,7 @@ fn connections<H: Clone>(member: &Member<H>, endpoint: &EndpointConfig) -> Vec<C
 }
 
 /// The state of an endpoint that has its connection together with others.
-fn state_of_one<H: Clone>(member: &Member<H>, endpoint: &EndpointConfig) -> Connectivity {
+fn state_of_one<H: Clone>(member: &ClusterEndpoint<H>, endpoint: &EndpointConfig) -> Connectivity {
     let states = || {
         let own =
             member.subchannels().filter(|subchannel| endpoint.addresses.contains(&subchannel.address()));

@@ -4,10 +4,10 @@ use std::{collections::BTreeMap, mem, time::Instant};
 
 use super::{Leaf, Scope};
 use crate::balance::{
-    handover::Handover,
+    draining_policy::DrainingPolicy,
     picker::{Endpoints, Localities, ReadyEndpoint},
     policy::LeafConfig,
-    retiring::Retiring,
+    released_connections::ReleasedConnections,
 };
 
 impl<H: Clone> Leaf<H> {
@@ -26,7 +26,7 @@ impl<H: Clone> Leaf<H> {
     /// Ends the use of a policy before if the next configuration has other identities: no call may be sent by another one
     /// (CH7.20).
     pub(super) fn end_conflicting(&mut self, config: &LeafConfig, scope: &mut Scope<'_>) {
-        let is_over = |retiring: &Retiring<H>| conflict(retiring.endpoints(), &self.config, config);
+        let is_over = |retiring: &DrainingPolicy<H>| conflict(retiring.endpoints(), &self.config, config);
         if self.retiring.as_ref().is_some_and(is_over) {
             self.end_retiring(scope);
         }
@@ -34,10 +34,10 @@ impl<H: Clone> Leaf<H> {
 
     pub(super) fn end_retiring(&mut self, scope: &mut Scope<'_>) {
         if let Some(retiring) = self.retiring.take() {
-            let mut handover = Handover::new();
-            retiring.surrender(&mut handover);
-            self.keep_hosts(&mut handover, scope);
-            handover.release(scope.commands);
+            let mut released = ReleasedConnections::new();
+            retiring.release_connections(&mut released);
+            self.keep_hosts(&mut released, scope);
+            released.release(scope.commands);
             self.published = None;
         }
     }

@@ -35,13 +35,13 @@ impl Rig {
 
     fn update(&mut self, addresses: &[u8]) -> Vec<String> {
         let addresses: Vec<_> = addresses.iter().copied().map(address).map(Destination::from).collect();
-        let mut handover = Handover::new();
+        let mut released = ReleasedConnections::new();
         self.pick_first.update(
             addresses,
-            &mut handover,
+            &mut released,
             &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
         );
-        handover.release(&mut self.commands);
+        released.release(&mut self.commands);
         self.drain()
     }
 
@@ -378,9 +378,9 @@ fn events_of_connections_that_are_over_change_nothing() {
     rig.ready(2);
     assert_eq!([rig.fail(1), rig.ready(1), rig.lose(1)], [NONE; 3].map(Vec::from));
     assert_eq!(rig.state(), Connectivity::Ready);
-    let (mut handover, next) = (Handover::new(), PickFirst::new(PickFirstSettings::default()));
-    mem::replace(&mut rig.pick_first, next).surrender(&mut handover);
-    handover.release(&mut rig.commands);
+    let (mut released, next) = (ReleasedConnections::new(), PickFirst::new(PickFirstSettings::default()));
+    mem::replace(&mut rig.pick_first, next).release_connections(&mut released);
+    released.release(&mut rig.commands);
     assert_eq!(rig.drain(), ["drain 2"]);
     assert_eq!(rig.ready(2), NONE);
 }

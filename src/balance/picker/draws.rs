@@ -2,7 +2,7 @@
 
 use super::ConnectRequest;
 use crate::{
-    balance::{hash::RequestHash, observer::PickLabels, override_host::HostOverride},
+    balance::{hash::RequestHash, observer::PickLabels, session_endpoints::HostOverride},
     resolve::RouteQuery,
 };
 

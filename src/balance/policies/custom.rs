@@ -16,8 +16,8 @@ use super::{
 };
 use crate::{
     balance::{
-        group::config::EndpointList,
         hash::RequestHash,
+        lists::config::EndpointList,
         picker::{Draws, PickArgs, ReadyEndpoint},
         ready_set::ReadySet,
     },

@@ -17,7 +17,7 @@ use super::{
     custom::{Custom, CustomBalancer},
 };
 use crate::{
-    balance::{group::config::EndpointList, policy::LeafConfig},
+    balance::{lists::config::EndpointList, policy::LeafConfig},
     resource::{
         LbPolicy, Locality,
         load_balancing::{

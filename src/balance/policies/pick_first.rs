@@ -9,8 +9,8 @@ use super::{EndpointPolicy, PickerEndpoints, PolicyPick, PolicyPicker, PolicySta
 use crate::{
     balance::{
         addresses::shuffled,
-        group::config::EndpointList,
-        member::{Hostname, MemberConfig},
+        cluster_endpoint::{EndpointSpec, Hostname},
+        lists::config::EndpointList,
         picker::{PickArgs, ReadyEndpoint},
         ready_set::ReadySet,
     },
@@ -42,7 +42,7 @@ impl EndpointPolicy for PickFirst {
         TheOnly
     }
 
-    fn members(&self, list: &EndpointList<'_>, random: &mut fastrand::Rng) -> Vec<MemberConfig> {
+    fn members(&self, list: &EndpointList<'_>, random: &mut fastrand::Rng) -> Vec<EndpointSpec> {
         let endpoints: Vec<_> = match self.shuffle {
             true => shuffled(list.weighted(), random),
             false => list.endpoints().collect(),
@@ -56,7 +56,7 @@ impl EndpointPolicy for PickFirst {
                 endpoint.destinations().map(|destination| (destination, hostname.clone()))
             })
         });
-        vec![MemberConfig {
+        vec![EndpointSpec {
             key: list.key(),
             hostname: Hostname::Each(Arc::new(hostnames.collect())),
             destinations: endpoints.iter().flat_map(|endpoint| endpoint.destinations()).collect(),

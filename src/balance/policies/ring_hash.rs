@@ -17,7 +17,7 @@ use self::{
 use super::{EndpointPolicy, EndpointState, PickerEndpoints, PolicyLimits, PolicyState};
 use crate::{
     balance::{
-        group::config::EndpointList,
+        lists::config::EndpointList,
         policy::{EndpointConfig, LeafConfig},
     },
     resource::LbPolicy,

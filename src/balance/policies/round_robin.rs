@@ -8,7 +8,7 @@ use std::sync::{
 use super::{EndpointPolicy, PickerEndpoints, PolicyPick, PolicyPicker, PolicyState, Tracking};
 use crate::{
     balance::{
-        group::config::EndpointList,
+        lists::config::EndpointList,
         picker::{PickArgs, ReadyEndpoint},
         ready_set::ReadySet,
     },

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     balance::{
-        group::config::EndpointList,
+        lists::config::EndpointList,
         picker::{PickArgs, ReadyEndpoint},
         ready_set::ReadySet,
         weights::{EndpointWeight, WeightSettings, WeightState},

@@ -1,7 +1,7 @@
 //! Calls whose cookies name an endpoint (A55, A75).
 
 use super::*;
-use crate::balance::override_host::HostOverride;
+use crate::balance::session_endpoints::HostOverride;
 
 /// The hosts of a cluster of which cookies may lead to endpoints that drain.
 fn hosts(draining: &[u16], idle_seconds: u64) -> HostsConfig {

@@ -96,13 +96,13 @@ impl World {
         let count = self.random.usize(0..6);
         self.list = (0..count).map(|_| self.random.u8(0..10)).collect();
         let addresses: Vec<_> = self.list.iter().copied().map(address).map(Destination::from).collect();
-        let mut handover = Handover::new();
+        let mut released = ReleasedConnections::new();
         self.pick_first.update(
             addresses,
-            &mut handover,
+            &mut released,
             &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
         );
-        handover.release(&mut self.commands);
+        released.release(&mut self.commands);
         self.obey();
     }
 

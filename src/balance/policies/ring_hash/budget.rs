@@ -1,7 +1,7 @@
 //! The entries of the rings of one cluster, if those that are configured would be too many together (CH3.30).
 
 use super::{RingHash, ring::RingSizes};
-use crate::balance::{group::config::EndpointList, policy::LeafConfig};
+use crate::balance::{lists::config::EndpointList, policy::LeafConfig};
 
 /// The entries that the rings of a cluster share by their numbers of endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

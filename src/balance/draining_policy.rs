@@ -2,25 +2,25 @@ use std::time::Instant;
 
 use super::{
     command::{Commands, ConnectionId},
-    handover::Handover,
     picker::{Localities, ready_without},
+    released_connections::ReleasedConnections,
     subchannel::Subchannel,
 };
 
 /// The endpoints of a policy that was replaced by one of another type, while the new one connects (CH3.13).
 #[derive(Debug)]
-pub(super) struct Retiring<H> {
+pub(super) struct DrainingPolicy<H> {
     endpoints: Localities<H>,
     /// What these endpoints have that the new policy has not taken over, by the connections that they are known by.
     subchannels: Vec<(ConnectionId, Subchannel<H>)>,
 }
 
-impl<H> Retiring<H> {
+impl<H> DrainingPolicy<H> {
     /// Takes the connections of these endpoints that nobody has taken over, if there are any. They are of the current owner from
     /// now on.
     pub(super) fn new(
         endpoints: Localities<H>,
-        handover: &mut Handover<H>,
+        released: &mut ReleasedConnections<H>,
         commands: &mut Commands,
     ) -> Option<Self> {
         let ready = endpoints.iter().flat_map(|(_, picker)| picker.ready.iter());
@@ -28,7 +28,7 @@ impl<H> Retiring<H> {
             .filter_map(|endpoint| {
                 Some((
                     endpoint.connection,
-                    handover.take_connection(&endpoint.destination(), endpoint.connection)?,
+                    released.take_connection(&endpoint.destination(), endpoint.connection)?,
                 ))
             })
             .collect();
@@ -58,8 +58,8 @@ impl<H> Retiring<H> {
     }
 
     /// Gives away the connections.
-    pub(super) fn surrender(self, handover: &mut Handover<H>) {
-        self.subchannels.into_iter().for_each(|(_, it)| handover.offer(it));
+    pub(super) fn release_connections(self, released: &mut ReleasedConnections<H>) {
+        self.subchannels.into_iter().for_each(|(_, it)| released.offer(it));
     }
 
     /// Only endpoints whose connections are here are picked.

@@ -19,7 +19,6 @@ use super::{
     breaker::Breaker,
     command::{Commands, ConnectionId},
     connectivity::Connectivity,
-    handover::Handover,
     identity::{Destination, Identity},
     leaf::Rotated,
     load::{Load, Loads},
@@ -27,6 +26,7 @@ use super::{
     pick_first::PickFirstSettings,
     picker::ReadyEndpoint,
     policy::{EndpointConfig, LeafConfig},
+    released_connections::ReleasedConnections,
     scope::Scope,
     stream_queue::Connections,
     subchannel::{Established, Subchannel},
@@ -37,7 +37,7 @@ use super::{
 /// [`configure`](Self::configure), [`set_subchannels`](Self::set_subchannels) and events of connections are followed by
 /// [`refresh`](Self::refresh).
 #[derive(Debug)]
-pub(super) struct OverrideHosts<H> {
+pub(super) struct SessionEndpoints<H> {
     hosts: BTreeMap<SocketAddr, Host<H>>,
     /// Addresses with a subchannel that no endpoint of the policy has.
     owned: BTreeSet<SocketAddr>,
@@ -100,7 +100,7 @@ pub(super) struct OfCluster<'a> {
     pub(super) loads: &'a mut Loads,
 }
 
-impl<H: Clone> OverrideHosts<H> {
+impl<H: Clone> SessionEndpoints<H> {
     /// Without endpoints.
     pub(super) fn new(settings: PickFirstSettings, now: Instant) -> Self {
         Self {
@@ -291,10 +291,10 @@ impl<H: Clone> OverrideHosts<H> {
     }
 
     /// Gives the subchannels of some destinations to the endpoints that the policy has for them from now on.
-    pub(super) fn surrender<'a>(
+    pub(super) fn release_connections<'a>(
         &mut self,
         destinations: impl IntoIterator<Item = &'a Destination>,
-        handover: &mut Handover<H>,
+        released: &mut ReleasedConnections<H>,
     ) {
         for destination in destinations {
             let Some(host) = self.hosts.get_mut(&destination.address) else { continue };
@@ -302,7 +302,7 @@ impl<H: Clone> OverrideHosts<H> {
                 let address = &destination.address;
                 self.owned.remove(address);
                 self.connections.retain(|_, other| other != address);
-                handover.offer(own.subchannel);
+                released.offer(own.subchannel);
             }
         }
         self.schedule();
@@ -310,20 +310,24 @@ impl<H: Clone> OverrideHosts<H> {
 
     /// Keeps the subchannels that nobody has taken over, if calls with sessions have used them lately (CH8.15) or their endpoints
     /// begin to drain (CH8.14). They are of the current owner from now on. Returns the first connection of each.
-    pub(super) fn keep(&mut self, handover: &mut Handover<H>, scope: &mut Scope<'_>) -> Vec<ConnectionId> {
+    pub(super) fn keep(
+        &mut self,
+        released: &mut ReleasedConnections<H>,
+        scope: &mut Scope<'_>,
+    ) -> Vec<ConnectionId> {
         let mut kept = Vec::new();
-        for destination in handover.destinations() {
+        for destination in released.destinations() {
             let address = destination.address;
             let host = self.hosts.get_mut(&address);
             let is_same = |host: &&mut Host<H>| host.endpoint.identity == destination.identity;
             let Some(host) = host.filter(is_same) else { continue };
             let is_used = is_recent(self.idle_timeout, host.last_used.get(), self.epoch, scope.now);
-            let is_drained = host.endpoint.is_draining && handover.has_ready(&destination);
+            let is_drained = host.endpoint.is_draining && released.has_ready(&destination);
             let has_any = host.own.is_some() || !host.subchannels.is_empty();
             if has_any || !host.endpoint.is_allowed || !(is_used || is_drained) {
                 continue;
             }
-            let Some(subchannel) = handover.take(&destination) else { continue };
+            let Some(subchannel) = released.take(&destination) else { continue };
             for connection in subchannel.ids() {
                 scope.commands.adopt(connection);
                 self.connections.insert(connection, address);

@@ -2,7 +2,7 @@
 
 use crate::{
     balance::{
-        member::Key,
+        cluster_endpoint::EndpointKey,
         policy::{EndpointConfig, LocalityConfig},
     },
     resource::Locality,
@@ -52,8 +52,8 @@ impl<'a> EndpointList<'a> {
     }
 
     /// The key of a connection for all endpoints of the list together.
-    pub(in crate::balance) fn key(&self) -> Key {
-        Key::All { priority: self.priority, locality: self.locality.map(ToString::to_string) }
+    pub(in crate::balance) fn key(&self) -> EndpointKey {
+        EndpointKey::All { priority: self.priority, locality: self.locality.map(ToString::to_string) }
     }
 
     /// Each endpoint with its share of the list: that of the locality in the list times that of the endpoint in the locality, as

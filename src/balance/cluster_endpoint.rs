@@ -7,19 +7,19 @@ use super::{
     command::{Command, ConnectionId},
     connect_error::ConnectError,
     connectivity::Connectivity,
-    handover::Handover,
     identity::{Destination, Identity, Rotation},
     leaf::Rotated,
     load::{Load, Loads},
     observer::LocalityLabel,
     outlier::Tracked,
-    override_host::HostState,
     pick_first::{PickFirst, PickFirstSettings},
     picker::ReadyEndpoint,
     policies::EndpointState,
     policy::EndpointConfig,
     ready_set::Listed,
+    released_connections::ReleasedConnections,
     scope::Scope,
+    session_endpoints::HostState,
     stream_queue::Connections,
     streams::Streams,
     subchannel::{Established, Subchannel},
@@ -29,7 +29,7 @@ use super::{
 
 /// What makes an endpoint the same in two configurations.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Key {
+pub(super) enum EndpointKey {
     /// The set of its addresses (CH3.24), sorted, and the identity of its connections (CH7.20).
     Endpoint { addresses: Vec<SocketAddr>, identity: Identity },
     /// All endpoints of a priority, or of one of its localities, under pick_first.
@@ -38,7 +38,7 @@ pub(super) enum Key {
 
 /// Where an endpoint is listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct ListPosition {
     pub(super) priority: usize,
     pub(super) group: usize,
     /// Its place in the group.
@@ -47,8 +47,8 @@ pub(super) struct Place {
 
 /// How an endpoint is configured.
 #[derive(Debug)]
-pub(super) struct MemberConfig {
-    pub(super) key: Key,
+pub(super) struct EndpointSpec {
+    pub(super) key: EndpointKey,
     pub(super) destinations: Vec<Destination>,
     pub(super) hostname: Hostname,
     /// A lost connection is replaced at once (CH3.26); otherwise the next pick requests it (CH3.22).
@@ -72,11 +72,11 @@ impl Hostname {
     }
 }
 
-impl MemberConfig {
+impl EndpointSpec {
     /// An endpoint with a connection of its own.
     pub(super) fn of(endpoint: &EndpointConfig) -> Self {
         Self {
-            key: Key::of(endpoint.addresses.clone(), endpoint.identity.clone()),
+            key: EndpointKey::of(endpoint.addresses.clone(), endpoint.identity.clone()),
             destinations: endpoint.destinations().collect(),
             hostname: Hostname::Of(endpoint.hostname.clone()),
             reconnects: true,
@@ -84,8 +84,8 @@ impl MemberConfig {
     }
 }
 
-impl Key {
-    /// Key of an endpoint with connections of its own.
+impl EndpointKey {
+    /// EndpointKey of an endpoint with connections of its own.
     pub(super) fn of(mut addresses: Vec<SocketAddr>, identity: Identity) -> Self {
         addresses.sort_unstable();
         Self::Endpoint { addresses, identity }
@@ -94,14 +94,14 @@ impl Key {
 
 /// An endpoint of a cluster.
 #[derive(Debug)]
-pub(super) struct Member<H> {
+pub(super) struct ClusterEndpoint<H> {
     pick_first: PickFirst<H>,
     destinations: Vec<Destination>,
     hostname: Hostname,
     reconnects: bool,
     /// A connection was requested once.
     is_started: bool,
-    pub(super) places: Vec<Place>,
+    pub(super) places: Vec<ListPosition>,
     /// Made with the first connection.
     load: Option<Load>,
     locality: LocalityLabel,
@@ -136,7 +136,7 @@ pub(super) struct OfCluster<'a> {
     pub(super) max_connections: usize,
 }
 
-impl<H: Clone> Member<H> {
+impl<H: Clone> ClusterEndpoint<H> {
     pub(super) fn new(settings: PickFirstSettings) -> Self {
         Self {
             pick_first: PickFirst::new(settings),
@@ -214,7 +214,7 @@ impl<H: Clone> Member<H> {
     }
 
     /// Adds a place where the endpoint is listed; mostly it is the only one.
-    pub(super) fn add_place(&mut self, place: Place) {
+    pub(super) fn add_place(&mut self, place: ListPosition) {
         self.places.reserve_exact(1);
         self.places.push(place);
     }
@@ -225,10 +225,10 @@ impl<H: Clone> Member<H> {
     }
 
     /// Its key, under a policy with a connection for each endpoint.
-    pub(super) fn key(&self) -> Key {
+    pub(super) fn key(&self) -> EndpointKey {
         let identity =
             self.destinations.first().map(|destination| destination.identity.clone()).unwrap_or_default();
-        Key::of(self.destinations.iter().map(|destination| destination.address).collect(), identity)
+        EndpointKey::of(self.destinations.iter().map(|destination| destination.address).collect(), identity)
     }
 
     /// Whether outlier detection has ejected it.
@@ -261,27 +261,32 @@ impl<H: Clone> Member<H> {
     }
 
     /// Gives away the connections to addresses that it has no more; [`update`](Self::update) follows.
-    pub(super) fn surrender_unlisted(&mut self, next: &[Destination], handover: &mut Handover<H>) {
+    pub(super) fn release_unlisted(&mut self, next: &[Destination], released: &mut ReleasedConnections<H>) {
         if self.destinations != next {
-            self.pick_first.surrender_unlisted(next, handover);
+            self.pick_first.release_unlisted(next, released);
         }
     }
 
     /// Gives away all connections.
-    pub(super) fn surrender(self, handover: &mut Handover<H>) {
-        self.pick_first.surrender(handover);
+    pub(super) fn release_connections(self, released: &mut ReleasedConnections<H>) {
+        self.pick_first.release_connections(released);
     }
 
     /// The order of the addresses is passed on without reconnecting (CH3.24).
-    pub(super) fn update(&mut self, config: MemberConfig, handover: &mut Handover<H>, scope: &mut Scope<'_>) {
+    pub(super) fn update(
+        &mut self,
+        config: EndpointSpec,
+        released: &mut ReleasedConnections<H>,
+        scope: &mut Scope<'_>,
+    ) {
         self.reconnects = config.reconnects;
         if self.hostname != config.hostname {
             (self.hostname, self.ready) = (config.hostname, None);
         }
-        let can_adopt = || config.destinations.iter().any(|destination| handover.has_ready(destination));
+        let can_adopt = || config.destinations.iter().any(|destination| released.has_ready(destination));
         if self.destinations != config.destinations || (self.pick_first.ready().is_none() && can_adopt()) {
             self.destinations.clone_from(&config.destinations);
-            self.pick_first.update(config.destinations, handover, scope);
+            self.pick_first.update(config.destinations, released, scope);
             // A connection that was taken over is kept like one that was requested.
             self.is_started |= self.pick_first.ready().is_some();
         }

@@ -10,12 +10,12 @@ use super::{
 /// The subchannels of endpoints that left a configuration, for the endpoints that have their destinations in the next one:
 /// a connection belongs to the cluster and its destination, not to a place in the list (CH3.7, CH7.20).
 #[derive(Debug)]
-pub(super) struct Handover<H> {
+pub(super) struct ReleasedConnections<H> {
     /// The best one of each destination is the last.
     by_destination: BTreeMap<Destination, Vec<Subchannel<H>>>,
 }
 
-impl<H> Handover<H> {
+impl<H> ReleasedConnections<H> {
     pub(super) fn new() -> Self {
         Self { by_destination: BTreeMap::new() }
     }

@@ -6,8 +6,8 @@ use std::{sync::Arc, time::Instant};
 
 use self::config::EndpointList;
 use super::{
+    cluster_endpoint::{ClusterEndpoint, EndpointSpec, ListPosition},
     connectivity::Connectivity,
-    member::{Member, MemberConfig, Place},
     picker::{EndpointPicker, ListId, Localities},
     policies::{AnyState, PickerEndpoints, StateCounts},
     policy::LeafConfig,
@@ -18,8 +18,8 @@ use crate::resource::Locality;
 
 /// The endpoints of a priority, in groups among which requests are divided by weight.
 #[derive(Debug)]
-pub(super) struct Groups<H> {
-    all: Vec<Group<H>>,
+pub(super) struct PriorityLists<H> {
+    all: Vec<LocalityList<H>>,
     /// Connections were requested; before that, there are only those that came from other priorities.
     pub(super) is_started: bool,
     /// The newest error of a connection.
@@ -28,7 +28,7 @@ pub(super) struct Groups<H> {
 
 /// A locality, or all localities of a priority if the policy sees them as one.
 #[derive(Debug)]
-struct Group<H> {
+struct LocalityList<H> {
     locality: Option<Locality>,
     weight: u32,
     members: Vec<usize>,
@@ -56,18 +56,18 @@ pub(super) type OnScheduler<'a> = dyn Fn(Option<&Locality>, &[WeightState]) + 'a
 /// The groups of a priority by its next configuration, without their endpoints yet.
 pub(super) struct Plan<H> {
     pub(super) priority: usize,
-    pub(super) groups: Groups<H>,
+    pub(super) groups: PriorityLists<H>,
     /// The endpoints of each group.
-    pub(super) members: Vec<Vec<MemberConfig>>,
+    pub(super) members: Vec<Vec<EndpointSpec>>,
 }
 
-impl<H: Clone> Groups<H> {
+impl<H: Clone> PriorityLists<H> {
     /// Before the first configuration.
     pub(super) fn none() -> Self {
         Self { all: Vec::new(), is_started: false, error: None }
     }
 
-    /// The next configuration of a priority. Groups keep the state of those of the same locality.
+    /// The next configuration of a priority. PriorityLists keep the state of those of the same locality.
     pub(super) fn plan(
         &mut self,
         priority: usize,
@@ -97,16 +97,18 @@ impl<H: Clone> Groups<H> {
             states.push(known.map(|group| group.policy));
         }
         let states = policy.states(lists, states, config, random);
-        let all = lists.iter().zip(are_failing).zip(states).map(|((list, is_failing), policy_state)| Group {
-            locality: list.locality.cloned(),
-            weight: list.weight,
-            members: Vec::new(),
-            slots: ReadySlots::new(),
-            counts: StateCounts::default(),
-            is_failing,
-            policy: policy_state,
-            connects_on_demand: policy.connects_on_demand(),
-            id: ListId::default(),
+        let all = lists.iter().zip(are_failing).zip(states).map(|((list, is_failing), policy_state)| {
+            LocalityList {
+                locality: list.locality.cloned(),
+                weight: list.weight,
+                members: Vec::new(),
+                slots: ReadySlots::new(),
+                counts: StateCounts::default(),
+                is_failing,
+                policy: policy_state,
+                connects_on_demand: policy.connects_on_demand(),
+                id: ListId::default(),
+            }
         });
         Self { all: all.collect(), is_started: before.is_started, error: before.error.take() }
     }
@@ -126,14 +128,20 @@ impl<H: Clone> Groups<H> {
     }
 
     /// Adds an endpoint to a group, and says where it is.
-    pub(super) fn add(&mut self, group: usize, place: usize, member: &Member<H>, priority: usize) -> Place {
+    pub(super) fn add(
+        &mut self,
+        group: usize,
+        place: usize,
+        member: &ClusterEndpoint<H>,
+        priority: usize,
+    ) -> ListPosition {
         let to = &mut self.all[group];
         let index = to.members.len();
         to.members.push(place);
         to.slots.push(member.listed());
         to.policy.set_endpoint(index, || member.state());
         *to.counts.of(member.connectivity) += 1;
-        Place { priority, group, index }
+        ListPosition { priority, group, index }
     }
 
     /// The endpoints of a group, in their order.
@@ -161,17 +169,17 @@ impl<H: Clone> Groups<H> {
     pub(super) fn fill(
         &mut self,
         (priority, group, index): (usize, usize, usize),
-        (member, it): (usize, &Member<H>),
-    ) -> Place {
+        (member, it): (usize, &ClusterEndpoint<H>),
+    ) -> ListPosition {
         let to = &mut self.all[group];
         to.members[index] = member;
         to.slots.set(index, it.listed());
         *to.counts.of(it.connectivity) += 1;
-        Place { priority, group, index }
+        ListPosition { priority, group, index }
     }
 
     /// An endpoint has another state.
-    pub(super) fn count(&mut self, place: Place, from: Connectivity, to: Connectivity) {
+    pub(super) fn count(&mut self, place: ListPosition, from: Connectivity, to: Connectivity) {
         let Some(group) = self.all.get_mut(place.group) else { return };
         *group.counts.of(from) -= 1;
         *group.counts.of(to) += 1;
@@ -179,14 +187,14 @@ impl<H: Clone> Groups<H> {
     }
 
     /// An endpoint has another connection, or none.
-    pub(super) fn set_ready(&mut self, place: Place, member: &Member<H>) {
+    pub(super) fn set_ready(&mut self, place: ListPosition, member: &ClusterEndpoint<H>) {
         if let Some(group) = self.all.get_mut(place.group) {
             group.slots.set(place.index, member.listed());
         }
     }
 
     /// An endpoint may have another state. Returns whether the picker is outdated by that.
-    pub(super) fn set_state(&mut self, place: Place, member: &Member<H>) -> bool {
+    pub(super) fn set_state(&mut self, place: ListPosition, member: &ClusterEndpoint<H>) -> bool {
         let group = self.all.get_mut(place.group);
         group.is_some_and(|group| group.policy.set_endpoint(place.index, || member.state()))
     }
@@ -222,7 +230,7 @@ impl<H: Clone> Groups<H> {
 
     /// Any that is ready, or else connecting, or else idle; otherwise all fail (CH3.11).
     pub(super) fn connectivity(&self) -> Connectivity {
-        let states = || self.all.iter().map(Group::connectivity);
+        let states = || self.all.iter().map(LocalityList::connectivity);
         let preferred = [Connectivity::Ready, Connectivity::Connecting, Connectivity::Idle];
         let found = preferred.into_iter().find(|state| states().any(|known| known == *state));
         found.unwrap_or(Connectivity::TransientFailure)
@@ -253,7 +261,7 @@ impl<H: Clone> Groups<H> {
     }
 }
 
-impl<H> Group<H> {
+impl<H> LocalityList<H> {
     fn picker(&mut self, ready: ReadySet<H>, context: &PickerContext<'_>) -> EndpointPicker<H> {
         let locality = self.locality.as_ref();
         let policy = self.policy.picker(&PickerEndpoints {
