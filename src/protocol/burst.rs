@@ -19,11 +19,22 @@ pub(super) struct WarningRate {
 impl Burst {
     /// The delay of the next of them: at most a second. Of several that have to wait, the owner lets one through.
     pub(super) fn take(&mut self, now: Instant) -> Duration {
+        let delay = self.delay(now);
         let full_at = self.full_at.map_or(now, |at| at.max(now));
         // What waits for a second takes what is there then, so that nothing is left of it for the next.
         self.full_at = Some((full_at + REFILL).min(now + REFILL * (BURST + 1)));
-        let delay = full_at.saturating_duration_since(now).saturating_sub(REFILL * (BURST - 1));
-        delay.min(REFILL)
+        delay
+    }
+
+    /// The delay of the next of them, which is not taken.
+    pub(super) fn delay(&self, now: Instant) -> Duration {
+        let used = self.full_at.map_or(Duration::ZERO, |at| at.saturating_duration_since(now));
+        used.saturating_sub(REFILL * (BURST - 1)).min(REFILL)
+    }
+
+    /// Whether one that was taken has to wait still.
+    pub(super) fn is_overdrawn(&self, now: Instant) -> bool {
+        self.full_at.is_some_and(|at| at > now + REFILL * BURST)
     }
 
     /// The next of them, if it need not wait.

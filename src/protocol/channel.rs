@@ -128,7 +128,8 @@ impl Channel {
                 self.variant.on_dropped();
             }
             let response = Fingerprint { version, digests: outcome.digests };
-            return self.rejections.on_rejected(response, now, random);
+            let is_held_back = self.variant.has_held_back(now);
+            return self.rejections.on_rejected(response, is_held_back, now, random);
         }
         if !outcome.is_outdated {
             self.rejections.on_accepted();

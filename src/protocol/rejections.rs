@@ -47,10 +47,12 @@ struct Rejected {
 }
 
 impl Rejections {
-    /// A response was rejected: returns the delay of the answer.
+    /// A response was rejected: returns the delay of the answer. While another one `is_held_back`, that of a repetition takes its place,
+    /// or is written with it.
     pub(crate) fn on_rejected(
         &mut self,
         response: Fingerprint,
+        is_held_back: bool,
         now: Instant,
         random: &mut fastrand::Rng,
     ) -> Duration {
@@ -60,7 +62,8 @@ impl Rejections {
         if let Some(rejected) = known {
             // A repetition counts as well: a server that changes something every second, and repeats each response, would have two or
             // three NACKs for each change without bound.
-            let delay = rejected.backoff.next(random).max(self.burst.take(now));
+            let of_rate = if is_held_back { self.burst.delay(now) } else { self.burst.take(now) };
+            let delay = rejected.backoff.next(random).max(of_rate);
             (rejected.answered_at, rejected.is_followed) = (now + delay, false);
             return delay;
         }
@@ -79,9 +82,9 @@ impl Rejections {
         self.recent.iter_mut().for_each(|rejected| rejected.is_followed = true);
     }
 
-    /// Whether a NACK that waits may be written earlier, which counts as one more.
-    pub(crate) fn may_release(&mut self, now: Instant) -> bool {
-        self.burst.try_take(now)
+    /// Whether a NACK that waits may be written earlier. It counts since its response was rejected.
+    pub(crate) fn may_release(&self, now: Instant) -> bool {
+        !self.burst.is_overdrawn(now)
     }
 
     /// The stream ended. The responses on the next one answer no NACK.
@@ -143,7 +146,7 @@ mod tests {
 
         fn reject_versions(&mut self, version: &str, digests: Digests) -> Duration {
             let response = Fingerprint { version: version.into(), digests };
-            self.rejections.on_rejected(response, self.now, &mut self.random)
+            self.rejections.on_rejected(response, false, self.now, &mut self.random)
         }
     }
 
@@ -181,6 +184,18 @@ mod tests {
         }
         assert_eq!(rig.reject("2", 2), Duration::ZERO);
         assert!(rig.reject("1", 1) > last, "another rejected response in between changes nothing");
+    }
+
+    /// Found by the fuzzer of operations.
+    #[test]
+    fn b0_24_repetitions_while_a_nack_waits_take_nothing_of_the_rate() {
+        let mut rig = Rig::new();
+        rig.reject("1", 1);
+        for _ in 0..20 {
+            let response = Fingerprint { version: "1".into(), digests: Digests { contents: 1, versions: 0 } };
+            rig.rejections.on_rejected(response, true, rig.now, &mut rig.random);
+        }
+        assert_eq!(rig.reject("2", 2), Duration::ZERO);
     }
 
     /// Found by the fuzzer of operations.
