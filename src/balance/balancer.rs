@@ -1,103 +1,46 @@
 //! The clusters of a channel: from configurations and events of connections to pickers.
+//!
+//! A [`Balancer`] passes each event to the cluster that it is of, and lets attempts to connect begin in turn. The clusters themselves are
+//! in `in_use`.
 
-mod commands;
-mod labels;
-mod load_reports;
-mod on_demand;
-mod rotation;
-mod sessions;
+mod in_use;
+mod leaves;
 mod settings;
-#[cfg(any(test, feature = "channel"))]
-mod status;
+mod target;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    mem,
-    sync::Arc,
-    time::Instant,
-};
+use std::{sync::Arc, time::Instant};
 
-use slab::Slab;
-
+use self::in_use::ClustersInUse;
 pub(crate) use self::settings::BalancerSettings;
 use super::{
     breaker::Breakers,
-    clusters::{ClusterChanges, ClusterConfig, ClusterConfigs},
-    command::{Commands, ConnectionId, Holder, Owner},
+    clusters::{ClusterChanges, ClusterConfigs},
+    command::{Command, Commands, ConnectionId, LeafIndex, Owner, QueuedCommand},
+    configs::Translation,
     connect_error::ConnectError,
+    connection_event::ConnectionEvent,
     connectivity::Connectivity,
     connects::Connects,
-    deadlines::Deadlines,
-    failover::{Alternatives, Failover},
+    identity::Rotation,
     leaf::Leaf,
-    picker::{Choice, ClusterPicker, LeafPicker},
+    observer::PickLabels,
+    picker::{ClusterPicker, ConnectRequest, ReadyEndpoint},
     policy::LeafConfig,
-    scope::Scope,
+    rotation::Rotated,
+    scope::{EventScope, LeafScope},
     streams::Streams,
+    weights::LoadReport,
 };
 
 /// The state of all clusters of a channel.
 #[derive(Debug)]
 pub(crate) struct Balancer<H> {
-    settings: BalancerSettings,
+    clusters: ClustersInUse<H>,
     random: fastrand::Rng,
-    breakers: Arc<Breakers>,
-    configs: ClusterConfigs,
-    targets: BTreeMap<Arc<str>, Target<H>>,
-    leaves: Leaves<H>,
-    deadlines: Deadlines<Due>,
-    changes: Changes,
     commands: Commands,
     connects: Connects,
-    /// Routes have filters that keep sessions.
-    has_sessions: bool,
-}
-
-/// A cluster that requests are sent to.
-#[derive(Debug)]
-struct Target<H> {
-    config: ClusterConfig,
-    failover: Failover,
-    picker: Arc<ClusterPicker<H>>,
-}
-
-/// The leaves that are in use.
-#[derive(Debug)]
-struct Leaves<H> {
-    all: Slab<InUse<H>>,
-    by_name: BTreeMap<Arc<str>, usize>,
-}
-
-#[derive(Debug)]
-struct InUse<H> {
-    leaf: Leaf<H>,
-    /// The targets that have created it.
-    targets: BTreeSet<Arc<str>>,
-    picker: Option<Arc<LeafPicker<H>>>,
-}
-
-/// What [`handle_timeout`](Balancer::handle_timeout) is for.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-enum Due {
-    Leaf(usize),
-    Target(Arc<str>),
-    /// An attempt to connect that waits for its turn.
-    Connect,
-}
-
-/// What has to follow from events, so that an event costs what it changes (CH1.25).
-#[derive(Debug, Default)]
-struct Changes {
-    /// Leaves whose targets may have to choose anew.
-    leaves: BTreeSet<usize>,
-    /// Targets that have to choose anew.
-    targets: BTreeSet<Arc<str>>,
-    /// Leaves whose picker may be older than their state.
-    leaf_pickers: BTreeSet<usize>,
-    /// Targets whose picker may be older than that of their leaf.
-    target_pickers: BTreeSet<Arc<str>>,
-    /// Targets with a picker that was not polled yet.
-    outgoing: BTreeSet<Arc<str>>,
+    /// When an attempt that waits for its turn may begin.
+    connects_at: Option<Instant>,
 }
 
 impl<H: Clone> Balancer<H> {
@@ -105,48 +48,29 @@ impl<H: Clone> Balancer<H> {
     pub(crate) fn new(settings: BalancerSettings, breakers: Arc<Breakers>) -> Self {
         Self {
             random: fastrand::Rng::with_seed(settings.seed),
-            settings,
-            breakers,
-            configs: ClusterConfigs::default(),
-            targets: BTreeMap::new(),
-            leaves: Leaves { all: Slab::new(), by_name: BTreeMap::new() },
-            deadlines: Deadlines::default(),
-            changes: Changes::default(),
+            clusters: ClustersInUse::new(settings, breakers),
             commands: Commands::default(),
             connects: Connects::default(),
-            has_sessions: false,
+            connects_at: None,
         }
     }
 
+    /// How the clusters of snapshots are translated for it.
+    pub(in crate::balance) fn translation(&self) -> Translation {
+        Translation::new(self.clusters.settings())
+    }
+
+    // Configurations.
+
     /// Replaces the configurations of some clusters. What is equal stays as it is.
     pub(crate) fn update(&mut self, changes: ClusterChanges, now: Instant) {
-        let mut removed = BTreeSet::new();
-        for (name, config) in changes.leaves {
-            match config {
-                Some(config) => {
-                    removed.remove(&name);
-                    self.set_leaf(name, config, now);
-                }
-                None => {
-                    removed.insert(name);
-                }
-            }
-        }
-        for (name, config) in changes.targets {
-            match config {
-                Some(config) => self.set_target(name, config, now),
-                None => self.remove_target(&name, now),
-            }
-        }
-        // Only now, when no target has them any more.
-        removed.iter().for_each(|name| drop(self.configs.leaves.remove(name)));
-        self.settle(now);
+        self.with_clusters(now, |clusters, scope| clusters.update(changes, scope));
     }
 
     /// Replaces the configurations of all clusters.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(crate) fn replace(&mut self, configs: ClusterConfigs, now: Instant) {
-        let before = self.configs.clone();
+        let before = self.clusters.configs().clone();
         let is_new = |(name, leaf): &(Arc<str>, Arc<LeafConfig>)| {
             before.leaves.get(name).is_none_or(|known| !Arc::ptr_eq(known, leaf))
         };
@@ -159,328 +83,238 @@ impl<H: Clone> Balancer<H> {
         self.update(ClusterChanges { targets, leaves }, now);
     }
 
+    /// Whether calls may have sessions from now on (CH8.16).
+    pub(crate) fn set_sessions(&mut self, has_sessions: bool, now: Instant) {
+        self.with_clusters(now, |clusters, scope| clusters.set_sessions(has_sessions, scope));
+    }
+
+    /// Ends all attempts, and the connections when their streams have ended.
+    pub(crate) fn close(&mut self, now: Instant) {
+        let ClusterConfigs { targets, leaves } = self.clusters.configs();
+        let targets = targets.keys().map(|name| (name.clone(), None)).collect();
+        let leaves = leaves.keys().map(|name| (name.clone(), None)).collect();
+        self.update(ClusterChanges { targets, leaves }, now);
+    }
+
+    // Events of connections.
+
     /// An attempt succeeded: requests can be sent.
     pub(crate) fn on_connected(&mut self, connection: ConnectionId, streams: Arc<Streams<H>>, now: Instant) {
         self.connects.on_connected(connection);
-        self.with_owner(connection, now, |leaf, holder, scope| {
-            leaf.on_connected(holder, connection, streams, scope);
-        });
+        self.on_connection(connection, ConnectionEvent::Connected(streams), now);
     }
 
     /// An attempt failed. The error names the address.
     pub(crate) fn on_failed(&mut self, connection: ConnectionId, error: ConnectError, now: Instant) {
         let cause = self.connects.on_failed(connection, error.cause, now);
-        let error = ConnectError { cause, ..error };
-        self.with_owner(connection, now, |leaf, holder, scope| {
-            leaf.on_failed(holder, connection, error, scope);
-        });
+        self.on_connection(connection, ConnectionEvent::Failed(ConnectError { cause, ..error }), now);
         self.commands.forget(connection);
     }
 
     /// A connection takes no more requests, or is closed.
     pub(crate) fn on_lost(&mut self, connection: ConnectionId, now: Instant) {
         self.connects.on_lost(connection);
-        self.with_owner(connection, now, |leaf, holder, scope| leaf.on_lost(holder, connection, scope));
+        self.on_connection(connection, ConnectionEvent::Lost, now);
         self.commands.forget(connection);
     }
 
+    /// Attempts wait for a further connection to the endpoint of this one (CH4.10). If the connection is lost by now, that was reason
+    /// enough to look at what waits.
+    pub(crate) fn on_full(&mut self, connection: ConnectionId, now: Instant) {
+        self.on_connection(connection, ConnectionEvent::Full, now);
+    }
+
+    /// An endpoint has reported its load on a connection, beside the calls (CH9.8).
+    pub(crate) fn on_load(&mut self, connection: ConnectionId, report: LoadReport, now: Instant) {
+        let Some(Owner { leaf, holder }) = self.commands.owner_of(connection) else { return };
+        if let Some(endpoint) = holder.endpoint() {
+            self.with_leaf(leaf, now, |leaf, scope| leaf.on_load(endpoint, connection, report, scope));
+        }
+    }
+
+    /// Certificates were replaced: the connections that were made with those before are replaced, and those of other providers stay.
+    pub(crate) fn on_rotation(&mut self, of: &Rotation, now: Instant) {
+        // Attempts that have not begun use the certificates that are there when they do.
+        let running = self.connects.running();
+        let rotation = Rotated { of, running: &running };
+        let on_rotation = |leaf: &mut Leaf<H>, scope: &mut LeafScope<'_>| leaf.on_rotation(&rotation, scope);
+        self.with_clusters(now, |clusters, scope| clusters.with_each_leaf(scope, on_rotation));
+    }
+
+    fn on_connection(&mut self, connection: ConnectionId, event: ConnectionEvent<H>, now: Instant) {
+        if let Some(Owner { leaf, holder }) = self.commands.owner_of(connection) {
+            self.with_leaf(leaf, now, |leaf, scope| leaf.on_connection(holder, connection, event, scope));
+        }
+    }
+
+    // Connections that calls and applications request.
+
+    /// A pick requested a connection of a cluster (CH3.22).
+    pub(crate) fn connect(&mut self, target: &str, now: Instant) {
+        let chosen = self.clusters.targets().get(target).and_then(|target| target.chosen());
+        if let Some(leaf) = chosen.and_then(|leaf| self.clusters.leaves().index(leaf)) {
+            self.with_requested(leaf, now, Leaf::connect);
+        }
+    }
+
+    /// A pick requested the connection of an endpoint (CH3.33, CH8.11).
+    pub(crate) fn connect_endpoint(&mut self, request: &ConnectRequest, now: Instant) {
+        if let Some(leaf) = self.clusters.leaves().index(&request.leaf) {
+            self.with_requested(leaf, now, |leaf, scope| leaf.connect_endpoint(&request.endpoint, scope));
+        }
+    }
+
+    /// The application requested connections: those of the clusters that are idle (CH3.38).
+    pub(crate) fn exit_idle(&mut self, now: Instant) {
+        let targets = self.clusters.targets().iter();
+        let idle = targets.filter(|(_, target)| target.picker.connectivity == Connectivity::Idle);
+        for target in idle.map(|(name, _)| name.clone()).collect::<Vec<Arc<str>>>() {
+            self.connect(&target, now);
+        }
+    }
+
+    // Time.
+
     /// All delays after failed attempts are over (CH3.3).
     pub(crate) fn reset_backoff(&mut self, now: Instant) {
-        for place in self.leaves.places() {
-            self.with_leaf(place, now, Leaf::reset_backoff);
-        }
+        self.with_clusters(now, |clusters, scope| clusters.with_each_leaf(scope, Leaf::reset_backoff));
     }
 
     /// When [`handle_timeout`](Self::handle_timeout) is due.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
-        self.deadlines.first()
+        [self.clusters.poll_timeout(), self.connects_at].into_iter().flatten().min()
     }
 
     /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
-        for due in self.deadlines.due(now) {
-            match due {
-                Due::Leaf(place) => self.with_leaf(place, now, Leaf::handle_timeout),
-                Due::Target(name) => {
-                    self.changes.targets.insert(name);
-                }
-                // The next command is polled after each event.
-                Due::Connect => self.deadlines.set(Due::Connect, None),
-            }
-        }
-        self.settle(now);
+        // The next command is polled after each event.
+        self.connects_at = self.connects_at.filter(|at| *at > now);
+        self.with_clusters(now, ClustersInUse::handle_timeout);
     }
+
+    // What the connector and calls have to do.
 
     /// The next picker that changed, with its cluster.
     pub(crate) fn poll_picker(&mut self, now: Instant) -> Option<(Arc<str>, Arc<ClusterPicker<H>>)> {
-        self.settle(now);
-        self.refresh_pickers(now);
-        let name = self.changes.outgoing.pop_first()?;
-        let picker = self.targets[&name].picker.clone();
-        Some((name, picker))
+        self.with_clusters(now, ClustersInUse::poll_picker)
     }
 
-    /// Ends all attempts, and the connections when their streams have ended.
-    pub(crate) fn close(&mut self, now: Instant) {
-        let targets = self.configs.targets.keys().map(|name| (name.clone(), None)).collect();
-        let leaves = self.configs.leaves.keys().map(|name| (name.clone(), None)).collect();
-        self.update(ClusterChanges { targets, leaves }, now);
+    /// What the connector is to do next. To be called until `None` after each event; it may change
+    /// [`poll_timeout`](Self::poll_timeout).
+    pub(crate) fn poll_command(&mut self, now: Instant) -> Option<Command> {
+        while let Some(queued) = self.commands.poll_queued() {
+            self.queue_command(queued);
+        }
+        let command = self.connects.poll(self.clusters.settings().max_concurrent_connects, now);
+        self.connects_at = self.connects.poll_timeout();
+        command
     }
 
+    /// Attempts to connect wait for their turn. Only logical DNS clusters resolve their names again.
+    fn queue_command(&mut self, queued: QueuedCommand) {
+        match queued {
+            QueuedCommand::Connect(attempt) => {
+                // Without the cluster, what follows cancels it.
+                if let Some(used) = self.clusters.leaves().get(attempt.owner.leaf) {
+                    let turn = used.leaf.turn(&attempt);
+                    self.connects.add(attempt.connection, attempt.into_command(), turn);
+                }
+            }
+            QueuedCommand::RequestReresolution(leaf) => {
+                if self.clusters.leaves().get(leaf).is_some_and(|used| used.leaf.is_dns()) {
+                    self.connects.pass(Command::RequestReresolution);
+                }
+            }
+            QueuedCommand::Other(Command::Cancel { connection }) => self.connects.cancel(connection),
+            QueuedCommand::Other(command) => self.connects.pass(command),
+        }
+    }
+
+    /// The endpoint of a connection, while it is ready.
+    pub(crate) fn ready(&self, connection: ConnectionId) -> Option<Arc<ReadyEndpoint<H>>> {
+        let Owner { leaf, holder } = self.commands.owner_of(connection)?;
+        self.clusters.leaves().get(leaf)?.leaf.ready(holder.endpoint()?)
+    }
+
+    /// The labels of the endpoint that a connection is of, or an attempt at one, if metrics have an observer (CH9.18).
+    pub(crate) fn labels(&self, connection: ConnectionId) -> PickLabels {
+        let owner = self.commands.owner_of(connection);
+        let owner = owner.and_then(|owner| Some((self.clusters.leaves().get(owner.leaf)?, owner.holder)));
+        owner.map_or_else(PickLabels::default, |(used, holder)| used.leaf.pick_labels(holder))
+    }
+
+    fn with_clusters<T>(
+        &mut self,
+        now: Instant,
+        event: impl FnOnce(&mut ClustersInUse<H>, &mut EventScope<'_>) -> T,
+    ) -> T {
+        let Self { random, commands, .. } = self;
+        event(&mut self.clusters, &mut EventScope { now, random, commands, is_requested: false })
+    }
+
+    fn with_leaf(
+        &mut self,
+        index: LeafIndex,
+        now: Instant,
+        event: impl FnOnce(&mut Leaf<H>, &mut LeafScope<'_>),
+    ) {
+        self.with_clusters(now, |clusters, scope| clusters.with_leaf(index, scope, event));
+    }
+
+    fn with_requested(
+        &mut self,
+        index: LeafIndex,
+        now: Instant,
+        event: impl FnOnce(&mut Leaf<H>, &mut LeafScope<'_>),
+    ) {
+        let Self { random, commands, .. } = self;
+        let scope = &mut EventScope { now, random, commands, is_requested: true };
+        self.clusters.with_leaf(index, scope, event);
+    }
+
+    // What operators see.
+
+    /// The clusters that requests are sent to, in the order of their names.
+    #[cfg(any(test, feature = "channel"))]
+    pub(crate) fn cluster_status(&self) -> Vec<super::status::ClusterStatus> {
+        self.clusters.targets().iter().map(|(name, target)| target.status(name)).collect()
+    }
+
+    /// The clusters with endpoints that are in use, in the order of their names.
+    #[cfg(any(test, feature = "channel"))]
+    pub(crate) fn leaf_status(&self, now: Instant) -> Vec<super::status::LeafStatus> {
+        self.clusters.leaves().iter().map(|leaf| leaf.status(now)).collect()
+    }
+}
+
+/// What models and tests look at.
+#[cfg(any(test, feature = "fuzzing"))]
+impl<H: Clone> Balancer<H> {
     /// The cluster with endpoints that a connection is of.
-    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn leaf_of(&self, connection: ConnectionId) -> Option<Arc<str>> {
         let owner = self.commands.owner_of(connection)?;
-        self.leaves.all.get(owner.leaf).map(|leaf| leaf.leaf.name().clone())
+        self.clusters.leaves().get(owner.leaf).map(|used| used.leaf.name().clone())
     }
 
     /// The state of a cluster with endpoints, without the endpoints of a policy before.
-    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn leaf_connectivity(&self, name: &str) -> Option<Connectivity> {
-        self.leaves.get(name).map(|leaf| leaf.leaf.current_connectivity())
+        self.clusters.leaves().by_name(name).map(|used| used.leaf.current_connectivity())
     }
 
     /// The ejected endpoints of a cluster with endpoints.
-    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn ejections(&self, name: &str) -> Option<super::leaf::Ejections> {
-        self.leaves.get(name).map(|leaf| leaf.leaf.ejections())
+        self.clusters.leaves().by_name(name).map(|used| used.leaf.ejections())
     }
 
     /// Whether no connection is attempted or established.
-    #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn is_unconnected(&self) -> bool {
         self.commands.owns_nothing()
     }
 
-    fn set_leaf(&mut self, name: Arc<str>, config: Arc<LeafConfig>, now: Instant) {
-        if let Some(place) = self.leaves.by_name.get(&name).copied() {
-            let breaker = self.breakers.of(&name, &config.service_name);
-            let config = config.clone();
-            self.with_leaf(place, now, |leaf, scope| leaf.update(config, breaker, scope));
-        }
-        self.configs.leaves.insert(name, config);
-    }
-
-    fn set_target(&mut self, name: Arc<str>, config: ClusterConfig, now: Instant) {
-        if self.targets.get(&name).is_some_and(|target| target.config == config) {
-            return;
-        }
-        let mut target = self.targets.remove(&name).unwrap_or_else(|| Target::new(&config));
-        self.configs.targets.insert(name.clone(), config.clone());
-        self.rearrange(&name, &mut target, config, now);
-        self.targets.insert(name.clone(), target);
-        self.changes.outgoing.insert(name.clone());
-        self.changes.targets.insert(name);
-    }
-
-    fn remove_target(&mut self, name: &Arc<str>, now: Instant) {
-        self.configs.targets.remove(name);
-        let Some(mut target) = self.targets.remove(name) else { return };
-        let leaves = target.config.leaves().to_vec();
-        self.with_leaves(name, &leaves, now, |alternatives| target.failover.clear(alternatives));
-        self.deadlines.set(Due::Target(name.clone()), None);
-        let Changes { leaves: _, targets, leaf_pickers: _, target_pickers, outgoing } = &mut self.changes;
-        for names in [targets, target_pickers, outgoing] {
-            names.remove(name);
-        }
-    }
-
-    /// Gives a target its new leaves, each of which keeps its state at its new place.
-    fn rearrange(&mut self, name: &Arc<str>, target: &mut Target<H>, config: ClusterConfig, now: Instant) {
-        let (before, after) = (target.config.leaves().to_vec(), config.leaves());
-        let places: Vec<_> = after.iter().map(|leaf| before.iter().position(|known| known == leaf)).collect();
-        let removed = before.iter().filter(|leaf| !after.contains(leaf));
-        for leaf in removed.cloned().collect::<Vec<_>>() {
-            self.release(name, &leaf, now);
-        }
-        target.failover.rearrange(&places);
-        if let Some(picker) = config.picker() {
-            target.picker = Arc::new(picker);
-        }
-        target.config = config;
-    }
-
-    /// Lets the targets of changed leaves choose among their leaves.
-    fn settle(&mut self, now: Instant) {
-        loop {
-            for place in mem::take(&mut self.changes.leaves) {
-                let it = &self.leaves.all[place];
-                self.changes.targets.extend(it.targets.iter().cloned());
-                self.changes.leaf_pickers.insert(place);
-                self.deadlines.set(Due::Leaf(place), it.leaf.poll_timeout());
-            }
-            let Some(name) = self.changes.targets.pop_first() else { return };
-            self.choose(&name, now);
-            self.changes.target_pickers.insert(name);
-        }
-    }
-
-    fn choose(&mut self, name: &Arc<str>, now: Instant) {
-        let Some(target) = self.targets.get_mut(name) else { return };
-        let mut failover = mem::take(&mut target.failover);
-        let leaves = target.config.leaves().to_vec();
-        self.with_leaves(name, &leaves, now, |alternatives| {
-            failover.choose(leaves.len(), now, alternatives);
-        });
-        self.deadlines.set(Due::Target(name.clone()), failover.poll_timeout());
-        if let Some(target) = self.targets.get_mut(name) {
-            target.failover = failover;
-        }
-    }
-
-    /// Makes the pickers of what changed.
-    fn refresh_pickers(&mut self, now: Instant) {
-        for place in mem::take(&mut self.changes.leaf_pickers) {
-            let it = &mut self.leaves.all[place];
-            if let Some(picker) = it.leaf.take_picker(now) {
-                self.deadlines.set(Due::Leaf(place), it.leaf.poll_timeout());
-                it.picker = Some(picker);
-                self.changes.target_pickers.extend(it.targets.iter().cloned());
-            }
-        }
-        for name in mem::take(&mut self.changes.target_pickers) {
-            let Some(target) = self.targets.get_mut(&name) else { continue };
-            let leaf =
-                target.chosen().and_then(|name| self.leaves.get(name)).and_then(|leaf| leaf.picker.clone());
-            if leaf.is_some_and(|leaf| target.refresh(leaf)) {
-                self.changes.outgoing.insert(name);
-            }
-        }
-    }
-
-    fn with_leaves(
-        &mut self,
-        target: &Arc<str>,
-        leaves: &[Arc<str>],
-        now: Instant,
-        then: impl FnOnce(&mut dyn Alternatives),
-    ) {
-        then(&mut TargetLeaves { balancer: self, target, leaves, now });
-    }
-
-    /// A target needs a leaf.
-    fn use_leaf(&mut self, target: &Arc<str>, name: &Arc<str>, now: Instant) {
-        if let Some(place) = self.leaves.by_name.get(name) {
-            self.leaves.all[*place].targets.insert(target.clone());
-            return;
-        }
-        let Some(config) = self.configs.leaves.get(name).cloned() else { return };
-        let breaker = self.breakers.of(name, &config.service_name);
-        let settings = (self.settings.pick_first.clone(), self.settings.sweep_slice);
-        let entry = self.leaves.all.vacant_entry();
-        let place = entry.key();
-        let scope = &mut Scope { now, random: &mut self.random, commands: &mut self.commands };
-        let mut leaf = Leaf::new((name.clone(), place), (config, breaker), settings, scope);
-        leaf.set_sessions(self.has_sessions, scope);
-        entry.insert(InUse { leaf, targets: BTreeSet::from([target.clone()]), picker: None });
-        self.leaves.by_name.insert(name.clone(), place);
-        self.changes.leaves.insert(place);
-    }
-
-    /// A target needs a leaf no more.
-    fn release(&mut self, target: &Arc<str>, name: &Arc<str>, now: Instant) {
-        let Some(place) = self.leaves.by_name.get(name).copied() else { return };
-        let it = &mut self.leaves.all[place];
-        it.targets.remove(target);
-        if it.targets.is_empty() {
-            let scope = &mut Scope { now, random: &mut self.random, commands: &mut self.commands };
-            it.leaf.close(scope);
-            self.leaves.all.remove(place);
-            self.leaves.by_name.remove(name);
-            self.deadlines.set(Due::Leaf(place), None);
-            self.changes.leaves.remove(&place);
-            self.changes.leaf_pickers.remove(&place);
-        }
-    }
-
-    fn with_owner(
-        &mut self,
-        connection: ConnectionId,
-        now: Instant,
-        event: impl FnOnce(&mut Leaf<H>, Holder, &mut Scope<'_>),
-    ) {
-        if let Some(Owner { leaf, holder }) = self.commands.owner_of(connection) {
-            self.with_leaf(leaf, now, |leaf, scope| event(leaf, holder, scope));
-        }
-    }
-
-    fn with_leaf(&mut self, place: usize, now: Instant, event: impl FnOnce(&mut Leaf<H>, &mut Scope<'_>)) {
-        let Some(it) = self.leaves.all.get_mut(place) else { return };
-        event(&mut it.leaf, &mut Scope { now, random: &mut self.random, commands: &mut self.commands });
-        self.changes.leaves.insert(place);
-        self.deadlines.set(Due::Leaf(place), it.leaf.poll_timeout());
-    }
-}
-
-/// The leaves of a target for the choice among them.
-struct TargetLeaves<'a, H> {
-    balancer: &'a mut Balancer<H>,
-    target: &'a Arc<str>,
-    leaves: &'a [Arc<str>],
-    now: Instant,
-}
-
-impl<H: Clone> Alternatives for TargetLeaves<'_, H> {
-    fn create(&mut self, index: usize) {
-        self.balancer.use_leaf(self.target, &self.leaves[index], self.now);
-    }
-
-    /// A leaf goes on by itself.
-    fn reactivate(&mut self, _: usize) {}
-
-    fn destroy(&mut self, index: usize) {
-        if let Some(leaf) = self.leaves.get(index) {
-            self.balancer.release(self.target, leaf, self.now);
-        }
-    }
-
-    fn connectivity(&self, index: usize) -> Connectivity {
-        let leaf = self.leaves.get(index).and_then(|name| self.balancer.leaves.get(name));
-        leaf.map_or(Connectivity::TransientFailure, |leaf| leaf.leaf.connectivity())
-    }
-}
-
-impl<H> Target<H> {
-    fn new(config: &ClusterConfig) -> Self {
-        let picker =
-            config.picker().unwrap_or_else(|| ClusterPicker::unusable("it has no leaf clusters".into()));
-        Self {
-            config: ClusterConfig::Leaves(Vec::new()),
-            failover: Failover::default(),
-            picker: Arc::new(picker),
-        }
-    }
-
-    fn chosen(&self) -> Option<&Arc<str>> {
-        self.config.leaves().get(self.failover.chosen()?)
-    }
-
-    /// The picker for the latest one of the chosen leaf; false if that is the same as before.
-    fn refresh(&mut self, leaf: Arc<LeafPicker<H>>) -> bool {
-        if let Choice::Leaf(known) = &self.picker.choice
-            && Arc::ptr_eq(known, &leaf)
-        {
-            return false;
-        }
-        let connectivity = leaf.connectivity;
-        self.picker = Arc::new(ClusterPicker { connectivity, choice: Choice::Leaf(leaf) });
-        true
-    }
-}
-
-impl<H> ClusterPicker<H> {
-    fn unusable(reason: Arc<str>) -> Self {
-        Self { connectivity: Connectivity::TransientFailure, choice: Choice::Unusable(reason) }
-    }
-}
-
-impl<H> Leaves<H> {
-    fn get(&self, name: &str) -> Option<&InUse<H>> {
-        self.all.get(*self.by_name.get(name)?)
-    }
-
-    fn places(&self) -> Vec<usize> {
-        self.all.iter().map(|(place, _)| place).collect()
+    /// Whether a connection is that of an endpoint which cookies alone lead to.
+    pub(in crate::balance) fn is_of_host(&self, connection: ConnectionId) -> bool {
+        let owner = self.commands.owner_of(connection);
+        owner.is_some_and(|owner| owner.holder == super::command::Holder::SessionEndpoints)
     }
 }
 

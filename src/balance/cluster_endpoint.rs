@@ -4,11 +4,10 @@ use std::{collections::BTreeMap, mem, net::SocketAddr, sync::Arc, time::Instant}
 
 use super::{
     breaker::Breaker,
-    command::{Command, ConnectionId},
-    connect_error::ConnectError,
+    command::ConnectionId,
+    connection_event::ConnectionEvent,
     connectivity::Connectivity,
     identity::{Destination, Identity, Rotation},
-    leaf::Rotated,
     load::{Load, Loads},
     observer::LocalityLabel,
     outlier::Tracked,
@@ -18,10 +17,10 @@ use super::{
     policy::EndpointConfig,
     ready_set::Listed,
     released_connections::ReleasedConnections,
+    rotation::Rotated,
     scope::Scope,
     session_endpoints::HostState,
     stream_queue::Connections,
-    streams::Streams,
     subchannel::{Established, Subchannel},
     weighing::Weighing,
     weights::{LoadReport, WeightSettings},
@@ -40,8 +39,9 @@ pub(super) enum EndpointKey {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ListPosition {
     pub(super) priority: usize,
-    pub(super) group: usize,
-    /// Its place in the group.
+    /// The list of the priority: that of a locality, or of all together.
+    pub(super) list: usize,
+    /// The index of the endpoint in the list.
     pub(super) index: usize,
 }
 
@@ -101,7 +101,7 @@ pub(super) struct ClusterEndpoint<H> {
     reconnects: bool,
     /// A connection was requested once.
     is_started: bool,
-    pub(super) places: Vec<ListPosition>,
+    positions: Vec<ListPosition>,
     /// Made with the first connection.
     load: Option<Load>,
     locality: LocalityLabel,
@@ -119,7 +119,8 @@ pub(super) struct ClusterEndpoint<H> {
 }
 
 /// What changed in an endpoint: before, and after.
-pub(super) struct Change {
+#[derive(Debug)]
+pub(super) struct EndpointChange {
     pub(super) connectivity: (Connectivity, Connectivity),
     pub(super) timeout: (Option<Instant>, Option<Instant>),
     /// Pickers have another endpoint, or none.
@@ -127,7 +128,7 @@ pub(super) struct Change {
 }
 
 /// What an endpoint needs of its cluster.
-pub(super) struct OfCluster<'a> {
+pub(super) struct ClusterContext<'a> {
     pub(super) breaker: &'a Arc<Breaker>,
     pub(super) loads: &'a mut Loads,
     /// Set if the policy has weights by load.
@@ -144,7 +145,7 @@ impl<H: Clone> ClusterEndpoint<H> {
             hostname: Hostname::Of(None),
             reconnects: true,
             is_started: false,
-            places: Vec::new(),
+            positions: Vec::new(),
             load: None,
             locality: LocalityLabel::None,
             tracked: None,
@@ -213,15 +214,27 @@ impl<H: Clone> ClusterEndpoint<H> {
         is_alike && self.destinations.iter().cloned().eq(endpoint.destinations())
     }
 
-    /// Adds a place where the endpoint is listed; mostly it is the only one.
-    pub(super) fn add_place(&mut self, place: ListPosition) {
-        self.places.reserve_exact(1);
-        self.places.push(place);
+    /// Where the endpoint is listed; nowhere while an update takes it from one list to another.
+    pub(super) fn positions(&self) -> &[ListPosition] {
+        &self.positions
     }
 
-    /// Whether it is listed once, and has one address.
-    pub(super) fn is_simple(&self) -> bool {
-        self.places.len() == 1 && self.destinations.len() == 1
+    /// Adds a position of the endpoint; mostly it is the only one.
+    pub(super) fn add_position(&mut self, position: ListPosition) {
+        self.positions.reserve_exact(1);
+        self.positions.push(position);
+    }
+
+    /// Removes the other positions of the endpoint.
+    pub(super) fn retain_positions(&mut self, is_kept: impl Fn(&ListPosition) -> bool) {
+        self.positions.retain(is_kept);
+    }
+
+    /// The endpoint has another index in a list, since others before it were added or removed.
+    pub(super) fn set_index(&mut self, before: ListPosition, index: usize) {
+        if let Some(position) = self.positions.iter_mut().find(|position| **position == before) {
+            position.index = index;
+        }
     }
 
     /// Its key, under a policy with a connection for each endpoint.
@@ -236,19 +249,19 @@ impl<H: Clone> ClusterEndpoint<H> {
         self.tracked.as_ref().is_some_and(|tracked| tracked.is_ejected)
     }
 
-    /// What outlier detection knows of it; [`settle`](Self::settle) follows.
+    /// What outlier detection knows of it; [`update_state`](Self::update_state) follows.
     pub(super) fn set_tracked(&mut self, tracked: Option<Tracked>) {
         self.tracked = tracked;
     }
 
-    /// Outlier detection has ejected it, or has ended that; [`settle`](Self::settle) follows.
+    /// Outlier detection has ejected it, or has ended that; [`update_state`](Self::update_state) follows.
     pub(super) fn set_ejected(&mut self, is_ejected: bool) {
         if let Some(tracked) = &mut self.tracked {
             tracked.is_ejected = is_ejected;
         }
     }
 
-    /// Sets its locality for metrics; [`settle`](Self::settle) follows.
+    /// Sets its locality for metrics; [`update_state`](Self::update_state) follows.
     pub(super) fn set_locality(&mut self, locality: LocalityLabel) {
         if self.locality != locality {
             (self.locality, self.ready) = (locality, None);
@@ -304,21 +317,20 @@ impl<H: Clone> ClusterEndpoint<H> {
         self.pick_first.connect(scope);
     }
 
-    pub(super) fn on_connected(
+    /// Something became of a connection; [`update_state`](Self::update_state) follows.
+    pub(super) fn on_event(
         &mut self,
         connection: ConnectionId,
-        streams: Arc<Streams<H>>,
+        event: ConnectionEvent<H>,
         scope: &mut Scope<'_>,
     ) {
-        self.pick_first.on_connected(connection, streams, scope);
-    }
-
-    pub(super) fn on_failed(&mut self, connection: ConnectionId, error: ConnectError, scope: &mut Scope<'_>) {
-        self.pick_first.on_failed(connection, error, scope);
-    }
-
-    pub(super) fn on_lost(&mut self, connection: ConnectionId, scope: &mut Scope<'_>) {
-        self.pick_first.on_lost(connection, scope);
+        match event {
+            ConnectionEvent::Connected(streams) => self.pick_first.on_connected(connection, streams, scope),
+            ConnectionEvent::Failed(error) => self.pick_first.on_failed(connection, error, scope),
+            ConnectionEvent::Lost => self.pick_first.on_lost(connection, scope),
+            // A further connection is attempted after each event.
+            ConnectionEvent::Full => {}
+        }
     }
 
     pub(super) fn handle_timeout(&mut self, scope: &mut Scope<'_>) {
@@ -334,7 +346,7 @@ impl<H: Clone> ClusterEndpoint<H> {
         self.destinations.iter().any(|destination| destination.identity.is_of(rotation))
     }
 
-    /// Certificates were replaced; [`settle`](Self::settle) follows.
+    /// Certificates were replaced; [`update_state`](Self::update_state) follows.
     pub(super) fn on_rotation(&mut self, rotation: &Rotated<'_>, scope: &mut Scope<'_>) {
         self.pick_first.on_rotation(rotation, scope);
     }
@@ -349,12 +361,12 @@ impl<H: Clone> ClusterEndpoint<H> {
     ) {
         match (&self.weighing, settings) {
             (Some(weighing), Some(settings)) => weighing.on_report(report, settings, scope),
-            (Some(_) | None, _) => scope.commands.push(Command::UnwatchLoad { connection }),
+            (Some(_) | None, _) => scope.commands.watch_load(connection, None),
         }
     }
 
     /// Connects again if that is the policy's way, and says what changed since the last time.
-    pub(super) fn settle(&mut self, of: OfCluster<'_>, scope: &mut Scope<'_>) -> Change {
+    pub(super) fn update_state(&mut self, of: ClusterContext<'_>, scope: &mut Scope<'_>) -> EndpointChange {
         if self.is_started && self.reconnects && self.pick_first.connectivity() == Connectivity::Idle {
             self.pick_first.connect(scope);
         }
@@ -369,7 +381,7 @@ impl<H: Clone> ClusterEndpoint<H> {
             false => self.pick_first.connectivity(),
         };
         let timeout = self.pick_first.poll_timeout();
-        Change {
+        EndpointChange {
             is_ready_changed: self.refresh_ready(of),
             connectivity: (mem::replace(&mut self.connectivity, connectivity), connectivity),
             timeout: (mem::replace(&mut self.timeout, timeout), timeout),
@@ -377,7 +389,7 @@ impl<H: Clone> ClusterEndpoint<H> {
     }
 
     /// Whether pickers have another endpoint from now on, or none.
-    fn refresh_ready(&mut self, OfCluster { breaker, loads, weights, .. }: OfCluster<'_>) -> bool {
+    fn refresh_ready(&mut self, ClusterContext { breaker, loads, weights, .. }: ClusterContext<'_>) -> bool {
         let is_ejected = self.is_ejected();
         let was_left_out = mem::replace(&mut self.is_left_out, is_ejected);
         let Some(Established { destination, connections, queue }) = self.pick_first.ready() else {

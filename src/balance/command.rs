@@ -54,19 +54,39 @@ impl Purpose {
 /// The commands that are not taken yet, and the connections with the endpoints that they are of.
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
-    queue: VecDeque<OwnedCommand>,
-    owner: Owner,
-    /// The commands that follow are requested by a call, or by the application.
-    is_requested: bool,
+    queue: VecDeque<QueuedCommand>,
     owners: HashMap<ConnectionId, Owner>,
     last: u64,
 }
 
-/// What a command, or the connection that follows from it, belongs to.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+/// A command that is not taken yet.
+#[derive(Debug)]
+pub(super) enum QueuedCommand {
+    /// [`Command::Connect`], whose turn depends on its endpoint.
+    Connect(ConnectCommand),
+    /// [`Command::RequestReresolution`], which only some clusters execute.
+    RequestReresolution(LeafIndex),
+    /// Any other command, which is of the connection that it names.
+    Other(Command),
+}
+
+/// A command to connect, with what its turn depends on.
+#[derive(Debug)]
+pub(super) struct ConnectCommand {
+    pub(super) connection: ConnectionId,
+    pub(super) destination: Destination,
+    pub(super) timeout: Duration,
+    pub(super) purpose: Purpose,
+    pub(super) owner: Owner,
+    /// A call, or the application, has requested it.
+    pub(super) is_requested: bool,
+}
+
+/// The owner of a connection, or of an attempt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Owner {
-    /// The place of the cluster.
-    pub(super) leaf: usize,
+    /// The cluster.
+    pub(super) leaf: LeafIndex,
     /// What has the connection in the cluster.
     pub(super) holder: Holder,
 }
@@ -74,75 +94,70 @@ pub(super) struct Owner {
 /// What has a connection in its cluster.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Holder {
-    /// The endpoint of the policy at this place.
-    Endpoint(usize),
+    /// An endpoint of the policy.
+    Endpoint(EndpointIndex),
     /// The endpoints that cookies of sessions lead to, beside those of the policy.
     SessionEndpoints,
     /// The endpoints of a policy that was replaced, until those of the next one can be used.
     ReplacedPolicy,
 }
 
+/// The index of a cluster with endpoints among those in use. It is reused once the cluster is not in use any more.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct LeafIndex(pub(super) usize);
+
+/// The index of an endpoint in its cluster. It is reused once the endpoint is removed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct EndpointIndex(pub(super) usize);
+
 impl Holder {
-    /// The place of the endpoint, if the policy has it.
-    pub(super) fn endpoint(self) -> Option<usize> {
+    /// The endpoint, if the policy has it.
+    pub(super) fn endpoint(self) -> Option<EndpointIndex> {
         match self {
-            Self::Endpoint(place) => Some(place),
+            Self::Endpoint(endpoint) => Some(endpoint),
             Self::SessionEndpoints | Self::ReplacedPolicy => None,
         }
     }
 }
 
-impl Default for Holder {
-    fn default() -> Self {
-        Self::Endpoint(0)
-    }
-}
-
-/// A command, and on whose account it was given.
-#[derive(Debug)]
-pub(super) struct OwnedCommand {
-    pub(super) command: Command,
-    pub(super) owner: Owner,
-    /// A call, or the application, has requested it.
-    pub(super) is_requested: bool,
-}
-
 impl Commands {
-    pub(super) fn push(&mut self, command: Command) {
-        match command {
-            Command::Connect { connection, .. } => {
-                self.owners.insert(connection, self.owner);
-            }
-            Command::Cancel { connection } | Command::Drain { connection } => {
-                self.owners.remove(&connection);
-            }
-            Command::WatchLoad { .. } | Command::UnwatchLoad { .. } | Command::RequestReresolution => {}
-        }
-        let (owner, is_requested) = (self.owner, self.is_requested);
-        self.queue.push_back(OwnedCommand { command, owner, is_requested });
+    /// Begins an attempt to connect; the id that it carries was made by [`next_id`](Self::next_id).
+    pub(super) fn connect(&mut self, command: ConnectCommand) {
+        self.owners.insert(command.connection, command.owner);
+        self.queue.push_back(QueuedCommand::Connect(command));
     }
 
-    /// Whether the commands that follow are requested by a call, or by the application.
-    pub(super) fn set_requested(&mut self, is_requested: bool) {
-        self.is_requested = is_requested;
+    /// Cancels an attempt.
+    pub(super) fn cancel(&mut self, connection: ConnectionId) {
+        self.owners.remove(&connection);
+        self.queue.push_back(QueuedCommand::Other(Command::Cancel { connection }));
     }
 
-    /// The commands that follow are of this endpoint.
-    pub(super) fn set_owner(&mut self, owner: Owner) {
-        self.owner = owner;
+    /// Closes a connection as soon as its streams have ended (CH3.9).
+    pub(super) fn drain(&mut self, connection: ConnectionId) {
+        self.owners.remove(&connection);
+        self.queue.push_back(QueuedCommand::Other(Command::Drain { connection }));
     }
 
-    /// The endpoint that commands are of.
-    pub(super) fn owner(&self) -> Owner {
-        self.owner
+    /// Has the endpoint of a connection report its load in this period, or no more.
+    pub(super) fn watch_load(&mut self, connection: ConnectionId, period: Option<Duration>) {
+        self.queue.push_back(QueuedCommand::Other(match period {
+            Some(period) => Command::WatchLoad { connection, period },
+            None => Command::UnwatchLoad { connection },
+        }));
     }
 
-    /// The endpoint whose commands follow has the connection from now on (CH3.7).
-    pub(super) fn adopt(&mut self, connection: ConnectionId) {
-        self.owners.insert(connection, self.owner);
+    /// Requests another resolution of a cluster's name, if that is a logical DNS cluster.
+    pub(super) fn request_reresolution(&mut self, leaf: LeafIndex) {
+        self.queue.push_back(QueuedCommand::RequestReresolution(leaf));
     }
 
-    /// The endpoint that an attempt or a connection is of.
+    /// The connection is of another owner from now on (CH3.7).
+    pub(super) fn adopt(&mut self, connection: ConnectionId, owner: Owner) {
+        self.owners.insert(connection, owner);
+    }
+
+    /// The owner of an attempt or a connection.
     pub(super) fn owner_of(&self, connection: ConnectionId) -> Option<Owner> {
         self.owners.get(&connection).copied()
     }
@@ -157,20 +172,39 @@ impl Commands {
         ConnectionId(self.last)
     }
 
-    /// The next command with its endpoint, the oldest one first.
-    pub(super) fn poll_owned(&mut self) -> Option<OwnedCommand> {
+    /// The next command, the oldest one first.
+    pub(super) fn poll_queued(&mut self) -> Option<QueuedCommand> {
         self.queue.pop_front()
     }
 
     /// The next command, the oldest one first.
     #[cfg(test)]
     pub(super) fn poll(&mut self) -> Option<Command> {
-        self.poll_owned().map(|owned| owned.command)
+        self.poll_queued().map(|queued| match queued {
+            QueuedCommand::Connect(connect) => connect.into_command(),
+            QueuedCommand::RequestReresolution(_) => Command::RequestReresolution,
+            QueuedCommand::Other(command) => command,
+        })
     }
 
     /// Whether no connection is attempted or established.
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn owns_nothing(&self) -> bool {
         self.owners.is_empty()
+    }
+}
+
+impl ConnectCommand {
+    /// The command for the connector.
+    pub(super) fn into_command(self) -> Command {
+        let Self { connection, destination, timeout, purpose, owner: _, is_requested: _ } = self;
+        Command::Connect { connection, destination, timeout, purpose }
+    }
+}
+
+#[cfg(test)]
+impl Default for Owner {
+    fn default() -> Self {
+        Self { leaf: LeafIndex(0), holder: Holder::Endpoint(EndpointIndex(0)) }
     }
 }

@@ -1,9 +1,10 @@
 use std::time::Instant;
 
 use super::{
-    command::{Commands, ConnectionId},
+    command::ConnectionId,
     picker::{Localities, ready_without},
     released_connections::ReleasedConnections,
+    scope::Scope,
     subchannel::Subchannel,
 };
 
@@ -16,12 +17,12 @@ pub(super) struct DrainingPolicy<H> {
 }
 
 impl<H> DrainingPolicy<H> {
-    /// Takes the connections of these endpoints that nobody has taken over, if there are any. They are of the current owner from
+    /// Takes the connections of these endpoints that nobody has taken over, if there are any. They are of the scope's owner from
     /// now on.
     pub(super) fn new(
         endpoints: Localities<H>,
         released: &mut ReleasedConnections<H>,
-        commands: &mut Commands,
+        scope: &mut Scope<'_>,
     ) -> Option<Self> {
         let ready = endpoints.iter().flat_map(|(_, picker)| picker.ready.iter());
         let mut subchannels: Vec<_> = ready
@@ -34,8 +35,8 @@ impl<H> DrainingPolicy<H> {
             .collect();
         for (_, it) in &mut subchannels {
             // What they have is enough for the time.
-            it.stop_growing(commands);
-            it.ids().for_each(|connection| commands.adopt(connection));
+            it.stop_growing(scope.commands);
+            it.ids().for_each(|connection| scope.adopt(connection));
         }
         let mut retiring = Self { endpoints, subchannels };
         retiring.keep_connected();

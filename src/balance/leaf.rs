@@ -1,443 +1,488 @@
 //! A cluster with endpoints of its own: priorities, localities and endpoints (CH2.20).
+//!
+//! A [`Leaf`] chooses among the priorities, and passes events to the part that they are of:
+//!
+//! | part | has |
+//! |---|---|
+//! | `cluster` | the configuration |
+//! | `endpoints` | each endpoint once: its connections, keys, timers |
+//! | `priorities` | the lists of endpoints of each priority that was created, and the one in use |
+//! | `sessions` | the endpoints that cookies lead to |
+//! | `published` | what the last picker was made of |
+//! | `listed` | these together: what follows from a change of an endpoint |
+//! | `difference` | what a configuration changes in the lists |
 
-mod connects;
-mod edits;
-mod events;
+mod cluster;
+mod difference;
+mod draining;
+mod ejections;
+mod endpoints;
 mod failure;
-mod hosts;
 mod labels;
-mod on_demand;
-mod outliers;
+mod listed;
+mod pickers;
 mod priorities;
-mod rotation;
+mod published;
+mod sessions;
 #[cfg(any(test, feature = "channel"))]
 mod status;
-mod switch;
-mod weights;
 
-use std::{
-    collections::{BTreeMap, BTreeSet},
-    mem,
-    sync::{Arc, atomic::AtomicBool},
-    time::Instant,
-};
+use std::{collections::BTreeMap, sync::Arc, time::Instant};
 
-use slab::Slab;
-
+pub(super) use self::cluster::Cluster;
 #[cfg(any(test, feature = "fuzzing"))]
-pub(super) use self::outliers::Ejections;
-
-pub(super) use self::rotation::Rotated;
-use self::{labels::Labels, priorities::Priorities};
+pub(super) use self::ejections::Ejections;
+use self::{cluster::ConfigChange, difference::Difference, listed::ListedEndpoints, published::PickerInputs};
 use super::{
     breaker::Breaker,
-    cluster_endpoint::{ClusterEndpoint, EndpointKey, EndpointSpec, OfCluster},
-    command::{Holder, Owner},
+    cluster_endpoint::ClusterEndpoint,
+    command::{ConnectCommand, ConnectionId, EndpointIndex, Holder},
+    connection_event::ConnectionEvent,
     connectivity::Connectivity,
+    connects::{QueueId, Urgency},
     draining_policy::DrainingPolicy,
-    failover::Failover,
-    lists::{PickerContext, Plan, PriorityLists},
-    load::Loads,
-    observer::Observation,
+    failover::Alternatives,
+    lists::PriorityLists,
+    observer::PickLabels,
     outlier::Outliers,
-    pick_first::PickFirstSettings,
-    picker::{Endpoints, LeafPicker, Localities},
+    picker::{self, LeafPicker, Localities, ReadyEndpoint, RequestedEndpoint},
     policy::{EndpointConfig, LeafConfig},
     released_connections::ReleasedConnections,
-    scope::Scope,
-    session_endpoints::SessionEndpoints,
-    weights::WeightState,
+    rotation::Rotated,
+    scope::{LeafScope, Scope},
+    weights::LoadReport,
 };
-use crate::resource::Locality;
 
 /// The state of a cluster's endpoints.
 #[derive(Debug)]
 pub(super) struct Leaf<H> {
-    name: Arc<str>,
-    /// Its place in the balancer, for the commands of its endpoints.
-    place: usize,
-    config: Arc<LeafConfig>,
-    breaker: Arc<Breaker>,
-    loads: Loads,
-    labels: Labels,
-    settings: PickFirstSettings,
-    members: Slab<ClusterEndpoint<H>>,
-    by_key: BTreeMap<EndpointKey, usize>,
-    /// The groups of each priority that was created.
-    priorities: Vec<Option<PriorityLists<H>>>,
-    failover: Failover,
+    listed: ListedEndpoints<H>,
     outliers: Outliers,
-    /// A sweep that is not over has ejected endpoints, or ended ejections.
-    has_unpublished_ejections: bool,
-    /// The endpoints that cookies lead to, if calls have any.
-    hosts: Option<SessionEndpoints<H>>,
-    /// When members are due.
-    timeouts: BTreeSet<(Instant, usize)>,
-    /// When the weights of endpoints may have changed.
-    weights_at: Option<Instant>,
     /// The endpoints of the policy before, until those of the current one can be used.
-    retiring: Option<DrainingPolicy<H>>,
-    /// What the last picker was made of; `None` if something else has changed since.
-    published: Option<Published>,
-}
-
-/// What pickers are made of, apart from configuration and ready endpoints.
-#[derive(Debug, Clone, PartialEq)]
-struct Published {
-    chosen: Option<usize>,
-    connectivity: Connectivity,
-    error: Option<Arc<str>>,
+    draining: Option<DrainingPolicy<H>>,
 }
 
 impl<H: Clone> Leaf<H> {
-    /// A cluster whose first priority begins to connect.
-    pub(super) fn new(
-        (name, place): (Arc<str>, usize),
-        (config, breaker): (Arc<LeafConfig>, Arc<Breaker>),
-        (settings, sweep_slice): (PickFirstSettings, usize),
-        scope: &mut Scope<'_>,
-    ) -> Self {
-        let mut leaf = Self {
-            name,
-            place,
-            outliers: Outliers::new(&config, sweep_slice, scope.now),
-            has_unpublished_ejections: false,
-            config,
-            breaker,
-            loads: Loads::default(),
-            labels: Labels::default(),
-            settings,
-            members: Slab::new(),
-            by_key: BTreeMap::new(),
-            priorities: Vec::new(),
-            failover: Failover::default(),
-            hosts: None,
-            timeouts: BTreeSet::new(),
-            weights_at: None,
-            retiring: None,
-            published: None,
-        };
+    /// A cluster whose first priority begins to connect. Sweeps of outlier detection are in slices of so many steps.
+    pub(super) fn new(cluster: Cluster, sweep_slice: usize, scope: &mut LeafScope<'_>) -> Self {
+        let outliers = Outliers::new(&cluster.config, sweep_slice, scope.now);
+        let mut leaf = Self { listed: ListedEndpoints::new(cluster), outliers, draining: None };
         leaf.choose(scope);
         leaf
     }
 
     #[cfg(any(test, feature = "fuzzing"))]
     pub(super) fn name(&self) -> &Arc<str> {
-        &self.name
+        &self.listed.cluster.name
     }
 
     /// Whether it is a logical DNS cluster.
     pub(super) fn is_dns(&self) -> bool {
-        self.config.is_dns
+        self.listed.cluster.config.is_dns
     }
+
+    // Configurations.
 
     /// A new configuration. Endpoints that it still lists keep connections and counters, and so do addresses, wherever they are now
     /// (CH1.25, CH3.7).
-    pub(super) fn update(&mut self, config: Arc<LeafConfig>, breaker: Arc<Breaker>, scope: &mut Scope<'_>) {
-        self.outliers.update(self.config.listed(), &config, scope.now);
-        // Those of localities that are listed no more go.
-        self.labels = Labels::default();
-        if let Some(edits) = self.edits(&config, &breaker) {
-            self.config = config;
-            return self.apply(edits, scope);
-        }
+    pub(super) fn update(
+        &mut self,
+        config: Arc<LeafConfig>,
+        breaker: Arc<Breaker>,
+        scope: &mut LeafScope<'_>,
+    ) {
+        self.outliers.update(self.listed.cluster.config.listed(), &config, scope.now);
         self.end_conflicting(&config, scope);
-        let before = self.before_switch(&config, scope.now);
-        (self.config, self.breaker) = (config, breaker);
-        self.published = None;
-        let created: Vec<_> =
-            (0..self.priorities.len()).filter(|priority| self.priorities[*priority].is_some()).collect();
-        let plans: Vec<_> = created.into_iter().filter_map(|priority| self.plan(priority, scope)).collect();
-        let mut released = self.release_connections(&plans);
-        let members = plans.iter().flat_map(|plan| plan.members.iter().flatten());
-        self.surrender_hosts(members.flat_map(|config| &config.destinations), &mut released);
-        let started: Vec<_> =
-            plans.iter().filter(|plan| plan.groups.is_started).map(|plan| plan.priority).collect();
-        for plan in plans {
-            self.fill(plan, &mut released, scope);
-        }
+        let change = self.listed.cluster.change(&config, &breaker);
+        let replaced = self.replaced_endpoints(change, &config, scope.now);
+        let Self { listed, outliers, .. } = self;
+        (listed.cluster.config, listed.cluster.breaker) = (config, breaker);
+        listed.published.outdate();
+        listed.clear_labels();
+        let ListedEndpoints { cluster, endpoints, priorities, .. } = listed;
+        let Difference { taken_out, splices } = priorities.update(cluster, change, endpoints, scope.random);
+        let mut released = ReleasedConnections::new();
+        let specs = splices.iter().flat_map(|splice| &splice.inserted);
+        let next: BTreeMap<_, _> = specs.map(|spec| (&spec.key, spec)).collect();
+        endpoints.release(&taken_out, &next, &mut released);
+        let inserted = listed.list(splices, outliers, &mut released, scope);
         self.keep_moved(&mut released, scope);
         // Only now, when the connections have found their endpoints.
-        started.into_iter().for_each(|priority| self.start(priority, scope));
+        self.listed.start(inserted, scope);
         self.choose(scope);
-        if let Some(before) = before.filter(|_| self.current_connectivity() == Connectivity::Connecting) {
-            self.end_retiring(scope);
-            scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::ReplacedPolicy });
-            self.retiring = DrainingPolicy::new(before, &mut released, scope.commands);
+        if let Some(replaced) = replaced.filter(|_| self.current_connectivity() == Connectivity::Connecting) {
+            self.end_draining(scope);
+            self.draining =
+                DrainingPolicy::new(replaced, &mut released, &mut scope.of(Holder::ReplacedPolicy));
         }
-        self.keep_hosts(&mut released, scope);
-        released.release(scope.commands);
-    }
-
-    /// Delays after failures are over (CH3.3).
-    pub(super) fn reset_backoff(&mut self, scope: &mut Scope<'_>) {
-        for member in self.member_places() {
-            self.with_member(member, scope, ClusterEndpoint::reset_backoff);
-        }
-        self.reset_hosts_backoff(scope);
-    }
-
-    /// When [`handle_timeout`](Self::handle_timeout) is due.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
-        let member = self.timeouts.first().map(|(at, _)| *at);
-        let hosts = self.hosts.as_ref().and_then(SessionEndpoints::poll_timeout);
-        let own = [self.failover.poll_timeout(), self.outliers.poll_timeout(), self.weights_at];
-        own.into_iter().chain([member, hosts]).flatten().min()
-    }
-
-    /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
-    pub(super) fn handle_timeout(&mut self, scope: &mut Scope<'_>) {
-        let due: Vec<_> =
-            self.timeouts.iter().take_while(|(at, _)| *at <= scope.now).map(|due| due.1).collect();
-        for member in due {
-            self.with_member(member, scope, ClusterEndpoint::handle_timeout);
-        }
-        self.sweep(scope);
-        self.sweep_hosts(scope);
-        self.check_weights(scope.now);
-        self.choose(scope);
-    }
-
-    /// Ends all attempts, and the connections when their streams have ended.
-    pub(super) fn close(&mut self, scope: &mut Scope<'_>) {
-        self.priorities.clear();
-        self.close_hosts(scope);
-        self.release_connections(&[]).release(scope.commands);
-        self.end_retiring(scope);
-    }
-
-    /// The connectivity of the priority in use, or of the endpoints that are used until it can be.
-    pub(super) fn connectivity(&self) -> Connectivity {
-        if self.retiring.is_some() { Connectivity::Ready } else { self.current_connectivity() }
-    }
-
-    /// The new picker, if anything changed.
-    pub(super) fn take_picker(&mut self, now: Instant) -> Option<Arc<LeafPicker<H>>> {
-        let connectivity = self.connectivity();
-        let is_failing = connectivity == Connectivity::TransientFailure;
-        let error = self.failing().and_then(|groups| groups.error.clone()).filter(|_| is_failing);
-        let current = Published { chosen: self.failover.chosen(), connectivity, error };
-        if self.published.as_ref() == Some(&current) {
-            return None;
-        }
-        self.published = Some(current);
-        self.has_unpublished_ejections = false;
-        self.schedule_weights(now);
-        Some(Arc::new(LeafPicker {
-            name: self.name.clone(),
-            drops: self.config.drops.clone(),
-            breaker: self.breaker.clone(),
-            limit: self.config.max_requests,
-            connectivity,
-            endpoints: self.endpoints(now),
-            hosts: self.hosts.as_ref().map(SessionEndpoints::picker),
-            load: self.config.load.clone(),
-        }))
-    }
-
-    fn endpoints(&mut self, now: Instant) -> Endpoints<H> {
-        if let Some(retiring) = &self.retiring {
-            return Endpoints::Ready(retiring.endpoints().clone());
-        }
-        match self.current_connectivity() {
-            _ if self.picks_without_ready() => Endpoints::Ready(self.pickers(now)),
-            Connectivity::Ready => Endpoints::Ready(self.pickers(now)),
-            Connectivity::Connecting => Endpoints::Queue,
-            Connectivity::Idle => Endpoints::Idle(AtomicBool::new(false)),
-            Connectivity::TransientFailure => Endpoints::Fail(self.failure()),
-        }
-    }
-
-    fn pickers(&mut self, now: Instant) -> Localities<H> {
-        let (config, name) = (self.config.clone(), self.name.clone());
-        let observer = self.settings.observer.clone();
-        let on_scheduler = |locality: Option<&Locality>, weights: &[WeightState]| {
-            observer.observe(Observation::Scheduler { cluster: &name, locality, weights });
-        };
-        let context = PickerContext { stale_config: config.note.as_ref(), now, on_scheduler: &on_scheduler };
-        self.chosen_mut().map(|groups| groups.pickers(&context)).unwrap_or_default()
-    }
-
-    /// The connectivity of the priority in use.
-    pub(super) fn current_connectivity(&self) -> Connectivity {
-        self.chosen().map_or(Connectivity::TransientFailure, PriorityLists::connectivity)
-    }
-
-    fn chosen(&self) -> Option<&PriorityLists<H>> {
-        self.priorities.get(self.failover.chosen()?)?.as_ref()
-    }
-
-    fn chosen_mut(&mut self) -> Option<&mut PriorityLists<H>> {
-        self.priorities.get_mut(self.failover.chosen()?)?.as_mut()
-    }
-
-    fn choose(&mut self, scope: &mut Scope<'_>) {
-        self.connect_on_demand(scope);
-        let mut failover = mem::take(&mut self.failover);
-        let count = self.config.priorities.len();
-        self.priorities.resize_with(self.priorities.len().max(count), || None);
-        failover.choose(count, scope.now, &mut Priorities { leaf: self, scope });
-        self.priorities.truncate(count);
-        self.failover = failover;
-        if self.retiring.as_ref().is_some_and(DrainingPolicy::is_over)
-            || self.current_connectivity() != Connectivity::Connecting
-        {
-            self.end_retiring(scope);
-        }
-    }
-
-    /// Lets an endpoint handle an event, and the levels above what came of it.
-    fn with_member(
-        &mut self,
-        member: usize,
-        scope: &mut Scope<'_>,
-        event: impl FnOnce(&mut ClusterEndpoint<H>, &mut Scope<'_>),
-    ) {
-        let Some(it) = self.members.get_mut(member) else { return };
-        scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::Endpoint(member) });
-        event(it, scope);
-        self.settle(member, scope);
-        self.choose(scope);
-    }
-
-    /// Takes note of what an endpoint has become.
-    fn settle(&mut self, member: usize, scope: &mut Scope<'_>) {
-        let it = &mut self.members[member];
-        scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::Endpoint(member) });
-        let weights = self.config.policy.policy.weights();
-        let (loads, max_connections) = (&mut self.loads, self.config.max_connections);
-        let of = OfCluster { breaker: &self.breaker, loads, weights, max_connections };
-        let change = it.settle(of, scope);
-        if change.timeout.0 != change.timeout.1 {
-            change.timeout.0.map(|at| self.timeouts.remove(&(at, member)));
-            change.timeout.1.map(|at| self.timeouts.insert((at, member)));
-        }
-        for place in &it.places {
-            if let Some(Some(groups)) = self.priorities.get_mut(place.priority) {
-                let (from, to) = change.connectivity;
-                groups.count(*place, from, to);
-                if change.is_ready_changed {
-                    groups.set_ready(*place, it);
-                    self.published = None;
-                }
-                if groups.set_state(*place, it) {
-                    self.published = None;
-                }
-            }
-        }
-        self.settle_host(member, scope);
-    }
-
-    /// The next groups of a priority that was created, unless it is configured no more.
-    fn plan(&mut self, priority: usize, scope: &mut Scope<'_>) -> Option<Plan<H>> {
-        let mut before = self.priorities[priority].take().unwrap_or_else(PriorityLists::none);
-        let config = self.config.clone();
-        config.priorities.get(priority)?;
-        Some(before.plan(priority, &config, scope.random))
-    }
-
-    /// Takes endpoints from their places, and from those that are listed no more what they have (CH3.9).
-    fn release_connections(&mut self, plans: &[Plan<H>]) -> ReleasedConnections<H> {
-        let mut released = ReleasedConnections::new();
-        let listed: BTreeMap<&EndpointKey, &EndpointSpec> = plans
-            .iter()
-            .flat_map(|plan| plan.members.iter().flatten())
-            .map(|config| (&config.key, config))
-            .collect();
-        let (members, timeouts) = (&mut self.members, &mut self.timeouts);
-        self.by_key.retain(|key, member| {
-            if let Some(config) = listed.get(key) {
-                let it = &mut members[*member];
-                it.places.clear();
-                it.release_unlisted(&config.destinations, &mut released);
-                return true;
-            }
-            let it = members.remove(*member);
-            it.timeout.map(|at| timeouts.remove(&(at, *member)));
-            it.release_connections(&mut released);
-            false
-        });
-        released
-    }
-
-    /// Sets the groups of a priority.
-    fn fill(&mut self, plan: Plan<H>, released: &mut ReleasedConnections<H>, scope: &mut Scope<'_>) {
-        let Plan { priority, mut groups, members } = plan;
-        for (group, configs) in members.into_iter().enumerate() {
-            for (index, config) in configs.into_iter().enumerate() {
-                let member = self.member(config, released, scope);
-                self.label(member, (priority, group, index));
-                // Its groups elsewhere learn what it took over.
-                self.settle(member, scope);
-                let place = groups.add(group, member, &self.members[member], priority);
-                self.members[member].add_place(place);
-            }
-        }
-        self.priorities[priority] = Some(groups);
-    }
-
-    /// The endpoint of a configuration, which keeps what it has if it was there.
-    fn member(
-        &mut self,
-        config: EndpointSpec,
-        released: &mut ReleasedConnections<H>,
-        scope: &mut Scope<'_>,
-    ) -> usize {
-        let known = self.by_key.get(&config.key).copied();
-        let member = known.unwrap_or_else(|| {
-            let member = self.members.insert(ClusterEndpoint::new(self.settings.clone()));
-            self.by_key.insert(config.key.clone(), member);
-            member
-        });
-        scope.commands.set_owner(Owner { leaf: self.place, holder: Holder::Endpoint(member) });
-        let tracked = self.tracked(&config.key);
-        let it = &mut self.members[member];
-        it.set_tracked(tracked);
-        it.update(config, released, scope);
-        member
+        self.listed.release(released, &self.outliers, scope);
     }
 
     /// A connection whose endpoint moved to a priority that is not in use yet stays with it, as long as a priority is kept that is
     /// not needed any more (CH3.7, CH3.56).
-    fn keep_moved(&mut self, released: &mut ReleasedConnections<H>, scope: &mut Scope<'_>) {
-        let config = self.config.clone();
-        self.priorities.resize_with(self.priorities.len().max(config.priorities.len()), || None);
+    fn keep_moved(&mut self, released: &mut ReleasedConnections<H>, scope: &mut LeafScope<'_>) {
+        let Self { listed, outliers, .. } = self;
+        let config = listed.cluster.config.clone();
         for (priority, localities) in config.priorities.iter().enumerate() {
+            if released.is_empty() {
+                return;
+            }
             let endpoints = || localities.iter().flat_map(|locality| &locality.endpoints);
             let mut destinations = endpoints().flat_map(EndpointConfig::destinations);
-            if self.priorities[priority].is_none()
+            if listed.priorities.get(priority).is_none()
                 && destinations.any(|destination| released.has_ready(&destination))
+                && let Some(splices) = listed.priorities.create(priority, &listed.cluster, scope.random)
             {
-                let plan = PriorityLists::none().plan(priority, &config, scope.random);
-                self.fill(plan, released, scope);
-                self.failover.retain(priority, scope.now);
+                listed.list(splices, outliers, released, scope);
+                listed.priorities.retain(priority, scope.now);
             }
         }
     }
 
-    /// Ends a priority, and the endpoints that no other one lists (CH3.9).
-    fn destroy(&mut self, priority: usize, scope: &mut Scope<'_>) {
-        if let Some(groups) = self.priorities.get_mut(priority) {
-            *groups = None;
+    /// Whether calls have sessions. Without any, nothing is kept for them (CH8.16).
+    pub(super) fn set_sessions(&mut self, has_sessions: bool, scope: &mut LeafScope<'_>) {
+        let ListedEndpoints { cluster, endpoints, sessions, published, .. } = &mut self.listed;
+        if !has_sessions {
+            published.outdate_if(sessions.end(scope.commands));
+        } else if sessions.begin(cluster, scope.now) {
+            sessions.list(cluster, endpoints, &self.outliers, scope);
+            sessions.refresh_all(cluster, scope);
+            published.outdate();
         }
+    }
+
+    /// Ends all attempts, and the connections when their streams have ended.
+    pub(super) fn close(&mut self, scope: &mut LeafScope<'_>) {
+        let ListedEndpoints { endpoints, priorities, sessions, .. } = &mut self.listed;
+        priorities.clear();
+        sessions.end(scope.commands);
         let mut released = ReleasedConnections::new();
-        let (members, timeouts) = (&mut self.members, &mut self.timeouts);
-        self.by_key.retain(|_, member| {
-            let it = &mut members[*member];
-            it.places.retain(|place| place.priority != priority);
-            let is_listed = !it.places.is_empty();
-            if !is_listed {
-                let it = members.remove(*member);
-                it.timeout.map(|at| timeouts.remove(&(at, *member)));
-                it.release_connections(&mut released);
-            }
-            is_listed
-        });
-        self.keep_hosts(&mut released, scope);
+        endpoints.clear(&mut released);
         released.release(scope.commands);
+        self.end_draining(scope);
     }
 
-    fn member_places(&self) -> Vec<usize> {
-        self.members.iter().map(|(place, _)| place).collect()
+    // A policy that is replaced.
+
+    /// The ready endpoints, if the next configuration has another type of policy.
+    fn replaced_endpoints(
+        &mut self,
+        change: ConfigChange,
+        next: &LeafConfig,
+        now: Instant,
+    ) -> Option<Localities<H>> {
+        if change != ConfigChange::PolicyType {
+            return None;
+        }
+        let picker::Endpoints::Ready(endpoints) = self.picked_endpoints(now) else { return None };
+        Some(endpoints).filter(|all| !draining::has_conflict(all, &self.listed.cluster.config, next))
+    }
+
+    /// Ends the use of a policy before if the next configuration has other identities.
+    fn end_conflicting(&mut self, next: &LeafConfig, scope: &mut LeafScope<'_>) {
+        let before = &self.listed.cluster.config;
+        let has_conflict =
+            |draining: &DrainingPolicy<H>| draining::has_conflict(draining.endpoints(), before, next);
+        if self.draining.as_ref().is_some_and(has_conflict) {
+            self.end_draining(scope);
+        }
+    }
+
+    fn end_draining(&mut self, scope: &mut LeafScope<'_>) {
+        if let Some(draining) = self.draining.take() {
+            let mut released = ReleasedConnections::new();
+            draining.release_connections(&mut released);
+            self.listed.release(released, &self.outliers, scope);
+            self.listed.published.outdate();
+        }
+    }
+
+    // The choice among the priorities.
+
+    fn choose(&mut self, scope: &mut LeafScope<'_>) {
+        self.listed.connect_on_demand(scope);
+        let count = self.listed.cluster.config.priorities.len();
+        let mut failover = self.listed.priorities.take_choice(count);
+        let (now, outliers) = (scope.now, &self.outliers);
+        let priorities = &mut PriorityAlternatives { listed: &mut self.listed, outliers, scope };
+        failover.choose(count, now, priorities);
+        self.listed.priorities.set_choice(failover, count);
+        let is_over = self.draining.as_ref().is_some_and(DrainingPolicy::is_over);
+        if is_over || self.current_connectivity() != Connectivity::Connecting {
+            self.end_draining(scope);
+        }
+    }
+
+    /// The connectivity of the priority in use, or of the endpoints that are used until it can be.
+    pub(super) fn connectivity(&self) -> Connectivity {
+        if self.draining.is_some() { Connectivity::Ready } else { self.current_connectivity() }
+    }
+
+    /// The connectivity of the priority in use.
+    pub(super) fn current_connectivity(&self) -> Connectivity {
+        self.listed.priorities.connectivity()
+    }
+
+    // Events.
+
+    /// Something became of a connection.
+    pub(super) fn on_connection(
+        &mut self,
+        holder: Holder,
+        connection: ConnectionId,
+        event: ConnectionEvent<H>,
+        scope: &mut LeafScope<'_>,
+    ) {
+        match holder {
+            Holder::Endpoint(index) => {
+                self.listed.on_connection(index, connection, event, scope);
+                self.choose(scope);
+            }
+            Holder::SessionEndpoints => {
+                let ListedEndpoints { cluster, sessions, published, .. } = &mut self.listed;
+                published.outdate_if(sessions.on_event(connection, event, cluster, scope));
+            }
+            Holder::ReplacedPolicy => match event {
+                ConnectionEvent::Lost => {
+                    if let Some(draining) = &mut self.draining {
+                        draining.on_lost(connection, scope.now);
+                        self.listed.published.outdate();
+                    }
+                    self.choose(scope);
+                }
+                // The endpoints of a replaced policy attempt no connection, not even a further one.
+                ConnectionEvent::Connected(_) | ConnectionEvent::Failed(_) | ConnectionEvent::Full => {}
+            },
+        }
+    }
+
+    /// Lets an endpoint handle an event, after which another priority may be the one in use.
+    fn on_endpoint(
+        &mut self,
+        index: EndpointIndex,
+        scope: &mut LeafScope<'_>,
+        event: impl FnOnce(&mut ClusterEndpoint<H>, &mut Scope<'_>),
+    ) {
+        self.listed.on_endpoint(index, scope, event);
+        self.choose(scope);
+    }
+
+    /// Certificates were replaced. Connections that were made with those before are outdated, each of which serves calls until one that
+    /// replaces it is ready.
+    pub(super) fn on_rotation(&mut self, rotation: &Rotated<'_>, scope: &mut LeafScope<'_>) {
+        for index in self.listed.endpoints.indices() {
+            if self.listed.endpoints.get(index).is_some_and(|endpoint| endpoint.is_of(rotation.of)) {
+                self.on_endpoint(index, scope, |endpoint, scope| endpoint.on_rotation(rotation, scope));
+            }
+        }
+        let ListedEndpoints { cluster, sessions, published, .. } = &mut self.listed;
+        published.outdate_if(sessions.on_rotation(rotation, cluster, scope));
+    }
+
+    /// An endpoint has reported its load beside the calls.
+    pub(super) fn on_load(
+        &mut self,
+        index: EndpointIndex,
+        connection: ConnectionId,
+        report: LoadReport,
+        scope: &mut LeafScope<'_>,
+    ) {
+        let config = self.listed.cluster.config.clone();
+        self.listed.on_endpoint(index, scope, |endpoint, scope| {
+            endpoint.on_load(connection, report, config.policy.policy.weights(), scope);
+        });
+    }
+
+    /// A pick requested a connection (CH3.22), or found that the policy of the application has failed (CH3.63).
+    pub(super) fn connect(&mut self, scope: &mut LeafScope<'_>) {
+        if !self.listed.cluster.policy().connects_on_demand() {
+            for index in self.listed.endpoints.indices() {
+                if self.listed.is_idle(index) {
+                    self.on_endpoint(index, scope, ClusterEndpoint::connect);
+                }
+            }
+        } else if self.current_connectivity() == Connectivity::Idle
+            && let Some(priority) = self.listed.priorities.chosen_index()
+        {
+            // One endpoint of the priority in use (CH3.38).
+            self.listed.connect_next(priority, true, scope);
+        }
+        self.choose(scope);
+    }
+
+    /// A pick requested the connection of an endpoint (CH3.33, CH8.11). One that is not listed any more, or not idle, has a newer picker.
+    pub(super) fn connect_endpoint(&mut self, requested: &RequestedEndpoint, scope: &mut LeafScope<'_>) {
+        let endpoint = match requested {
+            RequestedEndpoint::Listed { list, index } => self.listed.idle_at(list, *index),
+            RequestedEndpoint::Host(address) => self.listed.connect_address(*address, scope),
+        };
+        if let Some(index) = endpoint {
+            self.on_endpoint(index, scope, ClusterEndpoint::connect);
+        }
+    }
+
+    // Time.
+
+    /// Delays after failures are over (CH3.3).
+    pub(super) fn reset_backoff(&mut self, scope: &mut LeafScope<'_>) {
+        for index in self.listed.endpoints.indices() {
+            self.on_endpoint(index, scope, ClusterEndpoint::reset_backoff);
+        }
+        let ListedEndpoints { cluster, sessions, published, .. } = &mut self.listed;
+        published.outdate_if(sessions.reset_backoff(cluster, scope));
+    }
+
+    /// When [`handle_timeout`](Self::handle_timeout) is due.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        let ListedEndpoints { endpoints, priorities, sessions, published, .. } = &self.listed;
+        let parts = [
+            endpoints.poll_timeout(),
+            priorities.poll_timeout(),
+            self.outliers.poll_timeout(),
+            sessions.poll_timeout(),
+            published.weights_at(),
+        ];
+        parts.into_iter().flatten().min()
+    }
+
+    /// To be called when [`poll_timeout`](Self::poll_timeout) says so.
+    pub(super) fn handle_timeout(&mut self, scope: &mut LeafScope<'_>) {
+        for index in self.listed.endpoints.due(scope.now) {
+            self.on_endpoint(index, scope, ClusterEndpoint::handle_timeout);
+        }
+        self.sweep_outliers(scope);
+        let ListedEndpoints { cluster, sessions, published, .. } = &mut self.listed;
+        published.outdate_if(sessions.sweep(cluster, scope));
+        self.listed.check_weights(scope.now);
+        self.choose(scope);
+    }
+
+    /// Ejects endpoints and ends ejections, if that is due: those of one slice of a sweep. [`choose`](Self::choose) follows: another
+    /// priority may be the one in use (CH3.72).
+    fn sweep_outliers(&mut self, scope: &mut LeafScope<'_>) {
+        if self.outliers.poll_timeout().is_none_or(|at| at > scope.now) {
+            return;
+        }
+        let before = self.listed.published.inputs();
+        let mut has_changed = false;
+        for (addresses, decision) in self.outliers.sweep(scope.now, scope.random) {
+            ejections::report(&self.listed.cluster, &addresses, decision);
+            if let Some(is_ejected) = decision.is_ejected() {
+                let tracked = self.outliers.tracked(&addresses);
+                self.listed.set_ejected(&addresses, tracked.as_ref(), is_ejected, scope);
+                has_changed = true;
+            }
+        }
+        self.listed.published.on_swept(before, has_changed, self.outliers.is_sweeping());
+    }
+
+    // Pickers, and what operators see.
+
+    /// The new picker, if anything changed.
+    pub(super) fn take_picker(&mut self, now: Instant) -> Option<Arc<LeafPicker<H>>> {
+        let connectivity = self.connectivity();
+        let ListedEndpoints { priorities, published, .. } = &mut self.listed;
+        let is_failing = connectivity == Connectivity::TransientFailure;
+        let error = priorities.failing().and_then(|lists| lists.error.clone()).filter(|_| is_failing);
+        if !published.publish(PickerInputs { chosen: priorities.chosen_index(), connectivity, error }) {
+            return None;
+        }
+        self.listed.schedule_weights(now);
+        let endpoints = self.picked_endpoints(now);
+        let ListedEndpoints { cluster, sessions, .. } = &self.listed;
+        Some(Arc::new(LeafPicker {
+            name: cluster.name.clone(),
+            drops: cluster.config.drops.clone(),
+            breaker: cluster.breaker.clone(),
+            limit: cluster.config.max_requests,
+            connectivity,
+            endpoints,
+            hosts: sessions.picker(),
+            load: cluster.config.load.clone(),
+        }))
+    }
+
+    fn picked_endpoints(&mut self, now: Instant) -> picker::Endpoints<H> {
+        match &self.draining {
+            Some(draining) => picker::Endpoints::Ready(draining.endpoints().clone()),
+            None => self.listed.picked(now),
+        }
+    }
+
+    /// An endpoint, while it is ready.
+    pub(super) fn ready(&self, index: EndpointIndex) -> Option<Arc<ReadyEndpoint<H>>> {
+        self.listed.endpoints.get(index)?.ready().cloned()
+    }
+
+    /// The urgency of an attempt, and the attempts among which it waits for its turn (CH11.8).
+    pub(super) fn turn(&self, attempt: &ConnectCommand) -> (Urgency, QueueId) {
+        self.listed.turn(attempt, self.connectivity())
+    }
+
+    /// The labels of the connections of an endpoint, if metrics have an observer.
+    pub(super) fn pick_labels(&self, holder: Holder) -> PickLabels {
+        let ListedEndpoints { cluster, endpoints, .. } = &self.listed;
+        if !cluster.settings.observer.is_on() {
+            return PickLabels::default();
+        }
+        let endpoint = holder.endpoint().and_then(|index| endpoints.get(index));
+        let locality = endpoint.and_then(ClusterEndpoint::locality);
+        PickLabels { backend_service: Some(cluster.name.clone()), locality }
+    }
+
+    #[cfg(any(test, feature = "channel"))]
+    pub(super) fn status(&self, now: Instant) -> super::status::LeafStatus {
+        let ListedEndpoints { cluster, endpoints, priorities, .. } = &self.listed;
+        let reader = status::StatusReader { cluster, endpoints, priorities, outliers: &self.outliers, now };
+        super::status::LeafStatus {
+            name: cluster.name.clone(),
+            state: self.connectivity(),
+            policy: cluster.policy().name(),
+            requests: cluster.breaker.running(),
+            max_requests: cluster.config.max_requests,
+            priorities: reader.priorities(),
+            unused: Vec::new(),
+        }
+    }
+
+    #[cfg(any(test, feature = "fuzzing"))]
+    pub(super) fn ejections(&self) -> Ejections {
+        Ejections::of(&self.outliers, &self.listed.endpoints)
+    }
+}
+
+/// The priorities of a cluster for the choice among them.
+struct PriorityAlternatives<'a, 'b, H> {
+    listed: &'a mut ListedEndpoints<H>,
+    outliers: &'a Outliers,
+    scope: &'a mut LeafScope<'b>,
+}
+
+impl<H: Clone> Alternatives for PriorityAlternatives<'_, '_, H> {
+    fn create(&mut self, index: usize) {
+        let Self { listed, outliers, scope } = self;
+        let splices = listed.priorities.create(index, &listed.cluster, scope.random);
+        let mut released = ReleasedConnections::new();
+        listed.list(splices.unwrap_or_default(), outliers, &mut released, scope);
+        listed.start_priority(index, scope);
+        listed.release(released, outliers, scope);
+    }
+
+    fn reactivate(&mut self, index: usize) {
+        self.listed.start_priority(index, self.scope);
+    }
+
+    /// The endpoints that no other priority lists end (CH3.9).
+    fn destroy(&mut self, index: usize) {
+        let ListedEndpoints { priorities, endpoints, .. } = &mut *self.listed;
+        let taken_out = priorities.destroy(index, endpoints);
+        let mut released = ReleasedConnections::new();
+        endpoints.release(&taken_out, &BTreeMap::new(), &mut released);
+        self.listed.release(released, self.outliers, self.scope);
+    }
+
+    fn connectivity(&self, index: usize) -> Connectivity {
+        let lists = self.listed.priorities.get(index);
+        lists.map_or(Connectivity::TransientFailure, PriorityLists::connectivity)
     }
 }

@@ -2,11 +2,12 @@
 
 pub(super) mod config;
 
-use std::{sync::Arc, time::Instant};
+use std::{ops::Range, sync::Arc, time::Instant};
 
 use self::config::EndpointList;
 use super::{
-    cluster_endpoint::{ClusterEndpoint, EndpointSpec, ListPosition},
+    cluster_endpoint::{ClusterEndpoint, EndpointChange, ListPosition},
+    command::EndpointIndex,
     connectivity::Connectivity,
     picker::{EndpointPicker, ListId, Localities},
     policies::{AnyState, PickerEndpoints, StateCounts},
@@ -31,7 +32,7 @@ pub(super) struct PriorityLists<H> {
 struct LocalityList<H> {
     locality: Option<Locality>,
     weight: u32,
-    members: Vec<usize>,
+    members: Vec<EndpointIndex>,
     slots: ReadySlots<H>,
     counts: StateCounts,
     /// Transient failure is reported until an endpoint is ready (CH3.49).
@@ -53,155 +54,117 @@ pub(super) struct PickerContext<'a> {
 /// Is called with the weights that a scheduler is made of, and the locality of the policy if it is that of one (CH3.47).
 pub(super) type OnScheduler<'a> = dyn Fn(Option<&Locality>, &[WeightState]) + 'a;
 
-/// The groups of a priority by its next configuration, without their endpoints yet.
-pub(super) struct Plan<H> {
-    pub(super) priority: usize,
-    pub(super) groups: PriorityLists<H>,
-    /// The endpoints of each group.
-    pub(super) members: Vec<Vec<EndpointSpec>>,
-}
-
 impl<H: Clone> PriorityLists<H> {
     /// Before the first configuration.
     pub(super) fn none() -> Self {
         Self { all: Vec::new(), is_started: false, error: None }
     }
 
-    /// The next configuration of a priority. PriorityLists keep the state of those of the same locality.
-    pub(super) fn plan(
+    /// Replaces the lists by empty ones of another configuration. Each keeps the state of the policy of the same locality.
+    ///
+    /// The endpoints of the lists before have no position any more.
+    pub(super) fn rebuild(
         &mut self,
-        priority: usize,
-        config: &LeafConfig,
-        random: &mut fastrand::Rng,
-    ) -> Plan<H> {
-        let localities = config.priorities.get(priority).map_or(&[][..], Vec::as_slice);
-        let lists = EndpointList::all(priority, localities, config.policy.by_locality);
-        let groups = Self::of(&lists, self, config, random);
-        let members = lists.iter().map(|list| config.policy.policy.members(list, random)).collect();
-        Plan { priority, groups, members }
-    }
-
-    /// Empty groups, which keep the state of those of the same locality.
-    fn of(
         lists: &[EndpointList<'_>],
-        before: &mut Self,
         config: &LeafConfig,
         random: &mut fastrand::Rng,
-    ) -> Self {
+    ) {
         let policy = &config.policy.policy;
         let (mut states, mut are_failing) = (Vec::new(), Vec::new());
         for list in lists {
-            let place = before.all.iter().position(|group| group.locality.as_ref() == list.locality);
-            let known = place.map(|place| before.all.swap_remove(place));
-            are_failing.push(known.as_ref().is_some_and(|group| group.is_failing));
-            states.push(known.map(|group| group.policy));
+            let known = self.all.iter().position(|known| known.locality.as_ref() == list.locality);
+            let known = known.map(|index| self.all.swap_remove(index));
+            are_failing.push(known.as_ref().is_some_and(|known| known.is_failing));
+            states.push(known.map(|known| known.policy));
         }
         let states = policy.states(lists, states, config, random);
-        let all = lists.iter().zip(are_failing).zip(states).map(|((list, is_failing), policy_state)| {
-            LocalityList {
-                locality: list.locality.cloned(),
-                weight: list.weight,
-                members: Vec::new(),
-                slots: ReadySlots::new(),
-                counts: StateCounts::default(),
-                is_failing,
-                policy: policy_state,
-                connects_on_demand: policy.connects_on_demand(),
-                id: ListId::default(),
-            }
+        let all = lists.iter().zip(are_failing).zip(states);
+        let all = all.map(|((list, is_failing), policy_state)| LocalityList {
+            locality: list.locality.cloned(),
+            weight: list.weight,
+            members: Vec::new(),
+            slots: ReadySlots::new(),
+            counts: StateCounts::default(),
+            is_failing,
+            policy: policy_state,
+            connects_on_demand: policy.connects_on_demand(),
+            id: ListId::default(),
         });
-        Self { all: all.collect(), is_started: before.is_started, error: before.error.take() }
+        self.all = all.collect();
     }
 
     /// All endpoints.
-    pub(super) fn list(&self) -> Vec<usize> {
-        self.all.iter().flat_map(|group| group.members.iter().copied()).collect()
+    pub(super) fn list(&self) -> Vec<EndpointIndex> {
+        self.all.iter().flat_map(|list| list.members.iter().copied()).collect()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.all.iter().all(|group| group.members.is_empty())
+        self.all.iter().all(|list| list.members.is_empty())
     }
 
     /// A policy of the application has panicked.
     pub(super) fn is_broken(&self) -> bool {
-        self.all.iter().any(|group| group.policy.is_broken())
+        self.all.iter().any(|list| list.policy.is_broken())
     }
 
-    /// Adds an endpoint to a group, and says where it is.
-    pub(super) fn add(
+    /// The endpoints of a list, in their order.
+    pub(super) fn members(&self, list: usize) -> Option<&[EndpointIndex]> {
+        self.all.get(list).map(|list| list.members.as_slice())
+    }
+
+    /// The endpoints of a list at these indices do not count any more. They stay listed until others [take](Self::splice) their indices.
+    pub(super) fn take_out(
         &mut self,
-        group: usize,
-        place: usize,
-        member: &ClusterEndpoint<H>,
-        priority: usize,
-    ) -> ListPosition {
-        let to = &mut self.all[group];
-        let index = to.members.len();
-        to.members.push(place);
-        to.slots.push(member.listed());
-        to.policy.set_endpoint(index, || member.state());
-        *to.counts.of(member.connectivity) += 1;
-        ListPosition { priority, group, index }
+        list: usize,
+        range: Range<usize>,
+        state: impl Fn(EndpointIndex) -> Connectivity,
+    ) {
+        let Some(LocalityList { members, counts, .. }) = self.all.get_mut(list) else { return };
+        members[range].iter().for_each(|member| *counts.of(state(*member)) -= 1);
     }
 
-    /// The endpoints of a group, in their order.
-    pub(super) fn members(&self, group: usize) -> Option<&[usize]> {
-        self.all.get(group).map(|group| group.members.as_slice())
-    }
-
-    /// Removes endpoints of a group, whose states are given, and makes room for others at their place, which is to be
-    /// [filled](Self::fill). Returns the removed ones.
-    pub(super) fn splice(
+    /// Lists endpoints in place of those that were [taken out](Self::take_out).
+    pub(super) fn splice<'a>(
         &mut self,
-        group: usize,
-        (at, removed, inserted): (usize, usize, usize),
-        state: impl Fn(usize) -> Connectivity,
-    ) -> Vec<usize> {
-        let from = &mut self.all[group];
-        let nothing = std::iter::repeat_n(usize::MAX, inserted);
-        let removed: Vec<_> = from.members.splice(at..at + removed, nothing).collect();
-        removed.iter().for_each(|member| *from.counts.of(state(*member)) -= 1);
-        from.slots.splice(at, removed.len(), inserted);
-        removed
-    }
-
-    /// Sets the endpoint of a place that was made by [`splice`](Self::splice).
-    pub(super) fn fill(
-        &mut self,
-        (priority, group, index): (usize, usize, usize),
-        (member, it): (usize, &ClusterEndpoint<H>),
-    ) -> ListPosition {
-        let to = &mut self.all[group];
-        to.members[index] = member;
-        to.slots.set(index, it.listed());
-        *to.counts.of(it.connectivity) += 1;
-        ListPosition { priority, group, index }
-    }
-
-    /// An endpoint has another state.
-    pub(super) fn count(&mut self, place: ListPosition, from: Connectivity, to: Connectivity) {
-        let Some(group) = self.all.get_mut(place.group) else { return };
-        *group.counts.of(from) -= 1;
-        *group.counts.of(to) += 1;
-        group.settle();
-    }
-
-    /// An endpoint has another connection, or none.
-    pub(super) fn set_ready(&mut self, place: ListPosition, member: &ClusterEndpoint<H>) {
-        if let Some(group) = self.all.get_mut(place.group) {
-            group.slots.set(place.index, member.listed());
+        list: usize,
+        taken_out: Range<usize>,
+        inserted: &[EndpointIndex],
+        endpoint: impl Fn(EndpointIndex) -> &'a ClusterEndpoint<H>,
+    ) where
+        H: 'a,
+    {
+        let Some(to) = self.all.get_mut(list) else { return };
+        to.members.splice(taken_out.clone(), inserted.iter().copied());
+        to.slots.splice(taken_out.start, taken_out.len(), inserted.len());
+        for (index, member) in (taken_out.start..).zip(inserted) {
+            let endpoint = endpoint(*member);
+            to.slots.set(index, endpoint.listed());
+            to.policy.set_endpoint(index, || endpoint.state());
+            *to.counts.of(endpoint.connectivity) += 1;
         }
     }
 
-    /// An endpoint may have another state. Returns whether the picker is outdated by that.
-    pub(super) fn set_state(&mut self, place: ListPosition, member: &ClusterEndpoint<H>) -> bool {
-        let group = self.all.get_mut(place.group);
-        group.is_some_and(|group| group.policy.set_endpoint(place.index, || member.state()))
+    /// An endpoint has changed. Returns whether the picker is outdated by that.
+    pub(super) fn on_changed(
+        &mut self,
+        position: ListPosition,
+        change: &EndpointChange,
+        endpoint: &ClusterEndpoint<H>,
+    ) -> bool {
+        let Some(list) = self.all.get_mut(position.list) else { return false };
+        let (from, to) = change.connectivity;
+        *list.counts.of(from) -= 1;
+        *list.counts.of(to) += 1;
+        list.update_failing();
+        if change.is_ready_changed {
+            list.slots.set(position.index, endpoint.listed());
+        }
+        list.policy.set_endpoint(position.index, || endpoint.state()) || change.is_ready_changed
     }
 
     /// The endpoint at an index of a list, if the list is still in use.
-    pub(super) fn endpoint(&self, list: &ListId, index: usize) -> Option<usize> {
-        self.all.iter().find(|group| group.id == *list)?.members.get(index).copied()
+    pub(super) fn endpoint(&self, list: &ListId, index: usize) -> Option<EndpointIndex> {
+        self.all.iter().find(|known| known.id == *list)?.members.get(index).copied()
     }
 
     /// An endpoint that is to be connected although no call needs it: while a list that connects on demand waits or fails without any
@@ -211,19 +174,19 @@ impl<H: Clone> PriorityLists<H> {
         &self,
         is_requested: bool,
         random: &mut fastrand::Rng,
-        state: impl Fn(usize) -> Connectivity,
-    ) -> Option<usize> {
-        self.all.iter().filter(|group| self.is_started && group.connects_on_demand).find_map(|group| {
-            let is_due = match group.state() {
+        state: impl Fn(EndpointIndex) -> Connectivity,
+    ) -> Option<EndpointIndex> {
+        self.all.iter().filter(|list| self.is_started && list.connects_on_demand).find_map(|list| {
+            let is_due = match list.state() {
                 Connectivity::Ready => false,
-                Connectivity::Connecting | Connectivity::TransientFailure => group.counts.connecting == 0,
+                Connectivity::Connecting | Connectivity::TransientFailure => list.counts.connecting == 0,
                 // Localities are connected by what draws among them (CH3.49).
-                Connectivity::Idle => is_requested || group.locality.is_some(),
+                Connectivity::Idle => is_requested || list.locality.is_some(),
             };
-            if !is_due || group.counts.idle == 0 {
+            if !is_due || list.counts.idle == 0 {
                 return None;
             }
-            let (before, after) = group.members.split_at(random.usize(..group.members.len()));
+            let (before, after) = list.members.split_at(random.usize(..list.members.len()));
             after.iter().chain(before).copied().find(|member| state(*member) == Connectivity::Idle)
         })
     }
@@ -240,24 +203,24 @@ impl<H: Clone> PriorityLists<H> {
     /// too, if none is.
     pub(super) fn pickers(&mut self, context: &PickerContext<'_>) -> Localities<H> {
         let mut sum = 0;
-        let is_ready = self.all.iter().any(|group| group.counts.ready > 0);
-        let pickers = self.all.iter_mut().filter_map(|group| {
-            let is_on_demand = group.connects_on_demand && !is_ready && !group.members.is_empty();
-            let ready = group.slots.ready().or_else(|| is_on_demand.then(ReadySet::empty))?;
-            sum += u64::from(group.weight.max(1));
-            Some((sum, group.picker(ready, context)))
+        let is_ready = self.all.iter().any(|list| list.counts.ready > 0);
+        let pickers = self.all.iter_mut().filter_map(|list| {
+            let is_on_demand = list.connects_on_demand && !is_ready && !list.members.is_empty();
+            let ready = list.slots.ready().or_else(|| is_on_demand.then(ReadySet::empty))?;
+            sum += u64::from(list.weight.max(1));
+            Some((sum, list.picker(ready, context)))
         });
         pickers.collect()
     }
 
     /// Whether weights by load matter: there are several endpoints to choose from.
     pub(super) fn has_choice(&self) -> bool {
-        self.all.iter().any(|group| group.counts.ready > 1)
+        self.all.iter().any(|list| list.counts.ready > 1)
     }
 
     /// Whether a picker would have other weights than the last one.
     pub(super) fn has_new_weights(&mut self, now: Instant) -> bool {
-        self.all.iter_mut().any(|group| group.policy.has_new_weights(group.slots.ready().as_ref(), now))
+        self.all.iter_mut().any(|list| list.policy.has_new_weights(list.slots.ready().as_ref(), now))
     }
 }
 
@@ -276,7 +239,7 @@ impl<H> LocalityList<H> {
     }
 
     /// A locality in failure stays so until it is ready; a list without localities is its policy's matter.
-    fn settle(&mut self) {
+    fn update_failing(&mut self) {
         if self.counts.ready > 0 {
             self.is_failing = false;
         } else if self.locality.is_some()

@@ -10,13 +10,13 @@ use std::{
 use super::{
     addresses::interleaved,
     backoff::BackoffSettings,
-    command::{Command, Commands, ConnectionId},
+    command::{Commands, ConnectionId},
     connect_error::ConnectError,
     connectivity::Connectivity,
     identity::Destination,
-    leaf::Rotated,
     observer::Observer,
     released_connections::ReleasedConnections,
+    rotation::Rotated,
     scope::Scope,
     stream_queue::OnFull,
     streams::Streams,
@@ -189,7 +189,7 @@ impl<H> PickFirst<H> {
                 Some(known) if !is_better => before.remove(known),
                 Some(_) | None => {
                     let adopted = if keeps { None } else { released.take(&destination) };
-                    self.address(destination, adopted, scope.commands)
+                    self.address(destination, adopted, scope)
                 }
             };
             self.addresses.push(address);
@@ -219,9 +219,9 @@ impl<H> PickFirst<H> {
         &self,
         destination: Destination,
         adopted: Option<Subchannel<H>>,
-        commands: &mut Commands,
+        scope: &mut Scope<'_>,
     ) -> Address<H> {
-        adopted.iter().flat_map(Subchannel::ids).for_each(|connection| commands.adopt(connection));
+        adopted.iter().flat_map(Subchannel::ids).for_each(|connection| scope.adopt(connection));
         let subchannel =
             adopted.unwrap_or_else(|| Subchannel::new(destination, self.settings.backoff.clone()));
         Address { subchannel, has_failed: false }
@@ -302,7 +302,7 @@ impl<H> PickFirst<H> {
                 *failures += 1;
                 if *failures >= self.addresses.len() {
                     *failures = 0;
-                    scope.commands.push(Command::RequestReresolution);
+                    scope.request_reresolution();
                 }
                 self.retry(scope);
             }
@@ -327,7 +327,7 @@ impl<H> PickFirst<H> {
         }
         self.release_others(position, scope.commands);
         (self.phase, self.is_failing, self.failures) = (Phase::Idle, false, 0);
-        scope.commands.push(Command::RequestReresolution);
+        scope.request_reresolution();
         if connectivity != Connectivity::Idle {
             self.begin_pass(scope);
         }
@@ -394,7 +394,7 @@ impl<H> PickFirst<H> {
             if it.subchannel.connectivity() == Connectivity::Connecting {
                 let next_at = (current < last).then(|| scope.now + self.settings.attempt_delay);
                 self.phase = Phase::FirstPass { current, next_at };
-                return self.report_failures(scope.commands);
+                return self.report_failures(scope);
             }
             it.has_failed = true;
         }
@@ -406,19 +406,19 @@ impl<H> PickFirst<H> {
     fn end_pass(&mut self, scope: &mut Scope<'_>) {
         let Phase::FirstPass { next_at: None, .. } = self.phase else { return };
         if !self.addresses.iter().all(|address| address.has_failed) {
-            return self.report_failures(scope.commands);
+            return self.report_failures(scope);
         }
         self.phase = Phase::Failing { failures: 0 };
         self.is_failing = true;
-        scope.commands.push(Command::RequestReresolution);
+        scope.request_reresolution();
         self.retry(scope);
     }
 
     /// Lists that come faster than a pass ends do not keep the failure from being reported (CH3.20).
-    fn report_failures(&mut self, commands: &mut Commands) {
+    fn report_failures(&mut self, scope: &mut Scope<'_>) {
         if !self.is_failing && self.failures > self.addresses.len() {
             self.is_failing = true;
-            commands.push(Command::RequestReresolution);
+            scope.request_reresolution();
         }
     }
 

@@ -3,6 +3,7 @@
 //! Most of them have the connection of an endpoint of the policy. The others, which drain or are of a priority that is not in use,
 //! get subchannels of their own when a call needs them, and keep those that the policy lets go of as long as calls use them.
 
+mod host;
 mod picker;
 
 use std::{
@@ -12,24 +13,22 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(super) use self::host::ClusterContext;
+use self::host::{Endpoint, Host, Own};
 pub(crate) use self::picker::HostOverride;
-use self::picker::{HostEntry, Hosts, LastUsed};
+use self::picker::{HostEntry, Hosts};
 pub(super) use self::picker::{HostPick, HostPicker, HostState};
 use super::{
-    breaker::Breaker,
-    command::{Commands, ConnectionId},
-    connectivity::Connectivity,
-    identity::{Destination, Identity},
-    leaf::Rotated,
-    load::{Load, Loads},
+    command::{Commands, ConnectionId, EndpointIndex},
+    connection_event::ConnectionEvent,
+    identity::Destination,
     outlier::{Outliers, Tracked},
     pick_first::PickFirstSettings,
-    picker::ReadyEndpoint,
-    policy::{EndpointConfig, LeafConfig},
+    policy::LeafConfig,
     released_connections::ReleasedConnections,
+    rotation::Rotated,
     scope::Scope,
-    stream_queue::Connections,
-    subchannel::{Established, Subchannel},
+    subchannel::Subchannel,
 };
 
 /// The endpoints of a cluster over all its priorities, and those that drain (CH8.10).
@@ -52,52 +51,12 @@ pub(super) struct SessionEndpoints<H> {
     sweep_at: Option<Instant>,
 }
 
-/// An address of an endpoint.
-#[derive(Debug)]
-struct Host<H> {
-    endpoint: Arc<Endpoint>,
-    last_used: Arc<LastUsed>,
-    tracked: Option<Tracked>,
-    /// The subchannels of the policy's endpoints, by these.
-    subchannels: Vec<(usize, HostState<H>)>,
-    own: Option<Own<H>>,
-}
-
-/// What the addresses of an endpoint have in common.
-#[derive(Debug)]
-struct Endpoint {
-    list: Arc<str>,
-    /// Sorted.
-    addresses: Vec<SocketAddr>,
-    /// Identity of the connections that cookies may lead to.
-    identity: Identity,
-    hostname: Option<Arc<str>>,
-    is_draining: bool,
-    is_allowed: bool,
-}
-
-/// A subchannel that no endpoint of the policy has.
-#[derive(Debug)]
-struct Own<H> {
-    subchannel: Subchannel<H>,
-    ready: Option<Arc<ReadyEndpoint<H>>>,
-    load: Option<Load>,
-    /// Its connection is that of an endpoint that drains: it is kept whether or not calls use it (CH8.14).
-    is_drained: bool,
-}
-
 /// What connects an address.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Connector {
     /// An endpoint of the policy.
-    Endpoint(usize),
+    Endpoint(EndpointIndex),
     Own,
-}
-
-/// What an endpoint needs of its cluster.
-pub(super) struct OfCluster<'a> {
-    pub(super) breaker: &'a Arc<Breaker>,
-    pub(super) loads: &'a mut Loads,
 }
 
 impl<H: Clone> SessionEndpoints<H> {
@@ -124,7 +83,7 @@ impl<H: Clone> SessionEndpoints<H> {
 
     /// The endpoints of the next configuration, without the subchannels of the policy. An address that is there no more, or that
     /// cookies may not lead to any more, gives up its own subchannel, and so does one with another identity (CH7.20).
-    pub(super) fn configure(&mut self, config: &LeafConfig, outliers: &Outliers, scope: &mut Scope<'_>) {
+    pub(super) fn configure(&mut self, config: &LeafConfig, outliers: &Outliers, commands: &mut Commands) {
         let mut before = std::mem::take(&mut self.hosts);
         // Cookies lead to endpoints outside of a subset, too (CH3.62).
         let usable = config.listed().iter().flatten().flat_map(|locality| &locality.endpoints);
@@ -142,13 +101,13 @@ impl<H: Clone> SessionEndpoints<H> {
             }
         }
         before.keys().for_each(|address| drop(self.published.remove(address)));
-        before.into_values().filter_map(|host| host.own).for_each(|own| self.release(own, scope.commands));
+        before.into_values().filter_map(|host| host.own).for_each(|own| self.release(own, commands));
         let is_over = |address: &SocketAddr| !self.is_allowed(*address) || self.has_other_identity(*address);
         let forbidden: Vec<_> = self.owned.iter().copied().filter(is_over).collect();
         for address in forbidden {
             self.owned.remove(&address);
             if let Some(own) = self.hosts.get_mut(&address).and_then(|host| host.own.take()) {
-                self.release(own, scope.commands);
+                self.release(own, commands);
             }
         }
         (self.idle_timeout, self.max_connections) = (config.hosts.idle_timeout, config.max_connections);
@@ -158,16 +117,16 @@ impl<H: Clone> SessionEndpoints<H> {
     /// An endpoint of the policy has these subchannels, which are all that it has or those that it had before.
     pub(super) fn set_subchannels(
         &mut self,
-        member: usize,
+        endpoint: EndpointIndex,
         subchannels: impl IntoIterator<Item = (Destination, HostState<H>)>,
     ) {
         for (Destination { address, identity }, state) in subchannels {
             // The same address may be listed with another identity, which is none of the host's (CH7.20).
             let host = self.hosts.get_mut(&address).filter(|host| host.endpoint.identity == identity);
             let Some(host) = host else { continue };
-            host.subchannels.retain(|(other, _)| *other != member);
+            host.subchannels.retain(|(other, _)| *other != endpoint);
             if !matches!(state, HostState::Absent) {
-                host.subchannels.push((member, state));
+                host.subchannels.push((endpoint, state));
             }
         }
     }
@@ -183,7 +142,12 @@ impl<H: Clone> SessionEndpoints<H> {
     }
 
     /// Whether pickers see another state of an address from now on.
-    pub(super) fn refresh(&mut self, address: SocketAddr, of: OfCluster<'_>, scope: &mut Scope<'_>) -> bool {
+    pub(super) fn refresh(
+        &mut self,
+        address: SocketAddr,
+        of: ClusterContext<'_>,
+        scope: &mut Scope<'_>,
+    ) -> bool {
         let Some(host) = self.hosts.get_mut(&address) else { return false };
         let is_connected = |(_, state): &(_, HostState<H>)| matches!(state, HostState::Ready(_));
         // The policy's connection serves calls with cookies, too.
@@ -228,10 +192,10 @@ impl<H: Clone> SessionEndpoints<H> {
             return None;
         }
         let mut idle = host.subchannels.iter().filter(|(_, state)| state.is_idle(Some(now)));
-        Some(idle.next().map_or(Connector::Own, |(member, _)| Connector::Endpoint(*member)))
+        Some(idle.next().map_or(Connector::Own, |(endpoint, _)| Connector::Endpoint(*endpoint)))
     }
 
-    /// Connects an address by a subchannel of its own. The commands that follow are those of this.
+    /// Connects an address by a subchannel of its own.
     pub(super) fn connect(&mut self, address: SocketAddr, scope: &mut Scope<'_>) {
         let Some(host) = self.hosts.get_mut(&address) else { return };
         host.last_used.set(scope.now.saturating_duration_since(self.epoch));
@@ -245,17 +209,26 @@ impl<H: Clone> SessionEndpoints<H> {
         self.schedule();
     }
 
-    /// An event of a connection of an own subchannel; returns its address.
+    /// Something became of a connection of an own subchannel; returns its address.
     pub(super) fn on_event(
         &mut self,
         connection: ConnectionId,
-        event: impl FnOnce(&mut Subchannel<H>, &mut Commands),
+        event: ConnectionEvent<H>,
+        now: Instant,
         commands: &mut Commands,
     ) -> Option<SocketAddr> {
         let address = *self.connections.get(&connection)?;
         let own = self.hosts.get_mut(&address)?.own.as_mut()?;
         let before: Vec<_> = own.subchannel.ids().collect();
-        event(&mut own.subchannel, commands);
+        match event {
+            ConnectionEvent::Connected(streams) => {
+                own.subchannel.on_connected(streams, now, &self.settings.on_full, commands);
+            }
+            ConnectionEvent::Failed(error) => own.subchannel.on_failed(error.cause),
+            ConnectionEvent::Lost => own.subchannel.on_lost(connection, now),
+            // A further connection is attempted when the address is refreshed.
+            ConnectionEvent::Full => {}
+        }
         for ended in before.iter().filter(|connection| !own.subchannel.has(**connection)) {
             self.connections.remove(ended);
         }
@@ -309,7 +282,7 @@ impl<H: Clone> SessionEndpoints<H> {
     }
 
     /// Keeps the subchannels that nobody has taken over, if calls with sessions have used them lately (CH8.15) or their endpoints
-    /// begin to drain (CH8.14). They are of the current owner from now on. Returns the first connection of each.
+    /// begin to drain (CH8.14). They are of the scope's owner from now on. Returns the first connection of each.
     pub(super) fn keep(
         &mut self,
         released: &mut ReleasedConnections<H>,
@@ -329,7 +302,7 @@ impl<H: Clone> SessionEndpoints<H> {
             }
             let Some(subchannel) = released.take(&destination) else { continue };
             for connection in subchannel.ids() {
-                scope.commands.adopt(connection);
+                scope.adopt(connection);
                 self.connections.insert(connection, address);
             }
             kept.extend(subchannel.ids().next());
@@ -346,22 +319,22 @@ impl<H: Clone> SessionEndpoints<H> {
     }
 
     /// Gives up the own subchannels that no call has used for long; returns their addresses (CH8.15).
-    pub(super) fn sweep(&mut self, scope: &mut Scope<'_>) -> Vec<SocketAddr> {
-        if self.sweep_at.is_none_or(|at| at > scope.now) {
+    pub(super) fn sweep(&mut self, now: Instant, commands: &mut Commands) -> Vec<SocketAddr> {
+        if self.sweep_at.is_none_or(|at| at > now) {
             return Vec::new();
         }
-        self.swept_at = Some(scope.now);
+        self.swept_at = Some(now);
         let (epoch, timeout, hosts) = (self.epoch, self.idle_timeout, &self.hosts);
         let is_over = |address: &&SocketAddr| {
             let host = &hosts[*address];
             let is_drained = host.own.as_ref().is_some_and(|own| own.is_drained);
-            !is_drained && !is_recent(timeout, host.last_used.get(), epoch, scope.now)
+            !is_drained && !is_recent(timeout, host.last_used.get(), epoch, now)
         };
         let over: Vec<_> = self.owned.iter().filter(is_over).copied().collect();
         for address in &over {
             self.owned.remove(address);
             if let Some(own) = self.hosts.get_mut(address).and_then(|host| host.own.take()) {
-                self.release(own, scope.commands);
+                self.release(own, commands);
             }
         }
         self.schedule();
@@ -400,95 +373,6 @@ impl<H: Clone> SessionEndpoints<H> {
         let at = oldest.and_then(|used| (self.epoch + used).checked_add(self.idle_timeout));
         let earliest = self.swept_at.map(|swept| swept + SWEEP_INTERVAL);
         self.sweep_at = at.map(|at| earliest.map_or(at, |earliest| at.max(earliest)));
-    }
-}
-
-impl<H: Clone> Host<H> {
-    fn new(endpoint: Arc<Endpoint>, tracked: Option<Tracked>, before: Option<Self>) -> Self {
-        let (last_used, mut own) = before.map_or_else(Default::default, |host| (host.last_used, host.own));
-        if let Some(own) = &mut own {
-            own.is_drained &= endpoint.is_draining;
-        }
-        Self { endpoint, last_used, tracked, subchannels: Vec::new(), own }
-    }
-
-    /// The best of its subchannels. An ejected endpoint counts as failing (CH8.11).
-    fn state(&self) -> HostState<H> {
-        if self.tracked.as_ref().is_some_and(|tracked| tracked.is_ejected) {
-            return HostState::Failing(None);
-        }
-        let own = self.own.as_ref().map(Own::state);
-        let all = self.subchannels.iter().map(|(_, state)| state.clone()).chain(own);
-        all.max_by_key(HostState::rank).unwrap_or(HostState::Absent)
-    }
-
-    fn refresh_own(&mut self, address: SocketAddr, OfCluster { breaker, loads }: OfCluster<'_>) {
-        let Some(own) = &mut self.own else { return };
-        let Some(Established { connections, queue, .. }) = own.subchannel.ready() else {
-            own.ready = None;
-            return;
-        };
-        let outcomes = self.tracked.as_ref().map(|tracked| &tracked.outcomes);
-        let hostname = &self.endpoint.hostname;
-        let is_same = |known: &Arc<ReadyEndpoint<H>>| {
-            known.connection == connections[0].0
-                && known.connections.are(connections)
-                && known.hostname == *hostname
-                && Arc::ptr_eq(&known.breaker, breaker)
-                && known.outcomes.as_ref().map(Arc::as_ptr) == outcomes.map(Arc::as_ptr)
-        };
-        if own.ready.as_ref().is_some_and(is_same) {
-            return;
-        }
-        // There is one, since the endpoint is ready.
-        let Some(of) = Connections::new(connections, queue) else { return };
-        own.ready = Some(Arc::new(ReadyEndpoint {
-            connection: connections[0].0,
-            connections: of,
-            address,
-            identity: self.endpoint.identity.clone(),
-            hostname: hostname.clone(),
-            locality: None,
-            load: own.load.get_or_insert_with(|| loads.add()).clone(),
-            breaker: breaker.clone(),
-            outcomes: outcomes.cloned(),
-            weight: None,
-        }));
-    }
-}
-
-impl Endpoint {
-    fn of(endpoint: &EndpointConfig, is_draining: bool, config: &LeafConfig) -> Self {
-        let texts: Vec<_> = endpoint.addresses.iter().map(ToString::to_string).collect();
-        let mut addresses = endpoint.addresses.clone();
-        addresses.sort_unstable();
-        let is_allowed = match is_draining {
-            true => config.hosts.allows_draining,
-            false => endpoint.addresses.first().is_none_or(|first| !config.hosts.forbidden.contains(first)),
-        };
-        Self {
-            list: texts.join(",").into(),
-            addresses,
-            identity: endpoint.identity.clone(),
-            hostname: endpoint.hostname.clone(),
-            is_draining,
-            is_allowed,
-        }
-    }
-}
-
-impl<H> Own<H> {
-    fn new(subchannel: Subchannel<H>) -> Self {
-        Self { subchannel, ready: None, load: None, is_drained: false }
-    }
-
-    fn state(&self) -> HostState<H> {
-        match (self.subchannel.connectivity(), &self.ready) {
-            (Connectivity::Ready, Some(ready)) => HostState::Ready(ready.clone()),
-            (Connectivity::Idle, _) => HostState::Idle,
-            (Connectivity::Connecting | Connectivity::Ready, _) => HostState::Connecting,
-            (Connectivity::TransientFailure, _) => HostState::Failing(self.subchannel.poll_timeout()),
-        }
     }
 }
 

@@ -2,7 +2,7 @@ use std::{collections::BTreeSet, mem, net::SocketAddr, sync::Arc, time::Instant}
 
 use super::{
     backoff::{Attempt, Backoff, BackoffSettings},
-    command::{Command, Commands, ConnectionId, Purpose},
+    command::{Commands, ConnectionId, Purpose},
     connect_error::ConnectFailure,
     connectivity::Connectivity,
     identity::Destination,
@@ -198,7 +198,7 @@ impl<H> Subchannel<H> {
         let follows_loss = self.has_lost_unproven;
         self.state = State::Connecting { connection, attempt, follows_loss, replaces, is_outdated: false };
         let (destination, timeout) = (self.destination.clone(), attempt.timeout);
-        scope.commands.push(Command::Connect { connection, destination, timeout, purpose });
+        scope.connect(connection, destination, timeout, purpose);
     }
 
     /// Attempts the replacement of an outdated connection (CH7.7), or a further connection if attempts of calls wait for a stream and
@@ -241,7 +241,7 @@ impl<H> Subchannel<H> {
         if let Some(replaced) = replaces
             && self.remove(replaced).is_some()
         {
-            commands.push(Command::Drain { connection: replaced });
+            commands.drain(replaced);
         }
         // The sole connection leaves its queue behind, which may be that of other channels, too.
         let queue = self.queue.as_ref().filter(|_| !self.connections.is_empty());
@@ -353,7 +353,7 @@ impl<H> Subchannel<H> {
     pub(super) fn release(&mut self, commands: &mut Commands) {
         self.stop_growing(commands);
         for (connection, _) in self.connections.drain(..) {
-            commands.push(Command::Drain { connection });
+            commands.drain(connection);
         }
         self.trials.clear();
         if let State::Failed { until } = self.state {
@@ -368,7 +368,7 @@ impl<H> Subchannel<H> {
         let until = match self.state {
             State::Idle => None,
             State::Connecting { connection, attempt, .. } => {
-                commands.push(Command::Cancel { connection });
+                commands.cancel(connection);
                 Some(attempt.next_at)
             }
             State::Delayed { until } | State::Failed { until } => Some(until),

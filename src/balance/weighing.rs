@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{
-    command::{Command, ConnectionId},
+    command::ConnectionId,
     scope::Scope,
     weights::{EndpointWeight, LoadReport, WeightSettings},
 };
@@ -62,9 +62,6 @@ impl Weighing {
     fn set_period(&mut self, period: Option<Duration>, scope: &mut Scope<'_>) {
         let Some(connection) = self.connection.filter(|_| self.period != period) else { return };
         self.period = period;
-        scope.commands.push(match period {
-            Some(period) => Command::WatchLoad { connection, period },
-            None => Command::UnwatchLoad { connection },
-        });
+        scope.commands.watch_load(connection, period);
     }
 }

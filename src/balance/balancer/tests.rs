@@ -1,8 +1,14 @@
-use std::{net::SocketAddr, time::Duration};
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    mem,
+    net::SocketAddr,
+    time::Duration,
+};
 
 use super::*;
 use crate::{
     balance::{
+        clusters::ClusterConfig,
         command::Command,
         identity::{Destination, Identity, Security},
         picker::{Draws, Pick, PickArgs},
@@ -351,7 +357,7 @@ fn ch3_60_an_aggregate_uses_the_first_leaf_that_can_be_reached() {
     assert!(it.drained.is_empty());
     it.update(ClusterConfigs::default());
     assert_eq!(it.drained, [address(2)]);
-    assert_eq!(it.balancer.leaves.all.len(), 0);
+    assert_eq!(it.balancer.clusters.leaves().len(), 0);
 }
 
 #[test]

@@ -6,6 +6,7 @@ use std::{
 };
 
 use super::waiting::Urgency;
+use crate::balance::command::LeafIndex;
 
 /// The lack of file descriptors.
 ///
@@ -17,14 +18,14 @@ pub(super) struct Shortage {
     /// Some time after the last attempt that failed for that reason.
     ends_at: Option<Instant>,
     /// When each cluster may begin its next attempt.
-    next_at: BTreeMap<usize, Instant>,
+    next_at: BTreeMap<LeafIndex, Instant>,
     /// Clusters without connections that lack a descriptor, with the time until which others wait for them.
-    deprived: BTreeMap<usize, Instant>,
+    deprived: BTreeMap<LeafIndex, Instant>,
 }
 
 impl Shortage {
     /// An attempt of a cluster failed since there was no descriptor.
-    pub(super) fn on_failed(&mut self, urgency: Urgency, leaf: usize, now: Instant) {
+    pub(super) fn on_failed(&mut self, urgency: Urgency, leaf: LeafIndex, now: Instant) {
         self.ends_at = Some(now + LASTS);
         self.next_at.insert(leaf, now + PACE);
         if is_needed(urgency) {
@@ -33,19 +34,19 @@ impl Shortage {
     }
 
     /// An attempt of a cluster begins.
-    pub(super) fn on_begin(&mut self, leaf: usize, now: Instant) {
+    pub(super) fn on_begin(&mut self, leaf: LeafIndex, now: Instant) {
         if self.ends_at.is_some() {
             self.next_at.insert(leaf, now + PACE);
         }
     }
 
     /// A cluster has a connection.
-    pub(super) fn on_connected(&mut self, leaf: usize) {
+    pub(super) fn on_connected(&mut self, leaf: LeafIndex) {
         self.deprived.remove(&leaf);
     }
 
     /// Whether a cluster may begin an attempt.
-    pub(super) fn permits(&self, urgency: Urgency, leaf: usize, now: Instant) -> bool {
+    pub(super) fn permits(&self, urgency: Urgency, leaf: LeafIndex, now: Instant) -> bool {
         let is_paced = self.next_at.get(&leaf).is_some_and(|at| *at > now);
         let is_passed_over =
             !is_needed(urgency) && !self.deprived.contains_key(&leaf) && !self.deprived.is_empty();

@@ -1,6 +1,6 @@
 use super::*;
 use crate::balance::{
-    command::{Commands, Purpose},
+    command::{Commands, LeafIndex, Purpose},
     identity::Destination,
 };
 
@@ -16,7 +16,7 @@ struct Rig {
 const FIRST: Purpose = Purpose::First { was_silent: false };
 
 fn queue(leaf: usize, priority: usize) -> QueueId {
-    QueueId { leaf, part: QueuePart::Priority(priority) }
+    QueueId { leaf: LeafIndex(leaf), part: QueuePart::Priority(priority) }
 }
 
 impl Rig {

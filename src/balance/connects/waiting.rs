@@ -5,7 +5,7 @@ use std::{
     ops::Bound::{Excluded, Unbounded},
 };
 
-use crate::balance::command::{Command, ConnectionId};
+use crate::balance::command::{Command, ConnectionId, LeafIndex};
 
 /// How urgent an attempt is, the most urgent first. The more urgent ones have their turns before all others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -26,7 +26,7 @@ pub(in crate::balance) enum Urgency {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(in crate::balance) struct QueueId {
     /// The place of the cluster among those of the balancer.
-    pub(in crate::balance) leaf: usize,
+    pub(in crate::balance) leaf: LeafIndex,
     pub(in crate::balance) part: QueuePart,
 }
 

@@ -2,59 +2,36 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use super::Leaf;
-use crate::balance::{
-    command::Holder,
-    observer::{LocalityLabel, PickLabels},
-    policy::LocalityConfig,
+use super::cluster::Cluster;
+use crate::{
+    balance::{cluster_endpoint::ListPosition, observer::LocalityLabel, policy::LocalityConfig},
+    resource::Locality,
 };
-use crate::resource::Locality;
 
 /// The labels of localities, each of which is made once.
 #[derive(Debug, Default)]
 pub(super) struct Labels(BTreeMap<Locality, Arc<str>>);
 
-impl<H: Clone> Leaf<H> {
-    /// Labels an endpoint with the locality of its place, if somebody listens. [`settle`](Self::settle) follows.
-    pub(super) fn label(&mut self, member: usize, (priority, group, index): (usize, usize, usize)) {
-        if !self.settings.observer.is_on() {
-            return;
-        }
-        let config = self.config.clone();
-        let localities = config.priorities.get(priority).map(Vec::as_slice).unwrap_or_default();
-        let is_one = config.policy.policy.shares_connection();
-        let label = match localities {
-            _ if config.policy.by_locality => self.labels.of(localities.get(group)),
-            several if is_one => self.labels.by_address(several),
-            several => self.labels.of(listed(several, index)),
-        };
-        self.members[member].set_locality(label);
-    }
-
-    /// Whether the endpoints of a configuration are in the localities of those at the same places before, as far as labels say.
-    pub(super) fn are_labels_same(&self, next: &[Vec<LocalityConfig>]) -> bool {
-        let counts = |all: &[Vec<LocalityConfig>]| {
-            all.iter()
-                .map(|localities| localities.iter().map(|locality| locality.endpoints.len()).collect())
-                .collect::<Vec<Vec<_>>>()
-        };
-        !self.settings.observer.is_on()
-            || self.config.policy.by_locality
-            || counts(&self.config.priorities) == counts(next)
-    }
-
-    /// The labels of an endpoint's connections, if somebody listens.
-    pub(in crate::balance) fn labels(&self, holder: Holder) -> PickLabels {
-        if !self.settings.observer.is_on() {
-            return PickLabels::default();
-        }
-        let endpoint = holder.endpoint().and_then(|member| self.members.get(member));
-        let locality = endpoint.and_then(|endpoint| endpoint.locality());
-        PickLabels { backend_service: Some(self.name.clone()), locality }
-    }
-}
-
 impl Labels {
+    /// The label of the endpoint at a position, if metrics have an observer.
+    pub(super) fn at(&mut self, position: ListPosition, cluster: &Cluster) -> Option<LocalityLabel> {
+        if !cluster.settings.observer.is_on() {
+            return None;
+        }
+        let localities = cluster.config.priorities.get(position.priority);
+        let localities = localities.map(Vec::as_slice).unwrap_or_default();
+        Some(match localities {
+            _ if cluster.config.policy.by_locality => self.of(localities.get(position.list)),
+            several if cluster.policy().shares_connection() => self.by_address(several),
+            several => self.of(listed(several, position.index)),
+        })
+    }
+
+    /// Forgets the labels of localities that are not listed any more.
+    pub(super) fn clear(&mut self) {
+        self.0.clear();
+    }
+
     fn of(&mut self, locality: Option<&LocalityConfig>) -> LocalityLabel {
         locality.map_or(LocalityLabel::None, |locality| LocalityLabel::One(self.text(&locality.locality)))
     }
@@ -64,9 +41,9 @@ impl Labels {
             return self.of(Some(only));
         }
         let mut labels = BTreeMap::new();
-        for it in localities {
-            let label = self.text(&it.locality);
-            let addresses = it.endpoints.iter().flat_map(|endpoint| &endpoint.addresses);
+        for locality in localities {
+            let label = self.text(&locality.locality);
+            let addresses = locality.endpoints.iter().flat_map(|endpoint| &endpoint.addresses);
             labels.extend(addresses.map(|address| (*address, label.clone())));
         }
         LocalityLabel::ByAddress(Arc::new(labels))
@@ -82,7 +59,7 @@ impl Labels {
     }
 }
 
-/// The locality of an endpoint by its place in the list of all of them.
+/// The locality of an endpoint by its index in the list of all of them.
 fn listed(localities: &[LocalityConfig], mut index: usize) -> Option<&LocalityConfig> {
     localities.iter().find(|locality| {
         let is_here = index < locality.endpoints.len();

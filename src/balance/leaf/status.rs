@@ -2,74 +2,72 @@
 
 use std::time::Instant;
 
-use super::{Leaf, PriorityLists};
+use super::{cluster::Cluster, endpoints::EndpointTable, priorities::Priorities};
 use crate::balance::{
     cluster_endpoint::{ClusterEndpoint, EndpointKey},
     connectivity::Connectivity,
+    lists::PriorityLists,
+    outlier::Outliers,
     policy::{EndpointConfig, LocalityConfig},
-    status::{
-        ConnectionSecurity, ConnectionStatus, EndpointStatus, LeafStatus, LocalityStatus, PriorityStatus,
-    },
+    status::{ConnectionSecurity, ConnectionStatus, EndpointStatus, LocalityStatus, PriorityStatus},
 };
 
-impl<H: Clone> Leaf<H> {
-    pub(in crate::balance) fn status(&self, now: Instant) -> LeafStatus {
-        let priorities = self.config.priorities.iter().enumerate();
-        LeafStatus {
-            name: self.name.clone(),
-            state: self.connectivity(),
-            policy: self.config.policy.policy.name(),
-            requests: self.breaker.running(),
-            max_requests: self.config.max_requests,
-            priorities: priorities.map(|(index, it)| self.priority_status(index, it, now)).collect(),
-            unused: Vec::new(),
-        }
+/// The parts of a cluster that its status is made of.
+pub(super) struct StatusReader<'a, H> {
+    pub(super) cluster: &'a Cluster,
+    pub(super) endpoints: &'a EndpointTable<H>,
+    pub(super) priorities: &'a Priorities<H>,
+    pub(super) outliers: &'a Outliers,
+    pub(super) now: Instant,
+}
+
+impl<H: Clone> StatusReader<'_, H> {
+    /// The priorities of the configuration, also those that were not created.
+    pub(super) fn priorities(&self) -> Vec<PriorityStatus> {
+        let priorities = self.cluster.config.priorities.iter().enumerate();
+        priorities.map(|(priority, localities)| self.priority(priority, localities)).collect()
     }
 
-    fn priority_status(
-        &self,
-        priority: usize,
-        localities: &[LocalityConfig],
-        now: Instant,
-    ) -> PriorityStatus {
-        let groups = self.priorities.get(priority).and_then(Option::as_ref);
+    fn priority(&self, priority: usize, localities: &[LocalityConfig]) -> PriorityStatus {
+        let lists = self.priorities.get(priority);
         let localities = localities.iter().map(|locality| LocalityStatus {
             locality: locality.locality.clone(),
             weight: locality.weight,
             endpoints: locality
                 .endpoints
                 .iter()
-                .map(|of| self.endpoint_status(of, (priority, locality), now))
+                .map(|endpoint| self.endpoint(endpoint, locality, priority))
                 .collect(),
         });
         PriorityStatus {
-            state: groups.map(PriorityLists::connectivity),
-            is_active: self.failover.chosen() == Some(priority),
-            error: groups.and_then(|groups| groups.error.clone()),
+            state: lists.map(PriorityLists::connectivity),
+            is_active: self.priorities.chosen_index() == Some(priority),
+            error: lists.and_then(|lists| lists.error.clone()),
             localities: localities.collect(),
         }
     }
 
-    fn endpoint_status(
+    fn endpoint(
         &self,
         endpoint: &EndpointConfig,
-        (priority, locality): (usize, &LocalityConfig),
-        now: Instant,
+        locality: &LocalityConfig,
+        priority: usize,
     ) -> EndpointStatus {
-        let by_locality = self.config.policy.by_locality.then(|| locality.locality.to_string());
-        let is_own = !self.config.policy.policy.shares_connection();
+        let policy = self.cluster.policy();
+        let by_locality = self.cluster.config.policy.by_locality.then(|| locality.locality.to_string());
+        let is_own = !policy.shares_connection();
         let key = match is_own {
             true => EndpointKey::of(endpoint.addresses.clone(), endpoint.identity.clone()),
             false => EndpointKey::All { priority, locality: by_locality },
         };
-        let member = self.by_key.get(&key).and_then(|member| self.members.get(*member));
-        let connections = member.map(|member| connections(member, endpoint)).unwrap_or_default();
-        let state = match member {
-            Some(it) if is_own => it.connectivity,
-            Some(it) => state_of_one(it, endpoint),
+        let known = self.endpoints.by_key(&key);
+        let connections = known.map(|known| connections(known, endpoint)).unwrap_or_default();
+        let state = match known {
+            Some(known) if is_own => known.connectivity,
+            Some(known) => state_of_one(known, endpoint),
             None => Connectivity::Idle,
         };
-        let weights = self.config.policy.policy.weights();
+        let weights = policy.weights();
         let ejected_until = match &key {
             EndpointKey::Endpoint { addresses, .. } => self.outliers.ejected_until(addresses),
             EndpointKey::All { .. } => None,
@@ -80,18 +78,18 @@ impl<H: Clone> Leaf<H> {
             health: None,
             state,
             weight: endpoint.weight,
-            load_weight: weights.and_then(|settings| member?.load_weight(settings, now)),
+            load_weight: weights.and_then(|settings| known?.load_weight(settings, self.now)),
             calls: connections.iter().map(|connection| connection.calls).sum(),
-            error: member.filter(|_| connections.is_empty()).and_then(|member| member.error().cloned()),
+            error: known.filter(|_| connections.is_empty()).and_then(|known| known.error().cloned()),
             connections,
-            ejected_for: ejected_until.map(|until| until.saturating_duration_since(now)),
+            ejected_for: ejected_until.map(|until| until.saturating_duration_since(self.now)),
         }
     }
 }
 
 /// The connections to the addresses of an endpoint.
-fn connections<H: Clone>(member: &ClusterEndpoint<H>, endpoint: &EndpointConfig) -> Vec<ConnectionStatus> {
-    let ready = member.subchannels().filter(|subchannel| endpoint.addresses.contains(&subchannel.address()));
+fn connections<H: Clone>(known: &ClusterEndpoint<H>, endpoint: &EndpointConfig) -> Vec<ConnectionStatus> {
+    let ready = known.subchannels().filter(|subchannel| endpoint.addresses.contains(&subchannel.address()));
     let connections = ready.filter_map(|ready| ready.ready()).flat_map(|ready| {
         ready.connections.iter().map(move |(_, streams)| ConnectionStatus {
             address: ready.destination.address,
@@ -104,10 +102,9 @@ fn connections<H: Clone>(member: &ClusterEndpoint<H>, endpoint: &EndpointConfig)
 }
 
 /// The state of an endpoint that has its connection together with others.
-fn state_of_one<H: Clone>(member: &ClusterEndpoint<H>, endpoint: &EndpointConfig) -> Connectivity {
+fn state_of_one<H: Clone>(known: &ClusterEndpoint<H>, endpoint: &EndpointConfig) -> Connectivity {
     let states = || {
-        let own =
-            member.subchannels().filter(|subchannel| endpoint.addresses.contains(&subchannel.address()));
+        let own = known.subchannels().filter(|subchannel| endpoint.addresses.contains(&subchannel.address()));
         own.map(|subchannel| subchannel.connectivity())
     };
     let preferred = [Connectivity::Ready, Connectivity::Connecting, Connectivity::TransientFailure];

@@ -39,7 +39,7 @@ impl<'a> EndpointList<'a> {
     }
 
     /// The endpoints in their order.
-    pub(in crate::balance) fn endpoints(&self) -> impl Iterator<Item = &'a EndpointConfig> {
+    pub(in crate::balance) fn endpoints(&self) -> impl DoubleEndedIterator<Item = &'a EndpointConfig> {
         self.localities.iter().flat_map(|locality| &locality.endpoints)
     }
 

@@ -1,7 +1,7 @@
 use std::net::SocketAddr;
 
 use super::*;
-use crate::balance::stream_queue::StreamWaiter;
+use crate::balance::{command::Command, stream_queue::StreamWaiter};
 
 mod simulation;
 
@@ -39,18 +39,14 @@ impl Rig {
         self.pick_first.update(
             addresses,
             &mut released,
-            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+            &mut Scope::of_test(self.now, &mut self.random, &mut self.commands),
         );
         released.release(&mut self.commands);
         self.drain()
     }
 
     fn connect(&mut self) -> Vec<String> {
-        self.pick_first.connect(&mut Scope {
-            now: self.now,
-            random: &mut self.random,
-            commands: &mut self.commands,
-        });
+        self.pick_first.connect(&mut Scope::of_test(self.now, &mut self.random, &mut self.commands));
         self.drain()
     }
 
@@ -60,7 +56,7 @@ impl Rig {
         self.pick_first.on_connected(
             self.connections[number - 1],
             streams,
-            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+            &mut Scope::of_test(self.now, &mut self.random, &mut self.commands),
         );
         self.drain()
     }
@@ -71,17 +67,15 @@ impl Rig {
         self.pick_first.on_failed(
             connection,
             error,
-            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+            &mut Scope::of_test(self.now, &mut self.random, &mut self.commands),
         );
         self.drain()
     }
 
     fn lose(&mut self, number: usize) -> Vec<String> {
         let connection = self.connections[number - 1];
-        self.pick_first.on_lost(
-            connection,
-            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
-        );
+        self.pick_first
+            .on_lost(connection, &mut Scope::of_test(self.now, &mut self.random, &mut self.commands));
         self.drain()
     }
 
@@ -91,11 +85,11 @@ impl Rig {
         let mut said = Vec::new();
         while let Some(at) = self.pick_first.poll_timeout().filter(|at| *at <= until) {
             self.now = self.now.max(at);
-            self.pick_first.handle_timeout(&mut Scope {
-                now: self.now,
-                random: &mut self.random,
-                commands: &mut self.commands,
-            });
+            self.pick_first.handle_timeout(&mut Scope::of_test(
+                self.now,
+                &mut self.random,
+                &mut self.commands,
+            ));
             said.extend(self.drain());
         }
         self.now = until;
@@ -110,10 +104,7 @@ impl Rig {
     }
 
     fn scale(&mut self, limit: usize) -> Vec<String> {
-        self.pick_first.scale(
-            limit,
-            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
-        );
+        self.pick_first.scale(limit, &mut Scope::of_test(self.now, &mut self.random, &mut self.commands));
         self.drain()
     }
 
@@ -363,11 +354,7 @@ fn ch3_3_ch4_16_the_reason_of_a_delay_is_that_connections_were_lost_though_other
 fn ch3_3_a_reset_of_the_backoff_tries_again_at_once() {
     let (mut rig, _) = Rig::connecting(&[1]);
     rig.fail(1);
-    rig.pick_first.reset_backoff(&mut Scope {
-        now: rig.now,
-        random: &mut rig.random,
-        commands: &mut rig.commands,
-    });
+    rig.pick_first.reset_backoff(&mut Scope::of_test(rig.now, &mut rig.random, &mut rig.commands));
     assert_eq!(rig.drain(), ["connect 10.0.0.1"]);
 }
 

@@ -3,7 +3,7 @@ mod simulation;
 use std::time::Duration;
 
 use super::*;
-use crate::balance::stream_queue::StreamWaiter;
+use crate::balance::{command::Command, stream_queue::StreamWaiter};
 
 /// A subchannel with its clock, and a limit of connections.
 struct Rig {
@@ -36,11 +36,7 @@ impl Rig {
     }
 
     fn connect(&mut self) -> usize {
-        self.subchannel.connect(&mut Scope {
-            now: self.now,
-            random: &mut self.random,
-            commands: &mut self.commands,
-        });
+        self.subchannel.connect(&mut Scope::of_test(self.now, &mut self.random, &mut self.commands));
         self.scale()
     }
 
@@ -77,10 +73,8 @@ impl Rig {
 
     /// As after each event; returns the number of new attempts to connect.
     fn scale(&mut self) -> usize {
-        self.subchannel.scale(
-            self.limit,
-            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
-        );
+        self.subchannel
+            .scale(self.limit, &mut Scope::of_test(self.now, &mut self.random, &mut self.commands));
         let commands = std::iter::from_fn(|| self.commands.poll());
         commands.filter(|it| matches!(it, Command::Connect { .. })).count()
     }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::*;
+use crate::balance::command::Command;
 
 /// A network of ten addresses, and what is known of each connection.
 struct World {
@@ -47,11 +48,7 @@ impl World {
             open: BTreeMap::new(),
         };
         world.change_list();
-        world.pick_first.connect(&mut Scope {
-            now: world.now,
-            random: &mut world.random,
-            commands: &mut world.commands,
-        });
+        world.pick_first.connect(&mut Scope::of_test(world.now, &mut world.random, &mut world.commands));
         world.obey();
         world
     }
@@ -69,20 +66,18 @@ impl World {
                     self.open.remove(&connection);
                     self.pick_first.on_lost(
                         connection,
-                        &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+                        &mut Scope::of_test(self.now, &mut self.random, &mut self.commands),
                     );
                 }
             }
-            7..9 => self.pick_first.connect(&mut Scope {
-                now: self.now,
-                random: &mut self.random,
-                commands: &mut self.commands,
-            }),
-            9 => self.pick_first.reset_backoff(&mut Scope {
-                now: self.now,
-                random: &mut self.random,
-                commands: &mut self.commands,
-            }),
+            7..9 => {
+                self.pick_first.connect(&mut Scope::of_test(self.now, &mut self.random, &mut self.commands))
+            }
+            9 => self.pick_first.reset_backoff(&mut Scope::of_test(
+                self.now,
+                &mut self.random,
+                &mut self.commands,
+            )),
             _ => {
                 let time = [100, 1_000, 30_000][self.random.usize(0..3)];
                 let time = Duration::from_millis(self.random.u64(0..time));
@@ -100,7 +95,7 @@ impl World {
         self.pick_first.update(
             addresses,
             &mut released,
-            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
+            &mut Scope::of_test(self.now, &mut self.random, &mut self.commands),
         );
         released.release(&mut self.commands);
         self.obey();
@@ -118,11 +113,11 @@ impl World {
             };
             self.now = at;
             match what {
-                None => self.pick_first.handle_timeout(&mut Scope {
-                    now: self.now,
-                    random: &mut self.random,
-                    commands: &mut self.commands,
-                }),
+                None => self.pick_first.handle_timeout(&mut Scope::of_test(
+                    self.now,
+                    &mut self.random,
+                    &mut self.commands,
+                )),
                 Some(connection) => self.decide(connection),
             }
             self.obey();
@@ -133,7 +128,7 @@ impl World {
 
     fn decide(&mut self, connection: ConnectionId) {
         let Some((address, _)) = self.attempts.remove(&connection) else { return };
-        let scope = &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands };
+        let scope = &mut Scope::of_test(self.now, &mut self.random, &mut self.commands);
         if self.accepts[number(address)] {
             self.open.insert(connection, address);
             let streams = Streams::new((), usize::MAX);
@@ -196,11 +191,7 @@ impl World {
     /// Every address accepts connections: one is ready within the longest backoff, and an attempt.
     fn heal(&mut self) {
         self.accepts = [true; 10];
-        self.pick_first.connect(&mut Scope {
-            now: self.now,
-            random: &mut self.random,
-            commands: &mut self.commands,
-        });
+        self.pick_first.connect(&mut Scope::of_test(self.now, &mut self.random, &mut self.commands));
         self.obey();
         self.pass(Duration::from_secs(144 + 144));
         let expected =

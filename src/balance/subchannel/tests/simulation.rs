@@ -9,7 +9,7 @@ use std::{
 };
 
 use super::*;
-use crate::balance::stream_queue::Connections;
+use crate::balance::{command::Command, stream_queue::Connections};
 
 /// A subchannel, and what its peer and its calls know.
 struct World {
@@ -103,11 +103,7 @@ impl World {
     /// A call begins with the picker that it sees.
     fn begin(&mut self) {
         let Some(picker) = &self.picker else {
-            self.subchannel.connect(&mut Scope {
-                now: self.now,
-                random: &mut self.random,
-                commands: &mut self.commands,
-            });
+            self.subchannel.connect(&mut Scope::of_test(self.now, &mut self.random, &mut self.commands));
             return self.settle();
         };
         match picker.try_reserve() {
@@ -186,10 +182,8 @@ impl World {
     /// After each event of the subchannel.
     fn settle(&mut self) {
         let count = self.subchannel.ids().count();
-        self.subchannel.scale(
-            self.limit,
-            &mut Scope { now: self.now, random: &mut self.random, commands: &mut self.commands },
-        );
+        self.subchannel
+            .scale(self.limit, &mut Scope::of_test(self.now, &mut self.random, &mut self.commands));
         while let Some(command) = self.commands.poll() {
             match command {
                 Command::Connect { connection, purpose, .. } => {

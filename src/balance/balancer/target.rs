@@ -1,0 +1,80 @@
+//! A cluster that requests are sent to: the choice among its leaves.
+
+use std::sync::Arc;
+
+use crate::balance::{
+    clusters::ClusterConfig,
+    connectivity::Connectivity,
+    failover::Failover,
+    picker::{Choice, ClusterPicker, LeafPicker},
+};
+
+/// A cluster that requests are sent to.
+#[derive(Debug)]
+pub(super) struct Target<H> {
+    pub(super) config: ClusterConfig,
+    pub(super) failover: Failover,
+    pub(super) picker: Arc<ClusterPicker<H>>,
+}
+
+impl<H> Target<H> {
+    /// A cluster without leaves, which it gets [next](Self::rearrange).
+    pub(super) fn new(config: &ClusterConfig) -> Self {
+        let unusable = || ClusterPicker {
+            connectivity: Connectivity::TransientFailure,
+            choice: Choice::Unusable("it has no leaf clusters".into()),
+        };
+        Self {
+            config: ClusterConfig::Leaves(Vec::new()),
+            failover: Failover::default(),
+            picker: Arc::new(config.picker().unwrap_or_else(unusable)),
+        }
+    }
+
+    /// The leaf in use.
+    pub(super) fn chosen(&self) -> Option<&Arc<str>> {
+        self.config.leaves().get(self.failover.chosen()?)
+    }
+
+    /// Sets a new configuration, in which each leaf keeps its state at its new place. Returns the leaves that it has no more.
+    pub(super) fn rearrange(&mut self, config: ClusterConfig) -> Vec<Arc<str>> {
+        let (before, after) = (self.config.leaves(), config.leaves());
+        let places: Vec<_> = after.iter().map(|leaf| before.iter().position(|known| known == leaf)).collect();
+        let removed = before.iter().filter(|leaf| !after.contains(leaf)).cloned().collect();
+        self.failover.rearrange(&places);
+        if let Some(picker) = config.picker() {
+            self.picker = Arc::new(picker);
+        }
+        self.config = config;
+        removed
+    }
+
+    #[cfg(any(test, feature = "channel"))]
+    pub(super) fn status(&self, name: &Arc<str>) -> crate::balance::status::ClusterStatus {
+        let error = match &self.config {
+            ClusterConfig::Leaves(_) => None,
+            ClusterConfig::Gone(reason)
+            | ClusterConfig::Unusable(reason)
+            | ClusterConfig::Unknown(reason) => Some(reason.clone()),
+        };
+        crate::balance::status::ClusterStatus {
+            name: name.clone(),
+            state: self.picker.connectivity,
+            leaves: self.config.leaves().to_vec(),
+            active_leaf: self.chosen().cloned(),
+            error,
+        }
+    }
+
+    /// Makes a picker of the latest one of the leaf in use; false if that is the same as before.
+    pub(super) fn refresh(&mut self, leaf: Arc<LeafPicker<H>>) -> bool {
+        if let Choice::Leaf(known) = &self.picker.choice
+            && Arc::ptr_eq(known, &leaf)
+        {
+            return false;
+        }
+        let connectivity = leaf.connectivity;
+        self.picker = Arc::new(ClusterPicker { connectivity, choice: Choice::Leaf(leaf) });
+        true
+    }
+}
