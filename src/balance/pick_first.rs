@@ -19,7 +19,7 @@ use super::{
     rotation::Rotated,
     scope::Scope,
     stream_queue::OnFull,
-    streams::Streams,
+    stream_queue::streams::Streams,
     subchannel::{Established, Subchannel},
 };
 

@@ -7,8 +7,8 @@ use super::{
     connectivity::Connectivity,
     identity::Destination,
     scope::Scope,
+    stream_queue::streams::Streams,
     stream_queue::{OnFull, StreamQueue},
-    streams::Streams,
 };
 
 /// One destination of an endpoint, which is an address with its identity: its connections, the attempt at another one, and the delay after a failure (CH3.1).

@@ -20,10 +20,10 @@ use crate::metrics::ChannelMetrics;
 use crate::{
     Bootstrap, Client,
     balance::{
-        balancer::BalancerSettings,
         identity::EndpointCredentials,
         observer::Observer,
         retry::{RetrySettings, Throttle},
+        settings::BalancerSettings,
     },
     config::{Target, bounded},
 };

@@ -59,7 +59,7 @@ use crate::{
         connect_error::ConnectError,
         picker::{Attempt, Malformed, ReadyEndpoint},
         stream_queue::Gone,
-        streams::Streams,
+        stream_queue::streams::Streams,
     },
     resource::load_balancing::AddedMetadata,
 };

@@ -19,7 +19,7 @@ use super::{
 #[cfg(feature = "tls")]
 use crate::channel::security::SharedTls;
 use crate::{
-    balance::{connect_error::ConnectError, disconnect::Disconnect, streams::Streams},
+    balance::{connect_error::ConnectError, disconnect::Disconnect, stream_queue::streams::Streams},
     config::Bootstrap,
 };
 

@@ -43,7 +43,7 @@ use crate::{
         generation::{Generation, Generations},
         identity::Rotation,
         stream_queue::OnFull,
-        streams::Streams,
+        stream_queue::streams::Streams,
         weights::LoadReport,
     },
     client::{ClusterSubscription, Resolution},

@@ -28,8 +28,8 @@ use crate::{
     balance::{
         backoff::Backoff,
         picker::{Malformed, ReadyEndpoint},
+        stream_queue::streams::Streams,
         stream_queue::{Connections, Gone},
-        streams::Streams,
         weights::LoadReport,
     },
     codec::RawCodec,
