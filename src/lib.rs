@@ -126,6 +126,11 @@
 #[cfg(feature = "client")]
 #[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "the channel uses all of it"))]
 mod background;
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+mod backoff;
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 #[cfg_attr(
     not(test),
