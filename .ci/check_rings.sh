@@ -20,7 +20,7 @@ cache
 resolve
 filters
 engine balance'
-shell='client channel transport tls background file_reads control_plane csds metrics orca codec'
+shell='client channel transport dial tls background file_reads control_plane csds metrics orca codec'
 edge='bootstrap cli discover fuzzing testing test_log bin lib'
 core=$(tr '\n' ' ' <<<"$floors")
 
@@ -44,7 +44,7 @@ exec perl -e '
 use strict;
 use warnings;
 
-my $outward = qr/cli|channel|client|transport|tls|background|file_reads|csds|metrics|orca|bootstrap|discover|testing/;
+my $outward = qr/cli|channel|client|transport|dial|tls|background|file_reads|csds|metrics|orca|bootstrap|discover|testing/;
 my $crates = qr{tokio\w*|tonic\w*|hyper\w*|h2|rustls\w*|x509_cert};
 
 # Names that the root re-exports from outward modules: crate::Client is crate::client::Client.

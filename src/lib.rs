@@ -155,6 +155,9 @@ mod capacity;
 mod chunked_slab;
 #[cfg(any(feature = "client", feature = "control-plane", feature = "orca"))]
 mod codec;
+#[cfg(feature = "client")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+mod dial;
 #[cfg_attr(
     not(test),
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)

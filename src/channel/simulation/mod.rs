@@ -39,7 +39,7 @@ use self::{
     script::Script,
     world::{Outcomes, World},
 };
-pub(in crate::channel) use self::{network::connect, pipe::Pipe};
+pub(in crate::channel) use self::network::connect;
 
 /// A run that has violated an invariant.
 #[derive(Debug)]

@@ -18,11 +18,12 @@ use tokio::{
 use super::{call::Outgoing, watched_io::WatchedIo};
 use crate::{
     config::Server,
+    dial::{self, Alpn, SocketOptions},
     transport::{
         ConnectionEvents, Disconnect, DisconnectKind,
         credentials::CredentialsRegistry,
         metadata::MetadataSources,
-        socket::{Alpn, Loader, Secured, explain, open},
+        socket::{Loader, Secured, explain},
     },
 };
 
@@ -87,7 +88,10 @@ impl Dial<'_> {
         let mut credentials = self.bounded(begin, NO_CREDENTIALS, loader.load(Alpn::Http2)).await??;
         let headers = std::mem::take(&mut credentials.headers);
         let headers = self.bounded(begin, NO_METADATA, loader.with_metadata(headers)).await??;
-        let open = open(self.server.uri.address());
+        // An unacknowledged request is as bad as an unanswered ping (A18).
+        let options =
+            SocketOptions { user_timeout: Some(self.keepalive_timeout), ..SocketOptions::default() };
+        let open = dial::open(self.server.uri.address(), options);
         let (io, host) = self.bounded(begin, NO_ANSWER, open).await?.map_err(|e| self.unreachable(&e))?;
         let secure = credentials.secure(io, &host);
         let Secured { io, .. } =

@@ -49,7 +49,7 @@ impl Transport for RestTransport {
         // Only a poll shows whether the server is reachable.
         events.connected();
         let poller = Poller {
-            pool: self.pools.of(&target.server),
+            pool: self.pools.of(&target),
             timeout: target.polling.unwrap_or_default().request_timeout,
             target,
             events,

@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_core::future::BoxFuture;
@@ -23,11 +24,12 @@ use tonic::codegen::Service;
 use super::exchange::Outgoing;
 use crate::{
     config::Server,
+    dial::{self, Alpn, SocketOptions},
     transport::{
-        Disconnect, DisconnectKind,
+        ConnectRequest, Disconnect, DisconnectKind,
         credentials::CredentialsRegistry,
         metadata::MetadataSources,
-        socket::{Alpn, BoxedIo, Loader, Secured, explain, open},
+        socket::{BoxedIo, Loader, Secured, explain},
     },
 };
 
@@ -45,15 +47,15 @@ impl Pools {
         Self { credentials: Arc::new(credentials), metadata, list: Mutex::default() }
     }
 
-    /// The pool of a server. It lives as long as it is in use.
-    pub(super) fn of(&self, server: &Arc<Server>) -> Arc<Pool> {
+    /// Returns the pool of a server. It lives as long as it is in use, with the keepalive of its first user.
+    pub(super) fn of(&self, ConnectRequest { server, keepalive, .. }: &ConnectRequest) -> Arc<Pool> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(|pool| pool.strong_count() > 0);
         if let Some(pool) = list.iter().filter_map(Weak::upgrade).find(|pool| pool.dialer.server == *server) {
             return pool;
         }
         let (credentials, metadata) = (self.credentials.clone(), self.metadata.clone());
-        let dialer = Dialer { server: server.clone(), credentials, metadata };
+        let dialer = Dialer { server: server.clone(), credentials, metadata, keepalive: *keepalive };
         let pool = Arc::new(Pool { client: Mutex::new(dialer.client()), dialer });
         list.push(Arc::downgrade(&pool));
         pool
@@ -91,6 +93,8 @@ pub(super) struct Dialer {
     pub(super) server: Arc<Server>,
     credentials: Arc<CredentialsRegistry>,
     metadata: MetadataSources,
+    /// How long a connection is idle before the system probes the server: between polls there are no pings.
+    keepalive: Duration,
 }
 
 impl Dialer {
@@ -113,7 +117,8 @@ impl Dialer {
         let unreachable =
             |why: &(dyn Error + 'static)| Disconnect::new(DisconnectKind::Unreachable, explain(why, channel));
         let credentials = self.loader().load(Alpn::Http2OrHttp1).await?;
-        let (io, host) = open(self.server.uri.address()).await.map_err(|e| unreachable(&e))?;
+        let options = SocketOptions { keepalive: Some(self.keepalive), ..SocketOptions::default() };
+        let (io, host) = dial::open(self.server.uri.address(), options).await.map_err(|e| unreachable(&e))?;
         let Secured { io, selected_http2 } =
             credentials.secure(io, &host).await.map_err(|e| unreachable(&*e))?;
         Ok(Socket { io: TokioIo::new(io), selected_http2 })

@@ -8,6 +8,7 @@ use tonic::codegen::StdError;
 use super::{BoxedIo, with_causes};
 use crate::{
     config::{CallCredentials, ChannelCredentials, CustomCredentials, Server, TlsConfig},
+    dial::{Alpn, Socket},
     file_reads::FileReads,
     transport::{
         Disconnect, DisconnectKind,
@@ -38,16 +39,6 @@ pub(in crate::transport) struct Loader<'a> {
     pub(in crate::transport) registry: &'a CredentialsRegistry,
     /// The metadata of the application.
     pub(in crate::transport) metadata: &'a MetadataSources,
-}
-
-/// The protocols to negotiate by TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::transport) enum Alpn {
-    /// HTTP/2 alone.
-    Http2,
-    /// HTTP/2 or HTTP/1.1, by the server's choice.
-    #[cfg(feature = "rest")]
-    Http2OrHttp1,
 }
 
 /// A connection with the required security.
@@ -167,13 +158,13 @@ impl Credentials {
     }
 
     /// Secures a connection to a host of this name or address.
-    pub(in crate::transport) async fn secure(&self, io: BoxedIo, host: &str) -> Result<Secured, StdError> {
+    pub(in crate::transport) async fn secure(&self, io: Socket, host: &str) -> Result<Secured, StdError> {
         match &self.channel {
-            Channel::Insecure => Ok(Secured { io, selected_http2: false }),
+            Channel::Insecure => Ok(Secured { io: Box::new(io), selected_http2: false }),
             #[cfg(feature = "tls")]
             Channel::Tls(tls) => tls.secure(io, host).await,
             Channel::Handshake(own) => {
-                Ok(Secured { io: own.handshake(io, host).await?, selected_http2: false })
+                Ok(Secured { io: own.handshake(Box::new(io), host).await?, selected_http2: false })
             }
         }
     }

@@ -12,9 +12,10 @@ use tokio_rustls::{
 };
 use tonic::codegen::StdError;
 
-use super::{super::BoxedIo, Alpn, Secured};
+use super::Secured;
 use crate::{
     config::TlsConfig,
+    dial::{Alpn, Socket},
     tls::{
         NameRule, TrustBundleMap, TrustRoots, Verifier,
         files::{self, Content},
@@ -63,7 +64,7 @@ impl Tls {
     }
 
     /// Makes the handshake with a host of this name or address.
-    pub(super) async fn secure(&self, io: BoxedIo, host: &str) -> Result<Secured, StdError> {
+    pub(super) async fn secure(&self, io: Socket, host: &str) -> Result<Secured, StdError> {
         let name = ServerName::try_from(self.server_name.as_deref().unwrap_or(host).to_owned())?;
         let connected = self.connector.connect(name, io).await;
         let io = connected.map_err(|e| match refusal(&e) {
@@ -174,7 +175,7 @@ mod tests {
         let server = Arc::new(ca.issue([name]).server(None));
         let (near, far) = tokio::io::duplex(1 << 16);
         let tls = Tls::load(config, Alpn::Http2)?;
-        let secure = tls.secure(Box::new(near), "control-plane.example");
+        let secure = tls.secure(Socket::Memory(Box::new(near)), "control-plane.example");
         let (secured, _) = tokio::join!(secure, TlsAcceptor::from(server).accept(far));
         secured.map(drop).map_err(|e| e.to_string())
     }
