@@ -209,7 +209,10 @@ mod scans;
 mod test_log;
 #[cfg(feature = "tls")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
-#[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "the channel uses all of it"))]
+#[cfg_attr(
+    not(feature = "channel"),
+    allow(dead_code, unreachable_pub, unused_imports, reason = "the channel uses all of it")
+)]
 mod tls;
 mod wire;
 

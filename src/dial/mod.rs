@@ -79,3 +79,6 @@ pub(crate) async fn open_tunnel(
     tunnel::open(&mut socket, address).await.map_err(io::Error::other)?;
     Ok(Socket::Tcp(socket))
 }
+
+#[cfg(all(test, feature = "channel"))]
+mod tests;

@@ -15,7 +15,7 @@ use tokio_rustls::rustls::{pki_types::CertificateDer, sign::CertifiedKey};
 use super::{
     files::{self, Content, Unusable, in_file},
     names::CertificateNames,
-    refresh::{Change, Refresh, is_due},
+    refresh::{Change, Refresh, Trigger, is_due},
     spiffe::TrustBundleMap,
     verifier::TrustRoots,
 };
@@ -30,6 +30,8 @@ use crate::{
 pub(super) struct Material {
     /// What the material is of, for errors and logs: `certificate provider instance "a"`.
     origin: Box<str>,
+    /// What the roots are of, for the errors of verification.
+    roots_origin: Box<str>,
     /// The files to read.
     sources: Sources,
     /// The states of both kinds of material, each of which is refreshed apart from the other (CH7.5).
@@ -82,6 +84,17 @@ pub(super) enum Need {
     Roots,
 }
 
+/// How old the material of a handshake may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freshness {
+    /// As old as it is: a task reads the files at the interval.
+    Watched,
+    /// As old as the interval.
+    Interval,
+    /// Read for the handshake.
+    Handshake,
+}
+
 /// The files to read.
 #[derive(Clone)]
 struct Sources {
@@ -127,12 +140,27 @@ impl Material {
     }
 
     /// The files of TLS without certificate providers. Without roots, those of the system are used (A65).
-    pub(super) fn of_config(config: &TlsConfig) -> Self {
+    pub(super) fn of_config(config: &TlsConfig, origin: String) -> Self {
         let roots =
             roots_source(config.spiffe_trust_bundle_map_file.as_ref(), config.ca_certificate_file.as_ref());
         let identity = config.certificate_file.clone().zip(config.private_key_file.clone());
         let sources = Sources { identity, roots: roots.or(Some(RootsSource::System)) };
-        Self::new("the TLS configuration of the channel".to_owned(), sources, config.refresh_interval)
+        Self::new(origin, sources, config.refresh_interval)
+    }
+
+    /// The files of TLS to a management server. Errors of verification name the file of the roots.
+    pub(super) fn of_server(config: &TlsConfig, server: &str) -> Self {
+        let material = Self::of_config(config, format!("the TLS configuration of xDS server {server}"));
+        let roots_origin = match &material.sources.roots {
+            Some(source @ (RootsSource::Pem(_) | RootsSource::SpiffeMap(_))) => {
+                let (field, path) = source.file();
+                format!("{field} {}", path.display())
+            }
+            Some(RootsSource::System) | None => {
+                "the system's root certificates (no ca_certificate_file is configured)".to_owned()
+            }
+        };
+        Self { roots_origin: roots_origin.into(), ..material }
     }
 
     /// The roots of the operating system (A82).
@@ -157,6 +185,7 @@ impl Material {
             rotations: Rotations::default(),
         };
         Self {
+            roots_origin: origin.as_str().into(),
             origin: origin.into(),
             sources,
             identity: Arc::new(tokio::sync::Mutex::new(Refresh::new(interval))),
@@ -177,43 +206,55 @@ impl Material {
         &self.origin
     }
 
+    /// What the roots are of, for the errors of verification.
+    pub(super) fn roots_origin(&self) -> &str {
+        &self.roots_origin
+    }
+
     /// The last good material.
     pub(super) fn published(&self) -> Published {
         self.published.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The material for a handshake. It is read if what the handshake needs has never been good; with `on_demand`, whenever a
-    /// reading is due.
-    pub(super) async fn for_handshake(self: &Arc<Self>, need: Need, on_demand: bool) -> Published {
-        let published = self.published();
-        let is_due = is_due(published.due(need), now());
-        if published.has(need) && !(on_demand && is_due) {
+    /// Returns the material for a handshake. It is read if it is too old, or if what the handshake needs has never been good.
+    pub(super) async fn for_handshake(self: &Arc<Self>, need: Need, freshness: Freshness) -> Published {
+        let (published, now) = (self.published(), now());
+        let is_fresh = match freshness {
+            Freshness::Watched => true,
+            Freshness::Interval => !is_due(published.due(need), now),
+            Freshness::Handshake => false,
+        };
+        if published.has(need) && is_fresh {
             return published;
         }
+        let trigger = match freshness {
+            Freshness::Watched | Freshness::Interval => Trigger::Missing,
+            Freshness::Handshake => Trigger::Handshake(now),
+        };
         match need {
-            Need::Identity => self.read_identity(true).await,
-            Need::Roots => self.read_roots(true).await,
+            Need::Identity => self.read_identity(trigger).await,
+            Need::Roots => self.read_roots(trigger).await,
         }
         self.published()
     }
 
     /// Reads what is due, and returns when the next reading is.
     pub(super) async fn refresh(self: &Arc<Self>) -> Option<Instant> {
-        tokio::join!(self.read_identity(false), self.read_roots(false));
+        tokio::join!(self.read_identity(Trigger::Interval), self.read_roots(Trigger::Interval));
         let published = self.published();
         let identity = self.sources.identity.as_ref().map(|_| published.identity_due);
         let roots = self.sources.roots.as_ref().map(|_| published.roots_due);
         [identity, roots].into_iter().flatten().min().flatten()
     }
 
-    /// Reads certificate and key if that is due. If they are needed and have never been good, they are due earlier.
-    async fn read_identity(self: &Arc<Self>, is_needed: bool) {
+    /// Reads certificate and key if that is due. The trigger may have them due earlier.
+    async fn read_identity(self: &Arc<Self>, trigger: Trigger) {
         let Some((certificate, key)) = self.sources.identity.clone() else { return };
         let this = self.clone();
         read_in_background(async move {
             // Handshakes that wait for the same reading find it done.
             let mut identity = this.identity.clone().lock_owned().await;
-            if !identity.begin_reading(is_needed, now()) {
+            if !identity.begin_reading(trigger, now()) {
                 return;
             }
             let files = (certificate.clone(), key.clone());
@@ -235,13 +276,13 @@ impl Material {
         .await;
     }
 
-    /// Reads the roots if that is due. If they are needed and have never been good, they are due earlier.
-    async fn read_roots(self: &Arc<Self>, is_needed: bool) {
+    /// Reads the roots if that is due. The trigger may have them due earlier.
+    async fn read_roots(self: &Arc<Self>, trigger: Trigger) {
         let Some(source) = self.sources.roots.clone() else { return };
         let this = self.clone();
         read_in_background(async move {
             let mut roots = this.roots.clone().lock_owned().await;
-            if !roots.begin_reading(is_needed, now()) {
+            if !roots.begin_reading(trigger, now()) {
                 return;
             }
             let (field, path) = source.file();

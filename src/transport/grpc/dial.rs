@@ -21,9 +21,7 @@ use crate::{
     dial::{self, Alpn, SocketOptions},
     transport::{
         ConnectionEvents, Disconnect, DisconnectKind,
-        credentials::CredentialsRegistry,
-        metadata::MetadataSources,
-        socket::{Loader, Secured, explain},
+        socket::{CredentialSources, Loader, Secured, explain},
     },
 };
 
@@ -31,10 +29,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Dial<'a> {
     pub(super) server: &'a Server,
-    /// The implementations of the application.
-    pub(super) credentials: &'a CredentialsRegistry,
-    /// The metadata of the application.
-    pub(super) metadata: &'a MetadataSources,
+    pub(super) credentials: &'a CredentialSources,
     /// The interval of keepalive pings.
     pub(super) keepalive: Duration,
     /// The timeout of the response to a ping.
@@ -76,8 +71,8 @@ impl Dial<'_> {
     pub(super) async fn headers(&self) -> Result<HeaderMap, Disconnect> {
         let begin = Instant::now();
         let loader = self.loader();
-        let credentials = self.bounded(begin, NO_CREDENTIALS, loader.load(Alpn::Http2)).await??;
-        self.bounded(begin, NO_METADATA, loader.with_metadata(credentials.headers)).await?
+        let headers = self.bounded(begin, NO_CREDENTIALS, loader.headers()).await??;
+        self.bounded(begin, NO_METADATA, loader.with_metadata(headers)).await?
     }
 
     /// Connects, and loads the headers.
@@ -113,7 +108,7 @@ impl Dial<'_> {
 
     /// Returns the loader of credentials.
     fn loader(&self) -> Loader<'_> {
-        Loader { server: self.server, registry: self.credentials, metadata: self.metadata }
+        self.credentials.of(self.server)
     }
 
     /// Waits for a step, within the remaining time of the common timeout.

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Each attempt has a connection and a task of its own; a broken connection is never reused, and certificate files
-//! are read for each one. HTTP/2 uses hyper directly and not tonic's channel, because a channel does not expose the
+//! are read for each one (`crate::tls`). HTTP/2 uses hyper directly and not tonic's channel, because a channel does not expose the
 //! reason for the end of a connection, which distinguishes a crash from "too many pings".
 //!
 //! Load reports are one more stream on the connection of an attempt (`shared`), which lives as long as one of both.
@@ -37,7 +37,7 @@ use self::{
 };
 use super::{
     ConnectRequest, Connection, ConnectionEvents, Disconnect, MetadataSource, Transport,
-    credentials::CredentialsRegistry, metadata::MetadataSources,
+    credentials::CredentialsRegistry, socket::CredentialSources,
 };
 use crate::{config::bounded, escape::Escaped};
 
@@ -53,9 +53,7 @@ struct Settings {
     max_message_size: usize,
     keepalive_timeout: Duration,
     connect_timeout: Duration,
-    credentials: CredentialsRegistry,
-    /// Sources of the metadata of calls.
-    metadata: MetadataSources,
+    credentials: CredentialSources,
 }
 
 impl GrpcTransport {
@@ -83,7 +81,7 @@ impl GrpcTransport {
     /// Sets the implementations of further types of credentials in the bootstrap.
     #[must_use]
     pub fn with_credentials(mut self, credentials: CredentialsRegistry) -> Self {
-        self.settings.credentials = credentials;
+        self.settings.credentials.registry = credentials;
         self
     }
 
@@ -91,7 +89,7 @@ impl GrpcTransport {
     /// ([`Server::initial_metadata`](crate::config::Server::initial_metadata)) and of sources that were added before.
     #[must_use]
     pub fn with_initial_metadata(mut self, source: impl MetadataSource) -> Self {
-        self.settings.metadata.push(source);
+        self.settings.credentials.metadata.push(source);
         self
     }
 }
@@ -103,13 +101,8 @@ impl GrpcTransport {
     }
 
     #[cfg(feature = "rest")]
-    pub(super) fn credentials(&self) -> &CredentialsRegistry {
+    pub(super) fn credentials(&self) -> &CredentialSources {
         &self.settings.credentials
-    }
-
-    #[cfg(feature = "rest")]
-    pub(super) fn metadata(&self) -> &MetadataSources {
-        &self.settings.metadata
     }
 }
 
@@ -119,8 +112,7 @@ impl Default for GrpcTransport {
             max_message_size: 64 << 20,
             keepalive_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(20),
-            credentials: CredentialsRegistry::default(),
-            metadata: MetadataSources::default(),
+            credentials: CredentialSources::default(),
         };
         Self { settings }
     }
@@ -233,7 +225,6 @@ impl Attempt {
         let dial = Dial {
             server,
             credentials: &self.settings.credentials,
-            metadata: &self.settings.metadata,
             keepalive: bounded(self.target.keepalive),
             keepalive_timeout: bounded(
                 server.keepalive.map_or(self.settings.keepalive_timeout, |own| own.timeout),

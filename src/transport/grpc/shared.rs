@@ -82,7 +82,6 @@ impl SideStream {
         let dial = Dial {
             server,
             credentials: &self.settings.credentials,
-            metadata: &self.settings.metadata,
             keepalive: bounded(self.target.keepalive),
             keepalive_timeout: bounded(self.settings.keepalive_timeout),
             connect_timeout: bounded(self.settings.connect_timeout),

@@ -27,24 +27,21 @@ use crate::{
     dial::{self, Alpn, SocketOptions},
     transport::{
         ConnectRequest, Disconnect, DisconnectKind,
-        credentials::CredentialsRegistry,
-        metadata::MetadataSources,
-        socket::{BoxedIo, Loader, Secured, explain},
+        socket::{BoxedIo, CredentialSources, Loader, Secured, explain},
     },
 };
 
 /// The pools of all polled servers.
 #[derive(Debug)]
 pub(super) struct Pools {
-    credentials: Arc<CredentialsRegistry>,
-    metadata: MetadataSources,
+    credentials: Arc<CredentialSources>,
     /// Weak: a pool ends with its last type.
     list: Mutex<Vec<Weak<Pool>>>,
 }
 
 impl Pools {
-    pub(super) fn new(credentials: CredentialsRegistry, metadata: MetadataSources) -> Self {
-        Self { credentials: Arc::new(credentials), metadata, list: Mutex::default() }
+    pub(super) fn new(credentials: CredentialSources) -> Self {
+        Self { credentials: Arc::new(credentials), list: Mutex::default() }
     }
 
     /// Returns the pool of a server. It lives as long as it is in use, with the keepalive of its first user.
@@ -54,8 +51,8 @@ impl Pools {
         if let Some(pool) = list.iter().filter_map(Weak::upgrade).find(|pool| pool.dialer.server == *server) {
             return pool;
         }
-        let (credentials, metadata) = (self.credentials.clone(), self.metadata.clone());
-        let dialer = Dialer { server: server.clone(), credentials, metadata, keepalive: *keepalive };
+        let credentials = self.credentials.clone();
+        let dialer = Dialer { server: server.clone(), credentials, keepalive: *keepalive };
         let pool = Arc::new(Pool { client: Mutex::new(dialer.client()), dialer });
         list.push(Arc::downgrade(&pool));
         pool
@@ -91,8 +88,7 @@ impl Pool {
 #[derive(Debug, Clone)]
 pub(super) struct Dialer {
     pub(super) server: Arc<Server>,
-    credentials: Arc<CredentialsRegistry>,
-    metadata: MetadataSources,
+    credentials: Arc<CredentialSources>,
     /// How long a connection is idle before the system probes the server: between polls there are no pings.
     keepalive: Duration,
 }
@@ -100,7 +96,7 @@ pub(super) struct Dialer {
 impl Dialer {
     /// The loader of the credentials of a connection or of a request.
     pub(super) fn loader(&self) -> Loader<'_> {
-        Loader { server: &self.server, registry: &self.credentials, metadata: &self.metadata }
+        self.credentials.of(&self.server)
     }
 
     /// Creates a client without connections.

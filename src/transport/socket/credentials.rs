@@ -7,7 +7,7 @@ use tonic::codegen::StdError;
 
 use super::{BoxedIo, with_causes};
 use crate::{
-    config::{CallCredentials, ChannelCredentials, CustomCredentials, Server, TlsConfig},
+    config::{CallCredentials, ChannelCredentials, CustomCredentials, Server},
     dial::{Alpn, Socket},
     file_reads::FileReads,
     transport::{
@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-#[cfg(feature = "tls")]
+#[cfg_attr(not(feature = "tls"), path = "credentials/no_tls.rs")]
 mod tls;
 mod token;
 
@@ -31,14 +31,22 @@ pub(in crate::transport) struct Credentials {
     pub(in crate::transport) headers: HeaderMap,
 }
 
+/// Where the credentials of a client's connections come from.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(in crate::transport) struct CredentialSources {
+    /// The implementations of the application.
+    pub(in crate::transport) registry: CredentialsRegistry,
+    /// The metadata of the application.
+    pub(in crate::transport) metadata: MetadataSources,
+    /// The certificates, keys and sessions of earlier connections.
+    tls: tls::TlsCache,
+}
+
 /// The loader of the credentials of a server.
 #[derive(Clone, Copy)]
 pub(in crate::transport) struct Loader<'a> {
-    pub(in crate::transport) server: &'a Server,
-    /// The implementations of the application.
-    pub(in crate::transport) registry: &'a CredentialsRegistry,
-    /// The metadata of the application.
-    pub(in crate::transport) metadata: &'a MetadataSources,
+    server: &'a Server,
+    sources: &'a CredentialSources,
 }
 
 /// A connection with the required security.
@@ -52,9 +60,15 @@ pub(in crate::transport) struct Secured {
 /// The security of a connection, with its files read.
 enum Channel {
     Insecure,
-    #[cfg(feature = "tls")]
     Tls(tls::Tls),
     Handshake(Box<dyn Handshake>),
+}
+
+impl CredentialSources {
+    /// Returns the loader of a server.
+    pub(in crate::transport) fn of<'a>(&'a self, server: &'a Server) -> Loader<'a> {
+        Loader { server, sources: self }
+    }
 }
 
 impl Loader<'_> {
@@ -65,14 +79,16 @@ impl Loader<'_> {
         let headers = self.call_headers(is_plaintext, headers).await?;
         let channel = match security {
             ConnectionSecurity::Plaintext => Channel::Insecure,
-            ConnectionSecurity::Tls(config) => Channel::tls(config, alpn).await?,
+            ConnectionSecurity::Tls(config) => {
+                let tls = self.sources.tls.load(self.server, config, alpn).await;
+                Channel::Tls(tls.map_err(unusable)?)
+            }
             ConnectionSecurity::Handshake(handshake) => Channel::Handshake(handshake),
         };
         Ok(Credentials { channel, headers })
     }
 
     /// Loads the headers of one call alone.
-    #[cfg(feature = "rest")]
     pub(in crate::transport) async fn headers(self) -> Result<HeaderMap, Disconnect> {
         let is_custom = matches!(self.server.channel_credentials, ChannelCredentials::Custom(_));
         if self.server.call_credentials.is_empty() && !is_custom {
@@ -87,7 +103,7 @@ impl Loader<'_> {
         self,
         mut headers: HeaderMap,
     ) -> Result<HeaderMap, Disconnect> {
-        let metadata = self.metadata.headers(self.server).await;
+        let metadata = self.sources.metadata.headers(self.server).await;
         let metadata = metadata.map_err(|e| unusable(format!("initial_metadata: {}", with_causes(&*e))))?;
         for (name, value) in &metadata {
             headers.append(name, value.clone());
@@ -101,7 +117,7 @@ impl Loader<'_> {
             ChannelCredentials::Insecure => Ok(ConnectionCredentials::plaintext()),
             ChannelCredentials::Tls(config) => Ok(ConnectionCredentials::tls(config.clone())),
             ChannelCredentials::Custom(custom) => {
-                let plugin = self.registry.channel(custom.type_name());
+                let plugin = self.sources.registry.channel(custom.type_name());
                 let plugin = plugin.ok_or_else(|| not_registered("channel", custom))?;
                 plugin.load(self.context(custom)).await.map_err(|e| failed("channel", custom, &*e))
             }
@@ -124,7 +140,7 @@ impl Loader<'_> {
                     headers.append(AUTHORIZATION, in_background(token::FIELD, path, read).await?);
                 }
                 CallCredentials::Custom(custom) => {
-                    let plugin = self.registry.call(custom.type_name());
+                    let plugin = self.sources.registry.call(custom.type_name());
                     let plugin = plugin.ok_or_else(|| not_registered("call", custom))?;
                     let own = plugin.load(self.context(custom)).await;
                     let own = own.map_err(|e| failed("call", custom, &*e))?;
@@ -151,7 +167,6 @@ impl Credentials {
     pub(in crate::transport) fn is_secure(&self) -> bool {
         match &self.channel {
             Channel::Insecure => false,
-            #[cfg(feature = "tls")]
             Channel::Tls(_) => true,
             Channel::Handshake(_) => true,
         }
@@ -161,7 +176,6 @@ impl Credentials {
     pub(in crate::transport) async fn secure(&self, io: Socket, host: &str) -> Result<Secured, StdError> {
         match &self.channel {
             Channel::Insecure => Ok(Secured { io: Box::new(io), selected_http2: false }),
-            #[cfg(feature = "tls")]
             Channel::Tls(tls) => tls.secure(io, host).await,
             Channel::Handshake(own) => {
                 Ok(Secured { io: own.handshake(Box::new(io), host).await?, selected_http2: false })
@@ -170,24 +184,7 @@ impl Credentials {
     }
 }
 
-impl Channel {
-    /// Reads the files of TLS.
-    #[cfg(feature = "tls")]
-    async fn tls(config: TlsConfig, alpn: Alpn) -> Result<Self, Disconnect> {
-        let files =
-            [&config.ca_certificate_file, &config.spiffe_trust_bundle_map_file, &config.certificate_file];
-        let first = files.into_iter().flatten().next().cloned().unwrap_or_default();
-        in_background("the files of TLS,", &first, move || tls::Tls::load(&config, alpn)).await.map(Self::Tls)
-    }
-
-    #[cfg(not(feature = "tls"))]
-    #[allow(clippy::unused_async, reason = "files are read with the feature")]
-    async fn tls(_: TlsConfig, _: Alpn) -> Result<Self, Disconnect> {
-        Err(unusable("this build of xdskit lacks the feature `tls`"))
-    }
-}
-
-/// Reads files on a thread for blocking operations, within a limit of time. `field` and `path` name one of them for errors.
+/// Reads a file on a thread for blocking operations, within a limit of time. `field` and `path` name it for errors.
 async fn in_background<T: Send + 'static>(
     field: &str,
     path: &Path,
@@ -196,7 +193,7 @@ async fn in_background<T: Send + 'static>(
     READS.get_or_init(FileReads::default).read(field, path, read).await.map_err(unusable)
 }
 
-/// The readings of all clients of the process, which bounds their threads.
+/// The readings of tokens of all clients of the process, which bounds their threads.
 static READS: OnceLock<FileReads> = OnceLock::new();
 
 /// Returns the error of a type without an implementation.

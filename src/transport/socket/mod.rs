@@ -4,7 +4,7 @@ mod credentials;
 mod hint;
 
 pub(super) use self::{
-    credentials::{Loader, Secured},
+    credentials::{CredentialSources, Loader, Secured},
     hint::{causes, explain, with_causes},
 };
 use crate::dial::Io;
