@@ -7,6 +7,8 @@ use serde_json::Value;
 
 use crate::config::{CredentialTypes, Server, TlsConfig};
 pub use crate::dial::Io;
+#[cfg(feature = "tls")]
+pub use crate::tls::RevocationLists;
 
 /// The types of credentials that an application implements, for bootstraps with other than the built-in ones (A27,
 /// A97).

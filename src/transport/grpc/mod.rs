@@ -35,6 +35,8 @@ use self::{
     dial::{Dial, Tasks},
     shared::{Link, SharedLink, SideStream},
 };
+#[cfg(feature = "tls")]
+use super::credentials::RevocationLists;
 use super::{
     ConnectRequest, Connection, ConnectionEvents, Disconnect, MetadataSource, Transport,
     credentials::CredentialsRegistry, socket::CredentialSources,
@@ -82,6 +84,14 @@ impl GrpcTransport {
     #[must_use]
     pub fn with_credentials(mut self, credentials: CredentialsRegistry) -> Self {
         self.settings.credentials.registry = credentials;
+        self
+    }
+
+    /// Refuses servers whose certificate, or one of its authorities, is revoked by a list: none by default.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_certificate_revocation(mut self, lists: RevocationLists) -> Self {
+        self.settings.credentials.revoke_by(lists);
         self
     }
 

@@ -6,6 +6,8 @@ use http::{HeaderMap, header::AUTHORIZATION};
 use tonic::codegen::StdError;
 
 use super::{BoxedIo, with_causes};
+#[cfg(feature = "tls")]
+use crate::tls::RevocationLists;
 use crate::{
     config::{CallCredentials, ChannelCredentials, CustomCredentials, Server},
     dial::{Alpn, Socket},
@@ -65,6 +67,12 @@ enum Channel {
 }
 
 impl CredentialSources {
+    /// Sets the lists by which no certificate of a server may be revoked.
+    #[cfg(feature = "tls")]
+    pub(in crate::transport) fn revoke_by(&mut self, lists: RevocationLists) {
+        self.tls = tls::TlsCache::revoking(lists);
+    }
+
     /// Returns the loader of a server.
     pub(in crate::transport) fn of<'a>(&'a self, server: &'a Server) -> Loader<'a> {
         Loader { server, sources: self }

@@ -13,7 +13,7 @@ use crate::{
     config::{Server, TlsConfig},
     dial::{Alpn, Socket},
     escape::Escaped,
-    tls::{ClientTls, Generation, HTTP2, HandshakeError, refusal},
+    tls::{ClientTls, Generation, HTTP2, HandshakeError, Revocation, RevocationLists, refusal},
 };
 
 /// The TLS of a client's connections to management servers. It outlives the connections: the last good material stays in use when
@@ -21,6 +21,15 @@ use crate::{
 #[derive(Clone, Default)]
 pub(super) struct TlsCache {
     known: Arc<Mutex<HashMap<Key, Arc<ClientTls>>>>,
+    /// Lists that no certificate of a server may be in; `None` checks no revocation.
+    revocation: Option<Revoked>,
+}
+
+/// Revocation lists, read once for all servers.
+#[derive(Clone)]
+struct Revoked {
+    setting: RevocationLists,
+    lists: Arc<Revocation>,
 }
 
 /// What makes the TLS of two connections the same.
@@ -39,6 +48,12 @@ pub(super) struct Tls {
 }
 
 impl TlsCache {
+    /// Creates TLS that checks certificates of servers by lists (A69). No I/O.
+    pub(super) fn revoking(setting: RevocationLists) -> Self {
+        let lists = Revocation::new(setting.clone());
+        Self { revocation: Some(Revoked { setting, lists }), ..Self::default() }
+    }
+
     /// Reads the files of a configuration, or the system's root certificates. Files that have become unusable leave the last good
     /// material in use.
     ///
@@ -64,16 +79,19 @@ impl TlsCache {
             known.retain(|_, client| Arc::strong_count(client) > 1);
         }
         let Key { server, config, alpn } = &key;
-        let client = Arc::new(ClientTls::of_server(config, &Escaped(server).to_string(), *alpn));
+        let client = ClientTls::of_server(config, &Escaped(server).to_string(), *alpn);
+        let lists = self.revocation.as_ref().map(|revoked| revoked.lists.clone());
+        let client = Arc::new(client.with_revocation(lists));
         known.insert(key, client.clone());
         client
     }
 }
 
-/// What is kept configures nothing.
+/// What is kept configures nothing, except for the lists.
 impl PartialEq for TlsCache {
-    fn eq(&self, _: &Self) -> bool {
-        true
+    fn eq(&self, other: &Self) -> bool {
+        let setting = |cache: &Self| cache.revocation.as_ref().map(|revoked| revoked.setting.clone());
+        setting(self) == setting(other)
     }
 }
 

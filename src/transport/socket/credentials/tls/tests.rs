@@ -1,6 +1,6 @@
 //! Files of management servers, and handshakes by them.
 
-use std::{fs, path::Path};
+use std::{fs, path::Path, time::Duration};
 
 use rcgen::{CertificateParams, KeyPair, SanType};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -188,6 +188,26 @@ async fn a65_sessions_are_resumed_as_long_as_the_files_are_the_same() {
         resumed.push(secure(&load_from(&cache, &config).await.unwrap(), &server).await.unwrap());
     }
     assert_eq!(resumed, [false, true, false, true]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a69_a_server_whose_certificate_is_revoked_is_refused_by_the_next_connection() {
+    let (folder, lists, ca) = (Folder::new(), Folder::new(), Ca::new());
+    let config = TlsConfig::default().with_ca_certificate_file(folder.write("ca.crt", ca.pem()));
+    let issued = ca.issue_with([dns(HOST)], |params| params.serial_number = Some(7.into()));
+    let server = issued.server(None);
+    let directory = || RevocationLists::directory(lists.path(""));
+    let cache = TlsCache::revoking(directory());
+    assert!(cache == TlsCache::revoking(directory()) && cache != TlsCache::default());
+    let error = secure(&load_from(&cache, &config).await.unwrap(), &server).await.unwrap_err();
+    assert!(error.contains("is not determined by the certificate revocation lists in "), "{error}");
+    lists.write("a.crl", ca.revoke(&[8]).der());
+    tokio::time::sleep(Duration::from_secs(601)).await;
+    secure(&load_from(&cache, &config).await.unwrap(), &server).await.unwrap();
+    lists.write("a.crl", ca.revoke(&[7]).der());
+    tokio::time::sleep(Duration::from_secs(601)).await;
+    let error = secure(&load_from(&cache, &config).await.unwrap(), &server).await.unwrap_err();
+    assert!(error.contains("certificate 07 of the issuer") && error.contains("is revoked by "), "{error}");
 }
 
 /// The server, and the name of its certificate.
