@@ -15,7 +15,9 @@ mod stream;
 #[cfg(feature = "channel")]
 mod tunnel;
 
-use std::{io, net::SocketAddr};
+use std::io;
+#[cfg(feature = "channel")]
+use std::net::SocketAddr;
 
 pub use self::stream::Io;
 pub(crate) use self::{

@@ -36,6 +36,8 @@ pub(crate) enum MaybeTlsStream {
     /// Boxed, since it is much larger than a socket.
     #[cfg(feature = "tls")]
     Tls(Box<TlsStream<Socket>>),
+    /// Secured by a handshake of the application.
+    Custom(Box<dyn Io>),
 }
 
 impl Socket {
@@ -77,6 +79,7 @@ impl MaybeTlsStream {
             Self::Plaintext(socket) => socket.io(),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => stream,
+            Self::Custom(stream) => stream,
         }
     }
 
@@ -85,16 +88,18 @@ impl MaybeTlsStream {
             Self::Plaintext(socket) => socket.io_mut(),
             #[cfg(feature = "tls")]
             Self::Tls(stream) => Pin::new(stream),
+            Self::Custom(stream) => Pin::new(stream),
         }
     }
 
-    /// Returns the socket below TLS.
+    /// Returns the socket below TLS, if it is known.
     #[cfg(test)]
-    pub(crate) fn socket(&self) -> &Socket {
+    pub(crate) fn socket(&self) -> Option<&Socket> {
         match self {
-            Self::Plaintext(socket) => socket,
+            Self::Plaintext(socket) => Some(socket),
             #[cfg(feature = "tls")]
-            Self::Tls(stream) => stream.get_ref().0,
+            Self::Tls(stream) => Some(stream.get_ref().0),
+            Self::Custom(_) => None,
         }
     }
 }

@@ -65,4 +65,5 @@ pub use self::{
     stream::ConnectionState,
     stream_event::{Disconnect, DisconnectKind},
 };
+#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 pub(crate) use crate::backoff::Backoff;

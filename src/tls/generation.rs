@@ -169,9 +169,9 @@ impl fmt::Display for NoMaterial {
 }
 
 /// Returns the certificates of the server: its own, and those behind it.
-pub(super) fn chain<'a>(
-    connection: &'a ClientConnection,
-) -> Result<(&'a CertificateDer<'static>, &'a [CertificateDer<'static>]), HandshakeError> {
+pub(super) fn chain(
+    connection: &ClientConnection,
+) -> Result<(&CertificateDer<'static>, &[CertificateDer<'static>]), HandshakeError> {
     let chain = connection.peer_certificates().and_then(<[_]>::split_first);
     chain.ok_or_else(|| HandshakeError::Unusable("the server has no certificate".to_owned()))
 }

@@ -158,7 +158,7 @@ impl Socket {
 
     #[cfg(test)]
     pub(super) fn tcp(&self) -> &tokio::net::TcpStream {
-        self.io.io.socket().tcp().expect("a socket of the system")
+        self.io.io.socket().and_then(dial::Socket::tcp).expect("a socket of the system")
     }
 }
 

@@ -16,7 +16,7 @@
 //! Load reports are one more stream on the connection of an attempt (`shared`), which lives as long as one of both.
 
 mod call;
-mod dial;
+mod connect;
 mod failure;
 mod shared;
 mod watched_io;
@@ -32,7 +32,7 @@ use tracing::info;
 
 use self::{
     call::Call,
-    dial::{Dial, Tasks},
+    connect::{Connect, Tasks},
     shared::{Link, SharedLink, SideStream},
 };
 #[cfg(feature = "tls")]
@@ -232,7 +232,7 @@ impl Attempt {
     /// Connects, and runs the stream until its end.
     async fn hold(self) -> Result<Disconnect, Disconnect> {
         let server = &self.target.server;
-        let dial = Dial {
+        let connect = Connect {
             server,
             credentials: &self.settings.credentials,
             keepalive: bounded(self.target.keepalive),
@@ -243,7 +243,7 @@ impl Attempt {
             events: &self.events,
             tasks: self.tasks,
         };
-        let link = dial.connect().await?;
+        let link = connect.connect().await?;
         info!(server = %Escaped(&server.uri), "connected");
         self.link.send_replace(Some(SharedLink::of(&link)));
         self.events.connected();

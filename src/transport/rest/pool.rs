@@ -24,10 +24,10 @@ use tonic::codegen::Service;
 use super::exchange::Outgoing;
 use crate::{
     config::Server,
-    dial::{self, Alpn, SocketOptions},
+    dial::{self, Alpn, MaybeTlsStream, SocketOptions},
     transport::{
         ConnectRequest, Disconnect, DisconnectKind,
-        socket::{BoxedIo, CredentialSources, Loader, Secured, explain},
+        socket::{CredentialSources, Loader, Secured, explain},
     },
 };
 
@@ -150,7 +150,7 @@ impl Error for Unconnected {}
 
 /// A connection in the form that hyper requires.
 pub(super) struct Socket {
-    io: TokioIo<BoxedIo>,
+    io: TokioIo<MaybeTlsStream>,
     /// Whether TLS has negotiated HTTP/2.
     selected_http2: bool,
 }

@@ -5,12 +5,12 @@ use std::{error::Error, path::Path, sync::OnceLock, time::SystemTime};
 use http::{HeaderMap, header::AUTHORIZATION};
 use tonic::codegen::StdError;
 
-use super::{BoxedIo, with_causes};
+use super::with_causes;
 #[cfg(feature = "tls")]
 use crate::tls::RevocationLists;
 use crate::{
     config::{CallCredentials, ChannelCredentials, CustomCredentials, Server},
-    dial::{Alpn, Socket},
+    dial::{Alpn, MaybeTlsStream, Socket},
     file_reads::FileReads,
     transport::{
         Disconnect, DisconnectKind,
@@ -53,7 +53,7 @@ pub(in crate::transport) struct Loader<'a> {
 
 /// A connection with the required security.
 pub(in crate::transport) struct Secured {
-    pub(in crate::transport) io: BoxedIo,
+    pub(in crate::transport) io: MaybeTlsStream,
     /// Whether TLS has negotiated HTTP/2.
     #[cfg_attr(not(feature = "rest"), allow(dead_code, reason = "gRPC is HTTP/2 in any case"))]
     pub(in crate::transport) selected_http2: bool,
@@ -183,10 +183,11 @@ impl Credentials {
     /// Secures a connection to a host of this name or address.
     pub(in crate::transport) async fn secure(&self, io: Socket, host: &str) -> Result<Secured, StdError> {
         match &self.channel {
-            Channel::Insecure => Ok(Secured { io: Box::new(io), selected_http2: false }),
+            Channel::Insecure => Ok(Secured { io: MaybeTlsStream::Plaintext(io), selected_http2: false }),
             Channel::Tls(tls) => tls.secure(io, host).await,
             Channel::Handshake(own) => {
-                Ok(Secured { io: own.handshake(Box::new(io), host).await?, selected_http2: false })
+                let io = MaybeTlsStream::Custom(own.handshake(Box::new(io), host).await?);
+                Ok(Secured { io, selected_http2: false })
             }
         }
     }

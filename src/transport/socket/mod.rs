@@ -7,7 +7,3 @@ pub(super) use self::{
     credentials::{CredentialSources, Loader, Secured},
     hint::{causes, explain, with_causes},
 };
-use crate::dial::Io;
-
-/// A byte stream of any kind.
-pub(super) type BoxedIo = Box<dyn Io>;

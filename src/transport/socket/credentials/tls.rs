@@ -113,7 +113,7 @@ impl Tls {
             HandshakeError::Unusable(reason) => reason.into(),
         })?;
         let selected_http2 = io.get_ref().1.alpn_protocol() == Some(HTTP2);
-        Ok(Secured { io: Box::new(io), selected_http2 })
+        Ok(Secured { io: io.into(), selected_http2 })
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
 
 /// The parameters for connecting to a server.
 #[derive(Debug)]
-pub(super) struct Dial<'a> {
+pub(super) struct Connect<'a> {
     pub(super) server: &'a Server,
     pub(super) credentials: &'a CredentialSources,
     /// The interval of keepalive pings.
@@ -66,7 +66,7 @@ pub(super) enum End {
     Elsewhere,
 }
 
-impl Dial<'_> {
+impl Connect<'_> {
     /// Loads the headers of the credentials, and the metadata.
     pub(super) async fn headers(&self) -> Result<HeaderMap, Disconnect> {
         let begin = Instant::now();
