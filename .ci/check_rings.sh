@@ -2,6 +2,7 @@
 # The core looks inward and down: outside of tests, no file of a core module names a module of the shell or the edge, what the
 # crate's root re-exports from one, a crate that does I/O, or a core module that is not on a floor below its own. The simulated
 # world, which tests and fuzzing compile, has a server in it. docs/ARCHITECTURE.md has the same table of rings and floors.
+# Connections are dialed in one module of the shell.
 # From the project's root: .ci/check_rings.sh
 set -euo pipefail
 [ -f src/lib.rs ] || { echo "no src/lib.rs here" >&2; exit 1; }
@@ -39,6 +40,11 @@ for module in $core; do
   [ ! -f "src/$module.rs" ] || files+=("src/$module.rs")
   [ ! -d "src/$module" ] || mapfile -O ${#files[@]} -t files < <(find "src/$module" -name '*.rs' ! -name 'tests.rs' ! -path '*/tests/*' ! -path 'src/engine/simulation/*' | sort)
 done
+
+# Connections are dialed by `dial` alone. The proxy of `testing` has no client, and `channel/mod.rs` shows an application.
+dialing=$(grep -rnE '\b(TcpStream|UnixStream)::connect|\bTcpSocket\b' src --include='*.rs' --exclude='tests.rs' --exclude-dir=tests |
+  grep -vE '^src/(dial|testing)/|^src/[^:]*:[0-9]+: *//[/!]' || true)
+[ -z "$dialing" ] || { printf 'a connection is dialed outside of src/dial:\n%s\n' "$dialing" >&2; exit 1; }
 
 exec perl -e '
 use strict;
