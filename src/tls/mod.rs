@@ -20,6 +20,7 @@ mod peer_identity;
 mod providers;
 mod refresh;
 pub(crate) mod revocation;
+mod sources;
 mod spiffe;
 mod unreadable;
 mod verifier;

@@ -2,6 +2,8 @@
 
 use std::{fs, os::unix::fs::symlink};
 
+use tokio_rustls::rustls::pki_types::CertificateDer;
+
 use super::*;
 use crate::tls::fixture::{Ca, Folder, dns};
 
@@ -261,4 +263,21 @@ async fn ch7_27_roots_that_hang_delay_neither_the_identity_nor_later_rotations()
 fn ch7_6_a_file_without_end_is_an_error() {
     let error = files::read("ca_certificate_file", Path::new("/dev/zero")).unwrap_err();
     assert_eq!(error, "ca_certificate_file /dev/zero: it is not a regular file");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a65_files_that_hang_delay_a_handshake_that_has_good_ones_for_a_moment() {
+    let (folder, ca) = (Folder::new(), Ca::new());
+    let config = TlsConfig::default().with_ca_certificate_file(folder.write("ca.crt", ca.pem()));
+    let material = Arc::new(Material::of_server(&config, "xds.example:443"));
+    let roots = async || material.for_handshake(Need::Roots, Freshness::Handshake).await.roots.unwrap();
+    let first = roots().await;
+    // As if a reading had not ended.
+    let hanging = material.roots.clone().lock_owned().await;
+    folder.write("ca.crt", Ca::new().pem());
+    let begin = tokio::time::Instant::now();
+    assert!(Arc::ptr_eq(&first, &roots().await));
+    assert_eq!(begin.elapsed(), REFRESH_WAIT);
+    drop(hanging);
+    assert!(!Arc::ptr_eq(&first, &roots().await));
 }
