@@ -12,7 +12,6 @@ mod outbound;
 mod preface;
 mod responses;
 mod socket;
-mod tunnel;
 mod window;
 
 use std::{

@@ -33,8 +33,8 @@ use super::{
 use crate::{
     Client,
     background::{TaskEnd, supervise},
+    backoff::{Backoff, BackoffSettings},
     balance::{
-        backoff::{Backoff, BackoffSettings},
         balancer::Balancer,
         breaker::Breakers,
         command::{Command, ConnectionId},
@@ -149,7 +149,7 @@ pub(super) fn run(
         client,
         target,
         authority: calls.authority.clone(),
-        backoff: settings.balancer.pick_first.backoff.clone(),
+        backoff: settings.balancer.pick_first.backoff.backoff.clone(),
         idle_timeout: settings.idle_timeout,
         published: calls.published.clone(),
         active: calls.active.clone(),

@@ -27,6 +27,8 @@ use super::{
 };
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
+#[cfg(feature = "tls")]
+use crate::transport::credentials::RevocationLists;
 use crate::{
     background::supervise,
     config::{ApiType, Bootstrap, ConfigError, Polling, bounded},
@@ -259,6 +261,19 @@ impl ClientBuilder {
     /// Without effect on a custom [`transport`](Self::transport).
     pub fn credentials(mut self, credentials: CredentialsRegistry) -> Self {
         self.grpc = self.grpc.with_credentials(credentials);
+        self
+    }
+
+    /// Refuses management servers whose certificate, or one of its authorities, is revoked by a list (CRL, gRFC A69). Without this
+    /// setting, revocation is not checked.
+    ///
+    /// Certificates whose status is undetermined are refused, unless the lists [fail open](RevocationLists::fail_open). Lists that
+    /// change are for new connections; connections stay. Servers without TLS are not concerned, nor are those with a
+    /// [handshake](crate::transport::credentials::Handshake) of the application. Without effect on a custom
+    /// [`transport`](Self::transport).
+    #[cfg(feature = "tls")]
+    pub fn certificate_revocation(mut self, lists: RevocationLists) -> Self {
+        self.grpc = self.grpc.with_certificate_revocation(lists);
         self
     }
 

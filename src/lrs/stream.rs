@@ -9,9 +9,10 @@ use super::{
     response::Order, server_loads::ServerLoads, settings::LoadSettings, silence::Silence, turn::Turn,
 };
 use crate::{
+    backoff::Backoff,
     error::Code,
     escape::Escaped,
-    protocol::{Backoff, Disconnect, DisconnectKind, ServerId, StreamEvent, StreamId},
+    protocol::{Disconnect, DisconnectKind, ServerId, StreamEvent, StreamId},
 };
 
 /// A command for the transport.
@@ -149,7 +150,7 @@ impl LoadStream {
             first_request,
             settings,
             random: fastrand::Rng::with_seed(seed),
-            backoff: Backoff::for_connections(now),
+            backoff: Backoff::default(),
             state: State::Closed,
             since: now,
             is_known_to_refuse: false,

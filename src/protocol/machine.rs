@@ -52,8 +52,8 @@ pub(crate) struct Client {
 
 impl Machine {
     /// A machine without subscriptions: it does not connect before the first one. `seed` is that of its jitter.
-    pub(crate) fn new(id: ServerId, source_key: SourceKey, client: Client, seed: u64, now: Instant) -> Self {
-        Self { exchange: Exchange::new(id, source_key, client, seed, now) }
+    pub(crate) fn new(id: ServerId, source_key: SourceKey, client: Client, seed: u64) -> Self {
+        Self { exchange: Exchange::new(id, source_key, client, seed) }
     }
 
     /// The stream, and the pause between streams.

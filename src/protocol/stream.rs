@@ -1,11 +1,11 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    backoff::Backoff,
     id::{ServerId, StreamId},
     stream_event::{Disconnect, DisconnectKind},
     variant::Written,
 };
+use crate::backoff::Backoff;
 
 /// The stream to one server, and the pauses between streams.
 ///
@@ -105,8 +105,8 @@ pub(crate) struct Left {
 
 impl Stream {
     /// No attempt yet: the first one is made without a pause.
-    pub(crate) fn new(server: ServerId, keepalive: Duration, now: Instant) -> Self {
-        Self { server, attempt: 0, state: State::Closed, backoff: Backoff::for_connections(now), keepalive }
+    pub(crate) fn new(server: ServerId, keepalive: Duration) -> Self {
+        Self { server, attempt: 0, state: State::Closed, backoff: Backoff::default(), keepalive }
     }
 
     /// The server's slot was used by another one before, which had this number of streams.

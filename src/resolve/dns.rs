@@ -11,12 +11,12 @@ use std::{
 use tracing::debug;
 
 use crate::{
+    backoff::Backoff,
     base::{Addresses, WatchId},
     capacity::Shrink,
     config::bounded,
     escape::Escaped,
     invariant,
-    protocol::Backoff,
     resource::{
         ClusterLoadAssignment, Endpoint, Locality, Metadata, Remarks,
         cluster::HostPort,
@@ -375,7 +375,7 @@ impl Host {
             state: if address.is_some() { State::Final } else { State::Resting { until: now, least: now } },
             good: address.map(|ip| vec![ip]),
             error: None,
-            backoff: Backoff::for_connections(now),
+            backoff: Backoff::default(),
         }
     }
 

@@ -96,7 +96,7 @@ impl<'a> World<'a> {
         let extremes = Extremes::draw(&mut random);
         let pick_first = PickFirstSettings {
             on_full: peers.on_full(),
-            backoff: Arc::new(extremes.backoff),
+            backoff: extremes.backoff.clone(),
             ..PickFirstSettings::default()
         };
         let settings = BalancerSettings {

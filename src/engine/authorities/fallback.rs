@@ -136,7 +136,7 @@ impl<'a> Failover<'a> {
         while let Some(next) = self.next_contact(store, id) {
             let active = self.sources.groups.get(id).active();
             info!(from = %self.sources.servers[active].machine.source(), to = %next.source(), "falling back to the next server");
-            let server = self.sources.server_id(&next, now);
+            let server = self.sources.server_id(&next);
             self.forget_versions(store, id, now);
             self.sources.open_next(id, server);
             // Earlier responses of the server, on the current stream or one before it, may not have counted.

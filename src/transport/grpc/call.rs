@@ -32,7 +32,7 @@ use tonic::{
 };
 
 use super::{
-    dial::{End, Link},
+    connect::{End, Link},
     failure::Failure,
 };
 use crate::{
