@@ -6,7 +6,6 @@ use tokio::net::TcpStream;
 
 /// The options of a TCP socket, beside `TCP_NODELAY`, which each has.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "`socket2` comes with the channel"))]
 pub(crate) struct SocketOptions {
     /// How long the system keeps a connection whose peer acknowledges nothing that was sent (`TCP_USER_TIMEOUT`, A18), where the
     /// system has such an option; `None` is the system's default.
@@ -25,7 +24,6 @@ impl SocketOptions {
         Ok(socket)
     }
 
-    #[cfg(feature = "channel")]
     fn set(self, socket: &TcpStream) -> io::Result<()> {
         if let Some(timeout) = self.user_timeout {
             set_user_timeout(socket, timeout)?;
@@ -38,37 +36,21 @@ impl SocketOptions {
         }
         Ok(())
     }
-
-    #[cfg(not(feature = "channel"))]
-    #[allow(clippy::unnecessary_wraps, clippy::unused_self, reason = "`socket2` comes with the channel")]
-    fn set(self, _: &TcpStream) -> io::Result<()> {
-        Ok(())
-    }
 }
 
-#[cfg(all(
-    feature = "channel",
-    any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin")
-))]
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin"))]
 fn set_user_timeout(socket: &TcpStream, timeout: Duration) -> io::Result<()> {
     socket2::SockRef::from(socket).set_tcp_user_timeout(Some(timeout.min(LONGEST_USER_TIMEOUT)))
 }
 
-#[cfg(all(
-    feature = "channel",
-    not(any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin"))
-))]
+#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin")))]
 fn set_user_timeout(_: &TcpStream, _: Duration) -> io::Result<()> {
     Ok(())
 }
 
 /// The system takes the time as a signed number of milliseconds, and refuses a longer one with `EINVAL`.
-#[cfg(all(
-    feature = "channel",
-    any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin")
-))]
+#[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin"))]
 const LONGEST_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
 /// Linux refuses a longer idle time with `EINVAL`.
-#[cfg(feature = "channel")]
 const LONGEST_KEEPALIVE: Duration = Duration::from_secs(32_767);
