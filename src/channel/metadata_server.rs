@@ -15,7 +15,7 @@ use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use tokio::{net::TcpStream, task::JoinSet, time::timeout};
 
-use crate::filters::gcp_authn::{Token, TokenError};
+use crate::filters::{Token, TokenError};
 
 /// The address of the metadata server: a host, with or without a port.
 #[derive(Debug, Clone)]

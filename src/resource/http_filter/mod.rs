@@ -42,7 +42,7 @@ pub(super) use kinds::{FilterType, Side};
 #[cfg(feature = "channel")]
 pub use client_filter::{CallFilter, ClientFilter, FilterBody, FilterError, FilterFuture, Next};
 #[cfg(feature = "channel")]
-pub(crate) use client_filter::{FilterState, Proceed, ProceedFuture};
+pub(crate) use client_filter::{Proceed, ProceedFuture};
 pub use discovered::DiscoveredFilter;
 pub use ext_authz::{ExtAuthz, ExtAuthzPerRoute};
 pub use ext_proc::{ExtProc, ExtProcPerRoute, ProcessingMode};
