@@ -12,7 +12,8 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Context, Custom, Invalid, parts, remarks};
+use self::{kinds::BuiltIn, table::http_filters};
+use super::{Context, Custom, Extension, Invalid, parts, remarks};
 use crate::pb::{
     envoy::{
         config::route::v3::FilterConfig,
@@ -53,7 +54,36 @@ pub use kinds::{CustomFilter, HttpFilterExtension, NoOverride, Sides};
 pub use rbac::{Rbac, RbacPerRoute, RbacRules};
 pub use router::Router;
 pub use stateful_session::{SessionCookie, StatefulSession, StatefulSessionPerRoute};
-pub use table::{EffectiveFilter, HttpFilterConfig, HttpFilterOverride};
+
+http_filters! {
+    /// Delays and aborts requests (A33); for clients.
+    Fault(Fault),
+    /// For [`HttpFilterConfig::Fault`].
+    override(Fault),
+    /// Delays and aborts requests.
+    effective(Fault);
+
+    /// Allows or denies requests (A41); for servers.
+    Rbac(Rbac),
+    /// For [`HttpFilterConfig::Rbac`].
+    override(RbacPerRoute),
+    /// Allows or denies requests by these rules.
+    effective(RbacRules);
+
+    /// Keeps the requests of a session on one endpoint (A55); for clients.
+    StatefulSession(StatefulSession),
+    /// For [`HttpFilterConfig::StatefulSession`].
+    override(StatefulSessionPerRoute),
+    /// Keeps the requests of a session on one endpoint, by this cookie.
+    effective(SessionCookie);
+
+    /// Adds identity tokens of a Google Cloud service account to requests (A83); for clients.
+    GcpAuthn(GcpAuthn),
+    /// For [`HttpFilterConfig::GcpAuthn`], which is not changed by it (A83-2).
+    override(GcpAuthn),
+    /// Adds identity tokens to requests.
+    effective(GcpAuthn);
+}
 
 /// A step of handling a request, in the order of the listener.
 #[derive(Debug, Clone, PartialEq, Serialize)]
