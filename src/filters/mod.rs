@@ -12,6 +12,7 @@ mod custom;
 mod dispatch;
 mod fault;
 mod gcp_authn;
+mod header_mutation;
 mod instances;
 mod session;
 #[cfg(feature = "channel")]
@@ -55,6 +56,8 @@ filters! {
     Session(session::SessionFilter),
     /// Adds identity tokens (A83).
     GcpAuthn(gcp_authn::GcpAuthnFilter),
+    /// Changes headers of requests and responses.
+    HeaderMutation(header_mutation::HeaderMutationFilter),
     /// A filter of the application.
     Custom(custom::CustomCallFilter),
 }

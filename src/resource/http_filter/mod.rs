@@ -30,6 +30,7 @@ mod ext_authz;
 mod ext_proc;
 mod fault;
 mod gcp_authn;
+mod header_mutation;
 mod headers;
 mod kinds;
 mod router;
@@ -49,6 +50,9 @@ pub use ext_authz::{ExtAuthz, ExtAuthzPerRoute};
 pub use ext_proc::{ExtProc, ExtProcPerRoute, ProcessingMode};
 pub use fault::{AbortKind, DelayKind, Fault, FaultAbort, FaultDelay};
 pub use gcp_authn::GcpAuthn;
+pub use header_mutation::{
+    AppendAction, HeaderAction, HeaderAppend, HeaderMutation, HeaderMutationPerRoute, HeaderMutations,
+};
 pub use headers::{HeaderForwardingRules, HeaderMutationRules};
 pub use kinds::{CustomFilter, HttpFilterExtension, NoOverride, Sides};
 pub use rbac::{Rbac, RbacPerRoute, RbacRules};
@@ -83,6 +87,13 @@ http_filters! {
     override(GcpAuthn),
     /// Adds identity tokens to requests.
     effective(GcpAuthn);
+
+    /// Changes headers of requests and responses, as Envoy does; for clients.
+    HeaderMutation(HeaderMutation),
+    /// For [`HttpFilterConfig::HeaderMutation`], which is executed beside it. Those of all levels are.
+    override(HeaderMutationPerRoute),
+    /// Changes headers by these mutations, and then by those of the overrides of all levels.
+    effective(HeaderMutation);
 }
 
 /// A step of handling a request, in the order of the listener.
