@@ -212,10 +212,12 @@ impl<'a, 'c> Attempts<'a, 'c> {
                     cluster.release();
                 }
             }
-            let can_go_on = sent.is_unsent() && body.is_kept() && !active.is_shut_down();
-            Pin::new(&mut response).poll(cx).map_err(|error| match can_go_on {
-                true => Failure::NeverSent(number),
-                false => Failure::of_stream(&error, sent, deadline, active),
+            Pin::new(&mut response).poll(cx).map_err(|error| {
+                // An attempt whose request was not sent can go on with another connection.
+                match sent.is_unsent() && body.is_kept() && !active.is_shut_down() {
+                    true => Failure::NeverSent(number),
+                    false => Failure::of_stream(&error, sent, deadline, active),
+                }
             })
         });
         let responded = limit.watch(response).await;

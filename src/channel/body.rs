@@ -116,20 +116,20 @@ impl Body for ChannelBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let polled = match &mut self.state {
+        let mut polled = match &mut self.state {
             State::Complete => Poll::Ready(None),
             State::Running(running) => running.poll_frame(cx),
             State::Filtered(filtered) => filtered.poll_frame(cx),
         };
-        polled.map(|mut frame| {
-            if !is_data(&frame) {
-                self.state = State::Complete;
-                if let (Some(Ok(trailers)), Some(filters)) = (&mut frame, &mut self.filters) {
-                    filters.on_frame(trailers);
-                }
+        if let Poll::Ready(frame) = &mut polled
+            && !is_data(frame)
+        {
+            self.state = State::Complete;
+            if let (Some(Ok(trailers)), Some(filters)) = (frame, &mut self.filters) {
+                filters.on_frame(trailers);
             }
-            frame
-        })
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {

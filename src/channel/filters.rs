@@ -6,7 +6,7 @@ mod handler;
 mod trailers;
 mod upstream;
 
-use std::{mem, sync::Arc};
+use std::{mem, ops::Range, sync::Arc};
 
 use http::{HeaderMap, Request, Response};
 use tonic::{Code, Status, body::Body, metadata::MetadataMap};
@@ -129,14 +129,14 @@ impl<'a, 'c> FilterRun<'a, 'c> {
     }
 
     /// Passes the headers of the response to the filters that the request has passed.
-    fn on_response(&mut self, filters: std::ops::Range<usize>, headers: &mut HeaderMap) {
+    fn on_response(&mut self, filters: Range<usize>, headers: &mut HeaderMap) {
         if self.filters.hooks().on_response {
             self.filters.on_response(filters, headers);
         }
     }
 
     /// Like [`on_response`](Self::on_response), for a call that has failed: its status becomes a response without messages.
-    fn on_status(&mut self, filters: std::ops::Range<usize>, status: &mut Status) {
+    fn on_status(&mut self, filters: Range<usize>, status: &mut Status) {
         if self.filters.hooks().on_response {
             let mut headers = mem::take(status.metadata_mut()).into_headers();
             self.filters.on_response(filters, &mut headers);

@@ -1,7 +1,8 @@
 //! HTTP filters and their settings for parts of the routes.
 //!
 //! The filters of a listener are typed ([`HttpFilterConfig`]), and so are the overrides of virtual hosts, routes and splits
-//! ([`FilterOverride`]). The most specific override of a filter wins and replaces all others (A39-6);
+//! ([`FilterOverride`]). The most specific override of a filter wins and replaces all others (A39-6), but those of
+//! [`HeaderMutation`], which are all executed;
 //! [`HttpFilter::effective`] returns what remains of a filter then. An application handles more types of filters with
 //! [`HttpFilterExtension`]s, and has channels execute those that are a `ClientFilter` as well.
 
@@ -30,7 +31,7 @@ mod ext_authz;
 mod ext_proc;
 mod fault;
 mod gcp_authn;
-mod header_mutation;
+pub(super) mod header_mutation;
 mod headers;
 mod kinds;
 mod router;
@@ -111,7 +112,7 @@ pub struct HttpFilter {
 /// A filter's setting for a part of the routes.
 ///
 /// The most specific one wins and replaces the others: that of a split over that of its route, and that over the virtual
-/// host's.
+/// host's. Those for [`HeaderMutation`] are all executed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FilterOverride {
