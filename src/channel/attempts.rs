@@ -47,7 +47,8 @@ pub(super) struct Attempts<'a, 'c> {
     head: Head,
     /// The body, kept as long as it may have to be sent again.
     body: &'a mut RequestBody,
-    active: &'a ActiveCall,
+    /// Counts the call.
+    active: ActiveCall,
     /// The cluster that the call was routed to. Retries keep it (A31-3).
     cluster: ClusterReference,
     /// Whether the authority becomes the hostname of the endpoint (A81).
@@ -61,15 +62,6 @@ pub(super) struct Attempts<'a, 'c> {
     filters: AttemptFilters<'a>,
 }
 
-/// The request that the attempts of a call send.
-pub(super) struct AttemptRequest<'a> {
-    /// The request without its body.
-    pub(super) head: Head,
-    pub(super) body: &'a mut RequestBody,
-    /// Counts the call.
-    pub(super) active: &'a ActiveCall,
-}
-
 /// A response that has begun, its attempt, and what sends the rest of the request.
 pub(super) type Responded = (Response<RecvStream>, Reserved, Option<RequestUpload>);
 
@@ -78,11 +70,11 @@ impl<'a, 'c> Attempts<'a, 'c> {
     pub(super) fn new(
         call: &'a mut Call<'c>,
         routed: Routed,
-        request: AttemptRequest<'a>,
+        head: Head,
+        body: &'a mut RequestBody,
         filters: AttemptFilters<'a>,
     ) -> Self {
-        let Routed { cluster, others: _, auto_host_rewrite, retries, draws } = routed;
-        let AttemptRequest { head, body, active } = request;
+        let Routed { cluster, others: _, auto_host_rewrite, retries, draws, active } = routed;
         Self {
             call,
             head,
@@ -187,8 +179,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
         let (mut response, stream) = self.begin_stream(&attempt, number, is_end)?;
         attempt.on_stream(response.stream_id());
         let sent = &attempt;
-        // The call leaves the queue, so that another one may wait.
-        self.call.queued = None;
+        self.call.leave_queue();
         self.call.telemetry.on_stream(self.cluster.name(), sent.endpoint().address);
         let counts_bytes = self.call.telemetry.counts_bytes();
         let (mut upload, deadline) =
@@ -389,6 +380,11 @@ impl<'a, 'c> Attempts<'a, 'c> {
     async fn back_off(&mut self, delay: Duration) -> Result<(), Status> {
         let waited = self.call.until_shut_down(sleep(delay)).await;
         waited.map_err(|end| self.call.ended(end, "the delay before a retry is not over"))
+    }
+
+    /// Returns what counts the call, which goes on with its response.
+    pub(super) fn into_active(self) -> ActiveCall {
+        self.active
     }
 
     /// Prepares the request to be sent again.

@@ -10,7 +10,7 @@ use tracing::Instrument;
 use super::{
     ChannelBody,
     active::{ActiveCall, ActiveCalls},
-    attempts::{AttemptRequest, Attempts},
+    attempts::Attempts,
     builder::Settings,
     deadline::{CallEnd, Deadline},
     filters::{AttemptFilters, ChannelCallbacks, FilterRun},
@@ -93,7 +93,7 @@ pub(super) struct Call<'a> {
     pub(super) deadline: Deadline,
     pub(super) random: fastrand::Rng,
     /// The position in the queue, taken at the first wait and kept by later ones, so that a call does not lose its turn.
-    pub(super) queued: Option<QueuedCall<'a>>,
+    queued: Option<QueuedCall<'a>>,
     /// The reason of the last failed pick, for the status of a deadline.
     pub(super) reason: Option<Arc<str>>,
     /// How many times the request was sent.
@@ -111,6 +111,8 @@ pub(super) struct Routed {
     pub(super) retries: Retries,
     /// Inputs of the picks.
     pub(super) draws: Draws,
+    /// Counts the call.
+    pub(super) active: ActiveCall,
 }
 
 impl CallContext {
@@ -214,13 +216,14 @@ impl<'a> Call<'a> {
             auto_host_rewrite,
             retries: Retries::new(retry_policy, &self.context.retries),
             draws: Draws::new(hash).with_labels(self.telemetry.pick_labels()),
+            active,
         };
         match filters {
             Some(filters) => {
                 self.telemetry.on_wait();
-                Box::pin(FilterRun::new(self, filters, routed, active).respond(request)).await
+                Box::pin(FilterRun::new(self, filters, routed).respond(request)).await
             }
-            None => self.forward(routed, active, request, AttemptFilters::none()).await,
+            None => self.forward(routed, request, AttemptFilters::none()).await,
         }
     }
 
@@ -228,17 +231,15 @@ impl<'a> Call<'a> {
     pub(super) async fn forward(
         &mut self,
         routed: Routed,
-        active: ActiveCall,
         request: &mut Request<Body>,
         filters: AttemptFilters<'_>,
     ) -> Result<Response<ChannelBody>, Status> {
         let (parts, body) = mem::take(request).into_parts();
         let mut body = RequestBody::new(body, &self.context.buffer);
         let (throttled, has_handler) = (routed.retries.throttled(), filters.has_handler());
-        let request = AttemptRequest { head: Head::new(parts), body: &mut body, active: &active };
-        let mut attempts = Attempts::new(self, routed, request, filters);
+        let mut attempts = Attempts::new(self, routed, Head::new(parts), &mut body, filters);
         let (mut response, attempt, upload) = attempts.run().await?;
-        drop(attempts);
+        let active = attempts.into_active();
         let telemetry = self.telemetry.take(has_handler);
         let is_end = response.body().is_end_stream();
         let head = ResponseHead::new(&mut response, is_end);
@@ -320,6 +321,11 @@ impl<'a> Call<'a> {
         let limit = self.context.max_queued;
         let full = || Status::resource_exhausted(format!("{limit} calls are waiting, the maximum"));
         self.queued.as_ref().ok_or_else(full)
+    }
+
+    /// Leaves the queue, so that another call may wait: this one is sent, or waits for something else than an endpoint.
+    pub(super) fn leave_queue(&mut self) {
+        self.queued = None;
     }
 
     /// Returns the output of a future that is not bound to a connection; see [`Deadline::until_shut_down`].

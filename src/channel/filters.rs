@@ -15,7 +15,6 @@ use self::handler::HandledCall;
 pub(super) use self::{attempt::AttemptFilters, callbacks::ChannelCallbacks, trailers::TrailerFilters};
 use super::{
     ChannelBody,
-    active::ActiveCall,
     call::{Call, Routed},
 };
 #[cfg(test)]
@@ -30,7 +29,7 @@ pub(super) struct FilterRun<'a, 'c> {
     call: &'a mut Call<'c>,
     filters: StreamFilters,
     /// What the call is sent with; `None` once it is sent.
-    routed: Option<(Routed, ActiveCall)>,
+    routed: Option<Routed>,
 }
 
 /// How far a request has come.
@@ -51,13 +50,8 @@ enum Step {
 }
 
 impl<'a, 'c> FilterRun<'a, 'c> {
-    pub(super) fn new(
-        call: &'a mut Call<'c>,
-        chain: Arc<FilterChain>,
-        routed: Routed,
-        active: ActiveCall,
-    ) -> Self {
-        Self { call, filters: StreamFilters::new(chain), routed: Some((routed, active)) }
+    pub(super) fn new(call: &'a mut Call<'c>, chain: Arc<FilterChain>, routed: Routed) -> Self {
+        Self { call, filters: StreamFilters::new(chain), routed: Some(routed) }
     }
 
     /// Runs the filters, and sends the request unless one of them ends the call.
@@ -78,17 +72,14 @@ impl<'a, 'c> FilterRun<'a, 'c> {
             }
             Step::End(status) => Err(status),
         };
-        match &mut result {
-            Ok(response) => self.on_response(0..filters, response.headers_mut()),
-            Err(status) => self.on_status(0..filters, status),
-        }
+        self.on_response(0..filters, &mut result);
         let trailers = TrailerFilters::new(&mut self.filters, 0..filters);
         result.map(|response| response.map(|body| body.with_filters(trailers)))
     }
 
     /// Has the hash of the call be that of the request of the application, if filters may change the request (CH6.21).
     fn fix_hash(&mut self, request: &Request<Body>) {
-        if let Some((routed, _)) = &mut self.routed
+        if let Some(routed) = &mut self.routed
             && self.filters.hooks().changes_request
         {
             let visible = Visible(request.headers());
@@ -105,12 +96,12 @@ impl<'a, 'c> FilterRun<'a, 'c> {
             if self.filters.chain().handler(index).is_some() {
                 return Passed { filters: index, next: Step::Handle };
             }
-            let upstream = self.routed.as_mut().map(|(routed, _)| -> &mut dyn Upstream { routed });
+            let upstream = self.routed.as_mut().map(|routed| -> &mut dyn Upstream { routed });
             let mut request = FilterRequest { path, headers, upstream, random: &mut random, callbacks };
             let decision = self.filters.on_request(index, &mut request);
             if let Decision::Wait(_) = &decision {
                 // The call does not wait for an endpoint meanwhile, so that it is none of the calls that are queued.
-                self.call.queued = None;
+                self.call.leave_queue();
             }
             if let Err(status) = execute(self.call, decision).await {
                 return Passed { filters: index, next: Step::End(status) };
@@ -122,25 +113,25 @@ impl<'a, 'c> FilterRun<'a, 'c> {
     /// Sends a request that has passed all filters.
     async fn forward(&mut self, request: &mut Request<Body>) -> Result<Response<ChannelBody>, Status> {
         // A handler has sent the request already: `Next` is used up by the first request.
-        let Some((routed, active)) = self.routed.take() else {
+        let Some(routed) = self.routed.take() else {
             return Err(Status::internal("sent twice by a filter"));
         };
-        self.call.forward(routed, active, request, AttemptFilters::new(&mut self.filters)).await
+        self.call.forward(routed, request, AttemptFilters::new(&mut self.filters)).await
     }
 
-    /// Passes the headers of the response to the filters that the request has passed.
-    fn on_response(&mut self, filters: Range<usize>, headers: &mut HeaderMap) {
-        if self.filters.hooks().on_response {
-            self.filters.on_response(filters, headers);
+    /// Passes the headers of the response to the filters that the request has passed. The status of a call that has failed
+    /// becomes a response without messages.
+    fn on_response<B>(&mut self, filters: Range<usize>, result: &mut Result<Response<B>, Status>) {
+        if !self.filters.hooks().on_response {
+            return;
         }
-    }
-
-    /// Like [`on_response`](Self::on_response), for a call that has failed: its status becomes a response without messages.
-    fn on_status(&mut self, filters: Range<usize>, status: &mut Status) {
-        if self.filters.hooks().on_response {
-            let mut headers = mem::take(status.metadata_mut()).into_headers();
-            self.filters.on_response(filters, &mut headers);
-            *status.metadata_mut() = MetadataMap::from_headers(headers);
+        match result {
+            Ok(response) => self.filters.on_response(filters, response.headers_mut()),
+            Err(status) => {
+                let mut headers = mem::take(status.metadata_mut()).into_headers();
+                self.filters.on_response(filters, &mut headers);
+                *status.metadata_mut() = MetadataMap::from_headers(headers);
+            }
         }
     }
 }

@@ -59,10 +59,7 @@ impl<'a, 'c> HandledCall<'a, 'c> {
         request: Request<Body>,
     ) -> Result<Response<ChannelBody>, Status> {
         let mut result = self.handle(handler, request.map(FilterBody::new)).await;
-        match &mut result {
-            Ok(response) => self.run.on_response(0..handler, response.headers_mut()),
-            Err(status) => self.run.on_status(0..handler, status),
-        }
+        self.run.on_response(0..handler, &mut result);
         let response = result?;
         let FilterRun { call, mut filters, routed } = self.run;
         let mut deadline = Deadline::new(Some(call.context.active.cancelled()));
@@ -70,7 +67,7 @@ impl<'a, 'c> HandledCall<'a, 'c> {
             deadline.limit(at);
         }
         // If a filter has answered, its body is the call.
-        let active = routed.map(|(_, active)| active);
+        let active = routed.map(|routed| routed.active);
         let mut telemetry = call.telemetry.take(false);
         if let Some(code) = status::in_headers(response.headers()) {
             telemetry.end(code);
@@ -95,10 +92,7 @@ impl<'a, 'c> HandledCall<'a, 'c> {
             Step::Handle => self.handle(filters, request).await,
             Step::End(status) => Err(status),
         };
-        match &mut result {
-            Ok(response) => self.run.on_response(from..filters, response.headers_mut()),
-            Err(status) => self.run.on_status(from..filters, status),
-        }
+        self.run.on_response(from..filters, &mut result);
         let trailers = TrailerFilters::new(&mut self.run.filters, from..filters);
         result.map(|response| response.map(|body| TrailerFilters::wrap(trailers, body)))
     }
@@ -112,7 +106,7 @@ impl<'a, 'c> HandledCall<'a, 'c> {
         let chain = self.run.filters.chain().clone();
         let Some(Handler { name, filter }) = chain.handler(index) else { return self.forward(request).await };
         // The call does not wait for an endpoint meanwhile, so that it is none of the calls that are queued.
-        self.run.call.queued = None;
+        self.run.call.leave_queue();
         let mut end = self.end();
         let end = {
             let mut rest = Rest { call: self, handler: index };
@@ -171,7 +165,7 @@ impl<'a, 'c> HandledCall<'a, 'c> {
 
 impl Proceed for Rest<'_, '_, '_> {
     fn cluster(&self) -> &str {
-        self.call.run.routed.as_ref().map_or("", |(routed, _)| routed.cluster())
+        self.call.run.routed.as_ref().map_or("", |routed| routed.cluster())
     }
 
     fn deadline(&self) -> Option<std::time::Instant> {
