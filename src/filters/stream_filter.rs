@@ -39,7 +39,7 @@ pub(crate) trait StreamFilter: Send + Sync {
     /// What the filter keeps for a stream; `()` for nothing, which takes no slot.
     type State: Send + 'static;
 
-    /// The hooks beside `on_request` that have an effect. Streams do not call the others of a chain.
+    /// What the filter does with streams beside the hooks for requests and attempts, which are called for every filter.
     fn hooks(&self) -> Hooks {
         Hooks::default()
     }
@@ -85,16 +85,16 @@ pub(crate) trait StreamFilter: Send + Sync {
     fn add_credential(&self, _state: &mut Option<Self::State>, _name: HeaderName, _value: HeaderValue) {}
 }
 
-/// The hooks of a filter, or of all filters of a chain, that have an effect.
+/// The abilities of a filter, or of all filters of a chain together: streams skip what no filter of their chain does.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Hooks {
     /// Whether the filter may change the request.
     pub(crate) changes_request: bool,
-    /// [`StreamFilter::on_response`].
+    /// Whether [`StreamFilter::on_response`] has an effect.
     pub(crate) on_response: bool,
-    /// [`StreamFilter::on_trailers`].
+    /// Whether [`StreamFilter::on_trailers`] has an effect.
     pub(crate) on_trailers: bool,
-    /// [`StreamFilter::handler`].
+    /// Whether the filter is a [handler](StreamFilter::handler).
     pub(crate) handler: bool,
 }
 

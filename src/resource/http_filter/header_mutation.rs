@@ -219,6 +219,12 @@ impl HeaderAppend {
             (_, true) => unformatted(&value).map_err(|e| e.at("value")),
         };
         let value = value.map_err(|e| e.at("header"))?;
+        // Peers fail calls with binary metadata that they cannot decode.
+        if name.ends_with("-bin") && !value.bytes().all(is_base64) {
+            return Err(
+                Invalid::field("value", "must be base64, as that of all metadata in \"-bin\"").at("header")
+            );
+        }
         if value.is_empty() && !message.keep_empty_value {
             return Ok(None);
         }
@@ -262,6 +268,11 @@ fn literal(value: &[u8]) -> Result<Box<str>, Invalid> {
         Ok(text) if value.iter().all(is_visible) => Ok(text.into()),
         _ => Err(Invalid::new("is not the value of a header in UTF-8")),
     }
+}
+
+/// Whether a byte may be in binary metadata, of which a header may have several values with commas between them.
+fn is_base64(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"+/=,".contains(&byte)
 }
 
 /// Whether a header is set by gRPC, HTTP/2 or the connection, and not to be changed.

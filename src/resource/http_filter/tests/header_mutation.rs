@@ -190,6 +190,7 @@ fn h15_accepts_values_that_are_sent_as_they_are() {
     assert_eq!(value("a b\t\"c\"; é").unwrap(), "a b\t\"c\"; é");
     assert_eq!(value("100%% of 5%%").unwrap(), "100% of 5%");
     assert_eq!(value("%%%%").unwrap(), "%%");
+    parsed([append("x-bin", "YWRh,YQ==")]).unwrap();
     let raw =
         HeaderValue { key: "x".into(), value: String::new(), raw_value: Bytes::from_static(b"%REQ(x)%") };
     let raw = HeaderValueOption { header: Some(raw), ..Default::default() };
@@ -207,6 +208,12 @@ fn h15_rejects_values_with_commands_and_malformed_ones() {
     for malformed in ["\n", "a\rb", "\0", "\u{7f}", &"x".repeat(16_385)] {
         value(malformed).unwrap_err();
     }
+    let text = parsed([append("x-bin", "a da")]).unwrap_err();
+    assert_eq!(
+        text.path(),
+        "mutations.request_mutations[0].append.header.value",
+        "binary metadata are base64"
+    );
     let both = HeaderValue { raw_value: Bytes::from_static(b"1"), ..option("x", "1").header.unwrap() };
     let malformed =
         HeaderValue { key: "x".into(), value: String::new(), raw_value: Bytes::from_static(b"\xff") };
