@@ -1,7 +1,5 @@
 //! Delays between attempts: exponential, with jitter, up to a limit.
 
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
-use std::time::Instant;
 use std::{sync::Arc, time::Duration};
 
 /// The growth of the delays between attempts.
@@ -57,12 +55,6 @@ impl Backoff {
     pub(crate) fn new(settings: Arc<BackoffSettings>) -> Self {
         let first = settings.first();
         Self { next: first, last: first, settings }
-    }
-
-    /// Creates a backoff of connections. The time does not matter.
-    #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
-    pub(crate) fn for_connections(_: Instant) -> Self {
-        Self::default()
     }
 
     /// Creates a backoff with the settings of rejections.

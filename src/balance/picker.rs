@@ -18,18 +18,15 @@ use super::{
     breaker::Breaker,
     cluster_load::ClusterLoad,
     command::ConnectionId,
-    connect_request::ListId,
+    connect_request::{ConnectRequest, ListId},
     connectivity::Connectivity,
     observer::PickLabels,
+    pick_args::{Draws, PickArgs},
     policies::{AnyPicker, PolicyPick, Tracking},
     policy::Drop as DropShare,
+    ready_endpoint::ReadyEndpoint,
     ready_set::ReadySet,
     session_endpoints::{HostPick, HostPicker},
-};
-pub(crate) use super::{
-    connect_request::ConnectRequest,
-    pick_args::{Draws, PickArgs},
-    ready_endpoint::ReadyEndpoint,
 };
 use crate::error::Code;
 

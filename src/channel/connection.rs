@@ -56,7 +56,8 @@ use super::{
 use crate::{
     balance::{
         connect_error::ConnectError,
-        picker::{Attempt, Malformed, ReadyEndpoint},
+        picker::{Attempt, Malformed},
+        ready_endpoint::ReadyEndpoint,
         stream_queue::Gone,
         stream_queue::streams::Streams,
     },

@@ -18,7 +18,7 @@ use tokio::{task::JoinSet, time::timeout};
 use crate::{
     config::ServerAddress,
     dial::{self, SocketOptions},
-    filters::gcp_authn::{Token, TokenError},
+    filters::{Token, TokenError},
 };
 
 /// The address of the metadata server: a host, with or without a port.

@@ -65,5 +65,3 @@ pub use self::{
     stream::ConnectionState,
     stream_event::{Disconnect, DisconnectKind},
 };
-#[cfg(any(test, feature = "channel", feature = "fuzzing"))]
-pub(crate) use crate::backoff::Backoff;

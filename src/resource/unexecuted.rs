@@ -71,7 +71,7 @@ pub(super) const HEALTH_CHECK_CONFIG: &str = "Endpoint.health_check_config";
 mod tests {
     use super::*;
 
-    const ALL: [&Table; 15] = [
+    const ALL: [&Table; 16] = [
         &UPSTREAM_TLS_CONTEXT,
         &ROUTER,
         &HTTP_FAULT,
@@ -87,6 +87,7 @@ mod tests {
         &RING_HASH,
         &CLIENT_SIDE_WEIGHTED_ROUND_ROBIN,
         &crate::resource::load_balancing::maglev::UNEXECUTED,
+        &crate::resource::http_filter::header_mutation::UNEXECUTED,
     ];
 
     fn is_sorted(table: &'static Table) -> bool {

@@ -27,7 +27,8 @@ use super::{super::malformed::MalformedCounters, Handle};
 use crate::{
     backoff::Backoff,
     balance::{
-        picker::{Malformed, ReadyEndpoint},
+        picker::Malformed,
+        ready_endpoint::ReadyEndpoint,
         stream_queue::streams::Streams,
         stream_queue::{Connections, Gone},
         weights::LoadReport,

@@ -7,7 +7,7 @@ use tokio::sync::{
     oneshot,
 };
 
-use crate::{balance::picker::ConnectRequest, channel::channel_status::Collected};
+use crate::{balance::connect_request::ConnectRequest, channel::channel_status::Collected};
 
 /// Requests of calls and handles to the task of their channel.
 pub(in crate::channel) enum Control {
