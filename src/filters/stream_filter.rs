@@ -176,11 +176,11 @@ pub(crate) trait Upstream: Send {
 
 /// The clocks and the I/O that filters need, of the side that runs them.
 pub(crate) trait FilterCallbacks: Send + Sync {
-    /// The time.
+    /// Returns the time of the monotonic clock.
     fn now(&self) -> Instant;
-    /// The time of the wall clock, since 1970.
+    /// Returns the time of the wall clock, since 1970.
     fn since_1970(&self) -> Duration;
-    /// Waits.
+    /// Returns a future that is ready after a time.
     fn sleep(&self, time: Duration) -> OwnedFuture<()>;
     /// Runs a task beside the streams. The task is dropped at the end of the runtime.
     fn spawn(&self, task: OwnedFuture<()>);
