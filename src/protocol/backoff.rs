@@ -39,6 +39,7 @@ impl Backoff {
 
     /// The next delay, ± 20 %.
     pub(crate) fn next(&mut self, random: &mut fastrand::Rng) -> Duration {
+        // `None` is for a limit of the elapsed time, which is not set.
         let delay = self.delays.next_backoff().unwrap_or(self.delays.max_interval);
         delay.mul_f64(0.8 + 0.4 * random.f64())
     }
