@@ -32,7 +32,7 @@ pub(crate) struct Subscription {
     of_glob: bool,
     /// The cache holds a good resource.
     is_held: bool,
-    /// This server has sent the cached resource, in the incremental variant.
+    /// Whether this server has sent the cached resource, in the incremental variant.
     is_own: bool,
     /// Set when another server has sent the cached resource, while this name had a subscription here.
     is_replaced: bool,
