@@ -46,13 +46,13 @@ use crate::{
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ClientBuilder {
-    /// The servers, and what the client tells them about itself.
+    /// The servers, and the node that the client sends to them. A client parses the certificate providers in a copy of its own.
     bootstrap: Arc<Bootstrap>,
-    /// Times and limits.
+    /// Times and limits. The engine limits durations when it takes them.
     settings: Settings,
     /// Settings of the transport of this crate.
     grpc: GrpcTransport,
-    /// The transport of the application, if it has one.
+    /// The transport of the application, if it has one. It replaces `grpc`, whose settings have no effect then.
     transport: Option<Arc<dyn Transport>>,
     /// The resolver of hosts of the application, if it has one.
     dns: Option<Arc<dyn Dns>>,
@@ -386,6 +386,7 @@ impl ClientBuilder {
         else {
             return self.build();
         };
+        // Each setting has to be a part of the key: a caller must never get a client with other settings than its own.
         let key = PoolKey {
             runtime: runtime.id(),
             bootstrap: bootstrap.clone(),
@@ -422,6 +423,7 @@ impl ClientBuilder {
         self,
     ) -> Result<(Client, impl Future<Output = ()> + Send + 'static), BuildError> {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        // The sender is dropped with the driver's future, however that ends, and the observing part ends with it.
         let (ending, ended) = watch::channel(());
         let role = match self.validation {
             Validation::Grpc => Role::Client(Box::new(Observer::new(self.clone(), ended))),
@@ -446,6 +448,7 @@ impl ClientBuilder {
         let dns = self.dns.unwrap_or_else(|| Arc::new(SystemDns));
         let lookups = Lookups::new(dns, self.settings.protocol.resource_timeout);
         let registry = &self.settings.registry;
+        // A bootstrap is read before extensions are known, so that its plugins are parsed when the client is built.
         let parse = |name: &str, config| registry.parse_certificate_provider(name, config);
         let bootstrap = self.bootstrap.plug(&parse).map_err(BuildError::Bootstrap)?;
         let settings = self.settings;

@@ -16,9 +16,11 @@ use crate::{background::supervise, resource::Validation};
 /// The observing part of a client with gRPC's rules. It has streams of its own, so that servers receive the ACK or
 /// NACK of each profile separately. It starts with the first observing watch, and ends with the last one.
 pub(super) struct Observer {
+    /// The builder of the client, without metrics and with the other profile of validation.
     builder: ClientBuilder,
     /// Closed when the driver of the client has ended.
     ended: watch::Receiver<()>,
+    /// The observing part; empty before the first observing watch and after the last one.
     registry: Mutex<Weak<Registry>>,
 }
 
@@ -34,6 +36,7 @@ impl Observer {
         self.known().upgrade()
     }
 
+    /// Locks the reference, which is whole even after a panic.
     fn known(&self) -> MutexGuard<'_, Weak<Registry>> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -47,10 +50,12 @@ pub(super) fn of(client: &Arc<Registry>, runtime: &Handle) -> Arc<Registry> {
         Role::Client(observer) => observer,
         Role::Observer { .. } => return client.clone(),
     };
+    // Held while the part is built, so that two first watches build one.
     let mut known = observer.known();
     if let Some(registry) = known.upgrade() {
         return registry;
     }
+    // Building needs a current runtime, and watches begin anywhere.
     let _entered = runtime.enter();
     let role = Role::Observer { client: Some(client.clone()) };
     let built = observer.builder.clone().build_part(role);

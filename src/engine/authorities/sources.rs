@@ -181,6 +181,7 @@ impl<'a> Sources<'a> {
         if let Some(known) = self.servers.find(source_key) {
             return known;
         }
+        // Streams that a server has ended together must not come back together: each machine has jitter of its own.
         let seed = self.registry.random.u64(..);
         let Registry { settings, client, .. } = &*self.registry;
         self.servers.insert(settings, |id| Machine::new(id, source_key.clone(), client.clone(), seed))

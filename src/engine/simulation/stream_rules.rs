@@ -34,7 +34,7 @@ pub(super) struct StreamRules {
     rejections: BTreeMap<String, u32>,
 }
 
-/// How some content was rejected.
+/// How often a content was rejected, and in which versions: a server may send it again under ever new ones.
 #[derive(Debug, Clone, Default)]
 struct Rejected {
     versions: BTreeSet<String>,
@@ -68,7 +68,7 @@ struct Received {
 }
 
 impl StreamRules {
-    /// That of the next stream to the same server.
+    /// The rules of the next stream to the same server: what was rejected before counts on it, too.
     pub(super) fn next(&self) -> Self {
         Self { rejected: self.rejected.clone(), rejections: self.rejections.clone(), ..Self::default() }
     }
@@ -110,6 +110,7 @@ impl StreamRules {
         for name in request.names() {
             of_type.requested.entry(name.clone()).or_insert(now);
         }
+        // B1.3: an empty list is a request for everything only as long as no name was sent on the stream.
         if request.names().is_empty() && of_type.requested.is_empty() {
             of_type.requested.insert(WILDCARD.to_owned(), now);
         }
@@ -270,6 +271,7 @@ impl OfType {
             place.unwrap_or_else(|| panic!("{nonce} was answered before, or otherwise: {unanswered:?}"));
         let skipped = unanswered[..place].iter().find(|response| !may_wait(response));
         assert!(skipped.is_none(), "answers keep the order of responses: {nonce} is behind {skipped:?}");
+        // In front of those that wait, so that the answered ones stay a prefix.
         unanswered[..=place].rotate_right(1);
         self.answered += 1;
         Some(if rejected { Answered::Rejected } else { Answered::Accepted })
@@ -285,6 +287,7 @@ impl OfType {
             return None;
         }
         let responses = &self.responses;
+        // A repeated response has the nonce of the first one: a request answers all that came with it.
         let place = responses.iter().rposition(|other| other.nonce == nonce).expect("it came") + 1;
         assert!(self.answered <= place, "the nonce went back");
         let due = responses[place - 1].due;
