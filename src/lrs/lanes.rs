@@ -95,6 +95,7 @@ impl<C: Count> Lanes<C> {
 /// The handle is gone: no new call is counted.
 impl<C> Drop for Lanes<C> {
     fn drop(&mut self) {
+        // `is_current` stays as it is: `is_live` sees that the reference of the handle is gone.
         // A long list must not be dropped recursively.
         let mut next = self.first.next.take();
         while let Some(mut lane) = next {

@@ -228,6 +228,7 @@ impl ClusterCell {
 }
 
 /// The last handle of a cluster wakes the driver, which reports what is left.
+/// The destructor takes no lock: a handle may end where the state is locked, by a reference that was upgraded for a moment.
 impl Drop for ClusterCell {
     fn drop(&mut self) {
         self.loads.notify();

@@ -107,6 +107,7 @@ impl Reporting {
 
     /// Handles the due timers.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        // Each stream with work builds one slice under the lock (LR7.3), and stays due until all slices are built.
         let mut state = self.loads.lock();
         for (stream, loads) in self.streams.iter_mut().zip(&mut state.servers) {
             stream.handle_timeout(loads, now);
@@ -127,6 +128,7 @@ impl Reporting {
     }
 
     /// Returns the next command; `None` until the next event.
+    /// Commands to one server are in order; those to different servers are independent of each other.
     pub(crate) fn poll_command(&mut self) -> Option<LoadCommand> {
         self.streams.iter_mut().find_map(LoadStream::poll_command)
     }

@@ -232,4 +232,5 @@ impl<'a> PartBuilder<'a> {
 }
 
 /// The bytes around a report in its request.
+/// The key of the field, and a length of up to five bytes.
 const OVERHEAD: usize = 6;

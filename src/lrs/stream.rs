@@ -257,6 +257,7 @@ impl LoadStream {
             State::Open(open) => {
                 let phase = match &open.phase {
                     Phase::Waiting { until } => Some(*until),
+                    // In the past: there is work left.
                     Phase::Reporting(turn) if turn.has_work() => Some(self.since),
                     Phase::Unasked | Phase::Reporting(_) | Phase::Finished => None,
                 };
@@ -351,6 +352,7 @@ impl LoadStream {
                 return warn!(%server, error = %Escaped(&error), "response of load reporting ignored");
             }
         };
+        // LR2.6: a server may accept streams and still not serve load reports, so only a response resets the backoff.
         self.backoff.reset();
         self.is_known_to_refuse = false;
         self.silence = Silence::default();
