@@ -72,6 +72,7 @@ fn write_list(values: &[Value]) -> Vec<u8> {
 fn write_value(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     match value {
+        // `null_value` of the oneof: its field is there although it has the default value.
         Value::Null => out.extend([0x08, 0]),
         Value::Number(number) => {
             encode_key(2, WireType::SixtyFourBit, &mut out);
@@ -131,6 +132,7 @@ pub(super) fn show_struct(bytes: &[u8], depth: usize) -> Result<Value, Unshown> 
             let field = field?;
             match field.number {
                 1 => name = field.text()?,
+                // A message in several parts is merged, as decoders do.
                 2 => value.extend(field.bytes()?),
                 _ => {}
             }

@@ -96,6 +96,7 @@ impl<'t> Reader<'t> {
         self.skip_blank();
         let colon = self.take(':');
         self.skip_blank();
+        // A colon may be left out before a message, and before a list of messages.
         match self.peek() {
             Some('{' | '<') => {}
             Some('[') if colon || matches!(name, Name::Field(_)) => {}
@@ -237,6 +238,7 @@ impl<'t> Reader<'t> {
         }
         let rest = self.rest();
         let mut last = ' ';
+        // A sign is part of a number behind its exponent alone: `1e-5`.
         let part = |c: char| {
             let exponent = matches!(c, '+' | '-')
                 && matches!(last, 'e' | 'E')
