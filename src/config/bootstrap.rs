@@ -164,6 +164,7 @@ impl Bootstrap {
     }
 
     /// The bootstrap with the certificate providers of registered plugins parsed; unchanged if there are none.
+    /// Called once, when the client is built, since the plugins are in its registry. All problems are returned together.
     pub(crate) fn plug(self: Arc<Self>, parse: &ParsePlugin<'_>) -> Result<Arc<Self>, ConfigError> {
         let mut plugged = BTreeMap::new();
         let mut problems = Vec::new();
@@ -254,6 +255,7 @@ impl Bootstrap {
 
     /// Makes a bootstrap of valid parts.
     pub(crate) fn assemble(parts: Parts) -> Self {
+        // A47-6: equal sources become one allocation, so that comparing them is comparing pointers for most.
         let mut known = Vec::new();
         let sources = parts.sources.share(&mut known);
         let mut authority = |name: &str, parts: AuthorityParts| Authority {
@@ -266,6 +268,7 @@ impl Bootstrap {
         };
         let authorities = parts.authorities.into_iter();
         let authorities = authorities.map(|(name, parts)| (name.clone(), authority(&name, parts))).collect();
+        // Its template is never used: that of an authority without an entry is made of the name of the authority (`template_of`).
         let default_authority = parts.default_authority.map(|parts| authority("", parts));
         Self {
             sources,

@@ -192,6 +192,7 @@ impl BootstrapBuilder {
                     Some((name, server.build_at(&path, &mut problems)?.into()))
                 })
                 .collect(),
+            // Collections in place of wildcards, and warnings, are of Envoy's format alone.
             ..Parts::default()
         };
         if problems.is_empty() { Ok(Bootstrap::assemble(parts)) } else { Err(ConfigError::new(problems)) }
@@ -248,6 +249,7 @@ impl AuthorityBuilder {
     fn build_at(self, name: Option<&str>, path: &str, problems: &mut Vec<ValidationError>) -> AuthorityParts {
         let template_path = format!("{path}.client_listener_resource_name_template");
         let template = template(self.template, &template_path, problems);
+        // A47-5: names that are made of it would otherwise be requested from the servers of another authority.
         if let Some(name) = name.filter(|name| template.as_ref().is_some_and(|own| !own.belongs_to(name))) {
             problems.push(ValidationError::new(template_path, foreign_template(name)));
         }

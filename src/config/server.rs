@@ -153,6 +153,7 @@ impl Server {
     /// Whether a connection to it is one to another server: they differ in nothing but the variant of the protocol.
     pub(crate) fn has_connection_of(&self, other: &Self) -> bool {
         let Self { api_type, polling, .. } = other;
+        // The usual case first, since it compares without a copy.
         (self.api_type, self.polling) == (*api_type, *polling) && *self == *other
             || *self == Self { api_type: self.api_type, polling: self.polling, ..other.clone() }
     }

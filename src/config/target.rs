@@ -214,6 +214,7 @@ impl Bootstrap {
 /// `xds:[//authority/]path`, decoded.
 struct Parsed {
     /// The authority; empty if there is none.
+    /// Percent-decoded, and still not checked to be in the bootstrap.
     authority: String,
     path: String,
 }

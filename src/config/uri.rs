@@ -175,6 +175,7 @@ fn parse(text: &str) -> Result<Parsed, String> {
         "ipv6" => addresses(rest, "an IPv6 address in brackets", ipv6_address).map(plain),
         "unix" => unix_path(rest).map(ServerAddress::Unix).map(plain),
         "xds" => Err("not supported: a management server cannot be found through xDS itself".to_owned()),
+        // `host:port` looks like a scheme, too: what follows, or a list of gRPC's schemes, tells them apart.
         _ if rest.starts_with("//") || KNOWN_SCHEMES.contains(&scheme) => {
             Err(format!("scheme {scheme:?} is not supported; {FORMS}"))
         }

@@ -153,6 +153,7 @@ impl ServerBuilder {
                 problems.extend(config.check().err().map(|error| error.at(&path)));
             }
             Some(ChannelCredentials::Insecure | ChannelCredentials::Custom(_)) => {}
+            // The error of the URI is enough: a valid one may imply credentials.
             None if uri.is_none() => {}
             None => problems.push(ValidationError::new(
                 format!("{path}.channel_creds"),
