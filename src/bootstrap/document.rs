@@ -141,6 +141,7 @@ fn channel_credentials(fields: &Fields<'_>, types: &CredentialTypes) -> Option<C
     }
     let (mut seen, mut first) = (Vec::new(), None);
     for (name, entry) in items.iter().filter_map(credentials) {
+        // Each entry is read, also behind the first supported one, so that its problems are reported.
         let supported = match name {
             "insecure" => Some(ChannelCredentials::Insecure),
             "tls" => Some(ChannelCredentials::Tls(tls(&entry))),

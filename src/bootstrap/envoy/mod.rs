@@ -64,11 +64,13 @@ fn parts(root: &Message<'_>) -> Parts {
     if let Some(resources) = &resources {
         resources.end();
     }
+    // Before all other sources, which may refer to it by `ads`.
     let ads = dynamic.as_ref().and_then(|dynamic| dynamic.message("ads_config"));
     cx.ads = ads.map(|ads| cx.api_config_source(&ads, None, true));
     let mut table = Table::read(root, &cx);
     if let Some(dynamic) = &dynamic {
         table.add_types(dynamic, &cx);
+        // Only now have all readers of the message marked their fields.
         dynamic.end();
     }
     if !root.has("dynamic_resources") && !root.has("config_sources") && !root.has("default_config_source") {
@@ -164,10 +166,12 @@ impl Table {
             let sources = match &found {
                 Found::Ads(sources) | Found::Own(sources) => sources,
             };
+            // Lists of the type are resources of a type of their own, and come from the same servers as their members.
             for type_url in [kind.type_url.to_owned(), format!("{}Collection", kind.type_url)] {
                 authority.by_type.insert(type_url, sources.clone());
             }
         }
+        // `ads` needs no entry: it is the source of all types without their own.
         if let Found::Own(sources) = found {
             self.by_type.insert(kind.type_url.to_owned(), sources);
         }

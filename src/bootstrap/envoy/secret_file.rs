@@ -40,6 +40,7 @@ pub(super) fn read<T>(
     let within = |problem: &ValidationError| format!("{path}: {problem}");
     let problems = problems.into_vec();
     problems.iter().for_each(|problem| config.fail("sds_config", within(problem)));
+    // The path of the file stands in the text, since the field of the bootstrap is the only position that it has.
     warnings.into_vec().iter().for_each(|warning| config.warn("sds_config", &within(warning)));
     found.filter(|_| problems.is_empty())
 }

@@ -113,6 +113,7 @@ impl<'a> SourceContext<'a> {
             server.polling = polling;
             server.transport_api_version = transport.or(resources).unwrap_or_default();
             let server = ConfigSource::Server(Arc::new(server));
+            // A cluster that is named twice is not a fallback for itself.
             if !known.contains(&server) {
                 known.push(server);
             }
@@ -220,6 +221,7 @@ pub(super) fn file(path: PathSource) -> ConfigSource {
 fn polling(source: &Message<'_>) -> Option<Polling> {
     let delay = source.duration("refresh_delay");
     let timeout = source.duration("request_timeout");
+    // A malformed delay was reported: it is not missing as well.
     if delay.is_none() && source.has("refresh_delay") {
         return None;
     }
