@@ -84,6 +84,7 @@ impl ResourceConfigSource {
         check_version(source, cx.peer)?;
         let Some(peer) = cx.peer.filter(|_| !source.authorities.is_empty()) else { return Ok(None) };
         let mut written = source.encode_to_vec();
+        // With the sender: the same message from two servers means two sources.
         written.extend_from_slice(peer.to_string().as_bytes());
         let (sources, authorities) = ([peer.clone()].into(), authorities(source));
         Ok(Some(Arc::new(Self { written: written.into(), sources, authorities, is_peer: true })))

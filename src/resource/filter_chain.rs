@@ -216,6 +216,7 @@ impl Selection {
         let all = destinations_of(&mut candidates.iter());
         let mut selection = Self::default();
         for mut candidate in candidates.into_iter().filter(|candidate| !candidate.never) {
+            // S17: for these destinations, chains that do not name plaintext are never looked at.
             if !candidate.raw_buffer {
                 candidate.destinations.retain(|destination| !plaintext.contains(destination));
             }
@@ -332,6 +333,7 @@ fn connection_manager(filters: Vec<pb::Filter>, cx: &Context<'_>) -> Result<Http
 }
 
 /// The maximum number of combinations of conditions, by which chains are compared.
+/// Ranges and ports of a chain multiply, so that a small listener could take any amount of memory without it.
 const MAX_COMBINATIONS: usize = 1 << 18;
 
 #[cfg(test)]

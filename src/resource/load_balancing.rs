@@ -230,6 +230,7 @@ fn first_supported(
         let at = |e: Invalid| e.at("typed_extension_config").at_index("policies", i);
         let config = entry.typed_extension_config.as_ref().ok_or(Invalid::new("must be set")).map_err(at)?;
         let any = config.typed_config.as_ref().ok_or_else(|| Invalid::field("typed_config", "must be set"));
+        // A52-2: an invalid policy of a known type rejects the cluster, even if a later one is usable.
         match policy(any.map_err(at)?, cx, depth).map_err(|e| at(e.at("typed_config")))? {
             Ok(policy) => return Ok(policy),
             Err(Unsupported(name)) => skipped.push(name),

@@ -18,6 +18,7 @@ use crate::pb::{
 /// A key in `typed_filter_metadata` of a supported type takes precedence over the same key in `filter_metadata`;
 /// values of other types are skipped.
 #[derive(Clone, Default, PartialEq)]
+// One word: most endpoints have no metadata.
 pub struct Metadata(Option<Box<Entries>>);
 
 /// Sorted by key; at least one.

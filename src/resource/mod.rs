@@ -304,6 +304,7 @@ impl Default for Context<'_> {
 
 /// A type of resource as a value, for code that is generic over types at run time.
 #[derive(Clone, Copy)]
+// Functions in place of a trait object, so that it is `Copy` and constants can have one.
 pub struct ResourceType {
     type_url: &'static str,
     full_state: bool,

@@ -274,6 +274,7 @@ impl Common {
                 if let Some(context) = combined.default_validation_context {
                     common.validation(context, cx).map_err(|e| at(e.at("default_validation_context")))?;
                 }
+                // The older field counts without the newer one alone.
                 if let (None, Some(older)) =
                     (&common.roots, combined.validation_context_certificate_provider_instance)
                 {

@@ -80,6 +80,7 @@ impl<'a> ClusterFields<'a> {
     }
 
     /// Reads all fields of the message.
+    /// A message that is there twice is an error, which leaves the cluster to a decoder (`parts::read`): that merges both.
     pub(super) fn read(&mut self) -> Result<(), Invalid> {
         for field in Fields::of(self.whole) {
             self.add(field?)?;
@@ -133,6 +134,7 @@ impl<'a> ClusterFields<'a> {
     }
 
     /// Decodes the message of a field; its `bytes` fields are not copied.
+    /// Inlined, so that an absent field costs a comparison; the decoders themselves are not.
     #[inline(always)]
     pub(super) fn decode<M: Message + Default>(&self, field: Option<&[u8]>) -> Result<Option<M>, Invalid> {
         match field {
@@ -152,6 +154,7 @@ impl<'a> ClusterFields<'a> {
     }
 
     /// Returns the load balancing settings.
+    /// Settings of both policies are an error: the decoder that reads the message next keeps the last of the oneof.
     pub(super) fn choice(&self) -> Result<Choice, Invalid> {
         let config = match (self.ring_hash, self.least_request) {
             (None, None) => None,

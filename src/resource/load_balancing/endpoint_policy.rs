@@ -369,6 +369,7 @@ impl fmt::Debug for CustomPolicy {
 
 impl PartialEq for CustomPolicy {
     fn eq(&self, other: &Self) -> bool {
+        // The same configuration executed and not executed are two behaviors of a channel.
         self.policy.config == other.policy.config && self.is_executed() == other.is_executed()
     }
 }

@@ -35,6 +35,7 @@ pub(super) fn from_json(fields: &Map<String, Value>) -> Result<LbPolicy, Invalid
     let size = |field, default| match fields.get(field) {
         None | Some(Value::Null) => Ok(default),
         Some(value) => {
+            // Numbers of 64 bits are texts in protobuf's JSON.
             let text = value.as_str().and_then(|text| text.parse().ok());
             let number = value.as_u64().or(text).ok_or_else(|| {
                 Invalid::field(field, format!("must be a whole number that is not negative, is {value}"))

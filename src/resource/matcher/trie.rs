@@ -50,6 +50,7 @@ impl Trie {
             let first_child = nodes.len();
             for child in keys[range.clone()].chunk_by(|a, b| a[depth] == b[depth]) {
                 let (first, last) = (child[0], child[child.len() - 1]);
+                // Keys are sorted, so what the first and the last one have in common all between them have, too.
                 let common = first[depth..].iter().zip(&last[depth..]).take_while(|(a, b)| a == b).count();
                 let label_start = labels.len();
                 labels.extend_from_slice(&first[depth..depth + common]);
