@@ -63,20 +63,26 @@ pub(crate) struct ContextParamKeys {
 /// The parts of a bootstrap, validated one by one, before authorities get the default servers.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
+    /// The sources of names without an authority, and of authorities without sources.
     pub(crate) sources: Sources,
+    /// Authorities by name, without the defaults that they get.
     pub(crate) authorities: BTreeMap<String, AuthorityParts>,
     pub(crate) default_authority: Option<AuthorityParts>,
     pub(crate) node: Node,
     pub(crate) context: ContextParamKeys,
     pub(crate) certificate_providers: BTreeMap<String, CertificateProvider>,
+    /// `None` is the template `%s`.
     pub(crate) client_listener_template: Option<Template>,
+    /// `None` if servers cannot ask for listeners by their addresses.
     pub(crate) server_listener_template: Option<Template>,
     pub(crate) allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
+    /// Servers for clients that follow the config sources of resources.
     pub(crate) named_servers: NamedServers,
     pub(crate) collections: BTreeMap<String, ResourceName>,
     pub(crate) warnings: Vec<ValidationError>,
 }
 
+/// An authority as it is configured, before it gets the defaults.
 #[derive(Debug)]
 pub(crate) struct AuthorityParts {
     /// How names of listeners are made of targets; `None` is the default.

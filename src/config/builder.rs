@@ -30,6 +30,7 @@ pub struct BootstrapBuilder {
     node: Node,
     context: ContextParamKeys,
     certificate_providers: BTreeMap<String, CertificateProvider>,
+    /// The text of the template, which `build` parses, so that all problems are reported together.
     client_listener_template: Option<String>,
     server_listener_template: Option<String>,
     allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,

@@ -25,6 +25,7 @@ pub struct Metadata {
     entries: Vec<Entry>,
 }
 
+/// An entry, which was checked when it was added.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Entry {
     /// The key, in lower case.

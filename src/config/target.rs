@@ -216,6 +216,7 @@ struct Parsed {
     /// The authority; empty if there is none.
     /// Percent-decoded, and still not checked to be in the bootstrap.
     authority: String,
+    /// The name of the service, not empty; slashes in it are parts of the name.
     path: String,
 }
 

@@ -89,8 +89,11 @@ fn write_value(value: &Value) -> Vec<u8> {
 /// The reason why a message has no JSON form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unshown {
+    /// The bytes are no such message.
     Malformed(Malformed),
+    /// The JSON would be nested deeper than readers accept.
     TooDeep,
+    /// A time or a duration for which JSON has no text.
     OutOfRange(&'static str),
 }
 

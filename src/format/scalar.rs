@@ -11,9 +11,13 @@ use serde_json::Value;
 /// A value by its encoding.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scalar {
+    /// An integer, a boolean or an enum value; negative numbers are in two's complement of 64 bits.
     Varint(u64),
+    /// The bits of a `fixed32`, `sfixed32` or `float`.
     Fixed32(u32),
+    /// The bits of a `fixed64`, `sfixed64` or `double`.
     Fixed64(u64),
+    /// A string, or bytes.
     Bytes(Vec<u8>),
 }
 

@@ -45,6 +45,7 @@ pub(super) struct Counters {
 struct Shard {
     /// Calls that began here. The other counts of a call are in the same shard, also if it ends on another thread.
     issued: AtomicU64,
+    /// Calls that have ended, as have those of `failed`. Added with release, after the begin of the same call.
     succeeded: AtomicU64,
     failed: AtomicU64,
     /// Calls that were issued and then turned out not to have been sent.
@@ -57,6 +58,7 @@ struct Shard {
 
 /// The sums of metrics of a shard, with the rules for adding to them.
 struct ShardSums {
+    /// Which metrics are summed, and the limit of names.
     propagation: Arc<Propagation>,
     sums: Mutex<MetricSums>,
 }
@@ -91,6 +93,7 @@ pub(super) struct DropCounter {
     reported: AtomicU64,
     /// Drops that the report in progress covers, with those before it.
     taken: AtomicU64,
+    /// Whether a handle counts its new drops here.
     is_current: AtomicBool,
 }
 

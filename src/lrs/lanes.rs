@@ -15,6 +15,7 @@ use super::counters::Count;
 pub(super) struct Lanes<C> {
     /// The number of the current lane, from 1; 0 if nothing is counted (LR9.1).
     current: AtomicUsize,
+    /// In place, since most handles have a single destination for their whole life.
     first: Lane<C>,
 }
 

@@ -31,6 +31,7 @@ pub struct MetricSum {
 /// The sums of all metrics of a locality or endpoint since the last report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct MetricSums {
+    /// The utilization of the processor. Load reports have fields for the three utilizations, and no names (LR8.2).
     pub(super) cpu: MetricSum,
     pub(super) mem: MetricSum,
     pub(super) application: MetricSum,

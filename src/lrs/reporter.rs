@@ -63,6 +63,7 @@ pub struct DropReporter {
 
 /// The state that the handles of a cluster share.
 pub(super) struct ClusterCell {
+    /// The loads of the client, which live as long as any handle.
     loads: Arc<Loads>,
     key: CellKey,
     /// The watch of the cluster, if the application reports it by its name.
@@ -75,14 +76,18 @@ pub(super) struct ClusterCell {
 /// The parts of a cluster that have handles.
 #[derive(Default)]
 pub(super) struct Parts {
+    /// Weak: the cell of a locality ends with its last handle.
     pub(super) localities: BTreeMap<Locality, Weak<LocalityCell>>,
+    /// Lanes without a handle stay until the next sweep: a category that is counted by its name has a handle for a moment only.
     pub(super) categories: WeakMap<Arc<str>, Arc<Lanes<DropCounter>>>,
 }
 
 /// The state that the handles of a locality share.
 pub(super) struct LocalityCell {
+    /// Keeps the cluster reported as long as the locality has handles.
     pub(super) cluster: Arc<ClusterCell>,
     pub(super) locality: Locality,
+    /// Calls that are counted without an endpoint. The calls of endpoints have counters of their own.
     pub(super) lanes: Lanes<Counters>,
     /// Endpoints with handles. Locked after the state of [`Loads`].
     endpoints: Mutex<WeakMap<SocketAddr, Weak<EndpointCell>>>,
@@ -90,6 +95,7 @@ pub(super) struct LocalityCell {
 
 /// The state that the handles of an endpoint share.
 pub(super) struct EndpointCell {
+    /// Keeps the locality and its cluster reported.
     pub(super) locality: Arc<LocalityCell>,
     pub(super) address: SocketAddr,
     pub(super) lanes: Lanes<Counters>,

@@ -53,6 +53,7 @@ pub(crate) struct LoadStreamReport {
     /// The number of clusters that the server has named; `None` for all, or without a response.
     pub(crate) wanted: Option<usize>,
     pub(crate) last_report: Option<LastReport>,
+    /// The number of requests with reports that the transport has accepted, over all streams to the server.
     pub(crate) reports_sent: u64,
     /// The size of all reports that were sent, in bytes.
     pub(crate) report_bytes: u64,

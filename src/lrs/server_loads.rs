@@ -49,6 +49,7 @@ pub(super) struct Part {
 /// A request that reports are put into.
 #[derive(Debug, Default)]
 struct PartBuilder<'a> {
+    /// The encoded request so far.
     message: BytesMut,
     /// The first and the last key of the request so far.
     range: Option<(&'a ReportKey, &'a ReportKey)>,

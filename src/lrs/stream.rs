@@ -49,6 +49,7 @@ pub(super) struct LoadStream {
     /// The first request, which has the node.
     first_request: Bytes,
     settings: Arc<LoadSettings>,
+    /// Draws the delays of the backoff; seeded, so that simulations repeat themselves.
     random: fastrand::Rng,
     backoff: Backoff,
     state: State,
@@ -104,8 +105,10 @@ enum Phase {
 /// Counts over all streams to the server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct History {
+    /// Requests with reports that the transport has accepted.
     pub(super) reports_sent: u64,
     pub(super) report_bytes: u64,
+    /// Ends of streams that were neither requested nor part of a shutdown.
     pub(super) failures: u64,
     pub(super) last_report: Option<LastReport>,
 }
@@ -113,6 +116,7 @@ pub(super) struct History {
 /// The last report that was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LastReport {
+    /// When the last of its requests was accepted by the transport.
     pub(crate) at: Instant,
     /// The number of clusters in it.
     pub(crate) clusters: usize,

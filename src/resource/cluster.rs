@@ -447,9 +447,12 @@ fn report_load(from: Option<&core::ConfigSource>) -> Result<bool, Invalid> {
     }
 }
 
+/// The configuration by which an aggregate cluster is recognized, whatever the name of its type is (A37-3).
 const AGGREGATE: &str = "envoy.extensions.clusters.aggregate.v3.ClusterConfig";
+/// The transport socket of connections through an HTTP proxy, around the one of the connections themselves (A86).
 const HTTP_11_PROXY: &str =
     "envoy.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport";
+/// The only configuration that `upstream_config` may have (C33).
 const HTTP_PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 /// The limit of concurrent requests of a cluster without one.
 const DEFAULT_MAX_REQUESTS: u32 = 1024;

@@ -33,6 +33,7 @@ pub struct SocketListener {
     pub unserved_ranges: Box<[Cidr]>,
     /// The chain for connections that match no other; without it they are closed.
     pub default_filter_chain: Option<Box<FilterChain>>,
+    /// Indexes in `filter_chains`, for the choice of a chain for each connection. JSON leaves it out, as it follows from the chains.
     #[serde(skip)]
     by_connection: Chains,
 }
@@ -199,8 +200,11 @@ impl Candidate {
 /// The usable chains.
 #[derive(Default)]
 struct Selection {
+    /// The chains in the order of the message, without those that can never be chosen.
     chains: Vec<FilterChain>,
+    /// The index in `chains` for each combination of conditions.
     by_connection: Chains,
+    /// Destinations that hide wider ranges, although no chain is left for them (S25).
     unserved: Vec<Cidr>,
     /// The number of combinations of conditions in `by_connection`.
     combinations: usize,

@@ -306,15 +306,19 @@ impl Default for Context<'_> {
 #[derive(Clone, Copy)]
 // Functions in place of a trait object, so that it is `Copy` and constants can have one.
 pub struct ResourceType {
+    /// The type URL of v3, whatever the version of the protocol.
     type_url: &'static str,
     full_state: bool,
     sensitive: bool,
+    /// Reads the name in a message. An error for types whose resources have none, and are always wrapped.
     name: fn(&[u8]) -> Result<Cow<'_, str>, Invalid>,
     parse: fn(&Bytes, &Context<'_>) -> Result<Erased, Invalid>,
+    /// Converts an observation to one of the typed resource, behind a pointer that the typed watch casts back.
     observe: fn(ErasedObserved) -> Erased,
     remarks: fn(&Erased) -> Option<&Remarks>,
     /// The type of lists of these resources.
     list: Option<fn() -> Self>,
+    /// Whether the resources are lists of others. There are no lists of lists.
     is_list: bool,
 }
 

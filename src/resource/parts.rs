@@ -269,6 +269,7 @@ pub(crate) fn json_object(from: google::Struct) -> serde_json::Map<String, Value
     from.fields.into_iter().map(|(key, value)| (key, json_value(value))).collect()
 }
 
+/// The depth of the recursion is bounded, since decoders have refused deeper messages (G7).
 fn json_value(from: google::Value) -> Value {
     use google::value::Kind;
     match from.kind {

@@ -38,6 +38,7 @@ pub struct Registry {
 #[derive(Clone)]
 pub(super) struct Extensions<P>(BTreeMap<&'static str, Entry<P>>);
 
+/// An extension, as it was added.
 #[derive(Clone)]
 struct Entry<P> {
     /// The typed configuration.

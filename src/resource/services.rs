@@ -162,6 +162,7 @@ static ADS_V2: Methods = methods!(
     "DeltaAggregatedResources"
 );
 
+/// All services. A type without a line here is served by the aggregated service alone.
 static SERVICES: [Service; 10] = [
     service!(
         Some("listeners"), ("StreamListeners", "DeltaListeners"),

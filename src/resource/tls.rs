@@ -452,6 +452,7 @@ fn unsupported(field: &str) -> Invalid {
     Invalid::field(field, "is not supported, and to ignore it would be less secure")
 }
 
+/// The name that the transport socket of a server must have (S27). That of a cluster may be any.
 const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
 const UPSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext";
 const DOWNSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext";

@@ -46,6 +46,7 @@ impl<'t> Text<'t> {
     }
 }
 
+/// The encoder of what was read, by the descriptors of messages.
 #[derive(Debug)]
 struct Writer<'t> {
     /// The text, for the positions of errors.

@@ -16,23 +16,30 @@ use crate::{
 /// located.
 #[derive(Debug)]
 pub(super) struct ClusterFields<'a> {
+    /// The whole message, whose bytes decoded parts share.
     whole: &'a Bytes,
     pub(super) name: &'a str,
     pub(super) discovery: Option<Discovery<'a>>,
     pub(super) eds_config: Option<EdsFields<'a>>,
+    /// The number of the older field, which counts only without `load_balancing_policy`.
     lb_policy: i32,
+    /// The `ClusterLoadAssignment` with the host of a logical DNS cluster.
     pub(super) load_assignment: Option<&'a [u8]>,
     pub(super) circuit_breakers: Option<&'a [u8]>,
     pub(super) outlier_detection: Option<&'a [u8]>,
+    /// Settings for the older field `lb_policy`, as are those of `least_request`.
     ring_hash: Option<&'a [u8]>,
     least_request: Option<&'a [u8]>,
     pub(super) transport_socket: Option<&'a [u8]>,
+    /// Whether there is a `TransportSocketMatch`, which rejects the cluster (C19).
     pub(super) has_socket_matches: bool,
     pub(super) metadata: Option<&'a [u8]>,
     pub(super) common_lb_config: Option<&'a [u8]>,
     load_balancing_policy: Option<&'a [u8]>,
     pub(super) lrs_server: Option<&'a [u8]>,
+    /// A `TypedExtensionConfig` with HTTP options.
     pub(super) upstream_config: Option<&'a [u8]>,
+    /// The names in `lrs_report_endpoint_metrics`.
     pub(super) reported_metrics: Vec<&'a str>,
 }
 
@@ -149,6 +156,7 @@ impl<'a> ClusterFields<'a> {
         Ok(M::decode(self.whole.slice_ref(bytes))?)
     }
 
+    /// The metadata, and the message that it is a part of.
     pub(super) fn metadata(&self) -> (Option<&'a [u8]>, &'a Bytes) {
         (self.metadata, self.whole)
     }

@@ -41,6 +41,7 @@ pub(super) struct Conditions {
     pub(super) source_port: Option<u32>,
 }
 
+/// The source ranges for one destination, by the type of source.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Sources {
     /// For connections from anywhere.

@@ -8,6 +8,7 @@ use crate::{
     resource::Invalid,
 };
 
+/// The settings in the message of xDS, which cannot name a header to hash.
 pub(super) fn from_message(from: pb::RingHash) -> Result<LbPolicy, Invalid> {
     use pb::ring_hash::HashFunction;
     // The default is Envoy's, which is XX_HASH too (C13).
@@ -56,6 +57,7 @@ pub(super) fn from_json(fields: &Map<String, Value>) -> Result<LbPolicy, Invalid
     policy(sizes, names, header)
 }
 
+/// Checks a size, whichever of the two it is.
 fn ring_size(field: &str, value: u64) -> Result<u32, Invalid> {
     u32::try_from(value)
         .ok()
@@ -63,6 +65,7 @@ fn ring_size(field: &str, value: u64) -> Result<u32, Invalid> {
         .ok_or_else(|| Invalid::field(field, format!("must be between 1 and {MAX_RING_SIZE}, is {value}")))
 }
 
+/// `minimum` and `maximum` are the names of the fields, which differ between the message and the service config.
 fn policy(
     [minimum_ring_size, maximum_ring_size]: [u32; 2],
     [minimum, maximum]: [&str; 2],
@@ -89,7 +92,9 @@ fn header_name(name: &str) -> Result<Box<str>, Invalid> {
 }
 
 const HEADER: &str = "requestHashHeader";
+/// The default of the smallest ring, in both forms.
 const MIN_RING_SIZE: u32 = 1024;
+/// The limit of both sizes, and the default of the largest ring in the message of xDS.
 const MAX_RING_SIZE: u32 = 8_388_608;
 /// The default of gRPC's service config (A42).
 const MAX_RING_SIZE_IN_JSON: u32 = 4096;

@@ -16,6 +16,7 @@ pub(super) fn parser(name: &str) -> Option<&'static ParsePolicy> {
     POLICIES.iter().find(|(known, _)| *known == name).map(|(_, parse)| parse)
 }
 
+/// Some names have kept `_experimental` from the time before their gRFCs were final: it is a part of the name.
 const POLICIES: &[(&str, ParsePolicy)] = &[
     ("round_robin", |payload, _, _| fields(payload, |_| Ok(LbPolicy::RoundRobin))),
     ("pick_first", |payload, _, _| {
@@ -44,6 +45,7 @@ const POLICIES: &[(&str, ParsePolicy)] = &[
     }),
 ];
 
+/// Parses the fields of a policy. `None` for a message, which is never of such a type.
 fn fields(
     payload: Payload,
     parse: impl FnOnce(&Fields<'_>) -> Result<LbPolicy, Invalid>,
@@ -52,6 +54,7 @@ fn fields(
     parse(&Fields(&fields)).map(Some)
 }
 
+/// Converts the settings to the message of xDS, whose checks apply to both forms.
 fn weighted_round_robin(fields: &Fields<'_>) -> Result<LbPolicy, Invalid> {
     let names = match fields.get("metricNamesForComputingUtilization") {
         None => Vec::new(),

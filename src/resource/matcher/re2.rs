@@ -41,6 +41,7 @@ pub(super) struct SyntaxError {
     pub(super) reason: Cow<'static, str>,
 }
 
+/// A translation in progress, in one pass over the pattern.
 struct Translator<'a> {
     /// The pattern.
     text: &'a str,

@@ -11,6 +11,7 @@ pub(super) enum Class<'a> {
     Property { property: Property<'a>, is_negated: bool },
 }
 
+/// A property of Unicode by one of RE2's names.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Property<'a> {
     Any,
@@ -115,6 +116,7 @@ pub(super) fn write_range(class: &mut String, low: u32, high: u32) {
     }
 }
 
+/// Writes a character by its number, which has no other meaning anywhere in a pattern.
 pub(super) fn write_escape(out: &mut String, scalar: u32) {
     // Writing to a string does not fail.
     let _ = write!(out, "\\x{{{scalar:X}}}");
@@ -130,10 +132,12 @@ pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
 const EVERYTHING: &str = r"[\x{0}-\x{10FFFF}]";
 
+/// Surrogates are no characters: the `regex` crate has no classes with them, and RE2 has.
 const FIRST_SURROGATE: u32 = 0xd800;
 
 const LAST_SURROGATE: u32 = 0xdfff;
 
+/// The names of POSIX's classes, which the `regex` crate has, too.
 const POSIX: &[&str] = &[
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "word", "xdigit",
