@@ -41,6 +41,7 @@ pub(super) struct LoadState {
     pub(super) fault: Option<LoadFault>,
     /// Whether reports are left unread.
     pub(super) reading_paused: bool,
+    /// When response headers are sent.
     pub(super) headers: Headers,
 }
 
@@ -74,7 +75,9 @@ pub(super) enum LoadCommand {
 /// The open streams.
 #[derive(Debug, Default)]
 struct Streams {
+    /// The number of streams that were ever opened, which numbers them.
     opened: u64,
+    /// The senders of commands, by the number of the stream.
     open: BTreeMap<u64, mpsc::UnboundedSender<LoadCommand>>,
 }
 

@@ -143,6 +143,7 @@ impl LoadStream {
             return Ok(());
         }
         let now = Instant::now();
+        // From the first time that the response was due: events in the meantime do not postpone it further.
         let until = if let Some(LoadFault::Delay(time)) = fault {
             Some(self.delayed_until.unwrap_or(now + time))
         } else {
@@ -152,6 +153,7 @@ impl LoadStream {
         if self.delayed_until.is_some() {
             return Ok(());
         }
+        // Before the session is asked, since a response that it has handed out counts as sent.
         match fault {
             Some(LoadFault::NoResponse) => return Ok(()),
             Some(LoadFault::EndBeforeResponse(status)) => return Err(Some(status)),

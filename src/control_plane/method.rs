@@ -38,6 +38,7 @@ impl Method {
             Some(implied) if written.is_empty() => return Ok(implied),
             Some(_) | None => self.api_version.unspell(written),
         };
+        // A v3 type URL on a stream of v2 is an error: responses would have another type URL than the client asked for.
         let spelled = self.api_version.spell(type_url);
         if spelled != written {
             return Err(Status::invalid_argument(format!("type_url: {written:?} is {spelled:?} in v2")));

@@ -97,7 +97,9 @@ struct Poll {
 /// The response to a request that cannot be processed.
 #[derive(Debug)]
 struct Refusal {
+    /// The HTTP status of the response.
     status: StatusCode,
+    /// The body of the response, for display.
     reason: String,
 }
 
@@ -257,6 +259,8 @@ fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Respo
     response
 }
 
+/// The messages by which the descriptors convert between JSON and protobuf.
 const REQUEST: &str = "envoy.service.discovery.v3.DiscoveryRequest";
 const RESPONSE: &str = "envoy.service.discovery.v3.DiscoveryResponse";
+/// The content type of requests and responses.
 const JSON: &str = "application/json";

@@ -39,9 +39,11 @@ pub(super) struct Attributes(Option<Arc<Values>>);
 /// The attributes of a resource that has any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Values {
+    /// The time to live.
     pub(super) ttl: Option<Duration>,
     /// Whether the name differs from that in the message.
     pub(super) renamed: bool,
+    /// Further names of the resource.
     pub(super) aliases: Vec<Arc<str>>,
     /// The type of the message, if it is not that of the resource.
     pub(super) body_type_url: Option<Arc<str>>,
@@ -180,6 +182,7 @@ impl Attributes {
     }
 }
 
+/// The message of a redirect, which stands in place of the resource.
 const LOCATOR: &str = "type.googleapis.com/xds.core.v3.ResourceLocator";
 /// The maximum duration in protobuf.
 const MAX_TTL: Duration = Duration::from_secs(315_576_000_000);
