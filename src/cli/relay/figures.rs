@@ -18,6 +18,7 @@ use crate::{
     escape::cut,
 };
 
+/// The statistics of a relay, which its tasks count together.
 #[derive(Debug)]
 pub(crate) struct Figures {
     /// The time at which the relay was started.
