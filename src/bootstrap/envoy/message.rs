@@ -229,4 +229,5 @@ fn camel_case(name: &str) -> String {
     camel
 }
 
+/// The warning for a field without effect.
 const NOT_USED: &str = "not used";

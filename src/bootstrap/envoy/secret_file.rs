@@ -111,6 +111,7 @@ fn text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
+/// Parses YAML. Errors have the position alone, since the text is secret.
 #[cfg(feature = "json")]
 fn yaml(text: &str) -> Result<Value, String> {
     crate::format::read_yaml(text).map_err(|error| match error.position() {
@@ -119,6 +120,7 @@ fn yaml(text: &str) -> Result<Value, String> {
     })
 }
 
+/// Rejects YAML in a build without the parser.
 #[cfg(not(feature = "json"))]
 fn yaml(_: &str) -> Result<Value, String> {
     Err("it is YAML, and this build of xdskit lacks the feature `json`".to_owned())

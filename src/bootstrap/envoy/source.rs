@@ -269,9 +269,11 @@ pub(super) fn authorities<'a>(source: &Message<'a>) -> Vec<(Reader<'a>, String)>
     names
 }
 
+/// The warning for retry policies of streams.
 const RECONNECTS: &str = "not used: the client reconnects with a backoff of its own";
 /// The fields of a source, of which there is one.
 const SPECIFIERS: [&str; 5] = ["path", "path_config_source", "api_config_source", "ads", "self"];
+/// The values of `ApiType` with an API, by name and number.
 const API_TYPES: [(&str, u64, ApiType); 5] = [
     ("REST", 1, ApiType::Rest),
     ("GRPC", 2, ApiType::Grpc),
