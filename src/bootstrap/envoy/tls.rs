@@ -247,10 +247,10 @@ const ONE_NAME: &str = "more than one name of the server is not supported";
 /// The alternatives for the validation of the server.
 const VALIDATIONS: [&str; 3] =
     ["validation_context", "validation_context_sds_secret_config", "combined_validation_context"];
-/// Other sources of trusted certificates. Ignoring them would change which servers are trusted.
+/// Alternative sources of trusted certificates. Ignoring them would change which servers are trusted.
 const UNSUPPORTED_PROVIDERS: &[&str] =
     &["validation_context_certificate_provider", "validation_context_certificate_provider_instance"];
-/// Other sources of certificates and of handshakes. Ignoring them would change the identity of the client, or which servers are trusted.
+/// Alternative sources of certificates and handshakes. Ignoring them would change the identity of the client, or which servers are trusted.
 const UNSUPPORTED_SOURCES: &[&str] = &[
     "tls_certificate_certificate_provider",
     "tls_certificate_certificate_provider_instance",
