@@ -113,6 +113,7 @@ fn server(fields: &Fields<'_>, types: &CredentialTypes) -> Option<Server> {
         fields.fail(field, reason);
     }
     let transport_api_version = transport_api_version(fields);
+    // Only now, after all fields were read, so that all of their problems are reported.
     let (uri, channel_credentials) = uri.zip(channel_credentials)?;
     if let Err(reason) = Server::check_scheme(&uri, &channel_credentials) {
         fields.fail("server_uri", reason);
@@ -279,6 +280,7 @@ fn node(fields: &Fields<'_>) -> Node {
     node.cluster = fields.text("cluster").unwrap_or_default().to_owned();
     node.locality = fields.fields("locality").map(|locality| {
         let part = |key| locality.text(key).unwrap_or_default();
+        // Both spellings of protobuf's JSON.
         let sub_zone = locality.text("sub_zone").or_else(|| locality.text("subZone")).unwrap_or_default();
         Locality::new(part("region"), part("zone"), sub_zone)
     });

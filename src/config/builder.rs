@@ -24,16 +24,24 @@ pub(crate) use self::{
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct BootstrapBuilder {
+    /// The sources of names without authority.
     sources: SourcesBuilder,
+    /// The authorities by name.
     authorities: BTreeMap<String, AuthorityBuilder>,
+    /// The authority in place of those that have no entry.
     default_authority: Option<AuthorityBuilder>,
+    /// The node of the client.
     node: Node,
+    /// The parameters of names that stem from the client.
     context: ContextParamKeys,
+    /// The instances of certificate providers, by name.
     certificate_providers: BTreeMap<String, CertificateProvider>,
     /// The text of the template, which `build` parses, so that all problems are reported together.
     client_listener_template: Option<String>,
     server_listener_template: Option<String>,
+    /// The services that resources may name by their targets.
     allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
+    /// The servers that resources may name, by name.
     named_servers: BTreeMap<String, ServerBuilder>,
 }
 

@@ -190,6 +190,7 @@ impl ServerFeatures {
             "trusted_xds_server" => self.trusted_xds_server = true,
             "fail_on_data_errors" => self.fail_on_data_errors = true,
             "resource_timer_is_transient_error" => self.resource_timer_is_transient_error = true,
+            // A bootstrap may serve several clients, which know other features.
             _ => {}
         }
     }
@@ -280,6 +281,7 @@ impl ApiType {
         Self::ALL.into_iter().find(|api_type| api_type.name() == name)
     }
 
+    /// All API types, by which names are found.
     pub(crate) const ALL: [Self; 5] =
         [Self::Rest, Self::Grpc, Self::DeltaGrpc, Self::AggregatedGrpc, Self::AggregatedDeltaGrpc];
 }

@@ -229,6 +229,7 @@ fn naming(type_url: &str) -> Option<&'static str> {
 
 /// A path in a directory, unless it leads out of it by `..`.
 fn inside(root: &Path, path: &Path) -> Option<PathBuf> {
+    // An absolute path takes the place of the root, and may still lead into it.
     let whole = plain(&root.join(path))?;
     whole.starts_with(plain(root)?).then_some(whole)
 }

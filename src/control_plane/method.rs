@@ -11,7 +11,9 @@ use crate::{
 /// A method of a discovery service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Method {
+    /// The variant of the protocol.
     pub(super) variant: Variant,
+    /// The version of the method, and of type URLs on its streams.
     pub(super) api_version: TransportApiVersion,
     /// The v3 type URL of a stream of one type; `None` for an aggregated one.
     pub(super) type_url: Option<&'static str>,

@@ -21,8 +21,11 @@ use super::pb::{
 pub(crate) struct ResponseRules {
     /// The features of the stream's node; `None` before the first request.
     features: Option<Features>,
+    /// The state of each type, by URL.
     types: BTreeMap<String, OfType>,
+    /// All nonces of the stream: each is for one response.
     nonces: BTreeSet<String>,
+    /// What is not checked.
     leeway: Leeway,
 }
 
@@ -35,21 +38,31 @@ pub(crate) struct Leeway {
     pub(crate) form_only: bool,
 }
 
+/// The features of a node that change the form of responses.
 #[derive(Debug, Clone, Copy)]
 struct Features {
+    /// Whether resources may be wrapped in the state-of-the-world variant.
     wrapper: bool,
+    /// Whether resources may have times to live.
     ttl: bool,
 }
 
+/// The subscription and the responses of a type.
 #[derive(Debug, Default)]
 struct OfType {
+    /// Whether the wildcard is subscribed to.
     wildcard: bool,
+    /// The subscribed names.
     names: BTreeSet<String>,
     /// All names that were subscribed to at some time, or held from earlier streams.
     ever: BTreeSet<String>,
+    /// Whether the wildcard was subscribed to at some time.
     ever_wildcard: bool,
+    /// Whether a name was subscribed to at some time, after which an empty list is no wildcard.
     ever_named: bool,
+    /// The nonce of the last response.
     nonce: String,
+    /// Whether the client has not answered the last response.
     is_unanswered: bool,
     /// The version of the last response with resources.
     version: String,

@@ -26,9 +26,13 @@ use crate::{
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct AnyResource {
+    /// The type of the resource, which in a redirect differs from that of the message.
     pub(super) type_url: Arc<str>,
+    /// The name as it was written.
     pub(super) name: Arc<str>,
+    /// The message, encoded.
     pub(super) bytes: Bytes,
+    /// What the resource has beside its message.
     pub(super) attributes: Attributes,
 }
 

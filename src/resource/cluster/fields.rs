@@ -101,6 +101,7 @@ impl<'a> ClusterFields<'a> {
             1 => self.name = field.text()?,
             2 | 38 => self.add_discovery(&field)?,
             3 => {
+                // Of the parsed form there are no bytes: any others make `once` reject a second field.
                 let mut eds = self.eds_config.is_some().then_some(&[][..]);
                 field.once(&mut eds)?;
                 self.eds_config = eds.map(EdsFields::read).transpose()?;
@@ -132,6 +133,7 @@ impl<'a> ClusterFields<'a> {
     /// Adds a field of the oneof. If a message occurs beside another field of it, a full decoder determines which one
     /// counts.
     fn add_discovery(&mut self, field: &Field<'a>) -> Result<(), Malformed> {
+        // Of repeated numbers the last one counts; any other repetition is left to the decoder.
         self.discovery = match (&self.discovery, field.number) {
             (None | Some(Discovery::Type(_)), 2) => Some(Discovery::Type(field.varint()? as i32)),
             (None, _) => Some(Discovery::Custom(field.bytes()?)),
@@ -168,6 +170,7 @@ impl<'a> ClusterFields<'a> {
             (None, None) => None,
             (config @ Some(_), None) => self.decode(config)?.map(LbConfig::RingHashLbConfig),
             (None, config @ Some(_)) => self.decode(config)?.map(LbConfig::LeastRequestLbConfig),
+            // Never reported: the bytes are then decoded and encoded again, which leaves one of them.
             (Some(_), Some(_)) => return Err(Invalid::new("only the last of both policies counts")),
         };
         Ok(Choice {

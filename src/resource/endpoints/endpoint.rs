@@ -226,6 +226,7 @@ impl More {
             }
         }
         let address = read_address(address)?;
+        // Of the exact size, which was counted above: there are many endpoints, and most have none.
         let mut additional_addresses = Vec::with_capacity(additional);
         for (i, bytes) in parts::repeated(bytes, 4).enumerate() {
             let mut address = None;

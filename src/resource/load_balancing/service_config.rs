@@ -93,6 +93,7 @@ fn weighted_round_robin(fields: &Fields<'_>) -> Result<LbPolicy, Invalid> {
 struct Fields<'a>(&'a Map<String, Value>);
 
 impl Fields<'_> {
+    /// A field that is present and not `null`.
     fn get(&self, field: &str) -> Option<&Value> {
         self.0.get(field).filter(|value| !value.is_null())
     }
@@ -106,6 +107,7 @@ impl Fields<'_> {
     /// A number, which may be a text.
     fn number(&self, field: &str) -> Result<Option<u32>, Invalid> {
         let Some(value) = self.get(field) else { return Ok(None) };
+        // In protobuf's JSON, numbers may be texts.
         let text = value.as_str().and_then(|text| text.parse().ok());
         // A number of a `Struct` is a float.
         #[expect(
@@ -162,6 +164,7 @@ impl Fields<'_> {
     }
 }
 
+/// The field with the policies below a policy.
 const CHILD_POLICY: &str = "childPolicy";
 
 #[cfg(test)]

@@ -14,12 +14,15 @@ pub(super) enum Class<'a> {
 /// A property of Unicode by one of RE2's names.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Property<'a> {
+    /// All characters.
     Any,
     /// `C` without the unassigned characters.
     Other,
     /// `Cs`: no text has any.
     Surrogate,
+    /// A general category by its short name.
     Category(&'a str),
+    /// A script by its name.
     Script(&'a str),
 }
 
@@ -82,6 +85,7 @@ impl<'a> Class<'a> {
                     Property::Any => out.push_str(if is_negated { NOTHING } else { EVERYTHING }),
                     Property::Surrogate => out.push_str(if is_negated { EVERYTHING } else { NOTHING }),
                     Property::Other => {
+                        // Unlike the regex crate, RE2 has no unassigned characters in `C`; and UTF-8 has no surrogates.
                         out.extend([if is_negated { "[^" } else { "[" }, r"\p{Cc}\p{Cf}\p{Co}]"]);
                     }
                     Property::Category(name) => out.extend([sign, "{gc=", name, "}"]),
@@ -101,6 +105,7 @@ pub(super) fn write_all_but(out: &mut String, excluded: &str) {
 
 /// Writes a range in a class, without the surrogates in it.
 pub(super) fn write_range(class: &mut String, low: u32, high: u32) {
+    // Without surrogates, which the regex crate rejects in classes, and which no valid text contains.
     let parts = [(low, high.min(FIRST_SURROGATE - 1)), (low.max(LAST_SURROGATE + 1), high)];
     let mut is_empty = true;
     for (low, high) in parts.into_iter().filter(|(low, high)| low <= high) {
