@@ -95,10 +95,12 @@ impl LoadHub {
         self.state.send_modify(change);
     }
 
+    /// Returns a copy of the state.
     pub(super) fn state(&self) -> LoadState {
         self.state.borrow().clone()
     }
 
+    /// Returns a receiver that wakes at each change of the state.
     pub(super) fn follow(&self) -> watch::Receiver<LoadState> {
         self.state.subscribe()
     }
@@ -138,6 +140,7 @@ impl LoadHub {
         streams.open.values().filter(|stream| stream.send(command.clone()).is_ok()).count()
     }
 
+    /// The number of open streams.
     pub(super) fn open_streams(&self) -> usize {
         self.streams().open.len()
     }
@@ -153,6 +156,7 @@ impl LoadHub {
         look(&self.loads())
     }
 
+    /// Forgets all reports.
     pub(super) fn clear(&self) {
         self.loads().clear();
     }

@@ -86,9 +86,13 @@ fn poll(path: &str) -> Option<Method> {
 /// A parsed request. Observers see it as a stream of its own.
 #[derive(Debug)]
 struct Poll {
+    /// The number of the stream that observers see.
     id: u64,
+    /// The state that all streams share.
     hub: Arc<Hub>,
+    /// The method by the path.
     method: Method,
+    /// The request, with the type URL of v3.
     request: Arc<DiscoveryRequest>,
     /// Commands of tests, as to a stream.
     commands: mpsc::UnboundedReceiver<Command>,

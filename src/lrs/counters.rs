@@ -66,8 +66,11 @@ struct ShardSums {
 /// Counts of calls, of a report or since the last written one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Calls {
+    /// Calls that began.
     pub(super) issued: u64,
+    /// Calls that ended without an error.
     pub(super) succeeded: u64,
+    /// Calls that ended with an error, or were dropped.
     pub(super) failed: u64,
     /// Calls without an end so far. Not a difference of two reports, but the present number.
     pub(super) in_progress: u64,

@@ -45,7 +45,9 @@ pub struct LoadReportService<S> {
 /// The handle that counts.
 #[derive(Debug, Clone)]
 enum Reporter {
+    /// Counts for the locality alone.
     Locality(LocalityReporter),
+    /// Counts for the endpoint, and so for its locality.
     Endpoint(EndpointReporter),
 }
 

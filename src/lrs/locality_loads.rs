@@ -34,6 +34,7 @@ pub(super) struct LocalityLoads {
 struct EndpointLoads {
     /// The encoded address.
     head: Box<[u8]>,
+    /// The counters of its handles.
     own: Counted,
 }
 

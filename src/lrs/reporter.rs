@@ -65,11 +65,13 @@ pub struct DropReporter {
 pub(super) struct ClusterCell {
     /// The loads of the client, which live as long as any handle.
     loads: Arc<Loads>,
+    /// What the client reports the cluster by.
     key: CellKey,
     /// The watch of the cluster, if the application reports it by its name.
     interest: OnceLock<Box<dyn Any + Send + Sync>>,
     /// The counters of drops without a category.
     pub(super) uncategorised: Arc<Lanes<DropCounter>>,
+    /// The localities and categories, for handles of the same part.
     parts: Mutex<Parts>,
 }
 
@@ -97,7 +99,9 @@ pub(super) struct LocalityCell {
 pub(super) struct EndpointCell {
     /// Keeps the locality and its cluster reported.
     pub(super) locality: Arc<LocalityCell>,
+    /// The address by which the endpoint is reported.
     pub(super) address: SocketAddr,
+    /// The counters, of which there are none before the first call.
     pub(super) lanes: Lanes<Counters>,
     /// Whether a call was counted. There are no counters before: most endpoints of a large cluster are never called.
     pub(super) is_called: AtomicBool,

@@ -53,6 +53,7 @@ struct PartBuilder<'a> {
     message: BytesMut,
     /// The first and the last key of the request so far.
     range: Option<(&'a ReportKey, &'a ReportKey)>,
+    /// The number of keys in the request so far.
     len: usize,
 }
 

@@ -48,10 +48,13 @@ pub(super) struct LoadStream {
     id: StreamId,
     /// The first request, which has the node.
     first_request: Bytes,
+    /// The settings of the client.
     settings: Arc<LoadSettings>,
     /// Draws the delays of the backoff; seeded, so that simulations repeat themselves.
     random: fastrand::Rng,
+    /// Grows with each failed stream, and starts again after a response.
     backoff: Backoff,
+    /// The state of the stream in progress.
     state: State,
     /// When the state was entered.
     since: Instant,
@@ -70,9 +73,13 @@ pub(super) struct LoadStream {
 /// The state of the stream, as drawn above.
 #[derive(Debug)]
 enum State {
+    /// There is no stream, and no wait for one.
     Closed,
+    /// The stream is being opened.
     Connecting,
+    /// Requests can be written.
     Open(Box<Open>),
+    /// The next stream is opened at this time.
     BackingOff { until: Instant },
 }
 
@@ -107,9 +114,11 @@ enum Phase {
 pub(super) struct History {
     /// Requests with reports that the transport has accepted.
     pub(super) reports_sent: u64,
+    /// The size of these requests in bytes.
     pub(super) report_bytes: u64,
     /// Ends of streams that were neither requested nor part of a shutdown.
     pub(super) failures: u64,
+    /// The last of these requests.
     pub(super) last_report: Option<LastReport>,
 }
 

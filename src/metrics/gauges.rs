@@ -26,6 +26,7 @@ pub(super) struct ClientGauges {
     values: Mutex<Values>,
 }
 
+/// The latest values, which the callbacks of gauges read.
 #[derive(Debug, Default)]
 struct Values {
     /// Whether a stream is connected, by server and the number of the stream.

@@ -134,6 +134,7 @@ impl Stream for Reports {
     }
 }
 
+/// The path of the only method.
 const STREAM: &str = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics";
 const MIN_INTERVAL: Duration = Duration::from_secs(30);
 

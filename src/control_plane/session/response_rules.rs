@@ -71,6 +71,7 @@ struct OfType {
 }
 
 impl ResponseRules {
+    /// The rules at the begin of a stream.
     pub(crate) fn new(leeway: Leeway) -> Self {
         Self { leeway, ..Self::default() }
     }
@@ -81,6 +82,7 @@ impl ResponseRules {
         (of_type.nonce, of_type.is_unanswered) = (nonce.to_owned(), true);
     }
 
+    /// Notes what a request of the state-of-the-world variant subscribes to. Outdated requests change nothing.
     pub(crate) fn on_sotw_request(&mut self, request: &DiscoveryRequest) {
         self.see_node(request.node.as_ref());
         let is_first = !self.types.contains_key(&request.type_url);
@@ -100,6 +102,7 @@ impl ResponseRules {
         of_type.remember();
     }
 
+    /// Notes what a request of the incremental variant subscribes to. Its names count even if its nonce is outdated.
     pub(crate) fn on_delta_request(&mut self, request: &DeltaDiscoveryRequest) {
         self.see_node(request.node.as_ref());
         let is_first = !self.types.contains_key(&request.type_url);
@@ -200,6 +203,7 @@ impl ResponseRules {
         of_type.sent_nonce(&response.nonce, leeway)
     }
 
+    /// Notes the features of the node, which the first request of a stream has.
     fn see_node(&mut self, node: Option<&Node>) {
         self.features.get_or_insert_with(|| {
             let has = |name: &str| {
@@ -210,6 +214,7 @@ impl ResponseRules {
         });
     }
 
+    /// Checks what responses of both variants have in common, and returns the features.
     fn begin(&mut self, type_url: &str, nonce: &str) -> Result<Features, String> {
         ensure(!type_url.is_empty(), || "a response without a type".into())?;
         ensure(!nonce.is_empty(), || "a response without a nonce".into())?;
@@ -221,11 +226,13 @@ impl ResponseRules {
 }
 
 impl OfType {
+    /// Notes the subscription for responses that are in flight when it ends.
     fn remember(&mut self) {
         self.ever.extend(self.names.iter().cloned());
         self.ever_wildcard |= self.wildcard;
     }
 
+    /// Checks the form of a resource, by the features of the client.
     fn check_resource(
         &self,
         resource: &Resource,
@@ -250,6 +257,7 @@ impl OfType {
         }
     }
 
+    /// Checks that a resource was asked for: by its name, an alias, a glob or the wildcard.
     fn check_covered(&self, name: &str, aliases: &[String], leeway: Leeway) -> Result<(), String> {
         let (wildcard, names) = match leeway.in_flight {
             true => (self.ever_wildcard, &self.ever),
@@ -270,6 +278,7 @@ impl OfType {
         ensure(is_new, || format!("{} has changed, and its version {version} has not", resource.name))
     }
 
+    /// Whether the glob collection that contains the name is subscribed to, now or ever.
     fn has_glob(&self, name: &str, ever: bool) -> bool {
         let names = if ever { &self.ever } else { &self.names };
         let name = sorted(name);
@@ -282,6 +291,7 @@ impl OfType {
         names.contains(&format!("{folder}/*{parameters}"))
     }
 
+    /// Notes a response. The next one must wait for its answer.
     fn sent_nonce(&mut self, nonce: &str, leeway: Leeway) -> Result<(), String> {
         let was_unanswered = std::mem::replace(&mut self.is_unanswered, true);
         nonce.clone_into(&mut self.nonce);
@@ -291,6 +301,7 @@ impl OfType {
     }
 }
 
+/// Checks errors in place of resources: each has a code, and its resource is not there, too.
 fn check_errors(errors: &[ResourceError], names: &BTreeSet<String>) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     for error in errors {
@@ -326,6 +337,7 @@ fn sorted(name: &str) -> String {
     }
 }
 
+/// Returns the problem unless the condition holds.
 fn ensure(holds: bool, problem: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(problem()) }
 }

@@ -10,6 +10,7 @@ use crate::{
     error::Code,
 };
 
+/// Records the calls of a method to a target.
 #[derive(Debug)]
 pub(super) struct MethodRecorder {
     /// The instruments.

@@ -12,6 +12,7 @@ pub(in crate::resource) struct Trie {
     labels: Box<[u8]>,
 }
 
+/// A node of the trie. Spans in place of vectors make it small, and a trie three allocations.
 #[derive(Debug, Default)]
 struct TrieNode {
     /// The bytes that the node adds to its parent's, in `labels`.
