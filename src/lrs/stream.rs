@@ -49,9 +49,13 @@ pub(super) struct LoadStream {
     id: StreamId,
     /// The first request, which has the node.
     first_request: Bytes,
+    /// The settings of the client.
     settings: Arc<LoadSettings>,
+    /// Draws the delays of the backoff; seeded, so that simulations repeat themselves.
     random: fastrand::Rng,
+    /// Grows with each failed stream, and starts again after a response.
     backoff: Backoff,
+    /// The state of the stream in progress.
     state: State,
     /// When the state was entered.
     since: Instant,
@@ -70,9 +74,13 @@ pub(super) struct LoadStream {
 /// The state of the stream, as drawn above.
 #[derive(Debug)]
 enum State {
+    /// There is no stream, and no wait for one.
     Closed,
+    /// The stream is being opened.
     Connecting,
+    /// Requests can be written.
     Open(Box<Open>),
+    /// The next stream is opened at this time.
     BackingOff { until: Instant },
 }
 
@@ -105,15 +113,20 @@ enum Phase {
 /// Counts over all streams to the server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct History {
+    /// Requests with reports that the transport has accepted.
     pub(super) reports_sent: u64,
+    /// The size of these requests in bytes.
     pub(super) report_bytes: u64,
+    /// Ends of streams that were neither requested nor part of a shutdown.
     pub(super) failures: u64,
+    /// The last of these requests.
     pub(super) last_report: Option<LastReport>,
 }
 
 /// The last report that was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LastReport {
+    /// When the last of its requests was accepted by the transport.
     pub(crate) at: Instant,
     /// The number of clusters in it.
     pub(crate) clusters: usize,
@@ -258,6 +271,7 @@ impl LoadStream {
             State::Open(open) => {
                 let phase = match &open.phase {
                     Phase::Waiting { until } => Some(*until),
+                    // In the past: there is work left.
                     Phase::Reporting(turn) if turn.has_work() => Some(self.since),
                     Phase::Unasked | Phase::Reporting(_) | Phase::Finished => None,
                 };
@@ -352,6 +366,7 @@ impl LoadStream {
                 return warn!(%server, error = %Escaped(&error), "response of load reporting ignored");
             }
         };
+        // LR2.6: a server may accept streams and still not serve load reports, so only a response resets the backoff.
         self.backoff.reset();
         self.is_known_to_refuse = false;
         self.silence = Silence::default();

@@ -32,8 +32,11 @@ pub(super) struct Turn {
 /// The keys of a turn that have no report so far.
 #[derive(Debug)]
 enum Rest {
+    /// No report was built yet.
     All,
+    /// The keys behind this one, in their order.
     After(ReportKey),
+    /// All reports were built.
     Nothing,
 }
 

@@ -15,6 +15,7 @@ pub(super) use self::tables::{
 /// The fields of a message that channels do not execute, and those with messages that have such fields; sorted by number.
 pub(super) struct Table(pub(super) &'static [(u32, Entry)]);
 
+/// What a table knows of a field.
 pub(super) enum Entry {
     /// A field by the names of its message and its own.
     Ignored(&'static str),
