@@ -116,7 +116,7 @@ impl StreamRules {
         }
         let (nonce, rejected) = (request.nonce(), request.error().is_some());
         of_type.on_names(request, rejected && family.has_rule(Rule::NackNames));
-        let is_over_burst = self.rejections.get(request.type_url()).is_some_and(|count| *count >= AT_ONCE);
+        let is_over_burst = of_type.is_over_burst(self.rejections.get(request.type_url()));
         let of_type_url = (request.type_url(), is_over_burst);
         let may_wait = |response: &Received| response.may_wait(of_type_url, &self.rejected);
         let answered = match request {
@@ -181,7 +181,7 @@ impl StreamRules {
     /// Every response was answered, but for what was rejected before.
     pub(super) fn check_answered(&self) {
         for (type_url, of_type) in &self.types {
-            let over_burst = self.rejections.get(type_url).is_some_and(|count| *count >= AT_ONCE);
+            let over_burst = of_type.is_over_burst(self.rejections.get(type_url));
             for it in &of_type.responses[of_type.answered..] {
                 let (nonce, due) = (&it.nonce, it.due);
                 let may_wait = it.may_wait((type_url, over_burst), &self.rejected);
@@ -237,6 +237,12 @@ impl OfType {
                 self.names.retain(|name| !unsubscribed.contains(name));
             }
         }
+    }
+
+    /// Whether the burst of NACKs is used up, after so many that were written: those that wait have their share of it as well.
+    fn is_over_burst(&self, written: Option<&u32>) -> bool {
+        let waiting = self.responses[self.answered..].iter().filter(|response| response.due != Due::Ack);
+        written.copied().unwrap_or_default() as usize + waiting.count() >= AT_ONCE as usize
     }
 
     /// Whether a response came since that is answered at once, or may be: what was to be rejected before it waits no longer. The
