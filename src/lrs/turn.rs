@@ -9,7 +9,6 @@ use super::{
     response::Order,
     server_loads::{Part, ServerLoads, Slice},
     settings::LoadSettings,
-    stream::LastReport,
 };
 
 /// The reports of one interval.
@@ -35,6 +34,16 @@ enum Rest {
     All,
     After(ReportKey),
     Nothing,
+}
+
+/// The last report that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LastReport {
+    pub(crate) at: Instant,
+    /// The number of clusters in it.
+    pub(crate) clusters: usize,
+    /// Its size, of all its requests.
+    pub(crate) bytes: usize,
 }
 
 impl Turn {
