@@ -10,6 +10,7 @@ use tonic::Status;
 
 use super::{
     FaultyProxy,
+    bootstrap::bootstrap_json,
     expect::{Ack, ExpectTimeout, Nack},
     loads::{self, TakenLoads},
     record::{AnswerKind, Log, RecordedRequest, Recorder, Requests},
@@ -405,12 +406,6 @@ impl TestControlPlane {
     pub fn inject_raw(&self, bytes: impl Into<Bytes>) -> usize {
         self.inner.inject_raw(bytes)
     }
-}
-
-pub(super) fn bootstrap_json(addr: SocketAddr) -> String {
-    format!(
-        r#"{{"xds_servers":[{{"server_uri":"{addr}","channel_creds":[{{"type":"insecure"}}],"server_features":["xds_v3"]}}],"node":{{"id":"test"}}}}"#
-    )
 }
 
 async fn serve(control_plane: &control_plane::ControlPlane, addr: SocketAddr) -> ServerHandle {
