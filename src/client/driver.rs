@@ -4,7 +4,6 @@ use std::{
     ops::ControlFlow,
     pin::{Pin, pin},
     sync::Weak,
-    time::Instant,
 };
 
 use tokio::{
@@ -14,9 +13,10 @@ use tokio::{
 use tracing::{debug, trace};
 
 use super::{
+    clock::now,
+    command::{Command, Publish},
     dns::Lookups,
     load_driver::{LoadDriver, Network},
-    registry::{Command, Publish},
 };
 #[cfg(feature = "metrics")]
 use crate::metrics::Recorder;
@@ -337,11 +337,6 @@ impl Drop for Driver {
             watch.close().wake();
         }
     }
-}
-
-/// The current time of the runtime.
-pub(super) fn now() -> Instant {
-    time::Instant::now().into_std()
 }
 
 /// The maximum number of commands to process before events and deadlines are checked again.

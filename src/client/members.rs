@@ -10,8 +10,11 @@ use std::{
 
 use futures_core::Stream;
 
+mod changes;
+
+pub use self::changes::{Changes, MemberChange};
+
 use super::{
-    changes::Changes,
     pool::Share,
     registry::{ResourceValue, SharedWatch, WatchValue},
     watcher::Watcher,
@@ -167,7 +170,7 @@ impl<T: Resource> Members<T> {
         warning.clone().or_else(|| complete.then(none))
     }
 
-    pub(super) fn erased(&self) -> &ErasedMembers {
+    fn erased(&self) -> &ErasedMembers {
         &self.inner
     }
 }
