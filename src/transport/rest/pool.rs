@@ -20,7 +20,7 @@ use hyper_util::{
 };
 use tonic::codegen::Service;
 
-use super::exchange::Outgoing;
+use super::outgoing::Outgoing;
 use crate::{
     config::Server,
     transport::{
