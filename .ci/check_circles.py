@@ -17,7 +17,7 @@ import sys
 # shortened here.
 REMAINING = [
     {"balance/stream_queue", "balance/streams"},
-    {"channel/attempts", "channel/builder", "channel/call", "channel/filters/credentials", "channel/headers", "channel/task"},
+    {"channel/attempts", "channel/call", "channel/filters/credentials"},
     {
         "resource/http_filter/client_filter",
         "resource/http_filter/discovered",

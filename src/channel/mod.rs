@@ -66,6 +66,7 @@ mod response;
 mod security;
 mod service;
 mod session;
+mod settings;
 mod shared_connections;
 mod state;
 mod status;

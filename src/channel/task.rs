@@ -22,11 +22,11 @@ use self::{
 use super::{
     ChannelState,
     active::ActiveCalls,
-    builder::Settings,
     call::{CallContext, SHUT_DOWN},
     connection::{Connection, Handle, LoadWatchSettings, Loss, watch_load},
     picker_cell::{Connect, PickerCell},
     security::{ChannelSecurity, RotationWatch},
+    settings::Settings,
     telemetry::Subchannels,
 };
 use crate::{
