@@ -1,149 +1,234 @@
 #!/usr/bin/env python3
-"""Finds circles of files: files of src/ that use each other, directly or by way of others.
+"""Forbids circles of files: files of src/ that use each other, directly or by way of others.
 
-A module and those below it may use each other, as one is made of the other. Tests and simulations are left out, and so are
-paths that `use` does not name. Each circle is printed with one path through it. From the project's root: .ci/check_circles.py
+A module and those below it may use each other, as one is made of the other. A name that a module re-exports or imports for those below
+it counts as a use of the file that defines it, and a path in an expression counts as a `use`. Tests and simulations are left out.
+Each circle is printed with its shortest path. From the project's root:
+
+    .ci/check_circles.py          fails if there is a circle that REMAINING does not contain
+    .ci/check_circles.py --edges  prints which files of each circle use which
 """
 
 import pathlib
 import re
 import sys
 
+# Circles that are still there, as the files of each. The list only shrinks: a set that has become smaller, or has ended, is to be
+# shortened here.
+REMAINING = [
+    {"balance/stream_queue", "balance/streams"},
+    {"channel/attempts", "channel/call", "channel/filters/credentials"},
+    {
+        "resource/http_filter/client_filter",
+        "resource/http_filter/discovered",
+        "resource/http_filter/fault",
+        "resource/http_filter/gcp_authn",
+        "resource/http_filter/kinds",
+        "resource/http_filter/rbac",
+        "resource/http_filter/router",
+        "resource/http_filter/stateful_session",
+        "resource/http_filter/table",
+    },
+    {
+        "balance/cluster_endpoint",
+        "balance/lists/config",
+        "balance/outlier",
+        "balance/picker",
+        "balance/picker/draws",
+        "balance/policies",
+        "balance/policies/round_robin",
+        "balance/policies/subset",
+        "balance/policy",
+        "balance/ready_set",
+        "balance/session_endpoints/picker",
+    },
+]
+
 SOURCE = pathlib.Path("src")
-LEFT_OUT = re.compile(r"(^|/)(tests|simulation|testing)(/|\.rs$)")
-USE = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))?[ \t]+)?use[ \t]+([^;]+);", re.M)
-TEST_MODULE = re.compile(r"^#\[cfg\(test\)\]\nmod tests \{.*", re.M | re.S)
+LEFT_OUT = re.compile(r"(^|/)(tests|simulation|fixture|samples)(/|\.rs$)")
+LITERAL = re.compile(r"""//[^\n]*|/\*.*?\*/|\bb?r(\#*)".*?"\1|"(?:\\.|[^"\\])*"|'(?:\\[^']+|[^'\\\n])'""", re.S)
+TEST_MODULE = re.compile(r"^#\[cfg\((?:test|all\(test[^\]]*)\)\]\s*(?:pub(?:\([^)]*\))? )?mod \w+ \{.*", re.M | re.S)
+TEST_USE = re.compile(r"#\[cfg\((?:test|all\(test[^\]]*)\)\]\s*(?:pub(?:\([^)]*\))?\s+)?use\s[^;]+;")
+USE = re.compile(r"^[ \t]*(?:pub(?:\([^)]*\))?[ \t]+)?use\s+([^;]+);", re.M)
+PATH = re.compile(r"\b(?:crate|super)(?:::\w+)+")
+
+
+def main():
+    edges = Crate().edges()
+    found = circles(edges)
+    problems = 0
+    for members in sorted(found, key=lambda members: (len(members), sorted(members))):
+        files = {name(module) for module in members}
+        if not any(files <= known for known in REMAINING):
+            problems += 1
+            print(f"{len(members)} files use each other, such as {' -> '.join(shortest(members, edges))}", file=sys.stderr)
+        if sys.argv[1:] == ["--edges"]:
+            for module in sorted(members):
+                print(*(f"{name(module)} -> {name(other)}" for other in sorted(edges[module] & members)), "", sep="\n")
+    in_circles = {name(module) for members in found for module in members}
+    for known in REMAINING:
+        if not known <= in_circles:
+            problems += 1
+            print(f"no longer in a circle, to be removed from REMAINING: {', '.join(sorted(known - in_circles))}", file=sys.stderr)
+    if problems:
+        sys.exit(1)
+    print(f"{len(edges)} files, {len(found)} circles" + (", all of them known" if found else ""))
+
+
+def name(module):
+    """The path of a module's file below src/, as REMAINING has it."""
+    return "/".join(module)
+
+
+class Crate:
+    """The modules that have files, each a tuple of names, with their code and the paths that the names in them stand for."""
+
+    def __init__(self):
+        paths = (path for path in SOURCE.rglob("*.rs") if not LEFT_OUT.search(str(path)))
+        self.code = {module_of(path): code_of(path.read_text()) for path in paths}
+        # The path that an imported name stands for. Those below a module see its imports, and others those that are public.
+        self.imports = {}
+        for module, code in self.code.items():
+            for path, local in imported(code):
+                target = self.absolute(path, module)
+                if target and local != "_":
+                    self.imports.setdefault(module + (local,), target)
+
+    def edges(self):
+        """The modules that each module uses, but for those above and below it."""
+        return {module: {other for other in self.used_by(module) if not are_kin(module, other)} for module in self.code}
+
+    def used_by(self, module):
+        """The modules that a module uses."""
+        code = self.code[module]
+        paths = [path for path, _ in imported(code)]
+        paths += [tuple(path.split("::")) for path in PATH.findall(USE.sub("", code))]
+        found = {self.file_of(self.absolute(path, module)) for path in paths}
+        return found - {None}
+
+    def absolute(self, path, module):
+        """The absolute path of a path in a module; None for one of another crate."""
+        path, here = list(path), list(module)
+        if path[-1] == "self":
+            path.pop()
+        if not path:
+            return None
+        if path[0] == "crate":
+            return tuple(path[1:])
+        if path[0] not in ("self", "super"):
+            return module + tuple(path) if module + (path[0],) in self.code else None
+        if path[0] == "self":
+            path.pop(0)
+        while path and path[0] == "super":
+            path.pop(0)
+            here = here[:-1]
+        return tuple(here + path)
+
+    def file_of(self, path):
+        """The module whose file defines what a path names, past imports; None for no path, and for the root of the crate."""
+        seen = set()
+        while path and path not in seen:
+            seen.add(path)
+            heads = (path[:length] for length in range(len(path), 0, -1))
+            head = next((head for head in heads if head in self.code or head in self.imports), None)
+            if head is None:
+                return None
+            if head in self.code:
+                return head
+            path = self.imports[head] + path[len(head) :]
+        return None
 
 
 def module_of(path):
-    """The module of a file, as a tuple of names."""
+    """The module of a file."""
     parts = path.relative_to(SOURCE).with_suffix("").parts
     return parts[:-1] if parts[-1] in ("mod", "lib") else parts
 
 
+def code_of(text):
+    """The code of a file without text, comments and tests."""
+    text = LITERAL.sub(lambda found: "" if found[0].startswith("/") else '""', text)
+    return TEST_USE.sub("", TEST_MODULE.sub("", text))
+
+
+def imported(code):
+    """The paths that the `use` items of a file import, each with its local name."""
+    return [leaf for tree in USE.findall(code) for leaf in leaves(tree)]
+
+
 def leaves(tree, prefix=()):
-    """The paths of a tree of `use`."""
-    tree = tree.strip()
-    if "{" in tree and tree.find("{") < (tree.find(",") if "," in tree else len(tree)):
-        head, _, rest = tree.partition("{")
-        names = tuple(name for name in head.strip().rstrip(":").split("::") if name)
-        depth, item = 1, ""
-        for char in rest:
-            depth += (char == "{") - (char == "}")
-            if depth == 0:
-                break
-            if char == "," and depth == 1:
-                yield from leaves(item, prefix + names)
-                item = ""
-            else:
-                item += char
-        if item.strip():
-            yield from leaves(item, prefix + names)
-    elif tree:
-        yield prefix + tuple(tree.split(" as ")[0].strip().split("::"))
+    """The paths of a tree of `use`, each with its local name."""
+    head, brace, rest = tree.strip().partition("{")
+    if brace:
+        names = tuple(part for part in head.strip().split("::") if part)
+        return [leaf for item in items(rest) for leaf in leaves(item, prefix + names)]
+    path, _, local = head.partition(" as ")
+    path = prefix + tuple(path.strip().split("::"))
+    own = path[-2] if path[-1] == "self" and len(path) > 1 else path[-1]
+    return [(path, local.strip() or own)]
 
 
-def resolved(path, module):
-    """The absolute path of a `use` in a module; None for another crate."""
-    path = list(path)
-    if path[0] == "crate":
-        return tuple(path[1:])
-    here = list(module)
-    if path[0] not in ("self", "super"):
-        return None
-    if path[0] == "self":
-        path.pop(0)
-    while path and path[0] == "super":
-        path.pop(0)
-        here = here[:-1]
-    return tuple(here + path)
+def items(rest):
+    """The items of a list in braces, given what follows the opening one."""
+    found, depth, item = [], 1, ""
+    for char in rest:
+        depth += (char == "{") - (char == "}")
+        if depth == 0:
+            break
+        if char == "," and depth == 1:
+            found.append(item)
+            item = ""
+        else:
+            item += char
+    return [item for item in found + [item] if item.strip()]
 
 
-def graph():
-    """The modules that have files, with those that each of them uses."""
-    files = {module_of(path): path for path in SOURCE.rglob("*.rs") if not LEFT_OUT.search(str(path))}
-    edges = {}
-    for module, path in files.items():
-        text = TEST_MODULE.sub("", path.read_text())
-        text = re.sub(r"//[^\n]*", "", text)
-        used = set()
-        for tree in USE.findall(text):
-            for leaf in leaves(tree):
-                target = resolved(leaf, module)
-                while target and target not in files:
-                    target = target[:-1]
-                if target:
-                    used.add(target)
-        is_kin = lambda other: other[: len(module)] == module or module[: len(other)] == other
-        edges[module] = {other for other in used if not is_kin(other)}
-    return files, edges
+def are_kin(module, other):
+    """Whether one of two modules is the other, or stands below it."""
+    return other[: len(module)] == module or module[: len(other)] == other
 
 
 def circles(edges):
-    """The strongly connected sets of modules with more than one member (Tarjan's algorithm, without recursion)."""
-    index, low, stack, on_stack, found = {}, {}, [], set(), []
-    for root in edges:
-        if root in index:
-            continue
-        work = [(root, iter(sorted(edges[root])))]
-        index[root] = low[root] = len(index)
-        stack.append(root)
-        on_stack.add(root)
-        while work:
-            node, rest = work[-1]
-            for other in rest:
-                if other not in index:
-                    index[other] = low[other] = len(index)
-                    stack.append(other)
-                    on_stack.add(other)
-                    work.append((other, iter(sorted(edges[other]))))
-                    break
-                if other in on_stack:
-                    low[node] = min(low[node], index[other])
-            else:
-                work.pop()
-                if work:
-                    low[work[-1][0]] = min(low[work[-1][0]], low[node])
-                if low[node] == index[node]:
-                    members = set()
-                    while True:
-                        member = stack.pop()
-                        on_stack.discard(member)
-                        members.add(member)
-                        if member == node:
-                            break
-                    if len(members) > 1:
-                        found.append(members)
+    """The sets of two or more modules that reach each other."""
+    reached = {module: reach(module, edges) for module in edges}
+    found, seen = [], set()
+    for module in edges:
+        if module not in seen:
+            members = {other for other in reached[module] if module in reached[other]}
+            seen |= members
+            if len(members) > 1:
+                found.append(members)
     return found
 
 
+def reach(module, edges):
+    """The modules that a module uses, directly or by way of others."""
+    reached, waiting = set(), [module]
+    while waiting:
+        new = edges[waiting.pop()] - reached
+        reached |= new
+        waiting += new
+    return reached
+
+
 def shortest(members, edges):
-    """The shortest way from a member back to it."""
-    best = None
-    for start in sorted(members):
-        ways, seen = [[start]], {start}
-        while ways:
-            way = ways.pop(0)
-            nexts = sorted(edges[way[-1]] & members)
-            if start in nexts:
-                if best is None or len(way) < len(best):
-                    best = way
-                break
-            for other in nexts:
-                if other not in seen:
-                    seen.add(other)
-                    ways.append(way + [other])
-    return best + best[:1]
+    """The shortest way from a member of a circle back to it."""
+    ways = (way for start in sorted(members) if (way := way_back(start, members, edges)))
+    return [name(module) for module in min(ways, key=len)]
 
 
-def main():
-    files, edges = graph()
-    found = circles(edges)
-    for members in sorted(found, key=len):
-        way = " -> ".join(str(files[module]) for module in shortest(members, edges))
-        print(f"{len(members)} files use each other, such as {way}")
-    if found:
-        sys.exit(f"{len(found)} circles of files")
+def way_back(start, members, edges):
+    """The shortest way from one member back to it."""
+    ways, seen = [[start]], {start}
+    while ways:
+        way = ways.pop(0)
+        for other in sorted(edges[way[-1]] & members):
+            if other == start:
+                return way + [start]
+            if other not in seen:
+                seen.add(other)
+                ways.append(way + [other])
+    return None
 
 
 if __name__ == "__main__":

@@ -7,11 +7,10 @@ use tokio::{runtime::Handle, sync::mpsc};
 use super::{
     Channel, Shared,
     call::CallContext,
-    connection::ConnectionSettings,
     error::ChannelError,
-    security::SecuritySettings,
+    settings::Settings,
     task::{self, ControlQueue},
-    telemetry::{ChannelObserver, Telemetry},
+    telemetry::Telemetry,
 };
 #[cfg(feature = "tls")]
 use super::{RevocationLists, security::FallbackCredentials};
@@ -19,12 +18,7 @@ use super::{RevocationLists, security::FallbackCredentials};
 use crate::metrics::ChannelMetrics;
 use crate::{
     Bootstrap, Client,
-    balance::{
-        identity::EndpointCredentials,
-        observer::Observer,
-        retry::{RetrySettings, Throttle},
-        settings::BalancerSettings,
-    },
+    balance::{identity::EndpointCredentials, observer::Observer, retry::Throttle},
     config::{Target, bounded},
 };
 
@@ -47,61 +41,9 @@ enum Source {
     Bootstrap(Arc<Bootstrap>),
 }
 
-/// Settings of a channel.
-#[derive(Debug, Clone)]
-pub(super) struct Settings {
-    /// Settings of load balancing.
-    pub(super) balancer: BalancerSettings,
-    /// The time without calls until the channel becomes idle; zero is never.
-    pub(super) idle_timeout: Duration,
-    /// Whether calls wait for a usable endpoint, unless their requests have a setting of their own.
-    pub(super) wait_for_ready: bool,
-    /// The largest number of waiting calls.
-    pub(super) max_queued: usize,
-    /// The bytes that are kept of one request, and of all requests together.
-    pub(super) retry_buffer: (usize, usize),
-    /// Limits of retries. The throttle is added when the channel is built.
-    pub(super) retries: RetrySettings,
-    /// The tokens of the throttle, and the ratio that a success gives back.
-    retry_throttle: Option<(u32, f64)>,
-    /// Settings of each connection.
-    pub(super) connections: ConnectionSettings,
-    /// Whether connections are shared with other channels of the client (CH3.8).
-    pub(super) share_connections: bool,
-    /// The `:authority` of requests; `None` for the service of the target.
-    pub(super) authority: Option<String>,
-    /// The host of the metadata server; `None` for that of the environment.
-    pub(super) metadata_server: Option<String>,
-    /// Settings of TLS.
-    pub(super) security: SecuritySettings,
-    /// Made when the channel is built, with its target.
-    #[cfg(feature = "metrics")]
-    metrics: Option<ChannelMetrics>,
-    /// Records calls and connections; `None` costs nothing.
-    pub(super) observer: Option<Arc<dyn ChannelObserver>>,
-}
-
 impl ChannelBuilder {
     pub(super) fn new(target: Target) -> Self {
-        let balancer = BalancerSettings::with_seed(fastrand::u64(..));
-        let settings = Settings {
-            balancer,
-            idle_timeout: Duration::from_secs(30 * 60),
-            wait_for_ready: false,
-            max_queued: usize::MAX,
-            retry_buffer: (256 << 10, 16 << 20),
-            retries: RetrySettings::default(),
-            retry_throttle: None,
-            connections: ConnectionSettings::default(),
-            share_connections: false,
-            authority: None,
-            metadata_server: None,
-            security: SecuritySettings::default(),
-            #[cfg(feature = "metrics")]
-            metrics: None,
-            observer: None,
-        };
-        Self { target, source: None, settings }
+        Self { target, source: None, settings: Settings::new() }
     }
 
     /// Sets the bootstrap. The channel uses the [shared client](crate::client::ClientBuilder::shared) of it (A71).
@@ -296,7 +238,7 @@ impl ChannelBuilder {
 
     /// Records what happens in the channel.
     #[cfg(test)]
-    pub(super) fn observer(mut self, observer: Arc<dyn ChannelObserver>) -> Self {
+    pub(super) fn observer(mut self, observer: Arc<dyn super::telemetry::ChannelObserver>) -> Self {
         self.settings.observer = Some(observer);
         self
     }

@@ -11,7 +11,6 @@ use super::{
     ChannelBody,
     active::{ActiveCall, ActiveCalls},
     attempts::Attempts,
-    builder::Settings,
     deadline::{CallEnd, Deadline},
     filters::{AttemptFilters, ChannelCallbacks, FilterRun},
     headers::{self, Head},
@@ -20,6 +19,7 @@ use super::{
     plain_http,
     request::{DetachedUpload, RequestBody, RetryBuffer},
     response::CallGuards,
+    settings::Settings,
     status::{self, ResponseHead},
     task::Control,
     telemetry::{CallTelemetry, Telemetry},
@@ -376,8 +376,6 @@ impl<'a> Call<'a> {
 
 /// The reason of calls that fail after [`Channel::shutdown`](super::Channel::shutdown).
 pub(super) const SHUT_DOWN: &str = "channel is shut down";
-/// The longest timeout that a deadline is computed for, so that times do not overflow.
-pub(super) const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 
 #[cfg(test)]
 mod tests {

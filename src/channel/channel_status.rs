@@ -82,15 +82,6 @@ impl Channel {
     }
 }
 
-/// The part of a status that the task of the channel knows.
-#[derive(Debug, Default)]
-pub(super) struct Collected {
-    pub(super) error: Option<Arc<str>>,
-    pub(super) clusters: Vec<ClusterStatus>,
-    pub(super) leaves: Vec<LeafStatus>,
-    pub(super) not_executed: Vec<Arc<str>>,
-}
-
 impl LeafStatus {
     /// The endpoints of all priorities.
     pub fn endpoints(&self) -> impl Iterator<Item = &EndpointStatus> {

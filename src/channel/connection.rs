@@ -46,12 +46,11 @@ pub(super) use self::{
     keep_alive::LongerIntervals,
     load_reports::{LoadWatchSettings, watch_load},
     loss::Loss,
-    responses::{Registration, Responses},
+    responses::{OpenResponse, Registration, Responses},
 };
 use super::{
     malformed::MalformedCounters,
     security::{Peer, Secured},
-    status::shown,
 };
 use crate::{
     balance::{
@@ -61,6 +60,7 @@ use crate::{
         stream_queue::Gone,
         stream_queue::streams::Streams,
     },
+    escape::{PEER_TEXT, cut},
     resource::load_balancing::AddedMetadata,
 };
 
@@ -393,6 +393,11 @@ fn request_size(request: &Request<()>) -> usize {
     let pseudo = [request.method().as_str().len(), uri.scheme_str().unwrap_or("http").len(), authority, path];
     let names = ":method:scheme:authority:path".len() + pseudo.len() * FIELD_OVERHEAD;
     header_list_size(request.headers()) + pseudo.iter().sum::<usize>() + names
+}
+
+/// Returns the text of an error, shortened: it may contain the debug data of a GOAWAY.
+pub(super) fn shown(error: &h2::Error) -> String {
+    cut(error, PEER_TEXT)
 }
 
 /// The bytes that HTTP/2 counts for each field beside its name and value.

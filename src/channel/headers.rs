@@ -10,7 +10,6 @@ use http::{
 };
 use tonic::Status;
 
-use super::call::LONGEST_TIMEOUT;
 use crate::{filters::is_hidden, resolve::RequestHeaders, resource::load_balancing::AddedMetadata};
 
 /// Returns the timeout that the application has set (CH2.15).
@@ -183,6 +182,8 @@ fn uri(authority: Authority, path: PathAndQuery) -> Uri {
     Uri::from_parts(parts).unwrap_or_default()
 }
 
+/// The longest timeout that a deadline is computed for, so that times do not overflow.
+const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Headers of HTTP/1 connections, which HTTP/2 forbids, and the number of attempts, which the channel sets (CH6.19).
 const REMOVED: [HeaderName; 7] =
     [CONNECTION, HOST, TRANSFER_ENCODING, UPGRADE, KEEP_ALIVE, PROXY_CONNECTION, PREVIOUS_ATTEMPTS];

@@ -65,6 +65,7 @@ mod request;
 mod response;
 mod security;
 mod service;
+mod settings;
 mod shared_connections;
 mod state;
 mod status;
@@ -75,7 +76,6 @@ use std::{fmt, sync::Arc, time::Duration};
 
 #[cfg(feature = "tls")]
 pub use self::security::FallbackCredentials;
-pub(crate) use self::shared_connections::SharedConnections;
 use self::task::Control;
 pub use self::{
     body::ChannelBody,

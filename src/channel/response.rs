@@ -16,7 +16,7 @@ use tonic::Status;
 
 use super::{
     active::ActiveCall,
-    connection::{Registration, Reserved},
+    connection::{OpenResponse, Registration, Reserved},
     deadline::{CallEnd, Deadline},
     status::{self, ResponseHead},
     telemetry::CallTelemetry,
@@ -95,7 +95,8 @@ impl RunningResponse {
             registration: None,
         };
         let response = Arc::new(Self { state: Mutex::new(State::Running(running)) });
-        let registration = responses.register(Arc::downgrade(&response), at);
+        let running: Arc<dyn OpenResponse> = response.clone();
+        let registration = responses.register(Arc::downgrade(&running), at);
         // A response that has ended in the meantime has no place any more.
         if let State::Running(running) = &mut *response.lock() {
             running.registration = Some(registration);
@@ -139,11 +140,6 @@ impl RunningResponse {
         Poll::Ready(frame)
     }
 
-    /// Ends the response at its deadline.
-    pub(super) fn exceed_deadline(&self) {
-        self.end(CallEnd::DeadlineExceeded);
-    }
-
     /// Ends the response with a status that the application receives next.
     fn end(&self, end: CallEnd) {
         let mut state = self.lock();
@@ -159,16 +155,25 @@ impl RunningResponse {
         }
     }
 
-    /// Returns the number of received bytes that the application has not read.
-    pub(super) fn unread(&self) -> usize {
+    /// Locks the response.
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl OpenResponse for RunningResponse {
+    fn exceed_deadline(&self) {
+        self.end(CallEnd::DeadlineExceeded);
+    }
+
+    fn unread(&self) -> usize {
         match &mut *self.lock() {
             State::Running(running) => running.stream.flow_control().used_capacity(),
             State::Ended(_) | State::Complete => 0,
         }
     }
 
-    /// Merges the unread data, so that each byte takes one byte of memory, whatever frames it came in (CH15.10).
-    pub(super) fn compact(&self) {
+    fn compact(&self) {
         let mut state = self.lock();
         let State::Running(running) = &mut *state else { return };
         running.compact();
@@ -178,11 +183,6 @@ impl RunningResponse {
         if let Some(waker) = waker {
             waker.wake();
         }
-    }
-
-    /// Locks the response.
-    fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -8,8 +8,6 @@ use std::{fmt, net::SocketAddr};
 
 #[cfg(feature = "tls")]
 pub use self::tls::FallbackCredentials;
-#[cfg(feature = "tls")]
-pub(super) use self::tls::SharedTls;
 pub(super) use self::tls::{ChannelSecurity, RotationWatch, Secured, SecuritySettings, Tls};
 
 /// The other end of a connection. Connections with equal peers are made alike, so that channels may share them (CH7.21).

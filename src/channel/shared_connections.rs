@@ -16,20 +16,15 @@ use super::{
     connection::{Connection, ConnectionSettings, Handle, Loss},
     security::Peer,
 };
-#[cfg(feature = "tls")]
-use crate::channel::security::SharedTls;
 use crate::{
     balance::{connect_error::ConnectError, disconnect::Disconnect, stream_queue::streams::Streams},
-    config::Bootstrap,
+    client::Client,
 };
 
 /// The connections of a client's channels that share them, by peer and settings.
-pub(crate) struct SharedConnections {
+pub(super) struct SharedConnections {
     /// Weak: a connection ends with its last lease.
     by_key: Mutex<HashMap<Key, Weak<SharedConnection>>>,
-    /// Of the connections of all channels, shared or not.
-    #[cfg(feature = "tls")]
-    tls: SharedTls,
 }
 
 /// The identity of a shared connection.
@@ -71,22 +66,9 @@ pub(super) enum Report {
 }
 
 impl SharedConnections {
-    #[cfg_attr(
-        not(feature = "tls"),
-        expect(unused_variables, reason = "without TLS there are no certificates")
-    )]
-    pub(crate) fn new(bootstrap: &Bootstrap) -> Self {
-        Self {
-            by_key: Mutex::default(),
-            #[cfg(feature = "tls")]
-            tls: SharedTls::new(bootstrap),
-        }
-    }
-
-    /// Returns the TLS of the channels of the client.
-    #[cfg(feature = "tls")]
-    pub(super) fn tls(&self) -> &SharedTls {
-        &self.tls
+    /// Returns the connections of the channels of a client.
+    pub(super) fn of(client: &Client) -> Arc<Self> {
+        client.extension(|_| Self { by_key: Mutex::default() })
     }
 
     /// Leases the connection to a peer, which is attempted if there is none. Reports come in the order of the variants of

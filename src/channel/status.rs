@@ -7,7 +7,7 @@ use http::{HeaderMap, HeaderName, HeaderValue, Response, StatusCode, header::CON
 use tokio::time::Instant;
 use tonic::{Code, Status};
 
-use super::connection::{Reserved, header_list_size};
+use super::connection::{Reserved, header_list_size, shown};
 use crate::{
     balance::retry::Pushback,
     escape::{PEER_TEXT, cut},
@@ -131,11 +131,6 @@ pub(super) fn request_too_large(address: SocketAddr, size: usize, limit: u32) ->
         "{address}: the headers of the request have {size} bytes, and the server accepts {limit} \
          (SETTINGS_MAX_HEADER_LIST_SIZE)"
     ))
-}
-
-/// Returns the text of an error, shortened: it may contain the debug data of a GOAWAY.
-pub(super) fn shown(error: &h2::Error) -> String {
-    cut(error, PEER_TEXT)
 }
 
 /// Turns the status CANCELLED of a server into DEADLINE_EXCEEDED if the deadline has passed (CH2.26): servers that measure the deadline

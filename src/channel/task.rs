@@ -14,7 +14,7 @@ use tokio::{
 };
 use tracing::info;
 
-pub(super) use self::control::{Control, ControlQueue};
+pub(super) use self::control::{Collected, Control, ControlQueue};
 use self::{
     connections::{Connections, LoadWatch},
     waits::{next, now, until},
@@ -22,12 +22,11 @@ use self::{
 use super::{
     ChannelState,
     active::ActiveCalls,
-    builder::Settings,
     call::{CallContext, SHUT_DOWN},
-    channel_status::Collected,
     connection::{Connection, Handle, LoadWatchSettings, Loss, watch_load},
     picker_cell::{Connect, PickerCell},
     security::{ChannelSecurity, RotationWatch},
+    settings::Settings,
     telemetry::Subchannels,
 };
 use crate::{

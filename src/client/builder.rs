@@ -19,11 +19,11 @@ use super::{
     Client,
     dns::{Dns, Lookups, SystemDns},
     driver::Driver,
+    identity::Identity,
     load_driver::LoadDriver,
-    observer::Observer,
+    observer::{self, Observer},
     pool::{self, PoolKey},
     registry::{Registry, Role},
-    status::Identity,
 };
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
@@ -142,7 +142,7 @@ impl ClientBuilder {
     }
 
     /// Makes the client the observing part of another one, which is not counted.
-    pub(super) fn observe(&mut self) {
+    fn observe(&mut self) {
         self.validation = Validation::Observe;
         #[cfg(feature = "metrics")]
         {
@@ -425,11 +425,14 @@ impl ClientBuilder {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         // The sender is dropped with the driver's future, however that ends, and the observing part ends with it.
         let (ending, ended) = watch::channel(());
-        let role = match self.validation {
-            Validation::Grpc => Role::Client(Box::new(Observer::new(self.clone(), ended))),
-            Validation::Observe => Role::Observer { client: None },
+        let (role, observer) = match self.validation {
+            Validation::Grpc => (Role::Client, Some(Observer::new(self.clone().into_observing(), ended))),
+            Validation::Observe => (Role::Observer { client: None }, None),
         };
         let (registry, driver) = self.build_part(role)?;
+        if let Some(observer) = observer {
+            registry.extensions().insert(observer);
+        }
         let driver = async move {
             let _ending = ending;
             driver.await;
@@ -437,8 +440,19 @@ impl ClientBuilder {
         Ok((Client { registry, runtime, share: None }, driver))
     }
 
+    /// Returns what builds the observing part of the client.
+    pub(super) fn into_observing(mut self) -> Box<observer::Start> {
+        self.observe();
+        Box::new(move |role| {
+            let built = self.clone().build_part(role);
+            let (registry, driver) =
+                built.expect("the client was built with the same settings, and has a runtime");
+            (registry, Box::pin(driver))
+        })
+    }
+
     /// Builds a client, or the observing part of one.
-    pub(super) fn build_part(
+    fn build_part(
         self,
         role: Role,
     ) -> Result<(Arc<Registry>, impl Future<Output = ()> + Send + 'static), BuildError> {

@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use super::registry::{Command, SharedWatch};
+use super::{command::Command, registry::SharedWatch};
 use crate::resolve::Resolved;
 
 /// A subscription to a cluster within a resolution; created by

@@ -9,7 +9,6 @@ use std::{
     ops::ControlFlow,
     pin::{Pin, pin},
     sync::Weak,
-    time::Instant,
 };
 
 use tokio::{
@@ -19,9 +18,10 @@ use tokio::{
 use tracing::{debug, trace};
 
 use super::{
+    clock::now,
+    command::{Command, Publish},
     dns::Lookups,
     load_driver::{LoadDriver, Network},
-    registry::{Command, Publish},
 };
 #[cfg(feature = "metrics")]
 use crate::metrics::Recorder;
@@ -373,11 +373,6 @@ impl Drop for Driver {
             watch.close().wake();
         }
     }
-}
-
-/// The current time of the runtime: tokio's clock, which tests pause.
-pub(super) fn now() -> Instant {
-    time::Instant::now().into_std()
 }
 
 /// The maximum number of commands to process before events and deadlines are checked again. A batch is handled without an

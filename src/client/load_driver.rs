@@ -13,7 +13,7 @@ use tokio::{
 };
 use tracing::trace;
 
-use super::{driver::now, registry::Command};
+use super::{clock::now, command::Command};
 #[cfg(feature = "metrics")]
 use crate::metrics::{Recorded, Recorder};
 use crate::{

@@ -10,8 +10,11 @@ use std::{
 
 use futures_core::Stream;
 
+mod changes;
+
+pub use self::changes::{Changes, MemberChange};
+
 use super::{
-    changes::Changes,
     pool::Share,
     registry::{ResourceValue, SharedWatch, WatchValue},
     watcher::Watcher,
@@ -170,7 +173,7 @@ impl<T: Resource> Members<T> {
     }
 
     /// The state without its Rust type, for comparisons.
-    pub(super) fn erased(&self) -> &ErasedMembers {
+    fn erased(&self) -> &ErasedMembers {
         &self.inner
     }
 }

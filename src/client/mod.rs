@@ -12,11 +12,14 @@
 //! servers to an operator.
 
 mod builder;
-mod changes;
+mod clock;
 mod cluster_subscription;
+mod command;
 mod dns;
 mod driver;
+mod extensions;
 mod grpc_status;
+mod identity;
 mod load_driver;
 mod members;
 mod observer;
@@ -37,10 +40,9 @@ use tracing::warn;
 
 pub use self::{
     builder::{BuildError, ClientBuilder},
-    changes::{Changes, MemberChange},
     cluster_subscription::ClusterSubscription,
     dns::{Dns, Lookup, SystemDns},
-    members::{Members, WatchAll},
+    members::{Changes, MemberChange, Members, WatchAll},
     on_change::ChangeGuard,
     resolution::Resolution,
     resource_selector::{ResourceSelector, WatchName},
@@ -218,10 +220,11 @@ impl Client {
         self.registry.loads().listed()
     }
 
-    /// The connections that the channels of the client share.
+    /// The value of a type that the users of the client share, which is made with the bootstrap of the client if there is none.
+    /// It lives as long as the client. `make` must not use the client.
     #[cfg(feature = "channel")]
-    pub(crate) fn connections(&self) -> &crate::channel::SharedConnections {
-        self.registry.connections()
+    pub(crate) fn extension<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Bootstrap) -> T) -> Arc<T> {
+        self.registry.extensions().get_or_insert_with(|| make(self.bootstrap()))
     }
 
     /// The runtime of the client.
@@ -290,6 +293,7 @@ impl Client {
     pub async fn shutdown(&self) {
         if self.share.as_ref().is_none_or(|share| share.leave()) {
             self.registry.shutdown().await;
+            observer::ended(&self.registry).await;
         }
     }
 }

@@ -1,39 +1,34 @@
 //! The client beside a client, for watches that observe.
 
 use std::{
-    fmt,
+    pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
 use tokio::{runtime::Handle, sync::watch};
 
-use super::{
-    ClientBuilder,
-    registry::{Registry, Role},
-};
-use crate::{background::supervise, resource::Validation};
+use super::registry::{Registry, Role};
+use crate::background::supervise;
 
 /// The observing part of a client with gRPC's rules. It has streams of its own, so that servers receive the ACK or
 /// NACK of each profile separately. It starts with the first observing watch, and ends with the last one.
 pub(super) struct Observer {
-    /// The builder of the client, without metrics and with the other profile of validation.
-    builder: ClientBuilder,
+    /// Builds the part.
+    start: Box<Start>,
     /// Closed when the driver of the client has ended.
     ended: watch::Receiver<()>,
     /// The observing part; empty before the first observing watch and after the last one.
     registry: Mutex<Weak<Registry>>,
 }
 
-impl Observer {
-    /// An observer for the client that this builder builds.
-    pub(super) fn new(mut builder: ClientBuilder, ended: watch::Receiver<()>) -> Self {
-        builder.observe();
-        Self { builder, ended, registry: Mutex::default() }
-    }
+/// Builds the part of a client with a role, and its driver. To be called within the runtime of the client.
+pub(super) type Start =
+    dyn Fn(Role) -> (Arc<Registry>, Pin<Box<dyn Future<Output = ()> + Send>>) + Send + Sync;
 
-    /// The observing part, if it has been started.
-    pub(super) fn registry(&self) -> Option<Arc<Registry>> {
-        self.known().upgrade()
+impl Observer {
+    /// An observer for the client whose end is reported by `ended`.
+    pub(super) fn new(start: Box<Start>, ended: watch::Receiver<()>) -> Self {
+        Self { start, ended, registry: Mutex::default() }
     }
 
     /// Locks the reference, which is whole even after a panic.
@@ -44,12 +39,9 @@ impl Observer {
 
 /// The observing part of a client, started if necessary.
 pub(super) fn of(client: &Arc<Registry>, runtime: &Handle) -> Arc<Registry> {
-    let observer = match client.role() {
-        // An ended client refuses watches of all profiles.
-        Role::Client(_) if client.has_ended() => return client.clone(),
-        Role::Client(observer) => observer,
-        Role::Observer { .. } => return client.clone(),
-    };
+    // An ended client refuses watches of all profiles; a client that only observes has no such part.
+    let observer = if client.has_ended() { None } else { client.extensions().get::<Observer>() };
+    let Some(observer) = observer else { return client.clone() };
     // Held while the part is built, so that two first watches build one.
     let mut known = observer.known();
     if let Some(registry) = known.upgrade() {
@@ -58,8 +50,7 @@ pub(super) fn of(client: &Arc<Registry>, runtime: &Handle) -> Arc<Registry> {
     // Building needs a current runtime, and watches begin anywhere.
     let _entered = runtime.enter();
     let role = Role::Observer { client: Some(client.clone()) };
-    let built = observer.builder.clone().build_part(role);
-    let (observing, driver) = built.expect("the client was built with the same settings, and has a runtime");
+    let (observing, driver) = (observer.start)(role);
     let mut ended = observer.ended.clone();
     let task = async move {
         tokio::select! {
@@ -73,18 +64,10 @@ pub(super) fn of(client: &Arc<Registry>, runtime: &Handle) -> Arc<Registry> {
     observing
 }
 
-impl Role {
-    /// The validation profile of all watches of this part.
-    pub(super) fn validation(&self) -> Validation {
-        match self {
-            Self::Client(_) => Validation::Grpc,
-            Self::Observer { .. } => Validation::Observe,
-        }
-    }
-}
-
-impl fmt::Debug for Observer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Observer").finish_non_exhaustive()
+/// Waits until the observing part of a client has ended, which it does with the driver of the client.
+pub(super) async fn ended(client: &Registry) {
+    let observer = client.extensions().get::<Observer>();
+    if let Some(observing) = observer.and_then(|observer| observer.known().upgrade()) {
+        observing.ended().await;
     }
 }

@@ -8,23 +8,21 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
 };
 
-use tokio::sync::{
-    mpsc::{UnboundedSender, error::SendError},
-    oneshot,
-};
+use tokio::sync::mpsc::{UnboundedSender, error::SendError};
 
 use super::{
-    observer::Observer,
+    command::{Command, Publish},
+    extensions::Extensions,
+    identity::Identity,
     slot::{Slot, Wakers},
-    status::Identity,
 };
 use crate::{
     base::WatchId,
     capacity::Shrink,
     config::{Bootstrap, Target},
-    engine::{SelectedName, Selection, Status},
+    engine::{SelectedName, Selection},
     error::{Blame, Code, Subject, WatchError},
-    lrs::{LoadStreamReport, Loads},
+    lrs::Loads,
     resolve::Resolved,
     resource::{Erased, Listener, Resource, ResourceType, Validation},
 };
@@ -40,56 +38,7 @@ pub(super) struct Registry {
     role: Role,
     state: Mutex<State>,
     loads: Arc<Loads>,
-    #[cfg(feature = "channel")]
-    connections: crate::channel::SharedConnections,
-}
-
-/// A command to the driver.
-#[derive(Debug)]
-pub(super) enum Command {
-    Watch {
-        watch_id: WatchId,
-        ty: ResourceType,
-        names: Selection,
-        publish: Weak<dyn Publish>,
-    },
-    Resolve {
-        watch_id: WatchId,
-        target: Target,
-        publish: Weak<dyn Publish>,
-    },
-    /// Ends a watch of any kind.
-    Unwatch {
-        watch_id: WatchId,
-    },
-    /// The first subscription to a cluster within a resolution.
-    SubscribeCluster {
-        watch_id: WatchId,
-        name: Arc<str>,
-    },
-    /// The end of the last subscription to it.
-    UnsubscribeCluster {
-        watch_id: WatchId,
-        name: Arc<str>,
-    },
-    RequestReresolution {
-        watch_id: WatchId,
-    },
-    /// Returns the current status.
-    Status {
-        reply: oneshot::Sender<(Status, Vec<LoadStreamReport>)>,
-    },
-    /// Something has changed for the streams of load reports.
-    LoadsChanged,
-    Shutdown,
-}
-
-/// A watch with its type erased, for the driver.
-pub(super) trait Publish: fmt::Debug + Send + Sync {
-    fn publish(&self, observed: Erased) -> Wakers;
-
-    /// Closes the watch: nothing is published after this.
-    fn close(&self) -> Wakers;
+    extensions: Extensions,
 }
 
 /// The value that a watch publishes.
@@ -130,8 +79,8 @@ pub(super) enum About {
 /// The part of a client that watches belong to.
 #[derive(Debug)]
 pub(super) enum Role {
-    /// All watches but the observing ones, for which it starts the observer.
-    Client(Box<Observer>),
+    /// All watches but the observing ones, which have a part of their own.
+    Client,
     /// Observing watches. This part keeps the client that it belongs to alive, unless it is the whole client.
     Observer {
         #[expect(dead_code, reason = "it is kept, and never read")]
@@ -185,14 +134,9 @@ impl Registry {
             role,
             state: Mutex::default(),
             loads,
-            #[cfg(feature = "channel")]
-            connections: crate::channel::SharedConnections::new(&bootstrap),
+            extensions: Extensions::default(),
             bootstrap,
         })
-    }
-
-    pub(super) fn role(&self) -> &Role {
-        &self.role
     }
 
     pub(super) fn bootstrap(&self) -> &Bootstrap {
@@ -204,10 +148,9 @@ impl Registry {
         &self.loads
     }
 
-    /// The connections that the channels of the client share.
-    #[cfg(feature = "channel")]
-    pub(super) fn connections(&self) -> &crate::channel::SharedConnections {
-        &self.connections
+    /// The values that other modules keep with the client.
+    pub(super) fn extensions(&self) -> &Extensions {
+        &self.extensions
     }
 
     pub(super) fn identity(&self) -> &Identity {
@@ -304,14 +247,13 @@ impl Registry {
     /// Ends the driver, and waits until it has ended.
     pub(super) async fn shutdown(&self) {
         if self.commands.send(Command::Shutdown).is_ok() {
-            self.commands.closed().await;
+            self.ended().await;
         }
-        if let Role::Client(observer) = &self.role
-            && let Some(observing) = observer.registry()
-        {
-            // The observing part ends with the driver.
-            observing.commands.closed().await;
-        }
+    }
+
+    /// Waits until the driver has ended.
+    pub(super) async fn ended(&self) {
+        self.commands.closed().await;
     }
 
     /// A watch that is closed from the beginning, with a reason.
@@ -350,6 +292,16 @@ impl Registry {
 impl fmt::Debug for Registry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Registry").field("identity", &self.identity).finish_non_exhaustive()
+    }
+}
+
+impl Role {
+    /// The validation profile of all watches of this part.
+    fn validation(&self) -> Validation {
+        match self {
+            Self::Client => Validation::Grpc,
+            Self::Observer { .. } => Validation::Observe,
+        }
     }
 }
 

@@ -10,8 +10,9 @@ use futures_core::Stream;
 
 use super::{
     cluster_subscription::{ClusterSubscription, ClusterSubscriptions},
+    command::Command,
     pool::Share,
-    registry::{Command, SharedWatch, WatchValue},
+    registry::{SharedWatch, WatchValue},
     watcher::Watcher,
 };
 #[cfg(feature = "tower")]

@@ -10,13 +10,9 @@ use std::{
 use bytes::Bytes;
 use tokio::sync::oneshot;
 
-use super::{
-    Client,
-    registry::{Command, Registry},
-};
+use super::{Client, clock::now, command::Command, identity::Identity, registry::Registry};
 use crate::{
     cache::{AmbientError, ResourceState},
-    config::Node,
     engine::{ResourceReport, ServerReport, Status},
     error::WatchError,
     lrs::{LoadStreamReport, LoadStreamState},
@@ -147,18 +143,6 @@ pub struct UpdateError {
     pub details: WatchError,
 }
 
-/// The identity of a client.
-#[derive(Debug)]
-pub(super) struct Identity {
-    /// The id of the node.
-    pub(super) node_id: Arc<str>,
-    /// The name of the client for the status service.
-    pub(super) scope: Arc<str>,
-    /// The encoded node.
-    #[cfg(feature = "csds")]
-    node: Bytes,
-}
-
 /// A reference that does not keep the client alive.
 ///
 /// The status service of a process may outlive its clients, and must not keep their streams open.
@@ -220,22 +204,11 @@ impl Registry {
             Ok(()) => replied.await.unwrap_or_default(),
             Err(_) => Default::default(),
         };
-        let clock = Clock { now: super::driver::now(), wall: SystemTime::now() };
+        let clock = Clock { now: now(), wall: SystemTime::now() };
         let (status, load_reports) = status;
         let status = ClientStatus::new(self.identity(), status, &clock);
         let load_reports = load_reports.into_iter().map(|report| LoadReportStatus::new(report, &clock));
         ClientStatus { load_reports: load_reports.collect(), ..status }
-    }
-}
-
-impl Identity {
-    pub(super) fn new(node: &Node, scope: &str) -> Self {
-        Self {
-            node_id: node.id.as_str().into(),
-            scope: scope.into(),
-            #[cfg(feature = "csds")]
-            node: crate::protocol::encode_node(node),
-        }
     }
 }
 

@@ -15,9 +15,10 @@ use tokio::sync::{
 };
 
 use super::{
+    command::{Command, Publish},
+    identity::Identity,
     observer::Observer,
-    registry::{About, Command, Publish, Role},
-    status::Identity,
+    registry::{About, Role},
     *,
 };
 use crate::{
@@ -243,18 +244,12 @@ fn client() -> (Client, Commands) {
     let (commands, received) = mpsc::unbounded_channel();
     let bootstrap = Bootstrap::builder().server(Server::new("127.0.0.1:1").insecure()).build().unwrap();
     let bootstrap = Arc::new(bootstrap);
-    let observer = Observer::new(Client::builder(bootstrap.clone()), watch::channel(()).1);
-    let role = Role::Client(Box::new(observer));
+    let observer = Observer::new(Client::builder(bootstrap.clone()).into_observing(), watch::channel(()).1);
     let loads = Loads::new(LoadSettings::default());
     let identity = Identity::new(&Node::new("n1"), "test");
-    (
-        Client {
-            registry: Registry::new(commands, identity, bootstrap, role, loads),
-            runtime: Handle::current(),
-            share: None,
-        },
-        Commands(received),
-    )
+    let registry = Registry::new(commands, identity, bootstrap, Role::Client, loads);
+    registry.extensions().insert(observer);
+    (Client { registry, runtime: Handle::current(), share: None }, Commands(received))
 }
 
 fn present(text: &'static str) -> Erased {

@@ -5,10 +5,14 @@ use std::{collections::BTreeMap, sync::Arc};
 use crate::name::{Additions, ResourceName};
 
 use super::{
-    Authority, BootstrapBuilder, CallCredentials, CertificateProvider, ChannelCredentials, ConfigError,
-    ConfigSource, Node, Server, Sources, Template, UnknownAuthority, ValidationError,
-    certificates::ParsePlugin, server::NamedServers,
+    AllowedGrpcService, Authority, CertificateProvider, ConfigError, ConfigSource, Node, Server, Sources,
+    Template, UnknownAuthority, ValidationError, certificates::ParsePlugin, server::NamedServers,
 };
+
+mod builder;
+
+pub use self::builder::{AuthorityBuilder, BootstrapBuilder, SourceBuilder};
+pub(crate) use self::builder::{NO_SERVERS, foreign_template, full_type_url};
 
 /// The bootstrap of a client: its management servers, its identity, and the templates of resource names.
 ///
@@ -39,16 +43,6 @@ pub struct Bootstrap {
     collections: BTreeMap<String, ResourceName>,
     /// Fields without effect.
     warnings: Vec<ValidationError>,
-}
-
-/// The credentials for a gRPC service that resources may refer to (A102).
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub struct AllowedGrpcService {
-    /// The channel credentials.
-    pub channel_credentials: ChannelCredentials,
-    /// The call credentials.
-    pub call_credentials: Vec<CallCredentials>,
 }
 
 /// The context parameters that a client adds to `xdstp:` names (rule X7). gRPC ignores these fields.
@@ -308,12 +302,5 @@ impl ContextParamKeys {
             ValidationError::new(format!("client_feature_context_params[{index}]"), "empty")
         });
         unknown.chain(empty).collect()
-    }
-}
-
-impl AllowedGrpcService {
-    /// A service with these channel credentials and no call credentials.
-    pub fn new(channel_credentials: ChannelCredentials) -> Self {
-        Self { channel_credentials, call_credentials: Vec::new() }
     }
 }

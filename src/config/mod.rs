@@ -24,7 +24,6 @@
 
 mod authority;
 mod bootstrap;
-mod builder;
 mod certificates;
 mod credentials;
 mod duration;
@@ -40,8 +39,7 @@ mod validation_error;
 
 pub use self::{
     authority::{Authority, UnknownAuthority},
-    bootstrap::{AllowedGrpcService, Bootstrap},
-    builder::{AuthorityBuilder, BootstrapBuilder, ServerBuilder, SourceBuilder},
+    bootstrap::{AuthorityBuilder, Bootstrap, BootstrapBuilder, SourceBuilder},
     certificates::{CertificateProvider, FileWatcherConfig},
     credentials::{
         CallCredentials, ChannelCredentials, CredentialTypes, CustomCredentials, DEFAULT_REFRESH_INTERVAL,
@@ -50,7 +48,10 @@ pub use self::{
     locality::Locality,
     metadata::{InvalidMetadata, Metadata},
     node::{CLIENT_FEATURES, Node, USER_AGENT_NAME, USER_AGENT_VERSION},
-    server::{ApiType, Keepalive, Polling, Server, ServerFeatures, TransportApiVersion},
+    server::{
+        AllowedGrpcService, ApiType, Keepalive, Polling, Server, ServerBuilder, ServerFeatures,
+        TransportApiVersion,
+    },
     source::{ConfigSource, PathSource},
     target::{Target, TargetError},
     template::Template,
@@ -59,11 +60,10 @@ pub use self::{
 };
 
 pub(crate) use self::{
-    bootstrap::{AuthorityParts, ContextParamKeys, Parts},
-    builder::{NO_SERVERS, check_connection, check_polling, foreign_template, full_type_url},
+    bootstrap::{AuthorityParts, ContextParamKeys, NO_SERVERS, Parts, foreign_template, full_type_url},
     credentials::FilesError,
     duration::bounded,
-    server::NamedServers,
+    server::{NamedServers, check_connection, check_polling},
     source::Sources,
     validation_error::write_errors,
 };

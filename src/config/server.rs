@@ -2,8 +2,13 @@
 
 use std::{collections::BTreeMap, fmt, sync::Arc, time::Duration};
 
+mod builder;
+
+pub use self::builder::ServerBuilder;
+pub(crate) use self::builder::{check_connection, check_polling};
+
 use super::{
-    AllowedGrpcService, Metadata, ServerBuilder, bounded,
+    Metadata, bounded,
     credentials::{CallCredentials, ChannelCredentials},
     uri::{Security, ServerUri},
 };
@@ -109,6 +114,16 @@ pub enum ApiType {
     AggregatedDeltaGrpc,
 }
 
+/// The credentials for a gRPC service that resources may refer to (A102).
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub struct AllowedGrpcService {
+    /// The channel credentials.
+    pub channel_credentials: ChannelCredentials,
+    /// The call credentials.
+    pub call_credentials: Vec<CallCredentials>,
+}
+
 impl Server {
     /// A builder of a server with this URI (see [`ServerUri`] for the forms). An `http://` or `https://` URI implies the
     /// channel credentials; others need [`insecure`](ServerBuilder::insecure) or [`tls`](ServerBuilder::tls).
@@ -179,6 +194,13 @@ impl Server {
             | (Some(Security::Plain), ChannelCredentials::Insecure)
             | (Some(Security::Tls), ChannelCredentials::Tls(_) | ChannelCredentials::Custom(_)) => Ok(()),
         }
+    }
+}
+
+impl AllowedGrpcService {
+    /// A service with these channel credentials and no call credentials.
+    pub fn new(channel_credentials: ChannelCredentials) -> Self {
+        Self { channel_credentials, call_credentials: Vec::new() }
     }
 }
 

@@ -12,6 +12,7 @@ use tonic::Status;
 
 use super::{
     event::Event,
+    headers::Headers,
     load_hub::LoadHub,
     message::Response,
     method::Method,
@@ -66,21 +67,6 @@ pub(super) struct State {
     /// Whether REST requests without matching resources get a 404 in place of an empty response.
     #[cfg(feature = "json")]
     pub(super) rest_not_found: bool,
-}
-
-/// The time at which a server sends the response headers.
-///
-/// Servers differ: some send them when the stream opens, some with their first message. A client must support both.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Headers {
-    /// When the stream opens.
-    #[default]
-    AtOnce,
-    /// Headers are sent with the first response.
-    WithFirstResponse,
-    /// Never, until the stream ends. Responses are delayed with them.
-    Never,
 }
 
 /// The open streams.

@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
@@ -12,7 +12,7 @@ use tokio::sync::{mpsc, watch};
 use tonic::Status;
 
 use super::{
-    hub::{Headers, Hub},
+    headers::Headers,
     session::LoadReportingConfig,
     store::loads::{LoadReport, Loads},
 };
@@ -79,14 +79,6 @@ struct Streams {
     opened: u64,
     /// The senders of commands, by the number of the stream.
     open: BTreeMap<u64, mpsc::UnboundedSender<LoadCommand>>,
-}
-
-/// The load reports of all clients; see [`ControlPlane::loads`](super::ControlPlane::loads).
-#[derive(Debug)]
-pub struct LoadReports {
-    hub: Arc<Hub>,
-    /// The position of the next report among all.
-    position: u64,
 }
 
 impl LoadHub {
@@ -187,37 +179,6 @@ impl LoadHub {
 impl From<LoadStatsResponse> for LoadCommand {
     fn from(response: LoadStatsResponse) -> Self {
         Self::Send(response.encode_to_vec().into())
-    }
-}
-
-impl LoadReports {
-    pub(super) fn new(hub: Arc<Hub>) -> Self {
-        Self { hub, position: 0 }
-    }
-
-    /// Waits for the next report with loads. A reader that is too slow misses the oldest ones.
-    ///
-    /// # Cancel safety
-    /// No report is lost if the future is dropped.
-    pub async fn next(&mut self) -> Arc<LoadReport> {
-        let position = &mut self.position;
-        self.hub.load_reporting.find(|loads| next_with_loads(loads, position)).await
-    }
-
-    /// The next report with loads, if it has been received.
-    pub fn try_next(&mut self) -> Option<Arc<LoadReport>> {
-        next_with_loads(&self.hub.load_reporting.loads(), &mut self.position)
-    }
-}
-
-/// Returns the next report that has loads; the first one of each stream has none.
-fn next_with_loads(loads: &Loads, position: &mut u64) -> Option<Arc<LoadReport>> {
-    loop {
-        let (report, next) = loads.at(*position)?;
-        *position = next;
-        if !report.is_empty() {
-            return Some(report.clone());
-        }
     }
 }
 

@@ -16,7 +16,8 @@ use tokio::{
 use tonic::{Status, Streaming, body::Body};
 
 use super::{
-    hub::{Headers, Hub},
+    headers::Headers,
+    hub::Hub,
     load_hub::{LoadCommand, LoadFault, LoadState},
     session::LoadSession,
 };

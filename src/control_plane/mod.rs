@@ -19,11 +19,15 @@ mod connection;
 #[cfg(feature = "control-plane")]
 mod event;
 #[cfg(feature = "control-plane")]
+mod headers;
+#[cfg(feature = "control-plane")]
 mod hub;
 #[cfg(feature = "control-plane")]
 mod incoming;
 #[cfg(feature = "control-plane")]
 mod load_hub;
+#[cfg(feature = "control-plane")]
+mod load_reports;
 #[cfg(feature = "control-plane")]
 mod load_stream;
 #[cfg(feature = "control-plane")]
@@ -34,8 +38,6 @@ mod method;
 mod rest;
 #[cfg(feature = "control-plane")]
 mod server;
-#[cfg(feature = "control-plane")]
-mod server_handle;
 #[cfg(feature = "control-plane")]
 mod server_limits;
 #[cfg(all(feature = "control-plane", feature = "tls"))]
@@ -54,11 +56,11 @@ pub use self::server_tls::{ServerTls, ServerTlsError};
 #[cfg(feature = "control-plane")]
 pub use self::{
     event::Event,
-    hub::Headers,
-    load_hub::{LoadFault, LoadReports},
+    headers::Headers,
+    load_hub::LoadFault,
+    load_reports::LoadReports,
     message::{Request, Response, Variant},
-    server::{ControlPlane, ControlPlaneBuilder},
-    server_handle::ServerHandle,
+    server::{ControlPlane, ControlPlaneBuilder, ServerHandle},
     server_limits::ServerLimits,
     service::DiscoveryServices,
     subscriptions::{SubscriptionChange, SubscriptionChanges, Subscriptions},

@@ -11,7 +11,8 @@ use tonic::{Status, Streaming};
 
 use super::{
     event::Event,
-    hub::{Command, Headers, Hub, State},
+    headers::Headers,
+    hub::{Command, Hub, State},
     message::Response,
     method::Method,
     stream_session::StreamSession,

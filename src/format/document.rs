@@ -4,7 +4,14 @@ use prost::Message;
 use prost_reflect::MessageDescriptor;
 use serde_json::Value;
 
-use super::{Read, error::FormatError, parse::Parser, scalar::found, text::Text, types::Types};
+use super::{
+    Read,
+    error::FormatError,
+    parse::Parser,
+    scalar::found,
+    text::Text,
+    types::{Types, is_collection},
+};
 use crate::{
     base::type_url::WRAPPER,
     pb::{
@@ -132,11 +139,4 @@ fn around(types: Types, wrapper: Vec<u8>, warnings: &[String]) -> Result<Vec<u8>
         ..Default::default()
     };
     Ok(response.encode_to_vec())
-}
-
-/// Collections have their entries in field 1.
-pub(super) fn is_collection(message: &MessageDescriptor) -> bool {
-    let Some(first) = message.get_field(1) else { return false };
-    let of_entries = |entry: &MessageDescriptor| entry.full_name() == "xds.core.v3.CollectionEntry";
-    first.is_list() && first.kind().as_message().is_some_and(of_entries)
 }

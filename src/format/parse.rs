@@ -7,11 +7,10 @@ use serde_json::{Map, Value};
 
 use super::{
     any::{self, AnyForm},
-    document::is_collection,
     error::{FormatError, Step, Trail},
     known,
     scalar::{Scalar, found, mismatch, write_nested, write_text},
-    types::{Types, WellKnown},
+    types::{Types, WellKnown, is_collection},
 };
 
 /// An encoder of messages. Fields are encoded in the order of their numbers and maps in that of their keys, so that

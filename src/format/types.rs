@@ -70,5 +70,12 @@ impl WellKnown {
     }
 }
 
+/// Whether a message is a list collection, which has its entries in field 1.
+pub(super) fn is_collection(message: &MessageDescriptor) -> bool {
+    let Some(first) = message.get_field(1) else { return false };
+    let of_entries = |entry: &MessageDescriptor| entry.full_name() == "xds.core.v3.CollectionEntry";
+    first.is_list() && first.kind().as_message().is_some_and(of_entries)
+}
+
 /// The descriptors, as the build has compiled them.
 const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));

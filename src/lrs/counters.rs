@@ -417,6 +417,12 @@ pub(super) trait Count: Send + Sync {
     fn is_current(&self) -> bool;
 }
 
+/// Whether a handle counts with it: its handle is there, and has not gone over to another destination.
+// Besides the handle, only the list of a report owns the counter; running calls own a shard, and not the counter.
+pub(super) fn is_live<C: Count>(counter: &Arc<C>) -> bool {
+    counter.is_current() && Arc::strong_count(counter) > 1
+}
+
 impl Count for Counters {
     fn set_current(&self, is_current: bool) {
         self.is_current.store(is_current, Ordering::Relaxed);

@@ -1,6 +1,10 @@
 //! The wire format of reports, written without building the messages first.
 
-use std::{collections::BTreeMap, net::SocketAddr, time::Duration};
+use std::{
+    collections::BTreeMap,
+    net::SocketAddr,
+    time::{Duration, Instant},
+};
 
 use bytes::{BufMut, BytesMut};
 use prost::encoding::{WireType, encode_key, encode_varint, encoded_len_varint};
@@ -11,6 +15,17 @@ use super::{
     metrics::{MetricSum, MetricSums},
 };
 use crate::config::Locality;
+
+/// The conditions under which a report is written.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Terms {
+    /// The time at which the interval of the report ends.
+    pub(super) now: Instant,
+    /// Whether the server has requested the counts of endpoints (LR3.7).
+    pub(super) has_endpoints: bool,
+    /// The size in bytes above which a report has no metadata.
+    pub(super) max_size: usize,
+}
 
 /// The contents of an `UpstreamEndpointStats`.
 #[derive(Debug, Clone, Copy)]

@@ -10,10 +10,10 @@ use std::{
 use tracing::debug;
 
 use super::{
-    counters::{Calls, Count, Counters, DropCounter},
+    counters::{Calls, Counters, DropCounter, is_live},
     departed::DepartedDrops,
     destination::ReportKey,
-    encode::{self, Encoder},
+    encode::{self, Encoder, Terms},
     endpoint_metadata::{Assignment, EndpointMetadata},
     locality_loads::LocalityLoads,
     metrics::MetricSums,
@@ -50,17 +50,6 @@ pub(super) struct KeyLoads {
     /// The number of listed counters at which departed ones are removed.
     /// 0 at first, so that the first listing sets it.
     sweep_at: usize,
-}
-
-/// The conditions under which a report is written.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Terms {
-    /// The time at which the interval of the report ends.
-    pub(super) now: Instant,
-    /// Whether the server has requested the counts of endpoints (LR3.7).
-    pub(super) has_endpoints: bool,
-    /// The size in bytes above which a report has no metadata.
-    pub(super) max_size: usize,
 }
 
 /// The dropped calls of a category.
@@ -369,12 +358,6 @@ impl LocalityStats {
             metrics: utilizations.chain(named).collect(),
         }
     }
-}
-
-/// Whether a handle counts with it: its handle is there, and has not gone over to another destination.
-// Besides the handle, only this list owns the counter; running calls own a shard, and not the counter.
-pub(super) fn is_live<C: Count>(counter: &Arc<C>) -> bool {
-    counter.is_current() && Arc::strong_count(counter) > 1
 }
 
 /// So few listed counters are not worth a sweep.

@@ -11,12 +11,16 @@ use std::{
     time::Instant,
 };
 
+mod reporter;
+
+pub use self::reporter::{DropReporter, EndpointReporter, LoadReporter, LocalityReporter};
+
+use self::reporter::{ClusterCell, EndpointCell, LocalityCell};
 use super::{
     counters::{Counters, DropCounter},
     destination::{Destination, Propagation, ReportKey, Route},
     endpoint_metadata::Assignment,
     lanes::Lanes,
-    reporter::{ClusterCell, EndpointCell, LoadReporter, LocalityCell},
     server_loads::ServerLoads,
     settings::LoadSettings,
     stats::LoadStats,
@@ -162,7 +166,7 @@ impl Loads {
     }
 
     /// Returns the cell of a locality of a cluster, made if no handle has it.
-    pub(super) fn locality(&self, cluster: &Arc<ClusterCell>, locality: &Locality) -> Arc<LocalityCell> {
+    fn locality(&self, cluster: &Arc<ClusterCell>, locality: &Locality) -> Arc<LocalityCell> {
         let mut state = self.lock();
         if let Some(known) = cluster.parts().localities.get(locality).and_then(Weak::upgrade) {
             return known;
@@ -179,7 +183,7 @@ impl Loads {
     }
 
     /// Returns the cell of an endpoint of a locality, made if no handle has it. Counters are made at its first call.
-    pub(super) fn endpoint(&self, locality: &Arc<LocalityCell>, address: SocketAddr) -> Arc<EndpointCell> {
+    fn endpoint(&self, locality: &Arc<LocalityCell>, address: SocketAddr) -> Arc<EndpointCell> {
         // The lock of all keeps two threads from making two cells.
         let state = self.lock();
         if let Some(known) = locality.endpoints().get(&address).and_then(Weak::upgrade) {
@@ -193,7 +197,7 @@ impl Loads {
 
     /// The first call of an endpoint begins.
     #[cold]
-    pub(super) fn begin_endpoint(&self, cell: &EndpointCell) {
+    fn begin_endpoint(&self, cell: &EndpointCell) {
         let mut state = self.lock();
         if cell.is_called.load(Ordering::Relaxed) {
             return;
@@ -206,7 +210,7 @@ impl Loads {
     }
 
     /// Returns the counters of a drop category, made if there are none.
-    pub(super) fn category(&self, cluster: &Arc<ClusterCell>, category: &str) -> Arc<Lanes<DropCounter>> {
+    fn category(&self, cluster: &Arc<ClusterCell>, category: &str) -> Arc<Lanes<DropCounter>> {
         let mut state = self.lock();
         if let Some(known) = cluster.parts().categories.get(category) {
             return known.clone();

@@ -3,11 +3,10 @@
 use std::{borrow::Cow, collections::BTreeMap, net::SocketAddr, sync::Arc};
 
 use super::{
-    counters::{Calls, Counters},
+    counters::{Calls, Counters, is_live},
     departed::DepartedCalls,
-    encode::{self, Encoder, EndpointStats},
+    encode::{self, Encoder, EndpointStats, Terms},
     endpoint_metadata::EndpointMetadata,
-    key_loads::{Terms, is_live},
     metrics::MetricSums,
 };
 use crate::config::Locality;

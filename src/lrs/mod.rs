@@ -28,7 +28,6 @@ mod loads;
 mod locality_loads;
 mod metrics;
 mod outcome;
-mod reporter;
 mod reporting;
 mod response;
 mod server_loads;
@@ -43,9 +42,9 @@ mod weak_map;
 pub use self::layer::{LoadReportBody, LoadReportFuture, LoadReportLayer, LoadReportService};
 pub use self::{
     counters::ReportedCall,
+    loads::{DropReporter, EndpointReporter, LoadReporter, LocalityReporter},
     metrics::{MetricSum, OrcaLoadReport},
     outcome::Outcome,
-    reporter::{DropReporter, EndpointReporter, LoadReporter, LocalityReporter},
     stats::{LoadStats, LocalityStats},
     stream::LoadStreamState,
 };

@@ -8,7 +8,8 @@ use super::{
     encode,
     loads::Loads,
     settings::LoadSettings,
-    stream::{History, LastReport, LoadCommand, LoadStream, LoadStreamState},
+    stream::{History, LoadCommand, LoadStream, LoadStreamState},
+    turn::LastReport,
 };
 use crate::{
     config::{Server, TransportApiVersion},

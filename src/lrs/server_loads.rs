@@ -12,9 +12,9 @@ use bytes::{Bytes, BytesMut};
 
 use super::{
     destination::ReportKey,
-    encode::{self, Encoder},
+    encode::{self, Encoder, Terms},
     endpoint_metadata::Assignment,
-    key_loads::{KeyLoads, Terms},
+    key_loads::KeyLoads,
     response::Order,
     settings::LoadSettings,
     stats::LoadStats,

@@ -6,7 +6,11 @@ use bytes::Bytes;
 use tracing::{debug, info, warn};
 
 use super::{
-    response::Order, server_loads::ServerLoads, settings::LoadSettings, silence::Silence, turn::Turn,
+    response::Order,
+    server_loads::ServerLoads,
+    settings::LoadSettings,
+    silence::Silence,
+    turn::{LastReport, Turn},
 };
 use crate::{
     backoff::Backoff,
@@ -121,17 +125,6 @@ pub(super) struct History {
     pub(super) failures: u64,
     /// The last of these requests.
     pub(super) last_report: Option<LastReport>,
-}
-
-/// The last report that was written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct LastReport {
-    /// When the last of its requests was accepted by the transport.
-    pub(crate) at: Instant,
-    /// The number of clusters in it.
-    pub(crate) clusters: usize,
-    /// Its size, of all its requests.
-    pub(crate) bytes: usize,
 }
 
 /// The state of a stream, for operators.

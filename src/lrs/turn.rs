@@ -9,7 +9,6 @@ use super::{
     response::Order,
     server_loads::{Part, ServerLoads, Slice},
     settings::LoadSettings,
-    stream::LastReport,
 };
 
 /// The reports of one interval.
@@ -38,6 +37,16 @@ enum Rest {
     After(ReportKey),
     /// All reports were built.
     Nothing,
+}
+
+/// The last report that was written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LastReport {
+    pub(crate) at: Instant,
+    /// The number of clusters in it.
+    pub(crate) clusters: usize,
+    /// Its size, of all its requests.
+    pub(crate) bytes: usize,
 }
 
 impl Turn {

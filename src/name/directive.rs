@@ -3,8 +3,7 @@
 use super::{
     ResourceName,
     encoding::{self, encode_into},
-    locator::unsupported_scheme,
-    xdstp::Rules,
+    rules::{Rules, unsupported_scheme},
 };
 
 /// The directives of an `xdstp:` name: instructions to the client on how to obtain the resource. They are not part of the

@@ -3,26 +3,17 @@
 //! The wildcard stands for one whole segment at the end of the path, so that a name has one enclosing glob at most. Members are
 //! found by a lookup of that name, however many globs are watched.
 
-use super::xdstp::XdstpName;
-
 /// Whether the id ends in a segment `*`.
 pub(super) fn is_glob(id: &str) -> bool {
     split_last(id).1 == "*"
 }
 
-/// Whether `name` is a member of the glob: the same authority, type and context parameters, and the same id except
-/// for one segment in place of `*` (rule X16). A glob is not a member of itself, and an empty segment is not one
-/// either.
-pub(super) fn matches(glob: &XdstpName, name: &XdstpName) -> bool {
-    let (path, star) = split_last(glob.id());
-    let (parent, member) = split_last(name.id());
-    star == "*"
-        && member != "*"
-        && !member.is_empty()
-        && path == parent
-        && glob.authority() == name.authority()
-        && glob.resource_type() == name.resource_type()
-        && glob.context_params() == name.context_params()
+/// Whether an id is one of the members of a glob with another id: the same except for one segment in place of `*`. A glob is
+/// not a member of itself, and an empty segment is not one either.
+pub(super) fn matches(glob: &str, id: &str) -> bool {
+    let (path, star) = split_last(glob);
+    let (parent, member) = split_last(id);
+    star == "*" && member != "*" && !member.is_empty() && path == parent
 }
 
 /// The id of the only glob of which the id can be a member.

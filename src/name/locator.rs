@@ -8,6 +8,7 @@ use prost::Message;
 use super::{
     ResourceName, SCHEME,
     encoding::{self, encode_into},
+    rules::unsupported_scheme,
 };
 use crate::{
     base::Invalid,
@@ -39,12 +40,6 @@ impl ResourceName {
         }
         Self::parse(text).map_err(|error| Invalid::new(error.to_string()))
     }
-}
-
-/// The scheme of a URL that a locator can have and that is not supported (X24). Such a URL would pass for a name of the older
-/// form otherwise, and never be answered.
-pub(super) fn unsupported_scheme(text: &str) -> Option<&'static str> {
-    ["http://", "file://"].into_iter().find(|scheme| text.starts_with(scheme))
 }
 
 /// Whether the bytes of a locator are text. A message without control characters is one of a type alone: its other fields have

@@ -46,6 +46,7 @@ mod error;
 mod glob;
 mod locator;
 mod params;
+mod rules;
 mod spelling;
 mod xdstp;
 
@@ -56,8 +57,8 @@ pub use self::{
     xdstp::XdstpName,
 };
 
-use self::xdstp::{Rules, SCHEME};
 pub(crate) use self::{additions::Additions, directive::is_entry_name, glob::glob_of};
+use self::{rules::Rules, xdstp::SCHEME};
 
 /// The name of a resource: an opaque string, or a parsed `xdstp:` name.
 ///
@@ -190,7 +191,7 @@ impl ResourceName {
 
     /// Whether `name` is a member of this glob: one non-empty segment in place of `*`, all else equal.
     pub fn matches(&self, name: &Self) -> bool {
-        self.xdstp().zip(name.xdstp()).is_some_and(|(glob, name)| glob::matches(glob, name))
+        self.xdstp().zip(name.xdstp()).is_some_and(|(glob, name)| glob.is_glob_of(name))
     }
 
     /// The glob of which this name would be a member, so that members find their collection by one lookup.

@@ -7,7 +7,8 @@ use super::{
     directive::Directives,
     encoding::{self, encode_into},
     glob,
-    params::{ContextParams, Reserved},
+    params::ContextParams,
+    rules::Rules,
 };
 
 /// The parts of an `xdstp:` name, decoded:
@@ -58,6 +59,15 @@ impl XdstpName {
     /// Whether the name is a glob collection: its id ends in a segment `*`.
     pub fn is_glob(&self) -> bool {
         glob::is_glob(&self.id)
+    }
+
+    /// Whether the name is a glob, and another name a member of it: the same authority, type and context parameters, and the
+    /// same id except for one segment in place of `*` (rule X16).
+    pub(super) fn is_glob_of(&self, name: &Self) -> bool {
+        glob::matches(&self.id, &name.id)
+            && self.authority == name.authority
+            && self.resource_type == name.resource_type
+            && self.params == name.params
     }
 
     /// Parses a name.
@@ -122,27 +132,6 @@ impl XdstpName {
     /// Removes all directives.
     pub(super) fn without_directives(&self) -> Self {
         Self { directives: Directives::default(), ..self.clone() }
-    }
-}
-
-/// The origin of a name, which determines the rules for it.
-///
-/// Alternatives follow the rules of the name around them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Rules {
-    /// An application or a configuration: no `xds.*` parameters, entry names as in the specification.
-    Written,
-    /// A response of a server: all that can be decoded.
-    Received,
-}
-
-impl Rules {
-    /// What these rules say about reserved keys.
-    fn reserved(self) -> Reserved {
-        match self {
-            Self::Written => Reserved::Rejected,
-            Self::Received => Reserved::Accepted,
-        }
     }
 }
 

@@ -11,7 +11,7 @@ use pin_project_lite::pin_project;
 use prost::Message;
 use tonic::metadata::BinaryMetadataValue;
 
-use super::layer::CallReport;
+use super::metrics::{CallMetrics, ServerMetrics};
 
 pin_project! {
     /// The body of a response, with a load report in its trailers; see [`CallMetricsLayer`](super::CallMetricsLayer).
@@ -22,6 +22,15 @@ pin_project! {
         // `None` if the report was written.
         metrics: Option<CallReport>,
     }
+}
+
+/// What the report of a call is made of, when its trailers are there.
+#[derive(Debug)]
+pub(super) struct CallReport {
+    /// The metrics of the server as a whole.
+    pub(super) server: ServerMetrics,
+    /// The metrics of the call, which take precedence.
+    pub(super) call: CallMetrics,
 }
 
 impl<B> ReportingBody<B> {

@@ -12,7 +12,7 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::{
-    body::{ReportingBody, insert_report},
+    body::{CallReport, ReportingBody, insert_report},
     metrics::{CallMetrics, ServerMetrics},
 };
 
@@ -43,15 +43,6 @@ pin_project! {
         response: F,
         metrics: Option<CallReport>,
     }
-}
-
-/// What the report of a call is made of, when its trailers are there.
-#[derive(Debug)]
-pub(super) struct CallReport {
-    /// The metrics of the server as a whole.
-    pub(super) server: ServerMetrics,
-    /// The metrics of the call, which take precedence.
-    pub(super) call: CallMetrics,
 }
 
 impl CallMetricsLayer {

@@ -9,8 +9,6 @@
 
 mod aggregate;
 mod cluster_entry;
-mod cluster_ref;
-mod cluster_view;
 mod dependency;
 mod descendants;
 mod dns;
@@ -35,14 +33,10 @@ mod routed;
 mod scopes;
 mod snapshot;
 mod usage;
-mod view;
 
 pub use self::{
-    cluster_ref::ClusterRef,
-    cluster_view::{ClusterView, EndpointView, PriorityView},
     query::{RequestHeaders, RouteQuery},
-    snapshot::Snapshot,
-    view::{FilterView, RouteView},
+    snapshot::{ClusterRef, ClusterView, EndpointView, FilterView, PriorityView, RouteView, Snapshot},
 };
 pub use crate::base::Addresses;
 

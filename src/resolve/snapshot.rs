@@ -6,9 +6,15 @@ use imbl::OrdMap;
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 use imbl::ordmap::DiffItem;
 
-use super::{
-    ClusterRef, cluster_entry::ClusterEntry, cluster_view::ClusterView, query::RouteQuery, view::RouteView,
+mod cluster_view;
+mod view;
+
+pub use self::{
+    cluster_view::{ClusterRef, ClusterView, EndpointView, PriorityView},
+    view::{FilterView, RouteView},
 };
+
+use super::{cluster_entry::ClusterEntry, query::RouteQuery};
 use crate::{
     error::WatchError,
     lrs::Loads,

@@ -7,7 +7,8 @@ use serde::Serialize;
 
 use super::{
     Context, HealthStatus, Invalid, LbPolicy, Metadata, OutlierDetection, Remarks, Resource, UpstreamTls,
-    config_source::ResourceConfigSource, parts, remarks, unexecuted, v2,
+    config_source::{self, ResourceConfigSource},
+    parts, remarks, unexecuted, v2,
 };
 use crate::base::type_url;
 use crate::pb::{
@@ -237,7 +238,8 @@ impl ClusterKind {
     fn of(from: &ClusterFields<'_>, name: &Arc<str>, cx: &Context<'_>) -> Result<Self, Invalid> {
         // Fields that the kind does not use must be well-formed, too.
         let load_assignment = from.decode(from.load_assignment)?;
-        let source = from.eds_config.as_ref().map(|eds| parts::read_source(eds.source, cx)).transpose()?;
+        let source =
+            from.eds_config.as_ref().map(|eds| config_source::read_source(eds.source, cx)).transpose()?;
         let number = match from.discovery {
             Some(Discovery::Type(number)) => number,
             Some(Discovery::Custom(bytes)) => {

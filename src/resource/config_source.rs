@@ -14,6 +14,7 @@ use crate::{
         self as pb, api_config_source::ApiType as WrittenType, config_source::ConfigSourceSpecifier,
         grpc_service::TargetSpecifier,
     },
+    wire::{self, Fields},
 };
 
 /// A source that a resource names for another resource: one other than `ads` and `self`, or one of these with authorities, which
@@ -116,6 +117,34 @@ impl hash::Hash for ResourceConfigSource {
     fn hash<H: hash::Hasher>(&self, state: &mut H) {
         self.written.hash(state);
     }
+}
+
+/// Accepts only the config sources on the stream of the referring resource: `ads` and `self`.
+pub(super) fn same_stream(source: Option<&pb::ConfigSource>, cx: &Context<'_>) -> Result<(), Invalid> {
+    ResourceConfigSource::parse(source, &Context { named_servers: None, ..*cx }).map(drop)
+}
+
+/// Reads a config source; the outer error is that of bytes that are not a `ConfigSource`.
+#[allow(clippy::type_complexity, reason = "the first is of the bytes, the second of their content")]
+pub(super) fn read_source(
+    bytes: Option<&[u8]>,
+    cx: &Context<'_>,
+) -> Result<Result<Option<Arc<ResourceConfigSource>>, Invalid>, Invalid> {
+    let Some(bytes) = bytes else { return Ok(ResourceConfigSource::parse(None, cx)) };
+    let (mut sources, mut others) = (0, 0);
+    for field in Fields::of(bytes) {
+        let field = field?;
+        match (field.number, field.value) {
+            // Empty `ads` and `self`; the version is that of most servers.
+            (3 | 5, wire::Value::Bytes([])) => sources += 1,
+            (6, wire::Value::Varint(V3)) if !cx.is_peer_of_v2() => {}
+            _ => others += 1,
+        }
+    }
+    if (sources, others) == (1, 0) {
+        return Ok(Ok(None));
+    }
+    Ok(ResourceConfigSource::parse(Some(&pb::ConfigSource::decode(bytes)?), cx))
 }
 
 /// The authorities of a source.
@@ -249,3 +278,6 @@ fn by_service(service: &pb::GrpcService, named: &NamedServers, cx: &Context<'_>)
     Server::check_scheme(&uri, &allowed.channel_credentials).map_err(at)?;
     Ok(Server::reached(uri, allowed))
 }
+
+/// `ApiVersion.V3`.
+const V3: u64 = 2;

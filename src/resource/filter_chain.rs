@@ -10,8 +10,8 @@ pub use self::connection::Connection;
 
 use self::connection::{Chains, Conditions};
 use super::{
-    Context, DownstreamTls, Invalid, http_filter::Side, listener::HttpConnectionManager, matcher::Cidr,
-    parts, remarks,
+    Context, DownstreamTls, Invalid, connection_manager::HttpConnectionManager, http_filter::Side,
+    matcher::Cidr, parts, remarks,
 };
 use crate::pb::envoy::config::{
     core::v3 as core,

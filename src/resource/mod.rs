@@ -23,12 +23,14 @@ use crate::{
 };
 
 mod collection;
+mod connection_manager;
 mod extension;
 mod extension_config;
 mod inspected;
 mod parts;
 mod registry;
 mod remarks;
+mod routes;
 // Used by the tests of the transports and of the control plane, each behind its feature.
 #[cfg(test)]
 mod samples;
@@ -36,6 +38,7 @@ mod samples;
 pub(crate) mod services;
 #[cfg(test)]
 mod shapes;
+mod slices;
 mod unexecuted;
 mod v2;
 

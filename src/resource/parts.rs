@@ -3,7 +3,6 @@
 use std::{
     borrow::Cow,
     net::{IpAddr, Ipv4Addr, SocketAddr},
-    sync::Arc,
     time::Duration,
 };
 
@@ -12,7 +11,7 @@ use prost::Message;
 use serde::Serializer;
 use serde_json::{Number, Value};
 
-use super::{Context, Invalid, config_source::ResourceConfigSource, extension::Payload, v2};
+use super::{Invalid, extension::Payload, v2};
 use crate::{
     pb::{envoy::config::core::v3 as core, google::protobuf as google, udpa, xds},
     wire::{self, Fields, Malformed},
@@ -147,37 +146,6 @@ pub(crate) fn serialize_some_seconds<S: Serializer>(
         None => to.serialize_none(),
     }
 }
-
-/// Accepts only the config sources on the stream of the referring resource: `ads` and `self`.
-pub(crate) fn same_stream(source: Option<&core::ConfigSource>, cx: &Context<'_>) -> Result<(), Invalid> {
-    ResourceConfigSource::parse(source, &Context { named_servers: None, ..*cx }).map(drop)
-}
-
-/// Reads a config source; the outer error is that of bytes that are not a `ConfigSource`.
-#[allow(clippy::type_complexity, reason = "the first is of the bytes, the second of their content")]
-pub(crate) fn read_source(
-    bytes: Option<&[u8]>,
-    cx: &Context<'_>,
-) -> Result<Result<Option<Arc<ResourceConfigSource>>, Invalid>, Invalid> {
-    let Some(bytes) = bytes else { return Ok(ResourceConfigSource::parse(None, cx)) };
-    let (mut sources, mut others) = (0, 0);
-    for field in Fields::of(bytes) {
-        let field = field?;
-        match (field.number, field.value) {
-            // Empty `ads` and `self`; the version is that of most servers.
-            (3 | 5, wire::Value::Bytes([])) => sources += 1,
-            (6, wire::Value::Varint(V3)) if !cx.is_peer_of_v2() => {}
-            _ => others += 1,
-        }
-    }
-    if (sources, others) == (1, 0) {
-        return Ok(Ok(None));
-    }
-    Ok(ResourceConfigSource::parse(Some(&core::ConfigSource::decode(bytes)?), cx))
-}
-
-/// `ApiVersion.V3`.
-const V3: u64 = 2;
 
 /// An address to connect to or listen on: an IP literal and a port (E10, S3).
 pub(crate) fn socket_addr(address: Option<&core::Address>) -> Result<SocketAddr, Invalid> {

@@ -1,4 +1,4 @@
-//! Route configurations and their routes.
+//! Route configurations.
 
 use std::{ops::Not, sync::Arc};
 
@@ -7,22 +7,17 @@ use prost::Message;
 use serde::Serialize;
 
 use super::{
-    Context, Invalid, Remarks, Resource, VirtualHost,
-    cluster_plugin::Plugins,
-    http_filter::{self, FilterOverride},
-    parts, remarks,
-    route_action::{ForwardAction, ProxyAction, RouteAction, Scope},
-    route_match::RouteMatch,
-    unexecuted,
+    Context, Invalid, Remarks, Resource, VirtualHost, cluster_plugin::Plugins, config_source, remarks,
+    route_action::Scope, unexecuted,
 };
 use crate::base::type_url;
-use crate::pb::envoy::config::route::v3::{self as pb, route::Action};
+use crate::pb::envoy::config::route::v3 as pb;
 
 mod host_index;
-mod list;
-mod path_index;
+mod virtual_hosts;
 
-pub use self::list::{Routes, VirtualHosts};
+pub use self::virtual_hosts::VirtualHosts;
+pub use super::routes::{Route, Routes};
 
 /// A route configuration: virtual hosts with their routes.
 ///
@@ -44,23 +39,6 @@ pub struct RouteConfiguration {
     pub remarks: Remarks,
 }
 
-/// A route: conditions on a request, and the action on matching requests.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-#[non_exhaustive]
-pub struct Route {
-    /// The name, for display; often empty.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub name: Box<str>,
-    /// The conditions on a request. In JSON `match`.
-    #[serde(rename = "match")]
-    pub matcher: RouteMatch,
-    /// The action on matching requests.
-    pub action: RouteAction,
-    /// Settings of HTTP filters, sorted by filter; those of a weighted cluster take precedence.
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    pub filter_overrides: Box<[FilterOverride]>,
-}
-
 impl RouteConfiguration {
     /// Rules R1 to R28.
     pub(super) fn parse_message(message: pb::RouteConfiguration, cx: &Context<'_>) -> Result<Self, Invalid> {
@@ -72,7 +50,7 @@ impl RouteConfiguration {
             virtual_hosts.push(host.map_err(|e| e.at_index("virtual_hosts", i))?);
         }
         if let Some(vhds) = &message.vhds {
-            parts::same_stream(vhds.config_source.as_ref(), cx)
+            config_source::same_stream(vhds.config_source.as_ref(), cx)
                 .map_err(|e| e.at("config_source").at("vhds"))?;
             if message.name.is_empty() {
                 return Err(Invalid::field("vhds", "needs a name of the route configuration"));
@@ -112,36 +90,6 @@ impl Resource for RouteConfiguration {
 
     fn remarks(&self) -> Option<&Remarks> {
         Some(&self.remarks)
-    }
-}
-
-impl Route {
-    /// Rules R10 to R27; the name of a field for a route to be omitted because of it.
-    pub(super) fn parse(
-        message: pb::Route,
-        scope: &Scope<'_>,
-    ) -> Result<Result<Self, &'static str>, Invalid> {
-        let Some(matcher) = message.r#match else {
-            return Err(Invalid::field("match", "must be set"));
-        };
-        if !matcher.query_parameters.is_empty() {
-            return Ok(Err("query_parameters"));
-        }
-        let matcher = RouteMatch::parse(matcher).map_err(|e| e.at("match"))?;
-        let action = match message.action {
-            Some(Action::Route(action)) => match ForwardAction::parse(action, scope) {
-                Ok(Ok(action)) => RouteAction::Forward(action),
-                Ok(Err(field)) => return Ok(Err(field)),
-                Err(e) => return Err(e.at("route")),
-            },
-            Some(Action::NonForwardingAction(_)) => RouteAction::NonForwarding,
-            Some(Action::Redirect(_)) => RouteAction::Unsupported(ProxyAction::Redirect),
-            Some(Action::DirectResponse(_)) => RouteAction::Unsupported(ProxyAction::DirectResponse),
-            Some(Action::FilterAction(_)) => RouteAction::Unsupported(ProxyAction::FilterAction),
-            None => RouteAction::Unsupported(ProxyAction::Unknown),
-        };
-        let filter_overrides = http_filter::parse_overrides(message.typed_per_filter_config, scope.cx)?;
-        Ok(Ok(Self { name: message.name.into(), matcher, action, filter_overrides }))
     }
 }
 

@@ -4,7 +4,7 @@ use std::{fmt, sync::Arc};
 
 use serde::Serialize;
 
-use super::{Context, Invalid, Resource, ScopedRouteConfiguration, parts};
+use super::{Context, Invalid, Resource, ScopedRouteConfiguration, config_source, parts};
 use crate::{
     name::ResourceName,
     pb::envoy::extensions::filters::network::http_connection_manager::v3::{
@@ -95,7 +95,7 @@ impl ScopedRoutes {
         // Unset is accepted. It only concerns scopes with RDS, whose routes are always requested from the same
         // server.
         if source.is_some() {
-            parts::same_stream(source, cx).map_err(|e| e.at("rds_config_source"))?;
+            config_source::same_stream(source, cx).map_err(|e| e.at("rds_config_source"))?;
         }
         Ok(Self { name: message.name.into(), key_builder, scopes })
     }
@@ -129,7 +129,7 @@ impl ScopeSource {
                     .map_err(|e| e.at("scoped_route_configurations_list"))
             }
             Some(ConfigSpecifier::ScopedRds(scoped_rds)) => {
-                parts::same_stream(scoped_rds.scoped_rds_config_source.as_ref(), cx)
+                config_source::same_stream(scoped_rds.scoped_rds_config_source.as_ref(), cx)
                     .map_err(|e| e.at("scoped_rds_config_source"))
                     .and_then(|()| collection(scoped_rds.srds_resources_locator))
                     .map(Self::Srds)

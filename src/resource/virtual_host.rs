@@ -13,8 +13,8 @@ use super::{
     matcher::{DomainPattern, Fit},
     parts, remarks,
     retry::RetryPolicy,
-    route::{Route, Routes},
     route_action::Scope,
+    routes::{Route, Routes},
     unexecuted,
 };
 use crate::base::type_url;

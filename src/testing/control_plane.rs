@@ -10,6 +10,7 @@ use tonic::Status;
 
 use super::{
     FaultyProxy,
+    bootstrap::bootstrap_json,
     expect::{Ack, ExpectTimeout, Nack},
     loads::{self, TakenLoads},
     record::{AnswerKind, Log, RecordedRequest, Recorder, Requests},
@@ -414,13 +415,6 @@ impl TestControlPlane {
     pub fn inject_raw(&self, bytes: impl Into<Bytes>) -> usize {
         self.inner.inject_raw(bytes)
     }
-}
-
-/// A bootstrap with a server at an address, without TLS.
-pub(super) fn bootstrap_json(addr: SocketAddr) -> String {
-    format!(
-        r#"{{"xds_servers":[{{"server_uri":"{addr}","channel_creds":[{{"type":"insecure"}}],"server_features":["xds_v3"]}}],"node":{{"id":"test"}}}}"#
-    )
 }
 
 /// Listens on an address.

@@ -39,6 +39,7 @@
 //!
 //! Nothing here sleeps: a test waits for an event, and fails with a reason if the event does not occur in time.
 
+mod bootstrap;
 mod control_plane;
 mod expect;
 mod loads;

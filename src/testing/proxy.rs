@@ -14,7 +14,7 @@ use tokio::{
     task::{JoinHandle, JoinSet},
 };
 
-use super::control_plane::bootstrap_json;
+use super::bootstrap::bootstrap_json;
 
 /// A TCP proxy on loopback that breaks connections on command, or at a given byte.
 ///

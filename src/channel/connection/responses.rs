@@ -12,8 +12,20 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 
-use super::{super::response::RunningResponse, inbound::Inbound};
+use super::inbound::Inbound;
 use crate::background::{TaskEnd, supervise};
+
+/// A response in progress, as its connection uses it.
+pub(in crate::channel) trait OpenResponse: Send + Sync {
+    /// Ends the response at its deadline.
+    fn exceed_deadline(&self);
+
+    /// Merges the unread data, so that each byte takes one byte of memory, whatever frames it came in (CH15.10).
+    fn compact(&self);
+
+    /// Returns the number of received bytes that the application has not read.
+    fn unread(&self) -> usize;
+}
 
 /// The responses in progress on a connection. Each ends at its deadline, whoever holds it (CH2.14): one task for a connection,
 /// and not a timer for each call.
@@ -42,7 +54,7 @@ pub(in crate::channel) struct Registration {
 #[derive(Debug, Default)]
 struct Registry {
     /// Weak, since responses own their registrations.
-    all: Slab<Weak<RunningResponse>>,
+    all: Slab<Weak<dyn OpenResponse>>,
     /// Deadlines with the keys of their responses.
     deadlines: BTreeSet<(Instant, usize)>,
     /// The deadline that the task waits for; `None` while there is no task.
@@ -73,7 +85,7 @@ impl Responses {
     /// Registers a response, which ends at its deadline.
     pub(in crate::channel) fn register(
         self: &Arc<Self>,
-        response: Weak<RunningResponse>,
+        response: Weak<dyn OpenResponse>,
         deadline: Option<Instant>,
     ) -> Registration {
         let mut registry = self.lock();
@@ -111,7 +123,7 @@ impl Responses {
     }
 
     /// The responses under way, to be used without the lock.
-    fn upgrade_all(&self) -> Vec<Arc<RunningResponse>> {
+    fn upgrade_all(&self) -> Vec<Arc<dyn OpenResponse>> {
         self.lock().all.iter().filter_map(|(_, response)| response.upgrade()).collect()
     }
 
@@ -140,7 +152,7 @@ impl Responses {
     }
 
     /// The responses whose deadlines have passed, and the next deadline.
-    fn take_due(&self, now: Instant) -> (Vec<Arc<RunningResponse>>, Option<Instant>) {
+    fn take_due(&self, now: Instant) -> (Vec<Arc<dyn OpenResponse>>, Option<Instant>) {
         let mut registry = self.lock();
         let mut due = Vec::new();
         while let Some((_, key)) = registry.deadlines.first().copied().filter(|(at, _)| *at <= now) {

@@ -47,7 +47,7 @@ pub(in crate::channel) struct SecuritySettings {
 }
 
 /// The TLS that the channels of a client share.
-pub(in crate::channel) struct SharedTls {
+struct SharedTls {
     /// The certificate providers of the bootstrap.
     providers: Arc<Providers>,
     /// TLS with users, by what makes it equal.
@@ -128,8 +128,13 @@ impl From<TlsConfig> for FallbackCredentials {
 }
 
 impl SharedTls {
+    /// Returns the TLS of the channels of a client.
+    fn of(client: &Client) -> Arc<Self> {
+        client.extension(Self::new)
+    }
+
     /// Creates the TLS of a client without I/O: providers read their files once a connection needs them.
-    pub(in crate::channel) fn new(bootstrap: &Bootstrap) -> Self {
+    fn new(bootstrap: &Bootstrap) -> Self {
         Self { providers: Providers::new(bootstrap), in_use: Mutex::default(), revocations: Mutex::default() }
     }
 
@@ -175,7 +180,7 @@ impl ChannelSecurity {
             Some(FallbackCredentials::Plaintext) | None => None,
         };
         let revocation = settings.revocation.map(|lists| {
-            let shared = client.connections().tls().revocation(&lists);
+            let shared = SharedTls::of(client).revocation(&lists);
             (lists, shared)
         });
         let (client, authority) = (client.clone(), authority.clone());
@@ -195,7 +200,7 @@ impl ChannelSecurity {
 
     /// Subscribes to the rotations from now on.
     pub(in crate::channel) fn rotations(&self) -> RotationWatch {
-        let providers = || self.client.connections().tls().providers.clone();
+        let providers = || SharedTls::of(&self.client).providers.clone();
         RotationWatch(self.reconnects.then(|| ProviderRotations::new(providers())))
     }
 
@@ -211,7 +216,7 @@ impl ChannelSecurity {
             Security::Cluster { tls, hostname } => (Source::Cluster(tls.clone(), hostname.clone()), false),
         };
         let (lists, revocation) = self.revocation.clone().unzip();
-        let client = self.client.connections().tls().get((destination.address, of, lists), revocation);
+        let client = SharedTls::of(&self.client).get((destination.address, of, lists), revocation);
         let tls = Tls { client, is_fallback, rotations: 0 };
         self.forget_unused();
         self.known.insert(destination.clone(), tls.clone());

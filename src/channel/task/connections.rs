@@ -21,7 +21,7 @@ use crate::{
     channel::{
         connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss},
         security::{ChannelSecurity, Peer},
-        shared_connections::{Key, Lease, Report},
+        shared_connections::{Key, Lease, Report, SharedConnections},
     },
     config::Target,
 };
@@ -212,7 +212,7 @@ impl Connections {
                 Report::Lost(loss) => Event::Lost(id, loss),
             });
         };
-        Attempt::Shared(self.client.connections().lease(key, timeout, report))
+        Attempt::Shared(SharedConnections::of(&self.client).lease(key, timeout, report))
     }
 
     /// Begins an attempt of its own.

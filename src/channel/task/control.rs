@@ -7,7 +7,10 @@ use tokio::sync::{
     oneshot,
 };
 
-use crate::{balance::connect_request::ConnectRequest, channel::channel_status::Collected};
+use crate::balance::{
+    connect_request::ConnectRequest,
+    status::{ClusterStatus, LeafStatus},
+};
 
 /// Requests of calls and handles to the task of their channel.
 pub(in crate::channel) enum Control {
@@ -31,6 +34,15 @@ pub(in crate::channel) enum Control {
     Status(oneshot::Sender<Collected>),
     /// The application shuts the channel down; `done` is dropped or sent at its end.
     Shutdown { grace: Duration, done: oneshot::Sender<()> },
+}
+
+/// The part of a status that the task of the channel knows.
+#[derive(Debug, Default)]
+pub(in crate::channel) struct Collected {
+    pub(in crate::channel) error: Option<Arc<str>>,
+    pub(in crate::channel) clusters: Vec<ClusterStatus>,
+    pub(in crate::channel) leaves: Vec<LeafStatus>,
+    pub(in crate::channel) not_executed: Vec<Arc<str>>,
 }
 
 /// The queue from the handles of a channel to its task.

@@ -154,7 +154,7 @@ impl<'a> Failover<'a> {
             }
             for entry in store.entries_of(id) {
                 if store.get(entry).is_some_and(|entry| !entry.watches.is_empty()) {
-                    self.placement().subscribe_at(store, entry, server, now);
+                    self.members().subscribe_at(store, entry, server, now);
                 }
             }
             if is_behind {

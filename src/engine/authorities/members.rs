@@ -48,6 +48,24 @@ impl<'a> CollectionMembers<'a> {
         Self { servers, groups }
     }
 
+    /// Requests an entry from one server.
+    /// The spelling of the name is that of its first watch, unless the server knows it by another already (X2).
+    pub(super) fn subscribe_at(&mut self, store: &mut Store, id: EntryId, server: ServerId, now: Instant) {
+        // The name may be requested there for the watches of another group.
+        let Some(sub) = self.placement().place(store, id, server) else { return };
+        let Some(entry) = store.existing(id) else { return };
+        let named = store.named_type(entry.ty);
+        let (is_glob, spelling) = (entry.is_glob, entry.spelling.clone());
+        let machine = &mut self.servers[server].machine;
+        if let Some(sub) = machine.subscriptions_mut(named.id).and_then(|known| known.get_mut(sub)) {
+            sub.spell(spelling);
+        }
+        machine.subscribe(named, sub, now);
+        if is_glob {
+            self.join_members(store, id, server, now);
+        }
+    }
+
     /// Requests the wildcard of a type from one server. Members from others get a subscription there, too, to detect absence.
     pub(super) fn subscribe_wildcard_at(
         &mut self,

@@ -288,7 +288,7 @@ impl Authorities {
     fn subscribe_everywhere(&mut self, store: &mut Store, id: EntryId, now: Instant) {
         let Some(entry) = store.existing(id) else { return };
         for server in self.groups.get(entry.group).open.clone() {
-            self.placement().subscribe_at(store, id, server, now);
+            self.members().subscribe_at(store, id, server, now);
             self.drain_events(store, server, now);
         }
     }

@@ -5,9 +5,7 @@
 //! a wildcard has brought a name that another group watches. A machine has one subscription for it, which belongs to one
 //! entry: that of the group with a watch ([`share_place`](Placement::share_place)).
 
-use std::time::Instant;
-
-use super::{super::store::Store, CollectionMembers, Globs, Groups, Memberships, Servers};
+use super::{super::store::Store, Globs, Groups, Memberships, Servers};
 use crate::{
     cache::{Changed, Entry},
     name::ResourceName,
@@ -78,24 +76,6 @@ impl<'a> Placement<'a> {
     /// Whether the resources that a server sends for an entry count.
     pub(in crate::engine) fn counts(&self, store: &Store, id: EntryId, server: ServerId) -> bool {
         store.get(id).is_some_and(|entry| self.groups.active(entry.group) == server)
-    }
-
-    /// Requests an entry from one server.
-    /// The spelling of the name is that of its first watch, unless the server knows it by another already (X2).
-    pub(super) fn subscribe_at(&mut self, store: &mut Store, id: EntryId, server: ServerId, now: Instant) {
-        // The name may be requested there for the watches of another group.
-        let Some(sub) = self.place(store, id, server) else { return };
-        let Some(entry) = store.existing(id) else { return };
-        let named = store.named_type(entry.ty);
-        let (is_glob, spelling) = (entry.is_glob, entry.spelling.clone());
-        let machine = &mut self.servers[server].machine;
-        if let Some(sub) = machine.subscriptions_mut(named.id).and_then(|known| known.get_mut(sub)) {
-            sub.spell(spelling);
-        }
-        machine.subscribe(named, sub, now);
-        if is_glob {
-            CollectionMembers::new(self.servers, self.groups).join_members(store, id, server, now);
-        }
     }
 
     /// The subscription of an entry at a server, which is added if there is none.

@@ -4,15 +4,12 @@
 //! it when the call has returned. The new watch is begun before the old one ends, so that a name that both have keeps its
 //! subscription.
 
-use std::{collections::BTreeMap, mem};
+use std::{collections::BTreeMap, mem, sync::Arc};
 
-use super::{
-    super::{
-        delivery::Delivery,
-        selection::{SelectedName, Selection},
-        store::CollectionKey,
-    },
-    lists::ListedName,
+use super::super::{
+    delivery::Delivery,
+    selection::{SelectedName, Selection},
+    store::CollectionKey,
 };
 use crate::{base::WatchId, name::ResourceName, protocol::EntryId, resource::ResourceType};
 
@@ -51,6 +48,15 @@ pub(super) enum Follower {
     Member(ListedName),
     /// The members of a glob in a list.
     Glob(ListedName),
+}
+
+/// The name of a member, or of a glob, in a list.
+#[derive(Debug, Clone)]
+pub(super) struct ListedName {
+    /// The list, as a collection.
+    pub(super) list: CollectionKey,
+    /// The text of a locator; of an inline entry the name of the list with its own name, or its index, as fragment.
+    pub(super) name: Arc<str>,
 }
 
 /// What a watch was begun for, past alternatives and inline entries.

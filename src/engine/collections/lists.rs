@@ -19,7 +19,7 @@ use super::{
         selection::Refusal,
         store::{CollectionKey, Store},
     },
-    links::{Follow, Follower, Links},
+    links::{Follow, Follower, Links, ListedName},
     list_globs::{GlobMembers, MemberChange},
 };
 use crate::{
@@ -82,15 +82,6 @@ pub(super) struct InlineEntry {
     pub(super) entry: String,
     /// The last published state, which is not published again.
     pub(super) published: Option<ErasedObserved>,
-}
-
-/// The name of a member, or of a glob, in a list.
-#[derive(Debug, Clone)]
-pub(super) struct ListedName {
-    /// The list, as a collection.
-    list: CollectionKey,
-    /// The text of a locator; of an inline entry the name of the list with its own name, or its index, as fragment.
-    name: Arc<str>,
 }
 
 /// The content of a list, and the state of it that its inline members share.

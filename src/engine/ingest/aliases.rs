@@ -8,37 +8,10 @@
 
 use super::{
     feed::Feed,
-    pending_response::{LocatedResource, PendingResponse, ResourceOp, canonical},
+    located::{AliasClaims, Claim, LocatedResource, ResourceOp},
+    pending_response::{PendingResponse, canonical},
 };
 use crate::invariant;
-
-/// The elements of a response that are for aliases, too, until all names are known.
-#[derive(Debug, Default)]
-pub(super) struct AliasClaims {
-    /// The elements that have aliases.
-    aliased: Vec<Claim>,
-    /// The elements that confirm resources, whose aliases of earlier responses they confirm with them.
-    confirmed: Vec<Claim>,
-}
-
-#[derive(Debug)]
-struct Claim {
-    /// The own name of the element; empty if it stands for nothing but its aliases.
-    own: Box<str>,
-    found: LocatedResource,
-}
-
-impl AliasClaims {
-    /// Records an element with aliases.
-    pub(super) fn add(&mut self, own: &str, found: LocatedResource) {
-        self.aliased.push(Claim { own: own.into(), found });
-    }
-
-    /// Records an element that confirms a resource.
-    pub(super) fn confirm(&mut self, own: &str, found: LocatedResource) {
-        self.confirmed.push(Claim { own: own.into(), found });
-    }
-}
 
 /// Finds the subscriptions of the aliases in a response (B2.19). They are looked for behind all names: a name belongs to the
 /// resource that has it for its own, and otherwise to the first that has it for an alias. Another one cannot have it, and

@@ -19,7 +19,8 @@ use super::{
     ParserSettings, WorkCounters,
     feed::Feed,
     globs, heartbeats, left_out,
-    pending_response::{LocatedResource, PendingResponse, ResourceOp, Stage},
+    located::{LocatedResource, ResourceOp},
+    pending_response::{PendingResponse, Stage},
     rejected::{self, NO_ERROR},
     unchanged,
 };

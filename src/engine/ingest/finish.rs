@@ -7,7 +7,8 @@
 use super::{
     super::{counts::ReceivedCounts, store::Store},
     feed::Feed,
-    pending_response::{LocatedResource, PendingResponse},
+    located::LocatedResource,
+    pending_response::PendingResponse,
 };
 use crate::protocol::{Digests, ResponseOutcome, SubId, Subscription};
 

@@ -7,27 +7,12 @@ use std::sync::Arc;
 use super::{
     super::{authorities::GlobPattern, store::Store},
     feed::Feed,
-    pending_response::PendingResponse,
+    pending_response::{MatchedGlob, PendingResponse},
 };
 use crate::{
     name::glob_of,
     protocol::{EntryId, SubId, Subscription},
 };
-
-/// The glob that matched last: the names of a response mostly have the same one, so that it is searched for once.
-#[derive(Debug)]
-pub(super) struct MatchedGlob {
-    /// What names of members look like.
-    pattern: GlobPattern,
-    /// The subscription of the glob's own name at the server.
-    sub: SubId,
-    /// The entry of the glob's own name, with the state of the collection as a whole.
-    entry: EntryId,
-    /// The response counts as an answer to the glob already.
-    answered: bool,
-    /// The glob was requested again because of this response.
-    asked_again: bool,
-}
 
 /// The glob at the server that encloses the name of a received resource. The result is kept in the response.
 pub(super) fn enclosing(

@@ -8,7 +8,8 @@ use super::{
     super::store::Store,
     feed::Feed,
     globs,
-    pending_response::{LocatedResource, PendingResponse, canonical},
+    located::LocatedResource,
+    pending_response::{PendingResponse, canonical},
 };
 use crate::{cache::Entry, protocol::SubId};
 

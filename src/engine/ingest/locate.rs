@@ -10,7 +10,8 @@ use super::{
     aliases,
     feed::Feed,
     globs,
-    pending_response::{LocatedResource, PendingResponse, ResourceOp, Stage, canonical, name_of},
+    located::{LocatedResource, ResourceOp},
+    pending_response::{PendingResponse, Stage, canonical, name_of},
     unchanged,
 };
 use crate::{

@@ -28,6 +28,7 @@ mod globs;
 mod heartbeats;
 mod left_out;
 mod locate;
+mod located;
 mod order_predictor;
 mod pending_response;
 mod rejected;

@@ -11,7 +11,12 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{aliases::AliasClaims, globs::MatchedGlob, order_predictor::OrderPredictor, verdict::Verdict};
+use super::{
+    super::authorities::GlobPattern,
+    located::{AliasClaims, LocatedResource, ResourceOp},
+    order_predictor::OrderPredictor,
+    verdict::Verdict,
+};
 use crate::{
     cache::{ResponseBuffer, Update},
     name::ResourceName,
@@ -80,46 +85,19 @@ pub(super) enum Stage {
     Done,
 }
 
-/// A resource of the response, and the subscription of its name.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct LocatedResource {
-    /// The bytes of the resource in the message; empty if there is none, or if it was not looked for.
-    pub(super) value: Span,
-    /// The index of the resource in the response; behind all of them, those of the removed names.
-    pub(super) index: u32,
-    /// What the response does with the name.
-    pub(super) op: ResourceOp,
-    /// Whether the resource came in a wrapper, which may hold more fields of it.
-    pub(super) is_wrapped: bool,
-    /// `None` when the name was not requested.
-    pub(super) sub: Option<SubId>,
-}
-
-/// The operation of a response on a name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ResourceOp {
-    /// Bytes that may be an update.
-    Resource,
-    /// The held resource, byte for byte. It has no wrapper; the offset of its bytes was not determined.
-    Same,
-    /// A redirect to another name (X20).
-    Redirect,
-    /// There is none (B2.14, B2.17, B2.18).
-    Removed,
-    /// The held resource is still valid.
-    Heartbeat,
-    /// Something that is no resource of the type, in a wrapper with the name.
-    Unusable,
-}
-
-impl ResourceOp {
-    /// Whether the server has something under the name.
-    pub(super) fn is_there(self) -> bool {
-        match self {
-            Self::Resource | Self::Same | Self::Redirect | Self::Unusable => true,
-            Self::Removed | Self::Heartbeat => false,
-        }
-    }
+/// The glob that matched last: the names of a response mostly have the same one, so that it is searched for once.
+#[derive(Debug)]
+pub(super) struct MatchedGlob {
+    /// What names of members look like.
+    pub(super) pattern: GlobPattern,
+    /// The subscription of the glob's own name at the server.
+    pub(super) sub: SubId,
+    /// The entry of the glob's own name, with the state of the collection as a whole.
+    pub(super) entry: EntryId,
+    /// The response counts as an answer to the glob already.
+    pub(super) answered: bool,
+    /// The glob was requested again because of this response.
+    pub(super) asked_again: bool,
 }
 
 /// The names that were not requested: they may be members of a wildcard, and come twice.
@@ -291,13 +269,6 @@ impl PendingResponse {
     /// Whether all elements are heartbeats. Such a response is no list of what exists (B1.19).
     pub(super) fn is_heartbeat(&self) -> bool {
         self.heartbeats > 0 && self.heartbeats == self.envelope.len()
-    }
-}
-
-impl LocatedResource {
-    /// An element, or a removed name behind all elements, before its subscription is looked for.
-    pub(super) fn new(index: usize, op: ResourceOp) -> Self {
-        Self { value: Span::default(), index: index as u32, op, is_wrapped: false, sub: None }
     }
 }
 

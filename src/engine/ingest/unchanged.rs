@@ -12,7 +12,8 @@ use tracing::trace;
 use super::{
     super::store::Store,
     feed::Feed,
-    pending_response::{LocatedResource, PendingResponse, ResourceOp},
+    located::{LocatedResource, ResourceOp},
+    pending_response::PendingResponse,
 };
 use crate::escape::Escaped;
 

@@ -1,16 +1,23 @@
+use std::time::Duration;
+
 use serde_json::json;
 
 use super::*;
 use crate::{
     pb::{
-        envoy::config::{
-            core::v3::{
-                self as core, AggregatedConfigSource, HttpProtocolOptions, SelfConfigSource,
-                TypedExtensionConfig, config_source::ConfigSourceSpecifier,
+        envoy::{
+            config::{
+                core::v3::{
+                    self as core, AggregatedConfigSource, HttpProtocolOptions, SelfConfigSource,
+                    TypedExtensionConfig, config_source::ConfigSourceSpecifier,
+                },
+                route::v3 as route,
             },
-            route::v3 as route,
+            extensions::filters::network::http_connection_manager::v3::{
+                self as hcm, http_connection_manager::RouteSpecifier,
+            },
         },
-        google::protobuf,
+        google::protobuf::{self, Any},
     },
     resource::samples::{
         MANAGER, any, api_listener, by_rds, chain, configuration, manager, parse, parse_socket, rds,

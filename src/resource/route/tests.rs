@@ -5,7 +5,10 @@ use super::*;
 use crate::{
     pb::{
         envoy::{
-            config::core::v3::{ConfigSource, TypedExtensionConfig, config_source::ConfigSourceSpecifier},
+            config::{
+                core::v3::{ConfigSource, TypedExtensionConfig, config_source::ConfigSourceSpecifier},
+                route::v3::route::Action,
+            },
             extensions::filters::network::http_connection_manager::v3::{
                 HttpConnectionManager, http_connection_manager::RouteSpecifier,
             },
@@ -14,7 +17,7 @@ use crate::{
     },
     resource::{
         Extension, Listener, Payload, Registry,
-        route_action::ClusterChoice,
+        route_action::{ClusterChoice, RouteAction},
         samples::{
             acting, any, api_listener, by, configuration, manager, matching, only_route, parse, parse_in,
             parse_routes, prefix, rejection, routes, to, virtual_host,

@@ -168,7 +168,7 @@ fn clients_accept_what_builders_build() {
 #[test]
 fn the_bootstrap_leads_to_the_server() {
     let addr = "127.0.0.1:18000".parse().unwrap();
-    let bootstrap = Bootstrap::from_json(&crate::testing::control_plane::bootstrap_json(addr)).unwrap();
+    let bootstrap = Bootstrap::from_json(&crate::testing::bootstrap::bootstrap_json(addr)).unwrap();
     assert_eq!(bootstrap.node().id, "test");
     assert_eq!(bootstrap.servers().next().unwrap().uri.as_str(), "127.0.0.1:18000");
 }

@@ -15,10 +15,7 @@ use std::{
 use bytes::Bytes;
 use futures_core::{Stream, future::BoxFuture};
 use http::{HeaderValue, Request, Response, StatusCode, header::USER_AGENT, uri::PathAndQuery};
-use hyper::{
-    body::{Frame, Incoming},
-    client::conn::http2::SendRequest,
-};
+use hyper::{body::Incoming, client::conn::http2::SendRequest};
 use tokio::{
     sync::{Semaphore, mpsc, oneshot},
     time::timeout,
@@ -34,6 +31,7 @@ use tonic::{
 use super::{
     connect::{End, Link},
     failure::Failure,
+    outgoing::Outgoing,
 };
 use crate::{
     codec::RawCodec,
@@ -161,36 +159,6 @@ impl Stream for Outbound {
             self.taken.store(true, Ordering::Relaxed);
         }
         Poll::Ready(message)
-    }
-}
-
-/// The body of the request. It reports when HTTP/2 has room for a message, which is later than when HTTP/2 takes it:
-/// a message is held back while the server's window is closed, and the next one is only polled for after that.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    /// The encoded requests.
-    body: Body,
-    /// Whether a message was taken since the last poll.
-    taken: Arc<AtomicBool>,
-    events: ConnectionEvents,
-}
-
-impl hyper::body::Body for Outgoing {
-    type Data = Bytes;
-    type Error = Status;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        if self.taken.swap(false, Ordering::Relaxed) {
-            self.events.request_sent();
-        }
-        Pin::new(&mut self.body).poll_frame(cx)
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
     }
 }
 

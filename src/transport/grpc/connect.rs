@@ -15,7 +15,7 @@ use tokio::{
     time::{Instant, timeout_at},
 };
 
-use super::{call::Outgoing, watched_io::WatchedIo};
+use super::{outgoing::Outgoing, watched_io::WatchedIo};
 use crate::{
     config::Server,
     dial::{self, Alpn, SocketOptions},

@@ -18,6 +18,7 @@
 mod call;
 mod connect;
 mod failure;
+mod outgoing;
 mod shared;
 mod watched_io;
 

@@ -10,8 +10,9 @@ use tracing::debug;
 
 use super::{
     Settings,
-    call::{Call, Outgoing},
+    call::Call,
     connect::{self, Connect, End, Tasks},
+    outgoing::Outgoing,
 };
 use crate::{
     config::bounded,

@@ -1,16 +1,6 @@
 //! One poll over HTTP: the request, and what its response means (D10, D11).
 
-use std::{
-    convert::Infallible,
-    error::Error,
-    pin::Pin,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
-    task::{Context, Poll},
-    time::Duration,
-};
+use std::{error::Error, time::Duration};
 
 use bytes::Bytes;
 use http::{
@@ -18,11 +8,14 @@ use http::{
     header::{ACCEPT, CONTENT_TYPE, USER_AGENT},
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use hyper::body::{Body, Frame, Incoming, SizeHint};
+use hyper::body::Incoming;
 use prost::Message;
 use tracing::debug;
 
-use super::pool::{Pool, Unconnected};
+use super::{
+    outgoing::{Outgoing, Sent},
+    pool::{Pool, Unconnected},
+};
 use crate::{
     config::ChannelCredentials,
     error::Code,
@@ -30,7 +23,7 @@ use crate::{
     format::{self, Format},
     pb::envoy::service::discovery::v3::DiscoveryResponse,
     transport::{
-        AGENT, ConnectionEvents, Disconnect, DisconnectKind,
+        AGENT, Disconnect, DisconnectKind,
         socket::{causes, explain},
     },
     wire,
@@ -112,7 +105,7 @@ impl Exchange<'_> {
             .path_and_query(self.path)
             .build();
         let uri = uri.map_err(|e| cannot(format!("{:?} is no path: {e}", self.path)))?;
-        let body = Outgoing { json: Some(json.into()), sent: self.sent.clone(), is_taken: false };
+        let body = Outgoing::new(json.into(), self.sent.clone());
         let mut request = Request::new(body);
         *request.method_mut() = http::Method::POST;
         *request.uri_mut() = uri;
@@ -200,70 +193,6 @@ fn refused(status: StatusCode, body: &[u8]) -> Disconnect {
         text => format!("HTTP status {status}: {text}"),
     };
     Disconnect::new(DisconnectKind::Failed(code), why)
-}
-
-/// Reports that a request was sent, at most once.
-#[derive(Debug, Clone)]
-pub(super) struct Sent {
-    events: ConnectionEvents,
-    is_settled: Arc<AtomicBool>,
-}
-
-impl Sent {
-    pub(super) fn new(events: ConnectionEvents) -> Self {
-        Self { events, is_settled: Arc::default() }
-    }
-
-    /// Reports that the request was sent, once.
-    pub(super) fn report(&self) {
-        if !self.is_settled.swap(true, Ordering::Relaxed) {
-            self.events.request_sent();
-        }
-    }
-
-    /// Disables the report after the end of the exchange.
-    pub(super) fn forget(&self) {
-        self.is_settled.store(true, Ordering::Relaxed);
-    }
-}
-
-/// The body of a request, in one piece. It counts as sent when HTTP has taken it and polls for more, or drops it.
-#[derive(Debug)]
-pub(super) struct Outgoing {
-    /// The request, until HTTP has taken it.
-    json: Option<Bytes>,
-    sent: Sent,
-    /// Whether HTTP has taken the request.
-    is_taken: bool,
-}
-
-impl Body for Outgoing {
-    type Data = Bytes;
-    type Error = Infallible;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        _: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        let Some(json) = self.json.take() else {
-            self.sent.report();
-            return Poll::Ready(None);
-        };
-        self.is_taken = true;
-        Poll::Ready(Some(Ok(Frame::data(json))))
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        SizeHint::with_exact(self.json.as_ref().map_or(0, |json| json.len() as u64))
-    }
-}
-
-impl Drop for Outgoing {
-    fn drop(&mut self) {
-        if self.is_taken {
-            self.sent.report();
-        }
-    }
 }
 
 const REQUEST: &str = "envoy.service.discovery.v3.DiscoveryRequest";

@@ -12,6 +12,7 @@
 //! are read for each connection (`crate::tls`), and tokens for each request.
 
 mod exchange;
+mod outgoing;
 mod pool;
 
 use std::{sync::Arc, time::Duration};
@@ -20,7 +21,8 @@ use bytes::Bytes;
 use tokio::{sync::mpsc, task::AbortHandle};
 
 use self::{
-    exchange::{Answer, Exchange, Sent},
+    exchange::{Answer, Exchange},
+    outgoing::Sent,
     pool::{Pool, Pools},
 };
 use super::{ConnectRequest, Connection, ConnectionEvents, GrpcTransport, Transport};

@@ -21,7 +21,7 @@ use hyper_util::{
 };
 use tonic::codegen::Service;
 
-use super::exchange::Outgoing;
+use super::outgoing::Outgoing;
 use crate::{
     config::Server,
     dial::{self, Alpn, MaybeTlsStream, SocketOptions},

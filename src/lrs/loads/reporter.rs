@@ -11,14 +11,16 @@ use std::{
     },
 };
 
-use super::{
-    counters::{Counters, DropCounter, ReportedCall},
-    lanes::Lanes,
-    loads::{CellKey, Loads},
-    stats::LoadStats,
-    weak_map::WeakMap,
+use super::{CellKey, Loads};
+use crate::{
+    config::Locality,
+    lrs::{
+        counters::{Counters, DropCounter, ReportedCall},
+        lanes::Lanes,
+        stats::LoadStats,
+        weak_map::WeakMap,
+    },
 };
-use crate::config::Locality;
 
 /// Reports the load of one cluster to the management server that asks for it. Clones are handles of the same reporter.
 ///

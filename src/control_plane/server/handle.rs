@@ -10,12 +10,12 @@ use std::{
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 use tonic::Status;
 
+use super::ControlPlane;
 #[cfg(not(feature = "tls"))]
-use super::incoming::ServerTls;
+use crate::control_plane::incoming::ServerTls;
 #[cfg(feature = "tls")]
-use super::server_tls::ServerTls;
-use super::{incoming::Incoming, server::ControlPlane};
-use crate::escape::Escaped;
+use crate::control_plane::server_tls::ServerTls;
+use crate::{control_plane::incoming::Incoming, escape::Escaped};
 
 /// A [`ControlPlane`] that serves on an address. Dropping it shuts down the control plane, without waiting for the
 /// end.

@@ -2,22 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::{
-    AllowedGrpcService, Bootstrap, CertificateProvider, ChannelCredentials, ConfigError, Node, Template,
-    ValidationError,
-    bootstrap::{AuthorityParts, ContextParamKeys, Parts},
-    credentials::FilesError,
-};
-use crate::base::TypeUrl;
-
-mod server;
 mod sources;
 
+pub use self::sources::SourceBuilder;
+pub(crate) use self::sources::full_type_url;
+
 use self::sources::SourcesBuilder;
-pub use self::{server::ServerBuilder, sources::SourceBuilder};
-pub(crate) use self::{
-    server::{check_connection, check_polling},
-    sources::full_type_url,
+use super::{AuthorityParts, Bootstrap, ContextParamKeys, Parts};
+use crate::{
+    base::TypeUrl,
+    config::{
+        AllowedGrpcService, CertificateProvider, ChannelCredentials, ConfigError, Node, ServerBuilder,
+        Template, ValidationError, credentials::FilesError,
+    },
 };
 
 /// A builder of a [`Bootstrap`] in code. All errors are reported together by [`build`](Self::build).

@@ -2,10 +2,15 @@
 
 use std::{fmt, net::SocketAddr, num::NonZeroU32, sync::Arc};
 
-use super::{ClusterRef, Snapshot, cluster_entry::ClusterEntry, pick, query::spread};
+mod cluster_ref;
+
+pub use self::cluster_ref::ClusterRef;
+
+use super::Snapshot;
 use crate::{
     error::WatchError,
     lrs::{EndpointReporter, LoadReporter},
+    resolve::{cluster_entry::ClusterEntry, pick, query::spread},
     resource::{
         Cluster, ClusterKind, ClusterLoadAssignment, Endpoint, HealthStatus, Metadata,
         endpoints::{LocalityEndpoints, Priority},
@@ -179,7 +184,7 @@ impl<'a> ClusterView<'a> {
     /// The locality is chosen in proportion to the weights of the localities with usable endpoints, then the endpoint in
     /// proportion to the weights of the usable endpoints there. Both choices are computed from `random`, a number for this pick,
     /// uniformly distributed over all of `u64`; equal numbers pick the same endpoint. The number of the
-    /// [`RouteQuery`](super::RouteQuery::new) can be used again, since the choices are independent of those of routing; a retry
+    /// [`RouteQuery`](crate::resolve::RouteQuery::new) can be used again, since the choices are independent of those of routing; a retry
     /// needs a new one. The load balancing policy of the cluster is not consulted.
     ///
     /// The time is proportional to the number of endpoints of the priority; nothing is allocated.

@@ -2,14 +2,17 @@
 
 use std::time::Duration;
 
-use super::{cluster_view::ClusterView, query::draw, snapshot::Snapshot};
-use crate::resource::{
-    cluster_plugin::ClusterPlugin,
-    http_filter::{EffectiveFilter, HttpFilter, OverrideSetting},
-    listener::HttpConnectionManager,
-    retry::RetryPolicy,
-    route::Route,
-    route_action::{ClusterChoice, ForwardAction, HashPolicy, RouteAction},
+use super::{ClusterView, Snapshot};
+use crate::{
+    resolve::query::draw,
+    resource::{
+        cluster_plugin::ClusterPlugin,
+        http_filter::{EffectiveFilter, HttpFilter, OverrideSetting},
+        listener::HttpConnectionManager,
+        retry::RetryPolicy,
+        route::Route,
+        route_action::{ClusterChoice, ForwardAction, HashPolicy, RouteAction},
+    },
 };
 
 /// The route of a request, with the settings that apply to the request. Made by [`Snapshot::route`].
@@ -105,7 +108,7 @@ impl<'a> RouteView<'a> {
     }
 
     /// The cluster for the request: one of the [`weighted_clusters`](Self::weighted_clusters), chosen in proportion to the
-    /// weights by the random number of the [`RouteQuery`](super::RouteQuery::new). Repeated calls return the same cluster.
+    /// weights by the random number of the [`RouteQuery`](crate::resolve::RouteQuery::new). Repeated calls return the same cluster.
     ///
     /// `None` for a route that [`is_unsupported`](Self::is_unsupported) or has a [`plugin`](Self::plugin).
     pub fn pick_cluster(self) -> Option<ClusterView<'a>> {

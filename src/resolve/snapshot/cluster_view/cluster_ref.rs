@@ -2,8 +2,12 @@
 
 use std::{fmt, sync::Arc};
 
-use super::{ClusterView, Snapshot, cluster_entry::ClusterEntry};
-use crate::{lrs::LoadReporter, resource::http_filter::FilterOverride};
+use super::ClusterView;
+use crate::{
+    lrs::LoadReporter,
+    resolve::{cluster_entry::ClusterEntry, snapshot::Snapshot},
+    resource::http_filter::FilterOverride,
+};
 
 /// A cluster of a [`Snapshot`] as an owned value, for futures and tasks: it can be held across `.await` and sent between threads.
 ///

@@ -11,7 +11,7 @@ use std::{
 use futures_core::Stream;
 use imbl::ordmap::DiffItem;
 
-use super::members::{Members, WatchAll};
+use super::{Members, WatchAll};
 use crate::{
     error::{Blame, Code, Subject, WatchError},
     observed::{ErasedMembers, Observed},

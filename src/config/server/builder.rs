@@ -35,7 +35,7 @@ pub struct ServerBuilder {
 }
 
 impl ServerBuilder {
-    pub(in crate::config) fn new(uri: impl Into<String>) -> Self {
+    pub(super) fn new(uri: impl Into<String>) -> Self {
         Self {
             uri: uri.into(),
             channel_credentials: None,
@@ -132,7 +132,11 @@ impl ServerBuilder {
     }
 
     /// `None` if and only if an error was added.
-    pub(super) fn build_at(self, path: &str, problems: &mut Vec<ValidationError>) -> Option<Server> {
+    pub(in crate::config) fn build_at(
+        self,
+        path: &str,
+        problems: &mut Vec<ValidationError>,
+    ) -> Option<Server> {
         // The list may have problems of other servers already.
         let before = problems.len();
         let uri_path = format!("{path}.server_uri");
