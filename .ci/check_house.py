@@ -16,14 +16,14 @@ import sys
 
 # figure: (bound, wanted, meaning). Of `comments` and `docs` the bound is the least value, of all others the largest.
 BOUNDS = {
-    "tuples": (14, 15, "parameters whose pattern is a tuple: name the type, or make two parameters"),
-    "impls": (2, 1, "types with inherent impls in three or more files: several types, or one file"),
+    "tuples": (3, 15, "parameters whose pattern is a tuple: name the type, or make two parameters"),
+    "impls": (0, 1, "types with inherent impls in three or more files: several types, or one file"),
     "subjectless": (0.1, 0.5, "% of the docs without a subject: `The endpoint's cluster.`, not `That of its channel.`"),
     "it": (0, 20, "closures whose parameter is `it`: name the thing"),
-    "ids": (1, 0, "rule ids in the docs of public items: they belong in `//` beside the code"),
+    "ids": (0, 0, "rule ids in the docs of public items: they belong in `//` beside the code"),
     "sentinels": (1, 0, "constants of `usize::MAX`: a variant of an enum"),
-    "comments": (1.1, 2.0, "lines of comments in 100 lines of code"),
-    "docs": (0.2, 0.22, "lines of docs for each line of code"),
+    "comments": (1.6, 2.0, "lines of comments in 100 lines of code"),
+    "docs": (0.215, 0.22, "lines of docs for each line of code"),
     "words": (0, 0, "words that have been replaced, see WORDS"),
 }
 TIGHTEN = 0.1  # a bound that could come this much closer to the figure, relative to it, is worth a hint
@@ -40,6 +40,7 @@ WORDS = [
     (r"\bWorth an alert\b", "docs", "recommended alerts"),
     (r"\bnothing usable came\b", "src", "poll failed"),
     (r"\b(?:Over|Guards|Pump|Published|Place)\b", "src/channel", "CallEnd, CallGuards, RequestUpload, PickerCell, QueuedCall"),
+    (r"\b(?:Member|Handover|Retiring|OverrideHosts|Draws)\b", "src/balance", "ClusterEndpoint, ReleasedConnections, DrainingPolicy, SessionEndpoints, CallAttributes"),
     (r"\bis it frozen\b", "src", "the server accepted the stream but has sent no response"),
 ]
 SUBJECTLESS = re.compile(r"(?:That|Those|The same|As before|It|They|Both|With|If|By|Until|None|Nothing|Another|Others?)\b")

@@ -1,6 +1,7 @@
 use serde::Serialize;
 
-/// The connectivity of an endpoint, a priority or a cluster (CH1.3). In JSON it is a name such as `TRANSIENT_FAILURE`.
+// CH1.3
+/// The connectivity of an endpoint, a priority or a cluster. In JSON it is a name such as `TRANSIENT_FAILURE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize)]
 #[serde(rename_all = "SCREAMING_SNAKE_CASE")]
 pub enum Connectivity {

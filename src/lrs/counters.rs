@@ -255,11 +255,12 @@ impl Calls {
         self.in_progress += other.in_progress;
     }
 
+    /// Takes away what a report has covered. It may have covered calls that were withdrawn since, so that fewer are left.
     pub(super) fn subtract(&mut self, other: Self) {
-        self.issued -= other.issued;
-        self.succeeded -= other.succeeded;
-        self.failed -= other.failed;
-        self.in_progress -= other.in_progress;
+        self.issued = self.issued.saturating_sub(other.issued);
+        self.succeeded = self.succeeded.saturating_sub(other.succeeded);
+        self.failed = self.failed.saturating_sub(other.failed);
+        self.in_progress = self.in_progress.saturating_sub(other.in_progress);
     }
 }
 

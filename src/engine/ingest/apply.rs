@@ -114,6 +114,8 @@ impl Applier<'_, '_> {
         let update = self.response.update_of(&located, sub.version());
         let joins_glob = globs::on_member(self.response, self.feed, self.store, sub_id);
         if !self.feed.counts(self.store, id) {
+            // It is not parsed, so that only what cannot be a resource of the type is rejected.
+            self.reject_unusable(located);
             self.store.note_change(id, false, joins_all);
             return 1;
         }
@@ -152,9 +154,7 @@ impl Applier<'_, '_> {
     /// A member gets an entry and a subscription, as if it had been requested by name; from then on it is found as others are.
     fn apply_unknown(&mut self, next: usize, located: LocatedResource) -> usize {
         let Some(group) = self.group_of_unknown(next) else {
-            if let Some(reason) = self.response.unusable_reason(located.index as usize) {
-                self.response.verdict.reject(&format_args!("resources[{}]", located.index), &reason);
-            }
+            self.reject_unusable(located);
             trace!(resource = located.index, "resource without subscription skipped");
             self.note_skipped(next);
             return 1;
@@ -173,6 +173,13 @@ impl Applier<'_, '_> {
         }
         self.response.located[next].sub = Some(sub);
         self.apply_to(sub, located)
+    }
+
+    /// Rejects something that is not held if it is no resource of the type.
+    fn reject_unusable(&mut self, located: LocatedResource) {
+        if let Some(reason) = self.response.unusable_reason(located.index as usize) {
+            self.response.verdict.reject(&format_args!("resources[{}]", located.index), &reason);
+        }
     }
 
     /// The server has sent a resource that is not held, and may take it to be known when its name is subscribed (B1.21).

@@ -9,10 +9,13 @@
 //! What is held stays, whatever the policy: it is not known to have been replaced by anything bad. The does-not-exist time of
 //! a name that waits goes on, and decides if a response is accepted before its end.
 
+use std::borrow::Cow;
+
 use super::{super::store::Store, feed::Feed, pending_response::PendingResponse};
 use crate::{
     cache::Policy,
     error::{WatchError, short_type},
+    name::ResourceName,
     protocol::{EntryId, Span, Subscription},
     resource::Invalid,
 };
@@ -44,8 +47,10 @@ pub(super) fn reject_error_of(
     store: &mut Store,
     name: Span,
 ) {
+    let name = response.envelope.text(name);
+    let name = ResourceName::canonicalize(name).unwrap_or(Cow::Borrowed(name));
     let subscriptions = feed.subscriptions();
-    let id = subscriptions.find(response.envelope.text(name));
+    let id = subscriptions.find(&name);
     // The name has no subscription.
     let Some(sub) = id.and_then(|id| subscriptions.get_mut(id)) else { return };
     sub.on_answered_in(response.number);

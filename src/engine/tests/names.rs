@@ -7,6 +7,7 @@ use crate::{
     config::{ApiType, AuthorityBuilder, Bootstrap, Server},
     engine::{SelectedName, Selection, Settings},
     name::ResourceName,
+    pb::envoy::service::discovery::v3::{self as discovery, DiscoveryResponse, ResourceError},
     protocol::DisconnectKind,
 };
 
@@ -129,6 +130,21 @@ fn x5_x6_names_are_sent_and_matched_in_canonical_form() {
     let outputs =
         rig.receive(1, &response::<Full>("2", vec![any::<Full>("xdstp://here/test.Full/a?aa=2&zz=1", "x")]));
     assert_eq!(outputs[0], "#1 present 2 x", "the name is part of the bytes, so they differ");
+}
+
+#[test]
+fn x5_an_error_without_a_code_is_that_of_a_name_in_another_spelling() {
+    let mut rig = federated();
+    rig.watch::<Full>("xdstp://here/test.Full/a?zz=1&aa=2");
+    rig.connect(1);
+    rig.sent(1);
+    let name = "xdstp://here/test.Full/a?zz=1&aa=2".to_owned();
+    let error = ResourceError {
+        resource_name: Some(discovery::ResourceName { name, ..discovery::ResourceName::default() }),
+        error_detail: None,
+    };
+    let denied = DiscoveryResponse { resource_errors: vec![error], ..response::<Full>("1", vec![]) };
+    assert_eq!(rig.receive(1, &denied)[0], "#1 absent INVALID_ARGUMENT");
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::{collections::BTreeMap, net::SocketAddr};
 use super::rig::{Rig, all, only, secs};
 use crate::{
     config::Locality,
-    lrs::{LoadSettings, Outcome},
+    lrs::{LoadSettings, Outcome, ReportedCall},
 };
 
 fn limited(max_departed: usize) -> Rig {
@@ -120,6 +120,24 @@ fn lr6_6_lr6_7_what_departs_while_its_report_is_in_progress_is_reported_once() {
     let report = only(&rig.advance(secs(1)));
     assert_eq!(report.upstream_locality_stats[0].total_successful_requests, 450);
     assert_eq!(report.total_dropped_requests, 450);
+    assert!(rig.keep[0].stats().unwrap().localities.is_empty(), "nothing is left");
+}
+
+#[test]
+fn lr6_6_calls_that_are_withdrawn_while_their_report_is_in_progress_leave_nothing_when_they_depart() {
+    let mut rig = Rig::reporting_with(LoadSettings { max_departed: 10, ..LoadSettings::default() });
+    let calls: Vec<_> = (0..50).map(|number| rig.zone().endpoint(address(number)).call_started()).collect();
+    rig.is_stalled = true;
+    assert!(rig.advance(secs(1)).is_empty(), "the report of 50 calls is in progress");
+    calls.into_iter().for_each(ReportedCall::withdraw);
+    for number in 50..500 {
+        rig.zone().endpoint(address(number)).call_started().finish(Outcome::Success, None);
+    }
+    assert!(census(&rig) <= 400, "{}", census(&rig));
+    rig.accept(0);
+    let report = only(&rig.advance(secs(1)));
+    let stats = &report.upstream_locality_stats[0];
+    assert_eq!((stats.total_successful_requests, stats.total_requests_in_progress), (450, 0));
     assert!(rig.keep[0].stats().unwrap().localities.is_empty(), "nothing is left");
 }
 
