@@ -2,12 +2,13 @@
 # The core looks inward and down: outside of tests, no file of a core module names a module of the shell or the edge, what the
 # crate's root re-exports from one, a crate that does I/O, or a core module that is not on a floor below its own. The simulated
 # world, which tests and fuzzing compile, has a server in it. docs/ARCHITECTURE.md has the same table of rings and floors.
+# Connections are dialed in one module of the shell.
 # From the project's root: .ci/check_rings.sh
 set -euo pipefail
 [ -f src/lib.rs ] || { echo "no src/lib.rs here" >&2; exit 1; }
 
 # The floors of the core, the lowest first. A module uses those of the lines above its own, and none of its own line.
-floors='capacity escape invariant scans wire pb
+floors='backoff capacity escape invariant scans wire pb
 chunked_slab base redact
 error name
 observed config
@@ -20,7 +21,7 @@ cache
 resolve
 filters
 engine balance'
-shell='client channel transport tls background file_reads control_plane csds metrics orca codec'
+shell='client channel transport dial tls background file_reads control_plane csds metrics orca codec'
 edge='bootstrap cli discover fuzzing testing test_log bin lib'
 core=$(tr '\n' ' ' <<<"$floors")
 
@@ -40,11 +41,16 @@ for module in $core; do
   [ ! -d "src/$module" ] || mapfile -O ${#files[@]} -t files < <(find "src/$module" -name '*.rs' ! -name 'tests.rs' ! -path '*/tests/*' ! -path 'src/engine/simulation/*' | sort)
 done
 
+# Connections are dialed by `dial` alone. The proxy of `testing` has no client, and `channel/mod.rs` shows an application.
+dialing=$(grep -rnE '\b(TcpStream|UnixStream)::connect|\bTcpSocket\b' src --include='*.rs' --exclude='tests.rs' --exclude-dir=tests |
+  grep -vE '^src/(dial|testing)/|^src/[^:]*:[0-9]+: *//[/!]' || true)
+[ -z "$dialing" ] || { printf 'a connection is dialed outside of src/dial:\n%s\n' "$dialing" >&2; exit 1; }
+
 exec perl -e '
 use strict;
 use warnings;
 
-my $outward = qr/cli|channel|client|transport|tls|background|file_reads|csds|metrics|orca|bootstrap|discover|testing/;
+my $outward = qr/cli|channel|client|transport|dial|tls|background|file_reads|csds|metrics|orca|bootstrap|discover|testing/;
 my $crates = qr{tokio\w*|tonic\w*|hyper\w*|h2|rustls\w*|x509_cert};
 
 # Names that the root re-exports from outward modules: crate::Client is crate::client::Client.

@@ -126,6 +126,11 @@
 #[cfg(feature = "client")]
 #[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "the channel uses all of it"))]
 mod background;
+#[cfg_attr(
+    not(test),
+    deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
+)]
+mod backoff;
 #[cfg(any(test, feature = "channel", feature = "fuzzing"))]
 #[cfg_attr(
     not(test),
@@ -150,6 +155,9 @@ mod capacity;
 mod chunked_slab;
 #[cfg(any(feature = "client", feature = "control-plane", feature = "orca"))]
 mod codec;
+#[cfg(feature = "client")]
+#[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
+mod dial;
 #[cfg_attr(
     not(test),
     deny(clippy::disallowed_methods, clippy::disallowed_types, clippy::iter_over_hash_type)
@@ -201,7 +209,10 @@ mod scans;
 mod test_log;
 #[cfg(feature = "tls")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
-#[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "the channel uses all of it"))]
+#[cfg_attr(
+    not(feature = "channel"),
+    allow(dead_code, unreachable_pub, unused_imports, reason = "the channel uses all of it")
+)]
 mod tls;
 mod wire;
 

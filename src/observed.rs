@@ -1,3 +1,6 @@
+//! [`Observed`] is what an application sees. The engine publishes its type-erased forms, since one queue and one cache serve
+//! all types.
+
 use std::{any::type_name, sync::Arc};
 
 use crate::{
@@ -64,6 +67,8 @@ impl<T> Observed<T> {
 }
 
 /// The type-erased form of [`Observed`].
+///
+/// It has no `Pending`: nothing is published before something is known.
 #[derive(Debug, Clone)]
 pub(crate) enum ErasedObserved {
     Present { resource: Erased, version: Version, warning: Option<WatchError> },
@@ -86,6 +91,7 @@ impl ErasedObserved {
     }
 
     /// Restores the type. The registry of types ensures that it is the type that parsed the resource.
+    // One client parses a type URL as one Rust type: watches of another one are refused when they begin.
     pub(crate) fn typed<T: Send + Sync + 'static>(self) -> Observed<T> {
         match self {
             Self::Absent { reason } => Observed::Absent { reason },
@@ -100,23 +106,30 @@ impl ErasedObserved {
 }
 
 /// The state of a wildcard or collection: its members by name, with their type erased.
+///
+/// Successive states share the nodes of the map, so that a state of 10,000 members with one change costs that change, and a
+/// watcher can keep it.
 #[derive(Debug, Clone)]
 pub(crate) struct ErasedMembers {
-    /// Present, or absent because it was rejected.
+    /// Present, or absent because it was rejected. Removed members are not in it.
     pub(crate) map: imbl::OrdMap<Arc<str>, Member>,
-    /// Whether the server has responded, so that a missing member does not exist.
+    /// Whether the server has responded, so that a missing member does not exist. The protocol does not mark the end of a set:
+    /// of a wildcard or glob this is its first response, of a list the known state of each entry.
     pub(crate) complete: bool,
-    /// The reason why all members may be stale.
+    /// The reason why all members may be stale. Without members it is the reason why there are none.
     pub(crate) warning: Option<WatchError>,
     /// The type URL for errors of members.
     pub(crate) type_url: &'static str,
     /// The name of the collection; `*` for everything of the type.
     pub(crate) name: Arc<str>,
+    /// The id of the node for errors of members.
     pub(crate) node: Arc<str>,
 }
 
 impl ErasedMembers {
     /// No members, with the reason.
+    ///
+    /// `complete` is false, since no server was asked. The warning ends the wait for members nevertheless.
     pub(crate) fn refused(reason: WatchError) -> Self {
         Self {
             map: imbl::OrdMap::new(),
@@ -130,6 +143,8 @@ impl ErasedMembers {
 
     /// Whether another state is the same to a watch.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
+        // By pointer: a map that was changed back would count as changed, which costs a publication, where a comparison would
+        // cost all members each time.
         self.map.ptr_eq(&other.map)
             && self.complete == other.complete
             && self.warning == other.warning
@@ -140,6 +155,8 @@ impl ErasedMembers {
 /// A member of [`ErasedMembers`]: an `Arc<Observed<T>>`.
 ///
 /// Two are equal if they are the same allocation, so that states of a wildcard can be compared without their type.
+///
+/// The comparison of two maps skips shared nodes, and compares the values of the others.
 #[derive(Debug, Clone)]
 pub(crate) struct Member(pub(crate) Erased);
 

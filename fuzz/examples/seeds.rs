@@ -4,6 +4,8 @@
 
 #[path = "seeds/certificates.rs"]
 mod certificates;
+#[path = "seeds/listener.rs"]
+mod listener;
 #[path = "seeds/load_reports.rs"]
 mod load_reports;
 #[path = "../../tests/it/common/meshes/mod.rs"]
@@ -38,7 +40,6 @@ use xdskit::{
                     endpoint::AdditionalAddress,
                     lb_endpoint::HostIdentifier,
                 },
-                listener::v3::{ApiListener, Listener},
                 route::v3::{
                     HeaderMatcher, RetryPolicy, Route, RouteAction, RouteConfiguration, RouteMatch,
                     ScopedRouteConfiguration, VirtualHost, WeightedCluster,
@@ -48,13 +49,6 @@ use xdskit::{
             },
             extensions::{
                 clusters::aggregate::v3::ClusterConfig,
-                filters::{
-                    http::router::v3::Router,
-                    network::http_connection_manager::v3::{
-                        HttpConnectionManager, HttpFilter, http_connection_manager::RouteSpecifier,
-                        http_filter,
-                    },
-                },
                 load_balancing_policies::{
                     client_side_weighted_round_robin::v3::ClientSideWeightedRoundRobin,
                     ring_hash::v3::RingHash, wrr_locality::v3::WrrLocality,
@@ -80,6 +74,7 @@ use xdskit::{
     resource::{self, Context, Resource},
 };
 
+use listener::listener;
 use texts::{BOOTSTRAP, ENVOY_JSON, ENVOY_YAML, NAMES};
 
 fn main() -> io::Result<()> {
@@ -328,23 +323,6 @@ fn assignment() -> ClusterLoadAssignment {
         ],
         policy: Some(DropPolicy { drop_overloads: vec![drop], ..Default::default() }),
     }
-}
-
-fn listener() -> Listener {
-    let router = extension("filters.http.router.v3.Router", &Router {});
-    let filter = HttpFilter {
-        name: "router".into(),
-        config_type: Some(http_filter::ConfigType::TypedConfig(router)),
-        ..Default::default()
-    };
-    let manager = HttpConnectionManager {
-        route_specifier: Some(RouteSpecifier::RouteConfig(routes())),
-        http_filters: vec![filter],
-        ..Default::default()
-    };
-    let manager = extension("filters.network.http_connection_manager.v3.HttpConnectionManager", &manager);
-    let api_listener = Some(ApiListener { api_listener: Some(manager) });
-    Listener { name: "edge".into(), api_listener, ..Default::default() }
 }
 
 fn routes() -> RouteConfiguration {

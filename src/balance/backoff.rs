@@ -1,31 +1,27 @@
+//! The attempts to connect to an address: their delays and their timeouts (connection-backoff.md, CH3.2).
+
 use std::{
     sync::Arc,
     time::{Duration, Instant},
 };
 
-/// The delays between attempts to connect (connection-backoff.md, CH3.2).
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct BackoffSettings {
-    /// The first delay; 1 s.
-    pub(crate) initial: Duration,
-    /// The factor from one delay to the next; 1.6.
-    pub(crate) multiplier: f64,
-    /// The part of a delay by which it is longer or shorter at random; 0.2.
-    pub(crate) jitter: f64,
-    /// The longest delay before jitter; 120 s.
-    pub(crate) max: Duration,
+use crate::backoff::{Backoff, BackoffSettings};
+
+/// Settings of the attempts to connect.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct ConnectSettings {
+    /// The delays between attempts.
+    pub(crate) backoff: Arc<BackoffSettings>,
     /// The time that an attempt has at least; 20 s.
     pub(crate) min_connect_timeout: Duration,
 }
 
-/// The state of the delays of one address.
+/// The attempts to connect to one address.
 #[derive(Debug)]
-pub(crate) struct Backoff {
-    settings: Arc<BackoffSettings>,
-    /// The next delay before jitter.
-    next: Duration,
-    /// The last one.
-    last: Duration,
+pub(crate) struct ConnectBackoff {
+    /// The delays, each from the begin of an attempt to the begin of the next one.
+    delays: Backoff,
+    min_connect_timeout: Duration,
 }
 
 /// An attempt that begins: its timeout, and when the next one may begin.
@@ -37,41 +33,32 @@ pub(crate) struct Attempt {
     pub(crate) next_at: Instant,
 }
 
-impl Default for BackoffSettings {
+impl Default for ConnectSettings {
     fn default() -> Self {
-        Self {
-            initial: Duration::from_secs(1),
-            multiplier: 1.6,
-            jitter: 0.2,
-            max: Duration::from_secs(120),
-            min_connect_timeout: Duration::from_secs(20),
-        }
+        Self { backoff: Arc::default(), min_connect_timeout: Duration::from_secs(20) }
     }
 }
 
-impl Backoff {
-    pub(crate) fn new(settings: Arc<BackoffSettings>) -> Self {
-        let first = settings.initial.min(settings.max);
-        Self { next: first, last: first, settings }
+impl ConnectBackoff {
+    pub(super) fn new(settings: ConnectSettings) -> Self {
+        let ConnectSettings { backoff, min_connect_timeout } = settings;
+        Self { delays: Backoff::new(backoff), min_connect_timeout }
     }
 
     /// Begins an attempt. The delay to the next attempt is counted from here.
-    pub(crate) fn begin(&mut self, now: Instant, random: &mut fastrand::Rng) -> Attempt {
-        let BackoffSettings { multiplier, jitter, max, min_connect_timeout, .. } = *self.settings;
-        let delay = self.next.mul_f64(1.0 - jitter + 2.0 * jitter * random.f64());
-        self.last = self.next;
-        self.next = self.next.mul_f64(multiplier).min(max);
-        Attempt { timeout: delay.max(min_connect_timeout), delay, next_at: now + delay }
+    pub(super) fn begin(&mut self, now: Instant, random: &mut fastrand::Rng) -> Attempt {
+        let delay = self.delays.next(random);
+        Attempt { timeout: delay.max(self.min_connect_timeout), delay, next_at: now + delay }
     }
 
-    /// The next delay is the last one again: it does not grow.
+    /// Makes the next delay as long as the last one.
     pub(super) fn repeat(&mut self) {
-        self.next = self.last;
+        self.delays.repeat();
     }
 
-    /// The next delay is the first one again.
-    pub(crate) fn reset(&mut self) {
-        self.next = self.settings.initial.min(self.settings.max);
+    /// Makes the next delay the first one again.
+    pub(super) fn reset(&mut self) {
+        self.delays.reset();
     }
 }
 
@@ -82,7 +69,7 @@ mod tests {
     #[test]
     fn ch3_2_delays_grow_by_1_6_to_120_s_from_the_start_of_the_attempt() {
         let (now, mut random) = (Instant::now(), fastrand::Rng::with_seed(1));
-        let mut backoff = Backoff::new(Arc::default());
+        let mut backoff = ConnectBackoff::new(ConnectSettings::default());
         let mut expected = 1.0_f64;
         for _ in 0..20 {
             let Attempt { timeout, next_at, .. } = backoff.begin(now, &mut random);
@@ -99,13 +86,16 @@ mod tests {
     #[test]
     fn ch3_2_all_delays_are_settings() {
         let (now, mut random) = (Instant::now(), fastrand::Rng::with_seed(1));
-        let mut backoff = Backoff::new(Arc::new(BackoffSettings {
+        let delays = BackoffSettings {
             initial: Duration::from_millis(100),
             multiplier: 2.0,
             jitter: 0.0,
             max: Duration::from_millis(300),
+        };
+        let mut backoff = ConnectBackoff::new(ConnectSettings {
+            backoff: Arc::new(delays),
             min_connect_timeout: Duration::from_millis(250),
-        }));
+        });
         let mut attempt = || {
             let Attempt { timeout, next_at, .. } = backoff.begin(now, &mut random);
             (timeout.as_millis(), (next_at - now).as_millis())

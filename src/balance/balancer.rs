@@ -5,30 +5,31 @@
 
 mod in_use;
 mod leaves;
-mod settings;
 mod target;
 
 use std::{sync::Arc, time::Instant};
 
 use self::in_use::ClustersInUse;
-pub(crate) use self::settings::BalancerSettings;
 use super::{
     breaker::Breakers,
     clusters::{ClusterChanges, ClusterConfigs},
     command::{Command, Commands, ConnectionId, LeafIndex, Owner, QueuedCommand},
     configs::Translation,
     connect_error::ConnectError,
+    connect_request::ConnectRequest,
     connection_event::ConnectionEvent,
     connectivity::Connectivity,
     connects::Connects,
     identity::Rotation,
     leaf::Leaf,
     observer::PickLabels,
-    picker::{ClusterPicker, ConnectRequest, ReadyEndpoint},
+    picker::ClusterPicker,
     policy::LeafConfig,
+    ready_endpoint::ReadyEndpoint,
     rotation::Rotated,
     scope::{EventScope, LeafScope},
-    streams::Streams,
+    settings::BalancerSettings,
+    stream_queue::streams::Streams,
     weights::LoadReport,
 };
 

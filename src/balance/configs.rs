@@ -11,13 +11,13 @@ use tracing::warn;
 
 use self::endpoints::{Endpoints, hosts, unusable};
 use super::{
-    balancer::BalancerSettings,
     cluster_load::ClusterLoad,
     clusters::{ClusterChanges, ClusterConfig},
     hash::hash,
     identity::{EndpointCredentials, Security},
     policies::PolicyLimits,
     policy::{Configured, Drop, LeafConfig},
+    settings::BalancerSettings,
     stale_config::merged,
 };
 use crate::{

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{connect_error::ConnectError, streams::Streams};
+use super::{connect_error::ConnectError, stream_queue::streams::Streams};
 
 /// An event of a connection, of which the connector notifies what has it.
 #[derive(Debug)]

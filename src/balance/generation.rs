@@ -19,7 +19,8 @@ use super::{
     clusters::ClusterConfig,
     configs::Translation,
     connectivity::Connectivity,
-    picker::{ClusterPicker, Draws, Pick, PickArgs},
+    pick_args::{Draws, PickArgs},
+    picker::{ClusterPicker, Pick},
     routes::{Routes, Selection},
     stale_config::StaleConfig,
 };

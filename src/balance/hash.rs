@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        balance::picker::Draws,
+        balance::pick_args::Draws,
         pb::envoy::{
             config::route::v3::{
                 self as pb,

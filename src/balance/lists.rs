@@ -6,10 +6,12 @@ use std::{ops::Range, sync::Arc, time::Instant};
 
 use self::config::EndpointList;
 use super::{
-    cluster_endpoint::{ClusterEndpoint, EndpointChange, ListPosition},
+    cluster_endpoint::{ClusterEndpoint, EndpointChange},
     command::EndpointIndex,
+    connect_request::ListId,
     connectivity::Connectivity,
-    picker::{EndpointPicker, ListId, Localities},
+    endpoint_spec::ListPosition,
+    picker::{EndpointPicker, Localities},
     policies::{AnyState, PickerEndpoints, StateCounts},
     policy::LeafConfig,
     ready_set::{ReadySet, ReadySlots},
@@ -77,7 +79,7 @@ impl<H: Clone> PriorityLists<H> {
             are_failing.push(known.as_ref().is_some_and(|known| known.is_failing));
             states.push(known.map(|known| known.policy));
         }
-        let states = policy.states(lists, states, config, random);
+        let states = policy.states(lists, states, config.lists(), random);
         let all = lists.iter().zip(are_failing).zip(states);
         let all = all.map(|((list, is_failing), policy_state)| LocalityList {
             locality: list.locality.cloned(),

@@ -10,7 +10,7 @@
 //! | a list of endpoints: how one of them is chosen | `policies` |
 //! | an endpoint: addresses, of which one is connected | `cluster_endpoint`, `pick_first` |
 //! | an address: connections, backoff | `subchannel`, `backoff` |
-//! | the streams of its connections, and the attempts that wait for one | `streams`, `stream_queue` |
+//! | the streams of its connections, and the attempts that wait for one | `stream_queue` |
 //!
 //! A connection belongs to a cluster, an address, and its `identity`: when the configuration changes, the endpoints that have the address now take it
 //! over (`released_connections`), and the endpoints of a replaced policy may go on for a while (`draining_policy`). Endpoints whose attempts fail more often
@@ -33,12 +33,14 @@ mod clusters;
 pub(crate) mod command;
 mod configs;
 pub(crate) mod connect_error;
+pub(crate) mod connect_request;
 mod connection_event;
 pub(crate) mod connectivity;
 mod connects;
 mod deadlines;
 pub(crate) mod disconnect;
 mod draining_policy;
+mod endpoint_spec;
 mod failover;
 pub(crate) mod generation;
 pub(crate) mod hash;
@@ -46,12 +48,15 @@ pub(crate) mod identity;
 mod leaf;
 mod lists;
 mod load;
+pub(crate) mod locality_config;
 pub(crate) mod observer;
 mod outlier;
+pub(crate) mod pick_args;
 pub(crate) mod pick_first;
 pub(crate) mod picker;
 pub(crate) mod policies;
 pub(crate) mod policy;
+pub(crate) mod ready_endpoint;
 mod ready_set;
 mod released_connections;
 pub(crate) mod retry;
@@ -59,13 +64,13 @@ mod rotation;
 pub(crate) mod routes;
 mod scope;
 pub(crate) mod session_endpoints;
+pub(crate) mod settings;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod simulation;
 pub(crate) mod stale_config;
 #[cfg(any(test, feature = "channel"))]
 pub(crate) mod status;
 pub(crate) mod stream_queue;
-pub(crate) mod streams;
 mod subchannel;
 mod weighing;
 pub(crate) mod weights;

@@ -16,7 +16,7 @@ use self::{
     outcomes::Outcomes,
     sweep::{Context, Sweep},
 };
-use super::policy::{LeafConfig, LocalityConfig};
+use super::{locality_config::LocalityConfig, policy::LeafConfig};
 use crate::resource::OutlierDetection;
 
 /// The outlier detection of a cluster, over the endpoints of all its priorities (CH3.64).

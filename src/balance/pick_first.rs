@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     addresses::interleaved,
-    backoff::BackoffSettings,
+    backoff::ConnectSettings,
     command::{Commands, ConnectionId},
     connect_error::ConnectError,
     connectivity::Connectivity,
@@ -19,14 +19,14 @@ use super::{
     rotation::Rotated,
     scope::Scope,
     stream_queue::OnFull,
-    streams::Streams,
+    stream_queue::streams::Streams,
     subchannel::{Established, Subchannel},
 };
 
 /// Settings of [`PickFirst`].
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct PickFirstSettings {
-    pub(crate) backoff: Arc<BackoffSettings>,
+    pub(crate) backoff: ConnectSettings,
     /// How long an attempt is the only one in the first pass (RFC 8305): 100 ms to 2 s; 250 ms (CH3.16).
     pub(crate) attempt_delay: Duration,
     /// Is called when a further connection is needed.
@@ -89,7 +89,7 @@ enum Phase {
 impl Default for PickFirstSettings {
     fn default() -> Self {
         Self {
-            backoff: Arc::default(),
+            backoff: ConnectSettings::default(),
             attempt_delay: Duration::from_millis(250),
             on_full: OnFull::default(),
             observer: Observer::default(),

@@ -1,77 +1,34 @@
 //! The choice of an endpoint for one attempt: an immutable state, counters, and draws.
 
 mod attempt;
-mod connect_request;
-mod draws;
 
 use std::{
     mem,
-    net::SocketAddr,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
 };
 
+pub(crate) use self::attempt::Attempt;
 #[cfg(feature = "channel")]
 pub(crate) use self::attempt::Malformed;
 use self::attempt::{Outcome, Reported};
-pub(super) use self::connect_request::{ListId, RequestedEndpoint};
-pub(crate) use self::{attempt::Attempt, connect_request::ConnectRequest, draws::Draws};
 use super::{
     breaker::Breaker,
     cluster_load::ClusterLoad,
     command::ConnectionId,
+    connect_request::{ConnectRequest, ListId},
     connectivity::Connectivity,
-    identity::{Destination, Identity},
-    load::Load,
     observer::PickLabels,
-    outlier::outcomes::Outcomes,
+    pick_args::{Draws, PickArgs},
     policies::{AnyPicker, PolicyPick, Tracking},
     policy::Drop as DropShare,
+    ready_endpoint::ReadyEndpoint,
     ready_set::ReadySet,
     session_endpoints::{HostPick, HostPicker},
-    stream_queue::Connections,
-    weights::EndpointWeight,
 };
-use crate::{error::Code, resolve::RouteQuery};
-
-/// An endpoint with a connection. `H` is what the transport sends requests with.
-///
-/// The fields that every attempt reads come first, in this order: behind the counters of references, they are in one cache line mostly,
-/// which a pick among thousands of endpoints finds in none of the nearer caches.
-#[derive(Debug)]
-#[repr(C)]
-pub(crate) struct ReadyEndpoint<H> {
-    /// Circuit breaker of the endpoint's cluster.
-    pub(super) breaker: Arc<Breaker>,
-    /// Counters of outlier detection, if the endpoint's cluster has it.
-    pub(super) outcomes: Option<Arc<Outcomes>>,
-    pub(crate) connections: Connections<H>,
-    pub(super) load: Load,
-    /// Under a policy that has weights by load.
-    pub(super) weight: Option<Arc<EndpointWeight>>,
-    pub(crate) address: SocketAddr,
-    /// The oldest connection, by which the endpoint is known.
-    pub(super) connection: ConnectionId,
-    /// Identity of the endpoint's connections.
-    pub(super) identity: Identity,
-    pub(crate) hostname: Option<Arc<str>>,
-    /// The label of its locality, if somebody listens.
-    pub(super) locality: Option<Arc<str>>,
-}
-
-impl<H> ReadyEndpoint<H> {
-    /// Identity of the endpoint's connections.
-    pub(super) fn identity(&self) -> &Identity {
-        &self.identity
-    }
-
-    /// What its connections lead to.
-    pub(super) fn destination(&self) -> Destination {
-        Destination::new(self.address, self.identity.clone())
-    }
-}
+use crate::error::Code;
 
 /// The result of a pick.
 #[derive(Debug)]
@@ -92,13 +49,6 @@ pub(crate) enum Pick<H> {
     Drop(Arc<str>),
     /// The call fails with INTERNAL and is not retried (CH1.19).
     Unknown(Arc<str>),
-}
-
-/// What a pick is made for.
-pub(crate) struct PickArgs<'a, 'b> {
-    pub(crate) draws: &'a mut Draws,
-    pub(crate) random: &'a mut fastrand::Rng,
-    pub(crate) request: &'a RouteQuery<'b>,
 }
 
 /// What is known of a cluster.
@@ -167,14 +117,6 @@ impl<H> ClusterPicker<H> {
             Choice::Leaf(leaf) if args.draws.labels.is_none() => leaf.pick_in_session(args),
             Choice::Leaf(leaf) => leaf.pick_with_labels(args),
         }
-    }
-}
-
-#[cfg(any(test, feature = "fuzzing"))]
-impl<H: Clone> ReadyEndpoint<H> {
-    /// Handle of the oldest connection.
-    pub(crate) fn handle(&self) -> H {
-        self.connections.oldest().handle().clone()
     }
 }
 

@@ -29,11 +29,12 @@ pub(in crate::balance) mod weighted;
 use std::{fmt::Debug, sync::Arc, time::Instant};
 
 use super::{
-    cluster_endpoint::EndpointSpec,
     connectivity::Connectivity,
+    endpoint_spec::EndpointSpec,
     lists::config::EndpointList,
-    picker::{Draws, PickArgs, ReadyEndpoint},
-    policy::LeafConfig,
+    locality_config::ClusterLists,
+    pick_args::{Draws, PickArgs},
+    ready_endpoint::ReadyEndpoint,
     ready_set::{ReadySet, ReadySlots},
     stale_config::with_stale_cluster,
     weights::{WeightSettings, WeightState},
@@ -73,7 +74,7 @@ pub(in crate::balance) trait EndpointPolicy: Sized {
         &self,
         lists: &[EndpointList<'_>],
         before: Vec<Option<Self::State<H>>>,
-        _cluster: &LeafConfig,
+        _cluster: ClusterLists<'_>,
         random: &mut fastrand::Rng,
     ) -> Vec<Self::State<H>> {
         lists.iter().zip(before).map(|(list, before)| self.state(list, before, random)).collect()
@@ -259,7 +260,7 @@ macro_rules! policies {
                 &self,
                 lists: &[EndpointList<'_>],
                 before: Vec<Option<AnyState<H>>>,
-                cluster: &LeafConfig,
+                cluster: ClusterLists<'_>,
                 random: &mut fastrand::Rng,
             ) -> Vec<AnyState<H>> {
                 match self {

@@ -4,10 +4,11 @@ use std::{cmp, collections::BTreeSet, net::SocketAddr, sync::Arc, time::Duration
 
 use super::{
     cluster_load::ClusterLoad,
-    identity::{Destination, Identity, Security},
+    identity::Security,
+    locality_config::{ClusterLists, EndpointConfig, LocalityConfig},
     policies::{Policy, round_robin::RoundRobin, subset::SubsetSizes},
 };
-use crate::resource::{LbPolicy, Locality, OutlierDetection};
+use crate::resource::{LbPolicy, OutlierDetection};
 
 /// The policy of a cluster.
 #[derive(Debug, Clone, PartialEq)]
@@ -69,27 +70,6 @@ pub(crate) struct HostsConfig {
     pub(crate) idle_timeout: Duration,
 }
 
-/// The usable endpoints of a locality (CH3.51).
-#[derive(Debug, Clone)]
-pub(crate) struct LocalityConfig {
-    pub(crate) locality: Locality,
-    pub(crate) weight: u32,
-    pub(crate) endpoints: Vec<EndpointConfig>,
-}
-
-/// An endpoint.
-#[derive(Debug, Clone)]
-pub(crate) struct EndpointConfig {
-    /// Not empty.
-    pub(crate) addresses: Vec<SocketAddr>,
-    /// Identity of the connections to any of the addresses.
-    pub(crate) identity: Identity,
-    pub(crate) weight: u32,
-    pub(crate) hostname: Option<Arc<str>>,
-    /// Its key on hash rings, instead of its address (CH3.29); not empty.
-    pub(crate) hash_key: Option<Arc<str>>,
-}
-
 /// A share of requests that is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Drop {
@@ -109,21 +89,10 @@ impl LeafConfig {
     pub(super) fn listed(&self) -> &[Vec<LocalityConfig>] {
         self.listed.as_ref().unwrap_or(&self.priorities)
     }
-}
 
-impl EndpointConfig {
-    /// The key that hashes of the endpoint are made of: that of its metadata, or its first address (CH3.29).
-    pub(super) fn hash_key(&self) -> Arc<str> {
-        match (&self.hash_key, self.addresses.first()) {
-            (Some(key), _) => key.clone(),
-            (None, Some(address)) => address.to_string().into(),
-            (None, None) => "".into(),
-        }
-    }
-
-    /// Its addresses, each with the identity of its connections.
-    pub(crate) fn destinations(&self) -> impl Iterator<Item = Destination> {
-        self.addresses.iter().map(|address| Destination::new(*address, self.identity.clone()))
+    /// The lists of the endpoints that are used.
+    pub(super) fn lists(&self) -> ClusterLists<'_> {
+        ClusterLists { priorities: &self.priorities, by_locality: self.policy.by_locality }
     }
 }
 

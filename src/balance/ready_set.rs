@@ -2,7 +2,7 @@
 
 use std::{mem, sync::Arc};
 
-use super::{load::Load, picker::ReadyEndpoint};
+use super::{load::Load, ready_endpoint::ReadyEndpoint};
 
 /// The places of a locality's endpoints, from which the sets of the ready ones are made.
 ///
@@ -55,16 +55,6 @@ pub(super) struct Slot<H> {
 impl<H> ReadySlots<H> {
     pub(super) fn new() -> Self {
         Self { slots: Vec::new(), chunks: Vec::new(), changed: Vec::new(), remasked: Vec::new() }
-    }
-
-    /// Adds a place at the end.
-    pub(super) fn push(&mut self, listed: Option<Listed<H>>) {
-        let place = self.slots.len();
-        self.slots.push(None);
-        if place / CHUNK == self.chunks.len() {
-            self.chunks.push(ReadyChunk::empty());
-        }
-        self.set(place, listed);
     }
 
     /// Removes places, and adds empty ones instead.
@@ -256,6 +246,20 @@ impl<H> FromIterator<Arc<ReadyEndpoint<H>>> for ReadySet<H> {
             chunks.push(ReadyChunk::of(endpoints.by_ref().take(CHUNK)));
         }
         Self::new(chunks.into_iter())
+    }
+}
+
+/// Tests fill slots one by one.
+#[cfg(test)]
+impl<H> ReadySlots<H> {
+    /// Adds a place at the end.
+    pub(super) fn push(&mut self, listed: Option<Listed<H>>) {
+        let place = self.slots.len();
+        self.slots.push(None);
+        if place / CHUNK == self.chunks.len() {
+            self.chunks.push(ReadyChunk::empty());
+        }
+        self.set(place, listed);
     }
 }
 

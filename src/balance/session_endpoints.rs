@@ -4,7 +4,7 @@
 //! get subchannels of their own when a call needs them, and keep those that the policy lets go of as long as calls use them.
 
 mod host;
-mod picker;
+pub(super) mod picker;
 
 use std::{
     collections::{BTreeMap, BTreeSet},

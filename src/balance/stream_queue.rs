@@ -1,5 +1,7 @@
 //! The connections of a subchannel, and the attempts that wait for a stream of one of them (A105).
 
+pub(crate) mod streams;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -8,7 +10,8 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use super::{command::ConnectionId, streams::Streams};
+use self::streams::Streams;
+use super::command::ConnectionId;
 
 /// The attempts that wait for a stream, in their order (CH4.10).
 ///

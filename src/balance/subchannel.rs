@@ -1,14 +1,14 @@
 use std::{collections::BTreeSet, mem, net::SocketAddr, sync::Arc, time::Instant};
 
 use super::{
-    backoff::{Attempt, Backoff, BackoffSettings},
+    backoff::{Attempt, ConnectBackoff, ConnectSettings},
     command::{Commands, ConnectionId, Purpose},
     connect_error::ConnectFailure,
     connectivity::Connectivity,
     identity::Destination,
     scope::Scope,
+    stream_queue::streams::Streams,
     stream_queue::{OnFull, StreamQueue},
-    streams::Streams,
 };
 
 /// One destination of an endpoint, which is an address with its identity: its connections, the attempt at another one, and the delay after a failure (CH3.1).
@@ -47,7 +47,7 @@ pub(super) struct Subchannel<H> {
     /// What the queue knows of further connections.
     growth: Growth,
     state: State,
-    backoff: Backoff,
+    backoff: ConnectBackoff,
     /// A connection was lost before it had proved itself, and none has proved itself since.
     has_lost_unproven: bool,
     /// The endpoint did not answer the last attempt.
@@ -108,7 +108,7 @@ pub(crate) struct Established<'a, H> {
 }
 
 impl<H> Subchannel<H> {
-    pub(super) fn new(destination: Destination, settings: Arc<BackoffSettings>) -> Self {
+    pub(super) fn new(destination: Destination, settings: ConnectSettings) -> Self {
         Self {
             destination,
             connections: Vec::new(),
@@ -117,7 +117,7 @@ impl<H> Subchannel<H> {
             queue: None,
             growth: Growth::default(),
             state: State::Idle,
-            backoff: Backoff::new(settings),
+            backoff: ConnectBackoff::new(settings),
             has_lost_unproven: false,
             was_silent: false,
         }

@@ -34,9 +34,15 @@ impl Serialize for Custom {
 }
 
 /// A configuration whose type only the application knows.
+///
+/// It erases types of the application, so that a resource with such a configuration can be compared, shown and serialized like
+/// any other.
 pub(crate) trait Configuration: fmt::Debug + Send + Sync {
     fn type_name(&self) -> &'static str;
+    /// The value, for the cast to the application's type.
     fn as_any(&self) -> &dyn Any;
+    /// Whether another configuration has the same type and value. A value of another type is different, and no error.
     fn is_equal(&self, other: &dyn Any) -> bool;
+    /// The JSON form, for tools; the application's serializer may fail.
     fn to_json(&self) -> Result<Value, serde_json::Error>;
 }

@@ -19,7 +19,9 @@ use crate::{
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct Invalid {
+    /// The names of the fields, from the outermost to the innermost; empty for the whole resource.
     path: String,
+    /// The reason, mostly a constant. Text of the server in it is escaped when it is shown, so that it is escaped once.
     reason: Cow<'static, str>,
 }
 
@@ -75,6 +77,7 @@ impl Invalid {
 
 impl fmt::Display for Invalid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Keys of maps are text of the server, and the path has them.
         if !self.path.is_empty() {
             write!(f, "{}: ", Escaped(&self.path))?;
         }

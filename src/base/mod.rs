@@ -14,6 +14,9 @@ pub(crate) use self::watch_id::{ByWatch, WatchId};
 pub use self::{addresses::Addresses, custom::Custom, invalid::Invalid, version::Version};
 
 /// A type-erased value: a parsed resource, or the value that a watch publishes.
+///
+/// The cache, the engine and the slots of watches have no type parameter because of it. The type is restored at the ends, by
+/// the parser of the type URL and by the watch.
 pub(crate) type Erased = Arc<dyn Any + Send + Sync>;
 
 /// A type with a type URL: every [`Resource`](crate::resource::Resource).

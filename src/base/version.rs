@@ -4,6 +4,8 @@ use std::{fmt, sync::Arc};
 ///
 /// All resources of a state-of-the-world response share one allocation.
 #[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Serialize)]
+// `None` stands for the empty text alone, so that resources without a version, as some servers send them, need no allocation,
+// and equality has one case.
 pub struct Version(Option<Arc<str>>);
 
 impl Version {

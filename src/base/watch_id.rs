@@ -5,10 +5,14 @@ use std::{
 };
 
 /// A watch of an application: one name, or all names, of one type. Never used twice.
+///
+/// The ids of a client and of its engine come from two counters. The highest bit keeps them apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct WatchId(u64);
 
 /// A map with a value for each watch.
+///
+/// Lookups by watch are a part of each publication; a keyed hash would protect from collisions that nobody can choose.
 pub(crate) type ByWatch<T> = HashMap<WatchId, T, BuildHasherDefault<Numbered>>;
 
 /// Hashes numbers that the client assigns one after the other, which nothing outside can choose: consecutive ones have
@@ -17,6 +21,7 @@ pub(crate) type ByWatch<T> = HashMap<WatchId, T, BuildHasherDefault<Numbered>>;
 pub(crate) struct Numbered(u64);
 
 impl Hasher for Numbered {
+    // Ids are written by `write_u64`. This is for the contract of the trait alone.
     fn write(&mut self, bytes: &[u8]) {
         bytes.iter().for_each(|byte| self.write_u64(self.0.rotate_left(8) ^ u64::from(*byte)));
     }
@@ -38,6 +43,8 @@ impl WatchId {
     }
 
     /// The watch of a part of the client itself.
+    ///
+    /// Its values go to the inbox of the engine, and those of other watches to the shell.
     pub(crate) fn internal(number: u64) -> Self {
         Self(number | INTERNAL)
     }
@@ -54,4 +61,5 @@ impl fmt::Display for WatchId {
     }
 }
 
+/// The mark of the engine's own watches.
 const INTERNAL: u64 = 1 << 63;

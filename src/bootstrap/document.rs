@@ -113,6 +113,7 @@ fn server(fields: &Fields<'_>, types: &CredentialTypes) -> Option<Server> {
         fields.fail(field, reason);
     }
     let transport_api_version = transport_api_version(fields);
+    // Only now, after all fields were read, so that all of their problems are reported.
     let (uri, channel_credentials) = uri.zip(channel_credentials)?;
     if let Err(reason) = Server::check_scheme(&uri, &channel_credentials) {
         fields.fail("server_uri", reason);
@@ -141,6 +142,7 @@ fn channel_credentials(fields: &Fields<'_>, types: &CredentialTypes) -> Option<C
     }
     let (mut seen, mut first) = (Vec::new(), None);
     for (name, entry) in items.iter().filter_map(credentials) {
+        // Each entry is read, also behind the first supported one, so that its problems are reported.
         let supported = match name {
             "insecure" => Some(ChannelCredentials::Insecure),
             "tls" => Some(ChannelCredentials::Tls(tls(&entry))),
@@ -278,6 +280,7 @@ fn node(fields: &Fields<'_>) -> Node {
     node.cluster = fields.text("cluster").unwrap_or_default().to_owned();
     node.locality = fields.fields("locality").map(|locality| {
         let part = |key| locality.text(key).unwrap_or_default();
+        // Both spellings of protobuf's JSON.
         let sub_zone = locality.text("sub_zone").or_else(|| locality.text("subZone")).unwrap_or_default();
         Locality::new(part("region"), part("zone"), sub_zone)
     });

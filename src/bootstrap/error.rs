@@ -35,6 +35,7 @@ pub enum Origin {
     Environment,
 }
 
+/// What is wrong with a bootstrap.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Kind {
     /// No environment variable names a bootstrap.

@@ -306,11 +306,13 @@ fn json(text: &str, origin: &Origin) -> Result<Value, BootstrapError> {
     serde_json::from_str(text).map_err(|error| BootstrapError::syntax(origin.clone(), &error))
 }
 
+/// Parses YAML.
 #[cfg(feature = "json")]
 fn yaml(text: &str, origin: &Origin) -> Result<Value, BootstrapError> {
     crate::format::read_yaml(text).map_err(|error| BootstrapError::yaml(origin.clone(), &error))
 }
 
+/// Rejects YAML in a build without the parser.
 #[cfg(not(feature = "json"))]
 fn yaml(_: &str, origin: &Origin) -> Result<Value, BootstrapError> {
     Err(BootstrapError::unreadable(
@@ -325,6 +327,7 @@ const FILE_VARIABLE: &str = "GRPC_XDS_BOOTSTRAP";
 /// The variable with a bootstrap.
 const TEXT_VARIABLE: &str = "GRPC_XDS_BOOTSTRAP_CONFIG";
 
+/// The reason for a file or variable that is not text.
 const NOT_UTF8: &str = "it is not UTF-8";
 
 #[cfg(test)]

@@ -8,13 +8,15 @@ use crate::{error::WatchError, resource::Version};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ResourceState {
-    /// The resource is requested, and the server has sent neither the resource nor an error yet.
+    /// The resource is requested, and the server has sent neither the resource nor an error yet. A resource whose server is
+    /// unreachable stays in this state; the error is that of the server.
     Requested,
-    /// The server has deleted it, or did not send it in time.
+    /// The server has deleted it, or did not send it in time. An expired time to live counts as a deletion. Where deletions are
+    /// ignored, the last known good resource is still in use.
     DoesNotExist,
     /// The last update was accepted.
     Acked,
-    /// The last update was rejected.
+    /// The last update was rejected. An older good resource may still be in use.
     Nacked,
     /// The server sent an error in place of the resource.
     ReceivedError,
@@ -43,18 +45,26 @@ impl std::fmt::Display for ResourceState {
 }
 
 /// The response or event that updated a resource.
+///
+/// It is kept beside the last error as well as beside the last good resource, so that `Client::status`
+/// and the watches cannot disagree.
 #[derive(Debug, Clone)]
 pub(crate) struct Update {
-    /// The version of the response; empty if it was none.
+    /// The version of the response; empty if it was none. It is empty for events without a response, such as the end of a timer
+    /// or of a time to live.
     pub(crate) version: Version,
-    /// The time of the response or event.
+    /// The time of the response or event. A response counts from its arrival, however long it waited to be applied.
     pub(crate) at: Instant,
 }
 
 /// The error of a resource, and the update that caused it: it lasts until a good update (A40-2).
+///
+/// A repetition of the same error replaces the update and is not published again: an operator wants the time of the last
+/// failure, and a watch the first notice of it.
 #[derive(Debug, Clone)]
 pub(crate) struct AmbientError {
-    /// The state that the resource has because of it.
+    /// The state that the resource has because of it. Stored, since the code of the error does not tell a deletion from a
+    /// timeout, or a rejection from an error of the server.
     pub(crate) state: ResourceState,
     /// The error, for watches.
     pub(crate) error: WatchError,

@@ -1,4 +1,8 @@
 //! A resource of one name in the cache: what is known of it, and who wants to know.
+//!
+//! An entry changes by methods named after events on the wire, and each returns [`Changed`]. `Changed::No` is a promise to the
+//! watches: nothing that they could observe differs. The time of the last update, which only the status shows, may differ
+//! nevertheless.
 
 use std::{sync::Arc, time::Instant};
 
@@ -14,23 +18,29 @@ use crate::{
 /// One resource of one authority: its state, and its watches.
 #[derive(Debug)]
 pub(crate) struct Entry {
-    /// The canonical name.
+    /// The canonical name. It has the context parameters that the client adds to requests.
     pub(crate) name: Arc<str>,
-    /// The name in requests, if it differs (X2).
+    /// The name in requests, if it differs (X2). Of several spellings it is that of the first watch, and for a member of a
+    /// collection that of the server.
     pub(crate) spelling: Option<Arc<str>>,
-    /// The resource type.
+    /// The resource type. One name may be that of several types, each with an entry of its own.
     pub(crate) ty: TypeId,
-    /// The servers that may know it.
+    /// The servers that may know it. A name that is requested from the servers of two groups has an entry in each.
     pub(crate) group: GroupId,
-    /// The subscriptions at the servers that it is requested from, or sent by.
+    /// The subscriptions at the servers that it is requested from, or sent by. An entry without any is removed, since nothing
+    /// would keep its state up to date.
     pub(crate) subscriptions: ServerSubscriptions,
-    /// The watches of the name.
+    /// The watches of the name. Empty for a member that nobody watches by name. Watches of collections are not here.
     pub(crate) watches: OneOrMany<WatchId>,
-    /// The watches that nothing was published to.
+    /// The watches that nothing was published to. A watch that joins a known resource is published to alone, while the others
+    /// have its state already. Emptied by each publication.
     pub(crate) unnotified: OneOrMany<WatchId>,
-    /// The name is a glob: the state is that of the collection as a whole.
+    /// The name is a glob: the state is that of the collection as a whole. Held, it has no resource: the value is `()` with
+    /// empty bytes, which mean that the server has sent a member.
     pub(crate) is_glob: bool,
-    /// Set when the time to live of a held resource expires, and cleared by the next change of the entry.
+    /// Set when the time to live of a held resource expires, and cleared by the next change of the entry. Such an entry is
+    /// unknown to the choice of a server, unlike a deleted one: the next server of the authority is opened if its own is
+    /// unreachable.
     is_expired: bool,
     /// What is known.
     state: State,
@@ -50,29 +60,36 @@ pub(crate) struct Entry {
 #[derive(Debug)]
 enum State {
     /// The state before the first response about the name. `notified` is the server error that the watches have, so that it is
-    /// not published twice.
+    /// not published twice. A server error is shown in this state without leaving it, so that the end of the error does not
+    /// have to restore anything.
     Waiting { notified: Option<WatchError> },
-    /// A resource, possibly with an error of a later response.
+    /// A resource, possibly with an error of a later response, which [`Policy`] has not allowed to end its use.
     Held(Held),
-    /// No resource, with the reason.
+    /// No resource, with the reason. The error is boxed, since it is larger than a resource's pointer, and most entries never
+    /// have one.
     Gone(Box<AmbientError>),
 }
 
+/// A good resource, and what later responses have meant for it.
 #[derive(Debug)]
 struct Held {
     /// The typed resource.
     resource: Erased,
-    /// The bytes that it was parsed from, for detecting changes.
+    /// The bytes that it was parsed from, for detecting changes. A response is compared with them before anything in it is
+    /// parsed.
     raw: Raw,
-    /// The version of the response that brought it.
+    /// The version of the response that brought it. In the state of the world this follows each response that repeats the
+    /// resource, since its ACK is for that version.
     version: Version,
-    /// The time of the last response with it, changed or not.
+    /// The time of the last response with it, changed or not. The status shows it.
     updated: Instant,
     /// Why it may be stale, if a later response was no good.
     warning: Option<Box<AmbientError>>,
 }
 
 /// The state of a resource while it moves from one entry to another.
+///
+/// Watches and subscriptions are no part of it: these belong to the entry, and with it to the group.
 #[derive(Debug)]
 pub(crate) struct Known {
     /// Whether its time to live has expired.
@@ -93,6 +110,8 @@ pub(crate) enum Changed {
 
 impl Entry {
     /// An entry of which nothing is known.
+    ///
+    /// It is in no table yet: the store inserts it, and authorities then subscribe at the servers of the group.
     pub(crate) fn new(name: Arc<str>, (group, ty): (GroupId, TypeId)) -> Self {
         let subscriptions = ServerSubscriptions::default();
         Self {
@@ -115,6 +134,8 @@ impl Entry {
     }
 
     /// The bytes of the last successful parse, while the resource is held.
+    ///
+    /// `None` for a rejected resource, even if the server repeats it: its bytes are not kept, and it is parsed again.
     pub(crate) fn raw(&self) -> Option<&Raw> {
         self.as_held().map(|held| &held.raw)
     }
@@ -140,11 +161,15 @@ impl Entry {
     }
 
     /// Returns the bytes of the resource, if a message of these bytes without a wrapper can be no other resource.
+    ///
+    /// A wrapper names its resource; without one, the name is in the bytes. So equal bytes mean an equal name, and a repeated
+    /// resource needs neither to be parsed for its name nor to be looked up.
     pub(crate) fn bare_bytes(&self) -> Option<&[u8]> {
         self.raw().filter(|raw| raw.is_bare()).map(|raw| &**raw)
     }
 
-    /// The target of the server's redirect, while that is held (X20).
+    /// The target of the server's redirect, while that is held (X20). A redirect is held in the place of the resource, with its
+    /// bytes and version, so that it is compared, kept and expires as a resource does.
     pub(crate) fn redirect(&self) -> Option<&Redirect> {
         self.resource()?.downcast_ref()
     }
@@ -165,6 +190,9 @@ impl Entry {
     }
 
     /// Whether the state comes from no server.
+    ///
+    /// This is the question of fallback (A71-3): a resource that is known not to exist is known, and no other server is opened
+    /// for it.
     pub(crate) fn is_unknown(&self) -> bool {
         self.is_waiting() || self.is_expired
     }
@@ -193,6 +221,8 @@ impl Entry {
     }
 
     /// The version of the last update, if it was rejected and had one.
+    ///
+    /// A heartbeat of this version neither confirms the good resource, which has another version, nor removes it.
     pub(crate) fn rejected_version(&self) -> Option<&Version> {
         let ambient_error =
             self.ambient_error().filter(|ambient_error| ambient_error.state == ResourceState::Nacked);
@@ -200,6 +230,8 @@ impl Entry {
     }
 
     /// The state as watches see it; `failure` is the server error, if there is one.
+    ///
+    /// `failure` is a closure since its error is made for the resource, and most observations do not need it.
     pub(crate) fn observe(&self, failure: impl FnOnce() -> Option<WatchError>) -> Option<ErasedObserved> {
         match &self.state {
             State::Waiting { .. } => failure().map(|reason| ErasedObserved::Absent { reason }),
@@ -222,6 +254,8 @@ impl Entry {
 
     /// A server error began: whether it is to be published. Its end is visible on a held resource; the state of a
     /// resource that was never received does not change.
+    ///
+    /// Also called when an entry is published during a failure, so that the end of the publication does not cause a second one.
     pub(crate) fn on_failure(&mut self, error: Option<WatchError>) -> Changed {
         match &mut self.state {
             State::Waiting { notified } if error.is_none() || *notified == error => Changed::No,
@@ -229,12 +263,15 @@ impl Entry {
                 *notified = error;
                 Changed::Yes
             }
+            // `Gone` shows its own error: callers have asked `shows_failure` before, or do not use the result.
             State::Held(_) | State::Gone(_) => Changed::Yes,
         }
     }
 
     /// Moves the state out, to another entry of the same name.
     pub(crate) fn hand_over(&mut self) -> Known {
+        // The buffer of the response knows its parts by the entries that received them, and would not find this one at the
+        // other entry.
         self.copy_if_sparse();
         Known {
             is_expired: self.is_expired,
@@ -243,6 +280,8 @@ impl Entry {
     }
 
     /// Adopts the state of another entry of the same name.
+    ///
+    /// The state of the server error is not moved: another group may have another one, or none.
     pub(crate) fn adopt(&mut self, known: Known) -> Changed {
         (self.is_expired, self.state) = (known.is_expired, known.state);
         match self.state {
@@ -260,6 +299,9 @@ impl Entry {
     }
 
     /// The held resource was received again, unchanged. False if it is not held, or has an error.
+    ///
+    /// The path of unchanged resources, beside the store: neither counters nor expiries nor watches change. A held resource
+    /// with an error is left to [`on_unchanged`](Self::on_unchanged), since the end of its error does change them.
     pub(crate) fn confirm(&mut self, new: &Version, at: Instant) -> bool {
         match &mut self.state {
             State::Held(Held { version, updated, warning: None, .. }) => {
@@ -274,6 +316,8 @@ impl Entry {
     }
 
     /// The held resource was received again, which clears its error.
+    ///
+    /// The typed resource stays the same allocation, which is what watches compare.
     pub(crate) fn on_unchanged(&mut self, new: &Version, at: Instant) -> Changed {
         match &mut self.state {
             State::Held(Held { version, updated, warning, .. }) => {
@@ -295,9 +339,15 @@ impl Entry {
 
     /// The server has deleted it (B1.10). For a resource that never existed, that is no change; for one that existed
     /// and was rejected it is.
+    ///
+    /// Called for names that are missing from a response of all resources, for which [`on_removed`](Self::on_removed) would be
+    /// wrong: absence from such a response says nothing of a name that was never there (B1.13), and the does-not-exist timer
+    /// decides on it.
     pub(crate) fn on_deleted(&mut self, error: WatchError, policy: Policy, update: Update) -> Changed {
         let keep = match &self.state {
             State::Held(_) => policy.keep_deleted && !policy.fail_on_data_errors,
+            // Otherwise a resource that was rejected and then deleted would keep its rejection for ever: nothing else follows
+            // on the wire.
             State::Gone(ambient_error) if ambient_error.error.is_rejected() => false,
             State::Waiting { .. } | State::Gone(_) => return Changed::No,
         };
@@ -307,6 +357,7 @@ impl Entry {
     /// The server reported that it does not exist (B2.14), whatever the state. If that was known already, it is no change.
     pub(crate) fn on_removed(&mut self, error: WatchError, policy: Policy, update: Update) -> Changed {
         if let State::Gone(known) = &mut self.state
+            // Not the errors are compared: the does-not-exist timer and a removal state the same fact in different words.
             && known.state == ResourceState::DoesNotExist
         {
             known.update = update;
@@ -317,9 +368,12 @@ impl Entry {
     }
 
     /// The server has not confirmed it within its TTL.
+    ///
+    /// No policy applies, unlike after a deletion: the server has requested the expiry with the resource.
     pub(crate) fn on_expired(&mut self, error: WatchError, update: Update) -> Changed {
         let changed = self
             .apply_ambient_error(AmbientError { state: ResourceState::DoesNotExist, error, update }, false);
+        // After the error was applied, which clears it as each change does.
         self.is_expired = true;
         changed
     }
@@ -337,6 +391,9 @@ impl Entry {
     }
 
     /// Handles the does-not-exist timer: the resource does not exist, unless the timeout counts as a server error (A88-5).
+    ///
+    /// A held resource that is missing is deleted by [`on_deleted`](Self::on_deleted) instead, whose policy may keep it. A
+    /// timer that ends for one is older than the resource.
     pub(crate) fn on_timeout(&mut self, error: WatchError, at: Instant) -> Changed {
         let state = if error.is_not_found() { ResourceState::DoesNotExist } else { ResourceState::Timeout };
         let update = Update { version: Version::default(), at };
@@ -349,6 +406,8 @@ impl Entry {
     }
 
     /// Records an error beside the state. An error equal to the current one is not published again; its time is updated.
+    ///
+    /// `keep` is about a held resource alone. Without one, there is nothing to keep, and the error is its absence.
     fn apply_ambient_error(&mut self, ambient_error: AmbientError, keep: bool) -> Changed {
         self.is_expired = false;
         let known = self.ambient_error().is_some_and(|known| known.error == ambient_error.error);
@@ -357,6 +416,7 @@ impl Entry {
             State::Held(held) if keep => held.warning = Some(ambient_error),
             State::Held(_) => {
                 self.state = State::Gone(ambient_error);
+                // Even if the error is the one that was its warning: the resource is lost.
                 return Changed::Yes;
             }
             State::Waiting { .. } | State::Gone(_) => self.state = State::Gone(ambient_error),

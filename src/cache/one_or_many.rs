@@ -3,6 +3,9 @@
 use std::ops::Deref;
 
 /// A list that mostly has one element, for which nothing is allocated then.
+///
+/// A list of ids takes 16 bytes, of which each entry has several. Values are moved between the variants, so that they are
+/// [`Copy`].
 #[derive(Debug)]
 pub(crate) enum OneOrMany<T> {
     /// A single value.
@@ -11,6 +14,7 @@ pub(crate) enum OneOrMany<T> {
     Other(Option<Box<Several<T>>>),
 }
 
+/// The list of two values or more. The `Vec` is boxed, as it would make every list larger than one value and a tag.
 #[derive(Debug)]
 pub(crate) struct Several<T> {
     /// At least two values.
@@ -44,6 +48,8 @@ impl<T: Copy> OneOrMany<T> {
     }
 
     /// Frees the allocation if one value or none is left.
+    ///
+    /// Without it, a name that was watched twice for a moment would keep its list as long as it lives.
     fn normalize(&mut self) {
         if let Self::Other(Some(several)) = self
             && several.all.len() < 2

@@ -1,4 +1,8 @@
 //! The bytes of held resources, which share the buffers of their responses as long as that saves memory.
+//!
+//! Each buffer counts the bytes of it that are held. An entry that replaces or drops its bytes decrements the counter, and sets
+//! a flag for all buffers of the table when less than half is left. The end of the next response looks at that flag, and only
+//! if it is set at the buffers and the entries of their parts.
 
 use std::{
     ops::Deref,
@@ -19,23 +23,18 @@ pub(crate) struct Raw {
     stored: Stored,
 }
 
+/// The owner of the bytes. All variants have the same small size, since each held resource has one.
 #[derive(Debug)]
 enum Stored {
-    Own {
-        bytes: Arc<[u8]>,
-        bare: bool,
-    },
+    /// A copy, of a resource in a small or mostly unused response.
+    Own { bytes: Arc<[u8]>, bare: bool },
     /// The typed value shares a part of them.
-    Shared {
-        bytes: Box<Bytes>,
-        bare: bool,
-    },
-    Part {
-        of: Arc<ResponseBuffer>,
-        start: u32,
-        length: u32,
-        bare: bool,
-    },
+    ///
+    /// The value holds the allocation anyway, so that this is a second pointer to it and no copy. Boxed, since `Bytes` would
+    /// make all variants larger.
+    Shared { bytes: Box<Bytes>, bare: bool },
+    /// A range of a large response, counted in it.
+    Part { of: Arc<ResponseBuffer>, start: u32, length: u32, bare: bool },
 }
 
 /// A large response that resources share parts of: its bytes are not copied as long as most of the response is held.
@@ -44,18 +43,20 @@ enum Stored {
 /// not keep a whole response. A small response is not worth that.
 #[derive(Debug)]
 pub(crate) struct ResponseBuffer {
-    /// The whole response.
+    /// The whole response. Kept as it arrived: parts are ranges of it, so that nothing is copied when a response is applied.
     message: Bytes,
-    /// The number of its bytes that are held.
+    /// The number of its bytes that are held. Atomic since buffers are shared by `Arc`; relaxed, since no other memory depends
+    /// on the order of its changes.
     held: AtomicUsize,
-    /// Set when some buffer of the same table is sparse.
+    /// Set when some buffer of the same table is sparse. Set by a part that is dropped, which has no access to the table.
     some_is_sparse: Arc<AtomicBool>,
 }
 
 /// The responses that resources hold parts of.
 #[derive(Debug, Default)]
 pub(super) struct ResponseBuffers {
-    /// The buffers, each with the entries that hold a part of it.
+    /// The buffers, each with the entries that hold a part of it. The ids may be those of other entries by now, which then hold
+    /// no part of it and are not copied.
     all: Vec<(Arc<ResponseBuffer>, Vec<EntryId>)>,
     /// Shared with the buffers, so that nothing is searched as long as none is sparse.
     some_is_sparse: Arc<AtomicBool>,
@@ -63,6 +64,8 @@ pub(super) struct ResponseBuffers {
 
 impl Raw {
     /// Records that it came without a wrapper, so that its name is the one in the bytes.
+    ///
+    /// Set by the caller and not derived, since a wrapped resource of these bytes may have another name.
     #[must_use]
     pub(crate) fn with_bare(mut self, is_bare: bool) -> Self {
         match &mut self.stored {
@@ -81,6 +84,9 @@ impl Raw {
     }
 
     /// The bytes, shared.
+    ///
+    /// For the status, which shares the bytes with its reader; comparisons use the slice. A status that is kept keeps a whole
+    /// response.
     pub(crate) fn to_bytes(&self) -> Bytes {
         match &self.stored {
             Stored::Own { bytes, .. } => Bytes::from_owner(bytes.clone()),
@@ -128,6 +134,8 @@ impl From<Bytes> for Raw {
 }
 
 impl Drop for Stored {
+    // The counter is decremented here and not in `Entry`, since bytes are dropped in many ways: replaced, expired, removed with
+    // their entry, or copied.
     fn drop(&mut self) {
         if let Self::Part { of, length, .. } = self {
             of.held.fetch_sub(*length as usize, Ordering::Relaxed);
@@ -154,6 +162,9 @@ impl ResponseBuffer {
 
 impl ResponseBuffers {
     /// Makes a response one whose parts can be held; `None` when it is too small for that.
+    ///
+    /// It is not kept before the response has been applied: [`keep`](Self::keep) then knows how much of it is held. Until then
+    /// nothing of it is copied, although nothing of it is held at first.
     pub(super) fn new_buffer(&self, message: &Bytes) -> Option<Arc<ResponseBuffer>> {
         let buffer = || ResponseBuffer {
             message: message.clone(),
@@ -164,6 +175,8 @@ impl ResponseBuffers {
     }
 
     /// Keeps a response, and the entries of its parts; returns the entries whose bytes are to be copied now.
+    ///
+    /// A response of which most was rejected or unchanged is sparse from the beginning.
     pub(super) fn keep(&mut self, buffer: Arc<ResponseBuffer>, parts: Vec<EntryId>) -> Vec<EntryId> {
         if buffer.is_sparse() {
             self.some_is_sparse.store(true, Ordering::Relaxed);
@@ -173,6 +186,8 @@ impl ResponseBuffers {
     }
 
     /// Forgets the responses that are mostly not held any more; returns the entries that may hold some of the rest.
+    ///
+    /// Amortized, each part is copied at most once, since it is a copy afterwards.
     pub(super) fn take_sparse(&mut self) -> Vec<EntryId> {
         if !self.some_is_sparse.swap(false, Ordering::Relaxed) {
             return Vec::new();

@@ -19,7 +19,11 @@ impl Redirect {
     ///
     /// # Errors
     /// It is no locator, or not that of one resource of the type (X22).
+    ///
+    /// It is called for a resource whose wrapper says that it is a locator, before the parser of the type: a locator is no
+    /// resource of any type.
     pub(crate) fn parse(bytes: &[u8], ty: ResourceType) -> Result<Self, Invalid> {
+        // In the published message field 1 is the scheme, an enum, so that text in it cannot be meant for that..
         let written =
             Fields::of(bytes).filter_map(Result::ok).find_map(|field| match (field.number, field.value) {
                 (1, Value::Bytes(text)) => Some(text),
@@ -31,6 +35,7 @@ impl Redirect {
         };
         let target = target.map_err(|e| e.at("redirect"))?;
         match ty.check_locator(&target) {
+            // A glob has members with names of their own, and a redirect one resource that is shown under the original name.
             Ok(()) if target.is_glob() => {
                 Err(Invalid::field("redirect", "leads to a glob, which is not one resource"))
             }

@@ -7,6 +7,8 @@ pub(crate) struct ServerSubscriptions(OneOrMany<(ServerId, SubId)>);
 
 impl ServerSubscriptions {
     /// The subscription at one server.
+    ///
+    /// The number of servers with a subscription is that of the authority's servers at most, so that a search beats a map.
     pub(crate) fn at(&self, server: ServerId) -> Option<SubId> {
         self.iter().find(|(at, _)| *at == server).map(|(_, sub)| sub)
     }
@@ -21,6 +23,9 @@ impl ServerSubscriptions {
     }
 
     /// Whether more than one server has a subscription for it.
+    ///
+    /// A resource at one server takes the short path of unchanged responses, since no other server has a version of it that
+    /// could be outdated.
     pub(crate) fn are_several(&self) -> bool {
         self.0.len() > 1
     }

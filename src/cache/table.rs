@@ -10,7 +10,8 @@ use crate::{chunked_slab::ChunkedSlab, protocol::EntryId};
 /// All resources of a client, each in a slot of its own.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
-    /// The entries.
+    /// The entries. In chunks that are never moved: a slab that doubles holds both copies while it does, which was a third of
+    /// the peak memory.
     entries: ChunkedSlab<Entry>,
     /// The responses that their bytes are parts of.
     buffers: ResponseBuffers,
@@ -18,6 +19,8 @@ pub(crate) struct Table {
 
 impl Table {
     /// Adds an entry.
+    ///
+    /// Ids of removed entries are used again, so that an id that was kept may be that of another entry.
     pub(crate) fn insert(&mut self, entry: Entry) -> EntryId {
         EntryId(self.entries.insert(entry))
     }
@@ -28,6 +31,8 @@ impl Table {
     }
 
     /// The entry of an id, unless it was removed.
+    ///
+    /// `None` is a legal answer for ids that outlive a call, such as those in queues.
     pub(crate) fn get(&self, id: EntryId) -> Option<&Entry> {
         self.entries.get(id.0)
     }
@@ -43,6 +48,8 @@ impl Table {
     }
 
     /// Keeps a response that entries may have parts of.
+    ///
+    /// To be called once the response has been applied: before that, nothing of it is held, and it would be taken for sparse.
     pub(crate) fn keep_buffer(&mut self, buffer: Arc<ResponseBuffer>, parts: Vec<EntryId>) {
         let sparse = self.buffers.keep(buffer, parts);
         self.copy_if_sparse(sparse);
@@ -57,6 +64,7 @@ impl Table {
     /// Gives entries copies of their bytes where their buffer is sparse.
     fn copy_if_sparse(&mut self, entries: Vec<EntryId>) {
         for id in entries {
+            // The entry may be gone, or another one by now: one without a sparse part is left as it is.
             if let Some(entry) = self.get_mut(id) {
                 entry.copy_if_sparse();
             }
@@ -64,6 +72,8 @@ impl Table {
     }
 
     /// All entries, in a fixed order.
+    ///
+    /// It costs the whole cache. Tests count its steps, so that no event iterates where an index would do.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (EntryId, &Entry)> {
         self.entries.iter().map(|(id, entry)| {
             #[cfg(test)]

@@ -16,6 +16,7 @@ use tonic::Status;
 use super::{
     active::ActiveCall,
     deadline::{CallEnd, Deadline},
+    filters::TrailerFilters,
     response::{CallGuards, NextFrame, RunningResponse, code_of, is_data},
     status,
     telemetry::CallTelemetry,
@@ -29,6 +30,8 @@ use crate::{error::Code, resource::http_filter::FilterError};
 #[derive(Default)]
 pub struct ChannelBody {
     state: State,
+    /// HTTP filters that handle the trailers, if there are any.
+    filters: Option<Box<TrailerFilters>>,
 }
 
 /// The source of the frames.
@@ -80,7 +83,8 @@ impl ChannelBody {
         if stream.is_end_stream() {
             return Self::default();
         }
-        Self { state: State::Running(RunningResponse::new(stream, deadline, guards)) }
+        let state = State::Running(RunningResponse::new(stream, deadline, guards));
+        Self { state, filters: None }
     }
 
     /// A body of a filter, which ends at the deadline whatever it waits for.
@@ -95,7 +99,12 @@ impl ChannelBody {
             return Self::default();
         }
         let filtered = Box::new(Filtered { body, _active: active, telemetry });
-        Self { state: State::Filtered(FilteredResponse::new(filtered, deadline)) }
+        Self { state: State::Filtered(FilteredResponse::new(filtered, deadline)), filters: None }
+    }
+
+    /// Has HTTP filters handle the trailers.
+    pub(super) fn with_filters(self, filters: Option<Box<TrailerFilters>>) -> Self {
+        Self { filters, ..self }
     }
 }
 
@@ -107,15 +116,18 @@ impl Body for ChannelBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let polled = match &mut self.state {
+        let mut polled = match &mut self.state {
             State::Complete => Poll::Ready(None),
             State::Running(running) => running.poll_frame(cx),
             State::Filtered(filtered) => filtered.poll_frame(cx),
         };
-        if let Poll::Ready(frame) = &polled
+        if let Poll::Ready(frame) = &mut polled
             && !is_data(frame)
         {
             self.state = State::Complete;
+            if let (Some(Ok(trailers)), Some(filters)) = (frame, &mut self.filters) {
+                filters.on_frame(trailers);
+            }
         }
         polled
     }

@@ -139,7 +139,7 @@ impl ChannelBuilder {
     /// Sets the first and the longest delay between attempts to connect to an address: 1 ms to 30 years each, 1 s and 120 s by
     /// default. Delays grow by 1.6 and are up to 20 % longer or shorter at random.
     pub fn connect_backoff(mut self, initial: Duration, max: Duration) -> Self {
-        let backoff = Arc::make_mut(&mut self.settings.balancer.pick_first.backoff);
+        let backoff = Arc::make_mut(&mut self.settings.balancer.pick_first.backoff.backoff);
         backoff.initial = bounded(initial).max(SHORTEST);
         backoff.max = bounded(max).max(SHORTEST);
         self
@@ -148,8 +148,7 @@ impl ChannelBuilder {
     /// Sets the time that an attempt to connect has at least: up to 30 years, 20 s by default. An attempt includes the
     /// SETTINGS of the endpoint.
     pub fn connect_timeout(mut self, timeout: Duration) -> Self {
-        let backoff = Arc::make_mut(&mut self.settings.balancer.pick_first.backoff);
-        backoff.min_connect_timeout = bounded(timeout);
+        self.settings.balancer.pick_first.backoff.min_connect_timeout = bounded(timeout);
         self
     }
 
@@ -247,7 +246,7 @@ impl ChannelBuilder {
     /// The first and the longest delay between attempts to connect.
     #[cfg(test)]
     pub(super) fn backoff(&self) -> (Duration, Duration) {
-        let backoff = &self.settings.balancer.pick_first.backoff;
+        let backoff = &self.settings.balancer.pick_first.backoff.backoff;
         (backoff.initial, backoff.max)
     }
 

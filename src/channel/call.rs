@@ -1,6 +1,6 @@
 //! The steps of a call: routing, pick, stream (CH2.1).
 
-use std::{mem, pin::pin, sync::Arc, time::Duration};
+use std::{future::Future, mem, pin::pin, sync::Arc, time::Duration};
 
 use http::{HeaderMap, Request, Response, uri::Authority};
 use tokio::{sync::mpsc::UnboundedSender, time::Instant};
@@ -12,14 +12,13 @@ use super::{
     active::{ActiveCall, ActiveCalls},
     attempts::Attempts,
     deadline::{CallEnd, Deadline},
-    filters::Credential,
-    headers::{self, Head, Visible},
+    filters::{AttemptFilters, ChannelCallbacks, FilterRun},
+    headers::{self, Head},
     metadata_server::MetadataServer,
     picker_cell::{PickerCell, QueuedCall, ShutDown},
     plain_http,
     request::{DetachedUpload, RequestBody, RetryBuffer},
     response::CallGuards,
-    session::SessionClusters,
     settings::Settings,
     status::{self, ResponseHead},
     task::Control,
@@ -27,13 +26,15 @@ use super::{
 };
 use crate::{
     balance::{
+        cluster_use::ClusterReference,
         hash::RequestHash,
-        picker::Draws,
+        pick_args::Draws,
         retry::{Retries, RetrySettings},
         routes::{Selected, Selection},
         stale_config::with_stale_config,
     },
     error::Code,
+    filters::{FilterCallbacks, Visible},
     resolve::RouteQuery,
 };
 
@@ -77,8 +78,8 @@ pub(super) struct CallContext {
     retries: RetrySettings,
     /// The input of hash policies by the identity of the channel (CH2.17); random, and constant for its life.
     channel_id: u64,
-    /// The source of identity tokens.
-    pub(super) metadata_server: MetadataServer,
+    /// The clocks and the I/O of HTTP filters.
+    pub(super) callbacks: Arc<dyn FilterCallbacks>,
     telemetry: Telemetry,
 }
 
@@ -92,24 +93,22 @@ pub(super) struct Call<'a> {
     pub(super) deadline: Deadline,
     pub(super) random: fastrand::Rng,
     /// The position in the queue, taken at the first wait and kept by later ones, so that a call does not lose its turn.
-    pub(super) queued: Option<QueuedCall<'a>>,
+    queued: Option<QueuedCall<'a>>,
     /// The reason of the last failed pick, for the status of a deadline.
     pub(super) reason: Option<Arc<str>>,
     /// How many times the request was sent.
     pub(super) attempts: u32,
-    /// Call credentials that filters have added, in the order of the filters.
-    pub(super) credentials: Vec<Credential>,
     pub(super) telemetry: CallTelemetry,
-    /// Whether a filter of the application handles the call, which may respond instead of a server.
-    pub(super) is_filtered: bool,
 }
 
-/// The result of routing, as far as attempts need it.
+/// The result of routing, as far as attempts need it. Filters may change it (`filters::upstream`).
 pub(super) struct Routed {
-    /// The cluster, which filters for sessions may replace.
-    pub(super) clusters: SessionClusters,
-    auto_host_rewrite: bool,
-    retries: Retries,
+    /// The cluster of the call.
+    pub(super) cluster: ClusterReference,
+    /// Clusters of the route that filters may select instead.
+    pub(super) others: Vec<ClusterReference>,
+    pub(super) auto_host_rewrite: bool,
+    pub(super) retries: Retries,
     /// Inputs of the picks.
     pub(super) draws: Draws,
     /// Counts the call.
@@ -125,9 +124,12 @@ impl CallContext {
         telemetry: Telemetry,
     ) -> Self {
         let (per_call, per_channel) = settings.retry_buffer;
+        let active = ActiveCalls::new();
+        let metadata_server = MetadataServer::new(settings.metadata_server.as_deref());
+        let callbacks = Arc::new(ChannelCallbacks::new(metadata_server, active.malformed().clone()));
         Self {
             published: PickerCell::new(),
-            active: ActiveCalls::new(),
+            active,
             control,
             authority,
             node,
@@ -137,7 +139,7 @@ impl CallContext {
             buffer: RetryBuffer::new(per_call, per_channel),
             retries: settings.retries.clone(),
             channel_id: fastrand::u64(..),
-            metadata_server: MetadataServer::new(settings.metadata_server.as_deref()),
+            callbacks,
             telemetry,
         }
     }
@@ -165,9 +167,7 @@ impl CallContext {
             queued: None,
             reason: None,
             attempts: 0,
-            credentials: Vec::new(),
             telemetry,
-            is_filtered: false,
         };
         let span = call.telemetry.span();
         let responded = pin!(call.run(&mut request, active)).instrument(span).await;
@@ -211,7 +211,8 @@ impl<'a> Call<'a> {
         }
         let hash = RequestHash::new(hash_policies, self.context.channel_id);
         let routed = Routed {
-            clusters: SessionClusters::new(cluster, others),
+            cluster,
+            others,
             auto_host_rewrite,
             retries: Retries::new(retry_policy, &self.context.retries),
             draws: Draws::new(hash).with_labels(self.telemetry.pick_labels()),
@@ -220,9 +221,9 @@ impl<'a> Call<'a> {
         match filters {
             Some(filters) => {
                 self.telemetry.on_wait();
-                Box::pin(self.filtered(&filters, routed, request)).await
+                Box::pin(FilterRun::new(self, filters, routed).respond(request)).await
             }
-            None => self.forward(routed, request).await,
+            None => self.forward(routed, request, AttemptFilters::none()).await,
         }
     }
 
@@ -231,27 +232,15 @@ impl<'a> Call<'a> {
         &mut self,
         routed: Routed,
         request: &mut Request<Body>,
+        filters: AttemptFilters<'_>,
     ) -> Result<Response<ChannelBody>, Status> {
-        let Routed { clusters, auto_host_rewrite, retries, mut draws, active } = routed;
-        let (cluster, sessions) = clusters.into_parts();
-        draws.session = sessions.host_override();
         let (parts, body) = mem::take(request).into_parts();
         let mut body = RequestBody::new(body, &self.context.buffer);
-        let throttled = retries.throttled();
-        let (head, credentials) = (Head::new(parts), Vec::new());
-        let mut attempts = Attempts {
-            head,
-            body: &mut body,
-            active: &active,
-            cluster,
-            auto_host_rewrite,
-            retries,
-            draws,
-            sessions,
-            credentials,
-        };
-        let (mut response, attempt, upload) = self.attempts(&mut attempts).await?;
-        let telemetry = self.telemetry.take(self.is_filtered);
+        let (throttled, has_handler) = (routed.retries.throttled(), filters.has_handler());
+        let mut attempts = Attempts::new(self, routed, Head::new(parts), &mut body, filters);
+        let (mut response, attempt, upload) = attempts.run().await?;
+        let active = attempts.into_active();
+        let telemetry = self.telemetry.take(has_handler);
         let is_end = response.body().is_end_stream();
         let head = ResponseHead::new(&mut response, is_end);
         let cancellation = None;
@@ -332,6 +321,16 @@ impl<'a> Call<'a> {
         let limit = self.context.max_queued;
         let full = || Status::resource_exhausted(format!("{limit} calls are waiting, the maximum"));
         self.queued.as_ref().ok_or_else(full)
+    }
+
+    /// Leaves the queue, so that another call may wait: this one is sent, or waits for something else than an endpoint.
+    pub(super) fn leave_queue(&mut self) {
+        self.queued = None;
+    }
+
+    /// Returns the output of a future that is not bound to a connection; see [`Deadline::until_shut_down`].
+    pub(super) async fn until_shut_down<T>(&mut self, future: impl Future<Output = T>) -> Result<T, CallEnd> {
+        self.deadline.until_shut_down(&self.context.active, future).await
     }
 
     /// Returns the status of a call whose deadline passed while it waited.

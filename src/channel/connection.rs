@@ -12,7 +12,6 @@ mod outbound;
 mod preface;
 mod responses;
 mod socket;
-mod tunnel;
 mod window;
 
 use std::{
@@ -56,9 +55,10 @@ use super::{
 use crate::{
     balance::{
         connect_error::ConnectError,
-        picker::{Attempt, Malformed, ReadyEndpoint},
+        picker::{Attempt, Malformed},
+        ready_endpoint::ReadyEndpoint,
         stream_queue::Gone,
-        streams::Streams,
+        stream_queue::streams::Streams,
     },
     escape::{PEER_TEXT, cut},
     resource::load_balancing::AddedMetadata,

@@ -1,6 +1,7 @@
 //! The deadline of a call, and the end of its channel.
 
 use std::{
+    convert::identity,
     fmt,
     future::{Future, poll_fn},
     pin::{Pin, pin},
@@ -10,7 +11,7 @@ use std::{
 use tokio::time::{Instant, Sleep, sleep_until};
 use tonic::Status;
 
-use super::status;
+use super::{active::ActiveCalls, status};
 
 /// The time limit of a call, whatever it waits for: its deadline, and the shutdown of its channel where the end of the connection
 /// does not imply it.
@@ -85,6 +86,26 @@ impl Deadline {
             Poll::Pending => self.poll_end(cx).map(Err),
         })
         .await
+    }
+
+    /// Returns the output of a future that is not bound to a connection. The shutdown of the channel ends it, too, since the
+    /// connection of the call may be one that other channels go on using.
+    ///
+    /// # Errors
+    /// The call ended before, or the shutdown of the channel has begun.
+    pub(super) async fn until_shut_down<T>(
+        &mut self,
+        active: &ActiveCalls,
+        future: impl Future<Output = T>,
+    ) -> Result<T, CallEnd> {
+        let shut_down = active.shut_down_begins();
+        let future = async {
+            tokio::select! {
+                output = future => Ok(output),
+                () = shut_down => Err(CallEnd::ShutDown),
+            }
+        };
+        self.watch(future).await.and_then(identity)
     }
 
     /// Ready when the call ends.

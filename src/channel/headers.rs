@@ -10,24 +10,7 @@ use http::{
 };
 use tonic::Status;
 
-use crate::{resolve::RequestHeaders, resource::load_balancing::AddedMetadata};
-
-/// The headers that routes match: the metadata of the application (CH2.9).
-pub(super) struct Visible<'a>(pub(super) &'a HeaderMap);
-
-impl RequestHeaders for Visible<'_> {
-    fn for_each_value<'a>(&'a self, name: &str, each: &mut dyn FnMut(&'a [u8])) {
-        if !is_hidden(name) {
-            self.0.get_all(name).iter().for_each(|value| each(value.as_bytes()));
-        }
-    }
-}
-
-/// Whether a header is none of the metadata of the application.
-fn is_hidden(name: &str) -> bool {
-    let is_grpc = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("grpc-"));
-    is_grpc || HIDDEN.iter().any(|hidden| name.eq_ignore_ascii_case(hidden))
-}
+use crate::{filters::is_hidden, resolve::RequestHeaders, resource::load_balancing::AddedMetadata};
 
 /// Returns the timeout that the application has set (CH2.15).
 ///
@@ -199,18 +182,6 @@ fn uri(authority: Authority, path: PathAndQuery) -> Uri {
     Uri::from_parts(parts).unwrap_or_default()
 }
 
-/// Headers beside those of gRPC that are none of the metadata of the application.
-const HIDDEN: [&str; 9] = [
-    "host",
-    "te",
-    "user-agent",
-    "connection",
-    "proxy-connection",
-    "keep-alive",
-    "transfer-encoding",
-    "upgrade",
-    "trailer",
-];
 /// The longest timeout that a deadline is computed for, so that times do not overflow.
 const LONGEST_TIMEOUT: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Headers of HTTP/1 connections, which HTTP/2 forbids, and the number of attempts, which the channel sets (CH6.19).
@@ -230,7 +201,7 @@ const PROXY_CONNECTION: HeaderName = HeaderName::from_static("proxy-connection")
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resolve::RouteQuery;
+    use crate::{filters::Visible, resolve::RouteQuery};
 
     #[test]
     fn ch2_15_timeouts_have_up_to_8_digits_and_a_unit() {

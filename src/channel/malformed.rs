@@ -47,9 +47,9 @@ impl MalformedCounters {
         }
     }
 
-    /// Counts a malformed cookie.
-    pub(super) fn on_session_cookie(&self) {
-        self.session_cookies.fetch_add(1, Ordering::Relaxed);
+    /// Counts malformed cookies.
+    pub(super) fn on_session_cookies(&self, count: u64) {
+        self.session_cookies.fetch_add(count, Ordering::Relaxed);
     }
 
     /// Returns the counts.

@@ -13,9 +13,13 @@ use http_body_util::{BodyExt as _, Empty, Limited};
 use hyper::client::conn::http1::handshake;
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
-use tokio::{net::TcpStream, task::JoinSet, time::timeout};
+use tokio::{task::JoinSet, time::timeout};
 
-use crate::filters::gcp_authn::{Token, TokenError};
+use crate::{
+    config::ServerAddress,
+    dial::{self, SocketOptions},
+    filters::{Token, TokenError},
+};
 
 /// The address of the metadata server: a host, with or without a port.
 #[derive(Debug, Clone)]
@@ -63,8 +67,10 @@ impl MetadataServer {
     async fn request(&self, path: &str) -> Result<Bytes, FetchError> {
         let failed = |error: &dyn std::fmt::Display| FetchError::Failed(error.to_string());
         let authority: Authority = self.host.parse().map_err(|error| failed(&error))?;
-        let address = format!("{}:{}", authority.host(), authority.port_u16().unwrap_or(80));
-        let socket = TcpStream::connect(address).await.map_err(|error| failed(&error))?;
+        let host = authority.host().trim_start_matches('[').trim_end_matches(']').to_owned();
+        let address = ServerAddress::Host { host, port: authority.port_u16().unwrap_or(80) };
+        let dialed = dial::open(&address, SocketOptions::default()).await;
+        let (socket, _) = dialed.map_err(|error| failed(&error))?;
         let connected = handshake::<_, Empty<Bytes>>(TokioIo::new(socket)).await;
         let (mut send, connection) = connected.map_err(|error| failed(&error))?;
         // The connection ends with this function, however it ends.

@@ -65,7 +65,6 @@ mod request;
 mod response;
 mod security;
 mod service;
-mod session;
 mod settings;
 mod shared_connections;
 mod state;

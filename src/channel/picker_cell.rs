@@ -19,9 +19,11 @@ use super::{
 use crate::{
     balance::{
         cluster_use::ClusterReference,
+        connect_request::ConnectRequest,
         generation::Generation,
         observer::PickLabels,
-        picker::{ConnectRequest, Draws, Pick, PickArgs},
+        pick_args::{Draws, PickArgs},
+        picker::Pick,
     },
     resolve::RouteQuery,
 };

@@ -3,7 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use super::{connection::ConnectionSettings, security::SecuritySettings, telemetry::ChannelObserver};
-use crate::balance::{balancer::BalancerSettings, retry::RetrySettings};
+use crate::balance::{retry::RetrySettings, settings::BalancerSettings};
 #[cfg(feature = "metrics")]
 use crate::metrics::ChannelMetrics;
 

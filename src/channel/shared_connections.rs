@@ -17,7 +17,7 @@ use super::{
     security::Peer,
 };
 use crate::{
-    balance::{connect_error::ConnectError, disconnect::Disconnect, streams::Streams},
+    balance::{connect_error::ConnectError, disconnect::Disconnect, stream_queue::streams::Streams},
     client::Client,
 };
 

@@ -32,8 +32,8 @@ use super::{
 use crate::{
     Client,
     background::{TaskEnd, supervise},
+    backoff::{Backoff, BackoffSettings},
     balance::{
-        backoff::{Backoff, BackoffSettings},
         balancer::Balancer,
         breaker::Breakers,
         command::{Command, ConnectionId},
@@ -42,7 +42,7 @@ use crate::{
         generation::{Generation, Generations},
         identity::Rotation,
         stream_queue::OnFull,
-        streams::Streams,
+        stream_queue::streams::Streams,
         weights::LoadReport,
     },
     client::{ClusterSubscription, Resolution},
@@ -148,7 +148,7 @@ pub(super) fn run(
         client,
         target,
         authority: calls.authority.clone(),
-        backoff: settings.balancer.pick_first.backoff.clone(),
+        backoff: settings.balancer.pick_first.backoff.backoff.clone(),
         idle_timeout: settings.idle_timeout,
         published: calls.published.clone(),
         active: calls.active.clone(),

@@ -50,6 +50,7 @@ impl FromStr for Glob {
         if text.is_empty() {
             return Err("is empty; write a name with * and ? in it, such as 'outbound|80|*'".to_owned());
         }
+        // Names may contain line ends, which `.` matches only with this flag.
         let (mut pattern, mut literal) = ("(?s)^".to_owned(), Some(String::new()));
         let mut chars = text.chars();
         while let Some(c) = chars.next() {

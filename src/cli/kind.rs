@@ -19,6 +19,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
+    /// All types, in the order in which help texts list them.
     pub(crate) const ALL: [Self; 8] = [
         Self::Listener,
         Self::Route,

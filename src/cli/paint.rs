@@ -67,6 +67,7 @@ impl Paint {
     }
 }
 
+/// A text with the codes of its style around it.
 struct Painted<T> {
     /// `None` is plain text.
     style: Option<Style>,

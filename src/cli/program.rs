@@ -163,6 +163,7 @@ impl Stop {
     /// Requests the end of the program. Output in progress has a moment to be read.
     pub(crate) fn request(&self) {
         self.0.notify_one();
+        // A thread of its own, since a write that nobody reads may block the runtime with its timers.
         thread::spawn(|| {
             thread::sleep(GRACE);
             process::exit(0);

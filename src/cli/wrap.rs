@@ -18,10 +18,12 @@ pub(crate) struct Size {
     pub(crate) rows: usize,
 }
 
+/// An output that may be a terminal, whose size can be asked for.
 #[cfg(unix)]
 pub(crate) trait Output: IsTerminal + AsFd {}
 #[cfg(unix)]
 impl<T: IsTerminal + AsFd> Output for T {}
+/// An output that may be a terminal, whose size can be asked for.
 #[cfg(windows)]
 pub(crate) trait Output: IsTerminal + AsHandle {}
 #[cfg(windows)]

@@ -27,6 +27,8 @@ use super::{
 };
 #[cfg(feature = "metrics")]
 use crate::metrics::Metrics;
+#[cfg(feature = "tls")]
+use crate::transport::credentials::RevocationLists;
 use crate::{
     background::supervise,
     config::{ApiType, Bootstrap, ConfigError, Polling, bounded},
@@ -44,13 +46,13 @@ use crate::{
 #[derive(Debug, Clone)]
 #[must_use = "a builder does nothing until `build` is called"]
 pub struct ClientBuilder {
-    /// The servers, and what the client tells them about itself.
+    /// The servers, and the node that the client sends to them. A client parses the certificate providers in a copy of its own.
     bootstrap: Arc<Bootstrap>,
-    /// Times and limits.
+    /// Times and limits. The engine limits durations when it takes them.
     settings: Settings,
     /// Settings of the transport of this crate.
     grpc: GrpcTransport,
-    /// The transport of the application, if it has one.
+    /// The transport of the application, if it has one. It replaces `grpc`, whose settings have no effect then.
     transport: Option<Arc<dyn Transport>>,
     /// The resolver of hosts of the application, if it has one.
     dns: Option<Arc<dyn Dns>>,
@@ -262,6 +264,19 @@ impl ClientBuilder {
         self
     }
 
+    /// Refuses management servers whose certificate, or one of its authorities, is revoked by a list (CRL, gRFC A69). Without this
+    /// setting, revocation is not checked.
+    ///
+    /// Certificates whose status is undetermined are refused, unless the lists [fail open](RevocationLists::fail_open). Lists that
+    /// change are for new connections; connections stay. Servers without TLS are not concerned, nor are those with a
+    /// [handshake](crate::transport::credentials::Handshake) of the application. Without effect on a custom
+    /// [`transport`](Self::transport).
+    #[cfg(feature = "tls")]
+    pub fn certificate_revocation(mut self, lists: RevocationLists) -> Self {
+        self.grpc = self.grpc.with_certificate_revocation(lists);
+        self
+    }
+
     /// Adds a source of the metadata of calls to management servers, such as a token: a [`Metadata`](crate::config::Metadata), or a
     /// function that is called with the server for each new stream, of load reports too, and for each REST request. It is sent beside the
     /// metadata of the bootstrap ([`Server::initial_metadata`](crate::config::Server::initial_metadata)) and of sources that were added
@@ -371,6 +386,7 @@ impl ClientBuilder {
         else {
             return self.build();
         };
+        // Each setting has to be a part of the key: a caller must never get a client with other settings than its own.
         let key = PoolKey {
             runtime: runtime.id(),
             bootstrap: bootstrap.clone(),
@@ -407,6 +423,7 @@ impl ClientBuilder {
         self,
     ) -> Result<(Client, impl Future<Output = ()> + Send + 'static), BuildError> {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        // The sender is dropped with the driver's future, however that ends, and the observing part ends with it.
         let (ending, ended) = watch::channel(());
         let (role, observer) = match self.validation {
             Validation::Grpc => (Role::Client, Some(Observer::new(self.clone().into_observing(), ended))),
@@ -445,6 +462,7 @@ impl ClientBuilder {
         let dns = self.dns.unwrap_or_else(|| Arc::new(SystemDns));
         let lookups = Lookups::new(dns, self.settings.protocol.resource_timeout);
         let registry = &self.settings.registry;
+        // A bootstrap is read before extensions are known, so that its plugins are parsed when the client is built.
         let parse = |name: &str, config| registry.parse_certificate_provider(name, config);
         let bootstrap = self.bootstrap.plug(&parse).map_err(BuildError::Bootstrap)?;
         let settings = self.settings;

@@ -24,11 +24,14 @@ pub struct ClusterSubscription {
 /// The subscribed clusters of one resolution.
 #[derive(Default)]
 pub(super) struct ClusterSubscriptions {
-    /// Each entry was sent to the driver. The upgrade of an entry fails while its last handle is being dropped.
+    /// Each entry was sent to the driver. Entries are weak, since the handles own the subscription; the upgrade of one fails
+    /// while its last handle is being dropped.
     by_name: Mutex<HashMap<Arc<str>, Weak<Shared>>>,
 }
 
 /// The state that all subscriptions to one name share.
+///
+/// Its end, not that of a handle, reaches the driver: a call costs a lock and a reference count.
 struct Shared {
     /// The name of the cluster.
     name: Arc<str>,
@@ -44,6 +47,8 @@ impl ClusterSubscription {
         if let Some(shared) = before.and_then(Weak::upgrade) {
             return Self { shared };
         }
+        // The last handle is being dropped in another thread and waits for this lock. It will find that its entry was replaced
+        // and send nothing, so that the driver keeps the cluster without a gap.
         let is_known_to_driver = before.is_some();
         let shared = Arc::new(Shared { name: name.into(), watch: watch.clone() });
         by_name.insert(shared.name.clone(), Arc::downgrade(&shared));

@@ -65,9 +65,9 @@ impl Dns for SystemDns {
 /// Executes lookups, each in a task of its own; dropping it aborts them.
 #[derive(Debug)]
 pub(super) struct Lookups {
-    /// Looks up a host.
+    /// The resolver of the system, or of the application.
     dns: Arc<dyn Dns>,
-    /// The maximum duration of a lookup.
+    /// The maximum duration of a lookup: the time after which the engine gives it up, too.
     lookup_timeout: Duration,
     /// The lookups in progress, which end with the client.
     tasks: JoinSet<()>,
@@ -80,7 +80,11 @@ impl Lookups {
     }
 
     /// Begins a lookup, whose outcome is reported exactly once.
+    ///
+    /// `dns` may be code of an application: it is called within the task, so that a panic, or a long computation, does not
+    /// happen in the driver.
     pub(super) fn start(&mut self, lookup: LookupId, host: Arc<str>, reports: UnboundedSender<Input>) {
+        // A `JoinSet` keeps the results of ended tasks until somebody takes them.
         while self.tasks.try_join_next().is_some() {}
         let report = Report { lookup, reports: Some(reports) };
         let (dns, lookup_timeout) = (self.dns.clone(), self.lookup_timeout);
@@ -95,6 +99,9 @@ impl Lookups {
 }
 
 /// Reports the outcome of a lookup, even of a panicking one.
+///
+/// The engine counts lookups in progress, and a host whose lookup is never reported would not be looked up again before its
+/// timeout.
 #[derive(Debug)]
 struct Report {
     /// The lookup.
@@ -120,6 +127,7 @@ impl Report {
 
 impl Drop for Report {
     fn drop(&mut self) {
+        // Also dropped when the client ends and aborts its tasks, when nobody receives it.
         self.send(Err("the resolver panicked".to_owned()));
     }
 }

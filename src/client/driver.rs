@@ -1,3 +1,8 @@
+//! The task that owns the engine, and all I/O that it orders.
+//!
+//! It waits in one place, `Driver::next_work`. Whatever could take long is another task, which reports by a channel: a server
+//! that never answers, a resolver that hangs and an application that never reads delay nothing.
+
 use std::{
     collections::HashMap,
     future::ready,
@@ -35,27 +40,42 @@ use crate::{
 /// [`Input`]s.
 #[derive(Debug)]
 pub(super) struct Driver {
+    /// The client without I/O. It is drained after each call (`carry_out`), as its contract requires.
     engine: Engine,
+    /// Connections are begun here, and made in tasks of their own.
     transports: Transports,
+    /// Commands of handles and watches. It ends with the last of them, since the driver has a weak sender alone.
     commands: UnboundedReceiver<Command>,
-    /// Commands that were received and not handled yet, the last one first.
+    /// Commands that were received and not handled yet, the last one first. A field, so that the watches in them are closed if
+    /// the driver is dropped in between.
     batch: Vec<Command>,
+    /// Events of streams and lookups.
     events: UnboundedReceiver<Input>,
     /// Cloned for the transport and for lookups. It contains few events: a stream reads one message per order to
     /// read, and a lookup ends once.
     reports: UnboundedSender<Input>,
+    /// The slots to publish to. References are weak: a watch lives as long as its watchers, and ends by a command when the last
+    /// of them is dropped.
     watches: ByWatch<Weak<dyn Publish>>,
+    /// The connections of the streams that the engine considers open. Dropping one closes it.
     connections: HashMap<StreamId, Box<dyn Connection>>,
+    /// The DNS lookups in progress.
     lookups: Lookups,
+    /// The load reports, which share the connections.
     loads: LoadDriver,
+    /// Where metrics are recorded, if the application has set it.
     #[cfg(feature = "metrics")]
     recorder: Option<Recorder>,
 }
 
 /// The work after a wait.
+///
+/// Deadlines of the engine and of load reports are told apart, since each handles its own alone.
 #[derive(Debug)]
 enum Work {
+    /// A batch of commands is in `batch`.
     Commands,
+    /// An event of a stream of resources, or of a lookup.
     Event(Input),
     /// An event of a stream of load reports.
     LoadEvent(Input),
@@ -68,6 +88,7 @@ enum Work {
 }
 
 impl Driver {
+    /// A driver of which nothing has run yet. Its future is [`run`](Self::run).
     pub(super) fn new(
         engine: Engine,
         transports: Transports,
@@ -99,12 +120,16 @@ impl Driver {
         self
     }
 
+    /// Runs until the last handle and watch is gone, or the client is shut down. Dropping the future closes all watches at
+    /// once, without last load reports.
     pub(super) async fn run(mut self) {
         let mut sleep = pin!(time::sleep_until(time::Instant::now()));
         self.carry_out();
         loop {
             match self.next_work(sleep.as_mut()).await {
                 Work::Commands => {
+                    // The commands that follow a shutdown stay in the batch, where `drop` finds the watches that it has to
+                    // close.
                     self.batch.reverse();
                     while let Some(command) = self.batch.pop() {
                         if self.handle_command(command).is_break() {
@@ -138,6 +163,9 @@ impl Driver {
     }
 
     /// Waits for work. The choice among several kinds is random, so that none starves another.
+    ///
+    /// Cancel-safe in all branches: `select!` drops the futures of those that are not taken, and none of them has taken
+    /// anything.
     async fn next_work(&mut self, mut sleep: Pin<&mut Sleep>) -> Work {
         let of_loads = self.loads.poll_timeout().map(time::Instant::from_std);
         let of_engine = self.engine.poll_timeout().map(|(at, _)| time::Instant::from_std(at));
@@ -152,6 +180,7 @@ impl Driver {
         let is_over = deadline.is_some_and(|at| at <= time::Instant::now());
         if let Some(at) = deadline
             && !is_over
+            // Most events leave the next deadline as it is, and a reset is an operation on the runtime's timer wheel.
             && at != sleep.deadline()
         {
             sleep.as_mut().reset(at);
@@ -207,6 +236,7 @@ impl Driver {
     fn handle_event(&mut self, event: Input) {
         if let Input::Transport(event) = &event {
             let stream = event.stream();
+            // Its events were in the queue when the engine cancelled the stream. The engine does not know the stream any more.
             if !self.connections.contains_key(&stream) {
                 return trace!(%stream, "event of a cancelled stream ignored");
             }
@@ -221,6 +251,9 @@ impl Driver {
     }
 
     /// Executes all outputs of the engine.
+    ///
+    /// Called after each call of the engine. Load reports come last, since their connections depend on those that were made or
+    /// lost here.
     fn carry_out(&mut self) {
         // Metrics are updated before watches see the effects.
         #[cfg(feature = "metrics")]
@@ -247,6 +280,7 @@ impl Driver {
                     self.lookups.start(lookup, host, self.reports.clone());
                 }
                 Output::Notify { watch_id, observed } => {
+                    // The last watcher may be gone, with the command of its end still in the queue.
                     if let Some(watch) = self.watches.get(&watch_id).and_then(Weak::upgrade) {
                         watch.publish(observed).wake();
                     }
@@ -317,6 +351,8 @@ impl Driver {
 /// Closes all watches, including those that were started too late to reach the driver.
 impl Drop for Driver {
     fn drop(&mut self) {
+        // From now on, new watches see that the driver has ended, and close themselves. Those that were faster are in the
+        // queue.
         self.commands.close();
         self.close_watches();
         let mut watches = Vec::new();
@@ -339,5 +375,6 @@ impl Drop for Driver {
     }
 }
 
-/// The maximum number of commands to process before events and deadlines are checked again.
+/// The maximum number of commands to process before events and deadlines are checked again. A batch is handled without an
+/// `await`, so that this bounds how long a response waits behind an application that begins thousands of watches.
 const MAX_BATCH: usize = 256;

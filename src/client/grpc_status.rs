@@ -23,6 +23,7 @@ use crate::error::WatchError;
 /// ```
 impl From<WatchError> for Status {
     fn from(error: WatchError) -> Self {
+        // Both enums have the numbers of gRPC's codes, which a test compares.
         let mut status = Self::new((error.code() as i32).into(), error.to_string());
         status.set_source(Arc::new(error));
         status

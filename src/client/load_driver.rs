@@ -30,32 +30,36 @@ use crate::{
 /// made, or waits for another attempt, the stream waits with it; without one, it has a connection of its own.
 #[derive(Debug)]
 pub(super) struct LoadDriver {
-    /// The protocol.
+    /// The protocol, which decides what is reported, and when.
     reporting: Reporting,
     /// The interval of keepalives.
     keepalive: Duration,
     /// The streams that are connected, or being connected.
     connections: HashMap<StreamId, Box<dyn Connection>>,
-    /// Streams that wait for a connection.
+    /// Streams that wait for a connection. They wait as long as the engine has, or will have, a stream of resources to the same
+    /// server.
     waiting: BTreeMap<StreamId, LoadTarget>,
-    /// The servers of the connections for resources.
+    /// The servers of the connections for resources, as far as these have streams: polls and files have no stream beside which
+    /// another one could be opened.
     hosts: BTreeMap<StreamId, Arc<Server>>,
     /// Events of the streams.
     events: UnboundedReceiver<Input>,
     /// Where the streams send them.
     reports: UnboundedSender<Input>,
-    /// Something may have changed since the metrics were recorded.
+    /// Set by each event and command, so that recording the metrics costs nothing between them.
     #[cfg(feature = "metrics")]
     is_changed: bool,
-    /// In the order of the streams.
+    /// The values that were recorded last, in the order of the streams: counters are incremented by the difference.
     #[cfg(feature = "metrics")]
     recorded: Vec<Recorded>,
 }
 
 /// The connections that resources come from, and what makes others.
+///
+/// Borrowed for each call, since the driver owns them for the streams of resources.
 #[derive(Debug)]
 pub(super) struct Network<'a> {
-    /// Knows the servers.
+    /// Knows whether a server has, or will have, a stream of resources.
     pub(super) engine: &'a Engine,
     /// Connect to them.
     pub(super) transports: &'a Transports,
@@ -65,6 +69,7 @@ pub(super) struct Network<'a> {
 
 impl LoadDriver {
     /// `wake` is the channel by which handles wake the driver.
+    // A weak sender: the counters are held by handles of the application, which must not keep the client alive by them.
     pub(super) fn new(reporting: Reporting, keepalive: Duration, wake: &UnboundedSender<Command>) -> Self {
         let wake = wake.downgrade();
         reporting.loads().set_wake(move || {
@@ -128,7 +133,7 @@ impl LoadDriver {
         self.reporting.status()
     }
 
-    /// A connection for resources is being made.
+    /// A connection for resources is being made. Reports of the server use it from now on, even while it is being made.
     pub(super) fn on_connect(&mut self, stream: StreamId, to: &ConnectTarget) {
         match to {
             ConnectTarget::Server { server, polling: None, .. } => {
@@ -236,6 +241,8 @@ impl LoadDriver {
     fn connect_waiting(&mut self, network: &mut Network<'_>) {
         let Self { waiting, hosts, connections, reports, keepalive, .. } = self;
         waiting.retain(|stream, LoadTarget { server, method }| {
+            // Servers that differ in nothing but the variant of the protocol have one connection, and load reports have no
+            // variant.
             let host = hosts.iter().find(|(_, host)| host.has_connection_of(server));
             if host.is_none() && network.engine.uses(server) {
                 // The connection is lost, and will be made again.

@@ -54,9 +54,9 @@ pub struct WatchAll<T: Resource> {
 ///
 /// Successive states share their common members, so that keeping a state is cheap.
 pub struct Members<T> {
-    /// The members, without their Rust type.
+    /// The members as the engine has published them, without their Rust type.
     inner: Arc<ErasedMembers>,
-    /// Their Rust type.
+    /// Their Rust type, in a function type, which is `Send`, `Sync` and `Unpin` whatever `T` is.
     resource: PhantomData<fn() -> T>,
 }
 
@@ -87,6 +87,7 @@ impl<T: Resource> WatchAll<T> {
     /// # Cancel safety
     /// No state is lost if the future is dropped.
     pub async fn ready(&mut self) -> Result<Arc<Members<T>>, WatchError> {
+        // A server that cannot be reached yields a warning and never a complete set: `ready` ends with that.
         let known = |members: &Members<T>| members.is_complete() || members.warning().is_some();
         let members = self.watcher.wait_for(known).await.ok_or_else(|| self.watcher.watch().shut_down())?;
         match members.warning() {
@@ -166,10 +167,12 @@ impl<T: Resource> Members<T> {
             return None;
         }
         let about = || Subject { type_url, name: name.clone(), node: node.clone() };
+        // Not an error on the wire: the server has responded, without members.
         let none = || WatchError::new(Code::NotFound, Blame::Peer, about(), "the management server has none");
         warning.clone().or_else(|| complete.then(none))
     }
 
+    /// The state without its Rust type, for comparisons.
     fn erased(&self) -> &ErasedMembers {
         &self.inner
     }

@@ -13,10 +13,11 @@ use crate::background::supervise;
 /// The observing part of a client with gRPC's rules. It has streams of its own, so that servers receive the ACK or
 /// NACK of each profile separately. It starts with the first observing watch, and ends with the last one.
 pub(super) struct Observer {
-    /// Builds the part.
+    /// Builds the part, without metrics and with the other profile of validation.
     start: Box<Start>,
     /// Closed when the driver of the client has ended.
     ended: watch::Receiver<()>,
+    /// The observing part; empty before the first observing watch and after the last one.
     registry: Mutex<Weak<Registry>>,
 }
 
@@ -30,6 +31,7 @@ impl Observer {
         Self { start, ended, registry: Mutex::default() }
     }
 
+    /// Locks the reference, which is whole even after a panic.
     fn known(&self) -> MutexGuard<'_, Weak<Registry>> {
         self.registry.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -40,10 +42,12 @@ pub(super) fn of(client: &Arc<Registry>, runtime: &Handle) -> Arc<Registry> {
     // An ended client refuses watches of all profiles; a client that only observes has no such part.
     let observer = if client.has_ended() { None } else { client.extensions().get::<Observer>() };
     let Some(observer) = observer else { return client.clone() };
+    // Held while the part is built, so that two first watches build one.
     let mut known = observer.known();
     if let Some(registry) = known.upgrade() {
         return registry;
     }
+    // Building needs a current runtime, and watches begin anywhere.
     let _entered = runtime.enter();
     let role = Role::Observer { client: Some(client.clone()) };
     let (observing, driver) = (observer.start)(role);

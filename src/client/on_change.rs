@@ -27,12 +27,15 @@ pub struct ChangeGuard {
 }
 
 /// Calls back, in a task of its own, with each state that a watch yields.
+///
+/// The callback runs between polls of the watch, so that a slow one skips states and delays nobody else.
 pub(super) fn call<S, F>(runtime: &Handle, mut watch: S, mut callback: F) -> ChangeGuard
 where
     S: Stream + Unpin + Send + 'static,
     S::Item: Send,
     F: FnMut(&S::Item) + Send + 'static,
 {
+    // An abort ends the task at its next `await`. The flag covers the time between the poll of the watch and the call.
     let dropped = Arc::new(AtomicBool::new(false));
     let is_dropped = dropped.clone();
     let task = runtime.spawn(async move {

@@ -15,7 +15,7 @@ use crate::{config::Bootstrap, engine::Settings, resource::Validation, transport
 
 /// Shared clients by their configurations.
 pub(super) struct Pool {
-    /// The clients that have not ended.
+    /// The clients that have not ended. Their keys can be compared but not hashed, and processes have few of them.
     clients: Mutex<Vec<Pooled>>,
 }
 
@@ -24,9 +24,11 @@ pub(super) struct Pool {
 pub(super) struct PoolKey {
     /// A driver ends with its runtime, and stalls with it, which must not affect other runtimes.
     pub(super) runtime: runtime::Id,
+    /// The bootstrap, compared by value: each caller reads it for itself.
     pub(super) bootstrap: Arc<Bootstrap>,
     pub(super) settings: Settings,
     pub(super) grpc: GrpcTransport,
+    /// The scope, since the status and metrics of a client have one.
     pub(super) scope: String,
     pub(super) validation: Validation,
     #[cfg(feature = "metrics")]
@@ -39,10 +41,11 @@ pub(super) struct Share {
     pool: &'static Pool,
     /// The number of shares that have not been given up.
     sharers: Arc<AtomicUsize>,
-    /// Whether this one was given up.
+    /// Whether this one was given up. Clones of a handle have one share, and each of them may shut down.
     is_left: AtomicBool,
 }
 
+/// A shared client, and the number of those who share it.
 struct Pooled {
     /// The configuration.
     key: PoolKey,
@@ -59,12 +62,16 @@ impl Pool {
     }
 
     /// The client of a key: an existing one, or one that is built now.
+    ///
+    /// The lock is held while a client is built, so that two callers with one configuration do not build two. Building does no
+    /// I/O.
     pub(super) fn share<E>(
         &'static self,
         key: PoolKey,
         build: impl FnOnce() -> Result<Arc<Registry>, E>,
     ) -> Result<(Arc<Registry>, Arc<Share>), E> {
         let mut clients = self.lock();
+        // Ended clients are removed here alone: a client that ends does not know its pool.
         clients.retain(|pooled| pooled.registry().is_some());
         let found = clients.iter().find(|pooled| pooled.key == key);
         if let Some((pooled, registry)) = found.and_then(|pooled| Some((pooled, pooled.registry()?))) {

@@ -173,6 +173,7 @@ impl Clone for Resolution {
 }
 
 impl WatchValue for Resolved {
+    // Resolutions of a target share their subscriptions to clusters, as they share its snapshots.
     type Shared = ClusterSubscriptions;
 
     fn from_erased(erased: Erased) -> Arc<Self> {
@@ -181,6 +182,8 @@ impl WatchValue for Resolved {
 }
 
 /// Clones the result; both variants are cheap to clone.
+///
+/// A slot holds its value in an `Arc`, and applications get the one of the snapshot.
 fn owned(seen: Arc<Resolved>) -> Resolved {
     (*seen).clone()
 }

@@ -70,6 +70,8 @@ impl From<ResourceSelector> for WatchedNames<'_> {
     }
 }
 
+// `ResourceName` has no `AsRef<str>`, so that these implementations do not overlap. A parsed name may have attributes, which
+// its text lacks.
 impl<T: AsRef<str> + ?Sized> WatchName for T {}
 
 impl WatchName for ResourceName {}
@@ -77,6 +79,8 @@ impl WatchName for ResourceName {}
 impl WatchName for &ResourceName {}
 
 /// The selection of one resource by its name.
+///
+/// Text is borrowed: a watch that exists already is joined without an allocation.
 pub(super) fn one<N: WatchName + ?Sized>(name: &N) -> WatchedNames<'_> {
     match name.as_name() {
         Name::Text(text) => WatchedNames::One(text),
@@ -100,6 +104,7 @@ mod sealed {
 
     /// The method of [`WatchName`](super::WatchName), which is not part of the API.
     pub trait AsName {
+        /// The name as text or in its parsed form.
         fn as_name(&self) -> Name<'_>;
     }
 

@@ -1,4 +1,7 @@
 //! The latest value of a watch, and those who wait for the next one.
+//!
+//! The driver publishes, watchers poll. Neither waits for the other: the lock is held for a few pointers, and the driver wakes
+//! watchers after it has released the lock.
 
 use std::{
     fmt, mem,
@@ -12,41 +15,49 @@ use slab::Slab;
 ///
 /// It stores one value, never a queue: a slow watcher skips intermediate values, never the latest one, and does not
 /// delay others.
+///
+/// It takes 40 bytes at most, since a client may have tens of thousands of watches with one watcher each.
 pub(super) struct Slot<V> {
     /// The value and the watchers.
     state: Mutex<State<V>>,
 }
 
+/// The value, its number, and those who wait for the next.
 struct State<V> {
-    /// The latest value.
+    /// The latest value; `None` before the first publication.
     value: Option<Arc<V>>,
     /// Counts publications. It skips 0, the initial value of a watcher that has yielded nothing. It may wrap around:
     /// a watcher would have to miss exactly 2³² − 1 publications to skip one.
     revision: u32,
-    /// Whether there will be no other one.
+    /// Whether nothing is published any more. The value stays readable, since a watcher may not have seen it.
     closed: bool,
     /// The watchers waiting for the next revision.
     waiting: Waiting,
 }
 
 /// The wakers of waiting watchers by their index: usually one.
+///
+/// One waker is stored in place: most watches have one watcher, and its waker needs no allocation but its own.
 #[derive(Debug)]
 enum Waiting {
     /// At index 0.
     One(Waker),
+    /// No waker, or several. The slab stays until it is empty, since its indices have been handed out.
     Other(Option<Box<Slab<Waker>>>),
 }
 
 /// The position of a watcher: the last revision that it has seen, and its index among the waiting ones.
 #[derive(Debug, Default)]
 pub(super) struct Cursor {
-    /// The revision that was yielded last.
+    /// The revision that was yielded last; 0, which no publication has, before the first one.
     seen: u32,
     /// Valid as long as `seen` is the slot's revision: a publication removes all wakers.
     place: Option<usize>,
 }
 
 /// The wakers that a publication removes, to be woken without a lock held.
+///
+/// A waker may run code of an executor, which may poll the watch at once and would find the lock taken.
 #[must_use = "watchers wait until they are woken"]
 #[derive(Debug, Default)]
 pub(super) struct Wakers(Waiting);
@@ -60,7 +71,11 @@ impl<V> Slot<V> {
     }
 
     /// Replaces the value.
+    ///
+    /// The caller has to wake the watchers, which is a step of its own for the sake of the lock.
     pub(super) fn publish(&self, value: Arc<V>) -> Wakers {
+        // The replaced value leaves the block: dropping it may run the destructor of an application's resource, which must not
+        // happen under the lock.
         let (wakers, _replaced) = {
             let mut state = self.lock();
             state.revision = state.revision.checked_add(1).unwrap_or(1);
@@ -82,6 +97,8 @@ impl<V> Slot<V> {
     }
 
     /// The value, which is marked as seen.
+    ///
+    /// The watcher does not wait any more, if it did: a future that was dropped before its end may have left its waker.
     pub(super) fn take(&self, cursor: &mut Cursor) -> Option<Arc<V>> {
         let mut state = self.lock();
         state.leave(cursor);
@@ -90,6 +107,8 @@ impl<V> Slot<V> {
     }
 
     /// The value if the watcher has not seen it, or `None` if the slot is closed.
+    ///
+    /// A value that was not seen comes before the end, so that a watcher of a client that is shut down sees the last state.
     pub(super) fn poll(&self, cursor: &mut Cursor, cx: &Context<'_>) -> Poll<Option<Arc<V>>> {
         let mut state = self.lock();
         if cursor.seen != state.revision {
@@ -102,6 +121,7 @@ impl<V> Slot<V> {
         }
         match cursor.place {
             Some(place) => state.waiting.renew(place, cx.waker()),
+            // Registered under the same lock as the comparison of revisions: a publication in between cannot be missed.
             None => cursor.place = Some(state.waiting.add(cx.waker().clone())),
         }
         Poll::Pending
@@ -127,6 +147,7 @@ impl<V> Slot<V> {
 impl<V> State<V> {
     fn leave(&mut self, cursor: &mut Cursor) {
         if let Some(place) = cursor.place.take()
+            // Otherwise a publication has taken all wakers, and the index may be that of another watcher by now.
             && cursor.seen == self.revision
             && !self.closed
         {
@@ -190,6 +211,8 @@ impl Waiting {
         }
     }
 
+    /// Replaces the waker of a watcher that is polled by another task, or again. `clone_from` does nothing for a waker of the
+    /// same task.
     fn renew(&mut self, place: usize, waker: &Waker) {
         match self {
             Self::One(one) => one.clone_from(waker),
@@ -198,6 +221,7 @@ impl Waiting {
         }
     }
 
+    /// Removes a waker. Indices of the others stay.
     fn remove(&mut self, place: usize) {
         match self {
             Self::One(_) => *self = Self::default(),

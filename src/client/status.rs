@@ -144,6 +144,8 @@ pub struct UpdateError {
 }
 
 /// A reference that does not keep the client alive.
+///
+/// The status service of a process may outlive its clients, and must not keep their streams open.
 #[cfg(feature = "csds")]
 #[derive(Debug, Clone)]
 pub(crate) struct WeakClient(Weak<Registry>);
@@ -192,10 +194,13 @@ impl Client {
 }
 
 impl Registry {
+    /// The status of this part of a client. The driver only copies its state: sorting, clocks and redaction are done by the
+    /// caller.
     pub(super) async fn status(&self) -> ClientStatus {
         let (reply, replied) = oneshot::channel();
         // Without a driver, the status is empty.
         let status = match self.order(Command::Status { reply }) {
+            // The driver may end between the command and the reply.
             Ok(()) => replied.await.unwrap_or_default(),
             Err(_) => Default::default(),
         };
@@ -210,6 +215,7 @@ impl Registry {
 impl ClientStatus {
     fn new(identity: &Identity, status: Status, clock: &Clock) -> Self {
         let Status { servers, mut resources } = status;
+        // The order of a type is that of its first use: the listener comes before the routes and clusters that it leads to.
         resources.sort_by(|a, b| (a.order, &a.name).cmp(&(b.order, &b.name)));
         Self {
             node_id: identity.node_id.clone(),
@@ -263,6 +269,7 @@ impl ResourceStatus {
             state,
             version: version.unwrap_or_default(),
             last_updated: updated.map(|at| clock.at(at)),
+            // Here and not in the cache, which compares responses with the bytes as they were sent.
             bytes: bytes.map(|bytes| redact::redacted(type_url, &bytes).map_or(bytes, Bytes::from)),
             error: ambient_error.map(|ambient_error| UpdateError::new(ambient_error, clock)),
             remarks,
@@ -278,6 +285,8 @@ impl UpdateError {
 }
 
 /// One point in time on both clocks.
+///
+/// The engine has no wall clock, which may be set back; times of events are converted by their age.
 struct Clock {
     /// The time on the clock of timers.
     now: Instant,

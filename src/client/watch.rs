@@ -92,6 +92,7 @@ impl<T: Resource> Watch<T> {
         match self.wait_for(|seen| !seen.is_pending()).await.as_deref() {
             Some(Observed::Present { resource, .. }) => Ok(resource.clone()),
             Some(Observed::Absent { reason }) => Err(reason.clone()),
+            // `Pending` is never published: the condition above excludes it for the compiler's sake.
             Some(Observed::Pending) | None => Err(self.watcher.watch().shut_down()),
         }
     }

@@ -57,20 +57,26 @@ pub(crate) struct ContextParamKeys {
 /// The parts of a bootstrap, validated one by one, before authorities get the default servers.
 #[derive(Debug, Default)]
 pub(crate) struct Parts {
+    /// The sources of names without an authority, and of authorities without sources.
     pub(crate) sources: Sources,
+    /// Authorities by name, without the defaults that they get.
     pub(crate) authorities: BTreeMap<String, AuthorityParts>,
     pub(crate) default_authority: Option<AuthorityParts>,
     pub(crate) node: Node,
     pub(crate) context: ContextParamKeys,
     pub(crate) certificate_providers: BTreeMap<String, CertificateProvider>,
+    /// `None` is the template `%s`.
     pub(crate) client_listener_template: Option<Template>,
+    /// `None` if servers cannot ask for listeners by their addresses.
     pub(crate) server_listener_template: Option<Template>,
     pub(crate) allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
+    /// Servers for clients that follow the config sources of resources.
     pub(crate) named_servers: NamedServers,
     pub(crate) collections: BTreeMap<String, ResourceName>,
     pub(crate) warnings: Vec<ValidationError>,
 }
 
+/// An authority as it is configured, before it gets the defaults.
 #[derive(Debug)]
 pub(crate) struct AuthorityParts {
     /// How names of listeners are made of targets; `None` is the default.
@@ -158,6 +164,7 @@ impl Bootstrap {
     }
 
     /// The bootstrap with the certificate providers of registered plugins parsed; unchanged if there are none.
+    /// Called once, when the client is built, since the plugins are in its registry. All problems are returned together.
     pub(crate) fn plug(self: Arc<Self>, parse: &ParsePlugin<'_>) -> Result<Arc<Self>, ConfigError> {
         let mut plugged = BTreeMap::new();
         let mut problems = Vec::new();
@@ -248,6 +255,7 @@ impl Bootstrap {
 
     /// Makes a bootstrap of valid parts.
     pub(crate) fn assemble(parts: Parts) -> Self {
+        // A47-6: equal sources become one allocation, so that comparing them is comparing pointers for most.
         let mut known = Vec::new();
         let sources = parts.sources.share(&mut known);
         let mut authority = |name: &str, parts: AuthorityParts| Authority {
@@ -260,6 +268,7 @@ impl Bootstrap {
         };
         let authorities = parts.authorities.into_iter();
         let authorities = authorities.map(|(name, parts)| (name.clone(), authority(&name, parts))).collect();
+        // Its template is never used: that of an authority without an entry is made of the name of the authority (`template_of`).
         let default_authority = parts.default_authority.map(|parts| authority("", parts));
         Self {
             sources,

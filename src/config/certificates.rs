@@ -71,6 +71,7 @@ impl CertificateProvider {
             Value::Null => (Map::new(), false),
             Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => (Map::new(), true),
         };
+        // Before the shape is judged: the configuration of a plugin that nobody has registered may be anything.
         let parsed = parse(plugin_name, config)?;
         Some(if misplaced { Err(Invalid::new("expected an object")) } else { parsed.map(Self::Custom) })
     }

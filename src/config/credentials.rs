@@ -26,9 +26,10 @@ pub enum ChannelCredentials {
 /// The TLS settings of a management server (A65). Without any file: the root certificates of the system and no client
 /// certificate.
 ///
-/// Files can be replaced while a client runs. An unusable file (missing, malformed, or a certificate that does not match
-/// the key since only one of the two was replaced) is reported to the watches with the field, the file and the reason. No
-/// connection is made without it, and the next attempt reads the files again.
+/// Files can be replaced while a client runs. A file may be unusable: missing, malformed, or a certificate that does not match
+/// the key since only one of the two was replaced. If it has never been usable, no connection is made, and the watches get an error
+/// with the field, the file and the reason. If it was usable before, its last good content stays in use, and a warning is logged
+/// once. Each attempt to connect reads the files again.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct TlsConfig {

@@ -25,6 +25,7 @@ pub struct Metadata {
     entries: Vec<Entry>,
 }
 
+/// An entry, which was checked when it was added.
 #[derive(Clone, PartialEq, Eq, Hash)]
 struct Entry {
     /// The key, in lower case.
@@ -88,6 +89,7 @@ impl Metadata {
 
 impl Entry {
     /// The size in the header list of HTTP/2.
+    /// Each entry has an overhead of 32 bytes there (RFC 7541, section 4.1).
     fn size(&self) -> usize {
         self.key.len() + self.value.len() + 32
     }

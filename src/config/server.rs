@@ -168,6 +168,7 @@ impl Server {
     /// Whether a connection to it is one to another server: they differ in nothing but the variant of the protocol.
     pub(crate) fn has_connection_of(&self, other: &Self) -> bool {
         let Self { api_type, polling, .. } = other;
+        // The usual case first, since it compares without a copy.
         (self.api_type, self.polling) == (*api_type, *polling) && *self == *other
             || *self == Self { api_type: self.api_type, polling: self.polling, ..other.clone() }
     }
@@ -211,6 +212,7 @@ impl ServerFeatures {
             "trusted_xds_server" => self.trusted_xds_server = true,
             "fail_on_data_errors" => self.fail_on_data_errors = true,
             "resource_timer_is_transient_error" => self.resource_timer_is_transient_error = true,
+            // A bootstrap may serve several clients, which know other features.
             _ => {}
         }
     }
@@ -301,6 +303,7 @@ impl ApiType {
         Self::ALL.into_iter().find(|api_type| api_type.name() == name)
     }
 
+    /// All API types, by which names are found.
     pub(crate) const ALL: [Self; 5] =
         [Self::Rest, Self::Grpc, Self::DeltaGrpc, Self::AggregatedGrpc, Self::AggregatedDeltaGrpc];
 }

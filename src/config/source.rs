@@ -177,6 +177,7 @@ impl Sources {
     /// to it (`self`), if these are servers: a file contains one type alone.
     pub(super) fn of(&self, type_url: &str) -> &[ConfigSource] {
         let own = self.by_type.get(type_url).unwrap_or(&self.all);
+        // `self` without `ads`: a resource without a source of its type is requested where the resource that names it came from.
         let naming = naming(type_url).filter(|_| own.is_empty()).and_then(|naming| self.by_type.get(naming));
         let of_servers = |sources: &&Vec<ConfigSource>| sources.iter().all(|one| one.server().is_some());
         naming.filter(of_servers).unwrap_or(own)
@@ -228,11 +229,13 @@ fn naming(type_url: &str) -> Option<&'static str> {
 
 /// A path in a directory, unless it leads out of it by `..`.
 fn inside(root: &Path, path: &Path) -> Option<PathBuf> {
+    // An absolute path takes the place of the root, and may still lead into it.
     let whole = plain(&root.join(path))?;
     whole.starts_with(plain(root)?).then_some(whole)
 }
 
 /// A path without `.` and `..`; `None` if it leads above its beginning.
+/// The file system is not asked: links are resolved when the file is read.
 fn plain(path: &Path) -> Option<PathBuf> {
     let mut plain = PathBuf::new();
     for part in path.components() {

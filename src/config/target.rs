@@ -214,7 +214,9 @@ impl Bootstrap {
 /// `xds:[//authority/]path`, decoded.
 struct Parsed {
     /// The authority; empty if there is none.
+    /// Percent-decoded, and still not checked to be in the bootstrap.
     authority: String,
+    /// The name of the service, not empty; slashes in it are parts of the name.
     path: String,
 }
 

@@ -175,6 +175,7 @@ fn parse(text: &str) -> Result<Parsed, String> {
         "ipv6" => addresses(rest, "an IPv6 address in brackets", ipv6_address).map(plain),
         "unix" => unix_path(rest).map(ServerAddress::Unix).map(plain),
         "xds" => Err("not supported: a management server cannot be found through xDS itself".to_owned()),
+        // `host:port` looks like a scheme, too: what follows, or a list of gRPC's schemes, tells them apart.
         _ if rest.starts_with("//") || KNOWN_SCHEMES.contains(&scheme) => {
             Err(format!("scheme {scheme:?} is not supported; {FORMS}"))
         }
@@ -247,6 +248,7 @@ fn parse_port(text: &str) -> Result<u16, String> {
     if text.contains(':') {
         return Err("too many colons: an IPv6 address needs brackets".to_owned());
     }
+    // `parse` alone would accept a sign.
     let digits = !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
     text.parse().ok().filter(|port| digits && *port != 0).ok_or_else(|| format!("port {text:?}: {BAD_PORT}"))
 }
@@ -255,6 +257,7 @@ fn parse_port(text: &str) -> Result<u16, String> {
 fn addresses(rest: &str, what: &str, parse: fn(&str) -> Option<SocketAddr>) -> Result<ServerAddress, String> {
     let parse_one = |text: &str| {
         parse(text)
+            // Port 0 has a meaning for listening alone.
             .filter(|address| address.port() != 0)
             .ok_or_else(|| format!("{text:?} is not {what} with a port from 1 to 65535"))
     };

@@ -24,6 +24,7 @@ pub(super) struct Connection<T = TcpStream> {
     io: T,
     /// The count of streams, which requests change.
     info: ConnectionInfo,
+    /// The time without streams after which the connection is closed.
     idle_timeout: Duration,
     /// The next time to check for idleness.
     check: Pin<Box<Sleep>>,
@@ -34,6 +35,7 @@ pub(super) struct Connection<T = TcpStream> {
 /// The properties of the connection of a request.
 #[derive(Debug, Clone)]
 pub(super) struct ConnectionInfo {
+    /// The address of the client, where the transport has one.
     peer: Option<SocketAddr>,
     /// Shared with the streams of the connection.
     use_: Arc<Mutex<Use>>,
@@ -49,6 +51,7 @@ struct Use {
 }
 
 /// Counts a stream on a connection until it is dropped.
+/// Empty on a server of the application, whose connections are not counted.
 #[derive(Debug)]
 pub(super) struct StreamGuard(Option<ConnectionInfo>);
 
@@ -70,6 +73,7 @@ impl<T> Connection<T> {
         loop {
             ready!(self.check.as_mut().poll(cx));
             let now = Instant::now();
+            // A connection with streams is not idle since any time: look again in an idle time from now.
             let since = self.info.idle_since().unwrap_or(now);
             let end = later(since, self.idle_timeout);
             if end <= now {
@@ -132,6 +136,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Connection<T> {
         cx: &mut Context<'_>,
         buf: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
+        // Data first: a connection that has any is in use, even if the idle time has passed by now.
         if let Poll::Ready(read) = Pin::new(&mut self.io).poll_read(cx, buf) {
             return Poll::Ready(read);
         }

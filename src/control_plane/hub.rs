@@ -24,7 +24,9 @@ use super::{
 
 /// The state that all streams of a control plane share.
 pub(super) struct Hub {
+    /// The behaviors and limits of the session of each stream.
     pub(super) settings: Settings,
+    /// The limits for all streams together.
     pub(super) server_limits: ServerLimits,
     /// Checks the headers of requests.
     pub(super) authorize: Option<Authorize>,
@@ -36,13 +38,16 @@ pub(super) struct Hub {
     subscriptions: watch::Sender<Subscriptions>,
     /// Numbers the changes of subscriptions.
     turns: Turns,
+    /// All of them are called with each event, in this order.
     observers: Vec<Observer>,
     /// The streams of load reports.
     pub(super) load_reporting: LoadHub,
 }
 
+/// Decides from the headers of a request, before anything else of it is read, whether it is served.
 pub(super) type Authorize = Box<dyn Fn(&http::HeaderMap) -> Result<(), Status> + Send + Sync>;
 
+/// Is called with each event, on the task of the stream.
 pub(super) type Observer = Box<dyn Fn(&Event) + Send + Sync>;
 
 /// The state that streams follow: each change of it wakes them.
@@ -69,6 +74,7 @@ pub(super) struct State {
 struct Streams {
     /// The number of streams that were ever opened, which numbers them.
     opened: u64,
+    /// The senders of commands by the number of their stream, with the method, since some commands are only for some streams.
     open: BTreeMap<u64, (Method, mpsc::UnboundedSender<Command>)>,
 }
 
@@ -130,6 +136,7 @@ impl Hub {
 
     /// Changes the state; `change` returns whether streams must be woken.
     pub(super) fn change(&self, change: impl FnOnce(&mut State) -> bool) -> bool {
+        // Without a change, no stream is woken to compare the resources again.
         self.state.send_if_modified(change)
     }
 

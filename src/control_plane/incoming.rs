@@ -24,8 +24,11 @@ use super::{connection::Connection, server_limits::ServerLimits};
 
 /// The connections that clients open, up to their limit, and after their handshakes.
 pub(super) struct Incoming {
+    /// The connections of the listener.
     tcp: TcpIncoming,
+    /// The TLS of connections, if they have any.
     tls: Option<ServerTls>,
+    /// The limits of the server.
     limits: ServerLimits,
     /// A permit for each connection, up to the limit.
     permits: Arc<Semaphore>,

@@ -41,6 +41,7 @@ pub(super) struct LoadState {
     pub(super) fault: Option<LoadFault>,
     /// Whether reports are left unread.
     pub(super) reading_paused: bool,
+    /// When response headers are sent.
     pub(super) headers: Headers,
 }
 
@@ -74,7 +75,9 @@ pub(super) enum LoadCommand {
 /// The open streams.
 #[derive(Debug, Default)]
 struct Streams {
+    /// The number of streams that were ever opened, which numbers them.
     opened: u64,
+    /// The senders of commands, by the number of the stream.
     open: BTreeMap<u64, mpsc::UnboundedSender<LoadCommand>>,
 }
 
@@ -84,10 +87,12 @@ impl LoadHub {
         self.state.send_modify(change);
     }
 
+    /// Returns a copy of the state.
     pub(super) fn state(&self) -> LoadState {
         self.state.borrow().clone()
     }
 
+    /// Returns a receiver that wakes at each change of the state.
     pub(super) fn follow(&self) -> watch::Receiver<LoadState> {
         self.state.subscribe()
     }
@@ -127,6 +132,7 @@ impl LoadHub {
         streams.open.values().filter(|stream| stream.send(command.clone()).is_ok()).count()
     }
 
+    /// The number of open streams.
     pub(super) fn open_streams(&self) -> usize {
         self.streams().open.len()
     }
@@ -142,6 +148,7 @@ impl LoadHub {
         look(&self.loads())
     }
 
+    /// Forgets all reports.
     pub(super) fn clear(&self) {
         self.loads().clear();
     }

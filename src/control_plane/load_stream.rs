@@ -26,11 +26,15 @@ use crate::pb::envoy::service::load_stats::v3::LoadStatsRequest;
 /// One stream of load reports: a task that runs a [`LoadSession`].
 #[derive(Debug)]
 pub(super) struct LoadStream {
+    /// The number of the stream.
     id: u64,
+    /// The state that all streams share.
     hub: Arc<Hub>,
     /// The protocol of the stream.
     session: LoadSession,
+    /// The messages to the client; an error ends the stream.
     responses: mpsc::UnboundedSender<Result<Bytes, Status>>,
+    /// What the task does to the stream apart from messages.
     signals: Signals,
     /// When a response is sent that a fault delays.
     delayed_until: Option<Instant>,
@@ -48,7 +52,9 @@ pub(super) struct Signals {
 /// The body of a response that can be reset, for which gRPC has no status.
 #[derive(Debug)]
 pub(super) struct Resettable {
+    /// The body as tonic made it.
     body: Body,
+    /// Resolves when the stream is to be reset; `None` once its sender is gone.
     reset: Option<oneshot::Receiver<()>>,
 }
 
@@ -144,6 +150,7 @@ impl LoadStream {
             return Ok(());
         }
         let now = Instant::now();
+        // From the first time that the response was due: events in the meantime do not postpone it further.
         let until = if let Some(LoadFault::Delay(time)) = fault {
             Some(self.delayed_until.unwrap_or(now + time))
         } else {
@@ -153,6 +160,7 @@ impl LoadStream {
         if self.delayed_until.is_some() {
             return Ok(());
         }
+        // Before the session is asked, since a response that it has handed out counts as sent.
         match fault {
             Some(LoadFault::NoResponse) => return Ok(()),
             Some(LoadFault::EndBeforeResponse(status)) => return Err(Some(status)),

@@ -11,7 +11,9 @@ use crate::{
 /// A method of a discovery service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Method {
+    /// The variant of the protocol.
     pub(super) variant: Variant,
+    /// The version of the method, and of type URLs on its streams.
     pub(super) api_version: TransportApiVersion,
     /// The v3 type URL of a stream of one type; `None` for an aggregated one.
     pub(super) type_url: Option<&'static str>,
@@ -38,6 +40,7 @@ impl Method {
             Some(implied) if written.is_empty() => return Ok(implied),
             Some(_) | None => self.api_version.unspell(written),
         };
+        // A v3 type URL on a stream of v2 is an error: responses would have another type URL than the client asked for.
         let spelled = self.api_version.spell(type_url);
         if spelled != written {
             return Err(Status::invalid_argument(format!("type_url: {written:?} is {spelled:?} in v2")));

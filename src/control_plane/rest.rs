@@ -86,9 +86,13 @@ fn poll(path: &str) -> Option<Method> {
 /// A parsed request. Observers see it as a stream of its own.
 #[derive(Debug)]
 struct Poll {
+    /// The number of the stream that observers see.
     id: u64,
+    /// The state that all streams share.
     hub: Arc<Hub>,
+    /// The method by the path.
     method: Method,
+    /// The request, with the type URL of v3.
     request: Arc<DiscoveryRequest>,
     /// Commands of tests, as to a stream.
     commands: mpsc::UnboundedReceiver<Command>,
@@ -97,7 +101,9 @@ struct Poll {
 /// The response to a request that cannot be processed.
 #[derive(Debug)]
 struct Refusal {
+    /// The HTTP status of the response.
     status: StatusCode,
+    /// The body of the response, for display.
     reason: String,
 }
 
@@ -257,6 +263,8 @@ fn respond(status: StatusCode, content_type: &'static str, body: Bytes) -> Respo
     response
 }
 
+/// The messages by which the descriptors convert between JSON and protobuf.
 const REQUEST: &str = "envoy.service.discovery.v3.DiscoveryRequest";
 const RESPONSE: &str = "envoy.service.discovery.v3.DiscoveryResponse";
+/// The content type of requests and responses.
 const JSON: &str = "application/json";

@@ -34,8 +34,11 @@ pub struct ServerTls {
 /// The paths of the files.
 #[derive(Debug)]
 struct Files {
+    /// The PEM file of the certificate chain.
     certificates: PathBuf,
+    /// The PEM file of the key.
     private_key: PathBuf,
+    /// The PEM file of the certificate authorities for client certificates; without it, clients need none.
     client_ca: Option<PathBuf>,
 }
 
@@ -49,6 +52,7 @@ struct Contents {
 
 /// The last usable contents.
 struct Current {
+    /// The contents from which the acceptor was made, to notice changes.
     contents: Contents,
     acceptor: TlsAcceptor,
 }
@@ -139,6 +143,7 @@ impl Files {
             }
         };
         let mut config = config.with_cert_resolver(Arc::new(SingleCertAndKey::from(identity)));
+        // gRPC needs HTTP/2; clients of REST may use HTTP/1.1.
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
         Ok(TlsAcceptor::from(Arc::new(config)))
     }

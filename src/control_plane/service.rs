@@ -84,6 +84,7 @@ where
         Box::pin(async move {
             let mut grpc = Grpc::new(RawCodec)
                 .max_decoding_message_size(max_request_size)
+                // The size of a response is that of the resources, which the server itself has chosen.
                 .max_encoding_message_size(usize::MAX);
             Ok(grpc.streaming(opener, request).await)
         })

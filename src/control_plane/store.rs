@@ -103,6 +103,7 @@ impl Store {
         }
         changes.into_iter().fold(false, |changed, (type_url, names)| {
             let version = versions.remove(&type_url);
+            // In this order: every type is applied, even if an earlier one has changed.
             self.apply(type_url, names, version) || changed
         })
     }
@@ -201,10 +202,15 @@ pub struct Transaction<'a> {
 /// The last change of a name in a transaction.
 #[derive(Debug)]
 enum Change {
+    /// The resource is added or replaced.
     Set(AnyResource),
+    /// An error stands in place of the resource.
     Fail(StoredError),
+    /// Neither the resource nor an error nor a mark remains.
     Remove,
+    /// The name is marked as one that does not exist.
     Absent,
+    /// The name is marked as complete.
     Complete,
 }
 
@@ -272,6 +278,7 @@ impl Transaction<'_> {
         let held = self.store.get(type_url);
         let names = held.resources.keys().chain(held.errors.keys()).chain(held.known.iter());
         let changes = names.map(|name| (name.clone(), Change::Remove)).collect();
+        // In place of the changes so far, which would apply to what is gone.
         self.changes.insert(type_url.into(), changes);
         self
     }

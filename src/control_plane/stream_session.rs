@@ -53,6 +53,7 @@ impl StreamSession {
                 let mut request: DiscoveryRequest = decode(message, "DiscoveryRequest")?;
                 request.type_url = method.type_of(&request.type_url)?.to_owned();
                 let request = Arc::new(request);
+                // The session takes a copy: observers get the whole request.
                 let handled = session.handle_request((*request).clone()).map_err(misused)?;
                 Ok((Request::Sotw(request), handled))
             }
@@ -60,6 +61,7 @@ impl StreamSession {
                 let mut request: DeltaDiscoveryRequest = decode(message, "DeltaDiscoveryRequest")?;
                 request.type_url = method.type_of(&request.type_url)?.to_owned();
                 let request = Arc::new(request);
+                // The session takes a copy: observers get the whole request.
                 let handled = session.handle_request((*request).clone()).map_err(misused)?;
                 Ok((Request::Delta(request), handled))
             }

@@ -145,6 +145,7 @@ impl Subscriptions {
 
     /// Forgets a type without names, since clients may invent any number of types.
     fn forget_if_unused(&mut self, type_url: &Arc<str>) {
+        // Keys are sorted by type: whether the first key from here is of the type shows whether any is.
         let first = (type_url.clone(), "".into());
         if self.names.get_next(&first).is_none_or(|((next, _), _)| next != type_url) {
             self.types.remove(type_url);

@@ -27,6 +27,7 @@ pub(super) fn client_config(status: ClientStatus, contents: bool) -> ClientConfi
     }
 }
 
+/// The status of a resource, with its message if the request does not exclude contents.
 fn generic(resource: ResourceStatus, contents: bool) -> GenericXdsConfig {
     let ResourceStatus { type_url, name, state, version, last_updated, bytes, error, remarks: _ } = resource;
     let bytes = bytes.filter(|_| contents);
@@ -41,6 +42,7 @@ fn generic(resource: ResourceStatus, contents: bool) -> GenericXdsConfig {
     }
 }
 
+/// The state in Envoy's enumeration.
 fn client_status(state: ResourceState) -> ClientResourceStatus {
     match state {
         ResourceState::Requested => ClientResourceStatus::Requested,
@@ -52,6 +54,7 @@ fn client_status(state: ResourceState) -> ClientResourceStatus {
     }
 }
 
+/// The error of the last rejected update.
 fn error_state(error: UpdateError) -> UpdateFailureState {
     let UpdateError { version, at, details } = error;
     UpdateFailureState {

@@ -54,6 +54,7 @@ impl ClientStatusService {
 
     /// The status of all clients, in the order in which they were added.
     async fn statuses(&self) -> Vec<ClientStatus> {
+        // A copy, since no lock is held across the awaits below.
         let clients = {
             let mut clients = self.lock();
             clients.retain(|known| !known.has_ended());

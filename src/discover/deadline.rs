@@ -10,17 +10,21 @@ use tokio::time::{Instant, Sleep, sleep_until};
 /// The deadline of an empty set of endpoints.
 #[derive(Debug)]
 pub(super) struct Deadline {
+    /// The time without endpoints, at least `SHORTEST`.
     limit: Duration,
     /// The time since which there is no endpoint, or at which the deadline last passed; `None` while there is one.
     empty_since: Option<Instant>,
+    /// Created by the first poll while the set is empty; dropped with each change of the end.
     timer: Option<Pin<Box<Sleep>>>,
 }
 
 impl Deadline {
+    /// A deadline of an empty set, which begins now.
     pub(super) fn new() -> Self {
         Self { limit: DEFAULT, empty_since: Some(Instant::now()), timer: None }
     }
 
+    /// Changes the limit, also for a set that is empty already.
     pub(super) fn set_limit(&mut self, limit: Duration) {
         // A zero duration would expire at each poll.
         self.limit = limit.max(SHORTEST);

@@ -172,12 +172,19 @@ where
 /// It must be polled within a tokio runtime.
 #[must_use = "streams do nothing unless polled"]
 pub struct Discover<S, F> {
+    /// The states of the target.
     resolution: Resolution,
+    /// Keeps the cluster among the resources of the resolution, even if no route leads to it.
     hold: ClusterSubscription,
+    /// Creates the service of an endpoint.
     make: F,
+    /// The endpoints whose services were inserted, including those in `changes`.
     usable: Usable,
+    /// Changes that were not yielded yet.
     changes: VecDeque<Change<SocketAddr, S>>,
+    /// The time without endpoints.
     deadline: Deadline,
+    /// Whether the end was yielded as an error.
     has_ended: bool,
 }
 
@@ -216,6 +223,7 @@ where
         std::future::poll_fn(|cx| self.poll_change(cx)).await
     }
 
+    /// Yields pending changes first, so that a new state does not overtake an earlier one.
     fn poll_change(
         &mut self,
         cx: &mut Context<'_>,
@@ -227,6 +235,7 @@ where
             match Pin::new(&mut self.resolution).poll_next(cx) {
                 Poll::Ready(Some(seen)) => self.update(&seen),
                 Poll::Ready(None) => {
+                    // Once: the next poll returns `None`, the end.
                     let error = self.usable.is_empty() && !std::mem::replace(&mut self.has_ended, true);
                     return Poll::Ready(error.then(|| Err(self.resolution.shut_down())));
                 }
@@ -238,11 +247,13 @@ where
         }
     }
 
+    /// Appends the changes to a new state.
     fn update(&mut self, seen: &Resolved) {
         let changes = self.usable.update(seen, self.hold.name());
         let make = &mut self.make;
         let inserted =
             changes.inserted.iter().map(|endpoint| Change::Insert(endpoint.address(), make(endpoint)));
+        // Insertions come first: a balancer that was empty in between would make calls wait.
         self.changes.extend(inserted);
         self.changes.extend(changes.removed.into_iter().map(Change::Remove));
         self.deadline.observe(self.usable.is_empty());

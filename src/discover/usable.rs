@@ -12,6 +12,7 @@ use crate::{
 /// The usable endpoints of a cluster.
 #[derive(Debug, Default)]
 pub(super) struct Usable {
+    /// The endpoints by their main address, the key of services.
     endpoints: BTreeMap<SocketAddr, Identity>,
 }
 
@@ -20,6 +21,7 @@ pub(super) struct Usable {
 pub(super) struct Changes<'a> {
     /// New endpoints, and those with a changed identity.
     pub(super) inserted: Vec<&'a Endpoint>,
+    /// The addresses of endpoints that are no longer used.
     pub(super) removed: Vec<SocketAddr>,
 }
 
@@ -27,8 +29,11 @@ pub(super) struct Changes<'a> {
 /// excluded: they change often.
 #[derive(Debug, PartialEq)]
 struct Identity {
+    /// Further addresses of the same endpoint.
     additional_addresses: Box<[SocketAddr]>,
+    /// The name for the authority of requests, if the endpoint has one.
     hostname: Option<Box<str>>,
+    /// All metadata of the endpoint.
     metadata: Metadata,
 }
 
@@ -45,6 +50,7 @@ impl Usable {
                 // The cluster is subscribed to, so its state is just not known yet.
                 None => return Changes::default(),
                 Some(cluster) => match cluster.first_usable_priority() {
+                    // The endpoints in use stay, as long as the reason may pass by itself.
                     None if may_pass(cluster) => return Changes::default(),
                     priority => priority,
                 },
@@ -55,6 +61,7 @@ impl Usable {
         self.replace(priority)
     }
 
+    /// Replaces the endpoints by those of a priority; `None` means that there are none.
     fn replace<'a>(&mut self, priority: Option<PriorityView<'a>>) -> Changes<'a> {
         let mut changes = Changes::default();
         let mut gone: BTreeSet<_> = self.endpoints.keys().copied().collect();
@@ -76,6 +83,7 @@ impl Usable {
 }
 
 impl Identity {
+    /// The identity of an endpoint.
     fn of(endpoint: &Endpoint) -> Self {
         Self {
             additional_addresses: endpoint.additional_addresses().into(),
@@ -84,6 +92,7 @@ impl Identity {
         }
     }
 
+    /// Compares with an endpoint, without the copies that `of` makes.
     fn is_of(&self, endpoint: &Endpoint) -> bool {
         *self.additional_addresses == *endpoint.additional_addresses()
             && self.hostname.as_deref() == endpoint.hostname()

@@ -120,6 +120,7 @@ impl Delivery {
         }
         let Some(entry) = store.get(id) else { return };
         let type_url = store.type_url(entry.ty);
+        // A watch that joins changes nothing for those that have the state.
         for watch_id in if change.changed { &*entry.watches } else { &*unnotified } {
             trace!(%watch_id, type_url, name = %Escaped(&entry.name), "watcher notified");
             self.deliver(*watch_id, observed.clone());

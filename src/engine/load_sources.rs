@@ -86,6 +86,7 @@ impl LoadSources {
         let Some((entry, cluster)) = entry else { return };
         let is_new = self.reported.insert(id, entry.name.clone()).is_none();
         let source = authorities.server(authorities.groups().active(entry.group)).machine.source_key();
+        // LR1.2: reports need a stream, which polls and files do not have.
         let Some(server) = source.stream_server() else {
             if is_new {
                 let name = Escaped(&entry.name);

@@ -422,7 +422,7 @@ impl Engine {
             return Ok(WatchTarget::CollectionAlternative);
         }
         match typed.name.is_list() {
-            true => self.begin_list(watch_id, typed, now),
+            true => self.begin_list(watch_id, typed),
             false => self.begin_name(watch_id, typed, now),
         }
     }
@@ -442,11 +442,11 @@ impl Engine {
     }
 
     /// Begins a watch of the members of a list. The list itself is watched once, however many watches its members have.
-    fn begin_list(&mut self, watch_id: WatchId, typed: TypedName<'_>, now: Instant) -> Begun {
+    fn begin_list(&mut self, watch_id: WatchId, typed: TypedName<'_>) -> Begun {
         let Self { store, delivery, indirections, authorities, .. } = self;
         let TypedName { ty, name } = typed;
         let list = TypedName { ty: list_type(store, ty)?, name };
-        let group = authorities.sources().group_for(store, list, now)?;
+        let group = authorities.sources().group_for(store, list)?;
         let which = Which::List(store.additions().add_to(name).canonical());
         let key = CollectionKey { group, ty, which };
         store.members.watch_list(&key, watch_id);

@@ -264,6 +264,7 @@ impl Resolutions {
     ) -> Option<ResolutionOrder> {
         // It may have ended meanwhile.
         let resolution = self.resolutions.get_mut(&owner)?;
+        // Known before the engine begins the watch, which may publish to it at once.
         resolution.watches.insert(key.clone(), watch_id);
         debug!(watch_id = %owner, dependency = %watch_id, "resolution continued");
         self.owners.insert(watch_id, (owner, key.clone()));

@@ -116,6 +116,7 @@ pub(super) fn accept_one(ty: ResourceType, selected: &SelectedName) -> Result<Re
     }
     check_type(ty, &name)?;
     let is_whole = name.directives().is_none_or(|directives| directives.entry().is_none());
+    // The name of a list is known by its type's suffix, which a type without lists may have by chance.
     match name.is_list() && is_whole && ty.list().is_some() {
         true => {
             Err(Refusal::invalid("a list names many resources; use watch_all, or `#entry=` for one of them"))

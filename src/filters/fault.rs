@@ -7,52 +7,113 @@ use std::{
     time::Duration,
 };
 
+use super::chain::{Compiled, FilterSite};
+#[cfg(feature = "channel")]
+use super::{Decision, FilterRequest, LocalReply, MalformedValue, StreamFilter, Visible};
 use crate::{
     error::Code,
+    filters::instances::Compiling,
     resolve::RequestHeaders,
     resource::{
-        http_filter::{AbortKind, DelayKind, Fault, FaultAbort, FaultDelay},
+        http_filter::{AbortKind, DelayKind, EffectiveFilter, Fault, FaultAbort, FaultDelay},
         matcher::Fraction,
     },
 };
 
+/// Delays requests, and fails them, by chance or by their headers.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct FaultFilter(pub(super) Fault);
+
 /// A fault in progress, counted until it is dropped.
 #[derive(Debug)]
-pub(crate) struct ActiveFaults(AtomicU32);
+struct ActiveFaults(AtomicU32);
 
 /// A fault that runs, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct ActiveFault<'a>(&'a ActiveFaults);
+struct ActiveFault<'a>(&'a ActiveFaults);
 
-/// What a filter injects into a call: first the delay, then the failure (CH5.6).
+/// What a filter injects into a stream: first the delay, then the failure (CH5.6).
 #[derive(Debug)]
-pub(crate) struct Injected<'a> {
+struct Injected<'a> {
     /// The time to wait before the request is sent or fails; never zero.
-    pub(crate) delay: Option<Duration>,
+    delay: Option<Duration>,
     /// The status of the call. OK is a response without messages.
-    pub(crate) abort: Option<Code>,
+    abort: Option<Code>,
     /// The count of this fault: one for delay and failure, so that the failure follows the delay whatever the limit is by then
     /// (CH5.11). To be dropped when the fault is over, not with the end of the call.
-    pub(crate) active: ActiveFault<'a>,
+    active: ActiveFault<'a>,
 }
 
 /// The random numbers of a filter for a call: independent of each other, and uniformly distributed below 1,000,000.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct FaultDraws {
-    pub(crate) delay: u32,
-    pub(crate) abort: u32,
+struct FaultDraws {
+    delay: u32,
+    abort: u32,
 }
 
 /// The headers of a request that control faults, where the configuration lets them (CH5.7).
-pub(crate) struct Controls<'a> {
+struct Controls<'a> {
     /// The headers of the request.
     headers: &'a dyn RequestHeaders,
     /// The number of malformed headers so far.
     malformed: Cell<u64>,
 }
 
+impl FaultFilter {
+    pub(super) fn compile(
+        effective: EffectiveFilter<'_>,
+        _: &FilterSite<'_, '_>,
+        _: &mut Compiling<'_>,
+    ) -> Compiled<Self> {
+        let EffectiveFilter::Fault(fault) = effective else { return Compiled::Unknown };
+        // A fault that is never injected would still cost each stream its draws.
+        match is_ever_injected(fault) {
+            true => Compiled::Filter(Self(fault.clone())),
+            false => Compiled::WithoutEffect,
+        }
+    }
+}
+
+#[cfg(feature = "channel")]
+impl StreamFilter for FaultFilter {
+    type State = ();
+
+    /// Delays the stream, or fails it, or both in turn (CH5.6).
+    fn on_request<'a>(&'a self, _: &'a mut Option<()>, request: &'a mut FilterRequest<'_>) -> Decision<'a> {
+        let mut draw = || request.random.u32(..1_000_000);
+        let draws = FaultDraws { delay: draw(), abort: draw() };
+        let headers = Visible(&*request.headers);
+        let controls = Controls::new(&headers);
+        let injected = inject(&self.0, &controls, draws, &FAULTS);
+        request.callbacks.on_malformed(MalformedValue::FaultHeader, controls.malformed());
+        let Some(Injected { delay, abort, active }) = injected else { return Decision::Continue };
+        let end = move || abort.map_or(Ok(()), |code| Err(failure(code)));
+        let Some(delay) = delay else {
+            return end().map_or_else(Decision::Reply, |()| Decision::Continue);
+        };
+        let delayed = request.callbacks.sleep(delay);
+        Decision::wait("the delay of an injected fault is not over", async move {
+            delayed.await;
+            drop(active);
+            end()
+        })
+    }
+}
+
+/// Returns the end of a stream by a fault. OK is a response without messages (A33-2).
+#[cfg(feature = "channel")]
+fn failure(code: Code) -> LocalReply {
+    LocalReply::new(code, if code == Code::Ok { "" } else { "fault injected" })
+}
+
+/// Returns the number of faults that run in the process.
+#[cfg(all(test, feature = "channel"))]
+pub(crate) fn running_faults() -> u32 {
+    FAULTS.running()
+}
+
 /// What a filter injects into a call with these headers; `None` if nothing, also at the limit of running faults.
-pub(crate) fn inject<'a>(
+fn inject<'a>(
     fault: &Fault,
     headers: &Controls<'_>,
     draws: FaultDraws,
@@ -67,7 +128,7 @@ pub(crate) fn inject<'a>(
 }
 
 /// Whether there are requests that a filter injects something into.
-pub(super) fn is_ever_injected(fault: &Fault) -> bool {
+fn is_ever_injected(fault: &Fault) -> bool {
     let delay = fault.delay.as_ref().map(|delay| delay.percentage);
     let abort = fault.abort.as_ref().map(|abort| abort.percentage);
     let has_share = [delay, abort].into_iter().flatten().any(|fraction| fraction.numerator > 0);
@@ -75,12 +136,12 @@ pub(super) fn is_ever_injected(fault: &Fault) -> bool {
 }
 
 impl<'a> Controls<'a> {
-    pub(crate) fn new(headers: &'a dyn RequestHeaders) -> Self {
+    fn new(headers: &'a dyn RequestHeaders) -> Self {
         Self { headers, malformed: Cell::new(0) }
     }
 
     /// How many headers were looked at and ignored, as they are malformed.
-    pub(crate) fn malformed(&self) -> u64 {
+    fn malformed(&self) -> u64 {
         self.malformed.get()
     }
 
@@ -103,12 +164,12 @@ impl<'a> Controls<'a> {
 }
 
 impl ActiveFaults {
-    pub(crate) const fn new() -> Self {
+    const fn new() -> Self {
         Self(AtomicU32::new(0))
     }
 
     #[cfg(test)]
-    pub(crate) fn running(&self) -> u32 {
+    fn running(&self) -> u32 {
         self.0.load(Ordering::Relaxed)
     }
 
@@ -170,6 +231,8 @@ fn lowered(share: Fraction, headers: &Controls<'_>, name: &str) -> Fraction {
     Fraction::new(u32::try_from(numerator).unwrap_or_default(), share.denominator)
 }
 
+/// The faults of all channels of the process (CH5.10).
+static FAULTS: ActiveFaults = ActiveFaults::new();
 /// The delay in milliseconds.
 const DELAY: &str = "x-envoy-fault-delay-request";
 const DELAY_PERCENTAGE: &str = "x-envoy-fault-delay-request-percentage";

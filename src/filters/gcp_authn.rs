@@ -1,5 +1,8 @@
 //! Identity tokens of Google Cloud (A83): for which audience, when they are fetched, and how long they are used.
 
+#[cfg(feature = "channel")]
+mod fetch;
+
 use std::{
     collections::BTreeMap,
     fmt,
@@ -7,14 +10,25 @@ use std::{
     time::{Duration, Instant},
 };
 
+#[cfg(feature = "channel")]
+use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
+
+use super::chain::{Compiled, FilterSite};
+#[cfg(feature = "channel")]
+use super::{Decision, FilterAttempt, FilterRequest, LocalReply, StreamFilter};
 use crate::{
+    backoff::Backoff,
     error::Code,
-    protocol::Backoff,
-    resource::{Cluster, metadata::MetadataValue},
+    filters::instances::{Compiling, InstanceState},
+    resource::{Cluster, http_filter::EffectiveFilter, metadata::MetadataValue},
 };
 
+/// Adds identity tokens to the requests to clusters that have an audience.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct GcpAuthnFilter(Arc<IdentityTokens>);
+
 /// The tokens of an instance of the filter, which all its routes share (CH5.13).
-pub(crate) struct IdentityTokens {
+struct IdentityTokens {
     /// The name of the filter, under which clusters have their audiences.
     filter: Box<str>,
     /// The cache. Locked for lookups, never for a fetch.
@@ -28,7 +42,7 @@ pub(crate) struct IdentityTokens {
 ///                              ▲ └── on_fetched: Err ──▶ failed until the end of the backoff
 ///                              └───────── request ───────────┘
 /// ```
-pub(crate) struct TokenCache {
+struct TokenCache {
     /// The largest number of audiences, at least 1.
     capacity: usize,
     /// What is known of the audiences in use.
@@ -53,11 +67,11 @@ pub(crate) struct Token {
 
 /// The time at which a fetch has ended, on both clocks.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct FetchTime {
+struct FetchTime {
     /// The time by which tokens are used and fetched again.
-    pub(crate) now: Instant,
+    now: Instant,
     /// The time by which tokens expire, since 1970.
-    pub(crate) since_1970: Duration,
+    since_1970: Duration,
 }
 
 /// Why there is no token: the status of the calls that need it.
@@ -68,14 +82,14 @@ pub(crate) struct TokenError {
 }
 
 /// The token of a call.
-pub(crate) type TokenResult = Result<Arc<str>, TokenError>;
+type TokenResult = Result<Arc<str>, TokenError>;
 
 /// Delivers the token to a waiting call. Called outside of the lock of the cache.
-pub(crate) type OnToken = Box<dyn FnOnce(TokenResult) + Send>;
+type OnToken = Box<dyn FnOnce(TokenResult) + Send>;
 
 /// How a request for a token is answered.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum TokenDecision {
+enum TokenDecision {
     /// A valid token for the call, or the error that fails it.
     Now(TokenResult),
     /// A valid token for the call, which expires soon: the caller also fetches a newer one.
@@ -99,8 +113,96 @@ struct Entry {
     backoff: Option<Backoff>,
 }
 
+impl GcpAuthnFilter {
+    /// The tokens are those of the filter with this name, whose cache has its configured size from now on (CH5.13).
+    pub(super) fn compile(
+        effective: EffectiveFilter<'_>,
+        site: &FilterSite<'_, '_>,
+        compiling: &mut Compiling<'_>,
+    ) -> Compiled<Self> {
+        let EffectiveFilter::GcpAuthn(config) = effective else { return Compiled::Unknown };
+        let capacity = usize::try_from(config.cache_size).unwrap_or(usize::MAX);
+        let make = || -> Option<InstanceState> { Some(IdentityTokens::new(&site.filter.name, capacity)) };
+        let tokens = compiling.instances.of(site.filter, make);
+        let Some(tokens) = tokens.and_then(|tokens| tokens.downcast::<IdentityTokens>().ok()) else {
+            return Compiled::Unknown;
+        };
+        tokens.set_capacity(capacity);
+        Compiled::Filter(Self(tokens))
+    }
+}
+
+#[cfg(feature = "channel")]
+impl StreamFilter for GcpAuthnFilter {
+    /// The audience of the tokens for the cluster of the stream.
+    type State = Arc<str>;
+
+    /// Finds the audience of the cluster (CH5.12).
+    fn on_request<'a>(
+        &'a self,
+        state: &'a mut Option<Arc<str>>,
+        request: &'a mut FilterRequest<'_>,
+    ) -> Decision<'a> {
+        let Some(upstream) = &request.upstream else { return Decision::Continue };
+        match self.0.audience(upstream.cluster(), upstream.cluster_resource().as_deref()) {
+            Ok(audience) => {
+                *state = audience;
+                Decision::Continue
+            }
+            Err(reason) => Decision::Reply(LocalReply::misconfigured(reason)),
+        }
+    }
+
+    fn has_credentials(&self, state: Option<&Arc<str>>) -> bool {
+        state.is_some()
+    }
+
+    /// Adds a token as `authorization`. The token is fetched if there is none (CH5.14).
+    fn credentials<'a>(
+        &'a self,
+        state: &'a mut Option<Arc<str>>,
+        attempt: FilterAttempt<'a>,
+    ) -> Decision<'a> {
+        let Some(audience) = state else { return Decision::Continue };
+        let FilterAttempt { headers, callbacks } = attempt;
+        let (waiter, fetched) = fetch::fetched();
+        let decision = self.0.lock().request(audience, callbacks.now(), waiter);
+        let token = match decision {
+            TokenDecision::Now(result) => result,
+            TokenDecision::NowAndFetch(token) => {
+                fetch::spawn(&self.0, audience, callbacks);
+                Ok(token)
+            }
+            TokenDecision::Fetch | TokenDecision::Wait => {
+                if decision == TokenDecision::Fetch {
+                    fetch::spawn(&self.0, audience, callbacks);
+                }
+                return Decision::wait("the identity token is being fetched", async move {
+                    authorize(headers, fetched.await)
+                });
+            }
+        };
+        authorize(headers, token).map_or_else(Decision::Reply, |()| Decision::Continue)
+    }
+}
+
+/// Adds a token to headers.
+///
+/// # Errors
+/// There is no token, or it cannot be a header.
+#[cfg(feature = "channel")]
+fn authorize(headers: &mut HeaderMap, token: TokenResult) -> Result<(), LocalReply> {
+    // The code is UNAVAILABLE or UNAUTHENTICATED.
+    let token = token.map_err(|TokenError { code, message }| LocalReply::new(code, message.to_string()))?;
+    let malformed = || LocalReply::new(Code::Unauthenticated, "the identity token is malformed");
+    let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| malformed())?;
+    value.set_sensitive(true);
+    headers.insert(AUTHORIZATION, value);
+    Ok(())
+}
+
 impl IdentityTokens {
-    pub(crate) fn new(filter: &str, capacity: usize) -> Arc<Self> {
+    fn new(filter: &str, capacity: usize) -> Arc<Self> {
         Arc::new(Self { filter: filter.into(), cache: Mutex::new(TokenCache::new(capacity)) })
     }
 
@@ -108,7 +210,7 @@ impl IdentityTokens {
     ///
     /// # Errors
     /// The reason why calls to the cluster fail with UNAVAILABLE.
-    pub(crate) fn audience(&self, name: &str, cluster: Option<&Cluster>) -> Result<Option<Arc<str>>, String> {
+    fn audience(&self, name: &str, cluster: Option<&Cluster>) -> Result<Option<Arc<str>>, String> {
         let filter = &self.filter;
         let Some(cluster) = cluster else {
             return Err(format!("HTTP filter {filter:?}: the configuration lacks the cluster {name}"));
@@ -123,18 +225,18 @@ impl IdentityTokens {
     }
 
     /// Locks the cache.
-    pub(crate) fn lock(&self) -> MutexGuard<'_, TokenCache> {
+    fn lock(&self) -> MutexGuard<'_, TokenCache> {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the largest number of audiences, as an update of the listener has it.
-    pub(super) fn set_capacity(&self, capacity: usize) {
+    fn set_capacity(&self, capacity: usize) {
         self.lock().set_capacity(capacity);
     }
 }
 
 impl TokenCache {
-    pub(crate) fn new(capacity: usize) -> Self {
+    fn new(capacity: usize) -> Self {
         Self {
             capacity: capacity.max(1),
             entries: BTreeMap::new(),
@@ -145,13 +247,13 @@ impl TokenCache {
     }
 
     /// Sets the largest number of audiences. A lower one removes entries at once.
-    pub(crate) fn set_capacity(&mut self, capacity: usize) {
+    fn set_capacity(&mut self, capacity: usize) {
         self.capacity = capacity.max(1);
         self.evict(self.capacity);
     }
 
     /// Handles a call that needs a token. `waiter` is called with the outcome if the call has to wait.
-    pub(crate) fn request(&mut self, audience: &Arc<str>, now: Instant, waiter: OnToken) -> TokenDecision {
+    fn request(&mut self, audience: &Arc<str>, now: Instant, waiter: OnToken) -> TokenDecision {
         let is_fetching = self.fetching.contains_key(audience);
         let entry = self.touch(audience);
         let failure =
@@ -177,7 +279,7 @@ impl TokenCache {
 
     /// A fetch has ended. Returns the calls that waited for it, to be
     /// called with the result.
-    pub(crate) fn on_fetched(
+    fn on_fetched(
         &mut self,
         audience: &Arc<str>,
         outcome: Result<Token, TokenError>,
@@ -202,7 +304,7 @@ impl TokenCache {
                     (entry.failure, entry.backoff) = (None, None);
                 }
                 Err(error) => {
-                    let backoff = entry.backoff.get_or_insert_with(|| Backoff::for_connections(now));
+                    let backoff = entry.backoff.get_or_insert_default();
                     entry.failure = Some((error, now + backoff.next(random)));
                 }
             }

@@ -10,26 +10,100 @@ use base64::{
         general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD},
     },
 };
+#[cfg(feature = "channel")]
+use http::{HeaderValue, header::SET_COOKIE};
+#[cfg(feature = "channel")]
+use tracing::debug;
 
-use crate::{resolve::RequestHeaders, resource::http_filter::SessionCookie};
+use super::chain::{Compiled, FilterSite};
+#[cfg(feature = "channel")]
+use super::{AttemptResponse, Decision, FilterRequest, MalformedValue, StreamFilter, Visible};
+use crate::{
+    filters::instances::Compiling,
+    resolve::RequestHeaders,
+    resource::http_filter::{EffectiveFilter, SessionCookie},
+};
+
+/// Keeps the requests of a session on one endpoint, by a cookie.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SessionFilter(SessionCookie);
+
+/// The session of a request that the cookie is for; `None` if the request has no cookie, or an unusable one.
+#[cfg(feature = "channel")]
+pub(crate) struct Session(Option<SessionState>);
 
 /// The endpoint and the cluster that the cookie of a session names.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct SessionState {
+struct SessionState {
     /// The addresses, as they are written in the cookie.
     list: Box<str>,
     /// The parts of the list that are addresses: 1 to 16.
-    pub(crate) addresses: Box<[SocketAddr]>,
+    addresses: Box<[SocketAddr]>,
     /// The name of the cluster, without the quotes of the example in A60; `None` if the cookie has none.
     cluster: Option<Box<str>>,
 }
 
 /// The reason why a cookie is ignored, as if there were none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum IgnoredCookie {
+enum IgnoredCookie {
     NotBase64,
     NotUtf8,
     NoAddress,
+}
+
+impl SessionFilter {
+    pub(super) fn compile(
+        effective: EffectiveFilter<'_>,
+        _: &FilterSite<'_, '_>,
+        _: &mut Compiling<'_>,
+    ) -> Compiled<Self> {
+        let EffectiveFilter::StatefulSession(cookie) = effective else { return Compiled::Unknown };
+        Compiled::Filter(Self(cookie.clone()))
+    }
+}
+
+#[cfg(feature = "channel")]
+impl StreamFilter for SessionFilter {
+    type State = Session;
+
+    /// Has the cookie select the cluster, if the route has that cluster, and the endpoint (CH8.1 to CH8.4, CH8.8).
+    fn on_request<'a>(
+        &'a self,
+        state: &'a mut Option<Session>,
+        request: &'a mut FilterRequest<'_>,
+    ) -> Decision<'a> {
+        let Self(cookie) = self;
+        if !cookie.is_for(request.path) {
+            return Decision::Continue;
+        }
+        let session =
+            SessionState::read(&cookie.name, &Visible(&*request.headers)).unwrap_or_else(|reason| {
+                request.callbacks.on_malformed(MalformedValue::SessionCookie, 1);
+                debug!(cookie = &*cookie.name, %reason, "the cookie of a session is ignored");
+                None
+            });
+        if let Some(upstream) = &mut request.upstream {
+            if let Some(session) = &session
+                && !session.names(upstream.cluster())
+            {
+                upstream.select_cluster(&|name| session.names(name));
+            }
+            upstream.override_host(session.as_ref().map(|session| &*session.addresses));
+        }
+        *state = Some(Session(session));
+        Decision::Continue
+    }
+
+    /// Sets a cookie that leads to the endpoint of the attempt (CH8.5 to CH8.7).
+    fn on_attempt_response(&self, state: &mut Option<Session>, response: &mut AttemptResponse<'_>) {
+        let (Some(Session(session)), Some(endpoint)) = (state, response.endpoint) else { return };
+        let Self(cookie) = self;
+        let Some(value) = set_cookie(cookie, session.as_ref(), endpoint, response.cluster) else { return };
+        match HeaderValue::try_from(value) {
+            Ok(value) => drop(response.headers.append(SET_COOKIE, value)),
+            Err(_) => debug!(cookie = &*cookie.name, "the cookie of a session cannot be a header"),
+        }
+    }
 }
 
 impl SessionState {
@@ -37,7 +111,7 @@ impl SessionState {
     ///
     /// # Errors
     /// The first cookie of this name has another form.
-    pub(crate) fn read(name: &str, headers: &dyn RequestHeaders) -> Result<Option<Self>, IgnoredCookie> {
+    fn read(name: &str, headers: &dyn RequestHeaders) -> Result<Option<Self>, IgnoredCookie> {
         let mut found = None;
         headers.for_each_value("cookie", &mut |line| found = found.or_else(|| value_of(line, name)));
         let Some(value) = found else { return Ok(None) };
@@ -63,7 +137,7 @@ impl SessionState {
     }
 
     /// Whether the cookie names this cluster, with or without the prefix of A60's example (CH13.12).
-    pub(crate) fn names(&self, cluster: &str) -> bool {
+    fn names(&self, cluster: &str) -> bool {
         let named = self.cluster.as_deref();
         named.is_some_and(|named| named == cluster || named.strip_prefix(CLUSTER_PREFIX) == Some(cluster))
     }
@@ -71,7 +145,7 @@ impl SessionState {
 
 /// The value of the header `set-cookie` for the endpoint that a call was sent to: all its addresses, and the cluster. `None` if the
 /// cookie of the request says the same (CH8.5, CH8.6).
-pub(crate) fn set_cookie(
+fn set_cookie(
     cookie: &SessionCookie,
     state: Option<&SessionState>,
     addresses: &str,

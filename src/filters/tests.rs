@@ -1,10 +1,12 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::{
     error::Code,
     resource::{
         http_filter::{
-            AbortKind, FaultAbort, HttpFilterConfig, HttpFilterOverride, OverrideSetting, Rbac, RbacRules,
-            StatefulSession, StatefulSessionPerRoute,
+            AbortKind, Fault, FaultAbort, FilterOverride, HttpFilter, HttpFilterConfig, HttpFilterOverride,
+            OverrideSetting, Rbac, RbacRules, SessionCookie, StatefulSession, StatefulSessionPerRoute,
             rbac::{AuditCondition, AuditLogging, RbacAction},
         },
         matcher::{Denominator, Fraction},
@@ -61,13 +63,15 @@ fn off(filter: &str) -> FilterOverride {
 fn codes(chain: Option<Arc<FilterChain>>) -> Vec<Code> {
     let Some(chain) = chain else { return Vec::new() };
     assert!(!chain.filters().is_empty());
-    let code = |filter: &Filter| match filter {
-        Filter::Fault(Fault {
-            abort: Some(FaultAbort { kind: AbortKind::GrpcStatus(code), .. }), ..
-        }) => *code,
-        Filter::Fault(_) | Filter::Session(_) | Filter::GcpAuthn(_) | Filter::Custom(_) => {
+    let code = |filter: &Filter| {
+        let Filter::Fault(fault::FaultFilter(Fault {
+            abort: Some(FaultAbort { kind: AbortKind::GrpcStatus(code), .. }),
+            ..
+        })) = filter
+        else {
             panic!("no such fault: {filter:?}")
-        }
+        };
+        *code
     };
     chain.filters().iter().map(code).collect()
 }
@@ -160,8 +164,8 @@ fn ch8_1_a_session_is_kept_where_a_cookie_is_configured() {
     ] {
         let mut compiler = ChainCompiler::new(&filters, &[]);
         let chain = compiler.chain(route.as_slice(), &[]);
-        assert_eq!(chain.as_ref().map_or(0, |it| it.filters().len()), expected);
-        assert_eq!(chain.is_some_and(|it| it.has_session()), expected > 0);
+        assert_eq!(chain.as_ref().map_or(0, |chain| chain.filters().len()), expected);
+        assert_eq!(chain.is_some_and(|chain| chain.has_session()), expected > 0);
         assert!(compiler.into_unexecuted().is_empty());
     }
 }

@@ -67,6 +67,7 @@ fn opaque(object: &Map<String, Value>) -> Vec<u8> {
     let mut rest = object.clone();
     rest.remove(TYPE);
     let mut rest = Value::Object(rest);
+    // Sorted, so that a document whose keys were only reordered has the bytes that are cached.
     rest.sort_all_objects();
     [&[OPAQUE][..], rest.to_string().as_bytes()].concat()
 }
@@ -74,6 +75,7 @@ fn opaque(object: &Map<String, Value>) -> Vec<u8> {
 /// Returns the JSON in the bytes that represent a message of an unknown type.
 pub(super) fn revealed(value: &[u8]) -> Option<Map<String, Value>> {
     let object: Map<String, Value> = serde_json::from_slice(value.strip_prefix(&[OPAQUE])?).ok()?;
+    // Other bytes may begin with that byte, too. They are shown as bytes if their JSON would not become them again.
     let faithful = !object.contains_key(TYPE) && !object.contains_key(BYTES) && opaque(&object) == value;
     faithful.then_some(object)
 }
@@ -86,6 +88,7 @@ pub(super) fn as_bytes(value: &[u8]) -> Map<String, Value> {
 /// The number that represents an unknown name of an enum value: no defined value has it, and equal names have equal
 /// numbers.
 pub(super) fn unknown_number(name: &str) -> i32 {
+    // FNV-1a with the sign bit set: the values of the enums in proto/ are not negative.
     let hash = |hash: u32, byte: u8| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
     (name.bytes().fold(0x811c_9dc5, hash) | 1 << 31).cast_signed()
 }

@@ -48,6 +48,7 @@ pub(super) fn text(text: &str) -> Result<Read, FormatError> {
 pub(super) fn binary(document: &[u8]) -> Result<Read, FormatError> {
     let not_one = |why: &str| FormatError::document(format!("is not a DiscoveryResponse: {why}"));
     let response = DiscoveryResponse::decode(document).map_err(|e| not_one(&e.to_string()))?;
+    // D7: an empty file must not delete all resources, and so must not one that is cut off before them.
     if response.version_info.is_empty() && response.type_url.is_empty() && response.resources.is_empty() {
         return Err(not_one("it has neither a version nor a type nor resources"));
     }
@@ -107,6 +108,7 @@ impl Shape {
             Self::Response => message,
             Self::Collection => around(types, message, &warnings)?,
         };
+        // A document that was cut off behind its version has none: it is no proof that resources are gone (found by fuzzing).
         let lists_resources = lists || matches!(self, Self::Collection);
         Ok(Read { message: message.into(), warnings, lists_resources })
     }

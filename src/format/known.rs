@@ -72,6 +72,7 @@ fn write_list(values: &[Value]) -> Vec<u8> {
 fn write_value(value: &Value) -> Vec<u8> {
     let mut out = Vec::new();
     match value {
+        // `null_value` of the oneof: its field is there although it has the default value.
         Value::Null => out.extend([0x08, 0]),
         Value::Number(number) => {
             encode_key(2, WireType::SixtyFourBit, &mut out);
@@ -88,8 +89,11 @@ fn write_value(value: &Value) -> Vec<u8> {
 /// The reason why a message has no JSON form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Unshown {
+    /// The bytes are no such message.
     Malformed(Malformed),
+    /// The JSON would be nested deeper than readers accept.
     TooDeep,
+    /// A time or a duration for which JSON has no text.
     OutOfRange(&'static str),
 }
 
@@ -131,6 +135,7 @@ pub(super) fn show_struct(bytes: &[u8], depth: usize) -> Result<Value, Unshown> 
             let field = field?;
             match field.number {
                 1 => name = field.text()?,
+                // A message in several parts is merged, as decoders do.
                 2 => value.extend(field.bytes()?),
                 _ => {}
             }

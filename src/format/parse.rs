@@ -66,6 +66,7 @@ impl<'a> Parser<'a> {
             let field = message.get_field_by_json_name(name).or_else(|| message.get_field_by_name(name));
             match field {
                 None => self.trail.warn("unknown field, ignored"),
+                // In protobuf's JSON `null` is the absence of a field, but for the messages and enums that have it as a value.
                 Some(field) if value.is_null() && !takes_null(&field) => {}
                 Some(field) => {
                     if let Some(oneof) = field.containing_oneof()
@@ -80,6 +81,7 @@ impl<'a> Parser<'a> {
             }
             self.trail.leave();
         }
+        // A second pass: problems are in the order of the document, bytes in that of the numbers.
         let mut out = Vec::new();
         for (field, name, value) in set.into_values() {
             self.trail.enter(Step::Field(name));

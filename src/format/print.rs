@@ -72,6 +72,7 @@ impl Printer {
         found: &Found<'_>,
         depth: usize,
     ) -> Result<Option<Value>, Unshown> {
+        // A list or a map is a level of the JSON of its own, beside those of the messages in it.
         let inner = depth.checked_sub(1).ok_or(Unshown::TooDeep)?;
         if field.is_map() {
             return self.map(field, found, inner).map(|map| Some(Value::Object(map)));
@@ -175,6 +176,7 @@ impl Printer {
     }
 
     /// Shows the message of an `Any`, or its bytes if they are no such message.
+    /// Never fails: one extension that cannot be shown does not hide the message around it.
     fn typed(self, type_url: &str, value: &[u8], depth: usize) -> Map<String, Value> {
         let shown = match self.types.of_url(type_url) {
             Some(message) => self.expand(&message, value, depth),

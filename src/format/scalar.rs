@@ -11,9 +11,13 @@ use serde_json::Value;
 /// A value by its encoding.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Scalar {
+    /// An integer, a boolean or an enum value; negative numbers are in two's complement of 64 bits.
     Varint(u64),
+    /// The bits of a `fixed32`, `sfixed32` or `float`.
     Fixed32(u32),
+    /// The bits of a `fixed64`, `sfixed64` or `double`.
     Fixed64(u64),
+    /// A string, or bytes.
     Bytes(Vec<u8>),
 }
 
@@ -64,6 +68,7 @@ impl Scalar {
                 false => Ok(Self::Fixed32(narrow.to_bits())),
             };
         }
+        // `1.0` and `1e3` are whole numbers in protobuf's JSON.
         match number.fract() == 0.0 && number.abs() < MAX_WHOLE {
             #[allow(clippy::cast_possible_truncation, reason = "it is whole, and in range")]
             true => Self::of_integer(kind, number as i128),
@@ -81,6 +86,7 @@ impl Scalar {
                 Err(mismatch(kind, value))
             }
             (_, Value::Number(number)) => {
+                // By integers where possible: an `f64` has no exact value for most numbers above 2^53.
                 match number.as_u64().map(i128::from).or(number.as_i64().map(i128::from)) {
                     Some(number) => Self::of_integer(kind, number),
                     None => Self::of_float(kind, number.as_f64().unwrap_or(f64::NAN)),

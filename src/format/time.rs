@@ -49,6 +49,7 @@ pub(super) fn parse_timestamp(text: &str) -> Result<(i64, i32), String> {
         };
         let ([year, month, day], [hour, minute, second]) =
             (numbers::<3>(date, '-')?, numbers::<3>(time, ':')?);
+        // Protobuf's timestamps have no leap seconds.
         let exists = (1..=9999).contains(&year)
             && (1..=12).contains(&month)
             && (1..=days_of(year, month)).contains(&day)

@@ -69,8 +69,10 @@ struct Anchored {
     /// The value.
     value: Value,
     /// The depth of nested lists and objects in it.
+    /// Known without a walk, so that the depth of an alias is checked in constant time.
     height: usize,
     /// Its approximate size in bytes.
+    /// Computed once, at the anchor, and counted for each alias.
     weight: usize,
 }
 
@@ -281,6 +283,7 @@ fn unreadable(scan: &ScanError) -> FormatError {
 
 /// An error at a position.
 fn error(at: Marker, why: impl Into<String>) -> FormatError {
+    // The parser counts lines from 1, and columns from 0.
     FormatError::at(Position::Text { line: at.line(), column: at.col() + 1 }, why)
 }
 

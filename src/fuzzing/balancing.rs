@@ -10,15 +10,18 @@ use prost::Message;
 
 use crate::{
     balance::{
-        balancer::{Balancer, BalancerSettings},
+        balancer::Balancer,
         breaker::Breakers,
         cluster_use::ClusterReference,
         command::Command,
+        connect_request::ConnectRequest,
         generation::{Generation, Generations},
-        picker::{ConnectRequest, Draws, Pick, PickArgs},
+        pick_args::{Draws, PickArgs},
+        picker::Pick,
         policies::ring_hash::ring,
         routes::Selection,
-        streams::Streams,
+        settings::BalancerSettings,
+        stream_queue::streams::Streams,
         weights::LoadReport,
     },
     pb::xds::data::orca::v3::OrcaLoadReport,

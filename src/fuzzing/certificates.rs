@@ -2,7 +2,7 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use tokio_rustls::rustls::pki_types::{CertificateDer, UnixTime};
+use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 
 use crate::{
     resource::{
@@ -25,10 +25,11 @@ pub fn read_certificate(certificate: &[u8]) -> Option<Vec<(SanType, String)>> {
         origin: "fuzzing".into(),
         rule: NameRule::Any,
         crypto: files::crypto(),
-        #[cfg(feature = "channel")]
         revocation: None,
     };
-    let refused = verifier.verify(&leaf, std::slice::from_ref(&leaf), UnixTime::since_unix_epoch(TIME));
+    let name = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
+    let time = UnixTime::since_unix_epoch(TIME);
+    let refused = verifier.verify(&leaf, std::slice::from_ref(&leaf), &name, time);
     let refused = refused.expect_err("nobody is trusted").to_string();
     assert!(refused.starts_with("the server's certificate"), "{refused}");
     let names = reasoned(CertificateNames::of(certificate))?;
@@ -58,7 +59,6 @@ pub fn read_trust_bundles(json: &[u8]) -> Option<Vec<(String, usize)>> {
 }
 
 /// Reads revocation lists in PEM or DER; returns the serial numbers in each.
-#[cfg(feature = "channel")]
 pub fn read_revocation_lists(file: &[u8]) -> Option<Vec<Vec<Vec<u8>>>> {
     reasoned(crate::tls::revocation::read_lists(file))
 }

@@ -26,6 +26,7 @@ pub(super) struct Counters {
     /// counters.
     destination: Arc<Destination>,
     /// Shards by the number of a thread, modulo their count.
+    /// A shard is unset until a thread of it begins a call, and stays as long as the counters.
     shards: Box<[OnceLock<Arc<Shard>>]>,
     /// The metrics of backends that are summed; `None` if the cluster reports none.
     metrics: Option<Arc<Propagation>>,
@@ -44,6 +45,7 @@ pub(super) struct Counters {
 struct Shard {
     /// Calls that began here. The other counts of a call are in the same shard, also if it ends on another thread.
     issued: AtomicU64,
+    /// Calls that have ended, as have those of `failed`. Added with release, after the begin of the same call.
     succeeded: AtomicU64,
     failed: AtomicU64,
     /// Calls that were issued and then turned out not to have been sent.
@@ -56,6 +58,7 @@ struct Shard {
 
 /// The sums of metrics of a shard, with the rules for adding to them.
 struct ShardSums {
+    /// Which metrics are summed, and the limit of names.
     propagation: Arc<Propagation>,
     sums: Mutex<MetricSums>,
 }
@@ -63,8 +66,11 @@ struct ShardSums {
 /// Counts of calls, of a report or since the last written one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Calls {
+    /// Calls that began.
     pub(super) issued: u64,
+    /// Calls that ended without an error.
     pub(super) succeeded: u64,
+    /// Calls that ended with an error, or were dropped.
     pub(super) failed: u64,
     /// Calls without an end so far. Not a difference of two reports, but the present number.
     pub(super) in_progress: u64,
@@ -90,6 +96,7 @@ pub(super) struct DropCounter {
     reported: AtomicU64,
     /// Drops that the report in progress covers, with those before it.
     taken: AtomicU64,
+    /// Whether a handle counts its new drops here.
     is_current: AtomicBool,
 }
 
@@ -113,7 +120,9 @@ impl Counters {
     #[inline]
     pub(super) fn call_started(&self) -> ReportedCall {
         let shard = self.shards[shard_of_thread() % self.shards.len()].get_or_init(|| self.new_shard());
+        // Relaxed: a report that misses the call covers it the next time, and whoever sees its end sees its begin, too (`count_end`).
         shard.issued.fetch_add(1, Ordering::Relaxed);
+        // The call owns the shard and not the counters: it may outlive the client (LR9.4), and `is_live` counts the owners of counters.
         ReportedCall { shard: Some(shard.clone()) }
     }
 
@@ -139,6 +148,7 @@ impl Counters {
     }
 
     /// All calls so far.
+    /// Without a lock: shards are read one by one while calls begin and end, so the sum need not be that of any single moment.
     fn totals(&self) -> [u64; 3] {
         let mut totals = [0; 3];
         self.shards().for_each(|shard| shard.add_to(&mut totals));
@@ -167,6 +177,7 @@ impl Counters {
     }
 
     /// What no written report has covered, for a report. [`on_written`](Self::on_written) confirms it. The sums of metrics are moved.
+    /// The sums of a report that was lost are in `metrics` still, and the new ones are added to them.
     pub(super) fn take(&self, metrics: &mut Option<Box<MetricSums>>) -> Calls {
         let mut totals = [0; 3];
         for shard in self.shards() {
@@ -195,10 +206,12 @@ impl Counters {
 
     /// Puts the counters into reports from now on, or again. The report in progress, if there is one, does not cover them.
     pub(super) fn on_listed(&self) {
+        // What an earlier report took without being written must not be confirmed by a report in progress that does not cover it.
         store(&self.taken, load(&self.reported));
     }
 
     /// What the report in progress covers.
+    /// No call is in progress in it: only counters without such calls are folded into numbers.
     pub(super) fn in_report(&self) -> Calls {
         let (taken, reported) = (load(&self.taken), load(&self.reported));
         let since = |index: usize| taken[index] - reported[index];
@@ -437,6 +450,7 @@ impl fmt::Debug for Counters {
 }
 
 /// The number of the current thread, by which threads spread over shards.
+/// Threads are numbered by their first calls, so that the first ones, as many as there are shards, do not share any.
 fn shard_of_thread() -> usize {
     // A thread that is ending has no number any more.
     THREAD.try_with(|number| *number).unwrap_or_default()

@@ -12,16 +12,19 @@ use super::{
 #[derive(Debug, Default)]
 pub(super) struct DepartedCalls {
     /// What no written report has covered.
+    /// Includes `taken`, until `on_written` subtracts it.
     calls: Calls,
     /// What the report in progress covers of it.
     taken: Calls,
     /// Sums of metrics that no written report has covered.
     metrics: MetricSums,
     /// The limit of names of metrics.
+    /// The greatest of the counters that were added; 0 while none of them had metrics.
     max_metric_names: usize,
 }
 
 /// The counts of departed counters of a drop category.
+/// A number in place of a counter: nothing adds to it but counters that are folded.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct DepartedDrops {
     /// What no written report has covered.

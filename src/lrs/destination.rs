@@ -17,6 +17,7 @@ pub(super) struct ReportKey {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Destination {
     /// The index of the server.
+    /// Servers are never removed, so it stays valid for the life of a client.
     pub(super) server: usize,
     /// The key of the cluster in the reports to this server.
     pub(super) key: ReportKey,

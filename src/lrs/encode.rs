@@ -80,6 +80,7 @@ impl Encoder {
         if let Some(metadata) = stats.metadata {
             put_struct(6, metadata, endpoint);
         }
+        // `total_issued_requests`, whose number is 8 in a locality.
         put_number(7, stats.calls.issued, endpoint);
         end_message(&begun, endpoint);
     }
@@ -87,6 +88,7 @@ impl Encoder {
     /// Ends an `UpstreamLocalityStats`.
     pub(super) fn end_locality(&mut self, begun: &Begun, calls: &Calls, metrics: Option<&MetricSums>) {
         let locality = &mut self.cluster;
+        // Behind the endpoints, whose calls are summed while they are written. The order of fields has no meaning on the wire.
         put_calls(calls, locality);
         put_number(8, calls.issued, locality);
         if let Some(metrics) = metrics {
@@ -142,6 +144,7 @@ pub(super) fn put_cluster(cluster: &[u8], into: &mut BytesMut) {
 }
 
 /// The locality of an `UpstreamLocalityStats`, which is there even if it is empty (LR4.3).
+/// Made once for each locality, and not for each report.
 pub(super) fn locality_head(locality: &Locality) -> Box<[u8]> {
     let mut message = Vec::new();
     for (number, part) in [(1, locality.region()), (2, locality.zone()), (3, locality.sub_zone())] {
@@ -155,6 +158,7 @@ pub(super) fn locality_head(locality: &Locality) -> Box<[u8]> {
 }
 
 /// The address of an `UpstreamEndpointStats`.
+/// Made once for each endpoint, and not for each report.
 pub(super) fn endpoint_head(address: SocketAddr) -> Box<[u8]> {
     let [mut socket, mut whole, mut head] = [const { Vec::new() }; 3];
     put_text(2, &address.ip().to_string(), &mut socket);
@@ -169,6 +173,7 @@ pub(super) fn first_request(node: &[u8]) -> BytesMut {
     // Appending to an encoded message adds to its repeated fields, so that the node need not be decoded.
     let mut with_feature = node.to_vec();
     put_text(CLIENT_FEATURES, SEND_ALL_CLUSTERS, &mut with_feature);
+    // Room for the key and a length of up to five bytes.
     let mut request = BytesMut::with_capacity(with_feature.len() + 6);
     put_bytes(1, &with_feature, &mut request);
     request
@@ -239,6 +244,7 @@ fn begin_message(field: u32, into: &mut Vec<u8>) -> Begun {
 }
 
 /// Ends a message: writes its length, and moves its body if the length takes more than one byte.
+/// The move takes time in proportion to the body, once for each enclosing message that is longer than 127 bytes.
 fn end_message(begun: &Begun, into: &mut Vec<u8>) {
     let Begun(begin) = *begun;
     let length = into.len() - begin;

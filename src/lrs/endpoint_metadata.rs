@@ -44,6 +44,7 @@ impl Referent for Assignment {
 
 impl<'a> EndpointMetadata<'a> {
     /// `None` if no endpoint has any.
+    /// Takes time for each endpoint of the cluster, so it is made once for a report, and only if the server has requested endpoints.
     pub(super) fn of(assignment: &'a ClusterLoadAssignment) -> Option<Self> {
         let mut all = BTreeMap::new();
         for locality in assignment.localities() {

@@ -48,6 +48,7 @@ pub(super) struct KeyLoads {
     /// How many counters were listed since departed ones were last removed.
     listed: usize,
     /// The number of listed counters at which departed ones are removed.
+    /// 0 at first, so that the first listing sets it.
     sweep_at: usize,
 }
 
@@ -137,6 +138,7 @@ impl KeyLoads {
         terms: Terms,
         encoder: &'a mut Encoder,
     ) -> Option<&'a [u8]> {
+        // No short-circuit: each counter has to be taken, whether or not others have activity already.
         self.takes_activity = self.drops.values_mut().map(Drops::take).sum::<u64>() > 0;
         for locality in self.localities.values_mut() {
             self.takes_activity |= locality.take();
@@ -180,6 +182,7 @@ impl KeyLoads {
                 encoder.add_drops(category, drops.taken);
             }
         }
+        // A key that was listed since the driver last looked has no beginning yet.
         let interval = self.since.map_or(Duration::ZERO, |since| terms.now.saturating_duration_since(since));
         encoder.end_cluster(interval, key.service.as_deref());
     }
@@ -215,6 +218,7 @@ impl KeyLoads {
         }
         self.localities.values_mut().for_each(LocalityLoads::discard);
         self.is_closing_due = false;
+        // A server that names the cluster later gets neither these counts nor their time.
         (self.since, self.taken_at) = (Some(now), None);
         self.forget_ended();
     }
@@ -246,10 +250,12 @@ impl KeyLoads {
         if self.listed < self.sweep_at {
             return 0;
         }
+        // First, so that what has nothing to report does not count towards the limit.
         self.remove_ended();
         if self.localities.values().map(LocalityLoads::departed).sum::<usize>() > limit {
             self.localities.values_mut().for_each(LocalityLoads::fold_departed);
         }
+        // By the order of names: when a handle departed is not known any more.
         let departed = self.localities.iter().filter(|(_, locality)| locality.is_departed());
         let excess: Vec<_> = departed.skip(limit).map(|(at, _)| at.clone()).collect();
         excess.iter().for_each(|at| drop(self.localities.remove(at)));

@@ -15,6 +15,7 @@ use super::counters::Count;
 pub(super) struct Lanes<C> {
     /// The number of the current lane, from 1; 0 if nothing is counted (LR9.1).
     current: AtomicUsize,
+    /// In place, since most handles have a single destination for their whole life.
     first: Lane<C>,
 }
 
@@ -95,6 +96,7 @@ impl<C: Count> Lanes<C> {
 /// The handle is gone: no new call is counted.
 impl<C> Drop for Lanes<C> {
     fn drop(&mut self) {
+        // `is_current` stays as it is: `is_live` sees that the reference of the handle is gone.
         // A long list must not be dropped recursively.
         let mut next = self.first.next.take();
         while let Some(mut lane) = next {

@@ -45,7 +45,9 @@ pub struct LoadReportService<S> {
 /// The handle that counts.
 #[derive(Debug, Clone)]
 enum Reporter {
+    /// Counts for the locality alone.
     Locality(LocalityReporter),
+    /// Counts for the endpoint, and so for its locality.
     Endpoint(EndpointReporter),
 }
 
@@ -123,6 +125,7 @@ where
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.project();
+        // An error leaves the call in the future: it has failed when the future is dropped.
         let response = ready!(this.response.poll(cx))?;
         Poll::Ready(Ok(LoadReportBody::of(response, this.call.take())))
     }
@@ -163,6 +166,7 @@ impl<B: Body> Body for LoadReportBody<B> {
         match &frame {
             Some(Ok(frame)) => match frame.trailers_ref() {
                 Some(trailers) => {
+                    // A response of plain HTTP may have any trailers; only gRPC's have a meaning here.
                     let of_grpc = of_trailers(trailers).filter(|_| *this.is_grpc);
                     end(this.call, of_grpc.unwrap_or(*this.outcome), trailers);
                 }

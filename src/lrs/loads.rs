@@ -134,6 +134,7 @@ impl Loads {
         let cell = state.cells.get(&CellKey::Cluster(cluster.clone())).and_then(Weak::upgrade);
         if let Some(cell) = cell {
             state.apply(&cell, &self.settings);
+            // Released first: the driver that is woken takes the lock at once.
             drop(state);
             self.notify();
         }
@@ -150,6 +151,7 @@ impl Loads {
 
     /// Whether something has changed for the streams since the last call.
     pub(crate) fn take_changed(&self) -> bool {
+        // The load alone is the usual case. The driver asks at each step, and a swap would take the cache line from other cores.
         self.has_changed.load(Ordering::Relaxed) && self.has_changed.swap(false, Ordering::AcqRel)
     }
 
@@ -265,6 +267,8 @@ impl CellKey {
 
 impl State {
     /// The index of a server.
+    /// Servers that differ in the variant of the protocol alone have one index: a stream of load reports needs their connection, which
+    /// they share (LR2.1).
     fn server(&mut self, server: &Arc<Server>) -> usize {
         let known = self.servers.iter().position(|known| known.server.has_connection_of(server));
         known.unwrap_or_else(|| {

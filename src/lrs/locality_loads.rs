@@ -33,6 +33,7 @@ pub(super) struct LocalityLoads {
 struct EndpointLoads {
     /// The encoded address.
     head: Box<[u8]>,
+    /// The counters of its handles.
     own: Counted,
 }
 
@@ -98,11 +99,13 @@ impl LocalityLoads {
     pub(super) fn take(&mut self) -> bool {
         self.own.take();
         if let Some(departed) = &mut self.departed {
+            // The sums of departed handles wait with those of a lost report, in one place for both.
             let calls = departed.take(&mut self.own.metrics);
             self.own.taken.add(calls);
         }
         self.has_activity = self.own.has_activity();
         for endpoint in self.endpoints.values_mut() {
+            // No short-circuit: each endpoint has to be taken.
             self.has_activity |= endpoint.own.take();
         }
         self.has_activity

@@ -31,6 +31,7 @@ pub struct MetricSum {
 /// The sums of all metrics of a locality or endpoint since the last report.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct MetricSums {
+    /// The utilization of the processor. Load reports have fields for the three utilizations, and no names (LR8.2).
     pub(super) cpu: MetricSum,
     pub(super) mem: MetricSum,
     pub(super) application: MetricSum,
@@ -95,6 +96,7 @@ impl OrcaLoadReport {
         // LR8.8: an undecodable report is dropped, as it is no reason to fail the call. Padding is optional in binary metadata.
         use base64::{Engine, engine::general_purpose::STANDARD_NO_PAD};
 
+        // CH9.7: of several reports the last one counts.
         let value = trailers.get_all(TRAILER).iter().next_back()?.as_bytes();
         let value = value.strip_suffix(b"=").map_or(value, |value| value.strip_suffix(b"=").unwrap_or(value));
         let message = STANDARD_NO_PAD.decode(value).ok();
@@ -153,6 +155,7 @@ impl MetricSums {
 
     /// Adds a value of a named metric, within the limit of names.
     fn add_named(&mut self, name: &str, value: f64, max_names: usize) {
+        // Before the name is added: one without a valid value must not count towards the limit.
         if !value.is_finite() {
             return;
         }

@@ -24,7 +24,9 @@ use crate::{
 /// left. With no handle there is no stream and no deadline.
 #[derive(Debug)]
 pub(crate) struct Reporting {
+    /// The loads of the client, which handles change at any time.
     loads: Arc<Loads>,
+    /// The settings of the client.
     settings: Arc<LoadSettings>,
     /// The first request of each stream, which has the node.
     first_request: Bytes,
@@ -45,7 +47,9 @@ pub(crate) struct LoadTarget {
 /// The state of the stream to a server, for the status of a client.
 #[derive(Debug, Clone)]
 pub(crate) struct LoadStreamReport {
+    /// The server of the stream.
     pub(crate) server: Arc<Server>,
+    /// The state at present.
     pub(crate) state: LoadStreamState,
     /// When the stream came into this state.
     pub(crate) since: Instant,
@@ -53,7 +57,9 @@ pub(crate) struct LoadStreamReport {
     pub(crate) interval: Option<std::time::Duration>,
     /// The number of clusters that the server has named; `None` for all, or without a response.
     pub(crate) wanted: Option<usize>,
+    /// The last request with reports; `None` before the first one.
     pub(crate) last_report: Option<LastReport>,
+    /// The number of requests with reports that the transport has accepted, over all streams to the server.
     pub(crate) reports_sent: u64,
     /// The size of all reports that were sent, in bytes.
     pub(crate) report_bytes: u64,
@@ -108,6 +114,7 @@ impl Reporting {
 
     /// Handles the due timers.
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
+        // Each stream with work builds one slice under the lock (LR7.3), and stays due until all slices are built.
         let mut state = self.loads.lock();
         for (stream, loads) in self.streams.iter_mut().zip(&mut state.servers) {
             stream.handle_timeout(loads, now);
@@ -128,6 +135,7 @@ impl Reporting {
     }
 
     /// Returns the next command; `None` until the next event.
+    /// Commands to one server are in order; those to different servers are independent of each other.
     pub(crate) fn poll_command(&mut self) -> Option<LoadCommand> {
         self.streams.iter_mut().find_map(LoadStream::poll_command)
     }

@@ -49,9 +49,11 @@ pub(super) struct Part {
 /// A request that reports are put into.
 #[derive(Debug, Default)]
 struct PartBuilder<'a> {
+    /// The encoded request so far.
     message: BytesMut,
     /// The first and the last key of the request so far.
     range: Option<(&'a ReportKey, &'a ReportKey)>,
+    /// The number of keys in the request so far.
     len: usize,
 }
 
@@ -232,4 +234,5 @@ impl<'a> PartBuilder<'a> {
 }
 
 /// The bytes around a report in its request.
+/// The key of the field, and a length of up to five bytes.
 const OVERHEAD: usize = 6;

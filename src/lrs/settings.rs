@@ -51,6 +51,7 @@ impl Default for LoadSettings {
         Self {
             shards: Shards::PerProcessor,
             min_interval: Duration::from_secs(1),
+            // Servers accept 4 MiB by default.
             max_request_size: 3 << 20,
             max_residues: 10_000,
             max_departed: 1_000,

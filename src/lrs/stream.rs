@@ -13,9 +13,10 @@ use super::{
     turn::{LastReport, Turn},
 };
 use crate::{
+    backoff::Backoff,
     error::Code,
     escape::Escaped,
-    protocol::{Backoff, Disconnect, DisconnectKind, ServerId, StreamEvent, StreamId},
+    protocol::{Disconnect, DisconnectKind, ServerId, StreamEvent, StreamId},
 };
 
 /// A command for the transport.
@@ -52,9 +53,13 @@ pub(super) struct LoadStream {
     id: StreamId,
     /// The first request, which has the node.
     first_request: Bytes,
+    /// The settings of the client.
     settings: Arc<LoadSettings>,
+    /// Draws the delays of the backoff; seeded, so that simulations repeat themselves.
     random: fastrand::Rng,
+    /// Grows with each failed stream, and starts again after a response.
     backoff: Backoff,
+    /// The state of the stream in progress.
     state: State,
     /// When the state was entered.
     since: Instant,
@@ -73,9 +78,13 @@ pub(super) struct LoadStream {
 /// The state of the stream, as drawn above.
 #[derive(Debug)]
 enum State {
+    /// There is no stream, and no wait for one.
     Closed,
+    /// The stream is being opened.
     Connecting,
+    /// Requests can be written.
     Open(Box<Open>),
+    /// The next stream is opened at this time.
     BackingOff { until: Instant },
 }
 
@@ -108,9 +117,13 @@ enum Phase {
 /// Counts over all streams to the server.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct History {
+    /// Requests with reports that the transport has accepted.
     pub(super) reports_sent: u64,
+    /// The size of these requests in bytes.
     pub(super) report_bytes: u64,
+    /// Ends of streams that were neither requested nor part of a shutdown.
     pub(super) failures: u64,
+    /// The last of these requests.
     pub(super) last_report: Option<LastReport>,
 }
 
@@ -143,7 +156,7 @@ impl LoadStream {
             first_request,
             settings,
             random: fastrand::Rng::with_seed(seed),
-            backoff: Backoff::for_connections(now),
+            backoff: Backoff::default(),
             state: State::Closed,
             since: now,
             is_known_to_refuse: false,
@@ -251,6 +264,7 @@ impl LoadStream {
             State::Open(open) => {
                 let phase = match &open.phase {
                     Phase::Waiting { until } => Some(*until),
+                    // In the past: there is work left.
                     Phase::Reporting(turn) if turn.has_work() => Some(self.since),
                     Phase::Unasked | Phase::Reporting(_) | Phase::Finished => None,
                 };
@@ -345,6 +359,7 @@ impl LoadStream {
                 return warn!(%server, error = %Escaped(&error), "response of load reporting ignored");
             }
         };
+        // LR2.6: a server may accept streams and still not serve load reports, so only a response resets the backoff.
         self.backoff.reset();
         self.is_known_to_refuse = false;
         self.silence = Silence::default();

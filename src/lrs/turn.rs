@@ -31,14 +31,18 @@ pub(super) struct Turn {
 /// The keys of a turn that have no report so far.
 #[derive(Debug)]
 enum Rest {
+    /// No report was built yet.
     All,
+    /// The keys behind this one, in their order.
     After(ReportKey),
+    /// All reports were built.
     Nothing,
 }
 
 /// The last report that was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LastReport {
+    /// When the last of its requests was accepted by the transport.
     pub(crate) at: Instant,
     /// The number of clusters in it.
     pub(crate) clusters: usize,

@@ -37,6 +37,7 @@ pub struct ChannelMetrics {
     inner: Arc<Inner>,
 }
 
+/// The instruments and labels of a provider.
 struct Inner {
     /// The enabled instruments.
     instruments: Instruments,

@@ -13,6 +13,7 @@ use super::type_label;
 #[derive(Debug, Default)]
 pub(super) struct Gauges {
     /// The values of each client that has not ended.
+    /// Weak, so that a client that has ended has no last value (`Recorder` has the other reference).
     clients: Mutex<Vec<Weak<ClientGauges>>>,
 }
 
@@ -25,6 +26,7 @@ pub(super) struct ClientGauges {
     values: Mutex<Values>,
 }
 
+/// The latest values, which the callbacks of gauges read.
 #[derive(Debug, Default)]
 struct Values {
     /// Whether a stream is connected, by server and the number of the stream.
@@ -42,6 +44,7 @@ impl Gauges {
     /// Registers the gauges with a meter, which keeps their callbacks forever.
     pub(super) fn new(meter: &Meter) -> Arc<Self> {
         let gauges = Arc::new(Self::default());
+        // A meter keeps callbacks forever: with a strong reference it would keep the values of all clients as well.
         let observed = Arc::downgrade(&gauges);
         meter
             .u64_observable_gauge("grpc.xds_client.connected")

@@ -12,10 +12,12 @@ use crate::{
 };
 
 /// The counters of load reports.
+/// In the order of `COUNTERS`.
 #[derive(Debug)]
 pub(super) struct LoadCounters([Counter<u64>; 4]);
 
 /// What was recorded of a stream so far.
+/// The values are in the order of `COUNTERS`. Those of a stream only grow, over all connections to its server.
 #[derive(Debug, Default)]
 pub(crate) struct Recorded([u64; 4]);
 

@@ -66,6 +66,7 @@ pub struct Metrics {
     inner: Arc<Inner>,
 }
 
+/// The instruments of a provider.
 struct Inner {
     /// Failures of servers.
     server_failure: Counter<u64>,

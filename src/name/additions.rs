@@ -10,9 +10,9 @@ use super::{ContextParams, ResourceName};
 /// would differ for each client, and resources could not be shared.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct Additions {
-    /// Parameters of the node.
+    /// Parameters of the node: the parts of it that the bootstrap lists, with their keys `xds.node.*`.
     node: ContextParams,
-    /// The features that the client supports.
+    /// The features that the client supports, without the prefix of their keys.
     features: Vec<String>,
 }
 
@@ -23,6 +23,9 @@ impl Additions {
     }
 
     /// The name in requests for a name that an application uses. An opaque name is unchanged.
+    ///
+    /// Called once for each watch. The result identifies the resource in the cache, so that names with and without these
+    /// parameters cannot be mixed up.
     pub(crate) fn add_to(&self, name: &ResourceName) -> ResourceName {
         let Some(written) = name.context_params().filter(|_| !self.is_empty()) else { return name.clone() };
         let nothing = ContextParams::default();
@@ -33,17 +36,23 @@ impl Additions {
     }
 
     /// The name that an application uses for a resource: without the added parameters.
+    ///
+    /// The inverse of [`add_to`](Self::add_to), for the names of members: an application would not find its names in a
+    /// collection if they had the id of the node in them.
     pub(crate) fn take_from(&self, canonical: &Arc<str>) -> Arc<str> {
+        // It is called for each member of a collection, and most names lack such parameters: these are not parsed.
         if self.is_empty() || !canonical.contains(PREFIX) {
             return canonical.clone();
         }
         let Ok(name) = ResourceName::parse_received(canonical) else { return canonical.clone() };
         let Some(params) = name.context_params() else { return canonical.clone() };
+        // Compared by value: a parameter of that key and another value was written by somebody else, and is a part of the name
+        // (X9).
         let kept = params.iter().filter(|(key, value)| !self.has_added(key, value)).collect();
         name.with_context_params(kept).canonical()
     }
 
-    /// Whether a parameter is one of these.
+    /// Whether a parameter is one of these. The value of a feature is always `true`, so that its key decides.
     fn has_added(&self, key: &str, value: &str) -> bool {
         self.node.get(key) == Some(value)
             || key.strip_prefix(FEATURE).is_some_and(|key| self.features.iter().any(|feature| feature == key))

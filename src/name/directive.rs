@@ -10,9 +10,9 @@ use super::{
 /// identity of the resource and never sent to a server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Directives {
-    /// The name to use if the resource does not exist.
+    /// The name to use if the resource does not exist. It may have an alternative in turn.
     alt: Option<ResourceName>,
-    /// The entry of a list collection.
+    /// The entry of a list collection, decoded.
     entry: Option<String>,
 }
 
@@ -33,6 +33,8 @@ impl Directives {
     }
 
     /// The directives but the alternative.
+    ///
+    /// The name without its alternative may be one of an inline entry, which is still selected by `entry=`.
     pub(super) fn without_alt(&self) -> Self {
         Self { alt: None, entry: self.entry.clone() }
     }
@@ -54,9 +56,12 @@ impl Directives {
 
     /// Parses the text after `#`. An error consists of the position (in bytes from the start of `text`) and the
     /// reason.
+    ///
+    /// `depth` counts the names around this one, since an alternative is parsed by recursion.
     pub(super) fn parse(text: &str, rules: Rules, depth: usize) -> Result<Self, (usize, String)> {
         let mut directives = Self::default();
         let mut at = 0;
+        // A comma in a value is escaped. An empty text has no directives, where `split` yields one empty part.
         for part in text.split(',').filter(|_| !text.is_empty()) {
             directives.parse_one(part, rules, depth).map_err(|(offset, reason)| (at + offset, reason))?;
             at += part.len() + 1;
@@ -66,6 +71,7 @@ impl Directives {
 
     /// Parses a directive. An error has its position in the text.
     fn parse_one(&mut self, part: &str, rules: Rules, depth: usize) -> Result<(), (usize, String)> {
+        // A directive without a value is left to the checks of its key, whose errors name it.
         let (key, raw) = part.split_once('=').unwrap_or((part, ""));
         let start = part.len() - raw.len();
         let value = encoding::decode(raw).map_err(|e| (start + e.at, e.reason.to_owned()))?;
@@ -79,6 +85,7 @@ impl Directives {
             }
             "entry" if self.entry.is_some() => Err(twice(key)),
             "entry" => {
+                // The specification restricts names of entries; what a server sends in spite of that is compared as it is.
                 if rules == Rules::Written && !is_entry_name(&value) {
                     let reason = format!("entry {value:?} is not a name of letters, digits and `_-./~:`");
                     return Err((start, reason));
@@ -116,6 +123,8 @@ fn twice(key: &str) -> (usize, String) {
 }
 
 /// `^[0-9a-zA-Z_\-\./~:]+$`
+///
+/// The specification gives this expression for names of inline entries in a list; `#entry=` has the same.
 pub(crate) fn is_entry_name(name: &str) -> bool {
     !name.is_empty() && name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-./~:".contains(&b))
 }

@@ -3,14 +3,16 @@
 
 use std::borrow::Cow;
 
-/// The characters to escape in an authority, beside those that no URI may contain.
+/// The characters to escape in an authority, beside those that no URI may contain. `:` stays, as in a host with a port.
 pub(crate) const AUTHORITY: &[u8] = b"/?#";
 /// The characters to escape in an id, and in a value for a template: all but those of an RFC 3986 path (A47-3). `/` separates
-/// the segments of an id.
+/// the segments of an id. `:` is not among them: servers that compare the text of names would not find `shop:8000`.
 pub(crate) const PATH: &[u8] = b"?#[]";
-/// The characters to escape in keys and values of context parameters.
+/// The characters to escape in keys and values of context parameters. `/`, `:` and `?` stay, which is why a name is split at
+/// its first `?` before it is split at slashes.
 pub(crate) const PARAM: &[u8] = b"#[]&=";
-/// The characters to escape in the value of a directive.
+/// The characters to escape in the value of a directive. An alternative is a whole name in this form: its `%` and `#` are
+/// escaped, `/` and `?` stay.
 pub(crate) const DIRECTIVE: &[u8] = b"#[],";
 /// The reason why a text cannot be decoded, and the position in bytes from its start.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +24,9 @@ pub(crate) struct DecodeError {
 }
 
 /// Appends `text` to `out`, with `%XX` for each byte of `escape` and each byte that RFC 3986 does not allow.
+///
+/// Bytes of a character beyond ASCII are escaped one by one, as everywhere in URIs. The digits are upper case, so that equal
+/// names have equal canonical strings.
 pub(crate) fn encode_into(out: &mut String, text: &str, escape: &[u8]) {
     for byte in text.bytes() {
         if is_uri_byte(byte) && !escape.contains(&byte) {
@@ -36,6 +41,7 @@ pub(crate) fn encode_into(out: &mut String, text: &str, escape: &[u8]) {
 
 /// Appends `text`, which may have escapes, with `%XX` for each byte that RFC 3986 does not allow.
 pub(crate) fn encode_illegal_into(out: &mut String, text: &str) {
+    // `%` is no byte of a URI by itself and would be escaped again; here it begins an escape that somebody has written.
     for (index, part) in text.split('%').enumerate() {
         if index > 0 {
             out.push('%');
@@ -45,6 +51,8 @@ pub(crate) fn encode_illegal_into(out: &mut String, text: &str) {
 }
 
 /// Replaces each `%XX` by its byte. Unescaped characters are accepted unchanged.
+///
+/// A `+` stays what it is: names are not forms. A text without `%`, as almost all have none, is borrowed.
 pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, DecodeError> {
     if !text.contains('%') {
         return Ok(Cow::Borrowed(text));
@@ -66,6 +74,7 @@ pub(crate) fn decode(text: &str) -> Result<Cow<'_, str>, DecodeError> {
         at += 3;
     }
     let decoded = String::from_utf8(out);
+    // The escapes of one character stand side by side, and any of them may be the wrong one, so that no position helps.
     decoded.map(Cow::Owned).map_err(|_| DecodeError { at: 0, reason: "its escapes do not make UTF-8" })
 }
 

@@ -7,11 +7,11 @@ use crate::escape::debug_as_message;
 /// The reason why a string with the prefix `xdstp:` is not a resource name, with the part and the position.
 #[derive(Clone, PartialEq, Eq)]
 pub struct NameError {
-    /// The name.
+    /// The name. It is cut after 256 characters.
     name: String,
     /// The invalid part of it.
     part: NamePart,
-    /// The position in the name, in bytes.
+    /// The position in the name, in bytes. It counts in the whole name, even if that is cut in the message.
     position: usize,
     /// What is wrong there.
     reason: Cow<'static, str>,

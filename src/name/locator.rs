@@ -1,4 +1,7 @@
 //! Locators: the names in resources, as a message or as text.
+//!
+//! A locator in a message is written as text first, and then parsed as any other name: so one parser has the rules of names,
+//! and its errors show the name as an operator would write it.
 
 use prost::Message;
 
@@ -53,6 +56,8 @@ fn is_text(bytes: &[u8]) -> bool {
 }
 
 /// The text form of the message.
+///
+/// `depth` counts the alternatives around this locator.
 fn text_of(locator: &ResourceLocator, depth: usize) -> Result<String, Invalid> {
     match Scheme::try_from(locator.scheme) {
         Ok(Scheme::Xdstp) => {}
@@ -64,6 +69,7 @@ fn text_of(locator: &ResourceLocator, depth: usize) -> Result<String, Invalid> {
     if depth > MAX_DEPTH {
         return Err(Invalid::field("directives", "too many alternatives inside each other"));
     }
+    // The type is not escaped in the text, so that these would move the parts behind it.
     if locator.resource_type.contains(['/', '?', '#']) {
         return Err(Invalid::field("resource_type", format!("{:?} is no type", locator.resource_type)));
     }
@@ -75,6 +81,7 @@ fn text_of(locator: &ResourceLocator, depth: usize) -> Result<String, Invalid> {
     encode_into(&mut text, &locator.id, encoding::PATH);
     if let Some(ContextParamSpecifier::ExactContext(context)) = &locator.context_param_specifier {
         let mut separator = '?';
+        // The order of the map does not matter: the parser sorts parameters.
         for (key, value) in &context.params {
             text.push(separator);
             encode_into(&mut text, key, encoding::PARAM);
@@ -94,6 +101,8 @@ fn text_of(locator: &ResourceLocator, depth: usize) -> Result<String, Invalid> {
 }
 
 /// The text of a directive in a message.
+///
+/// The value is escaped once more for each level, as the text form requires; the parser takes one level off at a time.
 fn text_of_directive(directive: &Directive, depth: usize) -> Result<String, Invalid> {
     let (mut text, value) = match &directive.directive {
         Some(directive::Directive::Alt(alt)) => {

@@ -65,9 +65,9 @@ use self::{rules::Rules, xdstp::SCHEME};
 /// It is cheap to clone. Equality, order and hash are those of the canonical string and the directives.
 #[derive(Clone)]
 pub struct ResourceName {
-    /// The string that equal names have in common.
+    /// The string that equal names have in common, without directives; of an opaque name the name itself.
     canonical: Arc<str>,
-    /// The name in requests, if it differs from the canonical string.
+    /// The name in requests, if it differs from the canonical string. `None` for opaque names, and for most others.
     spelling: Option<Arc<str>>,
     /// The parts, if it is an `xdstp:` name.
     xdstp: Option<Arc<XdstpName>>,
@@ -132,7 +132,8 @@ impl ResourceName {
         self.spelling.as_ref().unwrap_or(&self.canonical)
     }
 
-    /// The spelling of the name as it was given, shared; `None` if it is the canonical string.
+    /// The spelling of the name as it was given, shared; `None` if it is the canonical string. Entries store it beside the
+    /// canonical name, since most have none.
     pub(crate) fn other_spelling(&self) -> Option<Arc<str>> {
         self.spelling.clone()
     }
@@ -229,6 +230,8 @@ impl ResourceName {
 
     /// The name of a part of this resource, as a resource of another type: one segment longer, and without
     /// directives. That of an opaque name is an opaque name.
+    ///
+    /// The server of virtual hosts on demand knows them by such names. No document specifies the form for `xdstp:` names.
     pub(crate) fn part(&self, resource_type: &str, segment: &str) -> Self {
         match self.xdstp() {
             Some(xdstp) => {
@@ -242,7 +245,7 @@ impl ResourceName {
         }
     }
 
-    /// This name without its alternative.
+    /// This name without its alternative. The watch of the primary name uses it, while the alternative has a watch of its own.
     pub(crate) fn without_alt(&self) -> Self {
         match &self.xdstp {
             Some(xdstp) => Self { xdstp: Some(Arc::new(xdstp.without_alt())), ..self.clone() },
@@ -258,7 +261,8 @@ impl ResourceName {
         }
     }
 
-    /// Like [`parse`](Self::parse), for shared text, which an opaque name does not copy.
+    /// Like [`parse`](Self::parse), for shared text, which an opaque name does not copy. The watch, the entry and the resource
+    /// then share one allocation for the name.
     pub(crate) fn parse_shared(text: &Arc<str>) -> Result<Self, NameError> {
         match Self::has_xdstp_scheme(text) {
             true => Self::parse(text),
@@ -275,9 +279,11 @@ impl ResourceName {
         }
     }
 
-    /// Parses an `xdstp:` name; `depth` is the number of names of which it is an alternative.
+    /// Parses an `xdstp:` name; `depth` is the number of names of which it is an alternative. The depth limits recursion, as
+    /// `MAX_ALT_DEPTH` says.
     fn parse_xdstp(text: &str, rules: Rules, depth: usize) -> Result<Self, NameError> {
         let xdstp = XdstpName::parse(text, rules, depth)?;
+        // Directives are not a part of it: they are never sent.
         let spelling = spelling::of(text, xdstp.context_params());
         Ok(Self::from_xdstp(xdstp).spelled(spelling))
     }
@@ -287,7 +293,7 @@ impl ResourceName {
         Self { canonical: text, spelling: None, xdstp: None }
     }
 
-    /// A name of these parts.
+    /// A name of these parts. It is spelled canonically, as nobody has written it.
     fn from_xdstp(xdstp: XdstpName) -> Self {
         Self { canonical: Arc::from(xdstp.encode()), spelling: None, xdstp: Some(Arc::new(xdstp)) }
     }
@@ -298,7 +304,8 @@ impl ResourceName {
         Self { spelling, ..self }
     }
 
-    /// Whether a text is an `xdstp:` name.
+    /// Whether a text is an `xdstp:` name. Without the slashes of the scheme: a mistyped `xdstp:/a/T/x` is an error, and must
+    /// not be requested as an opaque name that no server has.
     fn has_xdstp_scheme(text: &str) -> bool {
         text.starts_with("xdstp:")
     }
@@ -306,6 +313,7 @@ impl ResourceName {
 
 impl PartialEq for ResourceName {
     fn eq(&self, other: &Self) -> bool {
+        // Not by the spelling: two spellings are one resource, and share its subscription (X4).
         self.canonical == other.canonical && self.directives() == other.directives()
     }
 }

@@ -63,8 +63,11 @@ impl ContextParams {
     }
 
     /// Appends `?k=v&…`, escaped and in canonical order: sorted by the escaped `k=v`.
+    ///
+    /// The order of the map is that of the decoded keys, which escapes change.
     pub(super) fn encode_into(&self, out: &mut String) {
         let mut pairs: Vec<String> = self.iter().map(|(key, value)| encoded_pair(key, value)).collect();
+        // By text, as other implementations sort: servers that compare text have to see the same order from each of them (X6).
         pairs.sort_unstable();
         for (index, pair) in pairs.iter().enumerate() {
             out.push(if index == 0 { '?' } else { '&' });
@@ -78,6 +81,7 @@ impl ContextParams {
         let mut params = BTreeMap::new();
         let mut at = 0;
         for pair in text.split('&') {
+            // `?`, `&&` and a trailing `&` have empty pairs, which are no parameters.
             if !pair.is_empty() {
                 let (key, value) = parse_pair(pair).map_err(|e| (at + e.at, e.reason.to_owned()))?;
                 if reserved == Reserved::Rejected && key.starts_with(RESERVED_PREFIX) {
@@ -85,6 +89,7 @@ impl ContextParams {
                         format!("key {key:?} is reserved: `{RESERVED_PREFIX}*` is set by the client");
                     return Err((at, reason));
                 }
+                // Taking one of two values would let client and server disagree about the resource (X3).
                 if params.contains_key(&key) {
                     return Err((at, format!("key {key:?} occurs twice")));
                 }
@@ -121,6 +126,8 @@ pub(super) enum Reserved {
 }
 
 /// Parses a key and a value.
+///
+/// A key without `=` has the empty value. The position of an error is that in the pair.
 fn parse_pair(pair: &str) -> Result<(String, String), encoding::DecodeError> {
     let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
     let decoded_key = encoding::decode(key)?;
@@ -129,7 +136,7 @@ fn parse_pair(pair: &str) -> Result<(String, String), encoding::DecodeError> {
     Ok((decoded_key.into_owned(), decoded_value.into_owned()))
 }
 
-/// A key and a value, as in a name.
+/// A key and a value, as in a name. Both parts of a pair escape the same characters, `=` and `&` among them.
 pub(super) fn encoded_pair(key: &str, value: &str) -> String {
     let mut pair = String::with_capacity(key.len() + value.len() + 1);
     encode_into(&mut pair, key, encoding::PARAM);

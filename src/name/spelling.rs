@@ -12,7 +12,11 @@ use super::{
 };
 
 /// The spelling of a name that was written as `text`, with or without directives.
+///
+/// Bytes that no URI may contain are escaped, since they could not be sent otherwise; escapes stay as they are, with the case
+/// of their digits.
 pub(super) fn of(text: &str, params: &ContextParams) -> String {
+    // An unescaped `#` begins the directives: the parts of a name escape it.
     let text = text.split_once('#').map_or(text, |(name, _)| name);
     let mut legal = String::with_capacity(text.len());
     encode_illegal_into(&mut legal, text);
@@ -20,6 +24,8 @@ pub(super) fn of(text: &str, params: &ContextParams) -> String {
 }
 
 /// The spelling with other context parameters. Those that it has already stay as they are written.
+///
+/// Used when the client adds parameters or an application sets attributes: what was written stays as it was.
 pub(super) fn with_params(spelling: &str, params: &ContextParams) -> String {
     let (path, query) = spelling.split_once('?').unwrap_or((spelling, ""));
     let written: BTreeMap<_, _> = query.split('&').filter_map(WrittenParam::parse).collect();
@@ -27,11 +33,13 @@ pub(super) fn with_params(spelling: &str, params: &ContextParams) -> String {
         .iter()
         .map(|(key, value)| {
             let canonical = encoded_pair(key, value);
+            // A parameter that was given another value is not the one that was written.
             let known = written.get(key).filter(|param| param.value == value);
             let spelled = known.map_or_else(|| canonical.clone(), |param| param.text.to_owned());
             (canonical, spelled)
         })
         .collect();
+    // By the canonical text, so that the order does not depend on the spelling.
     pairs.sort_unstable();
     let mut out = path.to_owned();
     for (index, (_, pair)) in pairs.iter().enumerate() {
@@ -42,6 +50,8 @@ pub(super) fn with_params(spelling: &str, params: &ContextParams) -> String {
 }
 
 /// The spelling of a part of a resource: one segment longer, and of another type.
+///
+/// `None` if the text is not that of an `xdstp:` name.
 pub(super) fn part(spelling: &str, resource_type: &str, segment: &str) -> Option<String> {
     let (path, query) = spelling.split_at(spelling.find('?').unwrap_or(spelling.len()));
     let mut parts = path.strip_prefix(SCHEME)?.splitn(3, '/');
@@ -66,7 +76,7 @@ struct WrittenParam<'a> {
 }
 
 impl<'a> WrittenParam<'a> {
-    /// Its key, and the rest.
+    /// Its key, and the rest. `None` for an empty pair. Those that cannot be decoded do not occur: the name was parsed before.
     fn parse(text: &'a str) -> Option<(Cow<'a, str>, Self)> {
         let (key, value) = text.split_once('=').unwrap_or((text, ""));
         let (key, value) = (encoding::decode(key).ok()?, encoding::decode(value).ok()?);

@@ -17,11 +17,11 @@ use super::{
 /// It has a parser of its own, since a URL parser would rewrite ids such as `/a/../b`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct XdstpName {
-    /// The authority; empty if there is none.
+    /// The authority, decoded: `a%2Fb` is one authority with a slash. Empty if there is none.
     authority: String,
-    /// The type.
+    /// The type, which is never escaped.
     resource_type: String,
-    /// The path after the type.
+    /// The path after the type, without a leading slash; `/` and `%2F` are the same here.
     id: String,
     /// The context parameters.
     params: ContextParams,
@@ -71,6 +71,8 @@ impl XdstpName {
     }
 
     /// Parses a name.
+    ///
+    /// Positions in errors are those in the whole text, also for parts that are parsed by themselves.
     pub(super) fn parse(text: &str, rules: Rules, depth: usize) -> Result<Self, NameError> {
         let parts = Parts::split(text)?;
         let decode = |part, raw: &str, start: usize| {
@@ -90,6 +92,8 @@ impl XdstpName {
     }
 
     /// The canonical string without directives: escapes as of rule X2, context parameters sorted.
+    ///
+    /// An empty id has no slash before it, so that a type alone is written back as it was read.
     pub(super) fn encode(&self) -> String {
         let mut out = String::from(SCHEME);
         encode_into(&mut out, &self.authority, encoding::AUTHORITY);
@@ -113,7 +117,8 @@ impl XdstpName {
         Self { id, ..self.clone() }
     }
 
-    /// The name of a part: `segment` is appended to the id.
+    /// The name of a part: `segment` is appended to the id. The context parameters stay, since they are those of the whole
+    /// resource.
     pub(super) fn part(&self, resource_type: &str, segment: &str) -> Self {
         let id = if self.id.is_empty() { segment.to_owned() } else { format!("{}/{segment}", self.id) };
         Self { resource_type: resource_type.to_owned(), id, ..self.without_directives() }
@@ -150,6 +155,7 @@ impl<'a> Parts<'a> {
         let Some(rest) = text.strip_prefix(SCHEME) else {
             return Err(NameError::new(text, NamePart::Scheme, 0, "does not start with `xdstp://`"));
         };
+        // From the end to the beginning: an alternative in the fragment may contain `?` and `/`, and a context parameter `/`.
         let (rest, fragment) = split_off(rest, '#');
         let (rest, query) = split_off(rest, '?');
         let (authority, path) = split_off(rest, '/');
@@ -168,6 +174,8 @@ impl<'a> Parts<'a> {
 }
 
 /// The type is never escaped, so it can only contain characters that need no escape.
+///
+/// The position of a missing type may be behind the end of the text, since there may be no slash.
 fn check_type(text: &str, resource_type: &str, at: usize) -> Result<(), NameError> {
     if resource_type.is_empty() {
         return Err(NameError::new(text, NamePart::ResourceType, at.min(text.len()), "missing"));

@@ -50,6 +50,7 @@ impl<B: Body> Body for ReportingBody<B> {
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
         let this = self.project();
         let mut frame = ready!(this.body.poll_frame(cx));
+        // A body that ends without trailers has no place for a report.
         if let Some(Ok(frame)) = &mut frame
             && let Some(trailers) = frame.trailers_mut()
             && let Some(metrics) = this.metrics.take()
@@ -70,6 +71,7 @@ impl<B: Body> Body for ReportingBody<B> {
 
 /// Adds the report to trailers, unless it is empty, or a layer inside of this one has added its own.
 pub(super) fn insert_report(trailers: &mut HeaderMap, metrics: &CallReport) {
+    // The values of this moment: handlers set metrics while they respond.
     let report = metrics.server.values().report(&metrics.call.values()).encode_to_vec();
     if report.is_empty() || trailers.contains_key(LOAD) {
         return;

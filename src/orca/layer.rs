@@ -73,6 +73,7 @@ where
     }
 
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        // A layer outside of this one may have put them there. Both report the same metrics then, and the inner one does it (A51-4).
         let call = request.extensions_mut().get_or_insert_default::<CallMetrics>().clone();
         let metrics = Some(CallReport { server: self.server.clone(), call });
         ReportingFuture { response: self.inner.call(request), metrics }

@@ -50,6 +50,7 @@ impl OpenRcaService {
     fn open(&self, request: &Bytes) -> Result<Reports, Status> {
         let request = OrcaLoadReportRequest::decode(request.clone())
             .map_err(|error| Status::invalid_argument(format!("not an OrcaLoadReportRequest: {error}")))?;
+        // A negative or malformed interval counts as none: the minimum applies (A51-6).
         let requested = request.report_interval.unwrap_or_default();
         let seconds = u64::try_from(requested.seconds).unwrap_or_default();
         let nanos = u32::try_from(requested.nanos).ok().filter(|nanos| *nanos < 1_000_000_000);
@@ -122,6 +123,7 @@ impl Stream for Reports {
             task::ready!(next.as_mut().poll(cx));
         }
         let interval = self.interval;
+        // From now, and not from the last deadline: a client that reads slowly does not get several reports at once.
         match &mut self.next {
             // `sleep` limits times that are beyond the clock.
             Some(next) => next.set(sleep(interval)),
@@ -132,6 +134,7 @@ impl Stream for Reports {
     }
 }
 
+/// The path of the only method.
 const STREAM: &str = "/xds.service.orca.v3.OpenRcaService/StreamCoreMetrics";
 const MIN_INTERVAL: Duration = Duration::from_secs(30);
 

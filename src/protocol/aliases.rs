@@ -24,6 +24,7 @@ impl Aliases {
         if self.own.get(alias).is_some_and(|known| **known == *own) {
             return;
         }
+        // An alias may move to another resource, whose removal must then end it, and not that of the one before.
         self.forget(alias);
         let (alias, own): (Arc<str>, Arc<str>) = (alias.into(), own.into());
         self.of.entry(own.clone()).or_default().insert(alias.clone());

@@ -40,6 +40,7 @@ impl Burst {
     /// The next of them, if it need not wait.
     pub(super) fn try_take(&mut self, now: Instant) -> bool {
         let before = self.full_at;
+        // What is left out takes nothing of the rate, so that one a second is let through however many are left out.
         let is_due = self.take(now).is_zero();
         if !is_due {
             self.full_at = before;

@@ -105,7 +105,9 @@ impl Channel {
         self.variant.on_response(version, now);
         self.answered_timer = last_timer;
         self.all = match self.all {
+            // B1.23: the content of the response decides (`trust_wildcard`), and not its arrival.
             AllDue::Doubted(_) => self.all,
+            // The response may be the answer to the empty list before `*`, which is then still due.
             AllDue::Until(_) if self.variant.wildcard_crossing() != Crossing::No => self.all,
             AllDue::No | AllDue::Until(_) | AllDue::TimedOut => AllDue::No,
         };
@@ -131,6 +133,8 @@ impl Channel {
             let is_held_back = self.variant.has_held_back(now);
             return self.rejections.on_rejected(response, is_held_back, now, random);
         }
+        // A response of heartbeats in a version that is not held confirms nothing: claimed later, that version would stand for
+        // resources that are not here.
         if !outcome.is_outdated {
             self.rejections.on_accepted();
             self.variant.on_accepted(&self.subscriptions, &version);
@@ -232,6 +236,7 @@ impl Channel {
     /// The version of a resource does not count any more, so that the server has to send it again. True when it was
     /// sent on this stream, which is final.
     pub(crate) fn take_back_version(&mut self, id: SubId) -> bool {
+        // For the rest of the stream the server considers a resource known whose version the first request had.
         let is_requested = self.variant.is_requested();
         let Some(sub) = self.subscriptions.get_mut(id) else { return false };
         let was_sent = is_requested && sub.has_version() && !sub.is_unconfirmed();
@@ -290,6 +295,7 @@ impl Channel {
             Crossing::No => true,
             // What has all names that were requested with the wildcard is the answer to both.
             Crossing::Possible => !self.subscriptions.iter().any(|(_, sub)| sub.is_owed()),
+            // go-control-plane sends the same response again for a NACK, whether or not it has read `*`.
             Crossing::Likely => false,
         };
         if is_answer {

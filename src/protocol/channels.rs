@@ -169,6 +169,7 @@ impl Channels {
             }
         }
         for id in &written.subscribed {
+            // The name may have been unsubscribed and released since the request was handed out.
             let Some(sub) = channel.subscriptions.get_mut(*id) else { continue };
             if sub.on_request_sent() {
                 timers.start(written.ty, *id, sub, until);
@@ -184,6 +185,7 @@ impl Channels {
         let Some(Channel { subscriptions, variant, .. }) = self.get_mut(ty) else { return };
         for id in subs {
             if let Some(sub) = subscriptions.get(*id).filter(|sub| sub.is_released()) {
+                // B1.21: the server may consider the name known on this stream, if it has ever sent it.
                 variant.on_released(sub);
                 events.push_back(Event::Released(sub.entry()));
                 subscriptions.remove(*id);
@@ -291,6 +293,8 @@ impl Channels {
                 continue;
             }
             if channel.is_wildcard_spelled() {
+                // B1.23: silence about `*` is a sign as well. The time of the wildcard begins anew on the next stream, as an
+                // empty list.
                 channel.all = AllDue::No;
                 refused.push(ty);
             } else {

@@ -48,6 +48,7 @@ impl Crossed {
     pub(crate) fn on_written(&mut self, names: WrittenNames, nonce: &str, now: Instant) {
         let is_change = names == WrittenNames::Changed;
         match &mut self.request {
+            // The names were sent once more, with this nonce: a response of another one may have crossed them.
             Some(request) if !is_change => {
                 nonce.clone_into(&mut request.nonce);
                 request.at = now;

@@ -19,8 +19,11 @@ impl Digests {
     pub(crate) fn of(envelope: &Envelope) -> Self {
         let mut digests = Self::default();
         for (kind, bytes) in envelope.contents() {
+            // Kind 0 are the resources. A server that answers each NACK with the same resources under new versions of their own
+            // would never repeat a response otherwise.
             let is_wrapped = kind == 0 && envelope.is_delta();
             let (contents, versions) = if is_wrapped { of_wrapped(bytes) } else { (of(&(kind, bytes)), 0) };
+            // An exclusive or would cancel out parts that occur twice.
             digests.contents = digests.contents.wrapping_add(contents);
             digests.versions = digests.versions.wrapping_add(versions);
         }
@@ -38,6 +41,7 @@ fn of_wrapped(bytes: &[u8]) -> (u64, u64) {
             Err(_) => bytes.hash(&mut contents),
         }
     }
+    // The version is hashed with the contents: two resources that exchange their versions are a change.
     let contents = contents.finish();
     (contents, of(&(contents, version)))
 }

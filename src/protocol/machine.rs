@@ -52,8 +52,8 @@ pub(crate) struct Client {
 
 impl Machine {
     /// A machine without subscriptions: it does not connect before the first one. `seed` is that of its jitter.
-    pub(crate) fn new(id: ServerId, source_key: SourceKey, client: Client, seed: u64, now: Instant) -> Self {
-        Self { exchange: Exchange::new(id, source_key, client, seed, now) }
+    pub(crate) fn new(id: ServerId, source_key: SourceKey, client: Client, seed: u64) -> Self {
+        Self { exchange: Exchange::new(id, source_key, client, seed) }
     }
 
     /// The stream, and the pause between streams.
@@ -187,6 +187,7 @@ impl Machine {
             return;
         }
         channel.subscriptions.unname(sub);
+        // On a stream without a request of the type, the server knows no name of it (B1.5, B2.7).
         if is_open && channel.variant.is_requested() {
             channel.variant.on_unnamed(sub, now);
         } else {
@@ -224,6 +225,7 @@ impl Machine {
             return;
         };
         channel.variant.on_wildcard_ended(&mut channel.subscriptions, now);
+        // As for a name: nothing has to be sent.
         if !is_open || !channel.variant.is_requested() {
             self.exchange.channels.release_all(ty, &mut self.exchange.events);
         }
@@ -285,9 +287,12 @@ impl Machine {
                 debug!(server = %source_key, type_url, %version, ?delay, "response rejected again, NACK delayed");
             }
         }
+        // B0.5: the nonce has ended with its stream. The version has not, and was noted above.
         if current.is_current(stream) {
             let error = (!error.is_empty()).then_some(error);
             channel.answer(Answer { nonce, error, not_before: now + delay }, now);
+            // The credit for one more message. Flow control of HTTP/2 slows a server that sends faster than its responses are
+            // applied.
             commands.push_back(StreamCommand::Read { stream });
         }
         self.exchange.proceed(now);

@@ -14,7 +14,6 @@
 //! Variants of the protocol are structs with the same methods; the machine routes to them and holds no rule itself.
 
 mod aliases;
-mod backoff;
 mod burst;
 mod channel;
 mod channels;
@@ -48,7 +47,6 @@ mod variant;
 #[cfg(any(test, feature = "client", feature = "fuzzing"))]
 pub(crate) use self::source_key::ConnectTarget;
 pub(crate) use self::{
-    backoff::Backoff,
     channel::Channel,
     digests::Digests,
     envelope::{Body, Envelope, Item, ServerError, Span, Unusable},

@@ -32,14 +32,17 @@ pub(crate) fn encode(node: &Node) -> Bytes {
     message.encode_to_vec().into()
 }
 
+/// A JSON object as a `Struct`: metadata of the node has no type of its own in the protocol.
 fn structure(map: &serde_json::Map<String, Value>) -> protobuf::Struct {
     protobuf::Struct { fields: map.iter().map(|(key, json)| (key.clone(), value(json))).collect() }
 }
 
+/// A JSON value as one of a `Struct`.
 fn value(json: &Value) -> protobuf::Value {
     let kind = match json {
         Value::Null => Kind::NullValue(0),
         Value::Bool(bool) => Kind::BoolValue(*bool),
+        // A `Struct` has no integers.
         Value::Number(number) => Kind::NumberValue(number.as_f64().unwrap_or_default()),
         Value::String(text) => Kind::StringValue(text.clone()),
         Value::Array(values) => {

@@ -200,6 +200,7 @@ impl Variant for Poll {
     fn on_failed(&mut self, subscriptions: &mut Subscriptions, now: Instant) {
         self.on_exchanged(now);
         self.subscribed.clear();
+        // Names that the server has answered keep their state: the next request has them anyway.
         let owed = subscriptions.iter_mut().filter_map(|(id, sub)| sub.on_request_failed().then_some(id));
         self.subscribed.extend(owed);
     }
@@ -230,6 +231,7 @@ impl Variant for Poll {
 
     fn due(&self, subscriptions: &Subscriptions) -> Option<Instant> {
         match (subscriptions.is_empty(), self.is_busy || self.is_outstanding) {
+            // The response that is being applied decides which version the next request has.
             (_, true) if self.is_busy => None,
             (_, true) => self.gives_up_at(),
             // No request is sent without subscriptions.

@@ -63,6 +63,7 @@ impl RecentUnsubscribes {
 
     /// A request is sent without a subscribed name, since the server may have missed its unsubscription.
     pub(crate) fn on_name_held_back(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
+        // The count of repetitions goes on: it is the same unsubscription.
         let left = self.names.get(&name).map_or(0, |sent| sent.left.saturating_sub(1));
         self.on_name_unsubscribed(name.clone(), doubt, now);
         if let Some(sent) = self.names.get_mut(&name) {

@@ -5,8 +5,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use super::{backoff::Backoff, burst::Burst, digests::Digests};
-use crate::resource::Version;
+use super::{burst::Burst, digests::Digests};
+use crate::{backoff::Backoff, resource::Version};
 
 /// The recently rejected responses of one type.
 ///
@@ -71,7 +71,7 @@ impl Rejections {
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
         }
-        let backoff = Backoff::for_rejections(now);
+        let backoff = Backoff::for_rejections();
         self.recent.push_back(Rejected { response, backoff, answered_at: now + delay, is_followed: false });
         delay
     }

@@ -59,6 +59,7 @@ pub(crate) fn put_bytes(field: u32, bytes: &[u8], into: &mut impl BufMut) {
 /// Writes the `google.rpc.Status` of a NACK.
 pub(crate) fn put_error(field: u32, error: &str, into: &mut impl BufMut) {
     let mut status = BytesMut::with_capacity(error.len() + 8);
+    // The code: field 1, a varint.
     status.put_slice(&[0x08, INVALID_ARGUMENT]);
     put_text(2, error, &mut status);
     put_bytes(field, &status, into);

@@ -208,6 +208,7 @@ impl Variant for Sotw {
         if !subscriptions.wildcard_leaving {
             self.on_stream.recent_unsubscribes.on_wildcard_subscribed();
         }
+        // Responses to requests before this one do not have everything.
         self.on_stream.accepted_since_all = 0;
         subscriptions.subscribe_all();
         self.batcher.on_change(now);
@@ -284,6 +285,7 @@ impl Variant for Sotw {
         self.version = version.clone();
         // No subscription may keep the resources that are received while the end of the wildcard is not written.
         if subscriptions.sends_all && subscriptions.wildcard {
+            // The first response since the wildcard was requested may have crossed the request, and then has the names alone.
             self.covers_all |= self.on_stream.accepted_since_all > 0;
             self.on_stream.accepted_since_all += 1;
         }

@@ -1,11 +1,11 @@
 use std::time::{Duration, Instant};
 
 use super::{
-    backoff::Backoff,
     id::{ServerId, StreamId},
     stream_event::{Disconnect, DisconnectKind},
     variant::Written,
 };
+use crate::backoff::Backoff;
 
 /// The stream to one server, and the pauses between streams.
 ///
@@ -105,8 +105,8 @@ pub(crate) struct Left {
 
 impl Stream {
     /// No attempt yet: the first one is made without a pause.
-    pub(crate) fn new(server: ServerId, keepalive: Duration, now: Instant) -> Self {
-        Self { server, attempt: 0, state: State::Closed, backoff: Backoff::for_connections(now), keepalive }
+    pub(crate) fn new(server: ServerId, keepalive: Duration) -> Self {
+        Self { server, attempt: 0, state: State::Closed, backoff: Backoff::default(), keepalive }
     }
 
     /// The server's slot was used by another one before, which had this number of streams.
@@ -251,6 +251,7 @@ impl Stream {
     /// A request had no usable answer, on a stream that goes on. The next answer is as good as a stream's first.
     pub(crate) fn on_failed(&mut self) {
         if let Some(open) = self.open() {
+            // Polls have no stream whose end would reset these.
             (open.answered, open.held, open.good, open.holds_at) = (false, false, false, None);
         }
     }
@@ -298,6 +299,7 @@ impl Stream {
 
     /// Ends the pause, since another stream shows that the server is reachable. The next pause is no shorter for that.
     pub(crate) fn hasten(&mut self, now: Instant) {
+        // A stream that the server accepted and then ended keeps its pause: that the server can be reached was known before.
         if let State::BackingOff { until, unreachable: true } = &mut self.state {
             *until = now.min(*until);
         }

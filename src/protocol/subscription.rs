@@ -32,7 +32,7 @@ pub(crate) struct Subscription {
     of_glob: bool,
     /// The cache holds a good resource.
     is_held: bool,
-    /// This server has sent the cached resource, in the incremental variant.
+    /// Whether this server has sent the cached resource, in the incremental variant.
     is_own: bool,
     /// Set when another server has sent the cached resource, while this name had a subscription here.
     is_replaced: bool,
@@ -101,6 +101,7 @@ impl Subscription {
 
     /// Sets the name in requests, unless the server knows it by another one.
     pub(crate) fn spell(&mut self, spelling: Option<Arc<str>>) {
+        // A server that compares the text of names would take another spelling for another name, and send nothing for its end.
         if !self.is_named && !self.is_requested {
             self.spelling = spelling;
         }
@@ -274,6 +275,7 @@ impl Subscription {
 
     /// The server has not answered, and gets the request once more: true when it owes an answer.
     pub(super) fn on_request_failed(&mut self) -> bool {
+        // A held resource stays in use through failed polls, and is in the next one without a timer.
         let is_owed = self.is_named && !self.is_held && matches!(self.phase, Phase::New | Phase::Requested);
         if is_owed {
             self.phase = Phase::New;
@@ -422,6 +424,7 @@ impl Subscription {
     /// The server was quiet for a while: unconfirmed resources are not going to be confirmed. For those that the server
     /// has sent itself, that is certain only if it answers.
     pub(super) fn on_quiet(&mut self, has_answered: bool) {
+        // A silent server may merely be slow: what it has sent itself on an earlier stream is not given up for that.
         if has_answered || !(self.is_held && self.is_own) {
             self.is_missing |= mem::take(&mut self.is_unconfirmed);
         }
@@ -438,6 +441,8 @@ impl Subscription {
         self.doubt_until = None;
         if !self.is_held || self.phase == Phase::Requested {
             self.phase = Phase::New;
+        // The channel forgets the version of the type for such a name, so that the next stream brings its resource, or shows
+        // its absence.
         } else if self.phase == Phase::AbsenceUnconfirmed {
             self.phase = Phase::Answered;
         }

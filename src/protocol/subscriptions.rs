@@ -210,6 +210,7 @@ impl Subscriptions {
         // It is kept, so that it is allocated at its exact size.
         let mut buffer = BytesMut::with_capacity(subs.clone().map(|sub| text_len(sub.spelling())).sum());
         subs.for_each(|sub| put_text(3, sub.spelling(), &mut buffer));
+        // Sorted, it is equal for equal sets of names, so that variants compare requests by their bytes.
         let encoded = buffer.freeze();
         self.encoded = Some(encoded.clone());
         encoded

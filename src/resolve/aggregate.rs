@@ -1,8 +1,13 @@
 //! The clusters below an aggregate, in the order of preference.
+//!
+//! A traversal begins anew for each aggregate, so that the leaves of one do not depend on which others a route names as well.
+//! In other implementations one traversal goes through all clusters of a tree, and an aggregate loses a leaf that was visited
+//! before.
 
 use std::{collections::BTreeSet, sync::Arc};
 
-/// The maximum depth of clusters above each other, the topmost and the leaf among them (A37-4).
+/// The maximum depth of clusters above each other, the topmost and the leaf among them (A37-4). A longer chain is an error of
+/// each aggregate in it, and not of the target: other routes go on.
 pub(super) const MAX_DEPTH: usize = 16;
 
 /// The part of a cluster's state that matters to the aggregates above it.
@@ -12,7 +17,8 @@ pub(super) enum Child<'a> {
     Leaf,
     /// An aggregate with these children, in order.
     Aggregate(&'a [Arc<str>]),
-    /// A cluster that does not exist, or whose state is not known yet.
+    /// A cluster that does not exist, or whose state is not known yet. The two are the same here: an aggregate that waits for
+    /// the state of a child is not linked, and one that is shown skips it (A74-5).
     Nothing,
 }
 
@@ -22,13 +28,16 @@ pub(super) enum Child<'a> {
 pub(super) struct Flat<'a> {
     /// The clusters with endpoints, in order.
     pub(super) leaves: Vec<&'a Arc<str>>,
-    /// All visited clusters, itself first; none deeper than the limit.
+    /// All visited clusters, itself first; none deeper than the limit. Aggregates wait for these, and these are watched.
     pub(super) reached: Vec<&'a Arc<str>>,
-    /// The first chain of aggregates that goes deeper, from the topmost.
+    /// The first chain of aggregates that goes deeper, from the topmost. `None` if everything is within the limit.
     pub(super) too_deep: Option<Vec<&'a Arc<str>>>,
 }
 
 /// Traverses the clusters below one.
+///
+/// `look` decides which configurations count: the latest ones, or those that are shown. It takes time for each cluster below,
+/// whatever the number of paths that lead there.
 pub(super) fn flatten<'a>(top: &'a Arc<str>, look: impl Fn(&'a str) -> Child<'a>) -> Flat<'a> {
     let mut traversal = Traversal { look, seen: BTreeSet::new(), chain: Vec::new(), flat: Flat::default() };
     traversal.visit(top);
@@ -38,7 +47,7 @@ pub(super) fn flatten<'a>(top: &'a Arc<str>, look: impl Fn(&'a str) -> Child<'a>
 struct Traversal<'a, F> {
     /// What a name stands for.
     look: F,
-    /// The names that were visited.
+    /// The names that were visited. A ring ends here as a duplicate does (F5).
     seen: BTreeSet<&'a str>,
     /// The aggregates from the top to the current name.
     chain: Vec<&'a Arc<str>>,
@@ -49,6 +58,7 @@ struct Traversal<'a, F> {
 impl<'a, F: Fn(&'a str) -> Child<'a>> Traversal<'a, F> {
     /// Visits a cluster and all below it, each cluster once.
     fn visit(&mut self, name: &'a Arc<str>) {
+        // Before the depth is checked: a cluster that has a place higher up is not too deep on another path.
         if self.seen.contains(&**name) {
             return;
         }
@@ -56,6 +66,7 @@ impl<'a, F: Fn(&'a str) -> Child<'a>> Traversal<'a, F> {
             self.flat.too_deep.get_or_insert_with(|| self.chain.clone());
             return;
         }
+        // Before the children are visited, which may lead back to it.
         self.seen.insert(name);
         self.flat.reached.push(name);
         match (self.look)(name) {

@@ -1,4 +1,7 @@
 //! A cluster in a snapshot.
+//!
+//! An entry is immutable and shared by all snapshots between two changes of its cluster. It is the only part of a cluster that
+//! views read: the state of the graph behind it is private to the resolver.
 
 use std::sync::Arc;
 
@@ -15,20 +18,25 @@ pub(crate) struct ClusterEntry {
     pub(crate) name: Arc<str>,
     /// `None` if there is no such cluster; `error` is the reason.
     pub(crate) config: Option<Arc<Cluster>>,
-    /// The reason why nothing can be sent to it, as far as the cluster itself is the reason.
+    /// The reason why nothing can be sent to it, as far as the cluster itself is the reason. Missing endpoints are no such
+    /// reason, so that an aggregate falls back to other leaves.
     pub(crate) error: Option<WatchError>,
     /// The reason why `config` may be stale.
     pub(crate) warning: Option<WatchError>,
     /// An aggregate, or a cluster with unknown endpoints, has none.
     pub(crate) endpoints: Option<Arc<ClusterLoadAssignment>>,
-    /// The reason why `endpoints` are missing, or may be stale.
+    /// The reason why `endpoints` are missing, or may be stale. That of DNS is blamed on the network.
     pub(crate) endpoints_error: Option<WatchError>,
-    /// The clusters that an aggregate's requests are sent to, the preferred ones first.
+    /// The clusters that an aggregate's requests are sent to, the preferred ones first. Empty for other clusters. Each of them
+    /// has an entry in the same snapshot.
     pub(crate) leaves: Arc<[Arc<str>]>,
 }
 
 impl ClusterEntry {
     /// A cluster with nothing but the reason of its absence.
+    ///
+    /// `config` is there for an aggregate that cannot serve: its configuration is still shown, and known to be one of an
+    /// aggregate.
     pub(super) fn failed(name: &Arc<str>, config: Option<Arc<Cluster>>, error: WatchError) -> Self {
         Self { config, error: Some(error), ..Self::empty(name) }
     }
@@ -56,6 +64,8 @@ impl ClusterEntry {
     }
 
     /// Returns the entry with these endpoints, unless it has others.
+    ///
+    /// These are endpoints that were removed and serve for the grace, beside the error of their removal.
     pub(super) fn or_endpoints(self, endpoints: Option<Arc<ClusterLoadAssignment>>) -> Self {
         Self { endpoints: self.endpoints.or(endpoints), ..self }
     }
@@ -71,7 +81,10 @@ impl ClusterEntry {
     }
 
     /// Whether another entry is the same.
+    ///
+    /// An entry that is the same is not replaced, so that a snapshot which would show nothing else is not published.
     pub(super) fn is_same(&self, other: &Self) -> bool {
+        // Resources that are equal byte by byte are the same allocation, since the cache does not parse them again.
         fn same<T>(ours: Option<&Arc<T>>, theirs: Option<&Arc<T>>) -> bool {
             ours.map(Arc::as_ptr) == theirs.map(Arc::as_ptr)
         }

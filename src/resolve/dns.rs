@@ -11,12 +11,12 @@ use std::{
 use tracing::debug;
 
 use crate::{
+    backoff::Backoff,
     base::{Addresses, WatchId},
     capacity::Shrink,
     config::bounded,
     escape::Escaped,
     invariant,
-    protocol::Backoff,
     resource::{
         ClusterLoadAssignment, Endpoint, Locality, Metadata, Remarks,
         cluster::HostPort,
@@ -34,15 +34,16 @@ use crate::{
 /// The contract is that of every state machine here: after each mutation, [`poll`](Self::poll) until there is nothing.
 #[derive(Debug)]
 pub(crate) struct DnsResolver {
-    /// The hosts that are watched.
+    /// The hosts that are watched, in a fixed order, so that runs can be repeated.
     hosts: BTreeMap<Arc<str>, Host>,
-    /// The host of each watch.
+    /// The host of each watch: requests to look up again name a watch.
     by_watch: BTreeMap<WatchId, Arc<str>>,
     /// The resting hosts, by the end of their rest.
     resting: BTreeSet<(Instant, Arc<str>)>,
-    /// The hosts that wait for a lookup, in their order.
+    /// The hosts that wait for a lookup, by the number of their arrival, so that a host whose last watch ends leaves without a
+    /// search.
     queue: BTreeMap<u64, Arc<str>>,
-    /// The lookups in progress.
+    /// The lookups in progress, in the order of their start, since ids ascend: the first one is the first to time out.
     under_way: BTreeMap<LookupId, Lookup>,
     /// The least time between two lookups.
     refresh: Duration,
@@ -67,7 +68,8 @@ struct Answer {
 
 #[derive(Debug)]
 struct Lookup {
-    /// `None` when the host is not watched any more. The lookup still counts.
+    /// `None` when the host is not watched any more. The lookup still counts. A resolver of the system cannot be interrupted,
+    /// and blocks its thread until it is done.
     host: Option<Arc<str>>,
     /// The time of its start.
     since: Instant,
@@ -93,15 +95,17 @@ pub(crate) enum HostOrder {
 
 #[derive(Debug)]
 struct Host {
-    /// The watches by the address that they named: one host may be used with several ports.
+    /// The watches by the address that they named: one host may be used with several ports. The host is looked up once for all
+    /// of them.
     users: BTreeMap<HostPort, BTreeSet<WatchId>>,
-    /// The addresses of the last lookup that has succeeded.
+    /// The addresses of the last lookup that has succeeded. Never dropped while the host is watched: stale addresses are better
+    /// than none (F5).
     good: Option<Vec<IpAddr>>,
     /// The reason why the last lookup has failed.
     error: Option<Arc<str>>,
     /// What happens next.
     state: State,
-    /// The delay after failures.
+    /// The delay after failures, as that of connections; a success resets it.
     backoff: Backoff,
 }
 
@@ -114,7 +118,7 @@ struct Host {
 enum State {
     /// A lookup is in progress.
     LookingUp { lookup: LookupId },
-    /// A lookup starts when others have ended.
+    /// A lookup starts when others have ended. `position` is its key in the queue.
     Queued { position: u64 },
     /// The next lookup is due later.
     Resting {
@@ -122,7 +126,7 @@ enum State {
         /// The earliest time of the next requested lookup.
         least: Instant,
     },
-    /// The host is an address.
+    /// The host is an address. A host that is removed gets this state, too, since it is in no index.
     Final,
 }
 
@@ -149,6 +153,8 @@ impl DnsResolver {
     }
 
     /// Begins a watch of an address. A host that is known already is reported at once.
+    ///
+    /// A host without an answer so far is reported when it has one. Two watches of one address are two users.
     pub(crate) fn watch(&mut self, watch_id: WatchId, address: &HostPort, now: Instant) {
         let name = &address.host;
         let host = self.hosts.entry(name.clone()).or_insert_with(|| {
@@ -171,6 +177,8 @@ impl DnsResolver {
     }
 
     /// Ends a watch of an address.
+    ///
+    /// A lookup of a host without watches goes on, as nothing can end it, and its answer is dropped.
     pub(crate) fn unwatch(&mut self, watch_id: WatchId, address: &HostPort) {
         self.by_watch.remove(&watch_id);
         let Some(host) = self.hosts.get_mut(&address.host) else {
@@ -189,10 +197,14 @@ impl DnsResolver {
     }
 
     /// Looks up hosts again as soon as that is allowed (A74-7).
+    ///
+    /// Called for each failed connection to such an endpoint, so that it must be cheap, and must not exceed the rate of
+    /// `refresh`.
     pub(crate) fn look_up_again(&mut self, watch_id: WatchId, now: Instant) {
         // Any watch may request it, and few are of hosts.
         let Some(name) = self.by_watch.get(&watch_id).cloned() else { return };
         if let Some(Host { state: State::Resting { until, least }, .. }) = self.hosts.get(&name) {
+            // An answer that is valid for longer is looked up early; a delay after a failure that is shorter stays.
             let (until, least) = ((*until).min(*least), *least);
             self.set_state(&name, State::Resting { until, least });
         }
@@ -200,6 +212,8 @@ impl DnsResolver {
     }
 
     /// Handles the answer to a lookup.
+    ///
+    /// The place of the lookup goes to the first host in the queue, whatever the answer.
     pub(crate) fn on_resolved(
         &mut self,
         lookup: LookupId,
@@ -226,16 +240,19 @@ impl DnsResolver {
         };
         let Answer { result, since } = answer;
         let result = match result {
+            // An empty answer would remove endpoints that serve.
             Ok(addresses) if addresses.ips.is_empty() => Err("there are no addresses".to_owned()),
             result => result,
         };
         debug!(host = %Escaped(name), ?result, "dns lookup completed");
         let before = (host.good.clone(), host.error.clone());
+        // The time of the lookup counts: the starts of two lookups are `refresh` apart.
         let least = since + self.refresh;
         let until = match result {
             Ok(addresses) => {
                 host.backoff.reset();
                 let holds =
+                    // Resolvers of applications set the TTL: 0 would look up without a pause.
                     addresses.ttl.map_or(self.refresh, |ttl| bounded(ttl).clamp(self.refresh, LONGEST));
                 (host.good, host.error) = (Some(addresses.ips), None);
                 since + holds
@@ -245,6 +262,7 @@ impl DnsResolver {
                 now + host.backoff.next(random)
             }
         };
+        // Each notification makes a snapshot, and most lookups find what is known.
         if before != (host.good.clone(), host.error.clone()) {
             for (address, watches) in &host.users {
                 let seen = host.seen(address);
@@ -375,7 +393,7 @@ impl Host {
             state: if address.is_some() { State::Final } else { State::Resting { until: now, least: now } },
             good: address.map(|ip| vec![ip]),
             error: None,
-            backoff: Backoff::for_connections(now),
+            backoff: Backoff::default(),
         }
     }
 
@@ -417,7 +435,8 @@ fn assignment(address: &HostPort, ips: &[IpAddr]) -> Option<ClusterLoadAssignmen
     })
 }
 
-/// The maximum number of lookups at a time. The system's resolver blocks a thread with each.
+/// The maximum number of lookups at a time. The system's resolver blocks a thread with each, of the 512 that a tokio runtime
+/// has for files and applications as well.
 const MAX_LOOKUPS: usize = 64;
 
 /// The maximum of all durations here, so that no deadline is beyond the range of the clock.

@@ -1,4 +1,7 @@
 //! The sources of endpoints, each of which several clusters may use.
+//!
+//! Clusters share a source by its name, so that an update of endpoints is one event however many clusters use it. The nodes
+//! know their sources, and the sources their users; tests compare both after each step.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -16,13 +19,13 @@ pub(super) struct EndpointSources {
 
 #[derive(Debug, Default)]
 struct SourceState {
-    /// The clusters that use it.
+    /// The clusters that use it. Never empty.
     users: BTreeSet<Arc<str>>,
     /// The endpoints; `None` before the first state.
     seen: Option<Endpoints>,
 }
 
-/// The effect of a new user of a source.
+/// The effect of a new user of a source. The graph orders a watch for the first user alone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Joined {
     /// The cluster uses the source already.
@@ -33,14 +36,14 @@ pub(super) enum Joined {
     First,
 }
 
-/// The effect of the end of a use.
+/// The effect of the end of a use. The graph ends the watch after the last user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Left {
     /// The source still has other clusters.
     InUse,
     /// No cluster uses it any more.
     Unused,
-    /// The cluster did not use it.
+    /// The cluster did not use it. The graph takes this for a broken invariant.
     NotAUser,
 }
 

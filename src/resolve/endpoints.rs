@@ -40,22 +40,29 @@ impl Endpoints {
     }
 
     /// Whether nothing is known because the server cannot be reached.
+    ///
+    /// Routes wait for such endpoints while others serve, since an outage of the server says nothing of them.
     pub(super) fn is_unreachable(&self) -> bool {
         self.absence().is_some_and(WatchError::is_of_server)
     }
 
     /// Whether there are none of that name, or none were received.
+    ///
+    /// As the error may be older than the cluster that leads to the endpoints, the previous configuration serves for the grace.
     pub(super) fn are_lacking(&self) -> bool {
         self.absence().is_some_and(is_lack)
     }
 
     /// Whether it is known that there are none of that name.
+    ///
+    /// Only this is a removal: the last endpoints serve for the grace, as a deleted cluster does.
     pub(super) fn is_missing(&self) -> bool {
         self.absence().is_some_and(WatchError::is_not_found)
     }
 }
 
-/// Whether an error may be older than the update that leads to the resource.
+/// Whether an error may be older than the update that leads to the resource. A rejection is not: it is about a resource that
+/// was received.
 pub(super) fn is_lack(reason: &WatchError) -> bool {
     reason.is_not_found() || reason.is_transient()
 }

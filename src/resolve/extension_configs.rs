@@ -27,9 +27,10 @@ use crate::{
 /// A configuration of a type that the listener does not permit is not used: the last one that was, or else the default, serves on.
 #[derive(Debug)]
 pub(super) struct ExtensionConfigs {
-    /// The configurations that the listener names.
+    /// The configurations that the listener names. Two filters may name one configuration, which is watched once.
     configs: BTreeMap<Reference, Config>,
-    /// The last listener that was completed, to return the same one as long as nothing changes.
+    /// The last listener that was completed, to return the same one as long as nothing changes. `None` for a listener without
+    /// discovered filters.
     completed: Option<Completed>,
     /// The id of the node, for errors.
     node_id: Arc<str>,
@@ -41,7 +42,8 @@ pub(super) struct ExtensionConfigs {
 struct Config {
     /// The watched resource.
     dependency: Dependency<ExtensionConfig>,
-    /// The last one of a permitted type, until it is known to be deleted.
+    /// The last one of a permitted type, until it is known to be deleted. It serves on while a newer one is of a type that the
+    /// listener does not permit.
     accepted: Option<Arc<ExtensionConfig>>,
 }
 
@@ -57,11 +59,14 @@ struct Completed {
 }
 
 /// The configuration of one filter.
+///
+/// Compared by address, so that a pass in which nothing has changed yields the same listener, and thus the same routing
+/// configuration.
 #[derive(Debug, Clone)]
 enum Choice {
     /// The configuration that was received.
     Discovered(Arc<ExtensionConfig>),
-    /// The default in the listener.
+    /// The default in the listener. It is a part of the listener, and has no version of its own.
     Default,
 }
 
@@ -113,6 +118,8 @@ impl ExtensionConfigs {
     }
 
     /// The listener with its configurations, and the reasons why these may be stale. `in_use` is whether a tree is in use.
+    ///
+    /// The first configuration that is missing ends the pass: a listener is used with all of its filters or not at all.
     pub(super) fn complete(
         &mut self,
         listener: &Arc<Listener>,
@@ -125,6 +132,7 @@ impl ExtensionConfigs {
             chosen.push(choice);
             warnings.extend(warning);
         }
+        // Most listeners discover nothing, and are passed on as they are.
         if chosen.is_empty() {
             self.completed = None;
             return Ok((listener.clone(), warnings));
@@ -158,6 +166,7 @@ impl ExtensionConfigs {
                 config.accepted = Some(found.clone());
                 Ok((Choice::Discovered(found), warning))
             }
+            // EX2: no NACK, since the same configuration may be meant for a listener that permits its type.
             Ok((found, _)) => {
                 let about = ResourceId::of::<ExtensionConfig>(filter.name.as_ref().into());
                 let text = format!("type {:?} is not one of the type_urls of the filter", found.type_name);
@@ -167,6 +176,7 @@ impl ExtensionConfigs {
                 let choice = accepted.map(Choice::Discovered).or(default);
                 choice.map(|choice| (choice, Some(reason.clone()))).ok_or(End::Blocked(reason))
             }
+            // EX4.
             Err(End::Unknown) if discovered.apply_default_config_without_warming => {
                 Ok((Choice::Default, None))
             }
@@ -178,6 +188,7 @@ impl ExtensionConfigs {
                 None => Err(End::Blocked(reason)),
             },
             Err(End::Nowhere(reason)) => {
+                // It is deleted, and its grace is over: it must not come back with a later configuration of another type.
                 config.accepted = None;
                 match default {
                     Some(default) => Ok((default, Some(reason))),

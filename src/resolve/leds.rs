@@ -19,7 +19,7 @@ use crate::{
 /// The assignments with such localities, and their collections. Other assignments pass through.
 #[derive(Debug, Default)]
 pub(super) struct Leds {
-    /// The assignments that name collections, by their source.
+    /// The assignments that name collections, by their source. Each is completed anew when one of its collections changes.
     assignments: BTreeMap<Source, Assignment>,
     /// The collections.
     collections: BTreeMap<Reference, Collection>,
@@ -35,7 +35,7 @@ struct Assignment {
 
 #[derive(Debug, Default)]
 struct Collection {
-    /// The sources of the assignments that name it.
+    /// The sources of the assignments that name it. Never empty: the watch of a collection ends with its last user.
     users: BTreeSet<Source>,
     /// The members; `None` before the first state.
     seen: Option<Arc<ErasedMembers>>,
@@ -43,6 +43,8 @@ struct Collection {
 
 impl Leds {
     /// Handles an update of the endpoints at a source. Returns what the clusters see of it; `None` until its collections are known.
+    ///
+    /// Collections that the assignment named before and names still keep their watches.
     pub(super) fn on_endpoints(
         &mut self,
         source: &Source,
@@ -105,6 +107,9 @@ impl Leds {
     }
 
     /// The assignment with the members of its collections; `None` while one of them is not known.
+    ///
+    /// What clusters saw before serves until then. A collection that is known to be absent counts as known: its locality has no
+    /// endpoints, and the reason is the warning.
     fn complete(&self, source: &Source) -> Option<Endpoints> {
         let Assignment { seen, .. } = self.assignments.get(source)?;
         let Observed::Present { resource, version, warning } = &**seen else { return None };
@@ -112,6 +117,7 @@ impl Leds {
         let mut stale = warning.clone();
         for locality in &resource.leds_localities {
             let members = self.collections.get(&reference(locality))?.seen.as_ref()?;
+            // Without a warning it is merely not received yet.
             if !members.complete && members.warning.is_none() {
                 return None;
             }

@@ -1,4 +1,11 @@
 //! The decision which aggregates are shown by their latest configurations, and which by previous ones.
+//!
+//! Linking goes through all aggregates, since each depends on those below it; the graph does it only when one of them, or
+//! something below one, has changed in a way that matters. Nothing is stored here between two links but the graces of
+//! `Leafless`: the configuration that an aggregate is shown by is its entry.
+//!
+//! An aggregate turns to its latest configuration as a whole and in one step. Until then its leaves are those of the
+//! configuration before, as far as they still exist.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -19,6 +26,8 @@ use crate::{
 };
 
 /// The aggregates of a graph, and the clusters below them.
+///
+/// Read-only: the graph applies what a link has decided.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Topology<'a> {
     /// The clusters.
@@ -31,7 +40,7 @@ pub(super) struct Topology<'a> {
 pub(super) struct Linker<'a> {
     /// The clusters.
     pub(super) topology: Topology<'a>,
-    /// The clusters below aggregates as they were last linked.
+    /// The clusters below aggregates as they were last linked. An aggregate that was in the tree then has leaves to lose.
     pub(super) before: &'a Descendants,
     /// Aggregates that would lose their last leaf, and until when they keep it.
     pub(super) leafless: &'a Leafless,
@@ -44,11 +53,12 @@ pub(super) struct Linker<'a> {
 /// The clusters below the aggregates by the latest configurations.
 #[derive(Debug)]
 pub(super) struct LatestDescendants {
-    /// Of all aggregates in use, by their latest configurations.
+    /// Of all aggregates in use, by their latest configurations, within the depth limit: nothing waits for a cluster that its
+    /// routes cannot reach.
     pub(super) all: BTreeSet<Arc<str>>,
     /// Of the aggregates alone that the next routes lead to.
     pub(super) next: BTreeSet<Arc<str>>,
-    /// The number of visited clusters.
+    /// The number of visited clusters, for tests of costs.
     pub(super) visits: usize,
 }
 
@@ -68,7 +78,8 @@ pub(super) struct Links {
 pub(super) struct LinkedAggregate {
     /// The name.
     pub(super) name: Arc<str>,
-    /// Whether the aggregate is shown by its latest configuration.
+    /// Whether the aggregate is shown by its latest configuration. Its phase follows from that, and the sources of its previous
+    /// configuration are released.
     pub(super) is_linked: bool,
     /// The new entry, unless no configuration of an aggregate is shown.
     pub(super) entry: Option<ClusterEntry>,
@@ -79,13 +90,17 @@ pub(super) struct LinkedAggregate {
 /// what was absent before.
 #[derive(Debug, Default)]
 pub(super) struct Leafless {
-    /// The end of the grace of each.
+    /// The end of the grace of each. It is rebuilt by each link, which keeps the ends that are in it already: a grace is not
+    /// prolonged by other changes.
     until: BTreeMap<Arc<str>, Instant>,
-    /// The earliest end of a grace.
+    /// The earliest end of a grace. The graph links again then, without a change.
     due: Option<Instant>,
 }
 
 /// The configurations of clusters that count.
+///
+/// An aggregate below another one may be linked while that is not, so that both kinds of configurations can meet in one
+/// traversal.
 #[derive(Debug, Clone, Copy)]
 enum By<'a> {
     /// The latest ones.
@@ -135,6 +150,8 @@ impl<'a> Topology<'a> {
     }
 
     /// Whether nothing can be sent to a cluster because a resource is missing, by its state.
+    ///
+    /// The next routes wait for such a cluster for a while. One that is too deep is an error that waiting does not mend.
     pub(super) fn is_void(self, name: &Arc<str>) -> bool {
         if !self.is_aggregate(name) {
             return self.nodes.get(name).is_some_and(TreeNode::lacks_endpoints);
@@ -155,6 +172,8 @@ impl<'a> Topology<'a> {
     }
 
     /// The clusters below the aggregates at the top.
+    ///
+    /// Aggregates without roots are not followed from: they are found below others, or lead nowhere in use.
     fn reach(self, by: By<'_>, top: impl Fn(Roots) -> bool) -> Reach {
         let mut reach = Reach::default();
         for name in self.nodes.index().aggregates() {
@@ -229,6 +248,9 @@ impl<'a> Linker<'a> {
 
     /// The aggregates that can be shown by their latest configurations: everything below them is ready. Those that the
     /// `latest` configurations of others do not lead to any more stay as they were.
+    ///
+    /// Complexity: a traversal for each aggregate, and then one pass for each that is blocked, of which there are none but in
+    /// graphs that are too deep.
     fn linked(&self, latest: &BTreeSet<Arc<str>>, now: Instant) -> (BTreeSet<Arc<str>>, Leafless) {
         let mut linked = BTreeMap::new();
         let mut leafless = Leafless::default();
@@ -257,6 +279,8 @@ impl<'a> Linker<'a> {
 
     /// Whether everything below an aggregate is ready. While it serves, it waits for clusters that are missing only
     /// because the server cannot be reached.
+    ///
+    /// Before it serves there is nothing to lose: the errors of its clusters are shown at once, as A74-5 has it.
     fn can_serve(&self, name: &'a Arc<str>, after: &Flat<'_>, latest: &BTreeSet<Arc<str>>) -> bool {
         let serving = self.is_serving(name);
         let before = self.shown_before(name);
@@ -271,6 +295,7 @@ impl<'a> Linker<'a> {
         }
         let has_endpoints = |leaf: &&Arc<str>| self.node(leaf).is_some_and(TreeNode::has_endpoints);
         let is_unreachable = |leaf: &&Arc<str>| self.node(leaf).is_some_and(TreeNode::is_unreachable);
+        // An outage of the server must not take endpoints that serve, even if all clusters are known.
         let is_starved = !after.leaves.iter().any(has_endpoints) && after.leaves.iter().any(is_unreachable);
         !(serving && is_starved && before.leaves.iter().any(has_endpoints))
     }
@@ -278,6 +303,9 @@ impl<'a> Linker<'a> {
     /// Whether an aggregate in use would lose all its leaves, or all endpoints of these, or the leaf that serves in favour of a less
     /// preferred one, and stays as it was for the grace period: the absence of the endpoints may be older than the update that
     /// leads to them.
+    ///
+    /// Found by simulations: while some clusters of a change are new and others still old, chains may close to a ring, or lead
+    /// to a cluster whose absence is older than the change.
     fn keeps_leaves(
         &self,
         name: &'a Arc<str>,
@@ -291,6 +319,7 @@ impl<'a> Linker<'a> {
         let loses_endpoints = before.leaves.iter().any(has_endpoints) && self.topology.are_lacking(after);
         let serving = before.leaves.first().copied().filter(has_endpoints);
         let is_lacking = |first: &&Arc<str>| self.node(first).is_some_and(TreeNode::lacks_endpoints);
+        // Calls would move to a less preferred leaf at once, and back when the endpoints of the first one arrive.
         let loses_first = serving.is_some()
             && after.leaves.first().is_some_and(is_lacking)
             && after.leaves.iter().copied().find(has_endpoints) != serving;
@@ -299,6 +328,7 @@ impl<'a> Linker<'a> {
         if !(self.is_serving(name) && (loses_leaves || loses_endpoints || loses_first) && is_in_tree) {
             return false;
         }
+        // The grace begins with the first link that would lose them.
         let until = self.leafless.until.get(name).copied().unwrap_or(now + self.grace);
         leafless.stays(name, until, now)
     }
@@ -319,6 +349,8 @@ impl<'a> Linker<'a> {
     }
 
     /// The entry of an aggregate by one of its configurations.
+    ///
+    /// The errors have the words of gRPC's clients, which operators search for.
     fn entry_by(
         &self,
         name: &Arc<str>,
@@ -332,6 +364,7 @@ impl<'a> Linker<'a> {
         // A cluster that is too deep from the top is not shown, though it may be in the graph for another reason.
         let leaves = flat.leaves.into_iter().filter(|leaf| is_shown(leaf) || !is_shown(name));
         let leaves: Vec<_> = leaves.cloned().collect();
+        // Each aggregate of the chain has the error, and not the topmost alone.
         let reason = if flat.too_deep.is_some() || tree.too_deep.contains(name) {
             format!("aggregate cluster graph exceeds max depth ({MAX_DEPTH})")
         } else if leaves.is_empty() {
@@ -349,7 +382,8 @@ impl<'a> Linker<'a> {
         self.topology.nodes.get(name)
     }
 
-    /// Whether a cluster has a configuration that requests can be sent by.
+    /// Whether a cluster has a configuration that requests can be sent by. An aggregate in use without a leaf has an error, and
+    /// does not serve.
     fn is_serving(&self, name: &str) -> bool {
         self.node(name).is_some_and(|node| node.serving().is_some())
     }

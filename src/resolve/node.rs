@@ -1,4 +1,7 @@
 //! A cluster in the graph.
+//!
+//! A node has the state of one cluster, and no knowledge of others: what depends on several clusters is decided by `Usage` and
+//! `Linker`, and applied by the graph. It changes within `Nodes::update` alone, which keeps the indexes in step.
 
 use std::{mem, sync::Arc};
 
@@ -19,17 +22,21 @@ use crate::{
 pub(super) struct TreeNode {
     /// What leads to it.
     roots: Roots,
-    /// The latest state; `None` before the first one.
+    /// The latest state; `None` before the first one. It is what the server has, and decides what is watched; `shown` is what
+    /// serves.
     latest: Option<Arc<Observed<Cluster>>>,
-    /// The configuration that serves until the latest can.
+    /// The configuration that serves until the latest can. Set when the latest configuration cannot be shown, and dropped when
+    /// it is.
     old: Option<Arc<Cluster>>,
-    /// The entry of the cluster in snapshots.
+    /// The entry of the cluster in snapshots. It stays while the cluster is out of the tree, where no snapshot contains it.
     shown: Option<Arc<ClusterEntry>>,
     /// Where it stands between its previous and its latest configuration.
     phase: Phase,
-    /// The sources that are watched for the cluster: that of the latest configuration, and that of `old`.
+    /// The sources that are watched for the cluster: that of the latest configuration, and that of `old`. Two at most, so that
+    /// a list is searched faster than a set.
     sources: Vec<Source>,
-    /// The state that aggregates above it were last linked by.
+    /// The state that aggregates above it were last linked by. Aggregates are linked again only if it differs, so that an
+    /// update of endpoints alone costs one cluster.
     child_state: ChildState,
 }
 
@@ -40,7 +47,7 @@ pub(super) struct Roots {
     pub(super) current: bool,
     /// The routes that are to be used next lead to it.
     pub(super) next: bool,
-    /// A call holds it (A74-6).
+    /// A call holds it (A74-6). Such a cluster is in snapshots, and delays none (F7).
     pub(super) held: bool,
 }
 
@@ -62,6 +69,8 @@ pub(super) struct ChildState {
 }
 
 /// The traits of a node by which [`Nodes`](super::nodes::Nodes) finds it.
+///
+/// They are derived from the node, before and after each change, and never set.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Traits {
     /// The cluster is not shown by its latest configuration.
@@ -98,6 +107,8 @@ impl Roots {
 
     /// Whether the cluster is needed apart from the aggregates above it. A call that holds a cluster does not end its service
     /// below an aggregate of the routes in use (`below_current`).
+    ///
+    /// The end of that call must not make the cluster an error while the aggregate is still shown with it.
     pub(super) fn needs_by_itself(self, below_current: bool) -> bool {
         self.current || self.next || (self.held && !below_current)
     }
@@ -147,6 +158,8 @@ impl TreeNode {
     }
 
     /// Shows something of the cluster. Returns whether something else was shown before.
+    ///
+    /// An entry that shows nothing else is dropped, so that the pointer in snapshots stays the same.
     pub(super) fn show(&mut self, entry: ClusterEntry) -> bool {
         let differs = self.shown.as_ref().is_none_or(|shown| !shown.is_same(&entry));
         if differs {
@@ -161,6 +174,9 @@ impl TreeNode {
     }
 
     /// Whether it is shown by the previous configuration, which is an aggregate's.
+    ///
+    /// Out of the tree such an entry has to be forgotten: the clusters below it are not kept, and a call that holds the
+    /// aggregate would see it without its leaves.
     pub(super) fn is_old_aggregate(&self) -> bool {
         matches!(self.shown_as_child(), Child::Aggregate(_)) && !self.phase.is_linked()
     }
@@ -171,6 +187,9 @@ impl TreeNode {
     }
 
     /// Keeps the configuration that serves; `None` if nothing serves.
+    ///
+    /// Called for each update while the latest configuration cannot be shown: the first of these calls decides which
+    /// configuration is kept, and those between the two are skipped.
     pub(super) fn retain_old(&mut self) -> Option<Retained> {
         if self.old.is_none() {
             self.old = self.serving().cloned();
@@ -190,6 +209,9 @@ impl TreeNode {
     }
 
     /// Removes and returns the sources that neither the latest nor the old configuration has.
+    ///
+    /// Called after the decision what is shown, so that endpoints of the previous configuration are watched as long as it
+    /// serves.
     pub(super) fn take_unused_sources(&mut self) -> Vec<Source> {
         let of = |cluster: Option<&Arc<Cluster>>| cluster.and_then(|cluster| Source::of(cluster));
         let needed = [of(self.config()), of(self.old.as_ref())];
@@ -239,6 +261,8 @@ impl TreeNode {
     }
 
     /// Whether the cluster serves by other endpoints than those of a source.
+    ///
+    /// True in particular for a cluster that was an aggregate, or whose EDS service was replaced.
     pub(super) fn serves_without(&self, source: &Source) -> bool {
         let serves_otherwise = |shown: &Arc<ClusterEntry>| {
             let serves = shown.endpoints.is_some() || !shown.leaves.is_empty();
@@ -277,6 +301,9 @@ impl TreeNode {
     }
 
     /// Whether it is known that there is no such cluster.
+    ///
+    /// A deleted cluster in its grace is not missing, as it serves. Once the grace is over it counts as missing, although it
+    /// may still serve.
     fn is_missing(&self) -> bool {
         if self.phase.is_overdue() {
             return true;
@@ -292,6 +319,8 @@ impl TreeNode {
     }
 
     /// Whether it has no endpoints because there are none, or none were received.
+    ///
+    /// An assignment without endpoints is no lack: the server has sent it.
     pub(super) fn lacks_endpoints(&self) -> bool {
         let lacks = |shown: &Arc<ClusterEntry>| {
             let endpoints_error =
@@ -312,6 +341,7 @@ impl TreeNode {
         };
         let is_host = |config: &Arc<Cluster>| matches!(Source::of(config), Some(Source::Host(_)));
         let reason = match (&shown.error, &shown.endpoints) {
+            // The cluster is known, and its endpoints are not: their reason counts.
             (None, None) if !shown.config.as_ref().is_some_and(is_host) => shown.endpoints_error.as_ref(),
             (None, _) => None,
             (error, _) => error.as_ref(),

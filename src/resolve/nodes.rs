@@ -12,24 +12,25 @@ use super::node::{Traits, TreeNode};
 /// A node changes in [`update`](Self::update) alone, so that its place in the indexes cannot differ from its state.
 #[derive(Debug, Default)]
 pub(super) struct Nodes {
-    /// The clusters by name.
+    /// The clusters by name. Never iterated over: its order would show.
     map: HashMap<Arc<str>, TreeNode>,
-    /// Their names by their properties.
+    /// Their names by their properties. Follows from the nodes.
     index: NodeIndex,
 }
 
 /// The names of the nodes that have a trait.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct NodeIndex {
-    /// The clusters that are not shown by their latest configurations.
+    /// The clusters that are not shown by their latest configurations. Usually a few, so that the question whether the next
+    /// routes are ready does not go through ten thousand clusters.
     unready: BTreeSet<Arc<str>>,
     /// The clusters that cannot get any requests.
     unreachable: BTreeSet<Arc<str>>,
     /// The clusters that do not exist.
     missing: BTreeSet<Arc<str>>,
-    /// The clusters that were deleted and stay in use.
+    /// The clusters that were deleted and stay in use. Searched for the next deadline.
     in_grace: BTreeSet<Arc<str>>,
-    /// The aggregates.
+    /// The aggregates. All of them are looked at by each link.
     aggregates: BTreeSet<Arc<str>>,
 }
 
@@ -45,6 +46,8 @@ impl Nodes {
     }
 
     /// Adds a node if there is none of this name. Returns whether it did.
+    ///
+    /// A new node has traits, since it is not ready: the next routes wait for it.
     pub(super) fn add(&mut self, name: &Arc<str>) -> bool {
         if self.map.contains_key(name) {
             return false;
@@ -123,6 +126,8 @@ impl NodeIndex {
     }
 
     /// The only place where the indexes change.
+    ///
+    /// The cost is that of the traits that differ.
     fn on_change(&mut self, name: &Arc<str>, before: Traits, after: Traits) {
         let changes = [
             (&mut self.unready, before.unready, after.unready),
@@ -135,6 +140,7 @@ impl NodeIndex {
             match (before, after) {
                 (false, true) => drop(names.insert(name.clone())),
                 (true, false) => drop(names.remove(name)),
+                // Most changes of a node do not concern an index: nothing is allocated then.
                 (false, false) | (true, true) => {}
             }
         }

@@ -24,7 +24,7 @@ pub(crate) struct About {
     pub(crate) target: Arc<str>,
     /// The host that chooses the virtual host.
     pub(crate) authority: Arc<str>,
-    /// The headers that choose the scope.
+    /// The headers that choose the scope. In the order of the target; of several values of a header the first counts.
     pub(crate) headers: Arc<[(Arc<str>, Arc<str>)]>,
     /// The name of the listener.
     pub(crate) listener: Arc<str>,
@@ -39,7 +39,7 @@ pub(crate) struct About {
 pub(crate) struct Times {
     /// For the replacement of a deleted resource in use.
     pub(crate) grace: Duration,
-    /// For scopes.
+    /// For scopes. The does-not-exist time: a wildcard has no timer of its own.
     pub(crate) timeout: Duration,
 }
 
@@ -67,6 +67,9 @@ pub(crate) enum WatchKey {
 }
 
 /// An update of a watched resource or collection.
+///
+/// Only updates that may be those of several watches have the key of their watch: a resolver has one listener, one route
+/// configuration and one virtual host at a time.
 #[derive(Debug, Clone)]
 pub(crate) enum Seen {
     Listener(Arc<Observed<Listener>>),
@@ -80,6 +83,8 @@ pub(crate) enum Seen {
 }
 
 /// An order to the owner of a resolution.
+///
+/// Orders are executed in their order: the watches of a new tree begin before those of the old one end.
 #[derive(Debug)]
 pub(crate) enum Order {
     /// Begin a watch.
@@ -91,7 +96,7 @@ pub(crate) enum Order {
 }
 
 impl WatchKey {
-    /// The name of the wildcard.
+    /// The name of the wildcard. No collection has this name, since it would have to be an `xdstp:` name.
     pub(crate) const ALL: &str = "*";
 }
 

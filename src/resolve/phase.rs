@@ -16,7 +16,7 @@ use std::time::Instant;
 /// latest resource decides; `Waiting` is merely the first one.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Phase {
-    /// The state.
+    /// The state. It is private, so that nothing outside of this file compares variants.
     state: State,
 }
 
@@ -25,27 +25,32 @@ enum State {
     /// The latest configuration is unknown, or its endpoints are. The previous configuration serves meanwhile.
     #[default]
     Waiting,
-    /// The cluster, or all that the latest configuration needs, does not exist. The previous configuration serves.
+    /// The cluster, or all that the latest configuration needs, does not exist. The previous configuration serves. The resource
+    /// is gone, and its entry in snapshots is not.
     Deleted(Grace),
-    /// An aggregate that cannot be shown by its latest configuration yet.
+    /// An aggregate that cannot be shown by its latest configuration yet. Its latest configuration is known, so that aggregates
+    /// above it need not wait for more.
     Linking,
-    /// An aggregate that is shown by its latest configuration.
+    /// An aggregate that is shown by its latest configuration. The entry is made anew by each link.
     Linked,
     /// The latest resources are shown, or the error that there are none.
     Shown,
-    /// The latest configuration is shown with endpoints that have been removed.
+    /// The latest configuration is shown with endpoints that have been removed. Unlike a deleted cluster it is ready: the
+    /// latest configuration is in use, and only its endpoints are older.
     EndpointsRemoved(Grace),
     /// The grace period is over, but the cluster serves until the next routes are used, or the aggregate above it can be shown
-    /// by its latest configuration.
+    /// by its latest configuration. It is ready, so that the routes that it serves until do not wait for it.
     Overdue(Grace),
 }
 
 /// The time for which something serves that has been deleted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Grace {
-    /// The time at which it ends.
+    /// The time at which it ends. At least `deletion_grace` after the deletion was seen.
     until: Instant,
-    /// When the graces were last examined, the next routes did without the cluster, so that its grace did not end.
+    /// When the graces were last examined, the next routes did without the cluster, so that its grace did not end. The next
+    /// examination compares: if the next routes need the cluster again, they are newer than its deletion, and the grace begins
+    /// anew.
     is_spared: bool,
 }
 
@@ -71,6 +76,8 @@ impl Phase {
     }
 
     /// The latest configuration is an aggregate's. One that is linked already stays so until it is linked again.
+    ///
+    /// The graph links all aggregates afterwards, whose result decides.
     pub(super) fn on_aggregate(&mut self) {
         self.state = match self.state {
             State::Linked => State::Linked,
@@ -137,6 +144,8 @@ impl Phase {
     }
 
     /// Whether the latest configuration is shown or, of an aggregate, is known.
+    ///
+    /// The question of aggregates above it.
     pub(super) fn is_known(self) -> bool {
         match self.state {
             State::Waiting | State::Deleted(_) => false,
@@ -175,6 +184,8 @@ impl Phase {
     }
 
     /// Whether the next routes need not wait for the cluster.
+    ///
+    /// The question of the next routes.
     pub(super) fn is_ready(self) -> bool {
         match self.state {
             State::Waiting | State::Deleted(_) | State::Linking => false,

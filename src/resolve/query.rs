@@ -18,13 +18,13 @@ use crate::resource::{VirtualHost, matcher::HeaderMatcher, route::Route, route_m
 /// ```
 #[derive(Clone)]
 pub struct RouteQuery<'a> {
-    /// The path, without the query.
+    /// The path, without the query. Routes of gRPC match the path alone.
     path: &'a str,
     /// The host, if it is not that of the target.
     host: Option<&'a str>,
     /// The headers of the request.
     headers: Option<&'a (dyn RequestHeaders + Sync)>,
-    /// Headers that were added one by one.
+    /// Headers that were added one by one. Empty for most queries, and then nothing is allocated.
     more_headers: Vec<(&'a str, &'a str)>,
     /// The number that decides where there are fractions or weights.
     random: u64,
@@ -109,6 +109,8 @@ impl<'a> RouteQuery<'a> {
         if name.starts_with(':') || ends_with_ignoring_case(name, "-bin") {
             return None;
         }
+        // One value, as almost always, is borrowed. Values are not text: one that is not UTF-8 is matched by its presence
+        // alone.
         let mut joined: Option<Cow<'a, [u8]>> = None;
         let mut each = |value: &'a [u8]| match &mut joined {
             None => joined = Some(Cow::Borrowed(value)),
@@ -152,6 +154,8 @@ impl<'a> RouteQuery<'a> {
     }
 
     /// Whether the request matches; `index` is the place of the route, so that each draws another number.
+    ///
+    /// Cheap conditions first: headers are read from the application only if the path matches.
     fn matches(&self, matcher: &RouteMatch, index: usize) -> bool {
         matcher.path.matches(self.path)
             && matcher.headers.iter().all(|header| self.matches_header(header))
@@ -208,6 +212,8 @@ impl RequestHeaders for http::HeaderMap {
 }
 
 /// A number below `bound`, uniform and independent for each `salt` if `random` is uniform.
+///
+/// The salts are the places of routes, and constants at the end of the range for clusters and endpoints.
 pub(super) fn draw(random: u64, salt: u64, bound: u32) -> u32 {
     scale(spread(random, salt), bound)
 }
@@ -217,7 +223,8 @@ pub(super) fn spread(random: u64, salt: u64) -> u64 {
     mix(mix(random).wrapping_add(salt))
 }
 
-/// Maps all numbers evenly to those below `bound`, in their order.
+/// Maps all numbers evenly to those below `bound`, in their order. A remainder would prefer small numbers where `bound` does
+/// not divide 2⁶⁴, and look at the low bits alone.
 fn scale(number: u64, bound: u32) -> u32 {
     ((u128::from(number) * u128::from(bound)) >> 64) as u32
 }

@@ -8,6 +8,8 @@ use crate::{
 };
 
 /// The type and the name of the resource of an error.
+///
+/// Errors of resolutions are about the resource that has to be changed, and not about the target.
 #[derive(Debug, Clone)]
 pub(super) struct ResourceId {
     /// The type.
@@ -33,7 +35,7 @@ impl ResourceId {
 pub(crate) struct Reference {
     /// The name.
     pub(crate) name: Arc<str>,
-    /// Its source, if its name came with one.
+    /// Its source, if its name came with one. Two references of one name and different sources are two watches.
     pub(crate) source: Option<Arc<ResourceConfigSource>>,
 }
 

@@ -1,4 +1,7 @@
 //! The resolver of one target: it watches what the target leads to, and publishes snapshots.
+//!
+//! There are two trees at most: the one that requests are sent by (`current`), and the one that replaces it when all of its
+//! clusters are ready (`next`). They share one graph of clusters, in which each cluster knows which of the two leads to it.
 
 use std::{collections::VecDeque, mem, sync::Arc, time::Instant};
 
@@ -31,19 +34,20 @@ use crate::error::WatchError;
 pub(crate) struct Resolver {
     /// The resources from the listener to the routes.
     route_resolver: RouteResolver,
-    /// A resource above the clusters has changed.
+    /// A resource above the clusters has changed. The routing configuration is resolved once for all updates between two calls
+    /// of `process`.
     stale: bool,
-    /// The routes that are used once their clusters are ready.
+    /// The routes that are used once their clusters are ready. A newer one replaces it, and is waited for in its place.
     next: Option<Arc<RoutingConfig>>,
-    /// The routes in use.
+    /// The routes in use. `None` before the first tree, and after an error of the target.
     current: Option<Arc<RoutingConfig>>,
-    /// The error of the target, if there is no tree.
+    /// The error of the target, if there is no tree. It stays until a tree is in use: routes that are prepared do not end it.
     failed: Option<WatchError>,
-    /// The error that was published last, if there is no tree.
+    /// The error that was published last, if there is no tree. Compared, so that an error is published once.
     published: Option<WatchError>,
     /// The clusters.
     graph: Graph,
-    /// The collections of endpoints.
+    /// The collections of endpoints. Between the watches of endpoints and the graph, which sees complete assignments alone.
     leds: Leds,
     /// What the caller has to do.
     orders: VecDeque<Order>,
@@ -76,6 +80,7 @@ impl Resolver {
             Seen::ExtensionConfig(what, seen) => self.route_resolver.on_extension_config(&what, seen),
             Seen::Routes(seen) => self.route_resolver.on_routes(seen),
             Seen::VirtualHost(seen) => self.route_resolver.on_virtual_host(seen),
+            // Clusters and endpoints do not concern the routes: the graph marks what they concern.
             Seen::Cluster(name, seen) => return self.graph.on_cluster(&name, seen),
             Seen::Endpoints(source, seen) => {
                 if let Some(seen) = self.leds.on_endpoints(&source, seen, &mut self.orders) {
@@ -109,6 +114,8 @@ impl Resolver {
         let mut publish = mem::take(&mut self.stale) && self.resolve_routing(now);
         publish |= self.graph.process(self.current.is_some(), now);
         if let Some(next) = self.next.take_if(|_| self.graph.is_next_ready()) {
+            // The clusters of the old routes are released by the second call, so that none is unsubscribed before the new
+            // routes are in use.
             self.graph.commit();
             self.graph.process(true, now);
             (self.current, self.failed, publish) = (Some(next), None, true);
@@ -163,6 +170,7 @@ impl Resolver {
     /// Uses a routing configuration at once if it only differs in its warnings, else when its clusters are ready.
     fn use_routing(&mut self, routing: RoutingConfig) -> bool {
         let routing = Arc::new(routing);
+        // Only warnings differ: nothing has to be prepared, and routes that were prepared before are obsolete.
         if let Some(current) = self.current.as_ref().filter(|current| current.is_of(&routing)) {
             let changed = current.warnings != routing.warnings;
             self.prepare(None);
@@ -174,6 +182,8 @@ impl Resolver {
     }
 
     /// Keeps the tree in use, if there is one, though the listener leads to unavailable routes.
+    ///
+    /// Routes that were prepared are withdrawn, as the listener does not lead to them any more.
     fn keep_current(&mut self, reason: &WatchError) -> bool {
         let Some(current) = &self.current else {
             self.fail(reason.clone());
@@ -191,6 +201,7 @@ impl Resolver {
         self.route_resolver.next_timeout(self.current.is_some())
     }
 
+    /// Routes that are prepared already stay as they are, so that their wait does not begin anew with each update of a warning.
     fn prepare(&mut self, routing: Option<Arc<RoutingConfig>>) {
         let same =
             routing.as_ref().zip(self.next.as_ref()).is_some_and(|(routing, next)| routing.is_of(next));
@@ -202,6 +213,8 @@ impl Resolver {
     }
 
     /// There is no tree any more. Its clusters stay watched until there is another (F8).
+    ///
+    /// An error of the configuration is thus not followed by an outage of the endpoints when it has been repaired.
     fn fail(&mut self, reason: WatchError) {
         self.prepare(None);
         (self.current, self.failed) = (None, Some(reason));

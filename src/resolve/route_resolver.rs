@@ -1,4 +1,7 @@
 //! The way from a target to its routes: listener, scope, route configuration and virtual host.
+//!
+//! Each pass begins at the listener, whatever has changed: the way has four steps at most, and a pass is cheap. Each step
+//! requires its resource, and what a pass has not required is unsubscribed at its end.
 
 use std::{mem, sync::Arc, time::Instant};
 
@@ -34,7 +37,7 @@ use crate::{
 pub(super) struct RouteResolver {
     /// The target.
     about: About,
-    /// The listener; `None` before the first state.
+    /// The listener; `None` before the first state. Watched as long as the resolution lives, unlike the resources below it.
     listener: Option<Arc<Observed<Listener>>>,
     /// The configurations of filters.
     extension_configs: ExtensionConfigs,
@@ -42,7 +45,7 @@ pub(super) struct RouteResolver {
     scopes: Scopes,
     /// The route configuration.
     routes: Dependency<RouteConfiguration>,
-    /// The virtual host on demand.
+    /// The virtual host on demand. Not watched if a virtual host of the route configuration matches.
     virtual_host: Dependency<VirtualHost>,
     /// How long deleted resources stay in use.
     times: Times,
@@ -98,6 +101,8 @@ impl RouteResolver {
 
     /// The time of the next resolution without an update: when a deleted resource in use stops to serve, if a tree is
     /// in use, or the scopes are late.
+    ///
+    /// Graces matter only to a tree in use: without one, the deletion is an error at once.
     pub(super) fn next_timeout(&self, in_use: bool) -> Option<Instant> {
         let graces = [
             self.extension_configs.grace(),
@@ -130,6 +135,8 @@ impl RouteResolver {
     }
 
     /// Follows the resources from the listener to the routes, and requests those that are missing.
+    ///
+    /// The order of the steps decides the error if several resources are missing: that of the uppermost one.
     fn find(&mut self, current: Option<&RoutingConfig>, now: Instant) -> Result<RoutingConfig, End> {
         let (listener, warning) = self.listener()?;
         let mut warnings: Vec<_> = warning.into_iter().collect();
@@ -155,6 +162,7 @@ impl RouteResolver {
             RoutesSource::Inline(routes) => routes.clone(),
             RoutesSource::Rds(routes) => {
                 self.routes.require(&routes, &mut self.orders);
+                // Only routes in use have a grace: others that do not exist are an error at once.
                 let in_use = current.is_some_and(|current| current.routes.name == routes.name);
                 let (routes, warning) = self.routes.resolve(in_use, self.times.grace, now)?;
                 warnings.extend(warning);
@@ -163,10 +171,12 @@ impl RouteResolver {
         };
         let (virtual_host, warning) = match routes.virtual_host_index(&self.about.authority) {
             Some(index) => (HostChoice::Inline(index), None),
+            // A match in the route configuration has precedence, a wildcard of it included.
             None if routes.vhds => self.on_demand(&routes, current, now)?,
             None => return Err(End::Nowhere(self.no_virtual_host(&listener, &routes))),
         };
         warnings.extend(warning);
+        // Last, so that routes, virtual host and filters are requested in one round trip.
         let (listener, stale) = self.extension_configs.complete(&listener, current.is_some(), now)?;
         warnings.extend(stale);
         let (target, authority) = (self.about.target.clone(), self.about.authority.clone());
@@ -175,6 +185,8 @@ impl RouteResolver {
     }
 
     /// The scope whose key the headers of the target have.
+    ///
+    /// A target without one of the headers of the key can have no scope, which no update of the scopes changes.
     fn scope(
         &mut self,
         listener: &Listener,
@@ -199,6 +211,9 @@ impl RouteResolver {
     }
 
     /// The virtual host that the server has for the authority, beside those in the routes.
+    ///
+    /// The server decides which virtual host it sends for the name: one that is not for the authority would misroute the
+    /// requests.
     fn on_demand(
         &mut self,
         routes: &RouteConfiguration,
@@ -239,7 +254,7 @@ impl RouteResolver {
         self.error(Code::FailedPrecondition, ResourceId::of::<Listener>(name.clone()), text)
     }
 
-    /// The error of routes without a virtual host for the target.
+    /// The error of routes without a virtual host for the target. The domains in it show a mistyped authority at a glance.
     fn no_virtual_host(&self, listener: &Listener, routes: &RouteConfiguration) -> WatchError {
         let domains = routes.virtual_hosts.iter().flat_map(|host| &host.domains);
         let domains = some_of(domains.map(|domain| domain.as_str().to_owned()));

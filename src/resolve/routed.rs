@@ -9,15 +9,18 @@ use std::{
 /// The clusters that the routes lead to: the routes in use, and those that are prepared.
 #[derive(Debug, Default)]
 pub(super) struct RoutedClusters {
-    /// The clusters of the routes in use.
+    /// The clusters of the routes in use. They stay after an error of the target, until there is another tree (F8).
     current: Vec<Arc<str>>,
     /// The clusters of the routes that are prepared.
     next: Next,
-    /// The time at which the wait for the next routes began.
+    /// The time at which the wait for the next routes began. Set by the first examination of the wait; `None` if no routes are
+    /// prepared.
     next_since: Option<Instant>,
-    /// The time until which the next routes wait for a cluster that does not exist.
+    /// The time until which the next routes wait for a cluster that does not exist. Set after each change by the graph; `None`
+    /// if no cluster is missing, or the wait is over.
     readiness_deadline: Option<Instant>,
-    /// Requests are sent by the current routes.
+    /// Requests are sent by the current routes. Without a tree in use there is nothing to lose, and new routes are used with
+    /// the errors of their clusters.
     is_serving: bool,
 }
 
@@ -27,7 +30,7 @@ pub(super) enum Next {
     /// No routes are prepared.
     #[default]
     Nothing,
-    /// New routes are expected, and not known yet.
+    /// New routes are expected, and not known yet. Deleted clusters serve meanwhile, as the routes may do without them.
     Unknown,
     /// The clusters of the new routes.
     Clusters(Vec<Arc<str>>),
@@ -81,6 +84,8 @@ impl RoutedClusters {
     }
 
     /// The time until which the next routes may wait for a cluster, while others serve: for a period from the first call.
+    ///
+    /// One period for all clusters: it does not begin anew when another cluster turns out to be missing.
     pub(super) fn wait_limit(&mut self, period: Duration, now: Instant) -> Option<Instant> {
         match self.next {
             Next::Clusters(_) => {

@@ -19,7 +19,8 @@ use crate::{
 /// of them whenever one changes.
 #[derive(Debug)]
 pub(super) struct Scopes {
-    /// The scopes that are watched, if the listener has such.
+    /// The scopes that are watched, if the listener has such. `None` for listeners without scopes, and for those with the
+    /// scopes in them.
     watched: Option<Watched>,
     /// The listener names them.
     required: bool,
@@ -37,9 +38,10 @@ struct Watched {
     seen: Option<Arc<ErasedMembers>>,
     /// The time until which the scope in use outlives its deletion.
     grace: Option<Instant>,
-    /// The deadline of the server for sending its scopes.
+    /// The deadline of the server for sending its scopes. A wildcard that the server does not answer has no does-not-exist
+    /// timer in the protocol.
     deadline: Instant,
-    /// The deadline has passed, and was handled.
+    /// The deadline has passed, and was handled. Kept, so that the deadline wakes the resolution once.
     is_late: bool,
 }
 
@@ -107,6 +109,8 @@ impl Scopes {
     }
 
     /// The scope in a listener that has a key; the first of several.
+    ///
+    /// In a list, the order of the server decides.
     pub(super) fn choose(
         &self,
         list: &[Arc<ScopedRouteConfiguration>],
@@ -146,6 +150,8 @@ impl Scopes {
             })
         };
         let with_key: Vec<_> = scopes().filter(|(scope, _)| *scope.key == *key).collect();
+        // The one in use, so that the routes do not change when another scope with the key appears: a set has no order that
+        // would make one of them right.
         let used = with_key.iter().position(|(scope, _)| in_use.is_some_and(|used| used.name == scope.name));
         if let Some((scope, warning)) = with_key.get(used.unwrap_or_default()) {
             self.set_grace(None);
@@ -154,6 +160,7 @@ impl Scopes {
             let warnings = seen.warning.clone().into_iter().chain((*warning).clone()).chain(others);
             return Ok(Chosen { scope: (*scope).clone(), warnings: warnings.collect() });
         }
+        // The scope may still arrive, unless the server cannot be reached.
         if !seen.complete {
             return Err(match &seen.warning {
                 None if is_late => End::Blocked(self.not_sent(about)),
@@ -164,6 +171,7 @@ impl Scopes {
         }
         let missing = self.no_scope(about, key, scopes().map(|(scope, _)| &**scope));
         let until =
+            // A scope of another key does not serve this target, whatever its state.
             in_use.filter(|used| *used.key == *key).map(|_| self.grace().unwrap_or(now + self.times.grace));
         self.set_grace(until);
         Err(match until.is_some_and(|until| now < until) {
@@ -206,6 +214,8 @@ impl Scopes {
 }
 
 /// The first few texts, for an error.
+///
+/// At most `SHOWN` and an ellipsis: the texts are from the server, and there may be thousands.
 pub(super) fn some_of(texts: impl Iterator<Item = String>) -> String {
     let mut texts = texts.take(SHOWN + 1).collect::<Vec<_>>();
     if texts.len() > SHOWN {

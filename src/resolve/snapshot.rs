@@ -28,20 +28,24 @@ use crate::{
 /// clusters are of the same time. It is immutable; clones and later snapshots share their common parts.
 #[derive(Clone)]
 pub struct Snapshot {
-    /// The resources from the listener to the routes.
+    /// The resources from the listener to the routes. Successive snapshots share it while only clusters change.
     pub(super) routing: Arc<RoutingConfig>,
-    /// The clusters, which successive snapshots share as far as they are the same.
+    /// The clusters, which successive snapshots share as far as they are the same. A persistent map: a snapshot costs what has
+    /// changed, and a request may keep one for any time.
     pub(super) clusters: OrdMap<Arc<str>, Arc<ClusterEntry>>,
 }
 
 /// The tree above the clusters.
+///
+/// It is made by each pass from the listener down, and compared with the one in use by the addresses of its resources.
 #[derive(Debug, Clone)]
 pub(crate) struct RoutingConfig {
     /// The target as it was given to `Client::resolve`.
     pub(crate) target: Arc<str>,
     /// The host that chose the virtual host.
     pub(crate) authority: Arc<str>,
-    /// The listener, with the filter configurations that it only names.
+    /// The listener, with the filter configurations that it only names. The same allocation as long as neither the listener nor
+    /// one of these configurations changes.
     pub(crate) listener: Arc<Listener>,
     /// The scope that leads to the routes, if the listener has such.
     pub(crate) scope: Option<Arc<ScopedRouteConfiguration>>,
@@ -60,7 +64,7 @@ pub(crate) struct RoutingConfig {
 pub(crate) enum HostChoice {
     /// One of the route configuration, by its index.
     Inline(usize),
-    /// A resource by itself, with its requested name.
+    /// A resource by itself, with its requested name. The name tells whether a later pass leads to the same resource.
     OnDemand(Arc<str>, Arc<VirtualHost>),
 }
 
@@ -165,6 +169,8 @@ impl Snapshot {
 
     /// The clusters that another snapshot has not, or not in the same state, or has in addition; in time linear in these, if one
     /// was made from the other.
+    ///
+    /// Channels translate these alone.
     pub(crate) fn changed_clusters(&self, before: &Self) -> Vec<Arc<str>> {
         let changed = before.clusters.diff(&self.clusters).map(|item| match item {
             DiffItem::Add(name, _) | DiffItem::Remove(name, _) => name,
@@ -189,6 +195,8 @@ impl RoutingConfig {
     }
 
     /// Whether requests for a host take the routes of the virtual host.
+    ///
+    /// The host of the target is not the only one: a virtual host may have several domains.
     pub(super) fn is_for(&self, host: &str) -> bool {
         let inline = self.routes.virtual_host_index(host);
         match &self.virtual_host {
@@ -198,6 +206,8 @@ impl RoutingConfig {
     }
 
     /// Whether it is of the same listener and routes as another.
+    ///
+    /// Warnings do not count: they change nothing for requests, and are published without preparing anything.
     pub(super) fn is_of(&self, other: &Self) -> bool {
         let same_scope = match (&self.scope, &other.scope) {
             (Some(scope), Some(other)) => Arc::ptr_eq(scope, other),

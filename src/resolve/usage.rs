@@ -1,4 +1,8 @@
 //! What clusters are needed for, and how long they stay after that.
+//!
+//! Three questions must not be mixed up. Is a cluster in the tree, so that snapshots show it? Is it needed, so that it is
+//! watched? Does it serve although it is deleted, and until when? The answers follow from roots, descendants and phases;
+//! nothing is stored here.
 
 use std::{
     sync::Arc,
@@ -30,7 +34,8 @@ pub(super) struct Usage<'a> {
 pub(super) struct GraceExamined {
     /// The grace after the examination.
     pub(super) grace: Grace,
-    /// The entry of the cluster has to be decided on again.
+    /// The entry of the cluster has to be decided on again. The graph marks the cluster, so that the decision is made where all
+    /// others are.
     pub(super) is_due: bool,
 }
 
@@ -53,6 +58,8 @@ impl Usage<'_> {
     }
 
     /// Whether routes, a call, or an aggregate lead to it.
+    ///
+    /// Clusters that nothing needs are unsubscribed at the end of the pass.
     pub(super) fn is_needed(&self, name: &Arc<str>) -> bool {
         self.descendants.contains(name) || self.nodes.get(name).is_some_and(|node| node.roots().any())
     }
@@ -94,8 +101,10 @@ impl Usage<'_> {
         // A resource that was received and waits for another may still show an older error.
         let is_decided = before.is_none() && node.phase().is_ready();
         let has_failed = is_decided && node.shown().is_some_and(|shown| shown.error.is_some());
+        // There is something to keep: without an entry, its deletion is its error.
         let serves = self.is_in_tree(name) && node.is_shown();
         let is_awaited = self.routed.is_serving() && self.is_next(name) && !has_failed;
+        // `deletion_grace` of 0 switches the graces off.
         if period.is_zero() || !(serves || is_awaited) {
             return None;
         }
@@ -131,6 +140,8 @@ impl Usage<'_> {
     }
 
     /// Examines the grace of a cluster that was deleted.
+    ///
+    /// A grace that begins anew makes the cluster due as well: it may have been overdue, and is decided on again.
     fn examine(
         &self,
         name: &Arc<str>,
@@ -152,6 +163,8 @@ impl Usage<'_> {
     }
 
     /// Whether the next routes, while they are waited for, do without a cluster.
+    ///
+    /// The grace of such a cluster does not end while the next routes are waited for: they are about to make its loss harmless.
     fn is_spared(&self, name: &Arc<str>) -> bool {
         let needs = |node: &TreeNode| node.roots().needs_by_itself(self.descendants.current.contains(name));
         match self.routed.next() {

@@ -73,6 +73,7 @@ pub struct Cluster {
     /// What is not used of it.
     pub remarks: Remarks,
     /// The resource has the name of its service, which may be that of the cluster.
+    /// `kind` has the default in place of a missing name, so that it does not tell.
     pub(crate) names_service: bool,
 }
 
@@ -149,6 +150,7 @@ impl Resource for Cluster {
     const FULL_STATE: bool = true;
 
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        // On the bytes: the message of v3 lacks the field.
         v2::check_cluster(bytes)?;
         let (cluster, remarks) = remarks::collect(|| {
             let cluster = parts::read::<cluster::Cluster, _>(bytes, |bytes| {
@@ -186,6 +188,7 @@ impl Cluster {
         if from.name.is_empty() {
             return Err(Invalid::field("name", "must not be empty"));
         }
+        // One string for the watch, the cache and the cluster.
         let name = cx.share(from.name);
         let kind = ClusterKind::of(from, &name, cx)?;
         let lb_policy = LbPolicy::parse(&from.choice()?, cx)?;
@@ -282,6 +285,7 @@ impl ReportedMetrics {
             }
         }
         if !metrics.all_named_metrics {
+            // Sorted for `includes_named`, and so that equal sets are equal values, which share the counters of load reports.
             named.sort();
             named.dedup();
             metrics.named_metrics = named.into();
@@ -318,6 +322,7 @@ impl OverrideHostStatus {
     }
 
     /// Rule A55-1.
+    /// An unset field is not an empty set: it has the default of A55.
     fn parse(from: Option<cluster::cluster::CommonLbConfig>) -> Self {
         let Some(set) = from.and_then(|config| config.override_host_status) else {
             return Self { unknown: true, healthy: true, draining: false };
@@ -363,6 +368,7 @@ fn aggregate(from: &CustomClusterType) -> Result<ClusterKind, Invalid> {
 }
 
 /// Rules C20 to C22 and A86: TLS, with an HTTP proxy below it or without.
+/// A proxy without a transport socket inside is plain text through the proxy.
 fn transport(
     socket: &core::TransportSocket,
     cx: &Context<'_>,
@@ -384,6 +390,7 @@ fn transport(
 }
 
 /// Rule C25.
+/// Later thresholds and those of other priorities have no effect, as in gRPC.
 fn max_requests(from: Option<&cluster::CircuitBreakers>) -> u32 {
     let default = core::RoutingPriority::Default as i32;
     from.and_then(|breakers| breakers.thresholds.iter().find(|one| one.priority == default))
@@ -442,9 +449,12 @@ fn report_load(from: Option<&core::ConfigSource>) -> Result<bool, Invalid> {
     }
 }
 
+/// The configuration by which an aggregate cluster is recognized, whatever the name of its type is (A37-3).
 const AGGREGATE: &str = "envoy.extensions.clusters.aggregate.v3.ClusterConfig";
+/// The transport socket of connections through an HTTP proxy, around the one of the connections themselves (A86).
 const HTTP_11_PROXY: &str =
     "envoy.extensions.transport_sockets.http_11_proxy.v3.Http11ProxyUpstreamTransport";
+/// The only configuration that `upstream_config` may have (C33).
 const HTTP_PROTOCOL_OPTIONS: &str = "envoy.extensions.upstreams.http.v3.HttpProtocolOptions";
 /// The limit of concurrent requests of a cluster without one.
 const DEFAULT_MAX_REQUESTS: u32 = 1024;

@@ -79,6 +79,7 @@ impl ListEntry {
         let mut found = None;
         for field in Fields::of(bytes) {
             let field = field.map_err(malformed)?;
+            // The last field of the oneof counts.
             if matches!(field.number, 1 | 2) {
                 found = Some((field.number, field.range().map_err(malformed)?));
             }
@@ -117,6 +118,7 @@ impl Inline {
         }
         let any = resource.ok_or_else(|| Invalid::field("resource", "must be set"))?;
         let bytes = value_of::<T>(&any).map_err(|e| e.at("resource"))?;
+        // Regular expressions of all entries are within the one budget of the list.
         let resource = T::parse(&bytes, cx).map_err(|e| e.at("resource"))?;
         Ok(Self { name: name.into(), version: version.into(), bytes, resource: Arc::new(resource) })
     }
@@ -129,6 +131,7 @@ fn value_of<T: Resource>(any: &Bytes) -> Result<Bytes, Invalid> {
         let field = field.map_err(malformed)?;
         match field.number {
             1 => type_url = field.text().map_err(malformed)?,
+            // A copy, as `Resource::parse` demands: a slice that the resource keeps must not keep the whole list in memory.
             2 => value = Bytes::copy_from_slice(field.bytes().map_err(malformed)?),
             _ => {}
         }

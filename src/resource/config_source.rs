@@ -74,6 +74,7 @@ impl ResourceConfigSource {
                 check_version(source, sources.first())?;
                 sources
             }
+            // Returned above.
             ConfigSourceSpecifier::Ads(_) | ConfigSourceSpecifier::Self_(_) => return Ok(None),
         };
         let written = source.encode_to_vec().into();
@@ -85,6 +86,7 @@ impl ResourceConfigSource {
         check_version(source, cx.peer)?;
         let Some(peer) = cx.peer.filter(|_| !source.authorities.is_empty()) else { return Ok(None) };
         let mut written = source.encode_to_vec();
+        // With the sender: the same message from two servers means two sources.
         written.extend_from_slice(peer.to_string().as_bytes());
         let (sources, authorities) = ([peer.clone()].into(), authorities(source));
         Ok(Some(Arc::new(Self { written: written.into(), sources, authorities, is_peer: true })))
@@ -178,6 +180,7 @@ fn file(
         file = file.with_watched_directory(&directory.path);
     }
     file.check().map_err(|(field, reason)| Invalid::field(field, reason))?;
+    // Servers must not choose among all files of the machine.
     if let Some(root) = cx.file_root {
         file = file.within(root).map_err(|field| {
             let root = root.display();
@@ -267,6 +270,7 @@ fn by_service(service: &pb::GrpcService, named: &NamedServers, cx: &Context<'_>)
     };
     let at = |reason: String| Invalid::field("google_grpc.target_uri", reason);
     let target = &google.target_uri;
+    // A resource must not choose the server to which credentials are sent.
     let allowed = cx.allowed_grpc_services.and_then(|all| all.get(target));
     let allowed = allowed
         .ok_or_else(|| at(format!("{target:?} is not among the bootstrap's allowed_grpc_services")))?;

@@ -349,6 +349,7 @@ fn priorities(count: usize, assignment: &Bytes, cx: &Context<'_>) -> Result<Loca
         };
         let locality = LocalityEndpoints::parse(&fields, weight, assignment, cx);
         let mut locality = locality.map_err(|e| e.at_index("endpoints", place))?;
+        // A95-2: the members of the collection are the only endpoints.
         if fields.leds.is_some() {
             locality.endpoints = [].into();
         }

@@ -72,6 +72,7 @@ impl Payload {
 }
 
 impl Custom {
+    /// Parses a configuration of a type that the application has registered.
     pub(super) fn parse<T: Extension>(payload: Payload, cx: &Context<'_>) -> Result<Self, Invalid> {
         T::parse(payload, cx).map(Self::new)
     }

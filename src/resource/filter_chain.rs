@@ -33,6 +33,7 @@ pub struct SocketListener {
     pub unserved_ranges: Box<[Cidr]>,
     /// The chain for connections that match no other; without it they are closed.
     pub default_filter_chain: Option<Box<FilterChain>>,
+    /// Indexes in `filter_chains`, for the choice of a chain for each connection. JSON leaves it out, as it follows from the chains.
     #[serde(skip)]
     by_connection: Chains,
 }
@@ -199,8 +200,11 @@ impl Candidate {
 /// The usable chains.
 #[derive(Default)]
 struct Selection {
+    /// The chains in the order of the message, without those that can never be chosen.
     chains: Vec<FilterChain>,
+    /// The index in `chains` for each combination of conditions.
     by_connection: Chains,
+    /// Destinations that hide wider ranges, although no chain is left for them (S25).
     unserved: Vec<Cidr>,
     /// The number of combinations of conditions in `by_connection`.
     combinations: usize,
@@ -216,6 +220,7 @@ impl Selection {
         let all = destinations_of(&mut candidates.iter());
         let mut selection = Self::default();
         for mut candidate in candidates.into_iter().filter(|candidate| !candidate.never) {
+            // S17: for these destinations, chains that do not name plaintext are never looked at.
             if !candidate.raw_buffer {
                 candidate.destinations.retain(|destination| !plaintext.contains(destination));
             }
@@ -332,6 +337,7 @@ fn connection_manager(filters: Vec<pb::Filter>, cx: &Context<'_>) -> Result<Http
 }
 
 /// The maximum number of combinations of conditions, by which chains are compared.
+/// Ranges and ports of a chain multiply, so that a small listener could take any amount of memory without it.
 const MAX_COMBINATIONS: usize = 1 << 18;
 
 #[cfg(test)]

@@ -75,6 +75,7 @@ impl GrpcService {
         if service.target_uri.is_empty() {
             return Err(Invalid::field("google_grpc.target_uri", "must not be empty"));
         }
+        // A102: credentials and metadata from a server without trust are not used; the bootstrap has those of allowed services.
         if !cx.trusted_server {
             service.check_allowed(cx)?;
             return Ok(service);

@@ -102,9 +102,11 @@ impl<T: Resource> Resource for Inspected<T> {
     }
 
     fn parse(bytes: &Bytes, cx: &Context<'_>) -> Result<Self, Invalid> {
+        // The message must be one. What is wrong deeper inside is the reason why there is no typed value.
         for field in Fields::of(bytes) {
             field?;
         }
+        // By the type and not by `T::parse`: a parser that panics is a reason as well (G7), and the budget of regular expressions applies.
         let typed = ResourceType::of::<T>().parse(bytes, cx);
         let typed = typed.map(|typed| typed.downcast().expect("the type parses resources of its own"));
         Ok(Self { bytes: bytes.clone(), typed })

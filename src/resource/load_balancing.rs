@@ -179,6 +179,7 @@ fn legacy(from: &Choice) -> Result<LbPolicy, Invalid> {
         Ok(Legacy::RoundRobin) => Ok(in_each_locality(LbPolicy::RoundRobin)),
         // What an aggregate cluster must have for proxies; it has no policy of its own here (A75-1).
         Ok(Legacy::ClusterProvided) if from.is_of_custom_type => Ok(in_each_locality(LbPolicy::RoundRobin)),
+        // Not in each locality: one ring has the endpoints of all of them (A42).
         Ok(Legacy::RingHash) => {
             let Some(LbConfig::RingHashLbConfig(config)) = &from.config else {
                 return sizes(None, None);
@@ -230,6 +231,7 @@ fn first_supported(
         let at = |e: Invalid| e.at("typed_extension_config").at_index("policies", i);
         let config = entry.typed_extension_config.as_ref().ok_or(Invalid::new("must be set")).map_err(at)?;
         let any = config.typed_config.as_ref().ok_or_else(|| Invalid::field("typed_config", "must be set"));
+        // A52-2: an invalid policy of a known type rejects the cluster, even if a later one is usable.
         match policy(any.map_err(at)?, cx, depth).map_err(|e| at(e.at("typed_config")))? {
             Ok(policy) => return Ok(policy),
             Err(Unsupported(name)) => skipped.push(name),
@@ -251,6 +253,7 @@ fn policy(any: &google::Any, cx: &Context<'_>, depth: u32) -> Result<Result<LbPo
         Payload::Struct(_) => None,
     };
     let in_service_config = || service_config::parser(&name);
+    // Those of the application come first: they replace built-in ones of the same name.
     let parsed = match cx.registry.lb_policies().get(&name).or_else(built_in).or_else(in_service_config) {
         Some(parse) => parse(payload, cx, depth)?,
         None => None,
@@ -374,6 +377,7 @@ fn client_side_weights(from: client_side::ClientSideWeightedRoundRobin) -> Resul
         from.map_or(Ok(default), |from| parts::duration(&from).map_err(|e| e.at(field)))
     };
     let penalty = from.error_utilization_penalty.map_or(1.0, |penalty| penalty.value);
+    // In this form, so that NaN is rejected, too.
     if !(penalty >= 0.0 && penalty.is_finite()) {
         let reason = format!("must be a number that is not negative, is {penalty}");
         return Err(Invalid::field("error_utilization_penalty", reason));

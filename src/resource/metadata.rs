@@ -18,6 +18,7 @@ use crate::pb::{
 /// A key in `typed_filter_metadata` of a supported type takes precedence over the same key in `filter_metadata`;
 /// values of other types are skipped.
 #[derive(Clone, Default, PartialEq)]
+// One word: most endpoints have no metadata.
 pub struct Metadata(Option<Box<Entries>>);
 
 /// Sorted by key; at least one.
@@ -96,6 +97,7 @@ impl Metadata {
         self.0.as_ref().map_or(&[], |entries| &entries.0)
     }
 
+    /// Metadata of entries that are sorted by key already. Without entries nothing is allocated.
     fn of(sorted: impl Iterator<Item = (Box<str>, MetadataValue)>) -> Self {
         let entries: Box<[_]> = sorted.collect();
         Self((!entries.is_empty()).then(|| Box::new(Entries(entries))))
@@ -172,8 +174,10 @@ fn typed(any: &google::Any, cx: &Context<'_>) -> Result<Option<MetadataValue>, I
     }))
 }
 
+/// The types that need no registration: this one and the next.
 const AUDIENCE: &str = "envoy.extensions.filters.http.gcp_authn.v3.Audience";
 const ADDRESS: &str = "envoy.config.core.v3.Address";
+/// The key of the address of an HTTP proxy, in the metadata of endpoints and of localities (A86).
 const PROXY_ADDRESS: &str = "envoy.http11_proxy_transport_socket.proxy_address";
 
 #[cfg(test)]

@@ -70,6 +70,7 @@ pub(crate) fn uint32_value(bytes: &[u8]) -> Result<u32, Malformed> {
     for field in Fields::of(bytes) {
         let field = field?;
         if field.number == 1 {
+            // Truncated, as protobuf decoders do with 32-bit fields.
             value = field.varint()? as u32;
         }
     }
@@ -181,6 +182,7 @@ fn plain_socket_addr(bytes: &[u8]) -> Option<SocketAddr> {
                 ip = Some(text)
             }
             Ok(wire::Field { number: 3, value: wire::Value::Varint(value), .. }) => port = Some(value as u32),
+            // Whatever is unusual is left to the decoder, with its errors.
             Ok(_) | Err(_) => return None,
         }
     }
@@ -197,6 +199,7 @@ fn plain_ipv4(text: &[u8]) -> Option<Ipv4Addr> {
     let mut parts = text.split(|byte| *byte == b'.');
     for octet in &mut octets {
         let part = parts.next()?;
+        // Without leading zeros, which some parsers read as octal, and the standard library rejects.
         if part.len() > 3 || !matches!(part, [b'0'..=b'9'] | [b'1'..=b'9', ..]) {
             return None;
         }
@@ -237,6 +240,7 @@ pub(crate) fn json_object(from: google::Struct) -> serde_json::Map<String, Value
     from.fields.into_iter().map(|(key, value)| (key, json_value(value))).collect()
 }
 
+/// The depth of the recursion is bounded, since decoders have refused deeper messages (G7).
 fn json_value(from: google::Value) -> Value {
     use google::value::Kind;
     match from.kind {

@@ -38,6 +38,7 @@ pub struct Registry {
 #[derive(Clone)]
 pub(super) struct Extensions<P>(BTreeMap<&'static str, Entry<P>>);
 
+/// An extension, as it was added.
 #[derive(Clone)]
 struct Entry<P> {
     /// The typed configuration.
@@ -206,6 +207,7 @@ impl<P> Default for Extensions<P> {
 }
 
 /// Registries are equal if their extensions have the same types.
+/// Clients with equal registries may be shared. The type of a configuration stands for its parser, as functions cannot be compared.
 impl<P> PartialEq for Extensions<P> {
     fn eq(&self, other: &Self) -> bool {
         let types = |of: &Self| of.0.iter().map(|(name, entry)| (*name, entry.of)).collect::<Vec<_>>();

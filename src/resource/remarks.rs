@@ -18,6 +18,7 @@ pub struct Remarks {
     inner: Option<Arc<Inner>>,
 }
 
+/// The remarks of a resource that has any; shared by the clones of the resource.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Inner {
     /// Parts that were left out.
@@ -152,6 +153,7 @@ fn record(record: impl FnOnce(&mut Collection)) {
     });
 }
 
+/// What has been collected of the resource that this thread parses.
 #[derive(Default)]
 struct Collection {
     /// The entries of repeated fields that are being parsed, the outermost first.

@@ -120,6 +120,7 @@ fn intervals(back_off: &route::retry_policy::RetryBackOff) -> Result<(Duration, 
     Ok((base.max(SHORTEST_INTERVAL), max.max(SHORTEST_INTERVAL)))
 }
 
+/// The intervals of a policy without a back-off (A44-3): this one and the next.
 const DEFAULT_BASE_INTERVAL: Duration = Duration::from_millis(25);
 const DEFAULT_MAX_INTERVAL: Duration = Duration::from_millis(250);
 

@@ -145,6 +145,7 @@ pub struct RegexRewrite {
     /// The substitution in the syntax of the `regex` crate.
     #[serde(skip)]
     template: Box<str>,
+    /// The pattern without anchors: each match in a text is replaced.
     #[serde(skip)]
     compiled: regex::bytes::Regex,
 }
@@ -298,6 +299,7 @@ impl Serialize for WeightedClusters {
 }
 
 impl WeightedCluster {
+    /// `weight` is not 0: the caller skips such clusters before their other fields are checked (R19).
     fn parse(
         message: route::weighted_cluster::ClusterWeight,
         weight: u32,

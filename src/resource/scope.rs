@@ -203,6 +203,7 @@ impl fmt::Display for ScopeKeyFragment {
 
 /// Returns the value of a pair with this key. An element without the separator is a key.
 fn pair<'v>(element: &'v str, separator: &str, key: &str) -> Option<&'v str> {
+    // As in Envoy, an element without the separator is a key with an empty value.
     let (found, value) = element.split_once(separator).unwrap_or((element, ""));
     (found == key).then_some(value)
 }

@@ -40,6 +40,7 @@ pub enum ScopedRouteSource {
 }
 
 impl ScopedRouteConfiguration {
+    /// Rules SC1 and SC2, for a resource as well as for a scope in a listener (SC3).
     pub(super) fn parse_message(
         message: pb::ScopedRouteConfiguration,
         cx: &Context<'_>,

@@ -162,6 +162,7 @@ static ADS_V2: Methods = methods!(
     "DeltaAggregatedResources"
 );
 
+/// All services. A type without a line here is served by the aggregated service alone.
 static SERVICES: [Service; 10] = [
     service!(
         Some("listeners"), ("StreamListeners", "DeltaListeners"),
@@ -178,6 +179,7 @@ static SERVICES: [Service; 10] = [
         v3: ("envoy.config.route.v3.ScopedRouteConfiguration", "envoy.service.route.v3.ScopedRoutesDiscoveryService"),
         v2: ("envoy.api.v2.ScopedRouteConfiguration", "envoy.api.v2.ScopedRoutesDiscoveryService")
     ),
+    // VHDS is incremental alone.
     service!(
         None, (-, "DeltaVirtualHosts"),
         v3: ("envoy.config.route.v3.VirtualHost", "envoy.service.route.v3.VirtualHostDiscoveryService"),
@@ -204,12 +206,14 @@ static SERVICES: [Service; 10] = [
         v2: ("envoy.service.discovery.v2.Runtime", "envoy.service.discovery.v2.RuntimeDiscoveryService")
     ),
     service!(
+        // ECDS and LEDS are newer than v2.
         Some("extension_configs"), ("StreamExtensionConfigs", "DeltaExtensionConfigs"),
         v3: (
             "envoy.config.core.v3.TypedExtensionConfig",
             "envoy.service.extension.v3.ExtensionConfigDiscoveryService"
         )
     ),
+    // LEDS is incremental alone.
     service!(
         None, (-, "DeltaLocalityEndpoints"),
         v3: ("envoy.config.endpoint.v3.LbEndpoint", "envoy.service.endpoint.v3.LocalityEndpointDiscoveryService")

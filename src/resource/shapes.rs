@@ -10,8 +10,11 @@ use super::{Context, Invalid, Resource};
 /// The content of a field.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shape {
+    /// A number, one of these.
     Number(&'static [u64]),
+    /// A text, one of these.
     Text(&'static [&'static str]),
+    /// A message with these fields.
     Message(&'static [Field]),
 }
 
@@ -26,6 +29,7 @@ pub(super) fn message(fields: &'static [Field]) -> BoxedStrategy<Vec<u8>> {
     some.prop_map(|fields| fields.concat()).boxed()
 }
 
+/// A field with its key, and random content of its shape.
 fn field(number: u32, shape: Shape) -> BoxedStrategy<Vec<u8>> {
     let key = move |wire_type| varint(u64::from(number << 3 | wire_type));
     match shape {

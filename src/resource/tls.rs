@@ -274,6 +274,7 @@ impl Common {
                 if let Some(context) = combined.default_validation_context {
                     common.validation(context, cx).map_err(|e| at(e.at("default_validation_context")))?;
                 }
+                // The older field counts without the newer one alone.
                 if let (None, Some(older)) =
                     (&common.roots, combined.validation_context_certificate_provider_instance)
                 {
@@ -451,6 +452,7 @@ fn unsupported(field: &str) -> Invalid {
     Invalid::field(field, "is not supported, and to ignore it would be less secure")
 }
 
+/// The name that the transport socket of a server must have (S27). That of a cluster may be any.
 const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
 const UPSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext";
 const DOWNSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext";

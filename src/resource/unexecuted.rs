@@ -15,6 +15,7 @@ pub(super) use self::tables::{
 /// The fields of a message that channels do not execute, and those with messages that have such fields; sorted by number.
 pub(super) struct Table(pub(super) &'static [(u32, Entry)]);
 
+/// What a table knows of a field.
 pub(super) enum Entry {
     /// A field by the names of its message and its own.
     Ignored(&'static str),
@@ -71,7 +72,7 @@ pub(super) const HEALTH_CHECK_CONFIG: &str = "Endpoint.health_check_config";
 mod tests {
     use super::*;
 
-    const ALL: [&Table; 15] = [
+    const ALL: [&Table; 16] = [
         &UPSTREAM_TLS_CONTEXT,
         &ROUTER,
         &HTTP_FAULT,
@@ -87,6 +88,7 @@ mod tests {
         &RING_HASH,
         &CLIENT_SIDE_WEIGHTED_ROUND_ROBIN,
         &crate::resource::load_balancing::maglev::UNEXECUTED,
+        &crate::resource::http_filter::header_mutation::UNEXECUTED,
     ];
 
     fn is_sorted(table: &'static Table) -> bool {

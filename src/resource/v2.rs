@@ -36,9 +36,13 @@ fn has_field(message: &[u8], number: u32) -> bool {
 
 const TLS_OF_V2: &str = "is a field of v2 and not supported; use transport_socket";
 
+/// `Cluster.tls_context` of v2.
 const CLUSTER_TLS: u32 = 11;
+/// `Listener.filter_chains`, in both versions.
 const FILTER_CHAINS: u32 = 3;
+/// `Listener.default_filter_chain`, in both versions.
 const DEFAULT_FILTER_CHAIN: u32 = 25;
+/// `FilterChain.tls_context` of v2.
 const CHAIN_TLS: u32 = 2;
 
 /// The names in v2, without `envoy.`, and those in v3.

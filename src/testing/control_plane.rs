@@ -51,11 +51,17 @@ use crate::control_plane::{
 /// ```
 #[derive(Debug)]
 pub struct TestControlPlane {
+    /// The state, which outlives the server when it is stopped.
     inner: control_plane::ControlPlane,
+    /// The requests since the start.
     recorder: Arc<Recorder>,
+    /// What expectations of loads have returned.
     loads: TakenLoads,
+    /// The address of the first start, which later ones bind again.
     addr: SocketAddr,
+    /// `None` while the server is stopped.
     server: Mutex<Option<ServerHandle>>,
+    /// The timeout of all expectations but those that take one.
     timeout: Duration,
 }
 
@@ -229,6 +235,7 @@ impl TestControlPlane {
         self.recorder.clear();
     }
 
+    /// Waits until `look` finds a value in the log. The error describes the requests of a type, or just the streams.
     async fn expect<T>(
         &self,
         expected: impl FnOnce() -> String,
@@ -238,6 +245,7 @@ impl TestControlPlane {
         if let Ok(found) = tokio::time::timeout(self.timeout, self.recorder.find(look)).await {
             return Ok(found);
         }
+        // Without a wait: the first look returns.
         let seen = self.recorder.find(|log| Some(log.describe(type_url))).await;
         Err(ExpectTimeout { expected: expected(), waited: self.timeout, seen })
     }
@@ -299,6 +307,7 @@ impl TestControlPlane {
         self.inner.look_at_loads(|loads| loads.reports().cloned().collect())
     }
 
+    /// Waits until `look` finds a value in the load reports. The error describes them.
     async fn expect_in_loads<T>(
         &self,
         expected: impl FnOnce() -> String,
@@ -408,6 +417,7 @@ impl TestControlPlane {
     }
 }
 
+/// Listens on an address.
 async fn serve(control_plane: &control_plane::ControlPlane, addr: SocketAddr) -> ServerHandle {
     match control_plane.serve(addr).await {
         Ok(server) => server,

@@ -37,8 +37,11 @@ pub struct Nack {
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("no {expected} within {waited:?}: {seen}")]
 pub struct ExpectTimeout {
+    /// What was expected, as a noun.
     pub(super) expected: String,
+    /// The timeout.
     pub(super) waited: Duration,
+    /// A description of what has happened instead.
     pub(super) seen: String,
 }
 

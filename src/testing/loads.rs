@@ -11,9 +11,11 @@ use crate::control_plane::{
 /// The load reports that expectations have returned.
 #[derive(Debug, Default)]
 pub(super) struct TakenLoads {
+    /// A lock, since expectations may run at the same time.
     positions: Mutex<Positions>,
 }
 
+/// The positions of the next values, which count all reports of the server.
 #[derive(Debug, Default)]
 struct Positions {
     /// That of the next report.
@@ -55,6 +57,7 @@ impl TakenLoads {
         })
     }
 
+    /// Runs with the positions locked.
     fn with<T>(&self, run: impl FnOnce(&mut Positions) -> T) -> T {
         // Positions are consistent after each statement, so a test's panic does not corrupt them.
         run(&mut self.positions.lock().unwrap_or_else(PoisonError::into_inner))

@@ -32,7 +32,9 @@ use super::bootstrap::bootstrap_json;
 /// ```
 #[derive(Debug)]
 pub struct FaultyProxy {
+    /// The address to connect to.
     addr: SocketAddr,
+    /// The state, whose changes wake the connections.
     control: Arc<watch::Sender<Control>>,
     /// Ends the connections when dropped.
     task: JoinHandle<()>,
@@ -47,14 +49,18 @@ pub enum Direction {
     ToClient,
 }
 
+/// The state that the connections follow. Directions are indexes.
 #[derive(Debug, Default)]
 struct Control {
     /// The number of cuts of all connections.
     cuts: u64,
     /// The number of bytes to clients before the next cut.
     budget: Option<u64>,
+    /// Whether nothing is read.
     stalled: [bool; 2],
+    /// The number of open connections.
     connections: usize,
+    /// The number of bytes so far, over all connections.
     passed: [u64; 2],
 }
 
@@ -70,6 +76,7 @@ impl FaultyProxy {
         }
     }
 
+    /// Starts a proxy, unless there is no port.
     async fn try_start(server: SocketAddr) -> io::Result<Self> {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let addr = listener.local_addr()?;
@@ -156,6 +163,7 @@ impl Drop for FaultyProxy {
 }
 
 impl Direction {
+    /// The index in the arrays of `Control`.
     fn index(self) -> usize {
         match self {
             Self::ToServer => 0,
@@ -165,6 +173,7 @@ impl Direction {
 }
 
 impl Control {
+    /// Counts a cut, which replaces a pending one.
     fn cut(&mut self) {
         self.cuts += 1;
         self.budget = None;
@@ -194,6 +203,7 @@ impl Control {
     }
 }
 
+/// Accepts connections. Dropping the future drops all of them.
 async fn accept(listener: TcpListener, server: SocketAddr, control: Arc<watch::Sender<Control>>) {
     let mut connections = JoinSet::new();
     loop {
@@ -209,8 +219,10 @@ async fn accept(listener: TcpListener, server: SocketAddr, control: Arc<watch::S
     }
 }
 
+/// Forwards a connection in both directions, until it is cut or one of its sides is closed.
 async fn connection(client: TcpStream, server: SocketAddr, control: Arc<watch::Sender<Control>>) {
     let mut changes = control.subscribe();
+    // Before the connection to the server, so that a cut in the meantime is not missed.
     let cuts = changes.borrow().cuts;
     let Ok(server) = TcpStream::connect(server).await else { return };
     if client.set_nodelay(true).and(server.set_nodelay(true)).is_err() {
@@ -248,6 +260,7 @@ async fn pump(
         if read == 0 {
             return Ok(());
         }
+        // Not reserved: of several connections at once, each may use the rest of the budget.
         let pass = control.borrow().pass(direction, read);
         to.write_all(&buffer[..pass]).await?;
         let mut cut = false;

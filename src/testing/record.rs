@@ -14,10 +14,15 @@ use crate::control_plane::{
 /// A request that a [`TestControlPlane`](super::TestControlPlane) received.
 #[derive(Debug, Clone)]
 pub struct RecordedRequest {
+    /// The number of the stream.
     stream: u64,
+    /// The message as it was received, with the type URL of v3.
     request: Request,
+    /// The size of the message as it was received.
     bytes: usize,
+    /// What the session made of the request.
     handled: Handled,
+    /// The subscription after the request.
     names: Names,
 }
 
@@ -53,6 +58,7 @@ impl RecordedRequest {
         &self.handled
     }
 
+    /// The subscribed names, for results that outlive the request.
     pub(super) fn owned_names(&self) -> Vec<String> {
         self.names().into_iter().map(str::to_owned).collect()
     }
@@ -62,6 +68,7 @@ impl RecordedRequest {
         self.request.sotw().map_or("", |request| &request.version_info)
     }
 
+    /// The answer to a response, unless the request is none, or the answer is outdated.
     pub(super) fn answer(&self) -> Option<&Answer> {
         match &self.handled {
             Handled::Understood { answer, .. } => answer.as_ref(),
@@ -73,6 +80,7 @@ impl RecordedRequest {
 /// Requests that a [`TestControlPlane`](super::TestControlPlane) received, in order.
 #[derive(Debug, Clone, Default)]
 pub struct Requests {
+    /// The requests, oldest first.
     list: Vec<RecordedRequest>,
 }
 
@@ -122,22 +130,31 @@ impl<'a> IntoIterator for &'a Requests {
 /// The events of a control plane, and a notification of new ones.
 #[derive(Debug)]
 pub(super) struct Recorder {
+    /// What has happened.
     log: Mutex<Log>,
+    /// Sends a value for each event that expectations may wait for.
     events: watch::Sender<()>,
 }
 
+/// The requests and streams so far.
 #[derive(Debug, Default)]
 pub(super) struct Log {
+    /// The requests since the last `clear`, oldest first.
     pub(super) requests: Vec<RecordedRequest>,
+    /// The number of open streams.
     pub(super) open: usize,
+    /// The subscriptions, which go on when requests are forgotten.
     subscriptions: Subscriptions,
     /// The number of requests up to the last expected answer of a type; see [`Log::take_answer`].
     taken: BTreeMap<(String, AnswerKind), usize>,
 }
 
+/// The kind of an answer to a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum AnswerKind {
+    /// An ACK.
     Accepted,
+    /// A NACK.
     Rejected,
 }
 
@@ -146,6 +163,7 @@ impl Recorder {
         Self { log: Mutex::default(), events: watch::Sender::new(()) }
     }
 
+    /// Adds an event, and wakes the expectations.
     pub(super) fn record(&self, event: &Event) {
         {
             let mut log = self.log();
@@ -164,11 +182,13 @@ impl Recorder {
                 Event::Response { .. } => return,
             }
         }
+        // Without the lock, which woken expectations take.
         self.events.send_replace(());
     }
 
     /// Waits until `look` finds a value in the log. Dropping the future consumes nothing.
     pub(super) async fn find<T>(&self, mut look: impl FnMut(&mut Log) -> Option<T>) -> T {
+        // Before the first look, so that no event between a look and the wait is missed.
         let mut events = self.events.subscribe();
         loop {
             if let Some(found) = look(&mut self.log()) {
@@ -179,16 +199,19 @@ impl Recorder {
         }
     }
 
+    /// A copy of the requests.
     pub(super) fn requests(&self) -> Requests {
         Requests { list: self.log().requests.clone() }
     }
 
+    /// Forgets the requests, and with them the positions of expectations.
     pub(super) fn clear(&self) {
         let mut log = self.log();
         log.requests.clear();
         log.taken.clear();
     }
 
+    /// Locks the log.
     fn log(&self) -> MutexGuard<'_, Log> {
         // The log is consistent after each statement, so a test's panic does not corrupt it.
         self.log.lock().unwrap_or_else(PoisonError::into_inner)
@@ -219,6 +242,7 @@ impl Log {
         }
     }
 
+    /// Describes the requests of a type by their numbers and the newest one.
     fn describe_type(&self, type_url: &str) -> String {
         let of_type: Vec<_> = self.requests.iter().filter(|request| request.type_url() == type_url).collect();
         let Some(last) = of_type.last() else { return "no request of the type".to_owned() };
@@ -243,6 +267,7 @@ impl Log {
 }
 
 impl AnswerKind {
+    /// Whether an answer is of this kind.
     fn matches(self, answer: &Answer) -> bool {
         match answer {
             Answer::Accepted { .. } => self == Self::Accepted,

@@ -7,9 +7,11 @@ use crate::control_plane::Request;
 /// The subscriptions of clients, by stream and type.
 #[derive(Debug, Default)]
 pub(super) struct Subscriptions {
+    /// The state by stream and type URL.
     types: BTreeMap<(u64, String), Subscription>,
 }
 
+/// The state of a type on a stream.
 #[derive(Debug, Default)]
 struct Subscription {
     /// Whether a request was received.
@@ -32,15 +34,18 @@ pub(super) enum Names {
 }
 
 impl Subscriptions {
+    /// Updates the subscription of the request's type, and returns the names after it.
     pub(super) fn on_request(&mut self, stream: u64, request: &Request) -> Names {
         let subscription = self.types.entry((stream, request.type_url().to_owned())).or_default();
         let first = !std::mem::replace(&mut subscription.has_begun, true);
         match request {
             Request::Sotw(request) => {
                 subscription.ever_named |= !request.resource_names.is_empty();
+                // After names, an empty list ends all subscriptions.
                 if subscription.ever_named { Names::Listed } else { Names::Wildcard }
             }
             Request::Delta(request) => {
+                // The first request without names is for the wildcard.
                 if first && request.resource_names_subscribe.is_empty() {
                     subscription.names.insert(WILDCARD.into());
                 }
@@ -55,12 +60,14 @@ impl Subscriptions {
         }
     }
 
+    /// Forgets a stream.
     pub(super) fn on_closed(&mut self, stream: u64) {
         self.types.retain(|(of, _), _| *of != stream);
     }
 }
 
 impl Names {
+    /// The names after the request.
     pub(super) fn list<'a>(&'a self, request: &'a Request) -> Vec<&'a str> {
         match self {
             Self::Listed => request.names().iter().map(String::as_str).collect(),
@@ -70,4 +77,5 @@ impl Names {
     }
 }
 
+/// The name that stands for all resources of a type.
 const WILDCARD: &str = "*";

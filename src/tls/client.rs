@@ -1,36 +1,28 @@
-//! TLS from a channel to endpoints: settings and material of one generation, and the handshake (CH7.2 to CH7.18).
+//! TLS to one server, an endpoint or a management server: where the settings and the material of its handshakes come from
+//! (CH7.2 to CH7.18).
 
 use std::{
     error::Error,
-    fmt, io,
+    fmt,
     net::{IpAddr, Ipv4Addr},
     sync::{Arc, Mutex, OnceLock, PoisonError},
-    time::Duration,
 };
 
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio_rustls::{
-    TlsConnector,
-    client::TlsStream,
-    rustls::{
-        self, ClientConfig, HandshakeKind,
-        client::{ClientConnection, Resumption},
-        pki_types::{CertificateDer, ServerName, UnixTime},
-        sign::SingleCertAndKey,
-    },
-};
+use tokio_rustls::{client::TlsStream, rustls::pki_types::ServerName};
 
 use super::{
-    Providers, files,
-    material::{Identity, Material, Need},
-    names::CertificateNames,
+    PeerIdentity, Providers,
+    explain::{explained, is_closed, refusal_hint},
+    generation::{Generation, HandshakeError, Loaded, NoMaterial, chain},
+    material::{Freshness, Identity, Material, Need},
     revocation::{Lists, Revocation},
-    unreadable::{TOO_LARGE, Unreadable},
-    verifier::{NameRule, TrustRoots, Verifier, refusal},
+    verifier::{NameRule, TrustRoots},
     watching::Watching,
 };
 use crate::{
     config::TlsConfig,
+    dial::Alpn,
     resource::{
         UpstreamTls,
         tls::{Roots, without_port},
@@ -44,6 +36,8 @@ use crate::{
 pub(crate) struct ClientTls {
     /// Settings, and where the material comes from.
     security: Security,
+    /// The protocols to negotiate.
+    alpn: Alpn,
     /// Lists that no certificate of a server may be in; `None` checks no revocation.
     revocation: Option<Arc<Revocation>>,
     /// Keeps the revocation lists up to date, from the first handshake on.
@@ -52,22 +46,11 @@ pub(crate) struct ClientTls {
     generation: Mutex<Option<Arc<Generation>>>,
 }
 
-/// The certificate with which a server has proved its identity.
-#[derive(Clone, PartialEq, Eq)]
-pub struct PeerIdentity {
-    /// The certificate in DER.
-    certificate: Arc<[u8]>,
-    /// The SPIFFE id, if the certificate has one.
-    spiffe_id: Option<Arc<str>>,
-    /// The SPIFFE id, or else the first name, shortened for display.
-    name: Option<Arc<str>>,
-}
-
 /// The source of material and of the rules of verification.
 enum Security {
     /// TLS that the resource of a cluster configures.
     Cluster(Cluster),
-    /// The fallback of the application.
+    /// TLS by files: the fallback of a channel, or that of a management server.
     Config(Config),
 }
 
@@ -89,31 +72,12 @@ struct Config {
     material: Arc<Material>,
     /// Whether a client certificate is configured. One that cannot be read is an error, never a handshake without it.
     has_identity: bool,
-    /// Whether a map of trust bundles verifies the server.
-    has_spiffe_map: bool,
-    /// The name that the certificate must have.
-    host: Box<str>,
-    /// Whether the configuration sets `host`, and not the authority of the channel.
-    is_explicit: bool,
-}
-
-/// Settings with the material of one time, and its sessions.
-struct Generation {
-    roots: Arc<TrustRoots>,
-    identity: Option<Arc<Identity>>,
-    lists: Option<Arc<Lists>>,
-    verifier: Arc<Verifier>,
-    /// The settings of rustls, which own the sessions.
-    connector: TlsConnector,
-}
-
-/// The material of a handshake.
-struct Loaded {
-    roots: Arc<TrustRoots>,
-    /// The source of the roots, for errors.
-    origin: Box<str>,
-    identity: Option<Arc<Identity>>,
-    lists: Option<Arc<Lists>>,
+    /// Whether the server must have the name that is sent; otherwise a map of trust bundles verifies it.
+    verifies_host: bool,
+    /// The name to send; `None` is the host that was dialed.
+    host: Option<Box<str>>,
+    /// How old the contents of the files may be.
+    freshness: Freshness,
 }
 
 impl ClientTls {
@@ -131,18 +95,28 @@ impl ClientTls {
     /// takes the place of the host name, unless the configuration names one.
     pub(crate) fn of_config(config: &TlsConfig, authority: &str) -> Self {
         let host = config.server_name.as_deref().unwrap_or_else(|| without_port(authority));
-        Self::new(Security::Config(Config {
-            material: Arc::new(Material::of_config(config)),
-            has_identity: config.certificate_file.is_some() || config.private_key_file.is_some(),
-            has_spiffe_map: config.spiffe_trust_bundle_map_file.is_some(),
-            host: host.into(),
-            is_explicit: config.server_name.is_some(),
-        }))
+        let material = Material::of_config(config, "the TLS configuration of the channel".to_owned());
+        let freshness = Freshness::Interval;
+        let config = Config { host: Some(host.into()), freshness, ..Config::new(config, material) };
+        Self::new(Security::Config(config))
     }
 
-    /// Creates TLS without revocation lists.
+    /// TLS to a management server, by the files of its configuration (A65). No I/O. The files are read for each handshake, so that
+    /// its connections, which are few, have the latest ones; files that have become unusable leave the last good material in use.
+    pub(crate) fn of_server(config: &TlsConfig, server: &str, alpn: Alpn) -> Self {
+        let material = Material::of_server(config, server);
+        Self { alpn, ..Self::new(Security::Config(Config::new(config, material))) }
+    }
+
+    /// Creates TLS for HTTP/2, without revocation lists.
     fn new(security: Security) -> Self {
-        Self { security, revocation: None, watching: OnceLock::new(), generation: Mutex::default() }
+        Self {
+            security,
+            alpn: Alpn::Http2,
+            revocation: None,
+            watching: OnceLock::new(),
+            generation: Mutex::default(),
+        }
     }
 
     /// Sets the lists by which no certificate of a server may be revoked (CH7.17).
@@ -158,22 +132,42 @@ impl ClientTls {
         }
     }
 
-    /// Loads material if need be, and makes the handshake with ALPN `h2` (CH3.4, CH7.2, CH7.14, CH7.15). The error is
-    /// the text for a status: what, which provider, which names (CH7.18).
+    /// Loads the material of a handshake, if need be. None is an error, never a handshake without (CH7.2, CH7.14).
+    pub(crate) async fn prepare(&self) -> Result<Arc<Generation>, NoMaterial> {
+        let mut loaded = self.security.load().await?;
+        loaded.lists = self.lists().await;
+        Ok(self.generation(loaded)?)
+    }
+
+    /// Makes the handshake with a server that was dialed by this host.
+    pub(crate) async fn handshake<IO: AsyncRead + AsyncWrite + Unpin + Send>(
+        &self,
+        generation: &Generation,
+        host: &str,
+        io: IO,
+    ) -> Result<TlsStream<IO>, HandshakeError> {
+        let name = self.security.sent_name(host).map_err(HandshakeError::Unusable)?;
+        generation.handshake(name, io).await
+    }
+
+    /// Loads material if need be, and makes the handshake with an endpoint (CH3.4, CH7.15). The error is the text for a status: what,
+    /// which provider, which names (CH7.18).
     pub(crate) async fn connect<IO: AsyncRead + AsyncWrite + Unpin + Send>(
         &self,
         io: IO,
     ) -> Result<(TlsStream<IO>, PeerIdentity), String> {
-        let mut loaded = self.security.load().await?;
-        loaded.lists = self.lists().await;
-        let generation = self.generation(loaded)?;
-        let name = self.security.sent_name()?;
-        let connected = generation.connector.connect(name, io).await;
-        let stream = connected.map_err(|e| match explained(&e, generation.identity.as_deref()) {
-            Some(reason) => format!("TLS handshake failed: {reason}"),
-            None => format!("TLS handshake failed: {e}"),
-        })?;
-        let identity = generation.check(stream.get_ref().1, UnixTime::now())?;
+        let generation = self.prepare().await.map_err(|missing| missing.to_string())?;
+        let text = |error| match error {
+            HandshakeError::Failed(e) => match explained(&e, generation.identity()) {
+                Some(reason) => format!("TLS handshake failed: {reason}"),
+                None => format!("TLS handshake failed: {e}"),
+            },
+            HandshakeError::Unusable(reason) => reason,
+        };
+        // Clusters and fallbacks have names of their own to send, whatever the address is.
+        let stream = self.handshake(&generation, "", io).await.map_err(text)?;
+        let (leaf, _) = chain(stream.get_ref().1).map_err(text)?;
+        let identity = PeerIdentity::of(leaf)?;
         Ok((stream, identity))
     }
 
@@ -182,7 +176,7 @@ impl ClientTls {
     /// before may have the system of the server discard the alert.
     pub(crate) fn explain(&self, error: &(dyn Error + 'static), has_read: bool) -> Option<String> {
         let generation = self.generation.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        let identity = generation.as_ref().and_then(|generation| generation.identity.as_deref());
+        let identity = generation.as_ref().and_then(|generation| generation.identity());
         let mut causes =
             std::iter::successors(Some(error), |error: &&(dyn Error + 'static)| (*error).source());
         causes.find_map(|cause| match is_closed(cause) {
@@ -205,11 +199,10 @@ impl ClientTls {
     /// The generation of the material. New material begins a new one, without sessions (CH7.7, CH7.16).
     fn generation(&self, loaded: Loaded) -> Result<Arc<Generation>, String> {
         let mut current = self.generation.lock().unwrap_or_else(PoisonError::into_inner);
-        // Compared by pointers: files with the same content keep their material, and so do the sessions.
         if let Some(current) = current.as_ref().filter(|current| current.is_of(&loaded)) {
             return Ok(current.clone());
         }
-        let new = Arc::new(Generation::new(loaded, self.security.rule()?)?);
+        let new = Arc::new(Generation::new(loaded, self.security.rule(), self.alpn)?);
         *current = Some(new.clone());
         Ok(new)
     }
@@ -229,74 +222,60 @@ impl fmt::Debug for ClientTls {
     }
 }
 
-impl PeerIdentity {
-    /// The DER encoding of the server's certificate, the leaf of its chain.
-    pub fn certificate(&self) -> &[u8] {
-        &self.certificate
-    }
-
-    /// The SPIFFE id of the certificate (`spiffe://domain/path`): its only URI, if that is one.
-    pub fn spiffe_id(&self) -> Option<&str> {
-        self.spiffe_id.as_deref()
-    }
-
-    /// The SPIFFE id, or else the first name, for operators.
-    pub(crate) fn name(&self) -> Option<&Arc<str>> {
-        self.name.as_ref()
-    }
-
-    /// Reads the names of a certificate.
-    fn of(certificate: &CertificateDer<'_>) -> Result<Self, String> {
-        let names = CertificateNames::of(certificate)?;
-        let spiffe_id: Option<Arc<str>> = names.spiffe_id().ok().map(|id| id.as_str().into());
-        let first = || names.iter().next().map(|(_, name)| name);
-        let name = spiffe_id.as_deref().or_else(first);
-        let name = name.map(|name| name.chars().take(MAX_NAME_SHOWN).collect::<String>().into());
-        Ok(Self { certificate: certificate.as_ref().into(), spiffe_id, name })
-    }
-}
-
-impl fmt::Debug for PeerIdentity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PeerIdentity").field("spiffe_id", &self.spiffe_id).finish_non_exhaustive()
-    }
-}
-
 impl Security {
     /// The material for a handshake. None is an error, never a handshake without (CH7.2, CH7.14).
-    async fn load(&self) -> Result<Loaded, String> {
+    async fn load(&self) -> Result<Loaded, NoMaterial> {
         match self {
             Self::Cluster(cluster) => cluster.load().await,
-            Self::Config(config) => {
-                let material = &config.material;
-                let roots = roots_of(material, true).await?;
-                let identity =
-                    if config.has_identity { Some(identity_of(material, true).await?) } else { None };
-                Ok(Loaded { roots, origin: material.origin().into(), identity, lists: None })
-            }
+            Self::Config(config) => config.load().await,
         }
     }
 
     /// Returns the rule for the names of the server's certificate.
-    fn rule(&self) -> Result<NameRule, String> {
-        Ok(match self {
+    fn rule(&self) -> NameRule {
+        match self {
             Self::Cluster(cluster) => {
                 NameRule::Cluster { tls: cluster.tls.clone(), sent: cluster.server_name.clone() }
             }
-            Self::Config(config) if config.has_spiffe_map && !config.is_explicit => NameRule::Any,
-            Self::Config(config) => NameRule::Host(server_name(&config.host)?),
-        })
+            Self::Config(config) if config.verifies_host => NameRule::Host,
+            Self::Config(_) => NameRule::Any,
+        }
     }
 
-    /// The server name of the handshake (CH7.12). An address is never sent, so it stands for none.
-    fn sent_name(&self) -> Result<ServerName<'static>, String> {
+    /// Returns the server name of the handshake (CH7.12). An address is never sent, so it stands for none.
+    fn sent_name(&self, dialed: &str) -> Result<ServerName<'static>, String> {
         match self {
             Self::Cluster(cluster) => match cluster.server_name.as_deref() {
                 Some(name) => server_name(name),
                 None => Ok(ServerName::IpAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into())),
             },
-            Self::Config(config) => server_name(&config.host),
+            Self::Config(config) => server_name(config.host.as_deref().unwrap_or(dialed)),
         }
+    }
+}
+
+impl Config {
+    /// Creates the settings of a configuration, whose files are read for each handshake.
+    fn new(config: &TlsConfig, material: Material) -> Self {
+        let host = config.server_name.as_deref();
+        Self {
+            material: Arc::new(material),
+            has_identity: config.certificate_file.is_some() || config.private_key_file.is_some(),
+            // A certificate with a SPIFFE id is seldom for a host, so only one that is set is verified, too (A87).
+            verifies_host: host.is_some() || config.spiffe_trust_bundle_map_file.is_none(),
+            host: host.map(Into::into),
+            freshness: Freshness::Handshake,
+        }
+    }
+
+    /// Loads the material that is configured.
+    async fn load(&self) -> Result<Loaded, NoMaterial> {
+        let roots = roots_of(&self.material, self.freshness).await?;
+        let identity = match self.has_identity {
+            true => Some(identity_of(&self.material, self.freshness).await?),
+            false => None,
+        };
+        Ok(Loaded { roots, origin: self.material.roots_origin().into(), identity, lists: None })
     }
 }
 
@@ -315,7 +294,7 @@ impl Cluster {
     }
 
     /// Loads roots and identity of the cluster, and starts to keep them up to date.
-    async fn load(&self) -> Result<Loaded, String> {
+    async fn load(&self) -> Result<Loaded, NoMaterial> {
         let roots = match &self.tls.roots {
             Roots::Provider(provider) => Some(self.providers.instance(&provider.instance_name)?),
             Roots::System => None,
@@ -325,161 +304,35 @@ impl Cluster {
         self.watching
             .get_or_init(|| roots.into_iter().chain(identity).map(|provider| provider.watch()).collect());
         let identity = match identity {
-            Some(provider) => Some(identity_of(provider.material(), false).await?),
+            Some(provider) => Some(identity_of(provider.material(), Freshness::Watched).await?),
             None => None,
         };
         // The system's roots have no task: they are read when a handshake needs them and they are old.
         let material = roots.map_or(self.providers.system(), |provider| provider.material());
-        let loaded = roots_of(material, roots.is_none()).await?;
-        Ok(Loaded { roots: loaded, origin: material.origin().into(), identity, lists: None })
+        let freshness = if roots.is_none() { Freshness::Interval } else { Freshness::Watched };
+        let loaded = roots_of(material, freshness).await?;
+        Ok(Loaded { roots: loaded, origin: material.roots_origin().into(), identity, lists: None })
     }
 }
 
-impl Generation {
-    /// Prepares handshakes with some material.
-    fn new(loaded: Loaded, rule: NameRule) -> Result<Self, String> {
-        let Loaded { roots, origin, identity, lists } = loaded;
-        let crypto = files::crypto();
-        let verifier = Arc::new(Verifier {
-            roots: roots.clone(),
-            origin,
-            rule,
-            crypto: crypto.clone(),
-            revocation: lists.clone(),
-        });
-        let builder = ClientConfig::builder_with_provider(crypto)
-            .with_safe_default_protocol_versions()
-            .map_err(|e| e.to_string())?
-            // rustls verifies host names alone. Rules for SANs and SPIFFE need a verifier of our own.
-            .dangerous()
-            .with_custom_certificate_verifier(verifier.clone());
-        let mut config = match &identity {
-            Some(identity) => {
-                let key = SingleCertAndKey::from((*identity.key).clone());
-                builder.with_client_cert_resolver(Arc::new(key))
-            }
-            None => builder.with_no_client_auth(),
-        };
-        config.alpn_protocols = vec![HTTP2.to_vec()];
-        config.resumption = Resumption::in_memory_sessions(SESSIONS);
-        Ok(Self { roots, identity, lists, verifier, connector: TlsConnector::from(Arc::new(config)) })
-    }
-
-    /// Whether the generation has this material.
-    fn is_of(&self, loaded: &Loaded) -> bool {
-        Arc::ptr_eq(&self.roots, &loaded.roots)
-            && is_same(self.identity.as_ref(), loaded.identity.as_ref())
-            && is_same(self.lists.as_ref(), loaded.lists.as_ref())
-    }
-
-    /// Checks what the handshake has agreed on, and returns whose certificate it was. A resumed session skips the
-    /// verification, so its certificates are verified here: they may have expired since (CH7.16).
-    fn check(&self, connection: &ClientConnection, now: UnixTime) -> Result<PeerIdentity, String> {
-        if connection.alpn_protocol() != Some(HTTP2) {
-            return Err("ALPN: the server did not select `h2`, so it does not use HTTP/2".to_owned());
-        }
-        let chain = connection.peer_certificates().and_then(<[_]>::split_first);
-        let (leaf, intermediates) = chain.ok_or("the server has no certificate")?;
-        if connection.handshake_kind() == Some(HandshakeKind::Resumed) {
-            let verified = self.verifier.verify(leaf, intermediates, now);
-            verified.map_err(|refused| format!("TLS handshake failed: {refused}"))?;
-        }
-        PeerIdentity::of(leaf)
-    }
+/// Returns roots for a handshake.
+async fn roots_of(material: &Arc<Material>, freshness: Freshness) -> Result<Arc<TrustRoots>, NoMaterial> {
+    let published = material.for_handshake(Need::Roots, freshness).await;
+    let missing = || format!("root certificates of {}", material.origin());
+    published.roots.map_err(|reason| NoMaterial::new(missing(), reason))
 }
 
-/// Whether both are the same value, or both are none.
-fn is_same<T>(one: Option<&Arc<T>>, other: Option<&Arc<T>>) -> bool {
-    match (one, other) {
-        (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-        (None, None) => true,
-        (Some(_), None) | (None, Some(_)) => false,
-    }
-}
-
-/// Returns roots for a handshake; the error names their source.
-async fn roots_of(material: &Arc<Material>, on_demand: bool) -> Result<Arc<TrustRoots>, String> {
-    let published = material.for_handshake(Need::Roots, on_demand).await;
-    published.roots.map_err(|why| format!("no root certificates of {}: {why}", material.origin()))
-}
-
-/// Returns the client's identity for a handshake; the error names its source.
-async fn identity_of(material: &Arc<Material>, on_demand: bool) -> Result<Arc<Identity>, String> {
-    let published = material.for_handshake(Need::Identity, on_demand).await;
-    published.identity.map_err(|why| format!("no client certificate of {}: {why}", material.origin()))
+/// Returns the client's identity for a handshake.
+async fn identity_of(material: &Arc<Material>, freshness: Freshness) -> Result<Arc<Identity>, NoMaterial> {
+    let published = material.for_handshake(Need::Identity, freshness).await;
+    let missing = || format!("client certificate of {}", material.origin());
+    published.identity.map_err(|reason| NoMaterial::new(missing(), reason))
 }
 
 /// Converts a name for SNI.
 fn server_name(name: &str) -> Result<ServerName<'static>, String> {
     ServerName::try_from(name.to_owned()).map_err(|_| format!("{name:?} is no server name that TLS can send"))
 }
-
-/// Explains an error of rustls, possibly inside of one of I/O; `None` for other errors.
-fn explained(error: &(dyn Error + 'static), identity: Option<&Identity>) -> Option<String> {
-    let mut error = error;
-    if let Some(io) = error.downcast_ref::<io::Error>() {
-        if let Some(refused) = refusal(io) {
-            return Some(refused.to_string());
-        }
-        if is_closed(io) {
-            return Some("the server closed the connection; does it use TLS, and is it healthy?".to_owned());
-        }
-        error = io.get_ref()?;
-    }
-    let error = error.downcast_ref::<rustls::Error>()?;
-    if let rustls::Error::InvalidMessage(e) = error {
-        return Some(match Unreadable::of(e) {
-            Unreadable::NotTls => {
-                format!("the server does not use TLS, its bytes are no message of it: {e:?}")
-            }
-            Unreadable::TooLarge => format!("the server cannot be verified: {TOO_LARGE}"),
-            Unreadable::Malformed => format!("the server sent a malformed message of TLS: {e:?}"),
-        });
-    }
-    if let rustls::Error::AlertReceived(alert) = error {
-        return Some(alert_text(*alert, identity));
-    }
-    Some(error.to_string())
-}
-
-/// Whether the other side has closed a connection, with no reason.
-fn is_closed(error: &(dyn Error + 'static)) -> bool {
-    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(kind, Some(UnexpectedEof | ConnectionReset | BrokenPipe))
-}
-
-/// Explains an alert of the server.
-fn alert_text(alert: rustls::AlertDescription, identity: Option<&Identity>) -> String {
-    if alert == rustls::AlertDescription::NoApplicationProtocol {
-        return "ALPN: the server does not use `h2`".to_owned();
-    }
-    let hint = refusal_hint(identity);
-    format!("the server sent the TLS alert {alert:?}{hint}")
-}
-
-/// Returns the likely reason why a server refuses the client, to be appended to an error.
-fn refusal_hint(identity: Option<&Identity>) -> String {
-    match identity {
-        None => ": does it require a client certificate (the cluster names no provider of one)?".to_owned(),
-        Some(identity) => {
-            let now = Duration::from_secs(UnixTime::now().as_secs());
-            let file = identity.file.display();
-            let expired = identity.expired(now);
-            expired.map_or_else(
-                || format!(": does it trust the certificate in {file}?"),
-                |why| format!(": {why}"),
-            )
-        }
-    }
-}
-
-/// The protocol of ALPN.
-const HTTP2: &[u8] = b"h2";
-/// How many characters of a name operators see.
-const MAX_NAME_SHOWN: usize = 256;
-/// The number of sessions of an endpoint that are kept: connections to it are few.
-const SESSIONS: usize = 8;
 
 #[cfg(test)]
 mod tests;

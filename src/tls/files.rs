@@ -36,7 +36,6 @@ pub(crate) fn read(field: &str, path: &Path) -> Result<Vec<u8>, String> {
 }
 
 /// What a file means, or that its parser has panicked: that must not end the task which reads the file again.
-#[cfg(feature = "channel")]
 pub(super) fn parsed<T>(parse: impl FnOnce() -> Result<T, Unusable>) -> Result<T, Unusable> {
     let parsed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(parse));
     parsed.unwrap_or_else(|_| Err(Unusable::new("its content has the parser panic".to_owned())))

@@ -9,14 +9,15 @@ use std::{
 use tokio::{
     sync::{oneshot, watch},
     task::spawn_blocking,
+    time::timeout,
 };
-use tokio_rustls::rustls::{pki_types::CertificateDer, sign::CertifiedKey};
+use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::{
     files::{self, Content, Unusable, in_file},
     names::CertificateNames,
-    refresh::{Change, Refresh, is_due},
-    spiffe::TrustBundleMap,
+    refresh::{Change, Refresh, Trigger, is_due},
+    sources::{IdentityBytes, RootsContent, Sources},
     verifier::TrustRoots,
 };
 use crate::{
@@ -30,6 +31,8 @@ use crate::{
 pub(super) struct Material {
     /// What the material is of, for errors and logs: `certificate provider instance "a"`.
     origin: Box<str>,
+    /// What the roots are of, for the errors of verification.
+    roots_origin: Box<str>,
     /// The files to read.
     sources: Sources,
     /// The states of both kinds of material, each of which is refreshed apart from the other (CH7.5).
@@ -82,63 +85,38 @@ pub(super) enum Need {
     Roots,
 }
 
-/// The files to read.
-#[derive(Clone)]
-struct Sources {
-    /// The certificate and its key.
-    identity: Option<(PathBuf, PathBuf)>,
-    /// The roots; `None` if they are not configured.
-    roots: Option<RootsSource>,
-}
-
-/// The source of roots.
-#[derive(Clone)]
-enum RootsSource {
-    /// A PEM file of certificates.
-    Pem(PathBuf),
-    /// A map of SPIFFE trust bundles.
-    SpiffeMap(PathBuf),
-    /// The certificates that the operating system trusts.
-    System,
-}
-
-/// The contents of two files. They include a private key, so there is no `Debug`.
-#[derive(PartialEq)]
-struct IdentityBytes {
-    certificate: Vec<u8>,
-    key: Vec<u8>,
-}
-
-/// The content of a source of roots, compared with the last one before it is parsed.
-#[derive(PartialEq)]
-enum RootsContent {
-    Pem(PathBuf, Vec<u8>),
-    SpiffeMap(PathBuf, Vec<u8>),
-    System(Vec<CertificateDer<'static>>),
+/// How old the material of a handshake may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Freshness {
+    /// As old as it is: a task reads the files at the interval.
+    Watched,
+    /// As old as the interval.
+    Interval,
+    /// Read for the handshake.
+    Handshake,
 }
 
 impl Material {
-    /// The files of a `file_watcher`. A map of trust bundles replaces the roots, even if it is unusable (CH7.11).
+    /// The material of a `file_watcher`.
     pub(super) fn of_file_watcher(origin: String, config: &FileWatcherConfig) -> Self {
-        let roots =
-            roots_source(config.spiffe_trust_bundle_map_file.as_ref(), config.ca_certificate_file.as_ref());
-        let identity = config.certificate_file.clone().zip(config.private_key_file.clone());
-        Self::new(origin, Sources { identity, roots }, config.refresh_interval)
+        Self::new(origin, Sources::of_file_watcher(config), config.refresh_interval)
     }
 
-    /// The files of TLS without certificate providers. Without roots, those of the system are used (A65).
-    pub(super) fn of_config(config: &TlsConfig) -> Self {
-        let roots =
-            roots_source(config.spiffe_trust_bundle_map_file.as_ref(), config.ca_certificate_file.as_ref());
-        let identity = config.certificate_file.clone().zip(config.private_key_file.clone());
-        let sources = Sources { identity, roots: roots.or(Some(RootsSource::System)) };
-        Self::new("the TLS configuration of the channel".to_owned(), sources, config.refresh_interval)
+    /// The material of TLS without certificate providers.
+    pub(super) fn of_config(config: &TlsConfig, origin: String) -> Self {
+        Self::new(origin, Sources::of_config(config), config.refresh_interval)
+    }
+
+    /// The material of TLS to a management server. Errors of verification name the file of the roots.
+    pub(super) fn of_server(config: &TlsConfig, server: &str) -> Self {
+        let material = Self::of_config(config, format!("the TLS configuration of xDS server {server}"));
+        Self { roots_origin: material.sources.roots_origin().into(), ..material }
     }
 
     /// The roots of the operating system (A82).
     pub(super) fn of_system() -> Self {
-        let sources = Sources { identity: None, roots: Some(RootsSource::System) };
-        Self::new("the system's root certificates".to_owned(), sources, DEFAULT_REFRESH_INTERVAL)
+        let origin = "the system's root certificates".to_owned();
+        Self::new(origin, Sources::of_system(), DEFAULT_REFRESH_INTERVAL)
     }
 
     /// Creates material that is not read yet.
@@ -157,6 +135,7 @@ impl Material {
             rotations: Rotations::default(),
         };
         Self {
+            roots_origin: origin.as_str().into(),
             origin: origin.into(),
             sources,
             identity: Arc::new(tokio::sync::Mutex::new(Refresh::new(interval))),
@@ -177,43 +156,62 @@ impl Material {
         &self.origin
     }
 
+    /// What the roots are of, for the errors of verification.
+    pub(super) fn roots_origin(&self) -> &str {
+        &self.roots_origin
+    }
+
     /// The last good material.
     pub(super) fn published(&self) -> Published {
         self.published.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// The material for a handshake. It is read if what the handshake needs has never been good; with `on_demand`, whenever a
-    /// reading is due.
-    pub(super) async fn for_handshake(self: &Arc<Self>, need: Need, on_demand: bool) -> Published {
-        let published = self.published();
-        let is_due = is_due(published.due(need), now());
-        if published.has(need) && !(on_demand && is_due) {
+    /// Returns the material for a handshake. It is read if it is too old, or if what the handshake needs has never been good.
+    pub(super) async fn for_handshake(self: &Arc<Self>, need: Need, freshness: Freshness) -> Published {
+        let (published, now) = (self.published(), now());
+        let is_fresh = match freshness {
+            Freshness::Watched => true,
+            Freshness::Interval => !is_due(published.due(need), now),
+            Freshness::Handshake => false,
+        };
+        if published.has(need) && is_fresh {
             return published;
         }
-        match need {
-            Need::Identity => self.read_identity(true).await,
-            Need::Roots => self.read_roots(true).await,
+        let trigger = match freshness {
+            Freshness::Watched | Freshness::Interval => Trigger::Missing,
+            Freshness::Handshake => Trigger::Handshake(now),
+        };
+        let read = async {
+            match need {
+                Need::Identity => self.read_identity(trigger).await,
+                Need::Roots => self.read_roots(trigger).await,
+            }
+        };
+        match published.has(need) {
+            // The reading goes on, for the next handshake. Good material is better than none because of a file that hangs.
+            true => drop(timeout(REFRESH_WAIT, read).await),
+            false => read.await,
         }
         self.published()
     }
 
     /// Reads what is due, and returns when the next reading is.
     pub(super) async fn refresh(self: &Arc<Self>) -> Option<Instant> {
-        tokio::join!(self.read_identity(false), self.read_roots(false));
+        tokio::join!(self.read_identity(Trigger::Interval), self.read_roots(Trigger::Interval));
         let published = self.published();
         let identity = self.sources.identity.as_ref().map(|_| published.identity_due);
         let roots = self.sources.roots.as_ref().map(|_| published.roots_due);
         [identity, roots].into_iter().flatten().min().flatten()
     }
 
-    /// Reads certificate and key if that is due. If they are needed and have never been good, they are due earlier.
-    async fn read_identity(self: &Arc<Self>, is_needed: bool) {
+    /// Reads certificate and key if that is due. The trigger may have them due earlier.
+    async fn read_identity(self: &Arc<Self>, trigger: Trigger) {
         let Some((certificate, key)) = self.sources.identity.clone() else { return };
         let this = self.clone();
         read_in_background(async move {
             // Handshakes that wait for the same reading find it done.
             let mut identity = this.identity.clone().lock_owned().await;
-            if !identity.begin_reading(is_needed, now()) {
+            if !identity.begin_reading(trigger, now()) {
                 return;
             }
             let files = (certificate.clone(), key.clone());
@@ -235,13 +233,13 @@ impl Material {
         .await;
     }
 
-    /// Reads the roots if that is due. If they are needed and have never been good, they are due earlier.
-    async fn read_roots(self: &Arc<Self>, is_needed: bool) {
+    /// Reads the roots if that is due. The trigger may have them due earlier.
+    async fn read_roots(self: &Arc<Self>, trigger: Trigger) {
         let Some(source) = self.sources.roots.clone() else { return };
         let this = self.clone();
         read_in_background(async move {
             let mut roots = this.roots.clone().lock_owned().await;
-            if !roots.begin_reading(is_needed, now()) {
+            if !roots.begin_reading(trigger, now()) {
                 return;
             }
             let (field, path) = source.file();
@@ -350,60 +348,6 @@ impl Identity {
     }
 }
 
-impl IdentityBytes {
-    /// Reads both files. Called on a thread for blocking operations.
-    fn read(certificate: &Path, key: &Path) -> Result<Self, String> {
-        let certificate = files::read("certificate_file", certificate)?;
-        Ok(Self { certificate, key: files::read("private_key_file", key)? })
-    }
-}
-
-impl RootsSource {
-    /// The name of the file in the configuration, and its path.
-    fn file(&self) -> (&'static str, PathBuf) {
-        match self {
-            Self::Pem(path) => ("ca_certificate_file", path.clone()),
-            Self::SpiffeMap(path) => ("spiffe_trust_bundle_map_file", path.clone()),
-            Self::System => ("the system's root certificates", PathBuf::new()),
-        }
-    }
-
-    /// Reads the source. Called on a thread for blocking operations.
-    fn read(&self) -> Result<RootsContent, String> {
-        Ok(match self {
-            Self::Pem(path) => RootsContent::Pem(path.clone(), files::read("ca_certificate_file", path)?),
-            Self::SpiffeMap(path) => {
-                RootsContent::SpiffeMap(path.clone(), files::read("spiffe_trust_bundle_map_file", path)?)
-            }
-            Self::System => RootsContent::System(files::system_certificates()?),
-        })
-    }
-}
-
-impl RootsContent {
-    /// Parses the roots.
-    fn parse(&self) -> Result<TrustRoots, Unusable> {
-        match self {
-            Self::Pem(path, bytes) => {
-                let roots = files::roots(&Content { path, bytes })?;
-                Ok(TrustRoots::Certificates(Arc::new(roots)))
-            }
-            Self::SpiffeMap(path, bytes) => TrustBundleMap::parse(bytes)
-                .map(TrustRoots::Spiffe)
-                .map_err(|why| Unusable::incomplete(in_file("spiffe_trust_bundle_map_file", path, &why))),
-            Self::System(certificates) => {
-                let roots = files::system_roots(certificates).map_err(Unusable::new)?;
-                Ok(TrustRoots::Certificates(Arc::new(roots)))
-            }
-        }
-    }
-}
-
-/// Returns the source of the roots: a map of trust bundles precedes a file (CH7.11).
-fn roots_source(map: Option<&PathBuf>, roots: Option<&PathBuf>) -> Option<RootsSource> {
-    map.cloned().map(RootsSource::SpiffeMap).or_else(|| roots.cloned().map(RootsSource::Pem))
-}
-
 /// Whether there was good material, and there is another one now.
 fn is_replaced<M>(old: &Result<Arc<M>, Arc<str>>, new: &Result<Arc<M>, Arc<str>>) -> bool {
     matches!((old, new), (Ok(old), Ok(new)) if !Arc::ptr_eq(old, new))
@@ -432,6 +376,9 @@ pub(super) async fn read_in_background(reading: impl Future<Output = ()> + Send 
 pub(super) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
 }
+
+/// How long a handshake that has good material waits for a reading.
+const REFRESH_WAIT: Duration = Duration::from_secs(2);
 
 #[cfg(test)]
 mod tests;

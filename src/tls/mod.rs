@@ -1,37 +1,43 @@
-//! TLS below the transports and the channel: certificate material from files, and the verification of servers.
+//! TLS of connections to endpoints and to management servers: certificate material from files, which is reloaded, and the
+//! verification of servers.
+//!
+//! ```text
+//!   files ──▶ Material (Refresh: the last good content) ──┐
+//!   CRLs ───▶ Revocation ─────────────────────────────────┴─▶ ClientTls ──▶ Generation ──▶ handshake, verified by Verifier
+//! ```
+//!
+//! Handshakes of a [`ClientTls`] share a `Generation`, and its sessions, as long as the material is the same.
 
-#[cfg(feature = "channel")]
 mod client;
+mod explain;
 pub(crate) mod files;
 #[cfg(test)]
 pub(crate) mod fixture;
-#[cfg(feature = "channel")]
+mod generation;
 mod material;
 mod names;
-#[cfg(feature = "channel")]
+mod peer_identity;
 mod providers;
-#[cfg(feature = "channel")]
 mod refresh;
-#[cfg(feature = "channel")]
 pub(crate) mod revocation;
+mod sources;
 mod spiffe;
 mod unreadable;
 mod verifier;
-#[cfg(feature = "channel")]
 mod watching;
 
-#[cfg(feature = "channel")]
 pub(crate) use self::{
     client::ClientTls,
+    generation::{Generation, HTTP2, HandshakeError},
     providers::{ProviderRotations, Providers, RotatedInstance},
     revocation::Revocation,
-};
-#[cfg(feature = "channel")]
-pub use self::{client::PeerIdentity, revocation::RevocationLists};
-#[cfg(feature = "fuzzing")]
-pub(crate) use self::{names::CertificateNames, spiffe::SpiffeId};
-pub(crate) use self::{
-    spiffe::TrustBundleMap,
     unreadable::{TOO_LARGE, Unreadable},
-    verifier::{NameRule, TrustRoots, Verifier, refusal},
+    verifier::refusal,
 };
+#[cfg(feature = "fuzzing")]
+pub(crate) use self::{
+    names::CertificateNames,
+    spiffe::{SpiffeId, TrustBundleMap},
+    verifier::{NameRule, TrustRoots, Verifier},
+};
+pub use self::{peer_identity::PeerIdentity, revocation::RevocationLists};

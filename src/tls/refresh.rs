@@ -26,10 +26,23 @@ pub(super) struct Refresh<S, M> {
     good: Option<(S, Arc<M>)>,
     /// The failure of the readings since the last good one.
     failure: Option<Failure>,
+    /// When the last reading began; `None` before the first one.
+    begun: Option<Instant>,
     /// When the last reading ended; `None` before the first one.
     last: Option<Instant>,
     /// When the next reading is due; `None` is at once.
     due: Option<Instant>,
+}
+
+/// Why files are to be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Trigger {
+    /// The interval may be over.
+    Interval,
+    /// A handshake needs material. If there is none yet, it is due a second after the last reading.
+    Missing,
+    /// A handshake that began then needs the contents that the files have.
+    Handshake(Instant),
 }
 
 /// What a reading has changed.
@@ -63,6 +76,7 @@ impl<S: PartialEq, M> Refresh<S, M> {
             interval: bounded(interval).max(MIN_INTERVAL),
             good: None,
             failure: None,
+            begun: None,
             last: None,
             due: None,
         }
@@ -74,7 +88,6 @@ impl<S: PartialEq, M> Refresh<S, M> {
     }
 
     /// What the last good material was read from.
-    #[cfg(feature = "channel")]
     pub(super) fn source(&self) -> Option<&S> {
         self.good.as_ref().map(|(source, _)| source)
     }
@@ -97,12 +110,20 @@ impl<S: PartialEq, M> Refresh<S, M> {
         }
     }
 
-    /// Whether a reading is due. A handshake that needs material may have it due earlier.
-    pub(super) fn begin_reading(&mut self, is_needed: bool, now: Instant) -> bool {
-        if is_needed {
-            self.handle_need();
+    /// Whether a reading is due, which begins then. A handshake may have it due earlier.
+    pub(super) fn begin_reading(&mut self, trigger: Trigger, now: Instant) -> bool {
+        match trigger {
+            Trigger::Interval => {}
+            Trigger::Missing => self.handle_need(),
+            // Handshakes that waited for a reading which has begun after them find it done.
+            Trigger::Handshake(at) if self.begun.is_some_and(|begun| begun > at) => {}
+            Trigger::Handshake(_) => self.due = None,
         }
-        is_due(self.due, now)
+        let is_due = is_due(self.due, now);
+        if is_due {
+            self.begun = Some(now);
+        }
+        is_due
     }
 
     /// Takes a reading. `parse` is asked only if it differs from the last good one.

@@ -25,9 +25,10 @@ use crate::{
     file_reads::FileReads,
 };
 
-/// The certificate revocation lists (CRLs) of a channel, which the certificates of servers must not be in (gRFC
-/// [A69](https://github.com/grpc/proposal/blob/master/A69-crl-enhancements.md)). They are set by
-/// [`ChannelBuilder::certificate_revocation`](crate::channel::ChannelBuilder::certificate_revocation).
+/// The certificate revocation lists (CRLs) of a channel or of a client, which the certificates of endpoints or of management servers
+/// must not be in (gRFC [A69](https://github.com/grpc/proposal/blob/master/A69-crl-enhancements.md)). They are set by
+/// `ChannelBuilder::certificate_revocation` and
+/// [`ClientBuilder::certificate_revocation`](crate::client::ClientBuilder::certificate_revocation).
 ///
 /// Files are PEM (any number of `X509 CRL` sections) or DER (one list), of 16 MiB at most, and 64 MiB in all. They are read
 /// before the first handshake and then at the interval. A file that becomes unusable is a warning, and its last good lists are

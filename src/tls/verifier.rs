@@ -13,9 +13,12 @@ use tokio_rustls::rustls::{
     server::ParsedCertificate,
 };
 
-#[cfg(feature = "channel")]
-use super::revocation::{Chain, Lists};
-use super::{names::CertificateNames, spiffe::TrustBundleMap};
+use super::{
+    names::{CertificateNames, Matchers},
+    revocation::{Chain, Lists},
+    spiffe::TrustBundleMap,
+};
+use crate::resource::UpstreamTls;
 
 /// The roots that verify servers.
 #[derive(Debug)]
@@ -29,14 +32,13 @@ pub(crate) enum TrustRoots {
 /// The rule for the names of a server's certificate, applied once its chain is verified.
 pub(crate) enum NameRule {
     /// The matchers of a cluster (CH7.9, CH7.13).
-    #[cfg(feature = "channel")]
     Cluster {
-        tls: Arc<crate::resource::UpstreamTls>,
+        tls: Arc<UpstreamTls>,
         /// The server name that is sent, if one is.
         sent: Option<Box<str>>,
     },
-    /// A host name, compared as in HTTPS (CH7.3).
-    Host(ServerName<'static>),
+    /// The name that is sent, compared as in HTTPS (CH7.3).
+    Host,
     /// Any name, where the SPIFFE id has been verified with the chain.
     Any,
 }
@@ -49,7 +51,6 @@ pub(crate) struct Verifier {
     pub(crate) rule: NameRule,
     pub(crate) crypto: Arc<CryptoProvider>,
     /// What no certificate of the chain may be in (CH7.17).
-    #[cfg(feature = "channel")]
     pub(crate) revocation: Option<Arc<Lists>>,
 }
 
@@ -58,11 +59,12 @@ pub(crate) struct Verifier {
 pub(crate) struct Refused(String);
 
 impl Verifier {
-    /// Verifies a chain, of which the first is the server's own, at a time.
+    /// Verifies a chain, of which the first is the server's own, at a time. `sent` is the server name of the handshake.
     pub(crate) fn verify(
         &self,
         leaf: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
+        sent: &ServerName<'_>,
         now: UnixTime,
     ) -> Result<(), Refused> {
         let parsed = ParsedCertificate::try_from(leaf)
@@ -77,12 +79,11 @@ impl Verifier {
                 Refused(format!("the server's certificate ({names}) is not trusted by {origin}: {why}"))
             },
         )?;
-        #[cfg(feature = "channel")]
         if let Some(lists) = &self.revocation {
             let checked = lists.verify(&Chain { leaf, intermediates, roots }, now, algorithms);
             checked.map_err(|why| self.refused(&names, &format!("is refused: {why}")))?;
         }
-        self.verify_names(&parsed, &names)
+        self.verify_names(&parsed, &names, sent)
     }
 
     /// The roots of the server's trust domain, or those for all servers (CH7.11).
@@ -103,21 +104,25 @@ impl Verifier {
     }
 
     /// Verifies the names of a certificate whose chain is trusted.
-    fn verify_names(&self, parsed: &ParsedCertificate<'_>, names: &CertificateNames) -> Result<(), Refused> {
+    fn verify_names(
+        &self,
+        parsed: &ParsedCertificate<'_>,
+        names: &CertificateNames,
+        host: &ServerName<'_>,
+    ) -> Result<(), Refused> {
         match &self.rule {
             NameRule::Any => Ok(()),
-            NameRule::Host(host) => verify_server_name(parsed, host).map_err(|_| {
+            NameRule::Host => verify_server_name(parsed, host).map_err(|_| {
                 let host = host.to_str();
                 self.refused(names, &format!("is not for the host {host:?}"))
             }),
-            #[cfg(feature = "channel")]
             NameRule::Cluster { tls, sent } => {
                 if tls.accepts_names(sent.as_deref(), names.iter()) {
                     return Ok(());
                 }
                 let required = match sent.as_deref().filter(|_| tls.auto_sni_san_validation) {
                     Some(sent) => format!("DNS {sent:?}, the server name that was sent"),
-                    None => super::names::Matchers(&tls.san_matchers).to_string(),
+                    None => Matchers(&tls.san_matchers).to_string(),
                 };
                 Err(self.refused(names, &format!("has no name that is {required}")))
             }
@@ -135,12 +140,12 @@ impl ServerCertVerifier for Verifier {
         &self,
         end_entity: &CertificateDer<'_>,
         intermediates: &[CertificateDer<'_>],
-        _server_name: &ServerName<'_>,
+        server_name: &ServerName<'_>,
         _ocsp_response: &[u8],
         now: UnixTime,
     ) -> Result<ServerCertVerified, Error> {
-        // The name that rustls passes is only what is sent: the rule knows which names are accepted. Stapled OCSP responses are not used.
-        match self.verify(end_entity, intermediates, now) {
+        // The rule knows whether the name that is sent is what is accepted. Stapled OCSP responses are not used.
+        match self.verify(end_entity, intermediates, server_name, now) {
             Ok(()) => Ok(ServerCertVerified::assertion()),
             Err(refused) => Err(CertificateError::Other(OtherError(Arc::new(refused))).into()),
         }

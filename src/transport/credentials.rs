@@ -4,9 +4,11 @@ use std::{collections::BTreeMap, error::Error, fmt, pin::Pin, sync::Arc};
 
 use http::{HeaderMap, HeaderName, HeaderValue, header::AUTHORIZATION};
 use serde_json::Value;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::config::{CredentialTypes, Server, TlsConfig};
+pub use crate::dial::Io;
+#[cfg(feature = "tls")]
+pub use crate::tls::RevocationLists;
 
 /// The types of credentials that an application implements, for bootstraps with other than the built-in ones (A27,
 /// A97).
@@ -82,11 +84,6 @@ pub trait Handshake: fmt::Debug + Send + Sync + 'static {
     /// HTTP/2, or HTTP/1.1 in REST.
     fn handshake<'a>(&'a self, io: Box<dyn Io>, host: &'a str) -> Loading<'a, Box<dyn Io>>;
 }
-
-/// A byte stream.
-pub trait Io: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> Io for T {}
 
 /// The result of a plugin. The error is reported with its sources.
 pub type Loading<'a, T> = Pin<Box<dyn Future<Output = Result<T, Box<dyn Error + Send + Sync>>> + Send + 'a>>;

@@ -7,12 +7,37 @@ use std::{
 };
 
 use bytes::Bytes;
+use prost::Message;
 use tonic::{
     Request, client::Grpc, client::GrpcService, codegen::StdError, codegen::http::uri::PathAndQuery,
 };
 use xdskit::{
     Bootstrap, Client,
     metrics::ChannelMetrics,
+    pb::{
+        envoy::{
+            config::{
+                common::mutation_rules::v3::{HeaderMutation as Mutation, header_mutation::Action},
+                core::v3::{HeaderValue, HeaderValueOption},
+                listener::v3::ApiListener,
+            },
+            extensions::filters::{
+                common::fault::v3::{
+                    FaultDelay,
+                    fault_delay::{FaultDelaySecifier, HeaderDelay},
+                },
+                http::{
+                    fault::v3::HttpFault,
+                    header_mutation::v3::{HeaderMutation, Mutations},
+                },
+                network::http_connection_manager::v3::{
+                    HttpConnectionManager, HttpFilter, http_filter::ConfigType,
+                },
+            },
+            r#type::v3::FractionalPercent,
+        },
+        google::protobuf::Any,
+    },
     testing::{
         TestControlPlane,
         resources::{cluster, endpoints, listener, route, route_config},
@@ -50,6 +75,65 @@ async fn ch9_20_metrics_allocate_nothing_for_a_call_beside_what_the_meter_does()
     let metrics = metrics.build(&opentelemetry::global::meter("nothing"));
     let with = per_call(client.channel("xds:///shop").metrics(&metrics).build().unwrap()).await;
     assert!(with <= without, "{with} allocations with metrics, {without} without");
+}
+
+#[tokio::test]
+async fn ch5_19_filters_that_do_not_wait_allocate_once_for_all_of_them() {
+    let _turn = TURN.lock().await;
+    let (server, client) = mesh(serve()).await;
+    let without = per_call(client.channel("xds:///shop").build().unwrap()).await;
+    // Their hooks read headers, and find nothing to change: what a change allocates is that of the headers.
+    server.set(listener("shop").rds("routes").edit(|listener| {
+        let api = listener.api_listener.take().unwrap().api_listener.unwrap();
+        let mut manager = HttpConnectionManager::decode(&*api.value).unwrap();
+        let filters = [("a", mutation()), ("b", delay()), ("c", mutation()), ("d", delay())];
+        let filters = filters.map(|(name, config)| {
+            let config_type = Some(ConfigType::TypedConfig(config));
+            HttpFilter { name: name.to_owned(), config_type, ..HttpFilter::default() }
+        });
+        drop(manager.http_filters.splice(0..0, filters));
+        let api = Any { value: manager.encode_to_vec().into(), ..api };
+        listener.api_listener = Some(ApiListener { api_listener: Some(api) });
+    }));
+    let (_other, client) = (client, Client::builder(Bootstrap::from_json(&server.bootstrap_json()).unwrap()));
+    let client = client.build().unwrap();
+    let with = per_call(client.channel("xds:///shop").build().unwrap()).await;
+    let is_once = with > without && with <= without + 1.0;
+    assert!(is_once, "{with} allocations with filters, {without} without");
+}
+
+/// The mutation of headers that neither requests nor responses have.
+fn mutation() -> Any {
+    let header = HeaderValue { key: "x-absent".into(), value: "1".into(), ..HeaderValue::default() };
+    let overwrite_if_exists =
+        HeaderValueOption { header: Some(header), append_action: 3, ..HeaderValueOption::default() };
+    let mutations = vec![
+        Mutation { action: Some(Action::Remove("x-absent".into())) },
+        Mutation { action: Some(Action::Append(overwrite_if_exists)) },
+    ];
+    let mutations = Mutations {
+        request_mutations: mutations.clone(),
+        response_mutations: mutations,
+        ..Mutations::default()
+    };
+    any(
+        "header_mutation.v3.HeaderMutation",
+        &HeaderMutation { mutations: Some(mutations), ..HeaderMutation::default() },
+    )
+}
+
+/// A delay of requests with a header that none has.
+fn delay() -> Any {
+    let delay = FaultDelay {
+        fault_delay_secifier: Some(FaultDelaySecifier::HeaderDelay(HeaderDelay {})),
+        percentage: Some(FractionalPercent { numerator: 100, denominator: 0 }),
+    };
+    any("fault.v3.HTTPFault", &HttpFault { delay: Some(delay), ..HttpFault::default() })
+}
+
+fn any(name: &str, message: &impl Message) -> Any {
+    let type_url = format!("type.googleapis.com/envoy.extensions.filters.http.{name}");
+    Any { type_url, value: message.encode_to_vec().into() }
 }
 
 /// A mesh whose only endpoint has this address.

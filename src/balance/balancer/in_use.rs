@@ -9,7 +9,6 @@ use std::{
 
 use super::{
     leaves::{Leaves, UsedLeaf},
-    settings::BalancerSettings,
     target::Target,
 };
 use crate::balance::{
@@ -23,6 +22,7 @@ use crate::balance::{
     picker::ClusterPicker,
     policy::LeafConfig,
     scope::{EventScope, LeafScope},
+    settings::BalancerSettings,
 };
 
 /// The clusters that requests are sent to, and the leaves that they use.

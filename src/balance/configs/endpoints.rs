@@ -3,7 +3,8 @@
 use crate::{
     balance::{
         identity::{Identity, Security},
-        policy::{EndpointConfig, HostsConfig, LocalityConfig},
+        locality_config::{EndpointConfig, LocalityConfig},
+        policy::HostsConfig,
     },
     resource::{
         Cluster, ClusterLoadAssignment, Endpoint, HealthStatus, LeftOut, Metadata,

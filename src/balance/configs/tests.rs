@@ -3,8 +3,9 @@ use std::{num::NonZeroU32, time::Duration};
 use super::*;
 use crate::{
     balance::{
+        locality_config::{EndpointConfig, LocalityConfig},
         policies::{Policy, pick_first, round_robin::RoundRobin},
-        policy::{ClusterPolicy, EndpointConfig, HostsConfig, LocalityConfig},
+        policy::{ClusterPolicy, HostsConfig},
     },
     resolve::fixture::{eds, snapshot, with, without},
     resource::{

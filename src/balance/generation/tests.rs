@@ -3,8 +3,8 @@ use std::net::SocketAddr;
 use super::*;
 use crate::{
     balance::{
-        balancer::BalancerSettings, command::Command, identity::Destination, pick_first::PickFirstSettings,
-        picker::Draws, streams::Streams,
+        command::Command, identity::Destination, pick_args::Draws, pick_first::PickFirstSettings,
+        settings::BalancerSettings, stream_queue::streams::Streams,
     },
     error::Code,
     resolve::fixture::{error, snapshot, with_warning, without},

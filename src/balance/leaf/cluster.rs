@@ -3,10 +3,8 @@
 use std::{mem, sync::Arc};
 
 use crate::balance::{
-    breaker::Breaker,
-    pick_first::PickFirstSettings,
-    policies::Policy,
-    policy::{LeafConfig, LocalityConfig},
+    breaker::Breaker, locality_config::LocalityConfig, pick_first::PickFirstSettings, policies::Policy,
+    policy::LeafConfig,
 };
 
 /// A cluster with its current configuration.

@@ -8,11 +8,11 @@ use std::ops::Range;
 
 use super::endpoints::EndpointTable;
 use crate::balance::{
-    cluster_endpoint::{EndpointSpec, ListPosition},
     command::EndpointIndex,
+    endpoint_spec::{EndpointSpec, ListPosition},
     lists::config::EndpointList,
+    locality_config::EndpointConfig,
     policies::Policy,
-    policy::EndpointConfig,
 };
 
 /// The difference between the lists of two configurations.

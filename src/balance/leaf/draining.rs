@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::balance::{
-    picker::{Localities, ReadyEndpoint},
-    policy::LeafConfig,
-};
+use crate::balance::{picker::Localities, policy::LeafConfig, ready_endpoint::ReadyEndpoint};
 
 /// Whether any of these endpoints has another identity in the next configuration: no call may be sent by another one (CH7.20). What
 /// became of one that is not listed any more, the security of its cluster says.

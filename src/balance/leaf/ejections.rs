@@ -10,7 +10,7 @@ use super::cluster::Cluster;
 #[cfg(any(test, feature = "fuzzing"))]
 use super::endpoints::EndpointTable;
 #[cfg(any(test, feature = "fuzzing"))]
-use crate::balance::{cluster_endpoint::EndpointKey, connectivity::Connectivity, outlier::Outliers};
+use crate::balance::{connectivity::Connectivity, endpoint_spec::EndpointKey, outlier::Outliers};
 use crate::balance::{observer::Observation, outlier::Decision};
 
 /// Logs a decision, and counts it (CH9.17).

@@ -11,11 +11,10 @@ use slab::Slab;
 
 use super::cluster::Cluster;
 use crate::balance::{
-    cluster_endpoint::{
-        ClusterContext, ClusterEndpoint, EndpointChange, EndpointKey, EndpointSpec, ListPosition,
-    },
+    cluster_endpoint::{ClusterContext, ClusterEndpoint, EndpointChange},
     command::{EndpointIndex, Holder},
     connectivity::Connectivity,
+    endpoint_spec::{EndpointKey, EndpointSpec, ListPosition},
     identity::Identity,
     load::Loads,
     pick_first::PickFirstSettings,

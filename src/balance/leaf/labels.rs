@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use super::cluster::Cluster;
 use crate::{
-    balance::{cluster_endpoint::ListPosition, observer::LocalityLabel, policy::LocalityConfig},
+    balance::{endpoint_spec::ListPosition, locality_config::LocalityConfig, observer::LocalityLabel},
     resource::Locality,
 };
 

@@ -7,13 +7,15 @@ use super::{
     priorities::Priorities, published::PublishedPicker, sessions::Sessions,
 };
 use crate::balance::{
-    cluster_endpoint::{ClusterEndpoint, EndpointKey, ListPosition},
+    cluster_endpoint::ClusterEndpoint,
     command::{ConnectCommand, ConnectionId, EndpointIndex, Holder, Purpose},
+    connect_request::ListId,
     connection_event::ConnectionEvent,
     connectivity::Connectivity,
     connects::{QueueId, QueuePart, Urgency},
+    endpoint_spec::{EndpointKey, ListPosition},
     outlier::{Outliers, Tracked},
-    picker::{self, ListId},
+    picker::{self},
     released_connections::ReleasedConnections,
     scope::{LeafScope, Scope},
     session_endpoints::Connector,

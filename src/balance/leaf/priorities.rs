@@ -8,12 +8,13 @@ use super::{
     endpoints::EndpointTable,
 };
 use crate::balance::{
-    cluster_endpoint::{ClusterEndpoint, EndpointChange, ListPosition},
+    cluster_endpoint::{ClusterEndpoint, EndpointChange},
     command::EndpointIndex,
+    connect_request::ListId,
     connectivity::Connectivity,
+    endpoint_spec::ListPosition,
     failover::Failover,
     lists::{PriorityLists, config::EndpointList},
-    picker::ListId,
 };
 
 /// The lists of the priorities that were created, and the choice among them.

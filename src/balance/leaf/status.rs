@@ -4,11 +4,12 @@ use std::time::Instant;
 
 use super::{cluster::Cluster, endpoints::EndpointTable, priorities::Priorities};
 use crate::balance::{
-    cluster_endpoint::{ClusterEndpoint, EndpointKey},
+    cluster_endpoint::ClusterEndpoint,
     connectivity::Connectivity,
+    endpoint_spec::EndpointKey,
     lists::PriorityLists,
+    locality_config::{EndpointConfig, LocalityConfig},
     outlier::Outliers,
-    policy::{EndpointConfig, LocalityConfig},
     status::{ConnectionSecurity, ConnectionStatus, EndpointStatus, LocalityStatus, PriorityStatus},
 };
 

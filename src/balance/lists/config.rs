@@ -2,8 +2,8 @@
 
 use crate::{
     balance::{
-        cluster_endpoint::EndpointKey,
-        policy::{EndpointConfig, LocalityConfig},
+        endpoint_spec::EndpointKey,
+        locality_config::{EndpointConfig, LocalityConfig},
     },
     resource::Locality,
 };

@@ -7,7 +7,7 @@ use super::{
     outcomes::{Counts, Outcomes},
 };
 use crate::{
-    balance::policy::{EndpointConfig, LocalityConfig},
+    balance::locality_config::{EndpointConfig, LocalityConfig},
     resource::OutlierDetection,
 };
 

@@ -1,8 +1,9 @@
 use super::{outcomes::Counts, *};
 use crate::{
     balance::{
+        locality_config::EndpointConfig,
         policies::{Policy, round_robin::RoundRobin},
-        policy::{ClusterPolicy, EndpointConfig, HostsConfig},
+        policy::{ClusterPolicy, HostsConfig},
     },
     resource::{
         Locality,

@@ -1,9 +1,15 @@
 use std::collections::BTreeMap;
 
 use super::{attempt::End, *};
-use crate::balance::{
-    load::Loads,
-    policies::{least_request::LeastRequest, round_robin::Position},
+use crate::{
+    balance::{
+        command::ConnectionId,
+        identity::Identity,
+        load::Loads,
+        policies::{least_request::LeastRequest, round_robin::Position},
+        stream_queue::Connections,
+    },
+    resolve::RouteQuery,
 };
 
 std::thread_local! {

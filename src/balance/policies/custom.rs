@@ -18,7 +18,8 @@ use crate::{
     balance::{
         hash::RequestHash,
         lists::config::EndpointList,
-        picker::{Draws, PickArgs, ReadyEndpoint},
+        pick_args::{Draws, PickArgs},
+        ready_endpoint::ReadyEndpoint,
         ready_set::ReadySet,
     },
     resolve::RouteQuery,

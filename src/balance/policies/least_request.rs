@@ -5,9 +5,7 @@ use std::sync::Arc;
 use super::{EndpointPolicy, PickerEndpoints, PolicyPick, PolicyPicker, PolicyState, Tracking};
 use crate::{
     balance::{
-        lists::config::EndpointList,
-        picker::{PickArgs, ReadyEndpoint},
-        ready_set::ReadySet,
+        lists::config::EndpointList, pick_args::PickArgs, ready_endpoint::ReadyEndpoint, ready_set::ReadySet,
     },
     resource::LbPolicy,
 };

@@ -17,7 +17,7 @@ use super::{
     custom::{Custom, CustomBalancer},
 };
 use crate::{
-    balance::{lists::config::EndpointList, policy::LeafConfig},
+    balance::{lists::config::EndpointList, locality_config::ClusterLists},
     resource::{
         LbPolicy, Locality,
         load_balancing::{
@@ -273,7 +273,7 @@ impl EndpointPolicy for Maglev {
         &self,
         lists: &[EndpointList<'_>],
         before: Vec<Option<CustomBalancer>>,
-        cluster: &LeafConfig,
+        cluster: ClusterLists<'_>,
         random: &mut fastrand::Rng,
     ) -> Vec<CustomBalancer> {
         let localities = cluster.priorities.iter().flatten();

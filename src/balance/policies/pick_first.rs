@@ -9,9 +9,10 @@ use super::{EndpointPolicy, PickerEndpoints, PolicyPick, PolicyPicker, PolicySta
 use crate::{
     balance::{
         addresses::shuffled,
-        cluster_endpoint::{EndpointSpec, Hostname},
+        endpoint_spec::{EndpointSpec, Hostname},
         lists::config::EndpointList,
-        picker::{PickArgs, ReadyEndpoint},
+        pick_args::PickArgs,
+        ready_endpoint::ReadyEndpoint,
         ready_set::ReadySet,
     },
     resource::LbPolicy,

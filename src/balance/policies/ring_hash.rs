@@ -16,10 +16,7 @@ use self::{
 };
 use super::{EndpointPolicy, EndpointState, PickerEndpoints, PolicyLimits, PolicyState};
 use crate::{
-    balance::{
-        lists::config::EndpointList,
-        policy::{EndpointConfig, LeafConfig},
-    },
+    balance::{lists::config::EndpointList, locality_config::ClusterLists, locality_config::EndpointConfig},
     resource::LbPolicy,
 };
 
@@ -129,7 +126,7 @@ impl EndpointPolicy for RingHash {
         &self,
         lists: &[EndpointList<'_>],
         before: Vec<Option<RingState<H>>>,
-        cluster: &LeafConfig,
+        cluster: ClusterLists<'_>,
         _: &mut fastrand::Rng,
     ) -> Vec<RingState<H>> {
         let budget = RingBudget::of(self, cluster);

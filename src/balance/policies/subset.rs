@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 
 use twox_hash::XxHash64;
 
-use crate::balance::policy::{EndpointConfig, LocalityConfig};
+use crate::balance::locality_config::{EndpointConfig, LocalityConfig};
 
 /// How many endpoints are used at most, if not all.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -11,7 +11,8 @@ use super::{
 use crate::{
     balance::{
         lists::config::EndpointList,
-        picker::{PickArgs, ReadyEndpoint},
+        pick_args::PickArgs,
+        ready_endpoint::ReadyEndpoint,
         ready_set::ReadySet,
         weights::{EndpointWeight, WeightSettings, WeightState},
     },

@@ -9,9 +9,10 @@ use crate::balance::{
     connectivity::Connectivity,
     identity::Identity,
     load::{Load, Loads},
+    locality_config::EndpointConfig,
     outlier::Tracked,
-    picker::ReadyEndpoint,
-    policy::{EndpointConfig, LeafConfig},
+    policy::LeafConfig,
+    ready_endpoint::ReadyEndpoint,
     stream_queue::Connections,
     subchannel::{Established, Subchannel},
 };

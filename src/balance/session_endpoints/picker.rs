@@ -11,7 +11,7 @@ use std::{
 
 use imbl::OrdMap;
 
-use crate::balance::picker::ReadyEndpoint;
+use crate::balance::ready_endpoint::ReadyEndpoint;
 
 /// What the session of a call wants of a pick, and learns of it.
 #[derive(Debug)]

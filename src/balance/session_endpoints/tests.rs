@@ -1,5 +1,7 @@
 use super::{picker::HostPicker, *};
-use crate::balance::{identity::Identity, load::Loads, picker::ReadyEndpoint, stream_queue::Connections};
+use crate::balance::{
+    identity::Identity, load::Loads, ready_endpoint::ReadyEndpoint, stream_queue::Connections,
+};
 
 fn address(port: u16) -> SocketAddr {
     ([127, 0, 0, 1], port).into()

@@ -7,6 +7,7 @@ use crate::{
     balance::{
         clusters::{ClusterConfig, ClusterConfigs},
         identity::{Destination, Identity, Security},
+        locality_config::{EndpointConfig, LocalityConfig},
         policies::{
             Policy,
             least_request::LeastRequest,
@@ -15,7 +16,7 @@ use crate::{
             round_robin::RoundRobin,
             weighted::Weighted,
         },
-        policy::{ClusterPolicy, Drop, EndpointConfig, HostsConfig, LeafConfig, LocalityConfig},
+        policy::{ClusterPolicy, Drop, HostsConfig, LeafConfig},
         weights::WeightSettings,
     },
     resource::{

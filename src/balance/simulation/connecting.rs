@@ -7,9 +7,9 @@ use std::{
 
 use super::network::{Behavior, Network, Number, cluster};
 use crate::balance::{
-    balancer::BalancerSettings,
     policies::{Policy, least_request::LeastRequest, round_robin::RoundRobin},
     policy::{ClusterPolicy, LeafConfig},
+    settings::BalancerSettings,
 };
 
 /// The clusters, and when the first call of each has to find an endpoint.

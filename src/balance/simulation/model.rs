@@ -19,9 +19,10 @@ use crate::balance::{
     identity::Destination,
     leaf::Ejections,
     lists::config::EndpointList,
+    locality_config::EndpointConfig,
     picker::{Attempt, Pick},
     policies::Policy,
-    policy::{EndpointConfig, LeafConfig},
+    policy::LeafConfig,
 };
 
 impl World<'_> {

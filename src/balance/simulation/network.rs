@@ -9,15 +9,18 @@ use std::{
 
 use crate::{
     balance::{
-        balancer::{Balancer, BalancerSettings},
+        balancer::Balancer,
         clusters::{ClusterConfig, ClusterConfigs},
         command::{Command, ConnectionId},
         connect_error::{ConnectError, ConnectFailure},
         connects::SLOT_TIME,
         identity::{Identity, Security},
-        picker::{ClusterPicker, Draws, Pick, PickArgs},
-        policy::{ClusterPolicy, EndpointConfig, HostsConfig, LeafConfig, LocalityConfig},
-        streams::Streams,
+        locality_config::{EndpointConfig, LocalityConfig},
+        pick_args::{Draws, PickArgs},
+        picker::{ClusterPicker, Pick},
+        policy::{ClusterPolicy, HostsConfig, LeafConfig},
+        settings::BalancerSettings,
+        stream_queue::streams::Streams,
     },
     resolve::RouteQuery,
     resource::Locality,

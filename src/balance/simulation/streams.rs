@@ -19,8 +19,8 @@ use crate::balance::{
     identity::Destination,
     picker::Attempt,
     policy::LeafConfig,
+    stream_queue::streams::Streams,
     stream_queue::{OnFull, StreamQueue, StreamWaiter},
-    streams::Streams,
 };
 
 /// A call that was picked an endpoint. Its stream ends before it.

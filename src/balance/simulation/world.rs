@@ -22,17 +22,19 @@ use super::{
 };
 use crate::{
     balance::{
-        balancer::{Balancer, BalancerSettings},
+        balancer::Balancer,
         breaker::Breakers,
         clusters::ClusterConfigs,
         command::{Command, ConnectionId},
         connectivity::Connectivity,
         identity::Destination,
         load::Load,
+        pick_args::{Draws, PickArgs},
         pick_first::PickFirstSettings,
-        picker::{ClusterPicker, Draws, Pick, PickArgs},
+        picker::{ClusterPicker, Pick},
         session_endpoints::HostOverride,
-        streams::Streams,
+        settings::BalancerSettings,
+        stream_queue::streams::Streams,
         weights::LoadReport,
     },
     pb::xds::data::orca::v3::OrcaLoadReport,
@@ -94,7 +96,7 @@ impl<'a> World<'a> {
         let extremes = Extremes::draw(&mut random);
         let pick_first = PickFirstSettings {
             on_full: peers.on_full(),
-            backoff: Arc::new(extremes.backoff),
+            backoff: extremes.backoff.clone(),
             ..PickFirstSettings::default()
         };
         let settings = BalancerSettings {

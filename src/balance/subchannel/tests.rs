@@ -18,7 +18,10 @@ struct Rig {
 impl Rig {
     fn new(limit: usize) -> Self {
         Self {
-            subchannel: Subchannel::new(SocketAddr::from(([127, 0, 0, 1], 1)).into(), Arc::default()),
+            subchannel: Subchannel::new(
+                SocketAddr::from(([127, 0, 0, 1], 1)).into(),
+                ConnectSettings::default(),
+            ),
             limit,
             now: Instant::now(),
             random: fastrand::Rng::with_seed(1),

@@ -44,6 +44,7 @@ pub(super) fn named_servers(document: &Value) -> NamedServers {
     let resources = root.and_then(|root| root.message("static_resources"));
     let clusters = resources.map(|resources| resources.items("clusters")).unwrap_or_default();
     let named = clusters.iter().filter_map(|cluster| {
+        // Problems of each cluster by itself: one that is not supported is left out, and does not spoil the others.
         let problems = Problems::default();
         let cluster = Message::new(&Reader::new(cluster.value(), &problems), &ignored)?;
         let name = cluster.required_text("name")?;
@@ -128,6 +129,7 @@ fn uris(cluster: &Message<'_>) -> Vec<ServerUri> {
         let path = if assignment.is_some() { "load_assignment" } else { "name" };
         cluster.fail(path, "has no endpoint, where a management server is expected");
     }
+    // Stable: within a priority the order of the document is that of fallback.
     endpoints.sort_by_key(|(priority, _)| *priority);
     let endpoints: Vec<_> = endpoints.into_iter().map(|(_, address)| address).collect();
     if let Some(all) = family(&endpoints) {

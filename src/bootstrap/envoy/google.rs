@@ -96,6 +96,7 @@ fn call_credentials(credentials: &Message<'_>) -> Option<CallCredentials> {
 
 /// The credentials of Google Cloud, which an application provides.
 const GOOGLE_DEFAULT: &str = "google_default";
+/// The alternatives of `CallCredentials`, each of which the application has to implement.
 const CALL_CREDENTIALS: [&str; 7] = [
     "access_token",
     "google_compute_engine",

@@ -28,6 +28,7 @@ impl<'a> Message<'a> {
     /// A field that is present and not `null`.
     pub(super) fn get(&self, name: &str) -> Option<Reader<'a>> {
         let camel = camel_case(name);
+        // By both names, since `end` looks for those of the document.
         let mut read = self.read.borrow_mut();
         read.insert(camel.clone());
         read.insert(name.to_owned());
@@ -148,6 +149,7 @@ impl<'a> Message<'a> {
 
     /// Reports unsupported fields that would change the behavior of the client. `false`, an empty text and an empty list are as good
     /// as absent.
+    /// Reading them here keeps `end` from a warning beside the error.
     pub(super) fn refuse(&self, names: &[&str]) {
         let is_set = |name: &&&str| self.get(name).is_some_and(|field| !is_default(field.value()));
         for name in names.iter().filter(is_set) {
@@ -227,4 +229,5 @@ fn camel_case(name: &str) -> String {
     camel
 }
 
+/// The warning for a field without effect.
 const NOT_USED: &str = "not used";

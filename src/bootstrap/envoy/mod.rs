@@ -55,6 +55,7 @@ pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<ValidationError>> 
     }
 }
 
+/// Reads all of the message; what is invalid is reported, and left out of the result.
 fn parts(root: &Message<'_>) -> Parts {
     let node = root.message("node").map(|message| node(&message)).unwrap_or_default();
     let context = context(root, &node);
@@ -64,11 +65,13 @@ fn parts(root: &Message<'_>) -> Parts {
     if let Some(resources) = &resources {
         resources.end();
     }
+    // Before all other sources, which may refer to it by `ads`.
     let ads = dynamic.as_ref().and_then(|dynamic| dynamic.message("ads_config"));
     cx.ads = ads.map(|ads| cx.api_config_source(&ads, None, true));
     let mut table = Table::read(root, &cx);
     if let Some(dynamic) = &dynamic {
         table.add_types(dynamic, &cx);
+        // Only now have all readers of the message marked their fields.
         dynamic.end();
     }
     if !root.has("dynamic_resources") && !root.has("config_sources") && !root.has("default_config_source") {
@@ -91,17 +94,24 @@ fn parts(root: &Message<'_>) -> Parts {
 /// The configured sources, beside those of `ads_config`.
 #[derive(Debug, Default)]
 struct Table {
+    /// The sources of types that have their own: listeners and clusters, by type URL.
     by_type: BTreeMap<String, Vec<ConfigSource>>,
+    /// The sources of `config_sources` and of sources of a type, by the authority of names.
     authorities: BTreeMap<String, OfAuthority>,
+    /// The sources for authorities that no other source names.
     default: Option<Vec<ConfigSource>>,
+    /// The collections in place of the wildcard, by type URL.
     collections: BTreeMap<String, ResourceName>,
     /// Whether any source was configured, even an invalid one.
     is_configured: bool,
 }
 
+/// The sources for the names of an authority.
 #[derive(Debug, Clone, Default)]
 struct OfAuthority {
+    /// The sources of all types without sources of their own.
     all: Vec<ConfigSource>,
+    /// The sources of a type, by type URL.
     by_type: BTreeMap<String, Vec<ConfigSource>>,
 }
 
@@ -137,6 +147,7 @@ impl Table {
         table
     }
 
+    /// Reads the sources of listeners and clusters, and then the collections that are requested from them.
     fn add_types<'a>(&mut self, dynamic: &Message<'a>, cx: &SourceContext<'a>) {
         for kind in [LISTENERS, CLUSTERS] {
             if let Some(source) = dynamic.message(kind.config) {
@@ -164,10 +175,12 @@ impl Table {
             let sources = match &found {
                 Found::Ads(sources) | Found::Own(sources) => sources,
             };
+            // Lists of the type are resources of a type of their own, and come from the same servers as their members.
             for type_url in [kind.type_url.to_owned(), format!("{}Collection", kind.type_url)] {
                 authority.by_type.insert(type_url, sources.clone());
             }
         }
+        // `ads` needs no entry: it is the source of all types without their own.
         if let Found::Own(sources) = found {
             self.by_type.insert(kind.type_url.to_owned(), sources);
         }
@@ -218,6 +231,7 @@ impl Table {
         }
     }
 
+    /// Whether no source was configured. Invalid ones count, which have errors of their own.
     fn is_empty(&self) -> bool {
         !self.is_configured
     }
@@ -236,13 +250,18 @@ impl From<OfAuthority> for AuthorityParts {
 /// A type with sources in the bootstrap.
 #[derive(Debug, Clone, Copy)]
 struct Kind {
+    /// The field of the source in `dynamic_resources`.
     config: &'static str,
+    /// The field of the collection in `dynamic_resources`.
     locator: &'static str,
+    /// The type of the resources.
     type_url: &'static str,
 }
 
+/// Listeners (LDS).
 const LISTENERS: Kind =
     Kind { config: "lds_config", locator: "lds_resources_locator", type_url: Listener::TYPE_URL };
+/// Clusters (CDS).
 const CLUSTERS: Kind =
     Kind { config: "cds_config", locator: "cds_resources_locator", type_url: Cluster::TYPE_URL };
 
@@ -273,6 +292,7 @@ fn file_path(rest: &str) -> Result<String, String> {
     Ok(path.into_owned())
 }
 
+/// Reads the node. What the library sends in its own name is a warning.
 fn node(message: &Message<'_>) -> Node {
     let mut node = Node::new(message.text("id").unwrap_or_default());
     node.cluster = message.text("cluster").unwrap_or_default().to_owned();

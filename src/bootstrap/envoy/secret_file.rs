@@ -40,6 +40,7 @@ pub(super) fn read<T>(
     let within = |problem: &ValidationError| format!("{path}: {problem}");
     let problems = problems.into_vec();
     problems.iter().for_each(|problem| config.fail("sds_config", within(problem)));
+    // The path of the file stands in the text, since the field of the bootstrap is the only position that it has.
     warnings.into_vec().iter().for_each(|warning| config.warn("sds_config", &within(warning)));
     found.filter(|_| problems.is_empty())
 }
@@ -110,6 +111,7 @@ fn text(path: &Path) -> io::Result<String> {
     Ok(text)
 }
 
+/// Parses YAML. Errors have the position alone, since the text is secret.
 #[cfg(feature = "json")]
 fn yaml(text: &str) -> Result<Value, String> {
     crate::format::read_yaml(text).map_err(|error| match error.position() {
@@ -118,6 +120,7 @@ fn yaml(text: &str) -> Result<Value, String> {
     })
 }
 
+/// Rejects YAML in a build without the parser.
 #[cfg(not(feature = "json"))]
 fn yaml(_: &str) -> Result<Value, String> {
     Err("it is YAML, and this build of xdskit lacks the feature `json`".to_owned())

@@ -113,6 +113,7 @@ impl<'a> SourceContext<'a> {
             server.polling = polling;
             server.transport_api_version = transport.or(resources).unwrap_or_default();
             let server = ConfigSource::Server(Arc::new(server));
+            // A cluster that is named twice is not a fallback for itself.
             if !known.contains(&server) {
                 known.push(server);
             }
@@ -220,6 +221,7 @@ pub(super) fn file(path: PathSource) -> ConfigSource {
 fn polling(source: &Message<'_>) -> Option<Polling> {
     let delay = source.duration("refresh_delay");
     let timeout = source.duration("request_timeout");
+    // A malformed delay was reported: it is not missing as well.
     if delay.is_none() && source.has("refresh_delay") {
         return None;
     }
@@ -267,9 +269,11 @@ pub(super) fn authorities<'a>(source: &Message<'a>) -> Vec<(Reader<'a>, String)>
     names
 }
 
+/// The warning for retry policies of streams.
 const RECONNECTS: &str = "not used: the client reconnects with a backoff of its own";
 /// The fields of a source, of which there is one.
 const SPECIFIERS: [&str; 5] = ["path", "path_config_source", "api_config_source", "ads", "self"];
+/// The values of `ApiType` with an API, by name and number.
 const API_TYPES: [(&str, u64, ApiType); 5] = [
     ("REST", 1, ApiType::Rest),
     ("GRPC", 2, ApiType::Grpc),

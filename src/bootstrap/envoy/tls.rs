@@ -240,13 +240,17 @@ pub(super) fn file(parent: &Message<'_>, name: &str) -> Option<PathBuf> {
     path
 }
 
+/// The warning for a server whose certificates Envoy would not check.
 const SYSTEM_ROOTS: &str = "no trusted_ca: the server's certificate is checked with the system's roots";
+/// The error for several alternative names of a server.
 const ONE_NAME: &str = "more than one name of the server is not supported";
 /// The alternatives for the validation of the server.
 const VALIDATIONS: [&str; 3] =
     ["validation_context", "validation_context_sds_secret_config", "combined_validation_context"];
+/// Alternative sources of trusted certificates. Ignoring them would change which servers are trusted.
 const UNSUPPORTED_PROVIDERS: &[&str] =
     &["validation_context_certificate_provider", "validation_context_certificate_provider_instance"];
+/// Alternative sources of certificates and handshakes. Ignoring them would change the identity of the client, or which servers are trusted.
 const UNSUPPORTED_SOURCES: &[&str] = &[
     "tls_certificate_certificate_provider",
     "tls_certificate_certificate_provider_instance",
@@ -256,6 +260,7 @@ const UNSUPPORTED_SOURCES: &[&str] = &[
     "validation_context_certificate_provider_instance",
     "custom_handshaker",
 ];
+/// Further checks of the server's certificate. Ignoring them would trust more servers than configured.
 const UNSUPPORTED_CHECKS: &[&str] = &[
     "ca_certificate_provider_instance",
     "verify_certificate_spki",

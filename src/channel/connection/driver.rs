@@ -29,7 +29,7 @@ use super::{
     socket::Socket,
     window::{Load, StreamWindow},
 };
-use crate::balance::{disconnect::Disconnect, streams::Streams};
+use crate::balance::{disconnect::Disconnect, stream_queue::streams::Streams};
 
 /// Executes a connection until it is closed.
 pub(super) struct Driver<F: FnOnce(Loss)> {

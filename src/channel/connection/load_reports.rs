@@ -25,11 +25,12 @@ use tracing::{debug, error};
 
 use super::{super::malformed::MalformedCounters, Handle};
 use crate::{
+    backoff::Backoff,
     balance::{
-        backoff::Backoff,
-        picker::{Malformed, ReadyEndpoint},
+        picker::Malformed,
+        ready_endpoint::ReadyEndpoint,
+        stream_queue::streams::Streams,
         stream_queue::{Connections, Gone},
-        streams::Streams,
         weights::LoadReport,
     },
     codec::RawCodec,
@@ -70,7 +71,7 @@ pub(in crate::channel) async fn watch_load(
 ) {
     let mut random = fastrand::Rng::new();
     loop {
-        let next = backoff.begin(Instant::now().into_std(), &mut random).next_at;
+        let next = Instant::now() + backoff.next(&mut random);
         let end = read_reports(&endpoint, &watch, |report| {
             backoff.reset();
             match report {
@@ -87,7 +88,7 @@ pub(in crate::channel) async fn watch_load(
             return error!(endpoint = %watch.origin, %end, "the endpoint does not report its load beside the calls");
         }
         debug!(endpoint = %watch.origin, %end, "the stream of load reports ended");
-        sleep_until(next.into()).await;
+        sleep_until(next).await;
     }
 }
 

@@ -3,31 +3,27 @@
 use std::{
     collections::VecDeque,
     io, mem,
-    net::SocketAddr,
     pin::Pin,
     sync::Arc,
     task::{Context, Poll, ready},
     time::Duration,
 };
 
-use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
-    net::TcpStream,
-};
-#[cfg(feature = "tls")]
-use tokio_rustls::client::TlsStream;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 #[cfg(test)]
-use super::super::simulation::{self, Pipe};
+use super::super::simulation;
 use super::{
     super::security::{Peer, Secured, Tls},
     frames::HEAD,
     inbound::{Inbound, InboundFrames},
     outbound::{Outbound, OutboundFrames},
     preface::Preface,
-    tunnel,
 };
-use crate::balance::connect_error::ConnectError;
+use crate::{
+    balance::connect_error::ConnectError,
+    dial::{self, MaybeTlsStream, SocketOptions},
+};
 
 /// A connection whose frames are followed as they arrive.
 pub(super) struct Socket {
@@ -47,26 +43,12 @@ pub(super) struct Socket {
     preface: Preface,
 }
 
-/// The stream of bytes to a peer.
-enum Stream {
-    /// A connection in plaintext.
-    Plaintext(TcpStream),
-    /// A connection with TLS.
-    #[cfg(feature = "tls")]
-    Tls(Secure),
-    /// In the network of a simulation.
-    #[cfg(test)]
-    Memory(Pipe),
-}
-
-/// A stream with TLS.
-#[cfg(feature = "tls")]
-struct Secure {
-    /// Boxed, since it is much larger than a socket.
-    io: Box<TlsStream<TcpStream>>,
-    /// Explains errors.
-    tls: Tls,
-    /// Whether the peer has sent anything after the handshake.
+/// The stream of bytes to a peer, whose errors of TLS are explained.
+struct Stream {
+    io: MaybeTlsStream,
+    /// `None` in plaintext.
+    tls: Option<Tls>,
+    /// Whether the peer has sent anything after the handshake of TLS.
     has_read: bool,
 }
 
@@ -81,24 +63,26 @@ impl Socket {
         peer: &Peer,
         user_timeout: Option<Duration>,
     ) -> Result<(Self, Option<Secured>), ConnectError> {
-        let first = peer.proxy.unwrap_or(peer.address);
         #[cfg(test)]
-        if let Some(connecting) = simulation::connect(first) {
-            let io = connecting.await.map_err(|error| ConnectError::of_io(&error))?;
-            return Ok((Self::over(Stream::Memory(io)), None));
+        if let Some(connecting) = simulation::connect(peer.proxy.unwrap_or(peer.address)) {
+            let pipe = connecting.await.map_err(|error| ConnectError::of_io(&error))?;
+            let io = MaybeTlsStream::Plaintext(dial::Socket::Memory(Box::new(pipe)));
+            return Ok((Self::over(Stream { io, tls: None, has_read: false }), None));
         }
-        let mut io = tcp(first, user_timeout).await.map_err(|error| ConnectError::of_io(&error))?;
-        if peer.proxy.is_some() {
-            tunnel::open(&mut io, peer.address).await?;
-        }
+        let options = SocketOptions { user_timeout, ..SocketOptions::default() };
+        let dialed = match peer.proxy {
+            None => dial::open_tcp(peer.address, options).await,
+            Some(proxy) => dial::open_tunnel(proxy, peer.address, options).await,
+        };
+        let io = dialed.map_err(|error| ConnectError::of_io(&error))?;
         let (io, secured) = match &peer.tls {
-            None => (Stream::Plaintext(io), None),
+            None => (MaybeTlsStream::Plaintext(io), None),
             Some(tls) => {
                 let (io, secured) = tls.connect(io).await?;
-                (Stream::secured(io, tls), Some(secured))
+                (io, Some(secured))
             }
         };
-        Ok((Self::over(io), secured))
+        Ok((Self::over(Stream { io, tls: peer.tls.clone(), has_read: false }), secured))
     }
 
     /// Creates a socket over a stream.
@@ -173,13 +157,8 @@ impl Socket {
     }
 
     #[cfg(test)]
-    pub(super) fn tcp(&self) -> &TcpStream {
-        match &self.io {
-            Stream::Plaintext(io) => io,
-            #[cfg(feature = "tls")]
-            Stream::Tls(it) => it.io.get_ref().0,
-            Stream::Memory(_) => panic!("it has no socket"),
-        }
+    pub(super) fn tcp(&self) -> &tokio::net::TcpStream {
+        self.io.io.socket().and_then(dial::Socket::tcp).expect("a socket of the system")
     }
 }
 
@@ -226,29 +205,11 @@ impl AsyncWrite for Socket {
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.io {
-            Stream::Plaintext(io) => Pin::new(io).poll_flush(cx),
-            #[cfg(feature = "tls")]
-            Stream::Tls(it) => {
-                let polled = Pin::new(&mut it.io).poll_flush(cx);
-                it.written(polled, cx)
-            }
-            #[cfg(test)]
-            Stream::Memory(io) => Pin::new(io).poll_flush(cx),
-        }
+        self.io.poll_flush(cx)
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match &mut self.io {
-            Stream::Plaintext(io) => Pin::new(io).poll_shutdown(cx),
-            #[cfg(feature = "tls")]
-            Stream::Tls(it) => {
-                let polled = Pin::new(&mut it.io).poll_shutdown(cx);
-                it.written(polled, cx)
-            }
-            #[cfg(test)]
-            Stream::Memory(io) => Pin::new(io).poll_shutdown(cx),
-        }
+        self.io.poll_shutdown(cx)
     }
 
     fn poll_write_vectored(
@@ -266,26 +227,24 @@ impl AsyncWrite for Socket {
     }
 
     fn is_write_vectored(&self) -> bool {
-        match &self.io {
-            Stream::Plaintext(io) => io.is_write_vectored(),
-            #[cfg(feature = "tls")]
-            Stream::Tls(it) => it.io.is_write_vectored(),
-            #[cfg(test)]
-            Stream::Memory(io) => io.is_write_vectored(),
-        }
+        self.io.io.is_write_vectored()
     }
 }
 
 impl Stream {
-    /// Reads bytes.
     fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Plaintext(io) => Pin::new(io).poll_read(cx, buf),
-            #[cfg(feature = "tls")]
-            Self::Tls(it) => it.poll_read(cx, buf),
-            #[cfg(test)]
-            Self::Memory(io) => Pin::new(io).poll_read(cx, buf),
-        }
+        let before = buf.filled().len();
+        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
+        self.has_read |= buf.filled().len() > before;
+        polled.map_err(|error| match &self.tls {
+            Some(tls) => tls.explained(error, self.has_read),
+            None => error,
+        })
+    }
+
+    fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.io).poll_write(cx, buf);
+        self.written(polled, cx)
     }
 
     fn poll_write_vectored(
@@ -293,86 +252,30 @@ impl Stream {
         cx: &mut Context<'_>,
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Plaintext(io) => Pin::new(io).poll_write_vectored(cx, bufs),
-            #[cfg(feature = "tls")]
-            Self::Tls(it) => {
-                let polled = Pin::new(&mut it.io).poll_write_vectored(cx, bufs);
-                it.written(polled, cx)
-            }
-            #[cfg(test)]
-            Self::Memory(io) => Pin::new(io).poll_write_vectored(cx, bufs),
-        }
+        let polled = Pin::new(&mut self.io).poll_write_vectored(cx, bufs);
+        self.written(polled, cx)
     }
 
-    fn poll_write(&mut self, cx: &mut Context<'_>, buf: &[u8]) -> Poll<io::Result<usize>> {
-        match self {
-            Self::Plaintext(io) => Pin::new(io).poll_write(cx, buf),
-            #[cfg(feature = "tls")]
-            Self::Tls(it) => {
-                let polled = Pin::new(&mut it.io).poll_write(cx, buf);
-                it.written(polled, cx)
-            }
-            #[cfg(test)]
-            Self::Memory(io) => Pin::new(io).poll_write(cx, buf),
-        }
+    fn poll_flush(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.io).poll_flush(cx);
+        self.written(polled, cx)
     }
 
-    #[cfg(feature = "tls")]
-    fn secured(io: TlsStream<TcpStream>, tls: &Tls) -> Self {
-        Self::Tls(Secure { io: Box::new(io), tls: tls.clone(), has_read: false })
-    }
-
-    #[cfg(not(feature = "tls"))]
-    fn secured(_: TcpStream, tls: &Tls) -> Self {
-        match *tls {}
-    }
-}
-
-#[cfg(feature = "tls")]
-impl Secure {
-    /// Reads bytes, and explains errors of TLS.
-    fn poll_read(&mut self, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        let before = buf.filled().len();
-        let polled = Pin::new(&mut self.io).poll_read(cx, buf);
-        self.has_read |= buf.filled().len() > before;
-        polled.map_err(|error| self.tls.explained(error, self.has_read))
+    fn poll_shutdown(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.io).poll_shutdown(cx);
+        self.written(polled, cx)
     }
 
     /// Explains an error of a write: a peer that takes no more bytes may have sent an alert before, such as that it refuses the
     /// certificate of the client.
     fn written<T>(&mut self, polled: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
-        let Self { io, tls, has_read } = self;
+        let Self { io, tls: Some(tls), has_read } = self else { return polled };
         polled.map_err(|error| match Pin::new(io).poll_read(cx, &mut ReadBuf::new(&mut [0])) {
             Poll::Ready(Err(alert)) => tls.explained(alert, *has_read),
             Poll::Ready(Ok(())) | Poll::Pending => tls.explained(error, *has_read),
         })
     }
 }
-
-/// Connects to an address.
-async fn tcp(address: SocketAddr, user_timeout: Option<Duration>) -> io::Result<TcpStream> {
-    let io = TcpStream::connect(address).await?;
-    io.set_nodelay(true)?;
-    if let Some(timeout) = user_timeout {
-        set_user_timeout(&io, timeout)?;
-    }
-    Ok(io)
-}
-
-#[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin"))]
-fn set_user_timeout(io: &TcpStream, timeout: Duration) -> io::Result<()> {
-    socket2::SockRef::from(io).set_tcp_user_timeout(Some(timeout.min(LONGEST_USER_TIMEOUT)))
-}
-
-#[cfg(not(any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin")))]
-fn set_user_timeout(_: &TcpStream, _: Duration) -> io::Result<()> {
-    Ok(())
-}
-
-/// The system takes the time as a signed number of milliseconds, and refuses a longer one with `EINVAL`.
-#[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia", target_os = "cygwin"))]
-const LONGEST_USER_TIMEOUT: Duration = Duration::from_millis(i32::MAX as u64);
 
 #[cfg(test)]
 mod tests;

@@ -1,14 +1,14 @@
 //! Builds without TLS: all connections are plaintext.
 
-use std::{future::pending, sync::Arc};
+use std::{future::pending, io, sync::Arc};
 
 use http::uri::Authority;
-use tokio::net::TcpStream;
 
 use super::Peer;
 use crate::{
     Client,
     balance::identity::{Destination, Rotation},
+    dial::{MaybeTlsStream, Socket},
 };
 
 /// The security of a channel's connections.
@@ -54,7 +54,11 @@ impl RotationWatch {
 }
 
 impl Tls {
-    pub(in crate::channel) async fn connect(&self, _: TcpStream) -> Result<(TcpStream, Secured), String> {
+    pub(in crate::channel) async fn connect(&self, _: Socket) -> Result<(MaybeTlsStream, Secured), String> {
+        match *self {}
+    }
+
+    pub(in crate::channel) fn explained(&self, _: io::Error, _: bool) -> io::Error {
         match *self {}
     }
 }

@@ -11,14 +11,13 @@ use std::{
 };
 
 use http::uri::Authority;
-use tokio::net::TcpStream;
-use tokio_rustls::client::TlsStream;
 
 use super::Peer;
 use crate::{
     Client,
     balance::identity::{ClusterTls, Destination, EndpointCredentials, Rotation, Security},
     config::{Bootstrap, TlsConfig},
+    dial::{MaybeTlsStream, Socket},
     tls::{
         ClientTls, PeerIdentity, ProviderRotations, Providers, Revocation, RevocationLists, RotatedInstance,
     },
@@ -258,12 +257,9 @@ impl Tls {
     ///
     /// # Errors
     /// A text with the reason.
-    pub(in crate::channel) async fn connect(
-        &self,
-        io: TcpStream,
-    ) -> Result<(TlsStream<TcpStream>, Secured), String> {
+    pub(in crate::channel) async fn connect(&self, io: Socket) -> Result<(MaybeTlsStream, Secured), String> {
         let (io, identity) = self.client.connect(io).await?;
-        Ok((io, Secured { identity, tls: self.clone() }))
+        Ok((io.into(), Secured { identity, tls: self.clone() }))
     }
 
     /// Explains an error of a connection, if it is one of TLS: in TLS 1.3 a server refuses the certificate of a client after the

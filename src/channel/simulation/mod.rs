@@ -34,12 +34,12 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use fastrand::Rng;
 use tokio::runtime::{Builder, Handle};
 
+pub(in crate::channel) use self::network::connect;
 use self::{
     defect::Defects,
     script::Script,
     world::{Outcomes, World},
 };
-pub(in crate::channel) use self::{network::connect, pipe::Pipe};
 
 /// A run that has violated an invariant.
 #[derive(Debug)]

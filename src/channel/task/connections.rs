@@ -17,7 +17,7 @@ use super::Event;
 use crate::{
     Client,
     background::{TaskEnd, supervise},
-    balance::{command::ConnectionId, identity::Destination, streams::Streams},
+    balance::{command::ConnectionId, identity::Destination, stream_queue::streams::Streams},
     channel::{
         connection::{Connection, ConnectionSettings, Handle, LongerIntervals, Loss},
         security::{ChannelSecurity, Peer},

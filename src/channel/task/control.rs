@@ -8,7 +8,7 @@ use tokio::sync::{
 };
 
 use crate::balance::{
-    picker::ConnectRequest,
+    connect_request::ConnectRequest,
     status::{ClusterStatus, LeafStatus},
 };
 

@@ -8,7 +8,7 @@ use http::Request;
 use super::Telemetry;
 #[cfg(feature = "metrics")]
 use crate::metrics::ChannelMetrics;
-use crate::{balance::picker::Draws, error::Code};
+use crate::{balance::pick_args::Draws, error::Code};
 
 /// Records unary calls that are not made, as a channel records those that are.
 #[derive(Debug)]

@@ -26,7 +26,7 @@ pub(crate) use self::observer::{
 };
 pub(super) use self::{sizes::MessageBytes, subchannels::Subchannels};
 use crate::{
-    balance::{observer::PickLabels, picker::Draws},
+    balance::{observer::PickLabels, pick_args::Draws},
     error::Code,
 };
 

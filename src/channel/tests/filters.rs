@@ -3,6 +3,7 @@
 mod bodies;
 mod discovered;
 mod ends;
+mod mutations;
 mod script;
 
 use std::sync::{Arc, Mutex, PoisonError};

@@ -53,7 +53,10 @@ async fn next_frame(body: &mut ChannelBody) -> Option<Result<Frame<Bytes>, Statu
 impl Mesh {
     /// What requests to the only endpoint are sent with.
     fn handle(&self) -> Handle {
-        use crate::balance::picker::{Draws, Pick, PickArgs};
+        use crate::balance::{
+            pick_args::{Draws, PickArgs},
+            picker::Pick,
+        };
         let (draws, random) = (&mut Draws::default(), &mut fastrand::Rng::new());
         let mut args = PickArgs { draws, random, request: &crate::resolve::RouteQuery::new("/", 0) };
         let Pick::Complete(attempt) = self.channel.shared.calls.published.load().pick(0, &mut args) else {

@@ -6,7 +6,11 @@ use h2::Reason;
 
 use super::*;
 use crate::{
-    balance::picker::{Draws, Pick, PickArgs, ReadyEndpoint},
+    balance::{
+        pick_args::{Draws, PickArgs},
+        picker::Pick,
+        ready_endpoint::ReadyEndpoint,
+    },
     pb::{
         envoy::config::cluster::v3::OutlierDetection,
         google::protobuf::{Duration as Proto, UInt32Value},

@@ -2,7 +2,10 @@
 
 use super::{peer::Received, *};
 use crate::{
-    balance::picker::{Draws, Pick, PickArgs},
+    balance::{
+        pick_args::{Draws, PickArgs},
+        picker::Pick,
+    },
     resolve::RouteQuery,
 };
 

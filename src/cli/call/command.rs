@@ -21,12 +21,14 @@ pub(super) enum Command {
 
 /// Some calls of one method.
 #[derive(Debug, Clone, Default, Deserialize)]
+// A misspelled field would otherwise have no effect, and the calls would not be what was meant.
 #[serde(deny_unknown_fields)]
 pub(super) struct Call {
     /// Repeated in the answer.
     pub(super) id: Value,
     /// The path, such as `/package.Service/Method`.
     pub(super) method: String,
+    /// The metadata of the request, by name.
     #[serde(default)]
     pub(super) headers: BTreeMap<String, String>,
     /// The message, as it is sent.
@@ -36,8 +38,10 @@ pub(super) struct Call {
     pub(super) timeout: Option<f64>,
     /// Whether the calls wait while there is no backend, instead of failing.
     pub(super) wait_for_ready: Option<bool>,
+    /// The number of calls, one by default.
     #[serde(default = "one")]
     pub(super) count: usize,
+    /// The number of calls at a time, one by default.
     #[serde(default = "one")]
     pub(super) parallel: usize,
 }

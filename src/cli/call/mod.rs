@@ -149,6 +149,7 @@ async fn commands(channel: &Channel) -> Result<(), Failure> {
                     }
                 }
             }
+            // Without running commands there is no answer, and the pattern disables this branch.
             Some(answer) = running.join_next() => write(answer)?,
         }
     }
@@ -197,6 +198,7 @@ async fn attempt(channel: &Channel, call: &Call) -> Result<Outcome, Status> {
     }
     let path = PathAndQuery::try_from(call.method.as_str())
         .map_err(|error| Status::invalid_argument(format!("method {:?}: {error}", call.method)))?;
+    // As a stream with one message: of a unary call, tonic merges headers and trailers.
     let response = Grpc::new(channel.clone()).server_streaming(request, path, RawCodec).await?;
     let (headers, mut messages, _) = response.into_parts();
     let body = messages.message().await?;

@@ -31,6 +31,7 @@ pub(crate) struct Cluster {
     pub(crate) source: EndpointSource,
 }
 
+/// Where the endpoints of a cluster come from.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum EndpointSource {
     /// The endpoints of EDS by this name; `None` is the name of the cluster.
@@ -48,6 +49,7 @@ pub(crate) struct Assignment {
     pub(crate) localities: Vec<Locality>,
 }
 
+/// A locality of an assignment, also as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Locality {
     /// The non-empty parts of region, zone and sub-zone.
@@ -63,6 +65,7 @@ pub(crate) struct Locality {
     pub(crate) collection: Option<String>,
 }
 
+/// An endpoint of a locality, also as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Endpoint {
     /// The address, or the name in place of one.
@@ -71,6 +74,7 @@ pub(crate) struct Endpoint {
     pub(crate) health: Health,
 }
 
+/// The health of an endpoint, as far as requests depend on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Health {

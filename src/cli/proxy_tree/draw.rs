@@ -289,6 +289,7 @@ impl<'a> Drawing<'a> {
             Err(_) => (String::new(), self.artist.bad_mark()),
         };
         text += &self.verdict(&mesh.clusters, name);
+        // A single short line stands behind the name of the cluster; more would hide the cluster's own state.
         let is_short = below.len() == 1 && !below[0].text.contains('\n') && present.remarks.is_empty();
         if is_short && present.invalid.is_none() && present.warning.is_none() && below[0].below.is_empty() {
             text += &format!("  {}", below.remove(0).text);

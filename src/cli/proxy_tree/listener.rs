@@ -35,6 +35,7 @@ pub(crate) struct Listener {
     pub(crate) chains: Vec<Chain>,
 }
 
+/// A filter chain of a listener, also as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Chain {
     /// When it applies.
@@ -50,6 +51,7 @@ pub(crate) struct Chain {
     pub(crate) filters: Vec<NetworkFilter>,
 }
 
+/// The connections to which a filter chain applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum ChainKind {
@@ -61,6 +63,7 @@ pub(crate) enum ChainKind {
     Default,
 }
 
+/// A network filter of a chain, with the routes or clusters to which it leads.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum NetworkFilter {

@@ -44,22 +44,29 @@ use crate::{
 /// The resources of a proxy, by type and name.
 #[derive(Debug, Default)]
 pub(crate) struct Mesh {
+    /// The roots of the trees.
     pub(crate) listeners: Resources<Listener>,
+    /// The route configurations that listeners lead to.
     pub(crate) routes: Resources<RouteTable>,
+    /// All clusters, or those that routes lead to.
     pub(crate) clusters: Resources<Cluster>,
+    /// The assignments of EDS clusters, by their service names.
     pub(crate) endpoints: Resources<Assignment>,
 }
 
 /// The known resources of a type.
 #[derive(Debug)]
 pub(crate) struct Resources<C> {
+    /// The resources that were received, and the names known to be absent.
     by_name: BTreeMap<Arc<str>, Entry<C>>,
+    /// What is known of all other names.
     others: Others,
 }
 
 /// What is known of names that are not among the resources of a type.
 #[derive(Debug, Clone, Default)]
 enum Others {
+    /// Any of them may exist.
     #[default]
     Unknown,
     /// All resources of the type are known: another one does not exist.
@@ -71,10 +78,13 @@ enum Others {
 /// A resource as it was received, or the reason why there is none.
 #[derive(Debug, Clone)]
 pub(crate) enum Entry<C> {
+    /// The resource was received.
     Present(Present<C>),
+    /// There is no resource, with the reason.
     Absent(WatchError),
 }
 
+/// A resource as it was received, with what is wrong with it.
 #[derive(Debug, Clone)]
 pub(crate) struct Present<C> {
     /// What is drawn of it, or the reason why it cannot be read.
@@ -152,6 +162,7 @@ impl<C: Content> Entry<C> {
             Observed::Pending => None,
             Observed::Absent { reason } => Some(Self::Absent(reason.clone())),
             Observed::Present { resource, warning, .. } => Some(Self::Present(Present {
+                // Not from the typed resource, which does not exist where a gRPC client rejects what a proxy accepts.
                 content: C::read(resource.bytes()),
                 invalid: resource.typed().err().cloned(),
                 remarks: resource.typed().ok().and_then(|typed| typed.remarks().cloned()).unwrap_or_default(),
@@ -188,10 +199,12 @@ impl<C> Resources<C> {
         };
     }
 
+    /// The names of received and of absent resources, sorted.
     fn names(&self) -> impl Iterator<Item = &Arc<str>> {
         self.by_name.keys()
     }
 
+    /// The entry of a name; `None` where `others` applies.
     fn get(&self, name: &str) -> Option<&Entry<C>> {
         self.by_name.get(name)
     }
@@ -201,6 +214,7 @@ impl<C> Resources<C> {
         !matches!(self.others, Others::Unknown) || self.by_name.contains_key(name)
     }
 
+    /// The readable content of a resource.
     fn content(&self, name: &str) -> Option<&C> {
         self.get(name).and_then(Entry::content)
     }

@@ -46,6 +46,7 @@ struct Problems {
     warning: Option<Problem>,
 }
 
+/// The JSON of a route configuration.
 #[derive(Serialize)]
 struct Table<'a> {
     /// The routes, if they are there and can be read.
@@ -56,6 +57,7 @@ struct Table<'a> {
     state: Problems,
 }
 
+/// The JSON of a cluster with its endpoints.
 #[derive(Serialize)]
 struct Group<'a> {
     /// The discovery type, if the cluster is there and can be read.
@@ -73,6 +75,7 @@ struct Group<'a> {
     endpoints: Option<Problems>,
 }
 
+/// The line of a listener without a tree.
 #[derive(Serialize)]
 struct Failure<'a> {
     /// The target as it was written.
@@ -83,6 +86,7 @@ struct Failure<'a> {
     error: Problem,
 }
 
+/// The line of the clusters to which no listener leads.
 #[derive(Serialize)]
 struct Unused<'a> {
     /// The target as it was written.

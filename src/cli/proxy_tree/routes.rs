@@ -21,6 +21,7 @@ use crate::{
 /// The virtual hosts of a route configuration.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct RouteTable {
+    /// The virtual hosts, in the order of the resource.
     #[serde(rename = "virtual_hosts")]
     pub(crate) hosts: Vec<Host>,
     /// Whether there are more virtual hosts on demand (VHDS).
@@ -28,6 +29,7 @@ pub(crate) struct RouteTable {
     pub(crate) is_on_demand: bool,
 }
 
+/// A virtual host, also as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Host {
     /// The name.
@@ -38,6 +40,7 @@ pub(crate) struct Host {
     pub(crate) routes: Vec<Route>,
 }
 
+/// A route of a virtual host, also as JSON.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub(crate) struct Route {
     /// The conditions on requests, as text.
@@ -47,6 +50,7 @@ pub(crate) struct Route {
     pub(crate) target: RouteTarget,
 }
 
+/// The destination of the requests of a route.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum RouteTarget {

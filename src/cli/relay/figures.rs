@@ -18,6 +18,7 @@ use crate::{
     escape::cut,
 };
 
+/// The statistics of a relay, which its tasks count together.
 #[derive(Debug)]
 pub(crate) struct Figures {
     /// The time at which the relay was started.
@@ -194,6 +195,7 @@ const LONGEST_COMPLAINT: usize = 2_000;
 
 /// Adds to a counter.
 fn add(counter: &AtomicU64, number: u64) {
+    // Relaxed: no other data depend on the numbers.
     counter.fetch_add(number, Relaxed);
 }
 

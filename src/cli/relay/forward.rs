@@ -143,6 +143,7 @@ impl Relay {
     /// Answers the subscription to a name of a type above the limit with an error, and logs it.
     fn refuse(&self, SubscriptionChange { type_url, name, subscribed, .. }: &SubscriptionChange) {
         if !subscribed {
+            // The last subscription has ended, and the error goes with it: clients may invent any number of types.
             self.control_plane.remove(type_url, name);
             return;
         }
@@ -159,6 +160,7 @@ impl Relay {
         let mut counters = Counters::default();
         control_plane.update(|tx| {
             for (topic, update) in batch {
+                // Updates of the batch may be older than the end of their topic.
                 if topics.contains_key(&topic) {
                     counters += mirror.apply(&topic, update, tx);
                 }
@@ -175,6 +177,7 @@ impl Relay {
             while idle.front().is_some_and(|(at, _)| *at <= now)
                 && let Some((at, topic)) = idle.pop_front()
             {
+                // Subscribed to again since: the entry is outdated, and the topic has another one if it is idle.
                 let Some(subscription) =
                     topics.get_mut(&topic).filter(|subscription| subscription.until == Some(at))
                 else {

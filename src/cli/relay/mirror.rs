@@ -153,6 +153,7 @@ impl Mirror {
             if is_of(slot, id) {
                 left.push((id.clone(), before, slot.shown().is_present_and_stale()));
             } else if !topic.is_collection() || id.type_url != topic.type_url {
+                // Topics are sorted by type and name: what belongs to this one has come before.
                 break;
             }
         }
@@ -170,6 +171,7 @@ impl Mirror {
         match slot.shown() {
             UpstreamState::Present { bytes, ttl, version, .. } => {
                 let mut resource = AnyResource::new(type_url.clone(), id.name.clone(), bytes.clone());
+                // The name of a wrapped resource may differ from that in its message.
                 if !is_own_name(bytes, &id.name) {
                     resource = resource.with_name(id.name.clone());
                 }
@@ -179,6 +181,7 @@ impl Mirror {
                 if !version.is_empty() {
                     resource = resource.with_version(version.as_str());
                 }
+                // Clients with a wildcard get what the server lists for one, and not what other clients have asked for by name.
                 let is_listed = slot.member_of.contains("*");
                 tx.set(if is_listed { resource } else { resource.with_listed(false) });
             }

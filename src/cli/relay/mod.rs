@@ -84,6 +84,7 @@ async fn relay(
     let refresh = security.refresh(args.security.credentials_refresh);
     let refreshing = tokio::spawn(supervise("credentials of the relay", refresh, |_| {}));
     let mut reports = interval(args.report);
+    // The first tick is at once, when there is nothing to report.
     reports.tick().await;
     let mut complaints = figures.complaints();
     // Errors come at the rate of clients, and are shown once a second.
@@ -139,6 +140,7 @@ async fn print(line: &str) -> io::Result<()> {
     stdout.flush().await
 }
 
+/// The minimum time between two complaints on standard error.
 const COMPLAINT_INTERVAL: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -73,8 +73,11 @@ impl Types {
 pub(crate) enum UpstreamState {
     /// The resource exists.
     Present {
+        /// The message, without its wrapper.
         bytes: Bytes,
+        /// The time to live.
         ttl: Option<Duration>,
+        /// The version of the resource; empty if the server sent none.
         version: String,
         /// Not confirmed, since the server is unreachable or sent an error.
         stale: bool,

@@ -56,6 +56,7 @@ pub(super) fn run(program: Program, args: &StatusArgs) -> Result<(), Failure> {
 /// Prints the status of all servers: one that does not respond does not hide the others.
 #[tokio::main(flavor = "current_thread")]
 async fn status(program: Program, args: &StatusArgs, servers: &[Server]) -> Result<(), Failure> {
+    // All at once: the time to wait is that of the slowest server, and not of all together.
     let answers = join_all(servers.iter().map(|server| timeout(args.timeout, server.query(args.json)))).await;
     let mut ended = Ok(());
     let mut is_first = true;

@@ -65,6 +65,7 @@ impl Server {
         let channel = self.endpoint.connect().await.map_err(|error| cannot(&error))?;
         let request = ClientStatusRequest { exclude_resource_contents: !contents, ..Default::default() };
         let request = Bytes::from(request.encode_to_vec());
+        // The answer has all resources of a client, and tonic's default is 4 MiB.
         let mut grpc = Grpc::new(channel).max_decoding_message_size(LONGEST_ANSWER);
         let mut answer = fetch(&mut grpc, request.clone()).await;
         if answer.as_ref().is_err_and(|status| status.code() == Code::Unimplemented) {

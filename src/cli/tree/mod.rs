@@ -179,6 +179,7 @@ pub(super) fn render(branches: &[Branch], guide: &str, lines: &mut Vec<String>) 
 
 /// A percentage, with a decimal if it is not whole.
 pub(super) fn percent(part: f64, whole: f64) -> String {
+    // Shares of weights such as 1 : 2 are endless fractions, and whole ones look better without a decimal.
     let percent = part / whole * 100.0;
     if percent.fract().abs() < 0.05 { format!("{percent:.0} %") } else { format!("{percent:.1} %") }
 }
@@ -220,6 +221,7 @@ pub(super) fn shown(
 
 /// The maximum number of shown endpoints of a locality, and of endpoints in a line.
 const SHOWN_ENDPOINTS: usize = 12;
+/// The number of endpoints in a line.
 const IN_LINE: usize = 4;
 
 /// In characters.

@@ -22,6 +22,7 @@ pub(crate) struct Display {
     trees: Trees,
 }
 
+/// A target of the command line, with what the tree does not remember.
 struct Target {
     /// The target as it was written.
     name: String,

@@ -36,6 +36,7 @@ impl Line {
         }
         plain += rest;
         let text = plain.trim_start_matches(['│', '├', '└', '─', ' ']);
+        // Guides count as depth, and their form does not: a new last sibling changes `└` to `├`.
         let depth = plain.chars().count() - text.chars().count();
         Self { depth, words: text.split_whitespace().map(str::to_owned).collect() }
     }
@@ -45,6 +46,7 @@ impl Line {
 fn mark_gap(old: &[Line], new: &[Line], marks: &mut [char], first: usize) {
     let mut left: Vec<_> = old.iter().collect();
     for (at, line) in new.iter().enumerate() {
+        // The first one of the depth, and what is above it is gone: marks never point across each other.
         marks[first + at] = match left.iter().position(|old| old.depth == line.depth) {
             Some(same) => {
                 left.drain(..=same);

@@ -37,6 +37,7 @@ pub(crate) struct WalkArgs {
     /// rules reject are accepted, and marked with the reason
     #[arg(long)]
     observe: bool,
+    // Hidden, to be rejected with a hint at `watch`.
     #[arg(long, hide = true)]
     raw: bool,
     /// xds:///name, or xds://authority/name; with --observe also the name of a listener, or a glob of such names. There `*`, which is
@@ -98,6 +99,7 @@ async fn walk(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
     let stop = Stop::on_interrupt();
     if args.look.once {
         return tokio::select! {
+            // An interrupt comes first, even if the output is ready.
             biased;
             () = stop.requested() => Err(Failure::Missing),
             ended = once(resolutions, output) => ended,
@@ -108,6 +110,7 @@ async fn walk(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
     let mut resizes = Resizes::new(output.is_drawn())?;
     loop {
         tokio::select! {
+            // An interrupt comes first, even while states change all the time.
             biased;
             () = stop.requested() => return Ok(()),
             () = resizes.next() => output.redraw()?,
@@ -216,11 +219,13 @@ impl Output {
 
 /// The size changes of the terminal, if trees are drawn on one.
 struct Resizes {
+    /// `None` if no trees are redrawn.
     #[cfg(unix)]
     signal: Option<tokio::signal::unix::Signal>,
 }
 
 impl Resizes {
+    /// Listens to the signal only for trees on a terminal.
     #[cfg(unix)]
     fn new(is_drawn: bool) -> io::Result<Self> {
         use tokio::signal::unix::{SignalKind, signal};
@@ -229,11 +234,13 @@ impl Resizes {
         Ok(Self { signal })
     }
 
+    /// No size changes: there is no such signal, and trees keep their form until the next change.
     #[cfg(not(unix))]
     fn new(_: bool) -> io::Result<Self> {
         Ok(Self {})
     }
 
+    /// Waits for the next change, for ever where there are none.
     async fn next(&mut self) {
         #[cfg(unix)]
         if let Some(signal) = &mut self.signal

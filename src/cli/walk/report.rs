@@ -22,6 +22,7 @@ pub(crate) fn report(target: &str, seen: &Result<Arc<Snapshot>, WatchError>) -> 
     }
 }
 
+/// The line of a target that was resolved.
 #[derive(Serialize)]
 struct Tree<'a> {
     /// The target as it was written.
@@ -41,6 +42,7 @@ struct Tree<'a> {
     scope: Option<&'a str>,
 }
 
+/// The JSON of a cluster.
 #[derive(Serialize)]
 struct Group<'a> {
     /// The kind, if the cluster is known.
@@ -53,6 +55,7 @@ struct Group<'a> {
     error: Option<Problem>,
 }
 
+/// The line of a target that cannot be resolved.
 #[derive(Serialize)]
 struct Failure<'a> {
     /// The target as it was written.

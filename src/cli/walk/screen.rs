@@ -20,6 +20,7 @@ pub(crate) fn arrange(trees: &[&[String]], size: Size) -> String {
     }
     let columns = flow_into(trees, rows, most);
     let notes = below(&cut_errors(trees, width_of(size, columns.len())), size.columns);
+    // The errors below take their rows from the columns. Where this makes more columns, and so cuts more errors, the screen may overflow.
     let columns = match notes.lines().count() {
         0 => columns,
         notes => flow_into(trees, rows.saturating_sub(notes), most),

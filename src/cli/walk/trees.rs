@@ -17,6 +17,7 @@ pub(crate) struct Trees {
     has_removed: bool,
 }
 
+/// A tree, with its state at the last drawing.
 #[derive(Default)]
 struct Tree {
     /// The current lines.
@@ -50,6 +51,7 @@ impl Trees {
     /// Replaces the lines of the tree of this index.
     pub(crate) fn set(&mut self, index: usize, lines: Vec<String>) {
         let tree = &mut self.trees[index];
+        // `|=`, since a tree may be set several times between two drawings.
         tree.has_changed |= lines != tree.lines;
         tree.lines = lines;
     }
@@ -59,6 +61,7 @@ impl Trees {
         let mut before: BTreeMap<_, _> = self.trees.drain(..).map(|tree| (tree.key.clone(), tree)).collect();
         for (key, lines) in trees {
             let known = before.remove(&key);
+            // A tree that is not known yet is left out, and one that is no longer known stays until it is known again.
             let mut tree = match (known, &lines) {
                 (Some(tree), _) => tree,
                 (None, Some(_)) => Tree { key, ..Tree::default() },
@@ -100,6 +103,7 @@ impl Trees {
         CLEAR.to_owned() + &arrange(&trees, Size::of_terminal(&io::stdout()))
     }
 
+    /// Draws as on a terminal.
     #[cfg(test)]
     pub(crate) fn pretend_terminal(&mut self) {
         self.is_terminal = true;

@@ -117,6 +117,7 @@ async fn watch(program: Program, args: &WatchArgs, bootstrap: Bootstrap) -> Resu
     let mut commands = read_commands(program, stop.clone());
     loop {
         tokio::select! {
+            // An interrupt comes first, and then commands, even while states change all the time.
             biased;
             () = stop.requested() => return Ok(()),
             Some(command) = commands.recv() => match command {
@@ -208,6 +209,7 @@ fn read_commands(program: Program, stop: Stop) -> mpsc::UnboundedReceiver<Comman
         for line in io::stdin().lock().split(b'\n') {
             let command = line.map_err(|error| format!("the standard input cannot be read: {error}"));
             match command.and_then(|line| Command::parse(&line)) {
+                // At once, and not behind the commands before it.
                 Ok(Some(Command::Quit)) => stop.request(),
                 Ok(Some(command)) => {
                     let _ = sender.send(command); // It fails only at the end of the program.

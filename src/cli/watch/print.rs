@@ -28,7 +28,9 @@ pub(crate) enum Printer {
     Json,
     /// Indented text for people.
     Text {
+        /// The colors, if the output has any.
         paint: Paint,
+        /// Whether long lines are wrapped.
         is_terminal: bool,
         /// Whether the output is JSON alone, and all other text is written to standard error.
         is_raw: bool,
@@ -53,6 +55,7 @@ pub(crate) struct Content<'a, T> {
     verdict: Option<Option<&'a Invalid>>,
 }
 
+/// What is printed of a resource.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 enum Body<'a, T> {
@@ -202,6 +205,7 @@ impl<'a, T> Content<'a, T> {
     }
 }
 
+/// The parts of the output for a resource.
 struct Present<'a, T> {
     /// The name of the resource.
     name: &'a str,
@@ -213,6 +217,7 @@ struct Present<'a, T> {
     warning: Option<&'a WatchError>,
 }
 
+/// The JSON of a resource.
 #[derive(Serialize)]
 struct PresentLine<'a, T> {
     /// The target.
@@ -232,6 +237,7 @@ struct PresentLine<'a, T> {
     invalid: Option<Option<String>>,
 }
 
+/// The JSON of an absence.
 #[derive(Serialize)]
 struct AbsentLine<'a> {
     /// The target.

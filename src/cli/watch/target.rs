@@ -18,6 +18,7 @@ pub(crate) struct Target {
     subscribed: Subscribed,
 }
 
+/// The name in the subscription, and which of its resources are shown.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 enum Subscribed {
     /// The name as written.
@@ -84,6 +85,7 @@ impl FromStr for Target {
             return Err(format!("{text:?} has no name after the type"));
         }
         let kind = kind.parse()?;
+        // In `xdstp:` names, `*` belongs to the collection, and `?` begins the context parameters.
         let is_glob = name != "*" && !name.starts_with("xdstp:") && name.contains(['*', '?']);
         let glob = is_glob.then(|| name.parse::<Glob>()).transpose()?;
         let subscribed = match glob {

@@ -1,3 +1,6 @@
+//! The table of `Client::status` for people. All of its text that comes from servers is escaped, since it goes to terminals and
+//! logs, and cut, since names and versions have no limit.
+
 use std::{
     borrow::Cow,
     fmt,
@@ -42,6 +45,7 @@ impl fmt::Display for ClientStatus {
 }
 
 impl ClientStatus {
+    /// One line of a resource.
     fn row(&self, resource: &ResourceStatus) -> Row {
         [
             Escaped(&resource.name).to_string(),
@@ -52,6 +56,7 @@ impl ClientStatus {
         ]
     }
 
+    /// The age of an event at the time of this status.
     fn age(&self, at: SystemTime) -> String {
         age(at, self.taken_at)
     }
@@ -146,6 +151,7 @@ pub(crate) const LONGEST_ERROR: usize = 2048;
 /// The longest version behind an error, in bytes.
 const LONGEST_VERSION: usize = 200;
 
+/// The longest name before a remark, in bytes; names in the rows are shown in full.
 const LONGEST_NAME: usize = 200;
 
 /// The columns of `grpcdebug`.

@@ -21,15 +21,24 @@ use crate::{
 #[derive(Debug, Clone, Default)]
 #[must_use = "a builder does nothing until `build`"]
 pub struct BootstrapBuilder {
+    /// The sources of names without authority.
     sources: SourcesBuilder,
+    /// The authorities by name.
     authorities: BTreeMap<String, AuthorityBuilder>,
+    /// The authority in place of those that have no entry.
     default_authority: Option<AuthorityBuilder>,
+    /// The node of the client.
     node: Node,
+    /// The parameters of names that stem from the client.
     context: ContextParamKeys,
+    /// The instances of certificate providers, by name.
     certificate_providers: BTreeMap<String, CertificateProvider>,
+    /// The text of the template, which `build` parses, so that all problems are reported together.
     client_listener_template: Option<String>,
     server_listener_template: Option<String>,
+    /// The services that resources may name by their targets.
     allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
+    /// The servers that resources may name, by name.
     named_servers: BTreeMap<String, ServerBuilder>,
 }
 
@@ -189,6 +198,7 @@ impl BootstrapBuilder {
                     Some((name, server.build_at(&path, &mut problems)?.into()))
                 })
                 .collect(),
+            // Collections in place of wildcards, and warnings, are of Envoy's format alone.
             ..Parts::default()
         };
         if problems.is_empty() { Ok(Bootstrap::assemble(parts)) } else { Err(ConfigError::new(problems)) }
@@ -245,6 +255,7 @@ impl AuthorityBuilder {
     fn build_at(self, name: Option<&str>, path: &str, problems: &mut Vec<ValidationError>) -> AuthorityParts {
         let template_path = format!("{path}.client_listener_resource_name_template");
         let template = template(self.template, &template_path, problems);
+        // A47-5: names that are made of it would otherwise be requested from the servers of another authority.
         if let Some(name) = name.filter(|name| template.as_ref().is_some_and(|own| !own.belongs_to(name))) {
             problems.push(ValidationError::new(template_path, foreign_template(name)));
         }

@@ -137,6 +137,7 @@ impl ServerBuilder {
         path: &str,
         problems: &mut Vec<ValidationError>,
     ) -> Option<Server> {
+        // The list may have problems of other servers already.
         let before = problems.len();
         let uri_path = format!("{path}.server_uri");
         let uri = match self.uri.parse::<ServerUri>() {
@@ -157,6 +158,7 @@ impl ServerBuilder {
                 problems.extend(config.check().err().map(|error| error.at(&path)));
             }
             Some(ChannelCredentials::Insecure | ChannelCredentials::Custom(_)) => {}
+            // The error of the URI is enough: a valid one may imply credentials.
             None if uri.is_none() => {}
             None => problems.push(ValidationError::new(
                 format!("{path}.channel_creds"),
@@ -213,6 +215,7 @@ pub(crate) fn check_connection(
     authority: Option<&str>,
     keepalive: Option<Keepalive>,
 ) -> Result<(), (&'static str, &'static str)> {
+    // The characters of a host and a port in RFC 3986, without the `@` after a user.
     let fits = |c: u8| c.is_ascii_alphanumeric() || b"-._~%!$&'()*+,;=:[]".contains(&c);
     if authority.is_some_and(|authority| authority.is_empty() || !authority.bytes().all(fits)) {
         return Err(("authority", "must be a host, and a port if there is one"));

@@ -98,8 +98,10 @@ impl ServerHandle {
     /// Ends the acceptance of connections, and all streams.
     fn begin_shutdown(&self) {
         if let Some(stop) = self.stop.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            // The receiver is gone if the server has ended already.
             let _ = stop.send(());
         }
+        // A graceful shutdown waits for open streams, and streams of xDS do not end by themselves.
         let status = Status::unavailable("the management server shuts down");
         self.control_plane.disconnect(status.clone());
         self.control_plane.disconnect_load_streams(status);

@@ -80,6 +80,7 @@ impl DeltaSession {
             return Err(Misuse::UnknownType);
         }
         let key = TypeKey::of(&request.type_url);
+        // All checks come before the first change, so that an error leaves the session as it was.
         self.check(&key, &request)?;
         if self.node.is_none() {
             self.node = request.node;
@@ -119,6 +120,7 @@ impl DeltaSession {
         limits.check_types(self.types.len() + usize::from(!self.types.contains_key(key)))?;
         let subscribed: usize = self.types.values().map(Subscription::len).sum();
         let of_type = self.types.get(key);
+        // A name that occurs twice counts twice, as an upper estimate: a set would cost an allocation for each request.
         let names = request.resource_names_subscribe.iter().map(String::as_str);
         let is_new = |name: &&str| of_type.is_none_or(|subscription| !subscription.has(name));
         let new = names.clone().filter(is_new).count();

@@ -70,6 +70,7 @@ impl Settings {
 pub struct Held {
     /// Whether all types are held.
     all: bool,
+    /// The held types, by URL; no effect while all are held.
     types: BTreeSet<String>,
 }
 
@@ -218,4 +219,5 @@ impl Held {
 
 debug_as_message!(Misuse);
 
+/// The name that stands for all resources of a type.
 const WILDCARD: &str = "*";

@@ -48,6 +48,7 @@ impl Pulse {
     pub(super) fn handle_time(&mut self, now: Instant, of_type: &Type) -> Option<Instant> {
         self.first.get_or_insert(now);
         self.now = Some(now);
+        // Times to live that no resource has any more are left behind, with their beats.
         let mut beats = std::mem::take(&mut self.beats);
         for ttl in of_type.ttls() {
             let period = bounded(ttl / BEATS).max(SHORTEST);

@@ -21,8 +21,11 @@ use super::pb::{
 pub(crate) struct ResponseRules {
     /// The features of the stream's node; `None` before the first request.
     features: Option<Features>,
+    /// The state of each type, by URL.
     types: BTreeMap<String, OfType>,
+    /// All nonces of the stream: each is for one response.
     nonces: BTreeSet<String>,
+    /// What is not checked.
     leeway: Leeway,
 }
 
@@ -35,21 +38,31 @@ pub(crate) struct Leeway {
     pub(crate) form_only: bool,
 }
 
+/// The features of a node that change the form of responses.
 #[derive(Debug, Clone, Copy)]
 struct Features {
+    /// Whether resources may be wrapped in the state-of-the-world variant.
     wrapper: bool,
+    /// Whether resources may have times to live.
     ttl: bool,
 }
 
+/// The subscription and the responses of a type.
 #[derive(Debug, Default)]
 struct OfType {
+    /// Whether the wildcard is subscribed to.
     wildcard: bool,
+    /// The subscribed names.
     names: BTreeSet<String>,
     /// All names that were subscribed to at some time, or held from earlier streams.
     ever: BTreeSet<String>,
+    /// Whether the wildcard was subscribed to at some time.
     ever_wildcard: bool,
+    /// Whether a name was subscribed to at some time, after which an empty list is no wildcard.
     ever_named: bool,
+    /// The nonce of the last response.
     nonce: String,
+    /// Whether the client has not answered the last response.
     is_unanswered: bool,
     /// The version of the last response with resources.
     version: String,
@@ -58,6 +71,7 @@ struct OfType {
 }
 
 impl ResponseRules {
+    /// The rules at the begin of a stream.
     pub(crate) fn new(leeway: Leeway) -> Self {
         Self { leeway, ..Self::default() }
     }
@@ -68,6 +82,7 @@ impl ResponseRules {
         (of_type.nonce, of_type.is_unanswered) = (nonce.to_owned(), true);
     }
 
+    /// Notes what a request of the state-of-the-world variant subscribes to. Outdated requests change nothing.
     pub(crate) fn on_sotw_request(&mut self, request: &DiscoveryRequest) {
         self.see_node(request.node.as_ref());
         let is_first = !self.types.contains_key(&request.type_url);
@@ -87,6 +102,7 @@ impl ResponseRules {
         of_type.remember();
     }
 
+    /// Notes what a request of the incremental variant subscribes to. Its names count even if its nonce is outdated.
     pub(crate) fn on_delta_request(&mut self, request: &DeltaDiscoveryRequest) {
         self.see_node(request.node.as_ref());
         let is_first = !self.types.contains_key(&request.type_url);
@@ -187,6 +203,7 @@ impl ResponseRules {
         of_type.sent_nonce(&response.nonce, leeway)
     }
 
+    /// Notes the features of the node, which the first request of a stream has.
     fn see_node(&mut self, node: Option<&Node>) {
         self.features.get_or_insert_with(|| {
             let has = |name: &str| {
@@ -197,6 +214,7 @@ impl ResponseRules {
         });
     }
 
+    /// Checks what responses of both variants have in common, and returns the features.
     fn begin(&mut self, type_url: &str, nonce: &str) -> Result<Features, String> {
         ensure(!type_url.is_empty(), || "a response without a type".into())?;
         ensure(!nonce.is_empty(), || "a response without a nonce".into())?;
@@ -208,11 +226,13 @@ impl ResponseRules {
 }
 
 impl OfType {
+    /// Notes the subscription for responses that are in flight when it ends.
     fn remember(&mut self) {
         self.ever.extend(self.names.iter().cloned());
         self.ever_wildcard |= self.wildcard;
     }
 
+    /// Checks the form of a resource, by the features of the client.
     fn check_resource(
         &self,
         resource: &Resource,
@@ -237,6 +257,7 @@ impl OfType {
         }
     }
 
+    /// Checks that a resource was asked for: by its name, an alias, a glob or the wildcard.
     fn check_covered(&self, name: &str, aliases: &[String], leeway: Leeway) -> Result<(), String> {
         let (wildcard, names) = match leeway.in_flight {
             true => (self.ever_wildcard, &self.ever),
@@ -257,6 +278,7 @@ impl OfType {
         ensure(is_new, || format!("{} has changed, and its version {version} has not", resource.name))
     }
 
+    /// Whether the glob collection that contains the name is subscribed to, now or ever.
     fn has_glob(&self, name: &str, ever: bool) -> bool {
         let names = if ever { &self.ever } else { &self.names };
         let name = sorted(name);
@@ -269,6 +291,7 @@ impl OfType {
         names.contains(&format!("{folder}/*{parameters}"))
     }
 
+    /// Notes a response. The next one must wait for its answer.
     fn sent_nonce(&mut self, nonce: &str, leeway: Leeway) -> Result<(), String> {
         let was_unanswered = std::mem::replace(&mut self.is_unanswered, true);
         nonce.clone_into(&mut self.nonce);
@@ -278,6 +301,7 @@ impl OfType {
     }
 }
 
+/// Checks errors in place of resources: each has a code, and its resource is not there, too.
 fn check_errors(errors: &[ResourceError], names: &BTreeSet<String>) -> Result<(), String> {
     let mut seen = BTreeSet::new();
     for error in errors {
@@ -313,6 +337,7 @@ fn sorted(name: &str) -> String {
     }
 }
 
+/// Returns the problem unless the condition holds.
 fn ensure(holds: bool, problem: impl FnOnce() -> String) -> Result<(), String> {
     if holds { Ok(()) } else { Err(problem()) }
 }

@@ -85,6 +85,7 @@ impl Session {
             return Err(Misuse::UnknownType);
         }
         let key = TypeKey::of(&request.type_url);
+        // All checks come before the first change, so that an error leaves the session as it was.
         self.check(&key, &request)?;
         if self.node.is_none() {
             self.node = request.node;

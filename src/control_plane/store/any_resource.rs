@@ -26,9 +26,13 @@ use crate::{
 /// ```
 #[derive(Clone, PartialEq, Eq)]
 pub struct AnyResource {
+    /// The type of the resource, which in a redirect differs from that of the message.
     pub(super) type_url: Arc<str>,
+    /// The name as it was written.
     pub(super) name: Arc<str>,
+    /// The message, encoded.
     pub(super) bytes: Bytes,
+    /// What the resource has beside its message.
     pub(super) attributes: Attributes,
 }
 
@@ -39,9 +43,11 @@ pub(super) struct Attributes(Option<Arc<Values>>);
 /// The attributes of a resource that has any.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct Values {
+    /// The time to live.
     pub(super) ttl: Option<Duration>,
     /// Whether the name differs from that in the message.
     pub(super) renamed: bool,
+    /// Further names of the resource.
     pub(super) aliases: Vec<Arc<str>>,
     /// The type of the message, if it is not that of the resource.
     pub(super) body_type_url: Option<Arc<str>>,
@@ -180,6 +186,7 @@ impl Attributes {
     }
 }
 
+/// The message of a redirect, which stands in place of the resource.
 const LOCATOR: &str = "type.googleapis.com/xds.core.v3.ResourceLocator";
 /// The maximum duration in protobuf.
 const MAX_TTL: Duration = Duration::from_secs(315_576_000_000);

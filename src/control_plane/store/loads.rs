@@ -142,6 +142,7 @@ impl Default for Loads {
     }
 }
 
+/// The limit for the memory of names and reports of all clients.
 const MAX_BYTES: usize = 64 << 20;
 /// The limit for clusters, localities, endpoints, categories and metrics together: clients can send any names.
 const MAX_ENTRIES: usize = 1_000_000;

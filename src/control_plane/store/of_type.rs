@@ -49,6 +49,7 @@ pub struct Stored {
     pub(super) version: u64,
     /// The name as it was written.
     pub(super) name: Arc<str>,
+    /// What the resource has beside its message.
     pub(super) attributes: Attributes,
     /// The only glob collection of which it can be a member.
     pub(super) glob: Option<Arc<str>>,
@@ -182,6 +183,7 @@ impl Type {
         if self.resources.get(&name).is_some_and(|held| held.is(&resource)) {
             return false;
         }
+        // Also an error in its place, and what the index has of the resource before.
         self.remove(&name);
         let glob = ResourceName::parse_received(&name).ok().and_then(|name| name.enclosing_glob());
         let AnyResource { bytes, attributes, name: written, .. } = resource;

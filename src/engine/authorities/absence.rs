@@ -154,6 +154,7 @@ impl<'a> Absence<'a> {
         // It may have been removed since the timer ended.
         let Some(entry) = store.get(id) else { return };
         let active = self.groups.active(entry.group);
+        // An active server that has failed cannot decide on the name, so that the time at a server above it counts.
         if server != active && self.servers[active].failure.is_none() {
             return;
         }
@@ -163,7 +164,7 @@ impl<'a> Absence<'a> {
         let Some(entry) = store.existing(id) else { return };
         let channel = self.servers[server].machine.channel(entry.ty);
         if entry.state() == ResourceState::Nacked && channel.is_some_and(Channel::is_last_rejected) {
-            // A rejection is an answer (B1.21): a complete response without the resource has to follow.
+            // A rejection is an answer (B0.23): a complete response without the resource has to follow.
             let (ty, sub) = (entry.ty, entry.subscriptions.at(server));
             let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
             if let Some(sub) = subscriptions.zip(sub).and_then(|(all, sub)| all.get_mut(sub)) {

@@ -82,6 +82,7 @@ impl<'a> Failover<'a> {
     fn on_failed(&mut self, store: &mut Store, server: ServerId, reason: &Disconnect, now: Instant) {
         let state = &mut self.sources.servers[server];
         let failure = Failure::new(state.machine.source_key(), reason);
+        // During an outage each attempt fails in the same way: the watches have the error, and the next server is open already.
         if state.failure.as_ref() == Some(&failure) {
             return;
         }
@@ -136,7 +137,7 @@ impl<'a> Failover<'a> {
         while let Some(next) = self.next_contact(store, id) {
             let active = self.sources.groups.get(id).active();
             info!(from = %self.sources.servers[active].machine.source(), to = %next.source(), "falling back to the next server");
-            let server = self.sources.server_id(&next, now);
+            let server = self.sources.server_id(&next);
             self.forget_versions(store, id, now);
             self.sources.open_next(id, server);
             // Earlier responses of the server, on the current stream or one before it, may not have counted.
@@ -145,6 +146,7 @@ impl<'a> Failover<'a> {
                     channel.on_dropped();
                 }
             }
+            // Read before anything is subscribed again, which takes back ends that are not written.
             let is_behind = self.sources.servers[server].machine.has_unwritten_ends();
             // In this order, so that the wildcard has its older form on a stream that is there already.
             for ty in store.members.watched_types(id) {
@@ -216,6 +218,7 @@ impl<'a> Failover<'a> {
             if self.sources.servers[active].machine.stream().connection() != ConnectionState::Idle {
                 return;
             }
+            // From the lowest up, as long as it is idle: a server that is still connected may be used by the next watch.
             let rank = self.sources.groups.get(id).open.len() - 1;
             for closed in self.sources.groups.close_from(id, rank) {
                 self.sources.unused.note_server(closed);

@@ -37,6 +37,7 @@ impl GlobPattern {
     /// Whether a canonical name is a member: one segment in place of `*`, all else equal (X16).
     pub(in crate::engine) fn matches(&self, name: &str) -> bool {
         let member = name.strip_prefix(&*self.prefix).and_then(|rest| rest.strip_suffix(&*self.params));
+        // One segment alone: a name further below has another enclosing glob.
         member.is_some_and(|member| !matches!(member, "" | "*") && !member.contains(['/', '?']))
     }
 }

@@ -104,6 +104,8 @@ impl Groups {
             }
             ConfigSource::Path(_) => false,
         };
+        // Where all types come on one stream, its failure concerns all of them. Types with streams of their own fail, and fall
+        // back, by themselves.
         let are_by_type = bootstrap.has_sources_by_type() || !bootstrap.all_sources().all(is_aggregated);
         Self { are_by_type, ..Self::default() }
     }
@@ -176,6 +178,7 @@ impl Groups {
     /// Opens the next server.
     pub(super) fn open_next(&mut self, id: GroupId, server: ServerId) {
         self.get_mut(id).open.push(server);
+        // Load reports go to the active server: they are examined again only if this number has changed.
         self.switches += 1;
         self.by_server.entry(server).or_default().insert(id);
     }

@@ -120,6 +120,7 @@ impl<'a> CollectionMembers<'a> {
             By::Glob => entry.group,
         };
         let ty = entry.ty;
+        // A group has a server open, so that this is 0 at least.
         for rank in 0..self.groups.get(group).open.len() - 1 {
             let server = self.groups.get(group).open[rank];
             let subscriptions = self.servers[server].machine.subscriptions_mut(ty);
@@ -260,6 +261,7 @@ impl<'a> CollectionMembers<'a> {
         // A held resource stays, with a warning.
         let Some(entry) = store.get(id).filter(|entry| !entry.is_held()) else { return };
         let (ty, name) = (entry.ty, entry.name.clone());
+        // The wildcard belongs to the servers of names of the older form, and its members may be entries of other groups.
         let of_all = self
             .memberships()
             .wildcard_key(store, ty)

@@ -169,9 +169,9 @@ impl Authorities {
         let &RequestedName { typed: typed @ TypedName { ty, name }, source } = requested;
         let group = match source {
             Some(source) if source.is_for(name.authority()) => {
-                self.sources().source_group(store, typed, source, now)?
+                self.sources().source_group(store, typed, source)?
             }
-            Some(_) | None => self.sources().group_for(store, typed, now)?,
+            Some(_) | None => self.sources().group_for(store, typed)?,
         };
         self.sources().check_variant(store, group, ty)?;
         let entry = self.placement().watched_entry(store, TypeInGroup { group, ty }, name);
@@ -231,7 +231,7 @@ impl Authorities {
         ty: TypeId,
         now: Instant,
     ) -> Result<GroupId, Refusal> {
-        let group = self.sources().default_group(store, ty, now)?;
+        let group = self.sources().default_group(store, ty)?;
         self.sources().check_variant(store, group, ty)?;
         let scope = TypeInGroup { group, ty };
         let key = CollectionKey::of_all(scope);

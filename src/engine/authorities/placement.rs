@@ -52,6 +52,7 @@ impl<'a> Placement<'a> {
         };
         let Some(id) = found.filter(is_usable) else { return insert(store, scope, name) };
         if let Some(entry) = store.get_mut(id).filter(|entry| entry.watches.is_empty()) {
+            // X2: a name that only a server has written so far is requested as its first watch has written it.
             entry.spelling = name.other_spelling();
         }
         id
@@ -139,6 +140,7 @@ impl<'a> Placement<'a> {
         if let Some(entry) = store.get_mut(id) {
             entry.subscriptions.add(server, taken);
         }
+        // An entry with a state of its own keeps it.
         let is_waiting = store.get(id).is_some_and(Entry::is_waiting);
         let is_taken_over = is_waiting && self.counts(store, id, server);
         if is_taken_over && let Some(group) = store.get(id).map(|entry| entry.group) {
@@ -241,6 +243,7 @@ impl<'a> Placement<'a> {
         }
         if is_last
             && let Some(entry) = store.remove(id)
+            // Another server of the group may have the name for another entry, which is the member then.
             && self.find_entry(TypeInGroup { group: entry.group, ty: entry.ty }, &entry.name).is_none()
         {
             store.members.forget(&entry);

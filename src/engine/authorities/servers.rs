@@ -198,6 +198,7 @@ impl Servers {
             crate::scans::add_one();
             let deadline = slot.state.as_ref().and_then(|state| state.machine.next_timeout());
             let before = std::mem::replace(&mut slot.deadline, deadline);
+            // The timer may be another one at the same time. It is read from the slot.
             if before.map(|(at, _)| at) == deadline.map(|(at, _)| at) {
                 continue;
             }

@@ -56,6 +56,7 @@ impl<'a> Unanswered<'a> {
         // It may have answered meanwhile.
         let Some(failure) = self.why_unanswered(server, ty) else { return };
         let is_waiting = |entry: &Entry| entry.ty == ty && entry.is_waiting() && !entry.watches.is_empty();
+        // An iteration over the cache, for a type that was never answered over several streams.
         let waiting =
             store.iter().filter(|(_, entry)| is_waiting(entry) && self.groups.active(entry.group) == server);
         let waiting: Vec<_> = waiting.map(|(id, _)| id).collect();
@@ -99,6 +100,7 @@ impl<'a> Unanswered<'a> {
         let error = WatchError::new(failure.code(), Blame::Peer, store.subject(entry), failure.message());
         let update = Update { version: Version::default(), at: now };
         Placement::new(self.servers, self.groups)
+            // A transient error, without a policy: the server has reported nothing of the resource (A88-3).
             .update(store, id, |entry| entry.on_server_error(error, None, update));
     }
 

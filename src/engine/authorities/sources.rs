@@ -7,7 +7,7 @@
 //! | in a resource with a `ConfigSource`, if that is for the name's authority | that source |
 //! | anything else | none: the watch is refused |
 
-use std::{sync::Arc, time::Instant};
+use std::sync::Arc;
 
 use super::{
     super::{
@@ -79,7 +79,6 @@ impl<'a> Sources<'a> {
         &mut self,
         store: &Store,
         TypedName { ty, name }: TypedName<'_>,
-        now: Instant,
     ) -> Result<GroupId, Refusal> {
         if let Some(known) = self.groups.find(name.authority(), ty) {
             return Ok(known);
@@ -88,7 +87,7 @@ impl<'a> Sources<'a> {
         let sources = bootstrap.sources_for(name, store.type_url(ty));
         let sources = sources.map_err(|unknown| refuse(unknown.to_string()))?;
         let source_keys = self.source_keys(store, ty, sources)?;
-        self.add_group(name.authority(), ty, source_keys, now)
+        self.add_group(name.authority(), ty, source_keys)
     }
 
     /// The source of a resource whose name came with one. A group with the same source and fetch mode is shared.
@@ -99,14 +98,13 @@ impl<'a> Sources<'a> {
         store: &Store,
         TypedName { ty, name }: TypedName<'_>,
         source: &ResourceConfigSource,
-        now: Instant,
     ) -> Result<GroupId, Refusal> {
         let source_keys = self.source_keys(store, ty, source.sources())?;
         let first = source_keys.first().and_then(|first| self.servers.find(first));
         if let Some(known) = first.and_then(|first| self.groups.like(name.authority(), &source_keys, first)) {
             return Ok(known);
         }
-        let group = self.new_group(name.authority(), source_keys, now)?;
+        let group = self.new_group(name.authority(), source_keys)?;
         let id = self.groups.push(group);
         // The name may belong to another group already.
         self.unused.note_group(id);
@@ -114,19 +112,14 @@ impl<'a> Sources<'a> {
     }
 
     /// The servers of names of the older form.
-    pub(super) fn default_group(
-        &mut self,
-        store: &Store,
-        ty: TypeId,
-        now: Instant,
-    ) -> Result<GroupId, Refusal> {
+    pub(super) fn default_group(&mut self, store: &Store, ty: TypeId) -> Result<GroupId, Refusal> {
         if let Some(known) = self.groups.find(None, ty) {
             return Ok(known);
         }
         let bootstrap = self.registry.bootstrap.clone();
         let sources = bootstrap.sources_of(store.type_url(ty));
         let source_keys = self.source_keys(store, ty, sources)?;
-        self.add_group(None, ty, source_keys, now)
+        self.add_group(None, ty, source_keys)
     }
 
     /// Adds the group of an authority of the bootstrap, which is never removed, nor is its first server.
@@ -135,9 +128,8 @@ impl<'a> Sources<'a> {
         authority: Option<&str>,
         ty: TypeId,
         source_keys: Vec<SourceKey>,
-        now: Instant,
     ) -> Result<GroupId, Refusal> {
-        let group = self.new_group(authority, source_keys, now)?;
+        let group = self.new_group(authority, source_keys)?;
         self.servers.keep(group.active());
         Ok(self.groups.add(AuthorityState { is_configured: true, ..group }, ty))
     }
@@ -166,11 +158,10 @@ impl<'a> Sources<'a> {
         &mut self,
         authority: Option<&str>,
         source_keys: Vec<SourceKey>,
-        now: Instant,
     ) -> Result<AuthorityState, Refusal> {
         let nobody = || refuse("no source of the type is configured".into());
         // One is open from the beginning: which one is active must be defined before anything is requested.
-        let open = vec![self.server_id(source_keys.first().ok_or_else(nobody)?, now)];
+        let open = vec![self.server_id(source_keys.first().ok_or_else(nobody)?)];
         let entry = authority.and_then(|name| self.registry.bootstrap.authority(name).ok());
         let on_reachability_only = entry.is_some_and(Authority::fallback_on_reachability_only);
         let authority = authority.map(Into::into);
@@ -186,13 +177,14 @@ impl<'a> Sources<'a> {
 
     /// The slot of a source, which is added at the first use; nothing is requested from it yet.
     /// A machine connects with its first subscription, and not before.
-    pub(super) fn server_id(&mut self, source_key: &SourceKey, now: Instant) -> ServerId {
+    pub(super) fn server_id(&mut self, source_key: &SourceKey) -> ServerId {
         if let Some(known) = self.servers.find(source_key) {
             return known;
         }
+        // Streams that a server has ended together must not come back together: each machine has jitter of its own.
         let seed = self.registry.random.u64(..);
         let Registry { settings, client, .. } = &*self.registry;
-        self.servers.insert(settings, |id| Machine::new(id, source_key.clone(), client.clone(), seed, now))
+        self.servers.insert(settings, |id| Machine::new(id, source_key.clone(), client.clone(), seed))
     }
 
     /// Opens the next server of a group.

@@ -134,6 +134,7 @@ impl Alternative {
             (Other::Unused, Some(true)) => NextUse::Begin,
             (Other::Watched(watch), Some(false)) => NextUse::End(watch),
             (Other::Ring | Other::TooMany, Some(false)) => NextUse::Retry,
+            // Until something is known of the name again, the alternative that is used stays.
             (_, Some(_) | None) => NextUse::Same,
         }
     }

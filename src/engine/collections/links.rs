@@ -87,6 +87,7 @@ impl Links {
     /// The watch of the whole name, whose directives a watch follows; the watch itself if it follows none. The source that came
     /// with the name is that of its parts, too (X11).
     pub(super) fn origin_of(&self, mut watch_id: WatchId) -> WatchId {
+        // A watch follows an earlier one, so that this ends.
         while let Some(
             Follower::Alternative(above) | Follower::CollectionAlternative(above) | Follower::Inline(above),
         ) = self.follower(watch_id)

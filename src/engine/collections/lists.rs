@@ -200,6 +200,7 @@ impl Lists {
         }
         // It cannot have ended meanwhile.
         let Some(known) = self.lists.get_mut(key) else { return };
+        // Counted anew: entries that stay keep their state, and those that left may have been the ones without.
         known.unknown = members.values().filter(|member| member.is_unknown()).count();
         known.members = members;
         let is_complete = known.unknown == 0;

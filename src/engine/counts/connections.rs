@@ -49,6 +49,7 @@ impl ConnectionCounts {
         if before != connected {
             self.changed.insert(id);
         }
+        // A78-2 counts servers that fail, and not the attempts of an outage.
         if before == Some(true) && connected == Some(false) {
             *self.failures.entry(id).or_default() += 1;
         }

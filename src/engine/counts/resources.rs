@@ -120,6 +120,7 @@ impl ResourceCounts {
     fn decrement(&mut self, key: ResourceKey) {
         match self.resources.get_mut(&key) {
             Some(count) if *count > 1 => *count -= 1,
+            // A count of 0 would make an unused group look used.
             Some(_) => drop(self.resources.remove(&key)),
             None => debug_assert!(false, "what is counted no more was counted"),
         }

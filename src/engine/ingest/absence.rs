@@ -23,6 +23,7 @@ pub(super) fn apply(response: &mut PendingResponse, feed: &mut Feed<'_>, store: 
     let extent = if response.is_narrow { Extent::Narrow } else { feed.channel().extent() };
     let subscriptions = feed.subscriptions();
     let mut any = false;
+    // One pass over the names, whatever the response has: the cost of full-state types.
     for (_, sub) in subscriptions.iter_mut() {
         any |= sub.on_complete_response(response.number, extent);
     }

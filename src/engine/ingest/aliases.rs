@@ -48,6 +48,7 @@ fn locate_one(
         invariant::broken("a name that is found has a subscription");
         return;
     };
+    // All names are located, so that a mentioned one has a resource of its own, or an earlier claim.
     if sub.is_mentioned_in(response.number) {
         let first = response.located[sub.last_position() as usize];
         // Several elements may report the same alias as removed: they agree.

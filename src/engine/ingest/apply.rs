@@ -216,6 +216,7 @@ impl Applier<'_, '_> {
         let (policy, peer) = (state.policy, state.machine.source());
         let cx = self.parser.context(peer.features().trusted_xds_server).with_peer(&peer);
         let cx = cx.with_name(&name).with_ttl(self.response.ttl_of(&located));
+        // A copy, which a resource may keep slices of: with slices of the message it would keep the whole response.
         let bytes = Bytes::copy_from_slice(self.response.envelope.bytes(located.value));
         let parsed = match located.op {
             ResourceOp::Redirect => Redirect::parse(&bytes, ty).map(|redirect| Arc::new(redirect) as Erased),
@@ -262,6 +263,7 @@ impl Applier<'_, '_> {
         let policy = self.feed.state().policy;
         let Some(sub) = self.feed.sub(id) else { return 1 };
         sub.forget_version();
+        // B2.3: the version is forgotten, whether or not the removal is believed. The next stream must not claim it.
         let entry_id = sub.entry();
         // The removal may be the answer to a recent unsubscription (GO12).
         if !self.feed.machine_mut().is_gone(ty, id, now) {

@@ -90,6 +90,7 @@ pub(super) fn conclude(
         is_unattributed: response.verdict.is_unattributed(),
         is_applied: response.is_applied,
     };
+    // Nothing of such a response counts, nor does its order.
     if !response.verdict.is_duplicate() {
         feed.set_order(response.located.iter().map(|located| located.sub.unwrap_or(NOWHERE)).collect());
     }

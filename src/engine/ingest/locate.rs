@@ -43,6 +43,7 @@ impl Locator<'_, '_> {
             index = self.pass_unchanged(index + 1, to);
         }
         if to == all {
+            // Behind the last name, as a name of this response goes before an alias.
             aliases::locate(self.response, self.feed);
             aliases::locate_removed(self.response, self.feed);
         }

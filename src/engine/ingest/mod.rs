@@ -134,6 +134,7 @@ impl Ingest {
             response.number = work.responses;
             response.span = span(&response, authorities);
         }
+        // The effects of the step are routed in the same span, after this call.
         let span = response.span.clone();
         let within = span.enter();
         let at = TypeAtServer { server: response.server(), ty: response.ty() };

@@ -281,6 +281,7 @@ impl Unknown {
         envelope: &Envelope,
         ty: ResourceType,
     ) -> bool {
+        // With fixed keys: the engine has no randomness but its seed.
         let mut hasher = DefaultHasher::new();
         name.hash(&mut hasher);
         let same = self.seen.entry(hasher.finish()).or_default();

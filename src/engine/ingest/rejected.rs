@@ -1,4 +1,4 @@
-//! Rejections that no single resource of a response is the cause of: the names that they concern (B1.21).
+//! Rejections that no single resource of a response is the cause of: the names that they concern (B0.23).
 //!
 //! ```text
 //!   a name occurs twice              nothing is applied: the error is that of each subscribed name in the response
@@ -78,6 +78,7 @@ fn reject_mentioned(response: &PendingResponse, feed: &mut Feed<'_>, store: &mut
     for located in &response.located {
         let sub = located.sub.and_then(|sub| subscriptions.get_mut(sub));
         if let Some(sub) = sub.filter(|sub| sub.is_mentioned_in(response.number)) {
+            // So that no does-not-exist timer takes the name for missing.
             sub.on_answered();
             entries.push(sub.entry());
         }

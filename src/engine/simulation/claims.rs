@@ -8,7 +8,7 @@ use super::{
     stream_rules::Due,
 };
 
-/// By server, type and version.
+/// What was delivered, by server, type and version: what the client may claim with that version.
 #[derive(Debug, Default)]
 pub(super) struct Claims {
     covered: BTreeMap<(usize, String), BTreeMap<String, Coverage>>,
@@ -39,6 +39,7 @@ impl Claims {
         let newest = self.newest.entry(key.clone()).or_default();
         let wildcard = subscribed.is_empty() || subscribed.contains("*");
         if message.type_url == Ty::Full.url() {
+            // A response of this type is complete, so that it replaces what was known.
             newest.names.clear();
         } else {
             newest.names.retain(|name| wildcard || subscribed.contains(name));

@@ -174,6 +174,7 @@ impl Model {
             assert!(list.iter().any(allowed), "{key:?}: {reason}");
             return self.count("lost to a rejection");
         }
+        // An error does not refer to its server otherwise than by the URI in its reason.
         let whose = |server: &usize| text.contains(&network.servers[*server].uri());
         let server = list.iter().copied().find(whose).unwrap_or_else(|| panic!("{key:?}: whose is {reason}"));
         let ServerFeatures { ignore_resource_deletion: keeps, fail_on_data_errors: fails, .. } =
@@ -217,6 +218,7 @@ impl Model {
             "{server} does not count: {error}"
         );
         let transient = network.servers[server].config.features.resource_timer_is_transient_error;
+        // A88-5, and A57-5 without the feature.
         let least = Duration::from_secs(if transient { 30 } else { 15 });
         let open = network.servers[server].open.as_ref();
         let is_read = open.is_none_or(|open| open.unread_since.is_none());

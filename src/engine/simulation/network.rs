@@ -196,6 +196,7 @@ impl<E> Network<E> {
         let next = self.servers[server].serve(self.now);
         // One event for each time, however often the server is served.
         let planned = &mut self.servers[server].next_timeout;
+        // The number of events would otherwise grow with each response of a session with heartbeats.
         let is_planned = planned.is_some_and(|at| at > self.now && next.is_none_or(|next| at <= next));
         if let Some(next) = next.filter(|next| *next > self.now && !is_planned) {
             *planned = Some(next);
@@ -229,6 +230,7 @@ impl<E> Network<E> {
                 return None;
             };
             self.steps += 1;
+            // A loop of events at one time would never let the virtual clock go on.
             assert!(self.steps < 20_000, "the events do not end");
             (self.now, self.settled) = (at, false);
             if next == Some(at) {
@@ -315,6 +317,7 @@ impl<E> Network<E> {
             open.is_unresponsive = true;
             self.end_later(DELAY, stream, DisconnectKind::Failed(Code::Unimplemented));
         }
+        // A57-7: the transport has accepted the request, whatever the server makes of it.
         self.engine.handle_input(StreamEvent::RequestSent { stream }, self.now);
         self.serve(id);
     }

@@ -52,6 +52,7 @@ struct Delivered {
 impl RequestRules {
     /// A response is delivered. `subscribed` has the names of the last request that the server has read.
     pub(super) fn on_response(&mut self, response: &Response, due: Due, subscribed: &BTreeSet<String>) {
+        // B0.7: a response of a type that was not requested is not answered.
         let Some(of_type) = self.types.get_mut(response.type_url()).filter(|it| it.is_requested) else {
             return;
         };
@@ -124,6 +125,7 @@ impl OfType {
                 answer.is_some() || self.is_repeated(&request.response_nonce),
                 "a NACK answers a response"
             );
+            // A server may ignore the names of a NACK: a change in it would be lost.
             assert_eq!(*names, self.names, "a NACK has the names of the request before it");
             // Which of its resources are good is not known to all worlds.
             if let Some(rejected) = answer.and_then(|place| self.responses.get(place)) {

@@ -84,26 +84,26 @@ pub(super) enum Ty {
 /// What becomes of a resource.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Text {
-    /// It is good, and new.
+    /// A valid content that no resource had before.
     Good,
-    /// It is invalid.
+    /// An invalid content.
     Bad,
-    /// It is deleted.
+    /// No resource any more.
     Gone,
 }
 
 /// How a server behaves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ServerMode {
-    /// It works.
+    /// No faults of its own.
     Normal,
-    /// It refuses connections.
+    /// Connections are refused, and an open stream ends at once.
     Refusing,
     /// Connecting takes long and comes to nothing.
     Hanging,
-    /// It accepts streams and requests, and sends nothing.
+    /// Streams and requests are accepted, and nothing is sent.
     Silent,
-    /// It sends nothing of one type.
+    /// Nothing of one type is sent.
     SilentFor(Ty),
     /// Its responses take long.
     Slow,
@@ -226,6 +226,8 @@ impl Operation {
     }
 
     /// How much time passes.
+    ///
+    /// From nothing to 20 s, more than the does-not-exist time, so that all orders of messages, timers and operations occur.
     pub(super) fn pause(length: u8, part: u8) -> Duration {
         let longest = [0, 1, 5, 50, 1_000, 20_000][usize::from(length) % 6];
         Duration::from_micros(longest * 1_000 * u64::from(part) / 255)

@@ -33,7 +33,7 @@ use crate::{
 pub(super) struct SimServer {
     pub(super) config: Arc<Server>,
     pub(super) settings: Settings,
-    /// Its streams end with the status OK after some time.
+    /// Whether its streams end with the status OK after some time.
     pub(super) ends_cleanly: bool,
     pub(super) ends_over_limit: bool,
     /// When streams ended one after the other by a message over the limit.
@@ -49,9 +49,9 @@ pub(super) struct SimServer {
     pub(super) held: Held,
     /// How its responses are to be answered.
     pub(super) due: fn(&Response) -> Due,
-    /// It accepts no new streams.
+    /// Whether new streams are refused. An open stream stays.
     pub(super) is_closed: bool,
-    /// It sent a response that contradicts its store: an invalid resource, or an error in place of one.
+    /// Set for good by a response that contradicts the store: an invalid resource, or an error in place of one.
     pub(super) contradicts_store: bool,
     /// The attempt to connect that is under way.
     pub(super) attempt: Option<StreamId>,
@@ -78,13 +78,13 @@ pub(super) struct Open {
     pub(super) unread: VecDeque<SentResponse>,
     pub(super) credit: usize,
     last: Option<SentResponse>,
-    /// Nothing is transferred any more.
+    /// Whether nothing is transferred any more, in either direction.
     pub(super) is_unresponsive: bool,
-    /// The client has read nothing of the connection: since when.
+    /// When a half-open connection was accepted, of which the client reads nothing.
     pub(super) unread_since: Option<Instant>,
     /// A response came.
     pub(super) answered: bool,
-    /// A fault was injected that only a new stream corrects.
+    /// Whether a fault was injected that only a new stream corrects: the worlds cut it before they check convergence.
     pub(super) is_inconsistent: bool,
 }
 
@@ -95,7 +95,7 @@ pub(super) struct SentResponse {
     pub(super) due: Due,
     /// When it was sent, if it was.
     pub(super) at: Option<Instant>,
-    /// It is a repetition by the script of the world, whatever the client answered.
+    /// Whether the script of the world repeats the response, whatever the client answered.
     pub(super) is_repeated: bool,
 }
 
@@ -192,11 +192,13 @@ impl SimServer {
         });
     }
 
-    /// It restarts with an earlier state of its store.
+    /// Restarts the server with an earlier state of its store, by number modulo how many there are.
     pub(super) fn restore(&mut self, to: u8) {
         if let Some(past) = self.past.get(usize::from(to) % self.past.len().max(1)) {
             self.restarts += 1;
+            // A server that starts again knows nothing of earlier streams, so that the next session resumes none.
             self.before = None;
+            // Without a prefix, a version of this life may be that of other contents in the life before.
             let life = if self.repeats_versions { String::new() } else { format!("{}.", self.restarts) };
             self.store = past.clone().with_version_prefix(life);
         }
@@ -207,6 +209,7 @@ impl SimServer {
     pub(super) fn close(&mut self) {
         self.attempt = None;
         if let Some(open) = self.open.take() {
+            // What the client has accepted and rejected is remembered beyond a stream, by the server and by the rules.
             (self.before, self.rules_before) = (Some(open.session), open.rules);
         }
     }
@@ -338,6 +341,7 @@ impl SimServer {
         let resources = given.map(|(name, stored)| (name.to_owned(), any(stored)));
         // Where absence has no meaning, they are sent already.
         let resources: Vec<_> = resources.filter(|_| !open.session.is_delta()).collect();
+        // NOT_FOUND and PERMISSION_DENIED are errors of the resource, UNAVAILABLE and INTERNAL are transient (A88-3).
         let code = [5, 7, 14, 13][usize::from(code) % 4];
         let error = ResourceError {
             resource_name: Some(ResourceName { name: name.clone(), ..Default::default() }),

@@ -50,6 +50,7 @@ pub(super) enum Response {
 impl ServerSession {
     /// The session of a stream whose client had another one `before`.
     pub(super) fn new(delta: bool, settings: Settings, before: Option<&Self>) -> Self {
+        // Such servers leave out and repeat resources in ways that the rules of contents would take for defects.
         let form_only = settings.behavior != Behavior::default() || settings.ignore_initial_versions;
         let rules = ResponseRules::new(Leeway { form_only, ..Leeway::default() });
         let side = match before.map(|before| &before.side) {
@@ -97,6 +98,7 @@ impl ServerSession {
                 unreachable!("it was read by this variant")
             }
         };
+        // Other misuse is a freedom of the server, which ends the stream for a type that it does not know.
         assert_ne!(handled, Err(Misuse::NoTypeUrl), "the client keeps to the protocol");
         handled.map(drop)
     }

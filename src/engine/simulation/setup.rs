@@ -22,10 +22,10 @@ pub(super) struct NetworkConditions {
 }
 
 impl NetworkConditions {
-    /// That of several servers.
+    /// The network of several servers.
     pub(super) const FAULTY: Self =
         Self { refusals: 10, late_requests: 3, late_connections: 0, delay: DELAY };
-    /// That of one server.
+    /// The network of one server.
     pub(super) const WORSE: Self = Self { refusals: 20, late_requests: 5, late_connections: 5, delay: DELAY };
     /// Nothing gets lost, and nothing is under way for longer than this.
     #[cfg(test)]

@@ -34,7 +34,7 @@ pub(super) struct StreamRules {
     rejections: BTreeMap<String, u32>,
 }
 
-/// How some content was rejected.
+/// How often a content was rejected, and in which versions: a server may send it again under ever new ones.
 #[derive(Debug, Clone, Default)]
 struct Rejected {
     versions: BTreeSet<String>,
@@ -68,7 +68,7 @@ struct Received {
 }
 
 impl StreamRules {
-    /// That of the next stream to the same server.
+    /// The rules of the next stream to the same server: what was rejected before counts on it, too.
     pub(super) fn next(&self) -> Self {
         Self { rejected: self.rejected.clone(), rejections: self.rejections.clone(), ..Self::default() }
     }
@@ -110,12 +110,13 @@ impl StreamRules {
         for name in request.names() {
             of_type.requested.entry(name.clone()).or_insert(now);
         }
+        // B1.3: an empty list is a request for everything only as long as no name was sent on the stream.
         if request.names().is_empty() && of_type.requested.is_empty() {
             of_type.requested.insert(WILDCARD.to_owned(), now);
         }
         let (nonce, rejected) = (request.nonce(), request.error().is_some());
         of_type.on_names(request, rejected && family.has_rule(Rule::NackNames));
-        let is_over_burst = self.rejections.get(request.type_url()).is_some_and(|count| *count >= AT_ONCE);
+        let is_over_burst = of_type.is_over_burst(self.rejections.get(request.type_url()));
         let of_type_url = (request.type_url(), is_over_burst);
         let may_wait = |response: &Received| response.may_wait(of_type_url, &self.rejected);
         let answered = match request {
@@ -180,7 +181,7 @@ impl StreamRules {
     /// Every response was answered, but for what was rejected before.
     pub(super) fn check_answered(&self) {
         for (type_url, of_type) in &self.types {
-            let over_burst = self.rejections.get(type_url).is_some_and(|count| *count >= AT_ONCE);
+            let over_burst = of_type.is_over_burst(self.rejections.get(type_url));
             for it in &of_type.responses[of_type.answered..] {
                 let (nonce, due) = (&it.nonce, it.due);
                 let may_wait = it.may_wait((type_url, over_burst), &self.rejected);
@@ -238,6 +239,12 @@ impl OfType {
         }
     }
 
+    /// Whether the burst of NACKs is used up, after so many that were written: those that wait have their share of it as well.
+    fn is_over_burst(&self, written: Option<&u32>) -> bool {
+        let waiting = self.responses[self.answered..].iter().filter(|response| response.due != Due::Ack);
+        written.copied().unwrap_or_default() as usize + waiting.count() >= AT_ONCE as usize
+    }
+
     /// Whether a response came since that is answered at once, or may be: what was to be rejected before it waits no longer. The
     /// server sent that without waiting for an answer.
     fn is_released(&self, type_url: &str, rejected: &BTreeMap<(String, Vec<Bytes>), Rejected>) -> bool {
@@ -270,6 +277,7 @@ impl OfType {
             place.unwrap_or_else(|| panic!("{nonce} was answered before, or otherwise: {unanswered:?}"));
         let skipped = unanswered[..place].iter().find(|response| !may_wait(response));
         assert!(skipped.is_none(), "answers keep the order of responses: {nonce} is behind {skipped:?}");
+        // In front of those that wait, so that the answered ones stay a prefix.
         unanswered[..=place].rotate_right(1);
         self.answered += 1;
         Some(if rejected { Answered::Rejected } else { Answered::Accepted })
@@ -285,6 +293,7 @@ impl OfType {
             return None;
         }
         let responses = &self.responses;
+        // A repeated response has the nonce of the first one: a request answers all that came with it.
         let place = responses.iter().rposition(|other| other.nonce == nonce).expect("it came") + 1;
         assert!(self.answered <= place, "the nonce went back");
         let due = responses[place - 1].due;

@@ -231,6 +231,7 @@ impl Store {
         let did_redirect = entry.redirect().is_some();
         let changed = change(entry);
         self.counts.update(before, entry);
+        // Whatever has ended the resource, it cannot expire any more.
         if !entry.is_held() {
             self.ttls.set(id, None);
         }
@@ -243,6 +244,7 @@ impl Store {
 
     /// Moves the state of one entry to another one of the same name. True when its watches see a change.
     pub(super) fn hand_over(&mut self, from: EntryId, to: EntryId) -> bool {
+        // Before the state is moved, which drops the expiry of an entry that holds nothing any more.
         let expires = self.ttls.get(from);
         let mut known = None;
         self.apply(from, |entry| {

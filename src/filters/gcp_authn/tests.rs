@@ -4,6 +4,7 @@ use prost::Message;
 
 use super::*;
 use crate::{
+    filters::{ChainCompiler, Filter, FilterChain, Instances},
     pb::{
         envoy::config::{
             cluster::v3::{
@@ -16,7 +17,10 @@ use crate::{
         },
         google::protobuf::Any,
     },
-    resource::{Context, Resource},
+    resource::{
+        Context, Resource,
+        http_filter::{GcpAuthn, HttpFilter, HttpFilterConfig},
+    },
 };
 
 /// A cache, its clock, and the answers of the calls that wait.
@@ -273,3 +277,34 @@ fn ch5_12_the_audience_is_in_the_metadata_of_the_cluster_under_the_name_of_the_f
 }
 
 const AUDIENCE: &str = "envoy.extensions.filters.http.gcp_authn.v3.Audience";
+
+#[test]
+fn ch5_13_the_tokens_of_a_filter_outlive_updates_and_are_shared_by_routes() {
+    let mut instances = Instances::default();
+    let listed = |name: &str, cache_size| {
+        let config = HttpFilterConfig::GcpAuthn(GcpAuthn { cache_size });
+        HttpFilter { name: name.into(), config, disabled: false }
+    };
+    let compile = |instances: &mut Instances, filters: &[HttpFilter], routes: usize| {
+        let mut compiler = ChainCompiler::new(filters, &[]).with_instances(std::mem::take(instances));
+        let chains: Vec<_> = (0..routes).map(|_| compiler.chain(&[], &[]).unwrap()).collect();
+        *instances = compiler.take_instances();
+        chains.into_iter().next_back().unwrap()
+    };
+    let tokens = |chain: Arc<FilterChain>| match chain.filters() {
+        [Filter::GcpAuthn(GcpAuthnFilter(tokens))] => tokens.clone(),
+        other => panic!("{other:?}"),
+    };
+    let first = tokens(compile(&mut instances, &[listed("a", 10)], 2));
+    assert!(Arc::ptr_eq(&first, &tokens(compile(&mut instances, &[listed("a", 10)], 1))));
+    for audience in ["x", "y", "z"] {
+        first.lock().request(&audience.into(), Instant::now(), Box::new(|_| {}));
+    }
+    assert!(format!("{first:?}").contains(r#"["x", "y", "z"]"#));
+    let smaller = tokens(compile(&mut instances, &[listed("a", 1)], 1));
+    assert!(Arc::ptr_eq(&first, &smaller));
+    assert!(format!("{first:?}").contains(r#"["z"]"#), "it is shrunk at once: {first:?}");
+    let other = tokens(compile(&mut instances, &[listed("b", 10)], 1));
+    assert!(!Arc::ptr_eq(&first, &other));
+    assert!(!Arc::ptr_eq(&first, &tokens(compile(&mut instances, &[listed("a", 10)], 1))), "it was removed");
+}

@@ -46,6 +46,7 @@ impl<'t> Text<'t> {
     }
 }
 
+/// The encoder of what was read, by the descriptors of messages.
 #[derive(Debug)]
 struct Writer<'t> {
     /// The text, for the positions of errors.
@@ -71,11 +72,13 @@ impl<'t> Writer<'t> {
                 Name::Field(name) | Name::Expanded(name) => name,
             };
             self.trail.enter(Step::Field(name));
+            // A name in brackets beside other fields would be an extension, of which proto/ has none.
             match message.get_field_by_name(name).filter(|_| matches!(entry.name, Name::Field(_))) {
                 None => self.trail.warn("unknown field, ignored"),
                 Some(field) => {
                     if let Some(oneof) = field.containing_oneof()
                         && let Some(other) = chosen.insert(oneof.full_name().to_owned(), name)
+                        // A field that is there twice has an error of its own below.
                         && other != name
                     {
                         return Err(self.error(entry, format!("only one of {name} and {other} can be set")));
@@ -91,6 +94,7 @@ impl<'t> Writer<'t> {
             }
             self.trail.leave();
         }
+        // Several entries of a packed list become one field.
         let mut out = Vec::new();
         for (field, written) in fields.into_values() {
             match field.is_packed() {

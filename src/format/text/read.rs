@@ -22,6 +22,7 @@ pub(super) struct Entry<'t> {
     pub(super) at: usize,
 }
 
+/// The name of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Name<'t> {
     /// The name of a field of the message.
@@ -30,6 +31,7 @@ pub(super) enum Name<'t> {
     Expanded(&'t str),
 }
 
+/// A value as it was written: its type is known only when it is encoded.
 #[derive(Debug)]
 pub(super) enum Node<'t> {
     /// A message in braces.
@@ -49,6 +51,7 @@ pub(super) fn message(text: &str) -> Result<Message<'_>, FormatError> {
     Ok(Message { entries, source: text })
 }
 
+/// The position in a text, and the depth there.
 #[derive(Debug)]
 struct Reader<'t> {
     /// The whole text.
@@ -96,6 +99,7 @@ impl<'t> Reader<'t> {
         self.skip_blank();
         let colon = self.take(':');
         self.skip_blank();
+        // A colon may be left out before a message, and before a list of messages.
         match self.peek() {
             Some('{' | '<') => {}
             Some('[') if colon || matches!(name, Name::Field(_)) => {}
@@ -237,6 +241,7 @@ impl<'t> Reader<'t> {
         }
         let rest = self.rest();
         let mut last = ' ';
+        // A sign is part of a number behind its exponent alone: `1e-5`.
         let part = |c: char| {
             let exponent = matches!(c, '+' | '-')
                 && matches!(last, 'e' | 'E')

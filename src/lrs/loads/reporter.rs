@@ -65,26 +65,33 @@ pub struct DropReporter {
 
 /// The state that the handles of a cluster share.
 pub(super) struct ClusterCell {
+    /// The loads of the client, which live as long as any handle.
     loads: Arc<Loads>,
+    /// What the client reports the cluster by.
     key: CellKey,
     /// The watch of the cluster, if the application reports it by its name.
     interest: OnceLock<Box<dyn Any + Send + Sync>>,
     /// The counters of drops without a category.
     pub(super) uncategorised: Arc<Lanes<DropCounter>>,
+    /// The localities and categories, for handles of the same part.
     parts: Mutex<Parts>,
 }
 
 /// The parts of a cluster that have handles.
 #[derive(Default)]
 pub(super) struct Parts {
+    /// Weak: the cell of a locality ends with its last handle.
     pub(super) localities: BTreeMap<Locality, Weak<LocalityCell>>,
+    /// Lanes without a handle stay until the next sweep: a category that is counted by its name has a handle for a moment only.
     pub(super) categories: WeakMap<Arc<str>, Arc<Lanes<DropCounter>>>,
 }
 
 /// The state that the handles of a locality share.
 pub(super) struct LocalityCell {
+    /// Keeps the cluster reported as long as the locality has handles.
     pub(super) cluster: Arc<ClusterCell>,
     pub(super) locality: Locality,
+    /// Calls that are counted without an endpoint. The calls of endpoints have counters of their own.
     pub(super) lanes: Lanes<Counters>,
     /// Endpoints with handles. Locked after the state of [`Loads`].
     endpoints: Mutex<WeakMap<SocketAddr, Weak<EndpointCell>>>,
@@ -92,8 +99,11 @@ pub(super) struct LocalityCell {
 
 /// The state that the handles of an endpoint share.
 pub(super) struct EndpointCell {
+    /// Keeps the locality and its cluster reported.
     pub(super) locality: Arc<LocalityCell>,
+    /// The address by which the endpoint is reported.
     pub(super) address: SocketAddr,
+    /// The counters, of which there are none before the first call.
     pub(super) lanes: Lanes<Counters>,
     /// Whether a call was counted. There are no counters before: most endpoints of a large cluster are never called.
     pub(super) is_called: AtomicBool,
@@ -230,6 +240,7 @@ impl ClusterCell {
 }
 
 /// The last handle of a cluster wakes the driver, which reports what is left.
+/// The destructor takes no lock: a handle may end where the state is locked, by a reference that was upgraded for a moment.
 impl Drop for ClusterCell {
     fn drop(&mut self) {
         self.loads.notify();

@@ -3,6 +3,7 @@
 use opentelemetry::metrics::{Counter, Histogram, Meter, UpDownCounter};
 
 /// The instruments that are enabled.
+/// A disabled one is `None`: it costs a comparison, and no labels are made for it.
 pub(super) struct Instruments {
     /// Attempts that were started.
     pub(super) attempt_started: Option<Counter<u64>>,

@@ -19,6 +19,7 @@ pub(super) struct Labels {
 impl Labels {
     /// Creates labels that begin with `first`.
     pub(super) fn of(first: &[KeyValue]) -> Self {
+        // The filler is never passed to an instrument: `all` ends at the count.
         let label = |place| first.get(place).cloned().unwrap_or_else(|| KeyValue::new("", false));
         Self { all: std::array::from_fn(label), count: first.len().min(MOST) }
     }
@@ -64,4 +65,5 @@ impl Labels {
 }
 
 /// The most labels that an instrument has.
+/// Those of attempts: target, method, status, the custom label, locality and cluster.
 const MOST: usize = 6;

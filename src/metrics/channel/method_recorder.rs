@@ -10,6 +10,7 @@ use crate::{
     error::Code,
 };
 
+/// Records the calls of a method to a target.
 #[derive(Debug)]
 pub(super) struct MethodRecorder {
     /// The instruments.
@@ -28,6 +29,7 @@ impl MethodRecorder {
     }
 
     /// Passes the labels of a call to a function.
+    /// Without the custom label these are the ones that were made once, and nothing is copied.
     fn with_labels(&self, custom: Option<&Arc<str>>, record: impl FnOnce(&[KeyValue])) {
         if !self.metrics.inner.labels.custom {
             return record(&self.labels);
@@ -40,6 +42,7 @@ impl MethodRecorder {
     /// The labels with a status.
     fn with_status(&self, code: Code) -> &[KeyValue; 3] {
         self.by_status[code as usize].get_or_init(|| {
+            // Clones of shared texts, for each status and not for each call.
             let [target, method] = self.labels.clone();
             Box::new([target, method, KeyValue::new(STATUS, code.as_str())])
         })
@@ -116,4 +119,5 @@ fn record(histogram: Option<&Histogram<u64>>, value: u64, labels: &[KeyValue]) {
 
 const STATUS: &str = "grpc.status";
 /// The number of status codes.
+/// They are 0 (`OK`) to 16 (`UNAUTHENTICATED`), without a gap.
 const STATUSES: usize = 17;

@@ -11,6 +11,7 @@ pub(super) struct MethodLabels {
     /// The label of all methods without names.
     other: Arc<str>,
     /// How many are known beforehand.
+    /// Registered methods do not count towards the limit of others.
     registered: usize,
     /// Which others have names, beside those of generated code.
     is_named: Option<Box<IsNamed>>,
@@ -57,6 +58,7 @@ impl MethodLabels {
         };
         if has_room {
             // Of two calls at the same time, one may be forgotten, and is seen again.
+            // A copy of the map for each new method, so that calls read it without a lock (CH11.1).
             let mut known = HashMap::clone(&self.known.load());
             known.insert(method.into(), label.clone());
             self.known.store(Arc::new(known));

@@ -120,6 +120,7 @@ impl ChannelObserver for ChannelRecorder {
                 }
             }
             SubchannelEvent::Disconnected(level, reason) => {
+                // Without the reason: the number has to fall under the labels under which it rose.
                 open(level.as_str(), -1, labels.clone());
                 if self.optional().disconnect_error {
                     labels.add(DISCONNECT_ERROR, reason);
@@ -137,6 +138,7 @@ impl ChannelObserver for ChannelRecorder {
         match observation {
             Observation::Scheduler { cluster, locality, weights } => {
                 let locality = locality.filter(|_| self.optional().locality);
+                // Formatted for the label alone, which is off by default.
                 let locality = locality.map(|locality| locality.to_string().into());
                 let pick = PickLabels { backend_service: Some(cluster.clone()), locality };
                 self.on_scheduler(&pick, weights);

@@ -61,9 +61,9 @@ pub(super) struct Exchange {
 
 impl Exchange {
     /// No stream, and no type.
-    pub(super) fn new(id: ServerId, source_key: SourceKey, client: Client, seed: u64, now: Instant) -> Self {
+    pub(super) fn new(id: ServerId, source_key: SourceKey, client: Client, seed: u64) -> Self {
         let Client { node, settings } = client;
-        let stream = Stream::new(id, source_key.keepalive().unwrap_or(settings.keepalive), now);
+        let stream = Stream::new(id, source_key.keepalive().unwrap_or(settings.keepalive));
         Self {
             channels: Channels::new(&source_key, &settings),
             source_key,

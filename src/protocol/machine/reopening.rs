@@ -41,6 +41,7 @@ impl Reopening {
     pub(super) fn plan(&mut self, why: &'static str, pause: Duration, now: Instant) {
         let at = self.last.map_or(now, |last| (last + pause).max(now));
         let waiting = self.waiting.get_or_insert(PendingReopen { at, why, wildcard: None });
+        // A name needs the stream, whatever becomes of the wildcard.
         waiting.wildcard = None;
     }
 
@@ -50,6 +51,7 @@ impl Reopening {
         let at = self.last.map_or(now, |last| last + pause);
         if at > now {
             let waiting = self.waiting.get_or_insert(PendingReopen { at, why, wildcard });
+            // Of needs for different wildcards, or for a name as well, one may remain when the other has ended.
             waiting.wildcard = waiting.wildcard.filter(|_| waiting.wildcard == wildcard);
             return false;
         }

@@ -26,6 +26,7 @@ impl Answers {
     pub(super) fn push(&mut self, version: Version, mut answer: Answer, now: Instant) {
         answer.not_before = answer.not_before.min(now + LONGEST_WAIT);
         let is_replaced = self.next_back().is_some_and(|last| match last.error {
+            // A NACK that has to wait behind an ACK would leave the accepted response without an answer for up to ten seconds.
             None => !answer.waits(now),
             Some(_) => last.waits(now),
         });

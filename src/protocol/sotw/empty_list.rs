@@ -61,6 +61,7 @@ impl EmptyList {
         if let Some(until) = &mut self.names_wait_until {
             *until = now + WAIT;
         }
+        // Until the transport takes the request it may wait behind flow control, for any time.
         if let Star::Written = self.star {
             self.star = Star::Sent(now);
         }
@@ -82,6 +83,7 @@ impl EmptyList {
         self.names_wait_until = None;
         self.crossing = match &self.before_star {
             BeforeStar::None => Crossing::No,
+            // The first response answers the empty list, even if `*` was written in between.
             BeforeStar::Awaited => Crossing::Likely,
             BeforeStar::Version(before) if before == version => Crossing::Likely,
             // Resources that change cross the request, too, with another version.

@@ -67,6 +67,7 @@ impl Unheld {
             let is_subscribed = sub.is_named() || sub.is_wildcard_member();
             is_subscribed && !self.is_own(sub) && !sub.is_known_missing() && self.is_sent(sub)
         });
+        // The search goes through all names. It is repeated only if it has found something, or after another loss.
         self.may_lack = is_lacking;
         is_lacking
     }

@@ -35,9 +35,14 @@ impl Subscription {
     pub(crate) fn on_complete_response(&mut self, response: u64, extent: Extent) -> bool {
         let is_unanswered = matches!(self.phase, Phase::New | Phase::Requested);
         let expected = match (self.is_named, self.of_wildcard, extent) {
+            // The wildcard has brought it, and a request with its name may not have been read: a server that takes `*` for a
+            // name lacks it.
             (true, true, Extent::Narrow) if is_unanswered => false,
+            // No request has the name, so that its phase says nothing.
             (true, _, Extent::Everything) => true,
+            // B1.13: a name that no request of the stream has had is missing only if the server has sent it before.
             (true, ..) => self.phase != Phase::New || self.was_ever_mentioned(),
+            // Responses to names lack the members of the wildcard, and have those of globs.
             (false, true, Extent::Narrow | Extent::Names) => self.of_glob,
             (false, ..) => true,
         };

@@ -12,6 +12,6 @@ pub(super) struct LatestConfig<'a> {
     pub(super) config: &'a Arc<Cluster>,
     /// Why it may be stale.
     pub(super) warning: Option<&'a WatchError>,
-    /// Where its endpoints are.
+    /// Where its endpoints are. It may be another one than that of the configuration that is shown.
     pub(super) source: &'a Source,
 }

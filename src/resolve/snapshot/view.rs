@@ -36,11 +36,11 @@ use crate::{
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct RouteView<'a> {
-    /// The snapshot.
+    /// The snapshot. Everything that a view returns is borrowed from it.
     snapshot: &'a Snapshot,
     /// The route in it.
     route: &'a Route,
-    /// The number of the request.
+    /// The number of the request. All choices of the request are computed from it, so that a view has no state.
     random: u64,
 }
 
@@ -210,7 +210,8 @@ impl<'a> FilterView<'a> {
     }
 }
 
-/// Keeps the draw of the cluster apart from those of the routes, whose salts are their places in the virtual host.
+/// Keeps the draw of the cluster apart from those of the routes, whose salts are their places in the virtual host. A virtual
+/// host has no such place.
 const SPLIT: u64 = u64::MAX;
 
 #[cfg(test)]

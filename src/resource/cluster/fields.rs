@@ -16,23 +16,30 @@ use crate::{
 /// located.
 #[derive(Debug)]
 pub(super) struct ClusterFields<'a> {
+    /// The whole message, whose bytes decoded parts share.
     whole: &'a Bytes,
     pub(super) name: &'a str,
     pub(super) discovery: Option<Discovery<'a>>,
     pub(super) eds_config: Option<EdsFields<'a>>,
+    /// The number of the older field, which counts only without `load_balancing_policy`.
     lb_policy: i32,
+    /// The `ClusterLoadAssignment` with the host of a logical DNS cluster.
     pub(super) load_assignment: Option<&'a [u8]>,
     pub(super) circuit_breakers: Option<&'a [u8]>,
     pub(super) outlier_detection: Option<&'a [u8]>,
+    /// Settings for the older field `lb_policy`, as are those of `least_request`.
     ring_hash: Option<&'a [u8]>,
     least_request: Option<&'a [u8]>,
     pub(super) transport_socket: Option<&'a [u8]>,
+    /// Whether there is a `TransportSocketMatch`, which rejects the cluster (C19).
     pub(super) has_socket_matches: bool,
     pub(super) metadata: Option<&'a [u8]>,
     pub(super) common_lb_config: Option<&'a [u8]>,
     load_balancing_policy: Option<&'a [u8]>,
     pub(super) lrs_server: Option<&'a [u8]>,
+    /// A `TypedExtensionConfig` with HTTP options.
     pub(super) upstream_config: Option<&'a [u8]>,
+    /// The names in `lrs_report_endpoint_metrics`.
     pub(super) reported_metrics: Vec<&'a str>,
 }
 
@@ -80,6 +87,7 @@ impl<'a> ClusterFields<'a> {
     }
 
     /// Reads all fields of the message.
+    /// A message that is there twice is an error, which leaves the cluster to a decoder (`parts::read`): that merges both.
     pub(super) fn read(&mut self) -> Result<(), Invalid> {
         for field in Fields::of(self.whole) {
             self.add(field?)?;
@@ -93,6 +101,7 @@ impl<'a> ClusterFields<'a> {
             1 => self.name = field.text()?,
             2 | 38 => self.add_discovery(&field)?,
             3 => {
+                // Of the parsed form there are no bytes: any others make `once` reject a second field.
                 let mut eds = self.eds_config.is_some().then_some(&[][..]);
                 field.once(&mut eds)?;
                 self.eds_config = eds.map(EdsFields::read).transpose()?;
@@ -124,6 +133,7 @@ impl<'a> ClusterFields<'a> {
     /// Adds a field of the oneof. If a message occurs beside another field of it, a full decoder determines which one
     /// counts.
     fn add_discovery(&mut self, field: &Field<'a>) -> Result<(), Malformed> {
+        // Of repeated numbers the last one counts; any other repetition is left to the decoder.
         self.discovery = match (&self.discovery, field.number) {
             (None | Some(Discovery::Type(_)), 2) => Some(Discovery::Type(field.varint()? as i32)),
             (None, _) => Some(Discovery::Custom(field.bytes()?)),
@@ -133,6 +143,7 @@ impl<'a> ClusterFields<'a> {
     }
 
     /// Decodes the message of a field; its `bytes` fields are not copied.
+    /// Inlined, so that an absent field costs a comparison; the decoders themselves are not.
     #[inline(always)]
     pub(super) fn decode<M: Message + Default>(&self, field: Option<&[u8]>) -> Result<Option<M>, Invalid> {
         match field {
@@ -147,16 +158,19 @@ impl<'a> ClusterFields<'a> {
         Ok(M::decode(self.whole.slice_ref(bytes))?)
     }
 
+    /// The metadata, and the message that it is a part of.
     pub(super) fn metadata(&self) -> (Option<&'a [u8]>, &'a Bytes) {
         (self.metadata, self.whole)
     }
 
     /// Returns the load balancing settings.
+    /// Settings of both policies are an error: the decoder that reads the message next keeps the last of the oneof.
     pub(super) fn choice(&self) -> Result<Choice, Invalid> {
         let config = match (self.ring_hash, self.least_request) {
             (None, None) => None,
             (config @ Some(_), None) => self.decode(config)?.map(LbConfig::RingHashLbConfig),
             (None, config @ Some(_)) => self.decode(config)?.map(LbConfig::LeastRequestLbConfig),
+            // Never reported: the bytes are then decoded and encoded again, which leaves one of them.
             (Some(_), Some(_)) => return Err(Invalid::new("only the last of both policies counts")),
         };
         Ok(Choice {

@@ -38,6 +38,7 @@ impl Serialize for Cluster {
 }
 
 /// The JSON form of a cluster.
+/// The labels of telemetry are fields here; a cluster looks them up in its metadata.
 #[derive(Serialize)]
 struct ClusterJson<'a> {
     name: &'a str,

@@ -41,6 +41,7 @@ pub(super) struct Conditions {
     pub(super) source_port: Option<u32>,
 }
 
+/// The source ranges for one destination, by the type of source.
 #[derive(Debug, Clone, PartialEq, Default)]
 struct Sources {
     /// For connections from anywhere.
@@ -60,6 +61,7 @@ struct Ranges<T> {
     /// The values by range; `None` is any address.
     values: BTreeMap<Option<Cidr>, T>,
     /// The prefix lengths in `values`.
+    /// A lookup tries each of them, of which there are few.
     lengths: BTreeSet<u8>,
 }
 
@@ -96,6 +98,7 @@ impl Chains {
     /// Reserves a destination without a chain of its own, so that no chain of a wider range is used. Returns whether
     /// it had none.
     pub(super) fn reserve(&mut self, destination: Cidr) -> bool {
+        // `at` has made an entry, which from now on hides wider ranges.
         *self.0.at(Some(destination)) == Sources::default()
     }
 
@@ -107,6 +110,7 @@ impl Chains {
             SourceType::SameIpOrLoopback => &sources.local,
             SourceType::External => &sources.external,
         };
+        // A36-9: no backtracking. Conditions for this type of source hide those for any, even if they do not match in the end.
         let ranges = if own.values.is_empty() { &sources.any } else { own };
         let ports = ranges.best(connection.source.ip())?;
         ports.get(&Some(connection.source.port().into())).or_else(|| ports.get(&None)).copied()

@@ -21,7 +21,15 @@ impl HttpFilter {
     /// }
     /// ```
     pub fn winning_override<'a>(&self, levels: &[&'a [FilterOverride]]) -> Option<&'a OverrideSetting> {
-        levels.iter().find_map(|level| {
+        self.overrides(levels).next()
+    }
+
+    /// The overrides of all levels that are for this filter, and for its kind of filter, in the order of the levels.
+    pub(crate) fn overrides<'a>(
+        &self,
+        levels: &[&'a [FilterOverride]],
+    ) -> impl Iterator<Item = &'a OverrideSetting> {
+        levels.iter().filter_map(|level| {
             let index = level.binary_search_by(|o| o.filter.cmp(&self.name)).ok()?;
             Some(&level[index].setting).filter(|setting| self.under(setting).is_some())
         })

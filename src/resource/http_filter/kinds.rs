@@ -6,7 +6,7 @@ use serde::{Serialize, Serializer};
 
 #[cfg(feature = "channel")]
 use super::client_filter::{ClientFilter, Execution};
-use super::{Context, Custom, HttpFilterConfig, HttpFilterOverride, Invalid, table::BUILT_IN};
+use super::{BUILT_IN, Context, Custom, HttpFilterConfig, HttpFilterOverride, Invalid};
 use crate::resource::{Extension, Payload};
 
 /// The configuration of a type of HTTP filter that the application handles, added with

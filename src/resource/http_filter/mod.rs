@@ -1,7 +1,8 @@
 //! HTTP filters and their settings for parts of the routes.
 //!
 //! The filters of a listener are typed ([`HttpFilterConfig`]), and so are the overrides of virtual hosts, routes and splits
-//! ([`FilterOverride`]). The most specific override of a filter wins and replaces all others (A39-6);
+//! ([`FilterOverride`]). The most specific override of a filter wins and replaces all others (A39-6), but those of
+//! [`HeaderMutation`], which are all executed;
 //! [`HttpFilter::effective`] returns what remains of a filter then. An application handles more types of filters with
 //! [`HttpFilterExtension`]s, and has channels execute those that are a `ClientFilter` as well.
 
@@ -12,7 +13,8 @@ use std::{
 
 use serde::Serialize;
 
-use super::{Context, Custom, Invalid, parts, remarks};
+use self::{kinds::BuiltIn, table::http_filters};
+use super::{Context, Custom, Extension, Invalid, parts, remarks};
 use crate::pb::{
     envoy::{
         config::route::v3::FilterConfig,
@@ -29,6 +31,7 @@ mod ext_authz;
 mod ext_proc;
 mod fault;
 mod gcp_authn;
+pub(super) mod header_mutation;
 mod headers;
 mod kinds;
 mod router;
@@ -42,18 +45,57 @@ pub(super) use kinds::{FilterType, Side};
 #[cfg(feature = "channel")]
 pub use client_filter::{CallFilter, ClientFilter, FilterBody, FilterError, FilterFuture, Next};
 #[cfg(feature = "channel")]
-pub(crate) use client_filter::{FilterState, Proceed, ProceedFuture};
+pub(crate) use client_filter::{Proceed, ProceedFuture};
 pub use discovered::DiscoveredFilter;
 pub use ext_authz::{ExtAuthz, ExtAuthzPerRoute};
 pub use ext_proc::{ExtProc, ExtProcPerRoute, ProcessingMode};
 pub use fault::{AbortKind, DelayKind, Fault, FaultAbort, FaultDelay};
 pub use gcp_authn::GcpAuthn;
+pub use header_mutation::{
+    AppendAction, HeaderAction, HeaderAppend, HeaderMutation, HeaderMutationPerRoute, HeaderMutations,
+};
 pub use headers::{HeaderForwardingRules, HeaderMutationRules};
 pub use kinds::{CustomFilter, HttpFilterExtension, NoOverride, Sides};
 pub use rbac::{Rbac, RbacPerRoute, RbacRules};
 pub use router::Router;
 pub use stateful_session::{SessionCookie, StatefulSession, StatefulSessionPerRoute};
-pub use table::{EffectiveFilter, HttpFilterConfig, HttpFilterOverride};
+
+http_filters! {
+    /// Delays and aborts requests (A33); for clients.
+    Fault(Fault),
+    /// For [`HttpFilterConfig::Fault`].
+    override(Fault),
+    /// Delays and aborts requests.
+    effective(Fault);
+
+    /// Allows or denies requests (A41); for servers.
+    Rbac(Rbac),
+    /// For [`HttpFilterConfig::Rbac`].
+    override(RbacPerRoute),
+    /// Allows or denies requests by these rules.
+    effective(RbacRules);
+
+    /// Keeps the requests of a session on one endpoint (A55); for clients.
+    StatefulSession(StatefulSession),
+    /// For [`HttpFilterConfig::StatefulSession`].
+    override(StatefulSessionPerRoute),
+    /// Keeps the requests of a session on one endpoint, by this cookie.
+    effective(SessionCookie);
+
+    /// Adds identity tokens of a Google Cloud service account to requests (A83); for clients.
+    GcpAuthn(GcpAuthn),
+    /// For [`HttpFilterConfig::GcpAuthn`], which is not changed by it (A83-2).
+    override(GcpAuthn),
+    /// Adds identity tokens to requests.
+    effective(GcpAuthn);
+
+    /// Changes headers of requests and responses, as Envoy does; for clients.
+    HeaderMutation(HeaderMutation),
+    /// For [`HttpFilterConfig::HeaderMutation`], which is executed beside it. Those of all levels are.
+    override(HeaderMutationPerRoute),
+    /// Changes headers by these mutations, and then by those of the overrides of all levels.
+    effective(HeaderMutation);
+}
 
 /// A step of handling a request, in the order of the listener.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -70,7 +112,7 @@ pub struct HttpFilter {
 /// A filter's setting for a part of the routes.
 ///
 /// The most specific one wins and replaces the others: that of a split over that of its route, and that over the virtual
-/// host's.
+/// host's. Those for [`HeaderMutation`] are all executed.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[non_exhaustive]
 pub struct FilterOverride {

@@ -1,15 +1,4 @@
-//! The built-in types of HTTP filters.
-
-use std::sync::Arc;
-
-use serde::Serialize;
-
-use super::{
-    CustomFilter, DiscoveredFilter, Fault, GcpAuthn, Rbac, RbacPerRoute, RbacRules, Router, SessionCookie,
-    StatefulSession, StatefulSessionPerRoute,
-    kinds::{BuiltIn, FilterType, NoOverride},
-};
-use crate::resource::{Custom, Extension};
+//! The enums over the built-in types of HTTP filters.
 
 /// Generates the enums of configurations, overrides and effective filters, and the list of built-in types, from one entry for
 /// each type of filter. A router has neither settings nor overrides, and filters of applications are [`Custom`].
@@ -22,7 +11,7 @@ macro_rules! http_filters {
         $(#[$effective_doc:meta])*
         effective($effective:ty);
     )*) => {
-        /// The configuration of an [`HttpFilter`](super::HttpFilter). In JSON, its type in snake case, as the key of its
+        /// The configuration of an [`HttpFilter`]. In JSON, its type in snake case, as the key of its
         /// settings where it has any.
         #[derive(Debug, Clone, PartialEq, Serialize)]
         #[serde(rename_all = "snake_case")]
@@ -47,8 +36,8 @@ macro_rules! http_filters {
             Custom(Custom),
         }
 
-        /// The effect of an [`HttpFilter`](super::HttpFilter) together with its override: made by
-        /// [`HttpFilter::effective`](super::HttpFilter::effective).
+        /// The effect of an [`HttpFilter`] together with its override: made by
+        /// [`HttpFilter::effective`].
         #[derive(Debug, Clone, Copy, PartialEq)]
         #[non_exhaustive]
         pub enum EffectiveFilter<'a> {
@@ -62,7 +51,7 @@ macro_rules! http_filters {
             Custom {
                 /// The configuration in the listener.
                 filter: &'a CustomFilter,
-                /// The override, of the type in the filter's [`HttpFilterExtension`](super::HttpFilterExtension).
+                /// The override, of the type in the filter's [`HttpFilterExtension`].
                 setting: Option<&'a Custom>,
             },
             /// Not known: its configuration is a resource of its own. Snapshots have the configuration in its place.
@@ -70,7 +59,7 @@ macro_rules! http_filters {
         }
 
         /// The built-in types of filters.
-        pub(super) const BUILT_IN: &[FilterType] = &[
+        const BUILT_IN: &[FilterType] = &[
             FilterType::new::<Router>(
                 |payload, cx| Router::parse(payload, cx).map(|Router| HttpFilterConfig::Router),
                 |payload, cx| NoOverride::parse(payload, cx).map(|none| match none {}),
@@ -83,7 +72,7 @@ macro_rules! http_filters {
 
         impl HttpFilterConfig {
             /// The effect of the filter without an override.
-            pub(super) fn by_itself(&self) -> EffectiveFilter<'_> {
+            fn by_itself(&self) -> EffectiveFilter<'_> {
                 match self {
                     Self::Router => EffectiveFilter::Router,
                     $(Self::$filter(config) => {
@@ -95,7 +84,7 @@ macro_rules! http_filters {
             }
 
             /// The effect of the filter under an override; `None` if the override is for another type of filter.
-            pub(super) fn under<'a>(&'a self, setting: &'a HttpFilterOverride) -> Option<EffectiveFilter<'a>> {
+            fn under<'a>(&'a self, setting: &'a HttpFilterOverride) -> Option<EffectiveFilter<'a>> {
                 match self {
                     Self::Router | Self::Discovered(_) => None,
                     $(Self::$filter(config) => {
@@ -114,32 +103,4 @@ macro_rules! http_filters {
     };
 }
 
-http_filters! {
-    /// Delays and aborts requests (A33); for clients.
-    Fault(Fault),
-    /// For [`HttpFilterConfig::Fault`].
-    override(Fault),
-    /// Delays and aborts requests.
-    effective(Fault);
-
-    /// Allows or denies requests (A41); for servers.
-    Rbac(Rbac),
-    /// For [`HttpFilterConfig::Rbac`].
-    override(RbacPerRoute),
-    /// Allows or denies requests by these rules.
-    effective(RbacRules);
-
-    /// Keeps the requests of a session on one endpoint (A55); for clients.
-    StatefulSession(StatefulSession),
-    /// For [`HttpFilterConfig::StatefulSession`].
-    override(StatefulSessionPerRoute),
-    /// Keeps the requests of a session on one endpoint, by this cookie.
-    effective(SessionCookie);
-
-    /// Adds identity tokens of a Google Cloud service account to requests (A83); for clients.
-    GcpAuthn(GcpAuthn),
-    /// For [`HttpFilterConfig::GcpAuthn`], which is not changed by it (A83-2).
-    override(GcpAuthn),
-    /// Adds identity tokens to requests.
-    effective(GcpAuthn);
-}
+pub(super) use http_filters;

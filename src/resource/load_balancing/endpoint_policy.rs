@@ -175,6 +175,7 @@ pub struct CustomPolicy {
     policy: Arc<Policy>,
 }
 
+/// What the clones of a policy share.
 struct Policy {
     /// The configuration.
     config: Custom,
@@ -350,6 +351,7 @@ impl CustomPolicy {
         self.policy.executed.as_ref().and_then(|executed| (executed.balancer)(&self.policy.config, seed))
     }
 
+    /// See [`EndpointPolicy::connects_on_demand`]. False for a policy that channels do not execute.
     pub(crate) fn connects_on_demand(&self) -> bool {
         self.policy.executed.as_ref().is_some_and(|executed| executed.connects_on_demand)
     }
@@ -369,6 +371,7 @@ impl fmt::Debug for CustomPolicy {
 
 impl PartialEq for CustomPolicy {
     fn eq(&self, other: &Self) -> bool {
+        // The same configuration executed and not executed are two behaviors of a channel.
         self.policy.config == other.policy.config && self.is_executed() == other.is_executed()
     }
 }

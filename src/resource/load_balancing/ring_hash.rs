@@ -8,6 +8,7 @@ use crate::{
     resource::Invalid,
 };
 
+/// The settings in the message of xDS, which cannot name a header to hash.
 pub(super) fn from_message(from: pb::RingHash) -> Result<LbPolicy, Invalid> {
     use pb::ring_hash::HashFunction;
     // The default is Envoy's, which is XX_HASH too (C13).
@@ -35,6 +36,7 @@ pub(super) fn from_json(fields: &Map<String, Value>) -> Result<LbPolicy, Invalid
     let size = |field, default| match fields.get(field) {
         None | Some(Value::Null) => Ok(default),
         Some(value) => {
+            // Numbers of 64 bits are texts in protobuf's JSON.
             let text = value.as_str().and_then(|text| text.parse().ok());
             let number = value.as_u64().or(text).ok_or_else(|| {
                 Invalid::field(field, format!("must be a whole number that is not negative, is {value}"))
@@ -55,6 +57,7 @@ pub(super) fn from_json(fields: &Map<String, Value>) -> Result<LbPolicy, Invalid
     policy(sizes, names, header)
 }
 
+/// Checks a size, whichever of the two it is.
 fn ring_size(field: &str, value: u64) -> Result<u32, Invalid> {
     u32::try_from(value)
         .ok()
@@ -62,6 +65,7 @@ fn ring_size(field: &str, value: u64) -> Result<u32, Invalid> {
         .ok_or_else(|| Invalid::field(field, format!("must be between 1 and {MAX_RING_SIZE}, is {value}")))
 }
 
+/// `minimum` and `maximum` are the names of the fields, which differ between the message and the service config.
 fn policy(
     [minimum_ring_size, maximum_ring_size]: [u32; 2],
     [minimum, maximum]: [&str; 2],
@@ -88,7 +92,9 @@ fn header_name(name: &str) -> Result<Box<str>, Invalid> {
 }
 
 const HEADER: &str = "requestHashHeader";
+/// The default of the smallest ring, in both forms.
 const MIN_RING_SIZE: u32 = 1024;
+/// The limit of both sizes, and the default of the largest ring in the message of xDS.
 const MAX_RING_SIZE: u32 = 8_388_608;
 /// The default of gRPC's service config (A42).
 const MAX_RING_SIZE_IN_JSON: u32 = 4096;

@@ -16,6 +16,7 @@ pub(super) fn parser(name: &str) -> Option<&'static ParsePolicy> {
     POLICIES.iter().find(|(known, _)| *known == name).map(|(_, parse)| parse)
 }
 
+/// Some names have kept `_experimental` from the time before their gRFCs were final: it is a part of the name.
 const POLICIES: &[(&str, ParsePolicy)] = &[
     ("round_robin", |payload, _, _| fields(payload, |_| Ok(LbPolicy::RoundRobin))),
     ("pick_first", |payload, _, _| {
@@ -44,6 +45,7 @@ const POLICIES: &[(&str, ParsePolicy)] = &[
     }),
 ];
 
+/// Parses the fields of a policy. `None` for a message, which is never of such a type.
 fn fields(
     payload: Payload,
     parse: impl FnOnce(&Fields<'_>) -> Result<LbPolicy, Invalid>,
@@ -52,6 +54,7 @@ fn fields(
     parse(&Fields(&fields)).map(Some)
 }
 
+/// Converts the settings to the message of xDS, whose checks apply to both forms.
 fn weighted_round_robin(fields: &Fields<'_>) -> Result<LbPolicy, Invalid> {
     let names = match fields.get("metricNamesForComputingUtilization") {
         None => Vec::new(),
@@ -90,6 +93,7 @@ fn weighted_round_robin(fields: &Fields<'_>) -> Result<LbPolicy, Invalid> {
 struct Fields<'a>(&'a Map<String, Value>);
 
 impl Fields<'_> {
+    /// A field that is present and not `null`.
     fn get(&self, field: &str) -> Option<&Value> {
         self.0.get(field).filter(|value| !value.is_null())
     }
@@ -103,6 +107,7 @@ impl Fields<'_> {
     /// A number, which may be a text.
     fn number(&self, field: &str) -> Result<Option<u32>, Invalid> {
         let Some(value) = self.get(field) else { return Ok(None) };
+        // In protobuf's JSON, numbers may be texts.
         let text = value.as_str().and_then(|text| text.parse().ok());
         // A number of a `Struct` is a float.
         #[expect(
@@ -159,6 +164,7 @@ impl Fields<'_> {
     }
 }
 
+/// The field with the policies below a policy.
 const CHILD_POLICY: &str = "childPolicy";
 
 #[cfg(test)]

@@ -90,6 +90,7 @@ impl HeaderMatcher {
 }
 
 impl HeaderCondition {
+    /// The deprecated specifiers, such as `exact_match`, mean a `string_match` with the same pattern.
     fn parse(specifier: HeaderMatchSpecifier) -> Result<Self, Invalid> {
         let pattern = match specifier {
             HeaderMatchSpecifier::StringMatch(message) => {

@@ -45,6 +45,7 @@ pub(super) use self::{
 
 use super::Invalid;
 
+/// Rules M2 to M4.
 fn non_empty(field: &str, text: String) -> Result<Box<str>, Invalid> {
     if text.is_empty() { Err(Invalid::field(field, "must not be empty")) } else { Ok(text.into()) }
 }

@@ -13,12 +13,17 @@ use crate::pb::envoy::{
 /// The kinds of matching domains, in ascending precedence.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
+    /// `*`.
     Everything,
+    /// A prefix before `*`; a longer one takes precedence.
     PrefixOf(usize),
+    /// A suffix after `*`; a longer one takes precedence.
     SuffixOf(usize),
+    /// The host itself.
     Exact,
 }
 
+/// How a domain matches a host, written for clarity instead of speed; `None` if it does not.
 pub(crate) fn rank(domain: &str, host: &str) -> Option<Rank> {
     let (domain, host) = (domain.to_lowercase(), host.to_lowercase());
     if domain == "*" {
@@ -38,10 +43,12 @@ pub(crate) fn rank(domain: &str, host: &str) -> Option<Rank> {
 pub(crate) struct Pattern(Vec<(char, bool)>);
 
 impl Pattern {
+    /// The pattern as a regular expression.
     pub(crate) fn text(&self) -> String {
         self.0.iter().map(|(c, many)| format!("{c}{}", if *many { "*" } else { "" })).collect()
     }
 
+    /// Whether the pattern matches the whole text.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let Some(((c, many), rest)) = self.0.split_first() else { return text.is_empty() };
         let rest = Self(rest.to_vec());

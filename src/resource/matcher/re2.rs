@@ -41,6 +41,7 @@ pub(super) struct SyntaxError {
     pub(super) reason: Cow<'static, str>,
 }
 
+/// A translation in progress, in one pass over the pattern.
 struct Translator<'a> {
     /// The pattern.
     text: &'a str,
@@ -269,6 +270,7 @@ impl<'a> Translator<'a> {
             let item = self.at;
             match self.peek() {
                 None => return Err(error(begins, "`[` without `]`")),
+                // As the first character, the bracket is a literal.
                 Some(']') if !is_first => break,
                 Some('[') if self.posix(&mut class)? => is_ascii &= !class.contains('^'),
                 Some('\\') => {
@@ -444,6 +446,7 @@ fn counts(text: &str) -> Option<(Counts, usize)> {
     let inner = &text[1..end];
     let number = |digits: &str| {
         let is_number = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+        // With a leading zero, RE2 takes the braces for literals.
         let is_padded = digits.len() > 1 && digits.starts_with('0');
         // What does not fit is over the limit anyway.
         (is_number && !is_padded).then(|| digits.parse().unwrap_or(u32::MAX))

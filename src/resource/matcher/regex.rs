@@ -135,6 +135,7 @@ impl Serialize for Regex {
 pub(in crate::resource) fn with_regex_budget<T>(limits: RegexLimits, parse: impl FnOnce() -> T) -> T {
     struct Before(Option<Budget>);
 
+    // Also after a panic of an application's parser (G7), as the thread goes on with other resources.
     impl Drop for Before {
         fn drop(&mut self) {
             BUDGET.set(self.0);
@@ -190,6 +191,7 @@ fn compile_as(pattern: &str, anchor: impl FnOnce(String) -> String) -> Result<re
         })
     })?;
     if let Some(Budget { limits, left }) = budget {
+        // The estimate, since the `regex` crate does not tell the size of a compiled pattern.
         let left = left.saturating_sub(translated.size.min(limits.compiled));
         BUDGET.set(Some(Budget { limits, left }));
     }

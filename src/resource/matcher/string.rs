@@ -69,6 +69,7 @@ impl StringMatcher {
                 .checked_sub(suffix.len())
                 .is_some_and(|start| self.same(&text[start..], suffix.as_bytes())),
             StringPattern::Contains(part) => {
+                // Never empty when it was parsed (M4); `windows` would panic for 0.
                 text.windows(part.len().max(1)).any(|window| self.same(window, part.as_bytes()))
             }
             StringPattern::SafeRegex(regex) => regex.matches_bytes(text),

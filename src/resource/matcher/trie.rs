@@ -12,6 +12,7 @@ pub(in crate::resource) struct Trie {
     labels: Box<[u8]>,
 }
 
+/// A node of the trie. Spans in place of vectors make it small, and a trie three allocations.
 #[derive(Debug, Default)]
 struct TrieNode {
     /// The bytes that the node adds to its parent's, in `labels`.
@@ -50,6 +51,7 @@ impl Trie {
             let first_child = nodes.len();
             for child in keys[range.clone()].chunk_by(|a, b| a[depth] == b[depth]) {
                 let (first, last) = (child[0], child[child.len() - 1]);
+                // Keys are sorted, so what the first and the last one have in common all between them have, too.
                 let common = first[depth..].iter().zip(&last[depth..]).take_while(|(a, b)| a == b).count();
                 let label_start = labels.len();
                 labels.extend_from_slice(&first[depth..depth + common]);

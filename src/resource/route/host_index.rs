@@ -66,6 +66,7 @@ impl HostIndex {
         let exact = self.exact.longest(host.len(), forwards).filter(|(_, length)| *length == host.len());
         // The wildcard stands for at least one character.
         let rest = host.len().checked_sub(1);
+        // A28-1: whole domains, then leading wildcards, then trailing ones; within a kind the longest text.
         let best = exact
             .or_else(|| self.by_end.longest(rest?, backwards))
             .or_else(|| self.by_start.longest(rest?, forwards));

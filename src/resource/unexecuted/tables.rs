@@ -303,6 +303,7 @@ pub(in crate::resource) static CONNECTION_MANAGER: Table = Table(&[
     (62, Ignored("HttpConnectionManager.drain_timeout_jitter")),
 ]);
 
+/// The options of a connection manager, of which `max_stream_duration` (4) is executed.
 static MANAGER_HTTP_OPTIONS: Table = Table(&[
     (1, Ignored("HttpProtocolOptions.idle_timeout")),
     (2, Ignored("HttpProtocolOptions.max_headers_count")),
@@ -325,6 +326,7 @@ static ASSIGNMENT_POLICY: Table = Table(&[
     (6, Ignored("ClusterLoadAssignment.Policy.weighted_priority_health")),
 ]);
 
+/// Endpoints are not among the fields inside: they are too many to be scanned (`HEALTH_CHECK_CONFIG`).
 static LOCALITY_LB_ENDPOINTS: Table = Table(&[(6, Ignored("LocalityLbEndpoints.proximity"))]);
 
 pub(super) static ROUND_ROBIN: Table =
@@ -351,8 +353,10 @@ pub(super) static CLIENT_SIDE_WEIGHTED_ROUND_ROBIN: Table = Table(&[
 
 static CIRCUIT_BREAKERS: Table = Table(&[(1, Inside(&THRESHOLDS))]);
 
+/// `TypedExtensionConfig`, whose type the parser of clusters has checked (C33).
 static UPSTREAM_CONFIG: Table = Table(&[(2, Inside(&UPSTREAM_ANY))]);
 
+/// `Any`, with the HTTP options as its value.
 static UPSTREAM_ANY: Table = Table(&[(2, Inside(&HTTP_OPTIONS))]);
 
 pub(in crate::resource) static UPSTREAM_TLS_CONTEXT: Table = Table(&[
@@ -362,6 +366,7 @@ pub(in crate::resource) static UPSTREAM_TLS_CONTEXT: Table = Table(&[
     (5, Ignored("UpstreamTlsContext.enforce_rsa_key_usage")),
 ]);
 
+/// Certificates in the message are left out where a provider replaces them; elsewhere they reject the cluster (T3, T4).
 static COMMON_TLS_CONTEXT: Table = Table(&[
     (2, Ignored("CommonTlsContext.tls_certificates")),
     (3, Inside(&CERTIFICATE_VALIDATION_CONTEXT)),
@@ -378,6 +383,7 @@ static COMBINED_VALIDATION_CONTEXT: Table = Table(&[
     (2, Ignored("CombinedCertificateValidationContext.validation_context_sds_secret_config")),
 ]);
 
+/// Checks that are missing here reject the cluster (T7 to T11).
 static CERTIFICATE_VALIDATION_CONTEXT: Table = Table(&[
     (1, Ignored("CertificateValidationContext.trusted_ca")),
     (8, Ignored("CertificateValidationContext.allow_expired_certificate")),

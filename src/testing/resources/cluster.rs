@@ -21,6 +21,7 @@ pub fn cluster(name: impl Into<String>) -> ClusterBuilder {
 /// A builder of a Cluster; see [`cluster`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ClusterBuilder {
+    /// The message so far.
     message: Cluster,
 }
 
@@ -85,6 +86,7 @@ impl ClusterBuilder {
         self
     }
 
+    /// Sets the kind of discovery.
     fn discovery(mut self, discovery: ClusterDiscoveryType) -> Self {
         self.message.cluster_discovery_type = Some(discovery);
         self
@@ -93,4 +95,5 @@ impl ClusterBuilder {
 
 builder!(ClusterBuilder: Cluster);
 
+/// The type of the configuration of an aggregate.
 const AGGREGATE: &str = "type.googleapis.com/envoy.extensions.clusters.aggregate.v3.ClusterConfig";

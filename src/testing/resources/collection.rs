@@ -36,7 +36,9 @@ pub fn collection(name: &str) -> CollectionBuilder {
 /// A builder of a list collection; see [`collection`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct CollectionBuilder {
+    /// The name, which is not a part of the message.
     name: ResourceName,
+    /// The entries so far.
     entries: Vec<CollectionEntry>,
 }
 
@@ -73,6 +75,7 @@ impl CollectionBuilder {
         self
     }
 
+    /// Adds an entry.
     fn entry(mut self, resource_specifier: Option<ResourceSpecifier>) -> Self {
         self.entries.push(CollectionEntry { resource_specifier });
         self
@@ -88,6 +91,7 @@ impl From<CollectionBuilder> for AnyResource {
     }
 }
 
+/// Parses a name; one that is not an `xdstp:` name is a mistake in the test.
 #[track_caller]
 fn parse(name: &str) -> ResourceName {
     match ResourceName::parse_received(name) {

@@ -25,6 +25,7 @@ pub fn endpoints(cluster: impl Into<String>) -> EndpointsBuilder {
 /// A builder of a ClusterLoadAssignment; see [`endpoints`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct EndpointsBuilder {
+    /// The message so far.
     message: ClusterLoadAssignment,
 }
 
@@ -127,12 +128,14 @@ impl EndpointsBuilder {
         self
     }
 
+    /// Sets the health of an endpoint.
     #[track_caller]
     fn health(mut self, address: &str, status: HealthStatus) -> Self {
         self.endpoint(address).health_status = status.into();
         self
     }
 
+    /// The locality that was added last.
     #[track_caller]
     fn last_locality(&mut self) -> &mut LocalityLbEndpoints {
         match self.message.endpoints.last_mut() {
@@ -141,6 +144,7 @@ impl EndpointsBuilder {
         }
     }
 
+    /// The endpoint with an address, in any locality.
     #[track_caller]
     fn endpoint(&mut self, address: &str) -> &mut LbEndpoint {
         let identifier = lb_endpoint(parse(address)).host_identifier;
@@ -155,6 +159,7 @@ impl EndpointsBuilder {
 
 builder!(EndpointsBuilder: ClusterLoadAssignment);
 
+/// Parses an address; an invalid one is a mistake in the test.
 #[track_caller]
 fn parse(text: &str) -> SocketAddr {
     match text.parse() {
@@ -163,6 +168,7 @@ fn parse(text: &str) -> SocketAddr {
     }
 }
 
+/// An endpoint with an address, and defaults for everything else.
 fn lb_endpoint(address: SocketAddr) -> LbEndpoint {
     let address = socket_address(&address.ip().to_string(), address.port());
     let endpoint = Endpoint { address: Some(address), ..Endpoint::default() };

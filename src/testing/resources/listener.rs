@@ -31,6 +31,7 @@ pub fn listener(name: impl Into<String>) -> ListenerBuilder {
 /// A builder of a Listener; see [`listener`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ListenerBuilder {
+    /// The message so far.
     message: Listener,
 }
 
@@ -84,6 +85,7 @@ impl ListenerBuilder {
         self.scoped(headers, ConfigSpecifier::ScopedRouteConfigurationsList(list))
     }
 
+    /// Uses scopes by a key of the values of these headers.
     fn scoped<N: Into<String>>(self, headers: impl IntoIterator<Item = N>, scopes: ConfigSpecifier) -> Self {
         let fragments = headers.into_iter().map(|name| FragmentBuilder {
             r#type: Some(fragment_builder::Type::HeaderValueExtractor(HeaderValueExtractor {
@@ -100,6 +102,7 @@ impl ListenerBuilder {
         }))
     }
 
+    /// Sets an HTTP connection manager with these routes. The router is its only filter: gRPC's clients reject a list without it.
     fn routes(mut self, routes: RouteSpecifier) -> Self {
         let router = HttpFilter {
             name: "router".to_owned(),
@@ -118,6 +121,8 @@ impl ListenerBuilder {
 
 builder!(ListenerBuilder: Listener);
 
+/// The type of the router's configuration.
 const ROUTER: &str = "type.googleapis.com/envoy.extensions.filters.http.router.v3.Router";
+/// The type of an HTTP connection manager.
 const MANAGER: &str =
     "type.googleapis.com/envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";

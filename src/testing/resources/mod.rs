@@ -85,10 +85,12 @@ fn ads() -> ConfigSource {
     }
 }
 
+/// A message with its type.
 fn any(type_url: &str, message: &impl Message) -> Any {
     Any { type_url: type_url.to_owned(), value: Bytes::from(message.encode_to_vec()) }
 }
 
+/// An address of a host, which is an IP address or a name.
 fn socket_address(host: &str, port: u16) -> Address {
     let socket_address = SocketAddress {
         address: host.to_owned(),

@@ -25,6 +25,7 @@ pub fn route_config(name: impl Into<String>) -> RouteConfigBuilder {
 /// A builder of a RouteConfiguration; see [`route_config`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouteConfigBuilder {
+    /// The message so far.
     message: RouteConfiguration,
 }
 
@@ -87,6 +88,7 @@ pub mod route {
         path_specifier(PathSpecifier::SafeRegex(RegexMatcher { regex: regex.into() }))
     }
 
+    /// Conditions with this one on the path.
     fn path_specifier(path: PathSpecifier) -> RouteMatchBuilder {
         RouteMatchBuilder { message: RouteMatch { path_specifier: Some(path), ..RouteMatch::default() } }
     }
@@ -95,6 +97,7 @@ pub mod route {
 /// The conditions of a route; see [`route`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouteMatchBuilder {
+    /// The conditions so far.
     message: RouteMatch,
 }
 
@@ -145,6 +148,7 @@ impl RouteMatchBuilder {
         self.action(Action::NonForwardingAction(NonForwardingAction {}))
     }
 
+    /// Routes to clusters.
     fn forward(self, clusters: ClusterSpecifier) -> RouteBuilder {
         self.action(Action::Route(RouteAction {
             cluster_specifier: Some(clusters),
@@ -152,6 +156,7 @@ impl RouteMatchBuilder {
         }))
     }
 
+    /// Completes the route.
     fn action(self, action: Action) -> RouteBuilder {
         RouteBuilder {
             message: Route { r#match: Some(self.message), action: Some(action), ..Route::default() },
@@ -162,6 +167,7 @@ impl RouteMatchBuilder {
 /// A route; see [`route`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct RouteBuilder {
+    /// The message so far.
     message: Route,
 }
 

@@ -33,6 +33,7 @@ pub fn scope<K: Into<String>>(name: impl Into<String>, key: impl IntoIterator<It
 /// A builder of a ScopedRouteConfiguration; see [`scope`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct ScopeBuilder {
+    /// The message so far.
     message: ScopedRouteConfiguration,
 }
 

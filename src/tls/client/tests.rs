@@ -3,9 +3,18 @@
 mod revocation;
 mod system_roots;
 
+use std::{io, time::Duration};
+
 use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio_rustls::{TlsAcceptor, rustls::ServerConfig};
+use tokio_rustls::{
+    TlsAcceptor,
+    rustls::{
+        self, HandshakeKind, ServerConfig,
+        pki_types::{CertificateDer, UnixTime},
+        sign::SingleCertAndKey,
+    },
+};
 
 use super::*;
 use crate::{
@@ -14,7 +23,10 @@ use crate::{
         matcher::{StringMatcher, StringPattern},
         tls::{ProviderInstance, SanMatcher},
     },
-    tls::fixture::{Ca, Folder, dns, uri},
+    tls::{
+        files,
+        fixture::{Ca, Folder, dns, uri},
+    },
 };
 
 /// What a server has seen of a handshake.
@@ -98,7 +110,13 @@ async fn checked_at(
     let mut stream = connected.unwrap().0;
     stream.read_exact(&mut [0]).await.unwrap(); // and the tickets before it
     let generation = client.generation.lock().unwrap().clone().unwrap();
-    generation.check(stream.get_ref().1, time)
+    let (connection, name) = (stream.get_ref().1, client.security.sent_name("").unwrap());
+    let text = |error| match error {
+        HandshakeError::Unusable(reason) => reason,
+        HandshakeError::Failed(e) => panic!("{e}"),
+    };
+    generation.check(connection, &name, time).map_err(text)?;
+    PeerIdentity::of(chain(connection).map_err(text)?.0)
 }
 
 /// Makes a handshake over a pipe. The server then sends a byte, after its tickets.

@@ -2,6 +2,8 @@
 
 use std::{fs, os::unix::fs::symlink};
 
+use tokio_rustls::rustls::pki_types::CertificateDer;
+
 use super::*;
 use crate::tls::fixture::{Ca, Folder, dns};
 
@@ -127,12 +129,15 @@ async fn ch7_6_unchanged_files_leave_the_material_as_it_is() {
 async fn ch7_5_a_handshake_without_material_reads_at_most_once_a_second() {
     let (folder, ca) = (Folder::new(), Ca::new());
     let material = watcher(&folder);
-    let missing = material.for_handshake(Need::Roots, false).await.roots.unwrap_err();
+    let missing = material.for_handshake(Need::Roots, Freshness::Watched).await.roots.unwrap_err();
     assert!(missing.contains("No such file"), "{missing}");
     folder.write("ca.crt", ca.pem());
-    assert!(material.for_handshake(Need::Roots, false).await.roots.is_err(), "the second is not over");
+    assert!(
+        material.for_handshake(Need::Roots, Freshness::Watched).await.roots.is_err(),
+        "the second is not over"
+    );
     tokio::time::advance(Duration::from_secs(1)).await;
-    assert!(material.for_handshake(Need::Roots, false).await.roots.is_ok());
+    assert!(material.for_handshake(Need::Roots, Freshness::Watched).await.roots.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -140,13 +145,13 @@ async fn ch7_14_material_that_is_not_configured_is_an_error() {
     let folder = Folder::new();
     let roots = FileWatcherConfig::roots(folder.write("ca.crt", Ca::new().pem()));
     let material = Arc::new(Material::of_file_watcher("it".to_owned(), &roots));
-    let published = material.for_handshake(Need::Identity, false).await;
+    let published = material.for_handshake(Need::Identity, Freshness::Watched).await;
     assert_eq!(&*published.identity.err().unwrap(), "it has no certificate_file");
     let issued = Ca::new().issue([dns("a")]);
     let (certificate, key) = folder.write_identity(&issued);
     let identity = FileWatcherConfig::identity(certificate, key);
     let material = Arc::new(Material::of_file_watcher("it".to_owned(), &identity));
-    let published = material.for_handshake(Need::Roots, false).await;
+    let published = material.for_handshake(Need::Roots, Freshness::Watched).await;
     assert!(published.roots.unwrap_err().starts_with("it has neither a ca_certificate_file nor"));
 }
 
@@ -240,7 +245,7 @@ async fn ch7_27_roots_that_hang_delay_neither_the_identity_nor_later_rotations()
         tokio::task::yield_now().await;
     }
     assert_eq!(leaf(&material.published()), second.der, "the identity is there before");
-    let identity = material.for_handshake(Need::Identity, false).await;
+    let identity = material.for_handshake(Need::Identity, Freshness::Watched).await;
     assert_eq!(leaf(&identity), second.der, "no handshake waits for what it does not need");
     tokio::time::advance(Duration::from_secs(11)).await;
     refresh.await.unwrap();
@@ -258,4 +263,21 @@ async fn ch7_27_roots_that_hang_delay_neither_the_identity_nor_later_rotations()
 fn ch7_6_a_file_without_end_is_an_error() {
     let error = files::read("ca_certificate_file", Path::new("/dev/zero")).unwrap_err();
     assert_eq!(error, "ca_certificate_file /dev/zero: it is not a regular file");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a65_files_that_hang_delay_a_handshake_that_has_good_ones_for_a_moment() {
+    let (folder, ca) = (Folder::new(), Ca::new());
+    let config = TlsConfig::default().with_ca_certificate_file(folder.write("ca.crt", ca.pem()));
+    let material = Arc::new(Material::of_server(&config, "xds.example:443"));
+    let roots = async || material.for_handshake(Need::Roots, Freshness::Handshake).await.roots.unwrap();
+    let first = roots().await;
+    // As if a reading had not ended.
+    let hanging = material.roots.clone().lock_owned().await;
+    folder.write("ca.crt", Ca::new().pem());
+    let begin = tokio::time::Instant::now();
+    assert!(Arc::ptr_eq(&first, &roots().await));
+    assert_eq!(begin.elapsed(), REFRESH_WAIT);
+    drop(hanging);
+    assert!(!Arc::ptr_eq(&first, &roots().await));
 }

@@ -9,7 +9,7 @@ use crate::{
     config::Server,
     tls::{
         fixture::{Ca, Folder, dns},
-        material::Need,
+        material::{Freshness, Need},
     },
 };
 
@@ -56,7 +56,7 @@ async fn ch7_4_ch7_5_an_instance_is_kept_up_to_date_from_its_first_user_to_its_l
     assert_eq!(leaf(), None, "nothing is read before there is a user");
     let (first, second) = (provider.watch(), provider.watch());
     assert!(Arc::ptr_eq(&first, &second));
-    provider.material().for_handshake(Need::Identity, false).await;
+    provider.material().for_handshake(Need::Identity, Freshness::Watched).await;
     assert_eq!(leaf(), Some(generations[0].der.clone()));
     folder.write_identity(&generations[1]);
     drop(first);

@@ -135,3 +135,19 @@ fn ch7_5_a_handshake_without_material_waits_for_a_reading_a_second_after_the_las
     refresh.handle_need();
     assert_eq!(refresh.poll_timeout(), Some(at(605)), "it has material");
 }
+
+#[test]
+fn a65_a_handshake_that_needs_the_files_as_they_are_has_them_read_once() {
+    let start = Instant::now();
+    let at = |seconds| start + Duration::from_secs(seconds);
+    let mut refresh = Refresh::new(Duration::from_secs(600));
+    assert!(refresh.begin_reading(Trigger::Handshake(at(0)), at(0)));
+    refresh.handle_reading(at(2), Ok("a"), parse);
+    assert!(!refresh.begin_reading(Trigger::Interval, at(2)));
+    assert!(!refresh.begin_reading(Trigger::Missing, at(2)), "there is material");
+    assert!(refresh.begin_reading(Trigger::Handshake(at(1)), at(3)), "it has waited for an earlier reading");
+    refresh.handle_reading(at(4), Err("gone".to_owned()), parse);
+    assert!(!refresh.begin_reading(Trigger::Handshake(at(2)), at(5)), "that reading began after it");
+    assert!(refresh.begin_reading(Trigger::Handshake(at(5)), at(5)));
+    assert_eq!(refresh.material().map(|material| **material), Some("a"));
+}

@@ -29,7 +29,7 @@ use tonic::{
 };
 
 use super::{
-    dial::{End, Link},
+    connect::{End, Link},
     failure::Failure,
     outgoing::Outgoing,
 };

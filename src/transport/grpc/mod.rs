@@ -10,13 +10,13 @@
 //! ```
 //!
 //! Each attempt has a connection and a task of its own; a broken connection is never reused, and certificate files
-//! are read for each one. HTTP/2 uses hyper directly and not tonic's channel, because a channel does not expose the
+//! are read for each one (`crate::tls`). HTTP/2 uses hyper directly and not tonic's channel, because a channel does not expose the
 //! reason for the end of a connection, which distinguishes a crash from "too many pings".
 //!
 //! Load reports are one more stream on the connection of an attempt (`shared`), which lives as long as one of both.
 
 mod call;
-mod dial;
+mod connect;
 mod failure;
 mod outgoing;
 mod shared;
@@ -33,12 +33,14 @@ use tracing::info;
 
 use self::{
     call::Call,
-    dial::{Dial, Tasks},
+    connect::{Connect, Tasks},
     shared::{Link, SharedLink, SideStream},
 };
+#[cfg(feature = "tls")]
+use super::credentials::RevocationLists;
 use super::{
     ConnectRequest, Connection, ConnectionEvents, Disconnect, MetadataSource, Transport,
-    credentials::CredentialsRegistry, metadata::MetadataSources,
+    credentials::CredentialsRegistry, socket::CredentialSources,
 };
 use crate::{config::bounded, escape::Escaped};
 
@@ -54,9 +56,7 @@ struct Settings {
     max_message_size: usize,
     keepalive_timeout: Duration,
     connect_timeout: Duration,
-    credentials: CredentialsRegistry,
-    /// Sources of the metadata of calls.
-    metadata: MetadataSources,
+    credentials: CredentialSources,
 }
 
 impl GrpcTransport {
@@ -84,7 +84,15 @@ impl GrpcTransport {
     /// Sets the implementations of further types of credentials in the bootstrap.
     #[must_use]
     pub fn with_credentials(mut self, credentials: CredentialsRegistry) -> Self {
-        self.settings.credentials = credentials;
+        self.settings.credentials.registry = credentials;
+        self
+    }
+
+    /// Refuses servers whose certificate, or one of its authorities, is revoked by a list: none by default.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_certificate_revocation(mut self, lists: RevocationLists) -> Self {
+        self.settings.credentials.revoke_by(lists);
         self
     }
 
@@ -92,7 +100,7 @@ impl GrpcTransport {
     /// ([`Server::initial_metadata`](crate::config::Server::initial_metadata)) and of sources that were added before.
     #[must_use]
     pub fn with_initial_metadata(mut self, source: impl MetadataSource) -> Self {
-        self.settings.metadata.push(source);
+        self.settings.credentials.metadata.push(source);
         self
     }
 }
@@ -104,13 +112,8 @@ impl GrpcTransport {
     }
 
     #[cfg(feature = "rest")]
-    pub(super) fn credentials(&self) -> &CredentialsRegistry {
+    pub(super) fn credentials(&self) -> &CredentialSources {
         &self.settings.credentials
-    }
-
-    #[cfg(feature = "rest")]
-    pub(super) fn metadata(&self) -> &MetadataSources {
-        &self.settings.metadata
     }
 }
 
@@ -120,8 +123,7 @@ impl Default for GrpcTransport {
             max_message_size: 64 << 20,
             keepalive_timeout: Duration::from_secs(10),
             connect_timeout: Duration::from_secs(20),
-            credentials: CredentialsRegistry::default(),
-            metadata: MetadataSources::default(),
+            credentials: CredentialSources::default(),
         };
         Self { settings }
     }
@@ -231,10 +233,9 @@ impl Attempt {
     /// Connects, and runs the stream until its end.
     async fn hold(self) -> Result<Disconnect, Disconnect> {
         let server = &self.target.server;
-        let dial = Dial {
+        let connect = Connect {
             server,
             credentials: &self.settings.credentials,
-            metadata: &self.settings.metadata,
             keepalive: bounded(self.target.keepalive),
             keepalive_timeout: bounded(
                 server.keepalive.map_or(self.settings.keepalive_timeout, |own| own.timeout),
@@ -243,7 +244,7 @@ impl Attempt {
             events: &self.events,
             tasks: self.tasks,
         };
-        let link = dial.connect().await?;
+        let link = connect.connect().await?;
         info!(server = %Escaped(&server.uri), "connected");
         self.link.send_replace(Some(SharedLink::of(&link)));
         self.events.connected();

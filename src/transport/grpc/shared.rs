@@ -11,7 +11,7 @@ use tracing::debug;
 use super::{
     Settings,
     call::Call,
-    dial::{self, Dial, End, Tasks},
+    connect::{self, Connect, End, Tasks},
     outgoing::Outgoing,
 };
 use crate::{
@@ -58,7 +58,7 @@ impl Drop for Link {
 
 impl SharedLink {
     /// Returns the parts of a connection.
-    pub(super) fn of(link: &dial::Link) -> Self {
+    pub(super) fn of(link: &connect::Link) -> Self {
         Self { requests: link.requests.clone(), origin: link.origin.clone() }
     }
 }
@@ -80,17 +80,16 @@ impl SideStream {
         let SharedLink { requests, origin } = link.ok_or_else(no_connection)?;
         let server = &self.target.server;
         // Tokens may have expired since the connection was made.
-        let dial = Dial {
+        let connect = Connect {
             server,
             credentials: &self.settings.credentials,
-            metadata: &self.settings.metadata,
             keepalive: bounded(self.target.keepalive),
             keepalive_timeout: bounded(self.settings.keepalive_timeout),
             connect_timeout: bounded(self.settings.connect_timeout),
             events: &self.events,
             tasks: Tasks::default(),
         };
-        let headers = dial.headers().await?;
+        let headers = connect.headers().await?;
         self.events.connected();
         let call = Call {
             events: self.events.clone(),
@@ -99,7 +98,7 @@ impl SideStream {
             server: server.clone(),
             path: self.target.path.clone(),
         };
-        let link = dial::Link { requests, end: End::Elsewhere, origin, headers };
+        let link = connect::Link { requests, end: End::Elsewhere, origin, headers };
         Ok(call.run(link, self.outbound).await)
     }
 }

@@ -8,12 +8,15 @@ use std::{
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::transport::{ConnectionEvents, WeakConnectionEvents, socket::BoxedIo};
+use crate::{
+    dial::MaybeTlsStream,
+    transport::{ConnectionEvents, WeakConnectionEvents},
+};
 
 /// The byte stream below HTTP/2. It reports the first read, since the kernel of a frozen server accepts connections but sends
 /// nothing on them, and the GOAWAY of the server.
 pub(super) struct WatchedIo {
-    io: BoxedIo,
+    io: MaybeTlsStream,
     /// `None` after the report of the first read.
     events: Option<ConnectionEvents>,
     /// Reports after the first read; weak, since the byte stream may be dropped long after the stream has ended.
@@ -34,7 +37,7 @@ struct Frames {
 }
 
 impl WatchedIo {
-    pub(super) fn new(io: BoxedIo, events: ConnectionEvents) -> Self {
+    pub(super) fn new(io: MaybeTlsStream, events: ConnectionEvents) -> Self {
         let later_events = events.downgrade();
         Self { io, events: Some(events), later_events, frames: Frames::default() }
     }

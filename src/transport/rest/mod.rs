@@ -9,7 +9,7 @@
 //!
 //! The types of one server share a pool of connections, over HTTP/1.1 or the protocol that TLS negotiates. A pool
 //! with a broken connection is dropped as a whole, so that no other request uses a dead connection. Certificate files
-//! are read for each connection, and tokens for each request.
+//! are read for each connection (`crate::tls`), and tokens for each request.
 
 mod exchange;
 mod outgoing;
@@ -38,10 +38,7 @@ pub(super) struct RestTransport {
 impl RestTransport {
     /// Creates a transport with the settings of that for streams.
     pub(super) fn new(grpc: &GrpcTransport) -> Self {
-        Self {
-            max_message_size: grpc.max_message_size(),
-            pools: Pools::new(grpc.credentials().clone(), grpc.metadata().clone()),
-        }
+        Self { max_message_size: grpc.max_message_size(), pools: Pools::new(grpc.credentials().clone()) }
     }
 }
 
@@ -51,7 +48,7 @@ impl Transport for RestTransport {
         // Only a poll shows whether the server is reachable.
         events.connected();
         let poller = Poller {
-            pool: self.pools.of(&target.server),
+            pool: self.pools.of(&target),
             timeout: target.polling.unwrap_or_default().request_timeout,
             target,
             events,

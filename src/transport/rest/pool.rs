@@ -6,6 +6,7 @@ use std::{
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
     task::{Context, Poll},
+    time::Duration,
 };
 
 use futures_core::future::BoxFuture;
@@ -23,37 +24,35 @@ use tonic::codegen::Service;
 use super::outgoing::Outgoing;
 use crate::{
     config::Server,
+    dial::{self, Alpn, MaybeTlsStream, SocketOptions},
     transport::{
-        Disconnect, DisconnectKind,
-        credentials::CredentialsRegistry,
-        metadata::MetadataSources,
-        socket::{Alpn, BoxedIo, Loader, Secured, explain, open},
+        ConnectRequest, Disconnect, DisconnectKind,
+        socket::{CredentialSources, Loader, Secured, explain},
     },
 };
 
 /// The pools of all polled servers.
 #[derive(Debug)]
 pub(super) struct Pools {
-    credentials: Arc<CredentialsRegistry>,
-    metadata: MetadataSources,
+    credentials: Arc<CredentialSources>,
     /// Weak: a pool ends with its last type.
     list: Mutex<Vec<Weak<Pool>>>,
 }
 
 impl Pools {
-    pub(super) fn new(credentials: CredentialsRegistry, metadata: MetadataSources) -> Self {
-        Self { credentials: Arc::new(credentials), metadata, list: Mutex::default() }
+    pub(super) fn new(credentials: CredentialSources) -> Self {
+        Self { credentials: Arc::new(credentials), list: Mutex::default() }
     }
 
-    /// The pool of a server. It lives as long as it is in use.
-    pub(super) fn of(&self, server: &Arc<Server>) -> Arc<Pool> {
+    /// Returns the pool of a server. It lives as long as it is in use, with the keepalive of its first user.
+    pub(super) fn of(&self, ConnectRequest { server, keepalive, .. }: &ConnectRequest) -> Arc<Pool> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         list.retain(|pool| pool.strong_count() > 0);
         if let Some(pool) = list.iter().filter_map(Weak::upgrade).find(|pool| pool.dialer.server == *server) {
             return pool;
         }
-        let (credentials, metadata) = (self.credentials.clone(), self.metadata.clone());
-        let dialer = Dialer { server: server.clone(), credentials, metadata };
+        let credentials = self.credentials.clone();
+        let dialer = Dialer { server: server.clone(), credentials, keepalive: *keepalive };
         let pool = Arc::new(Pool { client: Mutex::new(dialer.client()), dialer });
         list.push(Arc::downgrade(&pool));
         pool
@@ -89,14 +88,15 @@ impl Pool {
 #[derive(Debug, Clone)]
 pub(super) struct Dialer {
     pub(super) server: Arc<Server>,
-    credentials: Arc<CredentialsRegistry>,
-    metadata: MetadataSources,
+    credentials: Arc<CredentialSources>,
+    /// How long a connection is idle before the system probes the server: between polls there are no pings.
+    keepalive: Duration,
 }
 
 impl Dialer {
     /// The loader of the credentials of a connection or of a request.
     pub(super) fn loader(&self) -> Loader<'_> {
-        Loader { server: &self.server, registry: &self.credentials, metadata: &self.metadata }
+        self.credentials.of(&self.server)
     }
 
     /// Creates a client without connections.
@@ -113,7 +113,8 @@ impl Dialer {
         let unreachable =
             |why: &(dyn Error + 'static)| Disconnect::new(DisconnectKind::Unreachable, explain(why, channel));
         let credentials = self.loader().load(Alpn::Http2OrHttp1).await?;
-        let (io, host) = open(self.server.uri.address()).await.map_err(|e| unreachable(&e))?;
+        let options = SocketOptions { keepalive: Some(self.keepalive), ..SocketOptions::default() };
+        let (io, host) = dial::open(self.server.uri.address(), options).await.map_err(|e| unreachable(&e))?;
         let Secured { io, selected_http2 } =
             credentials.secure(io, &host).await.map_err(|e| unreachable(&*e))?;
         Ok(Socket { io: TokioIo::new(io), selected_http2 })
@@ -149,7 +150,7 @@ impl Error for Unconnected {}
 
 /// A connection in the form that hyper requires.
 pub(super) struct Socket {
-    io: TokioIo<BoxedIo>,
+    io: TokioIo<MaybeTlsStream>,
     /// Whether TLS has negotiated HTTP/2.
     selected_http2: bool,
 }

@@ -5,9 +5,12 @@ use std::{error::Error, path::Path, sync::OnceLock, time::SystemTime};
 use http::{HeaderMap, header::AUTHORIZATION};
 use tonic::codegen::StdError;
 
-use super::{BoxedIo, with_causes};
+use super::with_causes;
+#[cfg(feature = "tls")]
+use crate::tls::RevocationLists;
 use crate::{
-    config::{CallCredentials, ChannelCredentials, CustomCredentials, Server, TlsConfig},
+    config::{CallCredentials, ChannelCredentials, CustomCredentials, Server},
+    dial::{Alpn, MaybeTlsStream, Socket},
     file_reads::FileReads,
     transport::{
         Disconnect, DisconnectKind,
@@ -18,7 +21,7 @@ use crate::{
     },
 };
 
-#[cfg(feature = "tls")]
+#[cfg_attr(not(feature = "tls"), path = "credentials/no_tls.rs")]
 mod tls;
 mod token;
 
@@ -30,29 +33,27 @@ pub(in crate::transport) struct Credentials {
     pub(in crate::transport) headers: HeaderMap,
 }
 
+/// Where the credentials of a client's connections come from.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(in crate::transport) struct CredentialSources {
+    /// The implementations of the application.
+    pub(in crate::transport) registry: CredentialsRegistry,
+    /// The metadata of the application.
+    pub(in crate::transport) metadata: MetadataSources,
+    /// The certificates, keys and sessions of earlier connections.
+    tls: tls::TlsCache,
+}
+
 /// The loader of the credentials of a server.
 #[derive(Clone, Copy)]
 pub(in crate::transport) struct Loader<'a> {
-    pub(in crate::transport) server: &'a Server,
-    /// The implementations of the application.
-    pub(in crate::transport) registry: &'a CredentialsRegistry,
-    /// The metadata of the application.
-    pub(in crate::transport) metadata: &'a MetadataSources,
-}
-
-/// The protocols to negotiate by TLS.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::transport) enum Alpn {
-    /// HTTP/2 alone.
-    Http2,
-    /// HTTP/2 or HTTP/1.1, by the server's choice.
-    #[cfg(feature = "rest")]
-    Http2OrHttp1,
+    server: &'a Server,
+    sources: &'a CredentialSources,
 }
 
 /// A connection with the required security.
 pub(in crate::transport) struct Secured {
-    pub(in crate::transport) io: BoxedIo,
+    pub(in crate::transport) io: MaybeTlsStream,
     /// Whether TLS has negotiated HTTP/2.
     #[cfg_attr(not(feature = "rest"), allow(dead_code, reason = "gRPC is HTTP/2 in any case"))]
     pub(in crate::transport) selected_http2: bool,
@@ -61,9 +62,21 @@ pub(in crate::transport) struct Secured {
 /// The security of a connection, with its files read.
 enum Channel {
     Insecure,
-    #[cfg(feature = "tls")]
     Tls(tls::Tls),
     Handshake(Box<dyn Handshake>),
+}
+
+impl CredentialSources {
+    /// Sets the lists by which no certificate of a server may be revoked.
+    #[cfg(feature = "tls")]
+    pub(in crate::transport) fn revoke_by(&mut self, lists: RevocationLists) {
+        self.tls = tls::TlsCache::revoking(lists);
+    }
+
+    /// Returns the loader of a server.
+    pub(in crate::transport) fn of<'a>(&'a self, server: &'a Server) -> Loader<'a> {
+        Loader { server, sources: self }
+    }
 }
 
 impl Loader<'_> {
@@ -74,14 +87,16 @@ impl Loader<'_> {
         let headers = self.call_headers(is_plaintext, headers).await?;
         let channel = match security {
             ConnectionSecurity::Plaintext => Channel::Insecure,
-            ConnectionSecurity::Tls(config) => Channel::tls(config, alpn).await?,
+            ConnectionSecurity::Tls(config) => {
+                let tls = self.sources.tls.load(self.server, config, alpn).await;
+                Channel::Tls(tls.map_err(unusable)?)
+            }
             ConnectionSecurity::Handshake(handshake) => Channel::Handshake(handshake),
         };
         Ok(Credentials { channel, headers })
     }
 
     /// Loads the headers of one call alone.
-    #[cfg(feature = "rest")]
     pub(in crate::transport) async fn headers(self) -> Result<HeaderMap, Disconnect> {
         let is_custom = matches!(self.server.channel_credentials, ChannelCredentials::Custom(_));
         if self.server.call_credentials.is_empty() && !is_custom {
@@ -96,7 +111,7 @@ impl Loader<'_> {
         self,
         mut headers: HeaderMap,
     ) -> Result<HeaderMap, Disconnect> {
-        let metadata = self.metadata.headers(self.server).await;
+        let metadata = self.sources.metadata.headers(self.server).await;
         let metadata = metadata.map_err(|e| unusable(format!("initial_metadata: {}", with_causes(&*e))))?;
         for (name, value) in &metadata {
             headers.append(name, value.clone());
@@ -110,7 +125,7 @@ impl Loader<'_> {
             ChannelCredentials::Insecure => Ok(ConnectionCredentials::plaintext()),
             ChannelCredentials::Tls(config) => Ok(ConnectionCredentials::tls(config.clone())),
             ChannelCredentials::Custom(custom) => {
-                let plugin = self.registry.channel(custom.type_name());
+                let plugin = self.sources.registry.channel(custom.type_name());
                 let plugin = plugin.ok_or_else(|| not_registered("channel", custom))?;
                 plugin.load(self.context(custom)).await.map_err(|e| failed("channel", custom, &*e))
             }
@@ -133,7 +148,7 @@ impl Loader<'_> {
                     headers.append(AUTHORIZATION, in_background(token::FIELD, path, read).await?);
                 }
                 CallCredentials::Custom(custom) => {
-                    let plugin = self.registry.call(custom.type_name());
+                    let plugin = self.sources.registry.call(custom.type_name());
                     let plugin = plugin.ok_or_else(|| not_registered("call", custom))?;
                     let own = plugin.load(self.context(custom)).await;
                     let own = own.map_err(|e| failed("call", custom, &*e))?;
@@ -160,43 +175,25 @@ impl Credentials {
     pub(in crate::transport) fn is_secure(&self) -> bool {
         match &self.channel {
             Channel::Insecure => false,
-            #[cfg(feature = "tls")]
             Channel::Tls(_) => true,
             Channel::Handshake(_) => true,
         }
     }
 
     /// Secures a connection to a host of this name or address.
-    pub(in crate::transport) async fn secure(&self, io: BoxedIo, host: &str) -> Result<Secured, StdError> {
+    pub(in crate::transport) async fn secure(&self, io: Socket, host: &str) -> Result<Secured, StdError> {
         match &self.channel {
-            Channel::Insecure => Ok(Secured { io, selected_http2: false }),
-            #[cfg(feature = "tls")]
+            Channel::Insecure => Ok(Secured { io: MaybeTlsStream::Plaintext(io), selected_http2: false }),
             Channel::Tls(tls) => tls.secure(io, host).await,
             Channel::Handshake(own) => {
-                Ok(Secured { io: own.handshake(io, host).await?, selected_http2: false })
+                let io = MaybeTlsStream::Custom(own.handshake(Box::new(io), host).await?);
+                Ok(Secured { io, selected_http2: false })
             }
         }
     }
 }
 
-impl Channel {
-    /// Reads the files of TLS.
-    #[cfg(feature = "tls")]
-    async fn tls(config: TlsConfig, alpn: Alpn) -> Result<Self, Disconnect> {
-        let files =
-            [&config.ca_certificate_file, &config.spiffe_trust_bundle_map_file, &config.certificate_file];
-        let first = files.into_iter().flatten().next().cloned().unwrap_or_default();
-        in_background("the files of TLS,", &first, move || tls::Tls::load(&config, alpn)).await.map(Self::Tls)
-    }
-
-    #[cfg(not(feature = "tls"))]
-    #[allow(clippy::unused_async, reason = "files are read with the feature")]
-    async fn tls(_: TlsConfig, _: Alpn) -> Result<Self, Disconnect> {
-        Err(unusable("this build of xdskit lacks the feature `tls`"))
-    }
-}
-
-/// Reads files on a thread for blocking operations, within a limit of time. `field` and `path` name one of them for errors.
+/// Reads a file on a thread for blocking operations, within a limit of time. `field` and `path` name it for errors.
 async fn in_background<T: Send + 'static>(
     field: &str,
     path: &Path,
@@ -205,7 +202,7 @@ async fn in_background<T: Send + 'static>(
     READS.get_or_init(FileReads::default).read(field, path, read).await.map_err(unusable)
 }
 
-/// The readings of all clients of the process, which bounds their threads.
+/// The readings of tokens of all clients of the process, which bounds their threads.
 static READS: OnceLock<FileReads> = OnceLock::new();
 
 /// Returns the error of a type without an implementation.

@@ -3,7 +3,7 @@
 use std::{error::Error, io};
 
 #[cfg(feature = "tls")]
-use tokio_rustls::rustls::{self, CertificateError};
+use tokio_rustls::rustls;
 
 use crate::config::ChannelCredentials;
 #[cfg(feature = "tls")]
@@ -78,7 +78,13 @@ fn of_io(error: &io::Error, channel: &ChannelCredentials) -> Option<String> {
     if !CLOSED.contains(&error.kind()) {
         return None;
     }
-    let question = match channel {
+    let question = question(channel);
+    Some(format!("it closed the connection without a response; is it healthy, or {question}"))
+}
+
+/// Asks about the likely reason why a server refuses the client.
+fn question(channel: &ChannelCredentials) -> String {
+    match channel {
         ChannelCredentials::Insecure => "does the server require TLS (channel_creds `tls`)?".to_owned(),
         ChannelCredentials::Tls(config) => match &config.certificate_file {
             Some(file) => format!("does it trust the certificate in certificate_file {}?", file.display()),
@@ -87,14 +93,19 @@ fn of_io(error: &io::Error, channel: &ChannelCredentials) -> Option<String> {
         ChannelCredentials::Custom(custom) => {
             format!("does it accept the channel credentials `{}`?", custom.type_name())
         }
-    };
-    Some(format!("it closed the connection without a response; is it healthy, or {question}"))
+    }
 }
 
 /// Suggests a reason for an error of TLS.
 #[cfg(feature = "tls")]
 fn of_tls(error: &rustls::Error, channel: &ChannelCredentials) -> Option<String> {
-    let ChannelCredentials::Tls(config) = channel else { return None };
+    use rustls::AlertDescription::{
+        AccessDenied, BadCertificate, CertificateExpired, CertificateRequired, CertificateRevoked,
+        CertificateUnknown, DecryptError, UnknownCA,
+    };
+    if !matches!(channel, ChannelCredentials::Tls(_)) {
+        return None;
+    }
     if let rustls::Error::InvalidMessage(error) = error {
         return match Unreadable::of(error) {
             Unreadable::NotTls => {
@@ -104,20 +115,19 @@ fn of_tls(error: &rustls::Error, channel: &ChannelCredentials) -> Option<String>
             Unreadable::Malformed => None,
         };
     }
-    if let rustls::Error::AlertReceived(rustls::AlertDescription::CertificateRequired) = error {
-        return Some("does the server require a client certificate (certificate_file)?".to_owned());
-    }
-    let rustls::Error::InvalidCertificate(why) = error else { return None };
-    if [CertificateError::UnknownIssuer, CertificateError::BadSignature].contains(why) {
-        return Some(match &config.ca_certificate_file {
-            Some(file) => {
-                format!("its certificate is not signed by a CA in ca_certificate_file {}", file.display())
-            }
-            None => "its certificate is not signed by a CA that this system trusts; set ca_certificate_file?"
-                .to_owned(),
-        });
-    }
-    None
+    // The alerts by which servers refuse the certificate of a client, or its absence.
+    let refusals = [
+        AccessDenied,
+        BadCertificate,
+        CertificateExpired,
+        CertificateRequired,
+        CertificateRevoked,
+        CertificateUnknown,
+        DecryptError,
+        UnknownCA,
+    ];
+    let rustls::Error::AlertReceived(alert) = error else { return None };
+    refusals.contains(alert).then(|| question(channel))
 }
 
 /// The errors of a connection that the other end has closed.

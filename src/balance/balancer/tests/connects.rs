@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::balance::{
-    picker::ConnectRequest,
+    connect_request::ConnectRequest,
     policies::ring_hash::{RingHash, ring::RingSizes},
     policy::LeafConfig,
     simulation::network::{self, Behavior, Network, cluster},

@@ -7,8 +7,8 @@ use crate::{
     balance::{
         identity::Identity,
         load::Loads,
+        locality_config::{EndpointConfig, LocalityConfig},
         policies::StateCounts,
-        policy::{EndpointConfig, LocalityConfig},
         ready_set::{Listed, ReadySlots},
         stream_queue::Connections,
     },

@@ -1,7 +1,7 @@
 //! The entries of the rings of one cluster, if those that are configured would be too many together (CH3.30).
 
 use super::{RingHash, ring::RingSizes};
-use crate::balance::{lists::config::EndpointList, policy::LeafConfig};
+use crate::balance::{lists::config::EndpointList, locality_config::ClusterLists};
 
 /// The entries that the rings of a cluster share by their numbers of endpoints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -15,11 +15,13 @@ pub(super) struct RingBudget {
 impl RingBudget {
     /// The budget of a cluster with several rings, for its localities and priorities. `None` if it needs none: rings are then those of
     /// gRPC.
-    pub(super) fn of(ring: &RingHash, cluster: &LeafConfig) -> Option<Self> {
+    pub(super) fn of(ring: &RingHash, cluster: ClusterLists<'_>) -> Option<Self> {
         let (mut sum, mut endpoints) = (0.0, 0);
-        for list in cluster.priorities.iter().zip(0..).flat_map(|(localities, priority)| {
-            EndpointList::all(priority, localities, cluster.policy.by_locality)
-        }) {
+        for list in
+            cluster.priorities.iter().zip(0..).flat_map(|(localities, priority)| {
+                EndpointList::all(priority, localities, cluster.by_locality)
+            })
+        {
             let weighted = list.weighted();
             sum += ring.sizes.scale(weighted.iter().map(|(_, weight)| *weight)).ceil();
             endpoints += weighted.len() as u64;

@@ -8,8 +8,9 @@ use std::sync::{
 use super::ring::Ring;
 use crate::balance::{
     hash::hash,
-    picker::{Draws, PickArgs, ReadyEndpoint},
+    pick_args::{Draws, PickArgs},
     policies::{PolicyPick, PolicyPicker, StateCounts, Tracking, unreachable},
+    ready_endpoint::ReadyEndpoint,
     ready_set::ReadySet,
 };
 

@@ -3,32 +3,36 @@
 use std::{sync::Arc, time::Duration};
 
 use crate::{
-    balance::{backoff::BackoffSettings, clusters::ClusterConfigs, policies::PolicyLimits},
+    backoff::BackoffSettings,
+    balance::{backoff::ConnectSettings, clusters::ClusterConfigs, policies::PolicyLimits},
     config::bounded,
 };
 
 /// What a channel's builder sets.
 #[derive(Debug)]
 pub(super) struct Extremes {
-    pub(super) backoff: BackoffSettings,
+    pub(super) backoff: ConnectSettings,
     ring_size_cap: u32,
     cluster_ring_entries: u32,
 }
 
 impl Extremes {
     pub(super) fn draw(random: &mut fastrand::Rng) -> Self {
-        let usual = BackoffSettings::default();
+        let (usual, delays) = (ConnectSettings::default(), BackoffSettings::default());
         let (shortest, longest) = (Duration::from_millis(1), bounded(Duration::MAX));
         let mut one_of = |usual, extremes: [Duration; 2]| match random.u8(..6) {
             0 => extremes[0],
             1 => extremes[1],
             _ => usual,
         };
-        let backoff = BackoffSettings {
-            initial: one_of(usual.initial, [shortest, longest]),
-            max: one_of(usual.max, [shortest, longest]),
+        let delays = BackoffSettings {
+            initial: one_of(delays.initial, [shortest, longest]),
+            max: one_of(delays.max, [shortest, longest]),
+            ..delays
+        };
+        let backoff = ConnectSettings {
+            backoff: Arc::new(delays),
             min_connect_timeout: one_of(usual.min_connect_timeout, [Duration::ZERO, longest]),
-            ..usual
         };
         Self {
             backoff,
@@ -52,8 +56,9 @@ impl Extremes {
 
     /// Whether delays between attempts may be longer than a run.
     pub(super) fn waits_long(&self) -> bool {
-        self.backoff.initial.min(self.backoff.max) > Duration::from_secs(1)
-            || self.backoff.max > BackoffSettings::default().max
-            || self.backoff.min_connect_timeout > BackoffSettings::default().min_connect_timeout
+        let delays = &self.backoff.backoff;
+        delays.initial.min(delays.max) > Duration::from_secs(1)
+            || delays.max > BackoffSettings::default().max
+            || self.backoff.min_connect_timeout > ConnectSettings::default().min_connect_timeout
     }
 }

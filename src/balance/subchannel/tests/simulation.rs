@@ -40,7 +40,10 @@ impl World {
         let full = Arc::<Mutex<Vec<_>>>::default();
         let requests = full.clone();
         Self {
-            subchannel: Subchannel::new(SocketAddr::from(([127, 0, 0, 1], 1)).into(), Arc::default()),
+            subchannel: Subchannel::new(
+                SocketAddr::from(([127, 0, 0, 1], 1)).into(),
+                ConnectSettings::default(),
+            ),
             on_full: OnFull::new(move |connection| requests.lock().unwrap().push(connection)),
             full,
             picker: None,

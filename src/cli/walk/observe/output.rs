@@ -135,6 +135,7 @@ fn report(printed: &mut BTreeMap<(usize, Arc<str>), String>, state: &mut Observe
 
 /// The keys of what is not the tree of a listener: the clusters that no listener leads to, and the absence of all listeners.
 const UNUSED: &str = "\n unused clusters";
+/// The key of the absence of all listeners.
 const ABSENCE: &str = "\n absence";
 
 /// The reason for the absence of a listener that was there.

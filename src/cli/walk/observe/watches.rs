@@ -42,8 +42,11 @@ pub(super) struct Watches {
 /// A type of resources that listeners lead to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Followed {
+    /// Route configurations (RDS).
     Routes,
+    /// Clusters (CDS).
     Cluster,
+    /// Cluster load assignments (EDS).
     Endpoints,
 }
 
@@ -78,6 +81,7 @@ impl Watches {
             let is_needed = *kind != of || names.contains(name);
             if !is_needed {
                 handle.abort();
+                // Forgotten, since a state that is no longer watched is outdated when it is needed again.
                 C::of(&mut state.mesh).set(name, None);
             }
             is_needed

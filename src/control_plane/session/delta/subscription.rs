@@ -92,6 +92,7 @@ impl Subscription {
         behavior: &Behavior,
     ) -> Option<Answer> {
         let Awaited { version, perishable, resources } = self.awaiting.remove(nonce)?;
+        // While resources are rejected, an ACK of another response does not stop the timer of their retry.
         if error_detail.is_some() || self.rejected.is_empty() {
             self.retry.on_answer(error_detail.is_none(), behavior.after_nack);
         }

@@ -73,6 +73,7 @@ pub(super) struct Subscription {
 /// The names that were added since the last response.
 #[derive(Debug, Clone, Default)]
 struct Added {
+    /// Names other than the wildcard.
     names: Vec<String>,
     wildcard: bool,
 }
@@ -120,7 +121,9 @@ impl Whole {
 /// The contents of a response.
 #[derive(Debug)]
 enum Contents<'a> {
+    /// Resources with their contents, and errors.
     Whole { resources: Vec<&'a Stored>, errors: Vec<&'a StoredError> },
+    /// Resources whose times to live are renewed, without contents.
     Heartbeats(Vec<&'a Stored>),
 }
 

@@ -28,11 +28,15 @@ use crate::{
 /// A request of a client on a stream of load reports. The first one of a stream has no loads.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LoadReport {
+    /// The ID of the node that a request of the stream has named last.
     node: Arc<str>,
+    /// The number of the stream.
     stream: u64,
+    /// The time at the server.
     received_at: Instant,
     /// The size of the message.
     bytes: usize,
+    /// The request itself.
     message: LoadStatsRequest,
 }
 
@@ -169,6 +173,7 @@ impl ClusterLoad {
         let mut dropped_by_category = BTreeMap::new();
         for dropped in &stats.dropped_requests {
             let count: &mut u64 = dropped_by_category.entry(dropped.category.clone()).or_default();
+            // Clients can send any numbers, also several for a category.
             *count = count.saturating_add(dropped.dropped_count);
         }
         Self {

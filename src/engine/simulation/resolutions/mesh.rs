@@ -73,6 +73,7 @@ impl Mesh {
     pub(super) fn since(&self, key: &ResourceKey, generation: u32) -> impl Iterator<Item = Option<&Spec>> {
         let history = self.history(key);
         let before = history.partition_point(|(at, _)| *at <= generation);
+        // The state as of the generation is that of the last change up to it.
         history[before.saturating_sub(1)..].iter().map(|(_, spec)| spec.as_ref())
     }
 
@@ -96,10 +97,12 @@ impl Mesh {
                 if before == after && !renewed.contains(&key) {
                     continue;
                 }
+                // Each resource is not there in generation 0, before the first change.
                 let history = self.history.entry(key.clone()).or_insert_with(|| vec![(0, None)]);
                 history.push((generation, after.cloned()));
                 changes.insert(key.clone(), after.cloned());
                 if let Some(spec) = after {
+                    // The generation is in the resource, so that what is published can be traced to it.
                     tx.set(spec.encode(&key, generation));
                     self.now.insert(key, Made { generation, spec: spec.clone() });
                 } else {

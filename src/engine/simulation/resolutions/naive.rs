@@ -7,9 +7,9 @@ use super::spec::{Host, Spec};
 /// What a cluster leads to.
 #[derive(Default)]
 pub(super) struct Flat {
-    /// Those with endpoints, each at its first place.
+    /// The clusters with endpoints, each at its first place.
     pub(super) leaves: Vec<String>,
-    /// All of them, itself among them.
+    /// All reached clusters, the top among them.
     pub(super) reached: BTreeSet<String>,
     /// The first chain of aggregates that is longer than allowed.
     pub(super) too_deep: Option<Vec<String>>,

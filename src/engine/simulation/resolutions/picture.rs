@@ -62,6 +62,7 @@ impl Picture {
             snapshot.clusters().map(|view| (view.name().to_owned(), Shown::of(view, mesh))).collect();
         let of_clusters: usize = clusters.values().map(Shown::warnings).sum();
         let warnings: Vec<_> = snapshot.warnings().cloned().collect();
+        // The warnings of listener and routes come first, and those of clusters behind them, which are in the clusters here.
         let of_stem = warnings.len() - of_clusters;
         Self {
             listener: (name, made),

@@ -49,7 +49,7 @@ pub(super) struct World {
     pub(super) dns: BTreeMap<String, Dns>,
     config: WorldConfig,
     held: Held,
-    /// When a type may be held again.
+    /// The end of the rest of each type, before which it is not held again.
     rests: BTreeMap<Type, Instant>,
     watches: u64,
     healed: bool,
@@ -60,7 +60,7 @@ pub(super) struct World {
 pub(super) struct Dns {
     /// The generation of its addresses.
     pub(super) generation: u32,
-    /// It cannot be looked up.
+    /// Whether lookups of the host fail.
     pub(super) broken: bool,
 }
 
@@ -221,6 +221,7 @@ impl World {
         self.held.hold(ty.url());
         self.network.hold(0, self.held.clone());
         self.network.plan(time, Event::Release(ty));
+        // Without a rest, a type could be held for longer than any grace by one hold after the other.
         self.rests.insert(ty, now + time + REST);
     }
 
@@ -283,6 +284,7 @@ impl World {
 
     fn answer(&mut self, lookup: LookupId, host: &str) {
         let Dns { generation, broken } = self.dns[host];
+        // Not after the end of faults: what is checked then depends on lookups that succeed.
         let fails = self.config.rules.faults && !self.config.rules.sound && !self.healed;
         let result = if broken || (fails && self.network.random.u32(0..5) == 0) {
             Err("no such host".to_owned())

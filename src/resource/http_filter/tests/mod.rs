@@ -15,6 +15,7 @@ mod discovered;
 mod effective;
 mod external;
 mod filters;
+mod header_mutation;
 mod overrides;
 mod rbac;
 mod registry;

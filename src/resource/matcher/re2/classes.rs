@@ -11,14 +11,18 @@ pub(super) enum Class<'a> {
     Property { property: Property<'a>, is_negated: bool },
 }
 
+/// A property of Unicode by one of RE2's names.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Property<'a> {
+    /// All characters.
     Any,
     /// `C` without the unassigned characters.
     Other,
     /// `Cs`: no text has any.
     Surrogate,
+    /// A general category by its short name.
     Category(&'a str),
+    /// A script by its name.
     Script(&'a str),
 }
 
@@ -81,6 +85,7 @@ impl<'a> Class<'a> {
                     Property::Any => out.push_str(if is_negated { NOTHING } else { EVERYTHING }),
                     Property::Surrogate => out.push_str(if is_negated { EVERYTHING } else { NOTHING }),
                     Property::Other => {
+                        // Unlike the regex crate, RE2 has no unassigned characters in `C`; and UTF-8 has no surrogates.
                         out.extend([if is_negated { "[^" } else { "[" }, r"\p{Cc}\p{Cf}\p{Co}]"]);
                     }
                     Property::Category(name) => out.extend([sign, "{gc=", name, "}"]),
@@ -100,6 +105,7 @@ pub(super) fn write_all_but(out: &mut String, excluded: &str) {
 
 /// Writes a range in a class, without the surrogates in it.
 pub(super) fn write_range(class: &mut String, low: u32, high: u32) {
+    // Without surrogates, which the regex crate rejects in classes, and which no valid text contains.
     let parts = [(low, high.min(FIRST_SURROGATE - 1)), (low.max(LAST_SURROGATE + 1), high)];
     let mut is_empty = true;
     for (low, high) in parts.into_iter().filter(|(low, high)| low <= high) {
@@ -115,6 +121,7 @@ pub(super) fn write_range(class: &mut String, low: u32, high: u32) {
     }
 }
 
+/// Writes a character by its number, which has no other meaning anywhere in a pattern.
 pub(super) fn write_escape(out: &mut String, scalar: u32) {
     // Writing to a string does not fail.
     let _ = write!(out, "\\x{{{scalar:X}}}");
@@ -130,10 +137,12 @@ pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
 const EVERYTHING: &str = r"[\x{0}-\x{10FFFF}]";
 
+/// Surrogates are no characters: the `regex` crate has no classes with them, and RE2 has.
 const FIRST_SURROGATE: u32 = 0xd800;
 
 const LAST_SURROGATE: u32 = 0xdfff;
 
+/// The names of POSIX's classes, which the `regex` crate has, too.
 const POSIX: &[&str] = &[
     "alnum", "alpha", "ascii", "blank", "cntrl", "digit", "graph", "lower", "print", "punct", "space",
     "upper", "word", "xdigit",

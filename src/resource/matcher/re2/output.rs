@@ -14,6 +14,7 @@ pub(super) struct Output {
     outer: Vec<Group>,
 }
 
+/// A group that is not closed yet, or the whole pattern.
 struct Group {
     /// The positions of its parenthesis in the pattern and in the output.
     opened: usize,
@@ -24,6 +25,7 @@ struct Group {
     size: usize,
     /// The highest weight of its atoms.
     weight: u32,
+    /// The flags for the rest of the group. They end with it.
     flags: Flags,
 }
 
@@ -36,11 +38,13 @@ pub(super) struct Flags {
     pub(super) dot_matches_newline: bool,
 }
 
+/// A part of the output that the next repetition applies to.
 #[derive(Clone, Copy)]
 struct Atom {
     /// Where it is in the output.
     start: usize,
     end: usize,
+    /// Whether it ends with a repetition, so that another one needs parentheses around it.
     is_repeated: bool,
     /// An upper estimate of its size when compiled, in bytes.
     size: usize,

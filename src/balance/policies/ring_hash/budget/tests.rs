@@ -2,8 +2,9 @@ use super::*;
 use crate::{
     balance::{
         identity::{Identity, Security},
+        locality_config::{EndpointConfig, LocalityConfig},
         policies::{EndpointPolicy, Policy, PolicyLimits},
-        policy::{ClusterPolicy, EndpointConfig, HostsConfig, LocalityConfig},
+        policy::{ClusterPolicy, HostsConfig, LeafConfig},
     },
     resource::Locality,
 };
@@ -50,7 +51,7 @@ fn rings(by_locality: bool, cap: u32, priorities: &[&[usize]]) -> LeafConfig {
 /// The ring_hash of a cluster, and its budget.
 fn budget(config: &LeafConfig) -> (&RingHash, Option<RingBudget>) {
     let Policy::RingHash(ring) = &config.policy.policy else { panic!() };
-    (ring, RingBudget::of(ring, config))
+    (ring, RingBudget::of(ring, config.lists()))
 }
 
 /// The entries of all rings of a cluster.

@@ -2,8 +2,8 @@
 
 use super::*;
 use crate::balance::{
+    locality_config::EndpointConfig,
     policies::{EndpointPolicy, EndpointState, PolicyLimits, PolicyState, ring_hash::RingHash},
-    policy::EndpointConfig,
 };
 
 /// A set of endpoints, and what is picked of it.

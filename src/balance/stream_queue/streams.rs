@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use super::stream_queue::StreamQueue;
+use super::StreamQueue;
 
 /// An established connection: what requests are sent with, and the count of its streams against the peer's
 /// MAX_CONCURRENT_STREAMS.
@@ -68,7 +68,7 @@ impl<H> Streams<H> {
     }
 
     /// Counts a stream for an attempt that waits.
-    pub(super) fn take(&self) -> bool {
+    pub(in crate::balance) fn take(&self) -> bool {
         self.count_if(State::permits_more)
     }
 
@@ -87,7 +87,7 @@ impl<H> Streams<H> {
     }
 
     /// Whether any call on the connection was complete.
-    pub(super) fn has_completed_call(&self) -> bool {
+    pub(in crate::balance) fn has_completed_call(&self) -> bool {
         self.load().has(COMPLETED)
     }
 
@@ -132,7 +132,10 @@ impl<H> Streams<H> {
 
     /// The queue before the connection, which is made if there is none yet. A connection that several channels share has one for
     /// all of them.
-    pub(super) fn queue_or(&self, new: impl FnOnce() -> Arc<StreamQueue<H>>) -> Arc<StreamQueue<H>> {
+    pub(in crate::balance) fn queue_or(
+        &self,
+        new: impl FnOnce() -> Arc<StreamQueue<H>>,
+    ) -> Arc<StreamQueue<H>> {
         let mut known = self.queue.lock().unwrap_or_else(PoisonError::into_inner);
         known.upgrade().unwrap_or_else(|| {
             let queue = new();
@@ -142,12 +145,12 @@ impl<H> Streams<H> {
     }
 
     /// Whether attempts wait: nobody else takes a stream then.
-    pub(super) fn set_waiting(&self, is_waiting: bool) {
+    pub(in crate::balance) fn set_waiting(&self, is_waiting: bool) {
         self.set(WAITING, is_waiting);
     }
 
     /// Whether the limit holds for all streams that are counted here; see [`StreamQueue`].
-    pub(super) fn set_strict(&self, is_strict: bool) {
+    pub(in crate::balance) fn set_strict(&self, is_strict: bool) {
         self.set(STRICT, is_strict);
     }
 

@@ -18,22 +18,18 @@ use tokio::{
 use super::{outgoing::Outgoing, watched_io::WatchedIo};
 use crate::{
     config::Server,
+    dial::{self, Alpn, SocketOptions},
     transport::{
         ConnectionEvents, Disconnect, DisconnectKind,
-        credentials::CredentialsRegistry,
-        metadata::MetadataSources,
-        socket::{Alpn, Loader, Secured, explain, open},
+        socket::{CredentialSources, Loader, Secured, explain},
     },
 };
 
 /// The parameters for connecting to a server.
 #[derive(Debug)]
-pub(super) struct Dial<'a> {
+pub(super) struct Connect<'a> {
     pub(super) server: &'a Server,
-    /// The implementations of the application.
-    pub(super) credentials: &'a CredentialsRegistry,
-    /// The metadata of the application.
-    pub(super) metadata: &'a MetadataSources,
+    pub(super) credentials: &'a CredentialSources,
     /// The interval of keepalive pings.
     pub(super) keepalive: Duration,
     /// The timeout of the response to a ping.
@@ -70,13 +66,13 @@ pub(super) enum End {
     Elsewhere,
 }
 
-impl Dial<'_> {
+impl Connect<'_> {
     /// Loads the headers of the credentials, and the metadata.
     pub(super) async fn headers(&self) -> Result<HeaderMap, Disconnect> {
         let begin = Instant::now();
         let loader = self.loader();
-        let credentials = self.bounded(begin, NO_CREDENTIALS, loader.load(Alpn::Http2)).await??;
-        self.bounded(begin, NO_METADATA, loader.with_metadata(credentials.headers)).await?
+        let headers = self.bounded(begin, NO_CREDENTIALS, loader.headers()).await??;
+        self.bounded(begin, NO_METADATA, loader.with_metadata(headers)).await?
     }
 
     /// Connects, and loads the headers.
@@ -87,7 +83,10 @@ impl Dial<'_> {
         let mut credentials = self.bounded(begin, NO_CREDENTIALS, loader.load(Alpn::Http2)).await??;
         let headers = std::mem::take(&mut credentials.headers);
         let headers = self.bounded(begin, NO_METADATA, loader.with_metadata(headers)).await??;
-        let open = open(self.server.uri.address());
+        // An unacknowledged request is as bad as an unanswered ping (A18).
+        let options =
+            SocketOptions { user_timeout: Some(self.keepalive_timeout), ..SocketOptions::default() };
+        let open = dial::open(self.server.uri.address(), options);
         let (io, host) = self.bounded(begin, NO_ANSWER, open).await?.map_err(|e| self.unreachable(&e))?;
         let secure = credentials.secure(io, &host);
         let Secured { io, .. } =
@@ -109,7 +108,7 @@ impl Dial<'_> {
 
     /// Returns the loader of credentials.
     fn loader(&self) -> Loader<'_> {
-        Loader { server: self.server, registry: self.credentials, metadata: self.metadata }
+        self.credentials.of(self.server)
     }
 
     /// Waits for a step, within the remaining time of the common timeout.

@@ -1,10 +1,17 @@
-//! What the picks of an attempt have in common.
+//! What picks are made for, and what the picks of an attempt have in common.
 
-use super::ConnectRequest;
-use crate::{
-    balance::{hash::RequestHash, observer::PickLabels, session_endpoints::HostOverride},
-    resolve::RouteQuery,
+use super::{
+    connect_request::ConnectRequest, hash::RequestHash, observer::PickLabels,
+    session_endpoints::picker::HostOverride,
 };
+use crate::resolve::RouteQuery;
+
+/// What a pick is made for.
+pub(crate) struct PickArgs<'a, 'b> {
+    pub(crate) draws: &'a mut Draws,
+    pub(crate) random: &'a mut fastrand::Rng,
+    pub(crate) request: &'a RouteQuery<'b>,
+}
 
 /// What an attempt remembers over its picks.
 #[derive(Debug, Default)]

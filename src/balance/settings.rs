@@ -1,6 +1,8 @@
-use crate::balance::{identity::EndpointCredentials, pick_first::PickFirstSettings};
+//! The settings of load balancing.
 
-/// Settings of a [`Balancer`](super::Balancer).
+use super::{identity::EndpointCredentials, pick_first::PickFirstSettings};
+
+/// Settings of a [`Balancer`](super::balancer::Balancer).
 #[derive(Debug, Clone)]
 pub(crate) struct BalancerSettings {
     pub(crate) pick_first: PickFirstSettings,
