@@ -19,7 +19,7 @@ use super::{
     clusters::ClusterConfig,
     configs::Translation,
     connectivity::Connectivity,
-    pick_args::{Draws, PickArgs},
+    pick_args::{CallAttributes, PickArgs},
     picker::{ClusterPicker, Pick},
     routes::{Routes, Selection},
     stale_config::StaleConfig,
@@ -145,8 +145,11 @@ impl<H> Generation<H> {
     }
 
     /// Whether the policy of a cluster looks at the request.
-    pub(crate) fn needs_request(&self, place: usize, draws: &Draws) -> bool {
-        self.pickers.get(place).and_then(Option::as_ref).is_some_and(|picker| picker.needs_request(draws))
+    pub(crate) fn needs_request(&self, place: usize, attributes: &CallAttributes) -> bool {
+        self.pickers
+            .get(place)
+            .and_then(Option::as_ref)
+            .is_some_and(|picker| picker.needs_request(attributes))
     }
 
     /// Chooses an endpoint of the cluster that a call has selected, by its place.

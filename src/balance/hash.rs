@@ -92,7 +92,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        balance::pick_args::Draws,
+        balance::pick_args::CallAttributes,
         pb::envoy::{
             config::route::v3::{
                 self as pb,
@@ -211,9 +211,9 @@ mod tests {
     fn ch6_21_the_hash_is_that_of_the_request_before_filters_change_it() {
         let random = &mut fastrand::Rng::with_seed(1);
         let [before, after] = ["a", "b"].map(|value| RouteQuery::new("/", 0).with_header("x-a", value));
-        let draws = |policies| Draws::new(RequestHash::new(policies, CHANNEL));
+        let attributes = |policies| CallAttributes::new(RequestHash::new(policies, CHANNEL));
         let policies = policies([(header("x-a", None), false)]);
-        let [mut fixed, mut late] = [draws(Some(policies.clone())), draws(Some(policies))];
+        let [mut fixed, mut late] = [attributes(Some(policies.clone())), attributes(Some(policies))];
         fixed.fix_hash(&before, random);
         assert_eq!((fixed.hash(&after, random), late.hash(&after, random)), (hash(b"a"), hash(b"b")));
     }

@@ -8,14 +8,14 @@ use crate::resolve::RouteQuery;
 
 /// What a pick is made for.
 pub(crate) struct PickArgs<'a, 'b> {
-    pub(crate) draws: &'a mut Draws,
+    pub(crate) attributes: &'a mut CallAttributes,
     pub(crate) random: &'a mut fastrand::Rng,
     pub(crate) request: &'a RouteQuery<'b>,
 }
 
 /// What an attempt remembers over its picks.
 #[derive(Debug, Default)]
-pub(crate) struct Draws {
+pub(crate) struct CallAttributes {
     /// The shares of dropped requests are drawn once (CH4.2).
     pub(super) has_drawn_drops: bool,
     /// Hash of the call.
@@ -30,7 +30,7 @@ pub(crate) struct Draws {
     pub(crate) labels: Option<PickLabels>,
 }
 
-impl Draws {
+impl CallAttributes {
     /// For the first attempt of a call.
     pub(crate) fn new(hash: RequestHash) -> Self {
         Self { hash, ..Self::default() }

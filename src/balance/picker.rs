@@ -21,7 +21,7 @@ use super::{
     connect_request::{ConnectRequest, ListId},
     connectivity::Connectivity,
     observer::PickLabels,
-    pick_args::{Draws, PickArgs},
+    pick_args::{CallAttributes, PickArgs},
     policies::{AnyPicker, PolicyPick, Tracking},
     policy::Drop as DropShare,
     ready_endpoint::ReadyEndpoint,
@@ -114,7 +114,7 @@ impl<H> ClusterPicker<H> {
             Choice::Gone(reason) => Pick::Drop(reason.clone()),
             Choice::Unusable(reason) => Pick::Fail(reason.clone()),
             Choice::Unknown(reason) => Pick::Unknown(reason.clone()),
-            Choice::Leaf(leaf) if args.draws.labels.is_none() => leaf.pick_in_session(args),
+            Choice::Leaf(leaf) if args.attributes.labels.is_none() => leaf.pick_in_session(args),
             Choice::Leaf(leaf) => leaf.pick_with_labels(args),
         }
     }
@@ -122,11 +122,11 @@ impl<H> ClusterPicker<H> {
 
 impl<H> ClusterPicker<H> {
     /// Whether the policy looks at the request of a call.
-    pub(super) fn needs_request(&self, draws: &Draws) -> bool {
+    pub(super) fn needs_request(&self, attributes: &CallAttributes) -> bool {
         match &self.choice {
             Choice::Leaf(leaf) => match &leaf.endpoints {
                 Endpoints::Ready(localities) => {
-                    localities.iter().any(|(_, picker)| picker.policy.needs_request(draws))
+                    localities.iter().any(|(_, picker)| picker.policy.needs_request(attributes))
                 }
                 Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Fail(_) => false,
             },
@@ -149,19 +149,19 @@ impl<H> LeafPicker<H> {
             | Pick::Drop(_)
             | Pick::Unknown(_) => None,
         };
-        args.draws.labels = Some(PickLabels { backend_service: Some(self.name.clone()), locality });
+        args.attributes.labels = Some(PickLabels { backend_service: Some(self.name.clone()), locality });
         pick
     }
 
     /// Picks, and notes for the call's session to which endpoint it goes (CH8.13).
     #[inline]
     fn pick_in_session(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
-        if args.draws.session.is_none() {
+        if args.attributes.session.is_none() {
             return self.pick(args);
         }
         let pick = self.pick(args);
         if let (Pick::Complete(attempt), Some(hosts), Some(session)) =
-            (&pick, &self.hosts, &mut args.draws.session)
+            (&pick, &self.hosts, &mut args.attributes.session)
         {
             hosts.note(attempt.endpoint.address, session);
         }
@@ -170,7 +170,7 @@ impl<H> LeafPicker<H> {
 
     #[inline]
     fn pick(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
-        if !mem::replace(&mut args.draws.has_drawn_drops, true)
+        if !mem::replace(&mut args.attributes.has_drawn_drops, true)
             && let Some(place) =
                 self.drops.iter().position(|drop| args.random.u32(..1_000_000) < drop.per_million)
         {
@@ -204,8 +204,8 @@ impl<H> LeafPicker<H> {
     #[inline]
     fn pick_endpoint(&self, picker: &EndpointPicker<H>, args: &mut PickArgs<'_, '_>) -> Pick<H> {
         let pick = picker.policy.pick(&picker.ready, args);
-        if let Some(index) = args.draws.take_requested() {
-            args.draws.connect = Some(ConnectRequest::of_list(&self.name, &picker.list, index));
+        if let Some(index) = args.attributes.take_requested() {
+            args.attributes.connect = Some(ConnectRequest::of_list(&self.name, &picker.list, index));
         }
         let name = &self.name;
         match pick {
@@ -222,12 +222,12 @@ impl<H> LeafPicker<H> {
     /// The endpoint that the call's cookie names, or its connection (CH8.11).
     #[inline]
     fn pick_host(&self, args: &mut PickArgs<'_, '_>) -> HostPick<'_, H> {
-        let (Some(hosts), Some(session)) = (&self.hosts, &args.draws.session) else {
+        let (Some(hosts), Some(session)) = (&self.hosts, &args.attributes.session) else {
             return HostPick::Policy;
         };
         let pick = hosts.pick(session);
         if let HostPick::Connect(address) = pick {
-            args.draws.connect = Some(ConnectRequest::of_host(&self.name, address));
+            args.attributes.connect = Some(ConnectRequest::of_host(&self.name, address));
         }
         pick
     }

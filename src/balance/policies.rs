@@ -33,7 +33,7 @@ use super::{
     endpoint_spec::EndpointSpec,
     lists::config::EndpointList,
     locality_config::ClusterLists,
-    pick_args::{Draws, PickArgs},
+    pick_args::{CallAttributes, PickArgs},
     ready_endpoint::ReadyEndpoint,
     ready_set::{ReadySet, ReadySlots},
     stale_config::with_stale_cluster,
@@ -140,7 +140,7 @@ pub(in crate::balance) trait PolicyPicker<H>: Sized {
     fn pick<'a>(&'a self, ready: &'a ReadySet<H>, args: &mut PickArgs<'_, '_>) -> PolicyPick<'a, H>;
 
     /// Whether a pick reads the request of the call, which is therefore to be kept until then.
-    fn needs_request(&self, _draws: &Draws) -> bool {
+    fn needs_request(&self, _draws: &CallAttributes) -> bool {
         false
     }
 
@@ -368,9 +368,9 @@ macro_rules! policies {
             }
 
             /// See [`PolicyPicker::needs_request`].
-            pub(in crate::balance) fn needs_request(&self, draws: &Draws) -> bool {
+            pub(in crate::balance) fn needs_request(&self, attributes: &CallAttributes) -> bool {
                 match self {
-                    $(Self::$policy(picker) => PolicyPicker::<H>::needs_request(picker, draws),)+
+                    $(Self::$policy(picker) => PolicyPicker::<H>::needs_request(picker, attributes),)+
                 }
             }
 

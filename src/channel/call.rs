@@ -34,7 +34,7 @@ use crate::{
     balance::{
         cluster_use::ClusterReference,
         hash::RequestHash,
-        pick_args::Draws,
+        pick_args::CallAttributes,
         retry::{Retries, RetrySettings},
         routes::{Selected, Selection},
         stale_config::with_stale_config,
@@ -116,7 +116,7 @@ pub(super) struct Routed {
     pub(super) auto_host_rewrite: bool,
     pub(super) retries: Retries,
     /// Inputs of the picks.
-    pub(super) draws: Draws,
+    pub(super) attributes: CallAttributes,
     /// Counts the call.
     pub(super) active: ActiveCall,
 }
@@ -221,7 +221,7 @@ impl<'a> Call<'a> {
             others,
             auto_host_rewrite,
             retries: Retries::new(retry_policy, &self.context.retries),
-            draws: Draws::new(hash).with_labels(self.telemetry.pick_labels()),
+            attributes: CallAttributes::new(hash).with_labels(self.telemetry.pick_labels()),
             active,
         };
         match filters {

@@ -22,7 +22,7 @@ use crate::{
         connect_request::ConnectRequest,
         generation::Generation,
         observer::PickLabels,
-        pick_args::{Draws, PickArgs},
+        pick_args::{CallAttributes, PickArgs},
         picker::Pick,
     },
     resolve::RouteQuery,
@@ -43,7 +43,7 @@ pub(super) struct PickerCell {
 
 /// A pick with the number of its generation, or `None` if the call is to pick by itself; and the inputs of the pick, which are
 /// returned to the attempt.
-pub(super) type Picked = (Option<(Pick<Handle>, u64)>, Draws);
+pub(super) type Picked = (Option<(Pick<Handle>, u64)>, CallAttributes);
 
 /// A call that has begun to wait, with its position in the order in which calls did so (CH1.11).
 pub(super) struct QueuedCall<'a> {
@@ -98,7 +98,7 @@ struct PickerWait {
     /// The index of the cluster in the generation.
     place: usize,
     /// The inputs of the pick.
-    draws: Draws,
+    attributes: CallAttributes,
     /// Whether the call goes on waiting when a pick fails.
     waits_for_ready: bool,
     /// The reason of the last failed pick.
@@ -205,19 +205,19 @@ impl<'a> QueuedCall<'a> {
         &self,
         cluster: &ClusterReference,
         seen: u64,
-        draws: Draws,
+        attributes: CallAttributes,
         waits_for_ready: bool,
-    ) -> Result<Result<Waiter<'a, Picked>, Draws>, ShutDown> {
+    ) -> Result<Result<Waiter<'a, Picked>, CallAttributes>, ShutDown> {
         let mut queue = self.published.lock();
         if queue.closed.is_some() {
             return Err(ShutDown);
         }
         if self.published.load().picker_since(cluster.place()) > seen {
-            return Ok(Err(draws));
+            return Ok(Err(attributes));
         }
         let (sender, answer) = oneshot::channel();
         let (cluster, place) = (cluster.name().clone(), cluster.place());
-        let wait = PickerWait { cluster, place, draws, waits_for_ready, reason: None, answer: sender };
+        let wait = PickerWait { cluster, place, attributes, waits_for_ready, reason: None, answer: sender };
         queue.calls.insert(self.number, Waiting::Picker(wait));
         Ok(Ok(Waiter { published: self.published, number: self.number, answer }))
     }
@@ -244,7 +244,7 @@ impl<T> Waiter<'_, T> {
     pub(super) fn labels(&self) -> Option<PickLabels> {
         match self.published.lock().calls.get(&self.number)? {
             Waiting::Routes(_) => None,
-            Waiting::Picker(wait) => wait.draws.labels.clone(),
+            Waiting::Picker(wait) => wait.attributes.labels.clone(),
         }
     }
 }
@@ -296,18 +296,18 @@ impl PickerWait {
         random: &mut fastrand::Rng,
         connects: &mut Vec<Connect>,
     ) -> Option<Self> {
-        if current.needs_request(self.place, &self.draws) {
+        if current.needs_request(self.place, &self.attributes) {
             // The policy sees the request, which the call has.
-            let _ = self.answer.send((None, self.draws));
+            let _ = self.answer.send((None, self.attributes));
             return None;
         }
         let request = RouteQuery::new("/", 0);
-        if let Some(session) = &mut self.draws.session {
+        if let Some(session) = &mut self.attributes.session {
             session.begin_pick(Instant::now().into_std());
         }
-        let mut args = PickArgs { draws: &mut self.draws, random, request: &request };
+        let mut args = PickArgs { attributes: &mut self.attributes, random, request: &request };
         let pick = current.pick(self.place, &mut args);
-        connects.extend(self.draws.take_connect_request().map(Connect::Endpoint));
+        connects.extend(self.attributes.take_connect_request().map(Connect::Endpoint));
         match pick {
             Pick::Queue => self.reason = None,
             Pick::QueueAndConnect => connects.push(Connect::Cluster(self.cluster.clone())),
@@ -320,9 +320,9 @@ impl PickerWait {
             | Pick::Broken(_)
             | Pick::Drop(_)
             | Pick::Unknown(_)) => {
-                let Self { draws, answer, .. } = self;
+                let Self { attributes, answer, .. } = self;
                 // A pick that nobody reads any more is released here.
-                let _ = answer.send((Some((pick, current.number())), draws));
+                let _ = answer.send((Some((pick, current.number())), attributes));
                 return None;
             }
         }

@@ -16,7 +16,7 @@ use crate::{
         command::Command,
         connect_request::ConnectRequest,
         generation::{Generation, Generations},
-        pick_args::{Draws, PickArgs},
+        pick_args::{CallAttributes, PickArgs},
         picker::Pick,
         policies::ring_hash::ring,
         routes::Selection,
@@ -162,15 +162,17 @@ impl Selected {
     }
 
     fn pick_any(&mut self) -> Pick<()> {
-        let (draws, random, request) = (&mut Draws::default(), &mut self.random, &RouteQuery::new("/", 0));
-        self.published.pick(self.cluster.place(), &mut PickArgs { draws, random, request })
+        let (attributes, random, request) =
+            (&mut CallAttributes::default(), &mut self.random, &RouteQuery::new("/", 0));
+        self.published.pick(self.cluster.place(), &mut PickArgs { attributes, random, request })
     }
 
     /// The endpoint whose connection a pick requests, if it does.
     fn request(&mut self) -> Option<ConnectRequest> {
-        let (draws, random, request) = (&mut Draws::default(), &mut self.random, &RouteQuery::new("/", 0));
-        self.published.pick(self.cluster.place(), &mut PickArgs { draws, random, request });
-        draws.take_connect_request()
+        let (attributes, random, request) =
+            (&mut CallAttributes::default(), &mut self.random, &RouteQuery::new("/", 0));
+        self.published.pick(self.cluster.place(), &mut PickArgs { attributes, random, request });
+        attributes.take_connect_request()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{
         command::Command,
         identity::{Destination, Identity, Security},
         locality_config::{EndpointConfig, LocalityConfig},
-        pick_args::{Draws, PickArgs},
+        pick_args::{CallAttributes, PickArgs},
         picker::Pick,
         policies::{Policy, least_request::LeastRequest, pick_first::PickFirst, round_robin::RoundRobin},
         policy::{ClusterPolicy, HostsConfig},
@@ -202,7 +202,7 @@ impl Fixture {
         self.drain();
         let picker = self.pickers.get(target).expect("the cluster is there");
         picker.pick(&mut PickArgs {
-            draws: &mut Draws::default(),
+            attributes: &mut CallAttributes::default(),
             random: &mut self.random,
             request: &RouteQuery::new(path, 0),
         })

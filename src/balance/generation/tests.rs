@@ -3,7 +3,7 @@ use std::net::SocketAddr;
 use super::*;
 use crate::{
     balance::{
-        command::Command, identity::Destination, pick_args::Draws, pick_first::PickFirstSettings,
+        command::Command, identity::Destination, pick_args::CallAttributes, pick_first::PickFirstSettings,
         settings::BalancerSettings, stream_queue::streams::Streams,
     },
     error::Code,
@@ -51,8 +51,8 @@ fn pick(generation: &Generation<SocketAddr>) -> Pick<SocketAddr> {
     let query = RouteQuery::new("/", 0);
     let selection = generation.select(&query);
     let Selection::Selected(selected) = selection else { panic!("{selection:?}") };
-    let (draws, random) = (&mut Draws::default(), &mut fastrand::Rng::with_seed(1));
-    generation.pick(selected.cluster.place(), &mut PickArgs { draws, random, request: &query })
+    let (attributes, random) = (&mut CallAttributes::default(), &mut fastrand::Rng::with_seed(1));
+    generation.pick(selected.cluster.place(), &mut PickArgs { attributes, random, request: &query })
 }
 
 /// The addresses that picks lead to.

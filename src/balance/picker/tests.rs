@@ -84,12 +84,12 @@ fn one_locality(rule: AnyPicker<u16>, ports: &[u16]) -> LeafPicker<u16> {
     leaf(Endpoints::Ready([(1, locality_of(rule, ports))].into()))
 }
 
-fn pick(leaf: &LeafPicker<u16>, draws: &mut Draws, random: &mut fastrand::Rng) -> Pick<u16> {
-    leaf.pick(&mut PickArgs { draws, random, request: &RouteQuery::new("/", 0) })
+fn pick(leaf: &LeafPicker<u16>, attributes: &mut CallAttributes, random: &mut fastrand::Rng) -> Pick<u16> {
+    leaf.pick(&mut PickArgs { attributes, random, request: &RouteQuery::new("/", 0) })
 }
 
 fn picked(leaf: &LeafPicker<u16>, random: &mut fastrand::Rng) -> Attempt<u16> {
-    let pick = pick(leaf, &mut Draws::default(), random);
+    let pick = pick(leaf, &mut CallAttributes::default(), random);
     let Pick::Complete(attempt) = pick else { panic!("{pick:?}") };
     attempt
 }
@@ -153,7 +153,7 @@ fn ch4_1_drops_are_drawn_for_each_category_before_anything_else() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut counts = BTreeMap::<String, usize>::new();
     for _ in 0..100_000 {
-        let Pick::Drop(reason) = pick(&leaf, &mut Draws::default(), &mut random) else { panic!() };
+        let Pick::Drop(reason) = pick(&leaf, &mut CallAttributes::default(), &mut random) else { panic!() };
         *counts.entry(reason.to_string()).or_default() += 1;
     }
     let expected = [
@@ -174,9 +174,9 @@ fn ch4_2_ch13_10_drops_are_drawn_once_for_an_attempt() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut dropped = 0;
     for _ in 0..10_000 {
-        let mut draws = Draws::default();
+        let mut attributes = CallAttributes::default();
         dropped +=
-            usize::from((0..10).any(|_| matches!(pick(&leaf, &mut draws, &mut random), Pick::Drop(_))));
+            usize::from((0..10).any(|_| matches!(pick(&leaf, &mut attributes, &mut random), Pick::Drop(_))));
     }
     assert!(dropped.abs_diff(5_000) < 300, "{dropped} of 10,000");
 }
@@ -187,20 +187,23 @@ fn ch4_4_at_the_limit_requests_are_dropped_whatever_the_state_of_the_endpoints()
     leaf.limit = 2;
     let mut random = fastrand::Rng::with_seed(1);
     let running = [picked(&leaf, &mut random), picked(&leaf, &mut random)];
-    assert!(matches!(pick(&leaf, &mut Draws::default(), &mut random), Pick::Drop(_)));
+    assert!(matches!(pick(&leaf, &mut CallAttributes::default(), &mut random), Pick::Drop(_)));
     drop(running);
     picked(&leaf, &mut random);
     leaf.endpoints = Endpoints::Queue;
     leaf.limit = 0;
-    assert!(matches!(pick(&leaf, &mut Draws::default(), &mut random), Pick::Drop(_)), "the limit is first");
+    assert!(
+        matches!(pick(&leaf, &mut CallAttributes::default(), &mut random), Pick::Drop(_)),
+        "the limit is first"
+    );
 }
 
 #[test]
 fn ch3_22_an_idle_cluster_is_connected_by_the_first_pick() {
     let leaf = leaf(Endpoints::Idle(AtomicBool::default()));
     let mut random = fastrand::Rng::with_seed(1);
-    assert!(matches!(pick(&leaf, &mut Draws::default(), &mut random), Pick::QueueAndConnect));
-    assert!(matches!(pick(&leaf, &mut Draws::default(), &mut random), Pick::Queue));
+    assert!(matches!(pick(&leaf, &mut CallAttributes::default(), &mut random), Pick::QueueAndConnect));
+    assert!(matches!(pick(&leaf, &mut CallAttributes::default(), &mut random), Pick::Queue));
 }
 
 #[test]
@@ -208,8 +211,8 @@ fn ch1_13_a_cluster_that_is_gone_drops_and_one_that_is_unusable_fails() {
     let mut random = fastrand::Rng::with_seed(1);
     let mut pick = |choice: Choice<u16>| {
         let picker = ClusterPicker { connectivity: Connectivity::TransientFailure, choice };
-        let (draws, random) = (&mut Draws::default(), &mut random);
-        picker.pick(&mut PickArgs { draws, random, request: &RouteQuery::new("/", 0) })
+        let (attributes, random) = (&mut CallAttributes::default(), &mut random);
+        picker.pick(&mut PickArgs { attributes, random, request: &RouteQuery::new("/", 0) })
     };
     assert!(matches!(pick(Choice::Gone("gone".into())), Pick::Drop(reason) if &*reason == "gone"));
     assert!(matches!(pick(Choice::Unusable("bad".into())), Pick::Fail(reason) if &*reason == "bad"));
@@ -235,8 +238,10 @@ fn ch2_23_the_policy_counts_the_end_of_an_attempt_before_the_circuit_breaker_doe
         let mut random = fastrand::Rng::with_seed(1);
         let mut completed = 0;
         while completed < 100_000 {
-            completed +=
-                u32::from(matches!(pick(&leaf, &mut Draws::default(), &mut random), Pick::Complete(_)));
+            completed += u32::from(matches!(
+                pick(&leaf, &mut CallAttributes::default(), &mut random),
+                Pick::Complete(_)
+            ));
         }
         is_over.store(true, Ordering::Relaxed);
     });
@@ -305,7 +310,7 @@ fn ch4_3_drops_by_a_share_or_the_circuit_breaker_are_no_attempts() {
     let (none, full) = tracked();
     let full = LeafPicker { limit: 0, ..full };
     for leaf in [&dropping, &full] {
-        let dropped = pick(leaf, &mut Draws::default(), random);
+        let dropped = pick(leaf, &mut CallAttributes::default(), random);
         assert!(matches!(dropped, Pick::Drop(_)), "{dropped:?}");
     }
     // The place was taken between the test and the pick, too.
@@ -326,7 +331,7 @@ fn ch1_19_ch13_11_a_cluster_that_the_configuration_lacks_fails_all_calls() {
         connectivity: Connectivity::TransientFailure,
         choice: Choice::Unknown("no such cluster".into()),
     };
-    let (draws, random) = (&mut Draws::default(), &mut fastrand::Rng::new());
-    let pick = unknown.pick(&mut PickArgs { draws, random, request: &RouteQuery::new("/", 0) });
+    let (attributes, random) = (&mut CallAttributes::default(), &mut fastrand::Rng::new());
+    let pick = unknown.pick(&mut PickArgs { attributes, random, request: &RouteQuery::new("/", 0) });
     assert!(matches!(pick, Pick::Unknown(reason) if &*reason == "no such cluster"));
 }

@@ -18,7 +18,7 @@ use crate::{
     balance::{
         hash::RequestHash,
         lists::config::EndpointList,
-        pick_args::{Draws, PickArgs},
+        pick_args::{CallAttributes, PickArgs},
         ready_endpoint::ReadyEndpoint,
         ready_set::ReadySet,
     },
@@ -176,7 +176,7 @@ impl<H> CustomPicker<H> {
         let query = args.request;
         let header = |name: &str| query.header_value(name);
         let mut resources = Resources {
-            hash: args.draws.request_hash(),
+            hash: args.attributes.request_hash(),
             random: args.random,
             request: query,
             ready: &self.ready,
@@ -189,7 +189,7 @@ impl<H> CustomPicker<H> {
             self.requested.get(*index).is_some_and(|requested| !requested.swap(true, Ordering::Relaxed))
         };
         if let Some(index) = resources.connect.filter(is_first) {
-            args.draws.request_connection(index);
+            args.attributes.request_connection(index);
         }
         match pick {
             Ok(EndpointPick::Endpoint(index)) => match self.ready.get(index) {
@@ -237,7 +237,7 @@ impl<H> PolicyPicker<H> for Arc<CustomPicker<H>> {
     }
 
     /// What the policy reads is not known before it does.
-    fn needs_request(&self, _: &Draws) -> bool {
+    fn needs_request(&self, _: &CallAttributes) -> bool {
         true
     }
 

@@ -16,7 +16,7 @@ use crate::{
         connects::SLOT_TIME,
         identity::{Identity, Security},
         locality_config::{EndpointConfig, LocalityConfig},
-        pick_args::{Draws, PickArgs},
+        pick_args::{CallAttributes, PickArgs},
         picker::{ClusterPicker, Pick},
         policy::{ClusterPolicy, HostsConfig, LeafConfig},
         settings::BalancerSettings,
@@ -140,8 +140,8 @@ impl Network {
     pub(in crate::balance) fn pick(&mut self, cluster: &str) -> Option<Number> {
         self.drain();
         let picker = self.pickers.get(cluster)?.clone();
-        let (mut draws, request) = (Draws::default(), RouteQuery::new("/", 0));
-        let args = &mut PickArgs { draws: &mut draws, random: &mut self.random, request: &request };
+        let (mut attributes, request) = (CallAttributes::default(), RouteQuery::new("/", 0));
+        let args = &mut PickArgs { attributes: &mut attributes, random: &mut self.random, request: &request };
         let picked = match picker.pick(args) {
             Pick::Complete(attempt) => Some(attempt.endpoint.handle()),
             Pick::QueueAndConnect => {
@@ -155,7 +155,7 @@ impl Network {
             | Pick::Drop(_)
             | Pick::Unknown(_) => None,
         };
-        if let Some(request) = draws.take_connect_request() {
+        if let Some(request) = attributes.take_connect_request() {
             self.balancer.connect_endpoint(&request, self.now);
         }
         self.drain();

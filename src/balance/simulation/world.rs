@@ -29,7 +29,7 @@ use crate::{
         connectivity::Connectivity,
         identity::Destination,
         load::Load,
-        pick_args::{Draws, PickArgs},
+        pick_args::{CallAttributes, PickArgs},
         pick_first::PickFirstSettings,
         picker::{ClusterPicker, Pick},
         session_endpoints::HostOverride,
@@ -418,19 +418,19 @@ impl<'a> World<'a> {
             3 => RouteQuery::new("/", 0),
             _ => RouteQuery::new("/", 0).with_header(HEADER, &user),
         };
-        let (mut draws, random) = (Draws::default(), &mut self.random);
-        draws.session = cookie.map(|it| {
+        let (mut attributes, random) = (CallAttributes::default(), &mut self.random);
+        attributes.session = cookie.map(|it| {
             let mut session = Box::new(HostOverride::new(it.into()));
             session.begin_pick(self.now);
             session
         });
-        let pick = picker.pick(&mut PickArgs { draws: &mut draws, random, request: &request });
-        if let Some(request) = draws.take_connect_request() {
+        let pick = picker.pick(&mut PickArgs { attributes: &mut attributes, random, request: &request });
+        if let Some(request) = attributes.take_connect_request() {
             *self.outcomes.entry("request").or_default() += 1;
             self.balancer.connect_endpoint(&request, self.now);
             self.drain();
         }
-        Some((pick, draws.session.and_then(|it| it.picked().cloned())))
+        Some((pick, attributes.session.and_then(|it| it.picked().cloned())))
     }
 
     /// Takes pickers and executes commands.

@@ -22,7 +22,7 @@ use super::{Call, Routed, filters::AttemptFilters};
 use crate::{
     balance::{
         cluster_use::ClusterReference,
-        pick_args::{Draws, PickArgs},
+        pick_args::{CallAttributes, PickArgs},
         picker::{Attempt, Pick},
         ready_endpoint::ReadyEndpoint,
         retry::{AttemptEnd, Next, Pushback, Repeatable, Retries},
@@ -57,7 +57,7 @@ pub(super) struct Attempts<'a, 'c> {
     /// Decides whether another attempt follows.
     retries: Retries,
     /// Inputs and results of the pick of the current attempt.
-    draws: Draws,
+    attributes: CallAttributes,
     /// Headers with the call credentials of the current attempt, if it has any.
     credentials: Option<Box<HeaderMap>>,
     filters: AttemptFilters<'a>,
@@ -75,7 +75,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
         body: &'a mut RequestBody,
         filters: AttemptFilters<'a>,
     ) -> Self {
-        let Routed { cluster, others: _, auto_host_rewrite, retries, draws, active } = routed;
+        let Routed { cluster, others: _, auto_host_rewrite, retries, attributes, active } = routed;
         Self {
             call,
             head,
@@ -84,7 +84,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
             cluster,
             auto_host_rewrite,
             retries,
-            draws,
+            attributes,
             credentials: None,
             filters,
         }
@@ -158,7 +158,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
             Err(picked) => Box::pin(self.wait_for_stream(picked, number)).await?,
         };
         let mut responded = self.send(reserved, number).await?;
-        self.filters.on_response(responded.0.headers_mut(), &self.draws, &self.cluster);
+        self.filters.on_response(responded.0.headers_mut(), &self.attributes, &self.cluster);
         let (response, reserved, _) = &mut responded;
         if status::in_headers(response.headers()).is_some() {
             reserved.on_trailers(response.headers(), self.call.context.active.malformed());
@@ -166,7 +166,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
         let is_end = response.body().is_end_stream();
         match status::of_response(response, is_end, reserved.endpoint().address) {
             Some(mut status) => {
-                self.filters.on_failed_response(&mut status, &self.draws, &self.cluster);
+                self.filters.on_failed_response(&mut status, &self.attributes, &self.cluster);
                 Err(Failure::Failed(status))
             }
             None if status::is_failure(response) => Err(Failure::Responded(Box::new(responded))),
@@ -278,7 +278,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
                 None => None,
             };
             let (pick, number) = waited.unwrap_or_else(|| self.pick_now());
-            self.call.telemetry.on_pick(&self.draws);
+            self.call.telemetry.on_pick(&self.attributes);
             match pick {
                 Pick::Complete(attempt) => return Ok((attempt, number)),
                 Pick::Drop(reason) => return Err(Failure::Final(self.call.unavailable(&reason))),
@@ -309,18 +309,18 @@ impl<'a, 'c> Attempts<'a, 'c> {
 
     /// Picks by the newest picker. Also returns the number of its generation.
     fn pick_now(&mut self) -> (Pick<Handle>, u64) {
-        let Self { call, head, cluster, draws, .. } = self;
+        let Self { call, head, cluster, attributes, .. } = self;
         let Call { context, random, .. } = &mut **call;
         let query = RouteQuery::new(head.path(), 0).with_headers(head);
-        if let Some(session) = &mut draws.session {
+        if let Some(session) = &mut attributes.session {
             session.begin_pick(Instant::now().into_std());
         }
-        let mut args = PickArgs { draws, random, request: &query };
+        let mut args = PickArgs { attributes, random, request: &query };
         let (pick, number) = {
             let generation = context.published.load();
             (generation.pick(cluster.place(), &mut args), generation.number())
         };
-        if let Some(request) = draws.take_connect_request() {
+        if let Some(request) = attributes.take_connect_request() {
             // An error means that the channel was shut down.
             let _ = context.control.send(Control::ConnectEndpoint(request));
         }
@@ -335,16 +335,16 @@ impl<'a, 'c> Attempts<'a, 'c> {
 
     /// Waits for a pick of a picker that is newer than that of a generation. `None` if there is one that the call picks by itself.
     async fn wait_for_picker(&mut self, seen: u64) -> Result<Option<(Pick<Handle>, u64)>, Status> {
-        let Self { call, cluster, draws, .. } = self;
+        let Self { call, cluster, attributes, .. } = self;
         let waits_for_ready = call.waits_for_ready;
         let waiter = call
             .queued()?
-            .wait_for_picker(cluster, seen, mem::take(draws), waits_for_ready)
+            .wait_for_picker(cluster, seen, mem::take(attributes), waits_for_ready)
             .map_err(|ShutDown| call.shut_down())?;
         let mut waiter = match waiter {
             Ok(waiter) => waiter,
             Err(draws_back) => {
-                *draws = draws_back;
+                *attributes = draws_back;
                 return Ok(None);
             }
         };
@@ -355,7 +355,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
         }
         match answer {
             Ok(Ok((picked, draws_back))) => {
-                *draws = draws_back;
+                *attributes = draws_back;
                 Ok(picked)
             }
             Ok(Err(ShutDown)) => Err(call.shut_down()),
@@ -390,7 +390,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
 
     /// Prepares the request to be sent again.
     fn repeat(&mut self) {
-        self.draws = mem::take(&mut self.draws).for_next_attempt();
+        self.attributes = mem::take(&mut self.attributes).for_next_attempt();
         self.body.rewind();
     }
 

@@ -81,7 +81,7 @@ impl<'a, 'c> FilterRun<'a, 'c> {
         {
             let visible = Visible(request.headers());
             let query = RouteQuery::new(request.uri().path(), 0).with_headers(&visible);
-            routed.draws.fix_hash(&query, &mut self.call.random);
+            routed.attributes.fix_hash(&query, &mut self.call.random);
         }
     }
 

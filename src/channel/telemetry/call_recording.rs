@@ -8,7 +8,7 @@ use http::Request;
 use super::Telemetry;
 #[cfg(feature = "metrics")]
 use crate::metrics::ChannelMetrics;
-use crate::{balance::pick_args::Draws, error::Code};
+use crate::{balance::pick_args::CallAttributes, error::Code};
 
 /// Records unary calls that are not made, as a channel records those that are.
 #[derive(Debug)]
@@ -49,9 +49,9 @@ impl CallRecording {
     #[inline]
     pub fn call(&self) {
         let mut call = self.telemetry.begin(&self.request);
-        let draws = Draws::default().with_labels(call.pick_labels());
+        let attributes = CallAttributes::default().with_labels(call.pick_labels());
         call.begin_attempt();
-        call.on_pick(&draws);
+        call.on_pick(&attributes);
         call.on_stream(&self.cluster, self.endpoint);
         if call.counts_bytes() {
             call.set_sent(1);

@@ -26,7 +26,7 @@ pub(crate) use self::observer::{
 };
 pub(super) use self::{sizes::MessageBytes, subchannels::Subchannels};
 use crate::{
-    balance::{observer::PickLabels, pick_args::Draws},
+    balance::{observer::PickLabels, pick_args::CallAttributes},
     error::Code,
 };
 
@@ -182,8 +182,8 @@ impl CallTelemetry {
     }
 
     /// Records the labels of a pick.
-    pub(super) fn on_pick(&mut self, draws: &Draws) {
-        if let (Some(attempt), Some(labels)) = (&mut self.attempt, &draws.labels) {
+    pub(super) fn on_pick(&mut self, attributes: &CallAttributes) {
+        if let (Some(attempt), Some(labels)) = (&mut self.attempt, &attributes.labels) {
             attempt.labels.clone_from(labels);
         }
     }

@@ -54,11 +54,11 @@ impl Mesh {
     /// What requests to the only endpoint are sent with.
     fn handle(&self) -> Handle {
         use crate::balance::{
-            pick_args::{Draws, PickArgs},
+            pick_args::{CallAttributes, PickArgs},
             picker::Pick,
         };
-        let (draws, random) = (&mut Draws::default(), &mut fastrand::Rng::new());
-        let mut args = PickArgs { draws, random, request: &crate::resolve::RouteQuery::new("/", 0) };
+        let (attributes, random) = (&mut CallAttributes::default(), &mut fastrand::Rng::new());
+        let mut args = PickArgs { attributes, random, request: &crate::resolve::RouteQuery::new("/", 0) };
         let Pick::Complete(attempt) = self.channel.shared.calls.published.load().pick(0, &mut args) else {
             panic!("there is no connection")
         };

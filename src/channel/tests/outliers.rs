@@ -7,7 +7,7 @@ use h2::Reason;
 use super::*;
 use crate::{
     balance::{
-        pick_args::{Draws, PickArgs},
+        pick_args::{CallAttributes, PickArgs},
         picker::Pick,
         ready_endpoint::ReadyEndpoint,
     },
@@ -21,8 +21,8 @@ use crate::{
 impl Mesh {
     /// The endpoint of a pick, which has no stream.
     fn pick(&self) -> Option<Arc<ReadyEndpoint<crate::channel::connection::Handle>>> {
-        let (draws, random) = (&mut Draws::default(), &mut fastrand::Rng::new());
-        let mut args = PickArgs { draws, random, request: &RouteQuery::new("/", 0) };
+        let (attributes, random) = (&mut CallAttributes::default(), &mut fastrand::Rng::new());
+        let mut args = PickArgs { attributes, random, request: &RouteQuery::new("/", 0) };
         let pick = self.channel.shared.calls.published.load().pick(0, &mut args);
         let Pick::Complete(attempt) = pick else { return None };
         Some(attempt.endpoint.clone())

@@ -3,7 +3,7 @@
 use super::{peer::Received, *};
 use crate::{
     balance::{
-        pick_args::{Draws, PickArgs},
+        pick_args::{CallAttributes, PickArgs},
         picker::Pick,
     },
     resolve::RouteQuery,
@@ -183,8 +183,8 @@ async fn ch2_22_ch13_2_an_attempt_whose_connection_is_gone_counts_nowhere_and_wa
     }
     assert!(!call.is_finished(), "it neither fails nor tries again");
     assert_eq!(mesh.running("ch2_22"), 0);
-    let (draws, random) = (&mut Draws::default(), &mut fastrand::Rng::new());
-    let mut args = PickArgs { draws, random, request: &RouteQuery::new("/", 0) };
+    let (attributes, random) = (&mut CallAttributes::default(), &mut fastrand::Rng::new());
+    let mut args = PickArgs { attributes, random, request: &RouteQuery::new("/", 0) };
     let Pick::Complete(attempt) = published.load().pick(0, &mut args) else {
         panic!("the old picker has the connection")
     };

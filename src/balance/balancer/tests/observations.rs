@@ -42,10 +42,10 @@ fn take(seen: &Seen) -> Vec<String> {
 impl Fixture {
     /// The labels of a pick, by the name of a cluster.
     fn labels(&mut self, name: &str) -> PickLabels {
-        let draws = &mut Draws::default().with_labels(Some(PickLabels::default()));
-        let mut args = PickArgs { draws, random: &mut self.random, request: &RouteQuery::new("/", 0) };
+        let attributes = &mut CallAttributes::default().with_labels(Some(PickLabels::default()));
+        let mut args = PickArgs { attributes, random: &mut self.random, request: &RouteQuery::new("/", 0) };
         drop(self.pickers[name].pick(&mut args));
-        draws.labels.clone().unwrap()
+        attributes.labels.clone().unwrap()
     }
 
     /// The localities of 40 picks.
@@ -174,8 +174,8 @@ fn ch9_20_without_a_listener_no_label_is_made() {
     it.connect_all();
     assert_eq!(it.balancer.labels(it.connections[&address(1)]), PickLabels::default());
     assert_eq!(it.labels("shop").locality, None);
-    let draws = &mut Draws::default();
-    let mut args = PickArgs { draws, random: &mut it.random, request: &RouteQuery::new("/", 0) };
+    let attributes = &mut CallAttributes::default();
+    let mut args = PickArgs { attributes, random: &mut it.random, request: &RouteQuery::new("/", 0) };
     drop(it.pickers["shop"].pick(&mut args));
-    assert_eq!(draws.labels, None);
+    assert_eq!(attributes.labels, None);
 }

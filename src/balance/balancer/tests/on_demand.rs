@@ -20,10 +20,10 @@ impl Fixture {
     /// A pick for a hash; a connection that it requests is attempted.
     fn pick_hashed(&mut self, hash: u64) -> Pick<SocketAddr> {
         self.drain();
-        let (mut draws, random) = (Draws::new(RequestHash::of(hash)), &mut self.random);
+        let (mut attributes, random) = (CallAttributes::new(RequestHash::of(hash)), &mut self.random);
         let request = &RouteQuery::new("/", 0);
-        let pick = self.pickers["shop"].pick(&mut PickArgs { draws: &mut draws, random, request });
-        if let Some(request) = draws.take_connect_request() {
+        let pick = self.pickers["shop"].pick(&mut PickArgs { attributes: &mut attributes, random, request });
+        if let Some(request) = attributes.take_connect_request() {
             self.balancer.connect_endpoint(&request, self.now);
             self.drain();
         }
@@ -273,16 +273,16 @@ fn ch3_40_round_robin_after_ring_hash_connects_all_endpoints() {
 #[test]
 fn ch3_33_a_request_for_an_endpoint_that_is_gone_connects_nothing() {
     let mut it = Fixture::new(shop(ring_hash(), &[&[1, 2]]));
-    let mut draws = Draws::new(RequestHash::of(0));
+    let mut attributes = CallAttributes::new(RequestHash::of(0));
     let (random, request) = (&mut it.random, &RouteQuery::new("/", 0));
-    let pick = it.pickers["shop"].pick(&mut PickArgs { draws: &mut draws, random, request });
+    let pick = it.pickers["shop"].pick(&mut PickArgs { attributes: &mut attributes, random, request });
     assert!(matches!(pick, Pick::Queue));
-    let request = draws.take_connect_request().expect("an idle endpoint");
+    let request = attributes.take_connect_request().expect("an idle endpoint");
     it.update(shop(ring_hash(), &[&[3, 4]]));
     it.balancer.connect_endpoint(&request, it.now);
     it.drain();
     assert!(it.attempted().is_empty());
-    assert!(draws.take_connect_request().is_none(), "it is requested once");
+    assert!(attributes.take_connect_request().is_none(), "it is requested once");
 }
 
 #[test]
@@ -290,23 +290,24 @@ fn ch2_18_the_next_attempt_of_a_call_has_the_same_hash() {
     let mut it = Fixture::new(shop(ring_hash(), &[&[1, 2, 3, 4, 5, 6]]));
     let request = &RouteQuery::new("/", 0);
     for _ in 0..10 {
-        let mut draws = Draws::default();
+        let mut attributes = CallAttributes::default();
         let mut ports = BTreeSet::new();
         for _ in 0..2 {
             loop {
                 it.drain();
                 let random = &mut it.random;
-                let pick = it.pickers["shop"].pick(&mut PickArgs { draws: &mut draws, random, request });
+                let pick =
+                    it.pickers["shop"].pick(&mut PickArgs { attributes: &mut attributes, random, request });
                 if let Pick::Complete(attempt) = pick {
                     ports.insert(attempt.endpoint.address.port());
                     break;
                 }
-                let request = draws.take_connect_request().expect("its endpoint is idle");
+                let request = attributes.take_connect_request().expect("its endpoint is idle");
                 it.balancer.connect_endpoint(&request, it.now);
                 it.drain();
                 it.connect_all();
             }
-            draws = draws.for_next_attempt();
+            attributes = attributes.for_next_attempt();
         }
         assert_eq!(ports.len(), 1, "{ports:?}");
     }

@@ -39,16 +39,16 @@ impl Fixture {
         self.drain();
         let mut session = Box::new(HostOverride::new(ports.iter().map(|port| address(*port)).collect()));
         session.begin_pick(self.now);
-        let mut draws = Draws::default();
-        draws.session = Some(session);
+        let mut attributes = CallAttributes::default();
+        attributes.session = Some(session);
         let request = RouteQuery::new("/", 0);
-        let args = &mut PickArgs { draws: &mut draws, random: &mut self.random, request: &request };
+        let args = &mut PickArgs { attributes: &mut attributes, random: &mut self.random, request: &request };
         let pick = self.pickers["shop"].pick(args);
-        if let Some(request) = draws.take_connect_request() {
+        if let Some(request) = attributes.take_connect_request() {
             self.balancer.connect_endpoint(&request, self.now);
             self.drain();
         }
-        (pick, draws.session.and_then(|it| it.picked().map(ToString::to_string)))
+        (pick, attributes.session.and_then(|it| it.picked().map(ToString::to_string)))
     }
 
     /// The port of a call that is sent at once.

@@ -155,10 +155,11 @@ fn picker(state: &mut CustomBalancer, ready: &[u16]) -> Arc<CustomPicker<u16>> {
 }
 
 fn picked(picker: &Arc<CustomPicker<u16>>, path: &str) -> (String, Option<usize>) {
-    let mut draws = Draws::new(RequestHash::of(77));
+    let mut attributes = CallAttributes::new(RequestHash::of(77));
     let (random, query) = (&mut fastrand::Rng::with_seed(1), RouteQuery::new(path, 0));
     let request = &query.with_header("x-user", "ada");
-    let outcome = match picker.pick(&ReadySet::empty(), &mut PickArgs { draws: &mut draws, random, request })
+    let outcome = match picker
+        .pick(&ReadySet::empty(), &mut PickArgs { attributes: &mut attributes, random, request })
     {
         PolicyPick::Endpoint(endpoint, tracking) => {
             assert!(tracking.counts_request && tracking.penalty.is_none());
@@ -169,7 +170,7 @@ fn picked(picker: &Arc<CustomPicker<u16>>, path: &str) -> (String, Option<usize>
         PolicyPick::FailAs(code, message) => format!("{code:?} {message}"),
         PolicyPick::Broken => "broken".to_owned(),
     };
-    (outcome, draws.take_requested())
+    (outcome, attributes.take_requested())
 }
 
 fn outcome(picker: &Arc<CustomPicker<u16>>, path: &str) -> String {

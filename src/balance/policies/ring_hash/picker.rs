@@ -8,7 +8,7 @@ use std::sync::{
 use super::ring::Ring;
 use crate::balance::{
     hash::hash,
-    pick_args::{Draws, PickArgs},
+    pick_args::{CallAttributes, PickArgs},
     policies::{PolicyPick, PolicyPicker, StateCounts, Tracking, unreachable},
     ready_endpoint::ReadyEndpoint,
     ready_set::ReadySet,
@@ -68,7 +68,7 @@ impl<H> RingPicker<H> {
 
     fn start(&self, args: &mut PickArgs<'_, '_>) -> Start {
         let Some(header) = &self.header else {
-            return Start::Hash(args.draws.hash(args.request, args.random));
+            return Start::Hash(args.attributes.hash(args.request, args.random));
         };
         match args.request.header_value(header).filter(|value| !value.is_empty()) {
             Some(value) => Start::Hash(hash(&value)),
@@ -137,7 +137,7 @@ impl<H> PolicyPicker<H> for Arc<RingPicker<H>> {
     fn pick<'a>(&'a self, _: &'a ReadySet<H>, args: &mut PickArgs<'_, '_>) -> PolicyPick<'a, H> {
         let (pick, requested) = self.pick_of(args);
         if let Some(rank) = requested {
-            args.draws.request_connection(self.indexes[rank] as usize);
+            args.attributes.request_connection(self.indexes[rank] as usize);
         }
         match pick {
             RingPick::Endpoint(endpoint) => PolicyPick::Endpoint(endpoint, Tracking::default()),
@@ -146,8 +146,8 @@ impl<H> PolicyPicker<H> for Arc<RingPicker<H>> {
         }
     }
 
-    fn needs_request(&self, draws: &Draws) -> bool {
-        self.header.is_some() || !draws.is_hash_known()
+    fn needs_request(&self, attributes: &CallAttributes) -> bool {
+        self.header.is_some() || !attributes.is_hash_known()
     }
 
     /// Endpoints that are left out are as if they had failed, and so are those that are not ready.

@@ -6,7 +6,7 @@ use http::HeaderMap;
 use tonic::{Status, metadata::MetadataMap};
 
 use crate::{
-    balance::{cluster_use::ClusterReference, pick_args::Draws, ready_endpoint::ReadyEndpoint},
+    balance::{cluster_use::ClusterReference, pick_args::CallAttributes, ready_endpoint::ReadyEndpoint},
     channel::{call::Call, connection::Handle},
     filters::{AttemptResponse, FilterAttempt, StreamFilters},
 };
@@ -64,11 +64,11 @@ impl<'a> AttemptFilters<'a> {
     pub(in crate::channel) fn on_response(
         &mut self,
         headers: &mut HeaderMap,
-        draws: &Draws,
+        attributes: &CallAttributes,
         cluster: &ClusterReference,
     ) {
         let Some(filters) = &mut self.0 else { return };
-        let endpoint = draws.session.as_ref().and_then(|session| session.picked());
+        let endpoint = attributes.session.as_ref().and_then(|session| session.picked());
         let endpoint = endpoint.map(|addresses| &**addresses);
         filters.on_attempt_response(&mut AttemptResponse { headers, cluster: cluster.name(), endpoint });
     }
@@ -77,12 +77,12 @@ impl<'a> AttemptFilters<'a> {
     pub(in crate::channel) fn on_failed_response(
         &mut self,
         status: &mut Status,
-        draws: &Draws,
+        attributes: &CallAttributes,
         cluster: &ClusterReference,
     ) {
         if self.0.is_some() {
             let mut headers = mem::take(status.metadata_mut()).into_headers();
-            self.on_response(&mut headers, draws, cluster);
+            self.on_response(&mut headers, attributes, cluster);
             *status.metadata_mut() = MetadataMap::from_headers(headers);
         }
     }

@@ -23,7 +23,7 @@ impl Upstream for Routed {
     }
 
     fn override_host(&mut self, addresses: Option<&[SocketAddr]>) {
-        let session = &mut self.draws.session;
+        let session = &mut self.attributes.session;
         if addresses.is_some() || session.is_none() {
             let addresses = addresses.unwrap_or_default();
             *session = Some(Box::new(HostOverride::new(addresses.into())));

@@ -168,8 +168,8 @@ fn ch3_34_without_the_header_the_next_ready_endpoint_is_picked_and_an_idle_one_r
 }
 
 fn pick(picker: &RingPicker<usize>, request: &RouteQuery<'_>, seed: u64) -> usize {
-    let (draws, random) = (&mut Draws::default(), &mut fastrand::Rng::with_seed(seed));
-    match picker.pick_of(&mut PickArgs { draws, random, request }).0 {
+    let (attributes, random) = (&mut CallAttributes::default(), &mut fastrand::Rng::with_seed(seed));
+    match picker.pick_of(&mut PickArgs { attributes, random, request }).0 {
         RingPick::Endpoint(endpoint) => endpoint.handle(),
         other @ (RingPick::Wait | RingPick::Fail(_)) => panic!("{other:?}"),
     }
@@ -201,7 +201,7 @@ fn ch3_35_a_request_without_hash_policies_has_a_hash() {
 
 #[test]
 fn ch2_19_a_pick_needs_the_request_until_the_hash_is_known() {
-    let (mut known, unknown) = (Draws::default(), Draws::default());
+    let (mut known, unknown) = (CallAttributes::default(), CallAttributes::default());
     known.hash(&RouteQuery::new("/", 0), &mut fastrand::Rng::with_seed(1));
     let of_policies = Arc::new(picker(&[R], None));
     assert!(of_policies.needs_request(&unknown) && !of_policies.needs_request(&known));
