@@ -20,9 +20,10 @@ use super::{
     instances::InstanceState,
     token::{Token, TokenError},
 };
+#[cfg(feature = "channel")]
+use crate::error::Code;
 use crate::{
     backoff::Backoff,
-    error::Code,
     resource::{Cluster, http_filter::EffectiveFilter, metadata::MetadataValue},
 };
 

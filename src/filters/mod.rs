@@ -20,7 +20,6 @@ mod session;
 mod stream;
 #[cfg(feature = "channel")]
 mod stream_filter;
-#[cfg(feature = "channel")]
 mod token;
 #[cfg(feature = "channel")]
 mod visible;
