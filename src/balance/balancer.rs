@@ -10,6 +10,8 @@ mod target;
 use std::{sync::Arc, time::Instant};
 
 use self::in_use::ClustersInUse;
+#[cfg(any(test, feature = "fuzzing"))]
+use super::policy::LeafConfig;
 use super::{
     breaker::Breakers,
     clusters::{ClusterChanges, ClusterConfigs},
@@ -24,7 +26,6 @@ use super::{
     leaf::Leaf,
     observer::PickLabels,
     picker::ClusterPicker,
-    policy::LeafConfig,
     ready_endpoint::ReadyEndpoint,
     rotation::Rotated,
     scope::{EventScope, LeafScope},

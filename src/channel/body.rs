@@ -15,8 +15,8 @@ use tonic::Status;
 
 use super::{
     active::ActiveCall,
+    call::TrailerFilters,
     deadline::{CallEnd, Deadline},
-    filters::TrailerFilters,
     response::{CallGuards, NextFrame, RunningResponse, code_of, is_data},
     status,
     telemetry::CallTelemetry,

@@ -7,12 +7,18 @@ use tokio::{sync::mpsc::UnboundedSender, time::Instant};
 use tonic::{Status, body::Body};
 use tracing::Instrument;
 
+mod attempts;
+mod filters;
+
+pub(super) use self::filters::TrailerFilters;
+use self::{
+    attempts::Attempts,
+    filters::{AttemptFilters, ChannelCallbacks, FilterRun},
+};
 use super::{
     ChannelBody,
     active::{ActiveCall, ActiveCalls},
-    attempts::Attempts,
     deadline::{CallEnd, Deadline},
-    filters::{AttemptFilters, ChannelCallbacks, FilterRun},
     headers::{self, Head},
     metadata_server::MetadataServer,
     picker_cell::{PickerCell, QueuedCall, ShutDown},

@@ -46,7 +46,6 @@
 //! `docs/CHANNEL.md` describes what is executed, and what happens when something fails.
 
 mod active;
-mod attempts;
 mod body;
 mod builder;
 mod call;
@@ -55,7 +54,6 @@ mod compute_engine;
 mod connection;
 mod deadline;
 mod error;
-mod filters;
 mod headers;
 mod malformed;
 mod metadata_server;

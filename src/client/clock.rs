@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use tokio::time;
 
-/// The current time of the runtime.
+/// The current time of the runtime: tokio's clock, which tests pause.
 pub(super) fn now() -> Instant {
     time::Instant::now().into_std()
 }

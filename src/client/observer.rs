@@ -13,7 +13,7 @@ use crate::background::supervise;
 /// The observing part of a client with gRPC's rules. It has streams of its own, so that servers receive the ACK or
 /// NACK of each profile separately. It starts with the first observing watch, and ends with the last one.
 pub(super) struct Observer {
-    /// Builds the part.
+    /// Builds the part, without metrics and with the other profile of validation.
     start: Box<Start>,
     /// Closed when the driver of the client has ended.
     ended: watch::Receiver<()>,

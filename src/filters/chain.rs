@@ -2,10 +2,7 @@
 
 use std::{collections::BTreeSet, mem, sync::Arc};
 
-use super::{
-    Filter,
-    instances::{Compiling, Instances},
-};
+use super::{Filter, instances::Instances, made_filter::MadeFilters};
 #[cfg(feature = "channel")]
 use super::{Handler, Hooks};
 use crate::resource::http_filter::{EffectiveFilter, FilterOverride, HttpFilter, OverrideSetting};
@@ -39,6 +36,15 @@ pub(super) struct FilterSite<'a, 'o> {
     pub(super) filter: &'a HttpFilter,
     /// The overrides of the split, the route and the virtual host.
     levels: [&'o [FilterOverride]; 3],
+}
+
+/// What the compilation of a filter reads and adds to, for all routes.
+#[derive(Debug, Default)]
+pub(super) struct Compiling<'a> {
+    /// States that outlive the compilation.
+    pub(super) instances: Instances,
+    /// Filters of the application that were made for earlier routes.
+    pub(super) made: MadeFilters<'a>,
 }
 
 /// The result of compiling a filter of the listener for a route.

@@ -7,12 +7,11 @@ use std::{
     time::Duration,
 };
 
-use super::chain::{Compiled, FilterSite};
+use super::chain::{Compiled, Compiling, FilterSite};
 #[cfg(feature = "channel")]
 use super::{Decision, FilterRequest, LocalReply, MalformedValue, StreamFilter, Visible};
 use crate::{
     error::Code,
-    filters::instances::Compiling,
     resolve::RequestHeaders,
     resource::{
         http_filter::{AbortKind, DelayKind, EffectiveFilter, Fault, FaultAbort, FaultDelay},

@@ -13,13 +13,17 @@ use std::{
 #[cfg(feature = "channel")]
 use http::{HeaderMap, HeaderValue, header::AUTHORIZATION};
 
-use super::chain::{Compiled, FilterSite};
 #[cfg(feature = "channel")]
 use super::{Decision, FilterAttempt, FilterRequest, LocalReply, StreamFilter};
+use super::{
+    chain::{Compiled, Compiling, FilterSite},
+    instances::InstanceState,
+    token::{Token, TokenError},
+};
+#[cfg(feature = "channel")]
+use crate::error::Code;
 use crate::{
     backoff::Backoff,
-    error::Code,
-    filters::instances::{Compiling, InstanceState},
     resource::{Cluster, http_filter::EffectiveFilter, metadata::MetadataValue},
 };
 
@@ -56,15 +60,6 @@ struct TokenCache {
     fetching: BTreeMap<Arc<str>, Vec<OnToken>>,
 }
 
-/// A token, and when it expires, in time since 1970.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Token {
-    /// The token as it is sent, without `Bearer`.
-    pub(crate) text: Arc<str>,
-    /// The expiry of the token (`exp`), since 1970.
-    pub(crate) expiry: Duration,
-}
-
 /// The time at which a fetch has ended, on both clocks.
 #[derive(Debug, Clone, Copy)]
 struct FetchTime {
@@ -72,13 +67,6 @@ struct FetchTime {
     now: Instant,
     /// The time by which tokens expire, since 1970.
     since_1970: Duration,
-}
-
-/// Why there is no token: the status of the calls that need it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct TokenError {
-    pub(crate) code: Code,
-    pub(crate) message: Arc<str>,
 }
 
 /// The token of a call.
@@ -332,29 +320,6 @@ impl TokenCache {
         {
             self.entries.remove(&oldest);
         }
-    }
-}
-
-impl TokenError {
-    /// Creates the error of a fetch that failed in a way that may pass.
-    pub(crate) fn unavailable(audience: &str, reason: &str) -> Self {
-        Self::new(Code::Unavailable, audience, reason)
-    }
-
-    /// Creates the error of a fetch whose result is unusable.
-    pub(crate) fn unauthenticated(audience: &str, reason: &str) -> Self {
-        Self::new(Code::Unauthenticated, audience, reason)
-    }
-
-    /// The status of the metadata server, other than 200 (CH5.14).
-    pub(crate) fn of_status(audience: &str, status: u16) -> Self {
-        let is_unavailable = Code::from_http_status(status.into()) == Code::Unavailable;
-        let code = if is_unavailable { Code::Unavailable } else { Code::Unauthenticated };
-        Self::new(code, audience, &format!("HTTP status {status}"))
-    }
-
-    fn new(code: Code, audience: &str, reason: &str) -> Self {
-        Self { code, message: format!("identity token for {audience}: {reason}").into() }
     }
 }
 

@@ -3,12 +3,9 @@
 #[cfg(feature = "channel")]
 use http::{HeaderMap, HeaderName, HeaderValue};
 
+use super::chain::{Compiled, Compiling, FilterSite};
 #[cfg(feature = "channel")]
 use super::{Decision, FilterRequest, Hooks, StreamFilter};
-use super::{
-    chain::{Compiled, FilterSite},
-    instances::Compiling,
-};
 #[cfg(feature = "channel")]
 use crate::resource::http_filter::{AppendAction, HeaderAppend};
 use crate::resource::http_filter::{

@@ -8,7 +8,6 @@ use std::{
     sync::Arc,
 };
 
-use super::custom::MadeFilters;
 use crate::resource::http_filter::{HttpFilter, HttpFilterConfig};
 
 /// The states of the filters of a listener, by the names of the filters (A83-2).
@@ -26,15 +25,6 @@ type FilterKind = (Discriminant<HttpFilterConfig>, Option<&'static str>);
 
 /// The state of any filter.
 pub(super) type InstanceState = Arc<dyn Any + Send + Sync>;
-
-/// What the compilation of a filter reads and adds to, for all routes.
-#[derive(Debug, Default)]
-pub(super) struct Compiling<'a> {
-    /// States that outlive the compilation.
-    pub(super) instances: Instances,
-    /// Filters of the application that were made for earlier routes.
-    pub(super) made: MadeFilters<'a>,
-}
 
 impl Instances {
     /// Forgets the instances that are not among the filters of a listener.

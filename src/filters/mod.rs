@@ -14,11 +14,13 @@ mod fault;
 mod gcp_authn;
 mod header_mutation;
 mod instances;
+mod made_filter;
 mod session;
 #[cfg(feature = "channel")]
 mod stream;
 #[cfg(feature = "channel")]
 mod stream_filter;
+mod token;
 #[cfg(feature = "channel")]
 mod visible;
 
@@ -30,18 +32,17 @@ pub(crate) use self::{
     instances::Instances,
 };
 use self::{
-    chain::{Compiled, FilterSite},
+    chain::{Compiled, Compiling, FilterSite},
     dispatch::filters,
-    instances::Compiling,
 };
 #[cfg(feature = "channel")]
 pub(crate) use self::{
-    gcp_authn::{Token, TokenError},
     stream::StreamFilters,
     stream_filter::{
         AttemptResponse, Decision, FilterAttempt, FilterCallbacks, FilterRequest, Handler, Hooks, LocalReply,
         MalformedValue, OwnedFuture, StreamFilter, Upstream, Waiting,
     },
+    token::{Token, TokenError},
     visible::{Visible, is_hidden},
 };
 

@@ -15,11 +15,10 @@ use http::{HeaderValue, header::SET_COOKIE};
 #[cfg(feature = "channel")]
 use tracing::debug;
 
-use super::chain::{Compiled, FilterSite};
+use super::chain::{Compiled, Compiling, FilterSite};
 #[cfg(feature = "channel")]
 use super::{AttemptResponse, Decision, FilterRequest, MalformedValue, StreamFilter, Visible};
 use crate::{
-    filters::instances::Compiling,
     resolve::RequestHeaders,
     resource::http_filter::{EffectiveFilter, SessionCookie},
 };

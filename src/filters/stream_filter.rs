@@ -26,7 +26,7 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 
-use super::gcp_authn::{Token, TokenError};
+use super::token::{Token, TokenError};
 use crate::{
     error::Code,
     resource::{Cluster, http_filter::CallFilter},

@@ -42,6 +42,7 @@ enum Rest {
 /// The last report that was written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct LastReport {
+    /// When the last of its requests was accepted by the transport.
     pub(crate) at: Instant,
     /// The number of clusters in it.
     pub(crate) clusters: usize,

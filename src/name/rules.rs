@@ -3,6 +3,8 @@
 use super::params::Reserved;
 
 /// The origin of a name, which determines the rules for it.
+///
+/// Alternatives follow the rules of the name around them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Rules {
     /// An application or a configuration: no `xds.*` parameters, entry names as in the specification.
@@ -21,7 +23,8 @@ impl Rules {
     }
 }
 
-/// The scheme of a URL that a locator can have and that is not supported (X24).
+/// The scheme of a URL that a locator can have and that is not supported (X24). Such a URL would pass for a name of the older
+/// form otherwise, and never be answered.
 pub(super) fn unsupported_scheme(text: &str) -> Option<&'static str> {
     ["http://", "file://"].into_iter().find(|scheme| text.starts_with(scheme))
 }

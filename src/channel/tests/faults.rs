@@ -5,7 +5,7 @@ use tokio::sync::{Mutex, MutexGuard};
 
 use super::*;
 use crate::{
-    channel::filters::running_faults,
+    filters::running_faults,
     pb::{
         envoy::{
             config::{

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Request, Response};
 use http_body::{Body, Frame, SizeHint};
 
-use super::HttpFilterExtension;
+use super::extension::HttpFilterExtension;
 use crate::{base::Custom, error::Code, escape::debug_as_message};
 
 /// The configuration of an HTTP filter of an application, which channels execute.

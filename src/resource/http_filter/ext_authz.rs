@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use super::{
     HeaderForwardingRules, HeaderMutationRules,
-    kinds::{HttpFilterExtension, Sides},
+    extension::{HttpFilterExtension, Sides},
 };
 use crate::{
     pb::envoy::extensions::filters::http::ext_authz::v3::{

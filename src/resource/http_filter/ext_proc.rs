@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use super::{
     HeaderForwardingRules, HeaderMutationRules,
-    kinds::{HttpFilterExtension, Sides},
+    extension::{HttpFilterExtension, Sides},
 };
 use crate::{
     pb::envoy::extensions::filters::http::ext_proc::v3::{

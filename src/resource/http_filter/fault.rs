@@ -5,7 +5,10 @@ use std::time::Duration;
 use prost::Message;
 use serde::Serialize;
 
-use super::kinds::{BuiltIn, HttpFilterExtension, Sides};
+use super::{
+    extension::{HttpFilterExtension, Sides},
+    kinds::BuiltIn,
+};
 use crate::{
     error::Code,
     pb::envoy::{

@@ -3,7 +3,10 @@
 use prost::Message;
 use serde::Serialize;
 
-use super::kinds::{BuiltIn, HttpFilterExtension, Sides};
+use super::{
+    extension::{HttpFilterExtension, Sides},
+    kinds::BuiltIn,
+};
 use crate::{
     pb::envoy::extensions::filters::http::gcp_authn::v3 as pb,
     resource::{Context, Extension, Invalid, Payload, remarks, unexecuted},

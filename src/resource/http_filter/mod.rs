@@ -29,6 +29,7 @@ mod discovered;
 mod effective;
 mod ext_authz;
 mod ext_proc;
+mod extension;
 mod fault;
 mod gcp_authn;
 pub(super) mod header_mutation;
@@ -49,13 +50,14 @@ pub(crate) use client_filter::{Proceed, ProceedFuture};
 pub use discovered::DiscoveredFilter;
 pub use ext_authz::{ExtAuthz, ExtAuthzPerRoute};
 pub use ext_proc::{ExtProc, ExtProcPerRoute, ProcessingMode};
+pub use extension::{HttpFilterExtension, NoOverride, Sides};
 pub use fault::{AbortKind, DelayKind, Fault, FaultAbort, FaultDelay};
 pub use gcp_authn::GcpAuthn;
 pub use header_mutation::{
     AppendAction, HeaderAction, HeaderAppend, HeaderMutation, HeaderMutationPerRoute, HeaderMutations,
 };
 pub use headers::{HeaderForwardingRules, HeaderMutationRules};
-pub use kinds::{CustomFilter, HttpFilterExtension, NoOverride, Sides};
+pub use kinds::CustomFilter;
 pub use rbac::{Rbac, RbacPerRoute, RbacRules};
 pub use router::Router;
 pub use stateful_session::{SessionCookie, StatefulSession, StatefulSessionPerRoute};

@@ -3,7 +3,7 @@
 use prost::Message;
 use serde::Serialize;
 
-use super::kinds::{HttpFilterExtension, NoOverride, Sides};
+use super::extension::{HttpFilterExtension, NoOverride, Sides};
 use crate::{
     pb::envoy::extensions::filters::http::router::v3 as pb,
     resource::{Context, Extension, Invalid, Payload, remarks, unexecuted},

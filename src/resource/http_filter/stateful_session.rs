@@ -5,7 +5,10 @@ use std::time::Duration;
 use prost::Message;
 use serde::Serialize;
 
-use super::kinds::{BuiltIn, HttpFilterExtension, Sides};
+use super::{
+    extension::{HttpFilterExtension, Sides},
+    kinds::BuiltIn,
+};
 use crate::{
     pb::envoy::extensions::{
         filters::http::stateful_session::v3::{self as pb, stateful_session_per_route::Override},

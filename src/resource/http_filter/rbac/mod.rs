@@ -3,7 +3,10 @@
 use prost::Message;
 use serde::Serialize;
 
-use super::kinds::{BuiltIn, HttpFilterExtension, Sides};
+use super::{
+    extension::{HttpFilterExtension, Sides},
+    kinds::BuiltIn,
+};
 use crate::{
     pb::envoy::{
         config::rbac::v3::{self as rules, rbac::Action},

@@ -12,14 +12,11 @@ use http::{HeaderMap, Request, Response};
 use tonic::{Code, Status, body::Body, metadata::MetadataMap};
 
 use self::handler::HandledCall;
-pub(super) use self::{attempt::AttemptFilters, callbacks::ChannelCallbacks, trailers::TrailerFilters};
-use super::{
-    ChannelBody,
-    call::{Call, Routed},
-};
-#[cfg(test)]
-pub(super) use crate::filters::running_faults;
+pub(in crate::channel) use self::trailers::TrailerFilters;
+pub(super) use self::{attempt::AttemptFilters, callbacks::ChannelCallbacks};
+use super::{Call, Routed};
 use crate::{
+    channel::ChannelBody,
     filters::{Decision, FilterChain, FilterRequest, LocalReply, StreamFilters, Upstream, Visible, Waiting},
     resolve::RouteQuery,
 };

@@ -17,15 +17,13 @@ use http_body::{Body as HttpBody, Frame, SizeHint};
 use http_body_util::BodyExt as _;
 use tonic::{Status, body::Body};
 
-use super::{
-    super::{
+use super::{FilterRun, Passed, Step, TrailerFilters};
+use crate::{
+    channel::{
         ChannelBody,
         deadline::{CallEnd, Deadline},
         headers, status,
     },
-    FilterRun, Passed, Step, TrailerFilters,
-};
-use crate::{
     filters::{Handler, Upstream},
     resource::http_filter::{FilterBody, FilterError, Next, Proceed, ProceedFuture},
 };

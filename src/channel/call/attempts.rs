@@ -18,18 +18,7 @@ use tonic::Status;
 use tracing::Instrument;
 
 use self::failure::{Failure, never_sent};
-use super::{
-    active::ActiveCall,
-    call::{Call, Routed},
-    connection::{Handle, Reserved, SendError},
-    deadline::CallEnd,
-    filters::AttemptFilters,
-    headers::Head,
-    picker_cell::ShutDown,
-    request::{RequestBody, RequestUpload},
-    status,
-    task::Control,
-};
+use super::{Call, Routed, filters::AttemptFilters};
 use crate::{
     balance::{
         cluster_use::ClusterReference,
@@ -38,6 +27,16 @@ use crate::{
         ready_endpoint::ReadyEndpoint,
         retry::{AttemptEnd, Next, Pushback, Repeatable, Retries},
         stream_queue::Gone,
+    },
+    channel::{
+        active::ActiveCall,
+        connection::{Handle, Reserved, SendError},
+        deadline::CallEnd,
+        headers::Head,
+        picker_cell::ShutDown,
+        request::{RequestBody, RequestUpload},
+        status,
+        task::Control,
     },
     resolve::RouteQuery,
 };
