@@ -30,7 +30,7 @@ pub(super) struct StreamRules {
     types: BTreeMap<String, OfType>,
     /// What was in responses that were rejected, also on the streams before, with its type: with which versions.
     rejected: BTreeMap<(String, Vec<Bytes>), Rejected>,
-    /// How many responses of a type were rejected. They share a burst.
+    /// How many responses of a type were to be rejected, or may have been, on all streams. They share a burst.
     rejections: BTreeMap<String, u32>,
 }
 
@@ -91,6 +91,10 @@ impl StreamRules {
         let content = if due == Due::Ack { Vec::new() } else { response.content() };
         let (nonce, version) = (response.nonce().to_owned(), response.version());
         of_type.responses.push(Received { nonce, due, content, version, is_repeated });
+        if due != Due::Ack {
+            // Counted now, and not when the NACK is written: those that wait have their share of the burst, also if their stream ends first.
+            *self.rejections.entry(response.type_url().to_owned()).or_default() += 1;
+        }
         Some(&of_type.names)
     }
 
@@ -116,7 +120,7 @@ impl StreamRules {
         }
         let (nonce, rejected) = (request.nonce(), request.error().is_some());
         of_type.on_names(request, rejected && family.has_rule(Rule::NackNames));
-        let is_over_burst = of_type.is_over_burst(self.rejections.get(request.type_url()));
+        let is_over_burst = self.rejections.get(request.type_url()).is_some_and(|count| *count >= AT_ONCE);
         let of_type_url = (request.type_url(), is_over_burst);
         let may_wait = |response: &Received| response.may_wait(of_type_url, &self.rejected);
         let answered = match request {
@@ -127,7 +131,6 @@ impl StreamRules {
             let Received { content, version, is_repeated, .. } = &of_type.responses[of_type.answered - 1];
             let (content, version, is_repeated) = (content.clone(), version.clone(), *is_repeated);
             let is_released = of_type.is_released(request.type_url(), &self.rejected);
-            *self.rejections.entry(request.type_url().to_owned()).or_default() += 1;
             let rejected = self.rejected.entry((request.type_url().to_owned(), content)).or_default();
             let is_new = rejected.versions.insert(version);
             rejected.times += 1;
@@ -181,7 +184,7 @@ impl StreamRules {
     /// Every response was answered, but for what was rejected before.
     pub(super) fn check_answered(&self) {
         for (type_url, of_type) in &self.types {
-            let over_burst = of_type.is_over_burst(self.rejections.get(type_url));
+            let over_burst = self.rejections.get(type_url).is_some_and(|count| *count >= AT_ONCE);
             for it in &of_type.responses[of_type.answered..] {
                 let (nonce, due) = (&it.nonce, it.due);
                 let may_wait = it.may_wait((type_url, over_burst), &self.rejected);
@@ -237,12 +240,6 @@ impl OfType {
                 self.names.retain(|name| !unsubscribed.contains(name));
             }
         }
-    }
-
-    /// Whether the burst of NACKs is used up, after so many that were written: those that wait have their share of it as well.
-    fn is_over_burst(&self, written: Option<&u32>) -> bool {
-        let waiting = self.responses[self.answered..].iter().filter(|response| response.due != Due::Ack);
-        written.copied().unwrap_or_default() as usize + waiting.count() >= AT_ONCE as usize
     }
 
     /// Whether a response came since that is answered at once, or may be: what was to be rejected before it waits no longer. The
