@@ -90,8 +90,15 @@ async fn cancelled_calls_leave_other_calls_alone(language: Language) {
     }
     assert!(lost.iter().all(|status| status.code() == Code::Unavailable), "{lost:?}");
     assert!(lost.len() * 2 < calls, "{} of {calls} calls are lost: {lost:?}", lost.len());
-    for _ in 0..100 {
-        mesh.unary(ECHO, Request::new("hello".into())).await.expect("it succeeds");
+    let (mut succeeded, mut cancelled) = (0, 0);
+    while succeeded < 100 {
+        match mesh.unary(ECHO, Request::new("hello".into())).await {
+            Ok(_) => succeeded += 1,
+            // C-core's server goes on with that until it has caught up.
+            Err(status) if language == Language::Python && status.code() == Code::Cancelled => cancelled += 1,
+            Err(status) => panic!("it does not succeed: {status:?}"),
+        }
+        assert!(cancelled <= 100, "the server does not catch up: {succeeded} calls succeeded");
     }
 }
 
