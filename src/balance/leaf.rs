@@ -290,9 +290,10 @@ impl<H: Clone> Leaf<H> {
         report: LoadReport,
         scope: &mut LeafScope<'_>,
     ) {
-        let config = self.listed.cluster.config.clone();
-        self.listed.on_endpoint(index, scope, |endpoint, scope| {
-            endpoint.on_load(connection, report, config.policy.policy.weights(), scope);
+        let ListedEndpoints { cluster, endpoints, .. } = &mut self.listed;
+        // Weights are read once in each period: a report costs nothing but itself.
+        endpoints.handle_apart(index, scope, |endpoint, scope| {
+            endpoint.on_load(connection, report, cluster.policy().weights(), scope);
         });
     }
 

@@ -122,6 +122,18 @@ impl<H: Clone> EndpointTable<H> {
         Some(change)
     }
 
+    /// Lets an endpoint handle an event that changes nothing which lists and pickers have of it.
+    pub(super) fn handle_apart(
+        &mut self,
+        index: EndpointIndex,
+        scope: &mut LeafScope<'_>,
+        event: impl FnOnce(&mut ClusterEndpoint<H>, &mut Scope<'_>),
+    ) {
+        if let Some(endpoint) = self.all.get_mut(index.0) {
+            event(endpoint, &mut scope.of(Holder::Endpoint(index)));
+        }
+    }
+
     /// The endpoint of a key, which is made if there is none. It is [listed](Self::list) next.
     pub(super) fn find_or_insert(
         &mut self,
