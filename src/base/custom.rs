@@ -35,7 +35,7 @@ impl Serialize for Custom {
 
 /// A configuration whose type only the application knows.
 ///
-/// It erases types of the application, so that a resource with such a configuration can be compared, shown and serialized like
+/// The trait erases types of the application, so that a resource with such a configuration can be compared, shown and serialized like
 /// any other.
 pub(crate) trait Configuration: fmt::Debug + Send + Sync {
     fn type_name(&self) -> &'static str;

@@ -46,7 +46,7 @@ impl std::fmt::Display for ResourceState {
 
 /// The response or event that updated a resource.
 ///
-/// It is kept beside the last error as well as beside the last good resource, so that `Client::status`
+/// The update is kept beside the last error as well as beside the last good resource, so that `Client::status`
 /// and the watches cannot disagree.
 #[derive(Debug, Clone)]
 pub(crate) struct Update {

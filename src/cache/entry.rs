@@ -111,7 +111,7 @@ pub(crate) enum Changed {
 impl Entry {
     /// An entry of which nothing is known.
     ///
-    /// It is in no table yet: the store inserts it, and authorities then subscribe at the servers of the group.
+    /// The entry is in no table yet: the store inserts it, and authorities then subscribe at the servers of the group.
     pub(crate) fn new(name: Arc<str>, (group, ty): (GroupId, TypeId)) -> Self {
         let subscriptions = ServerSubscriptions::default();
         Self {

@@ -163,7 +163,7 @@ impl ResponseBuffer {
 impl ResponseBuffers {
     /// Makes a response one whose parts can be held; `None` when it is too small for that.
     ///
-    /// It is not kept before the response has been applied: [`keep`](Self::keep) then knows how much of it is held. Until then
+    /// The response is not kept before the response has been applied: [`keep`](Self::keep) then knows how much of it is held. Until then
     /// nothing of it is copied, although nothing of it is held at first.
     pub(super) fn new_buffer(&self, message: &Bytes) -> Option<Arc<ResponseBuffer>> {
         let buffer = || ResponseBuffer {

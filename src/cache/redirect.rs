@@ -20,7 +20,7 @@ impl Redirect {
     /// # Errors
     /// It is no locator, or not that of one resource of the type (X22).
     ///
-    /// It is called for a resource whose wrapper says that it is a locator, before the parser of the type: a locator is no
+    /// The function is called for a resource whose wrapper says that it is a locator, before the parser of the type: a locator is no
     /// resource of any type.
     pub(crate) fn parse(bytes: &[u8], ty: ResourceType) -> Result<Self, Invalid> {
         // In the published message field 1 is the scheme, an enum, so that text in it cannot be meant for that..

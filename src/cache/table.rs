@@ -73,7 +73,7 @@ impl Table {
 
     /// All entries, in a fixed order.
     ///
-    /// It costs the whole cache. Tests count its steps, so that no event iterates where an index would do.
+    /// The iteration costs the whole cache. Tests count its steps, so that no event iterates where an index would do.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (EntryId, &Entry)> {
         self.entries.iter().map(|(id, entry)| {
             #[cfg(test)]

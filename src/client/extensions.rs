@@ -8,7 +8,7 @@ use std::{
 
 /// At most one value of each type, which lives as long as the client.
 ///
-/// By it a module above the client shares state among the users of the client, without a name of that module here.
+/// With an extension, a module above the client shares state among the users of the client, without a name of that module here.
 #[derive(Default)]
 pub(super) struct Extensions {
     values: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,

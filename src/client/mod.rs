@@ -221,7 +221,7 @@ impl Client {
     }
 
     /// The value of a type that the users of the client share, which is made with the bootstrap of the client if there is none.
-    /// It lives as long as the client. `make` must not use the client.
+    /// The value lives as long as the client. `make` must not use the client.
     #[cfg(feature = "channel")]
     pub(crate) fn extension<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Bootstrap) -> T) -> Arc<T> {
         self.registry.extensions().get_or_insert_with(|| make(self.bootstrap()))

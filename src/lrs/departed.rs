@@ -11,8 +11,7 @@ use super::{
 /// and not for each endpoint.
 #[derive(Debug, Default)]
 pub(super) struct DepartedCalls {
-    /// What no written report has covered.
-    /// Includes `taken`, until `on_written` subtracts it.
+    /// What no written report has covered, with `taken` until `on_written` subtracts that.
     calls: Calls,
     /// What the report in progress covers of it.
     taken: Calls,
