@@ -61,10 +61,10 @@ impl RecentUnsubscribes {
         self.wildcard = Some(Unsubscribe { at: now, answered: self.answered, left: REPETITIONS });
     }
 
-    /// A request is sent without a subscribed name, since the server may have missed its unsubscription.
+    /// A request is sent without a subscribed name, since the server may have missed its unsubscription, or its subscription.
     pub(crate) fn on_name_held_back(&mut self, name: Arc<str>, doubt: Duration, now: Instant) {
         // The count of repetitions goes on: it is the same unsubscription.
-        let left = self.names.get(&name).map_or(0, |sent| sent.left.saturating_sub(1));
+        let left = self.names.get(&name).map_or(REPETITIONS, |sent| sent.left).saturating_sub(1);
         self.on_name_unsubscribed(name.clone(), doubt, now);
         if let Some(sent) = self.names.get_mut(&name) {
             sent.left = left;
@@ -121,6 +121,11 @@ impl RecentUnsubscribes {
             .take_while(move |name| sent(name).is_some())
             .filter(|name| self.is_name_crossed(name))
             .map(|name| &**name)
+    }
+
+    /// Whether a request went without a subscribed name lately.
+    pub(crate) fn was_held_back(&self, name: &str) -> bool {
+        self.names.get(name).is_some_and(|sent| sent.left < REPETITIONS)
     }
 
     /// Whether a name was unsubscribed by an answer that a response crossed, so that the server may have dropped it.

@@ -136,6 +136,9 @@ impl Sotw {
     /// The newest response is answered, by an ACK or by names that are repeated: that, no server drops as outdated (B1.8).
     fn on_newest_answered(&mut self, subscriptions: &Subscriptions, is_ack: bool, now: Instant) {
         self.on_stream.recent_unsubscribes.on_answered();
+        if is_ack {
+            self.on_stream.unheld.on_acknowledged();
+        }
         // It has the names that were to be repeated.
         self.on_stream.repeat_at = None;
         if self.on_stream.names.is_end_doubtful() && !subscriptions.wildcard {

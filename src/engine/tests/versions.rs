@@ -333,6 +333,38 @@ fn b1_21_a_name_that_came_while_it_was_let_go_does_not_ride_on_the_ack() {
     assert_eq!(outputs, ["send Part [a,b] /n3"]);
 }
 
+/// A server drops a change that a response has crossed, and the ACK of that response would claim the version for the name. Found by
+/// the fuzzer of operations.
+#[test]
+fn b1_21_a_name_whose_change_a_response_has_crossed_does_not_ride_on_the_ack() {
+    let mut rig = Rig::new();
+    let watches = rig.open::<Part>(&["a", "b"]);
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    rig.receive(1, &response::<Part>("1", vec![any::<Part>("a", "x"), any::<Part>("b", "y")]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    rig.unwatch(watches[0]);
+    rig.sent(1);
+    rig.pass(Duration::from_secs(20));
+    assert_eq!(rig.watch::<Part>("a").1, ["send Part [a,b] /n1"]);
+    rig.sent(1);
+    let outputs = rig.receive(1, &response::<Part>("2", vec![any::<Part>("b", "z")]));
+    assert_eq!(outputs, ["#2 present 2 z", "read", "send Part [b] 2/n2"]);
+    rig.sent(1);
+    assert_eq!(rig.pass(Duration::from_millis(20)), ["send Part [a,b] /n2"]);
+    rig.sent(1);
+    // One that always sends something sees the name again all the same.
+    for number in 3..20 {
+        rig.receive(1, &response::<Part>(&number.to_string(), vec![any::<Part>("b", "z")]));
+        rig.sent(1);
+        rig.pass(Duration::from_millis(20));
+        rig.sent(1);
+    }
+    let outputs = rig.receive(1, &response::<Part>("20", vec![any::<Part>("b", "z")]));
+    assert_eq!(outputs, ["read", "send Part [a,b] 20/n20"]);
+}
+
 /// Cilium sends a name again on another stream alone.
 #[test]
 fn b1_22_a_name_that_was_sent_before_and_is_not_sent_again_is_requested_on_another_stream_once() {

@@ -59,15 +59,30 @@ impl Sotw {
             || recent.crossed_names().any(is_awaited)
     }
 
+    /// Whether an ACK has to be without a name that the server may have sent before (B1.21).
+    fn is_request_missed(&self, subscriptions: &Subscriptions) -> bool {
+        self.on_stream.unheld.was_requested()
+            && subscriptions.iter().any(|(_, sub)| self.was_request_missed(sub))
+    }
+
+    /// Whether the server may have missed the request of a name, and would be silent about it after an answer that has it. A name is
+    /// held back for that once.
+    fn was_request_missed(&self, sub: &Subscription) -> bool {
+        let OnStream { unheld, recent_unsubscribes, .. } = &self.on_stream;
+        unheld.may_be_missed(sub) && !recent_unsubscribes.was_held_back(sub.name())
+    }
+
     /// Leaves the names out of the next request that were resubscribed too early, and returns them: responses lack them then.
     fn hold_back(&mut self, subscriptions: &mut Subscriptions, now: Instant) -> BTreeSet<Arc<str>> {
-        let recent = &mut self.on_stream.recent_unsubscribes;
+        let recent = &self.on_stream.recent_unsubscribes;
         let may_be_missed = |sub: &Subscription| {
             let is_crossed = || sub.is_unanswered() && recent.is_name_crossed(sub.name());
-            sub.is_named() && (recent.may_have_missed_name(sub.name()) || is_crossed())
+            let is_unsubscribe_missed = || recent.may_have_missed_name(sub.name()) || is_crossed();
+            sub.is_named() && (is_unsubscribe_missed() || self.was_request_missed(sub))
         };
         let held_back = subscriptions.iter().filter(|(_, sub)| may_be_missed(sub));
         let held_back: Vec<_> = held_back.map(|(id, _)| id).collect();
+        let recent = &mut self.on_stream.recent_unsubscribes;
         let mut names = BTreeSet::new();
         for id in &held_back {
             if let Some(sub) = subscriptions.get_mut(*id) {
@@ -116,10 +131,11 @@ impl Sotw {
     ) -> Refilled {
         // It may have dropped the request that unsubscribed a name as outdated (B1.8). If the answer, which it accepts, had that
         // name again, nothing would have changed for it, and it would send nothing. So a request after the answer has it.
-        let held_back = answering && self.was_resubscribed(subscriptions);
         let is_uncovered = self.is_wildcard_uncovered(subscriptions);
         let subscribes_sent = self.on_stream.unheld.sent_of(&self.subscribed, subscriptions).next().is_some();
         let is_ack = !self.on_stream.answers.is_empty();
+        let held_back = answering
+            && (self.was_resubscribed(subscriptions) || (is_ack && self.is_request_missed(subscriptions)));
         let is_separate = is_ack && (subscribes_sent || is_uncovered);
         let changed =
             !held_back && !is_separate && self.change_due(subscriptions).is_some_and(|due| due <= now);
@@ -131,6 +147,7 @@ impl Sotw {
             self.batcher.on_change(now);
         } else if changed {
             if subscribes_sent {
+                self.on_stream.unheld.on_requested();
                 self.on_stream.unheld.on_lost();
             }
             if is_uncovered {

@@ -11,6 +11,8 @@ pub(super) struct Unheld {
     sent: SentNames,
     /// Some subscribed name may be one of these, or its resource was rejected or dropped.
     may_lack: bool,
+    /// A change has requested such names, and no ACK has followed: a server drops the change if a response crosses it (B1.8).
+    was_requested: bool,
 }
 
 impl Unheld {
@@ -41,6 +43,27 @@ impl Unheld {
         self.may_lack = false;
     }
 
+    /// A change has requested such names without a version.
+    pub(super) fn on_requested(&mut self) {
+        self.was_requested = true;
+    }
+
+    /// The newest response is answered by an ACK.
+    pub(super) fn on_acknowledged(&mut self) {
+        self.was_requested = false;
+    }
+
+    /// Whether a change has requested such names, and the next ACK answers a response that may have crossed it.
+    pub(super) fn was_requested(&self) -> bool {
+        self.was_requested
+    }
+
+    /// Whether the server may have missed the request of a name that it may have sent before: with the version of an ACK, it may
+    /// consider the name known.
+    pub(super) fn may_be_missed(&self, sub: &Subscription) -> bool {
+        self.was_requested && sub.is_requested() && sub.is_unanswered() && self.is_lacked(sub)
+    }
+
     /// Whether the server has sent a name on this stream.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.sent.contains(name)
@@ -53,7 +76,12 @@ impl Unheld {
         subscriptions: &'a Subscriptions,
     ) -> impl Iterator<Item = &'a Subscription> {
         let subs = ids.iter().filter_map(|id| subscriptions.get(*id));
-        subs.filter(|sub| sub.is_named() && !self.is_own(sub) && self.is_sent(sub) && !sub.is_known_missing())
+        subs.filter(|sub| self.is_lacked(sub))
+    }
+
+    /// Whether the server may have sent a subscribed name before whose resource is not held.
+    fn is_lacked(&self, sub: &Subscription) -> bool {
+        sub.is_named() && !self.is_own(sub) && self.is_sent(sub) && !sub.is_known_missing()
     }
 
     /// Whether the accepted version stands for something subscribed that is not held. What an accepted response shows to be
