@@ -240,6 +240,7 @@ fn eds_cluster() -> Cluster {
         metadata: metadata(),
         common_lb_config: Some(xdskit::pb::envoy::config::cluster::v3::cluster::CommonLbConfig {
             override_host_status: Some(HealthStatusSet { statuses: vec![1, 3] }),
+            ..Default::default()
         }),
         ..Default::default()
     }

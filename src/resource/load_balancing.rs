@@ -142,6 +142,8 @@ pub(super) struct Choice {
     pub(super) legacy: i32,
     /// `lb_config`.
     pub(super) config: Option<LbConfig>,
+    /// `common_lb_config`, where the policy has settings there.
+    pub(super) common: Option<cluster::cluster::CommonLbConfig>,
     /// Whether the type of the cluster is none of xDS' own, such as an aggregate.
     pub(super) is_of_custom_type: bool,
 }
@@ -194,17 +196,23 @@ fn legacy(from: &Choice) -> Result<LbPolicy, Invalid> {
         Ok(Legacy::LeastRequest) => {
             let choice_count = match &from.config {
                 Some(LbConfig::LeastRequestLbConfig(config)) => config.choice_count,
-                Some(LbConfig::RingHashLbConfig(_)) | None => None,
+                Some(LbConfig::RingHashLbConfig(_) | LbConfig::MaglevLbConfig(_)) | None => None,
             };
             let policy = choices(choice_count).map_err(|e| e.at("least_request_lb_config"))?;
             Ok(in_each_locality(policy))
         }
-        Ok(
-            other @ (Legacy::Random
-            | Legacy::Maglev
-            | Legacy::ClusterProvided
-            | Legacy::LoadBalancingPolicyConfig),
-        ) => {
+        // Not in each locality either: one table has the endpoints of all of them, as in Envoy.
+        Ok(Legacy::Maglev) => {
+            let table_size = match &from.config {
+                Some(LbConfig::MaglevLbConfig(config)) => config.table_size.map(|size| size.value),
+                Some(LbConfig::RingHashLbConfig(_) | LbConfig::LeastRequestLbConfig(_)) | None => None,
+            };
+            let is_weighted =
+                from.common.as_ref().is_some_and(|common| common.locality_config_specifier.is_some());
+            let maglev = Maglev::new(table_size, is_weighted).map_err(|e| e.at("maglev_lb_config"))?;
+            Ok(LbPolicy::Maglev(maglev))
+        }
+        Ok(other @ (Legacy::Random | Legacy::ClusterProvided | Legacy::LoadBalancingPolicyConfig)) => {
             let reason = format!("{} is not supported without a load_balancing_policy", other.as_str_name());
             Err(Invalid::field("lb_policy", reason))
         }

@@ -360,6 +360,6 @@ fn draining_cluster(name: &str) -> crate::testing::resources::ClusterBuilder {
         let statuses = [HealthStatus::Unknown, HealthStatus::Healthy, HealthStatus::Draining];
         let statuses = statuses.map(Into::into).into();
         let override_host_status = Some(HealthStatusSet { statuses });
-        cluster.common_lb_config = Some(CommonLbConfig { override_host_status });
+        cluster.common_lb_config = Some(CommonLbConfig { override_host_status, ..Default::default() });
     })
 }

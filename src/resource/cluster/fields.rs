@@ -27,9 +27,10 @@ pub(super) struct ClusterFields<'a> {
     pub(super) load_assignment: Option<&'a [u8]>,
     pub(super) circuit_breakers: Option<&'a [u8]>,
     pub(super) outlier_detection: Option<&'a [u8]>,
-    /// Settings for the older field `lb_policy`, as are those of `least_request`.
+    /// Settings for the older field `lb_policy`, as are those of `least_request` and `maglev`.
     ring_hash: Option<&'a [u8]>,
     least_request: Option<&'a [u8]>,
+    maglev: Option<&'a [u8]>,
     pub(super) transport_socket: Option<&'a [u8]>,
     /// Whether there is a `TransportSocketMatch`, which rejects the cluster (C19).
     pub(super) has_socket_matches: bool,
@@ -75,6 +76,7 @@ impl<'a> ClusterFields<'a> {
             outlier_detection: None,
             ring_hash: None,
             least_request: None,
+            maglev: None,
             transport_socket: None,
             has_socket_matches: false,
             metadata: None,
@@ -124,6 +126,7 @@ impl<'a> ClusterFields<'a> {
                 self.has_socket_matches = true;
             }
             48 => field.once(&mut self.upstream_config)?,
+            52 => field.once(&mut self.maglev)?,
             57 => self.reported_metrics.push(field.text()?),
             _ => {}
         }
@@ -163,20 +166,27 @@ impl<'a> ClusterFields<'a> {
         (self.metadata, self.whole)
     }
 
+    /// Whether the older field names the only policy with settings in the `CommonLbConfig`.
+    fn is_legacy_maglev(&self) -> bool {
+        self.lb_policy == cluster::cluster::LbPolicy::Maglev as i32 && self.load_balancing_policy.is_none()
+    }
+
     /// Returns the load balancing settings.
-    /// Settings of both policies are an error: the decoder that reads the message next keeps the last of the oneof.
+    /// Settings of two policies are an error: the decoder that reads the message next keeps the last of the oneof.
     pub(super) fn choice(&self) -> Result<Choice, Invalid> {
-        let config = match (self.ring_hash, self.least_request) {
-            (None, None) => None,
-            (config @ Some(_), None) => self.decode(config)?.map(LbConfig::RingHashLbConfig),
-            (None, config @ Some(_)) => self.decode(config)?.map(LbConfig::LeastRequestLbConfig),
+        let config = match (self.ring_hash, self.least_request, self.maglev) {
+            (None, None, None) => None,
+            (config @ Some(_), None, None) => self.decode(config)?.map(LbConfig::RingHashLbConfig),
+            (None, config @ Some(_), None) => self.decode(config)?.map(LbConfig::LeastRequestLbConfig),
+            (None, None, config @ Some(_)) => self.decode(config)?.map(LbConfig::MaglevLbConfig),
             // Never reported: the bytes are then decoded and encoded again, which leaves one of them.
-            (Some(_), Some(_)) => return Err(Invalid::new("only the last of both policies counts")),
+            _ => return Err(Invalid::new("only the last of several policies counts")),
         };
         Ok(Choice {
             list: self.decode(self.load_balancing_policy)?,
             legacy: self.lb_policy,
             config,
+            common: self.decode(self.common_lb_config.filter(|_| self.is_legacy_maglev()))?,
             is_of_custom_type: matches!(self.discovery, Some(Discovery::Custom(_))),
         })
     }

@@ -40,6 +40,7 @@ fn choose(from: cluster::Cluster) -> Result<LbPolicy, Invalid> {
         list: from.load_balancing_policy,
         legacy: from.lb_policy,
         config: from.lb_config,
+        common: from.common_lb_config,
         is_of_custom_type: matches!(
             from.cluster_discovery_type,
             Some(cluster::cluster::ClusterDiscoveryType::ClusterType(_))
@@ -200,8 +201,7 @@ fn c8_c14_rejects_least_request_among_fewer_than_2() {
 #[test]
 fn c9_rejects_other_policies_of_the_older_field() {
     use cluster::cluster::LbPolicy as Legacy;
-    for policy in [Legacy::Random, Legacy::Maglev, Legacy::ClusterProvided, Legacy::LoadBalancingPolicyConfig]
-    {
+    for policy in [Legacy::Random, Legacy::ClusterProvided, Legacy::LoadBalancingPolicyConfig] {
         let e = parse_legacy(policy, None).unwrap_err();
         let name = policy.as_str_name();
         assert_eq!(
@@ -212,6 +212,31 @@ fn c9_rejects_other_policies_of_the_older_field() {
     let unknown = cluster::Cluster { lb_policy: 99, ..Default::default() };
     let e = choose(unknown).unwrap_err();
     assert_eq!(e.to_string(), "lb_policy: 99 is no known policy");
+}
+
+/// The older form of Envoy's policy, whose weights of localities are in the settings that all policies share.
+#[test]
+fn c9_accepts_maglev_in_the_older_field() {
+    use cluster::cluster::{
+        CommonLbConfig, LbPolicy as Legacy, MaglevLbConfig, common_lb_config::LocalityConfigSpecifier,
+    };
+    let maglev =
+        |table_size, locality_weighted| Ok(LbPolicy::Maglev(Maglev { table_size, locality_weighted }));
+    assert_eq!(parse_legacy(Legacy::Maglev, None), maglev(65_537, false));
+    let of_size = |value| Some(LbConfig::MaglevLbConfig(MaglevLbConfig { table_size: size(value) }));
+    assert_eq!(parse_legacy(Legacy::Maglev, of_size(251)), maglev(251, false));
+    let e = parse_legacy(Legacy::Maglev, of_size(250)).unwrap_err();
+    assert_eq!(e.to_string(), "maglev_lb_config.table_size: must be a prime of at most 5000011, is 250");
+    let weighted = LocalityConfigSpecifier::LocalityWeightedLbConfig(Default::default());
+    let from = cluster::Cluster {
+        lb_policy: Legacy::Maglev.into(),
+        common_lb_config: Some(CommonLbConfig {
+            locality_config_specifier: Some(weighted),
+            ..Default::default()
+        }),
+        ..Default::default()
+    };
+    assert_eq!(choose(from), maglev(65_537, true));
 }
 
 #[test]

@@ -42,7 +42,6 @@ pub(in crate::resource) static CLUSTER: Table = Table(&[
     (49, Ignored("Cluster.track_cluster_stats")),
     (50, Ignored("Cluster.preconnect_policy")),
     (51, Ignored("Cluster.connection_pool_per_downstream_connection")),
-    (52, Ignored("Cluster.maglev_lb_config")),
     (53, Ignored("Cluster.dns_resolution_config")),
     (54, Ignored("Cluster.wait_for_warm_on_init")),
     (55, Ignored("Cluster.typed_dns_resolver_config")),

@@ -211,7 +211,8 @@ fn c33_a75_rejects_other_options_and_timeouts_out_of_range() {
 
 fn statuses(statuses: &[i32]) -> OverrideHostStatus {
     let set = core::HealthStatusSet { statuses: statuses.to_vec() };
-    let common_lb_config = Some(cluster::cluster::CommonLbConfig { override_host_status: Some(set) });
+    let common_lb_config =
+        Some(cluster::cluster::CommonLbConfig { override_host_status: Some(set), ..Default::default() });
     parse(cluster::Cluster { common_lb_config, ..eds() }).unwrap().override_host_status
 }
 
@@ -230,4 +231,26 @@ fn c33_a55_accepts_the_states_of_health_for_session_affinity() {
 fn c33_a55_ignores_other_states_of_health() {
     assert_eq!(statuses(&[2, 4, 5, 99]), statuses(&[]));
     assert_eq!(statuses(&[3, 2, 99]), statuses(&[3]));
+}
+
+/// What the reader of the bytes takes for the policy of the older field, which has settings in two messages of the cluster.
+#[test]
+fn c9_reads_maglev_in_the_older_field() {
+    use cluster::cluster::{
+        CommonLbConfig, LbConfig, MaglevLbConfig, common_lb_config::LocalityConfigSpecifier,
+    };
+    let weighted = LocalityConfigSpecifier::LocalityWeightedLbConfig(Default::default());
+    let from = cluster::Cluster {
+        lb_policy: cluster::cluster::LbPolicy::Maglev.into(),
+        lb_config: Some(LbConfig::MaglevLbConfig(MaglevLbConfig {
+            table_size: Some(google::UInt64Value { value: 251 }),
+        })),
+        common_lb_config: Some(CommonLbConfig {
+            locality_config_specifier: Some(weighted),
+            ..Default::default()
+        }),
+        ..eds()
+    };
+    let LbPolicy::Maglev(maglev) = parse(from).unwrap().lb_policy else { panic!("another policy") };
+    assert_eq!((maglev.table_size, maglev.locality_weighted), (251, true));
 }

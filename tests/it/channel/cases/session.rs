@@ -16,7 +16,7 @@ fn draining() -> ClusterBuilder {
     cluster("cart").edit(|cluster| {
         let statuses = [HealthStatus::Unknown, HealthStatus::Healthy, HealthStatus::Draining];
         let override_host_status = Some(HealthStatusSet { statuses: statuses.map(Into::into).into() });
-        cluster.common_lb_config = Some(CommonLbConfig { override_host_status });
+        cluster.common_lb_config = Some(CommonLbConfig { override_host_status, ..Default::default() });
     })
 }
 

@@ -185,6 +185,7 @@ fn service(name: &str, edit: impl FnOnce(&mut Cluster)) -> Sent {
                     .map(Into::into)
                     .into(),
             }),
+            ..Default::default()
         }),
         transport_socket: tls(UPSTREAM_TLS, &upstream_tls()),
         lrs_server: itself(),
