@@ -29,6 +29,7 @@ pub(super) fn read(document: &Value, types: &CredentialTypes) -> Result<Bootstra
 }
 
 /// Reads all parts of a bootstrap in gRPC's form.
+/// Invalid parts are reported and left out, so that one pass finds the problems of all fields.
 fn parts(root: &Fields<'_>, types: &CredentialTypes) -> Parts {
     Parts {
         sources: required_sources(root, types),
@@ -216,6 +217,7 @@ fn transport_api_version(fields: &Fields<'_>) -> TransportApiVersion {
         None | Some("V3" | "AUTO") => TransportApiVersion::V3,
         Some("V2") => TransportApiVersion::V2,
         Some(other) => {
+            // The version after it is not used, since the bootstrap is rejected.
             fields.fail("transport_api_version", format!("unknown {other:?}; known are V2, V3"));
             TransportApiVersion::V3
         }
@@ -242,6 +244,7 @@ fn certificate_provider(fields: &Fields<'_>) -> Option<CertificateProvider> {
     let plugin_name = fields.required_text("plugin_name")?;
     let config = fields.get("config");
     if plugin_name != CertificateProvider::FILE_WATCHER {
+        // Not parsed here: the registry with the plugins of the application is known when the client is built.
         let config = config.map_or(Value::Null, |config| config.value().clone());
         return Some(CertificateProvider::Unknown { plugin_name: plugin_name.to_owned(), config });
     }
@@ -304,6 +307,7 @@ fn context(root: &Fields<'_>) -> ContextParamKeys {
 fn authority(name: Option<&str>, fields: &Fields<'_>, types: &CredentialTypes) -> AuthorityParts {
     let key = "client_listener_resource_name_template";
     let template = template(fields, key);
+    // A47-5: names by another template would be requested from the servers of another authority.
     if let Some(name) = name.filter(|name| template.as_ref().is_some_and(|own| !own.belongs_to(name))) {
         fields.fail(key, foreign_template(name));
     }
@@ -322,6 +326,7 @@ fn template(fields: &Fields<'_>, key: &str) -> Option<Template> {
 
 /// Reads the credentials of a service that resources may name.
 fn allowed_grpc_service(fields: &Fields<'_>, types: &CredentialTypes) -> Option<AllowedGrpcService> {
+    // First, so that their problems are reported even if there are no channel credentials.
     let call_credentials = call_credentials(fields, types);
     Some(AllowedGrpcService { channel_credentials: channel_credentials(fields, types)?, call_credentials })
 }

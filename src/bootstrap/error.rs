@@ -78,6 +78,7 @@ impl BootstrapError {
             Some((line, column)) => {
                 Self { origin, kind: Kind::Syntax { language: "YAML", line, column, reason } }
             }
+            // Only an error of the document as a whole, such as an empty one, has no position.
             None => Self::unreadable(origin, reason),
         }
     }

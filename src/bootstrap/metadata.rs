@@ -11,6 +11,7 @@ pub(super) fn read(items: &[Reader<'_>], convert: impl Fn(&str) -> Result<String
         let Some((key, value)) = entry.required_text("key").zip(value(&entry, &convert)) else {
             return metadata;
         };
+        // `with_entry` consumes the metadata even if the entry is invalid, so a copy keeps the entries before it.
         metadata.clone().with_entry(key, value).unwrap_or_else(|invalid| {
             entry.fail(invalid.field(), invalid.reason());
             metadata

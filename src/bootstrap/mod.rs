@@ -228,11 +228,13 @@ impl Bootstrap {
         types: &CredentialTypes,
     ) -> Result<Self, BootstrapError> {
         let set = |name| lookup(name).filter(|value| !value.is_empty());
+        // A27-6: the file takes precedence even if it cannot be read, since the text may name other servers.
         if let Some(path) = set(FILE_VARIABLE) {
             return Self::read_file(&PathBuf::from(path), Some(FILE_VARIABLE), Dialect::Grpc, types);
         }
         let Some(text) = set(TEXT_VARIABLE) else { return Err(BootstrapError::unset()) };
         let origin = Origin::Variable(TEXT_VARIABLE);
+        // In gRPC's format alone: other gRPC clients of the process read the same variables.
         match text.to_str() {
             Some(text) => Self::parse(text, origin, Dialect::Grpc, false, types),
             None => Err(BootstrapError::unreadable(origin, NOT_UTF8)),

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use crate::config::ValidationError;
 
 /// A collection of errors.
+/// All readers of a document add to it, so it is behind a `RefCell`.
 #[derive(Debug, Default)]
 pub(super) struct Problems(RefCell<Vec<ValidationError>>);
 
@@ -88,6 +89,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A duration in protobuf's JSON form: `"600s"`, `"1.5s"`.
+    /// Anything else is an error, and so is a negative one.
     pub(super) fn duration(&self) -> Option<Duration> {
         let text = self.text()?;
         let duration = parse_duration(text);
@@ -135,6 +137,7 @@ impl<'a> Reader<'a> {
 impl<'a> Fields<'a> {
     /// A field that is present and not `null`.
     pub(super) fn get(&self, key: &str) -> Option<Reader<'a>> {
+        // In protobuf's JSON `null` is the absence of a field.
         let value = self.map.get(key).filter(|value| !value.is_null())?;
         Some(Reader { value, path: self.path_of(key), problems: self.problems })
     }
@@ -225,6 +228,7 @@ fn parse_duration(text: &str) -> Option<Duration> {
     let number = text.strip_suffix('s')?;
     let (whole, decimals) = number.split_once('.').unwrap_or((number, ""));
     let digits = |text: &str| text.bytes().all(|b| b.is_ascii_digit());
+    // `1.s`: a point without digits.
     let dangling = number.len() > whole.len() && decimals.is_empty();
     if whole.is_empty() || dangling || !digits(whole) || !digits(decimals) || decimals.len() > 9 {
         return None;

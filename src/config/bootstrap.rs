@@ -61,18 +61,24 @@ pub(crate) struct Parts {
     pub(crate) sources: Sources,
     /// Authorities by name, without the defaults that they get.
     pub(crate) authorities: BTreeMap<String, AuthorityParts>,
+    /// The servers of authorities without an entry; `None` rejects their names.
     pub(crate) default_authority: Option<AuthorityParts>,
+    /// The identity of the client.
     pub(crate) node: Node,
+    /// The context parameters that the client adds to names.
     pub(crate) context: ContextParamKeys,
     pub(crate) certificate_providers: BTreeMap<String, CertificateProvider>,
     /// `None` is the template `%s`.
     pub(crate) client_listener_template: Option<Template>,
     /// `None` if servers cannot ask for listeners by their addresses.
     pub(crate) server_listener_template: Option<Template>,
+    /// The services that resources may name, by target, with the credentials for them.
     pub(crate) allowed_grpc_services: BTreeMap<String, AllowedGrpcService>,
     /// Servers for clients that follow the config sources of resources.
     pub(crate) named_servers: NamedServers,
+    /// Names of the collections that replace wildcards, by type URL; only Envoy's format has them.
     pub(crate) collections: BTreeMap<String, ResourceName>,
+    /// Ignored parts of the document.
     pub(crate) warnings: Vec<ValidationError>,
 }
 
@@ -83,6 +89,7 @@ pub(crate) struct AuthorityParts {
     pub(crate) template: Option<Template>,
     /// The servers; none are those of the bootstrap.
     pub(crate) sources: Sources,
+    /// Whether only an unreachable server is replaced by the next one, and not one without a resource.
     pub(crate) fallback_on_reachability_only: bool,
 }
 
@@ -184,6 +191,7 @@ impl Bootstrap {
         if plugged.is_empty() {
             return Ok(self);
         }
+        // A copy: the bootstrap may be shared with clients that have other plugins.
         let mut bootstrap = Self::clone(&self);
         bootstrap.certificate_providers.extend(plugged);
         Ok(Arc::new(bootstrap))
@@ -241,6 +249,7 @@ impl Bootstrap {
 
     /// The configuration of an authority, or else the default one.
     pub(crate) fn authority(&self, name: &str) -> Result<&Authority, UnknownAuthority> {
+        // X11, A47-11: without a default the name is an error, and never requested from the servers of others.
         let known = self.authorities.get(name).or(self.default_authority.as_ref());
         known.ok_or_else(|| UnknownAuthority { authority: name.to_owned() })
     }

@@ -107,6 +107,9 @@ impl FileWatcherConfig {
     }
 
     /// Checks that there is something to provide.
+    ///
+    /// # Errors
+    /// No file is set, or the files do not fit together, as for `TlsConfig::check`.
     pub(crate) fn check(&self) -> Result<(), FilesError> {
         let files = [&self.ca_certificate_file, &self.certificate_file, &self.private_key_file];
         if files.iter().all(|file| file.is_none()) && self.spiffe_trust_bundle_map_file.is_none() {

@@ -199,6 +199,9 @@ impl TlsConfig {
     }
 
     /// Checks that the files fit together.
+    ///
+    /// # Errors
+    /// Only one of certificate and key is set, or they are in different directories, or the interval is zero.
     pub(crate) fn check(&self) -> Result<(), FilesError> {
         check_identity(self.certificate_file.as_deref(), self.private_key_file.as_deref())?;
         check_interval(self.refresh_interval)
@@ -236,6 +239,7 @@ pub(crate) fn check_identity(certificate: Option<&Path>, key: Option<&Path>) -> 
         (None, Some(_)) => {
             Err(FilesError { field: "certificate_file", reason: "missing beside private_key_file" })
         }
+        // As they are written, without the file system: the files may be created after the bootstrap is read.
         (Some(certificate), Some(key)) if certificate.parent() != key.parent() => {
             Err(FilesError { field: "private_key_file", reason: "not in the directory of certificate_file" })
         }

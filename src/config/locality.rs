@@ -56,6 +56,7 @@ impl Locality {
 /// Localities are ordered by region, then zone, then sub-zone.
 impl Ord for Locality {
     fn cmp(&self, other: &Self) -> Ordering {
+        // Not by the text, which is the same for other divisions of it into parts.
         self.parts().cmp(&other.parts())
     }
 }

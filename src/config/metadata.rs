@@ -57,9 +57,11 @@ impl Metadata {
         key: impl AsRef<str>,
         value: impl Into<Bytes>,
     ) -> Result<Self, InvalidMetadata> {
+        // HTTP/2 has no upper case in the names of headers (RFC 9113, section 8.2.1).
         let entry = Entry { key: key.as_ref().to_ascii_lowercase().into(), value: value.into() };
         let invalid = |(field, reason)| InvalidMetadata { key: shortened(&entry.key), field, reason };
         entry.check().map_err(invalid)?;
+        // Counted anew for each entry, of which there are 64 at most.
         let size = self.entries.iter().map(Entry::size).sum::<usize>() + entry.size();
         if self.entries.len() >= MAX_ENTRIES {
             return Err(invalid(("key", "there are more than 64 entries")));
@@ -154,6 +156,7 @@ const MAX_SIZE: usize = 16 << 10;
 /// The maximum number of characters of a key in an error.
 const MAX_SHOWN_KEY: usize = 60;
 /// Headers of HTTP and of gRPC.
+/// Those of connections are malformed in HTTP/2 (RFC 9113, section 8.2.2); others are set by the transport.
 const RESERVED: [&str; 13] = [
     "accept",
     "connection",

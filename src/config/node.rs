@@ -64,6 +64,7 @@ impl Node {
     pub fn context_params(&self, keys: &[&str]) -> ContextParams {
         keys.iter()
             .filter_map(|key| Some((format!("xds.node.{key}"), self.context_param(key)?)))
+            // In protobuf an empty text is the same as none.
             .filter(|(_, value)| !value.is_empty())
             .collect()
     }

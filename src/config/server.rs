@@ -53,6 +53,7 @@ pub struct Keepalive {
     /// The time between two pings, limited to 30 years. It is doubled when the server reports too many pings.
     pub interval: Duration,
     /// The timeout of the acknowledgement of a ping.
+    /// Without the acknowledgement the connection is closed.
     pub timeout: Duration,
 }
 
@@ -156,6 +157,7 @@ impl Server {
             channel_credentials: by.channel_credentials.clone(),
             call_credentials: by.call_credentials.clone(),
             initial_metadata: Metadata::default(),
+            // No features: `allowed_grpc_services` permits a server to receive credentials, and does not make it trusted.
             features: ServerFeatures::default(),
             api_type: None,
             polling: None,
@@ -234,6 +236,8 @@ impl Polling {
     }
 
     /// Polling with this time between two requests, and defaults otherwise.
+    ///
+    /// The time has to be at least 1 ms, which is checked when the server is built.
     pub fn every(refresh_delay: Duration) -> Self {
         Self { refresh_delay, request_timeout: Duration::from_secs(1) }
     }
@@ -248,6 +252,8 @@ impl Polling {
 
 impl Keepalive {
     /// Pings with this interval and timeout.
+    ///
+    /// Both have to be at least 1 ms, which is checked when the server is built.
     pub fn new(interval: Duration, timeout: Duration) -> Self {
         Self { interval, timeout }
     }
@@ -291,6 +297,7 @@ impl ApiType {
     }
 
     /// Whether all types share one stream.
+    /// Otherwise each type has a stream, or polls, of its own.
     pub fn is_aggregated(self) -> bool {
         match self {
             Self::AggregatedGrpc | Self::AggregatedDeltaGrpc => true,

@@ -169,6 +169,7 @@ impl Sources {
     }
 
     /// The sources of types without their own.
+    /// May be empty, if each type has its own.
     pub(super) fn all(&self) -> &[ConfigSource] {
         &self.all
     }
@@ -200,6 +201,7 @@ impl Sources {
 
     /// Deduplicates equal sources, which makes comparing and keeping them cheap.
     pub(super) fn share(self, known: &mut Vec<ConfigSource>) -> Self {
+        // Compared one by one: a bootstrap has few sources, and a hash of one reads all of it as well.
         let mut shared = |sources: Vec<ConfigSource>| -> Vec<ConfigSource> {
             let share = |source| match known.iter().find(|other| **other == source) {
                 Some(other) => other.clone(),

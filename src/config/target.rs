@@ -174,6 +174,7 @@ impl Bootstrap {
     pub(crate) fn read_target(&self, target: &str) -> Result<(ResourceName, String), TargetError> {
         let parsed = Parsed::parse(target)
             .map_err(|reason| TargetError::Invalid { target: target.to_owned(), reason })?;
+        // A47-1, A47-2: `xds:///service` has no authority; an entry with the empty name is for `xdstp:///` names alone.
         let template = if parsed.authority.is_empty() {
             self.client_listener_template().clone()
         } else {
@@ -200,6 +201,7 @@ impl Bootstrap {
     }
 
     /// Parses the name of a listener, whose authority must be known.
+    /// A template of the bootstrap may lead to any authority, also to one without an entry.
     fn checked_name(&self, target: &str, name: &str) -> Result<ResourceName, TargetError> {
         let name = ResourceName::parse(name)
             .map_err(|error| TargetError::Name { target: target.to_owned(), error })?;
@@ -230,7 +232,9 @@ impl Parsed {
             );
         }
         let (authority, path) = match rest.strip_prefix("//") {
+            // `xds://service` has an authority alone, which is reported below as a missing service.
             Some(rest) => rest.split_once('/').unwrap_or((rest, "")),
+            // A27-9: `xds:service` is the same target as `xds:///service`.
             None => ("", rest.strip_prefix('/').unwrap_or(rest)),
         };
         if path.is_empty() {

@@ -74,7 +74,9 @@ impl Template {
         let rest = self.text.strip_prefix("xdstp://");
         let written = rest.and_then(|rest| rest.split_once('/')).map(|(written, _)| written);
         written
+            // A placeholder there would let each target choose the authority.
             .filter(|written| !written.contains(PLACEHOLDER))
+            // Decoded, since characters may be escaped that need not be.
             .is_some_and(|written| encoding::decode(written).is_ok_and(|decoded| decoded == authority))
     }
 }

@@ -89,6 +89,7 @@ impl ServerUri {
     }
 
     /// What the scheme requires of the connection.
+    /// `None` if the scheme leaves it to the channel credentials.
     pub(crate) fn security(&self) -> Option<Security> {
         self.security
     }
@@ -185,6 +186,7 @@ fn parse(text: &str) -> Result<Parsed, String> {
 
 /// `http://host:port`: the scheme determines the default port. Nothing may follow, since gRPC has no base path.
 fn http_endpoint(text: &str, security: Security) -> Result<Parsed, String> {
+    // The URL standard repairs `http:host`, so that the parser would not report it.
     if !text.contains("://") {
         return Err("`//` is missing after the scheme".to_owned());
     }
@@ -230,6 +232,7 @@ fn host_address(text: &str) -> Result<ServerAddress, String> {
     if host.is_empty() {
         return Err("no host".to_owned());
     }
+    // By the URL standard, which converts international names and rejects characters that no host has.
     let host = Host::parse(host).map_err(|e| format!("{host:?} is not a host: {e}"))?;
     Ok(ServerAddress::Host { host: unbracketed(host), port })
 }
@@ -284,6 +287,7 @@ fn unix_path(rest: &str) -> Result<PathBuf, String> {
         Some(_) => return Err("after `unix://` the path must be absolute".to_owned()),
         None => rest,
     };
+    // System calls take paths that end at the first NUL.
     if path.is_empty() || path.contains('\0') {
         return Err("no path of a socket".to_owned());
     }

@@ -36,6 +36,7 @@ pub(super) fn type_url(object: &Map<String, Value>) -> Result<Option<&str>, Stri
     match object.get(TYPE) {
         Some(Value::String(type_url)) => Ok(Some(type_url)),
         Some(other) => Err(format!("{TYPE} must be a text, not {}", found(other))),
+        // In protobuf's JSON, `{}` is an `Any` with neither a type nor content.
         None if object.is_empty() => Ok(None),
         None => Err(format!("has no {TYPE}")),
     }
@@ -46,6 +47,7 @@ pub(super) fn form<'m, 'a>(
     object: &'a Map<String, Value>,
     message: Option<&'m MessageDescriptor>,
 ) -> Result<AnyForm<'m, 'a>, String> {
+    // Before the type is looked at: messages of known types are printed in this form, too, if they are malformed or too deep.
     if let Some(bytes) = object.get(BYTES) {
         let Value::String(bytes) = bytes else {
             return Err(format!("{BYTES} must be base64 in quotes, not {}", found(bytes)));

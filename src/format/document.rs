@@ -72,9 +72,11 @@ enum Shape {
 impl Shape {
     /// Detects the message by its fields; `names` is whether a document has one of some fields.
     fn of(names: impl Fn(&[&str]) -> bool) -> Result<Self, FormatError> {
+        // D9: the wrapper of a list has the field `resource`, which no response has.
         if names(&["resource"]) && !names(&["resources"]) {
             return Ok(Self::Collection);
         }
+        // D7: without this check, misspelled names would make an empty response of a document, which deletes resources.
         match names(&["resources", "version_info", "versionInfo", "type_url", "typeUrl"]) {
             true => Ok(Self::Response),
             false => Err(FormatError::document(
@@ -131,6 +133,7 @@ fn around(types: Types, wrapper: Vec<u8>, warnings: &[String]) -> Result<Vec<u8>
             "resource is of the type {type_url:?}, which is not a list collection"
         )));
     }
+    // In its wrapper, since a list has no name in it; the response has the version of the wrapper, as the document has no other.
     let resource = Any { type_url: WRAPPER.to_owned(), value: wrapper.into() };
     let response = DiscoveryResponse {
         version_info: version,

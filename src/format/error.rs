@@ -27,6 +27,7 @@ pub(super) enum Position {
 impl Position {
     /// The position of a byte in a text.
     pub(super) fn of_byte(text: &str, at: usize) -> Self {
+        // Lines are counted for an error alone: readers keep the position in bytes.
         let before = text.get(..at).unwrap_or(text);
         let line = before.rsplit('\n').next().unwrap_or_default();
         Self::Text { line: before.matches('\n').count() + 1, column: line.chars().count() + 1 }
@@ -103,12 +104,14 @@ impl<'a> Trail<'a> {
     }
 
     /// Returns from the last step.
+    /// Not called after an error: the path of the error is taken by then, and reading ends.
     pub(super) fn leave(&mut self) {
         self.steps.pop();
     }
 
     /// Adds a warning at the current path. Only the first ones are kept.
     pub(super) fn warn(&mut self, what: impl fmt::Display) {
+        // A document with the same unknown field in each of many resources would have as many warnings.
         match self.warnings.len() < MAX_WARNINGS {
             true => self.warnings.push(format!("{}: {what}", self.path())),
             false => self.untold += 1,

@@ -30,6 +30,7 @@ pub(super) fn parse(known: WellKnown, value: &Value) -> Result<Vec<u8>, String> 
         (WellKnown::List, Value::Array(values)) => Ok(write_list(values)),
         (WellKnown::List, _) => Err(format!("must be a list, not {}", found(value))),
         (WellKnown::Value, _) => Ok(write_value(value)),
+        // Unreachable: `Parser::message` encodes both by itself.
         (WellKnown::Any | WellKnown::Wrapper, _) => Err("has no such form".to_owned()),
     }
 }
@@ -140,6 +141,7 @@ pub(super) fn show_struct(bytes: &[u8], depth: usize) -> Result<Value, Unshown> 
                 _ => {}
             }
         }
+        // Of several entries of a key the last one counts, as in decoders.
         fields.insert(name.to_owned(), show_value(&value, depth)?);
     }
     Ok(Value::Object(fields))
@@ -193,6 +195,7 @@ pub(super) fn show_value(bytes: &[u8], depth: usize) -> Result<Value, Unshown> {
 }
 
 /// A number, or its name if JSON has no number for it.
+/// The names are those of protobuf's JSON: `NaN`, `Infinity` and `-Infinity`.
 pub(super) fn show_number(number: f64) -> Value {
     match Number::from_f64(number) {
         Some(number) => Value::Number(number),

@@ -80,6 +80,7 @@ pub(crate) struct Read {
 /// # Errors
 /// The document is neither. An empty document is an error, too, and never a response without resources (D7).
 pub(crate) fn read(document: &[u8], format: Format) -> Result<Read, FormatError> {
+    // Before anything is parsed: a parsed document takes several times the memory of its text.
     if document.len() > MAX_SIZE {
         return Err(FormatError::document(format!("is larger than {MAX_SIZE} bytes")));
     }
@@ -93,6 +94,8 @@ pub(crate) fn read(document: &[u8], format: Format) -> Result<Read, FormatError>
 
 /// Reads a message from canonical JSON.
 ///
+/// `message` is the full name of the message, such as `envoy.service.discovery.v3.DiscoveryRequest`. Unknown fields are warnings.
+///
 /// # Errors
 /// The text is not JSON, or not of that message.
 pub(crate) fn decode_json(message: &str, json_text: &[u8]) -> Result<Read, FormatError> {
@@ -101,10 +104,13 @@ pub(crate) fn decode_json(message: &str, json_text: &[u8]) -> Result<Read, Forma
     let value = json(json_text)?;
     let mut parser = Parser::new(types);
     let bytes = parser.message(&message, &value)?;
+    // Without a meaning for other messages than responses: requests list no resources.
     Ok(Read { message: bytes.into(), warnings: parser.into_warnings(), lists_resources: true })
 }
 
 /// Converts a message to canonical JSON, with the names of fields as in their definition (D10).
+///
+/// Default values of fields without presence are left out, and so are fields without a definition.
 ///
 /// # Errors
 /// The bytes are not of that message, or too deep. The content of an `Any` is never an error.
@@ -140,12 +146,14 @@ fn json(document: &[u8]) -> Result<Value, FormatError> {
         // The column is that of the last byte that was read, and 0 if the text ends with a line feed.
         let position = error::Position::Text { line: e.line(), column: e.column().max(1) };
         let why = e.to_string();
+        // The text of serde_json ends with the position, which the error has as numbers.
         let why = why.rsplit_once(" at line ").map_or(&*why, |(why, _)| why);
         FormatError::at(position, why)
     })
 }
 
 fn utf8(document: &[u8]) -> Result<&str, FormatError> {
+    // The byte order mark that some editors write before UTF-8.
     let text = document.strip_prefix(b"\xef\xbb\xbf").unwrap_or(document);
     std::str::from_utf8(text).map_err(|e| FormatError::document(format!("is not UTF-8: {e}")))
 }

@@ -63,6 +63,7 @@ impl<'a> Parser<'a> {
         let mut chosen = BTreeMap::new();
         for (name, value) in given {
             self.trail.enter(Step::Field(name));
+            // D6: parsers of protobuf's JSON accept the name of a field in camel case as well as its name in the definition.
             let field = message.get_field_by_json_name(name).or_else(|| message.get_field_by_name(name));
             match field {
                 None => self.trail.warn("unknown field, ignored"),
@@ -114,6 +115,7 @@ impl<'a> Parser<'a> {
         map: &'a Map<String, Value>,
         out: &mut Vec<u8>,
     ) -> Result<(), FormatError> {
+        // Always such a kind: in descriptors a map is a list of messages with the fields `key` and `value`.
         let Kind::Message(entry) = field.kind() else { return Ok(()) };
         let (key_field, value_field) = (entry.map_entry_key_field(), entry.map_entry_value_field());
         // A JSON map need not be sorted.
@@ -156,6 +158,7 @@ impl<'a> Parser<'a> {
             self.trail.enter(Step::Index(index));
             match field.is_packed() {
                 true => self.scalar(&field.kind(), value)?.write(&mut packed),
+                // Elements are written even if they have the default value, since they count.
                 false => self.single(field, value, true, out)?,
             }
             self.trail.leave();
@@ -214,6 +217,7 @@ impl<'a> Parser<'a> {
     /// Encodes a scalar in its own message.
     fn wrapper(&mut self, message: &MessageDescriptor, value: &'a Value) -> Result<Vec<u8>, FormatError> {
         let mut out = Vec::new();
+        // The value of a wrapper has no presence of its own, so that a default value leaves the message empty.
         if let Some(field) = message.get_field(1) {
             self.single(&field, value, false, &mut out)?;
         }

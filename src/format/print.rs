@@ -31,6 +31,9 @@ impl Printer {
     }
 
     /// Converts a message of at most [`MAX_DEPTH`].
+    ///
+    /// # Errors
+    /// The bytes are not of the message, or deeper, or contain a time out of range, outside of each `Any`.
     pub(super) fn show(self, message: &MessageDescriptor, bytes: &[u8]) -> Result<Value, Unshown> {
         self.message(message, bytes, MAX_DEPTH)
     }
@@ -101,6 +104,7 @@ impl Printer {
             match (field.kind(), part.value) {
                 (Kind::Message(message), _) => list.push(self.message(&message, part.bytes()?, depth)?),
                 (kind @ (Kind::String | Kind::Bytes), _) => list.push(scalar(&kind, part)?),
+                // Decoders accept numbers in both encodings, whatever the definition of the field.
                 (kind, Wire::Bytes(packed)) => unpack(&kind, packed, &mut list)?,
                 (kind, _) => list.push(scalar(&kind, part)?),
             }
@@ -120,6 +124,7 @@ impl Printer {
         let mut map = Map::new();
         for part in found {
             let fields = gather(&entry, part.bytes()?)?;
+            // Encoders may leave out a key and a value with the default.
             let key = match fields.get(&1).and_then(|(_, found)| found.last()) {
                 Some(key) => scalar(&key_field.kind(), key)?,
                 None => default_of(&key_field.kind()),
@@ -212,6 +217,7 @@ fn gather<'b>(
             continue;
         }
         let Some(field) = message.get_field(found.number) else { continue };
+        // In the order of the message: the last field of a oneof removes the others, whatever their numbers.
         if let Some(oneof) = field.containing_oneof() {
             for other in oneof.fields() {
                 fields.remove(&other.number());
@@ -295,6 +301,7 @@ fn default_of(kind: &Kind) -> Value {
 
 /// Appends the numbers of a packed list.
 fn unpack(kind: &Kind, packed: &[u8], list: &mut Vec<Value>) -> Result<(), Malformed> {
+    // The key of field 1 with the wire type of the elements.
     let key: u8 = match kind.wire_type() {
         WireType::SixtyFourBit => 0x09,
         WireType::ThirtyTwoBit => 0x0d,

@@ -31,11 +31,13 @@ impl Scalar {
             };
         }
         Ok(match kind {
+            // With the sign extended to 64 bits, as readers of either width expect. Enums are open: any number is a value.
             Kind::Int32 | Kind::Enum(_) => Self::Varint(i64::from(fit!(i32)).cast_unsigned()),
             Kind::Int64 => Self::Varint(fit!(i64).cast_unsigned()),
             Kind::Uint32 => Self::Varint(fit!(u32).into()),
             Kind::Uint64 => Self::Varint(fit!(u64)),
             Kind::Sint32 => {
+                // The ZigZag encoding, in which small negative numbers have few bytes.
                 let number = fit!(i32);
                 Self::Varint(((number << 1) ^ (number >> 31)).cast_unsigned().into())
             }
@@ -77,6 +79,9 @@ impl Scalar {
     }
 
     /// Converts a JSON value for a field of a kind that is neither an enum nor a message.
+    ///
+    /// # Errors
+    /// The value is of another JSON type, or out of the range of the kind.
     pub(super) fn of_json(kind: &Kind, value: &Value) -> Result<Self, String> {
         match (kind, value) {
             (Kind::Bool, Value::Bool(value)) => Ok(Self::Varint((*value).into())),
@@ -114,6 +119,7 @@ impl Scalar {
         if !text.ends_with(|c: char| c.is_ascii_digit()) || text.starts_with('+') {
             return None;
         }
+        // As an integer first, for the numbers above 2^53 that an `f64` rounds.
         if let Ok(number) = text.parse() {
             return Some(Self::of_integer(kind, number));
         }
@@ -122,6 +128,7 @@ impl Scalar {
 
     /// Whether it is the default value of a field.
     pub(super) fn is_default(&self) -> bool {
+        // By the bits, so that -0.0 is written, although it is equal to the default.
         match self {
             Self::Varint(value) | Self::Fixed64(value) => *value == 0,
             Self::Fixed32(value) => *value == 0,
@@ -171,6 +178,7 @@ pub(super) fn write_text(number: u32, text: &str, out: &mut Vec<u8>) {
 
 /// Decodes Base64 of either alphabet, with or without padding, as parsers of protobuf's JSON do.
 pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, String> {
+    // The alphabets differ in two characters, so that a text without these is of both.
     let url_safe = text.contains(['-', '_']);
     let alphabet = if url_safe { &alphabet::URL_SAFE } else { &alphabet::STANDARD };
     let config = GeneralPurposeConfig::new()

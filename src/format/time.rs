@@ -1,12 +1,14 @@
 //! The JSON forms of durations and timestamps.
 
 /// Parses `1.5s`, with up to nine digits after the point.
+/// Returns seconds and nanoseconds, both with the sign of the duration.
 pub(super) fn parse_duration(text: &str) -> Result<(i64, i32), String> {
     let parse = || {
         let number = text.strip_suffix('s')?;
         let (negative, number) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
         let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
         let (seconds, nanos) = (digits(whole)?, fraction_of(fraction)?);
+        // Both parts have the sign of the duration, as protobuf requires.
         Some(if negative { (-seconds, -nanos) } else { (seconds, nanos) })
     };
     match parse() {
@@ -27,12 +29,14 @@ pub(super) fn show_duration(seconds: i64, nanos: i32) -> Option<String> {
 }
 
 /// Parses `1972-01-01T10:00:20.021Z`, or with an offset in place of `Z`.
+/// Returns the seconds since 1970 in UTC, and the nanoseconds after them.
 pub(super) fn parse_timestamp(text: &str) -> Result<(i64, i32), String> {
     let parse = || {
         let (date, rest) = text.split_once(['T', 't'])?;
         let (time, offset) = match rest.strip_suffix(['Z', 'z']) {
             Some(time) => (time, 0),
             None => {
+                // An offset such as `+01:00` has six bytes.
                 let (time, offset) = rest.split_at_checked(rest.len().checked_sub(6)?)?;
                 let (sign, offset) = match offset.strip_prefix('-') {
                     Some(offset) => (-1, offset),
@@ -56,9 +60,11 @@ pub(super) fn parse_timestamp(text: &str) -> Result<(i64, i32), String> {
             && hour < 24
             && minute < 60
             && second < 60;
+        // Computed before `exists` is tested, which is safe: numbers of two and four digits cannot overflow.
         let seconds = days_before(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset;
         exists.then_some((seconds, fraction_of(fraction)?))
     };
+    // Again, since the offset may lead out of the years from 1 to 9999.
     let parsed = parse().filter(|(seconds, _)| (MIN_TIME..=MAX_TIME).contains(seconds));
     parsed.ok_or_else(|| format!("must be a time of RFC 3339, not {:?}", cut(text)))
 }

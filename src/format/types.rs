@@ -22,6 +22,7 @@ impl Types {
     }
 
     /// A message by its full name.
+    /// `None` if `proto/` does not have it.
     pub(super) fn message(self, name: &str) -> Option<MessageDescriptor> {
         // The entries of maps have descriptors, and are no messages by themselves.
         self.pool.get_message_by_name(name).filter(|found| !found.is_map_entry())

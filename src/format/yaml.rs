@@ -10,6 +10,9 @@ use serde_json::{Map, Number, Value};
 use super::error::{FormatError, Position};
 
 /// Reads a text with a single document.
+///
+/// # Errors
+/// The text is not YAML, has no document or several, or is too deep; or its aliases stand for more than [`MAX_COPIED`].
 pub(super) fn read(text: &str) -> Result<Value, FormatError> {
     let mut reader = Reader::default();
     let mut events: Parser<'_, StrInput<'_>> = Parser::new_from_str(text);
@@ -88,6 +91,7 @@ impl Reader {
             Event::Alias(anchor) => self.alias(anchor, at),
             Event::Scalar(text, style, anchor, tag) => {
                 if self.wants_key() {
+                    // Keys are texts whatever their syntax, as in JSON, and their anchors are not kept.
                     return self.key(text.into_owned(), at);
                 }
                 let value = scalar(&text, style, tag.as_deref()).map_err(|why| error(at, why))?;
@@ -155,6 +159,7 @@ impl Reader {
         let Some(Anchored { value, height, weight }) = self.anchors.get(&anchor) else {
             return Err(error(at, "an alias of what is not there"));
         };
+        // Before the copy: aliases of values with aliases multiply, so that a few lines could stand for gigabytes.
         self.copied = self.copied.saturating_add(*weight);
         if self.copied > MAX_COPIED {
             return Err(error(at, "aliases stand for too much"));
@@ -252,6 +257,7 @@ fn number(text: &str) -> Option<Number> {
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let first = unsigned.strip_prefix('.').unwrap_or(unsigned);
     let numeric = |c: char| c.is_ascii_digit() || matches!(c, '.' | 'e' | 'E' | '+' | '-');
+    // At least one digit in front, so that `.`, `-` and `e1` are texts, and so are `inf` and `nan`, which Rust parses.
     if !first.starts_with(|c: char| c.is_ascii_digit()) || !unsigned.chars().all(numeric) {
         return None;
     }
@@ -262,6 +268,7 @@ fn number(text: &str) -> Option<Number> {
     if let Ok(whole) = text.parse::<i64>() {
         return Some(whole.into());
     }
+    // What Rust does not parse here, such as `10.0.0.1` or a date, is a text.
     Number::from_f64(text.parse().ok()?)
 }
 

@@ -246,6 +246,7 @@ impl ClusterKind {
                 let custom: Option<CustomClusterType> = from.decode(Some(bytes))?;
                 return aggregate(&custom.unwrap_or_default()).map_err(|e| e.at("cluster_type"));
             }
+            // Envoy takes an unset type for `STATIC`, which is not supported either.
             None => return Err(Invalid::field("type", "must be set")),
         };
         match DiscoveryType::try_from(number) {
@@ -314,6 +315,7 @@ impl OverrideHostStatus {
             HealthStatus::Unknown => self.unknown,
             HealthStatus::Healthy => self.healthy,
             HealthStatus::Draining => self.draining,
+            // A55 has the three statuses above alone: the set has no others, even if the message names them.
             HealthStatus::Unhealthy
             | HealthStatus::Timeout
             | HealthStatus::Degraded
@@ -435,6 +437,7 @@ fn idle_timeout(from: Option<&core::TypedExtensionConfig>) -> Result<Duration, I
 fn report_load(from: Option<&core::ConfigSource>) -> Result<bool, Invalid> {
     use core::config_source::ConfigSourceSpecifier as Specifier;
     match from.map(|source| &source.config_source_specifier) {
+        // Unset means no reports; a source without a specifier is an error.
         None => Ok(false),
         Some(Some(Specifier::Self_(_))) => Ok(true),
         Some(

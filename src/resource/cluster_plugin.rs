@@ -38,6 +38,7 @@ impl Plugins {
             let at = |e: Invalid| e.at("extension").at_index("cluster_specifier_plugins", i);
             let extension = message.extension.unwrap_or_default();
             let any = extension.typed_config.unwrap_or_default();
+            // R2, R4: parsed even if no route names the plugin.
             let config = parse_config(&any, message.is_optional, cx).map_err(|e| at(e.at("typed_config")))?;
             let name = Arc::from(extension.name.as_str());
             let plugin = config.map(|config| Arc::new(ClusterPlugin { name, config }));

@@ -113,6 +113,7 @@ impl Inline {
                 _ => {}
             }
         }
+        // X13: the directive `#entry=` cannot spell other names; an empty one is an entry without a name.
         if !name.is_empty() && !is_entry_name(name) {
             return Err(Invalid::field("name", format!("{name:?} is not of letters, digits and `_-./~:`")));
         }

@@ -121,6 +121,7 @@ impl hash::Hash for ResourceConfigSource {
 
 /// Accepts only the config sources on the stream of the referring resource: `ads` and `self`.
 pub(super) fn same_stream(source: Option<&pb::ConfigSource>, cx: &Context<'_>) -> Result<(), Invalid> {
+    // Without named servers, all other sources are errors, even if the client follows them elsewhere.
     ResourceConfigSource::parse(source, &Context { named_servers: None, ..*cx }).map(drop)
 }
 
@@ -131,6 +132,7 @@ pub(super) fn read_source(
     cx: &Context<'_>,
 ) -> Result<Result<Option<Arc<ResourceConfigSource>>, Invalid>, Invalid> {
     let Some(bytes) = bytes else { return Ok(ResourceConfigSource::parse(None, cx)) };
+    // The source of most clusters is recognized without decoding it; everything else is left to the decoder.
     let (mut sources, mut others) = (0, 0);
     for field in Fields::of(bytes) {
         let field = field?;

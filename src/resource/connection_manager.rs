@@ -80,6 +80,7 @@ impl HttpConnectionManager {
                 return Err(Invalid::new(reason));
             }
         };
+        // A41: RBAC would otherwise decide by addresses from headers, while gRPC knows the address of the peer alone.
         if message.xff_num_trusted_hops != 0 {
             return Err(Invalid::field("xff_num_trusted_hops", "not supported; must be 0"));
         }
@@ -126,5 +127,6 @@ impl RouteSource {
     }
 }
 
+/// The message of API listeners and of the network filter of filter chains.
 const CONNECTION_MANAGER: &str =
     "envoy.extensions.filters.network.http_connection_manager.v3.HttpConnectionManager";

@@ -122,6 +122,7 @@ impl ClusterLoadAssignment {
                 1 => name = field.text()?,
                 2 => {
                     field.bytes()?;
+                    // Counted alone: the localities are parsed in a second pass, into a list of the exact size.
                     count += 1;
                 }
                 4 => field.once(&mut policy)?,
@@ -250,6 +251,7 @@ impl<'a> LocalityFields<'a> {
                     fields.count += 1;
                 }
                 3 => field.once(&mut weight)?,
+                // Truncated, as decoders do with numbers of 32 bits.
                 5 => fields.priority = field.varint()? as u32,
                 // Not supported and not used, but the message must be well-formed.
                 7 => {
@@ -281,6 +283,7 @@ fn read_locality(bytes: &[u8]) -> Result<Locality, Invalid> {
             _ => {}
         }
     }
+    // An error of the resource: `Locality::new` would panic.
     if bytes.len() > u32::MAX as usize {
         return Err(Invalid::new("the name of a locality is longer than 4 GiB"));
     }
@@ -396,6 +399,7 @@ fn leds_of(fields: &LocalityFields<'_>, place: usize, cx: &Context<'_>) -> Optio
 
 /// Groups localities that are sorted by priority, without gaps.
 fn grouped(drafts: Vec<Draft>) -> Box<[Priority]> {
+    // E6: without gaps, there is one priority more than the number of the last.
     let mut priorities = Vec::with_capacity(drafts.last().map_or(0, |last| last.priority as usize + 1));
     let mut drafts = drafts.into_iter();
     while let Some(first) = drafts.as_slice().first() {
@@ -412,6 +416,7 @@ fn grouped(drafts: Vec<Draft>) -> Box<[Priority]> {
 fn check_localities(drafts: &[Draft]) -> Result<(), Invalid> {
     let sum: u64 = drafts.iter().map(|draft| u64::from(draft.locality.weight.get())).sum();
     if sum > MAX_SUM {
+        // `chunk_by` yields no empty chunk.
         let priority = drafts[0].priority;
         let reason = format!(
             "the weights of the localities of priority {priority} add up to {sum}, which is over {MAX_SUM}"

@@ -45,6 +45,7 @@ impl Resource for ExtensionConfig {
         let known = FilterType::of_config(&type_name, cx).ok_or_else(|| {
             Invalid::field("typed_config", format!("extension type {type_name:?} is not supported"))
         })?;
+        // For either side: the listener decides whether it takes the type (EX2).
         let (config, remarks) =
             remarks::collect(|| known.parse(payload, cx).map_err(|e| e.at("typed_config")))?;
         Ok(Self { name: name.into(), type_name: known.config_type().into(), config, remarks })

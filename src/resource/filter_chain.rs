@@ -84,6 +84,7 @@ pub enum SourceType {
 impl SocketListener {
     /// Rules S1 to S25.
     pub(super) fn parse(message: pb::Listener, cx: &Context<'_>) -> Result<Self, Invalid> {
+        // S1, S2: both could change the addresses by which chains are selected, which the application has from its socket.
         if !message.listener_filters.is_empty() {
             return Err(Invalid::field("listener_filters", "not supported; must be empty"));
         }
@@ -216,6 +217,7 @@ impl Selection {
         let destinations_of = |candidates: &mut dyn Iterator<Item = &Candidate>| -> BTreeSet<Option<Cidr>> {
             candidates.flat_map(|candidate| candidate.destinations.iter().copied()).collect()
         };
+        // Candidates that never match are in both sets: they hide others of their destinations all the same (A36-9).
         let plaintext = destinations_of(&mut candidates.iter().filter(|candidate| candidate.raw_buffer));
         let all = destinations_of(&mut candidates.iter());
         let mut selection = Self::default();
@@ -252,6 +254,7 @@ impl Selection {
                 return Err(Invalid::new(reason));
             }
         }
+        // Without the ranges that chains for plaintext hide.
         chain.conditions.prefix_ranges = destinations.into_iter().flatten().collect();
         self.chains.push(chain);
         Ok(())

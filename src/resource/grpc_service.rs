@@ -108,6 +108,7 @@ impl MetadataEntry {
         if key.is_empty() || key.len() > MAX_HEADER || !key.bytes().all(is_key) {
             return Err(Invalid::field("key", "must be a key of metadata, in lower case"));
         }
+        // `raw_value` takes precedence if a server sets both, which the definition of the message does not permit.
         let value = if raw_value.is_empty() { Bytes::from(value) } else { raw_value };
         let is_text = value.iter().all(|c| matches!(c, b' '..=b'~'));
         if value.len() > MAX_HEADER || !(is_text || key.ends_with("-bin")) {

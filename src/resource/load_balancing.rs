@@ -193,6 +193,7 @@ fn legacy(from: &Choice) -> Result<LbPolicy, Invalid> {
             }
             sizes(config.minimum_ring_size, config.maximum_ring_size).map_err(|e| e.at("ring_hash_lb_config"))
         }
+        // C8: the settings of another policy are ignored.
         Ok(Legacy::LeastRequest) => {
             let choice_count = match &from.config {
                 Some(LbConfig::LeastRequestLbConfig(config)) => config.choice_count,
@@ -231,6 +232,7 @@ fn first_supported(
     cx: &Context<'_>,
     depth: u32,
 ) -> Result<LbPolicy, Invalid> {
+    // C11: the policies of a list may have lists of their own, and this bounds the recursion.
     if depth >= MAX_DEPTH {
         return Err(Invalid::new(format!("policies are nested deeper than {MAX_DEPTH}")));
     }
@@ -256,6 +258,7 @@ struct Unsupported(String);
 fn policy(any: &google::Any, cx: &Context<'_>, depth: u32) -> Result<Result<LbPolicy, Unsupported>, Invalid> {
     let (name, payload) = parts::extension(any)?;
     let built_in = || BUILT_IN.iter().find(|(type_name, _)| *type_name == name).map(|(_, parse)| parse);
+    // A clone of the reference alone: the parser consumes the payload, and the scan reads the bytes once more.
     let message = match &payload {
         Payload::Message(bytes) => Some(bytes.clone()),
         Payload::Struct(_) => None,
@@ -401,6 +404,7 @@ fn client_side_weights(from: client_side::ClientSideWeightedRoundRobin) -> Resul
             "weight_expiration_period",
             180 * second,
         )?,
+        // A58: shorter periods are raised rather than rejected.
         weight_update_period: update.max(MIN_WEIGHT_UPDATE_PERIOD),
         error_utilization_penalty: penalty,
         metric_names_for_computing_utilization: from

@@ -93,6 +93,7 @@ impl Metadata {
         }
     }
 
+    /// The entries, sorted by key for `get`.
     fn entries(&self) -> &[(Box<str>, MetadataValue)] {
         self.0.as_ref().map_or(&[], |entries| &entries.0)
     }
@@ -128,6 +129,7 @@ impl Metadata {
             }
         }
         for (key, object) in filter_metadata {
+            // A83: the typed value of a key takes precedence, if its type is supported.
             all.entry(key).or_insert_with(|| plain(object));
         }
         Ok(Self::of(all.into_iter().map(|(key, value)| (key.into(), value))))
@@ -149,6 +151,7 @@ impl Serialize for Metadata {
 /// Returns the value, if its type is supported.
 fn typed(any: &google::Any, cx: &Context<'_>) -> Result<Option<MetadataValue>, Invalid> {
     // A type URL that cannot be parsed is of no supported type.
+    // Types of the application first, since they replace the crate's own of the same name.
     if let Ok((name, payload)) = parts::extension(any)
         && let Ok(custom) = cx.registry.metadata().parse(&name, payload, cx)
     {

@@ -188,6 +188,7 @@ pub struct Context<'a> {
 impl<'a> Context<'a> {
     /// A context for an untrusted server, without certificate providers and extensions of an application.
     pub const fn new() -> Self {
+        // A static, since the context borrows its registry.
         static NOTHING: Registry = Registry::new();
         Self {
             certificate_providers: None,
@@ -369,6 +370,7 @@ impl ResourceType {
     /// The type of lists of resources of type `T`.
     fn list_of<T: Resource>() -> Self {
         Self {
+            // `of` offers lists of types with a list alone, so that the default is never used.
             type_url: T::COLLECTION_TYPE_URL.unwrap_or_default(),
             full_state: false,
             sensitive: T::SENSITIVE,
@@ -427,10 +429,15 @@ impl ResourceType {
         self.sensitive
     }
 
+    /// Reads the name of an encoded resource.
+    ///
+    /// # Errors
+    /// The bytes are not a message, or the resources of the type have no name in them and are always wrapped.
     pub(crate) fn name<'a>(&self, bytes: &'a [u8]) -> Result<Cow<'a, str>, Invalid> {
         (self.name)(bytes)
     }
 
+    /// Parses an encoded resource, within the budget of regular expressions. A panic of the parser is an error of this resource.
     pub(crate) fn parse(&self, bytes: &Bytes, cx: &Context<'_>) -> Result<Erased, Invalid> {
         // The parser may be an application's. A panic in it must not affect other resources (G7).
         let parse = || matcher::with_regex_budget(cx.regex_limits, || (self.parse)(bytes, cx));
@@ -443,6 +450,7 @@ impl ResourceType {
         (self.remarks)(resource).filter(|remarks| !remarks.is_empty())
     }
 
+    /// Converts an observation to the type that the watches of these resources expect.
     pub(crate) fn observe(&self, observed: ErasedObserved) -> Erased {
         (self.observe)(observed)
     }

@@ -67,6 +67,7 @@ impl OutlierDetection {
         let base_ejection_time =
             duration(from.base_ejection_time, "base_ejection_time", Duration::from_secs(30))?;
         let longest = base_ejection_time.max(Duration::from_secs(300));
+        // An explicit maximum below the base is kept as it is: the balancer uses the longer one of both (A50-1).
         let max_ejection_time = duration(from.max_ejection_time, "max_ejection_time", longest)?;
         let max_ejection_percent = percent(from.max_ejection_percent, "max_ejection_percent", 10)?;
         // Unset enables the first and disables the second: Envoy's defaults, kept by A50-2.
@@ -79,6 +80,7 @@ impl OutlierDetection {
             base_ejection_time,
             max_ejection_time,
             max_ejection_percent,
+            // C28: an algorithm without enforcement ejects nothing, so that it needs no counting.
             success_rate: (enforce_rate > 0).then(|| SuccessRate {
                 stdev_factor: or(from.success_rate_stdev_factor, 1900),
                 enforcement_percent: enforce_rate,

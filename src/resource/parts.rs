@@ -60,11 +60,15 @@ pub(crate) fn read<M: Message + Default, T>(
 
 /// Returns the entries of a repeated message field, whose encoding has been checked.
 pub(crate) fn repeated(bytes: &[u8], number: u32) -> impl Iterator<Item = &[u8]> {
+    // Errors cannot occur: the caller has read all fields of the message before.
     let of_number = Fields::of(bytes).filter_map(Result::ok).filter(move |field| field.number == number);
     of_number.filter_map(|field| field.bytes().ok())
 }
 
 /// Reads a `UInt32Value`.
+///
+/// # Errors
+/// The bytes are not a message, or its value is not a number. Without a value it is 0.
 pub(crate) fn uint32_value(bytes: &[u8]) -> Result<u32, Malformed> {
     let mut value = 0;
     for field in Fields::of(bytes) {
@@ -263,6 +267,7 @@ fn json_number(number: f64) -> Value {
 
 /// The longest duration of protobuf, some 10,000 years.
 const MAX_SECONDS: u64 = 315_576_000_000;
+/// The highest number of nanoseconds beside the seconds of a duration.
 const MAX_NANOS: u32 = 999_999_999;
 /// A double represents all integers below it exactly.
 const EXACT_INTEGERS: f64 = 9_007_199_254_740_992.0;

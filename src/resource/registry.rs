@@ -128,22 +128,27 @@ impl Registry {
         self
     }
 
+    /// The cluster specifier plugins of the application.
     pub(super) fn cluster_specifiers(&self) -> &Extensions<Parse> {
         &self.cluster_specifiers
     }
 
+    /// The load balancing policies of the application, both executed and parsed ones.
     pub(super) fn lb_policies(&self) -> &Extensions<ParsePolicy> {
         &self.lb_policies
     }
 
+    /// The HTTP filters of the application, both executed and parsed ones.
     pub(super) fn http_filters(&self) -> &Extensions<FilterType> {
         &self.http_filters
     }
 
+    /// The audit loggers of the application.
     pub(super) fn audit_loggers(&self) -> &Extensions<Parse> {
         &self.audit_loggers
     }
 
+    /// The types of `typed_filter_metadata` of the application.
     pub(super) fn metadata(&self) -> &Extensions<Parse> {
         &self.metadata
     }
@@ -154,6 +159,7 @@ impl Registry {
         plugin_name: &str,
         config: Map<String, Value>,
     ) -> Option<Result<Custom, Invalid>> {
+        // In an empty context: the bootstrap is no resource of any server.
         self.certificate_providers.parse(plugin_name, Payload::Struct(config), &Context::new()).ok()
     }
 }

@@ -113,6 +113,7 @@ pub(super) fn collect<T>(parse: impl FnOnce() -> Result<T, Invalid>) -> Result<(
     }
 
     let outer = Outer(CURRENT.replace(Some(Collection::default())));
+    // On an error or a panic, `Outer` restores the collection of the resource around this one.
     let parsed = parse()?;
     let collected = CURRENT.replace(None).unwrap_or_default();
     drop(outer);
@@ -128,6 +129,7 @@ pub(super) fn within<T>(field: &'static str, index: usize, parse: impl FnOnce() 
 }
 
 /// Records that a part is left out.
+/// Its path is that in the message that is being parsed; the entries around it are added.
 pub(super) fn leave_out(part: Invalid) {
     record(|current| current.leave_out(part));
 }

@@ -73,6 +73,7 @@ impl RetryPolicy {
 impl RetryOn {
     /// Parses the list, without duplicates. Envoy's conditions that apply only to proxies are ignored (RP1).
     fn parse_list(text: &str) -> Box<[Self]> {
+        // In the order of `ALL`, so that policies with the same conditions are equal, however these were written.
         let mut is_named = [false; Self::ALL.len()];
         for name in text.split(',').map(str::trim) {
             for (named, (known, _)) in is_named.iter_mut().zip(Self::ALL) {
@@ -113,6 +114,7 @@ fn intervals(back_off: &route::retry_policy::RetryBackOff) -> Result<(Duration, 
         Some(max) => positive("max_interval", max)?,
         None => base.saturating_mul(10),
     };
+    // Compared as they were written, and only then raised to 1 ms.
     if max < base {
         let reason = format!("{max:?} is shorter than the base interval of {base:?}");
         return Err(Invalid::field("max_interval", reason));

@@ -53,6 +53,7 @@ impl RouteConfiguration {
             config_source::same_stream(vhds.config_source.as_ref(), cx)
                 .map_err(|e| e.at("config_source").at("vhds"))?;
             if message.name.is_empty() {
+                // The names of its virtual hosts begin with it, see `VirtualHost::resource_name`.
                 return Err(Invalid::field("vhds", "needs a name of the route configuration"));
             }
         }

@@ -243,6 +243,7 @@ impl ClusterChoice {
                 let plugin = scope.plugins.find(&name).map_err(|e| e.at("cluster_specifier_plugin"))?;
                 Ok(plugin.map(Self::Plugin).ok_or("cluster_specifier_plugin"))
             }
+            // R21: clusters are watched before requests are routed to them, so that a request cannot name one.
             Some(ClusterSpecifier::ClusterHeader(_)) => Ok(Err("cluster_header")),
             None => Ok(Err("cluster_specifier")),
         }
@@ -275,6 +276,7 @@ impl WeightedClusters {
     }
 
     /// Returns the cluster for a random number; `draw` is uniformly distributed below `total_weight`.
+    /// `None` for a number that is not below it.
     pub fn pick(&self, draw: u32) -> Option<&WeightedCluster> {
         self.pick_place(draw).map(|place| &self.clusters[place])
     }
@@ -419,6 +421,7 @@ fn template(substitution: &str) -> String {
         match (c, rest.as_str().chars().next()) {
             ('$', _) => template.push_str("$$"),
             ('\\', Some(digit @ '0'..='9')) => {
+                // In braces, so that a letter or digit behind it is not a part of the group's name.
                 template.extend(["${", digit.encode_utf8(&mut [0; 4]), "}"]);
                 rest.next();
             }

@@ -86,6 +86,7 @@ impl RouteLookup {
         let (service, method) = path.strip_prefix('/')?.split_once('/')?;
         let of = |method: Option<&str>| {
             let fits = |name: &MethodName| &*name.service == service && name.method.as_deref() == method;
+            // At most one fits, since no two have a method in common (H10).
             self.key_builders.iter().find(|builder| builder.methods.iter().any(fits))
         };
         of(Some(method)).or_else(|| of(None))
@@ -113,6 +114,7 @@ fn parse_config(from: pb::RouteLookupConfig) -> Result<RouteLookup, Invalid> {
         KeyBuilder::parse(builder, &mut taken)
     })?;
     check_target(&from.lookup_service).map_err(|e| e.at("lookup_service"))?;
+    // Zero counts as unset.
     let duration = |from: Option<google::Duration>, field| {
         let duration = from.as_ref().map(parts::duration).transpose();
         duration.map(|duration| duration.filter(|duration| !duration.is_zero())).map_err(|e| e.at(field))
@@ -231,6 +233,7 @@ fn non_empty(text: String) -> Option<Box<str>> {
 /// The timeout of a lookup.
 const DEFAULT_TIMEOUT: Duration = Duration::from_secs(10);
 /// The greatest age of an answer.
+/// Longer ones are reduced to it.
 const LONGEST_AGE: Duration = Duration::from_secs(300);
 /// In bytes.
 const LARGEST_CACHE: u32 = 5 << 20;

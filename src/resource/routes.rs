@@ -54,6 +54,7 @@ impl Route {
             return Err(Invalid::field("match", "must be set"));
         };
         if !matcher.query_parameters.is_empty() {
+            // R11: gRPC requests have no query, so that the route never matches, and later routes apply as if it were absent.
             return Ok(Err("query_parameters"));
         }
         let matcher = RouteMatch::parse(matcher).map_err(|e| e.at("match"))?;
@@ -77,6 +78,7 @@ impl Route {
 impl Routes {
     /// A list, whose index is made when it is first searched.
     pub(super) fn new(all: Box<[Route]>) -> Self {
+        // Not built yet: an application that only watches route configurations never searches them.
         Self { all, index: OnceLock::new() }
     }
 

@@ -45,6 +45,7 @@ fn find<'a>(layer: &'a Map<String, Value>, key: &str) -> Option<&'a Value> {
     if let Some(value) = layer.get(key) {
         return Some(value);
     }
+    // Each dot may separate a nested object or be a part of a key, so that all are tried.
     key.match_indices('.').find_map(|(at, _)| find(layer.get(&key[..at])?.as_object()?, &key[at + 1..]))
 }
 

@@ -177,6 +177,7 @@ impl ScopeKeyFragment {
     /// Returns the selected element of a header's value; `None` if there is no such element.
     fn of<'v>(&self, value: &'v str) -> Option<&'v str> {
         match &self.element {
+            // An empty separator would split between all characters.
             HeaderElement::Index(0) if self.element_separator.is_empty() => Some(value),
             HeaderElement::Index(index) => value.split(&*self.element_separator).nth(*index as usize),
             HeaderElement::Pair { separator, key } if self.element_separator.is_empty() => {

@@ -290,6 +290,7 @@ impl Sensitive {
     fn shown(&self) -> DataSource {
         match &self.0 {
             DataSource::Inline(_) => DataSource::Inline(Bytes::from_static(b"[hidden]")),
+            // The path of a file or the name of a variable is needed to find an error, and is no secret.
             elsewhere @ (DataSource::Filename(_) | DataSource::EnvironmentVariable(_)) => elsewhere.clone(),
         }
     }

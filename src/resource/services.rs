@@ -82,6 +82,7 @@ impl TransportApiVersion {
 impl Service {
     /// Returns the service of a type, by the type's v3 type URL. Types of applications have none.
     pub(crate) fn of(type_url: &str) -> Option<&'static Self> {
+        // A scan, since there are ten entries.
         SERVICES.iter().find(|service| service.v3.type_url == type_url)
     }
 
@@ -117,6 +118,7 @@ pub(crate) use crate::base::type_url::WRAPPER;
 /// The type URL of the wrapper in V2.
 pub(crate) const WRAPPER_V2: &str = "type.googleapis.com/envoy.api.v2.Resource";
 
+/// The request paths of a service by the names of its methods; `-` in place of the first if there is no state of the world.
 macro_rules! methods {
     ($service:literal, -, $delta:literal) => {
         Methods { sotw: None, delta: concat!("/", $service, "/", $delta) }
@@ -126,6 +128,7 @@ macro_rules! methods {
     };
 }
 
+/// The type URL and the request paths of a type in one version.
 macro_rules! spelling {
     ($type:literal, $service:literal, $sotw:tt, $delta:literal) => {
         Spelling {
@@ -135,6 +138,7 @@ macro_rules! spelling {
     };
 }
 
+/// A row of the table; a type without `v2` is newer than that version.
 macro_rules! service {
     ($rest:expr, ($sotw:tt, $delta:literal), v3: ($type:literal, $service:literal)) => {
         Service { v3: spelling!($type, $service, $sotw, $delta), v2: None, rest: $rest }
@@ -151,11 +155,13 @@ macro_rules! service {
     };
 }
 
+/// The methods of the aggregated service in v3.
 static ADS_V3: Methods = methods!(
     "envoy.service.discovery.v3.AggregatedDiscoveryService",
     "StreamAggregatedResources",
     "DeltaAggregatedResources"
 );
+/// The methods of the aggregated service in v2.
 static ADS_V2: Methods = methods!(
     "envoy.service.discovery.v2.AggregatedDiscoveryService",
     "StreamAggregatedResources",

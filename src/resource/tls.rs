@@ -139,6 +139,7 @@ impl UpstreamTls {
             message.common_tls_context.ok_or_else(|| Invalid::field("common_tls_context", "must be set"))?;
         let common = Common::parse(common, cx).map_err(|e| e.at("common_tls_context"))?;
         let roots = match (common.roots, common.system_roots) {
+            // T14: a provider takes precedence over the roots of the system.
             (Some(provider), _) => Roots::Provider(provider),
             (None, true) => Roots::System,
             (None, false) => {
@@ -249,6 +250,7 @@ struct Common {
 impl Common {
     /// Parses the common settings.
     fn parse(mut from: CommonTlsContext, cx: &Context<'_>) -> Result<Self, Invalid> {
+        // A29-8: versions, ciphers and handshakes may have been restricted for security.
         if from.tls_params.is_some() {
             return Err(unsupported("tls_params"));
         }
@@ -404,6 +406,7 @@ pub(crate) fn without_port(hostname: &str) -> &str {
         return address;
     }
     match hostname.split_once(':') {
+        // With a further colon it is an IPv6 address without brackets, and so without a port.
         Some((host, port)) if !port.contains(':') => host,
         Some(_) | None => hostname,
     }
@@ -454,7 +457,9 @@ fn unsupported(field: &str) -> Invalid {
 
 /// The name that the transport socket of a server must have (S27). That of a cluster may be any.
 const TLS_SOCKET: &str = "envoy.transport_sockets.tls";
+/// The configuration of the transport socket of a cluster.
 const UPSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext";
+/// The configuration of the transport socket of a filter chain.
 const DOWNSTREAM: &str = "envoy.extensions.transport_sockets.tls.v3.DownstreamTlsContext";
 /// The length of the name of a server.
 const MAX_SNI: usize = 255;

@@ -34,6 +34,7 @@ impl Table {
             match (&self.0[place].1, field.value) {
                 (Entry::Ignored(_), Value::Bytes([]) | Value::Varint(0)) => {}
                 (Entry::Ignored(name), _) => drop(found.insert(name)),
+                // The tables bound the recursion: none is inside of itself.
                 (Entry::Inside(table), Value::Bytes(inner)) => table.scan(inner, found),
                 (Entry::Inside(_), _) => {}
             }

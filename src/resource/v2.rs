@@ -34,6 +34,7 @@ fn has_field(message: &[u8], number: u32) -> bool {
     Fields::of(message).map_while(Result::ok).any(|field| field.number == number)
 }
 
+/// The reason for rejecting TLS settings that v3 has no field for.
 const TLS_OF_V2: &str = "is a field of v2 and not supported; use transport_socket";
 
 /// `Cluster.tls_context` of v2.

@@ -127,6 +127,7 @@ impl Resource for VirtualHost {
         }
         let (host, remarks) = remarks::collect(|| {
             remarks::scan(&unexecuted::VIRTUAL_HOST, bytes);
+            // A route configuration declares the plugins, so that a route of a separate virtual host cannot name one.
             Self::parse_message(message, &Scope { cx, plugins: &Plugins::none() })
         })?;
         Ok(Self { remarks, ..host })

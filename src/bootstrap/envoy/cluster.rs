@@ -48,6 +48,7 @@ pub(super) fn named_servers(document: &Value) -> NamedServers {
         let problems = Problems::default();
         let cluster = Message::new(&Reader::new(cluster.value(), &problems), &ignored)?;
         let name = cluster.required_text("name")?;
+        // The first one alone: a name stands for one server.
         let first = upstreams(&cluster)?.into_iter().next()?;
         problems.is_empty().then(|| (name.to_owned(), first.into_server(None).into()))
     });
@@ -144,6 +145,7 @@ type Address = (Option<(IpAddr, u32)>, ServerUri);
 /// All endpoints as one target, if they are IP addresses of one family.
 fn family(endpoints: &[Address]) -> Option<ServerUri> {
     let all: Vec<_> = endpoints.iter().map(|(address, _)| *address).collect::<Option<_>>()?;
+    // The target schemes `ipv4:` and `ipv6:` have addresses of one family each, so that others are separate servers.
     let scheme = match all.as_slice() {
         [] | [_] => return None,
         all if all.iter().all(|(ip, _)| ip.is_ipv4()) => "ipv4",

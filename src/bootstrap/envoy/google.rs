@@ -49,6 +49,7 @@ fn channel_credentials(credentials: &Message<'_>) -> Option<ChannelCredentials> 
             None
         }
         (None, false) => {
+            // `refuse` has reported those already.
             if !credentials.has("local_credentials") {
                 credentials.fail("ssl_credentials", "missing");
             }

@@ -45,6 +45,7 @@ impl<'a> Message<'a> {
     }
 
     /// A required field.
+    /// Without it an error is reported.
     pub(super) fn required(&self, name: &str) -> Option<Reader<'a>> {
         let found = self.get(name);
         if found.is_none() {
@@ -136,6 +137,7 @@ impl<'a> Message<'a> {
     }
 
     /// A value of an enum, by its name or its number.
+    /// Each choice has both, and the value that is returned for it; any other value is an error.
     pub(super) fn choice<T: Copy>(&self, name: &str, choices: &[(&str, u64, T)]) -> Option<T> {
         let field = self.get(name)?;
         let (text, value) = (field.value().as_str(), field.value().as_u64());

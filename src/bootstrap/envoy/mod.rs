@@ -37,6 +37,7 @@ use crate::{
 /// Returns whether a document is in this format and not gRPC's.
 pub(super) fn is_envoys(document: &Value) -> bool {
     let has = |names: &[&str]| names.iter().any(|name| document.get(name).is_some());
+    // gRPC ignores unknown fields (BS1), so that fields of its own decide if a document has both.
     has(&MARKS) && !has(&["xds_servers", "authorities", "type_sources"])
 }
 
@@ -48,6 +49,7 @@ pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<ValidationError>> 
     let problems = problems.into_vec();
     match parts {
         Some(parts) if problems.is_empty() => {
+            // Static clusters are read once more, each with problems of its own: most of them are of the data plane.
             let (warnings, named_servers) = (warnings.into_vec(), cluster::named_servers(document));
             Ok(Bootstrap::assemble(Parts { warnings, named_servers, ..parts }))
         }
@@ -169,6 +171,7 @@ impl Table {
         let names = authorities(source);
         let Some(found) = cx.config_source(source) else { return };
         for (_, name) in names {
+            // For other types an authority without an entry has the sources of `default_config_source`.
             let default =
                 || OfAuthority { all: self.default.clone().unwrap_or_default(), ..OfAuthority::default() };
             let authority = self.authorities.entry(name).or_insert_with(default);
@@ -318,6 +321,7 @@ fn context(root: &Message<'_>, node: &Node) -> ContextParamKeys {
     for (place, key) in root.texts("node_context_params") {
         match key {
             "metadata" => {
+                // The parameter of an empty key would be `metadata.`, which `Node::is_context_param` does not accept.
                 let all = node.metadata.keys().filter(|key| !key.is_empty());
                 keys.node.extend(all.map(|key| format!("metadata.{key}")));
             }

@@ -104,6 +104,7 @@ fn text(path: &Path) -> io::Result<String> {
         return Err(io::Error::other("it is not a regular file"));
     }
     let mut text = String::new();
+    // One byte more than permitted, by which a larger file is recognized.
     File::open(path)?.take(MAX_SIZE + 1).read_to_string(&mut text)?;
     if text.len() as u64 > MAX_SIZE {
         return Err(io::Error::other(format!("larger than {MAX_SIZE} bytes")));

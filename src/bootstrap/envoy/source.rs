@@ -42,6 +42,7 @@ impl Found {
 impl<'a> SourceContext<'a> {
     /// The sources of a `ConfigSource`; `None` if it is invalid.
     pub(super) fn config_source(&self, source: &Message<'a>) -> Option<Found> {
+        // The function `authorities` reads them, where a source has a scope.
         source.heed(&["authorities"]);
         source.warn("initial_fetch_timeout", "not used: the time to wait is the client's resource_timeout");
         let version = version(source, "resource_api_version");
@@ -64,6 +65,7 @@ impl<'a> SourceContext<'a> {
                 source.fail(second, format!("is there beside {first}"));
                 None
             }
+            // Unreachable: each of `SPECIFIERS` has an arm above.
             [_] => None,
         };
         source.end();
@@ -183,6 +185,7 @@ impl<'a> SourceContext<'a> {
         }
         let Some(name) = grpc.required_text("cluster_name") else { return Vec::new() };
         grpc.end();
+        // Once more, for the position of errors: `required_text` returns the text alone.
         let Some(reader) = grpc.get("cluster_name") else { return Vec::new() };
         let upstreams = self.clusters.find(name, &reader).into_iter();
         upstreams.map(|upstream| upstream.into_server(authority)).collect()

@@ -18,6 +18,7 @@ pub(super) fn credentials(cluster: &Message<'_>) -> Option<ChannelCredentials> {
     let name = socket.text("name").unwrap_or_default();
     let Some(config) = socket.message("typed_config") else {
         socket.end();
+        // Plain text, which needs no configuration.
         if name == "envoy.transport_sockets.raw_buffer" {
             return Some(ChannelCredentials::Insecure);
         }
@@ -59,6 +60,7 @@ fn upstream(context: &Message<'_>) -> Option<TlsConfig> {
 fn common_context(common: &Message<'_>, server_name: Option<String>) -> Option<TlsConfig> {
     common.refuse(UNSUPPORTED_SOURCES);
     if let Some(params) = common.message("tls_params") {
+        // Limits that permit TLS 1.2 and 1.3, which the client offers; any other would change what is accepted.
         let version = [("TLS_AUTO", 0, ()), ("TLSv1_0", 1, ()), ("TLSv1_1", 2, ()), ("TLSv1_2", 3, ())];
         params.choice("tls_minimum_protocol_version", &version);
         params.choice("tls_maximum_protocol_version", &[("TLS_AUTO", 0, ()), ("TLSv1_3", 4, ())]);
@@ -159,6 +161,7 @@ fn common_validation(common: &Message<'_>, server_name: Option<&str>) -> Option<
             common.fail(second, format!("is there beside {first}"));
             None
         }
+        // Unreachable: each of `VALIDATIONS` has an arm above.
         [_] => None,
     }
 }

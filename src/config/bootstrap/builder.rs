@@ -206,6 +206,7 @@ impl BootstrapBuilder {
 
     /// Checks the settings of certificate files.
     fn check_files(&self, problems: &mut Vec<ValidationError>) {
+        // The files of servers are checked by their own builders, with the path of each server.
         for (instance, provider) in &self.certificate_providers {
             if let CertificateProvider::FileWatcher(config) = provider {
                 let path = format!("certificate_providers[{instance:?}].config");

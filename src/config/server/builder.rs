@@ -35,6 +35,7 @@ pub struct ServerBuilder {
 }
 
 impl ServerBuilder {
+    /// A builder with the defaults: v3 of the protocol, no features, and the credentials that the URI implies.
     pub(super) fn new(uri: impl Into<String>) -> Self {
         Self {
             uri: uri.into(),
@@ -232,4 +233,5 @@ pub(crate) fn check_connection(
 }
 
 /// The least delay between two requests.
+/// Zero would poll or ping without a pause.
 const SHORTEST_DELAY: Duration = Duration::from_millis(1);

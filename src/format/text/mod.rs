@@ -153,6 +153,7 @@ impl<'t> Writer<'t> {
         };
         let scalar = scalar.map_err(|why| self.error(entry, format!("{} {why}", field.name())))?;
         if field.is_packed() {
+            // Without a key: `message` writes one for all elements of the field.
             scalar.write(out);
         } else if field.is_list() || field.supports_presence() || !scalar.is_default() {
             scalar.write_field(field.number(), out);
@@ -170,6 +171,7 @@ impl<'t> Writer<'t> {
             };
         }
         if let Kind::Enum(values) = kind
+            // A number in place of a name is read below.
             && !word.starts_with(|c: char| c == '-' || c.is_ascii_digit())
         {
             let number = values.get_value_by_name(word).map_or_else(
@@ -190,6 +192,7 @@ impl<'t> Writer<'t> {
     }
 
     /// Encodes an `Any` that is written by its type URL and its message.
+    /// A message of an unknown type is kept as its source text, which starts with a byte that no message starts with.
     fn any(&mut self, type_url: &'t str, value: &Node<'t>) -> Result<Vec<u8>, FormatError> {
         let Node::Message(read) = value else {
             return Err(self.trail.error(format!("[{type_url}] must be a message in braces")));
@@ -219,6 +222,7 @@ fn whole(word: &str) -> Option<i128> {
     let hex = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"));
     let (digits, radix) = match (hex, digits.strip_prefix('0')) {
         (Some(digits), _) => (digits, 16),
+        // A leading zero means octal, but for `0` itself.
         (None, Some(digits)) if !digits.is_empty() => (digits, 8),
         (None, _) => (digits, 10),
     };

@@ -89,6 +89,7 @@ impl<'t> Reader<'t> {
         let at = self.at;
         let name = if self.take('[') {
             let start = self.at;
+            // A name in brackets ends on its line, so that the error of a missing bracket is on that line.
             let end = self.rest().find([']', '\n']).filter(|end| self.rest()[*end..].starts_with(']'));
             let Some(end) = end else { return Err(self.error("a bracket without an end")) };
             self.at += end + 1;
@@ -140,6 +141,7 @@ impl<'t> Reader<'t> {
         let start = self.at;
         let entries = self.entries(Some(close))?;
         self.depth -= 1;
+        // `entries` has consumed the closing character, which is one byte.
         Ok(Message { entries, source: &self.text[start..self.at - 1] })
     }
 
@@ -176,6 +178,7 @@ impl<'t> Reader<'t> {
 
     /// Adjacent strings are concatenated.
     fn texts(&mut self) -> Result<Vec<u8>, FormatError> {
+        // Bytes and not a text: escapes write any byte, and only the type of the field decides whether they must be UTF-8.
         let mut bytes = Vec::new();
         while let Some(quote @ ('"' | '\'')) = self.peek() {
             self.at += 1;
@@ -203,8 +206,10 @@ impl<'t> Reader<'t> {
             Some('t') => b'\t',
             Some('v') => 0x0b,
             Some(same @ ('?' | '\\' | '\'' | '"')) => same as u8,
+            // At most two hexadecimal digits, which always fit into a byte.
             Some('x' | 'X') => self.number(16, 1, 2)?.try_into().unwrap_or_default(),
             Some('0'..='7') => {
+                // The digit that selected the escape is a part of its number.
                 self.at -= 1;
                 let number = self.number(8, 1, 3)?;
                 u8::try_from(number).map_err(|_| self.error("an escape over 255"))?
@@ -225,6 +230,7 @@ impl<'t> Reader<'t> {
     }
 
     /// Reads the digits of an escape.
+    /// The position is left behind the last of at most `most` digits; fewer than `least` are an error.
     fn number(&mut self, radix: u32, least: usize, most: usize) -> Result<u32, FormatError> {
         let digits = self.rest().chars().take(most).take_while(|c| c.is_digit(radix)).count();
         let number = u32::from_str_radix(&self.rest()[..digits], radix).ok().filter(|_| digits >= least);

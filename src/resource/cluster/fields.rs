@@ -18,25 +18,35 @@ use crate::{
 pub(super) struct ClusterFields<'a> {
     /// The whole message, whose bytes decoded parts share.
     whole: &'a Bytes,
+    /// The name; empty if there is none.
     pub(super) name: &'a str,
+    /// The discovery type, from the oneof of `type` and `cluster_type`.
     pub(super) discovery: Option<Discovery<'a>>,
+    /// The parsed `EdsClusterConfig`, which most clusters have.
     pub(super) eds_config: Option<EdsFields<'a>>,
     /// The number of the older field, which counts only without `load_balancing_policy`.
     lb_policy: i32,
     /// The `ClusterLoadAssignment` with the host of a logical DNS cluster.
     pub(super) load_assignment: Option<&'a [u8]>,
+    /// An encoded `CircuitBreakers`.
     pub(super) circuit_breakers: Option<&'a [u8]>,
+    /// An encoded `OutlierDetection`.
     pub(super) outlier_detection: Option<&'a [u8]>,
     /// Settings for the older field `lb_policy`, as are those of `least_request` and `maglev`.
     ring_hash: Option<&'a [u8]>,
     least_request: Option<&'a [u8]>,
     maglev: Option<&'a [u8]>,
+    /// An encoded `TransportSocket`, with the TLS settings.
     pub(super) transport_socket: Option<&'a [u8]>,
     /// Whether there is a `TransportSocketMatch`, which rejects the cluster (C19).
     pub(super) has_socket_matches: bool,
+    /// An encoded `Metadata`.
     pub(super) metadata: Option<&'a [u8]>,
+    /// An encoded `CommonLbConfig`, with the health states of sessions.
     pub(super) common_lb_config: Option<&'a [u8]>,
+    /// An encoded `LoadBalancingPolicy`: the list that takes precedence over `lb_policy`.
     load_balancing_policy: Option<&'a [u8]>,
+    /// An encoded `ConfigSource` of load reports.
     pub(super) lrs_server: Option<&'a [u8]>,
     /// A `TypedExtensionConfig` with HTTP options.
     pub(super) upstream_config: Option<&'a [u8]>,
@@ -123,6 +133,7 @@ impl<'a> ClusterFields<'a> {
             42 => field.once(&mut self.lrs_server)?,
             43 => {
                 cluster::cluster::TransportSocketMatch::decode(field.bytes()?)?;
+                // The presence is enough: `Cluster::of` rejects the cluster (C19).
                 self.has_socket_matches = true;
             }
             48 => field.once(&mut self.upstream_config)?,

@@ -26,6 +26,7 @@ pub struct Endpoint {
     /// The share of the requests, relative to the other endpoints of the locality; 1 by default.
     pub weight: NonZeroU32,
     /// The IP address.
+    // Apart from the port: a `SocketAddr` alone has the 32 bytes of a whole endpoint, because of the scope of IPv6.
     ip: IpAddr,
     /// The port.
     port: u16,
@@ -168,6 +169,7 @@ impl Endpoint {
     }
 
     /// Rule E9.
+    /// Adds the addresses to the known ones. An address that is known already is an error, at the path of its field.
     pub(super) fn check_addresses(&self, known: &mut HashSet<SocketAddr>) -> Result<(), Invalid> {
         for (i, address) in self.addresses().enumerate() {
             if !known.insert(address) {

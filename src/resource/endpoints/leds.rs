@@ -67,8 +67,10 @@ impl ClusterLoadAssignment {
     /// The assignment with the endpoints of collections, by priority and locality. Of those that break a rule of assignments
     /// together (E8, E9) the later ones are left out.
     pub(crate) fn with_leds(&self, endpoints: BTreeMap<(u32, &Locality), Vec<Endpoint>>) -> Self {
+        // A copy: the cache keeps the assignment as it was sent, and each change of a collection completes it anew.
         let mut completed = self.clone();
         let mut known: HashSet<SocketAddr> = self.endpoints().flat_map(Endpoint::addresses).collect();
+        // Remarked at the end: the loop borrows the localities of `completed`.
         let mut left_out = Vec::new();
         for ((priority, locality), endpoints) in endpoints {
             let of_priority =

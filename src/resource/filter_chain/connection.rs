@@ -84,6 +84,7 @@ impl Connection {
 
 impl Chains {
     /// Sets the chain for these conditions; `false` if there is one already.
+    /// A chain that was there is replaced: the caller rejects the listener.
     pub(super) fn add(&mut self, conditions: &Conditions, chain: usize) -> bool {
         let Conditions { destination, source_type, source, source_port } = *conditions;
         let sources = self.0.at(destination);
@@ -127,6 +128,7 @@ impl<T: Default> Ranges<T> {
     /// Returns the value of the smallest range that contains an address.
     fn best(&self, address: IpAddr) -> Option<&T> {
         let address = address.to_canonical();
+        // The longest prefix first. Lengths of IPv6 ranges are cut at 32 bits for an IPv4 address, which only repeats a lookup.
         let ranges = self.lengths.iter().rev().map(|length| Some(Cidr::new(address, *length)));
         ranges.chain([None]).find_map(|range| self.values.get(&range))
     }

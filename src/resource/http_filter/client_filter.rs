@@ -226,6 +226,7 @@ impl FilterBody {
         B: Body<Data = Bytes> + Send + 'static,
         B::Error: Into<FilterError>,
     {
+        // The inner pin lets `Converted` poll a body that is not `Unpin` without unsafe code.
         Self { body: Some(Box::pin(Converted(Box::pin(body)))) }
     }
 }

@@ -81,6 +81,7 @@ pub(super) fn parse(
     Ok((filter, is_terminal))
 }
 
+/// Parses the default configuration, whose type has to be permitted like that of the resource.
 fn default_config(any: &Any, permitted: &[Box<str>], cx: &Context<'_>) -> Result<HttpFilterConfig, Invalid> {
     let (type_name, payload) = parts::extension(any)?;
     match FilterType::of_config(&type_name, cx) {

@@ -108,5 +108,7 @@ impl Extension for ExtAuthzPerRoute {
     }
 }
 
+/// The default of `filter_enabled`.
 const ALL: Fraction = Fraction::new(100, Denominator::Hundred);
+/// The default of `status_on_error`.
 const FORBIDDEN: u32 = 403;

@@ -164,6 +164,7 @@ impl Extension for ExtProcPerRoute {
 }
 
 impl ExtProcPerRoute {
+    /// Parses the settings that differ from those of the filter.
     fn parse_overrides(message: pb::ExtProcOverrides, cx: &Context<'_>) -> Result<Self, Invalid> {
         let service = message.grpc_service.map(|service| GrpcService::parse(service, cx)).transpose();
         let mode = message.processing_mode.as_ref().map(ProcessingMode::parse).transpose();
@@ -178,6 +179,7 @@ impl ExtProcPerRoute {
     }
 }
 
+/// Whether headers or trailers are sent, by the number of a `HeaderSendMode`.
 fn sends(field: &str, mode: i32, default: bool) -> Result<bool, Invalid> {
     match HeaderSendMode::try_from(mode) {
         Ok(HeaderSendMode::Default) => Ok(default),
@@ -187,6 +189,7 @@ fn sends(field: &str, mode: i32, default: bool) -> Result<bool, Invalid> {
     }
 }
 
+/// Whether messages are sent, by the number of a `BodySendMode`. The modes of proxies are errors.
 fn sends_body(field: &str, mode: i32) -> Result<bool, Invalid> {
     match BodySendMode::try_from(mode) {
         Ok(BodySendMode::None) => Ok(false),
@@ -199,4 +202,5 @@ fn names(names: Vec<String>) -> Box<[Box<str>]> {
     names.into_iter().map(Into::into).collect()
 }
 
+/// The default of `deferred_close_timeout`.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);

@@ -161,6 +161,7 @@ impl FaultAbort {
     }
 }
 
+/// The share of the requests that a fault applies to.
 // A33-3: the default is no request at all, unlike that of other fractions.
 fn percentage(message: Option<FractionalPercent>) -> Result<Fraction, Invalid> {
     let none = Fraction::new(0, Denominator::Hundred);

@@ -149,6 +149,7 @@ impl Extension for HeaderMutationPerRoute {
 }
 
 impl HeaderMutations {
+    /// Parses the mutations; an unset message has none.
     fn parse(message: Option<pb::Mutations>) -> Result<Self, Invalid> {
         let message = message.unwrap_or_default();
         let parse = |field: &str, actions: Vec<ActionMessage>| {
@@ -199,6 +200,7 @@ impl HeaderAction {
 }
 
 impl HeaderAppend {
+    /// Parses an added header. `None` for one with an empty value that is not kept.
     fn parse(message: HeaderValueOption) -> Result<Option<Self>, Invalid> {
         let action = HeaderAppendAction::try_from(message.append_action);
         let action = action.map_err(|_| Invalid::field("append_action", "is not supported"))?;
@@ -302,6 +304,7 @@ const MAX_LENGTH: usize = 16_384;
 
 /// The fields of both messages that a channel does not execute.
 pub(in crate::resource) static UNEXECUTED: Table = Table(&[(1, Inside(&MUTATIONS))]);
+/// The fields of `Mutations` that a channel does not execute.
 static MUTATIONS: Table = Table(&[
     (3, Ignored("Mutations.query_parameter_mutations")),
     (5, Ignored("Mutations.request_trailers_mutations")),

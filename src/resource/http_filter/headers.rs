@@ -40,6 +40,7 @@ pub struct HeaderMutationRules {
 }
 
 impl HeaderForwardingRules {
+    /// Parses the rules of a message that has both lists.
     pub(super) fn parse(message: ForwardingMessage) -> Result<Self, Invalid> {
         Self::of(message.allowed_headers, message.disallowed_headers)
     }
@@ -63,6 +64,7 @@ impl HeaderForwardingRules {
 }
 
 impl HeaderMutationRules {
+    /// Parses the rules; an unset field permits changes.
     pub(super) fn parse(message: MutationMessage) -> Result<Self, Invalid> {
         let regex = |field: &str, regex: Option<RegexMatcher>| {
             regex.map(Regex::parse).transpose().map_err(|e| e.at(field))
@@ -88,6 +90,7 @@ impl HeaderMutationRules {
     }
 }
 
+/// Parses a list of matchers, which is empty if it is unset.
 fn matchers(field: &str, list: Option<ListStringMatcher>) -> Result<Box<[StringMatcher]>, Invalid> {
     let patterns = list.unwrap_or_default().patterns;
     parts::each("patterns", patterns, StringMatcher::parse).map_err(|e| e.at(field))

@@ -235,6 +235,7 @@ pub(super) fn parse_overrides(
     configs: BTreeMap<String, Any>,
     cx: &Context<'_>,
 ) -> Result<Box<[FilterOverride]>, Invalid> {
+    // The map yields the names in order, by which `HttpFilter::overrides` searches.
     let mut overrides = Vec::with_capacity(configs.len());
     for (filter, any) in configs {
         let setting =
@@ -254,6 +255,7 @@ fn parse_override(filter: &str, any: Any, cx: &Context<'_>) -> Result<Option<Ove
     let (any, is_optional) = match parts::message_name(&any.type_url) {
         FILTER_CONFIG => {
             let wrapper: FilterConfig = parts::decode(&any)?;
+            // FO4: a filter that is switched off needs no configuration.
             if wrapper.disabled {
                 return Ok(Some(OverrideSetting::Disabled));
             }
@@ -277,6 +279,7 @@ fn parse_override(filter: &str, any: Any, cx: &Context<'_>) -> Result<Option<Ove
     }
 }
 
+/// The wrapper of an override, by which it may be optional or switch the filter off.
 const FILTER_CONFIG: &str = "envoy.config.route.v3.FilterConfig";
 
 #[cfg(test)]

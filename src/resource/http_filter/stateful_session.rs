@@ -74,6 +74,7 @@ impl BuiltIn for StatefulSession {
 impl StatefulSession {
     /// Rule A55-2.
     fn parse_message(message: pb::StatefulSession) -> Result<Self, Invalid> {
+        // A55-2: the absence of a state means no sessions; a state of an unknown type is an error, as it cannot be optional.
         let Some(state) = message.session_state else { return Ok(Self { cookie: None }) };
         let cookie = match state.typed_config {
             Some(any) => match parts::extension(&any) {
@@ -90,6 +91,7 @@ impl StatefulSession {
 }
 
 impl SessionCookie {
+    /// Parses the state of a session in a cookie.
     fn parse(payload: Payload) -> Result<Self, Invalid> {
         let bytes = payload.message()?;
         let state = CookieBasedSessionState::decode(bytes.clone())?;
@@ -109,6 +111,7 @@ impl SessionCookie {
     pub fn is_for(&self, path: &str) -> bool {
         let path = path.split_once('?').map_or(path, |(path, _)| path);
         match path.strip_prefix(&*self.path) {
+            // Whole segments: `/a` is for `/a/b`, but not for `/ab`.
             Some(rest) => rest.is_empty() || self.path.ends_with('/') || rest.starts_with('/'),
             None => false,
         }
@@ -132,4 +135,5 @@ impl Extension for StatefulSessionPerRoute {
     }
 }
 
+/// The only supported state of a session (A55).
 const COOKIE_STATE: &str = "envoy.extensions.http.stateful_session.cookie.v3.CookieBasedSessionState";

@@ -192,6 +192,7 @@ struct Executed {
 }
 
 impl<'a> PickRequest<'a> {
+    /// A request with this path, whose headers are looked up by `header`.
     pub(crate) fn new(
         path: &'a str,
         header: &'a dyn Fn(&str) -> Option<Cow<'a, [u8]>>,
@@ -244,6 +245,7 @@ impl<'a> PickRequest<'a> {
 }
 
 impl PolicyEndpoint {
+    /// An endpoint without a hostname, idle, whose locality has the weight 1.
     pub(crate) fn new(
         addresses: Vec<SocketAddr>,
         locality: Locality,
@@ -261,10 +263,12 @@ impl PolicyEndpoint {
         }
     }
 
+    /// Sets the name of the host.
     pub(crate) fn with_hostname(self, hostname: Option<Arc<str>>) -> Self {
         Self { hostname, ..self }
     }
 
+    /// Sets the weight of the locality in its priority, which is at least 1.
     pub(crate) fn with_locality_weight(self, locality_weight: u32) -> Self {
         Self { locality_weight, ..self }
     }
@@ -325,6 +329,7 @@ impl CustomPolicy {
     pub(crate) fn executed<T: EndpointPolicy>(config: Custom) -> Self {
         let connects_on_demand = config.get::<T>().is_some_and(EndpointPolicy::connects_on_demand);
         let executed = Executed {
+            // Always of type `T`: the configuration was parsed as one.
             balancer: |config, seed| config.get::<T>().map(|policy| policy.balancer(seed)),
             connects_on_demand,
         };

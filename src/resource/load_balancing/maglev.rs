@@ -25,6 +25,7 @@ impl Maglev {
     /// A table of this size, or of the default one.
     pub(super) fn new(table_size: Option<u64>, locality_weighted: bool) -> Result<Self, Invalid> {
         let size = table_size.unwrap_or(DEFAULT_TABLE_SIZE);
+        // The limit first: `is_prime` takes time, and its squares overflow near the end of `u32`.
         let table_size = u32::try_from(size).ok().filter(|size| *size <= MAX_TABLE_SIZE && is_prime(*size));
         let table_size = table_size.ok_or_else(|| {
             Invalid::field("table_size", format!("must be a prime of at most {MAX_TABLE_SIZE}, is {size}"))

@@ -91,6 +91,7 @@ fn header_name(name: &str) -> Result<Box<str>, Invalid> {
     Ok(lower.into())
 }
 
+/// The field with the name of the header to hash.
 const HEADER: &str = "requestHashHeader";
 /// The default of the smallest ring, in both forms.
 const MIN_RING_SIZE: u32 = 1024;

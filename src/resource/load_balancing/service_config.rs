@@ -98,6 +98,7 @@ impl Fields<'_> {
         self.0.get(field).filter(|value| !value.is_null())
     }
 
+    /// A boolean; `false` if it is absent.
     fn truth(&self, field: &str) -> Result<bool, Invalid> {
         self.get(field).map_or(Ok(false), |value| {
             value.as_bool().ok_or_else(|| Invalid::field(field, format!("must be true or false, is {value}")))
@@ -152,6 +153,7 @@ impl Fields<'_> {
                 return Err(at(Invalid::new("must be an object with the name of one policy")));
             };
             let fields = config.as_object().ok_or_else(|| at(Invalid::field(name, "must be an object")))?;
+            // As in the list of a cluster, policies of the application replace built-in ones of the same name.
             let parse = cx.registry.lb_policies().get(name.as_str()).or_else(|| parser(name));
             let parsed = parse.map_or(Ok(None), |parse| parse(Payload::Struct(fields.clone()), cx, depth));
             match parsed.map_err(|e| at(e.at(name)))? {

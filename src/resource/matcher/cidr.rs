@@ -74,6 +74,7 @@ impl Cidr {
         match address {
             IpAddr::V4(v4) => {
                 let prefix_len = bits.min(32);
+                // `checked_shl` refuses to shift by all bits, as for an empty prefix: its mask is 0, and every address matches.
                 let mask = u32::MAX.checked_shl(32 - u32::from(prefix_len)).unwrap_or(0);
                 Self { address: Ipv4Addr::from(u32::from(v4) & mask).into(), prefix_len }
             }
@@ -90,6 +91,9 @@ impl FromStr for Cidr {
     type Err = Invalid;
 
     /// Parses `10.0.0.0/8`, or a single address: `10.1.2.3`.
+    ///
+    /// # Errors
+    /// The address is no IP address, or the length no number up to 255. A prefix longer than the address is the whole address.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         let invalid = || Invalid::new(format!("{text:?} is no range of addresses"));
         let (address, bits) = match text.split_once('/') {

@@ -71,6 +71,7 @@ impl DomainPattern {
             }
             DomainKind::Exact(exact) => (3, host.eq_ignore_ascii_case(exact)),
         };
+        // With the wildcard, which all patterns of a kind have, so that it makes no difference.
         fits.then_some(Fit { kind, length: self.0.len() })
     }
 

@@ -82,4 +82,5 @@ impl Denominator {
     }
 }
 
+/// The unit of fractions and of the random numbers that are compared with them.
 const MILLION: u32 = 1_000_000;

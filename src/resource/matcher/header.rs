@@ -70,6 +70,7 @@ impl HeaderMatcher {
     /// Like [`matches`](Self::matches), for a value that need not be UTF-8. One that is not matches nothing but its presence, inverted
     /// or not.
     pub fn matches_bytes(&self, value: Option<&[u8]>) -> bool {
+        // Before all conditions, so that a missing header that counts as empty is also present.
         let value = value.or(self.missing_is_empty.then_some(b""));
         // CH2.11: RBAC and routes match text; bytes that are no text must not pass an inverted matcher.
         let holds = match (&self.condition, value) {

@@ -50,6 +50,7 @@ fn non_empty(field: &str, text: String) -> Result<Box<str>, Invalid> {
     if text.is_empty() { Err(Invalid::field(field, "must not be empty")) } else { Ok(text.into()) }
 }
 
+/// Whether a flag is unset, and is left out of the JSON form.
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
 fn is_false(value: &bool) -> bool {
     !value

@@ -103,4 +103,5 @@ fn unsupported(field: &str) -> Invalid {
     Invalid::field(field, format!("not supported; expected {SUPPORTED}"))
 }
 
+/// The supported path specifiers, for errors.
 const SUPPORTED: &str = "prefix, path, path_separated_prefix or safe_regex";

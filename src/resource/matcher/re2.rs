@@ -66,6 +66,7 @@ impl<'a> Translator<'a> {
             out: Output::new(2 * text.len()),
             after_repetition: false,
             tables: 0,
+            // Also if it is quoted, which only costs the compact form of classes.
             has_bytes: text.contains(r"\C"),
         }
     }
@@ -104,6 +105,7 @@ impl<'a> Translator<'a> {
             ')' => return Err(error(begins, "`)` without `(`")),
             '|' => self.out.alternative(),
             '[' => return self.class(begins),
+            // With `\C` behind it, a class by bytes could match a part of a character and leave the rest of it.
             '.' if self.has_bytes => self.out.atom(UNICODE_SIZE, |out| out.push('.')),
             '.' => {
                 let excluded = if self.out.flags().dot_matches_newline { "" } else { r"\n" };

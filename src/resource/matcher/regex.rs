@@ -85,6 +85,7 @@ impl Regex {
                     (*byte, after)
                 }
                 [byte, after @ ..] if byte.is_ascii_alphanumeric() => (*byte, after),
+                // The prefix may end early, such as before a group with flags, but must not have a byte that a text may lack.
                 _ => return start,
             };
             // A repeated character may occur zero times.
@@ -172,6 +173,7 @@ fn compile_as(pattern: &str, anchor: impl FnOnce(String) -> String) -> Result<re
     }
     let translated = re2::translate(pattern)
         .map_err(|error| no_regex(pattern, &format!("{} at byte {}", error.reason, error.at)))?;
+    // What is left of the budget bounds the real size, and the estimate below is what a pattern uses up of it.
     let limit = budget.map_or(limits.compiled, |budget| budget.left.min(limits.compiled));
     let compiled = regex::bytes::RegexBuilder::new(&anchor(translated.pattern)).size_limit(limit).build();
     let compiled = compiled.map_err(|error| {

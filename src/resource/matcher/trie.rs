@@ -34,6 +34,7 @@ pub(in crate::resource) struct Span {
 
 impl Trie {
     /// Builds the tree of sorted, unique keys; keys are numbered in their order.
+    /// Keys in another order would be lost, since nodes are made of adjacent keys with the same first byte.
     ///
     /// Returns `None` if the tree would need numbers beyond 32 bits.
     pub(in crate::resource) fn new(keys: &[impl AsRef<[u8]>]) -> Option<Self> {
@@ -43,6 +44,7 @@ impl Trie {
         // The keys below each node, and the length of their common prefix.
         let mut below = vec![(0..keys.len(), 0)];
         let mut node = 0;
+        // Breadth first, so that the children of a node are adjacent.
         while let Some((mut range, depth)) = below.get(node).cloned() {
             if range.clone().next().is_some_and(|first| keys[first].len() == depth) {
                 nodes[node].key = Some(u32::try_from(range.start).ok()?);

@@ -77,6 +77,7 @@ impl HostIndex {
 impl Places {
     /// The index of some texts; the first of equal ones applies.
     fn new(mut texts: Vec<(Cow<'_, [u8]>, u32)>) -> Option<Self> {
+        // By the text and then by the place, so that the first virtual host of a text stays.
         texts.sort_unstable();
         texts.dedup_by(|later, first| later.0 == first.0);
         let (keys, places): (Vec<_>, Vec<_>) = texts.into_iter().unzip();

@@ -66,6 +66,7 @@ impl SourcesBuilder {
 
     /// `prefix` is the path of the owner of the sources, with its dot.
     pub(super) fn build(self, prefix: &str, problems: &mut Vec<ValidationError>) -> Sources {
+        // Only types have files as sources: a file contains resources of one type.
         let all = self.all.into_iter().map(SourceBuilder::from).collect();
         let all = build(all, &format!("{prefix}xds_servers"), problems);
         let by_type = self.by_type.into_iter().map(|(type_url, own)| {

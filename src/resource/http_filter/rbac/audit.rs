@@ -111,9 +111,11 @@ impl AuditLogger {
     }
 }
 
+/// Parses the logger to the standard output, which has no settings.
 fn stdout(payload: Payload) -> Result<AuditLoggerConfig, Invalid> {
     let StdoutAuditLog {} = StdoutAuditLog::decode(payload.message()?)?;
     Ok(AuditLoggerConfig::Stdout)
 }
 
+/// The logger that every client has (A59).
 const STDOUT: &str = "envoy.extensions.rbac.audit_loggers.stream.v3.StdoutAuditLog";

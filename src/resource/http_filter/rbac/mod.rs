@@ -106,6 +106,7 @@ impl BuiltIn for Rbac {
 }
 
 impl Rbac {
+    /// Parses the filter's configuration, which an override has as well.
     fn parse_message(message: pb::Rbac, cx: &Context<'_>) -> Result<Self, Invalid> {
         let rules = message.rules.map_or(Ok(None), |rules| RbacRules::parse(rules, cx));
         Ok(Self { rules: rules.map_err(|e| e.at("rules"))? })
@@ -127,6 +128,7 @@ impl RbacRules {
         };
         let policies = message.policies.into_iter();
         let policies = policies
+            // The map is sorted by name, so that the one that counts of several fitting policies is always the same.
             .map(|(name, policy)| Policy::parse(&name, policy).map_err(|e| e.at_key("policies", &name)))
             .collect::<Result<_, _>>()?;
         let audit_logging = AuditLogging::parse(message.audit_logging_options.unwrap_or_default(), cx)
@@ -175,6 +177,7 @@ fn parse_all<M, T>(
 
 /// Rule H4. The header `host` is the same as `:authority`.
 fn header(message: route::HeaderMatcher) -> Result<HeaderMatcher, Invalid> {
+    // H4: names of headers are case-insensitive, so that `Grpc-Status` is refused as well.
     let name = message.name.to_ascii_lowercase();
     if name == ":scheme" || name.starts_with("grpc-") {
         return Err(Invalid::field("name", format!("{:?} must not be looked at", message.name)));
@@ -186,6 +189,7 @@ fn header(message: route::HeaderMatcher) -> Result<HeaderMatcher, Invalid> {
     Ok(matcher)
 }
 
+/// Parses the condition on a path.
 fn url_path(message: PathMatcher) -> Result<StringMatcher, Invalid> {
     match message.rule {
         Some(PathRule::Path(path)) => StringMatcher::parse(path).map_err(|e| e.at("path")),

@@ -64,6 +64,7 @@ impl Principal {
                 let principal_name = name.map_err(|e| e.at("principal_name").at("authenticated"))?;
                 Self::Authenticated { principal_name }
             }
+            // H6: three names of one condition, since no hop between the peer and the server is trusted.
             Some(Identifier::SourceIp(range)) => {
                 Self::DirectRemoteIp(Cidr::parse(&range).map_err(|e| e.at("source_ip"))?)
             }

@@ -135,6 +135,7 @@ pub(super) fn is_posix(name: &str) -> bool {
 /// A class without members.
 pub(super) const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
+/// A class of all characters, with the end of a line.
 const EVERYTHING: &str = r"[\x{0}-\x{10FFFF}]";
 
 /// Surrogates are no characters: the `regex` crate has no classes with them, and RE2 has.

@@ -142,10 +142,12 @@ impl Output {
             return Err(format!("{operator:?} is no range of counts up to {MAX_COUNT}"));
         }
         let count = max.unwrap_or(min).max(1);
+        // No overflow: both are at most `MAX_COUNT`.
         atom.weight *= count;
         if atom.weight > MAX_COUNT && count > 1 {
             return Err(format!("{operator:?} repeats repetitions more than {MAX_COUNT} times in all"));
         }
+        // `x{2,}` compiles to two copies and a loop.
         let copies = count as usize + usize::from(max.is_none());
         atom.size = atom.size.saturating_add(OPERATOR_SIZE).saturating_mul(copies);
         if atom.is_repeated {
