@@ -130,6 +130,7 @@ impl ActiveCalls {
 
     /// Ends the idle state.
     pub(super) fn wake(&self) {
+        // Before the flag: once that is gone, the idle timeout counts from here.
         self.last_end.store(self.elapsed(), Ordering::Relaxed);
         self.calls.fetch_and(!IDLE, Ordering::AcqRel);
     }

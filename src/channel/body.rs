@@ -69,9 +69,11 @@ enum FilteredState {
 
 /// A filtered body with what ends with it.
 struct Filtered {
+    /// The body that the outermost of the filters has returned.
     body: FilteredBody,
     /// Counts the call as running, where no inner body does.
     _active: Option<ActiveCall>,
+    /// Records the end of the call.
     telemetry: CallTelemetry,
 }
 
@@ -95,6 +97,7 @@ impl ChannelBody {
         mut telemetry: CallTelemetry,
     ) -> Self {
         if body.is_end_stream() {
+            // A status in the headers has ended the records already; without one, the code is what tonic's clients report.
             telemetry.end(Code::Unknown);
             return Self::default();
         }
@@ -124,6 +127,7 @@ impl Body for ChannelBody {
         if let Poll::Ready(frame) = &mut polled
             && !is_data(frame)
         {
+            // The stream and the counters of the call are released now, however long the application keeps the body.
             self.state = State::Complete;
             if let (Some(Ok(trailers)), Some(filters)) = (frame, &mut self.filters) {
                 filters.on_frame(trailers);
@@ -244,8 +248,10 @@ impl fmt::Debug for ChannelBody {
     }
 }
 
+/// Locks the state of a response. No code of the application runs under the lock, so that its panics leave the state whole.
 fn lock(state: &Mutex<FilteredState>) -> MutexGuard<'_, FilteredState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The reason in the status of a response that ends early.
 const INCOMPLETE: &str = "the response is not complete";

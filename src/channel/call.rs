@@ -81,22 +81,27 @@ pub(super) struct CallContext {
     shares_connections: bool,
     /// The memory for requests that may be sent again.
     pub(super) buffer: Arc<RetryBuffer>,
+    /// The limits of retries, and the throttle if the channel has one.
     retries: RetrySettings,
     /// The input of hash policies by the identity of the channel (CH2.17); random, and constant for its life.
     channel_id: u64,
     /// The clocks and the I/O of HTTP filters.
     pub(super) callbacks: Arc<dyn FilterCallbacks>,
+    /// Begins the records of each call.
     telemetry: Telemetry,
 }
 
 /// A call in progress, until its response begins.
 pub(super) struct Call<'a> {
+    /// The state that the call shares with all calls of its channel.
     pub(super) context: &'a CallContext,
+    /// Whether the call goes on waiting after a failed pick.
     pub(super) waits_for_ready: bool,
     /// The begin of the call, if it was read before the first wait. Calls without telemetry and deadline read no clock.
     begin: Option<Instant>,
     /// The deadline, and the end of the channel.
     pub(super) deadline: Deadline,
+    /// The source of all random choices of the call: fractions, weighted clusters, picks and delays of retries.
     pub(super) random: fastrand::Rng,
     /// The position in the queue, taken at the first wait and kept by later ones, so that a call does not lose its turn.
     queued: Option<QueuedCall<'a>>,
@@ -104,6 +109,7 @@ pub(super) struct Call<'a> {
     pub(super) reason: Option<Arc<str>>,
     /// How many times the request was sent.
     pub(super) attempts: u32,
+    /// The records of the call, until its response takes them.
     pub(super) telemetry: CallTelemetry,
 }
 
@@ -113,7 +119,9 @@ pub(super) struct Routed {
     pub(super) cluster: ClusterReference,
     /// Clusters of the route that filters may select instead.
     pub(super) others: Vec<ClusterReference>,
+    /// Whether the authority becomes the hostname of the endpoint, if the request has none of its own (A81).
     pub(super) auto_host_rewrite: bool,
+    /// The retry policy of the route, within the limits of the channel.
     pub(super) retries: Retries,
     /// Inputs of the picks.
     pub(super) attributes: CallAttributes,
@@ -177,6 +185,7 @@ impl CallContext {
         };
         let span = call.telemetry.span();
         let responded = pin!(call.run(&mut request, active)).instrument(span).await;
+        // The body of a response ends the records of its call; without a response they end here.
         if let Err(status) = &responded {
             call.telemetry.end(status::core_code(status.code()));
         }
@@ -212,6 +221,7 @@ impl<'a> Call<'a> {
             filters,
             others,
         } = self.select(request.uri().path(), request.headers()).await?;
+        // A31-2: the shorter one of both limits applies, whichever was set first.
         if let Some(limit) = max_stream_duration {
             self.limit(limit)?;
         }
@@ -261,6 +271,7 @@ impl<'a> Call<'a> {
             }
             None => {}
         }
+        // A server that has ended the call does not read the rest of the request: the drop of the upload resets the stream.
         let mut upload = upload.filter(|_| !is_end);
         if let (Some(upload), true) = (&mut upload, guards.telemetry.counts_bytes()) {
             guards.telemetry.share_sent(upload.share_sent());

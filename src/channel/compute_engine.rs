@@ -47,6 +47,7 @@ impl ComputeEngineCredentials {
         let token = self.server.access_token().await?;
         let mut value = HeaderValue::try_from(format!("Bearer {token}"))
             .map_err(|_| "the access token of the metadata server is malformed".to_owned())?;
+        // Sensitive values are in no log, and in no table of the compression of headers.
         value.set_sensitive(true);
         Ok(value)
     }

@@ -104,12 +104,14 @@ pub(super) struct Connection {
     keep_alive: Option<KeepAliveTimer>,
     /// The window of streams.
     window: StreamWindow,
+    /// How long streams may run on after a drain; `None` is without a limit.
     drain_limit: Option<Duration>,
 }
 
 /// An attempt with a stream reserved on a connection. Dropping it releases the stream for another attempt.
 #[derive(Debug)]
 pub(super) struct Reserved {
+    /// The pick, with its endpoint and what counts the attempt.
     attempt: Attempt<Handle>,
     /// The connection of the stream, if it is not the oldest one of the endpoint.
     other: Option<Arc<Streams<Handle>>>,
@@ -125,6 +127,7 @@ pub(super) enum SendError {
     /// The connection takes no new streams (CH6.12).
     Gone,
     /// The headers are larger than the peer accepts.
+    /// Both numbers are bytes by the count of HTTP/2; see [`header_list_size`].
     TooLarge { size: usize, limit: u32 },
     /// The request is not one that HTTP/2 can carry.
     Invalid(h2::Error),
@@ -153,6 +156,7 @@ impl Connection {
     /// Connects without a limit of time.
     async fn establish(peer: &Peer, settings: ConnectionSettings) -> Result<Self, ConnectError> {
         let ConnectionSettings { keep_alive, drain_limit, http2 } = settings;
+        // A18: the system gives a connection up when an unanswered ping would, and only where pings are on.
         let user_timeout = keep_alive.interval.map(|_| keep_alive.timeout);
         let (mut socket, secured) = Socket::connect(peer, user_timeout).await?;
         socket.announce_header_list_size(http2.max_header_list_size);
@@ -162,6 +166,7 @@ impl Connection {
         let (inbound, outbound) = (socket.inbound().clone(), socket.outbound().clone());
         let handshake = http2.client().handshake::<_, Bytes>(socket).await;
         let (send, mut h2) = handshake.map_err(|error| format!("HTTP/2: {}", shown(&error)))?;
+        // CH15.2: h2 reports the first SETTINGS by nothing but the limit of streams, which differs from the impossible one then.
         poll_fn(|cx| match Pin::new(&mut h2).poll(cx) {
             Poll::Ready(end) => Poll::Ready(Err(end_before_settings(&end, &inbound))),
             Poll::Pending if send.current_max_send_streams() != UNKNOWN_STREAMS => Poll::Ready(Ok(())),
@@ -365,6 +370,7 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
+        // CH2.22: the server has seen nothing of the attempt.
         if self.is_unsent() {
             self.attempt.on_never_sent();
         }
@@ -389,6 +395,7 @@ pub(super) fn header_list_size(headers: &HeaderMap) -> usize {
 fn request_size(request: &Request<()>) -> usize {
     let uri = request.uri();
     let authority = uri.authority().map_or(0, |authority| authority.as_str().len());
+    // A missing path is sent as `/`, and a missing scheme is that of plaintext.
     let path = uri.path_and_query().map_or(1, |path| path.as_str().len());
     let pseudo = [request.method().as_str().len(), uri.scheme_str().unwrap_or("http").len(), authority, path];
     let names = ":method:scheme:authority:path".len() + pseudo.len() * FIELD_OVERHEAD;

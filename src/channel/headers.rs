@@ -64,6 +64,8 @@ pub(super) fn set_timeout(headers: &mut HeaderMap, remaining: Duration) {
 /// Adds the headers of a load balancing policy of the application. Those that cannot be metadata are left out.
 pub(super) fn add(headers: &mut HeaderMap, metadata: &[AddedMetadata]) {
     for (name, value) in metadata {
+        // A policy sets custom metadata alone: pseudo headers and those of gRPC are not its own, and binary values would have to
+        // be encoded.
         let is_metadata = !is_hidden(name) && !name.starts_with(':') && !name.ends_with("-bin");
         if let (true, Ok(name), Ok(value)) =
             (is_metadata, HeaderName::try_from(&**name), HeaderValue::try_from(&**value))
@@ -75,6 +77,7 @@ pub(super) fn add(headers: &mut HeaderMap, metadata: &[AddedMetadata]) {
 
 /// The head of a request, from which the head of each attempt is made.
 pub(super) struct Head {
+    /// The method, which is POST in gRPC.
     method: Method,
     /// The path, with its query.
     path: PathAndQuery,
@@ -128,6 +131,7 @@ impl Head {
 
     /// Returns the headers for a further attempt.
     fn rebuild(&self) -> HeaderMap {
+        // The 4 are `te`, `content-type`, `user-agent` and `grpc-timeout`.
         let mut headers = HeaderMap::with_capacity(self.own.len() + 4);
         for (name, value) in &self.own {
             headers.append(name, value.clone());
@@ -158,6 +162,7 @@ pub(super) fn prepare(headers: &mut HeaderMap) {
             headers.remove(name);
         }
     }
+    // gRPC requires `te`: servers detect proxies by it that drop trailers.
     if headers.get(TE).is_none_or(|te| te != TRAILERS) {
         headers.insert(TE, HeaderValue::from_static(TRAILERS));
     }

@@ -24,6 +24,7 @@ use crate::{
 /// The address of the metadata server: a host, with or without a port.
 #[derive(Debug, Clone)]
 pub(super) struct MetadataServer {
+    /// The host, with a port if that is not 80.
     host: Arc<str>,
 }
 
@@ -78,6 +79,7 @@ impl MetadataServer {
         driver.spawn(connection);
         let request = Request::get(path)
             .header(HOST, authority.as_str())
+            // The server refuses requests without this header, which keeps forged ones out.
             .header("metadata-flavor", "Google")
             .body(Empty::new())
             .map_err(|error| failed(&error))?;
@@ -108,6 +110,7 @@ fn parse(body: &[u8]) -> Result<Token, String> {
     let text = std::str::from_utf8(body).map_err(|_| NOT_A_TOKEN)?.trim();
     let parts: Vec<_> = text.split('.').collect();
     let [_, claims, _] = parts[..] else { return Err(NOT_A_TOKEN.to_owned()) };
+    // The text becomes the value of a header, where other characters could not be sent.
     if !text.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.=".contains(&byte)) {
         return Err(NOT_A_TOKEN.to_owned());
     }
@@ -123,8 +126,11 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     &URL_SAFE,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
+/// The host on machines of Google Cloud.
 const DEFAULT_HOST: &str = "metadata.google.internal";
+/// The path of identity tokens.
 const IDENTITY: &str = "/computeMetadata/v1/instance/service-accounts/default/identity";
+/// The path of access tokens.
 const ACCESS: &str = "/computeMetadata/v1/instance/service-accounts/default/token";
 /// The time that a fetch may take.
 const TIMEOUT: Duration = Duration::from_secs(10);

@@ -47,6 +47,7 @@ pub(super) type Picked = (Option<(Pick<Handle>, u64)>, CallAttributes);
 
 /// A call that has begun to wait, with its position in the order in which calls did so (CH1.11).
 pub(super) struct QueuedCall<'a> {
+    /// The cell whose count of waiting calls has this one.
     published: &'a PickerCell,
     /// The position, kept for all waits of the call.
     number: u64,
@@ -54,7 +55,9 @@ pub(super) struct QueuedCall<'a> {
 
 /// A wait of a call. Dropping it removes the call from the queue at once.
 pub(super) struct Waiter<'a, T> {
+    /// The cell in whose queue the call waits.
     published: &'a PickerCell,
+    /// The position of the call, by which a drop finds the wait.
     number: u64,
     answer: oneshot::Receiver<T>,
 }
@@ -103,6 +106,7 @@ struct PickerWait {
     waits_for_ready: bool,
     /// The reason of the last failed pick.
     reason: Option<Arc<str>>,
+    /// Wakes the call with its pick.
     answer: oneshot::Sender<Picked>,
 }
 
@@ -152,6 +156,7 @@ impl PickerCell {
 
     /// Gives a call a position in the queue, unless as many calls wait as permitted (CH1.12).
     pub(super) fn enqueue(&self, limit: usize) -> Option<QueuedCall<'_>> {
+        // CH1.12: compared and counted in one step, so that calls at the same time cannot exceed the limit.
         let more = |waiting| (waiting < limit).then(|| waiting + 1);
         self.waiting.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
         let mut queue = self.lock();
@@ -199,8 +204,8 @@ impl<'a> QueuedCall<'a> {
         Ok(Some(Waiter { published: self.published, number: self.number, answer }))
     }
 
-    /// Waits for a picker that is newer than that of generation `seen`, and for a pick by it that ends the wait. Returns `draws`
-    /// if there is such a picker already.
+    /// Waits for a picker that is newer than that of generation `seen`, and for a pick by it that ends the wait. Returns the
+    /// attributes if there is such a picker already.
     pub(super) fn wait_for_picker(
         &self,
         cluster: &ClusterReference,
@@ -212,6 +217,7 @@ impl<'a> QueuedCall<'a> {
         if queue.closed.is_some() {
             return Err(ShutDown);
         }
+        // Compared under the lock of the queue, as in `wait_for_routes`.
         if self.published.load().picker_since(cluster.place()) > seen {
             return Ok(Err(attributes));
         }
@@ -267,6 +273,7 @@ impl Queue {
     fn pick_anew(&mut self, before: u64, current: &Generation<Handle>) -> Vec<Connect> {
         let mut connects = Vec::new();
         let mut random = fastrand::Rng::new();
+        // CH1.11: the order of the map is that in which calls began to wait.
         let waiting = mem::take(&mut self.calls).into_iter();
         self.calls = waiting
             .filter_map(|(number, waiting)| {
@@ -314,6 +321,7 @@ impl PickerWait {
             Pick::Fail(reason) | Pick::FailAs(_, reason) if self.waits_for_ready => {
                 self.reason = Some(reason)
             }
+            // A broken policy wakes its call even if that waits for ready: the call reports it to the task.
             pick @ (Pick::Complete(_)
             | Pick::Fail(_)
             | Pick::FailAs(..)

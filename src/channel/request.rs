@@ -41,8 +41,11 @@ pub(super) struct RequestBody {
 /// A part of a body.
 #[derive(Debug, Clone)]
 pub(super) enum Part {
+    /// Bytes of messages, at least one.
     Data(Bytes),
+    /// Trailers, with which the body ends.
     Trailers(Box<HeaderMap>),
+    /// The end of a body without trailers.
     End,
 }
 
@@ -61,6 +64,7 @@ pub(super) struct RequestUpload {
 /// The bytes of messages that were sent.
 #[derive(Default)]
 struct SentBytes {
+    /// The count, without the prefixes of messages.
     bytes: MessageBytes,
     /// A copy of the count for the response, while the upload goes on beside it.
     shared: Option<Arc<AtomicU64>>,
@@ -68,7 +72,9 @@ struct SentBytes {
 
 /// The upload of the rest of a request whose response has begun.
 pub(super) struct DetachedUpload {
+    /// The body, which is not sent again any more.
     body: RequestBody,
+    /// The sender on the stream of the response.
     upload: RequestUpload,
 }
 
@@ -98,6 +104,7 @@ impl RequestBody {
     /// Reads ahead, so that the first data and the end go out together with what precedes them (CH15.6). True if the body has
     /// ended.
     pub(super) fn is_at_end(&mut self, cx: &mut Context<'_>) -> Result<bool, Status> {
+        // The next part is a kept one, whatever the body has behind it.
         if self.replay.is_replaying() {
             return Ok(false);
         }
@@ -114,6 +121,7 @@ impl RequestBody {
         }
         ready!(self.poll_ahead(cx))?;
         match self.ahead.take() {
+            // The end stays in its place, for `is_at_end` and for a repeated poll.
             Some(Part::End) | None => {
                 self.ahead = Some(Part::End);
                 Poll::Ready(Ok(Part::End))
@@ -173,6 +181,7 @@ impl RequestUpload {
     pub(super) fn poll(&mut self, body: &mut RequestBody, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
         let polled = self.poll_send(body, cx);
         if let Poll::Ready(Err(_)) = polled {
+            // A server must not take a part of the body for all of it.
             self.stream.send_reset(h2::Reason::CANCEL);
         }
         polled
@@ -261,6 +270,7 @@ where
     B::Data: Send,
     B::Error: Into<Box<dyn Error + Send + Sync>>,
 {
+    // Downcast by reference, which takes no box; the `Option` lets the body out of the reference.
     let mut body = Some(body);
     if let Some(body) = <dyn Any>::downcast_mut::<Option<Body>>(&mut body) {
         return body.take().unwrap_or_default();

@@ -33,9 +33,11 @@ pub(super) struct RunningResponse {
 
 #[expect(clippy::large_enum_variant, reason = "a box would be an allocation more for each call")]
 enum State {
+    /// Frames may follow.
     Running(Running),
     /// The call has ended with this status, which the application has not received yet.
     Ended(Status),
+    /// The application has received the end.
     Complete,
 }
 
@@ -211,6 +213,7 @@ impl Running {
         }
         while !self.is_at_trailers {
             match ready!(self.stream.poll_data(cx)) {
+                // An application would take an empty frame for data, and read once more for nothing.
                 Some(Ok(data)) if data.is_empty() => {}
                 Some(Ok(data)) => return Poll::Ready(Some(Ok(self.take(data)))),
                 Some(Err(error)) => return Poll::Ready(Some(Err(self.status(&error)))),
@@ -243,6 +246,7 @@ impl Running {
     /// Handles data that the application reads: the endpoint may send as many more bytes.
     fn take(&mut self, data: Bytes) -> Frame<Bytes> {
         // An error means that the stream has ended, which the next poll returns.
+        // CH15.7: the window opens by what is read, and not by what has arrived.
         let _ = self.stream.flow_control().release_capacity(data.len());
         let responses = self.guards.attempt.handle().responses();
         self.read = responses.on_consumed(data.len(), self.read);
@@ -253,6 +257,7 @@ impl Running {
     /// Merges the unread data.
     fn compact(&mut self) {
         let waiting = self.stream.flow_control().used_capacity();
+        // Merged data count as used until they are read; more than that are data in h2.
         if waiting <= self.merged.len() {
             return;
         }

@@ -30,7 +30,9 @@ pub(super) struct SharedConnections {
 /// The identity of a shared connection.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Key {
+    /// The address, the proxy and the TLS of the connection.
     pub(super) peer: Peer,
+    /// The settings. Channels with other ones have another connection.
     pub(super) settings: ConnectionSettings,
 }
 
@@ -45,9 +47,13 @@ struct SharedConnection {
 /// The state of a shared connection.
 #[derive(Debug, Clone)]
 enum State {
+    /// The attempt is in progress.
     Connecting,
+    /// The connection takes streams.
     Ready(Arc<Streams<Handle>>),
+    /// The attempt has failed.
     Failed(ConnectError),
+    /// The connection takes no new streams any more.
     Lost(Loss),
 }
 
@@ -60,8 +66,11 @@ pub(super) struct Lease {
 
 /// A report of a connection to a channel that uses it.
 pub(super) enum Report {
+    /// The connection takes streams.
     Connected(Arc<Streams<Handle>>),
+    /// There is no connection. No report follows.
     Failed(ConnectError),
+    /// The connection takes no new streams any more. No report follows.
     Lost(Loss),
 }
 
@@ -92,6 +101,7 @@ impl SharedConnections {
         if let Some(known) = known.filter(|connection| connection.is_usable()) {
             return known;
         }
+        // CH11.12: keys of ended connections go where the map would grow.
         by_key.retain(|_, connection| connection.strong_count() > 0);
         let connection = SharedConnection::connect(key.clone(), timeout);
         by_key.insert(key, Arc::downgrade(&connection));
@@ -110,6 +120,7 @@ impl SharedConnection {
 
     /// Whether a channel may use it from now on.
     fn is_usable(&self) -> bool {
+        // The task has the sender, and drops it at its end, however it ends.
         let is_over = self.state.has_changed().is_err();
         !is_over && matches!(&*self.state.borrow(), State::Connecting | State::Ready(_))
     }
@@ -124,6 +135,7 @@ async fn run(
 ) {
     let connected = tokio::select! {
         connected = Connection::connect(&peer, timeout, settings) => connected,
+        // Without a lease, no channel follows the state.
         _ = &mut is_unused => return,
     };
     match connected {
@@ -139,6 +151,7 @@ async fn run(
 /// Reports the states of a connection to a channel.
 async fn follow(mut state: watch::Receiver<State>, peer: Peer, timeout: Duration, report: impl Fn(Report)) {
     let established = state.wait_for(|state| !matches!(state, State::Connecting));
+    // The timeout is that of this lease, whose channel may have joined an attempt of another one.
     let established = match tokio::time::timeout(timeout, established).await {
         Ok(Ok(state)) => state.clone(),
         Ok(Err(_)) => State::Failed(format!("{peer}: the attempt to connect was cancelled").into()),

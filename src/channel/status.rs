@@ -37,6 +37,7 @@ pub(super) fn internal(reason: &str, node: &str) -> Status {
 pub(super) fn local(code: crate::error::Code, reason: &str) -> Status {
     let code = Code::from(code as i32);
     match code {
+        // A54: these codes are the results of applications, and OK would be a success without a response.
         Code::Ok
         | Code::InvalidArgument
         | Code::NotFound
@@ -267,6 +268,7 @@ pub(super) fn is_never_processed(error: &h2::Error) -> bool {
     }
     match error.reason() {
         Some(Reason::REFUSED_STREAM) => error.is_reset(),
+        // h2 ends the streams above the last one of a graceful GOAWAY with its code; those below it run on.
         Some(Reason::NO_ERROR) => error.is_go_away(),
         _ => false,
     }

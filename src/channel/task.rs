@@ -207,6 +207,7 @@ impl Task {
                 },
                 () = until(timeout) => self.handle_timeout(),
                 rotation = self.rotations.next() => self.handle_rotation(&rotation),
+                // Nothing is to be published; an ended task stays in the set until it is joined.
                 Some(()) = self.connections.ended() => continue,
             }
             self.publish();
@@ -215,6 +216,7 @@ impl Task {
                 yield_now().await;
             }
         }
+        // CH1.5: the last handle is gone.
         self.generations.clear(now());
         self.execute();
         // Running calls go on; each connection ends with its last stream.
@@ -382,6 +384,7 @@ impl Task {
             }
             return None;
         };
+        // CH1.20: subscribed beside the routes, so that clusters which only calls refer to stay in the snapshots.
         if let Some(clusters) = self.generations.poll_clusters() {
             self.subscriptions.retain(|name, _| clusters.contains(name));
             for name in clusters {
@@ -393,6 +396,7 @@ impl Task {
         self.execute();
         let Some(generation) = generation else { return Some(Vec::new()) };
         let state = generation.connectivity.into();
+        // The pickers before the state: a call that is made after READY was seen finds an endpoint.
         let connects = self.published.publish(generation);
         self.published.states.set(state);
         Some(connects)
@@ -449,6 +453,7 @@ impl Task {
         self.execute();
         self.resolution = None;
         self.subscriptions.clear();
+        // Before the queue is closed: calls that load this find it closed, and no picker of connections that have gone.
         self.published.publish(Generation::waiting());
         self.published.close(SHUT_DOWN);
         let ended = async {

@@ -66,6 +66,7 @@ impl FromStr for Glob {
             pattern += &regex::escape(c.encode_utf8(&mut [0; 4]));
             literal.iter_mut().for_each(|literal| literal.push(c));
         }
+        // The pattern is valid, since all text in it is escaped: only its size can be refused.
         let regex = Regex::new(&(pattern + "$")).map_err(|_| format!("{text:?} is too long"))?;
         Ok(Self { text: text.into(), regex, literal })
     }

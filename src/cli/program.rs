@@ -81,6 +81,7 @@ impl Program {
             Ok(args) => return Ok(Some(args)),
             Err(error) => error,
         };
+        // For clap, help and version are errors, too, that are for the standard output.
         if error.use_stderr() {
             return Err(Failure::Usage(format!("{}\n{self} --help has the rest", usage::explain(&error))));
         }

@@ -71,6 +71,7 @@ impl<T> Connection<T> {
     /// Waits until the connection has had no streams for the idle time.
     fn poll_idle(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         loop {
+            // CP9: one timer for a connection, moved on when it is due, and not at each stream.
             ready!(self.check.as_mut().poll(cx));
             let now = Instant::now();
             // A connection with streams is not idle since any time: look again in an idle time from now.

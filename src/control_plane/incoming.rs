@@ -87,6 +87,7 @@ impl Stream for Incoming {
                 continue;
             };
             let (peer, idle_timeout) = (socket.peer_addr().ok(), this.limits.idle_timeout);
+            // The permit goes with the connection, also through its handshake.
             let connection = move |socket: Socket, permit: OwnedSemaphorePermit| {
                 Connection::new(socket, peer, idle_timeout, permit)
             };
@@ -116,6 +117,7 @@ impl Stream for Incoming {
 /// The connections that were refused since the last warning.
 #[derive(Debug, Default)]
 struct Refused {
+    /// The number of refused connections that no warning has counted yet.
     count: u64,
     /// The time of the last warning.
     warned: Option<Instant>,

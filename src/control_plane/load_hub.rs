@@ -29,6 +29,7 @@ pub(super) struct LoadHub {
     loads: Mutex<Loads>,
     /// Changes whenever `loads` or the number of streams does.
     changes: watch::Sender<()>,
+    /// The open streams, for commands.
     streams: Mutex<Streams>,
 }
 

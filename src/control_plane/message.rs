@@ -136,6 +136,7 @@ impl Response {
             (TransportApiVersion::V3, Self::Sotw(response)) => response.encode_to_vec(),
             (TransportApiVersion::V3, Self::Delta(response)) => response.encode_to_vec(),
             (TransportApiVersion::V2, Self::Sotw(response)) => {
+                // A copy: observers, and streams of v3, share the message.
                 let mut response = DiscoveryResponse::clone(response);
                 respell(&mut response.type_url);
                 response.resources.iter_mut().for_each(respell_any);

@@ -41,6 +41,7 @@ impl Method {
             Some(_) | None => self.api_version.unspell(written),
         };
         // A v3 type URL on a stream of v2 is an error: responses would have another type URL than the client asked for.
+        // Types of applications have one spelling, which is that of both versions.
         let spelled = self.api_version.spell(type_url);
         if spelled != written {
             return Err(Status::invalid_argument(format!("type_url: {written:?} is {spelled:?} in v2")));

@@ -180,6 +180,7 @@ impl Poll {
     /// Returns the response, unless the type is held.
     fn due(&self, state: &mut watch::Receiver<State>) -> Option<Response<Body>> {
         let State { store, held, rest_status, rest_not_found, .. } = state.borrow_and_update().clone();
+        // A held poll stays open, as a long poll would, until the type is released or the client gives up.
         if held.holds(&self.request.type_url) {
             return None;
         }

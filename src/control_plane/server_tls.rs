@@ -26,6 +26,7 @@ use crate::{
 /// Clones share what was read.
 #[derive(Clone)]
 pub struct ServerTls {
+    /// The files that `reload` reads.
     files: Arc<Files>,
     /// Read for each connection, written by `reload`.
     current: Arc<RwLock<Current>>,
@@ -54,6 +55,7 @@ struct Contents {
 struct Current {
     /// The contents from which the acceptor was made, to notice changes.
     contents: Contents,
+    /// The settings of handshakes with these contents.
     acceptor: TlsAcceptor,
 }
 
@@ -92,6 +94,7 @@ impl ServerTls {
     /// The errors are those of [`from_files`](Self::from_files). What was read before stays in use.
     pub fn reload(&self) -> Result<bool, ServerTlsError> {
         let contents = self.files.read()?;
+        // Most readings change nothing: they build no acceptor, and handshakes do not wait for them.
         if contents == self.current.read().unwrap_or_else(PoisonError::into_inner).contents {
             return Ok(false);
         }

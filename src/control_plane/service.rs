@@ -120,6 +120,7 @@ impl StreamingService<Bytes> for Opener {
         self.hub.emit(&Event::Opened { stream: id, peer, variant, api_version, type_url });
         let stream = Stream::new(id, self.method, self.hub.clone(), responses, headers);
         tokio::spawn(async move {
+            // A task of its own: it notices the end of the client by its queue of responses.
             stream.run(requests, commands).await;
             drop(guard);
         });
@@ -172,6 +173,7 @@ impl StreamingService<Bytes> for LoadOpener {
         let signals = Signals { headers: Some(headers), reset: self.reset.take() };
         let stream = LoadStream::new(id, self.hub.clone(), responses, signals);
         tokio::spawn(async move {
+            // The stream counts on its connection until its task has ended.
             stream.run(reports, commands).await;
             drop(guard);
         });

@@ -168,6 +168,7 @@ impl Store {
         let changed = changed || has_new_version;
         if changed {
             of_type.version = version;
+            // CP3: a change without a version of its own returns to the counter.
             of_type.own_version = own_version;
             self.types.insert(type_url, of_type);
         }

@@ -132,6 +132,7 @@ impl Stream {
         }
         self.session.set_held(held);
         // The clock of the runtime, which a test may have paused.
+        // Before the poll, which sends what the time has made due.
         let alarm = self.session.handle_time(Instant::now().into_std(), &store);
         while let Some(response) = self.session.poll_response(&store) {
             self.send(&response);

@@ -49,6 +49,7 @@ pub(super) struct LastTurn(u64);
 impl Turns {
     /// The next turn of a stream.
     fn next(&self, last: &mut LastTurn) -> u64 {
+        // CP17: a client that was quiet for long begins at the present turn, and has not saved up earlier ones.
         last.0 = last.0.max(self.yielded.load(Relaxed)) + 1;
         last.0
     }

@@ -98,6 +98,7 @@ impl Gauges {
         let mut all = BTreeMap::<(String, String), bool>::new();
         for client in self.clients() {
             for ((server, _), connected) in &lock(&client.values).connected {
+                // All of them, so that one client without a connection shows among many that have one.
                 *all.entry((client.target.value.to_string(), server.clone())).or_insert(true) &= connected;
             }
         }

@@ -47,6 +47,7 @@ impl Recorder {
         let now = [reports_sent, report_bytes, failures, dropped_residues];
         let LoadCounters(counters) = &self.metrics.inner.load_reports;
         for ((counter, now), before) in counters.iter().zip(now).zip(&mut recorded.0) {
+            // A counter that was never increased has no series.
             if now > *before {
                 counter.add(now - *before, &labels);
                 *before = now;

@@ -192,6 +192,7 @@ impl ClientTls {
     /// The lists of a handshake.
     async fn lists(&self) -> Option<Arc<Lists>> {
         let revocation = self.revocation.as_ref()?;
+        // Held as long as this TLS, so that the lists are read again as long as there may be handshakes.
         self.watching.get_or_init(|| revocation.watch());
         Some(revocation.for_handshake().await)
     }
@@ -247,6 +248,7 @@ impl Security {
         match self {
             Self::Cluster(cluster) => match cluster.server_name.as_deref() {
                 Some(name) => server_name(name),
+                // rustls demands a name, and sends none for an address (RFC 6066, section 3).
                 None => Ok(ServerName::IpAddress(IpAddr::V4(Ipv4Addr::UNSPECIFIED).into())),
             },
             Self::Config(config) => server_name(config.host.as_deref().unwrap_or(dialed)),
@@ -290,6 +292,7 @@ impl Cluster {
             Roots::System => None,
         };
         let identity = self.tls.identity.as_ref().and_then(|identity| of(&identity.instance_name).ok());
+        // Both only grow, so that a rotation of either changes the sum.
         roots.map_or(0, |rotations| rotations.roots) + identity.map_or(0, |rotations| rotations.identity)
     }
 

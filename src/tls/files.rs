@@ -55,6 +55,7 @@ pub(crate) fn identity(
     })?;
     let pair = CertifiedKey::new(chain, private);
     match pair.keys_match() {
+        // A key that does not show its public half cannot be compared, and is left to the handshake.
         Ok(()) | Err(Error::InconsistentKeys(InconsistentKeys::Unknown)) => Ok(pair),
         Err(Error::InconsistentKeys(_)) => {
             let other = format!("not for the key in private_key_file {}: replace both", key.path.display());

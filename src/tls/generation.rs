@@ -24,10 +24,15 @@ use crate::dial::Alpn;
 
 /// Settings with the material of one time, and its sessions.
 pub(crate) struct Generation {
+    /// The roots, compared with those of the next handshake.
     roots: Arc<TrustRoots>,
+    /// The certificate of the client, compared likewise; `None` if none is configured.
     identity: Option<Arc<Identity>>,
+    /// The revocation lists, compared likewise; `None` checks no revocation.
     lists: Option<Arc<Lists>>,
+    /// The verifier of the handshake, for sessions that skip it.
     verifier: Arc<Verifier>,
+    /// The protocols that are offered.
     alpn: Alpn,
     /// The settings of rustls, which own the sessions.
     connector: TlsConnector,
@@ -79,6 +84,7 @@ impl Generation {
             .with_custom_certificate_verifier(verifier.clone());
         let mut config = match &identity {
             Some(identity) => {
+                // The key is parsed already, when its file is read.
                 let key = SingleCertAndKey::from((*identity.key).clone());
                 builder.with_client_cert_resolver(Arc::new(key))
             }
@@ -127,6 +133,7 @@ impl Generation {
         name: &ServerName<'_>,
         now: UnixTime,
     ) -> Result<(), HandshakeError> {
+        // CH7.15: a server without `h2` may use HTTP/1.1, whose bytes would be errors of HTTP/2.
         if self.alpn == Alpn::Http2 && connection.alpn_protocol() != Some(HTTP2) {
             let why = "ALPN: the server did not select `h2`, so it does not use HTTP/2";
             return Err(HandshakeError::Unusable(why.to_owned()));

@@ -199,6 +199,7 @@ impl Material {
     pub(super) async fn refresh(self: &Arc<Self>) -> Option<Instant> {
         tokio::join!(self.read_identity(Trigger::Interval), self.read_roots(Trigger::Interval));
         let published = self.published();
+        // A kind without files is left out: it is never read, so that it would be due at once for ever.
         let identity = self.sources.identity.as_ref().map(|_| published.identity_due);
         let roots = self.sources.roots.as_ref().map(|_| published.roots_due);
         [identity, roots].into_iter().flatten().min().flatten()

@@ -123,6 +123,7 @@ fn name(general: AnyRef<'_>) -> Option<(SanType, String)> {
     };
     let value = general.value();
     let text = |san_type| {
+        // These names are ASCII by the standard (IA5String), so that nothing matches other text.
         let text = str::from_utf8(value).ok().filter(|text| text.is_ascii());
         text.map(|text| (san_type, text.to_owned()))
     };

@@ -106,6 +106,7 @@ impl<S: PartialEq, M> Refresh<S, M> {
     pub(super) fn handle_need(&mut self) {
         if self.good.is_none() {
             let soon = self.last.map(|last| last + RETRY);
+            // `None` is the least: what is due at once stays so.
             self.due = self.due.min(soon);
         }
     }

@@ -33,6 +33,7 @@ pub(crate) enum TrustRoots {
 pub(crate) enum NameRule {
     /// The matchers of a cluster (CH7.9, CH7.13).
     Cluster {
+        /// The settings of the cluster, with its matchers.
         tls: Arc<UpstreamTls>,
         /// The server name that is sent, if one is.
         sent: Option<Box<str>>,
@@ -45,10 +46,13 @@ pub(crate) enum NameRule {
 
 /// Verifies servers by roots and a rule. Its errors name what was seen and what is required (CH7.18).
 pub(crate) struct Verifier {
+    /// The roots, one of which must have signed the chain.
     pub(crate) roots: Arc<TrustRoots>,
     /// Where the roots come from, for errors.
     pub(crate) origin: Box<str>,
+    /// The rule for the names of the certificate.
     pub(crate) rule: NameRule,
+    /// The implementation of the algorithms of signatures.
     pub(crate) crypto: Arc<CryptoProvider>,
     /// What no certificate of the chain may be in (CH7.17).
     pub(crate) revocation: Option<Arc<Lists>>,
@@ -69,6 +73,7 @@ impl Verifier {
     ) -> Result<(), Refused> {
         let parsed = ParsedCertificate::try_from(leaf)
             .map_err(|e| Refused(format!("the server's certificate is malformed: {}", reason(&e))))?;
+        // Read before the chain is verified, for errors and for the trust domain; nothing of it is trusted until then.
         let names = CertificateNames::of(leaf)
             .map_err(|e| Refused(format!("the server's certificate is malformed: {e}")))?;
         let roots = self.roots_for(&names)?;
@@ -79,6 +84,7 @@ impl Verifier {
                 Refused(format!("the server's certificate ({names}) is not trusted by {origin}: {why}"))
             },
         )?;
+        // CH7.17: after the chain, whose keys must have signed the lists, and before names that a revoked certificate may claim.
         if let Some(lists) = &self.revocation {
             let checked = lists.verify(&Chain { leaf, intermediates, roots }, now, algorithms);
             checked.map_err(|why| self.refused(&names, &format!("is refused: {why}")))?;

@@ -13,6 +13,7 @@ pub(super) struct Watch(Mutex<Weak<Watching>>);
 
 /// The task that keeps files up to date. It is aborted when the last clone is dropped.
 pub(super) struct Watching {
+    /// The handle by which the task is aborted.
     task: AbortHandle,
 }
 

@@ -207,13 +207,16 @@ impl Connection for Unsupported {
 /// If the last clone is dropped without a report of the end, the connection counts as ended by the server.
 #[derive(Debug, Clone)]
 pub struct ConnectionEvents {
+    /// Shared by clones; its drop reports the end of the connection.
     reporter: Arc<Reporter>,
 }
 
 /// The sender of the events of one connection, whose drop is reported as its end.
 #[derive(Debug)]
 struct Reporter {
+    /// The stream of which events are reported. The engine ignores those of earlier streams.
     stream: StreamId,
+    /// The queue of the driver.
     reports: UnboundedSender<Input>,
 }
 

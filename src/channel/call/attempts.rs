@@ -106,6 +106,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
             if let AttemptEnd::Failed(_, Pushback::Malformed) = end {
                 self.call.context.active.malformed().on_retry_pushback();
             }
+            // CH6.6: by the remaining time the policy gives up a retry whose delay would end after the deadline.
             let remaining = self.call.deadline.at().map(|at| at.saturating_duration_since(Instant::now()));
             let can = Repeatable { is_kept: self.body.is_kept() && !self.active.is_shut_down(), remaining };
             match self.retries.next(end, can, &mut self.call.random) {
@@ -153,6 +154,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
             let credentials = Box::pin(self.filters.authenticate(self.call, &picked.endpoint)).await;
             self.credentials = Some(credentials.map_err(Failure::Failed)?);
         }
+        // CH4.10: the pick stays while the attempt waits for a stream, in the queue of the connections to its endpoint.
         let reserved = match Reserved::try_new(picked) {
             Ok(reserved) => reserved,
             Err(picked) => Box::pin(self.wait_for_stream(picked, number)).await?,
@@ -169,6 +171,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
                 self.filters.on_failed_response(&mut status, &self.attributes, &self.cluster);
                 Err(Failure::Failed(status))
             }
+            // CH6.11: headers that are the end have shown nothing to the application yet, so that a retry may replace them.
             None if status::is_failure(response) => Err(Failure::Responded(Box::new(responded))),
             None => Ok(responded),
         }
@@ -241,6 +244,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
             return Err(Failure::Final(self.call.too_late("the request was not sent in time")));
         }
         let authority = self.authority(endpoint, &self.call.context.authority);
+        // CH2.24: the handshake of the fallback has verified the authority of the channel, and no other one.
         if authority != self.call.context.authority
             && let Some(Err(reason)) = attempt.handle().secured().map(|secured| secured.permits(&authority))
         {
@@ -248,6 +252,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
         }
         let mut request =
             self.head.request(authority, remaining, self.retries.previous(), attempt.metadata());
+        // Taken: the filters make other credentials for the next attempt, which may reach another endpoint.
         for (name, value) in self.credentials.take().into_iter().flat_map(|headers| *headers) {
             // A name is absent before the second value of a header; credentials have one value each.
             if let Some(name) = name {
@@ -281,6 +286,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
             self.call.telemetry.on_pick(&self.attributes);
             match pick {
                 Pick::Complete(attempt) => return Ok((attempt, number)),
+                // CH6.7: a drop is final, and so is a cluster that is gone or unknown, also for calls that wait for ready.
                 Pick::Drop(reason) => return Err(Failure::Final(self.call.unavailable(&reason))),
                 Pick::Unknown(reason) => {
                     return Err(Failure::Final(status::internal(&reason, &self.call.context.node)));
@@ -300,6 +306,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
                     }
                     self.call.reason = Some(reason);
                 }
+                // A connection is under way: an earlier failure would explain the end at the deadline wrongly.
                 Pick::Queue => self.call.reason = None,
                 Pick::QueueAndConnect => self.request_connection(),
             }
@@ -311,6 +318,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
     fn pick_now(&mut self) -> (Pick<Handle>, u64) {
         let Self { call, head, cluster, attributes, .. } = self;
         let Call { context, random, .. } = &mut **call;
+        // The number, 0, chooses among fractions and weighted clusters, which were drawn when the call was routed (CH2.4).
         let query = RouteQuery::new(head.path(), 0).with_headers(head);
         if let Some(session) = &mut attributes.session {
             session.begin_pick(Instant::now().into_std());
@@ -407,6 +415,7 @@ impl<'a, 'c> Attempts<'a, 'c> {
             return own.clone();
         }
         let hostname = endpoint.hostname.as_deref().filter(|_| self.auto_host_rewrite);
+        // A hostname of EDS that cannot be an authority must not fail calls: the authority of the channel stays.
         hostname.and_then(|name| name.parse().ok()).unwrap_or_else(|| channel.clone())
     }
 }

@@ -23,7 +23,9 @@ use crate::{
 
 /// A call that its filters handle.
 pub(super) struct FilterRun<'a, 'c> {
+    /// The call.
     call: &'a mut Call<'c>,
+    /// The filters of its route, with their slots for this call.
     filters: StreamFilters,
     /// What the call is sent with; `None` once it is sent.
     routed: Option<Routed>,
@@ -33,6 +35,7 @@ pub(super) struct FilterRun<'a, 'c> {
 struct Passed {
     /// The filters before this index have let the request pass, and see the response.
     filters: usize,
+    /// How the call goes on behind these filters.
     next: Step,
 }
 
@@ -88,6 +91,7 @@ impl<'a, 'c> FilterRun<'a, 'c> {
     /// Passes a request through the filters from an index on, up to one that does not let it pass.
     async fn pass(&mut self, from: usize, path: &str, headers: &mut HeaderMap) -> Passed {
         let callbacks = &self.call.context.callbacks;
+        // A fork: the call itself is borrowed while a filter waits.
         let mut random = self.call.random.fork();
         for index in from..self.filters.len() {
             if self.filters.chain().handler(index).is_some() {

@@ -163,6 +163,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
         self.send = None;
         if let Some(streams) = self.streams.upgrade() {
             streams.close();
+            // h2 has found an error of the protocol, which ends all calls of the connection at once.
             if let Loss::Other(Disconnect::SentGoAway(_)) = loss {
                 let (reason, running) = (loss.reason().name(), streams.running());
                 warn!(endpoint = %streams.handle().address, reason, running, "the connection was closed by the channel");
@@ -176,6 +177,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
     /// Handles pings. Ready when the peer has not responded in time.
     fn poll_pings(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let Some(ping_pong) = &mut self.ping_pong else { return Poll::Pending };
+        // h2 has one ping under way at a time: a pong of keepalive finds no sample that it could end.
         if let Poll::Ready(Ok(_)) = ping_pong.poll_pong(cx) {
             let consumed = self.responses.inbound().consumed();
             self.window.window.on_pong(consumed, Instant::now().into_std());
@@ -205,6 +207,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
             // What asks for the sample counts, as in gRPC: nothing else may follow before the answer.
             window.on_ping(before);
         }
+        // Most connections never outgrow the initial window, and cost neither a clock nor the locks of responses.
         if !window.may_change() {
             return;
         }
@@ -221,6 +224,7 @@ impl<F: FnOnce(Loss)> Driver<F> {
         {
             window.on_announced(size);
             self.responses.inbound().set_window(size);
+            // h2 writes the SETTINGS when it is polled the next time.
             cx.waker().wake_by_ref();
         }
     }
@@ -268,5 +272,6 @@ impl<F: FnOnce(Loss)> Drop for Driver<F> {
     }
 }
 
-/// How often the unread bytes of a connection are looked at.
+/// The shortest time between two looks at the unread bytes of a connection: each locks the registry and every response for a
+/// moment.
 const LOOK_INTERVAL: Duration = Duration::from_millis(10);

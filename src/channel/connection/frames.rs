@@ -50,6 +50,7 @@ impl FrameReader {
         if self.remaining > 0 {
             let payload = bytes.split_off(..self.remaining.min(bytes.len()))?;
             self.remaining -= payload.len();
+            // No bytes are no part: the rest of the payload has yet to arrive.
             return (!payload.is_empty()).then_some(FramePart::Payload(payload));
         }
         let [high, middle, low, kind, flags, stream @ ..] = self.head.take(bytes)?;

@@ -56,6 +56,7 @@ pub(super) struct GoAway {
 /// Follows the frames of an endpoint.
 #[derive(Debug)]
 pub(super) struct InboundFrames {
+    /// The counts, shared with the driver and with calls.
     counts: Arc<Inbound>,
     /// Finds the frames.
     reader: FrameReader,
@@ -72,8 +73,11 @@ pub(super) struct InboundFrames {
 /// The frames whose payload is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
+    /// SETTINGS of the endpoint, without acknowledgements.
     Settings,
+    /// GOAWAY, whose payload is kept for errors.
     GoAway,
+    /// Any other frame. Its payload is skipped.
     Other,
 }
 
@@ -126,6 +130,7 @@ impl Inbound {
 
     /// Whether half of a window of one response was read since the last time.
     pub(super) fn take_bulk(&self) -> bool {
+        // The load spares most polls the write, for which they would take the cache line from the calls.
         self.has_bulk.load(Ordering::Relaxed) && self.has_bulk.swap(false, Ordering::Relaxed)
     }
 
@@ -232,6 +237,7 @@ impl InboundFrames {
     /// Handles the head of a frame.
     fn begin_frame(&mut self, head: FrameHead) {
         self.kind = match head.kind {
+            // An acknowledgement answers the SETTINGS of this side, and has no parameters.
             SETTINGS if head.flags & ACK == 0 => Kind::Settings,
             GO_AWAY => Kind::GoAway,
             DATA if head.length < SMALL => {
@@ -257,11 +263,14 @@ impl InboundFrames {
                 }
             }
             Kind::GoAway => {
+                // The rest of a frame, up to 64 KiB that the peer chooses, is of no use in an error.
                 let room = (GO_AWAY_HEAD + MAX_DEBUG_DATA).saturating_sub(self.go_away.len());
                 self.go_away.extend(payload.iter().take(room));
                 if self.reader.is_at_end() {
                     let go_away = GoAway::parse(&self.go_away);
                     if let Some(go_away) = &go_away {
+                        // A graceful shutdown begins with 2^31-1 and repeats GOAWAY with the real number, which must not grow
+                        // (RFC 9113, section 6.8).
                         self.counts.last_stream.fetch_min(go_away.last_stream, Ordering::Release);
                     }
                     *self.counts.go_away.lock().unwrap_or_else(PoisonError::into_inner) = go_away;

@@ -34,6 +34,7 @@ impl LateFrames {
 
     /// Returns the change of the frame with this head; `None` if it is not late.
     pub(super) fn look(&mut self, head: FrameHead) -> Option<Change> {
+        // The reset itself has to reach h2, also when it is repeated.
         if head.kind == RST_STREAM {
             self.remember(head.stream);
             return None;

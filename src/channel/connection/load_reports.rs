@@ -71,6 +71,7 @@ pub(in crate::channel) async fn watch_load(
 ) {
     let mut random = fastrand::Rng::new();
     loop {
+        // Counted from the begin of a stream, as for connections: one that has lasted longer is opened again at once.
         let next = Instant::now() + backoff.next(&mut random);
         let end = read_reports(&endpoint, &watch, |report| {
             backoff.reset();
@@ -136,7 +137,9 @@ struct Slot {
 
 /// The body of a stream of reports.
 struct Reports {
+    /// The messages of the endpoint.
     stream: RecvStream,
+    /// The reserved stream, which is released with the body.
     _slot: Slot,
 }
 

@@ -17,6 +17,7 @@ impl Loss {
     /// Classifies an error of the h2 crate.
     pub(super) fn of(error: &h2::Error) -> Self {
         let go_away = error.reason().filter(|_| error.is_go_away());
+        // h2 has sent this GOAWAY itself, for an error of the peer.
         if let Some(reason) = go_away.filter(|_| error.is_library()) {
             return Self::Other(Disconnect::SentGoAway(reason.into()));
         }

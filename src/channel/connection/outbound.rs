@@ -22,6 +22,7 @@ pub(super) struct Outbound {
 /// Follows the written frames.
 #[derive(Debug)]
 pub(super) struct OutboundFrames {
+    /// The counts, shared with the driver and with calls.
     counts: Arc<Outbound>,
     /// Finds the frames.
     reader: FrameReader,

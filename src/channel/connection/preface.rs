@@ -31,6 +31,7 @@ impl Preface {
     pub(super) fn changed<'a>(&self, bytes: &'a [u8]) -> Cow<'a, [u8]> {
         let Some(size) = &self.size else { return bytes.into() };
         let mut all = [&self.written, bytes].concat();
+        // The identifier comes before the value, so that no byte of the value is written before it is found.
         let Some(at) = parameter(&all) else { return bytes.into() };
         // A part of the value may be there already.
         let known = self.written.len();
@@ -48,6 +49,7 @@ impl Preface {
             return;
         }
         self.written.extend_from_slice(bytes);
+        // A length that is not known yet counts as longer than anything, in a sum that does not overflow.
         if self.written.len()
             >= PREFACE + FRAME_HEAD + settings_length(&self.written).unwrap_or(usize::MAX >> 1)
         {
@@ -66,6 +68,7 @@ fn parameter(bytes: &[u8]) -> Option<usize> {
 /// The length of the SETTINGS frame.
 fn settings_length(bytes: &[u8]) -> Option<usize> {
     let head = bytes.get(PREFACE..PREFACE + FRAME_HEAD)?;
+    // The highest of the three bytes of the length is 0: these are the few parameters of this side.
     Some(usize::from(head[1]) << 8 | usize::from(head[2]))
 }
 

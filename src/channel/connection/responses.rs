@@ -142,6 +142,7 @@ impl Responses {
         loop {
             let (due, next) = self.take_due(Instant::now());
             due.iter().for_each(|response| response.exceed_deadline());
+            // A response must not outlive its body for as long as this task sleeps.
             drop(due);
             let Some(next) = next else { return };
             tokio::select! {
@@ -178,6 +179,7 @@ impl Responses {
 impl Drop for Registration {
     fn drop(&mut self) {
         let mut registry = self.responses.lock();
+        // The key is still that of this response: nothing else removes one.
         registry.all.try_remove(self.key);
         if let Some(deadline) = self.deadline {
             registry.deadlines.remove(&(deadline, self.key));

@@ -127,12 +127,14 @@ impl Socket {
         let Self { io, frames, held, notes_reads, .. } = self;
         let before = buf.filled().len();
         loop {
+            // What was held back is passed on in front of what follows it.
             let kept = mem::take(held);
             buf.put_slice(&kept);
             let start = buf.filled().len();
             match io.poll_read(cx, buf) {
                 Poll::Ready(Ok(())) if buf.filled().len() > start => {}
                 Poll::Ready(Ok(())) => {
+                    // At the end of the input no head is completed any more, so that all bytes go to h2 as they are.
                     frames.read_all(&buf.filled()[before..]);
                     return Poll::Ready(Ok(()));
                 }
@@ -218,6 +220,7 @@ impl AsyncWrite for Socket {
         bufs: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         if !self.preface.is_written() {
+            // The preface is changed in one piece of memory, so that only the first buffer is written.
             let first = bufs.iter().find(|buf| !buf.is_empty());
             return self.poll_write(cx, first.map_or(&[], |buf| buf));
         }
@@ -270,6 +273,7 @@ impl Stream {
     /// certificate of the client.
     fn written<T>(&mut self, polled: Poll<io::Result<T>>, cx: &mut Context<'_>) -> Poll<io::Result<T>> {
         let Self { io, tls: Some(tls), has_read } = self else { return polled };
+        // The byte that this may take is of no use to anybody: the connection is broken.
         polled.map_err(|error| match Pin::new(io).poll_read(cx, &mut ReadBuf::new(&mut [0])) {
             Poll::Ready(Err(alert)) => tls.explained(alert, *has_read),
             Poll::Ready(Ok(())) | Poll::Pending => tls.explained(error, *has_read),

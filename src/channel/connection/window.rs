@@ -35,7 +35,9 @@ pub(super) struct StreamWindow {
 /// The states drawn above; `delay` is that after the next sample without growth.
 #[derive(Debug, Clone, Copy)]
 enum Sample {
+    /// No PING is under way, and none is sent before `not_before`.
     Waiting { not_before: Instant, delay: Duration },
+    /// A PING is under way; `from` is the number of bytes that were read before it.
     Sampling { from: u64, delay: Duration },
 }
 
@@ -100,6 +102,7 @@ impl StreamWindow {
     /// The window that is to be announced, if that differs enough from the one that the endpoint knows.
     pub(super) fn change(&self, load: Load) -> Option<u32> {
         let window = self.window(load);
+        // Each announcement costs a SETTINGS frame and its acknowledgement, so that small differences are not announced.
         let is_larger = window > self.current && (window - self.current >= self.current / 4);
         let is_much_smaller = window < self.current / 2;
         (is_larger || is_much_smaller).then_some(window)
@@ -112,6 +115,7 @@ impl StreamWindow {
 
     /// Returns the window for the present use of the connection.
     fn window(&self, load: Load) -> u32 {
+        // CH15.7: the endpoint may fill the windows of all streams at once.
         let room = self.max_unread.saturating_sub(load.unread) / load.streams.max(1);
         let room = room.try_into().unwrap_or(u32::MAX).saturating_add(INITIAL_WINDOW);
         let estimate = self.estimate.try_into().unwrap_or(u32::MAX);

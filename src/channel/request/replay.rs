@@ -74,6 +74,7 @@ impl RetryBuffer {
         if before + bytes > self.per_call {
             return false;
         }
+        // Counted before it is compared, so that two calls cannot both take the last bytes.
         let is_taken = self.used.fetch_add(bytes, Ordering::Relaxed) + bytes <= self.per_channel;
         if !is_taken {
             self.release(bytes);
@@ -108,6 +109,7 @@ impl Replay {
 
     /// Returns the next part to send again; `None` after the last one.
     pub(super) fn next_part(&mut self) -> Option<Part> {
+        // `rewind` has closed the chunk that was open, so that the complete parts are all of them.
         let next = self.next?;
         let (part, count) = match &self.kept {
             Kept::One(part) => (Some(part), 1),

@@ -144,6 +144,7 @@ impl SharedTls {
         if let Some(known) = in_use.get(&key).and_then(Weak::upgrade) {
             return known;
         }
+        // CH11.12: keys without users go where the map would grow.
         in_use.retain(|_, known| known.strong_count() > 0);
         let new = match &key.1 {
             Source::Fallback(config, authority) => ClientTls::of_config(config, authority.as_str()),
@@ -192,6 +193,7 @@ impl ChannelSecurity {
     pub(in crate::channel) fn peer(&mut self, destination: &Destination) -> Peer {
         let Destination { address, identity } = destination;
         let mut tls = self.tls(destination);
+        // CH7.7: after a rotation the peer is another one, so that a shared connection from before it is not leased again.
         if let Some(tls) = tls.as_mut().filter(|_| self.reconnects) {
             tls.rotations = tls.client.rotations();
         }
@@ -227,6 +229,7 @@ impl ChannelSecurity {
     /// destinations cost as much each as few.
     fn forget_unused(&mut self) {
         if self.known.len() >= MOST_KNOWN && self.known.len().is_power_of_two() {
+            // One reference is that of the map; others are those of connections and attempts.
             self.known.retain(|_, tls| Arc::strong_count(&tls.client) > 1);
         }
     }

@@ -52,13 +52,17 @@ pub(super) struct Connections {
 
 /// An attempt to connect. A lease is cancelled when it is dropped.
 enum Attempt {
+    /// The task of an attempt for this channel alone.
     Own(AbortHandle),
+    /// A lease of a connection that other channels may have, or attempt, already.
     Shared(Lease),
 }
 
 /// A value whose end drains a connection.
 enum Established {
+    /// The end of this drains the connection.
     Own(#[expect(dead_code, reason = "its end is what counts")] oneshot::Sender<()>),
+    /// A lease, whose connection is drained with the last one.
     Shared(#[expect(dead_code, reason = "its end is what counts")] Lease),
 }
 
@@ -115,6 +119,7 @@ impl Connections {
 
     /// Closes a connection as soon as its streams have ended.
     pub(super) fn drain(&mut self, id: ConnectionId) {
+        // The connection sees the end of this half, and ends with its last stream.
         self.established.remove(&id);
     }
 
@@ -189,6 +194,7 @@ impl Connections {
 
     /// Doubles the keepalive interval of the next connections to an address.
     fn on_too_many_pings(&mut self, address: SocketAddr) {
+        // Both maps are by connection. The set is made for this rare event alone.
         let used: HashSet<_> = self
             .attempts
             .values()

@@ -39,9 +39,13 @@ pub(in crate::channel) enum Control {
 /// The part of a status that the task of the channel knows.
 #[derive(Debug, Default)]
 pub(in crate::channel) struct Collected {
+    /// Why the target cannot be resolved, or why the configuration may be stale.
     pub(in crate::channel) error: Option<Arc<str>>,
+    /// The clusters that routes name.
     pub(in crate::channel) clusters: Vec<ClusterStatus>,
+    /// The clusters with endpoints that these consist of.
     pub(in crate::channel) leaves: Vec<LeafStatus>,
+    /// The parts of the configuration that the channel does not use.
     pub(in crate::channel) not_executed: Vec<Arc<str>>,
 }
 

@@ -65,7 +65,9 @@ pub(super) struct CallTelemetry {
 /// The metrics of a method, with the label that the application has given to the call.
 #[derive(Debug, Clone)]
 struct Metered {
+    /// Records the calls of the method.
     method: Arc<dyn MethodObserver>,
+    /// The value of the label; `None` without the extension [`CustomLabel`].
     custom: Option<Arc<str>>,
 }
 
@@ -91,7 +93,9 @@ struct AttemptRecord {
     span: CheapSpan,
     /// The begin of the attempt, if it is metered.
     begin: Option<Instant>,
+    /// The bytes of the messages of the request.
     sent: Sent,
+    /// The bytes of the messages of the response.
     received: MessageBytes,
     /// The labels of its last pick.
     labels: PickLabels,
@@ -104,6 +108,7 @@ struct CheapSpan(Option<Box<Span>>);
 /// The bytes that were sent.
 #[derive(Debug)]
 enum Sent {
+    /// The bytes that were sent so far.
     Known(u64),
     /// The count of an upload that goes on beside the response.
     Counted(Arc<AtomicU64>),
@@ -270,6 +275,7 @@ impl CallTelemetry {
 
     /// Ends the record of the call, and of its attempt if there is one.
     pub(super) fn end(&mut self, code: Code) {
+        // These are the records of an attempt alone, whose call a filter may end otherwise: see `take`.
         if self.call.is_none() {
             return self.end_attempt(code);
         }

@@ -35,6 +35,7 @@ impl MessageBytes {
 
     /// A flag, then the length in four bytes.
     fn read_prefix(&mut self, byte: u8) {
+        // The first byte is the flag of compression.
         if self.prefix > 0 {
             self.length = (self.length << 8) | u32::from(byte);
         }

@@ -122,6 +122,7 @@ async fn one_call(channel: &Channel, method: &str, args: &CallArgs) -> Result<()
 
 /// Executes commands until the input ends.
 async fn commands(channel: &Channel) -> Result<(), Failure> {
+    // Commands run beside each other, so that one that waits for an endpoint does not hold up the next line.
     let mut lines = BufReader::new(stdin()).lines();
     let (mut running, mut number) = (JoinSet::new(), 0);
     loop {

@@ -126,6 +126,7 @@ impl Outcomes {
     pub(super) fn json(mut self, id: &Value) -> String {
         self.durations.sort_unstable();
         let at = |percent: usize| {
+            // The nearest rank: the first time that at least so many percent of the calls do not exceed.
             let place = (self.durations.len() * percent).div_ceil(100).saturating_sub(1);
             self.durations.get(place).map(|duration| millis(*duration))
         };

@@ -207,6 +207,7 @@ pub(super) fn address(address: &core::Address) -> String {
                 Some(PortSpecifier::NamedPort(name)) => name.clone(),
                 None => "0".to_owned(),
             };
+            // An IPv6 address is in brackets before a port.
             match socket.address.contains(':') {
                 true => format!("[{}]:{port}", socket.address),
                 false => format!("{}:{port}", socket.address),

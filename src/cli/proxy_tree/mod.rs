@@ -122,6 +122,7 @@ impl Mesh {
 
     /// Whether the tree of a listener is known completely.
     pub(crate) fn knows(&self, listener: &Arc<str>) -> bool {
+        // The demand grows with what is known: a listener leads to routes, and these to clusters and endpoints.
         let demand = self.demand([listener]);
         self.listeners.get(listener).is_some()
             && demand.routes.iter().all(|name| self.routes.knows(name))

@@ -123,6 +123,7 @@ impl Relay {
         let Some(ty) = self.types.of(&change.type_url) else { return self.refuse(change) };
         let topic = Topic { type_url: change.type_url.clone(), name: change.name.clone() };
         match (self.topics.get_mut(&topic), change.subscribed) {
+            // The entry in `idle` stays, and is skipped when its time has come.
             (Some(subscription), true) => subscription.until = None,
             (Some(subscription), false) => {
                 let until = Instant::now() + self.linger;

@@ -92,6 +92,7 @@ impl Mirror {
     /// Notes the newest version of a type, where types have versions.
     fn note_version(&mut self, type_url: &Arc<str>, state: &UpstreamState) {
         match (&mut self.versions, state) {
+            // A stale resource has the version of an earlier response.
             (Versions::OfTypes(newest), UpstreamState::Present { version, stale: false, .. })
                 if !version.is_empty() =>
             {
@@ -147,6 +148,7 @@ impl Mirror {
         };
         let mut left = Vec::new();
         let first = Topic { type_url: topic.type_url.clone(), name: "".into() };
+        // A member may have any name of the type; a name is at one place.
         let from = if topic.is_collection() { &first } else { topic };
         for (id, slot) in self.slots.range_mut(from..) {
             let before = slot.shown().is_present_and_stale();

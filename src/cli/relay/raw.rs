@@ -57,6 +57,7 @@ impl Types {
             Entry::Occupied(known) => Some(*known.get()),
             Entry::Vacant(_) if is_full => None,
             Entry::Vacant(unknown) => {
+                // CP13: a type needs a static text. What leaks is bounded by the numbers of types and of bytes of a type URL.
                 let type_url: &'static str = Box::leak(String::from(&**type_url).into_boxed_str());
                 let ty = ResourceType::of::<Raw>()
                     .with_type_url(type_url)
@@ -114,6 +115,7 @@ impl From<&Observed<Raw>> for UpstreamState {
                 stale: warning.is_some(),
             },
             Observed::Absent { reason, .. } if reason.code() == Code::NotFound => Self::Absent,
+            // A final error is an answer for clients. A transient one may pass, so that they wait as for an unknown state.
             Observed::Absent { reason, .. } if !reason.is_transient() => {
                 Self::Refused(reason.code() as i32, reason.reason().to_owned())
             }

@@ -64,6 +64,7 @@ impl Security {
         loop {
             turns.tick().await;
             if let Some((tokens, path)) = self.tokens.clone().zip(self.args.token_file.as_deref()) {
+                // CH7.27: each reading has a limit of time, so that one that hangs does not keep the others from being read.
                 report(&mut of_tokens, reads.read(TOKEN_FILE, path, move || tokens.reload()).await);
             }
             if let Some((tls, path)) = self.tls.clone().zip(self.args.tls_certificate.as_deref()) {

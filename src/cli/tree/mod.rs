@@ -224,5 +224,5 @@ const SHOWN_ENDPOINTS: usize = 12;
 /// The number of endpoints in a line.
 const IN_LINE: usize = 4;
 
-/// In characters.
+/// The widest text that a column is made for, in characters: a longer one moves the rest of its line alone.
 const WIDEST_COLUMN: usize = 40;

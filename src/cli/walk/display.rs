@@ -71,6 +71,7 @@ impl Target {
     fn date(&mut self, seen: &Seen, now: SystemTime) {
         let Ok(snapshot) = seen else { return self.warnings.clear() };
         let warnings = Warning::of(snapshot).into_iter();
+        // A warning that goes on keeps its time, although its text may be another one.
         let dated = warnings.map(|warning| (warning.error().clone(), self.since(&warning).unwrap_or(now)));
         self.warnings = dated.collect();
     }

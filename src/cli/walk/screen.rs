@@ -52,6 +52,7 @@ fn flow(trees: &[&[String]], rows: usize) -> Vec<Vec<String>> {
 /// Like [`flow`], but with at most `most` columns, which are as high as necessary.
 fn flow_into(trees: &[&[String]], rows: usize, most: usize) -> Vec<Vec<String>> {
     let all: usize = trees.iter().map(|tree| tree.len() + 1).sum();
+    // At the height of all trees together, one column has them all.
     let mut heights = rows.min(all)..=all;
     let columns = heights.find_map(|rows| Some(flow(trees, rows)).filter(|columns| columns.len() <= most));
     columns.expect("they all fit into one that is as high as all of them")

@@ -56,6 +56,7 @@ struct Watching {
 impl Watching {
     /// The functions of a type.
     fn of(kind: Kind) -> Self {
+        // The type is known at run time alone, and each has functions of its own.
         match kind {
             Kind::Listener => Self::of_type::<Listener>(),
             Kind::Route => Self::of_type::<RouteConfiguration>(),

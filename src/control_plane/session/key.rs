@@ -7,6 +7,7 @@ use super::super::type_url;
 pub(super) struct TypeKey {
     /// The position in [`ORDER`]; types that are not there come last.
     rank: usize,
+    /// The v3 type URL.
     pub(super) type_url: String,
 }
 

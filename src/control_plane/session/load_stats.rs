@@ -49,6 +49,7 @@ pub struct LoadReportingConfig {
 struct Asked {
     /// The number of the change. Setting an equal configuration is a change: it is sent again.
     revision: u64,
+    /// The clusters and the interval that clients are asked for.
     reporting: LoadReporting,
 }
 

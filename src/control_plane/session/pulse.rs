@@ -27,6 +27,7 @@ pub(super) struct Pulse {
 /// The timer of a time to live.
 #[derive(Debug, Clone)]
 struct Beat {
+    /// The time of the next heartbeats.
     next: Instant,
     /// The last time at which all the resources were confirmed; before the first time, the beginning of the timer.
     confirmed: Instant,

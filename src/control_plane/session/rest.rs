@@ -34,11 +34,13 @@ pub(in crate::control_plane) fn answer(
 fn digest(names: &[String], versions: &[(String, String)], response: &DiscoveryResponse) -> String {
     let mut hash = Fnv::default();
     names.iter().for_each(|name| hash.part(name.as_bytes()));
+    // The end of the names: they are a part of the digest, since a further name is another request.
     hash.part(b"");
     for (name, version) in versions {
         hash.part(name.as_bytes());
         hash.part(version.as_bytes());
     }
+    // Errors have no version of their own.
     response.resource_errors.iter().for_each(|error| hash.part(&error.encode_to_vec()));
     format!("{:016x}", hash.0)
 }

@@ -96,6 +96,7 @@ impl Session {
             let memory = self.before.remove(key).unwrap_or_default();
             Subscription::new(memory, &request.version_info, features)
         });
+        // B1.8: the client has not read the newest response yet, and its ACK or NACK of that repeats the names.
         if request.response_nonce != subscription.nonce {
             self.changes = NameChanges::default();
             return Ok(Handled::Outdated);
@@ -141,6 +142,7 @@ impl Session {
         }
         let Self { types, held, settings, .. } = self;
         let mut response = types.iter_mut().find_map(|(key, subscription)| {
+            // One response of a type at a time: a slow client skips states, and no queue grows for it.
             if held.holds(&key.type_url) || subscription.awaiting.is_some() {
                 return None;
             }

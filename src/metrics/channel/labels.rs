@@ -27,6 +27,7 @@ impl Labels {
     /// Adds a label.
     pub(super) fn add(&mut self, name: &'static str, value: impl Into<StringValue>) {
         debug_assert!(self.count < MOST, "{name} is one label too many");
+        // Beyond the room a label is left out: telemetry must not fail a call.
         if let Some(label) = self.all.get_mut(self.count) {
             *label = KeyValue::new(name, Value::String(value.into()));
             self.count += 1;

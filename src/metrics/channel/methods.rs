@@ -49,6 +49,7 @@ impl MethodLabels {
         if let Some(label) = self.known.load().get(method) {
             return label.clone();
         }
+        // Without a limit, a client that makes up paths would fill the memory, whatever label they have.
         let has_room = self.known.load().len() < self.limit();
         let label = match &self.is_named {
             None if is_generated && has_room => method.into(),

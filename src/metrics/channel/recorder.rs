@@ -54,6 +54,7 @@ impl ChannelRecorder {
     #[cold]
     fn new_method(&self, path: &str, is_generated: bool) -> Arc<MethodRecorder> {
         let label = self.metrics.inner.methods.label(path, is_generated);
+        // Not kept by its path, of which there may be any number.
         if *label == *OTHER {
             return self.other.clone();
         }
@@ -85,6 +86,7 @@ impl ChannelRecorder {
             counter.add(count(WeightState::Stale), labels);
         }
         if let Some(histogram) = &instruments.endpoint_weights {
+            // A78: an endpoint without a usable weight counts with the weight 0.
             weights.iter().for_each(|weight| histogram.record(weight.usable().unwrap_or(0.0), labels));
         }
     }

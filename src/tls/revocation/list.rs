@@ -74,6 +74,7 @@ impl List {
         let revoked: Result<Vec<Box<[u8]>>, _> =
             checked.into_iter().map(|entry| entry.map(|entry| entry.serial_number.into())).collect();
         let mut revoked = revoked.map_err(|e| unusable(&e))?;
+        // Sorted once for all handshakes, which search it for each certificate.
         revoked.sort_unstable();
         let checked = CertRevocationList::from(checked);
         let scope = checked.issuing_distribution_point().map(IssuingDistributionPoint::from_der);
@@ -132,6 +133,7 @@ impl Signed {
         let algorithm = AnyRef::decode(&mut parts)?;
         let signature = BitStringRef::decode(&mut parts)?;
         let mut fields = SliceReader::new(AnyRef::from_der(content)?.value())?;
+        // The version is optional in the format, and always here: `from_der` of webpki refuses lists without it.
         // Version, algorithm, and issuer.
         for _ in 0..3 {
             AnyRef::decode(&mut fields)?;

@@ -147,6 +147,7 @@ impl Lists {
         let mut whys = Vec::new();
         for (path, list) in candidates {
             let path = path.display();
+            // The signature first: a list of anybody else must not refuse a certificate, either.
             if !list.is_signed_by(&link.issuer_key, algorithms) {
                 whys.push(format!("{path} is not signed by the key of the issuer"));
             } else if !link.issuer_signs_lists() {

@@ -50,6 +50,7 @@ fn of_type(mut response: DiscoveryResponse, type_url: &str) -> Result<DiscoveryR
         let wrapper = Resource::decode(&*only.value).map_err(|error| error.to_string())?;
         let list = wrapper.resource.unwrap_or_default();
         response.resources = entries(&list.value)?;
+        // The type of the list shows nothing about its entries, whose own types are checked below.
         response.type_url.clear();
     }
     match v3(&response.type_url) {

@@ -155,6 +155,7 @@ impl Reader {
             let (mut watch, file, type_url) = (self.watch.take()?, self.file.clone(), self.type_url);
             let limit = self.limit;
             let reading = tokio::task::spawn_blocking(move || {
+                // Before the file is read: a change between both is an event that has it read again.
                 if let Err(error) = watch.follow() {
                     warn!(%file, error = %Escaped(&error), "file watch failed, changes may be missed");
                 }
@@ -195,6 +196,7 @@ impl Reader {
                 last
             }
             Err(reason) => {
+                // A failure is no message, so that it takes no permit.
                 let last = Last::Failed(reason.clone());
                 if is_requested || self.last != last {
                     self.events.failed(reason);

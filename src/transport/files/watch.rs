@@ -179,6 +179,7 @@ impl Directories {
         let identity = identity(directory);
         let (watched, count) = self.watched.entry(directory.to_owned()).or_insert((None, 0));
         *count += usize::from(!is_known);
+        // The watcher of the system has the directory already, unless this is its first use.
         let is_same = *count > 1 || is_known;
         // A directory that was replaced by another one has the same path, but events come only from the old one.
         if is_same && *watched == identity && identity.is_some() {
@@ -245,7 +246,9 @@ impl Shared {
             EventKind::Access(AccessKind::Close(AccessMode::Write)) => state.writing = false,
             // Includes access by this process.
             EventKind::Access(_) => return,
+            // Other systems do not report when a writer closes the file.
             EventKind::Modify(ModifyKind::Data(_)) if cfg!(target_os = "linux") => state.writing = true,
+            // Another file is at the path now, or none: the writer of the one before is not waited for.
             EventKind::Modify(_) | EventKind::Remove(_) => state.writing = false,
             EventKind::Any | EventKind::Create(_) | EventKind::Other => {}
         }

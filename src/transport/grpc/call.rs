@@ -136,6 +136,7 @@ async fn drain(mut inbound: Streaming<Bytes>) -> Result<(), Status> {
         while inbound.message().await?.is_some() {}
         Ok(())
     };
+    // The end was seen already, and a dead connection may never yield its reason.
     timeout(LAST_WORDS, end).await.unwrap_or(Ok(()))
 }
 
@@ -185,6 +186,7 @@ impl Service<Request<Body>> for Http2 {
         let response = self.requests.send_request(request.map(|body| Outgoing { body, taken, events }));
         Box::pin(async {
             let response = response.await?;
+            // A proxy may respond in place of the server, by an HTTP status that says more than the lack of headers of gRPC.
             match response.status() {
                 StatusCode::OK => Ok(response),
                 other => Err(not_grpc(other).into()),

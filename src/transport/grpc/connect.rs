@@ -135,6 +135,7 @@ impl Connect<'_> {
             .timer(TokioTimer::new())
             .keep_alive_interval(self.keepalive)
             .keep_alive_timeout(self.keepalive_timeout)
+            // hyper pings only while streams are open otherwise, and a connection that died between two would fail the next one.
             .keep_alive_while_idle(true)
             .initial_stream_window_size(STREAM_WINDOW)
             .initial_connection_window_size(CONNECTION_WINDOW);
@@ -152,6 +153,7 @@ impl End {
             return pending().await;
         }
         if let Self::ToCome(connection) = self {
+            // Assigned after the wait: if that is cancelled, the task is still there for the next one.
             *self = Self::Come(connection.await.ok().and_then(Result::err));
         }
         match self {
@@ -176,6 +178,7 @@ impl Tasks {
                 tokio::time::sleep(FAREWELL).await;
                 tasks.abort();
             })),
+            // Outside of a runtime there is no timer.
             Err(_) => tasks.abort(),
         }
     }

@@ -50,12 +50,14 @@ impl Failure {
         {
             return Disconnect::new(DisconnectKind::TooManyPings, with_causes(end));
         }
+        // A kind of its own: each new stream would break in the same way, so that the watches get the error at once.
         if let Some(size) = self.too_large() {
             let limit = self.limit;
             let message = format!("a message of {size} bytes, with a limit of {limit} bytes");
             return Disconnect::new(DisconnectKind::TooLarge { limit }, message);
         }
         let (code, message) = match (self.status.source(), self.reset(), end) {
+            // Without a source, the status is the server's, or one that tonic has made of its bytes.
             (None, _, _) => (Code::from_i32(self.status.code() as i32), self.message().into_owned()),
             (Some(source), Some(reason), _) => (code_of(reason), with_causes(source)),
             (Some(_), None, Some(end)) => (Code::Unavailable, self.explain(end)),
@@ -97,6 +99,7 @@ impl Failure {
         let text = self.status.message().strip_prefix("Error, decoded message length too large: found ")?;
         let (size, limit) = text.strip_suffix(" bytes")?.split_once(" bytes, the limit is: ")?;
         let size = size.parse().ok().filter(|size| *size > self.limit)?;
+        // A server may send this text as its own status, about another limit.
         let is_ours = self.status.code() == tonic::Code::OutOfRange && limit.parse() == Ok(self.limit);
         is_ours.then_some(size)
     }

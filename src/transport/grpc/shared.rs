@@ -34,18 +34,25 @@ pub(super) struct Link {
 /// The parts of a connection that a further stream needs.
 #[derive(Debug, Clone)]
 pub(super) struct SharedLink {
+    /// Begins streams on the connection.
     requests: SendRequest<Outgoing>,
+    /// The scheme and authority of requests.
     origin: Uri,
 }
 
 /// A further stream, which waits until there is a connection.
 #[derive(Debug)]
 pub(super) struct SideStream {
+    /// The server, and the path of the method.
     pub(super) target: ConnectRequest,
     pub(super) settings: Settings,
+    /// Reports the events of this stream alone.
     pub(super) events: ConnectionEvents,
+    /// Requests to write; closed when the stream is half closed.
     pub(super) outbound: mpsc::UnboundedReceiver<Bytes>,
+    /// A permit for each message that may be read.
     pub(super) permits: Arc<Semaphore>,
+    /// The connection, once there is one.
     pub(super) linked: watch::Receiver<Option<SharedLink>>,
 }
 

@@ -16,6 +16,7 @@ use crate::{
 /// The byte stream below HTTP/2. It reports the first read, since the kernel of a frozen server accepts connections but sends
 /// nothing on them, and the GOAWAY of the server.
 pub(super) struct WatchedIo {
+    /// The connection, with TLS or without.
     io: MaybeTlsStream,
     /// `None` after the report of the first read.
     events: Option<ConnectionEvents>,
@@ -58,6 +59,7 @@ impl Frames {
     fn has_go_away(&mut self, mut bytes: &[u8]) -> bool {
         let mut has_go_away = false;
         while !bytes.is_empty() {
+            // The payload of a GOAWAY is skipped, too: its reason comes with the end of the connection.
             let skipped = self.payload.min(bytes.len());
             self.payload -= skipped;
             bytes = &bytes[skipped..];

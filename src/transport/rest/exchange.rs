@@ -72,6 +72,7 @@ impl Exchange<'_> {
         if status == StatusCode::NOT_MODIFIED {
             return Ok(Answer::Unchanged);
         }
+        // Read whatever the status is: with HTTP/1.1, the connection is free again only after it.
         let body = self.body(response).await?;
         match status {
             StatusCode::OK => self.read(&body).map(Answer::Response).map_err(Failure::of_answer),
@@ -142,6 +143,7 @@ impl Exchange<'_> {
         for warning in &read.warnings {
             debug!(server = %Escaped(&self.pool.dialer.server.uri), path = self.path, warning, "unknown part of a response skipped");
         }
+        // Field 4 of a `DiscoveryRequest` is its type URL.
         let requested = wire::string_field(self.request, 4).unwrap_or_default();
         let response = DiscoveryResponse::decode(read.message.clone())
             .map_err(|e| unusable(format!("the response is not a DiscoveryResponse: {e}")))?;

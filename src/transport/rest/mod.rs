@@ -100,6 +100,7 @@ impl Poller {
         let mut next = requests.recv().await;
         while let Some(request) = next {
             next = tokio::select! {
+                // A poll that has ended is reported, although a newer request may be there.
                 biased;
                 () = self.poll(&request) => requests.recv().await,
                 newer = requests.recv() => newer,

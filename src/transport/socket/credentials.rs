@@ -47,7 +47,9 @@ pub(in crate::transport) struct CredentialSources {
 /// The loader of the credentials of a server.
 #[derive(Clone, Copy)]
 pub(in crate::transport) struct Loader<'a> {
+    /// The server of the connection or of the call.
     server: &'a Server,
+    /// The sources of its credentials.
     sources: &'a CredentialSources,
 }
 
@@ -61,8 +63,11 @@ pub(in crate::transport) struct Secured {
 
 /// The security of a connection, with its files read.
 enum Channel {
+    /// Plain text.
     Insecure,
+    /// TLS, with the material of its files.
     Tls(tls::Tls),
+    /// A handshake of the application.
     Handshake(Box<dyn Handshake>),
 }
 
@@ -98,6 +103,7 @@ impl Loader<'_> {
 
     /// Loads the headers of one call alone.
     pub(in crate::transport) async fn headers(self) -> Result<HeaderMap, Disconnect> {
+        // Most servers have neither call credentials nor a plugin: their calls read no file, and run no code of the application.
         let is_custom = matches!(self.server.channel_credentials, ChannelCredentials::Custom(_));
         if self.server.call_credentials.is_empty() && !is_custom {
             return Ok(HeaderMap::new());

@@ -36,6 +36,7 @@ impl Failure {
         active: &ActiveCall,
     ) -> Self {
         match status::of_stream(error, attempt, deadline) {
+            // First: at the end of the grace, streams end with the same errors as after the loss of a connection.
             _ if active.is_shut_down() => Self::Final(Status::cancelled("channel is shut down")),
             status if status::is_never_processed(error) => Self::NeverProcessed(status),
             status if status::is_connection_lost(error) => match attempt.is_excluded() {

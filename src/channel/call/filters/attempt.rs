@@ -11,7 +11,7 @@ use crate::{
     filters::{AttemptResponse, FilterAttempt, StreamFilters},
 };
 
-/// The filters that a call has passed.
+/// The filters that a call has passed; `None` where its route has none.
 pub(in crate::channel) struct AttemptFilters<'a>(Option<&'a mut StreamFilters>);
 
 impl<'a> AttemptFilters<'a> {
@@ -53,6 +53,7 @@ impl<'a> AttemptFilters<'a> {
         let mut credentials = Box::<HeaderMap>::default();
         let Some(filters) = &mut self.0 else { return Ok(credentials) };
         let callbacks = &call.context.callbacks;
+        // One missing credential fails the attempt before any of them is sent.
         for index in 0..filters.len() {
             let attempt = FilterAttempt { headers: &mut credentials, callbacks };
             super::execute(call, filters.credentials(index, attempt)).await?;

@@ -30,6 +30,7 @@ use crate::{
 
 /// A call that a filter handles.
 pub(super) struct HandledCall<'a, 'c> {
+    /// The call with its filters.
     run: FilterRun<'a, 'c>,
     /// Whether the request has passed all filters, for the end of the call by a shutdown.
     is_forwarded: Arc<AtomicBool>,
@@ -60,6 +61,7 @@ impl<'a, 'c> HandledCall<'a, 'c> {
         self.run.on_response(0..handler, &mut result);
         let response = result?;
         let FilterRun { call, mut filters, routed } = self.run;
+        // The deadline of the call went with the response of the endpoint, whose body the filter may have replaced.
         let mut deadline = Deadline::new(Some(call.context.active.cancelled()));
         if let Some(at) = call.deadline.at() {
             deadline.limit(at);
@@ -105,6 +107,7 @@ impl<'a, 'c> HandledCall<'a, 'c> {
         let Some(Handler { name, filter }) = chain.handler(index) else { return self.forward(request).await };
         // The call does not wait for an endpoint meanwhile, so that it is none of the calls that are queued.
         self.run.call.leave_queue();
+        // Made before the filter runs, which borrows all of the call.
         let mut end = self.end();
         let end = {
             let mut rest = Rest { call: self, handler: index };
@@ -190,6 +193,7 @@ impl HttpBody for Caught {
     ) -> Poll<Option<Result<Frame<Bytes>, FilterError>>> {
         let polled = catch_unwind(AssertUnwindSafe(|| Pin::new(&mut self.0).poll_frame(cx)));
         polled.unwrap_or_else(|_| {
+            // A body is in any state after its panic, so that it is not polled again.
             self.0 = FilterBody::empty();
             let error = FilterError::new(crate::error::Code::Internal, "an HTTP filter panicked in a body");
             Poll::Ready(Some(Err(error)))
@@ -219,6 +223,7 @@ impl From<FilterError> for Status {
     }
 }
 
+/// Returns the status of a call whose filter has panicked.
 fn panicked(name: &str) -> Status {
     Status::internal(format!("HTTP filter {name:?} panicked in a call"))
 }

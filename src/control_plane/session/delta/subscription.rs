@@ -137,6 +137,7 @@ impl Subscription {
         }
         let name = if behavior.compares_text { name } else { to_canonical(name) };
         self.invalidate_initial(&name);
+        // B2.8: due even if it was subscribed to before, since the client may have dropped its resource meanwhile.
         self.fresh.insert(name.clone());
         self.names.insert(name.clone()).then_some(name)
     }

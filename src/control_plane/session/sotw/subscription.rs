@@ -170,6 +170,7 @@ impl Subscription {
         }
         names.sort_unstable();
         names.dedup();
+        // B1.4: from the first name on, an empty list is no wildcard any more.
         self.ever_named |= !names.is_empty();
         let star = names.binary_search_by(|name| name.as_str().cmp(WILDCARD));
         let star = star.ok().filter(|_| !behavior.legacy_wildcard_only).map(|at| names.remove(at));

@@ -105,6 +105,7 @@ impl Wait {
         }
         let Self { patience, may_know_any, .. } = self;
         !patience.gives_up(|| {
+            // The search visits all names, so that it is repeated only after a change of one of them.
             *may_know_any = *may_know_any && find();
             *may_know_any
         })

@@ -104,6 +104,7 @@ pub(super) fn entry<'a, K: Ord, V: Default>(
 ) -> Option<&'a mut V> {
     let key = key.into();
     if !map.contains_key(&key) {
+        // LR10.3: sums are kept until they are cleared, and clients may send any names.
         *room = room.checked_sub(1)?;
     }
     Some(map.entry(key).or_default())

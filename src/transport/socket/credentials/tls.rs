@@ -43,7 +43,9 @@ struct Key {
 
 /// TLS with the material of one connection.
 pub(super) struct Tls {
+    /// The settings, with the sessions of earlier connections.
     client: Arc<ClientTls>,
+    /// The material that was read for this connection.
     generation: Arc<Generation>,
 }
 

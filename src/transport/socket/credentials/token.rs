@@ -44,6 +44,7 @@ fn expiry(token: &str) -> Result<f64, String> {
     if !parts.iter().all(|part| part.bytes().all(is_base64url)) {
         return Err(NOT_A_TOKEN.to_owned());
     }
+    // Header and signature are for the server, which knows the key.
     let claims = BASE64_URL_SAFE_NO_PAD.decode(claims).map_err(|_| NOT_A_TOKEN.to_owned())?;
     let claims: Value = serde_json::from_slice(&claims).map_err(|_| NOT_A_TOKEN.to_owned())?;
     let exp = claims.get("exp").ok_or("the token has no claim `exp`, so its expiry is unknown")?;
