@@ -7,11 +7,13 @@ use super::identity::Destination;
 /// The destinations without repetitions, with the families in turns, beginning with the family of the first (CH3.14; RFC 8305,
 /// section 4).
 pub(super) fn interleaved(destinations: impl IntoIterator<Item = Destination>) -> Vec<Destination> {
+    // By destination, not by address: one address with two identities has connections of both (CH7.20).
     let mut known = HashSet::new();
     let mut unique: Vec<_> =
         destinations.into_iter().filter(|destination| known.insert(destination.clone())).collect();
     let Some(first) = unique.first() else { return unique };
     let is_ipv4 = first.address.is_ipv4();
+    // `pop` takes from the end: reversing the list once is cheaper than shifting it at each turn.
     unique.reverse();
     let (mut same, mut other): (Vec<_>, Vec<_>) =
         unique.into_iter().partition(|destination| destination.address.is_ipv4() == is_ipv4);
@@ -19,6 +21,7 @@ pub(super) fn interleaved(destinations: impl IntoIterator<Item = Destination>) -
     std::iter::from_fn(|| {
         turn = !turn;
         let (preferred, otherwise) = if turn { (&mut same, &mut other) } else { (&mut other, &mut same) };
+        // A family that is used up leaves its turns to the other one.
         preferred.pop().or_else(|| otherwise.pop())
     })
     .collect()
@@ -32,6 +35,7 @@ pub(super) fn shuffled<T>(endpoints: Vec<(T, u64)>, random: &mut fastrand::Rng) 
         uniform.ln() / weight.max(1) as f64
     };
     let mut keyed: Vec<_> = endpoints.into_iter().map(|(endpoint, weight)| (key(weight), endpoint)).collect();
+    // Descending: the endpoint with the greatest key comes first (A113).
     keyed.sort_by(|(one, _), (other, _)| other.total_cmp(one));
     keyed.into_iter().map(|(_, endpoint)| endpoint).collect()
 }

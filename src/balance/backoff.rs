@@ -27,9 +27,11 @@ pub(crate) struct ConnectBackoff {
 /// An attempt that begins: its timeout, and when the next one may begin.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Attempt {
+    /// The time limit of the attempt: the delay, or `min_connect_timeout` if that is longer.
     pub(super) timeout: Duration,
     /// The delay to the next attempt, from the begin of this one.
     pub(super) delay: Duration,
+    /// The earliest begin of the next attempt: a delay after the begin of this one.
     pub(crate) next_at: Instant,
 }
 
@@ -48,10 +50,12 @@ impl ConnectBackoff {
     /// Begins an attempt. The delay to the next attempt is counted from here.
     pub(super) fn begin(&mut self, now: Instant, random: &mut fastrand::Rng) -> Attempt {
         let delay = self.delays.next(random);
+        // The first delays are shorter than a slow handshake, which must not fail because of that (connection-backoff.md).
         Attempt { timeout: delay.max(self.min_connect_timeout), delay, next_at: now + delay }
     }
 
-    /// Makes the next delay as long as the last one.
+    /// Makes the next delay as long as the last one. A failure on this side, such as the lack of a file descriptor, is no reason
+    /// for a longer one.
     pub(super) fn repeat(&mut self) {
         self.delays.repeat();
     }

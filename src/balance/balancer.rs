@@ -38,7 +38,9 @@ use super::{
 #[derive(Debug)]
 pub(crate) struct Balancer<H> {
     clusters: ClustersInUse<H>,
+    /// The generator of all draws but those of calls. Its seed is a setting, so that simulations can be repeated.
     random: fastrand::Rng,
+    /// The commands that are not polled yet, and the owners of connections.
     commands: Commands,
     connects: Connects,
     /// When an attempt that waits for its turn may begin.
@@ -108,8 +110,10 @@ impl<H: Clone> Balancer<H> {
 
     /// An attempt failed. The error names the address.
     pub(crate) fn on_failed(&mut self, connection: ConnectionId, error: ConnectError, now: Instant) {
+        // First: only the slots know whether the endpoint was silent for too long (CH11.8).
         let cause = self.connects.on_failed(connection, error.cause, now);
         self.on_connection(connection, ConnectionEvent::Failed(ConnectError { cause, ..error }), now);
+        // Last: the event finds its cluster by the owner of the connection.
         self.commands.forget(connection);
     }
 
@@ -129,6 +133,7 @@ impl<H: Clone> Balancer<H> {
     /// An endpoint has reported its load on a connection, beside the calls (CH9.8).
     pub(crate) fn on_load(&mut self, connection: ConnectionId, report: LoadReport, now: Instant) {
         let Some(Owner { leaf, holder }) = self.commands.owner_of(connection) else { return };
+        // Connections of sessions alone, and those of a replaced policy, have no weights.
         if let Some(endpoint) = holder.endpoint() {
             self.with_leaf(leaf, now, |leaf, scope| leaf.on_load(endpoint, connection, report, scope));
         }
@@ -143,6 +148,7 @@ impl<H: Clone> Balancer<H> {
         self.with_clusters(now, |clusters, scope| clusters.with_each_leaf(scope, on_rotation));
     }
 
+    /// Passes an event to the owner of a connection. Late events, such as those of cancelled attempts, find none and are ignored.
     fn on_connection(&mut self, connection: ConnectionId, event: ConnectionEvent<H>, now: Instant) {
         if let Some(Owner { leaf, holder }) = self.commands.owner_of(connection) {
             self.with_leaf(leaf, now, |leaf, scope| leaf.on_connection(holder, connection, event, scope));
@@ -204,6 +210,7 @@ impl<H: Clone> Balancer<H> {
     /// What the connector is to do next. To be called until `None` after each event; it may change
     /// [`poll_timeout`](Self::poll_timeout).
     pub(crate) fn poll_command(&mut self, now: Instant) -> Option<Command> {
+        // All of them before the first attempt begins, so that one that was cancelled meanwhile is not begun.
         while let Some(queued) = self.commands.poll_queued() {
             self.queue_command(queued);
         }
@@ -245,6 +252,7 @@ impl<H: Clone> Balancer<H> {
         owner.map_or_else(PickLabels::default, |(used, holder)| used.leaf.pick_labels(holder))
     }
 
+    /// Lets the clusters handle an event that no call has requested.
     fn with_clusters<T>(
         &mut self,
         now: Instant,
@@ -263,6 +271,7 @@ impl<H: Clone> Balancer<H> {
         self.with_clusters(now, |clusters, scope| clusters.with_leaf(index, scope, event));
     }
 
+    /// Lets a cluster with endpoints handle a request of a call or the application, whose attempts are the most urgent ones.
     fn with_requested(
         &mut self,
         index: LeafIndex,

@@ -11,12 +11,14 @@ use std::{
 /// The requests under way to a cluster, of all channels (CH4.7).
 #[derive(Debug, Default)]
 pub(crate) struct Breaker {
+    /// The attempts from their picks to the ends of their streams.
     running: AtomicU32,
 }
 
 /// The circuit breakers that are in use.
 #[derive(Debug, Default)]
 pub(crate) struct Breakers {
+    /// Weak, since breakers end with the pickers and attempts that refer to them. Tasks of channels lock the map, calls never.
     by_cluster: Mutex<BTreeMap<Key, Weak<Breaker>>>,
 }
 
@@ -31,6 +33,7 @@ impl Breaker {
 
     /// Counts a request if there are fewer than the limit: at no instant are there more (CH4.5).
     pub(super) fn try_acquire(&self, limit: u32) -> bool {
+        // One step: a test apart from the count would let calls of other threads exceed the limit (CH13.4).
         let more = |running| (running < limit).then(|| running + 1);
         self.running.fetch_update(Ordering::Acquire, Ordering::Relaxed, more).is_ok()
     }
@@ -49,6 +52,7 @@ impl Breakers {
         if let Some(breaker) = by_cluster.get(&key).and_then(Weak::upgrade) {
             return breaker;
         }
+        // At each insertion, so that the map is bounded by the breakers in use (CH11.12).
         by_cluster.retain(|_, breaker| breaker.strong_count() > 0);
         let breaker = Arc::<Breaker>::default();
         by_cluster.insert(key, Arc::downgrade(&breaker));

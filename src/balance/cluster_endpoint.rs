@@ -31,11 +31,14 @@ use super::{
 #[derive(Debug)]
 pub(super) struct ClusterEndpoint<H> {
     pick_first: PickFirst<H>,
+    /// The addresses as they are configured, before pick_first interleaves them.
     destinations: Vec<Destination>,
     hostname: Hostname,
+    /// Whether a lost connection is replaced without a request.
     reconnects: bool,
     /// A connection was requested once.
     is_started: bool,
+    /// The places in the lists of priorities, of which most endpoints have one.
     positions: Vec<ListPosition>,
     /// Made with the first connection.
     load: Option<Load>,
@@ -176,6 +179,7 @@ impl<H: Clone> ClusterEndpoint<H> {
     pub(super) fn key(&self) -> EndpointKey {
         let identity =
             self.destinations.first().map(|destination| destination.identity.clone()).unwrap_or_default();
+        // All addresses of an endpoint have the same identity.
         EndpointKey::of(self.destinations.iter().map(|destination| destination.address).collect(), identity)
     }
 
@@ -199,6 +203,7 @@ impl<H: Clone> ClusterEndpoint<H> {
     /// Sets its locality for metrics; [`update_state`](Self::update_state) follows.
     pub(super) fn set_locality(&mut self, locality: LocalityLabel) {
         if self.locality != locality {
+            // `refresh_ready` compares neither labels nor hostnames, so it must find nothing to keep.
             (self.locality, self.ready) = (locality, None);
         }
     }
@@ -247,6 +252,7 @@ impl<H: Clone> ClusterEndpoint<H> {
         }
     }
 
+    /// Requests a connection, unless one is established or attempted; [`update_state`](Self::update_state) follows.
     pub(super) fn connect(&mut self, scope: &mut Scope<'_>) {
         self.is_started = true;
         self.pick_first.connect(scope);
@@ -268,10 +274,12 @@ impl<H: Clone> ClusterEndpoint<H> {
         }
     }
 
+    /// Handles the end of a delay; [`update_state`](Self::update_state) follows.
     pub(super) fn handle_timeout(&mut self, scope: &mut Scope<'_>) {
         self.pick_first.handle_timeout(scope);
     }
 
+    /// Ends the delays after failures; [`update_state`](Self::update_state) follows.
     pub(super) fn reset_backoff(&mut self, scope: &mut Scope<'_>) {
         self.pick_first.reset_backoff(scope);
     }
@@ -302,6 +310,7 @@ impl<H: Clone> ClusterEndpoint<H> {
 
     /// Connects again if that is the policy's way, and says what changed since the last time.
     pub(super) fn update_state(&mut self, of: ClusterContext<'_>, scope: &mut Scope<'_>) -> EndpointChange {
+        // CH3.26, for started endpoints alone: those of a priority that is not in use stay idle.
         if self.is_started && self.reconnects && self.pick_first.connectivity() == Connectivity::Idle {
             self.pick_first.connect(scope);
         }
@@ -309,6 +318,7 @@ impl<H: Clone> ClusterEndpoint<H> {
         let ready = self.pick_first.ready();
         let connection =
             ready.and_then(|established| established.connections.first()).map(|(connection, _)| *connection);
+        // Before `refresh_ready`, which hands the weight to pickers.
         Weighing::update(&mut self.weighing, of.weights, connection, scope);
         // The connection goes on, and connects again if it is lost: an ejection is not its end (CH3.23).
         let connectivity = match self.is_ejected() {
@@ -336,15 +346,18 @@ impl<H: Clone> ClusterEndpoint<H> {
                 && known.connections.are(connections)
                 && Arc::ptr_eq(&known.breaker, breaker)
                 && known.outcomes.as_ref().map(Arc::as_ptr) == outcomes.map(Arc::as_ptr)
+                // A weight outlives connections, so only its presence can differ.
                 && known.weight.is_some() == weights.is_some()
         };
         if self.ready.as_ref().is_some_and(is_same) {
+            // Pickers leave an ejected endpoint out by a mask, so it need not be made anew.
             return was_left_out != self.is_left_out;
         }
         // There is one, since the endpoint is ready.
         let Some(of) = Connections::new(connections, queue) else { return false };
         let (connection, hostname) = (connections[0].0, self.hostname.of(destination));
         let Destination { address, identity } = destination.clone();
+        // The count outlives connections: attempts on a lost one may still be running (CH13.7).
         let load = self.load.get_or_insert_with(|| loads.add()).clone();
         let (breaker, outcomes) = (breaker.clone(), outcomes.cloned());
         let weight = self.weighing.as_ref().map(|weighing| weighing.weight().clone());

@@ -40,6 +40,7 @@ impl ClusterLoad {
         Some(Arc::new(Self {
             endpoints,
             drops: drops.map(|drop| reporter.drop_reporter(&drop.category)).collect(),
+            // Drops of the circuit breaker have no category (A32, CH9.4).
             uncategorised: reporter.drop_reporter(""),
         }))
     }

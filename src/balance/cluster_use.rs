@@ -33,6 +33,7 @@ pub(crate) struct ClusterReference {
 }
 
 impl ClusterUse {
+    /// A cluster without calls, at an index of pickers that no other cluster in use has.
     pub(super) fn new(name: Arc<str>, place: usize, on_unused: OnUnused) -> Arc<Self> {
         Arc::new(Self { name, place, calls: AtomicUsize::new(0), on_unused, resource: RwLock::default() })
     }
@@ -41,12 +42,14 @@ impl ClusterUse {
         self.place
     }
 
+    /// Sets the configuration that HTTP filters see, which may be newer than the generation of a call.
     pub(super) fn set_resource(&self, resource: Option<Arc<Cluster>>) {
         *self.resource.write().unwrap_or_else(PoisonError::into_inner) = resource;
     }
 
     /// A reference, unless the cluster was removed in the meantime.
     pub(super) fn hold(self: &Arc<Self>) -> Option<ClusterReference> {
+        // The count precedes the test, so that the cluster cannot be removed between the two.
         if self.calls.fetch_add(1, Ordering::AcqRel) & REMOVED != 0 {
             // A removed cluster stays removed, whatever is counted in between.
             self.calls.fetch_sub(1, Ordering::AcqRel);
@@ -86,6 +89,7 @@ impl ClusterReference {
     /// The call is committed: it makes no further pick.
     pub(crate) fn release(&mut self) {
         if !mem::replace(&mut self.is_released, true)
+            // Only the last call of a retired cluster finds this value; the subtraction is all that the others cost.
             && self.cluster.calls.fetch_sub(1, Ordering::AcqRel) == RETIRED + 1
         {
             (self.cluster.on_unused)();

@@ -55,6 +55,7 @@ impl Purpose {
 #[derive(Debug, Default)]
 pub(crate) struct Commands {
     queue: VecDeque<QueuedCommand>,
+    /// The owners of attempts and connections, until these fail, are lost or are given up.
     owners: HashMap<ConnectionId, Owner>,
     last: u64,
 }
@@ -123,18 +124,21 @@ impl Holder {
 impl Commands {
     /// Begins an attempt to connect; the id that it carries was made by [`next_id`](Self::next_id).
     pub(super) fn connect(&mut self, command: ConnectCommand) {
+        // At once, and not when the command is polled: another endpoint may adopt the attempt before that (CH3.7).
         self.owners.insert(command.connection, command.owner);
         self.queue.push_back(QueuedCommand::Connect(command));
     }
 
     /// Cancels an attempt.
     pub(super) fn cancel(&mut self, connection: ConnectionId) {
+        // Later events of the attempt find no owner and are ignored.
         self.owners.remove(&connection);
         self.queue.push_back(QueuedCommand::Other(Command::Cancel { connection }));
     }
 
     /// Closes a connection as soon as its streams have ended (CH3.9).
     pub(super) fn drain(&mut self, connection: ConnectionId) {
+        // The loss of a draining connection concerns no endpoint any more.
         self.owners.remove(&connection);
         self.queue.push_back(QueuedCommand::Other(Command::Drain { connection }));
     }
@@ -167,6 +171,7 @@ impl Commands {
         self.owners.remove(&connection);
     }
 
+    /// A new id. Ids grow, so that their order is that of the attempts.
     pub(super) fn next_id(&mut self) -> ConnectionId {
         self.last += 1;
         ConnectionId(self.last)

@@ -28,6 +28,7 @@ use crate::{
 /// Translates the clusters of snapshots, as far as they changed (CH1.25).
 #[derive(Debug)]
 pub(super) struct Translation {
+    /// The limits of the channel for hash tables.
     limits: PolicyLimits,
     /// What the subsets of endpoints depend on, so that other channels have others.
     seed: u64,
@@ -48,8 +49,11 @@ struct Leaf {
     /// The number of targets that have it.
     targets: usize,
     cluster: Option<Arc<Cluster>>,
+    /// The endpoints of the last translation; `None` as well if the cluster is not called for lack of credentials.
     assignment: Option<Arc<ClusterLoadAssignment>>,
+    /// The errors and warnings of both resources, and the lack of credentials.
     note: Option<String>,
+    /// The security of the last translation, which an equal configuration reuses.
     security: Security,
     /// The parts of its configuration that are not executed, which were logged.
     warned: BTreeSet<String>,
@@ -88,6 +92,7 @@ impl Translation {
         let targets: BTreeSet<_> =
             changed.iter().filter(|name| is_used(name)).cloned().chain(added).collect();
         let mut leaves: BTreeSet<_> = changed.into_iter().collect();
+        // Removals first: a leaf that a new target gets as well is then translated anew, and the last change counts.
         for name in removed {
             let leaves = self.targets.remove(&name).unwrap_or_default();
             leaves.iter().for_each(|leaf| self.release(leaf, &mut changes));
@@ -133,6 +138,7 @@ impl Translation {
         new
     }
 
+    /// Takes a leaf from a target. The leaf is removed with its last target.
     fn release(&mut self, leaf: &Arc<str>, changes: &mut ClusterChanges) {
         let Some(it) = self.leaves.get_mut(leaf) else { return };
         it.targets -= 1;
@@ -223,6 +229,7 @@ impl Translation {
         }
     }
 
+    /// The configured limit of connections to an endpoint, between 1 and the cap of the channel.
     fn max_connections(&self, configured: u32) -> usize {
         usize::try_from(configured).unwrap_or(usize::MAX).clamp(1, self.max_connections_cap)
     }
@@ -260,9 +267,11 @@ impl Translation {
     }
 }
 
+/// The configuration of a target: its leaves, or the error in place of them.
 fn cluster(view: ClusterView<'_>) -> ClusterConfig {
     let leaves: Vec<_> = view.leaves().map(|leaf| leaf.name().into()).collect();
     match view.error() {
+        // Wait-for-ready calls would wait for ever for a cluster that does not exist, so they fail as well (CH1.13).
         Some(error) if error.is_not_found() => ClusterConfig::Gone(error.to_string().into()),
         Some(error) => ClusterConfig::Unusable(error.to_string().into()),
         None if leaves.is_empty() => {

@@ -63,6 +63,7 @@ const NO_DESCRIPTOR: [i32; 2] = [24, 23];
 /// `WSAEMFILE`.
 #[cfg(windows)]
 const NO_DESCRIPTOR: [i32; 1] = [10_024];
+/// No numbers are known here, so that each failure counts as that of the endpoint.
 #[cfg(not(any(unix, windows)))]
 const NO_DESCRIPTOR: [i32; 0] = [];
 

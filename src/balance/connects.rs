@@ -29,6 +29,7 @@ use super::{
 /// While file descriptors are lacking, each cluster attempts one connection a second, and clusters without any connection go first.
 #[derive(Debug, Default)]
 pub(super) struct Connects {
+    /// Commands other than those to connect, the oldest one first.
     outgoing: VecDeque<Command>,
     waiting: Waiting,
     slots: Slots,
@@ -44,6 +45,7 @@ pub(super) struct Connects {
 struct Running {
     queue: QueueId,
     urgency: Urgency,
+    /// When the attempt loses its slot, unless it has ended.
     slot_ends_at: Instant,
 }
 
@@ -60,6 +62,7 @@ impl Connects {
 
     /// A command that is none to connect.
     pub(super) fn pass(&mut self, command: Command) {
+        // Many connections may be lost at once, and one resolution serves all of them (CH1.27).
         if !matches!(command, Command::RequestReresolution) || !self.outgoing.contains(&command) {
             self.outgoing.push_back(command);
         }
@@ -71,15 +74,18 @@ impl Connects {
             self.slots.free(connection);
             self.outgoing.push_back(Command::Cancel { connection });
         } else if self.waiting.remove(connection).is_some() {
+            // The connector does not know the attempt yet, so no command is needed.
             self.replaced.retain(|_, attempt| *attempt != connection);
         }
     }
 
     /// The next command for the connector.
     pub(super) fn poll(&mut self, limit: usize, now: Instant) -> Option<Command> {
+        // Before attempts: cancelled ones free the descriptors that these need.
         if let Some(command) = self.outgoing.pop_front() {
             return Some(command);
         }
+        // An attempt goes on without its slot, for which the next ones need not wait (CH11.8).
         self.slots.expire(now);
         self.shortage.expire(now);
         let (slots, shortage) = (&self.slots, &self.shortage);
@@ -90,6 +96,7 @@ impl Connects {
         if let Command::Connect { purpose, .. } = &command
             && let Some(replaced) = purpose.replaces()
         {
+            // The urgency of an attempt matters only until it begins.
             self.replaced.remove(&replaced);
         }
         let slot_ends_at = now + SLOT_TIME;
@@ -101,6 +108,7 @@ impl Connects {
 
     /// When [`poll`](Self::poll) may have another command, although nothing has happened.
     pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        // While no attempt waits, the end of a slot must not wake an idle channel (CH11.11).
         let ends = [self.slots.first_end(), self.shortage.poll_timeout()];
         ends.into_iter().flatten().min().filter(|_| !self.waiting.is_empty())
     }
@@ -130,6 +138,7 @@ impl Connects {
 
     /// A connection was lost: calls may wait for the attempt to replace it.
     pub(super) fn on_lost(&mut self, lost: ConnectionId) {
+        // An attempt that had succeeded and was lost before that was reported may still have its slot.
         self.end(lost);
         if let Some(attempt) = self.replaced.remove(&lost) {
             self.waiting.change_urgency(attempt, Urgency::Ordinary);
@@ -141,6 +150,7 @@ impl Connects {
         self.running.keys().copied().collect()
     }
 
+    /// Ends an attempt and frees its slot. `None` for established connections, and for attempts that have not begun.
     fn end(&mut self, connection: ConnectionId) -> Option<Running> {
         self.slots.free(connection);
         self.running.remove(&connection)

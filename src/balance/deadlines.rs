@@ -7,6 +7,7 @@ use std::{
 #[derive(Debug)]
 pub(super) struct Deadlines<K> {
     by_time: BTreeSet<(Instant, K)>,
+    /// The deadline of each state machine, to find it in `by_time`.
     by_key: BTreeMap<K, Instant>,
 }
 

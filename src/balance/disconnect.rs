@@ -11,12 +11,15 @@ pub(crate) enum Disconnect {
     SentGoAway(u32),
     /// The channel uses the connection no more.
     Shutdown,
+    /// The peer has reset the connection (ECONNRESET).
     Reset,
     /// The system ended the connection, or PINGs were not answered.
     TimedOut,
+    /// The system has aborted the connection (ECONNABORTED).
     Aborted,
     /// Otherwise, such as its end without GOAWAY.
     Socket,
+    /// The end was seen without a reason.
     Unknown,
 }
 

@@ -11,6 +11,7 @@ use super::{
 /// The endpoints of a policy that was replaced by one of another type, while the new one connects (CH3.13).
 #[derive(Debug)]
 pub(super) struct DrainingPolicy<H> {
+    /// The pickers of the replaced policy, without the endpoints whose connections are gone or taken over.
     endpoints: Localities<H>,
     /// What these endpoints have that the new policy has not taken over, by the connections that they are known by.
     subchannels: Vec<(ConnectionId, Subchannel<H>)>,
@@ -29,6 +30,7 @@ impl<H> DrainingPolicy<H> {
             .filter_map(|endpoint| {
                 Some((
                     endpoint.connection,
+                    // By connection: several subchannels may have the same destination.
                     released.take_connection(&endpoint.destination(), endpoint.connection)?,
                 ))
             })
@@ -43,6 +45,7 @@ impl<H> DrainingPolicy<H> {
         Some(retiring).filter(|retiring| !retiring.is_over())
     }
 
+    /// The pickers that calls use until the new policy has connected or failed.
     pub(super) fn endpoints(&self) -> &Localities<H> {
         &self.endpoints
     }
@@ -52,8 +55,10 @@ impl<H> DrainingPolicy<H> {
         self.endpoints.is_empty()
     }
 
+    /// Handles that a connection takes no new streams any more.
     pub(super) fn on_lost(&mut self, lost: ConnectionId, now: Instant) {
         self.subchannels.iter_mut().filter(|(_, it)| it.has(lost)).for_each(|(_, it)| it.on_lost(lost, now));
+        // Endpoints of a replaced policy do not connect again, so they end with their last connection.
         self.subchannels.retain(|(_, it)| it.ready().is_some());
         self.keep_connected();
     }

@@ -29,7 +29,9 @@ pub(super) struct ListPosition {
 /// How an endpoint is configured.
 #[derive(Debug)]
 pub(super) struct EndpointSpec {
+    /// The key by which an endpoint of the configuration before is found.
     pub(super) key: EndpointKey,
+    /// The addresses in their order, each with the identity of its connections.
     pub(super) destinations: Vec<Destination>,
     pub(super) hostname: Hostname,
     /// A lost connection is replaced at once (CH3.26); otherwise the next pick requests it (CH3.22).
@@ -39,12 +41,14 @@ pub(super) struct EndpointSpec {
 /// The hostname of an endpoint, by which the authority of requests may be rewritten (CH2.24).
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Hostname {
+    /// Hostname of a single endpoint, if it has one.
     Of(Option<Arc<str>>),
     /// Hostnames of all endpoints under pick_first that have one.
     Each(Arc<BTreeMap<Destination, Arc<str>>>),
 }
 
 impl Hostname {
+    /// The hostname of the endpoint with a destination; `None` if it has none.
     pub(super) fn of(&self, destination: &Destination) -> Option<Arc<str>> {
         match self {
             Self::Of(hostname) => hostname.clone(),
@@ -68,6 +72,7 @@ impl EndpointSpec {
 impl EndpointKey {
     /// EndpointKey of an endpoint with connections of its own.
     pub(super) fn of(mut addresses: Vec<SocketAddr>, identity: Identity) -> Self {
+        // Sorted, so that another order of the addresses is the same endpoint (CH3.24).
         addresses.sort_unstable();
         Self::Endpoint { addresses, identity }
     }

@@ -31,6 +31,7 @@ pub(super) trait Alternatives {
 #[derive(Debug, Default)]
 pub(super) struct Failover {
     alternatives: Vec<Life>,
+    /// The index of the alternative in use. `None` without alternatives, and before the first choice.
     chosen: Option<usize>,
 }
 
@@ -43,6 +44,7 @@ enum Life {
 
 #[derive(Debug)]
 struct Present {
+    /// The connectivity when it was last observed.
     last: Connectivity,
     /// The alternative was ready or idle more recently than it failed (CH3.54).
     was_usable: bool,
@@ -81,6 +83,7 @@ impl Failover {
         if self.alternatives.len() <= index {
             self.alternatives.resize_with(index + 1, Life::default);
         }
+        // It has a connection: once that is lost, requests wait for it as after its use (CH3.54).
         self.alternatives[index] = Life::Present(Present {
             last: Connectivity::Ready,
             was_usable: true,
@@ -91,6 +94,7 @@ impl Failover {
 
     /// Chooses among as many as there are, after any of them changed, or the time did. The same states lead to the same choice.
     pub(super) fn choose(&mut self, count: usize, now: Instant, alternatives: &mut dyn Alternatives) {
+        // Alternatives that are not configured any more end at once, without the 15 min of those that are not needed (CH3.56).
         for index in count..self.alternatives.len() {
             self.destroy(index, alternatives);
         }
@@ -106,6 +110,7 @@ impl Failover {
                     self.retain_below(index, now);
                     break;
                 }
+                // While its timer runs, requests wait for it even if a lower one is ready (CH3.55).
                 Connectivity::Connecting | Connectivity::TransientFailure if it.failover_at.is_some() => {
                     self.chosen = Some(index);
                     break;
@@ -114,6 +119,7 @@ impl Failover {
                 Connectivity::TransientFailure => {}
             }
         }
+        // The end of a timer is no failure: a connecting alternative still precedes the last one (CH3.55).
         self.chosen = self.chosen.or(first_connecting).or_else(|| count.checked_sub(1));
     }
 
@@ -154,6 +160,7 @@ impl Failover {
         match life {
             Life::Present(it) => {
                 if it.retained_until.take().is_some() {
+                    // Endpoints that were idle while it was not needed may begin to connect here.
                     alternatives.reactivate(index);
                     it.become_(alternatives.connectivity(index), now);
                 }
@@ -167,6 +174,7 @@ impl Failover {
     fn retain_below(&mut self, index: usize, now: Instant) {
         for life in &mut self.alternatives[index + 1..] {
             if let Life::Present(it) = life {
+                // The time of those that have not been needed for longer goes on.
                 it.retained_until.get_or_insert(now + RETENTION);
             }
         }
@@ -180,6 +188,7 @@ impl Failover {
 }
 
 impl Present {
+    /// Records the connectivity, with the timer that follows from the change.
     fn become_(&mut self, connectivity: Connectivity, now: Instant) {
         match connectivity {
             Connectivity::Ready | Connectivity::Idle => (self.was_usable, self.failover_at) = (true, None),

@@ -204,9 +204,11 @@ impl<H: Clone + Debug> Generations<H> {
     pub(crate) fn handle_resolution(&mut self, resolved: Result<Arc<Snapshot>, WatchError>, now: Instant) {
         match resolved {
             Ok(snapshot) => {
+                // First: compiled routes refer to the clusters in use.
                 self.add_clusters(&snapshot.routed_clusters());
                 let is_same =
                     matches!(&self.routing, Routing::Routes(it) if it.snapshot().has_routes_of(&snapshot));
+                // Most snapshots change endpoints alone, and their routes need not be compiled again (CH1.25).
                 if !is_same {
                     let (routes, unexecuted) = Routes::compile(&snapshot, &self.uses, &mut self.instances);
                     self.warn_of_filters(snapshot.target(), unexecuted);
@@ -219,6 +221,7 @@ impl<H: Clone + Debug> Generations<H> {
             }
             Err(error) => {
                 self.set_routing(Routing::Failed(error));
+                // The message of each failing call has the error itself.
                 self.stale_config = None;
             }
         }
@@ -269,12 +272,14 @@ impl<H: Clone + Debug> Generations<H> {
     /// The current routes and pickers, if they are others than the last time.
     pub(crate) fn poll_generation(&mut self, now: Instant) -> Option<Generation<H>> {
         while let Some((name, picker)) = self.balancer.poll_picker(now) {
+            // The cluster may have been removed since its picker was made.
             let Some(cluster) = self.uses.get(&name) else { continue };
             while self.pickers.len() <= cluster.place() {
                 self.pickers.push_back(None);
                 self.versions.pickers.push_back(0);
             }
             self.pickers[cluster.place()] = Some(picker);
+            // The number of the generation that is made below.
             self.versions.pickers[cluster.place()] = self.versions.number + 1;
             self.is_changed = true;
         }
@@ -291,6 +296,7 @@ impl<H: Clone + Debug> Generations<H> {
     /// The state of the channel (CH3.12).
     fn connectivity(&self) -> Connectivity {
         match &self.routing {
+            // A channel without routes yet is resolving them (CH1.3).
             Routing::Waiting => Connectivity::Connecting,
             Routing::Failed(_) => Connectivity::TransientFailure,
             Routing::Routes(_) => {
@@ -302,6 +308,7 @@ impl<H: Clone + Debug> Generations<H> {
         }
     }
 
+    /// Replaces the routes. Clusters that only the routes before named may be unused.
     fn set_routing(&mut self, routing: Routing) {
         self.routed = match &routing {
             Routing::Routes(routes) => routes.snapshot().routed_clusters().into_iter().collect(),
@@ -311,16 +318,19 @@ impl<H: Clone + Debug> Generations<H> {
         (self.routing, self.is_changed, self.may_release) = (routing, true, true);
     }
 
+    /// Sets why the listener or the routes may be stale; a change is published with the next generation.
     fn set_stale_config(&mut self, stale_config: Option<Arc<StaleConfig>>) {
         if self.stale_config != stale_config {
             (self.stale_config, self.is_changed) = (stale_config, true);
         }
     }
 
+    /// Passes the changes of the snapshot and of the clusters in use to the balancer.
     fn update(&mut self, now: Instant) {
         if mem::take(&mut self.may_release) {
             self.remove_unused();
         }
+        // The changes are kept until there is a snapshot to translate.
         let Some(snapshot) = &self.snapshot else { return };
         let (added, removed) = (mem::take(&mut self.added), mem::take(&mut self.removed));
         // Calls to a cluster that the application refers to wait for it.
@@ -350,11 +360,13 @@ impl<H: Clone + Debug> Generations<H> {
                 cluster.restore();
                 true
             } else {
+                // A cluster that calls still refer to stays, and the last of them calls `on_unused` (CH1.22).
                 !cluster.retire()
             };
             if !stays {
                 removed.push(name.clone());
                 free.insert(cluster.place());
+                // Calls to the next cluster at this place must not use the picker of this one.
                 if let Some(picker) = pickers.get_mut(cluster.place()) {
                     *picker = None;
                 }
@@ -366,9 +378,11 @@ impl<H: Clone + Debug> Generations<H> {
         }
     }
 
+    /// Gives each new cluster a place, and leaves its translation to the next update.
     fn add_clusters(&mut self, names: &[Arc<str>]) {
         for name in names {
             if !self.uses.contains_key(name) {
+                // Without a free place, the clusters in use have all places below their number.
                 let place = self.free_places.pop_first().unwrap_or(self.uses.len());
                 self.uses.insert(name.clone(), ClusterUse::new(name.clone(), place, self.on_unused.clone()));
                 self.added.push(name.clone());
@@ -423,6 +437,7 @@ fn by_rank(rank: Option<u8>) -> Connectivity {
         Some(0) => Connectivity::Ready,
         Some(1) => Connectivity::Connecting,
         Some(2) => Connectivity::Idle,
+        // Also without any cluster: no call can be sent.
         _ => Connectivity::TransientFailure,
     }
 }

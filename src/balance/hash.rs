@@ -17,6 +17,7 @@ use crate::{
 pub(crate) struct RequestHash {
     /// Hash policies of the route, if it has any.
     policies: Option<Arc<[HashPolicy]>>,
+    /// The random number of the channel, which policies by channel hash to.
     channel_id: u64,
     known: Option<u64>,
 }
@@ -33,6 +34,7 @@ impl RequestHash {
         Self { known: Some(hash), ..Self::default() }
     }
 
+    /// Whether the route has hash policies. Without them the hash does not depend on the request.
     pub(super) fn has_policies(&self) -> bool {
         self.policies.is_some()
     }
@@ -52,7 +54,7 @@ impl RequestHash {
     }
 }
 
-/// The hash function of all rings.
+/// The hash function of all rings: XXH64 with the seed 0.
 pub(super) fn hash(bytes: &[u8]) -> u64 {
     XxHash64::oneshot(0, bytes)
 }
@@ -62,8 +64,10 @@ fn combined(policies: &[HashPolicy], channel_id: u64, request: &RouteQuery<'_>) 
     let mut combined: Option<u64> = None;
     for policy in policies {
         if let Some(hash) = of_source(&policy.source, channel_id, request) {
+            // Rotated as in A42, so that two equal hashes do not cancel each other out.
             combined = Some(combined.map_or(hash, |before| before.rotate_left(1) ^ hash));
         }
+        // A terminal policy ends the list as soon as there is a hash, be it of an earlier policy (CH2.18).
         if policy.terminal && combined.is_some() {
             break;
         }

@@ -26,8 +26,10 @@ pub(crate) struct Destination {
 #[derive(Clone, Default)]
 pub(crate) struct Identity(Option<Arc<Parts>>);
 
+/// The parts of an identity that is not the default one.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Parts {
+    /// Address of the HTTP proxy; `None` for direct connections.
     proxy: Option<SocketAddr>,
     security: Security,
 }
@@ -126,6 +128,7 @@ impl Identity {
     /// Whether connections are made with certificates that were replaced.
     pub(super) fn is_of(&self, rotation: &Rotation) -> bool {
         match self.security() {
+            // Rotations are those of certificate providers, which neither of these has.
             Security::Plaintext | Security::Fallback => false,
             Security::Cluster { tls, .. } => tls.is_of(rotation),
         }
@@ -179,6 +182,7 @@ impl Security {
         match self {
             Self::Cluster { tls, .. } if tls.config.auto_host_sni => {
                 let unset = tls.config.server_name(None);
+                // A hostname without an effect on the server name is left out, so that such endpoints share one identity.
                 let name = tls.config.server_name(hostname).filter(|name| Some(*name) != unset);
                 Self::Cluster { tls: tls.clone(), hostname: name.map(Into::into) }
             }
@@ -192,6 +196,7 @@ impl ClusterTls {
         &self.config
     }
 
+    /// Whether handshakes use roots or a client certificate that were replaced.
     fn is_of(&self, rotation: &Rotation) -> bool {
         let roots = match &self.config.roots {
             Roots::Provider(provider) => rotation.roots.contains(&*provider.instance_name),

@@ -94,7 +94,9 @@ impl<H: Clone> Leaf<H> {
         breaker: Arc<Breaker>,
         scope: &mut LeafScope<'_>,
     ) {
+        // First, so that the endpoints that are listed below find what detection knows of them.
         self.outliers.update(self.listed.cluster.config.listed(), &config, scope.now);
+        // While the configuration before is still there for the comparison.
         self.end_conflicting(&config, scope);
         let change = self.listed.cluster.change(&config, &breaker);
         let replaced = self.replaced_endpoints(change, &config, scope.now);
@@ -210,6 +212,7 @@ impl<H: Clone> Leaf<H> {
         let priorities = &mut PriorityAlternatives { listed: &mut self.listed, outliers, scope };
         failover.choose(count, now, priorities);
         self.listed.priorities.set_choice(failover, count);
+        // CH3.13: the replaced policy serves until the new one has connected or failed.
         let is_over = self.draining.as_ref().is_some_and(DrainingPolicy::is_over);
         if is_over || self.current_connectivity() != Connectivity::Connecting {
             self.end_draining(scope);
@@ -387,6 +390,7 @@ impl<H: Clone> Leaf<H> {
         let connectivity = self.connectivity();
         let ListedEndpoints { priorities, published, .. } = &mut self.listed;
         let is_failing = connectivity == Connectivity::TransientFailure;
+        // Only failures show the error, so another one is otherwise no reason for another picker.
         let error = priorities.failing().and_then(|lists| lists.error.clone()).filter(|_| is_failing);
         if !published.publish(PickerInputs { chosen: priorities.chosen_index(), connectivity, error }) {
             return None;

@@ -32,9 +32,13 @@ pub(super) struct PriorityLists<H> {
 /// A locality, or all localities of a priority if the policy sees them as one.
 #[derive(Debug)]
 struct LocalityList<H> {
+    /// The locality; `None` for all localities together.
     locality: Option<Locality>,
+    /// The share of the requests, relative to the other lists.
     weight: u32,
+    /// The endpoints in the order of the configuration.
     members: Vec<EndpointIndex>,
+    /// The connected members, by the same indices.
     slots: ReadySlots<H>,
     counts: StateCounts,
     /// Transient failure is reported until an endpoint is ready (CH3.49).
@@ -75,7 +79,9 @@ impl<H: Clone> PriorityLists<H> {
         let (mut states, mut are_failing) = (Vec::new(), Vec::new());
         for list in lists {
             let known = self.all.iter().position(|known| known.locality.as_ref() == list.locality);
+            // The order of the lists that are left does not matter, since all of them are replaced.
             let known = known.map(|index| self.all.swap_remove(index));
+            // A failed locality stays failed over updates, until it is ready (CH3.49).
             are_failing.push(known.as_ref().is_some_and(|known| known.is_failing));
             states.push(known.map(|known| known.policy));
         }
@@ -90,6 +96,7 @@ impl<H: Clone> PriorityLists<H> {
             is_failing,
             policy: policy_state,
             connects_on_demand: policy.connects_on_demand(),
+            // Requests of older pickers name indices of other endpoints.
             id: ListId::default(),
         });
         self.all = all.collect();
@@ -161,6 +168,7 @@ impl<H: Clone> PriorityLists<H> {
         if change.is_ready_changed {
             list.slots.set(position.index, endpoint.listed());
         }
+        // In this order: the policy has to see each state, also of an endpoint that outdates the picker anyway.
         list.policy.set_endpoint(position.index, || endpoint.state()) || change.is_ready_changed
     }
 

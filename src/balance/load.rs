@@ -9,6 +9,7 @@ use std::sync::{
 #[derive(Debug, Clone)]
 pub(crate) struct Load {
     block: Arc<Block>,
+    /// The counter's place in the block, below [`BLOCK`].
     place: u8,
 }
 
@@ -19,6 +20,7 @@ pub(crate) struct Load {
 #[derive(Debug, Default)]
 pub(super) struct Loads {
     block: Arc<Block>,
+    /// The number of places that were given to endpoints.
     used: u8,
 }
 
@@ -31,6 +33,7 @@ impl Loads {
     /// A counter for another endpoint.
     pub(super) fn add(&mut self) -> Load {
         if usize::from(self.used) == BLOCK {
+            // The full block lives on with its counters.
             *self = Self::default();
         }
         let place = self.used;
@@ -49,11 +52,13 @@ impl Load {
         self.counter().fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Ends the count of an attempt; to be called once for each [`begin`](Self::begin).
     pub(super) fn end(&self) {
         self.counter().fetch_sub(1, Ordering::Relaxed);
     }
 
     fn counter(&self) -> &AtomicU32 {
+        // The remainder is the place itself, and spares the check of bounds.
         &self.block.0[usize::from(self.place) % BLOCK]
     }
 }

@@ -17,6 +17,7 @@ pub(super) struct ClusterLists<'a> {
 #[derive(Debug, Clone)]
 pub(crate) struct LocalityConfig {
     pub(crate) locality: Locality,
+    /// Weight of the locality among those of its priority.
     pub(crate) weight: u32,
     pub(crate) endpoints: Vec<EndpointConfig>,
 }
@@ -28,7 +29,9 @@ pub(crate) struct EndpointConfig {
     pub(crate) addresses: Vec<SocketAddr>,
     /// Identity of the connections to any of the addresses.
     pub(crate) identity: Identity,
+    /// Weight of the endpoint within its locality.
     pub(crate) weight: u32,
+    /// Name of the endpoint, for the authority of requests and the server name of TLS where these are configured to have it.
     pub(crate) hostname: Option<Arc<str>>,
     /// Its key on hash rings, instead of its address (CH3.29); not empty.
     pub(crate) hash_key: Option<Arc<str>>,

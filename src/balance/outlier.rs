@@ -1,7 +1,7 @@
 //! Outlier detection (A50): endpoints whose attempts fail more often than those of others are ejected for a while.
 //!
-//! This is the decision alone. What an ejection means for an endpoint is in `member`: it is reported as failing, and its connection
-//! stays (CH3.23).
+//! This is the decision alone. What an ejection means for an endpoint is in `cluster_endpoint`: it is reported as failing, and its
+//! connection stays (CH3.23).
 
 mod algorithms;
 mod endpoints;
@@ -91,6 +91,7 @@ impl Outliers {
         let is_new = self.detection.is_none();
         let start = self.detection.as_ref().map_or(now, |detection| detection.start);
         self.detection = Some(Detection { config: next.clone(), start });
+        // Without detection no endpoint was tracked, so all of them are new.
         for place in self.endpoints.list(if is_new { &[] } else { before }, config.listed()) {
             self.sweep.forget(place);
         }
@@ -112,6 +113,7 @@ impl Outliers {
         if self.sweep.is_running() {
             return Some(*start);
         }
+        // An interval beyond the range of the clock never ends.
         start.checked_add(config.interval.max(SHORTEST_INTERVAL))
     }
 
@@ -125,6 +127,7 @@ impl Outliers {
         let Some(Detection { config, start }) = &mut self.detection else { return Vec::new() };
         if !self.sweep.is_running() {
             self.sweep.begin();
+            // The next interval counts from here, and not from when this sweep was due (CH3.66).
             *start = now;
         }
         let context = Context { config, endpoints: &mut self.endpoints, begin: *start, random };

@@ -8,8 +8,10 @@ use crate::resolve::RouteQuery;
 
 /// What a pick is made for.
 pub(crate) struct PickArgs<'a, 'b> {
+    /// What the attempt remembers over its picks.
     pub(crate) attributes: &'a mut CallAttributes,
     pub(crate) random: &'a mut fastrand::Rng,
+    /// The request, for policies that read it.
     pub(crate) request: &'a RouteQuery<'b>,
 }
 
@@ -44,6 +46,7 @@ impl CallAttributes {
     /// For the next attempt of the call.
     pub(crate) fn for_next_attempt(self) -> Self {
         let session = self.session.map(|session| Box::new(session.for_next_attempt()));
+        // Labels are those of one attempt (CH9.14), and its drops are drawn anew (CH4.2); the hash stays (CH2.18).
         let labels = self.labels.map(|_| PickLabels::default());
         Self { session, labels, ..Self::new(self.hash) }
     }
@@ -62,6 +65,7 @@ impl CallAttributes {
 
     /// A policy requests the connection of the endpoint at an index of its list.
     pub(in crate::balance) fn request_connection(&mut self, index: usize) {
+        // 32 bits keep the attributes small, and no list has more endpoints.
         self.requested = u32::try_from(index).ok();
     }
 

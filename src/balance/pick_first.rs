@@ -69,6 +69,7 @@ struct Address<H> {
     has_failed: bool,
 }
 
+/// How far the attempts to connect have come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
     Idle,
@@ -188,6 +189,7 @@ impl<H> PickFirst<H> {
             let address = match known {
                 Some(known) if !is_better => before.remove(known),
                 Some(_) | None => {
+                    // The connection in use is enough: other endpoints may need those to further addresses.
                     let adopted = if keeps { None } else { released.take(&destination) };
                     self.address(destination, adopted, scope)
                 }
@@ -215,6 +217,7 @@ impl<H> PickFirst<H> {
         }
     }
 
+    /// An address, with the subchannel that it takes over if there is one. Its connections have the scope's owner from now on.
     fn address(
         &self,
         destination: Destination,
@@ -240,6 +243,7 @@ impl<H> PickFirst<H> {
             return self.become_ready(ready, scope.commands);
         }
         match self.phase {
+            // No connection was requested, or none since the loss of the last one (CH3.22).
             Phase::Idle => {}
             Phase::Ready | Phase::FirstPass { .. } | Phase::Failing { .. } => {
                 self.begin_pass(scope);
@@ -273,6 +277,7 @@ impl<H> PickFirst<H> {
         self.become_ready(position, scope.commands);
     }
 
+    /// Uses the connection of one address, and ends what the others have.
     fn become_ready(&mut self, position: usize, commands: &mut Commands) {
         self.release_others(position, commands);
         if self.addresses[position].subchannel.ready().is_some() {
@@ -288,6 +293,7 @@ impl<H> PickFirst<H> {
         it.subchannel.on_failed(error.cause);
         // If that was a further connection, the error is the reason of the delay after the loss of the others (CH4.16).
         self.error = Some(error.text);
+        // A further connection, or a replacement: the endpoint stays ready (CH4.15).
         if self.phase == Phase::Ready {
             return;
         }
@@ -297,6 +303,7 @@ impl<H> PickFirst<H> {
             Phase::FirstPass { current, .. } if *current == position => {
                 self.try_from(position + 1, scope);
             }
+            // An earlier address, whose attempt went on: the pass may end by it, but does not move on (CH3.18).
             Phase::FirstPass { .. } => self.end_pass(scope),
             Phase::Failing { failures } => {
                 *failures += 1;
@@ -327,6 +334,7 @@ impl<H> PickFirst<H> {
         }
         self.release_others(position, scope.commands);
         (self.phase, self.is_failing, self.failures) = (Phase::Idle, false, 0);
+        // The address may have moved, so the name is resolved again (CH1.27, CH3.22).
         scope.request_reresolution();
         if connectivity != Connectivity::Idle {
             self.begin_pass(scope);
@@ -369,11 +377,13 @@ impl<H> PickFirst<H> {
         self.handle_timeout(scope);
     }
 
+    /// Ends the attempts and connections of all addresses but one, and their delays unless connections were lost unproven.
     fn release_others(&mut self, position: usize, commands: &mut Commands) {
         let others = self.addresses.iter_mut().enumerate().filter(|(index, _)| *index != position);
         others.for_each(|(_, it)| it.subchannel.release(commands));
     }
 
+    /// The position of the address with this connection or attempt. `None` if it was cancelled, or is that of another endpoint.
     fn position(&self, connection: ConnectionId) -> Option<usize> {
         self.addresses.iter().position(|address| address.subchannel.has(connection))
     }
@@ -386,9 +396,11 @@ impl<H> PickFirst<H> {
 
     /// Tries the next address of the first pass that is not in backoff.
     fn try_from(&mut self, first: usize, scope: &mut Scope<'_>) {
+        // An empty list begins no pass, so there is an address.
         let last = self.addresses.len() - 1;
         for current in first..self.addresses.len() {
             let it = &mut self.addresses[current];
+            // A delay that is over must not count as a failure.
             it.subchannel.on_timeout(scope.now);
             it.subchannel.connect(scope);
             if it.subchannel.connectivity() == Connectivity::Connecting {
@@ -398,6 +410,7 @@ impl<H> PickFirst<H> {
             }
             it.has_failed = true;
         }
+        // Attempts at earlier addresses may go on, and then the pass does not end yet.
         self.phase = Phase::FirstPass { current: last, next_at: None };
         self.end_pass(scope);
     }
@@ -431,8 +444,11 @@ impl<H> PickFirst<H> {
     }
 }
 
+/// The error while the next attempt has to wait after such a loss.
 const LOST_UNPROVEN: &str = "the connection was lost again before it had carried a complete call";
+/// The lower bound of the time between attempts of the first pass.
 const SHORTEST_DELAY: Duration = Duration::from_millis(100);
+/// The upper bound of the time between attempts of the first pass.
 const LONGEST_DELAY: Duration = Duration::from_secs(2);
 
 #[cfg(test)]

@@ -74,10 +74,13 @@ pub(super) enum Choice<H> {
 #[derive(Debug)]
 pub(super) struct LeafPicker<H> {
     pub(super) name: Arc<str>,
+    /// The shares of dropped requests, in the order of their draws.
     pub(super) drops: Arc<[DropShare]>,
     pub(super) breaker: Arc<Breaker>,
+    /// The maximum number of attempts that the breaker permits.
     pub(super) limit: u32,
     pub(super) connectivity: Connectivity,
+    /// How an endpoint is picked after drops, the circuit breaker and cookies.
     pub(super) endpoints: Endpoints<H>,
     /// Endpoints that cookies lead to, if calls have sessions.
     pub(super) hosts: Option<HostPicker<H>>,
@@ -88,9 +91,11 @@ pub(super) struct LeafPicker<H> {
 /// The priority in use.
 #[derive(Debug)]
 pub(super) enum Endpoints<H> {
+    /// Endpoints are being connected, and the attempt waits.
     Queue,
     /// Set once a pick requested the connection.
     Idle(AtomicBool),
+    /// No endpoint can be reached, for this reason.
     Fail(Arc<str>),
     /// The endpoints with a connection, or hash rings, which have others as well.
     Ready(Localities<H>),
@@ -104,6 +109,7 @@ pub(super) type Localities<H> = Box<[(u64, EndpointPicker<H>)]>;
 pub(super) struct EndpointPicker<H> {
     pub(super) policy: AnyPicker<H>,
     pub(super) ready: ReadySet<H>,
+    /// The list that requests of connections name.
     pub(super) list: ListId,
 }
 
@@ -114,6 +120,7 @@ impl<H> ClusterPicker<H> {
             Choice::Gone(reason) => Pick::Drop(reason.clone()),
             Choice::Unusable(reason) => Pick::Fail(reason.clone()),
             Choice::Unknown(reason) => Pick::Unknown(reason.clone()),
+            // Without a listener of metrics no label is made (CH9.20).
             Choice::Leaf(leaf) if args.attributes.labels.is_none() => leaf.pick_in_session(args),
             Choice::Leaf(leaf) => leaf.pick_with_labels(args),
         }
@@ -170,6 +177,7 @@ impl<H> LeafPicker<H> {
 
     #[inline]
     fn pick(&self, args: &mut PickArgs<'_, '_>) -> Pick<H> {
+        // At the first pick of an attempt alone: otherwise, calls that wait would be dropped more often (CH4.2).
         if !mem::replace(&mut args.attributes.has_drawn_drops, true)
             && let Some(place) =
                 self.drops.iter().position(|drop| args.random.u32(..1_000_000) < drop.per_million)
@@ -180,6 +188,7 @@ impl<H> LeafPicker<H> {
             let (name, category) = (&self.name, &self.drops[place].category);
             return Pick::Drop(format!("cluster {name}: dropped by the overload category {category}").into());
         }
+        // Before the policy, whose counters a dropped attempt must not change; `complete` decides (CH4.5).
         if self.breaker.running() >= self.limit {
             return Pick::Drop(self.overflow());
         }
@@ -190,6 +199,7 @@ impl<H> LeafPicker<H> {
         }
         let localities = match &self.endpoints {
             Endpoints::Queue => return Pick::Queue,
+            // The first pick alone requests the connection, so that the task gets one message of all that wait.
             Endpoints::Idle(is_requested) if is_requested.swap(true, Ordering::Relaxed) => {
                 return Pick::Queue;
             }
@@ -235,9 +245,11 @@ impl<H> LeafPicker<H> {
     /// The attempt on an endpoint, unless the circuit breaker has no place for it.
     #[inline]
     fn complete(&self, endpoint: &Arc<ReadyEndpoint<H>>, tracking: Tracking) -> Pick<H> {
+        // Other calls may have taken the last place since the test in `pick`.
         if !endpoint.breaker.try_acquire(self.limit) {
             return Pick::Drop(self.overflow());
         }
+        // After the breaker: a dropped attempt is none of the endpoint's.
         if tracking.counts_request {
             endpoint.load.begin();
         }
@@ -247,6 +259,7 @@ impl<H> LeafPicker<H> {
         Pick::Complete(Attempt { endpoint, has_load, outcome, penalty, metadata, reported })
     }
 
+    /// The reason of a drop by the circuit breaker, which is counted for load reports.
     fn overflow(&self) -> Arc<str> {
         if let Some(load) = &self.load {
             load.on_overflow();
@@ -264,6 +277,7 @@ fn locality<'a, H>(
     let [(_, only)] = localities else {
         let total = localities.last().map_or(1, |(sum, _)| *sum);
         let draw = random.u64(..total);
+        // The last sum is above the draw, so there is a place.
         let place = localities.partition_point(|(sum, _)| *sum <= draw);
         return &localities[place].1;
     };
@@ -277,6 +291,7 @@ pub(super) fn ready_without<H>(
 ) -> Localities<H> {
     let (mut before, mut sum) = (0, 0);
     let rest = localities.iter().filter_map(|(end, picker)| {
+        // The sums are made anew, since they contain the localities that are left out.
         let weight = end - mem::replace(&mut before, *end);
         let picker = picker.without(&is_left_out)?;
         sum += weight;

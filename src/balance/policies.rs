@@ -417,6 +417,7 @@ impl<H> EndpointState<H> {
             (Connectivity::Ready, Some(ready)) => Self::Ready(ready.clone()),
             (Connectivity::Idle, _) => Self::Idle,
             (Connectivity::TransientFailure, _) => Self::Failing(error.cloned()),
+            // Ready without a connection for pickers is not pickable yet.
             (Connectivity::Connecting | Connectivity::Ready, _) => Self::Connecting,
         }
     }

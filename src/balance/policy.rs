@@ -30,6 +30,7 @@ pub(crate) struct Configured {
 /// A cluster with endpoints of its own: one level of priorities over localities.
 #[derive(Debug, Clone)]
 pub(crate) struct LeafConfig {
+    /// The policy that is executed, which may be another one than is configured.
     pub(crate) policy: ClusterPolicy,
     /// The endpoints that are used.
     pub(crate) priorities: Vec<Vec<LocalityConfig>>,
@@ -63,6 +64,7 @@ pub(crate) struct LeafConfig {
 pub(crate) struct HostsConfig {
     /// Endpoints that drain, which no policy has.
     pub(crate) draining: Vec<EndpointConfig>,
+    /// Whether cookies may lead to endpoints that drain.
     pub(crate) allows_draining: bool,
     /// The first addresses of usable endpoints whose health is none that cookies may lead to.
     pub(crate) forbidden: BTreeSet<SocketAddr>,
@@ -73,7 +75,9 @@ pub(crate) struct HostsConfig {
 /// A share of requests that is dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Drop {
+    /// The name in load reports and in the messages of dropped calls.
     pub(crate) category: Arc<str>,
+    /// The number of dropped requests of a million.
     pub(crate) per_million: u32,
 }
 

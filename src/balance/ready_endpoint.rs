@@ -23,6 +23,7 @@ pub(crate) struct ReadyEndpoint<H> {
     pub(super) breaker: Arc<Breaker>,
     /// Counters of outlier detection, if the endpoint's cluster has it.
     pub(super) outcomes: Option<Arc<Outcomes>>,
+    /// The connections, of which there is at least one.
     pub(crate) connections: Connections<H>,
     pub(super) load: Load,
     /// Under a policy that has weights by load.
@@ -32,6 +33,7 @@ pub(crate) struct ReadyEndpoint<H> {
     pub(super) connection: ConnectionId,
     /// Identity of the endpoint's connections.
     pub(super) identity: Identity,
+    /// The hostname, by which the authority of requests may be rewritten.
     pub(crate) hostname: Option<Arc<str>>,
     /// The label of its locality, if somebody listens.
     pub(super) locality: Option<Arc<str>>,

@@ -84,6 +84,7 @@ impl<H> ReadySlots<H> {
             (Some(_), Some(_) | None) | (None, Some(_)) => &mut self.changed,
         };
         let chunk = place / CHUNK;
+        // A new list sets its places one after the other, and would add each chunk 64 times.
         if chunks.last() != Some(&chunk) {
             chunks.push(chunk);
         }
@@ -107,6 +108,7 @@ impl<H> ReadySlots<H> {
         changed.dedup();
         for chunk in changed.drain(..) {
             chunks[chunk] = ReadyChunk::of(listed(chunk).map(|listed| Slot::new(listed.endpoint.clone())));
+            // A new chunk has the bits of all its slots: those that are left out are masked below.
             remasked.push(chunk);
         }
         for chunk in remasked.drain(..) {
@@ -123,6 +125,7 @@ impl<H> ReadySet<H> {
         Self::new(std::iter::empty())
     }
 
+    /// The set of the endpoints of some chunks, of which those without endpoints are left out.
     fn new(chunks: impl Iterator<Item = ReadyChunk<H>>) -> Self {
         let chunks: Box<[_]> = chunks.filter(|chunk| chunk.mask != 0).collect();
         let mut end = 0;
@@ -133,6 +136,7 @@ impl<H> ReadySet<H> {
         Self { ends: ends.collect(), chunks }
     }
 
+    /// The number of ready endpoints.
     pub(super) fn len(&self) -> usize {
         self.ends.last().copied().unwrap_or(0)
     }

@@ -23,6 +23,7 @@ impl<H> ReleasedConnections<H> {
     /// Takes a subchannel that its endpoint needs no more.
     pub(super) fn offer(&mut self, subchannel: Subchannel<H>) {
         let all = self.by_destination.entry(subchannel.destination().clone()).or_default();
+        // Behind those of the same value, so that the one that was offered last is taken first.
         let place = all.partition_point(|known| value(known) <= value(&subchannel));
         all.insert(place, subchannel);
     }

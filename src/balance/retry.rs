@@ -19,6 +19,7 @@ use crate::{
 pub(crate) struct RetrySettings {
     /// The attempts of a call by a retry policy, the first one included (CH6.1). 5; with 1 there are no retries.
     pub(crate) max_attempts: u32,
+    /// `None` if failures of calls never forbid the retries of others.
     pub(crate) throttle: Option<Arc<Throttle>>,
 }
 
@@ -28,6 +29,7 @@ pub(crate) struct Retries {
     /// `None` if the status of an attempt is that of the call.
     policy: Option<Arc<RetryPolicy>>,
     throttle: Option<Arc<Throttle>>,
+    /// The limit of the channel for attempts, the first one included.
     max_attempts: u32,
     /// The retries by the policy.
     retries: u32,
@@ -57,7 +59,9 @@ pub(crate) enum AttemptEnd {
 /// What the server says of retries, in `grpc-retry-pushback-ms` (CH6.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Pushback {
+    /// The delay is left to the policy.
     Absent,
+    /// The delay before the next attempt.
     After(Duration),
     /// No retry: the value is negative.
     Never,
@@ -92,7 +96,9 @@ pub(crate) struct Repeatable {
 pub(crate) struct Throttle {
     /// In thousandths, as the ratio has three decimals.
     tokens: AtomicU64,
+    /// All tokens, in thousandths.
     max: u64,
+    /// The part of a token that a success gives back, in thousandths.
     ratio: u64,
 }
 
@@ -144,6 +150,7 @@ impl Retries {
                 self.never_sent += 1;
                 Next::Free
             }
+            // Once for a call, and before any retry by the policy (CH6.13). Later ones are failures like others.
             AttemptEnd::NeverProcessed(_) if can.is_kept && !self.was_unprocessed && self.retries == 0 => {
                 self.was_unprocessed = true;
                 Next::Free
@@ -168,7 +175,9 @@ impl Retries {
         random: &mut fastrand::Rng,
     ) -> Next {
         let is_retryable = self.policy.as_ref().is_some_and(|policy| retries(policy, code));
+        // A pushback that forbids retries takes a token whatever the code is (CH6.18).
         let is_counted = is_retryable || pushback.forbids();
+        // The failure counts also where no retry is possible for another reason.
         let is_permitted = match &self.throttle {
             Some(throttle) if is_counted => throttle.on_failure(),
             Some(_) | None => true,
@@ -201,6 +210,7 @@ fn backoff(policy: &RetryPolicy, before: u32, random: &mut fastrand::Rng) -> Dur
     delay.mul_f64(0.8 + 0.4 * random.f64())
 }
 
+/// Whether a policy retries calls that end with this code. Conditions of `retry_on` stand for five codes alone.
 fn retries(policy: &RetryPolicy, code: Code) -> bool {
     let failure = match code {
         Code::Cancelled => RetryOn::Cancelled,
@@ -289,6 +299,7 @@ impl Throttled {
 
 /// Attempts on connections that were gone (CH6.12).
 pub(crate) const MAX_NEVER_SENT: u32 = 1_000;
+/// The units of a token.
 const THOUSAND: u64 = 1_000;
 
 #[cfg(test)]

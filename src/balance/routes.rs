@@ -37,12 +37,14 @@ struct CompiledRoute {
     retry_policy: Option<Arc<RetryPolicy>>,
 }
 
+/// The clusters of a route, or the reason why there are none.
 #[derive(Debug)]
 enum RouteClusters {
     /// The action is not for clients. This is its name.
     Unsupported(&'static str),
     One(RoutedCluster),
     Weighted(Vec<RoutedCluster>),
+    /// A cluster specifier plugin of this name, which channels do not execute.
     Plugin(String),
 }
 
@@ -103,6 +105,7 @@ impl Routes {
             clusters: RouteClusters::compile(route, uses, &mut chains),
             retry_policy: retry_policy(route, common.as_ref()),
         });
+        // The clusters of an older snapshot must not be kept in memory by the routes.
         let routes = Self { routes: routes.collect(), snapshot: snapshot.without_clusters() };
         *instances = chains.take_instances();
         (routes, chains.into_unexecuted())
@@ -178,6 +181,7 @@ impl Routes {
         }
     }
 
+    /// Adds the target and the route configuration to a reason.
     fn describe(&self, what: &str) -> String {
         let (target, routes) = (self.snapshot.target(), &self.snapshot.route_config().name);
         format!("target {target}, route configuration {routes:?}: {what}")
@@ -185,12 +189,14 @@ impl Routes {
 }
 
 impl RouteClusters {
+    /// Compiles the clusters of a route, each with its chain of filters.
     fn compile(
         route: &Route,
         uses: &BTreeMap<Arc<str>, Arc<ClusterUse>>,
         chains: &mut ChainCompiler<'_>,
     ) -> Self {
         let mut routed = |name: &Arc<str>, overrides: &[FilterOverride], weight| RoutedCluster {
+            // Each cluster that routes name is in use: `handle_resolution` adds them before.
             cluster: uses[name].clone(),
             filters: chains.chain(&route.filter_overrides, overrides),
             is_drawn: weight > 0,
@@ -213,6 +219,7 @@ impl RouteClusters {
         }
     }
 
+    /// The clusters in the order of the configuration; none if the route cannot be used.
     fn all(&self) -> &[RoutedCluster] {
         match self {
             Self::One(routed) => std::slice::from_ref(routed),

@@ -37,17 +37,22 @@ use super::{
 /// [`refresh`](Self::refresh).
 #[derive(Debug)]
 pub(super) struct SessionEndpoints<H> {
+    /// The addresses of all endpoints that are usable or drain.
     hosts: BTreeMap<SocketAddr, Host<H>>,
     /// Addresses with a subchannel that no endpoint of the policy has.
     owned: BTreeSet<SocketAddr>,
+    /// The addresses of the connections and attempts of own subchannels.
     connections: BTreeMap<ConnectionId, SocketAddr>,
     /// What pickers have.
     published: Hosts<H>,
+    /// The time from which the uses by calls are counted.
     epoch: Instant,
     settings: PickFirstSettings,
     max_connections: usize,
+    /// How long an own subchannel is kept after the last call that used it.
     idle_timeout: Duration,
     swept_at: Option<Instant>,
+    /// When the next sweep is due; `None` without own subchannels that a sweep may end.
     sweep_at: Option<Instant>,
 }
 
@@ -56,6 +61,7 @@ pub(super) struct SessionEndpoints<H> {
 pub(super) enum Connector {
     /// An endpoint of the policy.
     Endpoint(EndpointIndex),
+    /// A subchannel that no endpoint of the policy has.
     Own,
 }
 
@@ -161,6 +167,7 @@ impl<H: Clone> SessionEndpoints<H> {
         if let Some(own) = &mut host.own {
             let subchannel = &mut own.subchannel;
             subchannel.scale(self.max_connections, scope);
+            // The further attempt of `scale` has an id that its events have to find.
             self.connections.extend(subchannel.ids().map(|connection| (connection, address)));
         }
         host.refresh_own(address, of);
@@ -219,6 +226,7 @@ impl<H: Clone> SessionEndpoints<H> {
     ) -> Option<SocketAddr> {
         let address = *self.connections.get(&connection)?;
         let own = self.hosts.get_mut(&address)?.own.as_mut()?;
+        // Also the connection that a new one replaces ends here, and not only that of the event.
         let before: Vec<_> = own.subchannel.ids().collect();
         match event {
             ConnectionEvent::Connected(streams) => {
@@ -233,6 +241,7 @@ impl<H: Clone> SessionEndpoints<H> {
             self.connections.remove(ended);
         }
         if own.subchannel.ids().next().is_none() {
+            // Without a connection, there is nothing of a draining endpoint to keep: the next sweep may end the subchannel.
             own.is_drained = false;
             self.schedule();
         }
@@ -247,6 +256,7 @@ impl<H: Clone> SessionEndpoints<H> {
             let own = self.hosts.get_mut(address).and_then(|host| host.own.as_mut());
             if let Some(own) = own.filter(|own| own.subchannel.destination().identity.is_of(rotation.of)) {
                 own.subchannel.on_rotation(rotation.running, now);
+                // A delay that the rotation has ended is over now, so that `refresh` can replace the connection.
                 own.subchannel.on_timeout(now);
                 rotated.push(*address);
             }
@@ -296,6 +306,7 @@ impl<H: Clone> SessionEndpoints<H> {
             let Some(host) = host.filter(is_same) else { continue };
             let is_used = is_recent(self.idle_timeout, host.last_used.get(), self.epoch, scope.now);
             let is_drained = host.endpoint.is_draining && released.has_ready(&destination);
+            // One subchannel is enough for an address.
             let has_any = host.own.is_some() || !host.subchannels.is_empty();
             if has_any || !host.endpoint.is_allowed || !(is_used || is_drained) {
                 continue;
@@ -347,6 +358,7 @@ impl<H: Clone> SessionEndpoints<H> {
         hosts.into_values().filter_map(|host| host.own).for_each(|own| self.release(own, commands));
     }
 
+    /// Ends a subchannel: its attempt is cancelled, and its connections are drained.
     fn release(&mut self, mut own: Own<H>, commands: &mut Commands) {
         self.owned.remove(&own.subchannel.address());
         for connection in own.subchannel.ids() {
@@ -355,6 +367,7 @@ impl<H: Clone> SessionEndpoints<H> {
         own.subchannel.release(commands);
     }
 
+    /// Whether cookies may lead to an address, by the health of its endpoint.
     fn is_allowed(&self, address: SocketAddr) -> bool {
         self.hosts.get(&address).is_some_and(|host| host.endpoint.is_allowed)
     }
@@ -369,6 +382,7 @@ impl<H: Clone> SessionEndpoints<H> {
     fn schedule(&mut self) {
         let own = self.owned.iter().filter_map(|address| self.hosts.get(address));
         let swept = own.filter(|host| host.own.as_ref().is_some_and(|own| !own.is_drained));
+        // A subchannel that no call has used counts from the epoch.
         let oldest = swept.map(|host| host.last_used.get().unwrap_or_default()).min();
         let at = oldest.and_then(|used| (self.epoch + used).checked_add(self.idle_timeout));
         let earliest = self.swept_at.map(|swept| swept + SWEEP_INTERVAL);

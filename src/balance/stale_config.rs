@@ -14,8 +14,11 @@ pub(crate) struct StaleConfig {
 /// The resources that may be stale for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct StaleReason {
+    /// The resources, as messages name them.
     subject: String,
+    /// What keeps them from being current, without their names.
     cause: String,
+    /// The resources and the cause.
     text: String,
 }
 

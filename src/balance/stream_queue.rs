@@ -29,7 +29,9 @@ pub(crate) struct StreamQueue<H> {
 /// An attempt that waits for a stream. Dropping it takes it out of the queue at once.
 pub(crate) struct StreamWaiter<H> {
     queue: Arc<StreamQueue<H>>,
+    /// The place in the queue: lower ones have their turn before.
     place: u64,
+    /// Whether the result was taken, so that a drop has nothing to undo.
     is_over: bool,
 }
 
@@ -53,13 +55,16 @@ pub(crate) struct OnFull(Arc<dyn Fn(ConnectionId) + Send + Sync>);
 struct State<H> {
     /// Connections that take new streams, the oldest one first.
     connections: Vec<(ConnectionId, Arc<Streams<H>>)>,
+    /// The attempts that wait, by place, each with its waker once it was polled.
     waiting: BTreeMap<u64, Option<Waker>>,
     /// The streams of attempts that have not taken note of them yet.
     granted: BTreeMap<u64, Arc<Streams<H>>>,
     next: u64,
     /// Whether a further connection may be attempted. Never while attempts wait: the first one requests it.
     can_grow: bool,
+    /// Whether the limits of the connections are never exceeded.
     is_strict: bool,
+    /// Set when the last connection is lost.
     is_closed: bool,
 }
 
@@ -86,6 +91,7 @@ impl<H> StreamQueue<H> {
         if state.is_closed {
             return false;
         }
+        // A connection that is shared with other channels may have a queue already, and keeps it.
         streams.queue_or(|| self.clone());
         streams.set_strict(state.is_strict);
         streams.set_waiting(!state.waiting.is_empty());
@@ -145,6 +151,7 @@ impl<H> StreamQueue<H> {
         let requested = state.connections.first().filter(|_| state.can_grow && must_wait);
         let requested = requested.map(|(connection, _)| *connection);
         state.can_grow &= requested.is_none();
+        // Unlocked first: the woken tasks and the callback may look at the queue at once.
         drop(state);
         wakers.into_iter().for_each(Waker::wake);
         if let Some(connection) = requested {
@@ -247,6 +254,7 @@ impl<H> Future for StreamWaiter<H> {
                     *waker = Some(cx.waker().clone());
                     Poll::Pending
                 }
+                // Only the loss of all connections takes an attempt out of the queue without a stream.
                 (None, None) => Poll::Ready(Err(Gone)),
             }
         };
@@ -263,14 +271,17 @@ impl<H> Drop for StreamWaiter<H> {
         let mut state = self.queue.lock();
         let granted = state.granted.remove(&self.place);
         state.waiting.remove(&self.place);
+        // Once no attempt waits, others take streams without the queue again.
         wake(state, State::grant);
         if let Some(streams) = granted {
+            // Not under the lock, which the release takes to give the stream to the next attempt.
             streams.release(false);
         }
     }
 }
 
 impl OnFull {
+    /// A callback, which is called outside of the lock of the queue and must not block.
     pub(crate) fn new(on_full: impl Fn(ConnectionId) + Send + Sync + 'static) -> Self {
         Self(Arc::new(on_full))
     }

@@ -38,7 +38,7 @@ pub(super) struct Subchannel<H> {
     destination: Destination,
     /// The oldest one first.
     connections: Vec<(ConnectionId, Arc<Streams<H>>)>,
-    /// The trial of each connection.
+    /// The trial of each connection, in the order of the connections.
     trials: Vec<Trial>,
     /// The number of outdated connections, which are the oldest ones.
     outdated: usize,
@@ -46,7 +46,9 @@ pub(super) struct Subchannel<H> {
     queue: Option<Arc<StreamQueue<H>>>,
     /// What the queue knows of further connections.
     growth: Growth,
+    /// The attempt at another connection, and the delay after it.
     state: State,
+    /// The delays between attempts, which all connections share.
     backoff: ConnectBackoff,
     /// A connection was lost before it had proved itself, and none has proved itself since.
     has_lost_unproven: bool,
@@ -94,7 +96,9 @@ struct Trial {
 /// Whether a further connection may be attempted, and whether there may be several.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 struct Growth {
+    /// Whether a further connection may be attempted now.
     can_grow: bool,
+    /// Whether there may be several connections, so that none takes streams above its limit.
     is_strict: bool,
 }
 
@@ -210,10 +214,12 @@ impl<H> Subchannel<H> {
         let outdated = self.connections.first().filter(|_| is_idle && self.outdated > 0);
         let replaces = outdated.map(|(connection, _)| *connection);
         let can_grow = count < limit && is_idle && replaces.is_none();
+        // Several connections may also be left over from a higher limit.
         let growth = Growth { can_grow, is_strict: limit > 1 || count > 1 };
         if self.set_growth(growth) || replaces.is_some() {
             let purpose = replaces.map_or(Purpose::Further, Purpose::Replace);
             self.attempt(purpose, scope);
+            // One attempt at a time: attempts of calls that wait request no other one until it ends (CH4.12).
             self.set_growth(Growth { can_grow: false, ..growth });
         }
     }
@@ -301,6 +307,7 @@ impl<H> Subchannel<H> {
             }
             State::Idle | State::Delayed { .. } | State::Connecting { .. } | State::Failed { .. } => {
                 if let Some((streams, trial)) = self.remove(lost) {
+                    // Attempts of calls that wait take another connection now, or learn that there is none.
                     streams.close();
                     match trial.is_passed(&streams, now) {
                         true => {
@@ -331,6 +338,7 @@ impl<H> Subchannel<H> {
     /// A connection was lost before it had proved itself. If it followed the loss of another such one, the next attempt waits.
     fn on_unproven_lost(&mut self, trial: Trial) {
         self.has_lost_unproven = true;
+        // An attempt under way, or the delay after one, goes on instead (CH4.16).
         if trial.follows_loss && matches!(self.state, State::Idle) {
             let until = trial.next_at;
             self.state = match self.connections.is_empty() {
@@ -356,6 +364,7 @@ impl<H> Subchannel<H> {
             commands.drain(connection);
         }
         self.trials.clear();
+        // Without connections the delay matters only to the next request for one.
         if let State::Failed { until } = self.state {
             self.state = State::Delayed { until };
         }

@@ -37,23 +37,27 @@ impl Weighing {
         }
     }
 
+    /// The weight, which outlives connections.
     pub(super) fn weight(&self) -> &Arc<EndpointWeight> {
         &self.weight
     }
 
     /// The endpoint has reported its load beside the calls.
     pub(super) fn on_report(&self, report: LoadReport, settings: &WeightSettings, scope: &mut Scope<'_>) {
+        // A report may arrive after its stream was ended.
         if self.period.is_some() {
             self.weight.report(report, settings.penalty, scope.now);
         }
     }
 
+    /// Records the oldest connection of the endpoint; `None` without one.
     fn set_connection(&mut self, connection: Option<ConnectionId>) {
         if self.connection != connection {
             // The loss of one of several connections changes nothing for the endpoint (CH4.15).
             if self.connection.is_none() {
                 self.weight.on_ready();
             }
+            // Reports are a stream of a connection, and end with it.
             (self.connection, self.period) = (connection, None);
         }
     }

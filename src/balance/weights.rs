@@ -51,7 +51,7 @@ pub(crate) struct EndpointWeight {
     weight: AtomicU64,
     /// When the last report was, in ns since the epoch; [`NEVER`] before the first.
     updated: AtomicU64,
-    /// Since when there have been reports without an interruption.
+    /// Since when there have been reports without an interruption, in ns since the epoch; [`NEVER`] if there is none.
     reporting_since: AtomicU64,
 }
 
@@ -86,6 +86,7 @@ impl LoadReport {
         let OrcaLoadReport { cpu_utilization, rps_fractional, eps, application_utilization, .. } =
             OrcaLoadReport::decode(message)?;
         let is_positive = |value: f64| value > 0.0 && value.is_finite();
+        // Applications that report no utilization of their own are weighed by their CPU (A58).
         let utilization =
             if application_utilization > 0.0 { application_utilization } else { cpu_utilization };
         let errors = if eps.is_finite() && eps > 0.0 { eps } else { 0.0 };
@@ -118,6 +119,7 @@ impl EndpointWeight {
             return;
         }
         self.weight.store(weight.to_bits(), Ordering::Relaxed);
+        // After the weight, so that a reader of this time sees a weight.
         self.updated.store(now, Ordering::Release);
         // Fails if it has reported before.
         let _ = self.reporting_since.compare_exchange(NEVER, now, Ordering::Relaxed, Ordering::Relaxed);
@@ -133,6 +135,7 @@ impl EndpointWeight {
         let now = self.since_epoch(now);
         let updated = self.updated.load(Ordering::Acquire);
         if updated == NEVER || now.saturating_sub(updated) >= nanoseconds(settings.expiration) {
+            // The next report begins the blackout again (CH3.43).
             self.reporting_since.store(NEVER, Ordering::Relaxed);
             return if updated == NEVER { WeightState::NotYetUsable } else { WeightState::Stale };
         }
@@ -165,11 +168,12 @@ impl WeightState {
     }
 }
 
+/// A duration in ns. Durations of more than 584 years are as long as fits below [`NEVER`].
 fn nanoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(NEVER - 1)
 }
 
-/// No time.
+/// The value of a time that is not set.
 const NEVER: u64 = u64::MAX;
 
 #[cfg(test)]

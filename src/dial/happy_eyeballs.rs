@@ -25,11 +25,15 @@ pub(super) async fn connect(
             attempts.spawn(async move { (address, options.connect(address).await) });
         }
         tokio::select! {
+            // First what has ended: an attempt that has succeeded makes another one needless.
             biased;
             done = attempts.join_next() => match done {
                 Some(Ok((address, Ok(socket)))) => return Ok((socket, address)),
+                // The next attempt begins at once, and not after the delay (RFC 8305, section 5).
                 Some(Ok((_, Err(e)))) => failure = Some(e),
+                // The attempt panicked: nobody cancels it.
                 Some(Err(e)) => failure = Some(io::Error::other(e)),
+                // No attempt is left, so all addresses were tried: each turn before has begun one.
                 None => return Err(failure.unwrap_or_else(|| io::Error::other("the name has no address"))),
             },
             // The attempts before go on: the first one that succeeds wins, and the others are dropped with the set.

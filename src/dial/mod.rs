@@ -38,6 +38,9 @@ pub(crate) enum Alpn {
 }
 
 /// Connects to one of the addresses of a server. Also returns the host that the server's certificate is to be for.
+///
+/// # Errors
+/// The error of the look-up, or of the attempt that failed last. There is no time limit but that of the caller.
 pub(crate) async fn open(server: &ServerAddress, options: SocketOptions) -> io::Result<(Socket, String)> {
     match server {
         ServerAddress::Host { host, port } => {
@@ -45,16 +48,19 @@ pub(crate) async fn open(server: &ServerAddress, options: SocketOptions) -> io::
             let unknown = |e| io::Error::other(format!("the host {host} cannot be looked up: {e}"));
             let addresses = happy_eyeballs::interleave(lookup.map_err(unknown)?.collect());
             let (socket, _) = happy_eyeballs::connect(addresses, options).await?;
+            // The certificate is for the configured name, whichever of its addresses accepts.
             Ok((Socket::Tcp(socket), host.clone()))
         }
         // The order of the addresses is the operator's.
         ServerAddress::Addresses(addresses) => {
             let (socket, address) = happy_eyeballs::connect(addresses.clone(), options).await?;
+            // Without a name, the certificate has to be for the address itself.
             Ok((Socket::Tcp(socket), address.ip().to_string()))
         }
         #[cfg(unix)]
         ServerAddress::Unix(path) => {
             let socket = tokio::net::UnixStream::connect(path).await?;
+            // The path of a socket is no name for a certificate. gRPC's authority for Unix sockets is `localhost`, too.
             Ok((Socket::Unix(socket), "localhost".to_owned()))
         }
         #[cfg(not(unix))]
@@ -65,12 +71,18 @@ pub(crate) async fn open(server: &ServerAddress, options: SocketOptions) -> io::
 }
 
 /// Connects to an address.
+///
+/// # Errors
+/// The error of the system, which may come late: callers limit the time.
 #[cfg(feature = "channel")]
 pub(crate) async fn open_tcp(address: SocketAddr, options: SocketOptions) -> io::Result<Socket> {
     Ok(Socket::Tcp(options.connect(address).await?))
 }
 
 /// Connects to an address by a tunnel through an HTTP proxy (CH7.25).
+///
+/// # Errors
+/// The error of the connection to the proxy, or a text with the reason why there is no tunnel.
 #[cfg(feature = "channel")]
 pub(crate) async fn open_tunnel(
     proxy: SocketAddr,

@@ -19,6 +19,7 @@ impl SocketOptions {
     /// Connects to an address.
     pub(super) async fn connect(self, address: SocketAddr) -> io::Result<TcpStream> {
         let socket = TcpStream::connect(address).await?;
+        // Requests are small frames, which Nagle's algorithm would hold back until the peer acknowledges earlier ones.
         socket.set_nodelay(true)?;
         self.set(&socket)?;
         Ok(socket)

@@ -141,6 +141,7 @@ macro_rules! forward_io {
                 self.io_mut().poll_shutdown(cx)
             }
 
+            // Passed on as well, since the default writes one buffer at a time.
             fn poll_write_vectored(
                 mut self: Pin<&mut Self>,
                 cx: &mut Context<'_>,

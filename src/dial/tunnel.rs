@@ -18,6 +18,7 @@ pub(super) async fn open(io: &mut TcpStream, address: SocketAddr) -> Result<(), 
     let mut left = LONGEST_HEADS;
     loop {
         let head = read_head(io, left).await?;
+        // One limit for all heads: informational responses may follow each other without end (CH7.26).
         left -= head.len();
         match status(&head)? {
             // What a proxy reports before its answer.
@@ -51,6 +52,7 @@ async fn read_head(io: &mut TcpStream, longest: usize) -> Result<Vec<u8>, String
         let taken = end.unwrap_or(head.len()) - before;
         head.truncate(before + taken);
         io.read_exact(&mut ahead[..taken]).await.map_err(|error| format!("proxy: {error}"))?;
+        // Checked with the first bytes, since another protocol may never send an empty line.
         if !b"HTTP/1.".iter().zip(&head).all(|(one, other)| one == other) {
             return Err("proxy: its response is none of HTTP/1.1".to_owned());
         }
@@ -62,7 +64,9 @@ async fn read_head(io: &mut TcpStream, longest: usize) -> Result<Vec<u8>, String
 
 /// Returns the end of a head, behind its empty line; the first `searched` bytes have none.
 fn end_of_head(head: &[u8], searched: usize) -> Option<usize> {
+    // The empty line may begin in the part that was searched before.
     let from = searched.saturating_sub(3);
+    // Bare line feeds are permitted to recipients by RFC 9112, section 2.2.
     let ends = [&b"\r\n\r\n"[..], b"\n\n", b"\n\r\n"];
     let first = |end: &[u8]| {
         head[from..].windows(end.len()).position(|window| window == end).map(|at| from + at + end.len())
@@ -73,6 +77,7 @@ fn end_of_head(head: &[u8], searched: usize) -> Option<usize> {
 /// Parses the status line of a response.
 fn status(head: &[u8]) -> Result<(u16, String), String> {
     let line = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    // The text becomes that of errors, so it is short and without control characters.
     let line: String =
         String::from_utf8_lossy(line).chars().filter(|char| !char.is_control()).take(100).collect();
     let mut parts = line.splitn(3, ' ');

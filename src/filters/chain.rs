@@ -89,6 +89,7 @@ impl FilterChain {
 }
 
 impl<'a> ChainCompiler<'a> {
+    /// A compiler for the filters of a listener, with the overrides of a virtual host.
     pub(crate) fn new(filters: &'a [HttpFilter], host: &'a [FilterOverride]) -> Self {
         let (compiling, unexecuted) = (Compiling::default(), BTreeSet::new());
         Self { filters, host, shared: [None, None], compiling, unexecuted }
@@ -124,6 +125,7 @@ impl<'a> ChainCompiler<'a> {
                 Compiled::Unknown => drop(self.unexecuted.insert(&filter.name)),
             }
         }
+        // Calls without a chain skip all that filters need.
         if filters.is_empty() {
             return None;
         }

@@ -43,6 +43,7 @@ impl StreamFilter for CustomCallFilter {
     type State = Vec<(HeaderName, HeaderValue)>;
 
     fn hooks(&self) -> Hooks {
+        // The application may change any header, so the hash is computed before that (CH6.21).
         Hooks { changes_request: true, handler: true, ..Hooks::default() }
     }
 
@@ -62,6 +63,7 @@ impl StreamFilter for CustomCallFilter {
     }
 
     fn add_credential(&self, state: &mut Option<Self::State>, name: HeaderName, mut value: HeaderValue) {
+        // Neither shown by `Debug` nor added to HPACK's table.
         value.set_sensitive(true);
         state.get_or_insert_default().push((name, value));
     }

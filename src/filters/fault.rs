@@ -23,7 +23,7 @@ use crate::{
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FaultFilter(pub(super) Fault);
 
-/// A fault in progress, counted until it is dropped.
+/// The number of faults that run.
 #[derive(Debug)]
 struct ActiveFaults(AtomicU32);
 
@@ -59,6 +59,7 @@ struct Controls<'a> {
 }
 
 impl FaultFilter {
+    /// Compiles a fault, unless there is no request that it could be injected into.
     pub(super) fn compile(
         effective: EffectiveFilter<'_>,
         _: &FilterSite<'_, '_>,
@@ -80,6 +81,7 @@ impl StreamFilter for FaultFilter {
     /// Delays the stream, or fails it, or both in turn (CH5.6).
     fn on_request<'a>(&'a self, _: &'a mut Option<()>, request: &'a mut FilterRequest<'_>) -> Decision<'a> {
         let mut draw = || request.random.u32(..1_000_000);
+        // Both in any case, so that the draw of the failure does not depend on the delay (CH5.6).
         let draws = FaultDraws { delay: draw(), abort: draw() };
         let headers = Visible(&*request.headers);
         let controls = Controls::new(&headers);
@@ -88,6 +90,7 @@ impl StreamFilter for FaultFilter {
         let Some(Injected { delay, abort, active }) = injected else { return Decision::Continue };
         let end = move || abort.map_or(Ok(()), |code| Err(failure(code)));
         let Some(delay) = delay else {
+            // The fault is over with this decision, and so is its count (CH5.10).
             return end().map_or_else(Decision::Reply, |()| Decision::Continue);
         };
         let delayed = request.callbacks.sleep(delay);
@@ -130,6 +133,7 @@ fn inject<'a>(
 fn is_ever_injected(fault: &Fault) -> bool {
     let delay = fault.delay.as_ref().map(|delay| delay.percentage);
     let abort = fault.abort.as_ref().map(|abort| abort.percentage);
+    // Headers lower a share and never raise it, so a share of 0 stays 0 (CH5.7).
     let has_share = [delay, abort].into_iter().flatten().any(|fraction| fraction.numerator > 0);
     has_share && fault.max_active_faults != Some(0)
 }
@@ -234,9 +238,13 @@ fn lowered(share: Fraction, headers: &Controls<'_>, name: &str) -> Fraction {
 static FAULTS: ActiveFaults = ActiveFaults::new();
 /// The delay in milliseconds.
 const DELAY: &str = "x-envoy-fault-delay-request";
+/// The number that lowers the share of delayed requests, in the denominator of the configuration.
 const DELAY_PERCENTAGE: &str = "x-envoy-fault-delay-request-percentage";
+/// The HTTP status of the failure, from 200 to 599.
 const ABORT: &str = "x-envoy-fault-abort-request";
+/// The gRPC code of the failure.
 const ABORT_GRPC: &str = "x-envoy-fault-abort-grpc-request";
+/// The number that lowers the share of failed requests, in the denominator of the configuration.
 const ABORT_PERCENTAGE: &str = "x-envoy-fault-abort-request-percentage";
 
 #[cfg(test)]

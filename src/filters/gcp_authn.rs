@@ -112,6 +112,7 @@ impl GcpAuthnFilter {
         let capacity = usize::try_from(config.cache_size).unwrap_or(usize::MAX);
         let make = || -> Option<InstanceState> { Some(IdentityTokens::new(&site.filter.name, capacity)) };
         let tokens = compiling.instances.of(site.filter, make);
+        // States are kept by name and type, so this one is always of the type.
         let Some(tokens) = tokens.and_then(|tokens| tokens.downcast::<IdentityTokens>().ok()) else {
             return Compiled::Unknown;
         };
@@ -184,12 +185,14 @@ fn authorize(headers: &mut HeaderMap, token: TokenResult) -> Result<(), LocalRep
     let token = token.map_err(|TokenError { code, message }| LocalReply::new(code, message.to_string()))?;
     let malformed = || LocalReply::new(Code::Unauthenticated, "the identity token is malformed");
     let mut value = HeaderValue::try_from(format!("Bearer {token}")).map_err(|_| malformed())?;
+    // Neither shown by `Debug` nor added to HPACK's table.
     value.set_sensitive(true);
     headers.insert(AUTHORIZATION, value);
     Ok(())
 }
 
 impl IdentityTokens {
+    /// An empty cache for the filter of a name, with room for so many audiences.
     fn new(filter: &str, capacity: usize) -> Arc<Self> {
         Arc::new(Self { filter: filter.into(), cache: Mutex::new(TokenCache::new(capacity)) })
     }
@@ -248,9 +251,11 @@ impl TokenCache {
             entry.failure.as_ref().filter(|(_, until)| *until > now).map(|(error, _)| error.clone());
         if let Some((token, until)) = entry.token.as_ref().filter(|(_, until)| *until > now) {
             let token = token.clone();
+            // After a failed refresh the valid token serves on, and the next fetch waits for the backoff.
             if *until - now >= REFRESH || is_fetching || failure.is_some() {
                 return TokenDecision::Now(Ok(token));
             }
+            // No call waits for the refresh.
             self.fetching.insert(audience.clone(), Vec::new());
             return TokenDecision::NowAndFetch(token);
         }

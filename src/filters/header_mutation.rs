@@ -48,8 +48,10 @@ impl HeaderMutationFilter {
         let EffectiveFilter::HeaderMutation(config) = effective else { return Compiled::Unknown };
         let mut levels: Vec<_> = site.overrides().filter_map(of_override).collect();
         if config.most_specific_header_mutations_wins {
+            // The last mutation of a header wins, so the most specific level has to be the last.
             levels.reverse();
         }
+        // The listener is the first in either order (CH5.17).
         levels.insert(0, &config.mutations);
         let all = |list: fn(&HeaderMutations) -> &[HeaderAction]| {
             levels.iter().flat_map(|mutations| list(mutations)).filter_map(Mutation::new).collect()
@@ -135,6 +137,7 @@ impl Mutation {
             }
             Self::Remove(name) => drop(headers.remove(name)),
             Self::RemoveAll(action) => {
+                // The names are borrowed from the map, so they are found and removed one by one.
                 while let Some(name) = headers.keys().find(|name| action.removes(name.as_str())).cloned() {
                     headers.remove(name);
                 }

@@ -45,6 +45,7 @@ impl Instances {
         if let Some(known) = self.0.get(&filter.name).filter(|instance| instance.kind == kind) {
             return Some(known.state.clone());
         }
+        // A state that cannot be made is tried again at the next update.
         let state = make()?;
         self.0.insert(filter.name.clone(), Instance { kind, state: state.clone() });
         Some(state)

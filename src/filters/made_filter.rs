@@ -41,6 +41,7 @@ impl<'a> MadeFilters<'a> {
         instances: &mut Instances,
     ) -> Option<Arc<MadeFilter>> {
         let made = &mut self.0.entry(&filter.name).or_default()[usize::from(setting.is_some())];
+        // The configuration in the listener is the same for all routes of a compilation, so overrides alone are compared.
         if let Some(equal) = made.as_ref().filter(|made| made.setting.as_ref() == setting) {
             return Some(equal.clone());
         }

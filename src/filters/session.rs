@@ -83,10 +83,12 @@ impl StreamFilter for SessionFilter {
             });
         if let Some(upstream) = &mut request.upstream {
             if let Some(session) = &session
+                // The selected cluster stays if the cookie names it; otherwise one of the route's may replace it (CH8.4).
                 && !session.names(upstream.cluster())
             {
                 upstream.select_cluster(&|name| session.names(name));
             }
+            // Without a cookie as well: picks then report their endpoint, for the cookie of the response (CH8.6).
             upstream.override_host(session.as_ref().map(|session| &*session.addresses));
         }
         *state = Some(Session(session));
@@ -112,6 +114,7 @@ impl SessionState {
     /// The first cookie of this name has another form.
     fn read(name: &str, headers: &dyn RequestHeaders) -> Result<Option<Self>, IgnoredCookie> {
         let mut found = None;
+        // The first cookie of the name counts, whichever header it is in (CH8.2).
         headers.for_each_value("cookie", &mut |line| found = found.or_else(|| value_of(line, name)));
         let Some(value) = found else { return Ok(None) };
         let content = READER.decode(unquoted(value)).map_err(|_| IgnoredCookie::NotBase64)?;
@@ -154,6 +157,7 @@ fn set_cookie(
         return None;
     }
     let SessionCookie { name, path, ttl, .. } = cookie;
+    // Without the prefix `cluster:`, as C-core writes it.
     let mut header = format!("{name}={}; HttpOnly", STANDARD.encode(format!("{addresses};{cluster}")));
     if !path.is_empty() {
         header.push_str(&format!("; Path={path}"));
@@ -178,6 +182,7 @@ impl fmt::Display for IgnoredCookie {
 fn value_of<'a>(line: &'a [u8], name: &str) -> Option<&'a [u8]> {
     line.split(|byte| *byte == b';').find_map(|pair| {
         let pair = pair.trim_ascii();
+        // What has no `=` is no cookie.
         let end = pair.iter().position(|byte| *byte == b'=')?;
         (pair[..end] == *name.as_bytes()).then(|| &pair[end + 1..])
     })

@@ -35,6 +35,7 @@ impl StreamFilters {
     pub(crate) fn take(&mut self, filters: Range<usize>) -> Self {
         let mut taken = Slots::default();
         for index in filters {
+            // Filters without a state share a slot, which may be swapped without an effect.
             mem::swap(taken.of(&self.chain, index), self.slots.of(&self.chain, index));
         }
         Self { chain: self.chain.clone(), slots: taken }
@@ -116,6 +117,7 @@ impl Slots {
         if !filters[index].has_state() {
             return &mut self.empty;
         }
+        // Counted at each hook: chains are short, and a table of indices would be an allocation.
         match filters[..index].iter().filter(|filter| filter.has_state()).count() {
             0 => &mut self.first,
             number => {

@@ -120,6 +120,7 @@ pub(crate) struct Waiting<'a> {
 /// The end of a stream by a filter: its status, without messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct LocalReply {
+    /// The status of the stream, which may be OK.
     pub(crate) code: Code,
     pub(crate) message: Cow<'static, str>,
     /// Whether the configuration is at fault, so that the message names the node.
@@ -141,6 +142,7 @@ pub(crate) struct FilterRequest<'a> {
     /// Where the request goes; `None` on a server.
     pub(crate) upstream: Option<&'a mut (dyn Upstream + 'a)>,
     pub(crate) random: &'a mut fastrand::Rng,
+    /// The clocks and the I/O of the side that runs the filters.
     pub(crate) callbacks: &'a Arc<dyn FilterCallbacks>,
 }
 

@@ -16,7 +16,9 @@ pub(crate) struct Token {
 /// Why there is no token: the status of the calls that need it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TokenError {
+    /// UNAVAILABLE for a failure that may pass, or UNAUTHENTICATED.
     pub(crate) code: Code,
+    /// The audience and the reason.
     pub(crate) message: Arc<str>,
 }
 
@@ -33,6 +35,7 @@ impl TokenError {
 
     /// The status of the metadata server, other than 200 (CH5.14).
     pub(crate) fn of_status(audience: &str, status: u16) -> Self {
+        // Other statuses are not temporary (CH5.14).
         let is_unavailable = Code::from_http_status(status.into()) == Code::Unavailable;
         let code = if is_unavailable { Code::Unavailable } else { Code::Unauthenticated };
         Self::new(code, audience, &format!("HTTP status {status}"))

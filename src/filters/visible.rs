@@ -17,6 +17,7 @@ impl RequestHeaders for Visible<'_> {
 
 /// Whether a header is none of the metadata of the application.
 pub(crate) fn is_hidden(name: &str) -> bool {
+    // `get`, since a matcher may have any name, and five bytes may end within a character. `content-type` is visible (CH2.10).
     let is_grpc = name.get(..5).is_some_and(|start| start.eq_ignore_ascii_case("grpc-"));
     is_grpc || HIDDEN.iter().any(|hidden| name.eq_ignore_ascii_case(hidden))
 }

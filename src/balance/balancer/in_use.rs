@@ -30,9 +30,11 @@ use crate::balance::{
 pub(super) struct ClustersInUse<H> {
     settings: BalancerSettings,
     breakers: Arc<Breakers>,
+    /// The newest configurations, also those of leaves that no target has needed yet.
     configs: ClusterConfigs,
     targets: BTreeMap<Arc<str>, Target<H>>,
     leaves: Leaves<H>,
+    /// When leaves and targets are due, so that a timeout concerns those alone.
     deadlines: Deadlines<Due>,
     changes: Changes,
     /// Routes have filters that keep sessions.
@@ -101,6 +103,7 @@ impl<H: Clone> ClustersInUse<H> {
         for (name, config) in changes.leaves {
             match config {
                 Some(config) => {
+                    // A leaf that one target gives up and another one gets is listed twice, and its last change counts.
                     removed.remove(&name);
                     self.set_leaf(name, config, scope);
                 }
@@ -127,6 +130,7 @@ impl<H: Clone> ClustersInUse<H> {
         scope: &mut EventScope<'_>,
         event: impl FnOnce(&mut Leaf<H>, &mut LeafScope<'_>),
     ) {
+        // No event finds another leaf at the index of a released one: its connections have no owner, and its deadline is gone.
         let Some(used) = self.leaves.get_mut(index) else { return };
         event(&mut used.leaf, &mut scope.of(index));
         self.changes.leaves.insert(index);
@@ -177,11 +181,14 @@ impl<H: Clone> ClustersInUse<H> {
         self.choose_all(scope);
         self.refresh_pickers(scope.now);
         let name = self.changes.outgoing.pop_first()?;
+        // Each outgoing name is that of a target: `remove_target` takes it out.
         let picker = self.targets[&name].picker.clone();
         Some((name, picker))
     }
 
+    /// Sets the configuration of a leaf, and updates the leaf if it was created.
     fn set_leaf(&mut self, name: Arc<str>, config: Arc<LeafConfig>, scope: &mut EventScope<'_>) {
+        // A leaf that does not exist yet is created by the failover of its target, if that ever needs it.
         if let Some(index) = self.leaves.index(&name) {
             let breaker = self.breakers.of(&name, &config.service_name);
             let config = config.clone();
@@ -190,6 +197,7 @@ impl<H: Clone> ClustersInUse<H> {
         self.configs.leaves.insert(name, config);
     }
 
+    /// Sets the configuration of a target, which releases the leaves that it names no more.
     fn set_target(&mut self, name: Arc<str>, config: ClusterConfig, scope: &mut EventScope<'_>) {
         if self.targets.get(&name).is_some_and(|target| target.config == config) {
             return;
@@ -200,10 +208,12 @@ impl<H: Clone> ClustersInUse<H> {
             self.release(&name, &leaf, scope);
         }
         self.targets.insert(name.clone(), target);
+        // The picker of a cluster without leaves is complete; that of others follows from their choice.
         self.changes.outgoing.insert(name.clone());
         self.changes.targets.insert(name);
     }
 
+    /// Removes a target with its timer and its changes, and releases its leaves.
     fn remove_target(&mut self, name: &Arc<str>, scope: &mut EventScope<'_>) {
         self.configs.targets.remove(name);
         let Some(mut target) = self.targets.remove(name) else { return };
@@ -218,6 +228,7 @@ impl<H: Clone> ClustersInUse<H> {
 
     /// Lets the targets of changed leaves choose among their leaves.
     fn choose_all(&mut self, scope: &mut EventScope<'_>) {
+        // A choice that creates a leaf marks that leaf, so that its targets choose once more, until nothing changes.
         loop {
             for index in mem::take(&mut self.changes.leaves) {
                 let Some(UsedLeaf { leaf, targets, .. }) = self.leaves.get(index) else { continue };
@@ -231,8 +242,10 @@ impl<H: Clone> ClustersInUse<H> {
         }
     }
 
+    /// Lets a target choose among its leaves, which may create some and release others.
     fn choose(&mut self, name: &Arc<str>, scope: &mut EventScope<'_>) {
         let Some(target) = self.targets.get_mut(name) else { return };
+        // Taken out for the time of the choice, which creates and releases leaves of `self`.
         let mut failover = mem::take(&mut target.failover);
         let leaves = target.config.leaves().to_vec();
         let now = scope.now;
@@ -246,6 +259,7 @@ impl<H: Clone> ClustersInUse<H> {
 
     /// Makes the pickers of what changed.
     fn refresh_pickers(&mut self, now: Instant) {
+        // Leaves first: a target is refreshed once, however many of its leaves have changed (CH1.26).
         for index in mem::take(&mut self.changes.leaf_pickers) {
             let Some(used) = self.leaves.get_mut(index) else { continue };
             if let Some(picker) = used.leaf.take_picker(now) {
@@ -322,6 +336,7 @@ impl<H: Clone> Alternatives for TargetLeaves<'_, '_, H> {
 
     fn connectivity(&self, index: usize) -> Connectivity {
         let leaf = self.leaves.get(index).and_then(|name| self.clusters.leaves.by_name(name));
+        // A leaf without a configuration was not created. It counts as failing, so that the next one is used.
         leaf.map_or(Connectivity::TransientFailure, |used| used.leaf.connectivity())
     }
 }

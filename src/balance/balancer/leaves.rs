@@ -75,6 +75,7 @@ impl<H: Clone> Leaves<H> {
         target: &Arc<str>,
         make: impl FnOnce(LeafIndex) -> Leaf<H>,
     ) -> LeafIndex {
+        // The index precedes the leaf, whose first attempts to connect carry it.
         let entry = self.all.vacant_entry();
         let index = LeafIndex(entry.key());
         let targets = BTreeSet::from([target.clone()]);

@@ -12,8 +12,10 @@ use crate::balance::{
 /// A cluster that requests are sent to.
 #[derive(Debug)]
 pub(super) struct Target<H> {
+    /// The configuration, whose leaves have the indices of the failover.
     pub(super) config: ClusterConfig,
     pub(super) failover: Failover,
+    /// The newest picker, which may not have been polled yet.
     pub(super) picker: Arc<ClusterPicker<H>>,
 }
 
@@ -27,6 +29,7 @@ impl<H> Target<H> {
         Self {
             config: ClusterConfig::Leaves(Vec::new()),
             failover: Failover::default(),
+            // Replaced before the first poll, unless no leaf can be created.
             picker: Arc::new(config.picker().unwrap_or_else(unusable)),
         }
     }
@@ -69,6 +72,7 @@ impl<H> Target<H> {
     /// Makes a picker of the latest one of the leaf in use; false if that is the same as before.
     pub(super) fn refresh(&mut self, leaf: Arc<LeafPicker<H>>) -> bool {
         if let Choice::Leaf(known) = &self.picker.choice
+            // A leaf makes another picker only if calls would see a difference, so the pointers decide.
             && Arc::ptr_eq(known, &leaf)
         {
             return false;

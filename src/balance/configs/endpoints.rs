@@ -33,12 +33,14 @@ impl<'a> Endpoints<'a> {
             .collect()
     }
 
+    /// A locality with its usable endpoints, which may be none.
     fn locality(&self, of: &LocalityEndpoints) -> LocalityConfig {
         let usable = of.endpoints.iter().filter(|endpoint| endpoint.is_healthy());
         let endpoints = usable.map(|endpoint| self.endpoint(endpoint, &of.metadata)).collect();
         LocalityConfig { locality: of.locality.clone(), weight: of.weight.get(), endpoints }
     }
 
+    /// An endpoint, with the proxy of its own metadata or that of its locality.
     fn endpoint(&self, endpoint: &Endpoint, locality: &Metadata) -> EndpointConfig {
         EndpointConfig {
             addresses: endpoint.addresses().collect(),
@@ -52,10 +54,12 @@ impl<'a> Endpoints<'a> {
     /// The proxy is that of the endpoint, or else of its locality (A86).
     fn identity(&self, endpoint: &Endpoint, locality: &Metadata) -> Identity {
         let metadata = [endpoint.metadata(), locality];
+        // Metadata alone enables no proxy: the cluster must have the transport socket for it (CH7.25).
         let proxies = metadata.into_iter().filter(|_| self.may_have_proxies);
         let proxy = proxies.filter_map(Metadata::proxy_address).next();
         let security = self.security.for_hostname(endpoint.hostname());
         if proxy.is_none() && security == *self.security {
+            // One allocation for most endpoints, whose identities are then compared by their pointers.
             return self.identity.clone();
         }
         Identity::new(proxy, security)

@@ -49,6 +49,7 @@ impl Shortage {
     pub(super) fn permits(&self, urgency: Urgency, leaf: LeafIndex, now: Instant) -> bool {
         let is_paced = self.next_at.get(&leaf).is_some_and(|at| *at > now);
         let is_passed_over =
+            // Ordinary attempts wait only for clusters that have failed for lack of a descriptor.
             !is_needed(urgency) && !self.deprived.contains_key(&leaf) && !self.deprived.is_empty();
         self.ends_at.is_none() || !(is_paced || is_passed_over)
     }
@@ -69,6 +70,7 @@ impl Shortage {
     }
 }
 
+/// Whether a call waits for the attempt, or its cluster has no connection.
 fn is_needed(urgency: Urgency) -> bool {
     match urgency {
         Urgency::Requested | Urgency::Unserved => true,

@@ -13,6 +13,7 @@ use crate::balance::command::ConnectionId;
 pub(super) struct Slots {
     by_attempt: BTreeMap<ConnectionId, Slot>,
     by_end: BTreeSet<(Instant, ConnectionId)>,
+    /// The number of slots of each queue that has any.
     by_queue: BTreeMap<QueueId, usize>,
     /// The number of those that are to replace a connection in use.
     replacing: usize,
@@ -30,6 +31,8 @@ impl Slots {
     /// Whether there is a slot for an attempt, of so many.
     pub(super) fn permit(&self, limit: usize, urgency: Urgency, queue: QueueId) -> bool {
         let (held, quarter) = (self.by_attempt.len(), limit / 4);
+        // A quarter is left to requested attempts and to queues without a slot, so that silent endpoints of one cluster do not
+        // keep others from connecting (CH11.8).
         let is_ordinary = held < limit - quarter;
         let is_permitted = match urgency {
             Urgency::Requested => true,
@@ -37,11 +40,13 @@ impl Slots {
                 is_ordinary || !self.by_queue.contains_key(&queue)
             }
             // Certificates may be replaced for all endpoints at once, and calls wait for none of these.
+            // At least one at a time: a limit below 4 must not keep rotations from ending.
             Urgency::Replacement => is_ordinary && self.replacing < quarter.max(1),
         };
         held < limit && is_permitted
     }
 
+    /// Gives a slot to an attempt, which [`permit`](Self::permit) has permitted.
     pub(super) fn hold(&mut self, connection: ConnectionId, slot: Slot) {
         self.by_attempt.insert(connection, slot);
         self.by_end.insert((slot.ends_at, connection));

@@ -41,7 +41,9 @@ pub(in crate::balance) enum QueuePart {
 /// The attempts that wait for a slot.
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
+    /// The queues of each urgency, the most urgent one first.
     by_urgency: BTreeMap<Urgency, Turns>,
+    /// The place of each attempt.
     turns: BTreeMap<ConnectionId, (Urgency, QueueId)>,
 }
 
@@ -66,6 +68,7 @@ impl Waiting {
         self.turns.is_empty()
     }
 
+    /// Adds an attempt to its queue, at the place of its id.
     pub(super) fn insert(
         &mut self,
         connection: ConnectionId,
@@ -77,12 +80,14 @@ impl Waiting {
         queues.entry(queue).or_default().attempts.insert(connection, command);
     }
 
+    /// Takes an attempt out, with its turn. `None` if it does not wait, as it has begun or was cancelled.
     pub(super) fn remove(&mut self, connection: ConnectionId) -> Option<(Command, (Urgency, QueueId))> {
         let (urgency, queue) = self.turns.remove(&connection)?;
         let queues = &mut self.by_urgency.get_mut(&urgency)?.queues;
         let from = queues.get_mut(&queue)?;
         let command = from.attempts.remove(&connection)?;
         if from.attempts.is_empty() {
+            // Only the queue: its urgency keeps the last turn, so that other queues are not passed over.
             queues.remove(&queue);
         }
         Some((command, (urgency, queue)))

@@ -38,6 +38,7 @@ impl<H: Clone + Debug> Generations<H> {
             all.extend(shown(remarks).map(Arc::from));
         }
         let statuses = self.balancer.cluster_status();
+        // A leaf of several aggregates is listed once.
         let leaves: BTreeSet<_> = statuses.iter().flat_map(|cluster| &cluster.leaves).collect();
         for view in leaves.into_iter().filter_map(|leaf| snapshot.cluster(leaf)) {
             let remarks = [
@@ -62,6 +63,7 @@ impl<H: Clone + Debug> Generations<H> {
     }
 }
 
+/// The unused parts of a resource, a line for each.
 fn shown(remarks: &Remarks) -> impl Iterator<Item = String> {
     let left_out = remarks.left_out().iter().map(|part| format!("left out: {part}"));
     left_out.chain(remarks.not_executed().iter().map(|field| format!("not executed: {field}")))

@@ -39,6 +39,8 @@ impl Cluster {
         if mem::discriminant(&before.policy.policy) != mem::discriminant(&next.policy.policy) {
             return ConfigChange::PolicyType;
         }
+        // Each endpoint keeps the breaker, its counters of outlier detection and the limit of connections, so a change of these
+        // concerns all of them.
         let keeps_lists = Arc::ptr_eq(&self.breaker, breaker)
             && before.policy == next.policy
             && before.outlier_detection == next.outlier_detection
@@ -53,6 +55,7 @@ impl Cluster {
 
     /// Whether an endpoint at any index of a list is in the same locality as before, as far as labels of metrics have it.
     fn keeps_labels(&self, next: &[Vec<LocalityConfig>]) -> bool {
+        // In one list of several localities, the index of an endpoint determines its label.
         let counts = |all: &[Vec<LocalityConfig>]| {
             all.iter()
                 .map(|localities| localities.iter().map(|locality| locality.endpoints.len()).collect())

@@ -58,6 +58,7 @@ impl Splice {
         };
         let count = list.endpoints().count();
         let at = members.iter().zip(list.endpoints()).take_while(is_kept).count();
+        // An endpoint that counts for the beginning must not count for the end as well.
         let rest = members.len().min(count) - at;
         let after = members.iter().rev().zip(list.endpoints().rev()).take(rest).take_while(is_kept).count();
         let (replaced, inserted) = (members.len() - at - after, count - at - after);

@@ -9,6 +9,7 @@ use crate::balance::{picker::Localities, policy::LeafConfig, ready_endpoint::Rea
 pub(super) fn has_conflict<H>(endpoints: &Localities<H>, before: &LeafConfig, next: &LeafConfig) -> bool {
     let mut identities: BTreeMap<_, Vec<_>> = BTreeMap::new();
     let listed = next.listed().iter().flatten().flat_map(|locality| &locality.endpoints);
+    // Endpoints that drain still have an identity, although no policy lists them.
     for endpoint in listed.chain(&next.hosts.draining) {
         let addresses = endpoint.addresses.iter();
         addresses.for_each(|address| identities.entry(*address).or_default().push(&endpoint.identity));

@@ -25,6 +25,7 @@ use crate::balance::{
 /// The endpoints of a cluster, by index and by key.
 #[derive(Debug)]
 pub(super) struct EndpointTable<H> {
+    /// The endpoints by index. The indices of removed ones are reused.
     all: Slab<ClusterEndpoint<H>>,
     by_key: BTreeMap<EndpointKey, EndpointIndex>,
     /// When endpoints are due.
@@ -77,6 +78,7 @@ impl<H: Clone> EndpointTable<H> {
 
     /// The endpoints with these sorted addresses: one, unless they are listed with several identities.
     pub(super) fn with_addresses(&self, addresses: &[SocketAddr]) -> Vec<EndpointIndex> {
+        // The default identity is the least one, so the range begins with these addresses whatever their identity is.
         let first = EndpointKey::Endpoint { addresses: addresses.to_vec(), identity: Identity::default() };
         let has_addresses = |key: &EndpointKey| match key {
             EndpointKey::Endpoint { addresses: own, .. } => *own == addresses,
@@ -221,6 +223,7 @@ impl<H: Clone> EndpointTable<H> {
         }
     }
 
+    /// Removes an endpoint with its timer, and gives away its connections. The caller removes the key.
     fn remove(&mut self, index: EndpointIndex, released: &mut ReleasedConnections<H>) {
         let endpoint = self.all.remove(index.0);
         endpoint.timeout.map(|at| self.timeouts.remove(&(at, index)));

@@ -37,6 +37,7 @@ fn ejected<H: Clone>(lists: &PriorityLists<H>, endpoints: &EndpointTable<H>) -> 
     (ejected > 0).then(|| format!("{ejected} of {total} are ejected by outlier detection"))
 }
 
+/// The reason why a cluster has no usable endpoints, with their numbers by health and the errors of its resources.
 fn no_endpoints(cluster: &Cluster) -> Arc<str> {
     let (name, config) = (&cluster.name, &cluster.config);
     let reasons = [&config.unusable, &config.note].into_iter().flatten().map(|reason| &**reason);

@@ -22,6 +22,7 @@ impl Labels {
         let localities = localities.map(Vec::as_slice).unwrap_or_default();
         Some(match localities {
             _ if cluster.config.policy.by_locality => self.of(localities.get(position.list)),
+            // One connection for the whole list: the label follows from the connected address.
             several if cluster.policy().shares_connection() => self.by_address(several),
             several => self.of(listed(several, position.index)),
         })
@@ -32,10 +33,12 @@ impl Labels {
         self.0.clear();
     }
 
+    /// The label of a locality, or none without a locality.
     fn of(&mut self, locality: Option<&LocalityConfig>) -> LocalityLabel {
         locality.map_or(LocalityLabel::None, |locality| LocalityLabel::One(self.text(&locality.locality)))
     }
 
+    /// The label of each address, for a connection to the endpoints of several localities.
     fn by_address(&mut self, localities: &[LocalityConfig]) -> LocalityLabel {
         if let [only] = localities {
             return self.of(Some(only));
@@ -49,6 +52,7 @@ impl Labels {
         LocalityLabel::ByAddress(Arc::new(labels))
     }
 
+    /// The text of a locality, which all its endpoints share.
     fn text(&mut self, locality: &Locality) -> Arc<str> {
         if let Some(known) = self.0.get(locality) {
             return known.clone();

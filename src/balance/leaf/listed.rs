@@ -61,6 +61,7 @@ impl<H: Clone> ListedEndpoints<H> {
         released: &mut ReleasedConnections<H>,
         scope: &mut LeafScope<'_>,
     ) -> Vec<Inserted> {
+        // The connections that sessions have to these destinations are the policy's from now on.
         let specs = splices.iter().flat_map(|splice| &splice.inserted);
         self.sessions.release(specs.flat_map(|spec| &spec.destinations), released);
         let mut inserted = Vec::new();
@@ -98,6 +99,7 @@ impl<H: Clone> ListedEndpoints<H> {
         outliers: &Outliers,
         scope: &mut LeafScope<'_>,
     ) {
+        // Before `keep`, which looks up the addresses of the current configuration.
         let is_listed = self.sessions.list(&self.cluster, &self.endpoints, outliers, scope);
         self.sessions.keep(&self.cluster, &mut released, scope);
         let is_outdated = self.sessions.refresh_all(&self.cluster, scope);
@@ -117,6 +119,7 @@ impl<H: Clone> ListedEndpoints<H> {
         let Some(change) = self.endpoints.handle(index, &self.cluster, scope, event) else { return };
         let endpoint = self.endpoints.listed(index);
         let is_outdated = self.priorities.on_changed(&change, endpoint);
+        // Evaluated in any case: session endpoints follow each change, also if the picker is outdated already.
         let is_outdated = self.sessions.on_endpoint(index, endpoint, &self.cluster, scope) || is_outdated;
         self.published.outdate_if(is_outdated);
     }
@@ -244,6 +247,7 @@ impl<H: Clone> ListedEndpoints<H> {
         let next = lists.and_then(|lists| lists.next_on_demand(is_requested, scope.random, state));
         let Some(member) = next else { return false };
         self.on_endpoint(member, scope, ClusterEndpoint::connect);
+        // An endpoint that stays idle must not be tried over and over by `connect_on_demand`.
         self.endpoints.connectivity(member) != Connectivity::Idle
     }
 
@@ -266,6 +270,7 @@ impl<H: Clone> ListedEndpoints<H> {
                 let priority = positions.iter().map(|position| position.priority).min();
                 QueuePart::Priority(priority.unwrap_or_default())
             }
+            // Replaced policies attempt no connections, so any queue will do.
             Holder::ReplacedPolicy => QueuePart::Priority(0),
         };
         (urgency, QueueId { leaf: attempt.owner.leaf, part })

@@ -22,6 +22,7 @@ pub(super) fn endpoints<H: Clone>(
     now: Instant,
 ) -> picker::Endpoints<H> {
     match priorities.connectivity() {
+        // Before the states: such a policy waits and fails for each request by itself.
         _ if picks_without_ready(cluster, priorities) => {
             picker::Endpoints::Ready(pickers(cluster, priorities, now))
         }
@@ -44,6 +45,7 @@ fn picks_without_ready<H: Clone>(cluster: &Cluster, priorities: &Priorities<H>) 
         && priorities.chosen().is_some_and(|lists| !lists.is_empty())
 }
 
+/// The pickers of the localities of the priority in use; empty without a priority.
 fn pickers<H: Clone>(cluster: &Cluster, priorities: &mut Priorities<H>, now: Instant) -> Localities<H> {
     let Cluster { name, config, settings, .. } = cluster;
     let on_scheduler = |locality: Option<&Locality>, weights: &[WeightState]| {

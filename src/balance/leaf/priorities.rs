@@ -20,7 +20,9 @@ use crate::balance::{
 /// The lists of the priorities that were created, and the choice among them.
 #[derive(Debug)]
 pub(super) struct Priorities<H> {
+    /// The lists by priority. `None` for a priority that was not created, or was destroyed.
     lists: Vec<Option<PriorityLists<H>>>,
+    /// The choice among the priorities, which is taken out while it is made.
     failover: Failover,
 }
 
@@ -83,6 +85,7 @@ impl<H: Clone> Priorities<H> {
 
     /// The choice, to be made among so many priorities. [`set_choice`](Self::set_choice) follows.
     pub(super) fn take_choice(&mut self, count: usize) -> Failover {
+        // Lists beyond the configuration stay until the choice has destroyed them.
         self.lists.resize_with(self.lists.len().max(count), || None);
         mem::take(&mut self.failover)
     }
@@ -137,6 +140,7 @@ impl<H: Clone> Priorities<H> {
                     let Some(splice) = Splice::between(members, endpoints, list, index) else { continue };
                     let range = splice.range();
                     difference.taken_out.extend(&members[range.clone()]);
+                    // Now, while the counts have these states: an endpoint may take over a connection before it is listed again.
                     lists.take_out(index, range.clone(), |member| endpoints.connectivity(member));
                     let members = &lists.members(index).unwrap_or_default()[range.clone()];
                     endpoints.take_out_of_list(members, splice.first, &range);

@@ -18,8 +18,10 @@ pub(super) struct PublishedPicker {
 /// What pickers are made of, apart from configuration and ready endpoints.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct PickerInputs {
+    /// Index of the priority in use.
     pub(super) chosen: Option<usize>,
     pub(super) connectivity: Connectivity,
+    /// Newest error of the failing priority; `None` while the cluster does not fail.
     pub(super) error: Option<Arc<str>>,
 }
 

@@ -19,7 +19,9 @@ use crate::balance::{
 /// The session endpoints of a cluster, if routes have sessions (CH8.16). What changes them returns whether the picker is outdated by that.
 #[derive(Debug)]
 pub(super) struct Sessions<H> {
+    /// The endpoints by address; `None` while no route has sessions.
     endpoints: Option<SessionEndpoints<H>>,
+    /// The counters of attempts on connections that no endpoint of the policy has.
     loads: Loads,
 }
 
@@ -66,6 +68,7 @@ impl<H: Clone> Sessions<H> {
     ) -> bool {
         let Some(sessions) = &mut self.endpoints else { return false };
         sessions.configure(&cluster.config, outliers, scope.commands);
+        // `configure` has forgotten which subchannels the policy has.
         for (index, endpoint) in endpoints.iter() {
             sessions.set_subchannels(index, endpoint.host_states());
         }

@@ -48,6 +48,7 @@ impl<H: Clone> StatusReader<'_, H> {
         }
     }
 
+    /// An endpoint with its own state, or with its part of the state if the policy has one connection for all.
     fn endpoint(
         &self,
         endpoint: &EndpointConfig,

@@ -11,11 +11,13 @@ use crate::{
 /// The endpoints of a priority, or of one of its localities if these are drawn by weight before.
 #[derive(Debug)]
 pub(in crate::balance) struct EndpointList<'a> {
+    /// Index of the priority; 0 is the preferred one.
     pub(in crate::balance) priority: usize,
     /// `None` for all localities of the priority together.
     pub(in crate::balance) locality: Option<&'a Locality>,
     /// The weight of the locality.
     pub(in crate::balance) weight: u32,
+    /// The only locality, or all of the priority.
     localities: &'a [LocalityConfig],
 }
 
@@ -66,6 +68,8 @@ impl<'a> EndpointList<'a> {
             let sum: u64 = locality.endpoints.iter().map(|endpoint| u64::from(endpoint.weight)).sum();
             for endpoint in &locality.endpoints {
                 let weight = u64::from(endpoint.weight) * ONE / sum.max(1);
+                // Both factors are at most 2³¹, so the product fits in 64 bits. A weight of 0 would leave the endpoint out
+                // (A113).
                 weighted.push((endpoint, ((share * weight) >> 31).max(1)));
             }
         }

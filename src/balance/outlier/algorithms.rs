@@ -26,6 +26,7 @@ pub(super) fn failure_percentage(config: &FailurePercentage, counts: &[Counts]) 
         return Vec::new();
     }
     let is_outlier = |counts: &Counts| {
+        // Exact integers, so that a percentage at the threshold is not above it; the factor of 100 needs more than 64 bits.
         100 * u128::from(counts.failures) > u128::from(config.threshold) * u128::from(counts.total())
     };
     candidates.into_iter().filter(|(_, it)| is_outlier(it)).map(|(place, _)| place).collect()

@@ -33,6 +33,7 @@ pub(super) struct Endpoint {
     outcomes: Arc<Outcomes>,
     /// What sweeps have taken of the outcomes.
     taken: Counts,
+    /// The begin of the sweep that ejected the endpoint; `None` while it is not ejected.
     ejected_at: Option<Instant>,
     /// What the time of an ejection is multiplied by: more with each ejection, and less with each interval without one.
     multiplier: u32,
@@ -89,6 +90,7 @@ impl Endpoints {
             it.multiplier = it.multiplier.saturating_sub(1);
             return None;
         }
+        // Strictly later, as in A50.
         it.ejected_until(config).filter(|until| now > *until)?;
         it.ejected_at = None;
         self.ejected -= 1;
@@ -179,12 +181,14 @@ impl Endpoint {
         self.ejected_at.is_some()
     }
 
+    /// The counters and the state of the endpoint, for the lists.
     pub(super) fn tracked(&self) -> Tracked {
         Tracked { outcomes: self.outcomes.clone(), is_ejected: self.is_ejected() }
     }
 
     /// The end of its ejection, if it has one.
     pub(super) fn ejected_until(&self, config: &OutlierDetection) -> Option<Instant> {
+        // The longest time is not shorter than the base, whatever is configured (A50-1).
         let longest = config.base_ejection_time.max(config.max_ejection_time);
         let time = config.base_ejection_time.saturating_mul(self.multiplier).min(longest);
         self.ejected_at?.checked_add(time)
@@ -205,6 +209,7 @@ fn endpoints(
     localities.iter().flat_map(|locality| &locality.endpoints)
 }
 
+/// Addresses in ascending order, copied only if they are not sorted yet.
 fn sorted(addresses: &[SocketAddr]) -> Cow<'_, [SocketAddr]> {
     if addresses.is_sorted() {
         return addresses.into();

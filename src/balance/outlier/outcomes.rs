@@ -38,12 +38,15 @@ impl Outcomes {
     /// difference to what is counted from now on: no attempt that ends at the same time is lost, as it may be by an index of the
     /// active bucket. Nothing is written, so that the cache lines of many endpoints are read side by side.
     pub(super) fn take_since(&self, taken: &mut Counts) -> Counts {
+        // The two counters are read one after the other: an attempt that ends in between counts in this interval or in the next
+        // one.
         let now = Counts {
             successes: self.successes.load(Ordering::Relaxed),
             failures: self.failures.load(Ordering::Relaxed),
         };
         let before = std::mem::replace(taken, now);
         Counts {
+            // The difference is right also after a counter has wrapped around.
             successes: now.successes.wrapping_sub(before.successes),
             failures: now.failures.wrapping_sub(before.failures),
         }

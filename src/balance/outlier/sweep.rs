@@ -119,6 +119,7 @@ impl Sweep {
         Some(Phase::Eject(method))
     }
 
+    /// Ejects the outliers of an algorithm, as far as the steps last.
     fn eject(&mut self, method: Method, slice: &mut Slice<'_>) -> Option<Phase> {
         let OutlierDetection { success_rate, failure_percentage, .. } = slice.context.config;
         let enforced = match method {
@@ -143,6 +144,7 @@ impl Sweep {
         Some(method.next())
     }
 
+    /// Ends the interval of each endpoint from a place on, and the sweep with the last of them.
     fn end_interval(&mut self, first: usize, slice: &mut Slice<'_>) -> Option<Phase> {
         // An endpoint that came since the counts were taken has no ejection that could end.
         for place in first..self.counts.len() {
@@ -164,9 +166,11 @@ impl Slice<'_> {
     /// Ejects an outlier, unless as many endpoints as may be are ejected, or the draw is against it.
     fn eject(&mut self, place: usize, method: Method, enforced: u8) {
         let Context { config, endpoints, begin, random } = &mut self.context;
+        // Both algorithms may have found the endpoint, and it is ejected once (CH13.1).
         let Some(it) = endpoints.at(place).filter(|endpoint| !endpoint.is_ejected()) else { return };
         let addresses = it.addresses().clone();
         let most = usize::from(config.max_ejection_percent) * endpoints.len();
+        // Tested before the ejection, as in A50: any percentage above 0 permits at least one.
         let decision = if endpoints.ejected() * 100 >= most {
             Decision::NotEjected(method, Unenforced::MaxEjectionOverflow)
         } else if random.u8(..100) < enforced {
@@ -179,6 +183,7 @@ impl Slice<'_> {
         self.spend(STEPS_OF_A_DECISION);
     }
 
+    /// Ends the interval of the endpoint at a place, and its ejection if the time of that is over.
     fn end_interval(&mut self, place: usize) {
         let Context { config, endpoints, begin, .. } = &mut self.context;
         let ended = endpoints.end_interval(place, config, *begin);

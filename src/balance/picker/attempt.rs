@@ -30,6 +30,7 @@ pub(super) struct Reported {
     endpoint: EndpointReporter,
     /// Once it has a stream.
     call: Option<ReportedCall>,
+    /// The report of the endpoint, if the metrics of the cluster are reported. Boxed, since few attempts have one.
     metrics: Option<Box<OrcaLoadReport>>,
 }
 
@@ -76,6 +77,7 @@ impl End<'_> {
 impl<H> Attempt<H> {
     /// The request was sent.
     pub(crate) fn on_stream(&mut self) {
+        // A failure until the status is OK: an attempt that is dropped has failed (CH3.65).
         self.outcome = Outcome::Failure;
         if let Some(reported) = &mut self.reported {
             reported.call = Some(reported.endpoint.call_started());
@@ -100,6 +102,7 @@ impl<H> Attempt<H> {
         self.penalty.is_some() || self.reports_metrics()
     }
 
+    /// Whether load reports have metrics of the cluster, and the attempt a stream.
     fn reports_metrics(&self) -> bool {
         let call = self.reported.as_ref().and_then(|reported| reported.call.as_ref());
         call.is_some_and(ReportedCall::wants_metrics)
@@ -154,6 +157,7 @@ impl<H> Drop for Attempt<H> {
             }
         };
         let reported = self.reported.take();
+        // The order of CH2.23: policy, load report, circuit breaker, outlier detection.
         let [policy, others @ ..] = self.ends();
         count(policy);
         if let Some(reported) = reported {

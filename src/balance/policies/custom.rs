@@ -69,6 +69,7 @@ struct Resources<'a, 'b, H> {
     random: &'a mut fastrand::Rng,
     request: &'a RouteQuery<'b>,
     ready: &'a [Option<Arc<ReadyEndpoint<H>>>],
+    /// The index of the endpoint whose connection the policy has requested last in this pick.
     connect: Option<usize>,
 }
 
@@ -91,11 +92,14 @@ impl CustomBalancer {
                     .with_locality_weight(locality.weight)
             })
             .collect();
+        // The errors are by the indices of the list before.
         balancer.errors.clear();
         balancer
     }
 
+    /// A new balancer of a policy, without endpoints; a broken one if the policy panics.
     fn made(policy: &CustomPolicy, seed: u64) -> Self {
+        // Code of the application: its panic fails the calls of this list, and not the channel (CH3.63).
         let balancer = catch_unwind(AssertUnwindSafe(|| policy.balancer(seed))).ok().flatten();
         let is_broken = Arc::new(AtomicBool::new(balancer.is_none()));
         Self { policy: policy.clone(), balancer, endpoints: Vec::new(), errors: BTreeMap::new(), is_broken }
@@ -144,6 +148,7 @@ impl<H> PolicyState<H> for CustomBalancer {
                 public::EndpointState::Failing
             }
         };
+        // Another connection of a ready endpoint does not change its state here: the list outdates the picker then.
         self.endpoints[index].replace_state(state) != state
     }
 
@@ -194,8 +199,10 @@ impl<H> CustomPicker<H> {
         match pick {
             Ok(EndpointPick::Endpoint(index)) => match self.ready.get(index) {
                 Some(Some(endpoint)) => {
+                    // Counted for any policy, since each may compare the requests in flight.
                     PolicyPick::Endpoint(endpoint, Tracking { counts_request: true, penalty: None, metadata })
                 }
+                // The endpoint is not ready, or there is none at the index: the next picker decides.
                 Some(None) | None => PolicyPick::Wait,
             },
             Ok(EndpointPick::Wait) => PolicyPick::Wait,
@@ -249,6 +256,7 @@ impl<H> PolicyPicker<H> for Arc<CustomPicker<H>> {
             picker: self.picker.clone(),
             ready,
             errors: self.errors.clone(),
+            // A replaced policy connects nothing any more (CH3.13).
             requested: self.requested.iter().map(|_| AtomicBool::new(true)).collect(),
             stale_config: self.stale_config.clone(),
             is_broken: self.is_broken.clone(),

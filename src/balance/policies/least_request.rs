@@ -26,6 +26,7 @@ impl LeastRequest {
     ) -> &'a Arc<ReadyEndpoint<H>> {
         let mut best = ready.slot(random.usize(..ready.len()));
         for _ in 1..self.choice_count {
+            // Drawn with replacement, as in A48: one endpoint may be drawn twice.
             let other = ready.slot(random.usize(..ready.len()));
             if other.load.running() < best.load.running() {
                 best = other;

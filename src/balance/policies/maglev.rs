@@ -56,6 +56,7 @@ struct Picker {
 /// localities, most of which are never used.
 #[derive(Debug)]
 struct Table {
+    /// The number of entries, which is a prime.
     size: u32,
     /// In the order of the list.
     endpoints: Box<[Share]>,
@@ -160,6 +161,7 @@ impl Table {
         Self { size, endpoints: endpoints.into(), entries: OnceLock::new() }
     }
 
+    /// Whether the endpoints have the keys and the weights of this table, in the same order.
     fn is_of(&self, endpoints: &[PolicyEndpoint], settings: &Settings) -> bool {
         let keys = endpoints.iter().map(PolicyEndpoint::hash_key);
         self.endpoints.len() == endpoints.len()
@@ -184,6 +186,7 @@ fn fill(endpoints: &[Share], size: u32) -> Box<[u32]> {
     let mut order: Vec<_> = (0_u32..).zip(endpoints).collect();
     order.sort_by(|(_, one), (_, other)| one.key.cmp(&other.key));
     let mut turns: Vec<_> = order.into_iter().map(|(index, share)| Turns::new(index, share, size)).collect();
+    // Above 0, so that each entry makes the next one of its endpoint due later.
     let greatest = endpoints.iter().map(|share| share.weight).fold(f64::MIN_POSITIVE, f64::max);
     let mut entries = vec![FREE; size as usize];
     // By round and place, so that rounds in which endpoints of little weight are passed over cost nothing.
@@ -207,12 +210,14 @@ struct Turns {
     /// The endpoint takes an entry when its weight times the number of rounds is as much.
     due: f64,
     next: u64,
+    /// The distance between the entries that it tries: 1 to `size` − 1.
     step: u64,
 }
 
 impl Turns {
     fn new(index: u32, share: &Share, size: u64) -> Self {
         let key = share.key.as_bytes();
+        // A step from 1 to `size` − 1 leads to each entry once, since the size is a prime.
         let (next, step) = (XxHash64::oneshot(0, key) % size, XxHash64::oneshot(1, key) % (size - 1) + 1);
         Self { index, weight: share.weight, due: 0.0, next, step }
     }

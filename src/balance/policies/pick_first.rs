@@ -48,6 +48,7 @@ impl EndpointPolicy for PickFirst {
             true => shuffled(list.weighted(), random),
             false => list.endpoints().collect(),
         };
+        // A connection without addresses would keep the list from counting as empty.
         if endpoints.is_empty() {
             return Vec::new();
         }

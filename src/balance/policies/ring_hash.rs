@@ -67,12 +67,14 @@ impl RingHash {
             .map(|(endpoint, weight)| RingEndpoint { key: endpoint.hash_key(), weight })
             .zip(0_u32..)
             .collect();
+        // By key, weight and index: the order of the list decides between equal endpoints alone (CH3.30).
         listed.sort_unstable();
         let mut ranks = vec![0; listed.len()];
         for (rank, (_, index)) in (0_u32..).zip(&listed) {
             ranks[*index as usize] = rank;
         }
         let (endpoints, indexes): (Vec<_>, Vec<_>) = listed.into_iter().unzip();
+        // Most updates change neither keys nor weights, and to compare these costs far less than a ring (CH3.31).
         let ring = match before.map(|state| state.ring) {
             Some(ring) if ring.is_of(&endpoints, sizes) => ring,
             before => {
@@ -83,6 +85,7 @@ impl RingHash {
                 Arc::new(ring)
             }
         };
+        // The endpoints set their states as they are listed, after this.
         let states = vec_of(ranks.len(), || EndpointState::Idle);
         let chunks = vec_of(ranks.len().div_ceil(CHUNK), || [].into());
         let changed = (0..chunks.len()).collect();
@@ -162,6 +165,7 @@ impl<H> PolicyState<H> for RingState<H> {
         for chunk in mem::take(&mut self.changed) {
             let first = chunk * CHUNK;
             let states = &self.states[first..self.states.len().min(first + CHUNK)];
+            // The slots of other chunks keep their flags, so that a connection is requested once for all pickers.
             self.chunks[chunk] = states.iter().map(RingSlot::of).collect();
         }
         Arc::new(RingPicker {

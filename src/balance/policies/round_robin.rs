@@ -30,6 +30,7 @@ impl Position {
     /// The number of a pick.
     #[inline]
     pub(super) fn next(&self) -> usize {
+        // The counter wraps around in time, which puts one turn out of order.
         self.0.fetch_add(1, Ordering::Relaxed)
     }
 

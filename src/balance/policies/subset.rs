@@ -40,10 +40,12 @@ impl SubsetSizes {
             .flat_map(|(at, locality)| locality.endpoints.iter().map(move |endpoint| (at, endpoint)));
         let mut chosen = smallest(all.collect(), self.priority, seed);
         if by_locality {
+            // A stable sort, so that the endpoints of a locality stay in the order of their hashes.
             chosen.sort_by_key(|(locality, _)| *locality);
             let each = chosen.chunk_by(is_beside).flat_map(|its| smallest(its.to_vec(), self.locality, seed));
             chosen = each.collect();
         }
+        // The order of the hashes mixes localities, so one of them may be in the result several times.
         let runs = chosen.chunk_by(is_beside).map(|run| {
             let LocalityConfig { locality, weight, .. } = &localities[run[0].0];
             let endpoints = run.iter().map(|(_, endpoint)| (*endpoint).clone()).collect();
@@ -53,6 +55,7 @@ impl SubsetSizes {
     }
 }
 
+/// Whether two endpoints that follow each other are in one locality.
 fn is_beside(one: &Listed<'_>, next: &Listed<'_>) -> bool {
     one.0 == next.0
 }

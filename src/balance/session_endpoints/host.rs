@@ -21,7 +21,9 @@ use crate::balance::{
 #[derive(Debug)]
 pub(super) struct Host<H> {
     pub(super) endpoint: Arc<Endpoint>,
+    /// The time of the last call with a session, which calls write and pickers share.
     pub(super) last_used: Arc<LastUsed>,
+    /// What outlier detection knows of the endpoint; `None` without detection.
     pub(super) tracked: Option<Tracked>,
     /// The subchannels of the policy's endpoints, by these.
     pub(super) subchannels: Vec<(EndpointIndex, HostState<H>)>,
@@ -31,13 +33,16 @@ pub(super) struct Host<H> {
 /// What the addresses of an endpoint have in common.
 #[derive(Debug)]
 pub(super) struct Endpoint {
+    /// All addresses as cookies have them, in the order of the configuration.
     pub(super) list: Arc<str>,
     /// Sorted.
     pub(super) addresses: Vec<SocketAddr>,
     /// Identity of the connections that cookies may lead to.
     pub(super) identity: Identity,
     pub(super) hostname: Option<Arc<str>>,
+    /// Whether the endpoint drains, so that no policy has it.
     pub(super) is_draining: bool,
+    /// Whether cookies may lead to the endpoint, by its health.
     pub(super) is_allowed: bool,
 }
 
@@ -45,7 +50,9 @@ pub(super) struct Endpoint {
 #[derive(Debug)]
 pub(super) struct Own<H> {
     pub(super) subchannel: Subchannel<H>,
+    /// What pickers have of the subchannel; `None` without a connection.
     pub(super) ready: Option<Arc<ReadyEndpoint<H>>>,
+    /// The count of attempts, made with the first connection.
     pub(super) load: Option<Load>,
     /// Its connection is that of an endpoint that drains: it is kept whether or not calls use it (CH8.14).
     pub(super) is_drained: bool,
@@ -61,6 +68,7 @@ impl<H: Clone> Host<H> {
     pub(super) fn new(endpoint: Arc<Endpoint>, tracked: Option<Tracked>, before: Option<Self>) -> Self {
         let (last_used, mut own) = before.map_or_else(Default::default, |host| (host.last_used, host.own));
         if let Some(own) = &mut own {
+            // The connection of an endpoint that is usable again is kept only as long as calls use it.
             own.is_drained &= endpoint.is_draining;
         }
         Self { endpoint, last_used, tracked, subchannels: Vec::new(), own }
@@ -76,6 +84,7 @@ impl<H: Clone> Host<H> {
         all.max_by_key(HostState::rank).unwrap_or(HostState::Absent)
     }
 
+    /// Updates what pickers have of the own subchannel.
     pub(super) fn refresh_own(
         &mut self,
         address: SocketAddr,
@@ -110,6 +119,7 @@ impl<H: Clone> Host<H> {
             load: own.load.get_or_insert_with(|| loads.add()).clone(),
             breaker: breaker.clone(),
             outcomes: outcomes.cloned(),
+            // Policies do not weigh endpoints that cookies choose.
             weight: None,
         }));
     }
@@ -117,6 +127,7 @@ impl<H: Clone> Host<H> {
 
 impl Endpoint {
     pub(super) fn of(endpoint: &EndpointConfig, is_draining: bool, config: &LeafConfig) -> Self {
+        // Before the addresses are sorted: cookies have the order of the configuration (CH8.6).
         let texts: Vec<_> = endpoint.addresses.iter().map(ToString::to_string).collect();
         let mut addresses = endpoint.addresses.clone();
         addresses.sort_unstable();

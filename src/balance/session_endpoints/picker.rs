@@ -28,6 +28,7 @@ pub(crate) struct HostOverride {
 #[derive(Debug)]
 pub(in crate::balance) struct HostPicker<H> {
     pub(super) hosts: Hosts<H>,
+    /// The time from which the uses by calls are counted.
     pub(super) epoch: Instant,
 }
 
@@ -67,7 +68,8 @@ pub(in crate::balance) enum HostPick<'a, H> {
     Policy,
 }
 
-/// When a call with a session was sent to an endpoint last.
+/// When a call with a session was sent to an endpoint last. The value is the time since the epoch in milliseconds, plus 1; 0
+/// before the first use.
 #[derive(Debug, Default)]
 pub(super) struct LastUsed(AtomicU64);
 
@@ -100,6 +102,8 @@ impl<H> HostPicker<H> {
             let known = of.addresses.iter().filter_map(|address| Some((*address, self.hosts.get(address)?)));
             known.filter(|(_, host)| host.is_allowed)
         };
+        // A connected endpoint is preferred to those before it (CH8.11). Cookies have at most 16 addresses, so each state may
+        // have a pass.
         let ready = allowed().find_map(|(_, host)| match &host.state {
             HostState::Ready(endpoint) => Some(endpoint),
             HostState::Idle | HostState::Connecting | HostState::Failing(_) | HostState::Absent => None,
@@ -130,9 +134,11 @@ impl<H> HostPicker<H> {
 }
 
 impl<H> HostState<H> {
+    /// Whether a connection can be requested: the address is idle, or its delay is over by this time.
     pub(in crate::balance) fn is_idle(&self, now: Option<Instant>) -> bool {
         match self {
             Self::Idle => true,
+            // No timer ends the delays of own subchannels, so picks compare the time.
             Self::Failing(Some(until)) => now.is_some_and(|now| *until <= now),
             Self::Ready(_) | Self::Connecting | Self::Failing(None) | Self::Absent => false,
         }
@@ -181,10 +187,11 @@ impl LastUsed {
     pub(super) fn set(&self, time: Duration) {
         let (value, before) = (time.as_millis() as u64 + 1, self.0.load(Ordering::Relaxed));
         if before == 0 || value >= before + COARSENESS {
+            // Another call may have written a later time.
             self.0.fetch_max(value, Ordering::Relaxed);
         }
     }
 }
 
-/// In milliseconds.
+/// The least difference of two uses that are both written, in milliseconds.
 const COARSENESS: u64 = 1_000;

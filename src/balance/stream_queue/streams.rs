@@ -20,6 +20,7 @@ pub(crate) struct Streams<H> {
     /// What the peer has proved to be, if that is known.
     peer: Option<Arc<str>>,
     state: AtomicU64,
+    /// The queue before the connection: weak, since the queue has the connection. Attempts that need not wait do not lock it.
     queue: Mutex<Weak<StreamQueue<H>>>,
     /// Why the connection was ended from this side.
     reason: OnceLock<String>,
@@ -74,6 +75,7 @@ impl<H> Streams<H> {
 
     /// The response of a stream has begun.
     pub(crate) fn on_response(&self) {
+        // One more stream may be permitted by that: see `permits_more`.
         let before = State(self.state.fetch_add(RESPONDED, Ordering::AcqRel));
         self.grant_if_waiting(before);
     }
@@ -93,6 +95,7 @@ impl<H> Streams<H> {
 
     /// A stream has ended, whose response had begun or not.
     pub(crate) fn release(&self, has_response: bool) {
+        // One subtraction for both counts, so that no thread sees more responses than streams.
         let ended = if has_response { RUNNING + RESPONDED } else { RUNNING };
         let before = State(self.state.fetch_sub(ended, Ordering::AcqRel));
         self.grant_if_waiting(before);
@@ -154,6 +157,7 @@ impl<H> Streams<H> {
         self.set(STRICT, is_strict);
     }
 
+    /// Counts a stream if the state satisfies a condition, in one step. Returns whether it was counted.
     fn count_if(&self, condition: impl Fn(State) -> bool) -> bool {
         let more = |state| condition(State(state)).then(|| state + RUNNING);
         self.state.fetch_update(Ordering::AcqRel, Ordering::Acquire, more).is_ok()
@@ -167,6 +171,7 @@ impl<H> Streams<H> {
         }
     }
 
+    /// Lets the queue give free streams to attempts, if any waited before a change.
     fn grant_if_waiting(&self, before: State) {
         if before.has(WAITING)
             && let Some(queue) = self.queue()
@@ -202,6 +207,7 @@ impl State {
     }
 
     fn with_limit(self, limit: usize) -> Self {
+        // One less than a field can have, so that the stream above the limit can still be counted.
         let limit = u64::try_from(limit).unwrap_or(FIELD).min(FIELD - 1);
         Self((self.0 & !(FIELD * LIMIT)) | (limit * LIMIT))
     }

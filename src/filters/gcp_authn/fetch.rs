@@ -15,6 +15,7 @@ struct Fetch {
     tokens: Arc<IdentityTokens>,
     audience: Arc<str>,
     callbacks: Arc<dyn FilterCallbacks>,
+    /// Whether the outcome was reported, so that a drop reports nothing.
     is_finished: bool,
 }
 
@@ -25,6 +26,7 @@ pub(super) struct Fetched(Arc<Mutex<Delivery>>);
 enum Delivery {
     /// Set once the call has polled.
     Waiting(Option<Waker>),
+    /// The result, which each further poll returns.
     Delivered(TokenResult),
 }
 
@@ -43,6 +45,7 @@ pub(super) fn fetched() -> (OnToken, Fetched) {
     let deliver = move |token: TokenResult| {
         let mut delivery = delivery.lock().unwrap_or_else(PoisonError::into_inner);
         let before = std::mem::replace(&mut *delivery, Delivery::Delivered(token));
+        // Unlocked before the waker: the task may poll at once, on another thread.
         drop(delivery);
         if let Delivery::Waiting(Some(waker)) = before {
             waker.wake();
@@ -52,14 +55,17 @@ pub(super) fn fetched() -> (OnToken, Fetched) {
 }
 
 impl Fetch {
+    /// Reports the outcome of a fetch that was not aborted.
     fn finish(mut self, outcome: Result<Token, TokenError>) {
         self.is_finished = true;
         self.report(outcome);
     }
 
+    /// Stores the outcome in the cache, and delivers it to the calls that wait.
     fn report(&self, outcome: Result<Token, TokenError>) {
         let at = FetchTime { now: self.callbacks.now(), since_1970: self.callbacks.since_1970() };
         let fetched = self.tokens.lock().on_fetched(&self.audience, outcome, at, &mut fastrand::Rng::new());
+        // The cache is unlocked by now: what the calls do next may need it.
         let (waiters, result) = fetched;
         if let Err(error) = &result {
             tracing::debug!(audience = &*self.audience, error = &*error.message, "no identity token");
@@ -72,6 +78,7 @@ impl Fetch {
 
 impl Drop for Fetch {
     fn drop(&mut self) {
+        // The fetch panicked, or its runtime has ended: the calls must not wait for ever.
         if !self.is_finished {
             self.report(Err(TokenError::unavailable(&self.audience, "the fetch was aborted")));
         }

@@ -70,8 +70,10 @@ impl<H> RingPicker<H> {
         let Some(header) = &self.header else {
             return Start::Hash(args.attributes.hash(args.request, args.random));
         };
+        // An empty value counts as absent (A76).
         match args.request.header_value(header).filter(|value| !value.is_empty()) {
             Some(value) => Start::Hash(hash(&value)),
+            // Drawn for each pick, unlike the random hash of a call (A76).
             None => Start::Random(args.random.u64(..)),
         }
     }
@@ -89,6 +91,7 @@ impl<H> RingPicker<H> {
                 Some(RingSlot::Connecting) | None => return (RingPick::Wait, None),
                 Some(RingSlot::Failing(reason)) => {
                     error.get_or_insert(reason);
+                    // The error is that of the first endpoint, so the rest of the ring need not be walked (CH3.33).
                     if self.counts.have_all_failed() {
                         break;
                     }
@@ -116,6 +119,7 @@ impl<H> RingPicker<H> {
                 }
                 Some(RingSlot::Idle { .. } | RingSlot::Connecting) | None => {}
             }
+            // No endpoint on the rest of the ring can change the result.
             let is_decided = self.counts.ready == 0 && (has_attempt || self.counts.idle == 0);
             if is_decided {
                 break;
@@ -137,6 +141,7 @@ impl<H> PolicyPicker<H> for Arc<RingPicker<H>> {
     fn pick<'a>(&'a self, _: &'a ReadySet<H>, args: &mut PickArgs<'_, '_>) -> PolicyPick<'a, H> {
         let (pick, requested) = self.pick_of(args);
         if let Some(rank) = requested {
+            // Rings know endpoints by rank, and lists by index.
             args.attributes.request_connection(self.indexes[rank] as usize);
         }
         match pick {

@@ -11,7 +11,9 @@ use crate::balance::hash::hash;
 /// The smallest and the largest number of entries of a ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RingSizes {
+    /// The number of entries that a ring has at least, unless `max` is less.
     pub(crate) min: u32,
+    /// The number of entries that a ring has at most, whatever its weights are.
     pub(crate) max: u32,
 }
 
@@ -86,6 +88,7 @@ impl Ring {
         let entries = self.entries();
         let near = entries.index.range(hash);
         let first = near.start + entries.hashes[near].partition_point(|known| *known < hash);
+        // Behind the greatest hash follows the least one.
         let (before, after) = entries.ranks.split_at(first);
         after.iter().chain(before).map(|rank| *rank as usize)
     }
@@ -97,6 +100,7 @@ impl Ring {
 }
 
 impl Entries {
+    /// Builds the entries of a ring, whose endpoints are in the order of their ranks.
     fn new(endpoints: &[RingEndpoint], sizes: RingSizes) -> Self {
         let mut entries = entries(endpoints, sizes);
         // Entries of one endpoint with the same hash are equal, so that the rank is all that decides.
@@ -110,10 +114,12 @@ impl Entries {
 impl HashIndex {
     /// The index of hashes in ascending order.
     fn new(hashes: &[u64]) -> Self {
+        // At least one bit, since a shift by all 64 bits overflows.
         let bits = hashes.len().next_power_of_two().ilog2().max(1);
         let rest = u64::BITS - bits;
         let mut starts = vec![0; (1 << bits) + 1];
         for hash in hashes {
+            // Counted one place ahead, so that the sums below are the starts.
             starts[(hash >> rest) as usize + 1] += 1;
         }
         let mut sum = 0;
@@ -150,6 +156,7 @@ fn entries(endpoints: &[RingEndpoint], sizes: RingSizes) -> Vec<(u64, u32)> {
     let share = |endpoint: &RingEndpoint| endpoint.weight as f64 / sum as f64;
     let scale = sizes.scale(endpoints.iter().map(|endpoint| endpoint.weight));
     let mut entries = Vec::with_capacity(scale.ceil() as usize);
+    // Sums over all endpoints, as in A42: to round the share of each would change the size of the ring.
     let (mut count, mut target) = (0.0, 0.0);
     let mut text = String::new();
     for (rank, endpoint) in (0_u32..).zip(endpoints) {

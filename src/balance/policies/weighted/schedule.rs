@@ -28,6 +28,7 @@ impl Schedule {
         if count < 2 {
             return None;
         }
+        // Divided before they are added, since a sum of extreme weights may be infinite.
         let mean = usable().map(|weight| weight / count as f64).sum::<f64>();
         // Bounds the mean number of tries of a pick.
         let max = usable().fold(0.0, f64::max).min(mean * MAX_RATIO);
@@ -35,6 +36,7 @@ impl Schedule {
         // What rounds to 0 would never be picked, and never report again.
         let min = (scale * mean * MIN_RATIO).round().max(1.0);
         let scaled = weights.iter().map(|weight| match weight {
+            // Endpoints without a weight get the mean of the others (A58).
             None => (scale * mean).round().max(1.0) as u16,
             Some(weight) => (scale * weight.min(max)).round().max(min) as u16,
         });
