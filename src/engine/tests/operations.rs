@@ -185,6 +185,17 @@ fn a_name_that_was_sent_before_is_requested_without_a_version_although_a_respons
     );
 }
 
+/// And a thirteenth one.
+#[test]
+fn a_rejected_name_that_was_left_out_of_a_repetition_does_not_ride_on_the_ack_behind_it() {
+    play_input(
+        "3b0a051a0578343b3b3b3b093b003b3b3b3b3b3b3b3bfe7f003b3b320000003b3b3b3b3b3b3b5b3b7ffe00000000ff010000\
+         3b3b3bfec99a3b3b3b3b3b3b7ffe00000000ff0200000a051a0578343b3b3b3b093b003b3b3b3b3b3b3b3bfe7f003b3b3200\
+         00003b3b3b3b3b3b3b5b3b7ffe00000000ff0100003b3b3bfec99a3b3b3b3b3b3b7ffe00000000ff02000000010000000a05\
+         1a0578333b3b32000000ff2300010000000a051a0578333b3b32000000ff",
+    );
+}
+
 /// Plays an input of the fuzzer of operations: the seed in eight bytes, the lowest first, and the operations.
 fn play_input(hexadecimal: &str) {
     let digits: Vec<u8> =

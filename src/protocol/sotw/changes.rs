@@ -96,9 +96,16 @@ impl Sotw {
             }
         }
         // What was sent before does not ride on an answer either, unless it does so since a request before: it would be unsubscribed.
-        let sent = self.on_stream.unheld.sent_of(&self.subscribed, subscriptions);
-        let is_new = |sub: &&Subscription| !sub.is_requested() && !sub.is_answered();
-        names.extend(sent.filter(is_new).map(|sub| sub.name().clone()));
+        let is_left_out = |sub: &Subscription| !sub.is_requested() && self.on_stream.unheld.is_lacked(sub);
+        for id in &self.subscribed {
+            if let Some(sub) = subscriptions.get_mut(*id).filter(|sub| is_left_out(sub)) {
+                if sub.is_answered() {
+                    // Its absence from the next response is no deletion.
+                    sub.on_held_back(now + self.doubt);
+                }
+                names.insert(sub.name().clone());
+            }
+        }
         self.subscribed.extend(held_back);
         names
     }

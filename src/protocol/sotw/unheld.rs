@@ -80,7 +80,7 @@ impl Unheld {
     }
 
     /// Whether the server may have sent a subscribed name before whose resource is not held.
-    fn is_lacked(&self, sub: &Subscription) -> bool {
+    pub(super) fn is_lacked(&self, sub: &Subscription) -> bool {
         sub.is_named() && !self.is_own(sub) && self.is_sent(sub) && !sub.is_known_missing()
     }
 
