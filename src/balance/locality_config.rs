@@ -20,6 +20,16 @@ pub(crate) struct LocalityConfig {
     /// Weight of the locality among those of its priority.
     pub(crate) weight: u32,
     pub(crate) endpoints: Vec<EndpointConfig>,
+    /// The sum of the weights of all its usable endpoints, of which a subset may be in `endpoints`.
+    pub(super) endpoint_weights: u64,
+}
+
+impl LocalityConfig {
+    /// A locality with all its usable endpoints.
+    pub(crate) fn new(locality: Locality, weight: u32, endpoints: Vec<EndpointConfig>) -> Self {
+        let endpoint_weights = endpoints.iter().map(|endpoint| u64::from(endpoint.weight)).sum();
+        Self { locality, weight, endpoints, endpoint_weights }
+    }
 }
 
 /// An endpoint.

@@ -68,7 +68,7 @@ fn locality(name: &str, weight: u32, ports: &[u16]) -> LocalityConfig {
         hash_key: None,
     };
     let endpoints = ports.iter().map(endpoint).collect();
-    LocalityConfig { locality: Locality::new(name, "", ""), weight, endpoints }
+    LocalityConfig::new(Locality::new(name, "", ""), weight, endpoints)
 }
 
 fn leaf(policy: ClusterPolicy, priorities: Vec<Vec<LocalityConfig>>) -> Arc<LeafConfig> {

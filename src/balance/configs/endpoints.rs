@@ -37,7 +37,7 @@ impl<'a> Endpoints<'a> {
     fn locality(&self, of: &LocalityEndpoints) -> LocalityConfig {
         let usable = of.endpoints.iter().filter(|endpoint| endpoint.is_healthy());
         let endpoints = usable.map(|endpoint| self.endpoint(endpoint, &of.metadata)).collect();
-        LocalityConfig { locality: of.locality.clone(), weight: of.weight.get(), endpoints }
+        LocalityConfig::new(of.locality.clone(), of.weight.get(), endpoints)
     }
 
     /// An endpoint, with the proxy of its own metadata or that of its locality.

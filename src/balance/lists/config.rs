@@ -59,15 +59,15 @@ impl<'a> EndpointList<'a> {
     }
 
     /// Each endpoint with its share of the list: that of the locality in the list times that of the endpoint in the locality, as
-    /// fractions of 2³¹ (CH3.50).
+    /// fractions of 2³¹ (CH3.50). A subset of a locality has its part of that share alone.
     pub(in crate::balance) fn weighted(&self) -> Vec<(&'a EndpointConfig, u64)> {
+        // A locality whose subset is in several places counts in each: that scales all shares alike.
         let sum: u64 = self.localities.iter().map(|locality| u64::from(locality.weight)).sum();
         let mut weighted = Vec::new();
         for locality in self.localities {
             let share = u64::from(locality.weight) * ONE / sum.max(1);
-            let sum: u64 = locality.endpoints.iter().map(|endpoint| u64::from(endpoint.weight)).sum();
             for endpoint in &locality.endpoints {
-                let weight = u64::from(endpoint.weight) * ONE / sum.max(1);
+                let weight = u64::from(endpoint.weight) * ONE / locality.endpoint_weights.max(1);
                 // Both factors are at most 2³¹, so the product fits in 64 bits. A weight of 0 would leave the endpoint out
                 // (A113).
                 weighted.push((endpoint, ((share * weight) >> 31).max(1)));

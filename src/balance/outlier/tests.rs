@@ -56,7 +56,7 @@ fn priorities(ports: &[&[u16]]) -> Vec<Vec<LocalityConfig>> {
     };
     let each = ports.iter().map(|ports| {
         let endpoints = ports.iter().map(endpoint).collect();
-        vec![LocalityConfig { locality: Locality::new("a", "", ""), weight: 1, endpoints }]
+        vec![LocalityConfig::new(Locality::new("a", "", ""), 1, endpoints)]
     });
     each.collect()
 }

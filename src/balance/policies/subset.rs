@@ -47,9 +47,9 @@ impl SubsetSizes {
         }
         // The order of the hashes mixes localities, so one of them may be in the result several times.
         let runs = chosen.chunk_by(is_beside).map(|run| {
-            let LocalityConfig { locality, weight, .. } = &localities[run[0].0];
+            let whole = &localities[run[0].0];
             let endpoints = run.iter().map(|(_, endpoint)| (*endpoint).clone()).collect();
-            LocalityConfig { locality: locality.clone(), weight: *weight, endpoints }
+            LocalityConfig { locality: whole.locality.clone(), endpoints, ..*whole }
         });
         runs.collect()
     }
@@ -81,7 +81,7 @@ mod tests {
     use std::{collections::BTreeSet, net::SocketAddr};
 
     use super::*;
-    use crate::resource::Locality;
+    use crate::{balance::lists::config::EndpointList, resource::Locality};
 
     fn locality(name: &str, ports: impl IntoIterator<Item = u16>) -> LocalityConfig {
         let endpoint = |port| EndpointConfig {
@@ -92,7 +92,7 @@ mod tests {
             hash_key: None,
         };
         let endpoints = ports.into_iter().map(endpoint).collect();
-        LocalityConfig { locality: Locality::new(name, "", ""), weight: 1, endpoints }
+        LocalityConfig::new(Locality::new(name, "", ""), 1, endpoints)
     }
 
     fn sizes(priority: u32, locality: u32) -> SubsetSizes {
@@ -156,6 +156,18 @@ mod tests {
         }
         // The standard deviation is 19.4.
         assert!(counts.iter().all(|count| (400..=600).contains(count)), "{counts:?}");
+    }
+
+    /// The order of the hashes mixes the localities, and more of one may be chosen than of the other.
+    #[test]
+    fn ch3_50_ch3_61_endpoints_of_a_subset_keep_their_weights() {
+        let localities = [locality("a", 1..=10), locality("b", 11..=20)];
+        for seed in 0..20 {
+            let chosen = sizes(5, 0).choose(&localities, false, seed);
+            let list = EndpointList::all(0, &chosen, false);
+            let shares: Vec<_> = list[0].weighted().into_iter().map(|(_, share)| share).collect();
+            assert_eq!(shares, [shares[0]; 5], "{seed}: {:?}", ports(&chosen));
+        }
     }
 
     #[test]

@@ -245,7 +245,7 @@ pub(super) fn max_ejection_percent(leaf: &LeafConfig) -> Option<usize> {
 
 fn locality(name: &str, choices: &mut Choices<'_>) -> LocalityConfig {
     let endpoints = (0..choices.below(4)).map(|_| endpoint(choices)).collect();
-    LocalityConfig { locality: Locality::new(name, "", ""), weight: 1 + choices.below(9) as u32, endpoints }
+    LocalityConfig::new(Locality::new(name, "", ""), 1 + choices.below(9) as u32, endpoints)
 }
 
 fn endpoint(choices: &mut Choices<'_>) -> EndpointConfig {

@@ -293,7 +293,7 @@ pub(in crate::balance) fn cluster(policy: ClusterPolicy, priorities: &[Vec<Numbe
     };
     let priority = |endpoints: &Vec<Number>| {
         let endpoints = endpoints.iter().map(endpoint).collect();
-        vec![LocalityConfig { locality: Locality::new("a", "", ""), weight: 1, endpoints }]
+        vec![LocalityConfig::new(Locality::new("a", "", ""), 1, endpoints)]
     };
     LeafConfig {
         policy,

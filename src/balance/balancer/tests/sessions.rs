@@ -257,7 +257,7 @@ fn ch8_12_drops_and_the_circuit_breaker_come_before() {
 fn ch8_13_the_addresses_of_an_endpoint_are_those_of_the_configuration_in_their_order() {
     let mut endpoint = locality("a", 1, &[2]).endpoints.remove(0);
     endpoint.addresses = vec![address(9), "[::1]:2".parse().unwrap(), address(1)];
-    let priorities = vec![vec![LocalityConfig { endpoints: vec![endpoint], ..locality("a", 1, &[]) }]];
+    let priorities = vec![vec![LocalityConfig::new(Locality::new("a", "", ""), 1, vec![endpoint])]];
     let shop = configs(&[("shop", leaf(ROUND_ROBIN, priorities))], &[("shop", &["shop"])]);
     let mut it = Fixture::with_sessions(shop);
     it.connect(9);

@@ -15,7 +15,7 @@ fn endpoint(port: u16, weight: u32) -> EndpointConfig {
 fn ch3_50_ch13_8_an_endpoint_weighs_its_share_of_the_locality_times_that_of_the_locality() {
     let locality = |weight, weights: &[u32]| {
         let endpoints = weights.iter().map(|weight| endpoint(*weight as u16, *weight)).collect();
-        LocalityConfig { locality: Locality::new("a", "", ""), weight, endpoints }
+        LocalityConfig::new(Locality::new("a", "", ""), weight, endpoints)
     };
     let localities = [locality(1, &[1, 3]), locality(3, &[5]), locality(u32::MAX - 4, &[])];
     let weights = |localities: &[LocalityConfig]| {

@@ -117,7 +117,7 @@ fn state(policy: &Custom, before: Option<CustomBalancer>) -> CustomBalancer {
         hash_key: None,
     };
     let endpoints = (1..=3).map(endpoint).collect();
-    let localities = [LocalityConfig { locality: Locality::new("a", "", ""), weight: 1, endpoints }];
+    let localities = [LocalityConfig::new(Locality::new("a", "", ""), 1, endpoints)];
     let lists = EndpointList::all(0, &localities, false);
     policy.state::<u16>(&lists[0], before, &mut fastrand::Rng::with_seed(7))
 }

@@ -21,10 +21,9 @@ fn endpoint(port: u16, weight: u32) -> EndpointConfig {
 
 /// A cluster under ring_hash, whose localities have so many endpoints.
 fn rings(by_locality: bool, cap: u32, priorities: &[&[usize]]) -> LeafConfig {
-    let locality = |count: &usize| LocalityConfig {
-        locality: Locality::new("a", "", ""),
-        weight: 1,
-        endpoints: (1..=*count as u16).map(|port| endpoint(port, 1)).collect(),
+    let locality = |count: &usize| {
+        let endpoints = (1..=*count as u16).map(|port| endpoint(port, 1)).collect();
+        LocalityConfig::new(Locality::new("a", "", ""), 1, endpoints)
     };
     let sizes = RingSizes { min: 1_024, max: 4_096 };
     let ring = RingHash { sizes, cluster_entries: u32::MAX, request_hash_header: None };
