@@ -21,7 +21,7 @@ use crate::{
     dial::{self, Alpn, SocketOptions},
     transport::{
         ConnectionEvents, Disconnect, DisconnectKind,
-        socket::{CredentialSources, Loader, Secured, explain},
+        socket::{CallHeaders, CredentialSources, Loader, Secured, explain},
     },
 };
 
@@ -71,7 +71,7 @@ impl Connect<'_> {
     pub(super) async fn headers(&self) -> Result<HeaderMap, Disconnect> {
         let begin = Instant::now();
         let loader = self.loader();
-        let headers = self.bounded(begin, NO_CREDENTIALS, loader.headers()).await??;
+        let CallHeaders { headers, .. } = self.bounded(begin, NO_CREDENTIALS, loader.headers()).await??;
         self.bounded(begin, NO_METADATA, loader.with_metadata(headers)).await?
     }
 
