@@ -276,6 +276,7 @@ fn d12_rest_needs_a_refresh_delay_and_has_a_timeout() {
     assert_eq!(polling(fields), every.with_request_timeout(Duration::from_secs(5)));
     for (fields, problem) in [
         (json!({}), "refresh_delay: missing: REST is polled"),
+        (json!({ "request_timeout": "5s" }), "refresh_delay: missing: REST is polled"),
         (json!({ "refresh_delay": "0s" }), "refresh_delay: must be at least 1 ms"),
         (json!({ "refresh_delay": "1s", "request_timeout": "0s" }), "request_timeout: must be at least 1 ms"),
         (
@@ -285,7 +286,7 @@ fn d12_rest_needs_a_refresh_delay_and_has_a_timeout() {
     ] {
         let mut server = json!({ "api_type": "REST" });
         merge(&mut server, fields);
-        assert_eq!(server_problems(server)[0], format!("xds_servers[0].{problem}"));
+        assert_eq!(server_problems(server), [format!("xds_servers[0].{problem}")]);
     }
 }
 
