@@ -34,7 +34,7 @@ pub(crate) enum ClusterConfig {
     Gone(Arc<str>),
     /// The cluster cannot be used for another reason.
     Unusable(Arc<str>),
-    /// Routes name it, but the configuration lacks it (CH1.19).
+    /// Routes name it, but the configuration lacks it (CH13.11).
     Unknown(Arc<str>),
 }
 

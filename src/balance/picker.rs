@@ -47,7 +47,7 @@ pub(crate) enum Pick<H> {
     Broken(Arc<str>),
     /// The call fails with UNAVAILABLE and is not retried.
     Drop(Arc<str>),
-    /// The call fails with INTERNAL and is not retried (CH1.19).
+    /// The call fails with INTERNAL and is not retried (CH13.11).
     Unknown(Arc<str>),
 }
 
@@ -64,7 +64,7 @@ pub(super) enum Choice<H> {
     Gone(Arc<str>),
     /// The cluster cannot be used for another reason.
     Unusable(Arc<str>),
-    /// The configuration lacks it, although routes name it (CH1.19).
+    /// The configuration lacks it, although routes name it (CH13.11).
     Unknown(Arc<str>),
     /// The cluster, or the leaf of an aggregate.
     Leaf(Arc<LeafPicker<H>>),

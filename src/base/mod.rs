@@ -1,6 +1,8 @@
 //! The shared basis of all floors above: versions, errors of fields, and type-erased values.
 
 mod addresses;
+#[cfg(any(feature = "client", feature = "json"))]
+mod base64;
 mod custom;
 mod invalid;
 pub mod type_url;
@@ -9,6 +11,8 @@ mod watch_id;
 
 use std::{any::Any, sync::Arc};
 
+#[cfg(any(feature = "client", feature = "json"))]
+pub(crate) use self::base64::decode_base64;
 pub(crate) use self::custom::Configuration;
 pub(crate) use self::watch_id::{ByWatch, WatchId};
 pub use self::{addresses::Addresses, custom::Custom, invalid::Invalid, version::Version};

@@ -109,10 +109,7 @@ fn server(fields: &Fields<'_>, types: &CredentialTypes) -> Option<Server> {
     let initial_metadata = metadata::read(&fields.items("initial_metadata"), |text| Ok(text.to_owned()));
     let features = server_features(fields);
     let api_type = api_type(fields);
-    let polling = polling(fields);
-    if let Err((field, reason)) = check_polling(api_type, polling) {
-        fields.fail(field, reason);
-    }
+    let polling = polling(fields, api_type);
     let transport_api_version = transport_api_version(fields);
     // Only now, after all fields were read, so that all of their problems are reported.
     let (uri, channel_credentials) = uri.zip(channel_credentials)?;
@@ -200,13 +197,20 @@ fn api_type(fields: &Fields<'_>) -> Option<ApiType> {
     api_type
 }
 
-/// Fields have the names of `ApiConfigSource`'s fields.
-fn polling(fields: &Fields<'_>) -> Option<Polling> {
+/// Fields have the names of `ApiConfigSource`'s fields. REST needs a polling interval, `refresh_delay` (rule D12).
+fn polling(fields: &Fields<'_>, api_type: Option<ApiType>) -> Option<Polling> {
     let timeout = fields.get("request_timeout").and_then(|field| field.duration());
-    let delay = fields.get("refresh_delay").and_then(|field| field.duration());
-    let mut polling = delay.map(Polling::every);
-    if let Some(timeout) = timeout {
-        polling.get_or_insert_default().request_timeout = timeout;
+    let delay = fields.get("refresh_delay");
+    let mut polling = delay.as_ref().and_then(Reader::duration).map(Polling::every);
+    // A malformed delay was reported: it is not missing as well.
+    if polling.is_none() && delay.is_some() {
+        return None;
+    }
+    if let (Some(polling), Some(timeout)) = (&mut polling, timeout) {
+        polling.request_timeout = timeout;
+    }
+    if let Err((field, reason)) = check_polling(api_type, polling) {
+        fields.fail(field, reason);
     }
     polling
 }

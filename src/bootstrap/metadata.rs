@@ -40,12 +40,10 @@ fn value(entry: &Fields<'_>, convert: impl Fn(&str) -> Result<String, &'static s
     convert(text.text()?).map(String::into_bytes).map_err(|reason| text.fail(reason)).ok()
 }
 
-/// Decodes base64 with padding.
+/// Decodes base64, in each form that is valid in protobuf's JSON.
 #[cfg(feature = "client")]
 fn decode(text: &str) -> Option<Vec<u8>> {
-    use base64::{Engine, prelude::BASE64_STANDARD};
-
-    BASE64_STANDARD.decode(text).ok()
+    crate::base::decode_base64(text).ok()
 }
 
 /// Without a client there are no calls.

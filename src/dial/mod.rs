@@ -10,6 +10,7 @@
 //! module connects a socket. TLS has one kind of material, which is reloaded from its files: `crate::tls`.
 
 mod happy_eyeballs;
+mod keepalive;
 mod options;
 mod stream;
 #[cfg(feature = "channel")]
@@ -21,6 +22,7 @@ use std::net::SocketAddr;
 
 pub use self::stream::Io;
 pub(crate) use self::{
+    keepalive::is_too_many_pings,
     options::SocketOptions,
     stream::{MaybeTlsStream, Socket},
 };

@@ -139,6 +139,7 @@ pub(crate) fn read_yaml(document: &str) -> Result<Value, FormatError> {
 }
 
 fn json(document: &[u8]) -> Result<Value, FormatError> {
+    let document = without_byte_order_mark(document);
     if document.trim_ascii().is_empty() {
         return Err(FormatError::document("there is nothing in it"));
     }
@@ -153,9 +154,13 @@ fn json(document: &[u8]) -> Result<Value, FormatError> {
 }
 
 fn utf8(document: &[u8]) -> Result<&str, FormatError> {
-    // The byte order mark that some editors write before UTF-8.
-    let text = document.strip_prefix(b"\xef\xbb\xbf").unwrap_or(document);
+    let text = without_byte_order_mark(document);
     std::str::from_utf8(text).map_err(|e| FormatError::document(format!("is not UTF-8: {e}")))
+}
+
+/// Skips the byte order mark that some editors write before UTF-8.
+fn without_byte_order_mark(document: &[u8]) -> &[u8] {
+    document.strip_prefix(b"\xef\xbb\xbf").unwrap_or(document)
 }
 
 fn unknown(message: &str) -> FormatError {

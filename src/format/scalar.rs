@@ -1,12 +1,11 @@
 //! Values that are not messages, and their encodings.
 
-use base64::{
-    Engine as _, alphabet,
-    engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig},
-};
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use prost::encoding::{WireType, encode_key, encode_varint};
 use prost_reflect::Kind;
 use serde_json::Value;
+
+use crate::base;
 
 /// A value by its encoding.
 #[derive(Debug, Clone, PartialEq)]
@@ -176,20 +175,14 @@ pub(super) fn write_text(number: u32, text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Decodes Base64 of either alphabet, with or without padding, as parsers of protobuf's JSON do.
+/// Decodes bytes in base64.
 pub(super) fn decode_base64(text: &str) -> Result<Vec<u8>, String> {
-    // The alphabets differ in two characters, so that a text without these is of both.
-    let url_safe = text.contains(['-', '_']);
-    let alphabet = if url_safe { &alphabet::URL_SAFE } else { &alphabet::STANDARD };
-    let config = GeneralPurposeConfig::new()
-        .with_decode_padding_mode(DecodePaddingMode::Indifferent)
-        .with_decode_allow_trailing_bits(true);
-    GeneralPurpose::new(alphabet, config).decode(text).map_err(|e| format!("is not base64: {e}"))
+    base::decode_base64(text).map_err(|e| format!("is not base64: {e}"))
 }
 
 /// Bytes as base64 with padding.
 pub(super) fn encode_base64(bytes: &[u8]) -> String {
-    base64::engine::general_purpose::STANDARD.encode(bytes)
+    STANDARD.encode(bytes)
 }
 
 /// The error of a value of the wrong kind.

@@ -6,8 +6,8 @@ pub(super) fn parse_duration(text: &str) -> Result<(i64, i32), String> {
     let parse = || {
         let number = text.strip_suffix('s')?;
         let (negative, number) = number.strip_prefix('-').map_or((false, number), |rest| (true, rest));
-        let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
-        let (seconds, nanos) = (digits(whole)?, fraction_of(fraction)?);
+        let (whole, nanos) = split_fraction(number)?;
+        let seconds = digits(whole)?;
         // Both parts have the sign of the duration, as protobuf requires.
         Some(if negative { (-seconds, -nanos) } else { (seconds, nanos) })
     };
@@ -43,14 +43,10 @@ pub(super) fn parse_timestamp(text: &str) -> Result<(i64, i32), String> {
                     None => (1, offset.strip_prefix('+')?),
                 };
                 let [hours, minutes] = numbers::<2>(offset, ':')?;
-                (time, sign * (hours * 3600 + minutes * 60))
+                (time, (hours < 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))?)
             }
         };
-        let (time, fraction) = match time.split_once('.') {
-            Some((_, "")) => return None,
-            Some(parts) => parts,
-            None => (time, ""),
-        };
+        let (time, nanos) = split_fraction(time)?;
         let ([year, month, day], [hour, minute, second]) =
             (numbers::<3>(date, '-')?, numbers::<3>(time, ':')?);
         // Protobuf's timestamps have no leap seconds.
@@ -62,7 +58,7 @@ pub(super) fn parse_timestamp(text: &str) -> Result<(i64, i32), String> {
             && second < 60;
         // Computed before `exists` is tested, which is safe: numbers of two and four digits cannot overflow.
         let seconds = days_before(year, month, day) * 86_400 + hour * 3600 + minute * 60 + second - offset;
-        exists.then_some((seconds, fraction_of(fraction)?))
+        exists.then_some((seconds, nanos))
     };
     // Again, since the offset may lead out of the years from 1 to 9999.
     let parsed = parse().filter(|(seconds, _)| (MIN_TIME..=MAX_TIME).contains(seconds));
@@ -97,13 +93,11 @@ fn digits(text: &str) -> Option<i64> {
     all.then(|| text.parse().ok())?
 }
 
-/// The nanoseconds of the digits after a point.
-fn fraction_of(digits_after: &str) -> Option<i32> {
-    if digits_after.is_empty() {
-        return Some(0);
-    }
-    let padded = (digits_after.len() <= 9).then(|| format!("{digits_after:0<9}"))?;
-    i32::try_from(digits(&padded)?).ok()
+/// Splits a number into the digits before its point, and the nanoseconds of the one to nine digits after it.
+fn split_fraction(number: &str) -> Option<(&str, i32)> {
+    let Some((whole, fraction)) = number.split_once('.') else { return Some((number, 0)) };
+    let padded = (1..=9).contains(&fraction.len()).then(|| format!("{fraction:0<9}"))?;
+    Some((whole, i32::try_from(digits(&padded)?).ok()?))
 }
 
 /// Formats with no, three, six or nine digits.
@@ -178,9 +172,20 @@ mod tests {
         ] {
             assert_eq!(parse_duration(text), Ok(expected), "{text}");
         }
-        for text in
-            ["", "s", "1", "1.5", "1 s", "+1s", "--1s", "1.0000000001s", "315576000001s", "1e3s", "1ms"]
-        {
+        for text in [
+            "",
+            "s",
+            "1",
+            "1.5",
+            "1.s",
+            "1 s",
+            "+1s",
+            "--1s",
+            "1.0000000001s",
+            "315576000001s",
+            "1e3s",
+            "1ms",
+        ] {
             assert!(parse_duration(text).is_err(), "{text}");
         }
     }
@@ -216,6 +221,7 @@ mod tests {
         }
         assert_eq!(parse_timestamp("1970-01-01T01:00:00+01:00"), Ok((0, 0)));
         assert_eq!(parse_timestamp("1969-12-31T22:30:00-01:30"), Ok((0, 0)));
+        assert_eq!(parse_timestamp("1970-01-01T23:59:00+23:59"), Ok((0, 0)));
         for text in [
             "",
             "T",
@@ -229,6 +235,8 @@ mod tests {
             "1-01-01T00:00:00Z",
             "0001-01-01T00:00:00+01:00",
             "1970-01-01T00:00:00é1:00",
+            "1970-01-01T00:00:00+24:00",
+            "1970-01-01T00:00:00-00:60",
         ] {
             assert!(parse_timestamp(text).is_err(), "{text}");
         }

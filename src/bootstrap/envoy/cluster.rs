@@ -126,8 +126,15 @@ fn uris(cluster: &Message<'_>) -> Vec<ServerUri> {
         }
         assignment.end();
     }
-    if endpoints.is_empty() && !cluster.has("hosts") {
-        let path = if assignment.is_some() { "load_assignment" } else { "name" };
+    // Hosts of which none is usable were reported, each with its own error.
+    let hosts = cluster.get("hosts");
+    let has_no_hosts = hosts.as_ref().is_none_or(|hosts| hosts.value().as_array().is_some_and(Vec::is_empty));
+    if endpoints.is_empty() && has_no_hosts {
+        let path = match (&assignment, &hosts) {
+            (Some(_), _) => "load_assignment",
+            (None, Some(_)) => "hosts",
+            (None, None) => "name",
+        };
         cluster.fail(path, "has no endpoint, where a management server is expected");
     }
     // Stable: within a priority the order of the document is that of fallback.

@@ -34,6 +34,14 @@ fn metadata_of_a_server_is_text_or_bytes() {
     let server = read_server(json!({ "initial_metadata": entries }));
     let metadata: Vec<_> = server.initial_metadata.iter().collect();
     assert_eq!(metadata, [("x-token", &b"a b"[..]), ("x-bin", b"\0\xff")]);
+    for (text, bytes) in
+        [("AP8", &b"\0\xff"[..]), ("+/8=", b"\xfb\xff"), ("-_8=", b"\xfb\xff"), ("-_8", b"\xfb\xff")]
+    {
+        let entries = json!([{ "key": "x-bin", "raw_value": text }]);
+        let server = read_server(json!({ "initial_metadata": entries }));
+        let metadata: Vec<_> = server.initial_metadata.iter().collect();
+        assert_eq!(metadata, [("x-bin", bytes)], "{text}");
+    }
     assert!(read_server(json!({})).initial_metadata.is_empty());
     assert_ne!(server, read_server(json!({})), "it is a part of the identity");
 }
@@ -54,7 +62,7 @@ fn metadata_that_is_invalid_is_an_error_without_its_value() {
     assert_eq!(entry("grpc-x", "MARKER"), "[0].key: is reserved for the protocol");
     let text = "[0].value: must be printable ASCII text without spaces at its ends";
     assert_eq!(entry("x", "MARKER\n"), text);
-    assert_eq!(metadata(json!([{ "key": "x-bin", "raw_value": "MARKER-" }])), "[0].raw_value: not base64");
+    assert_eq!(metadata(json!([{ "key": "x-bin", "raw_value": "MARKER!" }])), "[0].raw_value: not base64");
     let both = json!([{ "key": "x", "raw_value": "AA==", "value": "MARKER" }]);
     assert_eq!(metadata(both), "[0].raw_value: is there beside value");
     let many: Vec<_> = (0..65).map(|_| json!({ "key": "x", "value": "MARKER" })).collect();
@@ -276,6 +284,7 @@ fn d12_rest_needs_a_refresh_delay_and_has_a_timeout() {
     assert_eq!(polling(fields), every.with_request_timeout(Duration::from_secs(5)));
     for (fields, problem) in [
         (json!({}), "refresh_delay: missing: REST is polled"),
+        (json!({ "request_timeout": "5s" }), "refresh_delay: missing: REST is polled"),
         (json!({ "refresh_delay": "0s" }), "refresh_delay: must be at least 1 ms"),
         (json!({ "refresh_delay": "1s", "request_timeout": "0s" }), "request_timeout: must be at least 1 ms"),
         (
@@ -285,7 +294,7 @@ fn d12_rest_needs_a_refresh_delay_and_has_a_timeout() {
     ] {
         let mut server = json!({ "api_type": "REST" });
         merge(&mut server, fields);
-        assert_eq!(server_problems(server)[0], format!("xds_servers[0].{problem}"));
+        assert_eq!(server_problems(server), [format!("xds_servers[0].{problem}")]);
     }
 }
 

@@ -351,8 +351,8 @@ impl<'a, 'c> Attempts<'a, 'c> {
             .map_err(|ShutDown| call.shut_down())?;
         let mut waiter = match waiter {
             Ok(waiter) => waiter,
-            Err(draws_back) => {
-                *attributes = draws_back;
+            Err(returned_attributes) => {
+                *attributes = returned_attributes;
                 return Ok(None);
             }
         };
@@ -362,8 +362,8 @@ impl<'a, 'c> Attempts<'a, 'c> {
             call.telemetry.set_labels(waiter.labels());
         }
         match answer {
-            Ok(Ok((picked, draws_back))) => {
-                *attributes = draws_back;
+            Ok(Ok((picked, returned_attributes))) => {
+                *attributes = returned_attributes;
                 Ok(picked)
             }
             Ok(Err(ShutDown)) => Err(call.shut_down()),

@@ -2,7 +2,7 @@
 
 use h2::Reason;
 
-use crate::balance::disconnect::Disconnect;
+use crate::{balance::disconnect::Disconnect, dial};
 
 /// The loss of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +25,7 @@ impl Loss {
             let io = error.get_io();
             return Self::Other(io.map_or(Disconnect::Unknown, |error| Disconnect::of_io(error.kind())));
         };
-        // h2 has the debug data of a GOAWAY in its text alone.
-        if reason == Reason::ENHANCE_YOUR_CALM && error.to_string().contains("too_many_pings") {
+        if dial::is_too_many_pings(error) {
             return Self::TooManyPings;
         }
         Self::Other(Disconnect::GoAway(reason.into()))

@@ -17,6 +17,19 @@ fn the_format_goes_by_the_extension_in_any_case() {
 }
 
 #[test]
+fn a_byte_order_mark_is_skipped_in_each_format_of_text() {
+    for (format, document) in [
+        (Format::Json, "\u{feff}{\"version_info\": \"7\"}"),
+        (Format::Yaml, "\u{feff}version_info: '7'"),
+        (Format::Text, "\u{feff}version_info: '7'"),
+    ] {
+        assert_eq!(response(document, format).version_info, "7", "{format:?}");
+    }
+    let nothing = read("\u{feff}".as_bytes(), Format::Json).unwrap_err();
+    assert_eq!(nothing.to_string(), "there is nothing in it");
+}
+
+#[test]
 fn unknown_fields_and_values_are_passed_over_with_a_warning_that_names_them() {
     let json = json!({
         "version_info": "1", "colour": 1,

@@ -55,6 +55,8 @@ pub(super) struct Watch {
 #[derive(Debug)]
 struct Shared {
     file: Arc<PathSource>,
+    /// The watched directory of the file, if it has one. Absolute, as the paths of events are.
+    watched_directory: Option<PathBuf>,
     state: Mutex<State>,
     /// Notified of each change.
     changed: Notify,
@@ -74,8 +76,12 @@ struct State {
 impl Watch {
     /// Creates a watch of no directory; see [`follow`](Self::follow).
     pub(super) fn new(hub: Arc<Hub>, file: Arc<PathSource>) -> Self {
-        let shared = Shared { file: file.clone(), state: Mutex::default(), changed: Notify::new() };
-        let shared = Arc::new(shared);
+        let shared = Arc::new(Shared {
+            file: file.clone(),
+            watched_directory: file.watched_directory.as_deref().map(absolute),
+            state: Mutex::default(),
+            changed: Notify::new(),
+        });
         let mut watches = lock(&hub.watches);
         watches.retain(|watch| watch.strong_count() > 0);
         watches.push(Arc::downgrade(&shared));
@@ -104,7 +110,7 @@ impl Watch {
     /// Returns the parts of the path, and the directories to watch.
     fn current_path(&self) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
         let (parts, directories) = trace(&self.file.path);
-        match &self.file.watched_directory {
+        match &self.shared.watched_directory {
             Some(directory) => (parts, [existing(directory)].into()),
             None => (parts, directories),
         }
@@ -229,7 +235,7 @@ impl Shared {
             return self.changed.notify_one();
         };
         let is_part = event.paths.iter().any(|path| state.parts.contains(path));
-        let is_whole = match &self.file.watched_directory {
+        let is_whole = match &self.watched_directory {
             // D3: moves into the directory, and nothing else.
             Some(directory) => {
                 let in_it = event.paths.iter().any(|path| path.parent() == Some(directory));
@@ -353,3 +359,32 @@ const MAX_TURNS: usize = 8;
 
 /// The maximum number of links to follow, as in operating systems.
 const MAX_LINKS: usize = 40;
+
+#[cfg(test)]
+#[cfg(unix)]
+mod tests {
+    use std::{env, time::Duration};
+
+    use tokio::time::timeout;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn d3_a_relative_watched_directory_reports_files_that_are_moved_there() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = |name| directory.path().join(name);
+        let file = PathSource::new(path("clusters.json")).with_watched_directory(relative(directory.path()));
+        let mut watch = Watch::new(Arc::default(), Arc::new(file));
+        watch.follow().unwrap();
+        fs::write(path("other.tmp"), "").unwrap();
+        fs::rename(path("other.tmp"), path("other.json")).unwrap();
+        let reported = timeout(Duration::from_secs(10), watch.changed()).await;
+        reported.expect("a move into the watched directory is not reported within 10 s");
+    }
+
+    /// The path to an absolute one from the working directory.
+    fn relative(path: &Path) -> PathBuf {
+        let root: PathBuf = env::current_dir().unwrap().components().skip(1).map(|_| "..").collect();
+        root.join(path.strip_prefix("/").unwrap())
+    }
+}

@@ -21,7 +21,7 @@ use crate::{
     dial::{self, Alpn, SocketOptions},
     transport::{
         ConnectionEvents, Disconnect, DisconnectKind,
-        socket::{CredentialSources, Loader, Secured, explain},
+        socket::{CallHeaders, CredentialSources, Loader, Secured, explain},
     },
 };
 
@@ -71,7 +71,7 @@ impl Connect<'_> {
     pub(super) async fn headers(&self) -> Result<HeaderMap, Disconnect> {
         let begin = Instant::now();
         let loader = self.loader();
-        let headers = self.bounded(begin, NO_CREDENTIALS, loader.headers()).await??;
+        let CallHeaders { headers, .. } = self.bounded(begin, NO_CREDENTIALS, loader.headers()).await??;
         self.bounded(begin, NO_METADATA, loader.with_metadata(headers)).await?
     }
 
@@ -190,7 +190,15 @@ impl Tasks {
 
     /// Adds a task of the connection.
     fn add(&self, task: AbortHandle) {
-        self.lock().push(task);
+        let mut handles = self.lock();
+        // hyper spawns tasks for each stream, and streams reopen on a connection without end. Ended tasks are dropped when the list is
+        // full, which then has room for as many as are left, so that a task costs the same however long the list is.
+        if handles.len() == handles.capacity() {
+            handles.retain(|task| !task.is_finished());
+            let running = handles.len();
+            handles.reserve(running.max(MIN_ROOM));
+        }
+        handles.push(task);
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, Vec<AbortHandle>> {
@@ -219,5 +227,34 @@ const FROZEN: &str = "the server accepts connections but sends nothing";
 const STREAM_WINDOW: u32 = 4 << 20;
 const CONNECTION_WINDOW: u32 = 4 << 20;
 
+/// The minimum number of tasks that are added between two searches for ended ones.
+const MIN_ROOM: usize = 4;
+
 /// The maximum time for informing a server that a stream and its connection have ended.
 const FAREWELL: Duration = Duration::from_secs(1);
+
+#[cfg(test)]
+mod tests {
+    use hyper::rt::Executor;
+    use tokio::{sync::oneshot, task::yield_now};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn tasks_that_have_ended_are_not_kept_while_the_connection_lives() {
+        let tasks = Tasks::default();
+        let (running, ended) = oneshot::channel::<()>();
+        tasks.execute(async {
+            pending::<()>().await;
+            drop(running);
+        });
+        for _ in 0..10_000 {
+            tasks.execute(async {});
+            yield_now().await;
+        }
+        let kept = tasks.lock().len();
+        assert!(kept < 10, "{kept} handles, of which one is of a running task");
+        tasks.abort();
+        ended.await.expect_err("the running task is aborted");
+    }
+}

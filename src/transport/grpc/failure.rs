@@ -6,6 +6,7 @@ use tonic::Status;
 
 use crate::{
     config::ChannelCredentials,
+    dial,
     error::Code,
     transport::{
         Disconnect, DisconnectKind,
@@ -46,7 +47,7 @@ impl Failure {
     /// Converts the failure. `end` is the error of the connection, if it has ended.
     pub(super) fn into_disconnect(self, end: Option<&hyper::Error>) -> Disconnect {
         if let Some(end) = end
-            && is_too_many_pings(end)
+            && h2_error(end).is_some_and(dial::is_too_many_pings)
         {
             return Disconnect::new(DisconnectKind::TooManyPings, with_causes(end));
         }
@@ -103,13 +104,6 @@ impl Failure {
         let is_ours = self.status.code() == tonic::Code::OutOfRange && limit.parse() == Ok(self.limit);
         is_ours.then_some(size)
     }
-}
-
-/// Whether the server has ended the connection for too many pings (A8).
-fn is_too_many_pings(end: &hyper::Error) -> bool {
-    h2_error(end).is_some_and(|error| {
-        error.is_go_away() && error.is_remote() && error.reason() == Some(h2::Reason::ENHANCE_YOUR_CALM)
-    })
 }
 
 /// Returns gRPC's code for a reset stream.

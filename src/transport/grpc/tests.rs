@@ -210,6 +210,18 @@ async fn too_many_pings_has_a_reason_of_its_own() {
 }
 
 #[tokio::test]
+async fn enhance_your_calm_for_another_reason_than_pings_is_a_broken_connection() {
+    let uri = scripted(|mut client| async move {
+        client.open_stream().await;
+        client.goaway(ENHANCE_YOUR_CALM, b"too_many_resets").await;
+    })
+    .await;
+    let end = Peer::connect(&uri).end().await;
+    assert_eq!(end.kind, DisconnectKind::Failed(Code::Unavailable));
+    assert!(end.message.contains("too_many_resets"), "{}", end.message);
+}
+
+#[tokio::test]
 async fn a_goaway_without_an_error_is_a_broken_connection() {
     let uri = scripted(|mut client| async move {
         client.open_stream().await;

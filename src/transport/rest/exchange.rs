@@ -17,14 +17,13 @@ use super::{
     pool::{Pool, Unconnected},
 };
 use crate::{
-    config::ChannelCredentials,
     error::Code,
     escape::Escaped,
     format::{self, Format},
     pb::envoy::service::discovery::v3::DiscoveryResponse,
     transport::{
         AGENT, Disconnect, DisconnectKind,
-        socket::{causes, explain},
+        socket::{CallHeaders, causes, explain},
     },
     wire,
 };
@@ -96,12 +95,10 @@ impl Exchange<'_> {
         let json = format::encode_json(REQUEST, self.request)
             .map_err(|e| cannot(format!("the request cannot be written as JSON: {e}")))?;
         let server = &self.pool.dialer.server;
-        let scheme = match server.channel_credentials {
-            ChannelCredentials::Insecure => "http",
-            ChannelCredentials::Tls(_) | ChannelCredentials::Custom(_) => "https",
-        };
+        let loader = self.pool.dialer.loader();
+        let CallHeaders { headers: credentials, is_secure } = loader.headers().await?;
         let uri = Uri::builder()
-            .scheme(scheme)
+            .scheme(if is_secure { "https" } else { "http" })
             .authority(server.http_authority())
             .path_and_query(self.path)
             .build();
@@ -114,8 +111,7 @@ impl Exchange<'_> {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(JSON));
         headers.insert(ACCEPT, HeaderValue::from_static(JSON));
         headers.insert(USER_AGENT, HeaderValue::from_static(AGENT));
-        let loader = self.pool.dialer.loader();
-        for (name, value) in &loader.with_metadata(loader.headers().await?).await? {
+        for (name, value) in &loader.with_metadata(credentials).await? {
             headers.append(name, value.clone());
         }
         Ok(request)

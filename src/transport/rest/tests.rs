@@ -14,7 +14,7 @@ use tokio::{
 
 use super::*;
 use crate::{
-    config::{ApiType, Polling, Server},
+    config::{ApiType, CustomCredentials, Polling, Server},
     control_plane::type_url::{CLUSTER, ENDPOINTS},
     engine::Input,
     error::Code,
@@ -24,7 +24,12 @@ use crate::{
         TestControlPlane,
         resources::{cluster, endpoints},
     },
-    transport::{Disconnect, DisconnectKind},
+    transport::{
+        Disconnect, DisconnectKind,
+        credentials::{
+            ChannelCredentialsPlugin, ConnectionCredentials, CredentialsContext, CredentialsRegistry, Loading,
+        },
+    },
 };
 
 #[tokio::test]
@@ -211,6 +216,32 @@ async fn the_request_has_its_host_and_content_type() {
     }
     let body: serde_json::Value = serde_json::from_str(body).unwrap();
     assert_eq!(body, serde_json::json!({"node": {"id": "me"}, "type_url": CLUSTER}));
+}
+
+#[tokio::test]
+async fn the_scheme_is_http_where_a_plugin_leaves_the_connection_in_plaintext() {
+    let listener = TcpListener::bind(LOOPBACK).await.unwrap();
+    let credentials = CredentialsRegistry::default().with_channel("plaintext", Plaintext);
+    let transport = RestTransport::new(&GrpcTransport::default().with_credentials(credentials));
+    // 443 is left out of `host` where it is the port of the scheme.
+    let server = Server::new(listener.local_addr().unwrap().to_string()).authority("xds.example:443");
+    let server = server.custom_credentials(CustomCredentials::new("plaintext", serde_json::Value::Null));
+    let server = Arc::new(server.build().unwrap());
+    let mut peer = Peer::with(&transport, server, "/v3/discovery:clusters", POLLING);
+    peer.connection.send(request("").encode_to_vec().into());
+    let (mut socket, _) = soon(listener.accept()).await.unwrap();
+    let text = soon(read_request(&mut socket)).await;
+    assert!(text.contains("\r\nhost: xds.example:443\r\n"), "{text}");
+}
+
+/// Channel credentials of an application, which secure nothing.
+#[derive(Debug)]
+struct Plaintext;
+
+impl ChannelCredentialsPlugin for Plaintext {
+    fn load<'a>(&'a self, _: CredentialsContext<'a>) -> Loading<'a, ConnectionCredentials> {
+        Box::pin(async { Ok(ConnectionCredentials::plaintext()) })
+    }
 }
 
 /// The driver's side of a connection.

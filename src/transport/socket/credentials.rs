@@ -33,6 +33,17 @@ pub(in crate::transport) struct Credentials {
     pub(in crate::transport) headers: HeaderMap,
 }
 
+/// The loaded credentials of one call.
+pub(in crate::transport) struct CallHeaders {
+    pub(in crate::transport) headers: HeaderMap,
+    /// Whether the connection of the call is secured, which decides about the scheme.
+    #[cfg_attr(
+        not(feature = "rest"),
+        allow(dead_code, reason = "streams have the scheme of their connection")
+    )]
+    pub(in crate::transport) is_secure: bool,
+}
+
 /// Where the credentials of a client's connections come from.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(in crate::transport) struct CredentialSources {
@@ -102,14 +113,17 @@ impl Loader<'_> {
     }
 
     /// Loads the headers of one call alone.
-    pub(in crate::transport) async fn headers(self) -> Result<HeaderMap, Disconnect> {
+    pub(in crate::transport) async fn headers(self) -> Result<CallHeaders, Disconnect> {
         // Most servers have neither call credentials nor a plugin: their calls read no file, and run no code of the application.
         let is_custom = matches!(self.server.channel_credentials, ChannelCredentials::Custom(_));
         if self.server.call_credentials.is_empty() && !is_custom {
-            return Ok(HeaderMap::new());
+            let is_secure = !matches!(self.server.channel_credentials, ChannelCredentials::Insecure);
+            return Ok(CallHeaders { headers: HeaderMap::new(), is_secure });
         }
         let ConnectionCredentials { security, headers } = self.connection().await?;
-        self.call_headers(matches!(security, ConnectionSecurity::Plaintext), headers).await
+        let is_plaintext = matches!(security, ConnectionSecurity::Plaintext);
+        let headers = self.call_headers(is_plaintext, headers).await?;
+        Ok(CallHeaders { headers, is_secure: !is_plaintext })
     }
 
     /// Loads the metadata of one call, and adds it to the headers of the credentials.

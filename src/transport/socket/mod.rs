@@ -4,6 +4,6 @@ mod credentials;
 mod hint;
 
 pub(super) use self::{
-    credentials::{CredentialSources, Loader, Secured},
+    credentials::{CallHeaders, CredentialSources, Loader, Secured},
     hint::{causes, explain, with_causes},
 };

@@ -106,6 +106,9 @@ fn a_management_server_is_a_cluster_that_needs_no_other_to_be_found() {
     let empty = json!({ "load_assignment": {} });
     assert_eq!(cluster_problems(empty), [format!(".load_assignment: {no_endpoint}")]);
     assert_eq!(cluster_problems(json!({ "load_assignment": null })), [format!(".name: {no_endpoint}")]);
+    let of_v2 = |hosts: Value| cluster_problems(json!({ "load_assignment": null, "hosts": hosts }));
+    assert_eq!(of_v2(json!([])), [format!(".hosts: {no_endpoint}")]);
+    assert_eq!(of_v2(json!(1)), [".hosts: expected a list, found a number"], "it is reported once");
     let dns = json!({ "type": null, "cluster_type": { "name": "envoy.cluster.dns", "typed_config": {} } });
     assert_eq!(server(dns).uri.as_str(), "xds.example.com:18000");
     let custom = cluster_problems(json!({ "cluster_type": { "name": "envoy.clusters.aggregate" } }));

@@ -129,7 +129,7 @@ fn what_would_change_what_is_done_is_an_error() {
             "grpc_services[0].initial_metadata[0].value: commands (`%...%`) are not supported; `%` itself is written `%%`",
         ),
         (
-            service(json!({ "initial_metadata": [{ "key": "x-bin", "raw_value": "MARKER" }] })),
+            service(json!({ "initial_metadata": [{ "key": "x-bin", "raw_value": "MARKER!" }] })),
             "grpc_services[0].initial_metadata[0].raw_value: not base64",
         ),
         (
