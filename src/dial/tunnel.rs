@@ -23,6 +23,7 @@ pub(super) async fn open(io: &mut TcpStream, address: SocketAddr) -> Result<(), 
         match status(&head)? {
             // What a proxy reports before its answer.
             (100..=199, _) if left > 0 => {}
+            (100..=199, _) => return Err(too_long()),
             (200..=299, _) => return Ok(()),
             (code, reason) => {
                 let reason = if reason.is_empty() { String::new() } else { format!(" {reason}") };
@@ -39,7 +40,7 @@ async fn read_head(io: &mut TcpStream, longest: usize) -> Result<Vec<u8>, String
     loop {
         let room = ahead.len().min(longest - head.len());
         if room == 0 {
-            return Err(format!("proxy: the head of its response has more than {LONGEST_HEADS} bytes"));
+            return Err(too_long());
         }
         // Only what belongs to the head is taken out of the socket.
         let count = io.peek(&mut ahead[..room]).await.map_err(|error| format!("proxy: {error}"))?;
@@ -60,6 +61,10 @@ async fn read_head(io: &mut TcpStream, longest: usize) -> Result<Vec<u8>, String
             return Ok(head);
         }
     }
+}
+
+fn too_long() -> String {
+    format!("proxy: the head of its response has more than {LONGEST_HEADS} bytes")
 }
 
 /// Returns the end of a head, behind its empty line; the first `searched` bytes have none.

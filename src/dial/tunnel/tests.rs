@@ -124,6 +124,9 @@ async fn ch7_26_the_head_has_8_kib_at_most() {
     assert_eq!(tunnel(&[head(8 << 10).as_bytes(), b"rest"], true).await.unwrap(), b"rest");
     let too_long = "proxy: the head of its response has more than 8192 bytes";
     assert_eq!(tunnel(&[head((8 << 10) + 1).as_bytes()], false).await.unwrap_err(), too_long);
+    let whole = format!("HTTP/1.1 100 Continue\r\nA: {}\r\n\r\n", "a".repeat((8 << 10) - 30));
+    assert_eq!(whole.len(), 8 << 10);
+    assert_eq!(tunnel(&[whole.as_bytes()], false).await.unwrap_err(), too_long, "it is not the last one");
     let endless = "HTTP/1.1 100 Continue\r\n\r\n".repeat(1_000);
     assert_eq!(tunnel(&[endless.as_bytes()], false).await.unwrap_err(), too_long, "all heads together");
 }
