@@ -154,7 +154,10 @@ impl Sotw {
             self.batcher.on_change(now);
         } else if changed {
             if subscribes_sent {
-                self.on_stream.unheld.on_requested();
+                // No response crosses the first request.
+                if self.on_stream.requested {
+                    self.on_stream.unheld.on_requested();
+                }
                 self.on_stream.unheld.on_lost();
             }
             if is_uncovered {
