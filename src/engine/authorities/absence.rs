@@ -193,7 +193,9 @@ impl<'a> Absence<'a> {
     fn not_sent(&self, store: &Store, server: ServerId, entry: &Entry) -> (Code, String) {
         let machine = &self.servers[server].machine;
         let source = machine.source();
-        let (code, prefix) = match source.features().resource_timer_is_transient_error {
+        // What is held was missing from a response, so that it is a deletion, which the timer has confirmed.
+        let is_transient = source.features().resource_timer_is_transient_error && !entry.is_held();
+        let (code, prefix) = match is_transient {
             true => (Code::Unavailable, ""),
             false => (Code::NotFound, "does not exist: "),
         };

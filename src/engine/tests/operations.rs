@@ -196,6 +196,15 @@ fn a_rejected_name_that_was_left_out_of_a_repetition_does_not_ride_on_the_ack_be
     );
 }
 
+/// And a fourteenth one.
+#[test]
+fn a_removal_is_not_found_after_a_fallback_whose_timer_is_a_transient_error_has_missed_the_resource() {
+    play_input(
+        "2142720e00040072d5320a8f0000241d22a72f00001a57575757f1f3f3f3f3f3f38000000000000001f3f3f3f3f3f3f3f33f\
+         3f3f3f0a2222222222ff10f3f3f3f3f3f3f3f3f3f3f3f3f3f325f3f3f364",
+    );
+}
+
 /// Plays an input of the fuzzer of operations: the seed in eight bytes, the lowest first, and the operations.
 fn play_input(hexadecimal: &str) {
     let digits: Vec<u8> =
