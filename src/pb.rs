@@ -11,7 +11,7 @@
 //! types.** Construct messages with `..Default::default()`.
 //!
 //! The definitions are in `proto/` and carry the published packages, names, numbers and types, so that the bytes of any
-//! server decode; other fields are skipped. `bytes` fields are [`bytes::Bytes`].
+//! server decode; other fields are skipped. Their Rust form is in `proto/generated/`. `bytes` fields are [`bytes::Bytes`].
 
 #![allow(
     missing_docs,
@@ -27,4 +27,4 @@
     allow(dead_code, reason = "the messages of servers are for servers")
 )]
 
-include!(concat!(env!("OUT_DIR"), "/pb.rs"));
+include!("../proto/generated/pb.rs");

@@ -78,5 +78,5 @@ pub(super) fn is_collection(message: &MessageDescriptor) -> bool {
     first.is_list() && first.kind().as_message().is_some_and(of_entries)
 }
 
-/// The descriptors, as the build has compiled them.
-const DESCRIPTORS: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptors.bin"));
+/// The descriptors of all messages, beside their generated code.
+const DESCRIPTORS: &[u8] = include_bytes!("../../proto/generated/descriptors.bin");
