@@ -1,4 +1,7 @@
-use std::time::{Duration, Instant};
+use std::{
+    mem,
+    time::{Duration, Instant},
+};
 
 use super::{
     delta::Delta,
@@ -53,6 +56,8 @@ pub(crate) struct Channel {
     resource_timeout: Duration,
     /// Whether the variant is the incremental one, in which a response need not have everything.
     is_delta: bool,
+    /// Another stream was opened for a response that may have crossed `*` (B1.23).
+    was_star_tried_again: bool,
 }
 
 impl AllDue {
@@ -96,6 +101,7 @@ impl Channel {
             answered_timer: 0,
             resource_timeout,
             is_delta: capabilities.incremental,
+            was_star_tried_again: false,
         }
     }
 
@@ -289,8 +295,9 @@ impl Channel {
         };
     }
 
-    /// A response to the wildcard has something that was not subscribed by name.
-    pub(crate) fn trust_wildcard(&mut self) {
+    /// A response to the wildcard has something that was not subscribed by name. True if it may be none to `*`, although it has all
+    /// names: another stream shows it, once.
+    pub(crate) fn trust_wildcard(&mut self) -> bool {
         let is_answer = match self.variant.wildcard_crossing() {
             Crossing::No => true,
             // What has all names that were requested with the wildcard is the answer to both.
@@ -298,9 +305,15 @@ impl Channel {
             // go-control-plane sends the same response again for a NACK, whether or not it has read `*`.
             Crossing::Likely => false,
         };
-        if is_answer {
-            self.all = AllDue::No;
+        if !is_answer {
+            return false;
         }
+        self.all = AllDue::No;
+        // A change that crossed `*` may have had the names by chance. The empty list of another stream brings these, so that none is
+        // requested beside it; what only a request by name brings is requested there once more.
+        let may_have_crossed =
+            self.variant.wildcard_crossing() == Crossing::Possible && self.variant.was_wildcard_before_star();
+        may_have_crossed && !mem::replace(&mut self.was_star_tried_again, true)
     }
 }
 

@@ -350,4 +350,9 @@ impl Machine {
     pub(crate) fn ask_for_all_on_another_stream(&mut self, ty: TypeId, now: Instant) {
         self.exchange.ask_for_all_on_another_stream(ty, now);
     }
+
+    /// The last response may be no answer to `*`, which the server may take for a name: another stream begins with the empty list.
+    pub(crate) fn try_wildcard_on_another_stream(&mut self, ty: TypeId, now: Instant) {
+        self.exchange.try_wildcard_on_another_stream(ty, now);
+    }
 }

@@ -252,6 +252,10 @@ impl Variant for Sotw {
         self.on_stream.empty_list.crossing()
     }
 
+    fn was_wildcard_before_star(&self) -> bool {
+        self.on_stream.empty_list.was_wildcard_before_star()
+    }
+
     fn on_sent(&mut self, now: Instant) {
         self.on_stream.empty_list.on_sent(now);
     }
@@ -386,7 +390,7 @@ impl Variant for Sotw {
         let is_repeated = !is_ack && self.on_stream.repeat_at.take().is_some();
         let answering = is_new || is_repeated;
         let names = self.on_stream.names.encoded().clone();
-        let had_star = self.on_stream.names.has_star();
+        let (had_star, had_wildcard) = (self.on_stream.names.has_star(), self.on_stream.names.has_wildcard());
         let refilled = self.put_names(subscriptions, answering, &mut written, now);
         let ack = self.on_stream.answers.pop();
         let is_newest = answering && self.on_stream.answers.is_empty();
@@ -400,7 +404,7 @@ impl Variant for Sotw {
         }
         written.spells_all = !is_first && !had_star && self.on_stream.names.has_star();
         if written.spells_all {
-            self.on_stream.empty_list.on_spelled();
+            self.on_stream.empty_list.on_spelled(had_wildcard);
         }
         if is_newest || is_first {
             self.on_stream.names.on_read_for_sure();

@@ -47,6 +47,11 @@ pub(crate) trait Variant: Debug + Send {
         Crossing::No
     }
 
+    /// Whether the server has sent everything before the wildcard was sent as `*`, so that a change may cross that.
+    fn was_wildcard_before_star(&self) -> bool {
+        false
+    }
+
     /// A request was sent.
     fn on_sent(&mut self, _now: Instant) {}
 

@@ -32,7 +32,7 @@ pub(super) fn find_narrow(response: &mut PendingResponse, feed: &mut Feed<'_>, s
     response.is_narrow = is_narrow && (store.ty(ty).full_state() || !subscriptions.received_all);
     match response.is_narrow {
         true => feed.channel_mut().doubt_wildcard(response.since()),
-        false => feed.channel_mut().trust_wildcard(),
+        false => response.may_have_crossed_star = feed.channel_mut().trust_wildcard(),
     }
 }
 
@@ -98,6 +98,8 @@ pub(super) fn conclude(
     feed.machine_mut().conclude(outcome, now);
     if response.lacks_wildcard {
         feed.machine_mut().ask_for_all_on_another_stream(ty, now);
+    } else if response.may_have_crossed_star {
+        feed.machine_mut().try_wildcard_on_another_stream(ty, now);
     }
     feed.drain_events(store);
     response.verdict.received()

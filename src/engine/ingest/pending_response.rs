@@ -62,6 +62,8 @@ pub(crate) struct PendingResponse {
     pub(super) lacks_wildcard: bool,
     /// The response has only what is subscribed by name, although the wildcard was requested as `*` (B1.23).
     pub(super) is_narrow: bool,
+    /// The response was sent before the server has read `*`, perhaps, although it has all names beside that (B1.23).
+    pub(super) may_have_crossed_star: bool,
     /// What the server is answered, so far.
     pub(super) verdict: Verdict,
     /// The glob that a resource of it was a member of.
@@ -128,6 +130,7 @@ impl PendingResponse {
             is_applied: false,
             lacks_wildcard: false,
             is_narrow: false,
+            may_have_crossed_star: false,
             verdict: Verdict::default(),
             glob: None,
             buffer: None,

@@ -205,6 +205,25 @@ fn a_removal_is_not_found_after_a_fallback_whose_timer_is_a_transient_error_has_
     );
 }
 
+/// And a fifteenth one.
+#[test]
+fn a_change_that_crosses_star_and_has_its_names_is_no_proof_that_the_server_knows_the_wildcard() {
+    play_input(
+        "000000fe00ff2d403feff0f0f0f0f0f0f07f7f7f7ff0ff2d000100000000000003f0f0f02ff0f0f0f00000ffffff2d020000\
+         00f0f0f0f0f0f0f1f0f000ff2d003fefffffff2d02000000f0f04531f0f0f0f0f0f0f0f0f0f0f0f0f0f032747970652e676f\
+         6f6172743600676c6501000000617069732e636f6d2f746573742e50617274360000f0f0244531f094949494949494949494\
+         949494f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f032747970652e676f6f617274360067\
+         6c65010000006134ff4824010aa6f2daf0c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8\
+         c8c8c8c8c8c8c8c8c8c8c894949494949494949494949494f0f0f0f0f0f0f0f0f0f0f0a6190a3c9aca028f0500000164ffff\
+         ffffffff328adb9b583478647374703a01000000000000000000000000ff4824010aa6f2daa6190a3c9aca028f0500000164\
+         ffffffffffff328a7069732e636f6d2f746573742e50617274360000f0f0244531f0c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8\
+         c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c8c894949494949494949494949494f0f0f0f0f0f0f0f0f0\
+         f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0f0ff2d02000000f0f04531f0f0f0f0f047f0f0f0f0f0f0f0ff2d02000000f0f0\
+         4531f0f0f0f0f047f0f0f0f0f0f0f0f034747970652e676f01006c65fd000000617069732e636f0a02723012057330207274\
+         360000f0f02445f0f0f0ffc99a3bf0",
+    );
+}
+
 /// Plays an input of the fuzzer of operations: the seed in eight bytes, the lowest first, and the operations.
 fn play_input(hexadecimal: &str) {
     let digits: Vec<u8> =

@@ -40,8 +40,13 @@ fn b1_26_names_that_the_empty_list_has_not_brought_follow_its_response() {
     let (mut rig, answer) = behind_the_empty_list(&["a", "c"]);
     assert_eq!(answer, "send Full [*,a,c] 1/n1");
     let all = vec![any::<Full>("a", "x"), any::<Full>("b", "y"), any::<Full>("c", "z")];
+    rig.pass(Duration::from_secs(1));
     let outputs = rig.receive(1, &response::<Full>("2", all));
     assert!(outputs.contains(&"#3 present 2 z".to_owned()), "{outputs:?}");
+    assert!(
+        !outputs.iter().any(|output| output.contains("connect")),
+        "no change has crossed it: {outputs:?}"
+    );
     rig.sent(1);
     assert_eq!(rig.pass(Duration::from_secs(60)), [""; 0], "the server knows the wildcard");
 }
@@ -156,6 +161,30 @@ fn b1_23_a_change_that_crosses_star_is_no_answer_to_it_unless_it_has_the_names()
         let outputs = rig.pass(Duration::from_secs(40));
         assert_eq!(outputs.iter().any(|output| output.contains("connect")), !is_answer, "{outputs:?}");
     }
+}
+
+/// Found by the fuzzer of operations: the server takes `*` for a name, and a resource is created while its name is requested.
+#[test]
+fn b1_23_a_change_that_crosses_star_and_has_its_names_is_followed_by_another_stream_once() {
+    let (mut rig, _) = behind_the_empty_list(&["c"]);
+    let all = || vec![any::<Full>("a", "x"), any::<Full>("b", "y"), any::<Full>("c", "z")];
+    let outputs = rig.receive(1, &response::<Full>("2", all()));
+    assert!(outputs.contains(&"#2 present 2 z".to_owned()), "{outputs:?}");
+    assert!(outputs.contains(&"connect 0.2".to_owned()), "{outputs:?}");
+    assert_eq!(rig.connect(2), ["read", "send Full [] / node"]);
+    rig.sent(2);
+    let outputs = rig.receive(2, &response::<Full>("2", all()));
+    assert!(outputs.contains(&"send Full [] 2/n2".to_owned()), "no name is needed: {outputs:?}");
+    rig.sent(2);
+    // A name that comes by its request alone.
+    assert_eq!(rig.watch::<Full>("d").1, ["send Full [*,c,d] 2/n2"]);
+    rig.sent(2);
+    let mut more = all();
+    more.push(any::<Full>("d", "z"));
+    let outputs = rig.receive(2, &response::<Full>("3", more));
+    assert!(outputs.contains(&"#3 present 3 z".to_owned()), "{outputs:?}");
+    rig.sent(2);
+    assert_eq!(rig.pass(Duration::from_secs(60)), [""; 0], "the server is trusted");
 }
 
 #[test]

@@ -98,6 +98,12 @@ impl Exchange {
         self.ask_on_another_stream(ty, why, now);
     }
 
+    /// The last response may be no answer to `*`, which the server may take for a name: another stream begins with the empty list.
+    pub(super) fn try_wildcard_on_another_stream(&mut self, ty: TypeId, now: Instant) {
+        let why = Why { text: "a change may have crossed the wildcard", wildcard: Some(ty) };
+        self.ask_on_another_stream(ty, why, now);
+    }
+
     /// Forgets the version of a type, and opens another stream now, or once that may be. A source without streams gets everything
     /// with each request anyway.
     fn ask_on_another_stream(&mut self, ty: TypeId, why: Why, now: Instant) {

@@ -15,6 +15,8 @@ pub(super) struct EmptyList {
     star: Star,
     /// Whether the last response was sent before the server read `*`.
     crossing: Crossing,
+    /// The request before `*` was the empty list, or may have been one for the server.
+    was_wildcard: bool,
 }
 
 /// The last answer before the wildcard was sent as `*`. The server may repeat it, or it may cross the request: with a NACK before,
@@ -72,8 +74,9 @@ impl EmptyList {
         self.version = Some(version.clone()).filter(|version| !version.is_empty());
     }
 
-    /// The wildcard was sent as `*`.
-    pub(super) fn on_spelled(&mut self) {
+    /// The wildcard was sent as `*`, in place of the empty list if `was_wildcard` is set, and otherwise of names.
+    pub(super) fn on_spelled(&mut self, was_wildcard: bool) {
+        self.was_wildcard = was_wildcard;
         self.before_star = self.version.clone().map_or(BeforeStar::Awaited, BeforeStar::Version);
         self.star = Star::Written;
     }
@@ -108,6 +111,11 @@ impl EmptyList {
             BeforeStar::None => false,
             BeforeStar::Awaited | BeforeStar::Version(_) => true,
         }
+    }
+
+    /// Whether the server has sent everything before `*`.
+    pub(super) fn was_wildcard_before_star(&self) -> bool {
+        self.was_wildcard
     }
 
     /// Whether the last response is the answer to the empty list, although the wildcard was sent as `*` since.
