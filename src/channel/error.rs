@@ -1,16 +1,20 @@
 //! The errors of building a channel.
 
-use crate::{client::BuildError, config::TargetError, escape::debug_as_message};
+use crate::{bootstrap::BootstrapError, client::BuildError, config::TargetError, escape::debug_as_message};
 
 /// The reason why a [`Channel`](super::Channel) cannot be built.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
-    /// Neither a bootstrap nor a client was given.
-    #[error("the channel to {target} has no bootstrap: set `bootstrap` or `client`")]
-    NoBootstrap {
+    /// Neither a bootstrap nor a client was given, and the environment has no bootstrap or an unusable one.
+    #[error(
+        "the channel to {target} was given no bootstrap and no client, and cannot use the environment: {error}"
+    )]
+    Bootstrap {
         /// The target.
         target: String,
+        /// The reason, which names the environment variables.
+        error: BootstrapError,
     },
     /// The target cannot be parsed, or its authority is not in the bootstrap (A47-1).
     #[error(transparent)]

@@ -36,7 +36,10 @@ async fn errors() -> Vec<String> {
     vec![
         printed(Bootstrap::from_json(r#"{ "node": 1 }"#).unwrap_err()),
         printed(BuildError::Bootstrap(ConfigError::new(vec![empty.clone()]))),
-        printed(ChannelError::NoBootstrap { target: "xds:///shop".to_owned() }),
+        printed(ChannelError::Bootstrap {
+            target: "xds:///shop".to_owned(),
+            error: Bootstrap::from_json("").unwrap_err(),
+        }),
         printed(ConfigError::new(vec![empty, ValidationError::new("", "too\nlong")])),
         printed(FilterError::new(Code::Aborted, "too\nlate")),
         printed(invalid.clone().at_index("clusters", 1)),
@@ -58,7 +61,8 @@ async fn main_prints_the_message_of_each_public_error() {
     let expected = [
         "BootstrapError(bootstrap: xds_servers: missing; node: expected an object, found a number)",
         "BuildError(bootstrap: node.id: empty)",
-        "ChannelError(the channel to xds:///shop has no bootstrap: set `bootstrap` or `client`)",
+        "ChannelError(the channel to xds:///shop was given no bootstrap and no client, and cannot use the environment: bootstrap: cannot be \
+         read: it is empty)",
         "ConfigError(node.id: empty; too\\nlong)",
         "FilterError(ABORTED: too\\nlate)",
         "Invalid(clusters[1].lb_policy: unsupported)",
