@@ -81,7 +81,7 @@ pub use self::{
     call::{AttemptCount, WaitForReady},
     channel_status::ChannelStatus,
     compute_engine::ComputeEngineCredentials,
-    error::ChannelError,
+    error::{ChannelError, NotReadyError},
     malformed::MalformedValues,
     state::{ChannelState, StateWatch},
     telemetry::CustomLabel,
@@ -169,12 +169,24 @@ impl Channel {
         self.shared.calls.published.states.watch()
     }
 
-    /// Connects, and waits until the channel is [`Ready`](ChannelState::Ready); false if it is not within the timeout, or was
-    /// shut down.
+    /// Connects, and waits until the channel is [`Ready`](ChannelState::Ready), at most for the timeout. A channel in
+    /// [`TransientFailure`](ChannelState::TransientFailure) tries on, so that the wait goes on, too.
+    ///
+    /// ```no_run
+    /// # use std::time::Duration;
+    /// # async fn check(shop: xdskit::Channel) -> Result<(), Box<dyn std::error::Error>> {
+    /// // the channel to xds:///shop is not ready: TRANSIENT_FAILURE: Listener "shop": …
+    /// shop.wait_ready(Duration::from_secs(10)).await?;
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// The channel was not ready within the timeout, or it was shut down. The error has the state, and the last failure.
     ///
     /// # Cancel safety
     /// It can be dropped at any time.
-    pub async fn wait_ready(&self, timeout: Duration) -> bool {
+    pub async fn wait_ready(&self, timeout: Duration) -> Result<(), NotReadyError> {
         self.connect();
         let mut states = self.watch_state();
         let ready = async {
@@ -185,7 +197,19 @@ impl Channel {
             }
             false
         };
-        tokio::time::timeout(timeout, ready).await.unwrap_or(false)
+        if tokio::time::timeout(timeout, ready).await.unwrap_or(false) {
+            return Ok(());
+        }
+        let (published, state) = (&self.shared.calls.published, self.state());
+        let reason = match state {
+            // It is closed after the state has changed.
+            ChannelState::Shutdown => Some(published.closed().unwrap_or_else(|| call::SHUT_DOWN.into())),
+            ChannelState::Idle
+            | ChannelState::Connecting
+            | ChannelState::Ready
+            | ChannelState::TransientFailure => published.load().failure(),
+        };
+        Err(NotReadyError::new(self.target().as_str(), state, reason))
     }
 
     /// What the channel has ignored since it was built, as it was malformed.

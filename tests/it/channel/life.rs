@@ -109,9 +109,45 @@ async fn ch1_6_after_a_shutdown_calls_fail_and_running_ones_end_after_the_grace(
     assert_eq!(error.code(), Code::Unavailable);
     assert!(error.message().contains("channel is shut down"), "{error:?}");
     assert_eq!(mesh.channel.state(), ChannelState::Shutdown);
-    assert!(!mesh.channel.wait_ready(Duration::from_secs(20)).await);
+    let error = mesh.channel.wait_ready(Duration::from_secs(20)).await.unwrap_err();
+    assert_eq!(error.state(), ChannelState::Shutdown);
+    assert_eq!(error.to_string(), "the channel to xds:///shop is not ready: SHUTDOWN: channel is shut down");
     soon(mesh.channel.shutdown(Duration::ZERO)).await;
     one.holds(0).await;
+}
+
+#[tokio::test]
+async fn ch1_3_a_channel_that_does_not_become_ready_has_a_state_and_the_last_failure() {
+    let mesh = Mesh::start(&[]).await;
+    mesh.channel.connect();
+    let not_ready = async |state: ChannelState, reason: &str| {
+        mesh.becomes(state).await;
+        let error = mesh.channel.wait_ready(Duration::ZERO).await.unwrap_err();
+        assert_eq!(error.state(), state);
+        assert!(error.reason().unwrap().contains(reason), "{reason} is not in {error}");
+        let text = format!("the channel to xds:///shop is not ready: {state}: {}", error.reason().unwrap());
+        assert_eq!(error.to_string(), text);
+    };
+    not_ready(ChannelState::TransientFailure, "cluster cart has no usable endpoints").await;
+    // An address without a listener.
+    let unused = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
+    mesh.server.set(endpoints("cart").locality("eu", "a", [&*unused]));
+    let mut states = mesh.channel.watch_state();
+    soon(async { while states.next().await.unwrap() != ChannelState::Connecting {} }).await;
+    not_ready(ChannelState::TransientFailure, &unused).await;
+}
+
+#[tokio::test]
+async fn ch1_3_a_channel_without_a_configuration_has_the_reason_of_the_resolution() {
+    let server = TestControlPlane::start().await;
+    let client = Client::builder(Bootstrap::from_json(&server.bootstrap_json()).unwrap());
+    let client = client.resource_timeout(Duration::from_millis(50)).build().unwrap();
+    let channel = client.channel("xds:///shop").build().unwrap();
+    channel.connect();
+    let mut states = channel.watch_state();
+    soon(async { while states.next().await.unwrap() != ChannelState::TransientFailure {} }).await;
+    let error = channel.wait_ready(Duration::ZERO).await.unwrap_err();
+    assert!(error.reason().unwrap().contains("Listener \"shop\": "), "{error}");
 }
 
 #[tokio::test]
