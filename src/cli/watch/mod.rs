@@ -77,15 +77,12 @@ pub(super) fn main() -> ExitCode {
 
 /// Prints the watched resources, once or until it is interrupted.
 pub(super) fn run(program: Program, args: &WatchArgs) -> Result<(), Failure> {
-    if args.targets.is_empty() && program.is_strict() {
+    if args.targets.is_empty() && (program.is_strict() || args.look.once) {
         return Err(Failure::Usage(NO_TARGET.to_owned()));
     }
     // The warnings of a bootstrap are logged.
     program::log_to_stderr();
     let bootstrap = args.look.connect.bootstrap()?;
-    if args.targets.is_empty() && args.look.once {
-        return Err(Failure::Usage(NO_TARGET.to_owned()));
-    }
     watch(program, args, bootstrap)
 }
 
