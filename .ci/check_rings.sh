@@ -21,8 +21,8 @@ cache
 resolve
 filters
 engine balance'
-shell='client channel transport dial tls background file_reads control_plane csds metrics orca codec'
-edge='bootstrap cli discover fuzzing testing test_log bin lib'
+shell='bootstrap client channel transport dial tls background file_reads control_plane csds metrics orca codec'
+edge='cli discover fuzzing testing test_log bin lib'
 core=$(tr '\n' ' ' <<<"$floors")
 
 # Every module of src/ is in one ring.

@@ -128,6 +128,18 @@ impl<H> ClusterPicker<H> {
 }
 
 impl<H> ClusterPicker<H> {
+    /// Why picks fail, if all of them do.
+    #[cfg(any(test, feature = "channel"))]
+    pub(super) fn failure(&self) -> Option<&Arc<str>> {
+        match &self.choice {
+            Choice::Gone(reason) | Choice::Unusable(reason) | Choice::Unknown(reason) => Some(reason),
+            Choice::Leaf(leaf) => match &leaf.endpoints {
+                Endpoints::Fail(reason) => Some(reason),
+                Endpoints::Queue | Endpoints::Idle(_) | Endpoints::Ready(_) => None,
+            },
+        }
+    }
+
     /// Whether the policy looks at the request of a call.
     pub(super) fn needs_request(&self, attributes: &CallAttributes) -> bool {
         match &self.choice {

@@ -21,9 +21,9 @@ use super::{
 pub(super) fn read(document: &Value, types: &CredentialTypes) -> Result<Bootstrap, Vec<ValidationError>> {
     let problems = Problems::default();
     let parts = Reader::new(document, &problems).fields().map(|root| parts(&root, types));
-    let problems = problems.into_vec();
+    let (problems, warnings) = problems.into_parts();
     match parts {
-        Some(parts) if problems.is_empty() => Ok(Bootstrap::assemble(parts)),
+        Some(parts) if problems.is_empty() => Ok(Bootstrap::assemble(Parts { warnings, ..parts })),
         Some(_) | None => Err(problems),
     }
 }
@@ -31,6 +31,7 @@ pub(super) fn read(document: &Value, types: &CredentialTypes) -> Result<Bootstra
 /// Reads all parts of a bootstrap in gRPC's form.
 /// Invalid parts are reported and left out, so that one pass finds the problems of all fields.
 fn parts(root: &Fields<'_>, types: &CredentialTypes) -> Parts {
+    warn_of_others(root, &ROOT_FIELDS);
     Parts {
         sources: required_sources(root, types),
         node: root.fields("node").map(|fields| node(&fields)).unwrap_or_default(),
@@ -91,7 +92,10 @@ fn source(fields: &Fields<'_>, types: &CredentialTypes) -> Option<ConfigSource> 
         return server(fields, types).map(|server| ConfigSource::Server(Arc::new(server)));
     };
     let mut source = PathSource::new(file.required_text("path")?);
+    warn_of_others(fields, &["path_config_source", "server_features"]);
+    warn_of_others(&file, &["path", "watched_directory"]);
     if let Some(directory) = file.fields("watched_directory") {
+        warn_of_others(&directory, &["path", "watch_modify"]);
         source = source.with_watched_directory(directory.required_text("path")?);
         source.watch_modify = directory.flag("watch_modify");
     }
@@ -101,6 +105,7 @@ fn source(fields: &Fields<'_>, types: &CredentialTypes) -> Option<ConfigSource> 
 
 /// Reads a management server.
 fn server(fields: &Fields<'_>, types: &CredentialTypes) -> Option<Server> {
+    warn_of_others(fields, &SERVER_FIELDS);
     let uri = fields.required_text("server_uri").and_then(|text| {
         text.parse::<ServerUri>().map_err(|error| fields.fail("server_uri", error.to_string())).ok()
     });
@@ -162,6 +167,7 @@ fn call_credentials(fields: &Fields<'_>, types: &CredentialTypes) -> Vec<CallCre
     let read = |(name, entry): (&str, Fields<'_>)| match name {
         "jwt_token_file" => {
             let config = entry.required("config")?.fields()?;
+            warn_of_others(&config, &["jwt_token_file"]);
             config.required_text("jwt_token_file").map(|path| CallCredentials::JwtTokenFile(path.into()))
         }
         _ if types.has_call(name) => Some(CallCredentials::Custom(custom(name, &entry))),
@@ -178,6 +184,7 @@ fn custom(name: &str, entry: &Fields<'_>) -> CustomCredentials {
 /// Reads `{type, config}`.
 fn credentials<'a>(entry: &Reader<'a>) -> Option<(&'a str, Fields<'a>)> {
     let fields = entry.fields()?;
+    warn_of_others(&fields, &["type", "config"]);
     Some((fields.required_text("type")?, fields))
 }
 
@@ -231,6 +238,7 @@ fn transport_api_version(fields: &Fields<'_>) -> TransportApiVersion {
 /// Reads TLS credentials.
 fn tls(entry: &Fields<'_>) -> TlsConfig {
     let Some(config) = entry.fields("config") else { return TlsConfig::default() };
+    warn_of_others(&config, &FILES_FIELDS);
     let tls = TlsConfig {
         ca_certificate_file: file(&config, "ca_certificate_file"),
         certificate_file: file(&config, "certificate_file"),
@@ -245,6 +253,7 @@ fn tls(entry: &Fields<'_>) -> TlsConfig {
 
 /// Reads a certificate provider; one of an unknown plugin is kept for the application.
 fn certificate_provider(fields: &Fields<'_>) -> Option<CertificateProvider> {
+    warn_of_others(fields, &["plugin_name", "config"]);
     let plugin_name = fields.required_text("plugin_name")?;
     let config = fields.get("config");
     if plugin_name != CertificateProvider::FILE_WATCHER {
@@ -253,6 +262,7 @@ fn certificate_provider(fields: &Fields<'_>) -> Option<CertificateProvider> {
         return Some(CertificateProvider::Unknown { plugin_name: plugin_name.to_owned(), config });
     }
     let config = fields.required("config")?.fields()?;
+    warn_of_others(&config, &FILES_FIELDS);
     let watcher = FileWatcherConfig {
         ca_certificate_file: file(&config, "ca_certificate_file"),
         certificate_file: file(&config, "certificate_file"),
@@ -283,9 +293,11 @@ fn report(config: &Fields<'_>, checked: Result<(), FilesError>) {
 
 /// The JSON form of the `Node` message, in which both spellings of `sub_zone` are valid.
 fn node(fields: &Fields<'_>) -> Node {
+    warn_of_others(fields, &["id", "cluster", "locality", "metadata"]);
     let mut node = Node::new(fields.text("id").unwrap_or_default());
     node.cluster = fields.text("cluster").unwrap_or_default().to_owned();
     node.locality = fields.fields("locality").map(|locality| {
+        warn_of_others(&locality, &["region", "zone", "sub_zone", "subZone"]);
         let part = |key| locality.text(key).unwrap_or_default();
         // Both spellings of protobuf's JSON.
         let sub_zone = locality.text("sub_zone").or_else(|| locality.text("subZone")).unwrap_or_default();
@@ -310,6 +322,7 @@ fn context(root: &Fields<'_>) -> ContextParamKeys {
 /// The default authority has no name.
 fn authority(name: Option<&str>, fields: &Fields<'_>, types: &CredentialTypes) -> AuthorityParts {
     let key = "client_listener_resource_name_template";
+    warn_of_others(fields, &[key, "xds_servers", "type_sources", "fallback_on_reachability_only"]);
     let template = template(fields, key);
     // A47-5: names by another template would be requested from the servers of another authority.
     if let Some(name) = name.filter(|name| template.as_ref().is_some_and(|own| !own.belongs_to(name))) {
@@ -330,7 +343,51 @@ fn template(fields: &Fields<'_>, key: &str) -> Option<Template> {
 
 /// Reads the credentials of a service that resources may name.
 fn allowed_grpc_service(fields: &Fields<'_>, types: &CredentialTypes) -> Option<AllowedGrpcService> {
+    warn_of_others(fields, &["channel_creds", "call_creds"]);
     // First, so that their problems are reported even if there are no channel credentials.
     let call_credentials = call_credentials(fields, types);
     Some(AllowedGrpcService { channel_credentials: channel_credentials(fields, types)?, call_credentials })
 }
+
+/// Warns of all fields but these: gRPC ignores unknown fields (BS1), among which are misspelled ones.
+fn warn_of_others(fields: &Fields<'_>, known: &[&str]) {
+    fields.warn_of_others(|name| known.contains(&name));
+}
+
+/// The fields of the document.
+const ROOT_FIELDS: [&str; 12] = [
+    "xds_servers",
+    "type_sources",
+    "node",
+    "node_context_params",
+    "client_feature_context_params",
+    "certificate_providers",
+    "client_default_listener_resource_name_template",
+    "server_listener_resource_name_template",
+    "authorities",
+    "default_authority",
+    "allowed_grpc_services",
+    "named_servers",
+];
+
+/// The fields of a management server.
+const SERVER_FIELDS: [&str; 9] = [
+    "server_uri",
+    "channel_creds",
+    "call_creds",
+    "initial_metadata",
+    "server_features",
+    "api_type",
+    "refresh_delay",
+    "request_timeout",
+    "transport_api_version",
+];
+
+/// The fields of `tls` and `file_watcher`.
+const FILES_FIELDS: [&str; 5] = [
+    "ca_certificate_file",
+    "certificate_file",
+    "private_key_file",
+    "spiffe_trust_bundle_map_file",
+    "refresh_interval",
+];

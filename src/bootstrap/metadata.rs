@@ -8,6 +8,7 @@ use crate::config::Metadata;
 /// The errors have no values, since these may be secret.
 pub(super) fn read(items: &[Reader<'_>], convert: impl Fn(&str) -> Result<String, &'static str>) -> Metadata {
     items.iter().filter_map(Reader::fields).fold(Metadata::default(), |metadata, entry| {
+        entry.warn_of_others(|name| matches!(name, "key" | "value" | "raw_value" | "rawValue"));
         let Some((key, value)) = entry.required_text("key").zip(value(&entry, &convert)) else {
             return metadata;
         };

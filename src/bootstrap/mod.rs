@@ -29,7 +29,8 @@
 //!
 //! # gRPC's format
 //!
-//! Fields that are not listed are ignored, at every level. `null` is the same as no field, but not in a list or as the
+//! Fields that are not listed are ignored, at every level, with a [warning](Bootstrap::warnings), which is logged, too: there may be a typing
+//! error in their names. `null` is the same as no field, but not in a list or as the
 //! value of a map. All errors are reported together, each with its path.
 //!
 //! | field | type | meaning |

@@ -1,4 +1,4 @@
-//! JSON values with their paths. Errors are collected with the path, and reading continues after them.
+//! JSON values with their paths. Errors and warnings are collected with the path, and reading continues after them.
 
 use std::{cell::RefCell, time::Duration};
 
@@ -6,10 +6,23 @@ use serde_json::{Map, Value};
 
 use crate::config::ValidationError;
 
-/// A collection of errors.
-/// All readers of a document add to it, so it is behind a `RefCell`.
+/// A collection of errors, and of warnings about fields without effect.
+/// All readers of a document add to it, so both are behind a `RefCell`.
 #[derive(Debug, Default)]
-pub(super) struct Problems(RefCell<Vec<ValidationError>>);
+pub(super) struct Problems {
+    /// All errors.
+    errors: RefCell<Vec<ValidationError>>,
+    /// As many of the warnings as are kept.
+    warnings: RefCell<Warnings>,
+}
+
+/// The first warnings, and the number of the others. A document may have any number of fields without effect, and each warning is
+/// logged.
+#[derive(Debug, Default)]
+struct Warnings {
+    first: Vec<ValidationError>,
+    further: usize,
+}
 
 /// A value of the document.
 #[derive(Debug, Clone)]
@@ -34,20 +47,35 @@ pub(super) struct Fields<'a> {
 }
 
 impl Problems {
-    /// Reports a problem.
+    /// Reports an error.
     pub(super) fn add(&self, problem: ValidationError) {
-        self.0.borrow_mut().push(problem);
+        self.errors.borrow_mut().push(problem);
     }
 
-    /// Whether there are none.
+    /// Reports that something is ignored. The path is not made for warnings that are counted alone.
+    pub(super) fn warn(&self, path: impl FnOnce() -> String, reason: &str) {
+        let mut warnings = self.warnings.borrow_mut();
+        if warnings.first.len() < MAX_WARNINGS {
+            warnings.first.push(ValidationError::new(path(), reason));
+        } else {
+            warnings.further += 1;
+        }
+    }
+
+    /// Whether there are no errors.
     #[cfg_attr(not(feature = "json"), allow(dead_code, reason = "only Envoy's format uses it"))]
     pub(super) fn is_empty(&self) -> bool {
-        self.0.borrow().is_empty()
+        self.errors.borrow().is_empty()
     }
 
-    /// All problems, in the order in which they were reported.
-    pub(super) fn into_vec(self) -> Vec<ValidationError> {
-        self.0.into_inner()
+    /// The errors, in the order in which they were reported, and the warnings: the first [`MAX_WARNINGS`] of them, and one with the
+    /// number of the others.
+    pub(super) fn into_parts(self) -> (Vec<ValidationError>, Vec<ValidationError>) {
+        let Warnings { first: mut warnings, further } = self.warnings.into_inner();
+        if further > 0 {
+            warnings.push(ValidationError::new("", format!("{further} further warnings are left out")));
+        }
+        (self.errors.into_inner(), warnings)
     }
 }
 
@@ -109,9 +137,9 @@ impl<'a> Reader<'a> {
         self.problems.add(ValidationError::new(&self.path, reason));
     }
 
-    /// Adds a warning that the value is ignored.
-    pub(super) fn warn(&self, warnings: &Problems, reason: &str) {
-        warnings.add(ValidationError::new(&self.path, reason));
+    /// Reports that the value is ignored.
+    pub(super) fn warn(&self, reason: &str) {
+        self.problems.warn(|| self.path.clone(), reason);
     }
 
     /// A reader of a value within it; `step` is appended to the path.
@@ -192,9 +220,12 @@ impl<'a> Fields<'a> {
         self.get(key).and_then(|field| field.entries()).unwrap_or_default()
     }
 
-    /// The names of the fields that are present and not `null`.
-    pub(super) fn names(&self) -> impl Iterator<Item = &'a str> {
-        self.map.iter().filter(|(_, value)| !value.is_null()).map(|(name, _)| name.as_str())
+    /// Reports that all fields with other names than the known ones are ignored.
+    pub(super) fn warn_of_others(&self, is_known: impl Fn(&str) -> bool) {
+        let present = self.map.iter().filter(|(_, value)| !value.is_null());
+        for (name, _) in present.filter(|(name, _)| !is_known(name)) {
+            self.problems.warn(|| self.path_of(name), NOT_USED);
+        }
     }
 
     /// Reports a problem of a field.
@@ -237,6 +268,12 @@ fn parse_duration(text: &str) -> Option<Duration> {
     let nanos = format!("{decimals:0<9}").parse().ok()?;
     Some(Duration::new(seconds, nanos))
 }
+
+/// The number of warnings of a document that are kept, and logged.
+const MAX_WARNINGS: usize = 64;
+
+/// The warning for a field without effect.
+const NOT_USED: &str = "not used";
 
 /// The range of `google.protobuf.Duration`.
 const MAX_SECONDS: u64 = 315_576_000_000;

@@ -15,6 +15,7 @@ use crate::{
 use super::*;
 
 mod servers;
+mod unknown_fields;
 
 /// A document with one valid server, extended or overridden by `fields`.
 fn with(fields: Value) -> Value {
@@ -151,25 +152,6 @@ fn bs1_invalid_json_is_an_error_with_line_and_column() {
     assert!(Bootstrap::from_json(&deep).unwrap_err().syntax_position().is_some());
     let error = environment(&[(TEXT_VARIABLE, "{")]).unwrap_err();
     assert!(error.to_string().starts_with("bootstrap in GRPC_XDS_BOOTSTRAP_CONFIG: not JSON: "), "{error}");
-}
-
-#[test]
-fn bs1_unknown_fields_are_ignored_at_every_level() {
-    let bootstrap = read(&json!({
-        "x": 1,
-        "xds_servers": [{
-            "server_uri": "localhost:18000",
-            "x": {},
-            "channel_creds": [{ "type": "tls", "x": [], "config": { "x": 1 } }],
-            "call_creds": [{ "type": "jwt_token_file", "x": 1, "config": { "jwt_token_file": "f", "x": 1 } }],
-        }],
-        "node": { "id": "n", "x": 1, "locality": { "zone": "z", "x": 1 }, "user_agent_name": 7 },
-        "certificate_providers": {
-            "c": { "plugin_name": "file_watcher", "x": 1, "config": { "ca_certificate_file": "f", "x": 1 } },
-        },
-        "authorities": { "a": { "x": 1 } },
-    }));
-    assert_eq!(bootstrap.node().id, "n");
 }
 
 #[test]

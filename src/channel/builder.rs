@@ -19,7 +19,7 @@ use crate::metrics::ChannelMetrics;
 use crate::{
     Bootstrap, Client,
     balance::{identity::EndpointCredentials, observer::Observer, retry::Throttle},
-    config::{Target, bounded},
+    config::{Target, bounded, check_target},
 };
 
 /// Builds a [`Channel`].
@@ -29,7 +29,7 @@ use crate::{
 #[must_use = "a builder does nothing until the channel is built"]
 pub struct ChannelBuilder {
     target: Target,
-    /// Set by `bootstrap` or `client`; the later one counts.
+    /// Set by `bootstrap` or `client`; the later one counts. `None` is the bootstrap of the environment.
     source: Option<Source>,
     settings: Settings,
 }
@@ -46,7 +46,8 @@ impl ChannelBuilder {
         Self { target, source: None, settings: Settings::new() }
     }
 
-    /// Sets the bootstrap. The channel uses the [shared client](crate::client::ClientBuilder::shared) of it (A71).
+    /// Sets the bootstrap; that of the [environment](Bootstrap::from_env) by default. The channel uses the
+    /// [shared client](crate::client::ClientBuilder::shared) of it (A71).
     pub fn bootstrap(mut self, bootstrap: impl Into<Arc<Bootstrap>>) -> Self {
         self.source = Some(Source::Bootstrap(bootstrap.into()));
         self
@@ -356,11 +357,12 @@ impl ChannelBuilder {
         self
     }
 
-    /// Builds the channel. It does no I/O, and does not fail for reachability.
+    /// Builds the channel. It does no I/O but to read the bootstrap of the environment, if that is used, and does not fail for
+    /// reachability.
     ///
     /// # Errors
-    /// There is no bootstrap or client, the target cannot be parsed, its authority is not in the bootstrap, a setting is out of its
-    /// range, or there is no current tokio runtime.
+    /// The target cannot be parsed, its authority is not in the bootstrap, there is neither a bootstrap nor a client and that of the
+    /// environment is missing or unusable, a setting is out of its range, or there is no current tokio runtime.
     pub fn build(self) -> Result<Channel, ChannelError> {
         // CH1.1: what would need I/O, such as an unreachable server, is an error of calls instead.
         let (channel, task, runtime) = self.with_task()?;
@@ -386,14 +388,7 @@ impl ChannelBuilder {
         if settings.security.revocation.is_some() && settings.security.xds_credentials.is_none() {
             return Err(ChannelError::RevocationWithoutCredentials { target: target.to_string() });
         }
-        let client = match source {
-            None => return Err(ChannelError::NoBootstrap { target: target.to_string() }),
-            Some(Source::Client(client)) => client,
-            Some(Source::Bootstrap(bootstrap)) => {
-                bootstrap.read_target(target.as_str())?;
-                Client::builder(bootstrap).shared()?
-            }
-        };
+        let client = client(&target, source)?;
         let (_, service) = client.bootstrap().read_target(target.as_str())?;
         let authority = settings.authority.clone().unwrap_or(service);
         let parsed = authority.parse().map_err(|error: http::uri::InvalidUri| ChannelError::Authority {
@@ -415,9 +410,25 @@ impl ChannelBuilder {
         let calls = Arc::new(CallContext::new(parsed, node, &settings, control.clone(), telemetry));
         let runtime = client.runtime().clone();
         let queue = ControlQueue { sender: control.downgrade(), receiver };
-        let task = task::run(client, target.clone(), settings, &calls, queue);
-        Ok((Channel { shared: Arc::new(Shared { calls, control, target }) }, task, runtime))
+        let task = task::run(client.clone(), target.clone(), settings, &calls, queue);
+        Ok((Channel { shared: Arc::new(Shared { calls, control, target, client }) }, task, runtime))
     }
+}
+
+/// The client of a channel: that of the application, or the shared one of a bootstrap.
+fn client(target: &Target, source: Option<Source>) -> Result<Client, ChannelError> {
+    // Before the environment is read: a typing error is not to be reported as a missing bootstrap.
+    check_target(target.as_str())?;
+    let bootstrap = match source {
+        Some(Source::Client(client)) => return Ok(client),
+        Some(Source::Bootstrap(bootstrap)) => bootstrap,
+        None => {
+            let error = |error| ChannelError::Bootstrap { target: target.to_string(), error };
+            Arc::new(Bootstrap::from_env().map_err(error)?)
+        }
+    };
+    bootstrap.read_target(target.as_str())?;
+    Ok(Client::builder(bootstrap).shared()?)
 }
 
 /// The shortest delay between attempts to connect, and the shortest time for the answer to a ping. Zero would be a loop without a wait.

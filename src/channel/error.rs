@@ -1,16 +1,29 @@
-//! The errors of building a channel.
+//! The errors of a channel: of building it, and of waiting for it.
 
-use crate::{client::BuildError, config::TargetError, escape::debug_as_message};
+use std::{fmt, sync::Arc};
+
+use super::ChannelState;
+use crate::{
+    bootstrap::BootstrapError,
+    client::BuildError,
+    config::TargetError,
+    error::shortened,
+    escape::{Escaped, debug_as_message},
+};
 
 /// The reason why a [`Channel`](super::Channel) cannot be built.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ChannelError {
-    /// Neither a bootstrap nor a client was given.
-    #[error("the channel to {target} has no bootstrap: set `bootstrap` or `client`")]
-    NoBootstrap {
+    /// Neither a bootstrap nor a client was given, and the environment has no bootstrap or an unusable one.
+    #[error(
+        "the channel to {target} was given no bootstrap and no client, and cannot use the environment: {error}"
+    )]
+    Bootstrap {
         /// The target.
         target: String,
+        /// The reason, which names the environment variables.
+        error: BootstrapError,
     },
     /// The target cannot be parsed, or its authority is not in the bootstrap (A47-1).
     #[error(transparent)]
@@ -49,4 +62,45 @@ pub enum ChannelError {
     },
 }
 
+/// The reason why [`Channel::wait_ready`](super::Channel::wait_ready) has ended without a ready channel.
+#[derive(Clone, PartialEq, thiserror::Error)]
+pub struct NotReadyError {
+    /// The target of the channel.
+    target: Arc<str>,
+    /// The state at the end of the wait.
+    state: ChannelState,
+    /// The last failure.
+    reason: Option<Arc<str>>,
+}
+
+impl NotReadyError {
+    pub(crate) fn new(target: &str, state: ChannelState, reason: Option<Arc<str>>) -> Self {
+        Self { target: target.into(), state, reason }
+    }
+
+    /// The state of the channel at the end of the wait.
+    pub fn state(&self) -> ChannelState {
+        self.state
+    }
+
+    /// The last failure, as in the status of a call that fails for it: why the target cannot be resolved, or why a cluster or its
+    /// endpoints cannot be used; or the reason of the shutdown. `None` if nothing has failed so far, such as while a server does not
+    /// answer.
+    pub fn reason(&self) -> Option<&str> {
+        self.reason.as_deref()
+    }
+}
+
+impl fmt::Display for NotReadyError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the channel to {} is not ready: {}", Escaped(&self.target), self.state)?;
+        let write = |reason: &Arc<str>| write!(f, ": {}", Escaped(shortened(reason, LONGEST_REASON)));
+        self.reason.as_ref().map_or(Ok(()), write)
+    }
+}
+
 debug_as_message!(ChannelError);
+debug_as_message!(NotReadyError);
+
+/// The largest part of a reason in a message, in bytes; the middle of a longer one is left out.
+const LONGEST_REASON: usize = 2048;

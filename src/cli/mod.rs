@@ -67,13 +67,7 @@ pub fn relay() -> ExitCode {
 
 /// Looks at a service mesh by xDS: what its management servers send, and what its clients know.
 #[derive(Debug, Parser)]
-#[command(
-    name = "xdskit",
-    version,
-    subcommand_value_name = "SUBCOMMAND",
-    disable_help_subcommand = true,
-    arg_required_else_help = false
-)]
+#[command(name = "xdskit", version, subcommand_value_name = "SUBCOMMAND", arg_required_else_help = false)]
 struct Tool {
     #[command(subcommand)]
     command: ToolCommand,

@@ -9,6 +9,7 @@ use std::{
 };
 
 use futures_core::Stream;
+use imbl::{ordmap, shared_ptr::DefaultSharedPtr};
 
 mod changes;
 
@@ -21,7 +22,7 @@ use super::{
 };
 use crate::{
     error::{Blame, Code, Subject, WatchError},
-    observed::{ErasedMembers, Observed},
+    observed::{ErasedMembers, Member, Observed},
     resource::{Erased, Resource},
 };
 
@@ -37,7 +38,7 @@ use crate::{
 /// async fn print_all(client: &Client) {
 ///     let mut clusters = client.watch_all::<Cluster>(ResourceSelector::All);
 ///     while let Some(members) = clusters.next().await {
-///         for (name, seen) in members.iter() {
+///         for (name, seen) in &*members {
 ///             println!("{name}: {seen:?}");
 ///         }
 ///     }
@@ -57,6 +58,14 @@ pub struct Members<T> {
     /// The members as the engine has published them, without their Rust type.
     inner: Arc<ErasedMembers>,
     /// Their Rust type, in a function type, which is `Send`, `Sync` and `Unpin` whatever `T` is.
+    resource: PhantomData<fn() -> T>,
+}
+
+/// An iterator over [`Members`] with their names, in the order of the names.
+pub struct MembersIter<'a, T> {
+    /// The members without their Rust type.
+    inner: ordmap::Iter<'a, Arc<str>, Member, DefaultSharedPtr>,
+    /// Their Rust type.
     resource: PhantomData<fn() -> T>,
 }
 
@@ -81,8 +90,9 @@ impl<T: Resource> WatchAll<T> {
     /// Waits until all members are known, and returns them, or the reason why there are none. The state counts as seen.
     ///
     /// # Errors
-    /// No members were received because of an error, which may be temporary ([`WatchError::is_transient`]), or the client
-    /// was shut down (`CANCELLED`).
+    /// No members were received because of an error, which may be temporary ([`WatchError::is_transient`]), or the client was shut
+    /// down before all members were known (`CANCELLED`). After a later [`shutdown`](super::Client::shutdown), this returns the last
+    /// members at once.
     ///
     /// # Cancel safety
     /// No state is lost if the future is dropped.
@@ -128,8 +138,8 @@ impl<T: Resource> Clone for WatchAll<T> {
 
 impl<T: Resource> Members<T> {
     /// Iterates over the members with their names, in the order of the names.
-    pub fn iter(&self) -> impl ExactSizeIterator<Item = (&Arc<str>, &Observed<T>)> {
-        self.inner.map.iter().map(|(name, member)| (name, member.typed()))
+    pub fn iter(&self) -> MembersIter<'_, T> {
+        MembersIter { inner: self.inner.map.iter(), resource: PhantomData }
     }
 
     /// The state of the member of this name; `None` if it does not exist or was not received yet.
@@ -175,6 +185,41 @@ impl<T: Resource> Members<T> {
     /// The state without its Rust type, for comparisons.
     fn erased(&self) -> &ErasedMembers {
         &self.inner
+    }
+}
+
+impl<'a, T: Resource> IntoIterator for &'a Members<T> {
+    type Item = (&'a Arc<str>, &'a Observed<T>);
+    type IntoIter = MembersIter<'a, T>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+impl<'a, T: Resource> Iterator for MembersIter<'a, T> {
+    type Item = (&'a Arc<str>, &'a Observed<T>);
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.inner.next().map(|(name, member)| (name, member.typed()))
+    }
+
+    fn size_hint(&self) -> (usize, Option<usize>) {
+        self.inner.size_hint()
+    }
+}
+
+impl<T: Resource> ExactSizeIterator for MembersIter<'_, T> {}
+
+impl<T> Clone for MembersIter<'_, T> {
+    fn clone(&self) -> Self {
+        Self { inner: self.inner.clone(), resource: PhantomData }
+    }
+}
+
+impl<T> fmt::Debug for MembersIter<'_, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("MembersIter").field("left", &self.inner.len()).finish()
     }
 }
 

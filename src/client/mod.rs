@@ -15,6 +15,7 @@ mod builder;
 mod clock;
 mod cluster_subscription;
 mod command;
+mod debug;
 mod dns;
 mod driver;
 mod extensions;
@@ -33,7 +34,7 @@ mod status;
 mod watch;
 mod watcher;
 
-use std::{borrow::Cow, fmt, sync::Arc};
+use std::{borrow::Cow, sync::Arc};
 
 use tokio::runtime::Handle;
 use tracing::warn;
@@ -42,7 +43,7 @@ pub use self::{
     builder::{BuildError, ClientBuilder},
     cluster_subscription::ClusterSubscription,
     dns::{Dns, Lookup, SystemDns},
-    members::{Changes, MemberChange, Members, WatchAll},
+    members::{Changes, MemberChange, Members, MembersIter, WatchAll},
     on_change::ChangeGuard,
     resolution::Resolution,
     resource_selector::{ResourceSelector, WatchName},
@@ -282,8 +283,8 @@ impl Client {
         }
     }
 
-    /// Ends the client and waits until its streams are closed. All of its watches end, including those that are started
-    /// later.
+    /// Ends the client and waits until its streams are closed. All of its watches end, including those that are started later. They
+    /// keep their latest states: `ready` of a watch returns the last known resource, and `CANCELLED` if nothing was known.
     ///
     /// A [shared](ClientBuilder::shared) client ends with the last shutdown of its sharers; any earlier one gives up a share and
     /// returns at once.
@@ -295,12 +296,6 @@ impl Client {
             self.registry.shutdown().await;
             observer::ended(&self.registry).await;
         }
-    }
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("registry", &self.registry).finish_non_exhaustive()
     }
 }
 

@@ -278,6 +278,13 @@ impl Registry {
         let _ = self.commands.send(Command::Unwatch { watch_id: id });
     }
 
+    /// The resolved targets, in the order of their names.
+    pub(super) fn target_names(&self) -> Vec<String> {
+        let mut names: Vec<_> = self.lock().targets.keys().map(ToString::to_string).collect();
+        names.sort_unstable();
+        names
+    }
+
     /// The number of resolved targets.
     #[cfg(test)]
     pub(super) fn targets(&self) -> usize {

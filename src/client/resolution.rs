@@ -96,7 +96,8 @@ impl Resolution {
     /// ```
     ///
     /// # Errors
-    /// The target cannot be resolved, or the client was shut down (`CANCELLED`). The former may be temporary: see
+    /// The target cannot be resolved, or the client was shut down before anything was known (`CANCELLED`). After a later
+    /// [`shutdown`](super::Client::shutdown), this returns the last snapshot at once. The error of a target may be temporary: see
     /// [`WatchError::is_transient`], and [`wait_for`](Self::wait_for) to wait for its end.
     ///
     /// # Cancel safety

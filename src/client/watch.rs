@@ -83,7 +83,8 @@ impl<T: Resource> Watch<T> {
     /// ```
     ///
     /// # Errors
-    /// The resource is [absent](Observed::Absent), or the client was shut down (`CANCELLED`). Absence may be temporary: see
+    /// The resource is [absent](Observed::Absent), or the client was shut down before anything was known (`CANCELLED`). After a later
+    /// [`shutdown`](super::Client::shutdown), this returns the last state at once. Absence may be temporary: see
     /// [`WatchError::is_transient`], and [`wait_for`](Self::wait_for) to wait for its end.
     ///
     /// # Cancel safety

@@ -224,7 +224,8 @@ impl Bootstrap {
         self.collections.get(type_url)
     }
 
-    /// Ignored parts of the document, with their paths. Empty for gRPC's format, in which unknown fields are to be ignored.
+    /// Ignored parts of the document, with their paths, such as unknown fields: the first 64 of them, and the number of the others as
+    /// a last warning without a path.
     pub fn warnings(&self) -> &[ValidationError] {
         &self.warnings
     }

@@ -59,6 +59,8 @@ pub use self::{
     validation_error::{ConfigError, ValidationError},
 };
 
+#[cfg(feature = "channel")]
+pub(crate) use self::target::check_target;
 pub(crate) use self::{
     bootstrap::{AuthorityParts, ContextParamKeys, NO_SERVERS, Parts, foreign_template, full_type_url},
     credentials::FilesError,

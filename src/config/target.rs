@@ -172,8 +172,7 @@ impl Bootstrap {
 
     /// The name of the listener, and the host in the target: its service, without slashes (A47-4).
     pub(crate) fn read_target(&self, target: &str) -> Result<(ResourceName, String), TargetError> {
-        let parsed = Parsed::parse(target)
-            .map_err(|reason| TargetError::Invalid { target: target.to_owned(), reason })?;
+        let parsed = Parsed::of_target(target)?;
         // A47-1, A47-2: `xds:///service` has no authority; an entry with the empty name is for `xdstp:///` names alone.
         let template = if parsed.authority.is_empty() {
             self.client_listener_template().clone()
@@ -213,6 +212,12 @@ impl Bootstrap {
     }
 }
 
+/// Checks the form of a target, for which no bootstrap is needed.
+#[cfg(feature = "channel")]
+pub(crate) fn check_target(target: &str) -> Result<(), TargetError> {
+    Parsed::of_target(target).map(drop)
+}
+
 /// `xds:[//authority/]path`, decoded.
 struct Parsed {
     /// The authority; empty if there is none.
@@ -223,6 +228,11 @@ struct Parsed {
 }
 
 impl Parsed {
+    /// Parses a target; errors contain it.
+    fn of_target(target: &str) -> Result<Self, TargetError> {
+        Self::parse(target).map_err(|reason| TargetError::Invalid { target: target.to_owned(), reason })
+    }
+
     /// Parses a target.
     fn parse(text: &str) -> Result<Self, String> {
         let rest = text.strip_prefix("xds:").ok_or("does not start with `xds:`")?;

@@ -8,13 +8,25 @@ use std::{
     time::Instant,
 };
 
-use super::{Generations, Routing, remarks_of_routes};
+use super::{Generation, Generations, Routing, remarks_of_routes};
 use crate::{
     balance::status::{ClusterStatus, EndpointStatus, LeafStatus, UnusedEndpoint},
     escape::Escaped,
     resolve::ClusterView,
     resource::Remarks,
 };
+
+impl<H> Generation<H> {
+    /// Why calls fail: there are no routes, or a cluster cannot be used; of several clusters, one.
+    #[cfg_attr(not(feature = "channel"), allow(dead_code, reason = "the channel reports it"))]
+    pub(crate) fn failure(&self) -> Option<Arc<str>> {
+        match &self.routing {
+            Routing::Waiting => None,
+            Routing::Failed(error) => Some(error.to_string().into()),
+            Routing::Routes(_) => self.pickers.iter().flatten().find_map(|picker| picker.failure().cloned()),
+        }
+    }
+}
 
 impl<H: Clone + Debug> Generations<H> {
     /// The clusters that requests are sent to, and those with endpoints, with the health of these.

@@ -40,13 +40,13 @@ pub(super) struct Upstream {
 /// others, which are of the data plane, cause no errors or warnings.
 pub(super) fn named_servers(document: &Value) -> NamedServers {
     let ignored = Problems::default();
-    let root = Message::new(&Reader::new(document, &ignored), &ignored);
+    let root = Message::new(&Reader::new(document, &ignored));
     let resources = root.and_then(|root| root.message("static_resources"));
     let clusters = resources.map(|resources| resources.items("clusters")).unwrap_or_default();
     let named = clusters.iter().filter_map(|cluster| {
         // Problems of each cluster by itself: one that is not supported is left out, and does not spoil the others.
         let problems = Problems::default();
-        let cluster = Message::new(&Reader::new(cluster.value(), &problems), &ignored)?;
+        let cluster = Message::new(&Reader::new(cluster.value(), &problems))?;
         let name = cluster.required_text("name")?;
         // The first one alone: a name stands for one server.
         let first = upstreams(&cluster)?.into_iter().next()?;

@@ -5,7 +5,7 @@ use std::{cell::RefCell, collections::BTreeSet, time::Duration};
 
 use serde_json::Value;
 
-use super::super::reader::{Fields, Problems, Reader};
+use super::super::reader::{Fields, Reader};
 use crate::config::ValidationError;
 
 /// An object of the document, with a record of the fields that were read.
@@ -15,14 +15,12 @@ pub(super) struct Message<'a> {
     fields: Fields<'a>,
     /// The names of fields that were read, so that others can be reported.
     read: RefCell<BTreeSet<String>>,
-    /// Fields without effect.
-    warnings: &'a Problems,
 }
 
 impl<'a> Message<'a> {
     /// The value as a message; anything other than an object is an error.
-    pub(super) fn new(reader: &Reader<'a>, warnings: &'a Problems) -> Option<Self> {
-        Some(Self { fields: reader.fields()?, read: RefCell::default(), warnings })
+    pub(super) fn new(reader: &Reader<'a>) -> Option<Self> {
+        Some(Self { fields: reader.fields()?, read: RefCell::default() })
     }
 
     /// A field that is present and not `null`.
@@ -97,7 +95,7 @@ impl<'a> Message<'a> {
 
     /// Reads another value as a message.
     pub(super) fn of(&self, reader: &Reader<'a>) -> Option<Self> {
-        Self::new(reader, self.warnings)
+        Self::new(reader)
     }
 
     /// A boolean; `false` if it is absent.
@@ -177,26 +175,19 @@ impl<'a> Message<'a> {
     /// Reports that a field, if present, is ignored, with the reason.
     pub(super) fn warn(&self, name: &str, reason: &str) {
         if self.has(name) {
-            self.warnings.add(ValidationError::new(self.fields.path_of(&self.spelling(name)), reason));
+            self.fields.problems().warn(|| self.fields.path_of(&self.spelling(name)), reason);
         }
     }
 
     /// Reports that a part of the message is ignored.
     pub(super) fn warn_whole(&self, reason: &str) {
-        self.warnings.add(ValidationError::new(self.fields.path(), reason));
+        self.fields.problems().warn(|| self.fields.path().to_owned(), reason);
     }
 
     /// Reports the fields that were not read.
     pub(super) fn end(&self) {
         let read = self.read.borrow();
-        for name in self.fields.names().filter(|name| !read.contains(*name)) {
-            self.warnings.add(ValidationError::new(self.fields.path_of(name), NOT_USED));
-        }
-    }
-
-    /// Fields without effect.
-    pub(super) fn warnings(&self) -> &'a Problems {
-        self.warnings
+        self.fields.warn_of_others(|name| read.contains(name));
     }
 
     /// The spelling of a field's name in the document.
@@ -230,6 +221,3 @@ fn camel_case(name: &str) -> String {
     }
     camel
 }
-
-/// The warning for a field without effect.
-const NOT_USED: &str = "not used";

@@ -43,14 +43,14 @@ pub(super) fn is_envoys(document: &Value) -> bool {
 
 /// Reads the document.
 pub(super) fn read(document: &Value) -> Result<Bootstrap, Vec<ValidationError>> {
-    let (problems, warnings) = (Problems::default(), Problems::default());
-    let root = Message::new(&Reader::new(document, &problems), &warnings);
+    let problems = Problems::default();
+    let root = Message::new(&Reader::new(document, &problems));
     let parts = root.map(|root| parts(&root));
-    let problems = problems.into_vec();
+    let (problems, warnings) = problems.into_parts();
     match parts {
         Some(parts) if problems.is_empty() => {
             // Static clusters are read once more, each with problems of its own: most of them are of the data plane.
-            let (warnings, named_servers) = (warnings.into_vec(), cluster::named_servers(document));
+            let named_servers = cluster::named_servers(document);
             Ok(Bootstrap::assemble(Parts { warnings, named_servers, ..parts }))
         }
         Some(_) | None => Err(problems),
@@ -135,7 +135,7 @@ impl Table {
                         vacant.insert(OfAuthority { all: sources.clone(), ..OfAuthority::default() });
                     }
                     Entry::Occupied(_) => {
-                        place.warn(root.warnings(), "not used: a source before has this authority");
+                        place.warn("not used: a source before has this authority");
                     }
                 }
             }

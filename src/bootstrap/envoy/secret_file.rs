@@ -34,14 +34,14 @@ pub(super) fn read<T>(
             return None;
         }
     };
-    let (problems, warnings) = (Problems::default(), Problems::default());
-    let root = Message::new(&Reader::new(&document, &problems), &warnings);
+    let problems = Problems::default();
+    let root = Message::new(&Reader::new(&document, &problems));
     let found = root.and_then(|root| find(&root, name, kind)).and_then(|message| secret(&message));
     let within = |problem: &ValidationError| format!("{path}: {problem}");
-    let problems = problems.into_vec();
+    let (problems, warnings) = problems.into_parts();
     problems.iter().for_each(|problem| config.fail("sds_config", within(problem)));
     // The path of the file stands in the text, since the field of the bootstrap is the only position that it has.
-    warnings.into_vec().iter().for_each(|warning| config.warn("sds_config", &within(warning)));
+    warnings.iter().for_each(|warning| config.warn("sds_config", &within(warning)));
     found.filter(|_| problems.is_empty())
 }
 

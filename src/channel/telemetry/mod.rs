@@ -328,10 +328,12 @@ impl CheapSpan {
         self.0.as_ref().map_or_else(Span::none, |span| Span::clone(span))
     }
 
-    /// Records the status.
+    /// Records the status (A72). That of a success is left unset, as OpenTelemetry asks of libraries.
     fn record_code(&self, code: Code) {
-        if let Some(span) = &self.0 {
-            span.record("code", code.as_str());
+        let Some(span) = &self.0 else { return };
+        span.record("code", code.as_str());
+        if code != Code::Ok {
+            span.record("otel.status_code", "ERROR");
         }
     }
 }
@@ -358,12 +360,22 @@ fn call_span(target: &str, path: &str) -> Span {
         endpoint = Empty,
         attempts = Empty,
         code = Empty,
+        otel.status_code = Empty,
     )
 }
 
 /// Creates the span of an attempt.
 fn attempt_span(call: &Span, number: u32) -> Span {
-    debug_span!(target: TARGET, parent: call, "attempt", number, cluster = Empty, endpoint = Empty, code = Empty)
+    debug_span!(
+        target: TARGET,
+        parent: call,
+        "attempt",
+        number,
+        cluster = Empty,
+        endpoint = Empty,
+        code = Empty,
+        otel.status_code = Empty,
+    )
 }
 
 /// The target of the spans and events of calls.

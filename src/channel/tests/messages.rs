@@ -124,7 +124,7 @@ async fn ch1_18_a_call_that_ends_at_its_deadline_names_what_it_waited_for() {
     let name = "ch1_18_deadline";
     let mesh = Mesh::start(name, &[&peer]).await;
     // Otherwise it might still be connecting at the deadline.
-    assert!(mesh.channel.wait_ready(Duration::from_secs(20)).await);
+    mesh.channel.wait_ready(Duration::from_secs(20)).await.unwrap();
     let late = mesh.with_timeout("/late", "500m");
     let held = peer.request().await;
     let status = soon(late).await.unwrap().unwrap_err();

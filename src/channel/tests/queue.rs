@@ -139,7 +139,7 @@ async fn ch1_26_an_update_of_many_endpoints_is_one_publication() {
     }
     let all: Vec<_> = peers.iter().collect();
     let mesh = Mesh::start("ch1_26", &all).await;
-    assert!(mesh.channel.wait_ready(Duration::from_secs(20)).await);
+    mesh.channel.wait_ready(Duration::from_secs(20)).await.unwrap();
     for peer in &mut peers {
         peer.connection().await;
     }
@@ -203,7 +203,7 @@ async fn ch15_6_headers_and_the_first_data_are_one_write() {
     mesh.server.set(at("ch15_6", &listener.address.to_string()));
     mesh.channel.connect();
     let mut peer = listener.accept().await;
-    assert!(mesh.channel.wait_ready(Duration::from_secs(20)).await);
+    mesh.channel.wait_ready(Duration::from_secs(20)).await.unwrap();
     while !peer.is_quiet() {
         peer.read_once().await;
     }

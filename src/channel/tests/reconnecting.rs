@@ -35,7 +35,7 @@ async fn connections_in_a_minute(goodbye: Goodbye) -> usize {
         std::future::pending::<()>().await;
     });
     soon(count.recv()).await.unwrap();
-    soon(async { while !mesh.channel.wait_ready(Duration::from_secs(20)).await {} }).await;
+    soon(async { while mesh.channel.wait_ready(Duration::from_secs(20)).await.is_err() {} }).await;
     tokio::time::pause();
     tokio::time::sleep(Duration::from_secs(60)).await;
     tokio::time::resume();

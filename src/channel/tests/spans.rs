@@ -25,12 +25,38 @@ async fn ch9_21_a_call_and_its_attempts_are_spans_that_end_with_them() {
     let both = format!("{call} {sent} {sent}");
     let expected = [
         format!("TRACE {call} {sent}}}:attempt{{number=1 {sent}}}: xdskit::call: request sent {sent}"),
-        format!("DEBUG {call} {sent}}}:attempt{{number=1 {sent} code=\"UNAVAILABLE\"}}: xdskit::call: close"),
+        format!(
+            "DEBUG {call} {sent}}}:attempt{{number=1 {sent} code=\"UNAVAILABLE\" otel.status_code=\"ERROR\"}}: xdskit::call: close"
+        ),
         format!("TRACE {both}}}:attempt{{number=2 {sent}}}: xdskit::call: request sent {sent}"),
         format!("DEBUG {both}}}:attempt{{number=2 {sent} code=\"OK\"}}: xdskit::call: close"),
         format!("DEBUG {both} code=\"OK\" attempts=2}}: xdskit::call: close"),
     ];
     assert_eq!(lines(&log, peer.address), expected);
+}
+
+#[tokio::test]
+async fn ch9_21_the_span_of_a_call_that_fails_or_is_dropped_has_an_error_status() {
+    let (log, _guard) = Log::start("xdskit::call=debug");
+    let mut peer = Peer::start().await;
+    let mesh = Mesh::start("ch9_21_errors", &[&peer]).await;
+    let call = mesh.get("/fails");
+    peer.request().await.fail(Code::NotFound, &[]);
+    soon(call).await.unwrap().unwrap_err();
+    let call = mesh.get("/is_dropped");
+    let held = peer.request().await;
+    call.abort();
+    soon(call).await.unwrap_err();
+    drop(held);
+    let lines = lines(&log, peer.address);
+    let codes: Vec<_> =
+        lines.iter().filter_map(|line| line.split_once(" code=")).map(|(_, end)| end).collect();
+    let failed = |code| format!(r#"{code} otel.status_code="ERROR""#);
+    let expected =
+        ["\"NOT_FOUND\"", "\"CANCELLED\""].map(|code| [failed(code), format!("{} attempts=1", failed(code))]);
+    let expected: Vec<_> =
+        expected.iter().flatten().map(|end| format!("{end}}}: xdskit::call: close")).collect();
+    assert_eq!(codes, expected, "attempts before their calls");
 }
 
 #[tokio::test]

@@ -59,7 +59,9 @@ async fn assert_ended(mesh: &Mesh, reason: &str) {
     assert!(status.message().contains(reason), "{}", status.message());
     let channel = &mesh.channel;
     assert_eq!(channel.state(), ChannelState::Shutdown);
-    assert!(!soon(channel.wait_ready(Duration::MAX)).await);
+    let error = soon(channel.wait_ready(Duration::MAX)).await.unwrap_err();
+    assert_eq!(error.state(), ChannelState::Shutdown);
+    assert!(error.reason().unwrap().contains(reason), "{error}");
     assert_eq!(soon(channel.status()).await.state, ChannelState::Shutdown);
     soon(channel.shutdown(Duration::MAX)).await;
     drop(channel.subscribe_cluster("other"));

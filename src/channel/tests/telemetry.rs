@@ -277,7 +277,7 @@ async fn ch9_12_ch9_14_an_attempt_without_a_stream_has_no_size_and_no_locality()
     let peer = Peer::start().await;
     let name = "ch9_14_none";
     let (mesh, notes) = observed(name, &[&peer]).await;
-    assert!(mesh.channel.wait_ready(Duration::from_secs(20)).await);
+    mesh.channel.wait_ready(Duration::from_secs(20)).await.unwrap();
     let dropping = assignment(name, &[&peer]).drop_percent("all", 100);
     mesh.server.set(dropping);
     let dropped = || async {
@@ -433,7 +433,7 @@ async fn ch9_18_connections_are_counted_with_the_first_reason_of_their_loss() {
     let name = "ch9_18";
     let (mesh, notes) = observed(name, &[&peer]).await;
     let place = format!("{name:?} {PLACE}");
-    assert!(mesh.channel.wait_ready(Duration::from_secs(20)).await);
+    mesh.channel.wait_ready(Duration::from_secs(20)).await.unwrap();
     assert_eq!(notes.connections(), [format!("{place} Connected(None)")]);
     peer.refuse(true);
     peer.connection().await.send(End::Graceful).unwrap();

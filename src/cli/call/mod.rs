@@ -28,6 +28,7 @@ use crate::{
     Channel,
     channel::{FallbackCredentials, WaitForReady},
     codec::RawCodec,
+    config::check_target,
 };
 
 /// Makes calls through a channel: one call of the command line, or as many as commands on standard input request.
@@ -78,6 +79,8 @@ pub(super) fn main() -> ExitCode {
 
 /// Makes the calls of the command line, or those of standard input until its end.
 fn run(_: Program, args: &CallArgs) -> Result<(), Failure> {
+    // Before the bootstrap, which may be missing.
+    check_target(&args.target).map_err(|error| Failure::Usage(error.to_string()))?;
     program::log_to_stderr();
     let bootstrap = args.connect.bootstrap()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;

@@ -78,7 +78,10 @@ async fn relay(
         Some(tls) => control_plane.serve_tls(listen, tls).await,
         None => control_plane.serve(listen).await,
     };
-    let server = server.map_err(|error| Failure::Failed(format!("{listen}: {error}")))?;
+    let server = server.map_err(|error| match error.kind() == io::ErrorKind::InvalidInput {
+        true => Failure::Usage(format!("--listen {listen:?}: must be HOST:PORT, such as 127.0.0.1:18001")),
+        false => Failure::Failed(format!("{listen}: {error}")),
+    })?;
     print(&Figures::listening(server.addr(), args.json)).await?;
 
     let refresh = security.refresh(args.security.credentials_refresh);

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Target, WatchError,
     client::{Resolution, Validation},
-    config::{Bootstrap, TargetError},
+    config::{Bootstrap, TargetError, check_target},
     resolve::{ClusterView, Snapshot},
 };
 
@@ -57,24 +57,29 @@ pub(super) fn run(program: Program, args: &WalkArgs) -> Result<(), Failure> {
         let why = "walk shows what resources lead to; xdskit watch shows their messages";
         return Err(Failure::Usage(format!("unknown option --raw: {why}: xdskit watch --raw 'listener=*'")));
     }
+    // What is wrong with the command line comes before what is wrong with the bootstrap.
+    if args.observe {
+        observe::check(args)?;
+    } else if args.targets.is_empty() {
+        return Err(Failure::Usage("TARGET, such as xds:///shop, is missing".to_owned()));
+    } else if program.is_strict() {
+        args.targets.iter().try_for_each(|target| usable(target, check_target(target)))?;
+    }
     // The warnings of a bootstrap are logged.
     program::log_to_stderr();
     let bootstrap = args.look.connect.bootstrap()?;
     if args.observe {
         return observe::run(args, bootstrap);
     }
-    if args.targets.is_empty() {
-        return Err(Failure::Usage("TARGET, such as xds:///shop, is missing".to_owned()));
-    }
     if program.is_strict() {
-        args.targets.iter().try_for_each(|target| check(target, &bootstrap))?;
+        args.targets.iter().try_for_each(|target| usable(target, bootstrap.listener_name(target)))?;
     }
     walk(args, bootstrap)
 }
 
 /// Rejects a target that can never be resolved, with a correction.
-fn check(target: &str, bootstrap: &Bootstrap) -> Result<(), Failure> {
-    let Err(error) = bootstrap.listener_name(target) else { return Ok(()) };
+fn usable<T>(target: &str, checked: Result<T, TargetError>) -> Result<(), Failure> {
+    let Err(error) = checked else { return Ok(()) };
     let hint = match error {
         TargetError::Invalid { .. } => {
             let name = target.split_once("://").map_or(target, |(_, name)| name).trim_start_matches('/');

@@ -19,15 +19,23 @@ use crate::{
         watch::target::Target,
     },
     client::Validation,
-    config::Bootstrap,
+    config::{Bootstrap, check_target},
 };
 
-/// Draws all listeners as a proxy would have them.
-pub(super) fn run(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
+/// Rejects a command line that no bootstrap makes right.
+pub(super) fn check(args: &WalkArgs) -> Result<(), Failure> {
     if !args.headers.is_empty() {
         let why = "it selects one of several scopes, and --observe draws all of them";
         return Err(Failure::Usage(format!("--header cannot be used with --observe: {why}")));
     }
+    args.targets.iter().try_for_each(|target| match is_of_client(target) {
+        true => check_target(target).map_err(|error| Failure::Usage(error.to_string())),
+        false => of_name(target).map(drop),
+    })
+}
+
+/// Draws all listeners as a proxy would have them.
+pub(super) fn run(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
     let all = ["*".to_owned()];
     let targets = if args.targets.is_empty() { &all } else { &*args.targets };
     let selections = targets.iter().map(|target| {
@@ -40,12 +48,22 @@ pub(super) fn run(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> 
 
 /// The listener of a client's target, or those of a name or a glob.
 fn listeners(target: &str, bootstrap: &Bootstrap) -> Result<Target, Failure> {
-    if target.starts_with("xds:") {
+    if is_of_client(target) {
         let name = bootstrap.listener_name(target);
         let name = name.map_err(|error| Failure::Usage(error.to_string()))?;
         return Ok(Target::named(Kind::Listener, &name.to_string()));
     }
-    format!("{}={target}", Kind::Listener.as_str()).parse().map_err(Failure::Usage)
+    of_name(target)
+}
+
+/// Whether a target is one that clients resolve, and not the name of a listener.
+fn is_of_client(target: &str) -> bool {
+    target.starts_with("xds:")
+}
+
+/// The listeners of a name or a glob.
+fn of_name(name: &str) -> Result<Target, Failure> {
+    format!("{}={name}", Kind::Listener.as_str()).parse().map_err(Failure::Usage)
 }
 
 /// The client runs on the thread of the runtime, and printing on this one, as without `--observe`.

@@ -2,6 +2,7 @@
 //!
 //! Commands on standard input add and end watches while it runs.
 
+mod foreground;
 mod observe;
 mod print;
 pub(super) mod target;
@@ -9,7 +10,7 @@ pub(super) mod target;
 use std::{
     collections::HashMap,
     env,
-    io::{self, BufRead},
+    io::{self, BufRead, IsTerminal},
     process::ExitCode,
     sync::Arc,
     thread,
@@ -24,6 +25,7 @@ use futures_util::{
 use tokio::sync::mpsc;
 
 use self::{
+    foreground::is_in_foreground,
     observe::Watched,
     print::{Lines, Printer},
     target::{Command, Target},
@@ -75,15 +77,12 @@ pub(super) fn main() -> ExitCode {
 
 /// Prints the watched resources, once or until it is interrupted.
 pub(super) fn run(program: Program, args: &WatchArgs) -> Result<(), Failure> {
-    if args.targets.is_empty() && program.is_strict() {
+    if args.targets.is_empty() && (program.is_strict() || args.look.once) {
         return Err(Failure::Usage(NO_TARGET.to_owned()));
     }
     // The warnings of a bootstrap are logged.
     program::log_to_stderr();
     let bootstrap = args.look.connect.bootstrap()?;
-    if args.targets.is_empty() && args.look.once {
-        return Err(Failure::Usage(NO_TARGET.to_owned()));
-    }
     watch(program, args, bootstrap)
 }
 
@@ -201,9 +200,12 @@ impl Watches {
 }
 
 /// Reads the commands on standard input, and reports invalid ones on standard error. EOF on standard input does not
-/// stop the program.
+/// stop the program. There are none on the terminal of a program that runs in the background.
 fn read_commands(program: Program, stop: Stop) -> mpsc::UnboundedReceiver<Command> {
     let (sender, receiver) = mpsc::unbounded_channel();
+    if io::stdin().is_terminal() && !is_in_foreground() {
+        return receiver;
+    }
     // A separate thread, since reading cannot be cancelled: it ends with the process.
     thread::spawn(move || {
         for line in io::stdin().lock().split(b'\n') {
@@ -227,7 +229,8 @@ const NO_TARGET: &str = "TYPE=NAME is missing: what to watch, such as 'cluster=*
                          'cluster=outbound|80|*' for some, or cluster=shop for one";
 
 const HELP: &str = "\
-Commands are read from the standard input, one a line: watch TYPE=NAME, unwatch TYPE=NAME, quit.
+Commands are read from the standard input, one a line: watch TYPE=NAME, unwatch TYPE=NAME, quit. A program that is
+started in the background reads none from its terminal.
 In globs, * is any text, ? any character, and \\ takes away the meaning of these.
 It runs until it is interrupted (Ctrl-C). RUST_LOG=debug shows what the client does.
 Exit codes: 0; 1 for failures, and for --once if something is missing; 2 for a bad command line or bootstrap.";

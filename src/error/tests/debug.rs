@@ -11,7 +11,7 @@ use regex::Regex;
 
 use super::*;
 use crate::{
-    channel::ChannelError,
+    channel::{ChannelError, ChannelState, NotReadyError},
     client::BuildError,
     config::{Bootstrap, ConfigError, Metadata, ServerUri, TargetError, UnknownAuthority, ValidationError},
     control_plane::{ServerTls, session::Misuse},
@@ -36,7 +36,10 @@ async fn errors() -> Vec<String> {
     vec![
         printed(Bootstrap::from_json(r#"{ "node": 1 }"#).unwrap_err()),
         printed(BuildError::Bootstrap(ConfigError::new(vec![empty.clone()]))),
-        printed(ChannelError::NoBootstrap { target: "xds:///shop".to_owned() }),
+        printed(ChannelError::Bootstrap {
+            target: "xds:///shop".to_owned(),
+            error: Bootstrap::from_json("").unwrap_err(),
+        }),
         printed(ConfigError::new(vec![empty, ValidationError::new("", "too\nlong")])),
         printed(FilterError::new(Code::Aborted, "too\nlate")),
         printed(invalid.clone().at_index("clusters", 1)),
@@ -47,6 +50,7 @@ async fn errors() -> Vec<String> {
         printed(ServerTls::from_files("/none.pem", "/none.key", None).unwrap_err()),
         printed(ResourceName::parse("xdstp:shop").unwrap_err()),
         printed(control_plane.expect_clients(1).await.unwrap_err()),
+        printed(NotReadyError::new("xds:///shop", ChannelState::TransientFailure, Some("too\nlate".into()))),
         printed(TargetError::UnknownAuthority { target: "xds://a/shop".into(), error: unknown.clone() }),
         printed(unknown),
         printed(WatchError::rejected(about(), invalid)),
@@ -58,7 +62,8 @@ async fn main_prints_the_message_of_each_public_error() {
     let expected = [
         "BootstrapError(bootstrap: xds_servers: missing; node: expected an object, found a number)",
         "BuildError(bootstrap: node.id: empty)",
-        "ChannelError(the channel to xds:///shop has no bootstrap: set `bootstrap` or `client`)",
+        "ChannelError(the channel to xds:///shop was given no bootstrap and no client, and cannot use the environment: bootstrap: cannot be \
+         read: it is empty)",
         "ConfigError(node.id: empty; too\\nlong)",
         "FilterError(ABORTED: too\\nlate)",
         "Invalid(clusters[1].lb_policy: unsupported)",
@@ -69,6 +74,7 @@ async fn main_prints_the_message_of_each_public_error() {
         "ServerTlsError(certificate_file /none.pem: No such file or directory (os error 2))",
         "NameError(resource name \"xdstp:shop\": scheme at byte 0: does not start with `xdstp://`)",
         "ExpectTimeout(no moment with 1 open streams within 0ns: 0 streams are open)",
+        "NotReadyError(the channel to xds:///shop is not ready: TRANSIENT_FAILURE: too\\nlate)",
         "TargetError(target \"xds://a/shop\": authority \"a\" is not found in the bootstrap)",
         "UnknownAuthority(authority \"a\" is not found in the bootstrap)",
         "WatchError(INVALID_ARGUMENT: Cluster \"shop\": lb_policy: unsupported [node id: n1])",

@@ -142,7 +142,7 @@ impl Mesh {
     }
 
     async fn ready(&self) {
-        assert!(self.channel.wait_ready(Duration::from_secs(20)).await, "{:?}", self.channel);
+        self.channel.wait_ready(Duration::from_secs(20)).await.unwrap();
     }
 
     /// Waits for a state.

@@ -233,13 +233,21 @@ async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
     let envoys = envoys.display().to_string();
     let minimal = "a bootstrap has at least {\"xds_servers\"";
     for (args, parts) in [
-        (vec![], vec!["xdskit: a subcommand is missing", "watch, walk, status, relay or completions"]),
+        (vec![], vec!["xdskit: a subcommand is missing", "watch, walk, status, relay, completions or help"]),
         (vec!["wacth"], vec!["unknown subcommand wacth", "did you mean watch?"]),
         (
             vec!["watch", "--bootstrp=x"],
             vec!["xdskit watch: unknown option --bootstrp", "did you mean --bootstrap?"],
         ),
+        (vec!["help", "wacth"], vec!["unknown subcommand wacth"]),
         (vec!["watch", "cluster=a"], vec!["--bootstrap PATH is missing", "GRPC_XDS_BOOTSTRAP_CONFIG"]),
+        // Before a missing bootstrap.
+        (vec!["watch"], vec!["TYPE=NAME is missing"]),
+        (vec!["watch", "clster=a"], vec!["did you mean cluster?"]),
+        (vec!["walk"], vec!["TARGET", "xds:///shop"]),
+        (vec!["walk", "cart"], vec!["\"cart\"", "write xds:///cart"]),
+        (vec!["walk", "--observe", "xds:///"], vec!["xds:///", "no name of a service"]),
+        (vec!["walk", "--observe", "--header=a=b"], vec!["--header", "--observe"]),
         (vec!["watch", "cluster=a"], vec![minimal]),
         (vec!["watch", "cluster=a", "--bootstrap", &partial], vec![&partial, "xds_servers"]),
         (vec!["watch", "cluster=a", "--bootstrap", &partial], vec![minimal]),
@@ -257,6 +265,7 @@ async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
         (vec!["walk", "--bootstrap", &good, "--observe", "--header=a=b"], vec!["--header", "--observe"]),
         (vec!["walk", "--bootstrap", &good, "--observe", "xds://nobody/a"], vec!["nobody"]),
         (vec!["relay", "--bootstrap", &good], vec!["--listen ADDR is missing", "127.0.0.1:18001"]),
+        (vec!["relay", "--bootstrap", &good, "--listen=here"], vec!["--listen \"here\"", "HOST:PORT"]),
         (vec!["status"], vec!["ADDR is missing", "127.0.0.1:18001"]),
         (vec!["status", "localhost"], vec!["\"localhost\" has no port", "HOST:PORT"]),
         (vec!["status", "ftp://localhost:1"], vec!["\"ftp\"", "HOST:PORT"]),
@@ -274,6 +283,8 @@ async fn bad_input_is_exit_code_2_and_what_to_write_instead() {
 async fn help_and_completions_are_printed() {
     for (args, part) in [
         (&["--help"] as &[_], "Usage: xdskit <SUBCOMMAND>"),
+        (&["help"], "Usage: xdskit <SUBCOMMAND>"),
+        (&["help", "watch"], "Usage: xdskit watch [OPTIONS] [TYPE=NAME]..."),
         (&["watch", "-h"], "Usage: xdskit watch [OPTIONS] [TYPE=NAME]..."),
         (&["--version"], concat!("xdskit ", env!("CARGO_PKG_VERSION"))),
         (&["completions", "bash"], "complete -F _xdskit"),

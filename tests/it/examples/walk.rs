@@ -278,7 +278,8 @@ async fn what_cannot_be_done_is_reported_with_exit_code_2() {
     let server = Server::start().await;
     let bootstrap = server.bootstrap().to_str().unwrap().to_owned();
     for (args, part) in [
-        (vec![], "--bootstrap PATH is missing"),
+        (vec!["xds:///shop"], "--bootstrap PATH is missing"),
+        (vec![], "TARGET"),
         (vec!["--bootstrap", &bootstrap], "TARGET"),
         (vec!["--bootstrap", "no/such/file", "xds:///shop"], "no/such/file"),
         (vec!["--bootstrap", &bootstrap, "--bogus", "xds:///shop"], "unknown option --bogus"),

@@ -93,6 +93,8 @@ async fn all_watches_end_when_the_client_is_shut_down(transport: Transport) {
     assert!(soon(shop.next()).await.is_none());
     assert!(soon(missing.next()).await.is_none());
     assert_eq!(note(&shop.latest()), Some("one"));
+    assert!(soon(shop.ready()).await.is_ok(), "the last known one");
+    assert_eq!(soon(client.watch::<Cluster>("late").ready()).await.unwrap_err().code(), Code::Cancelled);
     assert_eq!(soon(missing.ready()).await.unwrap_err().code(), Code::Cancelled);
     assert!(soon(client.watch::<Cluster>("late").next()).await.is_none());
     soon(until(|| control_plane.streams() == 0)).await;
