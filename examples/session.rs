@@ -253,7 +253,7 @@ fn cluster_with_draining() -> ClusterBuilder {
     cluster("carts").edit(|cluster| {
         let statuses = [HealthStatus::Unknown, HealthStatus::Healthy, HealthStatus::Draining];
         let override_host_status = Some(HealthStatusSet { statuses: statuses.map(Into::into).into() });
-        cluster.common_lb_config = Some(CommonLbConfig { override_host_status });
+        cluster.common_lb_config = Some(CommonLbConfig { override_host_status, ..Default::default() });
     })
 }
 
