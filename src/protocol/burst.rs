@@ -17,13 +17,19 @@ pub(super) struct WarningRate {
 }
 
 impl Burst {
-    /// The delay of the next of them: at most a second. Of several that have to wait, the owner lets one through.
-    pub(super) fn take(&mut self, now: Instant) -> Duration {
+    /// The delay of the next of them: at most a second. Of several that have to wait, the owner lets one through a second, and keeps
+    /// `most_waiting` of them at most.
+    pub(super) fn take(&mut self, most_waiting: u32, now: Instant) -> Duration {
         let delay = self.delay(now);
         let full_at = self.full_at.map_or(now, |at| at.max(now));
-        // What waits for a second takes what is there then, so that nothing is left of it for the next.
-        self.full_at = Some((full_at + REFILL).min(now + REFILL * (BURST + 1)));
+        // What waits takes what is there then, so that nothing is left of it for the next.
+        self.full_at = Some((full_at + REFILL).min(now + REFILL * (BURST + most_waiting)));
         delay
+    }
+
+    /// What waits is not let through any more.
+    pub(super) fn forget_waiting(&mut self, now: Instant) {
+        self.full_at = self.full_at.map(|at| at.min(now + REFILL * BURST));
     }
 
     /// The delay of the next of them, which is not taken.
@@ -41,7 +47,7 @@ impl Burst {
     pub(super) fn try_take(&mut self, now: Instant) -> bool {
         let before = self.full_at;
         // What is left out takes nothing of the rate, so that one a second is let through however many are left out.
-        let is_due = self.take(now).is_zero();
+        let is_due = self.take(1, now).is_zero();
         if !is_due {
             self.full_at = before;
         }
@@ -75,9 +81,21 @@ mod tests {
         let (start, mut burst) = (Instant::now(), Burst::default());
         let mut now = start;
         for _ in 0..100 {
-            now += burst.take(now);
+            now += burst.take(1, now);
         }
         assert_eq!(now - start, REFILL * (100 - BURST));
+    }
+
+    #[test]
+    fn b0_24_what_waits_is_counted_until_it_is_forgotten() {
+        let (now, mut burst) = (Instant::now(), Burst::default());
+        for _ in 0..BURST + 30 {
+            burst.take(30, now);
+        }
+        assert!(burst.is_overdrawn(now + REFILL * 29) && !burst.is_overdrawn(now + REFILL * 30));
+        assert_eq!(burst.delay(now + REFILL * 30), REFILL, "the last of them was let through then");
+        burst.forget_waiting(now);
+        assert!(!burst.is_overdrawn(now) && burst.delay(now + REFILL).is_zero());
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{
 };
 
 use super::{
-    delta::Delta,
+    delta::{Delta, MOST_WAITING},
     event::ResponseOutcome,
     poll::Poll,
     rejections::{Fingerprint, Rejections},
@@ -93,7 +93,7 @@ impl Channel {
             type_url,
             subscriptions: Subscriptions::default(),
             variant,
-            rejections: Rejections::default(),
+            rejections: Rejections::new(if capabilities.incremental { MOST_WAITING } else { 1 }),
             accepted: None,
             all: AllDue::No,
             is_answered: false,

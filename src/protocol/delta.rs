@@ -366,7 +366,7 @@ impl Variant for Delta {
             answer.not_before = answer.not_before.max(last.not_before + REFILL);
         }
         // A server that sends rejected responses without end gets no answer to most of them.
-        if answers.len() - due < MOST_WAITING {
+        if answers.len() - due < MOST_WAITING as usize {
             answers.push_back(answer);
         }
     }
@@ -477,7 +477,7 @@ fn is_over(limit: usize, request: &BytesMut, name: &str, names: usize) -> bool {
 
 /// The maximum of waiting NACKs: beyond it rejected responses are not answered. It bounds the memory for a server that sends
 /// them without end.
-const MOST_WAITING: usize = 256;
+pub(super) const MOST_WAITING: u32 = 256;
 
 /// The number of quiet times after which a server that always sends something has sent everything.
 const LONGEST_QUIET: u32 = 4;

@@ -17,8 +17,12 @@ use crate::{backoff::Backoff, resource::Version};
 ///
 /// No version is not the same version: responses of the incremental variant need not have one. There the versions of single
 /// resources count as that of the response, too.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Rejections {
+    /// The number of NACKs that wait at most. One stands for all where a response needs no answer of its own (B1.9).
+    most_waiting: u32,
+    /// The stream has ended since the last rejection, and with it all that waited.
+    is_stream_new: bool,
     /// At most [`REMEMBERED`], the newest last.
     recent: VecDeque<Rejected>,
     /// The rate of all NACKs.
@@ -47,8 +51,19 @@ struct Rejected {
 }
 
 impl Rejections {
-    /// A response was rejected: returns the delay of the answer. While another one `is_held_back`, that of a repetition takes its place,
-    /// or is written with it.
+    /// No response was rejected. So many NACKs wait at most.
+    pub(crate) fn new(most_waiting: u32) -> Self {
+        Self {
+            most_waiting,
+            is_stream_new: false,
+            recent: VecDeque::new(),
+            burst: Burst::default(),
+            is_last_rejected: false,
+        }
+    }
+
+    /// A response was rejected: returns the delay of the answer. While another one `is_held_back`, that of a repetition takes its place
+    /// where one waits at most.
     pub(crate) fn on_rejected(
         &mut self,
         response: Fingerprint,
@@ -58,16 +73,21 @@ impl Rejections {
     ) -> Duration {
         // The same response an hour later is a push by an operator, and no answer to the NACK.
         self.recent.retain(|rejected| !rejected.is_over(now));
+        if std::mem::take(&mut self.is_stream_new) {
+            self.burst.forget_waiting(now);
+        }
         let known = self.recent.iter_mut().find(|rejected| rejected.response == response);
         if let Some(rejected) = known {
             // A repetition counts as well: a server that changes something every second, and repeats each response, would have two or
             // three NACKs for each change without bound.
-            let of_rate = if is_held_back { self.burst.delay(now) } else { self.burst.take(now) };
+            let is_merged = is_held_back && self.most_waiting == 1;
+            let of_rate =
+                if is_merged { self.burst.delay(now) } else { self.burst.take(self.most_waiting, now) };
             let delay = rejected.backoff.next(random).max(of_rate);
             (rejected.answered_at, rejected.is_followed) = (now + delay, false);
             return delay;
         }
-        let delay = self.burst.take(now);
+        let delay = self.burst.take(self.most_waiting, now);
         if self.recent.len() == REMEMBERED {
             self.recent.pop_front();
         }
@@ -90,6 +110,7 @@ impl Rejections {
     /// The stream ended. The responses on the next one answer no NACK.
     pub(crate) fn on_stream_closed(&mut self) {
         self.recent.clear();
+        self.is_stream_new = true;
     }
 
     /// A response was rejected, `is_unattributed` if not only because of resources whose names are known.
@@ -133,11 +154,7 @@ mod tests {
 
     impl Rig {
         fn new() -> Self {
-            Self {
-                rejections: Rejections::default(),
-                random: fastrand::Rng::with_seed(3),
-                now: Instant::now(),
-            }
+            Self { rejections: Rejections::new(1), random: fastrand::Rng::with_seed(3), now: Instant::now() }
         }
 
         fn reject(&mut self, version: &str, contents: u64) -> Duration {

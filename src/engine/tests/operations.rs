@@ -224,6 +224,23 @@ fn a_change_that_crosses_star_and_has_its_names_is_no_proof_that_the_server_know
     );
 }
 
+/// And a sixteenth one.
+#[test]
+fn nacks_of_delta_that_wait_are_not_written_with_one_that_comes_later() {
+    play_input(
+        "3f3b3572722a3a000000063f72403f3f3f32003a9f3f7272e6e6e60800e6e6e6e6e6e6d0edea34e6e6e6e6e6e6e6e6e6e6e6\
+         e6e6e6e6e6e6e6e6e6e6e6e63f72403f44e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e60800e6e6e6e6e63f72403f44e6e6e6e6e6\
+         e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e63fe6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e63f72403f44e6e6e6e6e6\
+         e6e6e6e6e6e6e6e6e6e6e60800e6e6e6e6e63f72403f44e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e63f72403f44\
+         e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e63f72403f44e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e60800e69ae6e6e6e63f72\
+         403f44e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e60800e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e63b0800e6e6e6e6e6e6\
+         d0edea3472403f44e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e63f72403f44e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e60800\
+         e6e6e6e6e63f72403f44e6e6e6e6e6e6e6e6e6e6e6e6e6e6e6e608009fff0000f7000000000000e6e6e6e6e6e6e6e6e6e6e6\
+         e6e6e6e6e678647374703a2f2f622f746573742e506172742f7231e6e6e6e6e6000000007f22a72f45004000e6e6e6e6e6e6\
+         e6e6e6e6e6e6e6e6e60800e6e6e6e6e6e6d0edea34e6",
+    );
+}
+
 /// Plays an input of the fuzzer of operations: the seed in eight bytes, the lowest first, and the operations.
 fn play_input(hexadecimal: &str) {
     let digits: Vec<u8> =

@@ -334,3 +334,27 @@ fn b0_24_nacks_of_delta_are_ten_at_once_and_one_a_second() {
     assert!((15..=17).contains(&nacks), "{nacks} NACKs in 6 s");
     assert_eq!(acks, 6, "ACKs are written at once");
 }
+
+/// Found by the fuzzer of operations.
+#[test]
+fn b0_24_nacks_of_delta_that_wait_are_not_written_with_one_that_comes_later() {
+    let mut rig = Rig::delta();
+    rig.open::<Full>(&["a"]);
+    let mut nacks = 0;
+    let mut count = |outputs: &[String]| {
+        nacks += outputs.iter().filter(|output| output.contains("INVALID_ARGUMENT: ")).count();
+    };
+    for number in 0..40 {
+        let (nonce, version) = (format!("n{number}"), number.to_string());
+        count(&rig.receive_raw(1, delta_response::<Full>(&nonce, &[("a", &version, Some("bad"))], &[])));
+        count(&rig.sent(1));
+    }
+    for tenth in 0..110 {
+        if tenth == 105 {
+            count(&rig.receive_raw(1, delta_response::<Full>("n40", &[("a", "40", Some("bad"))], &[])));
+        }
+        count(&rig.pass(Duration::from_millis(100)));
+        count(&rig.sent(1));
+    }
+    assert!((20..=21).contains(&nacks), "{nacks} NACKs in 11 s");
+}
