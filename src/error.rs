@@ -64,7 +64,7 @@ pub enum Blame {
 /// is one, and the node id of this client, by which an operator finds the client in the logs of the server. Text from the
 /// server is [escaped](Escaped) in this form, and in no other.
 ///
-/// With the feature `client` it converts into a `tonic::Status`, of which it becomes the source. The code of the status is
+/// The error converts into a `tonic::Status` with the feature `client`, and becomes the source of that. The code of the status is
 /// `UNAVAILABLE` (A54).
 #[derive(Clone, PartialEq)]
 pub struct WatchError {

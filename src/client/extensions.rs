@@ -8,7 +8,7 @@ use std::{
 
 /// At most one value of each type, which lives as long as the client.
 ///
-/// With an extension, a module above the client shares state among the users of the client, without a name of that module here.
+/// Modules above the client share state among its users by an extension, so that the client need not name those modules.
 #[derive(Default)]
 pub(super) struct Extensions {
     values: Mutex<HashMap<TypeId, Arc<dyn Any + Send + Sync>>>,

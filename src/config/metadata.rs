@@ -156,7 +156,7 @@ const MAX_SIZE: usize = 16 << 10;
 /// The maximum number of characters of a key in an error.
 const MAX_SHOWN_KEY: usize = 60;
 /// Headers of HTTP and of gRPC.
-/// Those of connections are malformed in HTTP/2 (RFC 9113, section 8.2.2); others are set by the transport.
+/// Headers of connections are malformed in HTTP/2 (RFC 9113, section 8.2.2); the transport sets the others.
 const RESERVED: [&str; 13] = [
     "accept",
     "connection",

@@ -19,7 +19,7 @@ use crate::{backoff::Backoff, resource::Version};
 /// resources count as that of the response, too.
 #[derive(Debug)]
 pub(crate) struct Rejections {
-    /// The number of NACKs that wait at most. One stands for all where a response needs no answer of its own (B1.9).
+    /// The number of NACKs that wait at most: one in the state of the world, where the answer to the newest response stands for all.
     most_waiting: u32,
     /// The stream has ended since the last rejection, and with it all that waited.
     is_stream_new: bool,

@@ -1,4 +1,4 @@
-//! The simulated world of several servers and authorities with scripts from seeds.
+//! The simulated world of several servers and authorities with scripts from seeds, and with inputs of the fuzzer that failed once.
 
 use std::collections::BTreeMap;
 
@@ -72,7 +72,6 @@ fn operations_that_failed_once() {
     }
 }
 
-/// What the fuzzer found.
 #[test]
 fn a_wildcard_is_complete_although_the_server_dropped_the_request_that_ended_it() {
     play_input(
@@ -80,19 +79,16 @@ fn a_wildcard_is_complete_although_the_server_dropped_the_request_that_ended_it(
     );
 }
 
-/// What the fuzzer found, too.
 #[test]
 fn a_server_that_goes_on_sending_is_left_when_nothing_is_subscribed() {
     play_input("040000000000000025b41758585858e9e9e9e96986e9e9e9e9e9e9e9e9e9e9e9e9e96986e9e9e9e9e9e9e9e9");
 }
 
-/// And a third finding.
 #[test]
 fn a57_5_what_a_fallback_sent_has_its_time_from_the_request_although_it_was_missed_before() {
     play_input("0500000000ce5c6c41a25c479d8e7fa8b7e1fb149e366f3e3c1c162000002097");
 }
 
-/// And a fourth one.
 #[test]
 fn b1_8_an_answer_to_what_a_server_repeats_proves_nothing() {
     play_input(
@@ -101,7 +97,6 @@ fn b1_8_an_answer_to_what_a_server_repeats_proves_nothing() {
     );
 }
 
-/// And a fifth one.
 #[test]
 fn a_member_missing_from_the_complete_set_of_a_higher_server_is_removed_on_the_revert() {
     play_input(
@@ -110,7 +105,6 @@ fn a_member_missing_from_the_complete_set_of_a_higher_server_is_removed_on_the_r
     );
 }
 
-/// And a sixth one.
 #[test]
 fn a_wildcard_whose_first_response_comes_while_nothing_watches_it_is_complete_for_the_next_watch() {
     play_input(
@@ -118,7 +112,6 @@ fn a_wildcard_whose_first_response_comes_while_nothing_watches_it_is_complete_fo
     );
 }
 
-/// And a seventh one.
 #[test]
 fn a_change_that_crosses_the_wildcard_does_not_make_a_server_know_it() {
     play_input(
@@ -127,7 +120,6 @@ fn a_change_that_crosses_the_wildcard_does_not_make_a_server_know_it() {
     );
 }
 
-/// And an eighth one.
 #[test]
 fn what_is_named_in_place_of_an_unproven_wildcard_stays() {
     play_input(
@@ -138,7 +130,6 @@ fn what_is_named_in_place_of_an_unproven_wildcard_stays() {
     );
 }
 
-/// And a ninth one.
 #[test]
 fn what_a_fallback_has_sent_does_not_stay_where_the_wildcard_stands_for_its_name() {
     play_input(
@@ -149,13 +140,11 @@ fn what_a_fallback_has_sent_does_not_stay_where_the_wildcard_stands_for_its_name
     );
 }
 
-/// And a tenth one.
 #[test]
 fn names_of_a_nack_are_not_repeated_behind_an_ack_that_has_them() {
     play_input("3f74696d6564203f3f6e6e85092700723f956464646472336464004564646474723364640145646478736401");
 }
 
-/// And an eleventh one.
 #[test]
 fn what_is_no_resource_of_the_type_is_rejected_although_its_name_is_being_unsubscribed() {
     play_input(
@@ -171,7 +160,6 @@ fn what_is_no_resource_of_the_type_is_rejected_although_its_name_is_being_unsubs
 /// How many kinds of things happen.
 const KINDS: usize = 12;
 
-/// And a twelfth one.
 #[test]
 fn a_name_that_was_sent_before_is_requested_without_a_version_although_a_response_crossed_its_request() {
     play_input(
@@ -185,7 +173,6 @@ fn a_name_that_was_sent_before_is_requested_without_a_version_although_a_respons
     );
 }
 
-/// And a thirteenth one.
 #[test]
 fn a_rejected_name_that_was_left_out_of_a_repetition_does_not_ride_on_the_ack_behind_it() {
     play_input(
@@ -196,7 +183,6 @@ fn a_rejected_name_that_was_left_out_of_a_repetition_does_not_ride_on_the_ack_be
     );
 }
 
-/// And a fourteenth one.
 #[test]
 fn a_removal_is_not_found_after_a_fallback_whose_timer_is_a_transient_error_has_missed_the_resource() {
     play_input(
@@ -205,7 +191,6 @@ fn a_removal_is_not_found_after_a_fallback_whose_timer_is_a_transient_error_has_
     );
 }
 
-/// And a fifteenth one.
 #[test]
 fn a_change_that_crosses_star_and_has_its_names_is_no_proof_that_the_server_knows_the_wildcard() {
     play_input(
@@ -224,7 +209,6 @@ fn a_change_that_crosses_star_and_has_its_names_is_no_proof_that_the_server_know
     );
 }
 
-/// And a sixteenth one.
 #[test]
 fn nacks_of_delta_that_wait_are_not_written_with_one_that_comes_later() {
     play_input(
