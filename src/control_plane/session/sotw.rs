@@ -14,6 +14,7 @@ use crate::pb::envoy::{
     service::discovery::v3::{DiscoveryRequest, DiscoveryResponse},
 };
 
+mod known;
 mod subscription;
 mod wait;
 
@@ -88,7 +89,7 @@ impl Session {
         // All checks come before the first change, so that an error leaves the session as it was.
         self.check(&key, &request)?;
         if self.node.is_none() {
-            self.node = request.node;
+            self.node.clone_from(&request.node);
         }
         let behavior = &self.settings.behavior;
         let features = Features::of(self.node.as_ref());
@@ -102,9 +103,9 @@ impl Session {
             return Ok(Handled::Outdated);
         }
         let is_nack = request.error_detail.is_some();
-        let answer = subscription.awaiting.take().map(|version| match request.error_detail {
+        let answer = subscription.awaiting.take().map(|version| match &request.error_detail {
             None => Answer::Accepted { version },
-            Some(status) => Answer::Rejected { version, code: status.code, message: status.message },
+            Some(status) => Answer::Rejected { version, code: status.code, message: status.message.clone() },
         });
         if answer.is_some() {
             subscription.on_answer(!is_nack, behavior);
@@ -115,7 +116,7 @@ impl Session {
         self.silence.on_request(is_nack && behavior.after_nack == AfterNack::Silence);
         self.changes = match is_nack && behavior.ignore_names_in_nack {
             true => NameChanges::default(),
-            false => subscription.subscribe(request.resource_names, behavior),
+            false => subscription.subscribe(&request, behavior),
         };
         Ok(Handled::Understood { answer, names_changed: !self.changes.is_empty() })
     }

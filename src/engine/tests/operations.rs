@@ -225,6 +225,14 @@ fn nacks_of_delta_that_wait_are_not_written_with_one_that_comes_later() {
     );
 }
 
+#[test]
+fn operations_at_a_server_that_compares_versions_of_names_that_it_knows() {
+    play_input(
+        "720a0ecb261a007e0a2c3372333ef90a753373338d66363f3f3f783f3f3f78647374703a2f2f612f746573742e00001d1da5e2e2e2ffffff\
+         2904ef000000000072727272727272727272727272462f1f17727272727272727272defe2f7465733d2e4672727272727272720000",
+    );
+}
+
 /// Plays an input of the fuzzer of operations: the seed in eight bytes, the lowest first, and the operations.
 fn play_input(hexadecimal: &str) {
     let digits: Vec<u8> =

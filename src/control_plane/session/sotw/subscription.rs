@@ -21,13 +21,11 @@ use super::super::{
     retry::Retry,
     wrap,
 };
-use super::wait::Wait;
-#[cfg(feature = "json")]
-use crate::pb::envoy::service::discovery::v3::DiscoveryRequest;
+use super::{known::KnownNames, wait::Wait};
 use crate::{
     name::ResourceName,
     pb::{
-        envoy::service::discovery::v3::{DiscoveryResponse, Resource, ResourceError},
+        envoy::service::discovery::v3::{DiscoveryRequest, DiscoveryResponse, Resource, ResourceError},
         google::protobuf::Any,
     },
 };
@@ -63,7 +61,7 @@ pub(super) struct Subscription {
     /// The version of the newest response of the session itself.
     version: String,
     /// The names whose resources were sent, if they are kept.
-    known: BTreeSet<String>,
+    known: KnownNames,
     /// The times of heartbeats.
     pulse: Pulse,
     /// The time at which rejected resources are sent again.
@@ -97,7 +95,7 @@ impl Whole {
         let type_url = &request.type_url;
         let features = Features::of(request.node.as_ref());
         let mut subscription = Subscription { features, ..Subscription::default() };
-        subscription.subscribe(request.resource_names.clone(), &settings.behavior);
+        subscription.subscribe(request, &settings.behavior);
         let now = store.get(type_url);
         let contents = subscription.complete(&now);
         let resources = match &contents {
@@ -162,7 +160,8 @@ impl Subscription {
     }
 
     /// Replaces the subscribed names (B1.1); returns the changes.
-    pub(super) fn subscribe(&mut self, mut names: Vec<String>, behavior: &Behavior) -> NameChanges {
+    pub(super) fn subscribe(&mut self, request: &DiscoveryRequest, behavior: &Behavior) -> NameChanges {
+        let mut names = request.resource_names.clone();
         for name in names.iter_mut().filter(|_| !behavior.compares_text) {
             if let Cow::Owned(canonical) = canonical(name) {
                 *name = canonical;
@@ -191,7 +190,7 @@ impl Subscription {
         self.wildcard = wildcard;
         let before = std::mem::replace(&mut self.names, names);
         let new = self.names.iter().filter(|name| before.binary_search(name).is_err());
-        let new = new.filter(|name| !self.known.contains(*name)).cloned();
+        let new = new.filter(|name| !self.known.on_added(name, &request.version_info)).cloned();
         let added = self.added.names.len();
         self.added.names.extend(new);
         changes.subscribed.extend_from_slice(&self.added.names[added..]);
@@ -238,6 +237,7 @@ impl Subscription {
         if self.seen.is_none() && settings.behavior.skip_known_versions {
             self.skip(&now, store.version_of_type(&now));
         }
+        self.again |= self.known.take_outdated(|| store.version_of_type(&now));
         let contents = match self.changes(full_state, &settings.behavior, &now) {
             Some(contents) => contents,
             None => self.beat(full_state, &settings.behavior, &now)?,
@@ -251,7 +251,7 @@ impl Subscription {
         let contents = match contents {
             Contents::Whole { mut resources, errors } => {
                 if settings.behavior.keeps_known_names {
-                    self.known.extend(resources.iter().map(|stored| stored.name().to_owned()));
+                    self.known.on_sent(resources.iter().map(|stored| stored.name()));
                 }
                 if settings.behavior.unsolicited_resources {
                     let mut others = now.entries().filter(|(name, stored)| !self.covers(name, stored));

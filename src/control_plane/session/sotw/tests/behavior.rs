@@ -246,8 +246,15 @@ fn names_that_were_sent_may_be_known_for_as_long_as_the_stream_lasts() {
     assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"]);
     assert_eq!(pair.exchange(EDS, &["b"]), Vec::<String>::new());
     assert_eq!(pair.exchange(EDS, &["a", "b"]), Vec::<String>::new(), "nothing of it is new");
+    pair.exchange(EDS, &["b"]);
+    pair.set(&[(EDS, "a", "a2")]);
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 2: a2 b1"], "the version is another");
+    pair.exchange(EDS, &["b"]);
+    pair.set(&[(EDS, "a", "a3"), (EDS, "b", "b2")]);
+    assert_eq!(pair.responses(), ["ClusterLoadAssignment 3: b2"]);
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), Vec::<String>::new(), "the version stands for all names");
     pair.reconnect();
-    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 1: a1 b1"]);
+    assert_eq!(pair.exchange(EDS, &["a", "b"]), ["ClusterLoadAssignment 3: a3 b2"]);
 }
 
 #[test]
