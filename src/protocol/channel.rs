@@ -222,7 +222,7 @@ impl Channel {
     /// Whether the server has sent a name on this stream before that it does not send now (B1.22). Its resource may be held still,
     /// if its absence is unconfirmed.
     pub(crate) fn has_sent_before(&self, id: SubId) -> bool {
-        self.subscriptions.get(id).is_some_and(|sub| self.variant.has_sent(sub.name()))
+        self.subscriptions.get(id).is_some_and(|sub| self.variant.has_sent(sub))
     }
 
     /// The resource of a name is not held any more, so that no version stands for it (B1.20).

@@ -310,8 +310,8 @@ impl Variant for Delta {
         self.on_stream.sent.add(name);
     }
 
-    fn has_sent(&self, name: &str) -> bool {
-        self.on_stream.sent.contains(name)
+    fn has_sent(&self, sub: &Subscription) -> bool {
+        self.on_stream.sent.contains(sub.name())
     }
 
     /// The end of the wildcard can always be sent (B2.4), but not every server sends again what it sent before.

@@ -315,8 +315,8 @@ impl Variant for Sotw {
         self.on_stream.unheld.on_skipped(name);
     }
 
-    fn has_sent(&self, name: &str) -> bool {
-        self.on_stream.unheld.contains(name)
+    fn has_sent(&self, sub: &Subscription) -> bool {
+        self.on_stream.unheld.contains(sub.name()) || sub.was_answered_before_doubt()
     }
 
     fn forget_version(&mut self) -> bool {

@@ -96,9 +96,9 @@ pub(crate) trait Variant: Debug + Send {
     /// A response has a resource without a subscription, so that it is not held.
     fn on_skipped(&mut self, _name: &str) {}
 
-    /// Whether the server has sent a name on this stream that was let go since, or that nothing was subscribed to: it may not
-    /// send it again here.
-    fn has_sent(&self, _name: &str) -> bool {
+    /// Whether the server has sent a name on this stream that was let go since, that nothing was subscribed to, or whose absence is not
+    /// confirmed: it may not send it again here.
+    fn has_sent(&self, _sub: &Subscription) -> bool {
         false
     }
 

@@ -233,6 +233,16 @@ fn operations_at_a_server_that_compares_versions_of_names_that_it_knows() {
     );
 }
 
+#[test]
+fn a_name_that_the_wildcard_has_brought_is_sent_again_by_a_server_that_takes_star_for_a_name() {
+    play_input(
+        "0ac2a67e00a65c3f3f3b9aca012a3f3f2a723f9f1b0000000000001b1b3f2b3f3f04d572c127140a2a723f9f3f2b3f3f722a\
+         871b03ca9a3b1b1b1b3f2b3f6060606060606060606060606060606060606060606060606060606060606060606060606060\
+         60606060606060606060606060606060606060606060606060606060606060606060606060603f2a9f2a3f3f722a873f3f3f\
+         722a871b1b0000000000001b1b3f2b3f3f2a723f9f3f",
+    );
+}
+
 /// Plays an input of the fuzzer of operations: the seed in eight bytes, the lowest first, and the operations.
 fn play_input(hexadecimal: &str) {
     let digits: Vec<u8> =

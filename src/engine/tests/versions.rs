@@ -411,6 +411,36 @@ fn b1_22_a_name_that_was_left_out_of_an_ack_and_is_not_sent_again_is_requested_o
     assert_eq!(rig.receive(2, &response::<Full>("3", vec![b()]))[0], "#3 absent NOT_FOUND");
 }
 
+/// The wildcard was an empty list, and the server takes the `*` after it for a name: it knows what it has sent.
+#[test]
+fn b1_22_a_name_in_place_of_a_wildcard_that_is_not_sent_again_is_requested_on_another_stream() {
+    let mut rig = Rig::new();
+    let everything = rig.open::<Full>(&["*"])[0];
+    let a = || any::<Full>("a", "x");
+    rig.receive(1, &response::<Full>("1", vec![a()]));
+    rig.sent(1);
+    rig.pass(Duration::from_millis(20));
+    let (missing, _) = rig.watch::<Full>("b");
+    rig.sent(1);
+    rig.pass(Duration::from_millis(5));
+    rig.unwatch(everything);
+    rig.unwatch(missing);
+    rig.watch::<Full>("a");
+    rig.pass(Duration::from_millis(20));
+    rig.sent(1);
+    let outputs = rig.receive(1, &response::<Full>("2", vec![]));
+    assert_eq!(outputs, ["read", "send Full [a] 2/n2"], "it has crossed the name");
+    rig.sent(1);
+    assert_eq!(
+        rig.pass(Duration::from_secs(16)),
+        ["disconnect 0.1", "connect 0.2"],
+        "the name is known, and what is held is not lost"
+    );
+    assert_eq!(rig.connect(2), ["read", "send Full [a] / node"]);
+    rig.sent(2);
+    assert_eq!(rig.receive(2, &response::<Full>("2", vec![]))[0], "#3 absent NOT_FOUND");
+}
+
 #[test]
 fn b1_22_the_same_in_the_incremental_variant() {
     use super::rig::delta_response;

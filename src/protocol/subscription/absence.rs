@@ -120,6 +120,11 @@ impl Subscription {
         starts
     }
 
+    /// Whether a good resource is held that the server has sent on this stream, and whose absence is not confirmed.
+    pub(in crate::protocol) fn was_answered_before_doubt(&self) -> bool {
+        self.is_held && self.is_answered && self.phase == Phase::AbsenceUnconfirmed
+    }
+
     /// Whether a good resource is held whose absence is not confirmed.
     pub(in crate::protocol) fn is_doubted(&self) -> bool {
         self.is_held && self.is_missing && self.doubt_until.is_some()
