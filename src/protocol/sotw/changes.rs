@@ -170,11 +170,10 @@ impl Sotw {
                 self.batcher.on_written(subscriptions.named(), now);
             }
         }
+        let OnStream { unheld, names, requested, .. } = &mut self.on_stream;
         let has_dropped = subscriptions.wildcard && self.has_dropped;
-        if self.on_stream.requested
-            && !is_ack
-            && (has_dropped || self.on_stream.unheld.is_lacking(subscriptions))
-        {
+        let mut is_lacking = || has_dropped || names.has_stand_in() || unheld.is_lacking(subscriptions);
+        if *requested && !is_ack && is_lacking() {
             self.forget_version();
         }
         refilled

@@ -30,6 +30,8 @@ pub(super) struct RequestedNames {
     wildcard: bool,
     /// The last request has `*`.
     has_star: bool,
+    /// The last request has a name that is not subscribed, in place of an empty list.
+    has_stand_in: bool,
 }
 
 /// How the names are to be written.
@@ -72,6 +74,11 @@ impl RequestedNames {
     /// Whether the last request has the wildcard as `*`, which servers may take for a name.
     pub(super) fn has_star(&self) -> bool {
         self.has_star
+    }
+
+    /// Whether the last request has a name that nothing is held of, in place of an empty list.
+    pub(super) fn has_stand_in(&self) -> bool {
+        self.has_stand_in
     }
 
     /// Whether everything is requested as an empty list, on a stream without any name.
@@ -143,7 +150,8 @@ impl RequestedNames {
         if self.has_star {
             put_text(3, "*", &mut others);
         }
-        if held_back.is_some() && !wildcard && sorted.is_empty() && !self.named_for_sure {
+        self.has_stand_in = held_back.is_some() && !wildcard && sorted.is_empty() && !self.named_for_sure;
+        if self.has_stand_in {
             // An empty list could mean everything to it, and the next request would change nothing.
             subscriptions.put_spelled(recent.last_name(), &mut others);
         }
