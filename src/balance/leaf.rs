@@ -375,8 +375,7 @@ impl<H: Clone> Leaf<H> {
         for (addresses, decision) in self.outliers.sweep(scope.now, scope.random) {
             ejections::report(&self.listed.cluster, &addresses, decision);
             if let Some(is_ejected) = decision.is_ejected() {
-                let tracked = self.outliers.tracked(&addresses);
-                self.listed.set_ejected(&addresses, tracked.as_ref(), is_ejected, scope);
+                self.listed.set_ejected(&addresses, &self.outliers, is_ejected, scope);
                 has_changed = true;
             }
         }

@@ -232,6 +232,13 @@ impl<H> LeafPicker<H> {
         let name = &self.name;
         match pick {
             PolicyPick::Endpoint(endpoint, tracking) => self.complete(endpoint, tracking),
+            PolicyPick::EndpointWithMetadata(endpoint, tracking, metadata) => {
+                let mut pick = self.complete(endpoint, tracking);
+                if let Pick::Complete(attempt) = &mut pick {
+                    attempt.metadata = metadata;
+                }
+                pick
+            }
             PolicyPick::Wait => Pick::Queue,
             PolicyPick::Fail(reason) => Pick::Fail(format!("cluster {name}: {reason}").into()),
             PolicyPick::FailAs(code, message) => Pick::FailAs(code, message),
@@ -267,8 +274,8 @@ impl<H> LeafPicker<H> {
         }
         let (endpoint, outcome) = (endpoint.clone(), Outcome::NoStream);
         let reported = self.load.as_ref().and_then(|load| load.endpoint(endpoint.address)).map(Reported::new);
-        let Tracking { counts_request: has_load, penalty, metadata } = tracking;
-        Pick::Complete(Attempt { endpoint, has_load, outcome, penalty, metadata, reported })
+        let Tracking { counts_request: has_load, penalty } = tracking;
+        Pick::Complete(Attempt { endpoint, has_load, outcome, penalty, metadata: Vec::new(), reported })
     }
 
     /// The reason of a drop by the circuit breaker, which is counted for load reports.

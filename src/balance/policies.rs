@@ -152,6 +152,8 @@ pub(in crate::balance) trait PolicyPicker<H>: Sized {
 #[derive(Debug)]
 pub(in crate::balance) enum PolicyPick<'a, H> {
     Endpoint(&'a Arc<ReadyEndpoint<H>>, Tracking),
+    /// The same with headers that the policy of the application adds.
+    EndpointWithMetadata(&'a Arc<ReadyEndpoint<H>>, Tracking, Vec<AddedMetadata>),
     /// The attempt waits for the next picker.
     Wait,
     /// A fail-fast call fails with UNAVAILABLE and this reason.
@@ -162,15 +164,13 @@ pub(in crate::balance) enum PolicyPick<'a, H> {
     Broken,
 }
 
-/// What is counted and added for an attempt because its policy asks for it.
-#[derive(Debug, Default)]
+/// What is counted of an attempt because its policy asks for it.
+#[derive(Debug, Clone, Copy, Default)]
 pub(in crate::balance) struct Tracking {
     /// The attempt counts as a request in flight of its endpoint.
     pub(in crate::balance) counts_request: bool,
     /// The report in the trailers is read, with this penalty of errors.
     pub(in crate::balance) penalty: Option<f64>,
-    /// Headers that the policy of the application adds.
-    pub(in crate::balance) metadata: Vec<AddedMetadata>,
 }
 
 /// State of an endpoint, with what a pick needs of it.

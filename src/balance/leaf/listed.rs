@@ -154,11 +154,11 @@ impl<H: Clone> ListedEndpoints<H> {
     pub(super) fn set_ejected(
         &mut self,
         addresses: &[SocketAddr],
-        tracked: Option<&Tracked>,
+        outliers: &Outliers,
         is_ejected: bool,
         scope: &mut LeafScope<'_>,
     ) {
-        let is_outdated = self.sessions.on_tracked(addresses, tracked, &self.cluster, scope);
+        let is_outdated = self.sessions.on_ejected(addresses, outliers, &self.cluster, scope);
         self.published.outdate_if(is_outdated);
         // One of a priority that is not in use is ejected when that is.
         for index in self.endpoints.with_addresses(addresses) {

@@ -9,7 +9,7 @@ use crate::balance::{
     connection_event::ConnectionEvent,
     identity::Destination,
     load::Loads,
-    outlier::{Outliers, Tracked},
+    outlier::Outliers,
     released_connections::ReleasedConnections,
     rotation::Rotated,
     scope::LeafScope,
@@ -119,15 +119,15 @@ impl<H: Clone> Sessions<H> {
     }
 
     /// Outlier detection has decided on an endpoint.
-    pub(super) fn on_tracked(
+    pub(super) fn on_ejected(
         &mut self,
         addresses: &[SocketAddr],
-        tracked: Option<&Tracked>,
+        outliers: &Outliers,
         cluster: &Cluster,
         scope: &mut LeafScope<'_>,
     ) -> bool {
         let Some(sessions) = &mut self.endpoints else { return false };
-        sessions.set_tracked(addresses, tracked);
+        sessions.set_tracked(addresses, outliers.tracked(addresses).as_ref());
         self.refresh(addresses.iter().copied(), cluster, scope)
     }
 

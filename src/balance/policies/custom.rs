@@ -200,7 +200,8 @@ impl<H> CustomPicker<H> {
             Ok(EndpointPick::Endpoint(index)) => match self.ready.get(index) {
                 Some(Some(endpoint)) => {
                     // Counted for any policy, since each may compare the requests in flight.
-                    PolicyPick::Endpoint(endpoint, Tracking { counts_request: true, penalty: None, metadata })
+                    let tracking = Tracking { counts_request: true, penalty: None };
+                    PolicyPick::EndpointWithMetadata(endpoint, tracking, metadata)
                 }
                 // The endpoint is not ready, or there is none at the index: the next picker decides.
                 Some(None) | None => PolicyPick::Wait,

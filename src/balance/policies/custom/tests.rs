@@ -161,10 +161,11 @@ fn picked(picker: &Arc<CustomPicker<u16>>, path: &str) -> (String, Option<usize>
     let outcome = match picker
         .pick(&ReadySet::empty(), &mut PickArgs { attributes: &mut attributes, random, request })
     {
-        PolicyPick::Endpoint(endpoint, tracking) => {
+        PolicyPick::EndpointWithMetadata(endpoint, tracking, metadata) => {
             assert!(tracking.counts_request && tracking.penalty.is_none());
-            format!("{} {:?}", endpoint.handle(), tracking.metadata)
+            format!("{} {:?}", endpoint.handle(), metadata)
         }
+        PolicyPick::Endpoint(endpoint, _) => format!("{} without metadata", endpoint.handle()),
         PolicyPick::Wait => "wait".to_owned(),
         PolicyPick::Fail(reason) => reason,
         PolicyPick::FailAs(code, message) => format!("{code:?} {message}"),
