@@ -15,7 +15,7 @@ import re
 import sys
 
 TABLES = {"CH": pathlib.Path("docs/CHANNEL.md"), "LR": pathlib.Path("docs/LOAD_REPORTS.md")}
-RULES = pathlib.Path("docs/RULES.md")
+RULES = pathlib.Path("docs/spec/RULES.md")
 
 
 def tests(group):

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Each row of the tables in docs/FAILURES.md ends with the tests that show it; all of them exist, and none is ignored.
+# Each row of the tables in docs/spec/FAILURES.md ends with the tests that show it; all of them exist, and none is ignored.
 # From the project's root: .ci/check_failures.sh
 set -euo pipefail
-table=docs/FAILURES.md
+table=docs/spec/FAILURES.md
 [ -f "$table" ] || { echo "no $table here" >&2; exit 1; }
 
 rows=$(grep -c '^| [^-]' "$table")

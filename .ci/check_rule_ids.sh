@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Each rule id in a comment or in the name of a function has one row in docs/RULES.md, and each row there has a mention. From
+# Each rule id in a comment or in the name of a function has one row in docs/spec/RULES.md, and each row there has a mention. From
 # the project's root: .ci/check_rule_ids.sh
 #
 # An id in a comment is a group's prefix of one or two capital letters and a number:
@@ -18,7 +18,7 @@
 # them, x12_x13_. Code and text literals are not looked at.
 set -euo pipefail
 [ -f src/lib.rs ] || { echo "no src/lib.rs here" >&2; exit 1; }
-[ -f docs/RULES.md ] || { echo "no docs/RULES.md here" >&2; exit 1; }
+[ -f docs/spec/RULES.md ] || { echo "no docs/spec/RULES.md here" >&2; exit 1; }
 
 mapfile -d '' files < <(find src tests examples benches fuzz \( -name target -o -name corpus \) -prune -o -name '*.rs' -type f -print0 2>/dev/null | sort -z)
 
@@ -109,4 +109,4 @@ sub complain {
   print STDERR "@_\n";
   $bad = 1;
 }
-' docs/RULES.md "${files[@]}"
+' docs/spec/RULES.md "${files[@]}"

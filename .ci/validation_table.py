@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The table of docs/VALIDATION.md: which tests show that a rule accepts, and which that it rejects or leaves out.
+"""The table of docs/spec/VALIDATION.md: which tests show that a rule accepts, and which that it rejects or leaves out.
 
 From the project's root:
     .ci/validation_table.py          fails if a rule has no test, or the table is not the one that the tests make
@@ -13,7 +13,7 @@ import pathlib
 import re
 import sys
 
-TABLE = pathlib.Path("docs/VALIDATION.md")
+TABLE = pathlib.Path("docs/spec/VALIDATION.md")
 SIDES = {"accepts": 0, "rejects": 1, "ignores": 1}
 ROW = re.compile(r"^\| ([A-Z]+[0-9]+) \| (.*?) \| (.*?) \| (.*?) \|$")
 TEST = re.compile(r"fn (((?:[a-z]+[0-9]+_)+)(accepts|rejects|ignores)_\w+)\(")

@@ -13,7 +13,7 @@ use crate::wire::Fields;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Validation {
-    /// Resources that a gRPC client could use: each must pass all rules of its type (A46, `docs/VALIDATION.md`).
+    /// Resources that a gRPC client could use: each must pass all rules of its type (A46, `docs/spec/VALIDATION.md`).
     #[default]
     Grpc,
     /// All well-formed messages: each resource is provided as an [`Inspected`] one, with the reason why a gRPC client could

@@ -109,7 +109,7 @@ impl Case {
     }
 }
 
-/// Whether a pattern is rejected for a reason that RE2 does not have, a limit that `docs/VALIDATION.md` names; or that Go does not
+/// Whether a pattern is rejected for a reason that RE2 does not have, a limit that `docs/spec/VALIDATION.md` names; or that Go does not
 /// have: see [`DIFFERENCES`]. The names of properties have a test of their own.
 fn is_known(pattern: &str, error: &str) -> bool {
     let limits = ["properties and long ranges", "nest", "when compiled"];
