@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The tables of docs/CHANNEL.md: the tests of each rule of the channel, of the cases of psm-interop, and of defects of other clients;
+"""The tables of docs/spec/CHANNEL.md: the tests of each rule of the channel, of the cases of psm-interop, and of defects of other clients;
 and that of docs/LOAD_REPORTS.md: the tests of each rule of load reports.
 
 From the project's root:
@@ -14,7 +14,7 @@ import pathlib
 import re
 import sys
 
-TABLES = {"CH": pathlib.Path("docs/CHANNEL.md"), "LR": pathlib.Path("docs/LOAD_REPORTS.md")}
+TABLES = {"CH": pathlib.Path("docs/spec/CHANNEL.md"), "LR": pathlib.Path("docs/LOAD_REPORTS.md")}
 RULES = pathlib.Path("docs/spec/RULES.md")
 
 

@@ -107,14 +107,14 @@ mod tests {
 
     #[test]
     fn each_field_that_is_not_executed_is_in_the_documentation() {
-        let document = include_str!("../../docs/CHANNEL.md");
+        let document = include_str!("../../docs/spec/CHANNEL.md");
         let mut names = BTreeSet::from([HEALTH_CHECK_CONFIG]);
         ALL.into_iter().for_each(|table| table.names(&mut names));
         for name in names {
             let (message, field) = name.rsplit_once('.').unwrap();
             let row = document.lines().find(|line| line.starts_with(&format!("| `{message}` | ")));
-            let row = row.unwrap_or_else(|| panic!("docs/CHANNEL.md has no row of {message}"));
-            assert!(row.contains(&format!("`{field}`")), "docs/CHANNEL.md lacks {name}");
+            let row = row.unwrap_or_else(|| panic!("docs/spec/CHANNEL.md has no row of {message}"));
+            assert!(row.contains(&format!("`{field}`")), "docs/spec/CHANNEL.md lacks {name}");
         }
     }
 
