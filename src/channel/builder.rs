@@ -114,7 +114,7 @@ impl ChannelBuilder {
     }
 
     /// Sets the largest number of entries of hash rings: 1 to 8,388,608, 4096 by default, as in gRPC. The configuration may ask for
-    /// larger ones, which spread calls more evenly and take 12 bytes an entry.
+    /// larger ones, which spread calls more evenly and take about 20 bytes an entry.
     pub fn ring_size_cap(mut self, entries: u32) -> Self {
         self.settings.balancer.ring_size_cap = entries.clamp(1, 8_388_608);
         self
