@@ -102,6 +102,7 @@
 //! |---|---|---|
 //! | `client` | yes | the client, on tokio, tonic and hyper |
 //! | `tls` | yes | TLS to management servers, by rustls with the system's roots |
+//! | `channel` | no | calls to a target, over HTTP/2 |
 //! | `tower` | no | the endpoints of a cluster as a `tower::discover::Discover` |
 //! | `csds` | no | the client status service on tonic |
 //! | `metrics` | no | metrics, by the API of OpenTelemetry |
@@ -326,3 +327,63 @@ struct TrafficDirector;
 #[cfg(all(doctest, feature = "channel", feature = "tls"))]
 #[doc = include_str!("../docs/guides/istio.md")]
 struct Istio;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "channel"))]
+#[doc = include_str!("../docs/channel/README.md")]
+struct ChannelReadme;
+
+/// The examples of the page, compiled.
+#[cfg(all(doctest, feature = "channel"))]
+#[doc = include_str!("../docs/channel/calls.md")]
+struct ChannelCalls;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "channel"))]
+#[doc = include_str!("../docs/channel/retries.md")]
+struct ChannelRetries;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "channel"))]
+#[doc = include_str!("../docs/channel/balancing.md")]
+struct ChannelBalancing;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "channel"))]
+#[doc = include_str!("../docs/channel/hashing.md")]
+struct ChannelHashing;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "channel"))]
+#[doc = include_str!("../docs/channel/sessions.md")]
+struct ChannelSessions;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "channel", feature = "tls"))]
+#[doc = include_str!("../docs/channel/security.md")]
+struct ChannelSecurity;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "channel", feature = "tls"))]
+#[doc = include_str!("../docs/channel/certificates.md")]
+struct ChannelCertificates;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "channel"))]
+#[doc = include_str!("../docs/channel/connections.md")]
+struct ChannelConnections;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "channel"))]
+#[doc = include_str!("../docs/channel/http2.md")]
+struct ChannelHttp2;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "channel"))]
+#[doc = include_str!("../docs/channel/filters.md")]
+struct ChannelFilters;
+
+/// The example of the page, compiled.
+#[cfg(all(doctest, feature = "channel", feature = "metrics"))]
+#[doc = include_str!("../docs/channel/observability.md")]
+struct ChannelObservability;

@@ -10,11 +10,11 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . .ci/functions.sh
 
-# The documents with whole programs; those without a Rust block are listed so that a new one is tested. The guides are not
-# listed: their blocks need other servers, or none, and documentation tests compile them.
-documents=(README.md docs/{TRANSPORTS,BOOTSTRAP,OPERATING,TESTING,CLI,RELAY}.md)
+# The documents with whole programs; those without a Rust block are listed so that a new one is tested. The guides and the other pages
+# on channels are not listed: their blocks need other servers, or are no programs, and documentation tests compile them.
+documents=(README.md docs/{channel/README,TRANSPORTS,BOOTSTRAP,OPERATING,TESTING,CLI,RELAY}.md)
 # The blocks in `expect`.
-examples=(channel resolve watch csds metrics observe testing)
+examples=(channel page resolve watch csds metrics observe testing)
 
 main() {
   root=$PWD
@@ -48,11 +48,11 @@ main() {
   echo "${#tried[@]} blocks, all of them do what they should"
 }
 
-# split DOCUMENT: each of its Rust blocks as blocks/NAME_LINE.rs, with its dependencies in blocks/NAME_LINE.toml and its place in
-# blocks/NAME_LINE.place. The first TOML block of the README becomes blocks/first.toml.
+# split DOCUMENT: each of its Rust blocks as blocks/PATH_LINE.rs, with its dependencies in blocks/PATH_LINE.toml and its place in
+# blocks/PATH_LINE.place. The first TOML block of the README becomes blocks/first.toml.
 split() {
   local name
-  name=$(basename "$1" .md | tr 'A-Z' 'a-z')
+  name=$(tr 'A-Z/' 'a-z_' <<<"${1%.md}")
   awk -v into="$scratch/blocks" -v name="$name" -v document="$1" '
     /^```/ && kind != "" {
       if (kind == "rust") {
@@ -118,6 +118,7 @@ expect() {
   case $(cat "$1") in
     *'Inspected<'*) what=observe check=ends expected='cart, version ' ;;
     *'fn choose('*) what=resolve check=ends expected='send it to Some(127.0.0.1:' ;;
+    *'.wait_ready('*) what=page check=ends expected='answered: Some("12")' ;;
     *'Channel::builder('*) what=channel check=calls expected='answered: Some("12")' ;;
     *'ClientStatusService'*) what=csds check=listens expected=18001 ;;
     *'Metrics::new'*) what=metrics check=ends expected='counted: 1 endpoints' ;;

@@ -286,7 +286,7 @@ impl ChannelBuilder {
     ///
     /// A connection that a cluster secures is never made otherwise: while its certificates cannot be used, or the server has not
     /// the right ones, attempts fail with the reason, and so do calls. Certificates are those of the bootstrap's
-    /// `certificate_providers`, or of the system. `docs/CHANNEL.md` has a chapter on security.
+    /// `certificate_providers`, or of the system. `docs/channel/security.md` has the details.
     ///
     /// ```no_run
     /// use xdskit::{Bootstrap, Channel, channel::FallbackCredentials};

@@ -43,7 +43,7 @@
 //! }
 //! ```
 //!
-//! `docs/CHANNEL.md` describes what is executed, and what happens when something fails.
+//! `docs/channel` describes what is executed, all settings, and what happens when something fails, a page for each subject.
 
 mod active;
 mod body;

@@ -23,7 +23,7 @@ impl Default for Http2Settings {
 }
 
 impl Http2Settings {
-    /// The h2 client of a connection. `docs/CHANNEL.md` has the table of these decisions.
+    /// The h2 client of a connection. `docs/channel/http2.md` has the table of these decisions.
     pub(super) fn client(&self) -> Builder {
         let mut builder = Builder::new();
         builder

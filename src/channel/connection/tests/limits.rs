@@ -130,7 +130,7 @@ async fn ch15_8_frames_after_a_reset_of_the_peer_leave_the_connection_open() {
 
 #[test]
 fn ch15_8_defaults_of_the_h2_crate_are_those_that_were_decided_on() {
-    // Each setting of the crate has a row in the table of limits of docs/CHANNEL.md. A change of a default, or another setting,
+    // Each setting of the crate has a row in the table of limits of docs/channel/http2.md. A change of a default, or another setting,
     // asks for a decision.
     let defaults = format!("{:?}", h2::client::Builder::new());
     let decided = [
