@@ -313,13 +313,18 @@ struct LoadReports;
 #[doc = include_str!("../docs/TESTING.md")]
 struct Testing;
 
-/// The example of the guide, compiled.
-#[cfg(all(doctest, feature = "test-util"))]
+/// The examples of the guide, compiled.
+#[cfg(all(doctest, feature = "channel", feature = "test-util"))]
 #[doc = include_str!("../docs/guides/own-server.md")]
 struct OwnServer;
 
 /// The example of the guide, compiled.
-#[cfg(all(doctest, feature = "client"))]
+#[cfg(all(doctest, feature = "channel"))]
+#[doc = include_str!("../docs/guides/go-control-plane.md")]
+struct GoControlPlane;
+
+/// The examples of the guide, compiled.
+#[cfg(all(doctest, feature = "channel", feature = "tls"))]
 #[doc = include_str!("../docs/guides/traffic-director.md")]
 struct TrafficDirector;
 
