@@ -22,6 +22,14 @@
 //! }
 //! ```
 //!
+//! # A channel or `discover`
+//!
+//! For gRPC, the channel (`xdskit::Channel`, feature `channel`) is the better choice: it executes the cluster's policy, weights,
+//! failover to endpoints that can be reached, retries, TLS and outlier detection, none of which happens here. `discover` is for
+//! other protocols and transports, since the application makes the services, and for a balancer of the application.
+//!
+//! # Services
+//!
 //! A balancer drops a service whose `poll_ready` fails, so the services should recover from failures by themselves, as
 //! tonic's lazy channels do. The management server decides which endpoints are used.
 //!
