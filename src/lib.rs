@@ -102,6 +102,8 @@
 //! |---|---|---|
 //! | `client` | yes | the client, on tokio, tonic and hyper |
 //! | `tls` | yes | TLS to management servers, by rustls with the system's roots |
+//! | `tls-ring` | yes | the cryptography of ring for TLS, where the application has no other; enables `tls` |
+//! | `tls-aws-lc` | no | the same of aws-lc, which precedes ring; enables `tls` |
 //! | `channel` | no | calls to a target, over HTTP/2 |
 //! | `tower` | no | the endpoints of a cluster as a `tower::discover::Discover` |
 //! | `csds` | no | the client status service on tonic |
@@ -114,6 +116,9 @@
 //! | `test-util` | no | the tools for tests; enables `control-plane` |
 //! | `unstable-pb` | no | the protobuf messages as a public module |
 //! | `cli` | no | the command-line tool `xdskit` |
+//!
+//! TLS has the cryptography that [`crypto_provider`](client/struct.ClientBuilder.html#method.crypto_provider) sets, or else the default of
+//! the process, or else that of the features.
 //!
 //! Without features the crate consists of the bootstrap, names, typed resources and snapshots, and does not depend on tokio.
 
@@ -292,6 +297,10 @@ pub use error::WatchError;
 pub use observed::Observed;
 pub use resolve::{RouteQuery, Snapshot};
 pub use resource::Resource;
+/// The crate whose `CryptoProvider` the builders of clients and channels take.
+#[cfg(feature = "tls")]
+#[doc(no_inline)]
+pub use tokio_rustls::rustls;
 
 /// The examples of the README, compiled.
 #[cfg(all(doctest, feature = "channel"))]

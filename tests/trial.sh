@@ -5,7 +5,8 @@
 #
 # A block has the dependencies of the README's first TOML block, and of the TOML blocks in its document since the Rust block
 # before it. It is pasted as it is. Its expected output is in `expect`; a block that is not listed there is a failure, and so is
-# an entry without a block.
+# an entry without a block. The application `tests/trial/crypto.rs` runs in the same way, since the crate's own tests have another
+# choice of features.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . .ci/functions.sh
@@ -42,6 +43,7 @@ main() {
     try "$block"
     tried+=("$what")
   done
+  try_crypto
   local missing
   missing=$(comm -3 <(printf '%s\n' "${examples[@]}" | sort) <(printf '%s\n' "${tried[@]}" | sort))
   [ -z "$missing" ] || fail "not tried exactly once: ${missing//[[:space:]]/ }"
@@ -111,6 +113,20 @@ try() {
   mapfile -t dependencies < <(cat "$scratch/blocks/first.toml" "${main%.rs}.toml" | grep -E '^[a-z_-]+ *= ')
   add_application "$name" "$main" "${dependencies[@]}"
   "$check" "$name"
+}
+
+# The feature `tls` alone, in an application whose other crates use rustls with its default features.
+try_crypto() {
+  echo tests/trial/crypto.rs >"$scratch/blocks/crypto.place"
+  echo "-- $(place crypto): tls"
+  add_application crypto "$root/tests/trial/crypto.rs" \
+    'xdskit = { path = "../xdskit", default-features = false, features = ["tls", "test-util"] }' \
+    'rcgen = { version = "0.14", default-features = false, features = ["aws_lc_rs", "crypto", "pem"] }' \
+    'rustls = "0.23"' \
+    'tempfile = "3"' \
+    'tokio = { version = "1", features = ["rt-multi-thread", "macros"] }'
+  expected='TLS by the default of the process'
+  ends crypto
 }
 
 # expect BLOCK: its description, its check, and its expected output.

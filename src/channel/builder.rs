@@ -3,11 +3,14 @@
 use std::{sync::Arc, time::Duration};
 
 use tokio::{runtime::Handle, sync::mpsc};
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls::crypto::CryptoProvider;
 
 use super::{
     Channel, Shared,
     call::CallContext,
     error::ChannelError,
+    security::SecuritySettings,
     settings::Settings,
     task::{self, ControlQueue},
     telemetry::Telemetry,
@@ -328,6 +331,17 @@ impl ChannelBuilder {
         self
     }
 
+    /// Sets the cryptography of TLS to endpoints; by default that of the channel's client, which has [rules of its
+    /// own](crate::client::ClientBuilder::crypto_provider).
+    ///
+    /// Channels of a client share TLS if they have the same provider, a clone of one `Arc`. Without a [client](Self::client), the provider
+    /// is also that of the shared client of the bootstrap, for its management servers.
+    #[cfg(feature = "tls")]
+    pub fn crypto_provider(mut self, provider: impl Into<Arc<CryptoProvider>>) -> Self {
+        self.settings.security.crypto = Some(provider.into());
+        self
+    }
+
     /// Sets whether connections are replaced when their certificates are; false by default. By default, certificates that change
     /// are for new connections, and connections stay.
     ///
@@ -362,7 +376,8 @@ impl ChannelBuilder {
     ///
     /// # Errors
     /// The target cannot be parsed, its authority is not in the bootstrap, there is neither a bootstrap nor a client and that of the
-    /// environment is missing or unusable, a setting is out of its range, or there is no current tokio runtime.
+    /// environment is missing or unusable, a setting is out of its range, TLS is configured and has no
+    /// [cryptography](crate::client::ClientBuilder), or there is no current tokio runtime.
     pub fn build(self) -> Result<Channel, ChannelError> {
         // CH1.1: what would need I/O, such as an unreachable server, is an error of calls instead.
         let (channel, task, runtime) = self.with_task()?;
@@ -384,11 +399,9 @@ impl ChannelBuilder {
             let error = |reason| ChannelError::RetryThrottle { target: target.to_string(), reason };
             settings.retries.throttle = Some(throttle.map_err(error)?);
         }
-        #[cfg(feature = "tls")]
-        if settings.security.revocation.is_some() && settings.security.xds_credentials.is_none() {
-            return Err(ChannelError::RevocationWithoutCredentials { target: target.to_string() });
-        }
-        let client = client(&target, source)?;
+        settings.security.check(&target)?;
+        let client = client(&target, source, &settings.security)?;
+        settings.security.choose_crypto(&client, &target)?;
         let (_, service) = client.bootstrap().read_target(target.as_str())?;
         let authority = settings.authority.clone().unwrap_or(service);
         let parsed = authority.parse().map_err(|error: http::uri::InvalidUri| ChannelError::Authority {
@@ -416,7 +429,11 @@ impl ChannelBuilder {
 }
 
 /// The client of a channel: that of the application, or the shared one of a bootstrap.
-fn client(target: &Target, source: Option<Source>) -> Result<Client, ChannelError> {
+fn client(
+    target: &Target,
+    source: Option<Source>,
+    security: &SecuritySettings,
+) -> Result<Client, ChannelError> {
     // Before the environment is read: a typing error is not to be reported as a missing bootstrap.
     check_target(target.as_str())?;
     let bootstrap = match source {
@@ -428,7 +445,7 @@ fn client(target: &Target, source: Option<Source>) -> Result<Client, ChannelErro
         }
     };
     bootstrap.read_target(target.as_str())?;
-    Ok(Client::builder(bootstrap).shared()?)
+    Ok(security.of_client(Client::builder(bootstrap)).shared()?)
 }
 
 /// The shortest delay between attempts to connect, and the shortest time for the answer to a ping. Zero would be a loop without a wait.

@@ -60,6 +60,14 @@ pub enum ChannelError {
         /// The target.
         target: String,
     },
+    /// [`ChannelBuilder::xds_credentials`](super::ChannelBuilder::xds_credentials) are set, and TLS has no cryptography: no feature with
+    /// one is enabled, the process has no default, and neither the channel nor its client has a `crypto_provider`.
+    #[cfg(feature = "tls")]
+    #[error("the channel to {target} has `xds_credentials`: {}", crate::tls::NoCrypto)]
+    NoCryptoProvider {
+        /// The target.
+        target: String,
+    },
 }
 
 /// The reason why [`Channel::wait_ready`](super::Channel::wait_ready) has ended without a ready channel.

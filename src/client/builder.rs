@@ -9,14 +9,17 @@ use std::{
     time::Duration,
 };
 
-use thiserror::Error;
 use tokio::{
     runtime::Handle,
     sync::{mpsc, watch},
 };
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls::crypto::CryptoProvider;
 
+#[cfg(feature = "tls")]
+use super::crypto;
 use super::{
-    Client,
+    BuildError, Client,
     dns::{Dns, Lookups, SystemDns},
     driver::Driver,
     identity::Identity,
@@ -31,9 +34,8 @@ use crate::metrics::Metrics;
 use crate::transport::credentials::RevocationLists;
 use crate::{
     background::supervise,
-    config::{ApiType, Bootstrap, ConfigError, Polling, bounded},
+    config::{ApiType, Bootstrap, Polling, bounded},
     engine::{Engine, OnDeletion, Settings},
-    escape::debug_as_message,
     lrs::Reporting,
     protocol::encode_node,
     resource::{self, Validation, matcher::RegexLimits},
@@ -63,19 +65,6 @@ pub struct ClientBuilder {
     /// Where the client records metrics.
     #[cfg(feature = "metrics")]
     metrics: Option<Metrics>,
-}
-
-/// The reason why a client could not be built.
-#[derive(Clone, PartialEq, Eq, Error)]
-#[non_exhaustive]
-pub enum BuildError {
-    /// The client was built outside of a tokio runtime.
-    #[error("a client needs a tokio runtime: build it in a task, or within `Runtime::enter`")]
-    NoRuntime,
-    /// The bootstrap does not match the [extensions](ClientBuilder::extensions) of the application: the plugin of a
-    /// certificate provider rejected its configuration.
-    #[error("bootstrap: {0}")]
-    Bootstrap(ConfigError),
 }
 
 impl ClientBuilder {
@@ -277,6 +266,21 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets the cryptography of all TLS of the client: that to management servers, over REST too, and that of channels without one of
+    /// their own (`ChannelBuilder::crypto_provider`). Without effect on a custom [`transport`](Self::transport).
+    ///
+    /// By default it is that of the process, if it has a default ([`CryptoProvider::install_default`]) when the client is built, or else
+    /// that of the features: `tls-aws-lc`, or `tls-ring`, or nothing. If both are enabled, it is aws-lc, since ring may be enabled as a
+    /// default feature alone. The crate does not install a default.
+    ///
+    /// For FIPS, set `rustls::crypto::default_fips_provider()` of a rustls with the feature `fips`; [`xdskit::rustls`](crate::rustls) is that
+    /// crate. [Shared](Self::shared) clients have the same provider, a clone of one `Arc`.
+    #[cfg(feature = "tls")]
+    pub fn crypto_provider(mut self, provider: impl Into<Arc<CryptoProvider>>) -> Self {
+        self.grpc = self.grpc.with_crypto_provider(provider);
+        self
+    }
+
     /// Adds a source of the metadata of calls to management servers, such as a token: a [`Metadata`](crate::config::Metadata), or a
     /// function that is called with the server for each new stream, of load reports too, and for each REST request. It is sent beside the
     /// metadata of the bootstrap ([`Server::initial_metadata`](crate::config::Server::initial_metadata)) and of sources that were added
@@ -347,7 +351,8 @@ impl ClientBuilder {
     /// Builds the client and spawns its driver on the current tokio runtime.
     ///
     /// # Errors
-    /// There is no current tokio runtime, or the bootstrap does not match the extensions.
+    /// There is no current tokio runtime, the bootstrap does not match the extensions, or a server needs TLS, for which there is no
+    /// [cryptography](Self::crypto_provider).
     pub fn build(self) -> Result<Client, BuildError> {
         let (client, driver) = self.build_with_driver()?;
         // Its end closes the watches; a panic is logged.
@@ -379,7 +384,7 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// There is no current tokio runtime, or the bootstrap does not match the extensions.
+    /// The errors are those of [`build`](Self::build).
     pub fn shared(self) -> Result<Client, BuildError> {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
         let Self { bootstrap, settings, grpc, transport: None, dns: None, scope, validation, .. } = &self
@@ -417,12 +422,18 @@ impl ClientBuilder {
     /// ```
     ///
     /// # Errors
-    /// There is no current tokio runtime: the callbacks of [`Client::on_change`] run on it. Or the bootstrap does not
-    /// match the extensions.
+    /// The errors are those of [`build`](Self::build). The runtime is that of the callbacks of [`Client::on_change`].
+    #[cfg_attr(not(feature = "tls"), allow(unused_mut, reason = "the cryptography of TLS is chosen here"))]
     pub fn build_with_driver(
-        self,
+        mut self,
     ) -> Result<(Client, impl Future<Output = ()> + Send + 'static), BuildError> {
         let runtime = Handle::try_current().map_err(|_| BuildError::NoRuntime)?;
+        #[cfg(feature = "tls")]
+        let crypto = crypto::choose(&mut self.grpc);
+        #[cfg(feature = "tls")]
+        if self.transport.is_none() {
+            crypto::check(&crypto, &self.bootstrap)?;
+        }
         // The sender is dropped with the driver's future, however that ends, and the observing part ends with it.
         let (ending, ended) = watch::channel(());
         let (role, observer) = match self.validation {
@@ -433,6 +444,8 @@ impl ClientBuilder {
         if let Some(observer) = observer {
             registry.extensions().insert(observer);
         }
+        #[cfg(feature = "tls")]
+        registry.extensions().insert(crypto);
         let driver = async move {
             let _ending = ending;
             driver.await;
@@ -477,8 +490,6 @@ impl ClientBuilder {
         Ok((Registry::new(commands, identity, bootstrap, role, loads), driver.run()))
     }
 }
-
-debug_as_message!(BuildError);
 
 /// The standard library seeds its hash maps from the system's random source.
 fn random_seed() -> u64 {

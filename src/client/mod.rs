@@ -11,10 +11,13 @@
 //! resources; a [`Resolution`] provides the whole tree of a target. [`Client::status`] reports the state of all resources and
 //! servers to an operator.
 
+mod build_error;
 mod builder;
 mod clock;
 mod cluster_subscription;
 mod command;
+#[cfg(feature = "tls")]
+mod crypto;
 mod debug;
 mod dns;
 mod driver;
@@ -40,7 +43,8 @@ use tokio::runtime::Handle;
 use tracing::warn;
 
 pub use self::{
-    builder::{BuildError, ClientBuilder},
+    build_error::BuildError,
+    builder::ClientBuilder,
     cluster_subscription::ClusterSubscription,
     dns::{Dns, Lookup, SystemDns},
     members::{Changes, MemberChange, Members, MembersIter, WatchAll},
@@ -62,6 +66,8 @@ pub(crate) use self::status::table;
 use self::{pool::Share, registry::Registry};
 #[cfg(feature = "cli")]
 use crate::resource::ResourceType;
+#[cfg(all(feature = "channel", feature = "tls"))]
+use crate::tls::Crypto;
 use crate::{
     config::{ApiType, Bootstrap, Server, Target},
     lrs::LoadReporter,
@@ -226,6 +232,14 @@ impl Client {
     #[cfg(feature = "channel")]
     pub(crate) fn extension<T: Send + Sync + 'static>(&self, make: impl FnOnce(&Bootstrap) -> T) -> Arc<T> {
         self.registry.extensions().get_or_insert_with(|| make(self.bootstrap()))
+    }
+
+    /// The cryptography of the client. One that was built without any takes the default that the process has by now.
+    #[cfg(all(feature = "channel", feature = "tls"))]
+    pub(crate) fn crypto(&self) -> Crypto {
+        let chosen = self.registry.extensions().get::<Crypto>();
+        let chosen = chosen.filter(|crypto| crypto.provider().is_ok());
+        chosen.map_or_else(|| Crypto::choose(None), |crypto| (*crypto).clone())
     }
 
     /// The runtime of the client.

@@ -11,13 +11,16 @@ use std::{
 use tokio::net::TcpStream;
 use tokio_rustls::{
     TlsAcceptor,
-    rustls::{ServerConfig, server::WebPkiClientVerifier, sign::SingleCertAndKey},
+    rustls::{ServerConfig, crypto::CryptoProvider, server::WebPkiClientVerifier, sign::SingleCertAndKey},
     server::TlsStream,
 };
 
 use crate::{
     escape::{Escaped, debug_as_message},
-    tls::files::{self, Content},
+    tls::{
+        Crypto,
+        files::{self, Content},
+    },
 };
 
 /// TLS of a control plane with its clients: a certificate, and the authorities of clients' certificates if they need one.
@@ -41,6 +44,8 @@ struct Files {
     private_key: PathBuf,
     /// The PEM file of the certificate authorities for client certificates; without it, clients need none.
     client_ca: Option<PathBuf>,
+    /// The cryptography of keys and handshakes.
+    crypto: Crypto,
 }
 
 /// The contents of the files. They include a private key, so there is no `Debug`.
@@ -71,16 +76,44 @@ impl ServerTls {
     /// have issued the certificate of each client; without it, clients need no certificate.
     ///
     /// # Errors
-    /// A file cannot be read, does not contain what it should, or the key is not that of the first certificate.
+    /// A file cannot be read, does not contain what it should, or the key is not that of the first certificate. Or TLS has no
+    /// cryptography: that of the process or of the features, as for
+    /// [clients](crate::client::ClientBuilder::crypto_provider).
     pub fn from_files(
         certificates: impl AsRef<Path>,
         private_key: impl AsRef<Path>,
         client_ca: Option<&Path>,
     ) -> Result<Self, ServerTlsError> {
+        let (certificates, private_key) = (certificates.as_ref(), private_key.as_ref());
+        Self::new(Crypto::choose(None), certificates, private_key, client_ca)
+    }
+
+    /// TLS like that of [`from_files`](Self::from_files), with the cryptography of a provider.
+    ///
+    /// # Errors
+    /// A file cannot be read, does not contain what it should, or the key is not that of the first certificate.
+    pub fn from_files_with_provider(
+        provider: impl Into<Arc<CryptoProvider>>,
+        certificates: impl AsRef<Path>,
+        private_key: impl AsRef<Path>,
+        client_ca: Option<&Path>,
+    ) -> Result<Self, ServerTlsError> {
+        let (certificates, private_key) = (certificates.as_ref(), private_key.as_ref());
+        Self::new(Crypto::choose(Some(&provider.into())), certificates, private_key, client_ca)
+    }
+
+    /// Reads the files for the first time.
+    fn new(
+        crypto: Crypto,
+        certificates: &Path,
+        private_key: &Path,
+        client_ca: Option<&Path>,
+    ) -> Result<Self, ServerTlsError> {
         let files = Files {
-            certificates: certificates.as_ref().to_owned(),
-            private_key: private_key.as_ref().to_owned(),
+            certificates: certificates.to_owned(),
+            private_key: private_key.to_owned(),
             client_ca: client_ca.map(Path::to_owned),
+            crypto,
         };
         let contents = files.read()?;
         let acceptor = files.acceptor(&contents)?;
@@ -126,11 +159,11 @@ impl Files {
 
     /// Prepares handshakes with the contents.
     fn acceptor(&self, contents: &Contents) -> Result<TlsAcceptor, ServerTlsError> {
-        let provider = files::crypto();
+        let provider = self.crypto.provider().map_err(|missing| ServerTlsError(missing.to_string()))?;
         let identity = files::identity(
             &Content { path: &self.certificates, bytes: &contents.certificates },
             &Content { path: &self.private_key, bytes: &contents.private_key },
-            &provider,
+            provider,
         );
         let identity = identity.map_err(|unusable| ServerTlsError(unusable.reason))?;
         let config = ServerConfig::builder_with_provider(provider.clone())
@@ -141,7 +174,8 @@ impl Files {
             Some((path, bytes)) => {
                 let roots = files::roots(&Content { path, bytes });
                 let roots = roots.map_err(|unusable| ServerTlsError(unusable.reason))?;
-                let verifier = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build();
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone()).build();
                 config.with_client_cert_verifier(verifier.map_err(|error| ServerTlsError(error.to_string()))?)
             }
         };

@@ -2,7 +2,10 @@
 
 use std::{path::Path, sync::Arc, time::Duration};
 
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
+use tokio_rustls::rustls::{
+    crypto::CryptoProvider,
+    pki_types::{CertificateDer, ServerName, UnixTime},
+};
 
 use crate::{
     resource::{
@@ -11,7 +14,7 @@ use crate::{
         tls::{Roots, SanMatcher, SanType},
     },
     tls::{
-        CertificateNames, NameRule, SpiffeId, TrustBundleMap, TrustRoots, Verifier,
+        CertificateNames, Crypto, NameRule, SpiffeId, TrustBundleMap, TrustRoots, Verifier,
         files::{self, Content},
     },
 };
@@ -24,7 +27,7 @@ pub fn read_certificate(certificate: &[u8]) -> Option<Vec<(SanType, String)>> {
         roots: Arc::new(TrustRoots::Certificates(Arc::new(roots))),
         origin: "fuzzing".into(),
         rule: NameRule::Any,
-        crypto: files::crypto(),
+        crypto: crypto(),
         revocation: None,
     };
     let name = ServerName::IpAddress(std::net::Ipv4Addr::LOCALHOST.into());
@@ -47,8 +50,7 @@ pub fn read_pair(certificate: &[u8], key: &[u8]) -> bool {
     let certificate = Content { path: Path::new("certificate"), bytes: certificate };
     let key = Content { path: Path::new("key"), bytes: key };
     reasoned(files::roots(&certificate).map_err(|unusable| unusable.reason));
-    reasoned(files::identity(&certificate, &key, &files::crypto()).map_err(|unusable| unusable.reason))
-        .is_some()
+    reasoned(files::identity(&certificate, &key, &crypto()).map_err(|unusable| unusable.reason)).is_some()
 }
 
 /// Reads a map of trust bundles; returns how many roots each domain has.
@@ -90,6 +92,11 @@ fn reasoned<T>(result: Result<T, String>) -> Option<T> {
             None
         }
     }
+}
+
+/// The cryptography of the fuzzer.
+fn crypto() -> Arc<CryptoProvider> {
+    Crypto::choose(None).provider().expect("the fuzzer has the feature `tls-ring`").clone()
 }
 
 /// A time at which most certificates are valid.

@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio_rustls::{client::TlsStream, rustls::pki_types::ServerName};
 
 use super::{
-    PeerIdentity, Providers,
+    Crypto, PeerIdentity, Providers,
     explain::{explained, is_closed, refusal_hint},
     generation::{Generation, HandshakeError, Loaded, NoMaterial, chain},
     material::{Freshness, Identity, Material, Need},
@@ -38,6 +38,8 @@ pub(crate) struct ClientTls {
     security: Security,
     /// The protocols to negotiate.
     alpn: Alpn,
+    /// The cryptography of handshakes and keys.
+    crypto: Crypto,
     /// Lists that no certificate of a server may be in; `None` checks no revocation.
     revocation: Option<Arc<Revocation>>,
     /// Keeps the revocation lists up to date, from the first handshake on.
@@ -88,31 +90,37 @@ impl ClientTls {
         hostname: Option<&str>,
     ) -> Self {
         let server_name = tls.server_name(hostname).map(Into::into);
-        Self::new(Security::Cluster(Cluster { providers, tls, server_name, watching: OnceLock::new() }))
+        let crypto = providers.crypto().clone();
+        Self::new(
+            crypto,
+            Security::Cluster(Cluster { providers, tls, server_name, watching: OnceLock::new() }),
+        )
     }
 
     /// The fallback: TLS that verifies the host name, the channel's authority (CH7.3). No I/O. A map of trust bundles
     /// takes the place of the host name, unless the configuration names one.
-    pub(crate) fn of_config(config: &TlsConfig, authority: &str) -> Self {
+    pub(crate) fn of_config(config: &TlsConfig, authority: &str, crypto: &Crypto) -> Self {
         let host = config.server_name.as_deref().unwrap_or_else(|| without_port(authority));
-        let material = Material::of_config(config, "the TLS configuration of the channel".to_owned());
+        let origin = "the TLS configuration of the channel".to_owned();
+        let material = Material::of_config(config, origin, crypto);
         let freshness = Freshness::Interval;
         let config = Config { host: Some(host.into()), freshness, ..Config::new(config, material) };
-        Self::new(Security::Config(config))
+        Self::new(crypto.clone(), Security::Config(config))
     }
 
     /// TLS to a management server, by the files of its configuration (A65). No I/O. The files are read for each handshake, so that
     /// its connections, which are few, have the latest ones; files that have become unusable leave the last good material in use.
-    pub(crate) fn of_server(config: &TlsConfig, server: &str, alpn: Alpn) -> Self {
-        let material = Material::of_server(config, server);
-        Self { alpn, ..Self::new(Security::Config(Config::new(config, material))) }
+    pub(crate) fn of_server(config: &TlsConfig, server: &str, alpn: Alpn, crypto: Crypto) -> Self {
+        let material = Material::of_server(config, server, &crypto);
+        Self { alpn, ..Self::new(crypto, Security::Config(Config::new(config, material))) }
     }
 
     /// Creates TLS for HTTP/2, without revocation lists.
-    fn new(security: Security) -> Self {
+    fn new(crypto: Crypto, security: Security) -> Self {
         Self {
             security,
             alpn: Alpn::Http2,
+            crypto,
             revocation: None,
             watching: OnceLock::new(),
             generation: Mutex::default(),
@@ -203,7 +211,8 @@ impl ClientTls {
         if let Some(current) = current.as_ref().filter(|current| current.is_of(&loaded)) {
             return Ok(current.clone());
         }
-        let new = Arc::new(Generation::new(loaded, self.security.rule(), self.alpn)?);
+        let crypto = self.crypto.provider().map_err(|missing| missing.to_string())?;
+        let new = Arc::new(Generation::new(loaded, self.security.rule(), self.alpn, crypto)?);
         *current = Some(new.clone());
         Ok(new)
     }

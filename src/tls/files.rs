@@ -1,10 +1,10 @@
 //! Certificates and keys in PEM files: what they contain, or which file is unusable for which reason.
 
-use std::{path::Path, sync::Arc};
+use std::path::Path;
 
 use tokio_rustls::rustls::{
     Error, InconsistentKeys, RootCertStore,
-    crypto::{CryptoProvider, ring},
+    crypto::CryptoProvider,
     pki_types::{
         CertificateDer, PrivateKeyDer,
         pem::{self, PemObject},
@@ -110,11 +110,6 @@ pub(crate) fn certificates(
         Ok(found) => Ok(found),
         Err(e) => Err(pem_problem(field, file.path, &e, "certificate")),
     }
-}
-
-/// The process's choice of cryptography, or else ring.
-pub(crate) fn crypto() -> Arc<CryptoProvider> {
-    CryptoProvider::get_default().cloned().unwrap_or_else(|| Arc::new(ring::default_provider()))
 }
 
 impl Unusable {

@@ -11,12 +11,14 @@ use rcgen::{
     date_time_ymd,
 };
 use tokio_rustls::rustls::{
-    RootCertStore, ServerConfig,
+    Error, RootCertStore, ServerConfig,
+    crypto::{CryptoProvider, KeyProvider},
     pki_types::{CertificateDer, PrivateKeyDer},
     server::WebPkiClientVerifier,
+    sign::SigningKey,
 };
 
-use super::files;
+use super::Crypto;
 
 /// A certificate authority.
 pub(crate) struct Ca(pub(crate) CertifiedIssuer<'static, KeyPair>);
@@ -118,6 +120,31 @@ impl Ca {
     }
 }
 
+/// The cryptography of the features.
+pub(crate) fn crypto() -> Crypto {
+    Crypto::choose(None)
+}
+
+/// The provider of the features.
+pub(crate) fn provider() -> Arc<CryptoProvider> {
+    crypto().provider().unwrap().clone()
+}
+
+/// A provider that loads no keys.
+pub(crate) fn provider_without_keys() -> Arc<CryptoProvider> {
+    Arc::new(CryptoProvider { key_provider: &NoKeys, ..CryptoProvider::clone(&provider()) })
+}
+
+/// Refuses each key.
+#[derive(Debug)]
+struct NoKeys;
+
+impl KeyProvider for NoKeys {
+    fn load_private_key(&self, _: PrivateKeyDer<'static>) -> Result<Arc<dyn SigningKey>, Error> {
+        Err(Error::General("refused by the provider".to_owned()))
+    }
+}
+
 fn authority(name: &str) -> CertificateParams {
     let mut params = CertificateParams::new(Vec::new()).unwrap();
     params.distinguished_name.push(DnType::CommonName, name);
@@ -141,11 +168,11 @@ impl Issued {
         others: impl IntoIterator<Item = CertificateDer<'static>>,
         clients: Option<&Ca>,
     ) -> ServerConfig {
-        let builder = ServerConfig::builder_with_provider(files::crypto());
+        let builder = ServerConfig::builder_with_provider(provider());
         let builder = builder.with_safe_default_protocol_versions().unwrap();
         let builder = match clients {
             Some(ca) => {
-                let verifier = WebPkiClientVerifier::builder_with_provider(ca.store(), files::crypto());
+                let verifier = WebPkiClientVerifier::builder_with_provider(ca.store(), provider());
                 builder.with_client_cert_verifier(verifier.build().unwrap())
             }
             None => builder.with_no_client_auth(),

@@ -9,13 +9,13 @@ use tokio_rustls::{
     rustls::{
         ClientConfig, HandshakeKind,
         client::{ClientConnection, Resumption},
+        crypto::CryptoProvider,
         pki_types::{CertificateDer, ServerName, UnixTime},
         sign::SingleCertAndKey,
     },
 };
 
 use super::{
-    files,
     material::Identity,
     revocation::Lists,
     verifier::{NameRule, TrustRoots, Verifier},
@@ -66,9 +66,13 @@ pub(crate) enum HandshakeError {
 
 impl Generation {
     /// Prepares handshakes with some material.
-    pub(super) fn new(loaded: Loaded, rule: NameRule, alpn: Alpn) -> Result<Self, String> {
+    pub(super) fn new(
+        loaded: Loaded,
+        rule: NameRule,
+        alpn: Alpn,
+        crypto: &Arc<CryptoProvider>,
+    ) -> Result<Self, String> {
         let Loaded { roots, origin, identity, lists } = loaded;
-        let crypto = files::crypto();
         let verifier = Arc::new(Verifier {
             roots: roots.clone(),
             origin,
@@ -76,7 +80,7 @@ impl Generation {
             crypto: crypto.clone(),
             revocation: lists.clone(),
         });
-        let builder = ClientConfig::builder_with_provider(crypto)
+        let builder = ClientConfig::builder_with_provider(crypto.clone())
             .with_safe_default_protocol_versions()
             .map_err(|e| e.to_string())?
             // rustls verifies host names alone. Rules for SANs and SPIFFE need a verifier of our own.

@@ -1,7 +1,7 @@
 //! Material from files, kept up to date (CH7.4 to CH7.7).
 
 use std::{
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
@@ -14,10 +14,11 @@ use tokio::{
 use tokio_rustls::rustls::sign::CertifiedKey;
 
 use super::{
+    Crypto,
     files::{self, Content, Unusable, in_file},
     names::CertificateNames,
     refresh::{Change, Refresh, Trigger, is_due},
-    sources::{IdentityBytes, RootsContent, Sources},
+    sources::{IdentityBytes, IdentityFiles, RootsContent, Sources},
     verifier::TrustRoots,
 };
 use crate::{
@@ -98,18 +99,19 @@ pub(super) enum Freshness {
 
 impl Material {
     /// The material of a `file_watcher`.
-    pub(super) fn of_file_watcher(origin: String, config: &FileWatcherConfig) -> Self {
-        Self::new(origin, Sources::of_file_watcher(config), config.refresh_interval)
+    pub(super) fn of_file_watcher(origin: String, config: &FileWatcherConfig, crypto: &Crypto) -> Self {
+        Self::new(origin, Sources::of_file_watcher(config, crypto), config.refresh_interval)
     }
 
     /// The material of TLS without certificate providers.
-    pub(super) fn of_config(config: &TlsConfig, origin: String) -> Self {
-        Self::new(origin, Sources::of_config(config), config.refresh_interval)
+    pub(super) fn of_config(config: &TlsConfig, origin: String, crypto: &Crypto) -> Self {
+        Self::new(origin, Sources::of_config(config, crypto), config.refresh_interval)
     }
 
     /// The material of TLS to a management server. Errors of verification name the file of the roots.
-    pub(super) fn of_server(config: &TlsConfig, server: &str) -> Self {
-        let material = Self::of_config(config, format!("the TLS configuration of xDS server {server}"));
+    pub(super) fn of_server(config: &TlsConfig, server: &str, crypto: &Crypto) -> Self {
+        let origin = format!("the TLS configuration of xDS server {server}");
+        let material = Self::of_config(config, origin, crypto);
         Self { roots_origin: material.sources.roots_origin().into(), ..material }
     }
 
@@ -207,7 +209,7 @@ impl Material {
 
     /// Reads certificate and key if that is due. The trigger may have them due earlier.
     async fn read_identity(self: &Arc<Self>, trigger: Trigger) {
-        let Some((certificate, key)) = self.sources.identity.clone() else { return };
+        let Some(files) = self.sources.identity.clone() else { return };
         let this = self.clone();
         read_in_background(async move {
             // Handshakes that wait for the same reading find it done.
@@ -215,12 +217,11 @@ impl Material {
             if !identity.begin_reading(trigger, now()) {
                 return;
             }
-            let files = (certificate.clone(), key.clone());
-            let read = move || IdentityBytes::read(&files.0, &files.1);
-            let reading = this.reads.read("certificate_file", &certificate, read).await;
+            let reader = files.clone();
+            let read = move || reader.read();
+            let reading = this.reads.read("certificate_file", &files.certificate, read).await;
             let parse = move || {
-                let change = identity
-                    .handle_reading(now(), reading, |bytes| Identity::parse(&certificate, &key, bytes));
+                let change = identity.handle_reading(now(), reading, |bytes| Identity::parse(&files, bytes));
                 this.log("identity", &change, identity.failure());
                 if let Some(identity) = identity.material().filter(|_| change == Change::Material) {
                     identity.warn_if_expired(&this.origin);
@@ -324,13 +325,14 @@ impl Published {
 
 impl Identity {
     /// Reads a certificate with its key, which must fit.
-    fn parse(certificate: &Path, key: &Path, bytes: &IdentityBytes) -> Result<Self, Unusable> {
-        let content = Content { path: certificate, bytes: &bytes.certificate };
-        let private = Content { path: key, bytes: &bytes.key };
-        let pair = files::identity(&content, &private, &files::crypto())?;
+    fn parse(from: &IdentityFiles, bytes: &IdentityBytes) -> Result<Self, Unusable> {
+        let content = Content { path: &from.certificate, bytes: &bytes.certificate };
+        let private = Content { path: &from.key, bytes: &bytes.key };
+        let crypto = from.crypto.provider().map_err(|missing| Unusable::new(missing.to_string()))?;
+        let pair = files::identity(&content, &private, crypto)?;
         let names = pair.cert.first().map(|leaf| CertificateNames::of(leaf));
         let not_after = names.and_then(Result::ok).map(|names| names.not_after());
-        Ok(Self { key: Arc::new(pair), not_after, file: certificate.to_owned() })
+        Ok(Self { key: Arc::new(pair), not_after, file: from.certificate.clone() })
     }
 
     /// The reason why servers will refuse the certificate, if it has expired.

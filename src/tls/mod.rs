@@ -6,9 +6,12 @@
 //!   CRLs ───▶ Revocation ─────────────────────────────────┴─▶ ClientTls ──▶ Generation ──▶ handshake, verified by Verifier
 //! ```
 //!
+//! The [`Crypto`] of all of it is chosen by the application, the process or the features.
+//!
 //! Handshakes of a [`ClientTls`] share a `Generation`, and its sessions, as long as the material is the same.
 
 mod client;
+mod crypto;
 mod explain;
 pub(crate) mod files;
 #[cfg(test)]
@@ -28,6 +31,7 @@ mod watching;
 
 pub(crate) use self::{
     client::ClientTls,
+    crypto::{Crypto, NoCrypto},
     generation::{Generation, HTTP2, HandshakeError},
     providers::{ProviderRotations, Providers, RotatedInstance},
     revocation::Revocation,

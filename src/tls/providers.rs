@@ -10,6 +10,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
+    Crypto,
     material::{Material, Rotations},
     watching::{Watch, Watching},
 };
@@ -20,6 +21,8 @@ use crate::config::{Bootstrap, CertificateProvider, FileWatcherConfig};
 pub(crate) struct Providers {
     /// Instances by name, or the reason why one cannot be used.
     instances: BTreeMap<Box<str>, Result<Arc<Provider>, Box<str>>>,
+    /// The cryptography that loads keys and makes handshakes.
+    crypto: Crypto,
     /// The operating system's roots (A82). They are read for handshakes, when they are older than the interval.
     system: Arc<Material>,
     /// Is notified of rotations of any instance.
@@ -53,7 +56,7 @@ pub(super) struct Provider {
 
 impl Providers {
     /// Creates the providers of a bootstrap.
-    pub(crate) fn new(bootstrap: &Bootstrap) -> Arc<Self> {
+    pub(crate) fn new(bootstrap: &Bootstrap, crypto: Crypto) -> Arc<Self> {
         let (instances, changes) = (bootstrap.certificate_providers(), watch::Sender::new(()));
         // Instances with equal configurations share one, so that files are read once, and logged once.
         let mut names: HashMap<&FileWatcherConfig, Vec<&str>> = HashMap::new();
@@ -65,7 +68,8 @@ impl Providers {
         let shared: HashMap<_, _> = names
             .into_iter()
             .map(|(config, names)| {
-                (config, Arc::new(Provider::of_file_watcher(&names, config, changes.clone())))
+                let provider = Provider::of_file_watcher(&names, config, &crypto, changes.clone());
+                (config, Arc::new(provider))
             })
             .collect();
         let instance = |(name, provider): (&String, &CertificateProvider)| {
@@ -84,7 +88,7 @@ impl Providers {
             (name.as_str().into(), provider)
         };
         let instances = instances.iter().map(instance).collect();
-        Arc::new(Self { instances, system: Arc::new(Material::of_system()), changes })
+        Arc::new(Self { instances, crypto, system: Arc::new(Material::of_system()), changes })
     }
 
     /// An instance by its name, or the reason why it is not usable.
@@ -93,6 +97,11 @@ impl Providers {
         let instance =
             instance.ok_or_else(|| format!("{}: the bootstrap has none of this name", origin(&[name])))?;
         instance.as_ref().map_err(|why| format!("{}: {why}", origin(&[name])))
+    }
+
+    /// Returns the cryptography.
+    pub(crate) fn crypto(&self) -> &Crypto {
+        &self.crypto
     }
 
     /// Returns the roots of the operating system.
@@ -161,8 +170,13 @@ impl fmt::Debug for Providers {
 
 impl Provider {
     /// Creates the provider of the instances with these names.
-    fn of_file_watcher(names: &[&str], config: &FileWatcherConfig, changes: watch::Sender<()>) -> Self {
-        let material = Material::of_file_watcher(origin(names), config).with_changes(changes);
+    fn of_file_watcher(
+        names: &[&str],
+        config: &FileWatcherConfig,
+        crypto: &Crypto,
+        changes: watch::Sender<()>,
+    ) -> Self {
+        let material = Material::of_file_watcher(origin(names), config, crypto).with_changes(changes);
         Self { material: Arc::new(material), watch: Watch::default() }
     }
 

@@ -8,6 +8,7 @@ use std::{
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::{
+    Crypto,
     files::{self, Content, Unusable, in_file},
     spiffe::TrustBundleMap,
     verifier::TrustRoots,
@@ -17,10 +18,21 @@ use crate::config::{FileWatcherConfig, TlsConfig};
 /// The files to read.
 #[derive(Clone)]
 pub(super) struct Sources {
-    /// The certificate and its key.
-    pub(super) identity: Option<(PathBuf, PathBuf)>,
+    /// The certificate and its key; `None` if they are not configured.
+    pub(super) identity: Option<IdentityFiles>,
     /// The roots; `None` if they are not configured.
     pub(super) roots: Option<RootsSource>,
+}
+
+/// The files of a certificate with its key.
+#[derive(Clone)]
+pub(super) struct IdentityFiles {
+    /// The PEM file of the certificate chain.
+    pub(super) certificate: PathBuf,
+    /// The PEM file of the key.
+    pub(super) key: PathBuf,
+    /// The cryptography that loads the key.
+    pub(super) crypto: Crypto,
 }
 
 /// The source of roots.
@@ -51,15 +63,17 @@ pub(super) enum RootsContent {
 
 impl Sources {
     /// The files of a `file_watcher`. A map of trust bundles replaces the roots, even if it is unusable (CH7.11).
-    pub(super) fn of_file_watcher(config: &FileWatcherConfig) -> Self {
-        let identity = config.certificate_file.clone().zip(config.private_key_file.clone());
+    pub(super) fn of_file_watcher(config: &FileWatcherConfig, crypto: &Crypto) -> Self {
+        let files = config.certificate_file.as_ref().zip(config.private_key_file.as_ref());
+        let identity = files.map(|(certificate, key)| IdentityFiles::new(certificate, key, crypto));
         let map = config.spiffe_trust_bundle_map_file.as_ref();
         Self { identity, roots: RootsSource::of(map, config.ca_certificate_file.as_ref()) }
     }
 
     /// The files of TLS without certificate providers. Without roots, those of the system are used (A65).
-    pub(super) fn of_config(config: &TlsConfig) -> Self {
-        let identity = config.certificate_file.clone().zip(config.private_key_file.clone());
+    pub(super) fn of_config(config: &TlsConfig, crypto: &Crypto) -> Self {
+        let files = config.certificate_file.as_ref().zip(config.private_key_file.as_ref());
+        let identity = files.map(|(certificate, key)| IdentityFiles::new(certificate, key, crypto));
         let map = config.spiffe_trust_bundle_map_file.as_ref();
         let roots = RootsSource::of(map, config.ca_certificate_file.as_ref());
         Self { identity, roots: roots.or(Some(RootsSource::System)) }
@@ -84,11 +98,16 @@ impl Sources {
     }
 }
 
-impl IdentityBytes {
+impl IdentityFiles {
+    /// Creates the files of a certificate and its key, which nobody has read.
+    fn new(certificate: &Path, key: &Path, crypto: &Crypto) -> Self {
+        Self { certificate: certificate.to_owned(), key: key.to_owned(), crypto: crypto.clone() }
+    }
+
     /// Reads both files. Called on a thread for blocking operations.
-    pub(super) fn read(certificate: &Path, key: &Path) -> Result<Self, String> {
-        let certificate = files::read("certificate_file", certificate)?;
-        Ok(Self { certificate, key: files::read("private_key_file", key)? })
+    pub(super) fn read(&self) -> Result<IdentityBytes, String> {
+        let certificate = files::read("certificate_file", &self.certificate)?;
+        Ok(IdentityBytes { certificate, key: files::read("private_key_file", &self.key)? })
     }
 }
 

@@ -8,6 +8,9 @@ use super::Peer;
 use crate::{
     Client,
     balance::identity::{Destination, Rotation},
+    channel::error::ChannelError,
+    client::ClientBuilder,
+    config::Target,
     dial::{MaybeTlsStream, Socket},
 };
 
@@ -17,6 +20,23 @@ pub(in crate::channel) struct ChannelSecurity;
 /// No settings.
 #[derive(Debug, Clone, Default)]
 pub(in crate::channel) struct SecuritySettings {}
+
+impl SecuritySettings {
+    /// Accepts the settings, of which there are none.
+    pub(in crate::channel) fn check(&self, _: &Target) -> Result<(), ChannelError> {
+        Ok(())
+    }
+
+    /// Chooses nothing.
+    pub(in crate::channel) fn choose_crypto(&mut self, _: &Client, _: &Target) -> Result<(), ChannelError> {
+        Ok(())
+    }
+
+    /// Returns the builder as it is.
+    pub(in crate::channel) fn of_client(&self, builder: ClientBuilder) -> ClientBuilder {
+        builder
+    }
+}
 
 /// No certificates rotate.
 #[derive(Debug)]

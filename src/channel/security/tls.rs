@@ -11,15 +11,19 @@ use std::{
 };
 
 use http::uri::Authority;
+use tokio_rustls::rustls::crypto::CryptoProvider;
 
 use super::Peer;
 use crate::{
     Client,
     balance::identity::{ClusterTls, Destination, EndpointCredentials, Rotation, Security},
-    config::{Bootstrap, TlsConfig},
+    channel::error::ChannelError,
+    client::ClientBuilder,
+    config::{Bootstrap, Target, TlsConfig},
     dial::{MaybeTlsStream, Socket},
     tls::{
-        ClientTls, PeerIdentity, ProviderRotations, Providers, Revocation, RevocationLists, RotatedInstance,
+        ClientTls, Crypto, PeerIdentity, ProviderRotations, Providers, Revocation, RevocationLists,
+        RotatedInstance,
     },
 };
 
@@ -44,11 +48,17 @@ pub(in crate::channel) struct SecuritySettings {
     pub(in crate::channel) revocation: Option<RevocationLists>,
     /// Whether connections are replaced when their certificates are (CH7.7).
     pub(in crate::channel) reconnect_on_rotation: bool,
+    /// The cryptography of the application, and then that which was chosen; `None` is that of the client.
+    pub(in crate::channel) crypto: Option<Arc<CryptoProvider>>,
 }
 
-/// The TLS that the channels of a client share.
+/// The TLS of the channels of a client, by cryptography: it loads keys, so that channels with another one share nothing.
+#[derive(Default)]
+struct TlsByCrypto(Mutex<Vec<Arc<SharedTls>>>);
+
+/// The TLS that the channels of a client with the same cryptography share.
 struct SharedTls {
-    /// The certificate providers of the bootstrap.
+    /// The certificate providers of the bootstrap, with the cryptography.
     providers: Arc<Providers>,
     /// TLS with users, by what makes it equal.
     in_use: Mutex<HashMap<Key, Weak<ClientTls>>>,
@@ -58,8 +68,8 @@ struct SharedTls {
 
 /// The security of a channel's connections.
 pub(in crate::channel) struct ChannelSecurity {
-    /// The client, whose TLS is shared.
-    client: Client,
+    /// The TLS that is shared with other channels of the client.
+    shared: Arc<SharedTls>,
     /// The configuration of the fallback, if that is TLS.
     fallback: Option<TlsConfig>,
     /// The authority of the channel, which the fallback verifies.
@@ -127,15 +137,64 @@ impl From<TlsConfig> for FallbackCredentials {
     }
 }
 
-impl SharedTls {
-    /// Returns the TLS of the channels of a client.
-    fn of(client: &Client) -> Arc<Self> {
-        client.extension(Self::new)
+impl SecuritySettings {
+    /// Checks the settings without a client.
+    ///
+    /// # Errors
+    /// Settings of TLS have no effect.
+    pub(in crate::channel) fn check(&self, target: &Target) -> Result<(), ChannelError> {
+        if self.revocation.is_some() && self.xds_credentials.is_none() {
+            return Err(ChannelError::RevocationWithoutCredentials { target: target.to_string() });
+        }
+        Ok(())
     }
 
-    /// Creates the TLS of a client without I/O: providers read their files once a connection needs them.
-    fn new(bootstrap: &Bootstrap) -> Self {
-        Self { providers: Providers::new(bootstrap), in_use: Mutex::default(), revocations: Mutex::default() }
+    /// Sets the cryptography of the client that a channel builds for itself.
+    pub(in crate::channel) fn of_client(&self, builder: ClientBuilder) -> ClientBuilder {
+        match &self.crypto {
+            Some(provider) => builder.crypto_provider(provider.clone()),
+            None => builder,
+        }
+    }
+
+    /// Chooses the cryptography of the channel.
+    ///
+    /// # Errors
+    /// There is none, and clusters may need it.
+    pub(in crate::channel) fn choose_crypto(
+        &mut self,
+        client: &Client,
+        target: &Target,
+    ) -> Result<(), ChannelError> {
+        if self.crypto.is_none() {
+            self.crypto = client.crypto().provider().ok().cloned();
+        }
+        if self.crypto.is_none() && self.xds_credentials.is_some() {
+            return Err(ChannelError::NoCryptoProvider { target: target.to_string() });
+        }
+        Ok(())
+    }
+}
+
+impl SharedTls {
+    /// Returns the TLS of the channels of a client with this cryptography.
+    fn of(client: &Client, crypto: &Crypto) -> Arc<Self> {
+        let by_crypto = client.extension(|_| TlsByCrypto::default());
+        let mut known = by_crypto.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = known.iter().find(|shared| shared.providers.crypto() == crypto) {
+            return known.clone();
+        }
+        // TLS without channels is kept for later ones, with its material, but not beside more and more of other cryptography.
+        known.retain(|shared| Arc::strong_count(shared) > 1);
+        let new = Arc::new(Self::new(client.bootstrap(), crypto.clone()));
+        known.push(new.clone());
+        new
+    }
+
+    /// Creates TLS without I/O: providers read their files once a connection needs them.
+    fn new(bootstrap: &Bootstrap, crypto: Crypto) -> Self {
+        let providers = Providers::new(bootstrap, crypto);
+        Self { providers, in_use: Mutex::default(), revocations: Mutex::default() }
     }
 
     /// Returns the TLS of a key, made if no channel uses it.
@@ -147,7 +206,9 @@ impl SharedTls {
         // CH11.12: keys without users go where the map would grow.
         in_use.retain(|_, known| known.strong_count() > 0);
         let new = match &key.1 {
-            Source::Fallback(config, authority) => ClientTls::of_config(config, authority.as_str()),
+            Source::Fallback(config, authority) => {
+                ClientTls::of_config(config, authority.as_str(), self.providers.crypto())
+            }
             Source::Cluster(tls, hostname) => {
                 ClientTls::of_cluster(self.providers.clone(), tls.config().clone(), hostname.as_deref())
             }
@@ -180,13 +241,13 @@ impl ChannelSecurity {
             Some(FallbackCredentials::Tls(config)) => Some(config),
             Some(FallbackCredentials::Plaintext) | None => None,
         };
+        let shared = SharedTls::of(client, &Crypto::choose(settings.crypto.as_ref()));
         let revocation = settings.revocation.map(|lists| {
-            let shared = SharedTls::of(client).revocation(&lists);
-            (lists, shared)
+            let revocation = shared.revocation(&lists);
+            (lists, revocation)
         });
-        let (client, authority) = (client.clone(), authority.clone());
-        let reconnects = settings.reconnect_on_rotation;
-        Self { client, fallback, authority, revocation, reconnects, known: HashMap::new() }
+        let (authority, reconnects) = (authority.clone(), settings.reconnect_on_rotation);
+        Self { shared, fallback, authority, revocation, reconnects, known: HashMap::new() }
     }
 
     /// Returns the peer of a connection to a destination.
@@ -202,7 +263,7 @@ impl ChannelSecurity {
 
     /// Subscribes to the rotations from now on.
     pub(in crate::channel) fn rotations(&self) -> RotationWatch {
-        let providers = || SharedTls::of(&self.client).providers.clone();
+        let providers = || self.shared.providers.clone();
         RotationWatch(self.reconnects.then(|| ProviderRotations::new(providers())))
     }
 
@@ -218,7 +279,7 @@ impl ChannelSecurity {
             Security::Cluster { tls, hostname } => (Source::Cluster(tls.clone(), hostname.clone()), false),
         };
         let (lists, revocation) = self.revocation.clone().unzip();
-        let client = SharedTls::of(&self.client).get((destination.address, of, lists), revocation);
+        let client = self.shared.get((destination.address, of, lists), revocation);
         let tls = Tls { client, is_fallback, rotations: 0 };
         self.forget_unused();
         self.known.insert(destination.clone(), tls.clone());

@@ -1,6 +1,7 @@
 //! Connections that clusters secure, to scripted peers with TLS.
 
 mod authority;
+mod crypto;
 mod proxies;
 mod revocation;
 mod rotation;

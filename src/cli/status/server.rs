@@ -6,6 +6,7 @@ use bytes::Bytes;
 use futures_util::stream;
 use http::{Uri, uri::PathAndQuery};
 use prost::Message;
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tonic::{
     Code, Request, Status,
     client::Grpc,
@@ -16,6 +17,7 @@ use crate::{
     codec::RawCodec,
     error::Escaped,
     pb::envoy::service::status::v3::{ClientStatusRequest, ClientStatusResponse},
+    tls::Crypto,
 };
 
 /// A server with the client status service.
@@ -50,6 +52,7 @@ impl Server {
         let needs_tls = tls || parsed.scheme_str() == Some("https");
         let mut endpoint = Endpoint::from(parsed);
         if needs_tls {
+            install_crypto()?;
             let config = ClientTlsConfig::new().with_native_roots();
             endpoint = endpoint.tls_config(config).map_err(|error| format!("TLS: {}", innermost(&error)))?;
         }
@@ -88,6 +91,15 @@ impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.addr)
     }
+}
+
+/// Makes the tool's cryptography the default of the process, which tonic uses, and without which rustls panics.
+fn install_crypto() -> Result<(), String> {
+    let crypto = Crypto::choose(None);
+    let provider = crypto.provider().map_err(|missing| missing.to_string())?;
+    // An error means that there is a default, which then is this one.
+    let _ = CryptoProvider::clone(provider).install_default();
+    Ok(())
 }
 
 /// Requests the status once.

@@ -1,5 +1,6 @@
 //! CH7.2 to CH7.18 with handshakes against servers of rustls.
 
+mod crypto;
 mod revocation;
 mod system_roots;
 
@@ -25,7 +26,7 @@ use crate::{
     },
     tls::{
         files,
-        fixture::{Ca, Folder, dns, uri},
+        fixture::{self, Ca, Folder, dns, uri},
     },
 };
 
@@ -60,7 +61,12 @@ impl World {
         change(&mut both);
         let builder = Bootstrap::builder().server(Server::new("localhost:1").insecure());
         let builder = builder.certificate_provider("both", CertificateProvider::FileWatcher(both));
-        Self { folder, servers, clients, providers: Providers::new(&builder.build().unwrap()) }
+        Self {
+            folder,
+            servers,
+            clients,
+            providers: Providers::new(&builder.build().unwrap(), fixture::crypto()),
+        }
     }
 
     fn client(&self, tls: UpstreamTls, hostname: Option<&str>) -> ClientTls {
@@ -173,7 +179,7 @@ async fn ch7_15_tls_1_2_is_used_where_the_server_has_no_other() {
     let world = World::new();
     let issued = world.servers.issue([dns("a.example")]);
     let newer = issued.server(None);
-    let mut server = ServerConfig::builder_with_provider(files::crypto())
+    let mut server = ServerConfig::builder_with_provider(fixture::provider())
         .with_protocol_versions(&[&rustls::version::TLS12])
         .unwrap()
         .with_no_client_auth()
@@ -367,17 +373,19 @@ async fn ch7_3_the_fallback_verifies_the_host_of_the_authority() {
     let world = World::new();
     let server = Arc::new(world.server());
     let config = TlsConfig::default().with_ca_certificate_file(world.folder.path("ca.crt"));
-    let client = ClientTls::of_config(&config, "a.example:443");
+    let client = ClientTls::of_config(&config, "a.example:443", &fixture::crypto());
     let (_, seen) = handshake(&client, &server).await.unwrap();
     assert_eq!(seen.server_name.as_deref(), Some("a.example"));
-    let refused = handshake(&ClientTls::of_config(&config, "b.example"), &server).await.unwrap_err();
+    let refused = handshake(&ClientTls::of_config(&config, "b.example", &fixture::crypto()), &server)
+        .await
+        .unwrap_err();
     assert_eq!(
         refused,
         "TLS handshake failed: the server's certificate (DNS \"a.example\", URI \"spiffe://servers/a\"), trusted by \
          the TLS configuration of the channel, is not for the host \"b.example\""
     );
     let named = config.with_server_name("a.example");
-    handshake(&ClientTls::of_config(&named, "b.example"), &server).await.unwrap();
+    handshake(&ClientTls::of_config(&named, "b.example", &fixture::crypto()), &server).await.unwrap();
 }
 
 #[tokio::test]
@@ -386,10 +394,11 @@ async fn ch7_3_the_fallback_has_a_client_certificate_if_it_is_configured() {
     let server = Arc::new(world.servers.issue([dns("a.example")]).server(Some(&world.clients)));
     let config = TlsConfig::default().with_ca_certificate_file(world.folder.path("ca.crt"));
     let with = config.clone().with_identity(world.folder.path("tls.crt"), world.folder.path("tls.key"));
-    handshake(&ClientTls::of_config(&with, "a.example"), &server).await.unwrap();
-    handshake(&ClientTls::of_config(&config, "a.example"), &server).await.unwrap_err();
+    handshake(&ClientTls::of_config(&with, "a.example", &fixture::crypto()), &server).await.unwrap();
+    handshake(&ClientTls::of_config(&config, "a.example", &fixture::crypto()), &server).await.unwrap_err();
     std::fs::remove_file(world.folder.path("tls.crt")).unwrap();
-    let refused = handshake(&ClientTls::of_config(&with, "a.example"), &server).await.unwrap_err();
+    let refused =
+        handshake(&ClientTls::of_config(&with, "a.example", &fixture::crypto()), &server).await.unwrap_err();
     assert!(
         refused
             .starts_with("no client certificate of the TLS configuration of the channel: certificate_file")

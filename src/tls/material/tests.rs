@@ -1,17 +1,17 @@
 //! CH7.5 and CH7.6 with files: rotations of every kind.
 
-use std::{fs, os::unix::fs::symlink};
+use std::{fs, os::unix::fs::symlink, path::Path};
 
 use tokio_rustls::rustls::pki_types::CertificateDer;
 
 use super::*;
-use crate::tls::fixture::{Ca, Folder, dns};
+use crate::tls::fixture::{self, Ca, Folder, dns};
 
 /// A `file_watcher` of a folder: `tls.crt`, `tls.key` and `ca.crt`.
 fn watcher(folder: &Folder) -> Arc<Material> {
     let mut config = FileWatcherConfig::identity(folder.path("tls.crt"), folder.path("tls.key"));
     config.ca_certificate_file = Some(folder.path("ca.crt"));
-    Arc::new(Material::of_file_watcher("it".to_owned(), &config))
+    Arc::new(Material::of_file_watcher("it".to_owned(), &config, &fixture::crypto()))
 }
 
 /// Reads the files, whether that is due or not.
@@ -144,13 +144,13 @@ async fn ch7_5_a_handshake_without_material_reads_at_most_once_a_second() {
 async fn ch7_14_material_that_is_not_configured_is_an_error() {
     let folder = Folder::new();
     let roots = FileWatcherConfig::roots(folder.write("ca.crt", Ca::new().pem()));
-    let material = Arc::new(Material::of_file_watcher("it".to_owned(), &roots));
+    let material = Arc::new(Material::of_file_watcher("it".to_owned(), &roots, &fixture::crypto()));
     let published = material.for_handshake(Need::Identity, Freshness::Watched).await;
     assert_eq!(&*published.identity.err().unwrap(), "it has no certificate_file");
     let issued = Ca::new().issue([dns("a")]);
     let (certificate, key) = folder.write_identity(&issued);
     let identity = FileWatcherConfig::identity(certificate, key);
-    let material = Arc::new(Material::of_file_watcher("it".to_owned(), &identity));
+    let material = Arc::new(Material::of_file_watcher("it".to_owned(), &identity, &fixture::crypto()));
     let published = material.for_handshake(Need::Roots, Freshness::Watched).await;
     assert!(published.roots.unwrap_err().starts_with("it has neither a ca_certificate_file nor"));
 }
@@ -160,7 +160,7 @@ async fn ch7_11_a_map_replaces_the_roots_even_if_it_is_unusable_and_the_old_one_
     let (folder, ca) = (Folder::new(), Ca::new());
     let mut config = FileWatcherConfig::roots(folder.write("ca.crt", ca.pem()));
     config.spiffe_trust_bundle_map_file = Some(folder.write("map.json", "{"));
-    let material = Arc::new(Material::of_file_watcher("it".to_owned(), &config));
+    let material = Arc::new(Material::of_file_watcher("it".to_owned(), &config, &fixture::crypto()));
     let broken = read(&material).await.roots.unwrap_err();
     assert!(broken.starts_with("spiffe_trust_bundle_map_file ") && broken.contains("not JSON"), "{broken}");
     folder.write("map.json", serde_json::json!({ "trust_domains": { "a": ca.bundle() } }).to_string());
@@ -176,7 +176,7 @@ async fn ch7_6_an_expired_certificate_of_the_client_is_used_and_named() {
     let expired = ca.issue_with([dns("a")], |params| params.not_after = rcgen::date_time_ymd(2020, 1, 1));
     let (certificate, key) = folder.write_identity(&expired);
     let identity = FileWatcherConfig::identity(&certificate, key);
-    let material = Arc::new(Material::of_file_watcher("it".to_owned(), &identity));
+    let material = Arc::new(Material::of_file_watcher("it".to_owned(), &identity, &fixture::crypto()));
     let identity = read(&material).await.identity.ok().unwrap();
     let end = identity.not_after.unwrap();
     assert_eq!(identity.expired(end), None);
@@ -269,7 +269,7 @@ fn ch7_6_a_file_without_end_is_an_error() {
 async fn a65_files_that_hang_delay_a_handshake_that_has_good_ones_for_a_moment() {
     let (folder, ca) = (Folder::new(), Ca::new());
     let config = TlsConfig::default().with_ca_certificate_file(folder.write("ca.crt", ca.pem()));
-    let material = Arc::new(Material::of_server(&config, "xds.example:443"));
+    let material = Arc::new(Material::of_server(&config, "xds.example:443", &fixture::crypto()));
     let roots = async || material.for_handshake(Need::Roots, Freshness::Handshake).await.roots.unwrap();
     let first = roots().await;
     // As if a reading had not ended.

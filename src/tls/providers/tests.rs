@@ -8,7 +8,7 @@ use super::*;
 use crate::{
     config::Server,
     tls::{
-        fixture::{Ca, Folder, dns},
+        fixture::{self, Ca, Folder, dns},
         material::{Freshness, Need},
     },
 };
@@ -18,7 +18,7 @@ fn providers(all: &[(&str, CertificateProvider)]) -> Arc<Providers> {
     let builder = all
         .iter()
         .fold(builder, |builder, (name, provider)| builder.certificate_provider(*name, provider.clone()));
-    Providers::new(&builder.build().unwrap())
+    Providers::new(&builder.build().unwrap(), fixture::crypto())
 }
 
 #[test]

@@ -11,10 +11,7 @@ use tokio_rustls::rustls::pki_types::CertificateDer;
 use super::*;
 use crate::{
     test_log::Log,
-    tls::{
-        files,
-        fixture::{Ca, Folder, dns},
-    },
+    tls::fixture::{self, Ca, Folder, dns},
 };
 
 /// A root, an intermediate authority of it (2), and a server of that (3), with a directory for lists.
@@ -62,7 +59,7 @@ impl World {
         let now = date_time_ymd(2026, 1, 1).unix_timestamp().unsigned_abs();
         let now = UnixTime::since_unix_epoch(Duration::from_secs(now));
         let (intermediates, roots) = ([self.authority.0.der().clone()], self.root.store());
-        let algorithms = files::crypto().signature_verification_algorithms.all;
+        let algorithms = fixture::provider().signature_verification_algorithms.all;
         let chain = Chain { leaf: &self.server, intermediates: &intermediates, roots: &roots };
         lists.verify(&chain, now, algorithms)
     }

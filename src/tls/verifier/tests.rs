@@ -12,10 +12,7 @@ use crate::{
         matcher::{StringMatcher, StringPattern},
         tls::{Roots, SanMatcher, SanType},
     },
-    tls::{
-        files,
-        fixture::{Ca, dns, email, ip, uri},
-    },
+    tls::fixture::{self, Ca, dns, email, ip, uri},
 };
 
 fn upstream(exact: &[&str]) -> UpstreamTls {
@@ -38,7 +35,7 @@ fn verifier(roots: TrustRoots, tls: UpstreamTls, sent: Option<&str>) -> Verifier
         roots: Arc::new(roots),
         origin: "certificate provider instance \"ca\"".into(),
         rule: NameRule::Cluster { tls: Arc::new(tls), sent: sent.map(Into::into) },
-        crypto: files::crypto(),
+        crypto: fixture::provider(),
         revocation: None,
     }
 }

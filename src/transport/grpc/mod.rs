@@ -29,6 +29,8 @@ use tokio::{
     sync::{Semaphore, mpsc, watch},
     task::AbortHandle,
 };
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tracing::info;
 
 use self::{
@@ -42,6 +44,8 @@ use super::{
     ConnectRequest, Connection, ConnectionEvents, Disconnect, MetadataSource, Transport,
     credentials::CredentialsRegistry, socket::CredentialSources,
 };
+#[cfg(feature = "tls")]
+use crate::tls::Crypto;
 use crate::{config::bounded, escape::Escaped};
 
 /// gRPC over HTTP/2, with or without TLS, over TCP or Unix sockets.
@@ -96,12 +100,29 @@ impl GrpcTransport {
         self
     }
 
+    /// Sets the cryptography of TLS. By default it is that of the process or of the features, as described at
+    /// [`ClientBuilder::crypto_provider`](crate::client::ClientBuilder::crypto_provider), by the first connection to a server.
+    #[cfg(feature = "tls")]
+    #[must_use]
+    pub fn with_crypto_provider(mut self, provider: impl Into<Arc<CryptoProvider>>) -> Self {
+        self.settings.credentials.set_crypto(provider.into());
+        self
+    }
+
     /// Adds a source of the metadata of calls, beside that of the bootstrap
     /// ([`Server::initial_metadata`](crate::config::Server::initial_metadata)) and of sources that were added before.
     #[must_use]
     pub fn with_initial_metadata(mut self, source: impl MetadataSource) -> Self {
         self.settings.credentials.metadata.push(source);
         self
+    }
+}
+
+#[cfg(feature = "tls")]
+impl GrpcTransport {
+    /// Chooses the cryptography of TLS to a server without earlier connections.
+    pub(crate) fn crypto(&self) -> Crypto {
+        self.settings.credentials.crypto()
     }
 }
 

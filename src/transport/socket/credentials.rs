@@ -1,13 +1,17 @@
 //! The credentials of a connection, loaded when it is made (A27, A97).
 
+#[cfg(feature = "tls")]
+use std::sync::Arc;
 use std::{error::Error, path::Path, sync::OnceLock, time::SystemTime};
 
 use http::{HeaderMap, header::AUTHORIZATION};
+#[cfg(feature = "tls")]
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tonic::codegen::StdError;
 
 use super::with_causes;
 #[cfg(feature = "tls")]
-use crate::tls::RevocationLists;
+use crate::tls::{Crypto, RevocationLists};
 use crate::{
     config::{CallCredentials, ChannelCredentials, CustomCredentials, Server},
     dial::{Alpn, MaybeTlsStream, Socket},
@@ -86,7 +90,19 @@ impl CredentialSources {
     /// Sets the lists by which no certificate of a server may be revoked.
     #[cfg(feature = "tls")]
     pub(in crate::transport) fn revoke_by(&mut self, lists: RevocationLists) {
-        self.tls = tls::TlsCache::revoking(lists);
+        self.tls.revoke_by(lists);
+    }
+
+    /// Sets the cryptography of TLS.
+    #[cfg(feature = "tls")]
+    pub(in crate::transport) fn set_crypto(&mut self, provider: Arc<CryptoProvider>) {
+        self.tls.set_crypto(provider);
+    }
+
+    /// Chooses the cryptography of TLS to a server without earlier connections.
+    #[cfg(feature = "tls")]
+    pub(in crate::transport) fn crypto(&self) -> Crypto {
+        self.tls.crypto()
     }
 
     /// Returns the loader of a server.

@@ -79,7 +79,8 @@ async fn ch7_17_lists_are_for_bundles_of_spiffe_and_for_the_fallback_too() {
     let map = json!({ "trust_domains": { "servers": it.world.servers.bundle() } });
     folder.write("map.json", map.to_string());
     let config = TlsConfig::default().with_ca_certificate_file(it.world.folder.path("ca.crt"));
-    let clients = || [it.client(), it.revoking(ClientTls::of_config(&config, "a.example"))];
+    let clients =
+        || [it.client(), it.revoking(ClientTls::of_config(&config, "a.example", &fixture::crypto()))];
     for client in clients() {
         handshake(&client, &it.server).await.unwrap();
     }

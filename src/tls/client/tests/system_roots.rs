@@ -32,8 +32,8 @@ fn server() -> Option<Arc<ServerConfig>> {
     let read = |path: &std::path::Path| std::fs::read(path).unwrap();
     let (chain, private) = (read(&certificate), read(&key));
     let chain = files::Content { path: &certificate, bytes: &chain };
-    let pair = files::identity(&chain, &files::Content { path: &key, bytes: &private }, &files::crypto());
-    let builder = ServerConfig::builder_with_provider(files::crypto());
+    let pair = files::identity(&chain, &files::Content { path: &key, bytes: &private }, &fixture::provider());
+    let builder = ServerConfig::builder_with_provider(fixture::provider());
     let builder = builder.with_safe_default_protocol_versions().unwrap().with_no_client_auth();
     let mut config = builder.with_cert_resolver(Arc::new(SingleCertAndKey::from(pair.unwrap())));
     config.alpn_protocols = vec![b"h2".to_vec()];
@@ -43,7 +43,7 @@ fn server() -> Option<Arc<ServerConfig>> {
 /// The clients whose roots are those of the system.
 fn clients(world: &World) -> [ClientTls; 2] {
     let system = UpstreamTls { roots: Roots::System, ..upstream("a.example") };
-    [world.client(system, None), ClientTls::of_config(&TlsConfig::default(), "a.example")]
+    [world.client(system, None), ClientTls::of_config(&TlsConfig::default(), "a.example", &fixture::crypto())]
 }
 
 #[tokio::test]

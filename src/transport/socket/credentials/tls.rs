@@ -6,6 +6,7 @@ use std::{
     sync::{Arc, Mutex, PoisonError},
 };
 
+use tokio_rustls::rustls::crypto::CryptoProvider;
 use tonic::codegen::StdError;
 
 use super::Secured;
@@ -13,7 +14,7 @@ use crate::{
     config::{Server, TlsConfig},
     dial::{Alpn, Socket},
     escape::Escaped,
-    tls::{ClientTls, Generation, HTTP2, HandshakeError, Revocation, RevocationLists, refusal},
+    tls::{ClientTls, Crypto, Generation, HTTP2, HandshakeError, Revocation, RevocationLists, refusal},
 };
 
 /// The TLS of a client's connections to management servers. It outlives the connections: the last good material stays in use when
@@ -23,6 +24,8 @@ pub(super) struct TlsCache {
     known: Arc<Mutex<HashMap<Key, Arc<ClientTls>>>>,
     /// Lists that no certificate of a server may be in; `None` checks no revocation.
     revocation: Option<Revoked>,
+    /// The cryptography that the application has set; `None` is that of the process or of the build.
+    crypto: Option<Arc<CryptoProvider>>,
 }
 
 /// Revocation lists, read once for all servers.
@@ -50,50 +53,68 @@ pub(super) struct Tls {
 }
 
 impl TlsCache {
-    /// Creates TLS that checks certificates of servers by lists (A69). No I/O.
-    pub(super) fn revoking(setting: RevocationLists) -> Self {
+    /// Sets the lists by which certificates of servers are checked (A69). No I/O.
+    pub(super) fn revoke_by(&mut self, setting: RevocationLists) {
         let lists = Revocation::new(setting.clone());
-        Self { revocation: Some(Revoked { setting, lists }), ..Self::default() }
+        // Clones of these credentials keep what they know.
+        self.known = Arc::default();
+        self.revocation = Some(Revoked { setting, lists });
+    }
+
+    /// Sets the cryptography.
+    pub(super) fn set_crypto(&mut self, provider: Arc<CryptoProvider>) {
+        self.known = Arc::default();
+        self.crypto = Some(provider);
+    }
+
+    /// Chooses the cryptography of TLS to a server without earlier connections.
+    pub(super) fn crypto(&self) -> Crypto {
+        Crypto::choose(self.crypto.as_ref())
     }
 
     /// Reads the files of a configuration, or the system's root certificates. Files that have become unusable leave the last good
     /// material in use.
     ///
     /// # Errors
-    /// A text with the field, the file and the reason: the material has never been usable.
+    /// A text with the field, the file and the reason: the material has never been usable. Or there is no cryptography.
     pub(super) async fn load(&self, server: &Server, config: TlsConfig, alpn: Alpn) -> Result<Tls, String> {
         if config.certificate_file.is_some() != config.private_key_file.is_some() {
             return Err("certificate_file and private_key_file come together".to_owned());
         }
-        let client = self.client(Key { server: server.uri.as_str().into(), config, alpn });
+        let client = self.client(Key { server: server.uri.as_str().into(), config, alpn })?;
         let generation = client.prepare().await.map_err(|missing| missing.reason().to_owned())?;
         Ok(Tls { client, generation })
     }
 
     /// Returns the TLS of a key, made if it is not known.
-    fn client(&self, key: Key) -> Arc<ClientTls> {
+    fn client(&self, key: Key) -> Result<Arc<ClientTls>, String> {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(client) = known.get(&key) {
-            return client.clone();
+            return Ok(client.clone());
         }
+        // TLS without cryptography is not kept: the process may have a default later.
+        let crypto = self.crypto();
+        crypto.provider().map_err(|missing| missing.to_string())?;
         // An application may have another configuration for each connection. Those in a handshake are in use.
         if known.len() >= MOST_KNOWN {
             known.retain(|_, client| Arc::strong_count(client) > 1);
         }
         let Key { server, config, alpn } = &key;
-        let client = ClientTls::of_server(config, &Escaped(server).to_string(), *alpn);
+        let client = ClientTls::of_server(config, &Escaped(server).to_string(), *alpn, crypto);
         let lists = self.revocation.as_ref().map(|revoked| revoked.lists.clone());
         let client = Arc::new(client.with_revocation(lists));
         known.insert(key, client.clone());
-        client
+        Ok(client)
     }
 }
 
-/// What is kept configures nothing, except for the lists.
+/// What is kept configures nothing, except for the lists and the cryptography. The latter is compared by identity, as rustls has
+/// no other comparison.
 impl PartialEq for TlsCache {
     fn eq(&self, other: &Self) -> bool {
         let setting = |cache: &Self| cache.revocation.as_ref().map(|revoked| revoked.setting.clone());
-        setting(self) == setting(other)
+        let crypto = |cache: &Self| cache.crypto.as_ref().map(Arc::as_ptr);
+        setting(self) == setting(other) && crypto(self) == crypto(other)
     }
 }
 

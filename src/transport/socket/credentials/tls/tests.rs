@@ -12,7 +12,7 @@ use tokio_rustls::{
 use super::*;
 use crate::{
     config::Bootstrap,
-    tls::fixture::{Ca, Folder, dns, uri},
+    tls::fixture::{self, Ca, Folder, dns, uri},
 };
 
 /// Loads the material of a connection as the first one of a client.
@@ -197,8 +197,13 @@ async fn a69_a_server_whose_certificate_is_revoked_is_refused_by_the_next_connec
     let issued = ca.issue_with([dns(HOST)], |params| params.serial_number = Some(7.into()));
     let server = issued.server(None);
     let directory = || RevocationLists::directory(lists.path(""));
-    let cache = TlsCache::revoking(directory());
-    assert!(cache == TlsCache::revoking(directory()) && cache != TlsCache::default());
+    let revoking = || {
+        let mut cache = TlsCache::default();
+        cache.revoke_by(directory());
+        cache
+    };
+    let cache = revoking();
+    assert!(cache == revoking() && cache != TlsCache::default());
     let error = secure(&load_from(&cache, &config).await.unwrap(), &server).await.unwrap_err();
     assert!(error.contains("is not determined by the certificate revocation lists in "), "{error}");
     lists.write("a.crl", ca.revoke(&[8]).der());
@@ -208,6 +213,25 @@ async fn a69_a_server_whose_certificate_is_revoked_is_refused_by_the_next_connec
     tokio::time::sleep(Duration::from_secs(601)).await;
     let error = secure(&load_from(&cache, &config).await.unwrap(), &server).await.unwrap_err();
     assert!(error.contains("certificate 07 of the issuer") && error.contains("is revoked by "), "{error}");
+}
+
+#[tokio::test]
+async fn tls_has_the_cryptography_that_is_set() {
+    let (folder, ca, provider) = (Folder::new(), Ca::new(), fixture::provider_without_keys());
+    let with = |provider: &Arc<CryptoProvider>| {
+        let mut cache = TlsCache::default();
+        cache.set_crypto(provider.clone());
+        cache
+    };
+    let cache = with(&provider);
+    // Providers are compared by identity, so that no client is shared that has another one.
+    assert!(cache == with(&provider) && cache != with(&fixture::provider_without_keys()));
+    let (certificate, key) = folder.write_identity(&ca.issue([dns(HOST)]));
+    let config = TlsConfig::default().with_identity(certificate, key);
+    let config = config.with_ca_certificate_file(folder.write("ca.crt", ca.pem()));
+    let error = load_from(&cache, &config).await.err().unwrap();
+    assert!(error.contains("refused by the provider"), "{error}");
+    load(&config).await.unwrap();
 }
 
 /// The server, and the name of its certificate.

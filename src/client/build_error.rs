@@ -1,0 +1,30 @@
+//! The error of building a client.
+
+use thiserror::Error;
+
+use crate::{config::ConfigError, escape::debug_as_message};
+#[cfg(feature = "tls")]
+use crate::{escape::Escaped, tls::NoCrypto};
+
+/// The reason why a client could not be built.
+#[derive(Clone, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum BuildError {
+    /// The client was built outside of a tokio runtime.
+    #[error("a client needs a tokio runtime: build it in a task, or within `Runtime::enter`")]
+    NoRuntime,
+    /// The bootstrap does not match the [extensions](super::ClientBuilder::extensions) of the application: the plugin of a
+    /// certificate provider rejected its configuration.
+    #[error("bootstrap: {0}")]
+    Bootstrap(ConfigError),
+    /// A management server has the credentials `tls`, and TLS has no cryptography: no feature with one is enabled, the process has no
+    /// default, and [`crypto_provider`](super::ClientBuilder::crypto_provider) is not set.
+    #[cfg(feature = "tls")]
+    #[error("cannot connect to xDS server {}: {NoCrypto}", Escaped(.server))]
+    NoCryptoProvider {
+        /// The URI of the server.
+        server: String,
+    },
+}
+
+debug_as_message!(BuildError);
