@@ -157,7 +157,8 @@ impl Script {
         let goes_away = self.near.has(|quirk| matches!(quirk, Quirk::GoAway { .. }));
         // The h2 crate answers the trailers that follow a reset of the server by a reset of its own.
         let crosses = |crowd: &Crowd| self.near.goes_on_after_reset() && crowd.is_reset_by_server();
-        let resets = self.crowds.iter().any(|crowd| crowd.resets_streams() || crosses(crowd));
+        let resets =
+            self.crowds.iter().any(|crowd| crowd.resets_streams() || crosses(crowd)) || self.times_out();
         let uploads = self.crowds.iter().any(|crowd| crowd.application.sending != Sending::Unary);
         let streams: usize = self.crowds.iter().map(|crowd| crowd.count).sum();
         let reasons = [
@@ -173,6 +174,14 @@ impl Script {
             (self.has_lone_ring_entry(), "ring"),
         ];
         reasons.into_iter().find_map(|(applies, reason)| applies.then_some(reason))
+    }
+
+    /// Whether the time limit of the route may end calls: while they wait for a connection behind silent endpoints, or for who reads late.
+    fn times_out(&self) -> bool {
+        let reads_late = |crowd: &Crowd| {
+            matches!(crowd.application.reading, Reading::Slowly(_) | Reading::Late(_) | Reading::Held(_))
+        };
+        self.max_stream_duration.is_some() && (self.silent > 0 || self.crowds.iter().any(reads_late))
     }
 
     /// Whether a ring has one entry for several endpoints, of which the others are then never picked (A42).
