@@ -152,7 +152,7 @@ pub(in crate::balance) trait PolicyPicker<H>: Sized {
 #[derive(Debug)]
 pub(in crate::balance) enum PolicyPick<'a, H> {
     Endpoint(&'a Arc<ReadyEndpoint<H>>, Tracking),
-    /// The same with headers that the policy of the application adds.
+    /// The endpoint, and headers that the policy of the application adds to the request.
     EndpointWithMetadata(&'a Arc<ReadyEndpoint<H>>, Tracking, Vec<AddedMetadata>),
     /// The attempt waits for the next picker.
     Wait,

@@ -269,7 +269,7 @@ impl ClientBuilder {
     /// Sets the cryptography of all TLS of the client: that to management servers, over REST too, and that of channels without one of
     /// their own (`ChannelBuilder::crypto_provider`). Without effect on a custom [`transport`](Self::transport).
     ///
-    /// By default it is that of the process, if it has a default ([`CryptoProvider::install_default`]) when the client is built, or else
+    /// The default is the provider of the process, if that has one ([`CryptoProvider::install_default`]) when the client is built, or else
     /// that of the features: `tls-aws-lc`, or `tls-ring`, or nothing. If both are enabled, it is aws-lc, since ring may be enabled as a
     /// default feature alone. The crate does not install a default.
     ///

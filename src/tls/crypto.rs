@@ -10,7 +10,7 @@ use tokio_rustls::rustls::crypto::CryptoProvider;
 
 /// The cryptography of TLS, or its absence, which is the error of each handshake.
 ///
-/// It is chosen once, when a client or a channel is built, so that keys and handshakes have the same. Two values are equal if they are
+/// The choice is made once, when a client or a channel is built, so that keys and handshakes have the same. Two values are equal if they are
 /// the same provider, since rustls cannot compare providers.
 #[derive(Clone)]
 pub(crate) struct Crypto(Option<Arc<CryptoProvider>>);
