@@ -1,0 +1,7 @@
+//! The command-line tool: `cargo install xdskit-cli`.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    xdskit_cli::main()
+}
