@@ -7,46 +7,49 @@ use xdskit::config::ApiType;
 
 /// Which management server, and how to talk to it.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct Connect {
+pub struct Connect {
     /// A bootstrap, in gRPC's format or in Envoy's. Without it, that of the environment is read: the file in
     /// GRPC_XDS_BOOTSTRAP, or the JSON in GRPC_XDS_BOOTSTRAP_CONFIG
     #[arg(long, value_name = "PATH", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
-    pub(crate) bootstrap: Option<PathBuf>,
+    pub bootstrap: Option<PathBuf>,
     /// The variant of the protocol where the bootstrap names none: state of the world, or incremental
     #[arg(long, value_name = "VARIANT", value_enum, default_value_t = Protocol::Sotw, allow_hyphen_values = true)]
-    pub(crate) protocol: Protocol,
+    pub protocol: Protocol,
 }
 
 /// What `watch` and `walk` share.
 #[derive(Debug, Clone, PartialEq, Args)]
-pub(crate) struct Look {
+pub struct Look {
+    /// The management server.
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    pub connect: Connect,
     /// How long a server may take before a resource counts as non-existent [default: 15]
     #[arg(long, value_name = "SECONDS", value_parser = seconds, allow_hyphen_values = true)]
-    pub(crate) resource_timeout: Option<Duration>,
+    pub resource_timeout: Option<Duration>,
     /// Writes one JSON object a line instead of text for people
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
     /// Prints the first complete state of all targets and ends: with exit code 0, or 1 if something is missing
     #[arg(long)]
-    pub(crate) once: bool,
+    pub once: bool,
 }
 
 /// A variant of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Protocol {
+pub enum Protocol {
+    #[allow(missing_docs, reason = "the docs would be in the help of each option")]
     Sotw,
+    #[allow(missing_docs, reason = "the docs would be in the help of each option")]
     Delta,
 }
 
 /// A header of requests: NAME=VALUE.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Header {
+pub struct Header {
     /// The name.
-    pub(crate) name: String,
+    pub name: String,
     /// The value.
-    pub(crate) value: String,
+    pub value: String,
 }
 
 impl From<Protocol> for ApiType {
@@ -70,7 +73,7 @@ impl FromStr for Header {
 }
 
 /// Parses a duration in seconds.
-pub(crate) fn seconds(text: &str) -> Result<Duration, String> {
+pub fn seconds(text: &str) -> Result<Duration, String> {
     let seconds = text.parse().ok().filter(|seconds| *seconds > 0.0 && *seconds <= LONGEST);
     seconds
         .map(Duration::from_secs_f64)

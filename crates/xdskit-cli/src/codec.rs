@@ -8,7 +8,7 @@ use tonic::{
 
 /// A codec of messages as bytes, whose content the caller decodes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct RawCodec;
+pub struct RawCodec;
 
 impl Codec for RawCodec {
     type Encode = Bytes;

@@ -8,16 +8,16 @@ use xdskit::{
 
 /// The reason why a resource is absent, or may be stale.
 #[derive(Debug, Serialize)]
-pub(crate) struct Problem {
+pub struct Problem {
     /// The name of a status code.
-    pub(crate) code: &'static str,
+    pub code: &'static str,
     /// The reason.
-    pub(crate) message: String,
+    pub message: String,
 }
 
 impl Problem {
     /// The absence of a resource.
-    pub(crate) fn not_found(message: &str) -> Self {
+    pub fn not_found(message: &str) -> Self {
         Self { code: Code::NotFound.as_str(), message: message.to_owned() }
     }
 }
@@ -29,13 +29,13 @@ impl From<&WatchError> for Problem {
 }
 
 /// An object on a line, including the line end.
-pub(crate) fn json(line: &impl Serialize) -> String {
+pub fn json(line: &impl Serialize) -> String {
     printable(serde_json::to_string(line).expect(TEXT_KEYS)) + "\n"
 }
 
 /// JSON that cannot control a terminal: the control characters beyond ASCII, and those that change the direction of text, which JSON
 /// leaves as they are, become its escapes.
-pub(crate) fn printable(json: String) -> String {
+pub fn printable(json: String) -> String {
     // JSON has escaped the control characters of ASCII but for DEL.
     let is_odd = |c: char| !c.is_ascii() && Escaped(c).to_string().starts_with('\\') || c == '\u{7f}';
     if !json.contains(is_odd) {
@@ -53,7 +53,7 @@ pub(crate) fn printable(json: String) -> String {
 }
 
 /// Why resources can be written as JSON.
-pub(crate) const TEXT_KEYS: &str = "resources are structs, and maps by text";
+pub const TEXT_KEYS: &str = "resources are structs, and maps by text";
 
 #[cfg(test)]
 mod tests {

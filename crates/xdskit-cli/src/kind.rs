@@ -8,20 +8,28 @@ use super::usage::{closest, did_you_mean};
 
 /// A resource type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Kind {
+pub enum Kind {
+    /// Listeners (LDS).
     Listener,
+    /// Route configurations (RDS).
     Route,
+    /// Clusters (CDS).
     Cluster,
+    /// Endpoints (EDS).
     Endpoints,
+    /// Scopes (SRDS).
     ScopedRoute,
+    /// Virtual hosts on demand (VHDS).
     VirtualHost,
+    /// Secrets (SDS).
     Secret,
+    /// Layers of runtime settings (RTDS).
     Runtime,
 }
 
 impl Kind {
     /// All types, in the order in which help texts list them.
-    pub(crate) const ALL: [Self; 8] = [
+    pub const ALL: [Self; 8] = [
         Self::Listener,
         Self::Route,
         Self::Cluster,
@@ -33,7 +41,7 @@ impl Kind {
     ];
 
     /// The name on the command line and in the output.
-    pub(crate) fn as_str(self) -> &'static str {
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Listener => "listener",
             Self::Route => "route",
@@ -47,7 +55,7 @@ impl Kind {
     }
 
     /// The type of a type URL, if it is one of these.
-    pub(crate) fn from_type_url(type_url: &str) -> Option<Self> {
+    pub fn from_type_url(type_url: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.type_url() == type_url)
     }
 

@@ -1,7 +1,6 @@
 //! The start, the end and the output of the tool and its examples.
 
 use std::{
-    env,
     ffi::OsString,
     fmt::{self, Display},
     io::{self, ErrorKind, IsTerminal, Write},
@@ -16,21 +15,17 @@ use clap::Parser;
 use tokio::sync::Notify;
 use tracing_subscriber::{EnvFilter, filter::LevelFilter};
 use xdskit::{
-    Client,
-    channel::ComputeEngineCredentials,
-    client::{ClientBuilder, Validation},
-    config::Bootstrap,
-    transport::credentials::CredentialsRegistry,
+    bootstrap::{BootstrapError, Origin},
+    channel::ChannelError,
+    client::BuildError,
+    config::TargetError,
 };
 
-use super::{
-    args::{Connect, Look},
-    usage, wrap,
-};
+use super::{usage, wrap};
 
 /// A command as it was called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Program {
+pub enum Program {
     /// The tool itself, or one of its subcommands.
     Tool(Option<&'static str>),
     /// An example. It continues to accept arguments for which there is a better form.
@@ -39,7 +34,7 @@ pub(crate) enum Program {
 
 /// The reason why a command ends early.
 #[derive(Debug)]
-pub(crate) enum Failure {
+pub enum Failure {
     /// The command line or the bootstrap is invalid; contains a correction.
     Usage(String),
     /// An operation failed.
@@ -52,11 +47,11 @@ pub(crate) enum Failure {
 
 /// A request to end the program, which also takes effect while its output is not being read.
 #[derive(Debug, Clone)]
-pub(crate) struct Stop(Arc<Notify>);
+pub struct Stop(Arc<Notify>);
 
 impl Program {
     /// Reads the command line, without the name of the program, and runs the command.
-    pub(crate) fn main<T: Parser>(
+    pub fn main<T: Parser>(
         self,
         args: impl IntoIterator<Item = OsString>,
         run: impl FnOnce(Self, &T) -> Result<(), Failure>,
@@ -69,10 +64,7 @@ impl Program {
     }
 
     /// Parses a command line without the name of the program; `None` if it requests help, which is printed.
-    pub(crate) fn parse<T: Parser>(
-        self,
-        args: impl IntoIterator<Item = OsString>,
-    ) -> Result<Option<T>, Failure> {
+    pub fn parse<T: Parser>(self, args: impl IntoIterator<Item = OsString>) -> Result<Option<T>, Failure> {
         let name = OsString::from(match self {
             Self::Tool(_) => "xdskit",
             Self::Example(name) => name,
@@ -90,7 +82,7 @@ impl Program {
     }
 
     /// Prints the reason why a command ended early, and returns its exit code.
-    pub(crate) fn end(self, ended: Result<(), Failure>) -> ExitCode {
+    pub fn end(self, ended: Result<(), Failure>) -> ExitCode {
         match ended {
             Ok(()) => ExitCode::SUCCESS,
             // The reader of the output has closed it.
@@ -112,12 +104,12 @@ impl Program {
     }
 
     /// Writes an error to standard error.
-    pub(crate) fn complain(self, error: &str) {
+    pub fn complain(self, error: &str) {
         note(&format!("{self}: {error}"));
     }
 
     /// Whether arguments with a better form are rejected, which an example still accepts.
-    pub(crate) fn is_strict(self) -> bool {
+    pub fn is_strict(self) -> bool {
         match self {
             Self::Tool(_) => true,
             Self::Example(_) => false,
@@ -141,9 +133,50 @@ impl From<io::Error> for Failure {
     }
 }
 
+/// The command line lacks a bootstrap, or that is invalid.
+impl From<BootstrapError> for Failure {
+    fn from(error: BootstrapError) -> Self {
+        Self::Usage(match (error.origin(), error.errors()) {
+            (Origin::Environment, _) => {
+                let [file, text] = VARIABLES;
+                format!(
+                    "--bootstrap PATH is missing, and the environment has neither {file} (the name of a file) nor \
+                     {text} (JSON)\n{MINIMAL}"
+                )
+            }
+            (_, []) => error.to_string(),
+            (_, [..]) if error.is_of_envoys_format() => format!("{error}\n{ENVOYS_FORMAT}"),
+            (_, [..]) => format!("{error}\n{MINIMAL}"),
+        })
+    }
+}
+
+/// A target can never be resolved; contains a correction if there is an obvious one.
+impl From<TargetError> for Failure {
+    fn from(error: TargetError) -> Self {
+        let TargetError::Invalid { target, .. } = &error else { return Self::Usage(error.to_string()) };
+        let name = target.split_once("://").map_or(&**target, |(_, name)| name).trim_start_matches('/');
+        let name = name.strip_prefix("xds:").unwrap_or(name);
+        Self::Usage(format!("{error}; write xds:///{}", if name.is_empty() { "shop" } else { name }))
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// The command line does not fit the bootstrap.
+impl From<ChannelError> for Failure {
+    fn from(error: ChannelError) -> Self {
+        Self::Usage(error.to_string())
+    }
+}
+
 impl Stop {
     /// A request by an interrupt of the user.
-    pub(crate) fn on_interrupt() -> Self {
+    pub fn on_interrupt() -> Self {
         let stop = Self(Arc::default());
         let requested = stop.clone();
         let mut interrupt = Box::pin(tokio::signal::ctrl_c());
@@ -162,7 +195,7 @@ impl Stop {
     }
 
     /// Requests the end of the program. Output in progress has a moment to be read.
-    pub(crate) fn request(&self) {
+    pub fn request(&self) {
         self.0.notify_one();
         // A thread of its own, since a write that nobody reads may block the runtime with its timers.
         thread::spawn(|| {
@@ -172,71 +205,25 @@ impl Stop {
     }
 
     /// Waits until the end is requested.
-    pub(crate) async fn requested(&self) {
+    pub async fn requested(&self) {
         self.0.notified().await;
     }
 }
 
-impl Connect {
-    /// The bootstrap of the command line, or that of the environment.
-    pub(crate) fn bootstrap(&self) -> Result<Bootstrap, Failure> {
-        let is_set = |name| env::var_os(name).is_some_and(|value| !value.is_empty());
-        let read = match &self.bootstrap {
-            Some(path) => Bootstrap::from_file(path),
-            None if VARIABLES.into_iter().any(is_set) => Bootstrap::from_env(),
-            None => {
-                let [file, text] = VARIABLES;
-                return Err(Failure::Usage(format!(
-                    "--bootstrap PATH is missing, and the environment has neither {file} (the name of a file) nor \
-                     {text} (JSON)\n{MINIMAL}"
-                )));
-            }
-        };
-        read.map_err(|error| match error.errors() {
-            [] => Failure::Usage(error.to_string()),
-            [..] if error.is_of_envoys_format() => Failure::Usage(format!("{error}\n{ENVOYS_FORMAT}")),
-            [..] => Failure::Usage(format!("{error}\n{MINIMAL}")),
-        })
-    }
-}
-
-impl Look {
-    /// The client with the settings of the command line.
-    pub(crate) fn client(&self, bootstrap: Bootstrap, validation: Validation) -> Result<Client, Failure> {
-        let mut builder = client(bootstrap).api_type(self.connect.protocol.into()).validation(validation);
-        if let Some(timeout) = self.resource_timeout {
-            builder = builder.resource_timeout(timeout);
-        }
-        builder.build().map_err(|error| Failure::Failed(error.to_string()))
-    }
-}
-
-/// A builder of a client with the credentials that the tool has.
-pub(crate) fn client(bootstrap: impl Into<Arc<Bootstrap>>) -> ClientBuilder {
-    let google = ComputeEngineCredentials::default();
-    Client::builder(bootstrap)
-        .credentials(CredentialsRegistry::default().with_call("google_compute_engine", google))
-}
-
 /// Prints, and flushes the output.
-pub(crate) fn print(text: &str) -> io::Result<()> {
+pub fn print(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
 }
 
-/// Prints a line in an example, ignoring errors.
-pub fn print_line(line: impl Display) {
-    let _ = print(&format!("{line}\n"));
-}
-
 /// Writes lines to standard error, ignoring errors.
-pub(crate) fn note(lines: &str) {
+pub fn note(lines: &str) {
     let _ = writeln!(io::stderr(), "{}", wrap::for_output(lines, &io::stderr()));
 }
 
 /// Logs to standard error: warnings, unless `RUST_LOG` asks for more.
-pub(crate) fn log_to_stderr() {
+pub fn log_to_stderr() {
     let filter = EnvFilter::builder().with_default_directive(LevelFilter::WARN.into()).from_env_lossy();
     tracing_subscriber::fmt()
         .with_env_filter(filter)

@@ -10,7 +10,7 @@ use tonic::{
 };
 
 /// A line of standard input.
-pub(super) enum Command {
+pub enum Command {
     /// Calls to make.
     Call(Box<Call>),
     /// What the channel is doing, as the answer to this id.
@@ -23,27 +23,27 @@ pub(super) enum Command {
 #[derive(Debug, Clone, Default, Deserialize)]
 // A misspelled field would otherwise have no effect, and the calls would not be what was meant.
 #[serde(deny_unknown_fields)]
-pub(super) struct Call {
+pub struct Call {
     /// Repeated in the answer.
-    pub(super) id: Value,
+    pub id: Value,
     /// The path, such as `/package.Service/Method`.
-    pub(super) method: String,
+    pub method: String,
     /// The metadata of the request, by name.
     #[serde(default)]
-    pub(super) headers: BTreeMap<String, String>,
+    pub headers: BTreeMap<String, String>,
     /// The message, as it is sent.
     #[serde(default)]
-    pub(super) body: String,
+    pub body: String,
     /// In seconds.
-    pub(super) timeout: Option<f64>,
+    pub timeout: Option<f64>,
     /// Whether the calls wait while there is no backend, instead of failing.
-    pub(super) wait_for_ready: Option<bool>,
+    pub wait_for_ready: Option<bool>,
     /// The number of calls, one by default.
     #[serde(default = "one")]
-    pub(super) count: usize,
+    pub count: usize,
     /// The number of calls at a time, one by default.
     #[serde(default = "one")]
-    pub(super) parallel: usize,
+    pub parallel: usize,
 }
 
 impl Command {
@@ -51,7 +51,7 @@ impl Command {
     ///
     /// # Errors
     /// The id of the line, as far as it has one, and the reason.
-    pub(super) fn parse(line: &str) -> Result<Self, (Value, String)> {
+    pub fn parse(line: &str) -> Result<Self, (Value, String)> {
         let value: Value = serde_json::from_str(line).map_err(|error| (Value::Null, error.to_string()))?;
         let id = value.get("id").cloned().unwrap_or_default();
         if value.get("quit") == Some(&Value::Bool(true)) {
@@ -71,7 +71,7 @@ impl Call {
     ///
     /// # Errors
     /// The reason.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub fn check(&self) -> Result<(), String> {
         // A path may have further segments: servers behind a gateway have them before the service.
         let parts: Vec<_> = self.method.split('/').collect();
         if !matches!(&parts[..], ["", rest @ ..] if rest.len() > 1 && rest.iter().all(|part| !part.is_empty()))
@@ -88,7 +88,7 @@ impl Call {
     }
 
     /// The timeout of each call.
-    pub(super) fn timeout(&self) -> Option<Duration> {
+    pub fn timeout(&self) -> Option<Duration> {
         self.timeout.map(Duration::from_secs_f64)
     }
 
@@ -96,7 +96,7 @@ impl Call {
     ///
     /// # Errors
     /// A name or a value is not one of HTTP.
-    pub(super) fn add_headers(&self, metadata: &mut MetadataMap) -> Result<(), Status> {
+    pub fn add_headers(&self, metadata: &mut MetadataMap) -> Result<(), Status> {
         for (name, value) in &self.headers {
             let invalid = |error: &dyn std::error::Error| {
                 Status::invalid_argument(format!("the header {name:?} cannot be sent: {error}"))

@@ -12,7 +12,7 @@ use xdskit::error::Escaped;
 use crate::json::printable;
 
 /// What came of a call.
-pub(super) struct Outcome {
+pub struct Outcome {
     /// The status.
     code: Code,
     /// The message of the status.
@@ -29,7 +29,7 @@ pub(super) struct Outcome {
 
 /// What came of the calls of a command.
 #[derive(Default)]
-pub(super) struct Outcomes {
+pub struct Outcomes {
     /// Numbers of calls by their statuses.
     codes: BTreeMap<&'static str, usize>,
     /// Numbers of calls by the messages of their statuses.
@@ -42,7 +42,7 @@ pub(super) struct Outcomes {
 
 impl Outcome {
     /// The outcome of a call with a response.
-    pub(super) fn answered(body: &[u8], headers: &MetadataMap, trailers: &MetadataMap) -> Self {
+    pub fn answered(body: &[u8], headers: &MetadataMap, trailers: &MetadataMap) -> Self {
         Self {
             code: Code::Ok,
             message: String::new(),
@@ -54,7 +54,7 @@ impl Outcome {
     }
 
     /// The metadata of a status are those of its trailers, with headers of a response without messages.
-    pub(super) fn failed(status: &Status) -> Self {
+    pub fn failed(status: &Status) -> Self {
         Self {
             code: status.code(),
             message: status.message().to_owned(),
@@ -66,17 +66,17 @@ impl Outcome {
     }
 
     /// Sets the time that the call took.
-    pub(super) fn set_duration(&mut self, duration: Duration) {
+    pub fn set_duration(&mut self, duration: Duration) {
         self.duration = duration;
     }
 
     /// Whether the call has succeeded.
-    pub(super) fn is_ok(&self) -> bool {
+    pub fn is_ok(&self) -> bool {
         self.code == Code::Ok
     }
 
     /// The answer to a single call.
-    pub(super) fn json(&self, id: &Value) -> String {
+    pub fn json(&self, id: &Value) -> String {
         let answer = json!({
             "id": id,
             "code": name(self.code),
@@ -90,7 +90,7 @@ impl Outcome {
     }
 
     /// For people: what the server has chosen cannot control their terminals, nor look like other lines of this.
-    pub(super) fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let mut text = format!("{} in {} ms", name(self.code), millis(self.duration));
         if !self.message.is_empty() {
             text += &format!(": {}", Escaped(&self.message));
@@ -111,7 +111,7 @@ impl Outcome {
 
 impl Outcomes {
     /// Adds the outcome of a call.
-    pub(super) fn add(&mut self, outcome: &Outcome) {
+    pub fn add(&mut self, outcome: &Outcome) {
         *self.codes.entry(name(outcome.code)).or_default() += 1;
         if !outcome.message.is_empty() {
             *self.messages.entry(outcome.message.clone()).or_default() += 1;
@@ -124,7 +124,7 @@ impl Outcomes {
     }
 
     /// The answer to several calls. Its times are the least, the median, the 99th percentile and the greatest.
-    pub(super) fn json(mut self, id: &Value) -> String {
+    pub fn json(mut self, id: &Value) -> String {
         self.durations.sort_unstable();
         let at = |percent: usize| {
             // The nearest rank: the first time that at least so many percent of the calls do not exceed.

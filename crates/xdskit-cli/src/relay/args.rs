@@ -5,92 +5,118 @@ use std::{path::PathBuf, time::Duration};
 use clap::{Args, Parser, ValueHint};
 use xdskit::control_plane::{ServerLimits, session::Limits};
 
-use crate::args::{Connect, seconds};
+use crate::{
+    args::{Connect, seconds},
+    program::Failure,
+};
 
 /// Serves many clients from one subscription
 #[derive(Debug, Clone, PartialEq, Parser)]
 #[command(name = "relay", after_help = HELP, args_override_self = true)]
-pub(crate) struct RelayArgs {
+pub struct RelayArgs {
+    /// The upstream server.
     #[command(flatten)]
-    pub(crate) connect: Connect,
+    pub connect: Connect,
     /// Where clients connect, such as 127.0.0.1:18001; port 0 is any that is free
     #[arg(long, value_name = "ADDR", allow_hyphen_values = true)]
-    pub(crate) listen: Option<String>,
+    pub listen: Option<String>,
     /// How often figures are printed
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10", allow_hyphen_values = true)]
-    pub(crate) report: Duration,
+    pub report: Duration,
     /// Time for which a name stays subscribed after the last client unsubscribes
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "30", allow_hyphen_values = true)]
-    pub(crate) linger: Duration,
+    pub linger: Duration,
     /// Prints figures as JSON, one object a line
     #[arg(long)]
-    pub(crate) json: bool,
+    pub json: bool,
+    /// What clients may use.
     #[command(flatten)]
-    pub(crate) limits: LimitArgs,
+    pub limits: LimitArgs,
+    /// How clients are known.
     #[command(flatten)]
-    pub(crate) security: SecurityArgs,
+    pub security: SecurityArgs,
 }
 
 /// How clients are known.
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Security of the listener")]
-pub(crate) struct SecurityArgs {
+pub struct SecurityArgs {
     /// The certificates of the relay (PEM), for TLS with its clients
     #[arg(long, value_name = "PATH", requires = "tls_key", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
-    pub(crate) tls_certificate: Option<PathBuf>,
+    pub tls_certificate: Option<PathBuf>,
     /// The private key of the first certificate (PEM)
     #[arg(long, value_name = "PATH", requires = "tls_certificate", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
-    pub(crate) tls_key: Option<PathBuf>,
+    pub tls_key: Option<PathBuf>,
     /// Authorities (PEM), one of which has to have issued the certificate of each client
     #[arg(long, value_name = "PATH", requires = "tls_certificate", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
-    pub(crate) client_ca: Option<PathBuf>,
+    pub client_ca: Option<PathBuf>,
     /// Tokens, one a line, one of which each client has to send in authorization: Bearer
     #[arg(long, value_name = "PATH", requires = "tls_certificate", allow_hyphen_values = true, value_hint = ValueHint::FilePath)]
-    pub(crate) token_file: Option<PathBuf>,
+    pub token_file: Option<PathBuf>,
     /// How often these files are read again
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "10", allow_hyphen_values = true)]
-    pub(crate) credentials_refresh: Duration,
+    pub credentials_refresh: Duration,
 }
 
 /// What clients may use.
 #[derive(Debug, Clone, PartialEq, Args)]
 #[command(next_help_heading = "Limits of clients")]
-pub(crate) struct LimitArgs {
+pub struct LimitArgs {
     /// The largest request, in bytes
     #[arg(long, value_name = "BYTES", value_parser = positive, default_value = "16777216", allow_hyphen_values = true)]
-    pub(crate) max_request_size: usize,
+    pub max_request_size: usize,
     /// The most names on a stream, of all types together
     #[arg(long, value_name = "NUMBER", value_parser = positive, default_value = "100000", allow_hyphen_values = true)]
-    pub(crate) max_names: usize,
+    pub max_names: usize,
     /// The most initial versions of a type in a request of the incremental variant
     #[arg(long, value_name = "NUMBER", value_parser = positive, default_value = "1000000", allow_hyphen_values = true)]
-    pub(crate) max_initial_versions: usize,
+    pub max_initial_versions: usize,
     /// The most different names that all clients together subscribe to
     #[arg(long, value_name = "NUMBER", value_parser = positive, default_value = "1000000", allow_hyphen_values = true)]
-    pub(crate) max_total_names: usize,
+    pub max_total_names: usize,
     /// The longest name, in bytes
     #[arg(long, value_name = "BYTES", value_parser = positive, default_value = "4096", allow_hyphen_values = true)]
-    pub(crate) max_name_length: usize,
+    pub max_name_length: usize,
     /// The most resource types on a stream
     #[arg(long, value_name = "NUMBER", value_parser = positive, default_value = "100", allow_hyphen_values = true)]
-    pub(crate) max_types: usize,
+    pub max_types: usize,
     /// The largest node of a client, in bytes
     #[arg(long, value_name = "BYTES", value_parser = positive, default_value = "1048576", allow_hyphen_values = true)]
-    pub(crate) max_node_size: usize,
+    pub max_node_size: usize,
     /// The most streams on a connection
     #[arg(long, value_name = "NUMBER", value_parser = streams, default_value = "100", allow_hyphen_values = true)]
-    pub(crate) max_streams: u32,
+    pub max_streams: u32,
     /// The most connections
     #[arg(long, value_name = "NUMBER", value_parser = positive, default_value = "10000", allow_hyphen_values = true)]
-    pub(crate) max_connections: usize,
+    pub max_connections: usize,
     /// Time after which a connection without streams is closed
     #[arg(long, value_name = "SECONDS", value_parser = seconds, default_value = "300", allow_hyphen_values = true)]
-    pub(crate) idle_timeout: Duration,
+    pub idle_timeout: Duration,
+}
+
+impl RelayArgs {
+    /// The address where clients connect.
+    ///
+    /// # Errors
+    /// There is none, or it is not of the form HOST:PORT.
+    pub fn listen(&self) -> Result<&str, Failure> {
+        let Some(listen) = self.listen.as_deref() else {
+            let what = "--listen ADDR is missing: where clients connect, such as 127.0.0.1:18001";
+            return Err(Failure::Usage(what.to_owned()));
+        };
+        let has_port = listen.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+        match has_port {
+            true => Ok(listen),
+            false => Err(Failure::Usage(format!(
+                "--listen {listen:?}: must be HOST:PORT, such as 127.0.0.1:18001"
+            ))),
+        }
+    }
 }
 
 impl LimitArgs {
     /// The limits of a stream.
-    pub(crate) fn of_streams(&self) -> Limits {
+    pub fn of_streams(&self) -> Limits {
         let Self { max_names, max_initial_versions, max_name_length, max_types, max_node_size, .. } = *self;
         let mut limits = Limits::default();
         limits.max_names = max_names;
@@ -102,7 +128,7 @@ impl LimitArgs {
     }
 
     /// The limits of requests and connections.
-    pub(crate) fn of_server(&self) -> ServerLimits {
+    pub fn of_server(&self) -> ServerLimits {
         let Self { max_request_size, max_total_names, max_connections, idle_timeout, .. } = *self;
         let mut limits = ServerLimits::default();
         limits.max_request_size = max_request_size;

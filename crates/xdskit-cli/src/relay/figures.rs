@@ -20,7 +20,7 @@ use super::mirror::{Counters, Mirror};
 
 /// The statistics of a relay, which its tasks count together.
 #[derive(Debug)]
-pub(crate) struct Figures {
+pub struct Figures {
     /// The time at which the relay was started.
     start: Instant,
     /// What it has received.
@@ -33,16 +33,16 @@ pub(crate) struct Figures {
 
 /// The latest error of a client, and the number of all so far.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Complaint {
+pub struct Complaint {
     /// Counts the complaints, so that a repeated one differs.
-    pub(super) number: u64,
+    pub number: u64,
     /// The reason, cut if it is long.
-    pub(super) text: String,
+    pub text: String,
 }
 
 impl Complaint {
     /// The error, with the number of those since the last one that was shown.
-    pub(super) fn since(&self, shown: u64) -> String {
+    pub fn since(&self, shown: u64) -> String {
         match self.number.saturating_sub(shown + 1) {
             0 => self.text.clone(),
             others => format!("{} (and {others} others)", self.text),
@@ -84,13 +84,13 @@ struct Down {
 
 impl Figures {
     /// The figures of a relay that starts now.
-    pub(crate) fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (up, down) = (Up::default(), Down::default());
         Self { start: Instant::now(), up, down, complaint: watch::Sender::default() }
     }
 
     /// The latest error of a client, for display. A slow reader skips some.
-    pub(crate) fn complaints(&self) -> watch::Receiver<Complaint> {
+    pub fn complaints(&self) -> watch::Receiver<Complaint> {
         self.complaint.subscribe()
     }
 
@@ -102,7 +102,7 @@ impl Figures {
     }
 
     /// Counts an event of a client.
-    pub(crate) fn observe(&self, event: &Event) {
+    pub fn observe(&self, event: &Event) {
         match event {
             Event::Response { resources, removed, bytes, .. } => {
                 add(&self.down.responses, 1);
@@ -140,7 +140,7 @@ impl Figures {
     }
 
     /// The line that says where clients connect.
-    pub(crate) fn listening(addr: SocketAddr, json: bool) -> String {
+    pub fn listening(addr: SocketAddr, json: bool) -> String {
         match json {
             true => json!({ "listening": addr.to_string() }).to_string(),
             false => format!("relaying on {addr}"),
@@ -148,7 +148,7 @@ impl Figures {
     }
 
     /// Formats one report.
-    pub(crate) fn report(&self, control_plane: &ControlPlane, json: bool) -> String {
+    pub fn report(&self, control_plane: &ControlPlane, json: bool) -> String {
         let current = control_plane.subscriptions();
         let Self { up, down, .. } = self;
         let [streams, subscriptions, names] =

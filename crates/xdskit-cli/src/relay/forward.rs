@@ -25,7 +25,7 @@ use super::{
 };
 
 /// A relay, which serves the resources that its clients receive.
-pub(crate) struct Relay {
+pub struct Relay {
     /// The two clients have separate streams: on a shared one, a resource for a name would look like a member of the
     /// wildcard, too.
     names: Client,
@@ -60,7 +60,7 @@ struct Subscription {
 impl Relay {
     /// A relay with two clients of a management server, one for names and one for wildcards and other collections, and
     /// with the settings of its own control plane. A topic without subscriptions is kept for `linger`.
-    pub(crate) fn new(
+    pub fn new(
         [names, collections]: [Client; 2],
         control_plane: ControlPlaneBuilder,
         mirror: Mirror,
@@ -94,17 +94,17 @@ impl Relay {
     }
 
     /// Serves the clients.
-    pub(crate) fn control_plane(&self) -> &ControlPlane {
+    pub fn control_plane(&self) -> &ControlPlane {
         &self.control_plane
     }
 
     /// The statistics.
-    pub(crate) fn figures(&self) -> Arc<Figures> {
+    pub fn figures(&self) -> Arc<Figures> {
         self.figures.clone()
     }
 
     /// Relays until the client is shut down.
-    pub(crate) async fn run(mut self) {
+    pub async fn run(mut self) {
         let mut changes = self.control_plane.subscription_changes();
         loop {
             let next = self.idle.front().map(|(at, _)| *at);

@@ -5,7 +5,10 @@ use std::{
     sync::Arc,
 };
 
-use xdskit::control_plane::{AnyResource, store::Transaction};
+use xdskit::{
+    config::{ApiType, Bootstrap, Server},
+    control_plane::{AnyResource, store::Transaction},
+};
 
 use super::{
     raw::{UpstreamState, is_own_name},
@@ -14,7 +17,7 @@ use super::{
 
 /// All resources with a known state, by type and name.
 #[derive(Debug, Default)]
-pub(crate) struct Mirror {
+pub struct Mirror {
     /// The resources by type and name.
     slots: BTreeMap<Topic, Slot>,
     /// The number of resources that exist.
@@ -59,8 +62,16 @@ pub(crate) struct Counters {
 }
 
 impl Mirror {
+    /// A mirror of the servers in a bootstrap, with the variant of the protocol where it names none.
+    pub fn of_servers(bootstrap: &Bootstrap, api_type: ApiType) -> Self {
+        match has_type_versions(bootstrap, api_type) {
+            true => Self::with_type_versions(),
+            false => Self::default(),
+        }
+    }
+
     /// A mirror of one server of the state-of-the-world variant, whose resources have the version of their type.
-    pub(crate) fn with_type_versions() -> Self {
+    fn with_type_versions() -> Self {
         Self { versions: Versions::OfTypes(BTreeMap::new()), ..Self::default() }
     }
 
@@ -276,11 +287,22 @@ impl std::ops::AddAssign for Counters {
     }
 }
 
+/// Whether all resources are from one server of the state-of-the-world variant, so that a type has a version.
+fn has_type_versions(bootstrap: &Bootstrap, api_type: ApiType) -> bool {
+    let is_sotw = |server: &Arc<Server>| !server.api_type.unwrap_or(api_type).is_delta();
+    let mut servers = bootstrap.servers();
+    let only = servers.next().is_some_and(is_sotw) && servers.next().is_none();
+    only && bootstrap.authorities().is_empty() && bootstrap.default_authority().is_none()
+}
+
 #[cfg(test)]
 mod tests {
     use std::time::Duration;
 
-    use xdskit::control_plane::{Store, type_url::CLUSTER};
+    use xdskit::{
+        config::{BootstrapBuilder, Node},
+        control_plane::{Store, type_url::CLUSTER},
+    };
 
     use super::*;
 
@@ -376,5 +398,17 @@ mod tests {
         assert_eq!((rig.mirror.present(), rig.mirror.stale()), (0, 0));
         rig.apply("a", "a", UpstreamState::Refused(7, "no".into()));
         assert_eq!(rig.store.get(CLUSTER).error("a").unwrap().code(), 7);
+    }
+
+    #[test]
+    fn cp14_only_a_single_server_of_the_state_of_the_world_has_versions_of_types() {
+        let server = || Server::new("http://127.0.0.1:1");
+        let bootstrap = || Bootstrap::builder().node(Node::new("relay")).server(server());
+        let built = |builder: BootstrapBuilder| builder.build().unwrap();
+        let one = built(bootstrap());
+        assert!(has_type_versions(&one, ApiType::AggregatedGrpc));
+        assert!(!has_type_versions(&one, ApiType::AggregatedDeltaGrpc));
+        let two = built(bootstrap().server(Server::new("http://127.0.0.1:2")));
+        assert!(!has_type_versions(&two, ApiType::AggregatedGrpc));
     }
 }

@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use tokio::time::interval;
+use tokio::{task::JoinHandle, time::interval};
 use xdskit::{
-    control_plane::{ControlPlane, ControlPlaneBuilder, ServerTls},
+    control_plane::ServerTls,
     error::Escaped,
-    tool_support::FileReads,
+    tool_support::{FileReads, supervise},
 };
 
 use super::{
@@ -17,7 +17,7 @@ use crate::program::Failure;
 
 /// How clients are known, and how the relay is to them.
 #[derive(Clone)]
-pub(super) struct Security {
+pub struct Security {
     /// The command line.
     args: SecurityArgs,
     /// The tokens of clients, if they need one.
@@ -28,7 +28,10 @@ pub(super) struct Security {
 
 impl Security {
     /// Reads the files of the arguments.
-    pub(super) fn read(args: &SecurityArgs) -> Result<Self, Failure> {
+    ///
+    /// # Errors
+    /// One of them cannot be used.
+    pub fn read(args: &SecurityArgs) -> Result<Self, Failure> {
         let tokens = args.token_file.as_deref().map(Tokens::read).transpose().map_err(Failure::Failed)?;
         let tls = match (&args.tls_certificate, &args.tls_key) {
             (Some(certificate), Some(key)) => {
@@ -40,22 +43,25 @@ impl Security {
         Ok(Self { args: args.clone(), tokens, tls })
     }
 
-    /// A control plane that checks tokens.
-    pub(super) fn control_plane(&self) -> ControlPlaneBuilder {
-        match self.tokens.clone() {
-            Some(tokens) => ControlPlane::builder().authorize(move |headers| tokens.check(headers)),
-            None => ControlPlane::builder(),
-        }
+    /// The tokens of clients, if they need one.
+    pub fn tokens(&self) -> Option<Tokens> {
+        self.tokens.clone()
     }
 
     /// The TLS of the listener.
-    pub(super) fn tls(&self) -> Option<ServerTls> {
+    pub fn tls(&self) -> Option<ServerTls> {
         self.tls.clone()
+    }
+
+    /// Reads the files again at an interval, in a task of its own.
+    pub fn spawn_refresh(self) -> JoinHandle<()> {
+        let every = self.args.credentials_refresh;
+        tokio::spawn(supervise("credentials of the relay", self.refresh(every)))
     }
 
     /// Reads the files again at an interval, for ever. What cannot be used is a warning, once for each reason, and what was read
     /// before stays in use.
-    pub(super) async fn refresh(self, every: Duration) {
+    async fn refresh(self, every: Duration) {
         let reads = FileReads::default();
         let mut turns = interval(every);
         // They have just been read.

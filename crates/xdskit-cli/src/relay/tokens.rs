@@ -11,7 +11,7 @@ use xdskit::tool_support::{in_file, read_file};
 
 /// Tokens of a file, one of which each request must have. Clones share them.
 #[derive(Clone)]
-pub(super) struct Tokens {
+pub struct Tokens {
     /// The file.
     path: Arc<Path>,
     /// The tokens that were read last.
@@ -24,13 +24,13 @@ struct List(Vec<String>);
 
 impl Tokens {
     /// Reads a file with a token a line. Empty lines are skipped.
-    pub(super) fn read(path: &Path) -> Result<Self, String> {
+    pub fn read(path: &Path) -> Result<Self, String> {
         let list = List::read(path)?;
         Ok(Self { path: path.into(), current: Arc::new(RwLock::new(list)) })
     }
 
     /// Reads the file again, and returns whether its tokens have changed. If it cannot be used, the last ones stay.
-    pub(super) fn reload(&self) -> Result<bool, String> {
+    pub fn reload(&self) -> Result<bool, String> {
         let list = List::read(&self.path)?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let has_changed = *current != list;
@@ -39,7 +39,7 @@ impl Tokens {
     }
 
     /// Checks the headers of a request.
-    pub(super) fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
+    pub fn check(&self, headers: &HeaderMap) -> Result<(), Status> {
         let value = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok());
         let (scheme, sent) = value.and_then(|value| value.split_once(' ')).unwrap_or_default();
         let tokens = self.current.read().unwrap_or_else(PoisonError::into_inner);

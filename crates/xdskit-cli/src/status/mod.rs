@@ -44,7 +44,7 @@ pub(crate) struct StatusArgs {
 }
 
 /// Prints the status of the clients at some servers.
-pub(super) fn run(program: Program, args: &StatusArgs) -> Result<(), Failure> {
+pub(crate) fn run(program: Program, args: &StatusArgs) -> Result<(), Failure> {
     if args.addrs.is_empty() {
         let what = "where the client's status service (CSDS) listens, such as 127.0.0.1:18001";
         return Err(Failure::Usage(format!("ADDR is missing: {what}")));

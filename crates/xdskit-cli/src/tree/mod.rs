@@ -24,15 +24,15 @@ use xdskit::{
     resource::{Remarks, listener::RouteSource, scoped_route::ScopedRouteSource},
 };
 
-pub use self::warning::Warning;
+pub(crate) use self::warning::Warning;
 use self::{clusters::draw_clusters, routes::Routes};
 use super::paint::Paint;
 
 /// A renderer of trees, each as its lines.
 #[derive(Debug, Clone, Copy)]
-pub struct Artist {
+pub(crate) struct Artist {
     /// The colours of the trees.
-    pub paint: Paint,
+    pub(crate) paint: Paint,
 }
 
 /// A branch of a tree.
@@ -45,7 +45,7 @@ pub(super) struct Branch {
 
 impl Artist {
     /// Draws the tree, or the reason why there is none. `since` returns the start of a problem, if known.
-    pub fn draw(
+    pub(crate) fn draw(
         self,
         target: &str,
         seen: &Result<Arc<Snapshot>, WatchError>,

@@ -10,26 +10,26 @@ use xdskit::{
 
 /// A reason why parts of the tree may be stale. When a server is unreachable, all its resources have the same one.
 #[derive(Debug, Clone)]
-pub struct Warning<'a>(MergedError<'a>);
+pub(crate) struct Warning<'a>(MergedError<'a>);
 
 impl<'a> Warning<'a> {
     /// All warnings of a tree. Rejections are never merged, even if they are equal.
-    pub fn of(snapshot: &'a Snapshot) -> Vec<Self> {
+    pub(crate) fn of(snapshot: &'a Snapshot) -> Vec<Self> {
         MergedError::of(snapshot.warnings()).into_iter().map(Self).collect()
     }
 
     /// The error of the first resource.
-    pub fn error(&self) -> &'a WatchError {
+    pub(crate) fn error(&self) -> &'a WatchError {
         self.0.error()
     }
 
     /// Whether it concerns a cluster or its endpoints alone, and not the tree above them.
-    pub fn is_local(&self, snapshot: &Snapshot) -> bool {
+    pub(crate) fn is_local(&self, snapshot: &Snapshot) -> bool {
         snapshot.clusters().any(|cluster| self.is_about(cluster))
     }
 
     /// Whether it concerns this cluster alone.
-    pub fn is_about(&self, cluster: ClusterView<'_>) -> bool {
+    pub(crate) fn is_about(&self, cluster: ClusterView<'_>) -> bool {
         self.0.resources() == 1
             && [cluster.warning(), cluster.endpoints_error()].contains(&Some(self.error()))
     }

@@ -5,7 +5,10 @@ mod state;
 mod watches;
 
 use futures_util::{FutureExt, StreamExt};
-use xdskit::{client::Validation, config::Bootstrap};
+use xdskit::{
+    Client, channel::ComputeEngineCredentials, client::Validation, config::Bootstrap,
+    transport::credentials::CredentialsRegistry,
+};
 
 use self::{
     output::Output,
@@ -16,7 +19,7 @@ use super::{Resizes, WalkArgs};
 use crate::{
     kind::Kind,
     program::{Failure, Stop},
-    watch::target::Target,
+    watch::Target,
 };
 
 /// Rejects a command line that no bootstrap makes right.
@@ -26,15 +29,16 @@ pub(super) fn check(args: &WalkArgs) -> Result<(), Failure> {
         return Err(Failure::Usage(format!("--header cannot be used with --observe: {why}")));
     }
     args.targets.iter().try_for_each(|target| match is_of_client(target) {
-        true => {
-            xdskit::Target::new(target.as_str()).check().map_err(|error| Failure::Usage(error.to_string()))
-        }
+        true => Ok(xdskit::Target::new(target.as_str()).check()?),
         false => of_name(target).map(drop),
     })
 }
 
-/// Draws all listeners as a proxy would have them.
-pub(super) fn run(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
+/// Draws the listeners of the command line as a proxy would have them, once or until the program is interrupted.
+///
+/// # Errors
+/// A target cannot be used with this bootstrap, the client cannot be built, or with `--once` something is missing.
+pub fn observe(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> {
     let all = ["*".to_owned()];
     let targets = if args.targets.is_empty() { &all } else { &*args.targets };
     let selections = targets.iter().map(|target| {
@@ -42,14 +46,13 @@ pub(super) fn run(args: &WalkArgs, bootstrap: Bootstrap) -> Result<(), Failure> 
         Ok(Selection::new(target, listeners))
     });
     let selections = selections.collect::<Result<_, Failure>>()?;
-    observe(args, bootstrap, ObservedMesh::new(selections))
+    draw(args, bootstrap, ObservedMesh::new(selections))
 }
 
 /// The listener of a client's target, or those of a name or a glob.
 fn listeners(target: &str, bootstrap: &Bootstrap) -> Result<Target, Failure> {
     if is_of_client(target) {
-        let name = bootstrap.listener_name(target);
-        let name = name.map_err(|error| Failure::Usage(error.to_string()))?;
+        let name = bootstrap.listener_name(target)?;
         return Ok(Target::named(Kind::Listener, &name.to_string()));
     }
     of_name(target)
@@ -67,8 +70,8 @@ fn of_name(name: &str) -> Result<Target, Failure> {
 
 /// The client runs on the thread of the runtime, and printing on this one, as without `--observe`.
 #[tokio::main(flavor = "multi_thread", worker_threads = 1)]
-async fn observe(args: &WalkArgs, bootstrap: Bootstrap, mut state: ObservedMesh) -> Result<(), Failure> {
-    let client = args.look.client(bootstrap, Validation::Observe)?;
+async fn draw(args: &WalkArgs, bootstrap: Bootstrap, mut state: ObservedMesh) -> Result<(), Failure> {
+    let client = client(args, bootstrap)?;
     let mut output = Output::new(&args.look);
     let mut watches = Watches::new(client, state.selections());
     let stop = Stop::on_interrupt();
@@ -95,6 +98,19 @@ async fn observe(args: &WalkArgs, bootstrap: Bootstrap, mut state: ObservedMesh)
             }
         }
     }
+}
+
+/// A client that accepts what gRPC's rules reject.
+fn client(args: &WalkArgs, bootstrap: Bootstrap) -> Result<Client, Failure> {
+    let google = ComputeEngineCredentials::default();
+    let mut builder = Client::builder(bootstrap)
+        .credentials(CredentialsRegistry::default().with_call("google_compute_engine", google))
+        .api_type(args.look.connect.protocol.into())
+        .validation(Validation::Observe);
+    if let Some(timeout) = args.look.resource_timeout {
+        builder = builder.resource_timeout(timeout);
+    }
+    Ok(builder.build()?)
 }
 
 /// The maximum number of changes between two drawings, so that an interrupt is not held up.

@@ -8,12 +8,12 @@ use std::{
 use serde::Serialize;
 use serde_json::{Map, Value};
 use xdskit::{
-    Observed, WatchError,
+    WatchError,
     error::Escaped,
     resource::{Invalid, Version},
 };
 
-use super::target::Target;
+use super::{Form, WatchArgs, target::Target};
 use crate::{
     json::{Problem, TEXT_KEYS, json, printable},
     paint::Paint,
@@ -23,7 +23,7 @@ use crate::{
 
 /// A formatter of states.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Printer {
+pub enum Printer {
     /// An object per line.
     Json,
     /// Indented text for people.
@@ -39,7 +39,7 @@ pub(crate) enum Printer {
 
 /// The output, each part with the end of its last line.
 #[derive(Debug, Default, PartialEq, Eq)]
-pub(crate) struct Lines {
+pub struct Lines {
     /// For standard output.
     text: String,
     /// For standard error: text that would disturb the standard output.
@@ -48,7 +48,7 @@ pub(crate) struct Lines {
 
 /// The shown content of a resource.
 #[derive(Debug)]
-pub(crate) struct Content<'a, T> {
+pub struct Content<'a, T> {
     /// What is printed.
     body: Body<'a, T>,
     /// Whether gRPC's rules reject the resource, with the reason; `None` if it is known that they do not.
@@ -68,34 +68,19 @@ enum Body<'a, T> {
 }
 
 impl Printer {
-    /// For readers of the standard output. If it is not a terminal, messages are printed as JSON alone.
-    pub(crate) fn text(messages: bool) -> Self {
+    /// The form of the command line, for readers of the standard output. If it is not a terminal, messages are printed as JSON alone.
+    pub fn new(args: &WatchArgs) -> Self {
+        if args.look.json {
+            return Self::Json;
+        }
         let output = io::stdout();
         let is_terminal = output.is_terminal();
-        Self::Text { paint: Paint::for_output(&output), is_terminal, is_raw: messages && !is_terminal }
-    }
-
-    /// The current state of a resource; empty if it is unknown.
-    pub(crate) fn observed<'a, R, T: Serialize + 'a>(
-        self,
-        target: &Target,
-        name: &str,
-        seen: &'a Observed<R>,
-        content: impl FnOnce(&'a R) -> Content<'a, T>,
-    ) -> Option<Lines> {
-        match seen {
-            Observed::Present { resource, version, warning, .. } => {
-                let content = content(resource);
-                let present = Present { name, version, content, warning: warning.as_ref() };
-                Some(self.present(target, present))
-            }
-            Observed::Absent { reason, .. } => Some(self.absent(target, name, reason)),
-            Observed::Pending | _ => None,
-        }
+        let is_raw = args.form() == Form::Raw && !is_terminal;
+        Self::Text { paint: Paint::for_output(&output), is_terminal, is_raw }
     }
 
     /// The absence of a resource, with the reason.
-    pub(crate) fn absent(self, target: &Target, name: &str, error: &WatchError) -> Lines {
+    pub fn absent(self, target: &Target, name: &str, error: &WatchError) -> Lines {
         match self {
             Self::Json => Lines::text(json(&AbsentLine {
                 watch: target.to_string(),
@@ -113,7 +98,7 @@ impl Printer {
     }
 
     /// Formats a resource.
-    fn present<T: Serialize>(self, target: &Target, present: Present<'_, T>) -> Lines {
+    pub fn present<T: Serialize>(self, target: &Target, present: Present<'_, T>) -> Lines {
         let Present { name, version, content: Content { body, verdict }, warning } = present;
         match self {
             Self::Json => Lines::text(json(&PresentLine {
@@ -180,7 +165,10 @@ impl Lines {
     }
 
     /// Prints both texts.
-    pub(crate) fn print(&self) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The standard output has failed.
+    pub fn print(&self) -> io::Result<()> {
         if !self.note.is_empty() {
             program::note(self.note.trim_end());
         }
@@ -190,31 +178,32 @@ impl Lines {
 
 impl<'a, T> Content<'a, T> {
     /// A resource that gRPC's rules have accepted.
-    pub(crate) fn typed(resource: &'a T) -> Self {
+    pub fn typed(resource: &'a T) -> Self {
         Self { body: Body::Typed(resource), verdict: None }
     }
 
     /// A resource that gRPC's rules accept, or else the reason.
-    pub(crate) fn observed(typed: Result<&'a T, &'a Invalid>) -> Self {
+    pub fn observed(typed: Result<&'a T, &'a Invalid>) -> Self {
         Self { body: typed.map_or(Body::Nothing, Body::Typed), verdict: Some(typed.err()) }
     }
 
     /// A message, unless it is secret, and the result of gRPC's rules.
-    pub(crate) fn raw(message: Result<Value, Invalid>, invalid: Option<&'a Invalid>) -> Self {
+    pub fn raw(message: Result<Value, Invalid>, invalid: Option<&'a Invalid>) -> Self {
         Self { body: message.map_or(Body::Nothing, Body::Message), verdict: Some(invalid) }
     }
 }
 
 /// The parts of the output for a resource.
-struct Present<'a, T> {
+#[derive(Debug)]
+pub struct Present<'a, T> {
     /// The name of the resource.
-    name: &'a str,
+    pub name: &'a str,
     /// Its version.
-    version: &'a Version,
+    pub version: &'a Version,
     /// What is printed of it.
-    content: Content<'a, T>,
+    pub content: Content<'a, T>,
     /// Why it may be stale.
-    warning: Option<&'a WatchError>,
+    pub warning: Option<&'a WatchError>,
 }
 
 /// The JSON of a resource.

@@ -8,11 +8,11 @@ use crate::{filter::Glob, kind::Kind};
 
 /// A target as it was written: TYPE=NAME.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
-pub(crate) struct Target {
+pub struct Target {
     /// The type of the resources.
-    pub(crate) kind: Kind,
+    pub kind: Kind,
     /// A name, that of a collection, `*` for all, or a glob that selects some of all by their names.
-    pub(crate) name: Arc<str>,
+    pub name: Arc<str>,
     /// The subscription.
     subscribed: Subscribed,
 }
@@ -30,7 +30,7 @@ enum Subscribed {
 
 /// A line of standard input.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) enum Command {
+pub enum Command {
     /// Begins a watch.
     Watch(Target),
     /// Ends a watch.
@@ -41,12 +41,12 @@ pub(crate) enum Command {
 
 impl Target {
     /// The resource of exactly this name.
-    pub(crate) fn named(kind: Kind, name: &str) -> Self {
+    pub fn named(kind: Kind, name: &str) -> Self {
         Self { kind, name: name.into(), subscribed: Subscribed::Name }
     }
 
     /// Whether there may be many resources: all of the type, or the members of a collection.
-    pub(crate) fn is_many(&self) -> bool {
+    pub fn is_many(&self) -> bool {
         let is_collection = |name: ResourceName| {
             name.is_collection() && name.directives().is_none_or(|directives| directives.entry().is_none())
         };
@@ -55,7 +55,7 @@ impl Target {
     }
 
     /// The name in the subscription.
-    pub(crate) fn subscribed(&self) -> &str {
+    pub fn subscribed(&self) -> &str {
         match &self.subscribed {
             Subscribed::Name => &self.name,
             Subscribed::Unescaped(name) => name,
@@ -64,7 +64,7 @@ impl Target {
     }
 
     /// Whether a resource of the subscription is to be shown.
-    pub(crate) fn matches(&self, name: &str) -> bool {
+    pub fn matches(&self, name: &str) -> bool {
         match &self.subscribed {
             Subscribed::Name | Subscribed::Unescaped(_) => true,
             Subscribed::Matching(glob) => glob.matches(name),
@@ -115,7 +115,7 @@ impl fmt::Display for Target {
 
 impl Command {
     /// Parses a line; `None` if it is empty.
-    pub(crate) fn parse(line: &[u8]) -> Result<Option<Self>, String> {
+    pub fn parse(line: &[u8]) -> Result<Option<Self>, String> {
         let Ok(line) = str::from_utf8(line) else {
             return Err(format!("{:?} is not UTF-8", String::from_utf8_lossy(line)));
         };

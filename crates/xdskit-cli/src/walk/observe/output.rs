@@ -156,7 +156,7 @@ mod tests {
         kind::Kind,
         proxy_tree::{Cluster, Content, Entry, Listener},
         walk::observe::state::{Selection, Status},
-        watch::target::Target,
+        watch::Target,
     };
 
     fn listener(name: &str, chains: usize) -> Entry<Listener> {

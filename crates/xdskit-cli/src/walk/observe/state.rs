@@ -7,7 +7,7 @@ use xdskit::WatchError;
 use crate::{
     json::Problem,
     proxy_tree::{Demand, Entry, Listener, Mesh},
-    watch::target::Target,
+    watch::Target,
 };
 
 /// The resources, and the listeners of each target.

@@ -16,7 +16,7 @@ use xdskit::{Client, Observed, Resource, client::Members, resource::Inspected};
 use super::state::{ObservedMesh, Selection, Status};
 use crate::{
     proxy_tree::{Assignment, Cluster, Content, Demand, Entry, Listener, RouteTable},
-    watch::target::Target,
+    watch::Target,
 };
 
 /// A change of what is known.

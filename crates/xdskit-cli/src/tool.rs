@@ -1,0 +1,85 @@
+//! The tool as a whole: its subcommands, and what it prints of itself.
+
+use std::{env, ffi::OsString, process::ExitCode};
+
+use clap::{CommandFactory, Parser, Subcommand};
+use clap_complete::Shell;
+
+use crate::{
+    program::{self, Failure, Program},
+    relay::RelayArgs,
+    status::{self, StatusArgs},
+    walk::WalkArgs,
+    watch::WatchArgs,
+};
+
+/// The subcommands that are also examples, each by the function of its example.
+#[derive(Debug, Clone, Copy)]
+pub struct Subcommands {
+    /// `xdskit watch`.
+    pub watch: fn(Program, &WatchArgs) -> Result<(), Failure>,
+    /// `xdskit walk`.
+    pub walk: fn(Program, &WalkArgs) -> Result<(), Failure>,
+    /// `xdskit relay`.
+    pub relay: fn(Program, &RelayArgs) -> Result<(), Failure>,
+}
+
+/// Runs the tool `xdskit`.
+pub fn main(subcommands: Subcommands) -> ExitCode {
+    let args: Vec<_> = env::args_os().skip(1).collect();
+    let program = Program::Tool(subcommand(args.first()));
+    program.main(args, |program, Tool { command }: &Tool| command.run(program, subcommands))
+}
+
+/// Looks at a service mesh by xDS: what its management servers send, and what its clients know.
+#[derive(Debug, Parser)]
+#[command(name = "xdskit", version, subcommand_value_name = "SUBCOMMAND", arg_required_else_help = false)]
+struct Tool {
+    #[command(subcommand)]
+    command: ToolCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ToolCommand {
+    Watch(WatchArgs),
+    Walk(WalkArgs),
+    Status(StatusArgs),
+    Relay(RelayArgs),
+    /// Prints the completions of this tool for a shell
+    Completions {
+        /// Whose they are
+        shell: Shell,
+    },
+}
+
+impl ToolCommand {
+    /// Runs the command.
+    fn run(&self, program: Program, subcommands: Subcommands) -> Result<(), Failure> {
+        match self {
+            Self::Watch(args) => (subcommands.watch)(program, args),
+            Self::Walk(args) => (subcommands.walk)(program, args),
+            Self::Status(args) => status::run(program, args),
+            Self::Relay(args) => (subcommands.relay)(program, args),
+            Self::Completions { shell } => complete(*shell),
+        }
+    }
+}
+
+/// The requested subcommand, for errors about it.
+fn subcommand(first: Option<&OsString>) -> Option<&'static str> {
+    let first = first?.to_str()?;
+    SUBCOMMANDS.into_iter().find(|name| *name == first)
+}
+
+/// Prints the completions for a shell.
+fn complete(shell: Shell) -> Result<(), Failure> {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Tool::command(), "xdskit", &mut script);
+    Ok(program::print(&String::from_utf8_lossy(&script))?)
+}
+
+/// The names of all commands.
+const SUBCOMMANDS: [&str; 5] = ["watch", "walk", "status", "relay", "completions"];
+
+#[cfg(test)]
+mod tests;
