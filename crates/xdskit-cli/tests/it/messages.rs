@@ -175,6 +175,21 @@ async fn a_certificate_for_another_host() {
 }
 
 #[tokio::test]
+async fn a_certificate_that_has_expired() {
+    let (ca, files) = (Ca::new(), Files::new());
+    ca.write_root(&files.ca());
+    let server = TlsServer::start(ControlPlane::new(), None, ca.expired_config()).await;
+    assert_message(
+        &Client::tls(&server, &files.ca()),
+        &[
+            "the server's certificate (IP \"127.0.0.1\")",
+            "it has expired (not after 2020-01-01T00:00:00Z; now is 20",
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn a_server_that_wants_a_certificate() {
     let (files, ca) = (Files::new(), Ca::new());
     ca.write_root(&files.ca());
