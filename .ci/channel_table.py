@@ -23,7 +23,7 @@ def tests(group):
     found, names = {}, set()
     prefix = group.lower()
     name_of = re.compile(r"\bfn ((?:ch|lr)\d+_\w+)\s*\(")
-    for path in sorted(p for folder in ("src", "tests") for p in pathlib.Path(folder).rglob("*.rs")):
+    for path in sorted(p for folder in ("src", "crates", "tests") for p in pathlib.Path(folder).rglob("*.rs")):
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines):
             match = name_of.search(line)

@@ -13,7 +13,7 @@ import sys
 
 FENCE = re.compile(r"```(\S*)")
 LINK = re.compile(r"\]\(([^)\s]+)\)")
-DOCUMENTS = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", *sorted(map(str, pathlib.Path("docs").rglob("*.md"))),
+DOCUMENTS = ["README.md", "CHANGELOG.md", "CONTRIBUTING.md", *sorted(map(str, pathlib.Path("docs").rglob("*.md"))), *sorted(map(str, pathlib.Path("crates").glob("*/README.md"))),
              *sorted(map(str, pathlib.Path("tests/interop").glob("**/README.md")))]
 
 

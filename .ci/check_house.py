@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a reader of src/ stumbles over, as figures with bounds. From the project's root:
+"""What a reader of the sources of the library and the tool stumbles over, as figures with bounds. From the project's root:
 
     .ci/check_house.py                fails if a figure has left its bound, and prints the places that make it up
     .ci/check_house.py --list FIGURE  prints the places of one figure, also within its bound
@@ -26,6 +26,7 @@ BOUNDS = {
     "docs": (0.22, 0.22, "lines of docs for each line of code"),
     "words": (0, 0, "words that have been replaced, see WORDS"),
 }
+ROOTS = ["src", "crates/xdskit-cli/src"]
 TIGHTEN = 0.1  # a bound that could come this much closer to the figure, relative to it, is worth a hint
 
 # Words that are gone, from identifiers, comments and prose: a pattern, where it must not come back (a folder of sources, or `docs` with the
@@ -137,7 +138,7 @@ def main(arguments):
     if not os.path.isdir("src"):
         sys.exit("no src/ here")
     figures, folders = Figures(), collections.defaultdict(Figures)
-    for path in sources("src", ".rs"):
+    for path in (path for root in ROOTS for path in sources(root, ".rs")):
         if is_test(path):
             continue
         for group in (figures, folders[path.split("/")[1]]):
@@ -174,9 +175,10 @@ def judge(figures, values):
 
 def replaced_words():
     found, texts = [], {}
+    code = [path for root in ROOTS for path in sources(root, ".rs")]
     documents = ["README.md", "CONTRIBUTING.md", *sources("docs", ".md")]
     for pattern, where, instead in WORDS:
-        for path in documents if where == "docs" else sources(where, ".rs"):
+        for path in documents if where == "docs" else code if where == "src" else sources(where, ".rs"):
             if path not in texts:
                 with open(path, encoding="utf-8") as file:
                     texts[path] = file.read().split("\n")

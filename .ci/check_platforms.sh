@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The crate and its examples compile without a warning for Windows and macOS, with the default features and with all but
+# The library, the tool and their examples compile without a warning for Windows and macOS, the library with the default features and with all but
 # `tls-aws-lc`. What is compiled is not linked and does not run: see docs/PLATFORMS.md. From the project's root:
 #
 #   .ci/check_platforms.sh                         all targets
@@ -13,7 +13,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 . .ci/functions.sh
 
 # All features but `tls-aws-lc`: one library in C is enough to compile for other systems.
-FEATURES=client,tls,tls-ring,channel,tower,metrics,files,csds,orca,json,rest,control-plane,test-util,unstable-pb,cli,fuzzing
+FEATURES=client,tls,tls-ring,channel,tower,metrics,files,csds,orca,json,rest,control-plane,test-util,unstable-pb,tool-support,fuzzing
 TARGETS=(x86_64-pc-windows-gnu aarch64-apple-darwin)
 
 main() {
@@ -28,8 +28,9 @@ main() {
       echo "NOT CHECKED: there is no standard library for $target, and it cannot be installed here" >&2
       continue
     fi
-    check "$target" --lib
-    check "$target" --no-default-features --features "$FEATURES" --lib --bins --examples
+    check "$target" --package xdskit --lib
+    check "$target" --package xdskit --no-default-features --features "$FEATURES" --lib --examples
+    check "$target" --package xdskit-cli --lib --bins --examples
   done
 }
 

@@ -20,7 +20,7 @@ set -euo pipefail
 [ -f src/lib.rs ] || { echo "no src/lib.rs here" >&2; exit 1; }
 [ -f docs/spec/RULES.md ] || { echo "no docs/spec/RULES.md here" >&2; exit 1; }
 
-mapfile -d '' files < <(find src tests examples benches fuzz \( -name target -o -name corpus \) -prune -o -name '*.rs' -type f -print0 2>/dev/null | sort -z)
+mapfile -d '' files < <(find src crates tests examples benches fuzz \( -name target -o -name corpus \) -prune -o -name '*.rs' -type f -print0 2>/dev/null | sort -z)
 
 exec perl -e '
 use strict;

@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 # A target folder of its own, since the flag makes all crates others. A change of a .proto alone does not always run build.rs again.
 touch build.rs
-RUSTFLAGS="--cfg xdskit_generate" cargo check --locked --quiet --lib --no-default-features --target-dir target/generate
+RUSTFLAGS="--cfg xdskit_generate" cargo check --locked --quiet --package xdskit --lib --no-default-features --target-dir target/generate
 
 if [ "${1:-}" = --check ]; then
   changed=$(git status --porcelain -- proto/generated)

@@ -4,7 +4,7 @@ set -euo pipefail
 
 missing=0
 for test in "$@"; do
-  found=$(grep -rnE -B4 --include='*.rs' "fn $test\(" src tests || true)
+  found=$(grep -rnE -B4 --include='*.rs' "fn $test\(" src crates tests || true)
   if [ -z "$found" ]; then
     echo "no such test: $test" >&2
     missing=1

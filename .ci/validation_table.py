@@ -22,7 +22,7 @@ TEST = re.compile(r"fn (((?:[a-z]+[0-9]+_)+)(accepts|rejects|ignores)_\w+)\(")
 def tests():
     """The names of the tests by rule and side."""
     found = {}
-    for path in sorted(p for folder in ("src", "tests") for p in pathlib.Path(folder).rglob("*.rs")):
+    for path in sorted(p for folder in ("src", "crates", "tests") for p in pathlib.Path(folder).rglob("*.rs")):
         lines = path.read_text().splitlines()
         for number, line in enumerate(lines):
             match = TEST.search(line)

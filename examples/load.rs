@@ -7,13 +7,14 @@
 //! The control plane and the client run in this process, on loopback. The calls are made up: what the client has to do is in
 //! `Shop::call`. The program ends by itself; its exit code is 1 if a call is missing in the sums.
 
-use std::{error::Error, process::ExitCode, time::Duration};
+#[path = "common/print_line.rs"]
+mod print_line;
 
-use clap::Parser;
+use std::{env, error::Error, process::ExitCode, time::Duration};
+
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 use xdskit::{
     Client,
-    cli::print_line,
     config::{Bootstrap, Locality},
     control_plane::{LoadReport, LoadReporting},
     lrs::{LoadReporter, LocalityReporter, Outcome},
@@ -23,19 +24,25 @@ use xdskit::{
     },
 };
 
-/// Drives a load that is made up, and prints what the management server receives of it.
-#[derive(Debug, Parser)]
-#[command(name = "load")]
-struct Options {
-    /// How long the client makes calls.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u64).range(1..=3600))]
-    seconds: u64,
-}
+use self::print_line::print_line;
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let options = Options::parse();
-    let error = match timeout(Duration::from_secs(options.seconds) + GRACE, run(&options)).await {
+    let args: Vec<_> = env::args().skip(1).collect();
+    let seconds = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["--help" | "-h"] => {
+            print_line(USAGE);
+            return ExitCode::SUCCESS;
+        }
+        [] => Some(DEFAULT_SECONDS),
+        ["--seconds", seconds] => seconds.parse().ok().filter(|seconds| (1..=3600).contains(seconds)),
+        [..] => None,
+    };
+    let Some(seconds) = seconds.map(Duration::from_secs) else {
+        eprintln!("load: cannot understand {}\n{USAGE}", args.join(" "));
+        return ExitCode::from(2);
+    };
+    let error = match timeout(seconds + GRACE, run(seconds)).await {
         Ok(Ok(())) => return ExitCode::SUCCESS,
         Ok(Err(error)) => error.to_string(),
         Err(_) => "the sums are not complete".to_owned(),
@@ -44,7 +51,7 @@ async fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-async fn run(options: &Options) -> Result<(), Box<dyn Error>> {
+async fn run(seconds: Duration) -> Result<(), Box<dyn Error>> {
     let server = TestControlPlane::start().await;
     server.set(cluster("shop").report_load());
     server.set(endpoints("shop").locality("eu", "a", ["10.0.0.1:80"]).locality("eu", "b", ["10.0.0.2:80"]));
@@ -56,7 +63,6 @@ async fn run(options: &Options) -> Result<(), Box<dyn Error>> {
     while shop.reporter.stats().is_none() {
         sleep(Duration::from_millis(1)).await;
     }
-    let seconds = Duration::from_secs(options.seconds);
     let mut driving = tokio::spawn(async move { shop.drive(seconds).await });
     let mut reports = server.control_plane().loads();
     let (calls, drops) = loop {
@@ -151,3 +157,11 @@ fn print_report(report: &LoadReport) {
 
 /// How long the last calls and their report may take.
 const GRACE: Duration = Duration::from_secs(10);
+
+/// How long calls are made unless the command line has a number.
+const DEFAULT_SECONDS: u64 = 3;
+
+const USAGE: &str = "\
+usage: load [--seconds N]
+
+Drives a load that is made up for N seconds, 3 by default and 3600 at most, and prints what the management server receives of it.";

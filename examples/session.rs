@@ -8,6 +8,9 @@
 //! The servers, the control plane and the client run in this process, on loopback. The program ends by itself; its exit code is 1
 //! if a call fails or a session moves without a reason. The client's part is `Client::call`: a cookie is a header like any other.
 
+#[path = "common/print_line.rs"]
+mod print_line;
+
 use std::{
     convert::Infallible,
     error::Error,
@@ -32,7 +35,6 @@ use tonic::{
 };
 use xdskit::{
     Channel,
-    cli::print_line,
     config::Bootstrap,
     pb::{
         envoy::{
@@ -62,6 +64,8 @@ use xdskit::{
         },
     },
 };
+
+use self::print_line::print_line;
 
 #[tokio::main]
 async fn main() -> ExitCode {

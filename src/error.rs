@@ -10,13 +10,13 @@
 //! assert_eq!(format!("{error:?}"), "BootstrapError(bootstrap: xds_servers[0].channel_creds: missing)");
 //! ```
 
-#[cfg(any(test, feature = "channel", feature = "cli", feature = "fuzzing"))]
-pub(crate) mod merged;
+mod merged;
 
 use std::{borrow::Cow, error::Error, fmt, sync::Arc};
 
 use serde::Serialize;
 
+pub use self::merged::MergedError;
 use crate::base::Invalid;
 pub use crate::escape::Escaped;
 

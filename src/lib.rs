@@ -94,7 +94,6 @@
 //! | [`control_plane`](control_plane/index.html) | `control-plane` | an embeddable management server |
 //! | [`testing`](testing/index.html) | `test-util` | a management server for the tests of your application, with faults, expectations and builders |
 //! | [`pb`](pb/index.html) | `unstable-pb` | the protobuf messages; exempt from semantic versioning |
-//! | [`cli`](cli/index.html) | `cli` | the code of the command-line tool `xdskit`; not a stable API |
 //!
 //! # Features
 //!
@@ -115,7 +114,6 @@
 //! | `control-plane` | no | the management server; enables `unstable-pb` |
 //! | `test-util` | no | the tools for tests; enables `control-plane` |
 //! | `unstable-pb` | no | the protobuf messages as a public module |
-//! | `cli` | no | the command-line tool `xdskit` |
 //!
 //! TLS has the cryptography that [`crypto_provider`](client/struct.ClientBuilder.html#method.crypto_provider) sets, or else the default of
 //! the process, or else that of the features.
@@ -226,8 +224,6 @@ pub mod bootstrap;
 #[cfg(feature = "channel")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
 pub mod channel;
-#[cfg(feature = "cli")]
-pub mod cli;
 #[cfg(feature = "client")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
 pub mod client;
@@ -284,6 +280,9 @@ pub mod resolve;
 pub mod resource;
 #[cfg(feature = "test-util")]
 pub mod testing;
+#[cfg(feature = "tool-support")]
+#[doc(hidden)]
+pub mod tool_support;
 #[cfg(feature = "client")]
 #[allow(clippy::disallowed_methods, reason = "the shell has a runtime and a clock")]
 pub mod transport;

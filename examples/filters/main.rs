@@ -10,6 +10,8 @@
 
 #[path = "../greeter/server.rs"]
 mod greeter;
+#[path = "../common/print_line.rs"]
+mod print_line;
 mod quota;
 
 use std::{error::Error, process::ExitCode, time::Duration};
@@ -19,7 +21,6 @@ use tokio::time::timeout;
 use tonic::{Code, Request, Status, client::Grpc, codegen::http::uri::PathAndQuery};
 use xdskit::{
     Channel, Client,
-    cli::print_line,
     config::Bootstrap,
     pb::{
         envoy::{
@@ -40,6 +41,7 @@ use xdskit::{
 
 use self::{
     greeter::{GREET, Greeter, Texts},
+    print_line::print_line,
     quota::Quota,
 };
 

@@ -9,6 +9,8 @@
 //! exit code is 1 if a call failed.
 
 mod client;
+#[path = "../common/print_line.rs"]
+mod print_line;
 mod server;
 
 use std::{error::Error, process::ExitCode, time::Duration};
@@ -16,7 +18,6 @@ use std::{error::Error, process::ExitCode, time::Duration};
 use tokio::time::timeout;
 use xdskit::{
     Channel,
-    cli::print_line,
     config::Bootstrap,
     testing::{
         TestControlPlane,
@@ -24,7 +25,7 @@ use xdskit::{
     },
 };
 
-use self::{client::GreeterClient, server::Greeter};
+use self::{client::GreeterClient, print_line::print_line, server::Greeter};
 
 #[tokio::main]
 async fn main() -> ExitCode {

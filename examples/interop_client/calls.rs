@@ -16,12 +16,13 @@ use tonic::{
     codegen::http::uri::PathAndQuery,
     metadata::{AsciiMetadataKey, AsciiMetadataValue, MetadataMap},
 };
-use xdskit::{Channel, cli::print_line};
+use xdskit::Channel;
 
 use super::{
     args::Args,
     codec::Proto,
     messages::{ClientConfigureRequest, Empty, Payload, RpcType, SimpleRequest, SimpleResponse},
+    print_line::print_line,
     stats::{Outcome, Stats},
 };
 

@@ -17,6 +17,8 @@ mod calls;
 mod codec;
 mod messages;
 mod policy;
+#[path = "../common/print_line.rs"]
+mod print_line;
 mod services;
 mod stats;
 
@@ -25,14 +27,15 @@ use std::{error::Error, io, net::Ipv4Addr, process::ExitCode, sync::Arc};
 use tonic::transport::{Server, server::TcpIncoming};
 use tracing_subscriber::EnvFilter;
 use xdskit::{
-    Channel, Client, channel::FallbackCredentials, cli::print_line, config::Bootstrap,
-    csds::ClientStatusService, resource::Registry,
+    Channel, Client, channel::FallbackCredentials, config::Bootstrap, csds::ClientStatusService,
+    resource::Registry,
 };
 
 use self::{
     args::{Args, USAGE},
     calls::{Calls, Settings},
     policy::RpcBehavior,
+    print_line::print_line,
     services::{Configure, Health, LoadBalancerStats, Served},
     stats::Stats,
 };

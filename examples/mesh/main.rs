@@ -8,14 +8,18 @@
 //! It runs until it is interrupted. The first argument is the listening address, 127.0.0.1:18000 by default; `--help`
 //! prints the usage.
 
+#[path = "../common/print_line.rs"]
+mod print_line;
+
 use std::{env, io, process::ExitCode, time::Duration};
 
 use tokio::time::sleep;
 use xdskit::{
-    cli::print_line,
     control_plane::{AnyResource, ControlPlane, store::Transaction, type_url},
     testing::resources::{cluster, collection, endpoints, listener, route, route_config},
 };
+
+use self::print_line::print_line;
 
 #[tokio::main]
 async fn main() -> ExitCode {

@@ -8,6 +8,9 @@
 //! one does not occur. Read it top-down: `main` lists the acts, each of which is a function, and the helpers follow.
 
 mod backend;
+mod drawing;
+#[path = "../common/print_line.rs"]
+mod print_line;
 
 use std::{
     collections::BTreeMap,
@@ -27,7 +30,6 @@ use tonic::{
 };
 use xdskit::{
     Channel, Client, RouteQuery, WatchError,
-    cli::{Artist, Paint, print_line},
     client::{ClientStatus, Resolution},
     config::{Bootstrap, Node, Server},
     control_plane::type_url,
@@ -39,7 +41,11 @@ use xdskit::{
     },
 };
 
-use self::backend::Backend;
+use self::{
+    backend::Backend,
+    drawing::{Paint, draw},
+    print_line::print_line,
+};
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -338,7 +344,7 @@ fn inventory(snapshot: &Snapshot) -> String {
 
 /// The output.
 struct Stage {
-    artist: Artist,
+    paint: Paint,
     is_terminal: bool,
     begin: Instant,
     /// The last drawn tree.
@@ -348,12 +354,12 @@ struct Stage {
 impl Stage {
     fn new() -> Self {
         let stdout = io::stdout();
-        let artist = Artist { paint: Paint::for_output(&stdout) };
-        Self { artist, is_terminal: stdout.is_terminal(), begin: Instant::now(), drawn: Vec::new() }
+        let paint = Paint::for_output(&stdout);
+        Self { paint, is_terminal: stdout.is_terminal(), begin: Instant::now(), drawn: Vec::new() }
     }
 
     fn paint(&self) -> Paint {
-        self.artist.paint
+        self.paint
     }
 
     fn act(&self, title: &str, summary: &str) {
@@ -376,8 +382,8 @@ impl Stage {
     }
 
     /// Draws the tree, and marks its new lines.
-    fn tree(&mut self, snapshot: &Arc<Snapshot>) {
-        let lines = self.artist.draw(SHOP, &Ok(snapshot.clone()), |_| None);
+    fn tree(&mut self, snapshot: &Snapshot) {
+        let lines = draw(self.paint, SHOP, snapshot);
         let is_first = self.drawn.is_empty();
         for line in &lines {
             let was_there = self.drawn.iter().any(|old| words(old).eq(words(line)));

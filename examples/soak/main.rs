@@ -12,6 +12,8 @@
 
 mod args;
 mod faults;
+#[path = "../common/print_line.rs"]
+mod print_line;
 mod report;
 mod watchers;
 mod world;
@@ -23,9 +25,10 @@ use std::{
 };
 
 use tokio::{runtime::Handle, task::JoinSet, time::sleep};
-use xdskit::{Client, cli::print_line};
+use xdskit::Client;
 
 use args::Args;
+use print_line::print_line;
 use report::{Agreement, Left, Memory, Report};
 use watchers::Watchers;
 use world::World;

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use crate::error::{WatchError, merged::MergedError};
+use crate::error::{MergedError, WatchError};
 
 /// The reasons why the listener or the routes may be stale, for the messages of calls that fail anyway.
 #[derive(Debug, Clone, PartialEq, Eq)]

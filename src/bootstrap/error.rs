@@ -93,9 +93,8 @@ impl BootstrapError {
         Self { origin, kind: Kind::Invalid { problems, is_envoys: true } }
     }
 
-    /// Whether the document was read in Envoy's format.
-    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "the tool corrects by format"))]
-    pub(crate) fn is_of_envoys_format(&self) -> bool {
+    /// Returns whether the error is in the content of a document in Envoy's format, and not in that of gRPC.
+    pub fn is_of_envoys_format(&self) -> bool {
         matches!(self.kind, Kind::Invalid { is_envoys: true, .. })
     }
 

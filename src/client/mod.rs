@@ -61,10 +61,10 @@ pub use crate::{
 
 #[cfg(feature = "csds")]
 pub(crate) use self::status::WeakClient;
-#[cfg(feature = "cli")]
+#[cfg(feature = "tool-support")]
 pub(crate) use self::status::table;
 use self::{pool::Share, registry::Registry};
-#[cfg(feature = "cli")]
+#[cfg(feature = "tool-support")]
 use crate::resource::ResourceType;
 #[cfg(all(feature = "channel", feature = "tls"))]
 use crate::tls::Crypto;
@@ -141,15 +141,17 @@ impl Client {
     }
 
     /// Watches a resource of a type that is known at run time, as one of `T`.
-    #[cfg(feature = "cli")]
-    pub(crate) fn watch_type<T: Resource>(&self, ty: ResourceType, name: impl WatchName) -> Watch<T> {
+    #[cfg(feature = "tool-support")]
+    #[doc(hidden)]
+    pub fn watch_type<T: Resource>(&self, ty: ResourceType, name: impl WatchName) -> Watch<T> {
         let names = resource_selector::one(&name);
         Watch::new(self.registry_of::<T>().resources_of_type(ty, names), self.share.clone())
     }
 
     /// Watches many resources of a type that is known at run time, as those of `T`.
-    #[cfg(feature = "cli")]
-    pub(crate) fn watch_all_of_type<T: Resource>(
+    #[cfg(feature = "tool-support")]
+    #[doc(hidden)]
+    pub fn watch_all_of_type<T: Resource>(
         &self,
         ty: ResourceType,
         names: impl Into<ResourceSelector>,

@@ -101,6 +101,22 @@ impl Target {
         &self.headers
     }
 
+    /// Checks the form of the target, without a bootstrap. [`Bootstrap::listener_name`] also checks its authority.
+    ///
+    /// # Errors
+    /// The text is not of the form `xds:///service` or `xds://authority/service`.
+    ///
+    /// ```
+    /// use xdskit::Target;
+    ///
+    /// assert!(Target::new("xds:///shop").check().is_ok());
+    /// let error = Target::new("shop").check().unwrap_err();
+    /// assert_eq!(error.to_string(), "target \"shop\": does not start with `xds:`");
+    /// ```
+    pub fn check(&self) -> Result<(), TargetError> {
+        check_target(&self.text)
+    }
+
     /// The text of the target.
     pub fn as_str(&self) -> &str {
         &self.text
@@ -213,7 +229,6 @@ impl Bootstrap {
 }
 
 /// Checks the form of a target, for which no bootstrap is needed.
-#[cfg(feature = "channel")]
 pub(crate) fn check_target(target: &str) -> Result<(), TargetError> {
     Parsed::of_target(target).map(drop)
 }

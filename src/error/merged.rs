@@ -5,17 +5,20 @@ use std::fmt;
 use super::{Escaped, WatchError, short_type};
 
 /// The error of one resource, or of several: when a server is unreachable, all its resources have the same one.
+///
+/// Its [`Display`](fmt::Display) form is that of the [`WatchError`], with the number of further resources if there are any.
 #[derive(Debug, Clone)]
-pub(crate) struct MergedError<'a> {
+pub struct MergedError<'a> {
     /// The error of the first resource.
-    pub(crate) error: &'a WatchError,
+    error: &'a WatchError,
     /// The number of affected resources.
-    pub(crate) resources: usize,
+    resources: usize,
 }
 
 impl<'a> MergedError<'a> {
-    /// Merges errors in their order. Rejections are never merged, even if they are equal.
-    pub(crate) fn of(errors: impl Iterator<Item = &'a WatchError>) -> Vec<Self> {
+    /// Merges errors in their order, such as the warnings of a [`Snapshot`](crate::Snapshot). Rejections are never merged, even if
+    /// they are equal.
+    pub fn of(errors: impl Iterator<Item = &'a WatchError>) -> Vec<Self> {
         let mut seen: Vec<&WatchError> = Vec::new();
         let mut merged: Vec<Self> = Vec::new();
         for error in errors {
@@ -30,6 +33,16 @@ impl<'a> MergedError<'a> {
             }
         }
         merged
+    }
+
+    /// The error of the first resource.
+    pub fn error(&self) -> &'a WatchError {
+        self.error
+    }
+
+    /// The number of affected resources; at least 1.
+    pub fn resources(&self) -> usize {
+        self.resources
     }
 
     /// The resources: the first one, and the number of the others.

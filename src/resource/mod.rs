@@ -347,22 +347,25 @@ impl ResourceType {
     }
 
     /// Returns the type under another type URL, for resources that are not parsed.
-    #[cfg(feature = "cli")]
-    pub(crate) const fn with_type_url(mut self, type_url: &'static str) -> Self {
+    #[cfg(feature = "tool-support")]
+    #[doc(hidden)]
+    pub const fn with_type_url(mut self, type_url: &'static str) -> Self {
         self.type_url = type_url;
         self
     }
 
     /// Sets whether absence from a state-of-the-world response means deletion.
-    #[cfg(feature = "cli")]
-    pub(crate) const fn with_full_state(mut self, full_state: bool) -> Self {
+    #[cfg(feature = "tool-support")]
+    #[doc(hidden)]
+    pub const fn with_full_state(mut self, full_state: bool) -> Self {
         self.full_state = full_state;
         self
     }
 
     /// Sets whether the bytes are excluded from the status of a client.
-    #[cfg(feature = "cli")]
-    pub(crate) const fn with_sensitive(mut self, sensitive: bool) -> Self {
+    #[cfg(feature = "tool-support")]
+    #[doc(hidden)]
+    pub const fn with_sensitive(mut self, sensitive: bool) -> Self {
         self.sensitive = sensitive;
         self
     }

@@ -19,6 +19,7 @@ use super::{
     names::CertificateNames,
     refresh::{Change, Refresh, Trigger, is_due},
     sources::{IdentityBytes, IdentityFiles, RootsContent, Sources},
+    validity::date,
     verifier::TrustRoots,
 };
 use crate::{
@@ -338,7 +339,11 @@ impl Identity {
     /// The reason why servers will refuse the certificate, if it has expired.
     pub(super) fn expired(&self, now: Duration) -> Option<String> {
         let ago = now.checked_sub(self.not_after?).filter(|ago| !ago.is_zero())?;
-        let why = format!("the client's certificate has expired {} s ago: replace it", ago.as_secs());
+        let not_after = date(self.not_after?);
+        let why = format!(
+            "the client's certificate has expired {} s ago (not after {not_after}): replace it",
+            ago.as_secs()
+        );
         Some(in_file("certificate_file", &self.file, &why))
     }
 

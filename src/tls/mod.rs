@@ -26,6 +26,7 @@ pub(crate) mod revocation;
 mod sources;
 mod spiffe;
 mod unreadable;
+mod validity;
 mod verifier;
 mod watching;
 

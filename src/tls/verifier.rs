@@ -17,6 +17,7 @@ use super::{
     names::{CertificateNames, Matchers},
     revocation::{Chain, Lists},
     spiffe::TrustBundleMap,
+    validity::outside_of_validity,
 };
 use crate::resource::UpstreamTls;
 
@@ -80,7 +81,8 @@ impl Verifier {
         let algorithms = self.crypto.signature_verification_algorithms.all;
         verify_server_cert_signed_by_trust_anchor(&parsed, roots, intermediates, now, algorithms).map_err(
             |e| {
-                let (why, origin) = (reason(&e), &self.origin);
+                let why = outside_of_validity(leaf, intermediates, now).unwrap_or_else(|| reason(&e));
+                let origin = &self.origin;
                 Refused(format!("the server's certificate ({names}) is not trusted by {origin}: {why}"))
             },
         )?;

@@ -26,7 +26,7 @@ main() {
   install_python tests/interop/backends/python/requirements.txt "$bin/backends/python"
   install_node tests/interop/backends/node "$bin/backends/node"
   cargo build --locked --quiet --example watch --example walk --example relay --example interop_client
-  cargo build --locked --quiet --all-features --bin xdskit
+  cargo build --locked --quiet --package xdskit-cli --bin xdskit
   XDSKIT_INTEROP_GCP=$bin/gcp XDSKIT_INTEROP_GCP_0_12=$bin/gcp_0_12 XDSKIT_INTEROP_STRICT=$bin/strict XDSKIT_INTEROP_JCP=$bin/jcp/run \
     XDSKIT_INTEROP_ENVOY=$bin/envoy/envoy/_bin/envoy \
     XDSKIT_INTEROP_BACKEND_GO=$bin/backends/go XDSKIT_INTEROP_BACKEND_JAVA=$bin/backends/java/run \

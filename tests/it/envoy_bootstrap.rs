@@ -5,7 +5,8 @@ use std::time::Duration;
 use tonic::transport::Certificate;
 
 use crate::common::{
-    of_any_version, soon,
+    resources::of_any_version,
+    soon,
     tls::{Ca, Files, TlsServer},
 };
 use xdskit::{

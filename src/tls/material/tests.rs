@@ -183,7 +183,7 @@ async fn ch7_6_an_expired_certificate_of_the_client_is_used_and_named() {
     assert_eq!(
         identity.expired(end + Duration::from_secs(5)).unwrap(),
         format!(
-            "certificate_file {}: the client's certificate has expired 5 s ago: replace it",
+            "certificate_file {}: the client's certificate has expired 5 s ago (not after 2020-01-01T00:00:00Z): replace it",
             certificate.display()
         )
     );

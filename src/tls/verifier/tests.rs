@@ -104,6 +104,21 @@ fn ch7_8_an_authority_is_no_server() {
 }
 
 #[test]
+fn ch7_18_the_authority_in_a_chain_that_has_expired_is_named() {
+    let ca = Ca::new();
+    let intermediate = ca.intermediate("between", 7, |params| params.not_after = date_time_ymd(2025, 6, 1));
+    let leaf = intermediate.issue([dns("a")]).der;
+    let chain = [intermediate.0.der().clone()];
+    let refused = by_roots(&ca, &["a"]).verify(&leaf, &chain, &host(), now()).unwrap_err().0;
+    let end = "the certificate of the authority \"CN=between\" in its chain has expired (not after 2025-06-01T00:00:00Z; now \
+               is 2026-01-01T00:00:00Z)";
+    assert!(
+        refused.starts_with("the server's certificate (DNS \"a\")") && refused.ends_with(end),
+        "{refused}"
+    );
+}
+
+#[test]
 fn ch7_19_a_certificate_is_valid_by_the_time_of_the_handshake() {
     let ca = Ca::new();
     let in_2026 = |params: &mut CertificateParams| {
@@ -114,9 +129,17 @@ fn ch7_19_a_certificate_is_valid_by_the_time_of_the_handshake() {
         let seconds = now().as_secs().checked_add_signed(days * 86_400).unwrap();
         UnixTime::since_unix_epoch(Duration::from_secs(seconds))
     };
-    for (days, expected) in [(-32, "not valid yet"), (32, "expired")] {
+    for (days, expected) in [
+        (
+            -32,
+            "it is not valid yet (not before 2025-12-01T00:00:00Z, not after 2026-02-01T00:00:00Z; now is 2025-11-30T00:00:00Z)",
+        ),
+        (32, "it has expired (not after 2026-02-01T00:00:00Z; now is 2026-02-02T00:00:00Z)"),
+    ] {
         let error = verifier.verify(&certificate, &[], &host(), day(days)).unwrap_err().0;
-        assert!(error.contains("is not trusted by") && error.contains(expected), "{error}");
+        let refused =
+            "the server's certificate (DNS \"a\") is not trusted by certificate provider instance \"ca\"";
+        assert_eq!(error, format!("{refused}: {expected}"));
     }
     assert!(verifier.verify(&certificate, &[], &host(), day(-30)).is_ok());
     assert!(verifier.verify(&certificate, &[], &host(), day(30)).is_ok());

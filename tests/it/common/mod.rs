@@ -5,9 +5,11 @@ pub(crate) mod bridge;
 pub(crate) mod load;
 pub(crate) mod meshes;
 pub(crate) mod raw;
+pub(crate) mod resources;
+mod soon;
 pub(crate) mod tls;
 
-use std::{collections::BTreeSet, future::Future, sync::Arc, time::Duration};
+use std::{collections::BTreeSet, sync::Arc};
 
 use bytes::Bytes;
 use prost::Message;
@@ -16,21 +18,12 @@ use xdskit::{
     Resource,
     config::{Bootstrap, Node, Server},
     control_plane::{self, AnyResource, ControlPlane, Event, Request, session::Behavior, type_url},
-    pb::{
-        envoy::{
-            config::{
-                cluster::v3 as pb,
-                core::v3::{
-                    DataSource, TransportSocket, data_source::Specifier, transport_socket::ConfigType,
-                },
-            },
-            extensions::transport_sockets::tls::v3 as sockets,
-        },
-        google::protobuf::Any,
-    },
+    pb::envoy::config::cluster::v3 as pb,
     resource::{Context, Invalid},
     testing,
 };
+
+pub(crate) use self::soon::soon;
 
 /// A cluster, as far as these tests look at it.
 #[derive(Debug, PartialEq)]
@@ -60,35 +53,6 @@ pub(crate) fn cluster(name: &str, note: &str) -> AnyResource {
     let eds = pb::cluster::EdsClusterConfig { service_name: note.into(), ..Default::default() };
     let message = pb::Cluster { name: name.into(), eds_cluster_config: Some(eds), ..Default::default() };
     AnyResource::encode(type_url::CLUSTER, name, &message)
-}
-
-/// The cluster `shop`, with TLS by an inline private key.
-pub(crate) fn with_inline_key(key: &str) -> AnyResource {
-    let key = DataSource { specifier: Some(Specifier::InlineString(key.into())), ..Default::default() };
-    let certificate = sockets::TlsCertificate { private_key: Some(key), ..Default::default() };
-    let common = sockets::CommonTlsContext { tls_certificates: vec![certificate], ..Default::default() };
-    let context = sockets::UpstreamTlsContext { common_tls_context: Some(common), ..Default::default() };
-    let context = Any {
-        type_url: "type.googleapis.com/envoy.extensions.transport_sockets.tls.v3.UpstreamTlsContext".into(),
-        value: context.encode_to_vec().into(),
-    };
-    let socket = TransportSocket { name: "tls".into(), config_type: Some(ConfigType::TypedConfig(context)) };
-    let message = pb::Cluster { name: "shop".into(), transport_socket: Some(socket), ..Default::default() };
-    AnyResource::encode(type_url::CLUSTER, "shop", &message)
-}
-
-/// A resource whose sources have no `resource_api_version`, so that servers of each version may send it: of the test's builders they
-/// have V3.
-pub(crate) fn of_any_version(resource: impl Into<AnyResource>) -> AnyResource {
-    let resource = resource.into();
-    let mut bytes = resource.bytes().to_vec();
-    // Field 6 of a ConfigSource, a number.
-    for at in 1..bytes.len() {
-        if bytes[at - 1..=at] == [6 << 3, 2] {
-            bytes[at] = 0;
-        }
-    }
-    AnyResource::new(resource.type_url(), resource.name(), bytes)
 }
 
 pub(crate) fn bootstrap(uri: impl Into<String>) -> Bootstrap {
@@ -192,11 +156,6 @@ pub(crate) async fn event(events: &mut Events, mut condition: impl FnMut(&Event)
             return event;
         }
     }
-}
-
-/// Fails if something takes so long that it will not happen.
-pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> T {
-    tokio::time::timeout(Duration::from_secs(20), future).await.expect("it takes too long")
 }
 
 pub(crate) fn note(seen: &xdskit::Observed<Cluster>) -> Option<&str> {

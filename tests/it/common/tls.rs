@@ -9,7 +9,7 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair};
+use rcgen::{BasicConstraints, CertificateParams, CertifiedIssuer, IsCa, KeyPair, date_time_ymd};
 use tokio::{net::TcpListener, sync::oneshot, task::JoinHandle};
 use tokio_stream::wrappers::TcpListenerStream;
 use tonic::transport::{Certificate, Identity, ServerTlsConfig};
@@ -112,6 +112,15 @@ impl Ca {
     pub(crate) fn server_config_for(&self, name: &str) -> ServerTlsConfig {
         let (chain, private) = self.issue(name);
         ServerTlsConfig::new().identity(Identity::from_pem(chain, private))
+    }
+
+    /// The configuration of a server whose certificate has expired at the beginning of 2020.
+    pub(crate) fn expired_config(&self) -> ServerTlsConfig {
+        let key = KeyPair::generate().unwrap();
+        let mut params = CertificateParams::new(vec!["127.0.0.1".to_owned()]).unwrap();
+        params.not_after = date_time_ymd(2020, 1, 1);
+        let chain = params.signed_by(&key, &self.0).unwrap().pem();
+        ServerTlsConfig::new().identity(Identity::from_pem(chain, key.serialize_pem()))
     }
 
     /// The configuration of a server that requests client certificates of another authority.

@@ -23,7 +23,10 @@ use tonic::{
     server::{Grpc, NamedService, UnaryService},
     transport::{self, Endpoint, server::TcpIncoming},
 };
-use xdskit::pb::envoy::service::status::v3::{ClientStatusRequest, ClientStatusResponse};
+use xdskit::{
+    pb::envoy::service::status::v3::{ClientStatusRequest, ClientStatusResponse},
+    testing::resources::{cluster, endpoints, listener, route, route_config},
+};
 
 use self::{
     codec::Proto,
@@ -32,7 +35,7 @@ use self::{
         LoadBalancerStatsRequest, LoadBalancerStatsResponse, Metadata, MetadataEntry, MetadataType, RpcType,
     },
 };
-use super::*;
+use super::{Process, Server};
 use crate::common::{raw::Raw, soon};
 
 /// A server of `grpc.testing.TestService` with the hostname `one`. A call with the metadata `fail` fails.

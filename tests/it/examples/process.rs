@@ -174,6 +174,30 @@ impl Process {
     }
 }
 
+/// Assertions about programs that end by themselves.
+impl Process {
+    /// The program prints its help, which contains a text in any case, and ends with exit code 0.
+    pub(crate) async fn assert_is_help(&mut self, part: &str) {
+        let text = self.text().await;
+        assert!(text.to_lowercase().contains(part), "{part:?} is not in {text}");
+        assert_eq!(self.exit().await.code(), Some(0), "{text}");
+    }
+
+    /// The program prints nothing but a complaint with a text, and ends with exit code 2.
+    pub(crate) async fn assert_is_rejected(&mut self, part: &str) {
+        self.complaint(part).await;
+        assert_eq!(self.exit().await.code(), Some(2), "{part}");
+        assert_eq!(self.line().await, None, "{part}");
+    }
+
+    /// The program ends with exit code 0, and without a panic.
+    pub(crate) async fn assert_ends_well(&mut self, command: &str) {
+        assert_eq!(self.exit().await.code(), Some(0), "{command}");
+        let complaints = self.complaints().await;
+        assert!(!complaints.contains("panicked"), "{command}: {complaints}");
+    }
+}
+
 /// A pipe without a reader.
 fn broken_pipe() -> std::io::PipeWriter {
     let (reader, writer) = std::io::pipe().expect("a pipe");

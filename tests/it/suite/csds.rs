@@ -4,7 +4,7 @@ use crate::transport::Transport;
 use macro_rules_attribute::apply;
 use std::time::SystemTime;
 
-use crate::common::*;
+use crate::common::{resources::with_inline_key, *};
 use http::uri::PathAndQuery;
 use prost::Message;
 use tokio::net::TcpListener;

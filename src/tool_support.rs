@@ -1,0 +1,121 @@
+//! What the command-line tool `xdskit` needs of this crate beside its API. This is no part of the API, and may change in any
+//! release.
+
+use std::{
+    fmt::{self, Display},
+    future::Future,
+    path::Path,
+    sync::Arc,
+    time::SystemTime,
+};
+
+use tokio_rustls::rustls::crypto::CryptoProvider;
+
+use crate::{
+    background,
+    client::table,
+    error::{Blame, Code, Subject, WatchError},
+    escape, file_reads, format, redact,
+    tls::Crypto,
+};
+
+/// Readings of files that must not hang, each within a limit of time.
+#[derive(Debug, Default)]
+pub struct FileReads(file_reads::FileReads);
+
+impl FileReads {
+    /// Reads a file, or several that belong together, of which one is named.
+    ///
+    /// # Cancel safety
+    /// The reading goes on without its result.
+    ///
+    /// # Errors
+    /// The error of the reading, or a text with the field and the path, if it does not end in time.
+    pub async fn read<T: Send + 'static>(
+        &self,
+        field: &str,
+        path: &Path,
+        read: impl FnOnce() -> Result<T, String> + Send + 'static,
+    ) -> Result<T, String> {
+        self.0.read(field, path, read).await
+    }
+}
+
+/// Reads a regular file of at most `limit` bytes.
+///
+/// # Errors
+/// A text with the field, the path and the reason.
+pub fn read_file(field: &str, path: &Path, limit: u64) -> Result<Vec<u8>, String> {
+    file_reads::read(field, path, limit)
+}
+
+/// Formats an error of a file: the field that names it, its path, and the reason.
+pub fn in_file(field: &str, path: &Path, reason: &dyn Display) -> String {
+    file_reads::in_file(field, path, reason)
+}
+
+/// Wraps a background task, whose panic is logged with its name.
+pub fn supervise(
+    name: &'static str,
+    task: impl Future<Output = ()> + Send + 'static,
+) -> impl Future<Output = ()> + Send + 'static {
+    background::supervise(name, task, |_| {})
+}
+
+/// Cuts a text after so many characters, with a mark if it is longer.
+pub fn cut(text: impl Display, limit: usize) -> String {
+    escape::cut(text, limit)
+}
+
+/// Makes an error of a resource that does not exist, for tests.
+pub fn not_found(type_url: &'static str, name: &str, node: &str, reason: &str) -> WatchError {
+    let about = Subject { type_url, name: name.into(), node: node.into() };
+    WatchError::new(Code::NotFound, Blame::Peer, about, reason)
+}
+
+/// Chooses the cryptography of a client without one of its own.
+///
+/// # Errors
+/// There is none: the process has no default, and the features none either.
+pub fn crypto_provider() -> Result<Arc<CryptoProvider>, String> {
+    Crypto::choose(None).provider().cloned().map_err(|missing| missing.to_string())
+}
+
+/// Converts a message of a known type to canonical JSON.
+///
+/// # Errors
+/// The type is unknown, or the bytes are no such message.
+pub fn encode_json(message: &str, bytes: &[u8]) -> Result<String, String> {
+    format::encode_json(message, bytes).map_err(|error| error.to_string())
+}
+
+/// Returns a copy of a message without its credentials; `None` if it has none.
+pub fn redacted(type_url: &str, bytes: &[u8]) -> Option<Vec<u8>> {
+    redact::redacted(type_url, bytes)
+}
+
+/// Writes a table of resources, each with its name, status, version and type, and its age.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_table(f: &mut impl fmt::Write, rows: &[[String; 5]]) -> fmt::Result {
+    table::write_table(f, rows)
+}
+
+/// Writes the version and the age of a failed update, after its error.
+///
+/// # Errors
+/// Those of the writer.
+pub fn write_occasion(f: &mut impl fmt::Write, version: &str, age: &str) -> fmt::Result {
+    table::write_occasion(f, version, age)
+}
+
+/// Returns the name of a type in its type URL.
+pub fn type_name(type_url: &str) -> &str {
+    table::type_name(type_url)
+}
+
+/// Formats the time since an event, such as `3 min ago`.
+pub fn age(at: SystemTime, now: SystemTime) -> String {
+    table::age(at, now)
+}
