@@ -34,6 +34,7 @@ mod resolution;
 mod resource_selector;
 mod slot;
 mod status;
+mod unapplied;
 mod watch;
 mod watcher;
 
@@ -52,6 +53,7 @@ pub use self::{
     resolution::Resolution,
     resource_selector::{ResourceSelector, WatchName},
     status::{ClientStatus, LastLoadReport, LoadReportStatus, ResourceStatus, ServerStatus, UpdateError},
+    unapplied::NotAppliedError,
     watch::Watch,
 };
 pub use crate::{

@@ -1,5 +1,6 @@
 //! Calls through a channel, to real servers, by the configuration of an embedded control plane.
 
+mod applied;
 pub(crate) mod backend;
 mod calls;
 mod cases;
@@ -38,7 +39,10 @@ use xdskit::{
     },
     testing::{
         TestControlPlane,
-        resources::{ClusterBuilder, EndpointsBuilder, cluster, endpoints, listener, route, route_config},
+        resources::{
+            ClusterBuilder, EndpointsBuilder, RouteConfigBuilder, cluster, endpoints, listener, route,
+            route_config,
+        },
     },
 };
 
@@ -139,6 +143,13 @@ impl Mesh {
             let channel = channel.clone();
             async move { call(&channel, ECHO, Request::new("hello".into())).await.map(|it| backend_of(&it)) }
         })
+    }
+
+    /// Waits until the client has accepted the current version of a type, and calls use it.
+    async fn applied(&self, type_url: &str) {
+        let version = self.server.version(type_url);
+        while self.server.expect_ack(type_url).await.unwrap().version != version {}
+        self.channel.wait_until_applied(Duration::from_secs(20)).await.unwrap();
     }
 
     async fn ready(&self) {
