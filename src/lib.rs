@@ -317,8 +317,8 @@ struct Operating;
 #[doc = include_str!("../docs/LOAD_REPORTS.md")]
 struct LoadReports;
 
-/// The example of the document, compiled and run.
-#[cfg(all(doctest, feature = "client", feature = "test-util"))]
+/// The examples of the document, compiled and run.
+#[cfg(all(doctest, feature = "channel", feature = "test-util"))]
 #[doc = include_str!("../docs/TESTING.md")]
 struct Testing;
 

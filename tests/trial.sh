@@ -15,7 +15,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 # on channels are not listed: their blocks need other servers, or are no programs, and documentation tests compile them.
 documents=(README.md docs/{channel/README,TRANSPORTS,BOOTSTRAP,OPERATING,TESTING,CLI,RELAY}.md)
 # The blocks in `expect`.
-examples=(channel page resolve watch csds metrics observe testing)
+examples=(channel page resolve watch csds metrics observe testing applied)
 
 main() {
   root=$PWD
@@ -134,6 +134,7 @@ expect() {
   case $(cat "$1") in
     *'Inspected<'*) what=observe check=ends expected='cart, version ' ;;
     *'fn choose('*) what=resolve check=ends expected='send it to Some(127.0.0.1:' ;;
+    *'.wait_until_applied('*) what=applied check=ends expected='' ;;
     *'.wait_ready('*) what=page check=ends expected='answered: Some("12")' ;;
     *'Channel::builder('*) what=channel check=calls expected='answered: Some("12")' ;;
     *'ClientStatusService'*) what=csds check=listens expected=18001 ;;

@@ -2,6 +2,7 @@
 
 mod applied;
 pub(crate) mod backend;
+mod builders;
 mod calls;
 mod cases;
 mod changes;
@@ -30,6 +31,7 @@ use xdskit::{
     Bootstrap, Channel, Client,
     channel::ChannelState,
     client::ClientBuilder,
+    control_plane::AnyResource,
     pb::{
         envoy::config::{
             cluster::v3::{LoadBalancingPolicy, load_balancing_policy::Policy},
@@ -143,6 +145,14 @@ impl Mesh {
             let channel = channel.clone();
             async move { call(&channel, ECHO, Request::new("hello".into())).await.map(|it| backend_of(&it)) }
         })
+    }
+
+    /// Changes a resource, and waits until calls use it.
+    async fn apply(&self, resource: impl Into<AnyResource>) {
+        let resource = resource.into();
+        let type_url = resource.type_url().to_owned();
+        self.server.set(resource);
+        self.applied(&type_url).await;
     }
 
     /// Waits until the client has accepted the current version of a type, and calls use it.
