@@ -30,6 +30,8 @@ pub(super) struct Settings {
     pub(super) share_connections: bool,
     /// The `:authority` of requests; `None` for the service of the target.
     pub(super) authority: Option<String>,
+    /// What precedes the user agent of the library.
+    pub(super) user_agent: Option<String>,
     /// The host of the metadata server; `None` for that of the environment.
     pub(super) metadata_server: Option<String>,
     /// Settings of TLS.
@@ -56,6 +58,7 @@ impl Settings {
             connections: ConnectionSettings::default(),
             share_connections: false,
             authority: None,
+            user_agent: None,
             metadata_server: None,
             security: SecuritySettings::default(),
             #[cfg(feature = "metrics")]
