@@ -173,7 +173,7 @@ impl ChannelBuilder {
     }
 
     /// Sets whether pings are sent while no call runs on a connection; false by default.
-    pub fn keep_alive_without_calls(mut self, enabled: bool) -> Self {
+    pub fn keep_alive_while_idle(mut self, enabled: bool) -> Self {
         self.settings.connections.keep_alive.without_calls = enabled;
         self
     }
