@@ -322,6 +322,11 @@ struct LoadReports;
 #[doc = include_str!("../docs/TESTING.md")]
 struct Testing;
 
+/// The examples of the document, compiled and run.
+#[cfg(all(doctest, feature = "client", feature = "test-util"))]
+#[doc = include_str!("../docs/RESOURCE_TYPES.md")]
+struct ResourceTypes;
+
 /// The examples of the guide, compiled.
 #[cfg(all(doctest, feature = "channel", feature = "test-util"))]
 #[doc = include_str!("../docs/guides/own-server.md")]
