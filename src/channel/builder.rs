@@ -2,15 +2,18 @@
 
 use std::{sync::Arc, time::Duration};
 
+use http::HeaderMap;
 use tokio::{runtime::Handle, sync::mpsc};
 #[cfg(feature = "tls")]
 use tokio_rustls::rustls::crypto::CryptoProvider;
+use tracing::Span;
 
 use super::{
     Channel, Shared,
     call::CallContext,
     error::ChannelError,
     headers::DefaultHeaders,
+    propagator::Propagator,
     security::SecuritySettings,
     settings::Settings,
     task::{self, ControlQueue},
@@ -246,6 +249,30 @@ impl ChannelBuilder {
     /// Without a port it is port 80.
     pub fn gcp_metadata_server(mut self, host: impl Into<String>) -> Self {
         self.settings.metadata_server = Some(host.into());
+        self
+    }
+
+    /// Adds the context of traces to the headers of each attempt, such as `traceparent` by a propagator of OpenTelemetry (A72).
+    ///
+    /// The function is called with the span of the attempt, or with the current span of the caller if spans of attempts are disabled, and
+    /// with the headers that are about to be sent. It should add headers alone, and not block.
+    ///
+    /// ```no_run
+    /// use tracing::Span;
+    /// use xdskit::{Channel, channel::ChannelError};
+    ///
+    /// fn shop() -> Result<Channel, ChannelError> {
+    ///     Channel::builder("xds:///shop").propagate(|span, headers| headers.extend(traceparent(span))).build()
+    /// }
+    ///
+    /// # fn traceparent(_: &Span) -> Option<(http::HeaderName, http::HeaderValue)> { None }
+    /// // With tracing-opentelemetry and opentelemetry-http:
+    /// // .propagate(|span, headers| get_text_map_propagator(|propagator| {
+    /// //     propagator.inject_context(&span.context(), &mut HeaderInjector(headers));
+    /// // }))
+    /// ```
+    pub fn propagate(mut self, inject: impl Fn(&Span, &mut HeaderMap) + Send + Sync + 'static) -> Self {
+        self.settings.propagator = Some(Propagator::new(inject));
         self
     }
 

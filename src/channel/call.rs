@@ -23,6 +23,7 @@ use super::{
     metadata_server::MetadataServer,
     picker_cell::{PickerCell, QueuedCall, ShutDown},
     plain_http,
+    propagator::Propagator,
     request::{DetachedUpload, RequestBody, RetryBuffer},
     response::CallGuards,
     settings::Settings,
@@ -91,6 +92,8 @@ pub(super) struct CallContext {
     pub(super) callbacks: Arc<dyn FilterCallbacks>,
     /// Begins the records of each call.
     telemetry: Telemetry,
+    /// Adds the context of traces to the headers of attempts.
+    pub(super) propagator: Option<Propagator>,
 }
 
 /// A call in progress, until its response begins.
@@ -158,6 +161,7 @@ impl CallContext {
             channel_id: fastrand::u64(..),
             callbacks,
             telemetry,
+            propagator: settings.propagator.clone(),
         }
     }
 

@@ -59,6 +59,7 @@ mod malformed;
 mod metadata_server;
 mod picker_cell;
 mod plain_http;
+mod propagator;
 mod request;
 mod response;
 mod security;

@@ -2,7 +2,10 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::{connection::ConnectionSettings, security::SecuritySettings, telemetry::ChannelObserver};
+use super::{
+    connection::ConnectionSettings, propagator::Propagator, security::SecuritySettings,
+    telemetry::ChannelObserver,
+};
 use crate::balance::{retry::RetrySettings, settings::BalancerSettings};
 #[cfg(feature = "metrics")]
 use crate::metrics::ChannelMetrics;
@@ -39,6 +42,8 @@ pub(super) struct Settings {
     /// Made when the channel is built, with its target.
     #[cfg(feature = "metrics")]
     pub(super) metrics: Option<ChannelMetrics>,
+    /// Adds the context of traces to the headers of attempts.
+    pub(super) propagator: Option<Propagator>,
     /// Records calls and connections; `None` costs nothing.
     pub(super) observer: Option<Arc<dyn ChannelObserver>>,
 }
@@ -63,6 +68,7 @@ impl Settings {
             security: SecuritySettings::default(),
             #[cfg(feature = "metrics")]
             metrics: None,
+            propagator: None,
             observer: None,
         }
     }
