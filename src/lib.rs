@@ -328,12 +328,12 @@ struct Testing;
 struct ResourceTypes;
 
 /// The examples of the guide, compiled.
-#[cfg(all(doctest, feature = "channel", feature = "test-util"))]
+#[cfg(all(doctest, feature = "channel", feature = "tls", feature = "test-util"))]
 #[doc = include_str!("../docs/guides/own-server.md")]
 struct OwnServer;
 
 /// The example of the guide, compiled.
-#[cfg(all(doctest, feature = "channel"))]
+#[cfg(all(doctest, feature = "channel", feature = "tls"))]
 #[doc = include_str!("../docs/guides/go-control-plane.md")]
 struct GoControlPlane;
 
@@ -348,7 +348,7 @@ struct TrafficDirector;
 struct Istio;
 
 /// The example of the page, compiled.
-#[cfg(all(doctest, feature = "channel"))]
+#[cfg(all(doctest, feature = "channel", feature = "tls"))]
 #[doc = include_str!("../docs/channel/README.md")]
 struct ChannelReadme;
 
