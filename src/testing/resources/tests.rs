@@ -224,8 +224,10 @@ fn a_collection_has_an_xdstp_name() {
 fn clients_accept_all_settings_of_clusters_that_builders_build() {
     use resource::load_balancing::LbPolicy;
 
+    let providers = ["roots".to_owned()].into();
+    let context = Context { certificate_providers: Some(&providers), ..Context::new() };
     let parsed = |cluster: ClusterBuilder| {
-        resource::Cluster::parse(&cluster.into_message().encode_to_vec().into(), &Context::new()).unwrap()
+        resource::Cluster::parse(&cluster.into_message().encode_to_vec().into(), &context).unwrap()
     };
     let policy = |policy| parsed(cluster("a").lb_policy(policy)).lb_policy;
     assert_eq!(policy(lb_policy::round_robin()), LbPolicy::RoundRobin);
