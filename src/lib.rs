@@ -297,10 +297,43 @@ pub use error::WatchError;
 pub use observed::Observed;
 pub use resolve::{RouteQuery, Snapshot};
 pub use resource::Resource;
-/// The crate whose `CryptoProvider` the builders of clients and channels take.
+
+// The crates with types in the public API, in the versions that it has. tokio and serde, which are at 1.0, are left to the application.
+#[doc(no_inline)]
+pub use bytes;
+#[cfg(feature = "client")]
+#[doc(no_inline)]
+pub use futures_core;
+#[cfg(any(feature = "client", feature = "control-plane", feature = "orca"))]
+#[doc(no_inline)]
+pub use http;
+#[cfg(any(feature = "channel", feature = "control-plane", feature = "orca", feature = "tower"))]
+#[doc(no_inline)]
+pub use http_body;
+#[cfg(feature = "metrics")]
+#[doc(no_inline)]
+pub use opentelemetry;
+#[doc(no_inline)]
+pub use prost;
+#[doc(no_inline)]
+pub use serde_json;
 #[cfg(feature = "tls")]
 #[doc(no_inline)]
 pub use tokio_rustls::rustls;
+#[cfg(any(feature = "client", feature = "control-plane", feature = "orca"))]
+#[doc(no_inline)]
+pub use tonic;
+#[cfg(feature = "tower")]
+#[doc(no_inline)]
+pub use tower;
+#[cfg(any(feature = "orca", feature = "tower"))]
+#[doc(no_inline)]
+pub use tower_layer;
+#[cfg(any(feature = "channel", feature = "orca", feature = "tower"))]
+#[doc(no_inline)]
+pub use tower_service;
+#[doc(no_inline)]
+pub use tracing;
 
 /// The examples of the README, compiled.
 #[cfg(all(doctest, feature = "channel"))]
