@@ -225,7 +225,7 @@ fn clients_accept_all_settings_of_clusters_that_builders_build() {
     use resource::load_balancing::LbPolicy;
 
     let providers = ["roots".to_owned()].into();
-    let context = Context { certificate_providers: Some(&providers), ..Context::new() };
+    let context = Context::new().with_certificate_providers(&providers);
     let parsed = |cluster: ClusterBuilder| {
         resource::Cluster::parse(&cluster.into_message().encode_to_vec().into(), &context).unwrap()
     };

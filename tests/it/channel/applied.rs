@@ -1,11 +1,7 @@
 //! Waits until calls use what the client has accepted.
 
-use xdskit::{
-    control_plane::type_url,
-    pb::envoy::extensions::load_balancing_policies::{
-        least_request::v3::LeastRequest, round_robin::v3::RoundRobin,
-    },
-};
+use tokio::net::TcpListener;
+use xdskit::{control_plane::type_url, testing::resources::lb_policy};
 
 use super::*;
 
@@ -88,19 +84,21 @@ async fn routes_are_not_applied_before_the_endpoints_of_their_clusters_are_known
 }
 
 #[tokio::test]
-async fn a_policy_is_not_applied_before_it_has_connected() {
+async fn a_policy_of_another_type_is_not_applied_before_it_has_connected() {
     let (mesh, [_one, two]) = mesh_and_other().await;
-    mesh.server.set(cluster_with([policy("round_robin.v3.RoundRobin", &RoundRobin::default())]));
     mesh.ready().await;
-    mesh.server.expect_ack(type_url::CLUSTER).await.unwrap();
-    mesh.server.expect_ack(type_url::ENDPOINTS).await.unwrap();
-    mesh.server.update(|tx| {
-        tx.set(cluster_with([policy("least_request.v3.LeastRequest", &LeastRequest::default())]));
-        tx.set(endpoints_at(&two, "cart"));
-    });
-    mesh.server.expect_ack(type_url::CLUSTER).await.unwrap();
-    mesh.server.expect_ack(type_url::ENDPOINTS).await.unwrap();
-    mesh.applies().await;
+    // It accepts connections, and does not answer on them.
+    let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = silent.local_addr().unwrap().to_string();
+    mesh.server.set(endpoints("silent").locality("eu", "a", [&*address]));
+    // With endpoints of another name, so that both are used at the same time.
+    mesh.server.set(cluster("cart").eds_service("silent").lb_policy(lb_policy::least_request(2)));
+    let (_socket, _) = silent.accept().await.unwrap();
+    let error = mesh.channel.wait_until_applied(Duration::from_millis(50)).await.unwrap_err();
+    assert_eq!(error.reason(), "a load balancing policy has not connected yet");
+    assert_eq!(mesh.answered_by().await, "cart", "the endpoints of the policy before serve");
+    mesh.server.set(endpoints_at(&two, "silent"));
+    mesh.applied(type_url::ENDPOINTS).await;
     assert_eq!(mesh.answered_by().await, "other");
 }
 
